@@ -48,9 +48,9 @@ bool see_each_other(std::span<const int> devices) {
 
 struct ExchangeRank::Shared {
   Shared(std::span<const int> on, int64_t floats)
-      : devices(on.begin(), on.end()), most_floats((floats + 3) / 4 * 4), failed(sizeof(int)) {
+      : devices(on.begin(), on.end()), layout(mailbox_layout(static_cast<int>(on.size()), floats)),
+        failed(sizeof(int)) {
     *static_cast<int*>(failed.data()) = 0;
-    const MailboxLayout layout = mailbox_layout(static_cast<int>(devices.size()), most_floats);
     const bool peers = see_each_other(devices);
     if (peers) open_to_peers(devices);
     for (const int device : devices) {
@@ -74,7 +74,7 @@ struct ExchangeRank::Shared {
   }
 
   const std::vector<int> devices;
-  const int64_t most_floats;
+  const MailboxLayout layout;
   std::vector<DeviceMemory> on_device, numbers; // by rank
   std::vector<std::unique_ptr<SharedHostMemory>> on_host;
   std::vector<Mailbox> mailboxes; // by rank
@@ -91,7 +91,8 @@ ExchangeArgs ExchangeRank::args() const {
   args.rank = rank();
   args.ranks = ranks();
   std::ranges::copy(shared_->mailboxes, args.mailboxes);
-  args.most_floats = shared_->most_floats;
+  args.most_pieces = shared_->layout.most_pieces;
+  args.most_flags = shared_->layout.most_flags;
   args.numbers = numbers();
   args.failed = static_cast<const int*>(shared_->failed.data());
   return args;

@@ -22,25 +22,31 @@ struct ExchangeNumbers {
 // has the packets of n + 1 from all ranks, which sent them after they were done with n.
 struct Mailbox {
   Packet* packets; // [half][from][kPacketFloats]
-  float* pieces;   // [half][from][most_floats]
-  uint32_t* flags; // [half][from][kPieces]: the number of the exchange whose piece is there
+  float* pieces;   // [half][from][most_pieces][kPieceFloats]
+  uint32_t* flags; // [half][from][most_flags]: the number of the exchange whose piece is there
 };
 
 struct ExchangeArgs {
-  const float* x; // [rows][part]
+  const float* x; // joined: [rows][part]; summed: [rows][width], of which columns `first` to first + part are meant
   float* out;     // [rows][width]
   int64_t rows, part, width, first;
   bool gathers;                         // else sums
+  bool packed;                          // large sums: of values that were rounded (packed.cuh)
   bool dataflow_input, dataflow_output; // x arrives while the kernel runs; out is read while it does
   uint32_t place;                       // among the exchanges of a step
+  int64_t first_piece;                  // of the part of a sum
   int rank, ranks;
   Mailbox mailboxes[kMostRanks];
-  int64_t most_floats;
+  int64_t most_pieces, most_flags; // of the mailboxes
   const ExchangeNumbers* numbers;
   const int* failed; // not 0: a rank has failed, nobody waits any more
 };
 
 void launch_exchange(const Launch& launch, const ExchangeArgs& args);
+// Of a sum the part that args say, of any size. Every rank has the same parts in the same order.
+void launch_exchange_part(const Launch& launch, const ExchangeArgs& args);
+// How many pieces such a part has.
+constexpr int64_t pieces_of_part(int64_t rows, int64_t part) { return (rows * part + kPieceFloats - 1) / kPieceFloats; }
 // Before the exchanges of a step, of which there are `count`.
 void launch_number_exchanges(const Launch& launch, ExchangeNumbers* numbers, uint32_t count);
 

@@ -2,6 +2,8 @@
 // other machines, or on the same GPU in tests), by the communicator that the caller gave.
 #include "kernels/cuda/executor/launches.h"
 
+#include <algorithm>
+
 namespace ridge::kernels::cuda {
 
 void KernelLauncher::number_exchanges(const KernelCall& call, const Launch& launch) const {
@@ -9,8 +11,7 @@ void KernelLauncher::number_exchanges(const KernelCall& call, const Launch& laun
     launch_number_exchanges(launch, rank->numbers(), static_cast<uint32_t>(call.place));
 }
 
-void KernelLauncher::launch_exchange(const BatchPlan& plan, const KernelCall& call, const Launch& launch) {
-  const auto& params = std::get<core::RankParams>(call.op->params);
+ExchangeArgs KernelLauncher::exchange_args(const BatchPlan& plan, const KernelCall& call) const {
   const auto* rank = dynamic_cast<const ExchangeRank*>(config_.communicator);
   ExchangeArgs args = rank ? rank->args() : ExchangeArgs{};
   args.x = value(plan, call.inputs[0]);
@@ -18,12 +19,41 @@ void KernelLauncher::launch_exchange(const BatchPlan& plan, const KernelCall& ca
   args.rows = call.rows;
   args.part = width(call.op->inputs[0]);
   args.width = width(call.op->outputs[0]);
-  args.first = params.first;
+  args.first = std::get<core::RankParams>(call.op->params).first;
   args.gathers = call.op->kind == core::OpKind::all_gather;
+  args.packed = !config_.exact;
   args.dataflow_input = call.dataflow_input;
   args.dataflow_output = plan.is_dataflow(call.outputs[0]);
   args.place = static_cast<uint32_t>(call.place);
-  rank ? cuda::launch_exchange(launch, args) : exchange_on_host(args, launch);
+  return args;
+}
+
+namespace {
+
+// Launches one part of a sum after the other.
+auto parts_of(const ExchangeArgs& whole) {
+  return [part = whole](const Launch& launch, int64_t first, int64_t columns) mutable {
+    part.first = first;
+    part.part = columns;
+    launch_exchange_part(launch, part);
+    part.first_piece += pieces_of_part(part.rows, columns);
+  };
+}
+
+} // namespace
+
+void KernelLauncher::launch_exchange(const BatchPlan& plan, const KernelCall& call, const Launch& launch) {
+  const ExchangeArgs args = exchange_args(plan, call);
+  if (args.ranks == 0) return exchange_on_host(args, launch);
+  if (args.gathers || !summed_in_parts(args.rows, args.width)) return cuda::launch_exchange(launch, args);
+  auto launch_part = parts_of(args);
+  for (int64_t first = 0; first < args.width; first += kPartColumns)
+    launch_part(launch, first, std::min(kPartColumns, args.width - first));
+}
+
+PartExchange KernelLauncher::part_exchange(const ExchangeArgs& whole) {
+  if (!beside_) beside_ = std::make_unique<ExchangeStream>();
+  return {parts_of(whole), *beside_};
 }
 
 void KernelLauncher::exchange_on_host(const ExchangeArgs& args, const Launch& launch) {

@@ -186,11 +186,17 @@ void KernelLauncher::launch_expert_dots(const BatchPlan& plan, const KernelCall&
   format_of(m).expert_dots(launch, args);
 }
 
-void KernelLauncher::launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+void KernelLauncher::launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) {
   std::vector<PromptMatrices> matrices;
   for (const KernelCall::Product& product : call.products)
     matrices.push_back({gemm_args(plan, product.matrix, call.rows), format_of(product.matrix).expand});
-  cuda::launch_prompt_product(launch, matrices, glu_of(call.products[0].matrix), workspace_.prompt_scratch());
+  if (!call.op)
+    return cuda::launch_prompt_product(launch, matrices, glu_of(call.products[0].matrix), workspace_.prompt_scratch());
+  const ExchangeArgs summed = exchange_args(plan, call);
+  if (summed.ranks > 0)
+    return cuda::launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), part_exchange(summed));
+  cuda::launch_prompt_product(launch, matrices, std::nullopt, workspace_.prompt_scratch());
+  exchange_on_host(summed, launch);
 }
 
 void KernelLauncher::launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {

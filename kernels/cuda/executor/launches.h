@@ -9,6 +9,7 @@
 #include "kernels/cuda/executor/device_weights.h"
 #include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/executor/workspace.h"
+#include "kernels/cuda/gemm/prompt_exchange.h"
 #include "kernels/cuda/plan/batch_plan.h"
 
 namespace ridge::kernels::cuda {
@@ -60,7 +61,7 @@ class KernelLauncher final : public KernelChoices {
   void launch_matvec(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_expert_dots(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  void launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
   void launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_gate_up_glu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
 
@@ -84,7 +85,9 @@ class KernelLauncher final : public KernelChoices {
 
   // launch_exchange.cpp
   void number_exchanges(const KernelCall& call, const Launch& launch) const;
+  ExchangeArgs exchange_args(const BatchPlan& plan, const KernelCall& call) const;
   void launch_exchange(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
+  PartExchange part_exchange(const ExchangeArgs& whole);
   void exchange_on_host(const ExchangeArgs& args, const Launch& launch);
 
   const core::Program& program_;
@@ -97,8 +100,9 @@ class KernelLauncher final : public KernelChoices {
   const Workspace& workspace_;
   const BatchMemory& batch_;
   const DecodeLoop& decoding_;
-  PinnedMemory observed_;  // where observe() copies inputs to
-  PinnedMemory exchanged_; // where exchange_on_host() has them
+  PinnedMemory observed_;                  // where observe() copies inputs to
+  PinnedMemory exchanged_;                 // where exchange_on_host() has them
+  std::unique_ptr<ExchangeStream> beside_; // once there are parts to exchange
 };
 
 } // namespace ridge::kernels::cuda

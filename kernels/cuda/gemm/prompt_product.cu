@@ -1,6 +1,7 @@
-#include "kernels/cuda/gemm/prompt_product.h"
+#include "kernels/cuda/gemm/prompt_exchange.h"
 
 #include "core/host_device/round_up.h"
+#include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/gemm/hopper.cuh"
 
 #include <algorithm>
@@ -171,8 +172,9 @@ PromptScratch::PromptScratch(int64_t cols) {
 class PromptProduct {
  public:
   PromptProduct(const Launch& launch, std::span<const PromptMatrices> matrices, const std::optional<FusedGlu>& glu,
-                PromptScratch& scratch)
-      : launch_(launch), matrices_(matrices), gated_(glu.has_value()), stride_(gated_ ? 2 : 1), scratch_(scratch) {
+                PromptScratch& scratch, const PartExchange* exchange = nullptr)
+      : launch_(launch), matrices_(matrices), gated_(glu.has_value()), stride_(gated_ ? 2 : 1), scratch_(scratch),
+        exchange_(exchange) {
     const GemmArgs& input = matrices[0].args;
     product_.x = reinterpret_cast<const uint8_t*>(input.x);
     product_.exponent = input.exponent;
@@ -195,20 +197,26 @@ class PromptProduct {
         from.row_bytes = m.args.row_bytes;
         from.out = scratch_.buffer_[scratch_.next_].as();
         from.out_rows = product_.w_pitch;
-        while (s < segments_of(m.args) && product_.w_rows < product_.w_pitch) {
-          const int rows = std::min(m.args.segment[s].rows - done, (product_.w_pitch - product_.w_rows) / stride_);
+        const auto part_ends = [&] { return exchange_ && done % kPartColumns == 0; };
+        do {
+          int rows = std::min(m.args.segment[s].rows - done, (product_.w_pitch - product_.w_rows) / stride_);
+          if (exchange_) rows = std::min(rows, static_cast<int>(kPartColumns) - done % static_cast<int>(kPartColumns));
           add(m.args, s, done, rows, from);
           done += rows;
           if (done == m.args.segment[s].rows) ++s, done = 0;
-        }
+        } while (s < segments_of(m.args) && product_.w_rows < product_.w_pitch && !part_ends());
         Launch decoding = launch_;
         decoding.stream = scratch_.stream_.handle;
         decoding.overlap = false;
         m.expand(decoding, from);
-        if (product_.w_rows == product_.w_pitch) finish_pass();
+        if (product_.w_rows == product_.w_pitch || part_ends()) finish_pass();
+        if (part_ends()) exchange_part(s < segments_of(m.args) ? done : m.args.segment[0].rows);
       }
     }
     if (product_.w_rows > 0) finish_pass();
+    if (!exchange_) return;
+    RIDGE_CUDA(cudaEventRecord(exchange_->beside.done.handle, exchange_->beside.stream.handle));
+    RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, exchange_->beside.done.handle));
   }
 
  private:
@@ -227,6 +235,7 @@ class PromptProduct {
     for (const PromptMatrices& m : matrices_)
       for (int s = 0; s < segments_of(m.args); ++s)
         total += core::round_up(int64_t{stride_} * m.args.segment[s].rows, kRowsAtOnce);
+    if (exchange_) total = std::min(total, kPartColumns);
     const int64_t room = std::min(
         scratch_.buffer_bytes() / (int64_t{product_.steps} * kTileRowBytes) / kRowsAtOnce * kRowsAtOnce, total);
     const auto cost = [&](int64_t rows) { return std::min(rounds(rows, 256), rounds(rows, 128)); };
@@ -272,17 +281,34 @@ class PromptProduct {
     product_.segments = product_.w_rows = 0;
   }
 
+  // Behind the last pass, when columns up to `made` are there.
+  void exchange_part(int made) {
+    Launch beside = launch_;
+    beside.stream = exchange_->beside.stream.handle;
+    beside.overlap = false;
+    RIDGE_CUDA(cudaStreamWaitEvent(beside.stream, scratch_.multiplied_[scratch_.next_ ^ 1].handle));
+    exchange_->launch(beside, exchanged_, made - exchanged_);
+    exchanged_ = made;
+  }
+
   const Launch& launch_;
   std::span<const PromptMatrices> matrices_;
   bool gated_;
   int stride_; // rows of W per row of the result
   PromptScratch& scratch_;
+  const PartExchange* exchange_; // or null
+  int exchanged_ = 0;            // columns
   ProductArgs product_ = {};
 };
 
 void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices> matrices,
                            const std::optional<FusedGlu>& glu, PromptScratch& scratch) {
   PromptProduct(launch, matrices, glu, scratch).run();
+}
+
+void launch_prompt_product(const Launch& launch, const PromptMatrices& matrix, PromptScratch& scratch,
+                           const PartExchange& exchange) {
+  PromptProduct(launch, {&matrix, 1}, std::nullopt, scratch, &exchange).run();
 }
 
 } // namespace ridge::kernels::cuda

@@ -1,3 +1,4 @@
+#include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/plan/batch_planner.h"
 
@@ -135,9 +136,26 @@ int BatchPlanner::wide_expert_tile(ValueId ids, int64_t slots, int64_t experts) 
   return wide_expert_tile_tokens(in_.limits, slots, experts, fewest_columns(ids), most);
 }
 
+// A long prompt's product sends columns of its result while it computes others, if what it makes is summed next.
+bool BatchPlanner::joins_product(const core::Op& op) {
+  if (op.kind != OpKind::all_reduce || batch_.calls.empty()) return false;
+  if (!summed_in_parts(rows_of(op.outputs[0]), width(op.outputs[0]))) return false;
+  KernelCall& before = batch_.calls.back();
+  if (before.kernel != Kernel::prompt_product || before.products.size() > 1) return false;
+  const MatrixStep& m = before.products[0].matrix;
+  if (m.glu || m.parts.size() > 1 || m.parts[0].out != op.inputs[0]) return false;
+  before.step = static_cast<int32_t>(step_);
+  before.op = &op;
+  before.inputs = op.inputs;
+  before.outputs = op.outputs;
+  before.place = exchanges_++;
+  return true;
+}
+
 void BatchPlanner::add_op(const Step& step) {
   const core::Op& op = *step.op;
   if (class_of(op.kind) == core::OpClass::attention) return add_attention(op);
+  if (joins_product(op)) return;
   KernelCall plain = call(Kernel::op);
   if (class_of(op.kind) == core::OpClass::exchange) {
     plain.kernel = Kernel::exchange;

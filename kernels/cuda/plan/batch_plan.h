@@ -51,9 +51,9 @@ enum class Kernel : uint8_t {
   matvec,
   matvec_pair, // two matrices of different formats with the same input, one token
   small_batch,
-  expert_batch, // small_batch on the rows that each expert was chosen for
-  expert_dots,  // the same for few rows each, by integers
-  prompt_product,
+  expert_batch,   // small_batch on the rows that each expert was chosen for
+  expert_dots,    // the same for few rows each, by integers
+  prompt_product, // and, where `op` is a sum over ranks, that of what it makes
   gemm,
   gate_up_glu, // behind a gemm with gate and up
   rope_store,
@@ -93,7 +93,7 @@ struct KernelCall {
   LatentStep latent; // of latent_store
   SumStep sum;
   NormStep norm;
-  const core::Op* op = nullptr;               // of op, attention, observe and what follows route
+  const core::Op* op = nullptr;               // of op, attention, observe, exchanges and what follows route
   std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and norm
   bool dataflow_input = false;                // of heads, norm and exchange
 
@@ -101,7 +101,7 @@ struct KernelCall {
   int64_t output = 0;                                    // sample: whose logits
   int64_t cols = 0;                                      // to_half: columns
   HalfLayout layout = HalfLayout::rows;                  // to_half, and attention that writes_half
-  int64_t place = 0;                                     // exchange: among those of the step
+  int64_t place = 0;                                     // of an exchange among those of the step
   int64_t experts = 0;                                   // sort_experts: among which slots are sorted
   bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call
   bool wide =

@@ -43,6 +43,7 @@ class BatchPlanner {
   Gathered gathered_behind(size_t step) const;
   void add_step(const Step& step);
   void add_elements(Kernel kernel, const Step& step);
+  bool joins_product(const core::Op& op);
   void add_op(const Step& step);
   void number_exchanges();
   void add_matrix(MatrixStep m, const core::Op& op);

@@ -67,6 +67,7 @@ std::string flags_of(const KernelCall& call) {
   flag(call.reads_half, "reads-half");
   flag(call.leaves_sums, "leaves-sums");
   flag(call.kernel == Kernel::to_half && call.products.size() > 1, "adds-sums");
+  flag(call.kernel == Kernel::prompt_product && call.op, "sums-over-ranks");
   flag(call.sibling_follows, "sibling-follows");
   flag(call.follows_sibling, "follows-sibling");
   flag(call.overlap, "overlap");

@@ -5,6 +5,7 @@
 #include "kernels/cuda/plan/expert_groups.h"
 
 #include "support/executor_runs.h"
+#include "support/ranks.h"
 
 #include <map>
 
@@ -267,6 +268,27 @@ TEST_CASE("batch plan: prompts go through the prompt product where the chip has 
   setting.limits.shared_per_block = 64 << 10;
   CHECK(count(setting.plan(600), gemm) == 0);
   CHECK(count(setting.plan(600), matvec) == 5);
+}
+
+TEST_CASE(
+    "batch plan: a long prompt's products sum what they make over ranks, and what is joined is a call of its own") {
+  RandomProgram::Shape shape; // of two layers
+  shape.width = 512;
+  shape.hidden = 1024;
+  shape.heads = shape.kv_heads = 8;
+  Setting setting(shape);
+  setting.config.max_batch = 1024;
+  const std::vector<core::Shard> shards = tests::shards_of(setting.model.program, 2);
+  setting.model.program = shards[0].program;
+  const auto exchanges = [&](int64_t tokens, Kernel kernel) {
+    std::vector<int64_t> places;
+    for (const KernelCall& call : setting.plan(tokens).calls)
+      if (call.kernel == kernel && call.op) places.push_back(call.place);
+    return places;
+  };
+  CHECK(exchanges(1000, Kernel::prompt_product) == std::vector<int64_t>{0, 1, 2}); // attention's output, down
+  CHECK(exchanges(1000, Kernel::exchange) == std::vector<int64_t>{3, 4});          // of one output: down, logits
+  CHECK(exchanges(100, Kernel::exchange) == std::vector<int64_t>{0, 1, 2, 3, 4});
 }
 
 TEST_CASE("batch plan: siblings of different formats share a launch, or what they read") {

@@ -1,0 +1,70 @@
+// Large values between ranks: a block writes a piece into the memory of the others, then a flag behind it, and reads
+// theirs when it has found their flags.
+#pragma once
+
+#include "kernels/cuda/exchange/exchange_memory.h"
+
+namespace ridge::kernels::cuda {
+
+// Spins until `arrived` says so, or a rank has failed.
+template <typename Arrived>
+__device__ __forceinline__ void wait_until(const int* failed, Arrived&& arrived) {
+  constexpr int kSpins = 4096; // between looks into the host's memory
+  for (int spins = 1; !arrived(); ++spins)
+    if (spins % kSpins == 0 && *static_cast<const volatile int*>(failed) != 0) return;
+}
+
+__device__ __forceinline__ void raise(uint32_t* flag, uint32_t number) {
+  asm volatile("st.release.sys.global.b32 [%0], %1;" ::"l"(flag), "r"(number) : "memory");
+}
+
+__device__ __forceinline__ bool is_raised(const uint32_t* flag, uint32_t number) {
+  uint32_t found;
+  asm volatile("ld.acquire.sys.global.b32 %0, [%1];" : "=r"(found) : "l"(flag) : "memory");
+  return found == number;
+}
+
+// What another GPU wrote, which may not be taken from L1.
+template <typename T>
+__device__ __forceinline__ T fresh(const T* from) {
+  return __ldcv(from);
+}
+
+// The memory for pieces in one exchange. Whole blocks call what has to do with flags.
+class PieceMail {
+ public:
+  __device__ __forceinline__ explicit PieceMail(const ExchangeArgs& args)
+      : args_(args), number_(args.numbers->first + args.place), half_(static_cast<int>(number_ % 2) * args.ranks) {}
+
+  template <typename Run>
+  __device__ __forceinline__ void each_other(Run&& run) const {
+    for (int to = 0; to < args_.ranks; ++to)
+      if (to != args_.rank) run(to);
+  }
+  // What `owner` has for the pieces of `from`.
+  __device__ __forceinline__ float* pieces(int owner, int from) const {
+    return args_.mailboxes[owner].pieces + (half_ + from) * args_.most_pieces * kPieceFloats;
+  }
+  // The block has written this piece to all others. Behind the barrier a release by one thread counts for all.
+  __device__ __forceinline__ void raise_flags(int64_t piece) const {
+    __syncthreads();
+    if (is_other()) raise(flag(threadIdx.x, args_.rank, piece), number_);
+  }
+  // Until all others have.
+  __device__ __forceinline__ void wait_for_flags(int64_t piece) const {
+    if (is_other()) wait_until(args_.failed, [&] { return is_raised(flag(args_.rank, threadIdx.x, piece), number_); });
+    __syncthreads();
+  }
+
+ private:
+  __device__ __forceinline__ bool is_other() const { return threadIdx.x < args_.ranks && threadIdx.x != args_.rank; }
+  __device__ __forceinline__ uint32_t* flag(int owner, int from, int64_t piece) const {
+    return args_.mailboxes[owner].flags + (half_ + from) * args_.most_flags + piece;
+  }
+
+  const ExchangeArgs& args_;
+  uint32_t number_;
+  int half_;
+};
+
+} // namespace ridge::kernels::cuda

@@ -11,6 +11,24 @@
 
 namespace ridge::kernels::cuda {
 
+// Some policies unpack the scales of two rows side by side, as halves: `unpack_rows`, of a group's two halves, times
+// `factor`; the offset is that of codes less `middle`.
+struct RowScales {
+  __half2 scale, offset;
+};
+__device__ __forceinline__ __half2 half2_of(uint32_t bits) { return *reinterpret_cast<const __half2*>(&bits); }
+__device__ __forceinline__ uint32_t lower_halves(uint32_t a, uint32_t b) { return permute(a, b, 0x5410); }
+__device__ __forceinline__ uint32_t upper_halves(uint32_t a, uint32_t b) { return permute(a, b, 0x7632); }
+// The lower bytes of both halves of `bytes` less kBias: exact, as all integers to 2048 are.
+template <int kBias>
+__device__ __forceinline__ __half2 byte_halves(uint32_t bytes) {
+  return __hsub2(half2_of((bytes & 0x00ff00ff) | 0x64006400), __float2half2_rn(1024 + kBias));
+}
+// Six bits each: four of `low`, and two of `high` that are in place.
+__device__ __forceinline__ __half2 small_halves(uint32_t low, uint32_t high) {
+  return __hsub2(half2_of((low & 0x000f000f) | 0x64006400 | (high & 0x00300030)), __float2half2_rn(1024));
+}
+
 struct HalfScale : ScaleOnly { // one binary16 per block
   static constexpr int kBytes = 2;
   static constexpr int block_scale_at(int, int block) { return 2 * block; }
@@ -25,6 +43,10 @@ struct HalfScale : ScaleOnly { // one binary16 per block
   template <typename Format>
   static __device__ __forceinline__ void unpack(GroupCodes& out, const RawScale& raw, int group) {
     out.scale_by_block(half_of(raw[0]), 1, 1);
+  }
+  static __device__ __forceinline__ void unpack_rows(RowScales (&out)[2], const RawScale& a, const RawScale& b, int,
+                                                     float factor, int) {
+    out[0] = out[1] = {__hmul2(half2_of(lower_halves(a[0], b[0])), __float2half2_rn(factor)), {}};
   }
 };
 
@@ -203,6 +225,15 @@ struct KScaleMin : ScaleAndOffset { // Q4_K, Q5_K: 6-bit scale and min per 32, t
     out.factor[0] = out.factor[1] = scale;
     out.scale_by(__fmul_rn(d.x, static_cast<float>(scale)), -__fmul_rn(d.y, static_cast<float>(min)));
   }
+  static __device__ __forceinline__ void unpack_rows(RowScales (&out)[2], const RawScale& a, const RawScale& b,
+                                                     int group, float factor, int middle) {
+    const uint32_t low = lower_halves(a[1], b[1]), high = lower_halves(a[2], b[2]) >> 4 * (group & 1);
+    const __half2 scale = small_halves(low, high << 4), min = small_halves(low >> 4, high << 2);
+    const __half2 d = __hmul2(half2_of(lower_halves(a[0], b[0])), __float2half2_rn(factor)),
+                  d_min = __hmul2(half2_of(upper_halves(a[0], b[0])), __float2half2_rn(-factor)),
+                  middles = __hmul2(d, __float2half2_rn(static_cast<float>(middle)));
+    out[0] = out[1] = {__hmul2(scale, d), __hfma2(scale, middles, __hmul2(min, d_min))};
+  }
   // The 6-bit scale is so small that times a dot product it stays below 2^31.
   template <typename X>
   static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[1], const X& x) {
@@ -261,6 +292,13 @@ struct Q6Scales : RelativeScale { // Q6_K: 8-bit scales per 16
   static __device__ __forceinline__ void unpack(GroupCodes& out, const RawScale& raw, int group) {
     out.scale_by_block(half_of(raw[0]), static_cast<float>(static_cast<int8_t>(raw[1])),
                        static_cast<float>(static_cast<int8_t>(raw[1] >> 8)));
+  }
+  static __device__ __forceinline__ void unpack_rows(RowScales (&out)[2], const RawScale& a, const RawScale& b, int,
+                                                     float factor, int) {
+    const __half2 d = __hmul2(half2_of(lower_halves(a[0], b[0])), __float2half2_rn(factor));
+    const uint32_t scales = lower_halves(a[1], b[1]) ^ 0x80808080; // plus 128
+    out[0] = {__hmul2(byte_halves<128>(scales), d), {}};
+    out[1] = {__hmul2(byte_halves<128>(scales >> 8), d), {}};
   }
 };
 

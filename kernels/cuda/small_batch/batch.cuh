@@ -161,8 +161,7 @@ class BatchConsumer {
   // `x`: the lane's part of the activations of this warp tile.
   __device__ __forceinline__ void multiply(Sums& sum, const Weights& weights, const uint8_t* x) const {
     uint32_t a[2][16];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) weights[h].template halves<ColumnOrder::interleaved>(a[h], span_);
+    SpanWeights<Format>::template halves_of_rows<ColumnOrder::interleaved>(a, weights, span_);
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n)
 #pragma unroll

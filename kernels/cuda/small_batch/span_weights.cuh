@@ -52,22 +52,27 @@ consteval int middle_of_codes() {
 template <typename L>
 struct HalfScales {
   __half2 scale, offset;
-  __device__ __forceinline__ HalfScales(const GroupCodes& group, int half) {
-    constexpr float kFactor = 1 << kWeightExponent;
-    scale = __float2half2_rn(group.scale[half] * kFactor);
-    offset = __float2half2_rn((group.offset[half] + middle_of_codes<L>() * group.scale[half]) * kFactor);
-  }
   __device__ __forceinline__ uint32_t weights(uint32_t pair, __half2 zero) const { // the subtraction is exact
     const __half2 centred = __hsub2(*reinterpret_cast<const __half2*>(&pair), zero);
     const __half2 weights = L::kHasOffset ? __hfma2(centred, scale, offset) : __hmul2(centred, scale);
     return *reinterpret_cast<const uint32_t*>(&weights);
   }
 };
+template <typename L>
+using GroupScales = HalfScales<L>[2];
+
+template <typename L>
+__device__ __forceinline__ HalfScales<L> half_scales(const GroupCodes& group, int half) {
+  constexpr float kFactor = 1 << kWeightExponent;
+  return {__float2half2_rn(group.scale[half] * kFactor),
+          __float2half2_rn((group.offset[half] + middle_of_codes<L>() * group.scale[half]) * kFactor)};
+}
 
 // A packed group's bytes as pairs of halves. A byte behind 0x64 is the half 1024 + byte, so that two codes become
 // halves in one permute.
 template <typename L, ColumnOrder kOrder>
-__device__ __forceinline__ void group_halves(uint32_t (&out)[16], const GroupCodes& group) {
+__device__ __forceinline__ void group_halves(uint32_t (&out)[16], const GroupCodes& group,
+                                             const GroupScales<L>& scales) {
   constexpr bool kSigned = signed_codes<L>();
   constexpr uint32_t kSelect[2] = {kOrder == ColumnOrder::natural ? 0x4140 : 0x4240,
                                    kOrder == ColumnOrder::natural ? 0x4342 : 0x4341};
@@ -77,45 +82,46 @@ __device__ __forceinline__ void group_halves(uint32_t (&out)[16], const GroupCod
     zero[e] =
         __float2half2_rn(static_cast<float>(1024 + (kSigned ? 128 : 0) + middle_of_codes<L>() + L::Bias::of(group, e)));
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const HalfScales<L> scales(group, half);
+  for (int half = 0; half < 2; ++half)
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       const uint32_t codes = kSigned ? group.word[4 * half + k / 2] ^ 0x80808080 : group.word[4 * half + k / 2];
-      out[8 * half + k] = scales.weights(__byte_perm(codes, 0x64646464, kSelect[k % 2]), zero[2 * half + k / 4]);
+      out[8 * half + k] = scales[half].weights(__byte_perm(codes, 0x64646464, kSelect[k % 2]), zero[2 * half + k / 4]);
     }
-  }
 }
 
 // The same from planes of four-bit codes, interleaved, without a byte in between: a nibble in bits 0 to 3 of 0x6400 is
-// the half 1024 + code, one in bits 4 to 7 of 0x5400 is 64 + code.
-template <typename Format>
-__device__ __forceinline__ void nibble_halves(uint32_t (&out)[16], const typename Layout<Format>::Raw& raw, int group) {
-  using L = Layout<Format>;
-  GroupCodes scales{};
-  L::Scales::template unpack<Format>(scales, raw.scale, group);
-  const int bias = middle_of_codes<L>() + L::Bias::of(scales, 0); // of the whole group
+// the half 1024 + code, one in bits 4 to 7 of 0x5400 is 64 + code. `bias`: of the whole group, with its middle.
+template <typename L>
+__device__ __forceinline__ void nibble_halves(uint32_t (&out)[16], const uint32_t (&code)[4], int bias,
+                                              const GroupScales<L>& scales) {
   const __half2 low = __float2half2_rn(static_cast<float>(1024 + bias)),
                 high = __float2half2_rn(static_cast<float>(64 + bias));
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const HalfScales<L> of(scales, half);
+  for (int half = 0; half < 2; ++half)
 #pragma unroll
     for (int k = 0; k < 8; k += 4) { // codes 8j, 8j + 2; 8j + 1, 8j + 3; then those four further
-      const uint32_t first = raw.code[2 * half + k / 4], second = first >> 8;
+      const uint32_t first = code[2 * half + k / 4], second = first >> 8;
       uint32_t* to = out + 8 * half + k;
-      to[0] = of.weights(and_or<0x000f000f, 0x64006400>(first), low);
-      to[1] = of.weights(and_or<0x000f000f, 0x64006400>(second), low);
-      to[2] = of.weights(and_or<0x00f000f0, 0x54005400>(first), high);
-      to[3] = of.weights(and_or<0x00f000f0, 0x54005400>(second), high);
+      to[0] = scales[half].weights(and_or<0x000f000f, 0x64006400>(first), low);
+      to[1] = scales[half].weights(and_or<0x000f000f, 0x64006400>(second), low);
+      to[2] = scales[half].weights(and_or<0x00f000f0, 0x54005400>(first), high);
+      to[3] = scales[half].weights(and_or<0x00f000f0, 0x54005400>(second), high);
     }
-  }
 }
+
+// Whether the scales of two rows can be unpacked side by side.
+template <typename L>
+concept UnpacksRows = requires(RowScales (&out)[2], const RawScale& raw) {
+  L::Scales::unpack_rows(out, raw, raw, 0, 0.F, 0);
+};
 
 // Span `span` of a warp tile of `groups` groups; weights past these are zero, with fetch_nearest those of the last
 // group, and with fetch_real there are none. These only load, so that a kernel can call them long before `halves`.
 template <typename Format>
 class SpanWeights {
+  using L = Layout<Format>;
+
  public:
   __device__ __forceinline__ void fetch(const uint8_t* tile, int groups, int span) {
     real_ = span < groups;
@@ -140,19 +146,47 @@ class SpanWeights {
   }
   template <ColumnOrder kOrder = ColumnOrder::natural>
   __device__ __forceinline__ void halves(uint32_t (&out)[16], int span) const {
-    if constexpr (kOrder == ColumnOrder::interleaved && has_nibbles<L>()) {
-      if (real_) return nibble_halves<Format>(out, raw_, span);
+    GroupCodes group{};
+    if (real_) L::unpack(group, raw_, span);
+    const GroupScales<L> scales = {half_scales<L>(group, 0), half_scales<L>(group, 1)};
+    scaled<kOrder>(out, group, scales);
+  }
+  // Of the same span of two rows.
+  template <ColumnOrder kOrder>
+  static __device__ __forceinline__ void halves_of_rows(uint32_t (&out)[2][16], const SpanWeights (&rows)[2],
+                                                        int span) {
+    if constexpr (UnpacksRows<L>) {
+      RowScales both[2];
+      L::Scales::unpack_rows(both, rows[0].raw_.scale, rows[1].raw_.scale, span, 1 << kWeightExponent,
+                             middle_of_codes<L>());
 #pragma unroll
-      for (uint32_t& pair : out) pair = 0;
+      for (int row = 0; row < 2; ++row) {
+        GroupCodes group{};
+        if (rows[row].real_) L::unpack(group, rows[row].raw_, span);
+        const auto of_row = [&](__half2 pair) { return row ? __high2half2(pair) : __low2half2(pair); };
+        const GroupScales<L> scales = {{of_row(both[0].scale), of_row(both[0].offset)},
+                                       {of_row(both[1].scale), of_row(both[1].offset)}};
+        rows[row].template scaled<kOrder>(out[row], group, scales);
+      }
     } else {
-      GroupCodes group{};
-      if (real_) L::unpack(group, raw_, span);
-      group_halves<L, kOrder>(out, group);
+#pragma unroll
+      for (int row = 0; row < 2; ++row) rows[row].template halves<kOrder>(out[row], span);
     }
   }
 
  private:
-  using L = Layout<Format>;
+  template <ColumnOrder kOrder>
+  __device__ __forceinline__ void scaled(uint32_t (&out)[16], const GroupCodes& group,
+                                         const GroupScales<L>& scales) const {
+    if constexpr (kOrder == ColumnOrder::interleaved && has_nibbles<L>())
+      nibble_halves<L>(out, raw_.code, middle_of_codes<L>() + L::Bias::of(group, 0), scales);
+    else
+      group_halves<L, kOrder>(out, group, scales);
+    if (real_) return;
+#pragma unroll
+    for (uint32_t& pair : out) pair = 0;
+  }
+
   typename L::Raw raw_;
   bool real_;
 };
@@ -202,6 +236,12 @@ class SpanWeights<Format> {
 #pragma unroll
       for (int i = 0; i < kPairs; ++i) out[k * kPairs + i] = real_[k] ? in_order<kOrder>(pair, i) : 0;
     }
+  }
+  template <ColumnOrder kOrder>
+  static __device__ __forceinline__ void halves_of_rows(uint32_t (&out)[2][16], const SpanWeights (&rows)[2],
+                                                        int span) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) rows[h].template halves<kOrder>(out[h], span);
   }
 
  private:

@@ -155,8 +155,7 @@ class WideWeights {
   }
   // Unit number i of those from `unit` on.
   __device__ __forceinline__ void decode(uint32_t (&a)[2][16], const Unit& from, int unit, int i) const {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) from[h].template halves<ColumnOrder::interleaved>(a[h], span(unit, i));
+    SpanWeights<Format>::template halves_of_rows<ColumnOrder::interleaved>(a, from, span(unit, i));
   }
 
  private:

@@ -277,11 +277,11 @@ struct Launchers {
   template <int kTileTokens>
   static void batch_with(const Launch& launch, BatchArgs args) {
     const int shared = plan_batch<Format>(launch, args, kTileTokens);
-    constexpr auto kernel = &batch_kernel<Format, kTileTokens>;
+    const auto kernel =
+        args.tiles ? &batch_kernel<Format, kTileTokens, true> : &batch_kernel<Format, kTileTokens, false>;
     allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
-    const int tasks = args.token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
     args.stamps = launch.stamps();
-    launch(kernel, args.tiles ? launch.sm_count : std::min(tasks, launch.sm_count),
+    launch(kernel, args.tiles ? launch.sm_count : std::min(args.tasks, launch.sm_count),
            args.warp_groups * BatchShape<Format>::kThreads, shared, args);
     if (args.ranges > 1 && !args.serial_ranges && !args.leaves_sums) launch_batch_finish(launch, args, kTileTokens);
   }
@@ -301,9 +301,13 @@ struct Launchers {
     allow_shared(kernel, kWideSharedBytes);
     BatchArgs& batch = args.batch;
     const int block_tiles = kWideRows / kBatchRows * (kGroups >> args.log2_parts);
+    args.row_blocks = Divisor((batch.row_tiles + block_tiles - 1) / block_tiles);
+    batch.token_tile_count = Divisor(batch.token_tiles);
+    const int pairs = (batch.product.cols + 2 * kWideColumns - 1) / (2 * kWideColumns),
+              pieces = batch.ranges << args.log2_parts;
+    args.piece_pairs = pairs / pieces, args.longer_pieces = pairs % pieces;
     batch.stamps = launch.stamps();
-    launch(kernel, (batch.row_tiles + block_tiles - 1) / block_tiles * batch.ranges * batch.token_tiles, kGroups * 128,
-           kWideSharedBytes, args);
+    launch(kernel, args.row_blocks.by * batch.ranges * batch.token_tiles, kGroups * 128, kWideSharedBytes, args);
     if (batch.ranges > 1 && !batch.leaves_sums) launch_batch_finish(launch, batch, kTileTokens);
   }
 

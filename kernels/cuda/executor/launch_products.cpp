@@ -170,13 +170,13 @@ void KernelLauncher::launch_batch(const BatchPlan& plan, const KernelCall& call,
     args.token_tiles = static_cast<int>(most_expert_tiles(call.rows, first_weight(m).count, call.tile_tokens));
     args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
     args.ranges = 1;
-    return format_of(m).wide_batch(launch, {args, 0}, call.tile_tokens);
+    return format_of(m).wide_batch(launch, {.batch = args}, call.tile_tokens);
   }
   const BatchCut cut = cut_wide_batch(m, call.rows);
   args.token_tiles = cut.token_tiles;
   args.row_tiles = cut.row_tiles;
   args.ranges = std::max(1, cut.left_ranges);
-  format_of(m).wide_batch(launch, {args, cut.log2_parts}, call.tile_tokens);
+  format_of(m).wide_batch(launch, {.log2_parts = cut.log2_parts, .batch = args}, call.tile_tokens);
 }
 
 void KernelLauncher::launch_expert_dots(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {

@@ -21,32 +21,31 @@ namespace ridge::kernels::cuda {
 // The warp that streams a warp group's weights of all tasks through the ring. Eight lanes fetch a row, four rows at a
 // time. It shares its scheduler with the warps that multiply, so what it does per warp tile is little more than copies
 // at constant offsets: 50 instructions. With 200, 8 streams were 3 % slower.
-template <typename Format, int kTileTokens>
+template <typename Format>
 class BatchFetcher {
   using U = TileLayout<Format>;
   using B = BatchShape<Format>;
   static constexpr int kLanes = 8, kRows = kWarp / kLanes, kSets = kBatchRows / kRows, kPieces = U::kBytes / 16;
 
  public:
-  __device__ __forceinline__ BatchFetcher(const BatchTasks<kTileTokens>& tasks, const BatchRing<Format>& ring,
+  __device__ __forceinline__ BatchFetcher(const BatchArgs& args, const BatchRing<Format>& ring,
                                           const BatchColumns<Format>& columns)
-      : tasks_(tasks), ring_(ring), columns_(columns), lane_(threadIdx.x % kWarp),
+      : args_(args), ring_(ring), columns_(columns), lane_(threadIdx.x % kWarp),
         to_(static_cast<uint32_t>(__cvta_generic_to_shared(ring.slots)) + lane_ / kLanes * B::kRowPitch +
             lane_ % kLanes * 16) {}
 
   // `expert`: where the task's expert begins, in bytes behind the first one.
   __device__ __forceinline__ void fetch_row_tile(int64_t expert, const typename BatchColumns<Format>::Range& range,
                                                  int row_tile) {
-    const BatchArgs& args = tasks_.args;
     const uint8_t* from[kSets]; // the row's next full warp tile
     int in_row_block[kSets];
 #pragma unroll
     for (int i = 0; i < kSets; ++i) {
       int row;
-      const GemmSegment& segment = batch_row(args, row_tile, i * kRows + lane_ / kLanes, row);
+      const GemmSegment& segment = batch_row(args_, row_tile, i * kRows + lane_ / kLanes, row);
       row = min(row, segment.rows - 1);
       in_row_block[i] = row % U::kRowBlockRows;
-      from[i] = segment.weights + expert + (row - in_row_block[i]) * args.product.row_bytes +
+      from[i] = segment.weights + expert + (row - in_row_block[i]) * args_.product.row_bytes +
                 int64_t{range.first} * (U::kRowBlockRows * U::kBytes) + in_row_block[i] * U::kBytes +
                 lane_ % kLanes * 16;
     }
@@ -93,7 +92,7 @@ class BatchFetcher {
     ring_.advance();
   }
 
-  const BatchTasks<kTileTokens>& tasks_;
+  const BatchArgs& args_;
   BatchRing<Format> ring_;
   const BatchColumns<Format>& columns_;
   int lane_;
@@ -101,11 +100,11 @@ class BatchFetcher {
 };
 
 // A consumer warp of a warp group.
-template <typename Format, int kTileTokens>
+template <typename Format, int kTileTokens, bool kExperts>
 class BatchConsumer {
   using B = BatchShape<Format>;
   using Range = typename BatchColumns<Format>::Range;
-  using Activations = BatchActivations<Format, kTileTokens>;
+  using Activations = BatchActivations<Format, kTileTokens, kExperts>;
   static constexpr int kSpans = kTileSpans<Format>; // of a warp tile
   static_assert(kSpans == 4 * B::kConsumerWarps);
   static constexpr int kTokenTiles = kTileTokens / 8;
@@ -194,11 +193,11 @@ class BatchConsumer {
   const uint8_t* x_; // this lane's part of the range's first warp tile
 };
 
-template <typename Format, int kTileTokens>
+template <typename Format, int kTileTokens, bool kExperts>
 __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
     batch_kernel(const __grid_constant__ BatchArgs args) {
   using B = BatchShape<Format>;
-  using Activations = BatchActivations<Format, kTileTokens>;
+  using Activations = BatchActivations<Format, kTileTokens, kExperts>;
   extern __shared__ uint4 shared[];
   __shared__ BatchBarriers<Format> barriers[B::kMaxWarpGroups];
   __shared__ CopyBarrier arrived[kMostChunks];
@@ -214,16 +213,11 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   const BatchRing<Format> ring{memory + B::sums_bytes(kTileTokens), first, args.slots};
   const BatchSums sums{reinterpret_cast<float4*>(memory), first + 2 * B::kMostSlots, first + (2 * B::kMostSlots + 1)};
   const BatchColumns<Format> columns(args);
-  if (threadIdx.x == 0) {
-    for (auto& of_group : barriers) {
-      for (CopyBarrier& full : of_group.full) full.init(kWarp);
-      for (CopyBarrier& empty : of_group.empty) empty.init(B::kConsumerWarps);
-      of_group.sums_full.init(B::kConsumerWarps);
-      of_group.sums_empty.init(1);
-    }
+  // By single threads of several warps: a barrier takes six cycles, and of a warp one lane comes after the other.
+  if (fetches && threadIdx.x % kWarp == 0) barriers[warp_group].init();
+  if (threadIdx.x == 0)
     for (CopyBarrier& chunk : arrived) chunk.init(1);
-    fence_barrier_init();
-  }
+  fence_barrier_init();
   __syncthreads();
   stamp(args.stamps, kStarts);
   if (!args.sibling_follows) let_successor_start();
@@ -232,22 +226,23 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
     if (args.sibling_follows) let_successor_start(); // which then finds the activations ready
     stamp(args.stamps, kMayGoOn);
   };
-  const bool experts = args.tiles != nullptr; // then what there is to do is known behind the predecessor
-  if (experts) wait();
-  const BatchTasks<kTileTokens> tasks(args);
-  const auto each_range = [&](auto&& visit) { // of the block's tasks
-    for (int number = 0; number < tasks.count * tasks.passes; ++number) {
-      const int pass = number % tasks.passes;
-      const BatchTask work = tasks[number / tasks.passes];
-      const auto range = columns.range(args.serial_ranges ? pass : work.range);
-      if (number == 0 && !experts && !fetches) wait(); // weights are no kernel's output
-      visit(work, range, pass, number);
-    }
+  if (kExperts) wait(); // what there is to do is known behind the predecessor
+  const BatchTasks<kTileTokens, kExperts> tasks(args);
+  const int passes = tasks.passes();
+  int number = 0; // of ranges that are done
+  const auto each_range = [&](auto&& visit) {
+    tasks.each([&](const BatchTask& work) {
+      for (int pass = 0; pass < passes; ++pass, ++number) {
+        const auto range = columns.range(args.serial_ranges ? pass : work.range);
+        if (number == 0 && !kExperts && !fetches) wait(); // weights are no kernel's output
+        visit(work, range, pass);
+      }
+    });
   };
   if (fetches) {
-    BatchFetcher<Format, kTileTokens> fetcher(tasks, ring, columns);
-    each_range([&](const BatchTask& work, const auto& range, int, int) {
-      const int64_t expert = args.experts.of(work.tokens.expert);
+    BatchFetcher<Format> fetcher(args, ring, columns);
+    each_range([&](const BatchTask& work, const auto& range, int) {
+      const int64_t expert = tasks.expert(work);
       for (int row_tile = work.first_row_tile + warp_group; row_tile < work.end_row_tile; row_tile += args.warp_groups)
         fetcher.fetch_row_tile(expert, range, row_tile);
     });
@@ -255,8 +250,8 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   }
   if (multiplies) {
     const Activations activations(tasks, x_tile, BarrierAddress(arrived).kept(), consumers);
-    BatchConsumer<Format, kTileTokens> consumer(ring, columns, activations, x_tile, sums);
-    each_range([&](const BatchTask& work, const auto& range, int, int number) {
+    BatchConsumer<Format, kTileTokens, kExperts> consumer(ring, columns, activations, x_tile, sums);
+    each_range([&](const BatchTask& work, const auto& range, int) {
       activations.bring(work, range, number);
       bool arrives = true;
       for (int left = work.end_row_tile - work.first_row_tile - warp_group; left > 0; left -= args.warp_groups) {
@@ -265,12 +260,12 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
       }
     });
   } else {
-    BatchEpilogue<Format, kTileTokens> epilogue(tasks, sums);
-    each_range([&](const BatchTask& work, const auto& range, int pass, int) {
+    BatchEpilogue<Format, kTileTokens, kExperts> epilogue(tasks, sums);
+    each_range([&](const BatchTask& work, const auto& range, int pass) {
       epilogue.begin(work);
       for (int row_tile = work.first_row_tile + warp_group; row_tile < work.end_row_tile; row_tile += args.warp_groups)
         epilogue.finish_row_tile(work, row_tile, range, pass);
-      if (pass == tasks.passes - 1) epilogue.end();
+      if (pass + 1 == passes) epilogue.end();
     });
   }
   if (args.follows_sibling) wait_for_predecessor(); // so that a kernel behind this one starts after both

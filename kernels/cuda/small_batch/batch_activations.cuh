@@ -8,9 +8,9 @@
 
 namespace ridge::kernels::cuda {
 
-template <typename Format, int kTileTokens>
+template <typename Format, int kTileTokens, bool kExperts>
 class BatchActivations {
-  using Tasks = BatchTasks<kTileTokens>;
+  using Tasks = BatchTasks<kTileTokens, kExperts>;
   using Range = typename BatchColumns<Format>::Range;
   static constexpr int kConsumers = 15; // the name of their barrier
 
@@ -46,7 +46,7 @@ class BatchActivations {
   }
   // Of a token of the task, in memory.
   __device__ __forceinline__ int64_t row(const BatchTask& work, int token) const {
-    return tasks_.slot(work, token) / tasks_.args.used;
+    return tasks_.row_of(tasks_.slot(work, token));
   }
   __device__ __forceinline__ const uint8_t* chunk_at(int64_t chunk, int64_t row) const {
     return reinterpret_cast<const uint8_t*>(tasks_.args.product.x) + (chunk * tasks_.args.x_rows + row) * kChunkPitch;
@@ -58,7 +58,7 @@ class BatchActivations {
     const uint32_t bytes = work.tokens.count * kChunkPitch;
     // A last range that is shorter leaves no barrier behind in its phase.
     if (lane < of_range) (arrived_ + lane).arrive_expecting(lane < chunks ? bytes : 0);
-    if (!tasks_.experts) {
+    if constexpr (!kExperts) {
       if (lane < chunks)
         (arrived_ + lane).bulk_copy(tile_ + lane * kChunkBytes, chunk_at(first + lane, row(work, 0)), bytes);
       return;

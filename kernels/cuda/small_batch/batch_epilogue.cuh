@@ -14,10 +14,10 @@ struct BatchSums {
   int parity = 0;
 };
 
-template <typename Format, int kTileTokens>
+template <typename Format, int kTileTokens, bool kExperts>
 class BatchEpilogue {
   using B = BatchShape<Format>;
-  using Tasks = BatchTasks<kTileTokens>;
+  using Tasks = BatchTasks<kTileTokens, kExperts>;
   using Range = typename BatchColumns<Format>::Range;
   static constexpr int kTokenTiles = kTileTokens / 8;
   static constexpr bool kHalf = kTileTokens <= kMostHalfTokens;
@@ -34,14 +34,14 @@ class BatchEpilogue {
       for (int i = 0; i < 2; ++i) {
         const int token = 8 * n + lane_ % 4 * 2 + i;
         slot_[n][i] = token < work.tokens.count ? tasks_.slot(work, token) : -1;
-        scale_[n][i] = slot_[n][i] < 0 ? 0 : batch_scale(exponent(slot_[n][i] / tasks_.args.used));
+        scale_[n][i] = slot_[n][i] < 0 ? 0 : batch_scale(exponent(tasks_.row_of(slot_[n][i])));
         largest_[n][i] = 0;
       }
   }
 
   __device__ __forceinline__ void finish_row_tile(const BatchTask& work, int row_tile, const Range& range, int pass) {
     const BatchArgs& args = tasks_.args;
-    const bool last = tasks_.passes == 1 ? args.ranges == 1 : pass == tasks_.passes - 1;
+    const bool last = args.serial_ranges ? pass + 1 == args.ranges : args.ranges == 1;
     const bool before = args.serial_ranges && pass > 0; // this lane stored what the ranges before gave
     float4* kept = args.serial_ranges ? reinterpret_cast<float4*>(tasks_.kept(work, row_tile)) + lane_ : nullptr;
     const BatchResults results(args, row_tile, work.tokens.expert);

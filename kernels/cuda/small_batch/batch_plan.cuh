@@ -84,10 +84,14 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
         args.range_tiles = range;
         args.ranges = ranges;
         args.serial_ranges = serial_ranges;
-        args.shares = shares;
+        args.shares = Divisor(shares);
       }
     }
   if (best == 0) return 0;
+  args.share_tiles = args.row_tiles / args.shares.by;
+  args.longer_shares = args.row_tiles % args.shares.by;
+  args.token_tile_count = Divisor(args.token_tiles);
+  args.tasks = args.token_tiles * args.shares.by * (args.serial_ranges ? 1 : args.ranges);
   const int needed = bytes(args.warp_groups, args.range_tiles);
   const int more = std::min((limit - needed) / (args.warp_groups * B::kSlotBytes), B::kMostSlots - B::kLeastSlots);
   args.slots = B::kLeastSlots + more;

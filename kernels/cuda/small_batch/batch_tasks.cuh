@@ -24,32 +24,40 @@ struct BatchTask {
   ExpertTile tokens;
 };
 
-// The tasks of a block. Producers and consumers go through them in the same order, and in a task through ranges of
-// columns (passes), then tiles of 16 rows.
-template <int kTileTokens>
-struct BatchTasks {
+// The tasks of a block, of experts or of all rows. Producers and consumers go through them in the same order, and in a
+// task through ranges of columns (passes), then tiles of 16 rows.
+template <int kTileTokens, bool kExperts>
+class BatchTasks {
+ public:
   const BatchArgs& args;
-  bool experts;
-  int token_tiles, passes, count; // of tasks
 
-  __device__ __forceinline__ explicit BatchTasks(const BatchArgs& args) : args(args), experts(args.tiles != nullptr) {
-    token_tiles = experts ? *args.tile_count : args.token_tiles;
-    passes = args.serial_ranges ? args.ranges : 1;
-    const int block = blockIdx.x, blocks = gridDim.x;
-    if (experts) {
-      const int units = token_tiles * args.row_tiles, each = units / blocks, more = units % blocks;
+  __device__ __forceinline__ explicit BatchTasks(const BatchArgs& args) : args(args) {
+    if constexpr (kExperts) {
+      const int units = *args.tile_count * args.row_tiles, block = blockIdx.x, blocks = gridDim.x;
+      const int each = units / blocks, more = units % blocks;
       first_ = block * each + min(block, more), end_ = first_ + each + (block < more ? 1 : 0);
-      count = first_ == end_ ? 0 : piece_of(end_ - 1) - piece_of(first_) + 1;
-    } else {
-      const int all = token_tiles * args.shares * (args.serial_ranges ? 1 : args.ranges);
-      count = (all - block + blocks - 1) / blocks;
+      end_piece_ = first_ == end_ ? piece_of(first_) : piece_of(end_ - 1) + 1;
     }
   }
-  __device__ __forceinline__ BatchTask operator[](int i) const { return experts ? of_experts(i) : of_rows(i); }
+  __device__ __forceinline__ int passes() const { return args.serial_ranges ? args.ranges : 1; }
+
+  template <typename Visit>
+  __device__ __forceinline__ void each(Visit&& visit) const {
+    if constexpr (kExperts)
+      for (int piece = piece_of(first_); piece < end_piece_; ++piece) visit(of_experts(piece));
+    else
+      for (int task = blockIdx.x; task < args.tasks; task += gridDim.x) visit(of_rows(task));
+  }
 
   // The row of activations, or with experts the slot, of token `i` of a task.
   __device__ __forceinline__ int slot(const BatchTask& work, int i) const {
-    return experts ? args.order[work.tokens.first + i] : work.tokens.first + i;
+    return kExperts ? args.order[work.tokens.first + i] : work.tokens.first + i;
+  }
+  // The row of activations of what `slot` says.
+  __device__ __forceinline__ int row_of(int slot) const { return kExperts ? slot / args.used : slot; }
+  // Where the task's expert begins, in bytes behind the first one.
+  __device__ __forceinline__ int64_t expert(const BatchTask& work) const {
+    return kExperts ? args.experts.of(work.tokens.expert) : 0;
   }
   // Where the sums over a range of columns go: of a token, row tile after row tile.
   __device__ __forceinline__ float* sums(int range, int token) const {
@@ -62,35 +70,36 @@ struct BatchTasks {
   }
 
  private:
-  __device__ __forceinline__ int longest_share() const { return (args.row_tiles + args.shares - 1) / args.shares; }
+  __device__ __forceinline__ int longest_share() const { return args.share_tiles + (args.longer_shares > 0 ? 1 : 0); }
 
   // Shares of all rows, for each tile of tokens and range.
-  __device__ __forceinline__ BatchTask of_rows(int i) const {
-    const int task = blockIdx.x + i * gridDim.x, share = task % args.shares,
-              token_tile = task / args.shares % token_tiles;
-    return {static_cast<int>(int64_t{share} * args.row_tiles / args.shares),
-            static_cast<int>(int64_t{share + 1} * args.row_tiles / args.shares),
-            task / (args.shares * token_tiles),
-            {0, token_tile * kTileTokens, min(kTileTokens, args.product.tokens - token_tile * kTileTokens)}};
+  __device__ __forceinline__ BatchTask of_rows(int task) const {
+    const int rest = args.shares.quotient(task), share = task - rest * args.shares.by,
+              range = args.token_tile_count.quotient(rest), token = (rest - range * args.token_tiles) * kTileTokens;
+    const int first = share * args.share_tiles + min(share, args.longer_shares);
+    return {first,
+            first + args.share_tiles + (share < args.longer_shares ? 1 : 0),
+            range,
+            {0, token, min(kTileTokens, args.product.tokens - token)}};
   }
 
   // Row tiles of all experts' tiles, one behind the other, are shared out evenly: a block has the end of one tile's and
   // the beginning of the next one's. With serial_ranges it takes no more at a time than it can keep sums of.
   __device__ __forceinline__ int piece_rows() const { return args.serial_ranges ? longest_share() : args.row_tiles; }
-  __device__ __forceinline__ int pieces() const {
+  __device__ __forceinline__ int pieces() const { // of a tile
     return (args.row_tiles + piece_rows() - 1) / piece_rows();
-  } // of a tile
+  }
   __device__ __forceinline__ int piece_of(int unit) const {
     return unit / args.row_tiles * pieces() + unit % args.row_tiles / piece_rows();
   }
-  __device__ __forceinline__ BatchTask of_experts(int i) const {
-    const int piece = piece_of(first_) + i, tile = piece / pieces(), first = piece % pieces() * piece_rows();
+  __device__ __forceinline__ BatchTask of_experts(int piece) const {
+    const int tile = piece / pieces(), first = piece % pieces() * piece_rows();
     const int before = tile * args.row_tiles; // units of other tiles
     return {max(first, first_ - before), min(min(first + piece_rows(), args.row_tiles), end_ - before), 0,
             args.tiles[tile]};
   }
 
-  int first_, end_; // of experts: the block's units
+  int first_, end_, end_piece_; // of experts: the block's units
 };
 
 // A warp group's barriers: of its ring, the fetching warp has filled a slot, the consumers have read it; of the sums,
@@ -98,6 +107,14 @@ struct BatchTasks {
 template <typename Format>
 struct BatchBarriers {
   CopyBarrier full[BatchShape<Format>::kMostSlots], empty[BatchShape<Format>::kMostSlots], sums_full, sums_empty;
+
+  __device__ __forceinline__ void init() {
+    constexpr int kConsumers = BatchShape<Format>::kConsumerWarps;
+    for (CopyBarrier& barrier : full) barrier.init(kWarp);
+    for (CopyBarrier& barrier : empty) barrier.init(kConsumers);
+    sums_full.init(kConsumers);
+    sums_empty.init(1);
+  }
 };
 
 // A warp group's ring of weights, and where one of its sides is.

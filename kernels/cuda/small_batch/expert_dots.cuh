@@ -233,11 +233,11 @@ class ExpertDotFinisher {
 
  public:
   __device__ __forceinline__ ExpertDotFinisher(const ExpertDotArgs& args, const ExpertDotMemory<Format>& memory)
-      : args_(args.product), memory_(memory), team_warps_(args.team), lane_(threadIdx.x % kWarp) {}
+      : args_(args.product), memory_(memory), log2_team_(args.log2_team), lane_(threadIdx.x % kWarp) {}
 
   // `walk`: through all row tiles.
   __device__ __forceinline__ void run(RowTileWalk walk, int first_team) const {
-    const int teams = S::kConsumers / team_warps_;
+    const int teams = S::kConsumers >> log2_team_;
     const int rows = args_.gated ? kBatchRows / 2 : kBatchRows, tokens_at_once = kWarp / rows;
     const GemmSegment& segment = args_.product.segment[0];
     ExpertTile tile = {};
@@ -279,16 +279,16 @@ class ExpertDotFinisher {
   }
   // Over the warps of a team, of a row and token.
   __device__ __forceinline__ float sum(int team, int at) const {
-    const float* from = memory_.sums + team * team_warps_ * (kDotTokens * kBatchRows) + at;
+    const float* from = memory_.sums + (team << log2_team_) * (kDotTokens * kBatchRows) + at;
     float total = 0;
 #pragma unroll 4
-    for (int w = 0; w < team_warps_; ++w) total += from[w * (kDotTokens * kBatchRows)];
+    for (int w = 0; w < 1 << log2_team_; ++w) total += from[w * (kDotTokens * kBatchRows)];
     return total * Layout<Format>::kConstantScale;
   }
 
   const BatchArgs& args_;
   const ExpertDotMemory<Format>& memory_;
-  int team_warps_, lane_;
+  int log2_team_, lane_;
 };
 
 template <DotFormat Format>
@@ -298,13 +298,15 @@ __global__ void __launch_bounds__(ExpertDotShape<Format>::kThreads, 1)
   using S = ExpertDotShape<Format>;
   __shared__ ExpertDotBarriers<Format> barriers;
   const ExpertDotMemory<Format> memory(args, barriers);
-  if (threadIdx.x == 0) {
-    for (CopyBarrier& full : barriers.full) full.init(1);
-    for (CopyBarrier& empty : barriers.empty) empty.init(args.team);
-    for (CopyBarrier& full : barriers.sums_full) full.init(args.team);
-    for (CopyBarrier& empty : barriers.sums_empty) empty.init(1);
-    fence_barrier_init();
-  }
+  const auto init = [](auto& array, int warp, int arrivals) { // one lane of a warp would do it after the other
+    if (threadIdx.x == warp * kWarp)
+      for (CopyBarrier& barrier : array) barrier.init(arrivals);
+  };
+  init(barriers.full, 0, 1);
+  init(barriers.empty, 1, args.team);
+  init(barriers.sums_full, 2, args.team);
+  init(barriers.sums_empty, 3, 1);
+  fence_barrier_init();
   if (threadIdx.x < S::kZeroBytes / 4) reinterpret_cast<uint32_t*>(memory.zeros)[threadIdx.x] = 0;
   __syncthreads();
   stamp(args.product.stamps, kStarts);
@@ -317,8 +319,8 @@ __global__ void __launch_bounds__(ExpertDotShape<Format>::kThreads, 1)
   if (count > 0) {
     if (warp < S::kConsumers) {
       ExpertDotConsumer<Format>(args, memory)
-          .run({args, first, count, warp / args.team}, first / args.product.row_tiles,
-               (first + count - 1) / args.product.row_tiles);
+          .run({args, first, count, warp >> args.log2_team}, args.row_tile_count.quotient(first),
+               args.row_tile_count.quotient(first + count - 1));
     } else if (warp < S::kConsumers + S::kFinishers) {
       ExpertDotFinisher<Format>(args, memory).run({args, first, count, 0}, warp - S::kConsumers);
     } else if (threadIdx.x % kWarp == 0) {

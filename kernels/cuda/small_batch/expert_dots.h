@@ -12,7 +12,8 @@ struct ExpertDotArgs {
 
   // The launcher fills these in: row tiles for which the ring has room; the warps that multiply one; tokens whose
   // activations have room; and bytes from a row block to the next one in the ring.
-  int stages, team, room, row_block_pitch;
+  int stages, team, log2_team, room, row_block_pitch;
+  Divisor row_tile_count;
 };
 
 inline constexpr int kDotTokens = 8; // of a tile, at most

@@ -67,7 +67,9 @@ int plan_expert_dots(const ChipLimits& chip, ExpertDotArgs& args) {
   const int most = std::min((limit - others) / stage, S::kMostStages);
   // As few warps a row tile as leave enough stages for what is on its way: each has its own sums to hand over. A stage
   // is always the same team's, which so waits for each of its phases.
-  for (args.team = 1; args.team <= S::kConsumers; args.team *= 2) {
+  args.row_tile_count = Divisor(args.product.row_tiles);
+  args.log2_team = 0;
+  for (args.team = 1; args.team <= S::kConsumers; args.team *= 2, ++args.log2_team) {
     const int teams = S::kConsumers / args.team;
     args.stages = most / teams * teams;
     if (args.stages > teams && ((args.stages - teams) * stage >= kInFlight || teams == 1))

@@ -14,7 +14,7 @@ struct RowTileWalk {
   int row_tiles, stages;
 
   __device__ __forceinline__ RowTileWalk(const ExpertDotArgs& args, int first, int count, int start)
-      : left(count - start), token_tile((first + start) / args.product.row_tiles),
+      : left(count - start), token_tile(args.row_tile_count.quotient(first + start)),
         row_tile(first + start - token_tile * args.product.row_tiles), stage(start), row_tiles(args.product.row_tiles),
         stages(args.stages) {
     wrap();
@@ -50,20 +50,21 @@ struct BlockShare {
     if (threadIdx.x % kWarp == kWarp - 1) of_warp[threadIdx.x / kWarp] = so_far;
     if (threadIdx.x < 2) cut[threadIdx.x] = tiles * args.row_tiles;
     __syncthreads();
-    int before = so_far - mine, all = 0;
+    unsigned before = so_far - mine, all = 0;
 #pragma unroll
     for (int w = 0; w < S::kWarps; ++w) {
       if (w < static_cast<int>(threadIdx.x / kWarp)) before += of_warp[w];
       all += of_warp[w];
     }
+    const unsigned row_tiles = args.row_tiles, total = all * row_tiles;
+    const unsigned each_block = total / gridDim.x, longer = total - each_block * gridDim.x;
     for (int i = begin; i < end; ++i) {
-      const int cost = kTileCost + args.tiles[i].count;
+      const unsigned cost = kTileCost + args.tiles[i].count;
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
-        const int64_t at = int64_t{all} * args.row_tiles * (blockIdx.x + side) / gridDim.x -
-                           int64_t{before} * args.row_tiles; // where the share begins, behind this tile's beginning
-        if (at >= 0 && at < int64_t{cost} * args.row_tiles)
-          cut[side] = i * args.row_tiles + (static_cast<int>(at) + cost - 1) / cost;
+        const unsigned block = blockIdx.x + side, share = each_block * block + min(block, longer),
+                       at = share - before * row_tiles; // behind this tile's beginning; huge where it is before
+        if (at < cost * row_tiles) cut[side] = static_cast<int>(i * row_tiles + (at + cost - 1) / cost);
       }
       before += cost;
     }

@@ -39,18 +39,24 @@ struct WideTask {
   int first_unit, units; // first_unit is even
 
   __device__ __forceinline__ WideTask(const WideArgs& args, int groups) {
-    const int row_groups = groups >> args.log2_parts, tiles = args.batch.row_tiles;
-    const int blocks = (tiles + 4 * row_groups - 1) / (4 * row_groups); // of a range
-    const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);       // so the compiler knows: the same for a warp
+    const int row_groups = groups >> args.log2_parts;
+    const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0); // so the compiler knows: the same for a warp
     const bool experts = args.batch.tiles != nullptr;
     // Blocks with the same weights are neighbours; of experts, those with the same activations.
-    const int block = experts ? blockIdx.x % blocks : blockIdx.x / args.batch.token_tiles;
-    token_tile = experts ? blockIdx.x / blocks : blockIdx.x - block * args.batch.token_tiles;
-    group = warpgroup >> args.log2_parts, part = warpgroup - (group << args.log2_parts), range = block / blocks;
-    row_tile = (block % blocks * row_groups + group) * 4 + threadIdx.x / kWarp % 4;
-    const int all = (args.batch.product.cols + kWideColumns - 1) / kWideColumns, pairs = (all + 1) / 2,
-              pieces = args.batch.ranges << args.log2_parts, piece = (range << args.log2_parts) + part;
-    const auto first_of = [&](int n) { return min(all, 2 * static_cast<int>(int64_t{n} * pairs / pieces)); };
+    int block = blockIdx.x;
+    if (experts) {
+      token_tile = args.row_blocks.quotient(block), range = 0;
+      block -= token_tile * args.row_blocks.by;
+    } else {
+      const int of_all = args.batch.token_tile_count.quotient(block);
+      token_tile = block - of_all * args.batch.token_tiles, range = args.row_blocks.quotient(of_all);
+      block = of_all - range * args.row_blocks.by;
+    }
+    group = warpgroup >> args.log2_parts, part = warpgroup - (group << args.log2_parts);
+    row_tile = (block * row_groups + group) * 4 + threadIdx.x / kWarp % 4;
+    const int all = (args.batch.product.cols + kWideColumns - 1) / kWideColumns,
+              piece = (range << args.log2_parts) + part;
+    const auto first_of = [&](int n) { return min(all, 2 * (n * args.piece_pairs + min(n, args.longer_pieces))); };
     first_unit = first_of(piece), units = first_of(piece + 1) - first_unit;
   }
 
@@ -279,10 +285,11 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
     return stamp_latest(batch.stamps, kEnds);
   }
   const int row_groups = Shape::kGroups >> args.log2_parts, count = Shape::kSlots >> args.log2_parts;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < Shape::kSlots; ++i) full[i].init(1), empty[i].init(4 * row_groups);
-    fence_barrier_init();
-  }
+  if (threadIdx.x == 0) // one lane of a warp sets up barriers after the other, so these are two warps' work
+    for (CopyBarrier& barrier : full) barrier.init(1);
+  if (threadIdx.x == kWarp)
+    for (CopyBarrier& barrier : empty) barrier.init(4 * row_groups);
+  fence_barrier_init();
   __syncthreads();
   constexpr int kMostOfPairs = Shape::kOverlaps ? 128 : 64; // for more there are no registers
   constexpr int kUnits = quant::FloatFormat<Format> || kTokens > kMostOfPairs ? 1 : 2;

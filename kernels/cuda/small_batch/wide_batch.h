@@ -7,8 +7,12 @@
 namespace ridge::kernels::cuda {
 
 struct WideArgs {
+  int log2_parts; // WideCut
+  // The launcher fills these in: blocks with different rows; and pairs of units of each part of the columns, of which
+  // the first longer_pieces have one more.
+  Divisor row_blocks;
+  int piece_pairs, longer_pieces;
   BatchArgs batch; // product.x is HalfLayout::wide
-  int log2_parts;  // WideCut
 };
 
 } // namespace ridge::kernels::cuda

@@ -3,6 +3,7 @@
 #include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/plan/scratch_sizes.h"
 #include "kernels/cuda/plan/wide_cut.h"
+#include "kernels/cuda/runtime/divisor.h"
 #include "support/numerics.h"
 
 #include <doctest/doctest.h>
@@ -114,5 +115,27 @@ TEST_CASE("wide batches: matrices of an 8B keep most multiprocessors busy, down 
       CHECK(count <= 132);
     }
     if (tokens <= 96) CHECK(cut_wide_batch(kPresumedLimits, 64, 4096, tokens, false)->ranges == 1); // runs beside q, k
+  }
+}
+
+TEST_CASE("a divisor divides as a division does") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (int by = 1; by <= 3000; ++by) {
+    const Divisor divisor(by);
+    const int most = static_cast<int>(std::min<int64_t>((int64_t{1} << 32) / by - 1, INT32_MAX));
+    for (const int number : {0, 1, by - 1, by, by + 1, 2 * by - 1, most, most / by * by, most / by * by - 1}) {
+      if (number < 0 || number > most) continue;
+      CAPTURE(by);
+      CAPTURE(number);
+      CHECK(divisor.quotient(number) == number / by);
+    }
+    for (int i = 0; i < 20; ++i) {
+      const int number = static_cast<int>(random() % (static_cast<uint64_t>(most) + 1));
+      CAPTURE(by);
+      CAPTURE(number);
+      CHECK(divisor.quotient(number) == number / by);
+    }
   }
 }

@@ -50,8 +50,6 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
   AttentionBlock<Shape> block(args);
   let_successor_start();
   stamp(args.stamps, kStarts);
-  if constexpr (!kRope) wait_for_predecessor();
-  if constexpr (!kRope) stamp(args.stamps, kMayGoOn);
 
   // All that the first loads need, at once: one after the other these would take longer than what they wait for.
   const int64_t stream = args.streams[block.first_token];
@@ -59,6 +57,10 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
   const RopePair rope(heads, kRope);
   __syncwarp(); // or the assembler moves these loads behind one another
   if (!block.take_split(stream, length)) return;
+  if constexpr (!kRope) {
+    wait_for_predecessor(); // which stores the newest keys
+    stamp(args.stamps, kMayGoOn);
+  }
 
   const AttentionKeys<Shape> keys(block);
   typename AttentionKeys<Shape>::Held key;

@@ -19,7 +19,6 @@ __device__ __forceinline__ float inverse_rms(const float* x, int dim, float epsi
 __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, Stamp* stamps) {
   __shared__ float scratch[kWarp];
   extern __shared__ float head[]; // [head_dim]
-  const DependentWork work(stamps);
   const int token = blockIdx.y, position = args.positions[token];
   const int warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   const Cache& cache = args.cache;
@@ -29,6 +28,11 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   if (args.q_in && !is_q) h -= args.q_heads;
   const bool is_k = !is_q && args.k_in && h < args.k_heads;
   if (args.k_in && !is_q && !is_k) h -= args.k_heads;
+  const bool rotates = args.rotate && (is_q || is_k);
+  const int own_pair = threadIdx.x; // its angle is no matrix's output
+  const float2 own_angle =
+      rotates && own_pair < args.rope.pairs ? rope_cos_sin(args.rope, own_pair, position) : float2{};
+  const DependentWork work(stamps);
 
   if (!is_q && !is_k) {
     const float* v = args.v_in + (int64_t{token} * cache.heads + h) * cache.v_dim;
@@ -49,11 +53,11 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   const float inverse = norm ? inverse_rms(x, dim, args.epsilon, scratch) : 1;
   for (int i = threadIdx.x; i < dim; i += blockDim.x) head[i] = norm ? x[i] * inverse * norm[i] : x[i];
   __syncthreads();
-  if (args.rotate) {
+  if (rotates) {
     const RopeArgs& rope = args.rope;
-    for (int pair = threadIdx.x; pair < rope.pairs; pair += blockDim.x) {
+    for (int pair = own_pair; pair < rope.pairs; pair += blockDim.x) {
       const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
-      rotate_pair(head[first], head[second], rope_cos_sin(rope, pair, position));
+      rotate_pair(head[first], head[second], pair == own_pair ? own_angle : rope_cos_sin(rope, pair, position));
     }
     __syncthreads();
   }

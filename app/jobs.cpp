@@ -357,8 +357,8 @@ void JobQueue::work_on(const core::PullRequest& request, Job& job) {
   hub::PullOptions options = hub::pull_options();
   options.asker.cancel = &cancel_;
   options.note = [&](const std::string& line) { job.notes.push_back(line); };
-  options.progress = [&](const std::string&, int64_t done, int64_t total) {
-    progress("downloading " + speed.text(seconds_now(), done, total), share_of(done, total));
+  options.progress = [&](const std::string& what, int64_t done, int64_t total) {
+    progress(what + ": " + speed.text(seconds_now(), done, total), share_of(done, total));
   };
   const double start = seconds_now();
   try {

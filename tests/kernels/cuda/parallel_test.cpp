@@ -110,22 +110,30 @@ TEST_CASE("CUDA: a transformer on several ranks, dense and with experts, in ever
 // Sums of more values than go as packets: of a long prompt while products run, of a shorter one behind them.
 TEST_CASE("CUDA: long prompts on several ranks") {
   REQUIRE_DEVICE();
-  RandomProgram model(tests::fresh_seed());
-  RandomProgram::Shape shape = shape_of(0);
-  shape.width = 1056;  // the last part has 32 columns
-  shape.hidden = 8192; // so that columns of a result are sent in several parts
-  model.transformer(shape, Type::Q8_0, Type::Q8_0);
-  for (const bool exact : {true, false}) {
-    CAPTURE(exact);
-    core::ExecutorConfig config = config_of(exact);
-    config.max_batch = config.context = 1100;
-    const auto whole = tests::make_executor(model.program, config);
-    const auto shared = on_ranks(model.program, config, 2);
-    for (const int32_t count : {1100, 1000, 300}) {
-      CAPTURE(count);
-      tests::Steps steps = tests::consecutive(model, 0, count);
-      steps.outputs = {0, count / 2, count - 1};
-      CHECK(tests::nmse(tests::run(*shared, steps), tests::run(*whole, steps)) <= (exact ? 1e-9 : 1e-5));
+  struct Case {
+    Type type;
+    int64_t width, hidden;
+  };
+  // The last part has 32 columns; two parts, and two ranks with 256 and 512 columns of down.
+  for (const Case& of : {Case{Type::Q8_0, 1056, 8192}, Case{Type::Q4_K, 2304, 768}}) {
+    CAPTURE(of.width);
+    RandomProgram model(tests::fresh_seed());
+    RandomProgram::Shape shape = shape_of(0);
+    shape.width = of.width;
+    shape.hidden = of.hidden;
+    model.transformer(shape, of.type, of.type);
+    for (const bool exact : {true, false}) {
+      CAPTURE(exact);
+      core::ExecutorConfig config = config_of(exact);
+      config.max_batch = config.context = 1100;
+      const auto whole = tests::make_executor(model.program, config);
+      const auto shared = on_ranks(model.program, config, 2);
+      for (const int32_t count : {1100, 1000, 300}) {
+        CAPTURE(count);
+        tests::Steps steps = tests::consecutive(model, 0, count);
+        steps.outputs = {0, count / 2, count - 1};
+        CHECK(tests::nmse(tests::run(*shared, steps), tests::run(*whole, steps)) <= (exact ? 1e-9 : 1e-5));
+      }
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "core/executor.h"
 #include "core/parallel/communicator.h"
+#include "kernels/cuda/gemm/half_layout.h"
 
 #include <cstdint>
 #include <memory>
@@ -34,7 +35,7 @@ inline constexpr int kJoinedPieces = 256;
 // before the others are made.
 inline constexpr int64_t kPartColumns = 2048, kMostParts = 32;
 constexpr bool summed_in_parts(int64_t rows, int64_t width) {
-  return rows > 512 && width % 8 == 0 && rows * width > kPacketFloats && width <= kMostParts * kPartColumns;
+  return rows > kMostWideRows && width % 8 == 0 && rows * width > kPacketFloats && width <= kMostParts * kPartColumns;
 }
 
 // Floats of the largest value that a batch exchanges; 0: the Program is none of several ranks'.

@@ -24,7 +24,6 @@ class SummedPart {
       : floats_(args.rows * args.part), first_(args.first), width_(args.width),
         per_row_(args.part == args.width ? 0 : static_cast<uint32_t>(args.part / 8)) {}
 
-  __device__ __forceinline__ int64_t pieces() const { return (floats_ + kPieceFloats - 1) / kPieceFloats; }
   // `number` of this part; whether it is there.
   __device__ __forceinline__ bool has(uint32_t number) const { return int64_t{number} * 8 < floats_; }
   __device__ __forceinline__ Eight load(const float* x, uint32_t number) const {
@@ -107,11 +106,10 @@ __global__ void __launch_bounds__(kSumThreads, kSumBlocksPerSm)
       part.store(args.out, number, sum);
     });
   };
-  const int64_t pieces = part.pieces();
-  for (int64_t piece = blockIdx.x, before = -1; piece < pieces || before >= 0; piece += gridDim.x) {
+  const int64_t pieces = pieces_of_part(args.rows, args.part), step = gridDim.x;
+  for (int64_t piece = blockIdx.x; piece < pieces + step; piece += step) {
     if (piece < pieces) send(piece);
-    if (before >= 0) add_up(before);
-    before = piece < pieces ? piece : -1;
+    if (piece >= step) add_up(piece - step);
   }
 }
 

@@ -18,6 +18,11 @@
 // latencies, gone through once: hence all of q, k and v in one load of each thread, and little code, because the
 // instruction cache is cold after a layer's weights.
 //
+// It also takes them for up to 16 consecutive tokens of one stream (NewTokens::run), as when guesses are verified.
+// These see each other's keys, and blocks cannot wait for each other. So each block makes for itself all new keys and
+// values that its tile sees in its split, and keeps them in shared memory; from the cache it takes only what was there
+// before. Of the blocks that make a token's key, the one of its own tile stores it.
+//
 // A window moves the beginning of the context that is shared out; each tile is one token then. A sink is a score that a
 // row's maximum and sum begin with, in the first split. Soft caps are compiled into the ragged kernels only, where they
 // cost the others nothing.
@@ -36,10 +41,11 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-template <int kDim, bool kRagged, bool kKeyCodes, bool kValueCodes, int kTiles, bool kRope>
+template <int kDim, bool kRagged, bool kKeyCodes, bool kValueCodes, int kTiles, NewTokens kNew>
 __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDim))
     attention_kernel(const __grid_constant__ AttentionArgs args, const __grid_constant__ RopeStoreArgs heads) {
-  using Shape = AttentionShape<kDim, kRagged, kKeyCodes, kValueCodes, kTiles, kRope>;
+  using Shape = AttentionShape<kDim, kRagged, kKeyCodes, kValueCodes, kTiles, kNew>;
+  constexpr bool kRope = Shape::kRope;
   using Round = RoundOf<Shape>;
   __shared__ __align__(16) Queries<Shape> query;
   extern __shared__ uint4 dynamic[];
@@ -54,7 +60,7 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
   // All that the first loads need, at once: one after the other these would take longer than what they wait for.
   const int64_t stream = args.streams[block.first_token];
   const int length = args.positions[block.first_token + block.tokens - 1] + 1;
-  const RopePair rope(heads, kRope);
+  const RopePair rope(heads, kRope, Shape::kRun ? threadIdx.x % (kDim / 2) : threadIdx.x);
   __syncwarp(); // or the assembler moves these loads behind one another
   if (!block.take_split(stream, length)) return;
   if constexpr (!kRope) {
@@ -125,37 +131,46 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
 }
 
 // Of shared memory, what a block has besides its rounds.
-template <int kDim>
-constexpr int kMostStaticBytes = kAttentionRows*(kDim + 32) * 2 + 9 * kDim + 128;
+template <int kDim, NewTokens kNew>
+constexpr int kMostStaticBytes = kAttentionRows*(kDim + 32) * 2 +
+                                 (kNew == NewTokens::run ? kAttentionRows * (8 * kDim + 64) : 9 * kDim) + 128;
 
-template <int kDim, bool kRagged, int kTiles, bool kRope>
+template <int kDim, bool kRagged, int kTiles, NewTokens kNew>
 auto fast_kernel(const Cache& cache) {
-  if constexpr (kRagged) {
-    return cache.k_scales ? attention_kernel<kDim, true, true, true, kTiles, kRope>
-                          : attention_kernel<kDim, true, false, false, kTiles, kRope>;
+  if constexpr (kNew == NewTokens::run) {
+    return attention_kernel<kDim, false, false, false, kTiles, kNew>;
+  } else if constexpr (kRagged) {
+    return cache.k_scales ? attention_kernel<kDim, true, true, true, kTiles, kNew>
+                          : attention_kernel<kDim, true, false, false, kTiles, kNew>;
   } else {
     if (cache.k_scales)
-      return cache.v_scales ? attention_kernel<kDim, false, true, true, kTiles, kRope>
-                            : attention_kernel<kDim, false, true, false, kTiles, kRope>;
-    return cache.v_scales ? attention_kernel<kDim, false, false, true, kTiles, kRope>
-                          : attention_kernel<kDim, false, false, false, kTiles, kRope>;
+      return cache.v_scales ? attention_kernel<kDim, false, true, true, kTiles, kNew>
+                            : attention_kernel<kDim, false, true, false, kTiles, kNew>;
+    return cache.v_scales ? attention_kernel<kDim, false, false, true, kTiles, kNew>
+                          : attention_kernel<kDim, false, false, false, kTiles, kNew>;
   }
 }
-template <int kDim, bool kRagged, int kTiles, bool kRope>
+template <int kDim, bool kRagged, int kTiles, NewTokens kNew>
 void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
   constexpr int kRoundBytes = sizeof(AttentionRound<kDim, kTiles>);
-  const int stages = launch.shared_per_block >= std::max(80 << 10, 2 * kRoundBytes + kMostStaticBytes<kDim>) ? 2 : 1;
-  const auto kernel = fast_kernel<kDim, kRagged, kTiles, kRope>(args.cache);
+  constexpr int kTwoStages = std::max(80 << 10, 2 * kRoundBytes + kMostStaticBytes<kDim, kNew>);
+  const int stages = launch.shared_per_block >= kTwoStages ? 2 : 1;
+  const auto kernel = fast_kernel<kDim, kRagged, kTiles, kNew>(args.cache);
   allow_shared(kernel, stages * kRoundBytes);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   // Heads first: where the context is short, the blocks that have work start first.
   launch(kernel, dim3(args.cache.heads, args.splits, tiles), kAttentionThreads, stages * kRoundBytes, args, heads);
 }
-template <int kDim, bool kRagged, bool kRope>
+template <int kDim, bool kRagged, NewTokens kNew>
 void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
-  const bool narrow = args.tile_tokens * (args.heads / args.cache.heads) <= 8;
-  narrow ? launch_fast<kDim, kRagged, 1, kRope>(launch, args, heads)
-         : launch_fast<kDim, kRagged, 2, kRope>(launch, args, heads);
+  const bool narrow = std::min(args.tile_tokens, args.tokens) * (args.heads / args.cache.heads) <= 8;
+  narrow ? launch_fast<kDim, kRagged, 1, kNew>(launch, args, heads)
+         : launch_fast<kDim, kRagged, 2, kNew>(launch, args, heads);
+}
+template <int kDim>
+void launch_rope(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads, bool one_run) {
+  one_run ? launch_fast<kDim, false, NewTokens::run>(launch, args, heads)
+          : launch_fast<kDim, false, NewTokens::alone>(launch, args, heads);
 }
 
 // The width of the kernel that takes heads of `width`, or 0.
@@ -166,9 +181,16 @@ int kernel_width(int width) {
 // Whether the ragged kernel takes these heads: it is the one that has soft caps, too.
 bool is_ragged(const Cache& cache, float soft_cap) { return kernel_width(cache.k_dim) != cache.k_dim || soft_cap > 0; }
 
-// What a block of a wide head's kernel asks for, one round at a time.
+// What a block asks for, one round at a time.
+template <int kDim, NewTokens kNew>
+constexpr int kLeastShared = sizeof(AttentionRound<kDim, 2>) + kMostStaticBytes<kDim, kNew>;
+
 template <int kDim>
-constexpr int kLeastShared = sizeof(AttentionRound<kDim, 2>) + kMostStaticBytes<kDim>;
+bool takes_rope(const ChipLimits& chip, const RopeStoreArgs& heads, bool one_run) {
+  const bool codes = heads.cache.k_scales || heads.cache.v_scales;
+  if (one_run && (codes || chip.shared_per_block < kLeastShared<kDim, NewTokens::run>)) return false;
+  return Quad<kDim>::takes(heads.rope, codes);
+}
 
 } // namespace
 
@@ -179,29 +201,28 @@ bool fast_attention(const Cache& cache, float soft_cap, const ChipLimits& chip) 
   const int width = kernel_width(cache.k_dim);
   if (is_ragged(cache, soft_cap) && !cache.k_scales != !cache.v_scales) return false;
   if (cache.k_scales && cache.k_dim % 32 != 0) return false;
-  return width == 256 ? chip.shared_per_block >= kLeastShared<256> : width > 0;
+  return width == 256 ? chip.shared_per_block >= kLeastShared<256, NewTokens::alone> : width > 0;
 }
 
-bool can_fuse_rope(const ChipLimits& chip, const AttentionArgs& args, const RopeStoreArgs& heads) {
+bool can_fuse_rope(const ChipLimits& chip, const AttentionArgs& args, const RopeStoreArgs& heads, bool one_run) {
   const Cache& cache = args.cache;
-  if (args.tile_tokens != 1 || args.soft_cap > 0 || args.max_bias > 0 || !fast_attention(cache, 0, chip) ||
-      args.heads / cache.heads > kAttentionRows)
+  if ((args.tile_tokens != 1 && !one_run) || args.soft_cap > 0 || args.max_bias > 0 ||
+      !fast_attention(cache, 0, chip) || args.heads / cache.heads > kAttentionRows)
     return false;
   if (heads.head_dim != cache.k_dim) return false;
-  const bool codes = cache.k_scales || cache.v_scales;
   switch (cache.k_dim) {
-  case 64: return Quad<64>::takes(heads.rope, codes);
-  case 128: return Quad<128>::takes(heads.rope, codes);
-  case 256: return Quad<256>::takes(heads.rope, codes);
+  case 64: return takes_rope<64>(chip, heads, one_run);
+  case 128: return takes_rope<128>(chip, heads, one_run);
+  case 256: return takes_rope<256>(chip, heads, one_run);
   default: return false;
   }
 }
 
-void launch_rope_attention(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
+void launch_rope_attention(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads, bool one_run) {
   switch (args.cache.k_dim) {
-  case 64: return launch_fast<64, false, true>(launch, args, heads);
-  case 128: return launch_fast<128, false, true>(launch, args, heads);
-  default: return launch_fast<256, false, true>(launch, args, heads);
+  case 64: return launch_rope<64>(launch, args, heads, one_run);
+  case 128: return launch_rope<128>(launch, args, heads, one_run);
+  default: return launch_rope<256>(launch, args, heads, one_run);
   }
 }
 
@@ -212,11 +233,14 @@ void launch_attention(const Launch& launch, const AttentionArgs& args) {
   const bool ragged = is_ragged(args.cache, args.soft_cap);
   switch (kernel_width(args.cache.k_dim)) {
   case 64:
-    return ragged ? launch_fast<128, true, false>(launch, args, {}) : launch_fast<64, false, false>(launch, args, {});
+    return ragged ? launch_fast<128, true, NewTokens::stored>(launch, args, {})
+                  : launch_fast<64, false, NewTokens::stored>(launch, args, {});
   case 128:
-    return ragged ? launch_fast<128, true, false>(launch, args, {}) : launch_fast<128, false, false>(launch, args, {});
+    return ragged ? launch_fast<128, true, NewTokens::stored>(launch, args, {})
+                  : launch_fast<128, false, NewTokens::stored>(launch, args, {});
   default:
-    return ragged ? launch_fast<256, true, false>(launch, args, {}) : launch_fast<256, false, false>(launch, args, {});
+    return ragged ? launch_fast<256, true, NewTokens::stored>(launch, args, {})
+                  : launch_fast<256, false, NewTokens::stored>(launch, args, {});
   }
 }
 

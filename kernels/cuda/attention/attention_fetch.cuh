@@ -1,5 +1,5 @@
 // How the attention kernel fetches: a warp's keys from the cache to registers, a round's values to shared memory, and
-// the tile's queries with, where kRope, the token's new key and value.
+// the tile's queries with, where kRope, the new keys and values that they see.
 #pragma once
 
 #include "kernels/cuda/attention/attention_tile.cuh"
@@ -21,22 +21,33 @@ class AttentionKeys {
 
   __device__ __forceinline__ explicit AttentionKeys(const AttentionBlock<Shape>& block)
       : block_(block), rows_(block.args.cache.k, block.args.cache.k_scales, block.head_at, block.width),
-        stored_(Shape::kRope ? max(block.length - 2, 0) : block.length - 1) {}
+        stored_(block.last_stored()) {}
 
   __device__ __forceinline__ int row(int base, int i) const { return base + 8 * i + block_.g; }
   __device__ __forceinline__ void fetch(Held& held, int base) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) fetch_row(held, i, rows_, block_.row_of(min(row(base, i), stored_)));
   }
-  // Replaces the newest row's place, which was not in the cache yet.
+  // Replaces the places of new rows, which were not in the cache yet.
   __device__ __forceinline__ void take_newest(Held& held, int base, const NewestOf<Shape>& newest) const {
-    if constexpr (Shape::kRope)
+    if constexpr (Shape::kRun) {
+      if (const int first = block_.first_new(); base + kKeysPerWarp > first)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (row(base, i) >= first) {
+            const __half* key = newest.keys[min(row(base, i) - first, kAttentionRows - 1)];
+#pragma unroll
+            for (int c = 0; c < Shape::kChunks; ++c)
+              held.piece[i][c] = *reinterpret_cast<const uint4*>(key + 8 * block_.t + 32 * c);
+          }
+    } else if constexpr (Shape::kRope) {
       if (base + kKeysPerWarp >= block_.length) {
         const KeyRows new_key(newest.key, newest.key_scales, 0, block_.width);
 #pragma unroll
         for (int i = 0; i < 2; ++i)
           if (row(base, i) >= block_.length - 1) fetch_row(held, i, new_key, 0);
       }
+    }
   }
   __device__ __forceinline__ uint4 halves(const Held& held, int i, int chunk) const {
     return rows_.halves(held.piece[i][chunk], held.scales[i][chunk]);
@@ -71,9 +82,8 @@ class AttentionValues {
   __device__ __forceinline__ explicit AttentionValues(const AttentionBlock<Shape>& block)
       : row_of_(block.row_of), rows_(block.args.cache.v, block.args.cache.v_scales, block.head_at, block.width),
         row_(static_cast<int>(threadIdx.x / kPieces)), column_(static_cast<int>(threadIdx.x % kPieces * 8)),
-        stored_(Shape::kRope ? max(block.length - 2, 0) : block.length - 1),
-        stored_end_(Shape::kRope ? min(block.end, block.length - 1) : block.end),
-        newest_row_(block.has_newest() ? block.length - 1 : -1) {}
+        stored_(block.last_stored()), stored_end_(Shape::kRope ? min(block.end, block.first_new()) : block.end),
+        newest_row_(block.has_newest() ? block.length - 1 : -1), end_(block.end) {}
 
   // Starts the loads of the round from row `base` on.
   __device__ __forceinline__ void fetch(Held& held, int base, RoundOf<Shape>& to) const {
@@ -103,47 +113,61 @@ class AttentionValues {
       }
     }
     copy_async_wait<0>();
-    if constexpr (Shape::kRope) // in place of the zeros, by the thread that stored them
+    // In place of the zeros, by the thread that stored them.
+    if constexpr (Shape::kRun) {
+      const int first = max(stored_end_, base) - base, end = min(end_ - base, kKeysPerRound);
+#pragma unroll 1
+      for (int in_round = first + ((row_ - first) & (kRowStep - 1)); in_round < end; in_round += kRowStep)
+        *reinterpret_cast<uint4*>(&to.values[in_round][column_]) =
+            *reinterpret_cast<const uint4*>(&newest.values[base + in_round - stored_end_][column_]);
+    } else if constexpr (Shape::kRope) {
       if (const int in_round = newest_row_ - base;
           in_round >= 0 && in_round < kKeysPerRound && in_round % kRowStep == row_)
         *reinterpret_cast<uint4*>(&to.values[in_round][column_]) =
             *reinterpret_cast<const uint4*>(&newest.value[column_]);
+    }
   }
 
  private:
   RowsFrom row_of_;
   Rows<kDim, kCodes, Shape::kRagged> rows_;
   int row_, column_; // of this thread's first piece in a round
-  int stored_, stored_end_, newest_row_;
+  int stored_, stored_end_, newest_row_, end_;
 };
 
 // The rope of one pair per thread: its angle's frequency, loaded early, and cosine and sine.
 struct RopePair {
   bool rotates;
   float frequency;
-  __device__ __forceinline__ RopePair(const RopeStoreArgs& heads, bool rope) {
-    rotates = rope && static_cast<int>(threadIdx.x) < heads.rope.pairs;
-    frequency = rotates ? heads.rope.inverse_frequency[threadIdx.x] : 0;
+  __device__ __forceinline__ RopePair(const RopeStoreArgs& heads, bool rope, unsigned pair) {
+    rotates = rope && static_cast<int>(pair) < heads.rope.pairs;
+    frequency = rotates ? heads.rope.inverse_frequency[pair] : 0;
   }
   __device__ __forceinline__ float2 cos_sin(const RopeStoreArgs& heads, int position) const {
     return rotates ? rope_cos_sin(frequency, position, heads.rope.magnitude) : float2{1, 0};
   }
 };
 
-// The tile's vectors: its queries, and for the block with the newest row of the context the new key and value. kLanes
-// lanes load a vector together.
+// The tile's vectors: its queries, then the new keys of its split and then their values. kLanes lanes load a vector
+// together. The keys of a run's earlier tokens are made by every tile that sees them, and stored by their own.
 template <typename Shape>
 class AttentionVectors {
   static constexpr int kDim = Shape::kDim, kPerWarp = kWarp / Shape::kLanes, kQuads = Shape::kQuads;
-  static constexpr bool kRope = Shape::kRope;
-  using Share = float4[kQuads]; // a lane's of a vector
+  static constexpr bool kRope = Shape::kRope, kRun = Shape::kRun;
+  static constexpr int kAtOnce = kAttentionWarps * kPerWarp; // vectors of all warps
+  static constexpr int kAhead = kRun ? 3 : 1;                // loads under way in each warp
+  using Share = float4[kQuads];                              // a lane's of a vector
 
  public:
   __device__ __forceinline__ AttentionVectors(const AttentionBlock<Shape>& block, const RopeStoreArgs& heads)
-      : block_(block), heads_(heads), count_(block.has_newest() ? block.rows + 2 : block.rows) {}
+      : block_(block), heads_(heads), first_made_(kRun ? max(block.begin - block.first_new(), 0) : 0),
+        made_(!kRun                ? 1
+              : block.has_newest() ? block.end - block.first_new() - first_made_
+                                   : 0),
+        count_(block.has_newest() ? block.rows + 2 * made_ : block.rows) {}
 
-  // Waits for the vectors, norms and ropes them, stores the queries to shared memory and the new key and value to the
-  // cache.
+  // Waits for the vectors, norms and ropes them, stores the queries and a run's new keys and values to shared memory,
+  // and new keys and values to the cache.
   __device__ __forceinline__ void store(Queries<Shape>& query, NewestOf<Shape>& newest, const RopePair& rope) const {
     const AttentionArgs& args = block_.args;
     const int lane = block_.lane, warp = block_.warp, rows = block_.rows;
@@ -155,34 +179,47 @@ class AttentionVectors {
         if (heads_.q_norm) q_norm[i] = quad(i).load(heads_.q_norm);
         if (heads_.k_norm) k_norm[i] = quad(i).load(heads_.k_norm);
       }
-      if (static_cast<int>(threadIdx.x) < kDim / 2)
+      if constexpr (kRun) {
+        make_angles(newest, rope);
+      } else if (static_cast<int>(threadIdx.x) < kDim / 2) {
         newest.angles[threadIdx.x] = rope.cos_sin(heads_, block_.length - 1);
+      }
       __syncthreads();
+      if constexpr (!kRun)
 #pragma unroll
-      for (int i = 0; i < kQuads; ++i)
-        angles[i][0] = newest.angles[2 * quad(i).number], angles[i][1] = newest.angles[2 * quad(i).number + 1];
+        for (int i = 0; i < kQuads; ++i)
+          angles[i][0] = newest.angles[2 * quad(i).number], angles[i][1] = newest.angles[2 * quad(i).number + 1];
     }
-    const float* first_vector = vector(warp * kPerWarp + lane / Shape::kLanes);
+    const float* first_vectors[kAhead];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) first_vectors[a] = vector(warp * kPerWarp + lane / Shape::kLanes + a * kAtOnce);
     if constexpr (kRope) {
-      asm volatile("" ::"l"(first_vector)); // known before the wait
+      for (const float* first : first_vectors) asm volatile("" ::"l"(first)); // known before the wait
       if (!heads_.dataflow_input) wait_for_predecessor();
       stamp(args.stamps, kMayGoOn);
     }
-    Share ahead;
-    load(ahead, first_vector);
+    Share ahead[kAhead];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) load(ahead[a], first_vectors[a]);
 #pragma unroll 1
-    for (int first = warp * kPerWarp; first < count_; first += kAttentionWarps * kPerWarp) {
+    for (int first = warp * kPerWarp; first < count_; first += kAtOnce) {
       const int v = first + lane / Shape::kLanes;
       Share x;
 #pragma unroll
-      for (int i = 0; i < kQuads; ++i) x[i] = ahead[i];
-      if (first + kAttentionWarps * kPerWarp < count_) load(ahead, vector(v + kAttentionWarps * kPerWarp));
+      for (int i = 0; i < kQuads; ++i) {
+        x[i] = ahead[0][i];
+#pragma unroll
+        for (int a = 1; a < kAhead; ++a) ahead[a - 1][i] = ahead[a][i];
+      }
+      if (first + kAhead * kAtOnce < count_) load(ahead[kAhead - 1], vector(v + kAhead * kAtOnce));
       if constexpr (kRope) {
         while (heads_.dataflow_input && __any_sync(~0u, is_missing(x))) load(x, vector(v));
         norm(x, v, q_norm, k_norm);
-        if (v <= rows)
+        if (v < rows + made_) {
+          if constexpr (kRun) take_angles(angles, newest, v);
 #pragma unroll
           for (int i = 0; i < kQuads; ++i) quad(i).rotate(x[i], angles[i][0], angles[i][1]);
+        }
         if (count_ > rows && first + kPerWarp > rows) // a key or value in this warp
 #pragma unroll
           for (int i = 0; i < kQuads; ++i) store_newest(quad(i), x[i], v, newest);
@@ -199,11 +236,37 @@ class AttentionVectors {
   __device__ __forceinline__ Quad<kDim> quad(int of_lane) const {
     return Quad<kDim>(kRope && heads_.rope.split, heads_.rope.pairs, of_lane);
   }
-  // The address of vector v: a query, then the new key and value.
+  // Of a run: which of the batch's tokens vector v belongs to.
+  __device__ __forceinline__ int token(int v) const {
+    const int rows = block_.rows;
+    return v < rows ? block_.first_token + v / block_.group : first_made_ + v - rows - (v < rows + made_ ? 0 : made_);
+  }
+  // Those of the tokens from the first one that it has a vector of, all threads together: kDim / 2 have a token's.
+  __device__ __forceinline__ void make_angles(NewestOf<Shape>& newest, const RopePair& rope) const {
+    constexpr int kPairs = kDim / 2;
+    const int first = made_ > 0 ? min(first_made_, block_.first_token) : block_.first_token;
+    const int end = block_.first_token + block_.tokens;
+#pragma unroll 1
+    for (int token = first + static_cast<int>(threadIdx.x / kPairs); token < end; token += kAttentionThreads / kPairs)
+      newest.angles[token][threadIdx.x % kPairs] = rope.cos_sin(heads_, block_.first_new() + token);
+  }
+  __device__ __forceinline__ void take_angles(float2 (&angles)[kQuads][2], const NewestOf<Shape>& newest, int v) const {
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      const float4 both = *reinterpret_cast<const float4*>(&newest.angles[token(v)][2 * quad(i).number]);
+      angles[i][0] = {both.x, both.y}, angles[i][1] = {both.z, both.w};
+    }
+  }
+  // The address of vector v.
   __device__ __forceinline__ const float* vector(int v) const {
     const AttentionBlock<Shape>& b = block_;
     v = min(v, count_ - 1);
-    if constexpr (kRope) {
+    if constexpr (kRun) {
+      const int64_t head = int64_t{token(v)} * b.args.cache.heads + b.kv_head;
+      return v < b.rows           ? heads_.q_in + (head * b.group + v % b.group) * kDim
+             : v < b.rows + made_ ? heads_.k_in + head * kDim
+                                  : heads_.v_in + head * kDim;
+    } else if constexpr (kRope) {
       const int64_t head = int64_t{b.first_token} * b.args.cache.heads + b.kv_head;
       return v < b.rows    ? heads_.q_in + (head * b.group + v) * kDim
              : v == b.rows ? heads_.k_in + head * kDim
@@ -239,19 +302,36 @@ class AttentionVectors {
     squares = warp_reduce(
         squares, [](float a, float b) { return a + b; }, Shape::kLanes);
     const float inverse = rsqrtf(squares / kDim + heads_.epsilon);
-    if (v > block_.rows && heads_.norms_v)
+    const int rows = block_.rows, first_value = rows + made_;
+    if (v >= first_value && heads_.norms_v)
 #pragma unroll
       for (float4& quad : x) quad = {quad.x * inverse, quad.y * inverse, quad.z * inverse, quad.w * inverse};
-    if (v < block_.rows ? heads_.q_norm : v == block_.rows ? heads_.k_norm : nullptr)
+    if (v < rows ? heads_.q_norm : v < first_value ? heads_.k_norm : nullptr)
 #pragma unroll
       for (int i = 0; i < kQuads; ++i) {
-        const float4 w = v < block_.rows ? q_norm[i] : k_norm[i];
+        const float4 w = v < rows ? q_norm[i] : k_norm[i];
         x[i] = {x[i].x * inverse * w.x, x[i].y * inverse * w.y, x[i].z * inverse * w.z, x[i].w * inverse * w.w};
       }
   }
-  // A quad of the new key (v == rows) and value (v == rows + 1) to shared memory and to the cache.
+  // A quad of a new key or value to shared memory and to the cache.
   __device__ __forceinline__ void store_newest(const Quad<kDim>& quad, const float4& x, int v,
                                                NewestOf<Shape>& newest) const {
+    if constexpr (kRun) {
+      const Cache& cache = block_.args.cache;
+      const int rows = block_.rows;
+      if (v < rows || v >= count_) return;
+      const int token = this->token(v);
+      const int64_t at = block_.head_at + block_.row_of(block_.first_new() + token);
+      const bool is_key = v < rows + made_;
+      quad.store(is_key ? newest.keys[token] : newest.values[token], x);
+      if (token >= block_.first_token) quad.store(static_cast<__half*>(is_key ? cache.k : cache.v) + at * kDim, x);
+    } else {
+      store_one(quad, x, v, newest);
+    }
+  }
+  // The same of a token alone: of the key (v == rows) and the value (v == rows + 1).
+  __device__ __forceinline__ void store_one(const Quad<kDim>& quad, const float4& x, int v,
+                                            NewestOf<Shape>& newest) const {
     const Cache& cache = block_.args.cache;
     const int rows = block_.rows;
     const int64_t at = block_.head_at + block_.row_of(block_.length - 1);
@@ -279,6 +359,7 @@ class AttentionVectors {
 
   const AttentionBlock<Shape>& block_;
   const RopeStoreArgs& heads_;
+  int first_made_, made_; // of the batch's tokens, whose keys and values are among the vectors
   int count_;
 };
 

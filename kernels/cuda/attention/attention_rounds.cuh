@@ -13,9 +13,12 @@ __device__ __forceinline__ void find_visible(int (&visible)[Shape::kTiles][2], c
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       const int row = 8 * n + 2 * block.t + k;
-      visible[n][k] = Shape::kRope || row >= block.rows
-                          ? block.end
-                          : min(block.end, block.args.positions[block.first_token + row / block.group] + 1);
+      if (Shape::kTokenTiles || row >= block.rows) {
+        visible[n][k] = block.end;
+      } else {
+        const int token = block.first_token + row / block.group;
+        visible[n][k] = min(block.end, (Shape::kRun ? block.first_new() + token : block.args.positions[token]) + 1);
+      }
     }
 }
 

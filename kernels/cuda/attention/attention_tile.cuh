@@ -15,13 +15,21 @@ inline constexpr int kKeysPerWarp = 16, kKeysPerRound = kAttentionWarps * kKeysP
 inline constexpr int kSingleSplitKeys = 2 * kKeysPerRound, kWideSplitKeys = 64;
 inline constexpr float kLog2e = 1.4426950408889634f;
 
-// kDim: of a head, k_dim = v_dim: 64, 128 or 256; where kRagged, the most of it. kTiles: of eight rows. kRope: q, k
-// and v come as their matrices gave them; a tile is one token.
-template <int kDim_, bool kRagged_, bool kKeyCodes_, bool kValueCodes_, int kTiles_, bool kRope_>
+// Where a kernel finds the keys and values of the batch's own tokens.
+enum class NewTokens : uint8_t {
+  stored, // in the cache, by the kernel in front
+  alone,  // q, k and v come as their matrices gave them; each token is of another stream, and a tile
+  run,    // likewise, but the tokens are up to kAttentionRows consecutive ones of one stream; over f16
+};
+
+// kDim: of a head, k_dim = v_dim: 64, 128 or 256; where kRagged, the most of it. kTiles: of eight rows.
+template <int kDim_, bool kRagged_, bool kKeyCodes_, bool kValueCodes_, int kTiles_, NewTokens kNew>
 struct AttentionShape {
   static constexpr int kDim = kDim_, kTiles = kTiles_, kTileRows = 8 * kTiles;
-  static constexpr bool kRagged = kRagged_, kKeyCodes = kKeyCodes_, kValueCodes = kValueCodes_, kRope = kRope_;
-  static constexpr int kChunks = kDim / 32; // of 32 dims: two products deep
+  static constexpr bool kRagged = kRagged_, kKeyCodes = kKeyCodes_, kValueCodes = kValueCodes_;
+  static constexpr bool kRope = kNew != NewTokens::stored, kRun = kNew == NewTokens::run;
+  static constexpr bool kTokenTiles = kNew == NewTokens::alone; // a tile is one token
+  static constexpr int kChunks = kDim / 32;                     // of 32 dims: two products deep
   // Lanes that load a head's vector together, and how much each has of it.
   static constexpr int kLanes = Quad<kDim>::kLanes, kQuads = Quad<kDim>::kPerLane;
   // Outputs: a warp makes 16 columns or more from the keys of kPartWarps warps. With 64 columns that is half of the
@@ -48,7 +56,7 @@ using RoundOf = AttentionRound<Shape::kDim, Shape::kTiles>;
 template <typename Shape>
 using Queries = __half[Shape::kTileRows][Shape::kDim + 32];
 
-// What kRope adds: cosines and sines, this token's key as the cache stores it, its value as f16.
+// What a token alone adds: cosines and sines, its key as the cache stores it, its value as f16.
 template <typename Shape>
 struct NewestRow {
   __align__(16) float2 angles[Shape::kDim / 2];
@@ -56,14 +64,22 @@ struct NewestRow {
   __align__(16) uint16_t key_scales[Shape::kDim / 32];
   __align__(16) __half value[Shape::kDim];
 };
+// The same of a run, by token of the batch. Padded for the banks.
+template <typename Shape>
+struct NewestRows {
+  __align__(16) float2 angles[kAttentionRows][Shape::kDim / 2];
+  __align__(16) __half keys[kAttentionRows][Shape::kDim + 32];
+  __align__(16) __half values[kAttentionRows][Shape::kDim];
+};
 struct NoNewestRow {};
 template <typename Shape>
-using NewestOf = std::conditional_t<Shape::kRope, NewestRow<Shape>, NoNewestRow>;
+using NewestOf =
+    std::conditional_t<Shape::kRun, NewestRows<Shape>, std::conditional_t<Shape::kRope, NewestRow<Shape>, NoNewestRow>>;
 
 // A block's tile of rows, its KV head and its split of the context.
 template <typename Shape>
 struct AttentionBlock {
-  static constexpr bool kRope = Shape::kRope;
+  static constexpr bool kTokenTiles = Shape::kTokenTiles;
   using Width = HeadWidth<Shape::kDim, Shape::kRagged>;
   const AttentionArgs& args;
   Width width;
@@ -97,18 +113,28 @@ struct AttentionBlock {
     begin = first + split * per_split, end = min(length, begin + per_split);
     return split < used_splits;
   }
-  // Whether this block has the newest row of the context.
-  __device__ __forceinline__ bool has_newest() const { return kRope && end == length; }
+  // The first position that is in no cache before this kernel.
+  __device__ __forceinline__ int first_new() const {
+    return Shape::kRun ? length - first_token - tokens : Shape::kRope ? length - 1 : length;
+  }
+  // Whether this block has a row of a new token.
+  __device__ __forceinline__ bool has_newest() const {
+    return Shape::kRun ? end > first_new() : Shape::kRope && end == length;
+  }
+  // The last position that may be read from the cache. Where there is none, it is one whose row nobody uses.
+  __device__ __forceinline__ int last_stored() const {
+    return Shape::kRun ? max(first_new() - 1, begin) : Shape::kRope ? max(length - 2, 0) : length - 1;
+  }
   // Where a row's output goes.
   __device__ __forceinline__ float* result(int row) const {
-    const int64_t head = kRope ? (int64_t{first_token} * args.cache.heads + kv_head) * group + row
-                               : int64_t{first_token + row / group} * args.heads + kv_head * group + row % group;
+    const int64_t head = kTokenTiles ? (int64_t{first_token} * args.cache.heads + kv_head) * group + row
+                                     : int64_t{first_token + row / group} * args.heads + kv_head * group + row % group;
     return args.out + head * width.get();
   }
   // And as f16.
   __device__ __forceinline__ __half* half_result(int row, int column) const {
-    const int token = first_token + (kRope ? 0 : row / group);
-    const int at = (kv_head * group + (kRope ? row : row % group)) * width.get() + column;
+    const int token = first_token + (kTokenTiles ? 0 : row / group);
+    const int at = (kv_head * group + (kTokenTiles ? row : row % group)) * width.get() + column;
     auto* halves = reinterpret_cast<__half*>(args.out_half);
     if (args.half_layout == HalfLayout::wide) return halves + wide_place(args.tokens, token, at);
     return halves + interleaved_place(args.tokens, token, at / 8) * 8 + interleaved_column(at % 8);

@@ -18,7 +18,7 @@ namespace {
 constexpr int kDim = 512, kKeys = 32;          // of a round
 constexpr int kShare = kDim / kAttentionWarps; // dimensions, or columns, of a warp
 constexpr int kPadded = kDim + 8;              // halves of a row in shared memory, for the banks
-using Shape = AttentionShape<kDim, false, false, false, 2, false>;
+using Shape = AttentionShape<kDim, false, false, false, 2, NewTokens::stored>;
 
 struct Round {
   __align__(16) __half keys[kKeys][kPadded];

@@ -115,7 +115,8 @@ void KernelLauncher::launch_heads(const BatchPlan& plan, const KernelCall& call,
   RopeStoreArgs args = rope_store_args(plan, call.heads);
   args.dataflow_input = call.dataflow_input;
   if (call.kernel == Kernel::rope_attention)
-    return launch_rope_attention(launch, attention_args(plan, call, *call.op, call.outputs[0], launch), args);
+    return launch_rope_attention(launch, attention_args(plan, call, *call.op, call.outputs[0], launch), args,
+                                 call.one_run);
   call.kernel == Kernel::prompt_rope ? launch_prompt_rope(launch, args) : launch_rope_store(launch, args);
 }
 
@@ -204,14 +205,15 @@ static bool is_plain(const core::AttentionParams& params) {
   return params.max_bias > 0 || !params.causal || params.reach > 0;
 }
 
-bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads) const {
+bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads, bool one_run) const {
   if (is_plain(std::get<core::AttentionParams>(heads.attention->params))) return false;
-  const BatchPlan plan{{1, 1, 1, true}}; // a tile is a token
+  const BatchPlan plan{one_run ? PlanShape{2, 1, kAttentionRows, false} : PlanShape{1, 1, 1, true}};
   const Launch launch = context_.launch();
   KernelCall call{Kernel::rope_attention};
-  call.rows = 1;
+  call.rows = plan.shape.tokens;
+  call.one_run = one_run;
   return can_fuse_rope(launch, attention_args(plan, call, *heads.attention, heads.attention->outputs[0], launch),
-                       rope_store_args(plan, heads));
+                       rope_store_args(plan, heads), one_run);
 }
 
 bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {

@@ -34,7 +34,7 @@ class KernelLauncher final : public KernelChoices {
   SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;
   SmallBatch wide_batch(const MatrixStep& matrix, int64_t tokens) const override;
   bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const override;
-  bool can_rope_in_attention(const HeadsStep& heads) const override;
+  bool can_rope_in_attention(const HeadsStep& heads, bool one_run) const override;
   bool can_rope_prompts(const HeadsStep& heads) const override;
   bool can_attend_prompts(const core::Op& attention) const override;
   bool has_fast_attention(const core::Op& attention) const override;

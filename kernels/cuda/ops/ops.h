@@ -206,11 +206,11 @@ void launch_attention(const Launch&, const AttentionArgs&);
 void launch_wide_attention(const Launch&, AttentionArgs);
 void launch_plain_attention(const Launch&, const AttentionArgs&); // for any head size and cache
 
-// The same with the work of launch_rope_store in the same kernel. Each token is of another stream and a tile of its
-// own; q of `args` and q_out are not used. Positions, streams and caches are read before the predecessor is done: none
-// of its own batch writes them.
-bool can_fuse_rope(const ChipLimits&, const AttentionArgs&, const RopeStoreArgs&);
-void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreArgs&);
+// The same with the work of launch_rope_store in the same kernel; q of `args` and q_out are not used. Each token is of
+// another stream and a tile of its own, or they are `one_run`: at most kAttentionRows tokens of one stream, in
+// sequence. Positions, streams and caches are read before the predecessor is done: none of its own batch writes them.
+bool can_fuse_rope(const ChipLimits&, const AttentionArgs&, const RopeStoreArgs&, bool one_run);
+void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreArgs&, bool one_run);
 
 // launch_attention for many consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h);
 // `tile_tokens`, `splits` and the scratch are not used.

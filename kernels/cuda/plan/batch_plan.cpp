@@ -1,6 +1,7 @@
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/plan/batch_planner.h"
+#include "kernels/cuda/plan/scratch_sizes.h"
 
 #include <algorithm>
 #include <limits>
@@ -191,8 +192,10 @@ void BatchPlanner::add_heads(HeadsStep heads) {
   rope.heads = heads;
   rope.rows = shape().tokens;
   rope.dataflow_input = dataflow_input();
-  if (heads.attention && shape().distinct_streams && in_.kernels.can_rope_in_attention(heads)) {
+  const bool one_run = !shape().distinct_streams && shape().tile_tokens > 1 && shape().tokens <= kAttentionRows;
+  if (heads.attention && (shape().distinct_streams || one_run) && in_.kernels.can_rope_in_attention(heads, one_run)) {
     rope.kernel = Kernel::rope_attention;
+    rope.one_run = one_run;
     rope.op = heads.attention;
     rope.inputs = {heads.attention->inputs[0]};
     rope.outputs = {placed(heads.attention->outputs[0])};

@@ -114,7 +114,7 @@ struct KernelCall {
   int64_t cleared = 0;   // to_half: largest values per row, for the next product that writes_half
   bool gathers = false;  // one token: the result goes where the gather behind it would have copied it to
   int64_t first_row = 0; // attention and prompt_attention: of the `rows`
-  bool one_run = false;  // likewise: they are a TokenRun
+  bool one_run = false;  // of these and rope_attention: the rows are a TokenRun
 };
 
 struct BatchPlan {
@@ -145,7 +145,8 @@ class KernelChoices {
 
   virtual bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const = 0; // in tiles of 8 tokens
 
-  virtual bool can_rope_in_attention(const HeadsStep& heads) const = 0; // each token being of another stream
+  // Each token being of another stream, or all of one and in sequence.
+  virtual bool can_rope_in_attention(const HeadsStep& heads, bool one_run) const = 0;
   virtual bool can_rope_prompts(const HeadsStep& heads) const = 0;
   virtual bool can_attend_prompts(const core::Op& attention) const = 0;
   virtual bool has_fast_attention(const core::Op& attention) const = 0;

@@ -111,6 +111,97 @@ TEST_CASE("CUDA: streams decode together with rope of a part of a head, fused an
     }
 }
 
+TEST_CASE("CUDA: a few tokens of a stream attend to each other before their keys are stored, and leave them behind") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  using enum RopeStyle;
+  tests::Share share;
+  for (const Heads& h : {Heads{2, 2, 64, 64}, // one query head to a KV head: tiles of 16 tokens
+                         Heads{8, 4, 64, 32, adjacent},
+                         Heads{8, 2, 64, 64},
+                         Heads{8, 1, 64, 64, adjacent},
+                         Heads{16, 1, 64, 64}, // a tile is one token
+                         Heads{2, 2, 128, 128},
+                         Heads{4, 2, 128, 128},
+                         Heads{8, 2, 128, 128},
+                         Heads{12, 4, 128, 128, adjacent}, // tiles of five tokens
+                         Heads{16, 2, 128, 128},
+                         Heads{10, 1, 128, 128},
+                         Heads{16, 1, 128, 64, adjacent},
+                         Heads{36, 4, 128, 128}, // so many tiles that a block goes through several rounds
+                         Heads{3, 3, 256, 64, adjacent},
+                         Heads{4, 2, 256, 256},
+                         Heads{8, 2, 256, 64},
+                         Heads{8, 1, 256, 192},
+                         Heads{16, 1, 256, 256},
+                         Heads{18, 2, 256, 256},
+                         Heads{8, 2, 64, 64, split, window(1)},
+                         Heads{8, 2, 128, 128, split, window(5), true},
+                         Heads{16, 2, 64, 64, split, window(40), true},
+                         Heads{8, 4, 128, 128, split, window(300)},
+                         Heads{8, 4, 128, 128, adjacent, window(64, true), true},
+                         Heads{4, 2, 256, 256, split, window(100)},
+                         Heads{8, 2, 128, 128, split, {}, true}})
+    for (const int chip : {0, (seed + h.heads) % 2 ? 89 : 75}) { // the others may have room for one round of keys
+      if (!share.takes_next()) continue;
+      CAPTURE(h.heads);
+      CAPTURE(h.kv_heads);
+      CAPTURE(h.dim);
+      CAPTURE(h.rotated);
+      CAPTURE(h.style);
+      CAPTURE(h.sees.window);
+      CAPTURE(chip);
+      const bool norms = (seed + h.heads + chip) % 2 == 0, exact = (seed + h.dim / 64 + chip) % 2 == 0;
+      CAPTURE(norms);
+      CAPTURE(exact);
+      RandomProgram model = attention_model(seed, h, norms);
+      core::ExecutorConfig config = exact_config();
+      config.context = 700;
+      config.max_batch = config.max_outputs = 160;
+      config.going_back = 16;
+      config.streams = 2;
+      config.k_type = config.v_type = KvType::f16;
+      config.exact = exact;
+      const double bound = exact ? 1e-6 : 3e-5;
+      CudaOptions options, unfused;
+      if (chip) options.as_compute = unfused.as_compute = chip;
+      unfused.fuse = false;
+      const auto fused = make_cuda_executor(model.program, config, options),
+                 plain = make_cuda_executor(model.program, config, unfused);
+      tests::Naive naive(model.program, config.k_type, config.v_type);
+      int32_t at[2] = {};
+      const auto check = [&](int32_t stream, int32_t tokens) {
+        CAPTURE(stream);
+        CAPTURE(at[stream]);
+        CAPTURE(tokens);
+        const Steps steps = consecutive(model, at[stream], tokens, stream);
+        at[stream] += tokens;
+        const std::vector<float> result = run(*fused, steps);
+        CHECK(tests::nmse(result, run(*plain, steps)) < bound);
+        CHECK(tests::nmse(result, naive.forward(steps.batch())) < bound);
+        const bool has_room = chip == 0 || h.dim < 256;
+        if (tokens <= 16 && has_room)
+          CHECK(fused->describe_plan(steps.batch()).find("rope_attention") != std::string::npos);
+      };
+      const auto any = [&](int64_t least, int64_t most) { return static_cast<int32_t>(model.integer(least, most)); };
+      check(0, any(2, 16));
+      check(1, any(2, 16));
+      // Where rounds of keys end, and the splits of several blocks, some new keys lie before it and some behind it.
+      for (const int32_t border : {32, 128, 256, 384, 512, 640}) {
+        while (at[1] < border - 16) check(1, std::min(border - any(1, 15) - at[1], 160));
+        const int32_t tokens = any(2, 16);
+        check(1, tokens);
+        at[1] -= any(0, tokens - 1); // some of these were wrong guesses
+        check(1, 1);
+        check(1, any(2, 3));
+        check(1, 16);
+      }
+      check(0, any(2, 16));
+      check(0, 1);
+    }
+}
+
 TEST_CASE("CUDA: wide heads over more keys than eight blocks take are merged in groups, twice the same") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

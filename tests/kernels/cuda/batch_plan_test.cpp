@@ -20,7 +20,7 @@ using tests::RandomProgram;
 namespace {
 
 struct Kernels final : kernels::cuda::KernelChoices {
-  bool pairs = true, fast = true, ropes_in_attention = true;
+  bool pairs = true, fast = true, ropes_in_attention = true, ropes_runs = true;
   int largest_tile = 32; // of small batches
   bool wide = true, split_columns = false, leaves_sums = false, dots = true;
 
@@ -32,7 +32,9 @@ struct Kernels final : kernels::cuda::KernelChoices {
     return {wide, split_columns, leaves_sums};
   }
   bool can_dot_experts(const kernels::cuda::MatrixStep&, int64_t) const override { return dots; }
-  bool can_rope_in_attention(const kernels::cuda::HeadsStep&) const override { return fast && ropes_in_attention; }
+  bool can_rope_in_attention(const kernels::cuda::HeadsStep&, bool one_run) const override {
+    return fast && ropes_in_attention && (ropes_runs || !one_run);
+  }
   bool can_rope_prompts(const kernels::cuda::HeadsStep&) const override { return fast; }
   bool can_attend_prompts(const core::Op&) const override { return fast; }
   bool has_fast_attention(const core::Op&) const override { return fast; }
@@ -161,10 +163,43 @@ TEST_CASE("batch plan: a token that is gathered, a token that is not, and no out
 TEST_CASE("batch plan: two tokens are matvecs, whose attention has both in one tile where they are of one stream") {
   const Setting setting(one_layer());
   CHECK(kernels_of(setting.plan({2, 2, 16, false})) ==
-        std::vector{clear_dataflow, op, matvec, rope_store, attention, matvec, matvec, matvec, op, matvec});
+        std::vector{clear_dataflow, op, matvec, rope_attention, matvec, matvec, matvec, op, matvec});
+  CHECK(call_of(setting.plan({2, 2, 16, false}), rope_attention).one_run);
+  CHECK(call_of(setting.plan({2, 2, 16, false}), rope_attention).dataflow_input);
   CHECK(count(setting.plan({2, 2, 1, true}), rope_attention) == 1);
+  CHECK_FALSE(call_of(setting.plan({2, 2, 1, true}), rope_attention).one_run);
   CHECK(setting.plan(2).dataflow_tokens == 2);
   CHECK(setting.plan(3).dataflow_tokens == 0);
+}
+
+TEST_CASE("batch plan: up to 16 tokens of one stream in sequence are roped in attention, others in front of it") {
+  Setting setting(one_layer());
+  const auto fuses = [&](const PlanShape& shape) {
+    const BatchPlan plan = setting.plan(shape);
+    CHECK(count(plan, rope_attention) + count(plan, attention) == 1);
+    CHECK(count(plan, rope_attention) + count(plan, rope_store) == 1);
+    return count(plan, rope_attention) == 1;
+  };
+  for (int64_t tokens = 2; tokens <= 18; ++tokens) {
+    CAPTURE(tokens);
+    setting.kernels.ropes_runs = true;
+    const PlanShape run{tokens, tokens, 16, false};
+    CHECK(fuses(run) == (tokens <= 16));
+    CHECK_FALSE(fuses({tokens, tokens, 1, false})); // of several streams, or not in sequence
+    CHECK(fuses({tokens, tokens, 1, true}));
+    CHECK_FALSE(call_of(setting.plan({tokens, tokens, 1, true}), rope_attention).one_run);
+    const std::ptrdiff_t calls = std::ssize(setting.plan(run).calls);
+    if (tokens <= 16) {
+      const KernelCall call = call_of(setting.plan(run), rope_attention);
+      CHECK(call.one_run);
+      CHECK(call.rows == tokens);
+      CHECK(call.writes_half == (tokens > 2));
+    }
+    setting.kernels.ropes_runs = false; // as over q8_0
+    CHECK_FALSE(fuses(run));
+    CHECK(std::ssize(setting.plan(run).calls) == calls + (tokens <= 16));
+    CHECK(fuses({tokens, tokens, 1, true}));
+  }
 }
 
 TEST_CASE("batch plan: small batches convert an input once, in the largest tile for which there is room") {
@@ -174,7 +209,7 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
     const BatchPlan plan = setting.plan(tokens, tokens);
     CHECK(count(plan, small_batch) == 5);
     // Gate and up write what is multiplied next, of tiles up to 16 tokens; and so does attention, but for prompts.
-    CHECK(count(plan, to_half) == 3 + (tile > 16) + (count(plan, attention) == 0));
+    CHECK(count(plan, to_half) == 3 + (tile > 16) + (count(plan, attention) + count(plan, rope_attention) == 0));
     CHECK(call_of(plan, small_batch).wide == (tile >= 32));
     CHECK(call_of(plan, to_half).layout ==
           (tile < 32 ? kernels::cuda::HalfLayout::interleaved : kernels::cuda::HalfLayout::wide));

@@ -1,7 +1,8 @@
 // The causal convolution of each channel over the last tokens of its stream: a thread per channel.
 //
 // A long prompt is split into chunks of tokens, because the inputs before a chunk are in x. The block of the first
-// chunk reads the state, and then writes the new one.
+// chunk reads the state, and then writes the new one. All but x is loaded before the kernel in front is done, and x
+// some tokens at once.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
@@ -10,7 +11,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kMostTaps = 256, kChunkTokens = 32;
+constexpr int kMostTaps = 256, kChunkTokens = 32, kTokensAtOnce = 4;
 
 struct ConvArgs {
   const float *x, *taps, *bias; // [tokens][channels], [channels][kernel], [channels] or null
@@ -45,32 +46,50 @@ struct Window {
 
 template <int kTaps>
 __global__ void conv1d_kernel(const __grid_constant__ ConvArgs args, Stamp* stamps) {
-  const DependentWork work(stamps);
+  const OverlappingWork work(stamps);
   const int channel = blockIdx.x * kElementThreads + threadIdx.x;
-  if (channel >= args.channels) return;
+  if (channel >= args.channels) return work.wait();
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
   const bool chunks = args.batch.kind == Sequences::Kind::one;
   const int begin = chunks ? blockIdx.y * kChunkTokens : sequence.next(-1);
   const int end = chunks ? min(args.batch.tokens, begin + kChunkTokens) : args.batch.tokens;
-  if (begin >= end) return;
+  if (begin >= end) return work.wait();
   const int64_t channels = args.channels;
   float* state = args.state + args.batch.streams[begin] * (args.kernel - 1) * channels + channel;
   Window<kTaps> window(args, channel);
   const int history = window.taps - 1;
   const bool starts = sequence.starts(chunks ? 0 : begin);
-  // Of consecutive tokens: the input of token `at`, which may be before the batch.
-  const auto input = [&](int at) {
-    return at >= 0 ? args.x[at * channels + channel] : starts ? 0 : state[(history + at) * channels];
-  };
-  for (int i = 0; i < history; ++i)
-    window.input[i + 1] = chunks ? input(begin + i - history) : starts ? 0 : state[i * channels];
+  const bool is_first = !chunks || begin == 0;
+  const auto before = [&](int i) { return starts ? 0 : state[i * channels]; };
+  if (is_first)
+    for (int i = 0; i < history; ++i) window.input[i + 1] = before(i);
   const float bias = args.bias ? args.bias[channel] : 0;
-  for (int t = begin; t < end; t = sequence.next(t))
-    args.out[t * channels + channel] = activated(args.activation, window.push(args.x[t * channels + channel]) + bias);
-  if (chunks && begin > 0) return;
+  work.wait();
+
+  const float* x = args.x + channel;
+  // Of consecutive tokens: the input of token `at`, which may be before the batch.
+  const auto input = [&](int at) { return at >= 0 ? x[at * channels] : before(history + at); };
+  if (!is_first)
+    for (int i = 0; i < history; ++i) window.input[i + 1] = input(begin + i - history);
+  for (int t = begin; t < end;) {
+    int token[kTokensAtOnce];
+    float now[kTokensAtOnce];
+#pragma unroll
+    for (int j = 0; j < kTokensAtOnce; ++j) {
+      token[j] = t;
+      if (t >= end) continue;
+      now[j] = x[t * channels];
+      t = sequence.next(t);
+    }
+#pragma unroll
+    for (int j = 0; j < kTokensAtOnce; ++j)
+      if (token[j] < end)
+        args.out[token[j] * channels + channel] = activated(args.activation, window.push(now[j]) + bias);
+  }
+  if (!is_first) return;
   // Row i takes what is in a row behind it, or in x: ascending, nothing is overwritten that is still needed.
   for (int i = 0; i < history; ++i)
-    state[i * channels] = chunks ? input(args.batch.tokens + i - history) : window.input[i + 1];
+    state[i * channels] = end < args.batch.tokens ? input(args.batch.tokens + i - history) : window.input[i + 1];
 }
 
 } // namespace

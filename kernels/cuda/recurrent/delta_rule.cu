@@ -4,6 +4,9 @@
 // Each row of a head's state (an element of v) goes through the tokens by itself: it needs only the head's q and k and
 // its own element of v. A row is shared by kDim / 16 lanes with 16 elements each; a thread has parts of two rows, so
 // that what it reads of q and k serves both. Tokens are staged in shared memory some at a time, with q and k normed.
+//
+// With few tokens most of the time is latency. So a block has its state, which no kernel of the step in front of it
+// writes, before its predecessor is done, and loads that need not wait for one another are under way together.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/recurrent/chunks.cuh"
@@ -54,18 +57,27 @@ struct DeltaStage {
     for (; next < args.batch.tokens && count < kTokens; next = sequence.next(next), ++count)
       if (threadIdx.x == 0) token[count] = next;
     __syncthreads();
+    constexpr int kEach = kDim / kWarp; // elements of a lane
     const int k_head = args.k_head(head), lane = threadIdx.x % kWarp;
     for (int i = threadIdx.x / kWarp; i < count; i += kThreads / kWarp) {
-      const int64_t t = token[i];
-      const float *from_q = args.q + t * args.q_stride + k_head * kDim,
-                  *from_k = args.k + t * args.k_stride + k_head * kDim;
-      float q_squares = 0, k_squares = 0;
-      for (int d = lane; d < kDim; d += kWarp) q_squares += from_q[d] * from_q[d], k_squares += from_k[d] * from_k[d];
+      const int64_t t = token[i], at = t * args.v_heads + head;
+      const float *from_q = args.q + t * args.q_stride + k_head * kDim + lane,
+                  *from_k = args.k + t * args.k_stride + k_head * kDim + lane;
+      float of_q[kEach], of_k[kEach], q_squares = 0, k_squares = 0;
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) of_q[j] = from_q[kWarp * j], of_k[j] = from_k[kWarp * j];
+      const float learns = args.learned(at), first_decay = args.decay(at, head, kOfElements ? lane : 0);
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) q_squares += of_q[j] * of_q[j], k_squares += of_k[j] * of_k[j];
       const float q_scale = rsqrtf(warp_sum(q_squares) + args.epsilon) * rsqrtf(static_cast<float>(kDim));
       const float k_scale = rsqrtf(warp_sum(k_squares) + args.epsilon);
-      for (int d = lane; d < kDim; d += kWarp) q[i][d] = from_q[d] * q_scale, k[i][d] = from_k[d] * k_scale;
-      for (int d = lane; d < kDecays; d += kWarp) decay[i][d] = args.decay(t * args.v_heads + head, head, d);
-      if (lane == 0) learned[i] = args.learned(t * args.v_heads + head);
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        const int d = lane + kWarp * j;
+        q[i][d] = of_q[j] * q_scale, k[i][d] = of_k[j] * k_scale;
+        if (d < kDecays) decay[i][d] = j == 0 ? first_decay : args.decay(at, head, d);
+      }
+      if (lane == 0) learned[i] = learns;
     }
     __syncthreads();
     return count;
@@ -84,10 +96,10 @@ template <int kDim, bool kOfElements>
 __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_constant__ DeltaArgs args, Stamp* stamps) {
   constexpr int kLanes = kDim / kElements, kBlockRows = kThreads / kLanes * kRows;
   __shared__ DeltaStage<kDim, kOfElements> stage;
-  const DependentWork work(stamps);
+  const OverlappingWork work(stamps);
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
   const int first = sequence.next(-1), head = blockIdx.y, lane = threadIdx.x % kLanes;
-  if (first >= args.batch.tokens) return;
+  if (first >= args.batch.tokens) return work.wait();
   const int row = blockIdx.x * kBlockRows + threadIdx.x / kLanes * kRows;
   const bool active = row < kDim;
   float* state = args.state + (int64_t{args.batch.streams[first]} * args.v_heads + head) * kDim * kDim + row * kDim;
@@ -95,12 +107,23 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
   if (active && !sequence.starts(first))
 #pragma unroll
     for (int r = 0; r < kRows; ++r) load_row<kLanes>(s[r], state + r * kDim, lane);
+  work.wait();
 
-  const float* v = args.v + head * kDim + row;
-  int next = first;
-  while (const int count = stage.fill(args, sequence, head, next)) {
+  float next_value[kRows] = {}; // of v, of the next token
+  const auto load_value = [&](int64_t t) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      if (active) next_value[r] = args.v[t * args.v_stride + head * kDim + row + r];
+  };
+  for (int next = first; next < args.batch.tokens;) {
+    load_value(next);
+    const int count = stage.fill(args, sequence, head, next);
     for (int i = 0; i < count; ++i) {
       const int64_t t = stage.token[i];
+      float value[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) value[r] = next_value[r];
+      if (i + 1 < count) load_value(stage.token[i + 1]);
       float k[kElements], q[kElements];
       load_row<kLanes>(k, stage.k[i], lane);
       load_row<kLanes>(q, stage.q[i], lane);
@@ -113,7 +136,6 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
       const float learned = stage.learned[i];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        const float value = active ? v[t * args.v_stride + r] : 0;
         float known[4] = {}, asked[4] = {}; // partial sums, so that they do not wait for one another
 #pragma unroll
         for (int e = 0; e < kElements; ++e) {
@@ -121,7 +143,7 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
           known[e % 4] = fmaf(s[r][e], k[e], known[e % 4]);
         }
         const float sum = warp_reduce((known[0] + known[1]) + (known[2] + known[3]), plus, kLanes);
-        const float change = learned * (value - sum);
+        const float change = learned * (value[r] - sum);
 #pragma unroll
         for (int e = 0; e < kElements; ++e) {
           s[r][e] = fmaf(change, k[e], s[r][e]);

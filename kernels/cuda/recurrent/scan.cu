@@ -2,7 +2,8 @@
 // tokens (chunks.cuh).
 //
 // A row of the state (an element of x) has `states` elements, shared by states / 16 lanes. Tokens are staged in shared
-// memory some at a time: b, c and the step of the block's head.
+// memory some at a time: b, c and the step of the block's head. State and weights are loaded before the kernel in front
+// is done.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/recurrent/chunks.cuh"
@@ -58,10 +59,10 @@ template <int kStates, bool kPerState>
 __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ ScanArgs args, Stamp* stamps) {
   constexpr int kLanes = kStates / kElements, kBlockRows = kThreads / kLanes;
   __shared__ ScanStage<kStates> stage;
-  const DependentWork work(stamps);
+  const OverlappingWork work(stamps);
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
   const int first = sequence.next(-1), head = blockIdx.y, lane = threadIdx.x % kLanes;
-  if (first >= args.batch.tokens) return;
+  if (first >= args.batch.tokens) return work.wait();
   const int row = blockIdx.x * kBlockRows + threadIdx.x / kLanes;
   const bool active = row < args.head_dim;
   const int64_t width = int64_t{args.heads} * args.head_dim, channel = int64_t{head} * args.head_dim + row;
@@ -76,13 +77,16 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
 #pragma unroll
     for (int e = 0; e < kElements; ++e) rate[e] = args.a[head * kStates + 4 * (lane + kLanes * (e / 4)) + e % 4];
   const float skip = args.d[head];
+  work.wait();
 
-  int next = first;
-  while (const int count = stage.fill(args, sequence, head, next)) {
+  const auto load_x = [&](int64_t t) { return active ? args.x[t * args.x_stride + channel] : 0; };
+  for (int next = first; next < args.batch.tokens;) {
+    float next_x = load_x(next);
+    const int count = stage.fill(args, sequence, head, next);
     for (int i = 0; i < count; ++i) {
       const int64_t t = stage.token[i];
-      const float step = stage.step[i], decay = stage.decay[i];
-      const float x = active ? args.x[t * args.x_stride + channel] : 0, factor = step * x;
+      const float step = stage.step[i], decay = stage.decay[i], x = next_x, factor = step * x;
+      if (i + 1 < count) next_x = load_x(stage.token[i + 1]);
       float asked[4] = {};
 #pragma unroll
       for (int j = 0; j < kElements / 4; ++j) {

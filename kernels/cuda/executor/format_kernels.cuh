@@ -136,12 +136,13 @@ struct Launchers {
     allow_shared(kernel, shared);
     args.after_predecessor = !launch.overlap;
     args.stamps = launch.stamps();
-    launch(kernel, dim3(blocks, tasks), warps * kWarp, shared, args);
+    const dim3 grid = args.has_slots() ? dim3(blocks, args.slots, tasks / args.slots) : dim3(blocks, tasks);
+    launch(kernel, grid, warps * kWarp, shared, args);
   }
 
   static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
     // Experts differ from token to token. In exact mode a token's sums are made in one order, whatever comes with it.
-    const bool single = args.tokens == 1 || args.ids || args.slots > 1 || exact;
+    const bool single = args.tokens == 1 || args.has_slots() || exact;
     const int most = matvec_warps<false>(launch, args.cols, 1);
     if constexpr (kHasExactKernel<Format>) { // exact mode has no table, which may leave no room (64 KB of 64 or 99)
       // Of float formats the two differ in nothing else: little room is enough to do without.

@@ -49,8 +49,8 @@ class ActivationStage {
       }
     }
     const bool per_slot = args.x_per_slot || args.slots == 1;
-    from_ = args.x + (per_slot ? shape.first_token : shape.first_token / args.slots) * args.x_stride + my_first_;
-    if (args.is_shared(shape.first_token)) from_ = args.shared.x + my_first_;
+    from_ = args.x + (per_slot ? shape.first_token : shape.row) * args.x_stride + my_first_;
+    if (args.is_shared(shape.slot)) from_ = args.shared.x + shape.row * args.x_stride + my_first_;
     asm volatile("" : "+l"(from_)); // or it is made again for every load
     column_ = my_first_;
     loads_early_ = dataflow || (args.after_predecessor && !args.ids);
@@ -60,8 +60,8 @@ class ActivationStage {
   // With experts: waits until one is chosen and returns its offset in the matrices. The activations are asked for
   // before its number: with dataflow input when the stage was made, else they are there when the predecessor is done.
   __device__ __forceinline__ int64_t expert_offset() {
-    if (args_.is_shared(shape_.first_token)) return 0;
-    if (!args_.ids) return args_.slots == 1 ? 0 : args_.experts.of(args_.head_of(shape_.first_token));
+    if (args_.is_shared(shape_.slot)) return 0;
+    if (!args_.ids) return args_.slots == 1 ? 0 : args_.experts.of(shape_.slot);
     if (!dataflow_) wait_for_predecessor();
     if (!kFloat && !loads_early_) {
       load_all();

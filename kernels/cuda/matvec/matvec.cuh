@@ -207,7 +207,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block)
   ActivationStage<Format, Shape> input(args, shape, dataflow, values);
   const BlockRows<Format> rows(args, block);
   const MatvecShared<Format, Shape> memory(shape, rows.count);
-  rows.store_addresses(memory.chunks, input.expert_offset(), args.is_shared(shape.first_token), shape.threads);
+  rows.store_addresses(memory.chunks, input.expert_offset(), args.is_shared(shape.slot), shape.threads);
   __syncthreads();
 
   // Some 2 KB of weights per warp come before the activations, which would otherwise wait in the memory's queues behind

@@ -46,18 +46,18 @@ struct MatvecArgs {
   const float* residual = nullptr; // [tokens, residual_stride], added to segment 0's result
   int64_t residual_stride = 0;
 
-  // Experts: "token" i is slot i % slots of token i / slots; its matrix is number ids[i], or without ids that of the
-  // slot. x has a row per token, or per slot where x_per_slot.
+  // Experts: each token has `slots`, which `tokens` counts one by one. A slot's matrix is number ids[i], or without ids
+  // that of the slot; i counts all slots but shared experts. x has a row per token, or per slot where x_per_slot.
   const int32_t* ids = nullptr;
   ExpertPlaces experts;
   int slots = 1;
   bool x_per_slot = false;
 
-  // Where this has an output, the last slot is a shared expert of the same size, of a single token.
+  // Where this has an output, the last slot of each token is a shared expert of the same size.
   struct Shared {
     const uint8_t* weights[2];
-    const float* x;
-    float* out;
+    const float* x; // [tokens, x_stride]
+    float* out;     // [tokens, out_stride of segment 0]
   } shared = {};
 
   // Dataflow sync (ptx.cuh): x, residual and ids hold sentinels until their values arrive, while the kernel runs.
@@ -69,9 +69,10 @@ struct MatvecArgs {
   bool after_predecessor = false; // starts when its predecessor is done; the launcher fills this in
   Stamp* stamps = nullptr;        // likewise
 
+  bool has_slots() const { return ids || slots > 1; }
 #ifdef __CUDACC__
-  __device__ __forceinline__ int head_of(int token) const { return token % slots; }
-  __device__ __forceinline__ bool is_shared(int token) const { return shared.out && token == slots - 1; }
+  __device__ __forceinline__ int chosen_slots() const { return slots - (shared.out != nullptr); }
+  __device__ __forceinline__ bool is_shared(int slot) const { return shared.out && slot == slots - 1; }
 #endif
 };
 

@@ -74,8 +74,8 @@ class MatvecEpilogue {
           while (dataflow_ && is_sentinel(residual[t])) residual[t] = load_latest(residual_at(t, row));
           value[0] += residual[t];
         }
-        float* out = args_.is_shared(shape_.first_token) ? args_.shared.out
-                                                         : segment.out + (shape_.first_token + t) * segment.out_stride;
+        float* out = args_.is_shared(shape_.slot) ? args_.shared.out + shape_.row * segment.out_stride
+                                                  : segment.out + (shape_.first_token + t) * segment.out_stride;
         store_latest(out + row, value[0]);
       }
     }
@@ -87,7 +87,7 @@ class MatvecEpilogue {
     if (!segment.bias || (!args_.ids && args_.slots == 1)) return 0;
     const int expert = args_.ids
                            ? __float_as_int(load_latest(reinterpret_cast<const float*>(args_.ids) + shape_.first_token))
-                           : args_.head_of(shape_.first_token);
+                           : shape_.slot;
     return int64_t{expert} * segment.rows;
   }
   __device__ __forceinline__ const float* residual_at(int t, int row) const {

@@ -65,14 +65,16 @@ struct MatvecShape {
                         kBits = !kExact && BitFormat<Format>;
 
   int threads, warps, lane, warp;
-  int first_token, tokens;
+  int slot, row;               // of experts: the token's slot, and the token
+  int first_token, tokens;     // of experts: the slot among those of all tokens but shared experts
   int groups, tiles;           // of a row
   int tail_groups, tail_bytes; // of the row's last warp tile
 
   __device__ __forceinline__ explicit MatvecShape(const MatvecArgs& args) {
     threads = blockDim.x, warps = threads / kWarp;
     lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    first_token = blockIdx.y * kTokens, tokens = min(kTokens, args.tokens - first_token);
+    slot = blockIdx.y, row = blockIdx.z;
+    first_token = slot * kTokens + row * args.chosen_slots(), tokens = min(kTokens, args.tokens - first_token);
     const auto cols = static_cast<unsigned>(args.cols);
     groups = static_cast<int>((cols + L::kGroupWeights - 1) / L::kGroupWeights);
     tiles = static_cast<int>((cols + U::kWeights - 1) / U::kWeights);

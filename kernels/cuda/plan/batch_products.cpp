@@ -9,8 +9,11 @@
 namespace ridge::kernels::cuda {
 
 void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
-  const int64_t rows = rows_of(m.x);
-  if (!m.beside.empty() && rows > 1) { // only one token's experts are multiplied slot by slot
+  const int64_t rows = rows_of(m.x), slots = rows * m.used, experts = weight(m.parts[0].weight).count;
+  const bool sorted = m.ids != kNone && sorts(m.ids, rows, m.used, experts) &&
+                      (dots_experts(m, slots) || wide_expert_tile(m.ids, slots, experts) > 0 ||
+                       in_.kernels.small_batch(m, slots, expert_tile_tokens(slots, experts)).fits);
+  if (!m.beside.empty() && (sorted || !shared_expert_is_slot(in_.limits, rows, m.used))) {
     const MatrixStep shared = m.beside[0];
     m.beside.clear();
     add_matrix(m, op);
@@ -26,13 +29,7 @@ void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
     for (MatrixStep::Part& part : shared.parts) part.out = placed(part.out);
   if (m.ids == kNone && has_tensor_products(in_.config, in_.limits) && rows > kMatvecTokens)
     return add_product(m, rows);
-  const core::Weight& first = weight(m.parts[0].weight);
-  const int64_t slots = rows * m.used;
-  if (m.ids != kNone && sorts(m.ids, rows, m.used, first.count) &&
-      (dots_experts(m, slots) || wide_expert_tile(m.ids, slots, first.count) > 0 ||
-       in_.kernels.small_batch(m, slots, expert_tile_tokens(slots, first.count)).fits))
-    return add_experts(m, rows);
-  add_matvec(m, rows);
+  sorted ? add_experts(m, rows) : add_matvec(m, rows);
 }
 
 // Whether sorted experts are multiplied by integers. For matrices of heads that was not measured.
@@ -188,7 +185,7 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
 
 // Two siblings go together where there is a kernel for both.
 void BatchPlanner::add_matvec(const MatrixStep& m, int64_t rows) {
-  KernelCall matvec = product_call(Kernel::matvec, m, rows * m.used + std::ssize(m.beside));
+  KernelCall matvec = product_call(Kernel::matvec, m, rows * (m.used + std::ssize(m.beside)));
   if (std::optional<KernelCall> before = std::exchange(matvec_, std::nullopt)) {
     if (in_.kernels.can_pair(before->products[0].matrix, m)) {
       matvec.kernel = Kernel::matvec_pair;

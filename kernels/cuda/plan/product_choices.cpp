@@ -41,6 +41,12 @@ bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limit
   return 2 * slots > 3 * experts || slots > rounds * limits.sm_count;
 }
 
+bool shared_expert_is_slot(const DeviceLimits& limits, int64_t rows, int64_t used) {
+  constexpr int64_t kMostRows = 8; // then its weights come from the cache too often
+  const auto busy = [&](int64_t slots) { return slots * std::max<int64_t>(1, limits.sm_count / slots); };
+  return rows == 1 || (rows <= kMostRows && 6 * busy(rows * (used + 1)) >= 5 * busy(rows * used));
+}
+
 bool few_tokens_an_expert(int64_t slots, int64_t experts, int64_t cols) {
   return has_few_columns(cols) && 2 * slots <= 5 * experts;
 }

@@ -434,7 +434,7 @@ TEST_CASE("batch plan: experts that few tokens chose each are multiplied by inte
   CHECK(count(Setting(shape).plan(8), expert_dots) == 0);
 }
 
-TEST_CASE("batch plan: a shared expert is one of a single token's, and a product of its own for more tokens") {
+TEST_CASE("batch plan: a shared expert is one of each of a few tokens', and a product of its own for more tokens") {
   Setting setting(one_layer());
   setting.model = RandomProgram(1);
   RandomProgram& m = setting.model;
@@ -443,11 +443,18 @@ TEST_CASE("batch plan: a shared expert is one of a single token's, and a product
   shape.used = 2;
   const core::ValueId x = m.embed(Type::F16, shape.width, 32);
   m.finish(m.op(core::OpKind::add, {m.moe(x, shape, Type::Q8_0), m.dense(x, shape, Type::Q8_0)}, {}, shape.width));
-  const BatchPlan token = setting.plan(1);
-  CHECK(count(token, matvec) == 4); // scores; gate and up, down; logits
-  for (const int number : {1, 2}) CHECK(call_of(token, matvec, number).rows == 3);
-  CHECK(count(setting.plan(2, 2), matvec) == 6);
+  for (const int64_t tokens : {1, 2}) {
+    const BatchPlan few = setting.plan(tokens, tokens);
+    CHECK(count(few, matvec) == 4); // scores; gate and up, down; logits
+    for (const int number : {1, 2}) CHECK(call_of(few, matvec, number).rows == 3 * tokens);
+  }
+  const BatchPlan more = setting.plan(6, 6); // of which scores, logits and the shared expert are small batches
+  CHECK(count(more, matvec) == 2);
+  for (const int number : {0, 1}) CHECK(call_of(more, matvec, number).rows == 18);
   CHECK(count(setting.plan(64), expert_batch) == 2);
+  setting.limits.sm_count = 16; // 10 slots and 6 multiprocessors over, 15 and one over; of 8 and 12, none and 4 are
+  CHECK(call_of(setting.plan(5, 5), matvec, 0).rows == 15);
+  CHECK(call_of(setting.plan(4, 4), matvec, 0).rows == 8);
 }
 
 TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they are chosen") {

@@ -271,7 +271,7 @@ TEST_CASE("CUDA: a shared expert beside the chosen ones is the same for one toke
       CudaOptions options;
       options.fuse = fuse;
       const auto executor = make_cuda_executor(model.program, config_for(300), options);
-      for (const int64_t count : {1, 2, 9, 130}) {
+      for (const int64_t count : {1, 2, 3, 6, 7, 9, 130}) {
         CAPTURE(count);
         const std::vector<int32_t> tokens = some_tokens(model, count);
         CHECK(tests::nmse(run(*executor, tokens, 0), naive(model, tokens)) < 2e-5);

@@ -1,97 +1,12 @@
-// Which kernels a batch runs, without a GPU: the chip's limits are given, and kernels that can do what they are asked
-// for.
-#include "kernels/cuda/executor/executor.h"
-#include "kernels/cuda/plan/batch_plan.h"
-#include "kernels/cuda/plan/expert_groups.h"
-
-#include "support/executor_runs.h"
+// Which kernels a batch runs.
+#include "kernels/cuda/plan/planning.h"
 #include "support/ranks.h"
 
 #include <map>
 
 using namespace ridge;
-using kernels::cuda::BatchPlan;
-using kernels::cuda::Kernel;
-using kernels::cuda::KernelCall;
-using kernels::cuda::PlanShape;
-using quant::Type;
-using tests::RandomProgram;
-
-namespace {
-
-struct Kernels final : kernels::cuda::KernelChoices {
-  bool pairs = true, fast = true, ropes_in_attention = true, ropes_runs = true;
-  int largest_tile = 32; // of small batches
-  bool wide = true, split_columns = false, leaves_sums = false, dots = true;
-
-  bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&) const override { return pairs; }
-  SmallBatch small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
-    return {tile_tokens <= largest_tile, split_columns, leaves_sums};
-  }
-  SmallBatch wide_batch(const kernels::cuda::MatrixStep&, int64_t) const override {
-    return {wide, split_columns, leaves_sums};
-  }
-  bool can_dot_experts(const kernels::cuda::MatrixStep&, int64_t) const override { return dots; }
-  bool can_rope_in_attention(const kernels::cuda::HeadsStep&, bool one_run) const override {
-    return fast && ropes_in_attention && (ropes_runs || !one_run);
-  }
-  bool can_rope_prompts(const kernels::cuda::HeadsStep&) const override { return fast; }
-  bool can_attend_prompts(const core::Op&) const override { return fast; }
-  bool has_fast_attention(const core::Op&) const override { return fast; }
-  bool attention_writes_half(const core::Op&) const override { return fast; }
-};
-
-kernels::cuda::DeviceLimits hopper() {
-  kernels::cuda::DeviceLimits limits;
-  limits.sm_count = 132;
-  limits.shared_per_block = 227 << 10;
-  limits.overlap = limits.small_batch = limits.bulk_copies = limits.prompt_products = true;
-  return limits;
-}
-
-// A model and what an executor for it would plan with.
-struct Setting {
-  RandomProgram model{1};
-  core::ExecutorConfig config;
-  kernels::cuda::DeviceLimits limits = hopper();
-  kernels::cuda::CudaOptions options;
-  Kernels kernels;
-
-  explicit Setting(const RandomProgram::Shape& shape) { model.transformer(shape, Type::Q4_K, Type::Q6_K); }
-
-  BatchPlan plan(const PlanShape& shape) const {
-    const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse);
-    return kernels::cuda::plan_for({model.program, config, steps, limits, options.overlap, options.dataflow_sync,
-                                    options.experts_on_host, kernels},
-                                   shape);
-  }
-  BatchPlan plan(int64_t tokens, int64_t outputs = 1) const { return plan({tokens, outputs, 16, tokens == 1}); }
-};
-
-RandomProgram::Shape one_layer() {
-  RandomProgram::Shape shape;
-  shape.layers = 1;
-  return shape;
-}
-
-std::vector<Kernel> kernels_of(const BatchPlan& plan) {
-  std::vector<Kernel> kernels;
-  for (const KernelCall& call : plan.calls) kernels.push_back(call.kernel);
-  return kernels;
-}
-
-const KernelCall& call_of(const BatchPlan& plan, Kernel kernel, int number = 0) {
-  for (const KernelCall& call : plan.calls)
-    if (call.kernel == kernel && number-- == 0) return call;
-  FAIL("no such call");
-  return plan.calls[0];
-}
-
-int64_t count(const BatchPlan& plan, Kernel kernel) { return std::ranges::count(kernels_of(plan), kernel); }
-
+using namespace ridge::tests;
 using enum Kernel;
-
-} // namespace
 
 TEST_CASE("batch plan: a token is matvecs and one kernel of attention, and its gather has nothing to do") {
   const Setting setting(one_layer());
@@ -359,127 +274,6 @@ TEST_CASE("batch plan: siblings of different formats share a launch, or what the
   CHECK(count(prompt, prompt_product) == 4);
 }
 
-TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twice") {
-  RandomProgram::Shape shape = one_layer();
-  shape.experts = 8;
-  shape.used = 2;
-  Setting setting(shape);
-  const BatchPlan token = setting.plan(1);
-  CHECK(count(token, sort_experts) == 0);
-  CHECK(count(token, expert_batch) == 0);
-  CHECK(count(token, matvec) == 6); // q k v, output, scores; gate and up, down; logits
-  for (const KernelCall& call : token.calls)
-    for (const KernelCall::Product& product : call.products)
-      if (product.matrix.ids != kernels::cuda::kNone) CHECK(product.dataflow_input); // beside route
-
-  const BatchPlan batch = setting.plan(64);
-  CHECK(count(batch, sort_experts) == 1);
-  CHECK(count(batch, expert_batch) == 2);
-  CHECK(call_of(batch, expert_batch).rows == 128);
-  CHECK(call_of(batch, expert_batch).tile_tokens == 32);
-  CHECK(call_of(batch, sort_experts).tile_tokens == 32);
-  CHECK(call_of(setting.plan(20), expert_batch).tile_tokens == 8);
-  CHECK_FALSE(call_of(setting.plan(44), expert_batch).wide); // 11 an expert
-  for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 96}, {512, 192}}) {
-    const BatchPlan many = setting.plan(tokens);
-    CHECK(call_of(many, sort_experts).tile_tokens == tile);
-    for (const int which : {0, 1}) {
-      const KernelCall& experts = call_of(many, expert_batch, which);
-      CHECK(experts.wide);
-      CHECK(experts.tile_tokens == tile);
-    }
-    const auto converts = [&](const KernelCall& call) {
-      return call.kernel == to_half && call.layout == kernels::cuda::HalfLayout::sorted_wide &&
-             call.tile_tokens == tile;
-    };
-    CHECK(std::ranges::count_if(many.calls, converts) == 2); // for gate and up, and for down
-  }
-  setting.limits.prompt_products = false;
-  CHECK_FALSE(call_of(setting.plan(64), expert_batch).wide);
-  CHECK(count(setting.plan(6), expert_batch) == 0); // narrow experts wait for 1.5 times as many slots
-  shape.hidden = shape.width = 2048;
-  CHECK(count(Setting(shape).plan(4), expert_batch) == 2);
-  CHECK_FALSE(call_of(Setting(shape).plan(20), expert_batch).wide); // 5 an expert
-  CHECK(call_of(Setting(shape).plan(21), expert_batch).wide);
-  setting.limits.sm_count = 8; // slots take the multiprocessors one time more than experts would
-  CHECK(count(setting.plan(4), sort_experts) == 0);
-  CHECK(count(setting.plan(5), sort_experts) == 1);
-  setting.limits.sm_count = 132;
-  setting.kernels.largest_tile = 4;
-  CHECK(count(setting.plan(64), expert_batch) == 0);
-  setting.limits.small_batch = false;
-  CHECK(count(setting.plan(64), sort_experts) == 0);
-}
-
-TEST_CASE("batch plan: experts that few tokens chose each are multiplied by integers, down's input being as it is") {
-  RandomProgram::Shape shape = one_layer();
-  shape.experts = 8;
-  shape.used = 2;
-  Setting setting(shape);
-  const BatchPlan few = setting.plan(8);
-  CHECK(count(few, expert_dots) == 2);
-  CHECK(count(few, expert_batch) == 0);
-  CHECK(call_of(few, expert_dots).tile_tokens == 8);
-  CHECK(call_of(few, sort_experts).tile_tokens == 8);
-  for (const KernelCall& call : few.calls)
-    if (call.kernel == to_half) CHECK(call.rows != 16); // gate and up share the router's, down has none
-  CHECK(count(setting.plan(10), expert_dots) == 2);
-  CHECK(count(setting.plan(11), expert_dots) == 0); // more than 2.5 times as many slots as experts
-  setting.kernels.dots = false;
-  CHECK(count(setting.plan(8), expert_batch) == 2);
-  setting.kernels.dots = true;
-  setting.limits.bulk_copies = false;
-  CHECK(count(setting.plan(8), expert_batch) == 2);
-  shape.hidden = shape.width = 2048;
-  CHECK(count(Setting(shape).plan(8), expert_dots) == 0);
-}
-
-TEST_CASE("batch plan: a shared expert is one of each of a few tokens', and a product of its own for more tokens") {
-  Setting setting(one_layer());
-  setting.model = RandomProgram(1);
-  RandomProgram& m = setting.model;
-  RandomProgram::Shape shape = one_layer();
-  shape.experts = 8;
-  shape.used = 2;
-  const core::ValueId x = m.embed(Type::F16, shape.width, 32);
-  m.finish(m.op(core::OpKind::add, {m.moe(x, shape, Type::Q8_0), m.dense(x, shape, Type::Q8_0)}, {}, shape.width));
-  for (const int64_t tokens : {1, 2}) {
-    const BatchPlan few = setting.plan(tokens, tokens);
-    CHECK(count(few, matvec) == 4); // scores; gate and up, down; logits
-    for (const int number : {1, 2}) CHECK(call_of(few, matvec, number).rows == 3 * tokens);
-  }
-  const BatchPlan more = setting.plan(6, 6); // of which scores, logits and the shared expert are small batches
-  CHECK(count(more, matvec) == 2);
-  for (const int number : {0, 1}) CHECK(call_of(more, matvec, number).rows == 18);
-  CHECK(count(setting.plan(64), expert_batch) == 2);
-  setting.limits.sm_count = 16; // 10 slots and 6 multiprocessors over, 15 and one over; of 8 and 12, none and 4 are
-  CHECK(call_of(setting.plan(5, 5), matvec, 0).rows == 15);
-  CHECK(call_of(setting.plan(4, 4), matvec, 0).rows == 8);
-}
-
-TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they are chosen") {
-  RandomProgram::Shape shape = one_layer();
-  shape.experts = 8;
-  shape.used = 2;
-  Setting setting(shape);
-  setting.options.experts_on_host = true;
-  for (const int64_t tokens : {1, 64}) {
-    const std::vector<Kernel> kernels = kernels_of(setting.plan(tokens));
-    const auto fetch = std::ranges::find(kernels, fetch_experts);
-    REQUIRE(fetch != kernels.end());
-    CHECK(*std::prev(fetch) == op); // route
-    CHECK(*std::next(fetch) == (tokens == 1 ? matvec : sort_experts));
-    CHECK(std::ranges::count(kernels, fetch_experts) == 1);
-    CHECK(call_of(setting.plan(tokens), fetch_experts).rows == 2 * tokens);
-    for (const KernelCall& call : setting.plan(tokens).calls) // of experts: they wait for the copies
-      for (const auto& product : call.products) CHECK_FALSE((product.matrix.ids >= 0 && product.dataflow_input));
-  }
-  const std::vector<kernels::cuda::ExpertGroup> groups = kernels::cuda::expert_groups(setting.model.program);
-  REQUIRE(groups.size() == 1);
-  CHECK(groups[0].experts == 8);
-  CHECK(groups[0].weights.size() == 3); // gate, up and down
-}
-
 TEST_CASE("batch plan: where attention cannot take the rope, it is a kernel before the fast attention, for any batch") {
   Setting setting(one_layer());
   setting.kernels.ropes_in_attention = false;
@@ -491,33 +285,6 @@ TEST_CASE("batch plan: where attention cannot take the rope, it is a kernel befo
   }
   setting.kernels.ropes_in_attention = true;
   CHECK(count(setting.plan(1), rope_attention) == 1);
-}
-
-TEST_CASE("batch plan: slots that have a matrix each are sorted for prompts; latent attention is a call of its own") {
-  Setting setting(one_layer());
-  setting.model = RandomProgram(1);
-  RandomProgram& m = setting.model;
-  m.program.kv_layers = {{1, 192, 128, true}};
-  const core::ValueId x = m.embed(Type::F16, 64, 32), q = m.linear(x, Type::Q8_0, 4 * 64);
-  const core::ValueId ids = m.value(4, false, core::ValueKind::i32);
-  m.program.ops.push_back({core::OpKind::head_ids, -1, "head_ids", {}, {ids}, {}, {}});
-  const core::ValueId q_c =
-      m.op(core::OpKind::expert_linear, {q, ids}, {m.weight(Type::Q8_0, 64, 128, 4)}, 4 * 128, core::ExpertParams{4});
-  const core::ValueId q_r = m.linear(x, Type::Q8_0, 4 * 64);
-  m.op(core::OpKind::latent_store, {m.linear(x, Type::Q8_0, 128), m.linear(x, Type::Q8_0, 64)}, {}, 0,
-       core::KvParams{0});
-  m.finish(m.op(core::OpKind::latent_attention, {q_c, q_r}, {}, 4 * 128, core::AttentionParams{0, 4, 0.1f}));
-  for (const int64_t tokens : {1, 8, 512}) {
-    const BatchPlan plan = setting.plan(tokens);
-    CHECK(count(plan, latent_attention) == 1);
-    CHECK(count(plan, sort_experts) == (tokens == 1 ? 0 : 1));
-    CHECK(count(plan, expert_batch) == (tokens == 1 ? 0 : 1));
-    CHECK(count(plan, op) == (tokens == 1 ? 2 : 4)); // embed, store; gather, numbers of heads to sort by
-  }
-  CHECK(kernels::cuda::expert_groups(m.program).empty());
-  const KernelCall& sort = call_of(setting.plan(512), sort_experts);
-  CHECK(sort.rows == 4 * 512);
-  CHECK(sort.experts == 4);
 }
 
 TEST_CASE("batch plan: exact mode has matvecs for every batch") {

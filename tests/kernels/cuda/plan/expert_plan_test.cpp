@@ -1,0 +1,155 @@
+// Which kernels a batch runs for experts, and for other matrices of which a token has some.
+#include "kernels/cuda/plan/expert_groups.h"
+#include "kernels/cuda/plan/planning.h"
+
+using namespace ridge;
+using namespace ridge::tests;
+using enum Kernel;
+
+TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twice") {
+  RandomProgram::Shape shape = one_layer();
+  shape.experts = 8;
+  shape.used = 2;
+  Setting setting(shape);
+  const BatchPlan token = setting.plan(1);
+  CHECK(count(token, sort_experts) == 0);
+  CHECK(count(token, expert_batch) == 0);
+  CHECK(count(token, matvec) == 6); // q k v, output, scores; gate and up, down; logits
+  for (const KernelCall& call : token.calls)
+    for (const KernelCall::Product& product : call.products)
+      if (product.matrix.ids != kernels::cuda::kNone) CHECK(product.dataflow_input); // beside route
+
+  const BatchPlan batch = setting.plan(64);
+  CHECK(count(batch, sort_experts) == 1);
+  CHECK(count(batch, expert_batch) == 2);
+  CHECK(call_of(batch, expert_batch).rows == 128);
+  CHECK(call_of(batch, expert_batch).tile_tokens == 32);
+  CHECK(call_of(batch, sort_experts).tile_tokens == 32);
+  CHECK(call_of(setting.plan(20), expert_batch).tile_tokens == 8);
+  CHECK_FALSE(call_of(setting.plan(44), expert_batch).wide); // 11 an expert
+  for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 96}, {512, 192}}) {
+    const BatchPlan many = setting.plan(tokens);
+    CHECK(call_of(many, sort_experts).tile_tokens == tile);
+    for (const int which : {0, 1}) {
+      const KernelCall& experts = call_of(many, expert_batch, which);
+      CHECK(experts.wide);
+      CHECK(experts.tile_tokens == tile);
+    }
+    const auto converts = [&](const KernelCall& call) {
+      return call.kernel == to_half && call.layout == kernels::cuda::HalfLayout::sorted_wide &&
+             call.tile_tokens == tile;
+    };
+    CHECK(std::ranges::count_if(many.calls, converts) == 2); // for gate and up, and for down
+  }
+  setting.limits.prompt_products = false;
+  CHECK_FALSE(call_of(setting.plan(64), expert_batch).wide);
+  CHECK(count(setting.plan(6), expert_batch) == 0); // narrow experts wait for 1.5 times as many slots
+  shape.hidden = shape.width = 2048;
+  CHECK(count(Setting(shape).plan(4), expert_batch) == 2);
+  CHECK_FALSE(call_of(Setting(shape).plan(20), expert_batch).wide); // 5 an expert
+  CHECK(call_of(Setting(shape).plan(21), expert_batch).wide);
+  setting.limits.sm_count = 8; // slots take the multiprocessors one time more than experts would
+  CHECK(count(setting.plan(4), sort_experts) == 0);
+  CHECK(count(setting.plan(5), sort_experts) == 1);
+  setting.limits.sm_count = 132;
+  setting.kernels.largest_tile = 4;
+  CHECK(count(setting.plan(64), expert_batch) == 0);
+  setting.limits.small_batch = false;
+  CHECK(count(setting.plan(64), sort_experts) == 0);
+}
+
+TEST_CASE("batch plan: experts that few tokens chose each are multiplied by integers, down's input being as it is") {
+  RandomProgram::Shape shape = one_layer();
+  shape.experts = 8;
+  shape.used = 2;
+  Setting setting(shape);
+  const BatchPlan few = setting.plan(8);
+  CHECK(count(few, expert_dots) == 2);
+  CHECK(count(few, expert_batch) == 0);
+  CHECK(call_of(few, expert_dots).tile_tokens == 8);
+  CHECK(call_of(few, sort_experts).tile_tokens == 8);
+  for (const KernelCall& call : few.calls)
+    if (call.kernel == to_half) CHECK(call.rows != 16); // gate and up share the router's, down has none
+  CHECK(count(setting.plan(10), expert_dots) == 2);
+  CHECK(count(setting.plan(11), expert_dots) == 0); // more than 2.5 times as many slots as experts
+  setting.kernels.dots = false;
+  CHECK(count(setting.plan(8), expert_batch) == 2);
+  setting.kernels.dots = true;
+  setting.limits.bulk_copies = false;
+  CHECK(count(setting.plan(8), expert_batch) == 2);
+  shape.hidden = shape.width = 2048;
+  CHECK(count(Setting(shape).plan(8), expert_dots) == 0);
+}
+
+TEST_CASE("batch plan: a shared expert is one of each of a few tokens', and a product of its own for more tokens") {
+  Setting setting(one_layer());
+  setting.model = RandomProgram(1);
+  RandomProgram& m = setting.model;
+  RandomProgram::Shape shape = one_layer();
+  shape.experts = 8;
+  shape.used = 2;
+  const core::ValueId x = m.embed(Type::F16, shape.width, 32);
+  m.finish(m.op(core::OpKind::add, {m.moe(x, shape, Type::Q8_0), m.dense(x, shape, Type::Q8_0)}, {}, shape.width));
+  for (const int64_t tokens : {1, 2}) {
+    const BatchPlan few = setting.plan(tokens, tokens);
+    CHECK(count(few, matvec) == 4); // scores; gate and up, down; logits
+    for (const int number : {1, 2}) CHECK(call_of(few, matvec, number).rows == 3 * tokens);
+  }
+  const BatchPlan more = setting.plan(6, 6); // of which scores, logits and the shared expert are small batches
+  CHECK(count(more, matvec) == 2);
+  for (const int number : {0, 1}) CHECK(call_of(more, matvec, number).rows == 18);
+  CHECK(count(setting.plan(64), expert_batch) == 2);
+  setting.limits.sm_count = 16; // 10 slots and 6 multiprocessors over, 15 and one over; of 8 and 12, none and 4 are
+  CHECK(call_of(setting.plan(5, 5), matvec, 0).rows == 15);
+  CHECK(call_of(setting.plan(4, 4), matvec, 0).rows == 8);
+}
+
+TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they are chosen") {
+  RandomProgram::Shape shape = one_layer();
+  shape.experts = 8;
+  shape.used = 2;
+  Setting setting(shape);
+  setting.options.experts_on_host = true;
+  for (const int64_t tokens : {1, 64}) {
+    const std::vector<Kernel> kernels = kernels_of(setting.plan(tokens));
+    const auto fetch = std::ranges::find(kernels, fetch_experts);
+    REQUIRE(fetch != kernels.end());
+    CHECK(*std::prev(fetch) == op); // route
+    CHECK(*std::next(fetch) == (tokens == 1 ? matvec : sort_experts));
+    CHECK(std::ranges::count(kernels, fetch_experts) == 1);
+    CHECK(call_of(setting.plan(tokens), fetch_experts).rows == 2 * tokens);
+    for (const KernelCall& call : setting.plan(tokens).calls) // of experts: they wait for the copies
+      for (const auto& product : call.products) CHECK_FALSE((product.matrix.ids >= 0 && product.dataflow_input));
+  }
+  const std::vector<kernels::cuda::ExpertGroup> groups = kernels::cuda::expert_groups(setting.model.program);
+  REQUIRE(groups.size() == 1);
+  CHECK(groups[0].experts == 8);
+  CHECK(groups[0].weights.size() == 3); // gate, up and down
+}
+
+TEST_CASE("batch plan: slots that have a matrix each are sorted for prompts; latent attention is a call of its own") {
+  Setting setting(one_layer());
+  setting.model = RandomProgram(1);
+  RandomProgram& m = setting.model;
+  m.program.kv_layers = {{1, 192, 128, true}};
+  const core::ValueId x = m.embed(Type::F16, 64, 32), q = m.linear(x, Type::Q8_0, 4 * 64);
+  const core::ValueId ids = m.value(4, false, core::ValueKind::i32);
+  m.program.ops.push_back({core::OpKind::head_ids, -1, "head_ids", {}, {ids}, {}, {}});
+  const core::ValueId q_c =
+      m.op(core::OpKind::expert_linear, {q, ids}, {m.weight(Type::Q8_0, 64, 128, 4)}, 4 * 128, core::ExpertParams{4});
+  const core::ValueId q_r = m.linear(x, Type::Q8_0, 4 * 64);
+  m.op(core::OpKind::latent_store, {m.linear(x, Type::Q8_0, 128), m.linear(x, Type::Q8_0, 64)}, {}, 0,
+       core::KvParams{0});
+  m.finish(m.op(core::OpKind::latent_attention, {q_c, q_r}, {}, 4 * 128, core::AttentionParams{0, 4, 0.1f}));
+  for (const int64_t tokens : {1, 8, 512}) {
+    const BatchPlan plan = setting.plan(tokens);
+    CHECK(count(plan, latent_attention) == 1);
+    CHECK(count(plan, sort_experts) == (tokens == 1 ? 0 : 1));
+    CHECK(count(plan, expert_batch) == (tokens == 1 ? 0 : 1));
+    CHECK(count(plan, op) == (tokens == 1 ? 2 : 4)); // embed, store; gather, numbers of heads to sort by
+  }
+  CHECK(kernels::cuda::expert_groups(m.program).empty());
+  const KernelCall& sort = call_of(setting.plan(512), sort_experts);
+  CHECK(sort.rows == 4 * 512);
+  CHECK(sort.experts == 4);
+}

@@ -30,9 +30,7 @@ void plan_values(const core::Program& program, const core::ExecutorConfig& confi
 void plan_products(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
                    const DeviceLimits& limits, WorkspacePlan& to) {
   int64_t tiles = 0, gate_rows = 0;
-  for (const Step& step : plan.steps) {
-    if (step.kind != Step::Kind::matrix) continue;
-    const MatrixStep& m = step.matrix;
+  const auto count = [&](const MatrixStep& m) {
     const core::Weight& first = program.weights[m.parts[0].weight];
     const bool experts = m.ids != kNone;
     const int64_t rows = round_up(config.max_batch * (experts ? m.used : 1), kGemmRows);
@@ -64,6 +62,11 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
       to.widest_cols = std::max(to.widest_cols, first.cols);
       if (m.glu) gate_rows = std::max(gate_rows, first.rows);
     }
+  };
+  for (const Step& step : plan.steps) {
+    if (step.kind != Step::Kind::matrix) continue;
+    count(step.matrix);
+    for (const MatrixStep& shared : step.matrix.beside) count(shared); // many tokens multiply by it apart
   }
   to.batch_parts = std::min(to.batch_parts, kBatchScratchBytes);
   to.slots = (2 * to.most_slots + 1) * static_cast<int64_t>(sizeof(int32_t)) + tiles * sizeof(ExpertTile);

@@ -268,13 +268,15 @@ TEST_CASE("CUDA: a shared expert beside the chosen ones is the same for one toke
       const core::ValueId x = model.norm(model.embed(Type::F32, shape.width, 50), shape.width);
       model.finish(
           model.op(core::OpKind::add, {model.moe(x, shape, type), model.dense(x, shape, type)}, {}, shape.width));
-      CudaOptions options;
-      options.fuse = fuse;
-      const auto executor = make_cuda_executor(model.program, config_for(300), options);
-      for (const int64_t count : {1, 2, 3, 6, 7, 9, 130}) {
-        CAPTURE(count);
-        const std::vector<int32_t> tokens = some_tokens(model, count);
-        CHECK(tests::nmse(run(*executor, tokens, 0), naive(model, tokens)) < 2e-5);
+      for (auto [way, options] : ways()) {
+        CAPTURE(way);
+        options.fuse = fuse;
+        const auto executor = make_cuda_executor(model.program, config_for(300), options);
+        for (const int64_t count : {1, 2, 3, 6, 7, 9, 130}) {
+          CAPTURE(count);
+          const std::vector<int32_t> tokens = some_tokens(model, count);
+          CHECK(tests::nmse(run(*executor, tokens, 0), naive(model, tokens)) < 2e-5);
+        }
       }
     }
 }

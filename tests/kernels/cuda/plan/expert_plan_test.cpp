@@ -1,6 +1,7 @@
 // Which kernels a batch runs for experts, and for other matrices of which a token has some.
 #include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/plan/planning.h"
+#include "kernels/cuda/plan/workspace_plan.h"
 
 using namespace ridge;
 using namespace ridge::tests;
@@ -102,6 +103,22 @@ TEST_CASE("batch plan: a shared expert is one of each of a few tokens', and a pr
   setting.limits.sm_count = 16; // 10 slots and 6 multiprocessors over, 15 and one over; of 8 and 12, none and 4 are
   CHECK(call_of(setting.plan(5, 5), matvec, 0).rows == 15);
   CHECK(call_of(setting.plan(4, 4), matvec, 0).rows == 8);
+}
+
+TEST_CASE("workspace plan: a shared expert has what its products need where many tokens multiply by it apart") {
+  RandomProgram m(1);
+  RandomProgram::Shape shape = one_layer();
+  shape.experts = 8;
+  shape.used = 2;
+  const core::ValueId x = m.embed(Type::F16, shape.width, 32);
+  m.finish(m.op(core::OpKind::add, {m.moe(x, shape, Type::Q8_0), m.dense(x, shape, Type::Q8_0)}, {}, shape.width));
+  core::ExecutorConfig config;
+  config.max_batch = 130;
+  kernels::cuda::DeviceLimits before_hopper = hopper();
+  before_hopper.prompt_products = before_hopper.bulk_copies = before_hopper.overlap = false;
+  const kernels::cuda::Plan steps = kernels::cuda::make_plan(m.program, true);
+  CHECK(kernels::cuda::plan_workspace(m.program, config, steps, before_hopper).gate ==
+        config.max_batch * shape.hidden * 4);
 }
 
 TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they are chosen") {

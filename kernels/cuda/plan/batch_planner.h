@@ -85,7 +85,7 @@ class BatchPlanner {
   }
   bool dataflow_input() const { return batch_.dataflow_tokens > 0 && steps_[step_].dataflow_input; }
   // No kernel of the first step starts before the batch in front of it is done: attention reads positions and caches
-  // early.
+  // early, and recurrent ops their state.
   void add(KernelCall call) {
     const bool is_kernel = call.kernel != Kernel::clear_dataflow && call.kernel != Kernel::observe;
     call.overlap = is_kernel && overlaps() && launched_ && call.first_step > 0;

@@ -3,14 +3,33 @@
 #include "kernels/cuda/plan/planning.h"
 #include "kernels/cuda/plan/workspace_plan.h"
 
+#include <map>
+
 using namespace ridge;
 using namespace ridge::tests;
 using enum Kernel;
 
-TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twice") {
+namespace {
+
+RandomProgram::Shape two_of_eight_experts() {
   RandomProgram::Shape shape = one_layer();
   shape.experts = 8;
   shape.used = 2;
+  return shape;
+}
+
+// Experts, and a shared one of their size and format.
+RandomProgram shared_expert_model(const RandomProgram::Shape& shape) {
+  RandomProgram m(1);
+  const core::ValueId x = m.embed(Type::F16, shape.width, 32);
+  m.finish(m.op(core::OpKind::add, {m.moe(x, shape, Type::Q8_0), m.dense(x, shape, Type::Q8_0)}, {}, shape.width));
+  return m;
+}
+
+} // namespace
+
+TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twice") {
+  RandomProgram::Shape shape = two_of_eight_experts();
   Setting setting(shape);
   const BatchPlan token = setting.plan(1);
   CHECK(count(token, sort_experts) == 0);
@@ -60,9 +79,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
 }
 
 TEST_CASE("batch plan: experts that few tokens chose each are multiplied by integers, down's input being as it is") {
-  RandomProgram::Shape shape = one_layer();
-  shape.experts = 8;
-  shape.used = 2;
+  RandomProgram::Shape shape = two_of_eight_experts();
   Setting setting(shape);
   const BatchPlan few = setting.plan(8);
   CHECK(count(few, expert_dots) == 2);
@@ -84,13 +101,7 @@ TEST_CASE("batch plan: experts that few tokens chose each are multiplied by inte
 
 TEST_CASE("batch plan: a shared expert is one of each of a few tokens', and a product of its own for more tokens") {
   Setting setting(one_layer());
-  setting.model = RandomProgram(1);
-  RandomProgram& m = setting.model;
-  RandomProgram::Shape shape = one_layer();
-  shape.experts = 8;
-  shape.used = 2;
-  const core::ValueId x = m.embed(Type::F16, shape.width, 32);
-  m.finish(m.op(core::OpKind::add, {m.moe(x, shape, Type::Q8_0), m.dense(x, shape, Type::Q8_0)}, {}, shape.width));
+  setting.model = shared_expert_model(two_of_eight_experts());
   for (const int64_t tokens : {1, 2}) {
     const BatchPlan few = setting.plan(tokens, tokens);
     CHECK(count(few, matvec) == 4); // scores; gate and up, down; logits
@@ -106,15 +117,11 @@ TEST_CASE("batch plan: a shared expert is one of each of a few tokens', and a pr
 }
 
 TEST_CASE("workspace plan: a shared expert has what its products need where many tokens multiply by it apart") {
-  RandomProgram m(1);
-  RandomProgram::Shape shape = one_layer();
-  shape.experts = 8;
-  shape.used = 2;
-  const core::ValueId x = m.embed(Type::F16, shape.width, 32);
-  m.finish(m.op(core::OpKind::add, {m.moe(x, shape, Type::Q8_0), m.dense(x, shape, Type::Q8_0)}, {}, shape.width));
+  const RandomProgram::Shape shape = two_of_eight_experts();
+  const RandomProgram m = shared_expert_model(shape);
   core::ExecutorConfig config;
   config.max_batch = 130;
-  kernels::cuda::DeviceLimits before_hopper = hopper();
+  kernels::cuda::DeviceLimits before_hopper = kernels::cuda::kPresumedLimits;
   before_hopper.prompt_products = before_hopper.bulk_copies = before_hopper.overlap = false;
   const kernels::cuda::Plan steps = kernels::cuda::make_plan(m.program, true);
   CHECK(kernels::cuda::plan_workspace(m.program, config, steps, before_hopper).gate ==
@@ -122,9 +129,7 @@ TEST_CASE("workspace plan: a shared expert has what its products need where many
 }
 
 TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they are chosen") {
-  RandomProgram::Shape shape = one_layer();
-  shape.experts = 8;
-  shape.used = 2;
+  RandomProgram::Shape shape = two_of_eight_experts();
   Setting setting(shape);
   setting.options.experts_on_host = true;
   for (const int64_t tokens : {1, 64}) {

@@ -41,19 +41,11 @@ struct Kernels final : kernels::cuda::KernelChoices {
   bool attention_writes_half(const core::Op&) const override { return fast; }
 };
 
-inline kernels::cuda::DeviceLimits hopper() {
-  kernels::cuda::DeviceLimits limits;
-  limits.sm_count = 132;
-  limits.shared_per_block = 227 << 10;
-  limits.overlap = limits.small_batch = limits.bulk_copies = limits.prompt_products = true;
-  return limits;
-}
-
 // A model and what an executor for it would plan with.
 struct Setting {
   RandomProgram model{1};
   core::ExecutorConfig config;
-  kernels::cuda::DeviceLimits limits = hopper();
+  kernels::cuda::DeviceLimits limits = kernels::cuda::kPresumedLimits;
   kernels::cuda::CudaOptions options;
   Kernels kernels;
 

@@ -178,8 +178,9 @@ int expert_tile_tokens(int64_t slots, int64_t experts);
 int wide_expert_tile_tokens(const DeviceLimits& limits, int64_t slots, int64_t experts, int64_t fewest, int64_t most);
 // Rows of these inputs, tiles that are not full included; 0 where there are never so many tokens an expert.
 int64_t sorted_wide_rows(int64_t slots, int64_t experts);
-// Whether a shared expert is one more slot of each of `rows` tokens, whose slots are multiplied one by one. Its own
-// products cost two or three kernels more; slots that leave multiprocessors over cost time, too.
+// Whether a shared expert is one more slot of each of `rows` tokens, whose slots are multiplied one by one. Else its
+// products are two or three kernels more. It is one unless that leaves a sixth of the multiprocessors without work that
+// had some, since each slot gets the same number of them.
 bool shared_expert_is_slot(const DeviceLimits& limits, int64_t rows, int64_t used);
 // Whether sorted slots are so few that integer products are faster than those of small batches. One H200, 128 experts
 // of 768: 7 % with twice as many slots, nothing with three times as many, and with four times as many 9 % slower.

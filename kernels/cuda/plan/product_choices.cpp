@@ -42,7 +42,7 @@ bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limit
 }
 
 bool shared_expert_is_slot(const DeviceLimits& limits, int64_t rows, int64_t used) {
-  constexpr int64_t kMostRows = 8; // then its weights come from the cache too often
+  constexpr int64_t kMostRows = 8; // each reads its weights again, from the cache; more were not measured
   const auto busy = [&](int64_t slots) { return slots * std::max<int64_t>(1, limits.sm_count / slots); };
   return rows == 1 || (rows <= kMostRows && 6 * busy(rows * (used + 1)) >= 5 * busy(rows * used));
 }

@@ -1,8 +1,8 @@
 // The causal convolution of each channel over the last tokens of its stream: a thread per channel.
 //
 // A long prompt is split into chunks of tokens, because the inputs before a chunk are in x. The block of the first
-// chunk reads the state, and then writes the new one. All but x is loaded before the kernel in front is done, and x
-// some tokens at once.
+// chunk reads the state, and then writes the new one. That block has taps and state before the kernel in front is
+// done, and all blocks load x of some tokens at once.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"

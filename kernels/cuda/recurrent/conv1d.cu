@@ -1,8 +1,8 @@
 // The causal convolution of each channel over the last tokens of its stream: a thread per channel.
 //
-// A long prompt is split into chunks of tokens, because the inputs before a chunk are in x. The block of the first
-// chunk reads the state, and then writes the new one. That block has taps and state before the kernel in front is
-// done, and all blocks load x of some tokens at once.
+// A long prompt is split into chunks of tokens, because the inputs before a chunk are in x: a chunk is at least as long
+// as what a convolution looks back. So only the block of the first chunk reads the state, and then writes the new one.
+// That block has taps and state before the kernel in front is done, and all blocks load x of some tokens at once.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
@@ -11,15 +11,24 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kMostTaps = 256, kChunkTokens = 32, kTokensAtOnce = 4;
+constexpr int kMostTaps = 256, kTokensAtOnce = 4;
 
 struct ConvArgs {
   const float *x, *taps, *bias; // [tokens][channels], [channels][kernel], [channels] or null
   float *out, *state;           // [tokens][channels], [streams][kernel - 1][channels]
-  int channels, kernel;
+  int channels, kernel, chunk_tokens;
   core::Activation activation;
   Batch batch;
 };
+
+// A call, so that there is one copy of them all.
+__device__ __noinline__ float rarely_activated(core::Activation kind, float x) { return activated(kind, x); }
+
+__device__ __forceinline__ float activated_by(core::Activation kind, float x) {
+  return kind == core::Activation::silu       ? x * sigmoid(x)
+         : kind == core::Activation::identity ? x
+                                              : rarely_activated(kind, x);
+}
 
 // The last inputs of a channel. kTaps: of the kernel, or 0 for any number.
 template <int kTaps>
@@ -51,8 +60,8 @@ __global__ void conv1d_kernel(const __grid_constant__ ConvArgs args, Stamp* stam
   if (channel >= args.channels) return work.wait();
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
   const bool chunks = args.batch.kind == Sequences::Kind::one;
-  const int begin = chunks ? blockIdx.y * kChunkTokens : sequence.next(-1);
-  const int end = chunks ? min(args.batch.tokens, begin + kChunkTokens) : args.batch.tokens;
+  const int begin = chunks ? blockIdx.y * args.chunk_tokens : sequence.next(-1);
+  const int end = chunks ? min(args.batch.tokens, begin + args.chunk_tokens) : args.batch.tokens;
   if (begin >= end) return work.wait();
   const int64_t channels = args.channels;
   float* state = args.state + args.batch.streams[begin] * (args.kernel - 1) * channels + channel;
@@ -84,7 +93,7 @@ __global__ void conv1d_kernel(const __grid_constant__ ConvArgs args, Stamp* stam
 #pragma unroll
     for (int j = 0; j < kTokensAtOnce; ++j)
       if (token[j] < end)
-        args.out[token[j] * channels + channel] = activated(args.activation, window.push(now[j]) + bias);
+        args.out[token[j] * channels + channel] = activated_by(args.activation, window.push(now[j]) + bias);
   }
   if (!is_first) return;
   // Row i takes what is in a row behind it, or in x: ascending, nothing is overwritten that is still needed.
@@ -103,11 +112,12 @@ void launch_conv1d(const Launch& launch, const OpCall& call) {
                          call.state,
                          static_cast<int>(call.out_width(0)),
                          static_cast<int>(params.kernel),
+                         std::max(32, static_cast<int>(params.kernel) - 1),
                          params.activation,
                          {call.positions, call.streams, call.tokens, call.sequences.kind}};
   const bool chunks = call.sequences.kind == Sequences::Kind::one;
   const dim3 grid((args.channels + kElementThreads - 1) / kElementThreads,
-                  chunks ? (call.tokens + kChunkTokens - 1) / kChunkTokens : 1, call.sequences.count);
+                  chunks ? (call.tokens + args.chunk_tokens - 1) / args.chunk_tokens : 1, call.sequences.count);
   const auto kernel = params.kernel == 3 ? conv1d_kernel<3> : params.kernel == 4 ? conv1d_kernel<4> : conv1d_kernel<0>;
   launch(kernel, grid, kElementThreads, 0, args, launch.stamps());
 }

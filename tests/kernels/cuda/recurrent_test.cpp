@@ -1,8 +1,10 @@
-// Prompts through recurrent ops, which go in chunks of tokens (chunks.cuh), against the meaning of the ops.
+// Prompts through recurrent ops, which go in chunks of tokens, against the meaning of the ops.
 #include "kernels/cuda/executor/executor.h"
 
 #include "device.h"
 #include "support/executor_runs.h"
+
+#include <algorithm>
 
 using namespace ridge;
 using core::OpKind;
@@ -14,13 +16,14 @@ namespace {
 constexpr double kFast = 1e-5;
 
 // Chunks that are full and not, a state that is carried over, single tokens between; then another prompt.
-void check(RandomProgram& model) {
+void check(RandomProgram& model, const std::vector<int32_t>& sizes = {33, 1, 64, 60, 2, 45}) {
   core::ExecutorConfig config = tests::fast_config();
   config.context = 256;
+  config.max_batch = config.max_outputs = std::ranges::max(sizes);
   const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
     return kernels::cuda::make_cuda_executor(program, config, {});
   };
-  const double error = tests::worst_error(make, model, config, {33, 1, 64, 60, 2, 45});
+  const double error = tests::worst_error(make, model, config, sizes);
   MESSAGE("NMSE ", error);
   CHECK(error < kFast);
 }
@@ -77,4 +80,21 @@ TEST_CASE("CUDA: Mamba 2 takes prompts in chunks") {
                       core::ScanParams{0, heads, head_dim, groups, states, 0, width, width + shared}));
         check(m);
       }
+}
+
+// Several chunks see the state of before, and the first one replaces it. There are more blocks than the GPU has room
+// for, so the first chunk is done before the last one begins.
+TEST_CASE("CUDA: convolutions that look far back take prompts in chunks") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  RandomProgram m(seed);
+  const int64_t summed = 16, width = 3'750 + m.integer(0, 9), channels = summed * width, taps = m.integer(190, 256);
+  m.program.states.push_back({"conv", (taps - 1) * channels});
+  const core::ValueId shares = m.linear(m.embed(Type::F32, 16, 30), Type::F32, summed);
+  const core::ValueId y =
+      m.op(OpKind::conv1d, {m.embed(Type::F32, channels, 30)}, {m.weight(Type::F32, taps, channels)}, channels,
+           core::ConvParams{0, taps, core::Activation::identity});
+  m.finish(m.op(OpKind::expert_sum, {y, shares}, {}, width, core::ExpertParams{summed})); // fewer columns
+  check(m, {20, 130, 1, 50});
 }

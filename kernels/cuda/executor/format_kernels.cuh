@@ -153,9 +153,10 @@ struct Launchers {
     const auto spares = [&](int warps) { return warps > most * 3 / 4; };
     if (!single && args.tokens > 2 && spares(matvec_warps<false>(launch, args.cols, 4)))
       return matvec_with<4, false>(launch, args);
-    if (!single && spares(matvec_warps<false>(launch, args.cols, 2))) return matvec_with<2, false>(launch, args);
-    if (args.cols % U::kWeights == 0) return matvec_with<1, false, true>(launch, args);
-    matvec_with<1, false>(launch, args);
+    const bool whole = args.cols % U::kWeights == 0;
+    if (!single && spares(matvec_warps<false>(launch, args.cols, 2)))
+      return whole ? matvec_with<2, false, true>(launch, args) : matvec_with<2, false>(launch, args);
+    whole ? matvec_with<1, false, true>(launch, args) : matvec_with<1, false>(launch, args);
   }
 
   // How two products share the blocks of one launch.
@@ -165,8 +166,10 @@ struct Launchers {
   };
   template <typename Other>
   static PairCut cut_pair(const ChipLimits& chip, MatvecArgs args, MatvecArgs other) {
-    if (args.cols % U::kWeights != 0 || chip.sm_count < 2 || matvec_warps<false>(chip, args.cols, 1) < kMatvecWarps ||
-        Launchers<Other>::template matvec_warps<false>(chip, args.cols, 1) < kMatvecWarps)
+    const int tokens = args.tokens;
+    if (args.cols % U::kWeights != 0 || chip.sm_count < 2 ||
+        matvec_warps<false>(chip, args.cols, tokens) < kMatvecWarps ||
+        Launchers<Other>::template matvec_warps<false>(chip, args.cols, tokens) < kMatvecWarps)
       return {};
     Chunks<Format>::count_row_blocks(args);
     Chunks<Other>::count_row_blocks(other);
@@ -180,8 +183,8 @@ struct Launchers {
         std::clamp(static_cast<int>(std::lround(chip.sm_count * bytes(args) / (bytes(args) + bytes(other)))), 1,
                    chip.sm_count - 1);
     const int64_t needed =
-        std::max(matvec_shared_bytes<Format, false>(args.cols, 1, kMatvecWarps, row_blocks_of(args, best)),
-                 matvec_shared_bytes<Other, false>(args.cols, 1, kMatvecWarps,
+        std::max(matvec_shared_bytes<Format, false>(args.cols, tokens, kMatvecWarps, row_blocks_of(args, best)),
+                 matvec_shared_bytes<Other, false>(args.cols, tokens, kMatvecWarps,
                                                    Launchers<Other>::row_blocks_of(other, chip.sm_count - best)));
     if (needed > chip.shared_per_block) return {};
     return {best, needed};
@@ -196,7 +199,7 @@ struct Launchers {
     Chunks<Other>::count_row_blocks(other);
     Chunks<Format>::share_out(args, blocks);
     Chunks<Other>::share_out(other, other_blocks);
-    constexpr auto kernel = &matvec_pair_kernel<Format, Other>;
+    const auto kernel = args.tokens == 1 ? matvec_pair_kernel<Format, Other, 1> : matvec_pair_kernel<Format, Other, 2>;
     allow_shared(kernel, shared);
     if (waits(args, blocks)) args.dataflow_input = false;
     if (Launchers<Other>::waits(other, other_blocks)) other.dataflow_input = false;

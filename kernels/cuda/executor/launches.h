@@ -30,7 +30,7 @@ class KernelLauncher final : public KernelChoices {
     return ids(plan, call.outputs[0]);
   }
 
-  bool can_pair(const MatrixStep& first, const MatrixStep& second) const override;
+  bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const override;
   SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;
   SmallBatch wide_batch(const MatrixStep& matrix, int64_t tokens) const override;
   bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const override;

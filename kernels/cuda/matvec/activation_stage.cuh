@@ -20,11 +20,17 @@ class ActivationStage {
   static constexpr bool kFloat = Shape::kFloat, kWhole = Shape::kWhole;
 
  public:
-  // A thread's eight values of the norm's weights and of the activations, and the activations of the next strides. They
-  // are apart from the stage, which the compiler then keeps in registers before it has unrolled the loops over them.
-  static constexpr int kAhead = kTokens == 1 ? 3 : 1;
+  // A thread's eight values of the norm's weights and of the activations, and the activations of the next strides. Of
+  // two tokens both are asked for at once: the second one's would wait behind the weights. They are apart from the
+  // stage, which the compiler then keeps in registers before it has unrolled the loops over them.
+  static constexpr int kAhead = kTokens <= 2 ? 3 : 1;
+  static constexpr bool kBoth = kTokens == 2;
+  struct Row {
+    float now[8], next[kAhead][8];
+  };
   struct Values {
-    float norm[8], now[8], next[kAhead][8];
+    float norm[8];
+    Row row, second; // the latter where kBoth
   };
 
   // Starts the loads that need not wait. The norm's weights are constant and come first, or they would wait behind the
@@ -41,12 +47,8 @@ class ActivationStage {
         prefetch_l2(args.norm_weight + i);
     stride_ = 8 * shape.threads;
     if constexpr (!kWhole) { // else whole warps have values or none
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        values_.now[j] = 0;
-#pragma unroll
-        for (int k = 0; k < kAhead; ++k) values_.next[k][j] = 0;
-      }
+      clear(values_.row);
+      if constexpr (kBoth) clear(values_.second);
     }
     const bool per_slot = args.x_per_slot || args.slots == 1;
     from_ = args.x + (per_slot ? shape.first_token : shape.row) * args.x_stride + my_first_;
@@ -78,12 +80,10 @@ class ActivationStage {
   template <typename Ring>
   __device__ __forceinline__ float stage(int t, uint8_t* to, Ring& ring) {
     if (t > 0) from_ += args_.x_stride - (column_ - my_first_), column_ = my_first_;
-    if constexpr (kFloat && kWhole)
-      return stage_whole_floats(to);
-    else if constexpr (kFloat)
-      return stage_floats(to);
+    if constexpr (kFloat)
+      return kWhole || args_.cols % 4 == 0 ? stage_quads(to) : stage_elements(to);
     else
-      return stage_integers(t, to, ring);
+      return kBoth && t == 1 ? stage_integers(t, values_.second, to, ring) : stage_integers(t, values_.row, to, ring);
   }
 
  private:
@@ -92,29 +92,42 @@ class ActivationStage {
     put(values_.norm, *reinterpret_cast<const float4*>(args_.norm_weight + i));
     put(values_.norm + 4, *reinterpret_cast<const float4*>(args_.norm_weight + i + 4));
   }
-  __device__ __forceinline__ void load(float (&v)[8], int strides) const {
+  __device__ __forceinline__ void load(float (&v)[8], const float* from, int strides) const {
     if (column_ + strides * stride_ >= args_.cols) return;
-    put(v, load_latest_4(from_ + strides * stride_));
-    put(v + 4, load_latest_4(from_ + strides * stride_ + 4));
+    put(v, load_latest_4(from + strides * stride_));
+    put(v + 4, load_latest_4(from + strides * stride_ + 4));
+  }
+  static __device__ __forceinline__ void clear(Row& row) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      row.now[j] = 0;
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) row.next[k][j] = 0;
+    }
+  }
+  __device__ __forceinline__ void load_row(Row& row, const float* from) const {
+    load(row.now, from, 0);
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) load(row.next[k], from, k + 1);
   }
   __device__ __forceinline__ void load_all() {
-    load(values_.now, 0);
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) load(values_.next[k], k + 1);
+    load_row(values_.row, from_);
+    if constexpr (kBoth)
+      if (shape_.tokens == 2) load_row(values_.second, from_ + args_.x_stride);
   }
   // With dataflow input: spins until `now` holds no sentinel.
-  __device__ __forceinline__ void wait_for_values() {
+  __device__ __forceinline__ void wait_for_values(Row& row) {
     if (dataflow_ && column_ - 8 * shape_.lane < args_.cols)
-      for (bool missing; __any_sync(~0u, missing = is_sentinel(values_.now));)
-        if (missing) load(values_.now, 0); // only these: all blocks load from the same memory
+      for (bool missing; __any_sync(~0u, missing = is_sentinel(row.now));)
+        if (missing) load(row.now, from_, 0); // only these: all blocks load from the same memory
   }
 
   // cols is a multiple of 32.
   template <typename Ring>
-  __device__ __forceinline__ float stage_integers(int t, uint8_t* to, Ring& ring) {
+  __device__ __forceinline__ float stage_integers(int t, Row& row, uint8_t* to, Ring& ring) {
     float squares = 0;
-    if (t > 0 || !loads_early_) load_all();
-    wait_for_values();
+    if (t == 0 ? !loads_early_ : !kBoth) load_all();
+    wait_for_values(row);
     if (t == 0 && dataflow_) stamp(args_.stamps, kMayGoOn);
     __syncwarp(); // or the assembler moves these loads behind the weights, 1 µs later
     if (t == 0) ring.fetch_slots(Chunks<Format>::kEarly, Ring::kSlots - 1);
@@ -124,48 +137,52 @@ class ActivationStage {
       if (args_.norm_weight)
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-          squares += values_.now[j] * values_.now[j];
-          values_.now[j] *= values_.norm[j];
+          squares += row.now[j] * row.now[j];
+          row.now[j] *= values_.norm[j];
         }
-      store(values_.now, kWhole || column_ < args_.cols);
+      store(row.now, kWhole || column_ < args_.cols);
       column_ += stride_, from_ += stride_;
       if (column_ - 8 * shape_.lane >= args_.cols) break;
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        values_.now[j] = values_.next[0][j];
+        row.now[j] = row.next[0][j];
 #pragma unroll
-        for (int k = 1; k < kAhead; ++k) values_.next[k - 1][j] = values_.next[k][j];
+        for (int k = 1; k < kAhead; ++k) row.next[k - 1][j] = row.next[k][j];
       }
       if (!kWhole && column_ >= args_.cols)
 #pragma unroll
-        for (float& v : values_.now) v = 0;
+        for (float& v : row.now) v = 0;
       load_norm(column_);
-      load(values_.next[kAhead - 1], kAhead);
+      load(row.next[kAhead - 1], from_, kAhead);
       store.advance(shape_.threads / 4);
-      wait_for_values();
+      wait_for_values(row);
     }
-    if (kTokens > 1) load_norm(my_first_); // for the next token
+    if (kTokens > 1 && my_first_ + stride_ - 8 * shape_.lane < args_.cols) load_norm(my_first_); // for the next token
     return squares;
   }
 
-  __device__ __forceinline__ float stage_whole_floats(uint8_t* to) const {
+  // Whole rows, and others of which every one begins at a multiple of 16 bytes, with wide loads.
+  __device__ __forceinline__ float stage_quads(uint8_t* to) const {
     constexpr int kQuads = L::kGroupWeights / 4, kBatch = 8; // loads in flight together
     const float* x = from_ - my_first_;
     auto* out = reinterpret_cast<float4*>(to);
-    const int quads = args_.cols / 4;
+    const int quads = args_.cols / 4, all = kWhole ? quads : shape_.groups * kQuads;
     float squares = 0;
-    for (int first = threadIdx.x; first < quads; first += kBatch * shape_.threads) {
-      float4 v[kBatch];
-#pragma unroll
-      for (int k = 0; k < kBatch; ++k)
-        if (first + k * shape_.threads < quads) v[k] = reinterpret_cast<const float4*>(x)[first + k * shape_.threads];
+    for (int first = threadIdx.x; first < all; first += kBatch * shape_.threads) {
+      float4 v[kBatch], weight[kBatch];
 #pragma unroll
       for (int k = 0; k < kBatch; ++k) {
         const int i = first + k * shape_.threads;
-        if (i >= quads) break;
-        if (args_.norm_weight) {
+        v[k] = i < quads ? reinterpret_cast<const float4*>(x)[i] : float4{};
+        if (args_.norm_weight && i < quads) weight[k] = reinterpret_cast<const float4*>(args_.norm_weight)[i];
+      }
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) {
+        const int i = first + k * shape_.threads;
+        if (i >= all) break;
+        if (args_.norm_weight && (kWhole || i < quads)) {
+          const float4 w = weight[k];
           squares += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;
-          const float4 w = reinterpret_cast<const float4*>(args_.norm_weight)[i];
           v[k] = {v[k].x * w.x, v[k].y * w.y, v[k].z * w.z, v[k].w * w.w};
         }
         out[i % kQuads * shape_.groups + i / kQuads] = v[k];
@@ -173,7 +190,7 @@ class ActivationStage {
     }
     return squares;
   }
-  __device__ __forceinline__ float stage_floats(uint8_t* to) const {
+  __device__ __forceinline__ float stage_elements(uint8_t* to) const {
     constexpr int kGroup = L::kGroupWeights;
     const float* x = from_ - my_first_;
     auto* out = reinterpret_cast<float*>(to);

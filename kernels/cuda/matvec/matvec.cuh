@@ -250,16 +250,16 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
   multiply_rows<Format, kTokens, kExact, kWhole>(args, blockIdx.x);
 }
 
-// Two matrices of different formats with one input, a token's: each has blocks of its own.
-template <typename First, typename Second>
+// Two matrices of different formats with one input, of kTokens tokens: each has blocks of its own.
+template <typename First, typename Second, int kTokens>
 __global__ void __launch_bounds__(kMatvecThreads, 1)
     matvec_pair_kernel(const __grid_constant__ MatvecArgs first, const __grid_constant__ MatvecArgs second,
                        int first_blocks) {
   const int block = blockIdx.x;
   if (block < first_blocks)
-    multiply_rows<First, 1, false, true>(first, block);
+    multiply_rows<First, kTokens, false, true>(first, block);
   else
-    multiply_rows<Second, 1, false, true>(second, block - first_blocks);
+    multiply_rows<Second, kTokens, false, true>(second, block - first_blocks);
 }
 
 } // namespace ridge::kernels::cuda

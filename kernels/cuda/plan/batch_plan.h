@@ -95,7 +95,7 @@ struct KernelCall {
   NormStep norm;
   const core::Op* op = nullptr;               // of op, attention, observe, exchanges and what follows route
   std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and norm
-  bool dataflow_input = false;                // of heads, norm and exchange
+  bool dataflow_input = false;                // of heads, norm, sum and exchange
 
   int64_t rows = 0;                                      // tokens that it computes; of experts, slots
   int64_t output = 0;                                    // sample: whose logits
@@ -131,8 +131,8 @@ class KernelChoices {
  public:
   virtual ~KernelChoices() = default;
 
-  // Whether one matvec kernel takes two products of one token, the second of another format.
-  virtual bool can_pair(const MatrixStep& first, const MatrixStep& second) const = 0;
+  // Whether one matvec kernel takes two products of one or two tokens, the second of another format.
+  virtual bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const = 0;
 
   // The product for small batches in tiles of 8, 16 or 32 tokens. `tokens`: rows of the input, or slots of experts.
   struct SmallBatch {

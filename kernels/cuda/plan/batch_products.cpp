@@ -187,7 +187,7 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
 void BatchPlanner::add_matvec(const MatrixStep& m, int64_t rows) {
   KernelCall matvec = product_call(Kernel::matvec, m, rows * (m.used + std::ssize(m.beside)));
   if (std::optional<KernelCall> before = std::exchange(matvec_, std::nullopt)) {
-    if (in_.kernels.can_pair(before->products[0].matrix, m)) {
+    if (in_.kernels.can_pair(before->products[0].matrix, m, rows)) {
       matvec.kernel = Kernel::matvec_pair;
       matvec.first_step = before->step;
       matvec.products.insert(matvec.products.begin(), before->products[0]);
@@ -195,7 +195,7 @@ void BatchPlanner::add_matvec(const MatrixStep& m, int64_t rows) {
     }
     add(*before);
   }
-  if (sibling_follows_[step_] && matvec.rows == 1 && !in_.config.exact)
+  if (sibling_follows_[step_] && matvec.rows <= kMatvecTokens && m.ids == kNone && !in_.config.exact)
     matvec_ = matvec;
   else
     add(matvec);

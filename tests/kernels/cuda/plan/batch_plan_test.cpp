@@ -87,6 +87,20 @@ TEST_CASE("batch plan: two tokens are matvecs, whose attention has both in one t
   CHECK(setting.plan(3).dataflow_tokens == 0);
 }
 
+TEST_CASE("batch plan: with one or two tokens matrices of two formats with one input share a kernel") {
+  RandomProgram::Shape shape = one_layer();
+  shape.value_type = Type::Q6_K;
+  Setting setting(shape);
+  for (const int64_t tokens : {1, 2}) {
+    setting.kernels.pairs = true;
+    CHECK(count(setting.plan(tokens), matvec_pair) == 1);
+    setting.kernels.pairs = false;
+    CHECK(count(setting.plan(tokens), matvec_pair) == 0);
+  }
+  setting.kernels.pairs = true;
+  CHECK(count(setting.plan(3), matvec_pair) == 0);
+}
+
 TEST_CASE("batch plan: up to 16 tokens of one stream in sequence are roped in attention, others in front of it") {
   Setting setting(one_layer());
   const auto fuses = [&](const PlanShape& shape) {
@@ -303,7 +317,7 @@ TEST_CASE("batch plan: exact mode has matvecs for every batch") {
 
 TEST_CASE("batch plan: without fusions every op has its own call") {
   Setting setting(one_layer());
-  setting.options.fuse = false;
+  setting.options.fuse = setting.kernels.pairs = false;
   const BatchPlan plan = setting.plan(2);
   const core::Program& program = setting.model.program;
   CHECK(std::ssize(plan.calls) - count(plan, clear_dataflow) == std::ssize(program.ops));

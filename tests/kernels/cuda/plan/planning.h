@@ -24,7 +24,7 @@ struct Kernels final : kernels::cuda::KernelChoices {
   int largest_tile = 32; // of small batches
   bool wide = true, split_columns = false, leaves_sums = false, dots = true;
 
-  bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&) const override { return pairs; }
+  bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override { return pairs; }
   SmallBatch small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
     return {tile_tokens <= largest_tile, split_columns, leaves_sums};
   }

@@ -8,57 +8,130 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// The rows of a token but the first, kBatch of them on their way at once.
-__device__ __forceinline__ float other_rows(const SumArgs::Term& term, int64_t sum_index, int64_t token, int64_t col,
-                                            int64_t width) {
+// Neighbouring columns of a row, one or four.
+template <int kColumns>
+struct Columns {
+  float x[kColumns] = {};
+
+  Columns() = default;
+  __device__ __forceinline__ explicit Columns(const float* from) {
+    if constexpr (kColumns == 4)
+      put(x, *reinterpret_cast<const float4*>(from));
+    else
+      x[0] = load_latest(from);
+  }
+  __device__ __forceinline__ void add(float factor, const Columns& term) {
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) x[c] += factor * term.x[c];
+  }
+  __device__ __forceinline__ void store(float* to) const {
+    if constexpr (kColumns == 4)
+      *reinterpret_cast<float4*>(to) = {x[0], x[1], x[2], x[3]};
+    else
+      store_latest(to, x[0]);
+  }
+};
+
+// Asks again for all values that are not there yet, until they are: of a kernel that may still run (ptx.cuh).
+template <int kCount, typename Address>
+__device__ __forceinline__ void await(float (&values)[kCount], const Address& address) {
+  while (is_sentinel(values))
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (is_sentinel(values[i])) values[i] = load_latest(address(i));
+}
+
+// Rows of a token from the second on, kBatch of them on their way at once.
+template <int kColumns, bool kDataflow>
+__device__ __forceinline__ Columns<kColumns> other_rows(const SumArgs::Term& term, const float* factors, const float* x,
+                                                        int64_t width) {
   constexpr int kBatch = 8;
-  const float *factors = term.factors + sum_index * term.count, *x = term.x + token * term.count * width + col;
-  float sum = 0;
+  Columns<kColumns> sum;
   for (int s = 1; s < term.count; s += kBatch) {
-    float factor[kBatch], value[kBatch];
+    float factor[kBatch];
+    Columns<kColumns> value[kBatch];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      factor[i] = s + i < term.count ? factors[s + i] : 0;
-      value[i] = s + i < term.count ? x[(s + i) * width] : 0;
+      factor[i] = s + i < term.count ? load_latest(factors + s + i) : 0;
+      if (s + i < term.count) value[i] = Columns<kColumns>(x + (s + i) * width);
+    }
+    if constexpr (kDataflow) {
+      float first[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) first[i] = value[i].x[0];
+      await(first, [&](int i) { return x + (s + i) * width; });
+      await(factor, [&](int i) { return factors + s + i; });
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) value[i].x[0] = first[i];
     }
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) sum += factor[i] * value[i];
+    for (int i = 0; i < kBatch; ++i) sum.add(factor[i], value[i]);
   }
   return sum;
 }
 
-// Blocks [columns, sums]: no division is in the way of the first loads.
+// Blocks [columns, sums]: no division is in the way of the first loads. With dataflow input a thread has one column.
+template <int kColumns, bool kDataflow>
 __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) {
-  const DependentWork work(stamps);
-  const int64_t col = first_index();
-  if (col >= args.width) return;
-  for (int64_t at = blockIdx.y; at < args.rows * args.sums; at += gridDim.y) { // of all sums
-    const int64_t token = args.sums == 1 ? at : at / args.sums, i = at * args.width + col;
-
-    float x[SumArgs::kMostTerms], factor[SumArgs::kMostTerms], sum = 0; // of each term's first row
+  static_assert(!kDataflow || kColumns == 1);
+  constexpr int kTerms = SumArgs::kMostTerms;
+  const OverlappingWork work(stamps);
+  const int64_t col = first_index() * kColumns;
+  if (col >= args.width) return work.wait();
 #pragma unroll
-    for (int t = 0; t < SumArgs::kMostTerms; ++t) {
-      const SumArgs::Term& term = args.terms[t];
-      x[t] = t < args.count ? term.x[token * term.count * args.width + col] : 0;
-      factor[t] = t < args.count && term.factors ? term.factors[at * term.count] : 1;
+  for (const SumArgs::Term& term : args.terms) // arguments are brought before they are needed
+    asm volatile("" ::"l"(term.x), "l"(term.factors), "r"(term.count), "f"(term.scale));
+  if (!kDataflow) work.wait();
+  for (int64_t at = blockIdx.y; at < args.rows * args.sums; at += gridDim.y) { // of all sums
+    const int64_t token = args.sums == 1 ? at : at / args.sums;
+    const auto row_of = [&](int t) { return args.terms[t].x + token * args.terms[t].count * args.width + col; };
+    const auto factors_of = [&](int t) { return args.terms[t].factors + at * args.terms[t].count; };
+
+    Columns<kColumns> x[kTerms], sum; // x: of each term's first row
+    float factor[kTerms];
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t) {
+      if (t < args.count) x[t] = Columns<kColumns>(row_of(t));
+      factor[t] = t < args.count && args.terms[t].factors ? load_latest(factors_of(t)) : 1;
     }
     for (int t = 0; t < args.count; ++t)
       if (const SumArgs::Term& term = args.terms[t]; term.count > 1)
-        sum += term.scale * other_rows(term, at, token, col, args.width);
+        sum.add(term.scale, other_rows<kColumns, kDataflow>(term, factors_of(t), row_of(t), args.width));
+    if constexpr (kDataflow) {
+      float first[kTerms];
 #pragma unroll
-    for (int t = 0; t < SumArgs::kMostTerms; ++t)
-      if (t < args.count) sum += args.terms[t].scale * (args.terms[t].gated ? sigmoid(factor[t]) : factor[t]) * x[t];
-    args.out[i] = sum;
+      for (int t = 0; t < kTerms; ++t) first[t] = x[t].x[0];
+      await(first, row_of);
+      await(factor, factors_of);
+#pragma unroll
+      for (int t = 0; t < kTerms; ++t) x[t].x[0] = first[t];
+      stamp(stamps, kMayGoOn);
+    }
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t)
+      if (const SumArgs::Term& term = args.terms[t]; t < args.count)
+        sum.add(term.scale * (term.gated ? sigmoid(factor[t]) : factor[t]), x[t]);
+    sum.store(args.out + at * args.width + col);
   }
+  if (kDataflow) wait_for_predecessor(); // who waits for this kernel thereby waits for those before it
+}
+
+template <int kColumns, bool kDataflow>
+void launch_columns(const Launch& launch, const SumArgs& args) {
+  constexpr int kBlockColumns = kElementThreads * kColumns;
+  const auto blocks = static_cast<unsigned>((args.width + kBlockColumns - 1) / kBlockColumns);
+  const auto sums =
+      static_cast<unsigned>(std::clamp<int64_t>(args.rows * args.sums, 1, launch.sm_count * 8 / blocks + 1));
+  launch(sum_kernel<kColumns, kDataflow>, dim3(blocks, sums), kElementThreads, 0, args, launch.stamps());
 }
 
 } // namespace
 
+// With many sums four columns to a thread, so that loads are wide; with few, as many threads as there are columns.
 void launch_sum(const Launch& launch, const SumArgs& args) {
-  const auto blocks = static_cast<unsigned>((args.width + kElementThreads - 1) / kElementThreads);
-  const auto sums =
-      static_cast<unsigned>(std::clamp<int64_t>(args.rows * args.sums, 1, launch.sm_count * 8 / blocks + 1));
-  launch(sum_kernel, dim3(blocks, sums), kElementThreads, 0, args, launch.stamps());
+  if (args.dataflow_input) return launch_columns<1, true>(launch, args);
+  const bool wide = args.rows * args.sums >= 64 && args.width % 4 == 0;
+  wide ? launch_columns<4, false>(launch, args) : launch_columns<1, false>(launch, args);
 }
 
 void launch_expert_sum(const Launch& launch, const OpCall& call) {

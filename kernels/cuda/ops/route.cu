@@ -1,4 +1,7 @@
 // Each token's experts and their shares.
+//
+// An expert's place among the chosen is the number of those that are better. All experts count theirs at once: to take
+// the best one out again and again is a chain of two reductions for each.
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/runtime/warp.cuh"
 
@@ -36,44 +39,22 @@ __device__ __forceinline__ void take(float* x, int at) {
   __syncwarp();
 }
 
-// What a lane knows of its experts: every kWarp-th, from its own number on, in registers. Beyond the last expert
-// weights are 0 and scores -infinity.
-template <int kOwn>
-struct OwnExperts {
-  float weight[kOwn]; // the share before any choice; of softmax_of_chosen the score
-  float bias[kOwn];   // by_score: with the score
-  bool by_score;
+// The share of this thread's score among those of all threads, of which the others have -infinity. `scratch`: a float
+// for each warp.
+__device__ __forceinline__ float softmax(float score, float* scratch) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const float of_warp = warp_reduce(score, larger);
+  if (lane == 0) scratch[warp] = of_warp;
+  __syncthreads();
+  const float of_lane = lane < static_cast<int>(blockDim.x / kWarp) ? scratch[lane] : -FLT_MAX;
+  const float exponential = expf(score - warp_reduce(fmaxf(of_lane, -FLT_MAX), larger));
+  __syncthreads(); // the scratch is used again
+  return exponential * (1 / block_sum(exponential, scratch));
+}
 
-  __device__ __forceinline__ OwnExperts(const RouteArgs& args, const float* scores) : by_score(args.by_score) {
-    float x[kOwn], largest = -FLT_MAX, sum = 0;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      const int e = expert(i);
-      x[i] = e < args.experts ? scores[e] : -INFINITY;
-      bias[i] = (args.bias && e < args.experts ? args.bias[e] : 0) + (by_score ? x[i] : 0);
-    }
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) largest = fmaxf(largest, x[i]);
-    if (args.gate == core::Gate::softmax) largest = warp_reduce(largest, larger);
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      weight[i] = args.gate == core::Gate::softmax   ? expf(x[i] - largest)
-                  : args.gate == core::Gate::sigmoid ? 1 / (1 + expf(-x[i]))
-                                                     : x[i];
-      sum += weight[i];
-    }
-    if (args.gate != core::Gate::softmax) return;
-    const float inverse = 1 / warp_sum(sum);
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) weight[i] *= inverse;
-  }
-
-  static __device__ __forceinline__ int expert(int i) { return i * kWarp + static_cast<int>(threadIdx.x); }
-  __device__ __forceinline__ float choice(int i) const { return by_score ? bias[i] : weight[i] + bias[i]; }
-};
-
-// Leaves the best groups of `choice`. A group is as good as its two best experts together; `quality` is scratch.
-__device__ __forceinline__ void drop_groups(const RouteArgs& args, float* choice, float* quality) {
+// Leaves the best groups of `choice`. A group is as good as its two best experts together; `quality` is scratch. A
+// call, since few models have groups.
+__device__ __noinline__ void drop_groups(const RouteArgs& args, float* choice, float* quality) {
   const int size = args.experts / args.groups;
   for (int g = threadIdx.x; g < args.groups; g += kWarp) {
     float first = -INFINITY, second = -INFINITY;
@@ -102,30 +83,24 @@ __device__ __forceinline__ uint32_t ordered(float x) {
   return x != x ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// The experts that are left, in registers of their lanes.
-template <int kOwn>
-struct Candidates {
-  uint32_t keys[kOwn];
-
-  // Takes the first of the largest out; its number, or -1 where all are -infinity or no numbers.
-  __device__ __forceinline__ int take_best() {
-    uint32_t best = 0;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) best = max(best, keys[i]);
-    const uint32_t top = warp_max(best);
-    if (top <= ordered(-INFINITY)) return -1;
-    int own = kOwn;
-#pragma unroll
-    for (int i = kOwn - 1; i >= 0; --i)
-      if (keys[i] == top) own = i;
-    // The smallest number is the largest complement.
-    const int at = static_cast<int>(~warp_max(~static_cast<uint32_t>(OwnExperts<kOwn>::expert(own))));
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i)
-      if (OwnExperts<kOwn>::expert(i) == at) keys[i] = 0;
-    return at;
+// How many of the experts come before number `e`, whose key is `own`: those with a larger key, and those with the same
+// and a smaller number. One of kParts that count a part each.
+template <int kParts>
+__device__ __forceinline__ int better_ones(const uint32_t* keys, int experts, int e, int part) {
+  const auto* fours = reinterpret_cast<const uint4*>(keys);
+  const int own_four = e / 4, in_four = e % 4;
+  const uint32_t own = keys[e];
+  int better = 0;
+#pragma unroll 2
+  for (int i = part; i < (experts + 3) / 4; i += kParts) {
+    const uint4 key = fours[i];
+    const uint32_t below = i < own_four ? own - 1 : own;
+    better += (key.x > below) + (key.y > below) + (key.z > below) + (key.w > below);
   }
-};
+  if (part > 0) return better;
+  const uint4 key = fours[own_four];
+  return better + (in_four > 0 && key.x == own) + (in_four > 1 && key.y == own) + (in_four > 2 && key.z == own);
+}
 
 // Scores of the chosen as shares, which add up to `scale` where they are normalized, each times a scale of its expert.
 __device__ __forceinline__ void store_shares(const RouteArgs& args, const int32_t* ids, const float* weights,
@@ -133,48 +108,79 @@ __device__ __forceinline__ void store_shares(const RouteArgs& args, const int32_
   const bool softmax = args.gate == core::Gate::softmax_of_chosen;
   const auto share = [&](int s) { return softmax ? expf(weights[ids[s]] - weights[ids[0]]) : weights[ids[s]]; };
   float total = 0;
+#pragma unroll 1 // mostly one round: the compiler's eight copies would have to be jumped over
   for (int s = threadIdx.x; s < args.used; s += kWarp) total += share(s);
   total = warp_sum(total);
   const float factor = softmax          ? args.scale / total
                        : args.normalize ? args.scale / fmaxf(total, 0x1p-14f) // f16's smallest normal number, as the
                                         : args.scale;                         // models' authors have it
+#pragma unroll 1
   for (int s = threadIdx.x; s < args.used; s += kWarp)
-    shares[s] = factor * share(s) * (args.of_expert ? args.of_expert[ids[s]] : 1);
+    store_latest(shares + s, factor * share(s) * (args.of_expert ? args.of_expert[ids[s]] : 1));
 }
 
-// One warp per token. kOwn: the most experts of a lane.
-template <int kOwn>
-__global__ void route_kernel(const __grid_constant__ RouteArgs args, Stamp* stamps) {
+// A block per token, and kParts threads per expert, of which there are at most kExperts. The first warps have an expert
+// in each lane; then all count who is better.
+template <int kExperts>
+struct RouteShape {
+  static constexpr int kParts = kExperts <= 256 ? 4 : 1024 / kExperts, kThreads = kExperts * kParts;
+};
+template <int kExperts>
+__global__ void __launch_bounds__(RouteShape<kExperts>::kThreads)
+    route_kernel(const __grid_constant__ RouteArgs args, Stamp* stamps) {
+  constexpr int kParts = RouteShape<kExperts>::kParts, kThreads = RouteShape<kExperts>::kThreads;
+  __shared__ __align__(16) uint32_t keys[kExperts];
+  __shared__ float weights[kExperts], choices[kExperts], scratch[kThreads / kWarp];
+  __shared__ int places[kExperts];
   extern __shared__ float shared[];
-  float *weights = shared, *choice = weights + args.experts,
-        *quality = choice + args.experts;                           // [experts] × 2, [groups]
-  auto* chosen = reinterpret_cast<int32_t*>(quality + args.groups); // [used]
-  const DependentWork work(stamps);
-  const int64_t token = blockIdx.x;
-  const OwnExperts<kOwn> own(args, args.x + token * args.experts);
-  Candidates<kOwn> candidates;
-#pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
-    const int e = own.expert(i);
-    candidates.keys[i] = e < args.experts ? ordered(own.choice(i)) : 0;
-    if (e < args.experts) weights[e] = own.weight[i];
-    if (args.groups > 1 && e < args.experts) choice[e] = own.choice(i);
-  }
-  __syncwarp();
-  if (args.groups > 1) {
-    drop_groups(args, choice, quality);
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i)
-      if (const int e = own.expert(i); e < args.experts) candidates.keys[i] = ordered(choice[e]);
-  }
+  float* const quality = shared;                                          // [groups]
+  auto* const chosen = reinterpret_cast<int32_t*>(quality + args.groups); // [used]
+  const OverlappingWork work(stamps);
+  const int e = threadIdx.x % kExperts, part = threadIdx.x / kExperts, token = blockIdx.x;
+  const bool is_expert = part == 0 && e < args.experts;
+  const float bias = args.bias && is_expert ? args.bias[e] : 0;
+#pragma unroll 1
+  for (int s = threadIdx.x; s < args.used; s += kThreads)
+    chosen[s] = s; // stays where weights are broken, scores no numbers
+  if (part == 0) places[e] = 0;
+  work.wait();
 
-  for (int s = 0; s < args.used; ++s) {
-    const int best = candidates.take_best();
-    if (threadIdx.x == 0) chosen[s] = best < 0 ? s : best; // of broken weights, whose scores are no numbers
+  const float* scores = args.x + int64_t{token} * args.experts;
+  const float score = is_expert ? scores[e] : -INFINITY;
+  const float weight = args.gate == core::Gate::softmax   ? softmax(score, scratch)
+                       : args.gate == core::Gate::sigmoid ? 1 / (1 + expf(-score))
+                                                          : score; // softmax_of_chosen
+  if (part == 0) {
+    const float choice = bias + (args.by_score ? score : weight);
+    weights[e] = weight, choices[e] = choice;
+    keys[e] = is_expert ? ordered(choice) : 0;
   }
-  __syncwarp();
+  __syncthreads();
+  if (args.groups > 1) {
+    if (threadIdx.x < kWarp) drop_groups(args, choices, quality);
+    __syncthreads();
+    if (is_expert) keys[e] = ordered(choices[e]);
+    __syncthreads();
+  }
+  const int better = better_ones<kParts>(keys, args.experts, e, part);
+  if (kParts > 1) {
+    atomicAdd(&places[e], better);
+    __syncthreads();
+  }
+  if (is_expert && keys[e] > ordered(-INFINITY))
+    if (const int place = kParts > 1 ? places[e] : better; place < args.used) chosen[place] = e;
+  __syncthreads();
+  if (threadIdx.x >= kWarp) return;
+#pragma unroll 1
   for (int s = threadIdx.x; s < args.used; s += kWarp) args.ids[token * args.used + s] = chosen[s];
-  store_shares(args, chosen, weights, args.shares + token * args.used);
+  store_shares(args, chosen, weights, args.shares + int64_t{token} * args.used);
+}
+
+template <int kExperts>
+void launch_for(const Launch& launch, const RouteArgs& args, int64_t tokens) {
+  const int64_t words = args.groups + args.used;
+  launch(route_kernel<kExperts>, static_cast<unsigned>(tokens), RouteShape<kExperts>::kThreads, words * sizeof(float),
+         args, launch.stamps());
 }
 
 } // namespace
@@ -194,15 +200,11 @@ void launch_route(const Launch& launch, const OpCall& call) {
                           params.normalize,
                           params.scale,
                           params.by_score};
-  const auto run = [&](auto kernel) {
-    const int64_t words = 2 * params.experts + params.groups + params.used;
-    launch(kernel, static_cast<unsigned>(call.rows), kWarp, words * sizeof(float), args, launch.stamps());
-  };
-  if (args.experts <= 4 * kWarp) return run(route_kernel<4>);
-  if (args.experts <= 8 * kWarp) return run(route_kernel<8>);
-  if (args.experts <= 16 * kWarp) return run(route_kernel<16>);
-  static_assert(core::kMostExperts == 32 * kWarp);
-  run(route_kernel<32>);
+  if (args.experts <= 128) return launch_for<128>(launch, args, call.rows);
+  if (args.experts <= 256) return launch_for<256>(launch, args, call.rows);
+  if (args.experts <= 512) return launch_for<512>(launch, args, call.rows);
+  static_assert(core::kMostExperts == 1024);
+  launch_for<1024>(launch, args, call.rows);
 }
 
 } // namespace ridge::kernels::cuda

@@ -276,26 +276,33 @@ void Planner::find_head_matrices() {
 // them, and the numbers of the experts that are chosen. A step that reads only such values does not wait for its
 // predecessor's end, if those between it and the writer of its input do not either: each of its blocks has seen all of
 // what its predecessor wrote before it writes itself, so that nothing in a buffer is overwritten too early. Who has
-// seen an expert's number knows that all in front of `route` is done, because that waits. A block of a head's or an
-// expert's matrix has seen only what that one's input is, one of a norm only a token's row, and one of a sum over ranks
-// only its elements, so what they write has memory of its own, too.
+// seen an expert's number or share knows that all in front of `route` is done, because that waits. A block of a head's
+// or an expert's matrix has seen only what that one's input is, one of a norm only a token's row, and one of a sum, of
+// experts or over ranks, only its elements, so what they write has memory of its own, too.
 void Planner::find_dataflow() {
   const bool with_exchanges = exchanges_follow_one_another();
   const auto is_route = [&](ValueId id) { return id != kNone && is_op(writer(id), OpKind::route); };
+  // Whose experts these are, or which are added up; -1: there are none.
+  const auto route_of = [&](const Step& step) {
+    if (is_route(step.matrix.ids)) return writer(step.matrix.ids);
+    for (const SumStep::Term& term : step.sum.terms)
+      if (is_route(term.factors)) return writer(term.factors);
+    return -1;
+  };
   const auto takes_part = [&](const Step& step) {
     if (is_sum_over_ranks(step)) return with_exchanges;
     return (step.kind == Step::Kind::matrix &&
             (step.matrix.ids == kNone || step.matrix.of_heads || is_route(step.matrix.ids))) ||
            (step.kind == Step::Kind::heads && step.heads.attention) ||
            (step.kind == Step::Kind::norm && step.norm.residual != kNone &&
-            step.norm.group == program_.values[step.norm.x].width);
+            step.norm.group == program_.values[step.norm.x].width) ||
+           (step.kind == Step::Kind::sum && route_of(step) >= 0);
   };
   dataflow_values_.resize(program_.values.size());
   for (const Step& step : steps_)
     if (takes_part(step))
       for (const ValueId id : step.inputs)
-        if (const int from = writer(id);
-            step.waits_for(id) && from >= 0 && (takes_part(steps_[from]) || (id == step.matrix.ids && is_route(id))))
+        if (const int from = writer(id); step.waits_for(id) && from >= 0 && (takes_part(steps_[from]) || is_route(id)))
           dataflow_values_[id] = !program_.is_read_after(id);
   for (size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
@@ -303,16 +310,16 @@ void Planner::find_dataflow() {
       return dataflow_values_[id] || (step.matrix.of_heads && id == step.matrix.ids);
     };
     if (!takes_part(step) || !std::ranges::all_of(step.inputs, arrives)) continue;
-    int from = static_cast<int>(i);
-    if (is_route(step.matrix.ids)) {
-      from = writer(step.matrix.ids);
-    } else {
+    int from = route_of(step);
+    if (from < 0) {
+      from = static_cast<int>(i);
       for (const ValueId id : step.inputs)
         if (step.waits_for(id)) from = std::min(from, writer(id));
     }
     step.dataflow_input = std::all_of(steps_.begin() + from + 1, steps_.begin() + static_cast<std::ptrdiff_t>(i),
                                       [](const Step& other) { return other.dataflow_input || other.only_sorted; });
-    if (step.dataflow_input && (step.matrix.ids != kNone || step.kind == Step::Kind::norm || is_sum_over_ranks(step)))
+    if (step.dataflow_input && (step.matrix.ids != kNone || step.kind == Step::Kind::norm ||
+                                step.kind == Step::Kind::sum || is_sum_over_ranks(step)))
       for (const ValueId id : step.outputs) dataflow_values_[id] = !program_.is_read_after(id);
   }
 }

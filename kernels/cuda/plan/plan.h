@@ -100,6 +100,7 @@ struct Step {
   bool waits_for(core::ValueId id) const {
     switch (kind) {
     case Kind::heads:
+    case Kind::sum:
     case Kind::op: return true; // a sum over ranks
     case Kind::norm: return id == norm.x;
     default: return matrix.reads(id);

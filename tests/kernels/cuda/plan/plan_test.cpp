@@ -15,8 +15,10 @@ namespace {
 
 bool passes_by_dataflow(const Step& step) {
   return step.kind == Step::Kind::matrix || (step.kind == Step::Kind::heads && step.heads.attention) ||
-         (step.kind == Step::Kind::norm && step.norm.residual != kernels::cuda::kNone);
+         (step.kind == Step::Kind::norm && step.norm.residual != kernels::cuda::kNone) || step.kind == Step::Kind::sum;
 }
+
+bool chooses(const Step& step) { return step.kind == Step::Kind::op && step.op->kind == core::OpKind::route; }
 
 // What makes it safe: see Planner::find_dataflow.
 void check_rules(const core::Program& program, const Plan& plan) {
@@ -33,13 +35,15 @@ void check_rules(const core::Program& program, const Plan& plan) {
         if (step.waits_for(id)) first_writer = std::min(first_writer, writer[id]);
       }
       if (step.matrix.ids != kernels::cuda::kNone && !step.matrix.of_heads) first_writer = writer[step.matrix.ids];
+      for (const kernels::cuda::SumStep::Term& term : step.sum.terms)
+        if (term.factors != kernels::cuda::kNone && chooses(plan.steps[writer[term.factors]]))
+          first_writer = writer[term.factors];
       for (size_t between = first_writer + 1; between < i; ++between)
         CHECK((plan.steps[between].dataflow_input || plan.steps[between].only_sorted));
     }
     for (const core::ValueId id : step.outputs) {
       writer[id] = static_cast<int>(i);
-      const bool chooses = step.kind == Step::Kind::op && step.op->kind == core::OpKind::route;
-      if (plan.dataflow_values[id]) CHECK((passes_by_dataflow(step) || (chooses && id == step.outputs[0])));
+      if (plan.dataflow_values[id]) CHECK((passes_by_dataflow(step) || chooses(step)));
     }
   }
   CHECK_FALSE(plan.dataflow_values[program.result()]);
@@ -62,7 +66,7 @@ TEST_CASE("plan: all steps of a layer but the first one's take their input from 
   CHECK(count_dataflow_steps(plan) >= 3 + 2 * 5 + 3);
 }
 
-TEST_CASE("plan: experts take their numbers from a running kernel, what comes behind other ops waits") {
+TEST_CASE("plan: experts take their numbers from a running kernel, and their sum their shares; others wait") {
   tests::RandomProgram model(1);
   tests::RandomProgram::Shape shape;
   shape.experts = 4;
@@ -72,9 +76,13 @@ TEST_CASE("plan: experts take their numbers from a running kernel, what comes be
   for (const bool fuse : {true, false}) {
     const Plan plan = kernels::cuda::make_plan(model.program, fuse);
     check_rules(model.program, plan);
-    int64_t experts = 0;
-    for (const Step& step : plan.steps) experts += step.matrix.ids != kernels::cuda::kNone && step.dataflow_input;
+    int64_t experts = 0, sums = 0;
+    for (const Step& step : plan.steps) {
+      experts += step.matrix.ids != kernels::cuda::kNone && step.dataflow_input;
+      sums += step.kind == Step::Kind::sum && step.dataflow_input;
+    }
     CHECK(experts == (fuse ? 3 * 2 : 0)); // unfused ones are behind norms and gates
+    CHECK(sums == (fuse ? 3 : 0));
   }
 }
 

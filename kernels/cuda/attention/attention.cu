@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
   if (first_base < block.end) keys.fetch(key, first_base);
   values.fetch(value, block.begin, rounds[0]);
   if (args.sinks && static_cast<int>(threadIdx.x) < block.rows)
-    sinks[threadIdx.x] = args.sinks[block.kv_head * block.group + threadIdx.x % block.group] * kLog2e;
+    sinks[threadIdx.x] = args.sinks[block.kv_head * block.group + block.head_of(threadIdx.x)] * kLog2e;
   AttentionVectors<Shape>(block, heads).store(query, newest, rope);
   __syncthreads();
   stamp(args.stamps, kHasInput);
@@ -163,7 +163,7 @@ void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStor
 }
 template <int kDim, bool kRagged, NewTokens kNew>
 void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
-  const bool narrow = std::min(args.tile_tokens, args.tokens) * (args.heads / args.cache.heads) <= 8;
+  const bool narrow = std::min(args.tile_tokens, args.tokens) * args.group.by <= 8;
   narrow ? launch_fast<kDim, kRagged, 1, kNew>(launch, args, heads)
          : launch_fast<kDim, kRagged, 2, kNew>(launch, args, heads);
 }
@@ -207,7 +207,7 @@ bool fast_attention(const Cache& cache, float soft_cap, const ChipLimits& chip) 
 bool can_fuse_rope(const ChipLimits& chip, const AttentionArgs& args, const RopeStoreArgs& heads, bool one_run) {
   const Cache& cache = args.cache;
   if ((args.tile_tokens != 1 && !one_run) || args.soft_cap > 0 || args.max_bias > 0 ||
-      !fast_attention(cache, 0, chip) || args.heads / cache.heads > kAttentionRows)
+      !fast_attention(cache, 0, chip) || args.group.by > kAttentionRows)
     return false;
   if (heads.head_dim != cache.k_dim) return false;
   switch (cache.k_dim) {
@@ -227,7 +227,7 @@ void launch_rope_attention(const Launch& launch, const AttentionArgs& args, cons
 }
 
 void launch_attention(const Launch& launch, const AttentionArgs& args) {
-  if (!fast_attention(args.cache, args.soft_cap, launch) || args.heads / args.cache.heads > kAttentionRows)
+  if (!fast_attention(args.cache, args.soft_cap, launch) || args.group.by > kAttentionRows)
     return launch_plain_attention(launch, args);
   if (wide_attention(args.cache, launch)) return launch_wide_attention(launch, args);
   const bool ragged = is_ragged(args.cache, args.soft_cap);

@@ -239,7 +239,7 @@ class AttentionVectors {
   // Of a run: which of the batch's tokens vector v belongs to.
   __device__ __forceinline__ int token(int v) const {
     const int rows = block_.rows;
-    return v < rows ? block_.first_token + v / block_.group : first_made_ + v - rows - (v < rows + made_ ? 0 : made_);
+    return v < rows ? block_.first_token + block_.token_of(v) : first_made_ + v - rows - (v < rows + made_ ? 0 : made_);
   }
   // Those of the tokens from the first one that it has a vector of, all threads together: kDim / 2 have a token's.
   __device__ __forceinline__ void make_angles(NewestOf<Shape>& newest, const RopePair& rope) const {
@@ -263,7 +263,7 @@ class AttentionVectors {
     v = min(v, count_ - 1);
     if constexpr (kRun) {
       const int64_t head = int64_t{token(v)} * b.args.cache.heads + b.kv_head;
-      return v < b.rows           ? heads_.q_in + (head * b.group + v % b.group) * kDim
+      return v < b.rows           ? heads_.q_in + (head * b.group + b.head_of(v)) * kDim
              : v < b.rows + made_ ? heads_.k_in + head * kDim
                                   : heads_.v_in + head * kDim;
     } else if constexpr (kRope) {
@@ -272,8 +272,8 @@ class AttentionVectors {
              : v == b.rows ? heads_.k_in + head * kDim
                            : heads_.v_in + head * kDim;
     } else {
-      return b.args.q +
-             (int64_t{b.first_token + v / b.group} * b.args.heads + b.kv_head * b.group + v % b.group) * b.width.get();
+      return b.args.q + (int64_t{b.first_token + b.token_of(v)} * b.args.heads + b.kv_head * b.group + b.head_of(v)) *
+                            b.width.get();
     }
   }
   __device__ __forceinline__ void load(Share& x, const float* from) const {

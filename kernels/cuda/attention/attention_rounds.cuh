@@ -16,7 +16,7 @@ __device__ __forceinline__ void find_visible(int (&visible)[Shape::kTiles][2], c
       if (Shape::kTokenTiles || row >= block.rows) {
         visible[n][k] = block.end;
       } else {
-        const int token = block.first_token + row / block.group;
+        const int token = block.first_token + block.token_of(row);
         visible[n][k] = min(block.end, (Shape::kRun ? block.first_new() + token : block.args.positions[token]) + 1);
       }
     }

@@ -94,7 +94,7 @@ struct AttentionBlock {
   __device__ __forceinline__ explicit AttentionBlock(const AttentionArgs& args) : args(args), width(args.cache.k_dim) {
     lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, g = lane / 4, t = lane % 4;
     kv_head = blockIdx.x, split = blockIdx.y, tile = blockIdx.z;
-    group = args.heads / args.cache.heads;
+    group = args.group.by;
     first_token = tile * args.tile_tokens;
     tokens = min(args.tile_tokens, args.tokens - first_token), rows = tokens * group;
   }
@@ -105,11 +105,14 @@ struct AttentionBlock {
     head_at = (stream * args.cache.heads + kv_head) * args.cache.rows;
     const int first = args.visible.first_seen(length - 1), seen = length - first;
     row_of = RowsFrom(args.cache, max(first - 1, 0));
-    const int even = (seen + args.splits * kKeysPerWarp - 1) / (args.splits * kKeysPerWarp) * kKeysPerWarp;
-    const int per_split = Shape::kDim > 256          ? max(kWideSplitKeys, even)
-                          : seen <= kSingleSplitKeys ? kSingleSplitKeys
-                                                     : max(kKeysPerRound, even);
-    used_splits = (seen + per_split - 1) / per_split;
+    constexpr int kShort = Shape::kDim > 256 ? kWideSplitKeys : kSingleSplitKeys;
+    int per_split = kShort;
+    used_splits = 1;
+    if (seen > kShort) { // divisions take longer than what a short context needs
+      const int even = (seen + args.splits * kKeysPerWarp - 1) / (args.splits * kKeysPerWarp) * kKeysPerWarp;
+      per_split = max(Shape::kDim > 256 ? kWideSplitKeys : kKeysPerRound, even);
+      used_splits = (seen + per_split - 1) / per_split;
+    }
     begin = first + split * per_split, end = min(length, begin + per_split);
     return split < used_splits;
   }
@@ -125,18 +128,20 @@ struct AttentionBlock {
   __device__ __forceinline__ int last_stored() const {
     return Shape::kRun ? max(first_new() - 1, begin) : Shape::kRope ? max(length - 2, 0) : length - 1;
   }
+  // Of a row: its token among the tile's, and its head among those that share the KV head.
+  __device__ __forceinline__ int token_of(int row) const { return kTokenTiles ? 0 : args.group.quotient(row); }
+  __device__ __forceinline__ int head_of(int row) const { return row - token_of(row) * group; }
   // Where a row's output goes.
   __device__ __forceinline__ float* result(int row) const {
-    const int64_t head = kTokenTiles ? (int64_t{first_token} * args.cache.heads + kv_head) * group + row
-                                     : int64_t{first_token + row / group} * args.heads + kv_head * group + row % group;
-    return args.out + head * width.get();
+    const int head = kv_head * group + head_of(row);
+    return args.out + (int64_t{first_token + token_of(row)} * args.heads + head) * width.get();
   }
   // And as f16.
   __device__ __forceinline__ __half* half_result(int row, int column) const {
-    const int token = first_token + (kTokenTiles ? 0 : row / group);
-    const int at = (kv_head * group + (kTokenTiles ? row : row % group)) * width.get() + column;
+    const uint32_t token = first_token + token_of(row), at = (kv_head * group + head_of(row)) * width.get() + column;
     auto* halves = reinterpret_cast<__half*>(args.out_half);
-    if (args.half_layout == HalfLayout::wide) return halves + wide_place(args.tokens, token, at);
+    if (args.half_layout == HalfLayout::wide)
+      return halves + wide_place(args.tokens, wide_tile_rows(args.tokens), token, at);
     return halves + interleaved_place(args.tokens, token, at / 8) * 8 + interleaved_column(at % 8);
   }
   __device__ __forceinline__ int64_t part_size() const { return part_floats(width.get()); }

@@ -39,11 +39,11 @@ class LatentBlock {
     lane_ = threadIdx.x % kWarp, warp_ = threadIdx.x / kWarp;
     begin_ = static_cast<int>(blockIdx.y) * tile.per_split;
     end_ = min(tile.length, begin_ + tile.per_split);
-    first_key_ = args.streams[tile.first_row / args.heads] * args.cache.rows;
+    first_key_ = args.streams[args.heads.quotient(tile.first_row)] * args.cache.rows;
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
-      const int64_t row = tile.first_row + min(warp_ * kRowsPerWarp + i, tile.rows - 1);
-      visible_[i] = min(end_, args.positions[row / args.heads] + 1);
+      const int row = tile.first_row + min(warp_ * kRowsPerWarp + i, tile.rows - 1);
+      visible_[i] = min(end_, args.positions[args.heads.quotient(row)] + 1);
       largest_[i] = -INFINITY, sum_[i] = 0;
     }
 #pragma unroll
@@ -222,7 +222,8 @@ class LatentBlock {
   __device__ __forceinline__ void write() {
     __syncthreads(); // the last round's factors have been read
     const bool alone = tile_.used_splits == 1;
-    float* part = args_.partial + (int64_t{blockIdx.x} * args_.splits + blockIdx.y) * latent_part_floats(kRows, kDim);
+    float* part =
+        args_.partial + (int64_t{blockIdx.x} * args_.splits.by + blockIdx.y) * latent_part_floats(kRows, kDim);
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int row = warp_ * kRowsPerWarp + i;
@@ -231,7 +232,7 @@ class LatentBlock {
       if (!alone) part[row] = largest_[i], part[kRows + row] = sum_[i];
     }
     __syncthreads();
-    float* to = alone ? args_.out + tile_.first_row * kDim : part + 2 * kRows;
+    float* to = alone ? args_.out + int64_t{tile_.first_row} * kDim : part + 2 * kRows;
     const int g = lane_ / 4, t = lane_ % 4;
 #pragma unroll
     for (int m = 0; m < kTiles; ++m)
@@ -279,14 +280,14 @@ __global__ void __launch_bounds__(kMergeThreads)
   work.wait();
   const int row = blockIdx.y;
   if (tile.used_splits == 1 || row >= tile.rows) return;
-  const float* parts = args.partial + int64_t{blockIdx.x} * args.splits * latent_part_floats(most_rows, kDim);
+  const float* parts = args.partial + int64_t{blockIdx.x} * args.splits.by * latent_part_floats(most_rows, kDim);
   merge_columns({parts, tile.used_splits, most_rows, kDim}, row, kMergedColumns * blockIdx.z,
-                args.out + (tile.first_row + row) * kDim);
+                args.out + (int64_t{tile.first_row} + row) * kDim);
 }
 
 int tiles_of(const LatentArgs& args, int rows) {
-  if (args.tokens_share_tiles) return static_cast<int>((int64_t{args.tokens} * args.heads + rows - 1) / rows);
-  return args.tokens * ((args.heads + rows - 1) / rows);
+  if (args.tokens_share_tiles) return (args.tokens * args.heads.by + rows - 1) / rows;
+  return args.tokens * args.tiles_per_token.by;
 }
 
 template <int kDim, int kTiles>
@@ -294,15 +295,16 @@ void launch_tiles(const Launch& launch, LatentArgs args) {
   using Shape = LatentShape<kDim, kTiles>;
   args.stages = kMostStages;
   while (latent_shared_bytes<Shape>(args.stages) > launch.shared_per_block) --args.stages;
+  args.tiles_per_token = Divisor((args.heads.by + Shape::kRows - 1) / Shape::kRows);
   const int tiles = tiles_of(args, Shape::kRows);
   // As many blocks as run at once, where the context has that much to share out.
-  args.splits = std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kMostMergedSplits));
+  args.splits = Divisor(std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kMostMergedSplits)));
   const auto kernel =
       args.cache.k_scales ? latent_attention_kernel<kDim, kTiles, true> : latent_attention_kernel<kDim, kTiles, false>;
   const int shared = latent_shared_bytes<Shape>(args.stages);
   allow_shared(kernel, shared);
-  launch(kernel, dim3(tiles, args.splits), kLatentThreads, shared, args);
-  if (args.splits == 1) return;
+  launch(kernel, dim3(tiles, args.splits.by), kLatentThreads, shared, args);
+  if (args.splits.by == 1) return;
   args.stamps = launch.stamps();
   launch(latent_merge_kernel<kDim>, dim3(tiles, Shape::kRows, kDim / kMergedColumns), kMergeThreads, 0, args,
          Shape::kRows);
@@ -310,7 +312,7 @@ void launch_tiles(const Launch& launch, LatentArgs args) {
 
 template <int kDim>
 void launch_dim(const Launch& launch, const LatentArgs& args) {
-  const int64_t rows = args.tokens_share_tiles ? int64_t{args.tokens} * args.heads : args.heads;
+  const int64_t rows = args.tokens_share_tiles ? int64_t{args.tokens} * args.heads.by : args.heads.by;
   if (rows > 32 && latent_shared_bytes<LatentShape<kDim, 4>>(2) <= launch.shared_per_block)
     return launch_tiles<kDim, 4>(launch, args);
   if (rows > 16 && latent_shared_bytes<LatentShape<kDim, 2>>(2) <= launch.shared_per_block)

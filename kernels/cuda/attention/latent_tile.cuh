@@ -41,27 +41,27 @@ constexpr int latent_shared_bytes(int stages) {
 
 // A tile's rows, and how blocks share its context.
 struct LatentTile {
-  int64_t first_row;
-  int rows;
+  int first_row, rows;
   int length, per_split, used_splits; // positions of the context, of a split; splits that have any
   int old_keys;                       // positions before it are those of earlier steps
 
   // Tile number `tile` of a kernel whose tiles have up to `most_rows` rows.
   __device__ __forceinline__ LatentTile(const LatentArgs& args, int tile, int most_rows) {
-    const int64_t all_rows = int64_t{args.tokens} * args.heads;
+    const int heads = args.heads.by;
     if (args.tokens_share_tiles) {
-      first_row = int64_t{tile} * most_rows;
-      rows = static_cast<int>(min(int64_t{most_rows}, all_rows - first_row));
+      first_row = tile * most_rows;
+      rows = min(most_rows, args.tokens * heads - first_row);
     } else {
-      const int per_token = (args.heads + most_rows - 1) / most_rows, first_head = tile % per_token * most_rows;
-      first_row = int64_t{tile / per_token} * args.heads + first_head;
-      rows = min(most_rows, args.heads - first_head);
+      const int token = args.tiles_per_token.quotient(tile);
+      const int first_head = (tile - token * args.tiles_per_token.by) * most_rows;
+      first_row = token * heads + first_head;
+      rows = min(most_rows, heads - first_head);
     }
-    length = args.positions[(first_row + rows - 1) / args.heads] + 1;
+    length = args.positions[args.heads.quotient(first_row + rows - 1)] + 1;
     old_keys = args.tokens_share_tiles ? args.positions[0] : args.lone_tokens ? length - 1 : 0;
-    const int even = (length + args.splits - 1) / args.splits;
+    const int even = args.splits.quotient(length + args.splits.by - 1);
     per_split = max(kLeastLatentSplit, (even + kLatentKeys - 1) / kLatentKeys * kLatentKeys);
-    used_splits = (length + per_split - 1) / per_split;
+    used_splits = length <= per_split ? 1 : (length + per_split - 1) / per_split;
   }
 };
 

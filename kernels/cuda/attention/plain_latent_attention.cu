@@ -14,7 +14,7 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
   const Cache& cache = args.cache;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, head = blockIdx.x, token = blockIdx.y;
   const DependentWork work(args.stamps);
-  const int64_t row = int64_t{token} * args.heads + head;
+  const int64_t row = int64_t{token} * args.heads.by + head;
   const int rest = cache.k_dim - cache.v_dim;
   float* query = shared;
   float* out = shared + cache.k_dim + warp * cache.v_dim;
@@ -57,7 +57,7 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
 void launch_plain_latent_attention(const Launch& launch, const LatentArgs& args) {
   const size_t shared = (args.cache.k_dim + kWarps * args.cache.v_dim) * sizeof(float);
   allow_shared(plain_latent_attention_kernel, shared);
-  launch(plain_latent_attention_kernel, dim3(args.heads, args.tokens), kWarps * kWarp, shared, args);
+  launch(plain_latent_attention_kernel, dim3(args.heads.by, args.tokens), kWarps * kWarp, shared, args);
 }
 
 } // namespace ridge::kernels::cuda

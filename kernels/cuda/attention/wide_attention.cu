@@ -54,9 +54,9 @@ class RowSoftmax {
       : row_(2 * block.warp + block.lane / 16), at_(block.lane % 16 * 2), cap_(block.args.soft_cap * kLog2e) {
     const AttentionArgs& args = block.args;
     visible_ =
-        row_ < block.rows ? min(block.end, args.positions[block.first_token + row_ / block.group] + 1) : block.end;
+        row_ < block.rows ? min(block.end, args.positions[block.first_token + block.token_of(row_)] + 1) : block.end;
     if (!args.sinks || block.split > 0 || row_ >= block.rows) return;
-    largest_ = args.sinks[block.kv_head * block.group + row_ % block.group] * kLog2e;
+    largest_ = args.sinks[block.kv_head * block.group + block.head_of(row_)] * kLog2e;
     sum_ = 1;
   }
   // From the warps' parts of the scores to the weights of keys [first, first + 32).
@@ -100,8 +100,8 @@ __device__ __forceinline__ void store_queries(Shared& shared, const AttentionBlo
     float4 q = {};
     if (row < block.rows)
       q = *reinterpret_cast<const float4*>(args.q +
-                                           (int64_t{block.first_token + row / block.group} * args.heads +
-                                            block.kv_head * block.group + row % block.group) *
+                                           (int64_t{block.first_token + block.token_of(row)} * args.heads +
+                                            block.kv_head * block.group + block.head_of(row)) *
                                                kDim +
                                            column);
     *reinterpret_cast<uint2*>(&shared.queries[row][column]) = {pack_half2(q.x * scale, q.y * scale),

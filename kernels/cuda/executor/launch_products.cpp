@@ -112,12 +112,14 @@ void KernelLauncher::launch_to_half(const BatchPlan& plan, const KernelCall& cal
   HalfArgs args = {.x = value(plan, m.x),
                    .norm_weight = weights_.vector(m.norm),
                    .epsilon = m.norm_epsilon,
-                   .rows = call.rows,
-                   .cols = call.cols,
+                   .rows = static_cast<int>(call.rows),
+                   .cols = static_cast<int>(call.cols),
                    .out = workspace_.half_x(),
-                   .stride = core::round_up(call.cols, sorted ? kWideColumns : kGemmColumns), // zeros up to there
+                   .stride = static_cast<int>(core::round_up(call.cols, sorted ? kWideColumns : kGemmColumns)),
                    .layout = call.layout,
-                   .tiled_rows = sorted ? call.tile_tokens : core::round_up(call.rows, kPromptTokens),
+                   .tiled_rows = Divisor(sorted                             ? call.tile_tokens
+                                         : call.layout == HalfLayout::tiles ? core::round_up(call.rows, kPromptTokens)
+                                                                            : wide_tile_rows(call.rows)),
                    .places = workspace_.slot_places(),
                    .used = width(m.x) != call.cols ? 1 : static_cast<int>(m.used),
                    .exponents = workspace_.exponents()};
@@ -216,9 +218,9 @@ void KernelLauncher::launch_gate_up_glu(const BatchPlan& plan, const KernelCall&
                            call.rows * width(out));
 }
 
-bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second) const {
-  return format_of(first).can_pair(context_.limits(), matvec_args(any_plan(), {first}, 1),
-                                   matvec_args(any_plan(), {second}, 1), format_of(second).type);
+bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const {
+  return format_of(first).can_pair(context_.limits(), matvec_args(any_plan(), {first}, tokens),
+                                   matvec_args(any_plan(), {second}, tokens), format_of(second).type);
 }
 
 BatchCut KernelLauncher::cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {

@@ -97,9 +97,10 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const Kernel
   }
   if (!op.weights.empty()) (params.reach > 0 ? args.biases : args.sinks) = weights_.vector(op.weights[0]);
   args.cache = cache_.layer(params.layer);
+  args.group = Divisor(args.heads / args.cache.heads);
   args.tile_tokens = !call.one_run || plan.shape.distinct_streams || params.window > 0
                          ? 1
-                         : std::clamp(kAttentionRows / (args.heads / args.cache.heads), 1, kAttentionRows);
+                         : std::clamp(kAttentionRows / args.group.by, 1, kAttentionRows);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   const int64_t seen = params.window > 0 ? std::min(params.window, config_.context) : config_.context;
   args.splits = tiles > kGraphTokens
@@ -154,7 +155,7 @@ void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const Kernel
   args.positions = batch_.device().positions;
   args.streams = batch_.device().streams;
   args.tokens = static_cast<int>(plan.shape.tokens);
-  args.heads = static_cast<int>(params.heads);
+  args.heads = Divisor(params.heads);
   args.scale = params.scale;
   args.cache = cache_.layer(params.layer);
   args.stamps = launch.stamps();
@@ -250,6 +251,7 @@ void KernelLauncher::launch_sum(const BatchPlan& plan, const KernelCall& call, c
   args.out = value(plan, call.outputs[0]);
   args.rows = call.rows;
   args.width = program_.values[call.outputs[0]].width;
+  args.dataflow_input = call.dataflow_input;
   cuda::launch_sum(launch, args);
 }
 
@@ -261,7 +263,7 @@ void KernelLauncher::launch_norm(const BatchPlan& plan, const KernelCall& call, 
                              .out = value(plan, call.outputs[0]),
                              .groups = call.rows * program_.values[norm.x].width / norm.group,
                              .group = norm.group,
-                             .weights = program_.weights[norm.weight].cols,
+                             .weight_groups = Divisor(program_.weights[norm.weight].cols / norm.group),
                              .epsilon = norm.epsilon,
                              .gates_input = norm.gates_input,
                              .residual = value(plan, norm.residual),

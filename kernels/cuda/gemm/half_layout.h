@@ -27,13 +27,18 @@ RIDGE_HD constexpr int64_t chunks_of(int64_t cols) { return (cols + kChunkColumn
 RIDGE_HD constexpr int64_t interleaved_bytes(int64_t rows, int64_t cols) {
   return chunks_of(cols) * rows * kChunkPitch;
 }
+// Places have no sign, and 32 bits: so the GPU divides by a power of two with a shift. Activations have less than 2^32
+// elements.
+//
 // Where a piece of a row lies in its chunk; and in memory, of `rows`. In pieces.
-RIDGE_HD constexpr int64_t interleaved_place(int64_t piece) { return piece / 16 * 16 + piece % 4 * 4 + piece / 4 % 4; }
-RIDGE_HD constexpr int64_t interleaved_place(int64_t rows, int64_t row, int64_t piece) {
+RIDGE_HD constexpr uint32_t interleaved_place(uint32_t piece) {
+  return piece / 16 * 16 + piece % 4 * 4 + piece / 4 % 4;
+}
+RIDGE_HD constexpr uint32_t interleaved_place(uint32_t rows, uint32_t row, uint32_t piece) {
   return (piece / kChunkPieces * rows + row) * (kChunkPitch / 16) + interleaved_place(piece % kChunkPieces);
 }
 // Of a piece's columns.
-RIDGE_HD constexpr int interleaved_column(int column) {
+RIDGE_HD constexpr uint32_t interleaved_column(uint32_t column) {
   return column % 4 == 1 || column % 4 == 2 ? column ^ 3 : column;
 }
 
@@ -45,24 +50,27 @@ inline constexpr int kWideColumns = 128, kMostWideRows = 512;
 RIDGE_HD constexpr int wide_tiles(int64_t rows) { return rows <= kMostWideRows / 2 ? 1 : 2; }
 // Rows of a tile: 32, 64, 96, 128, 192 or 256.
 RIDGE_HD constexpr int wide_tile_rows(int64_t rows) {
-  const int needed = static_cast<int>((rows + wide_tiles(rows) - 1) / wide_tiles(rows)), step = needed <= 128 ? 32 : 64;
-  return (needed + step - 1) / step * step;
+  const int all = static_cast<int>(rows), needed = wide_tiles(all) == 1 ? all : (all + 1) / 2;
+  const int step = needed <= 128 ? 32 : 64;
+  return (needed + step - 1) & -step;
 }
 // Where a column of a tile's row lies, `unit` being the tile's 128 columns among all. In halves. Column c + 2 lies
 // behind c, where c % 4 < 2.
-RIDGE_HD constexpr int64_t wide_unit_place(int64_t tile_rows, int64_t unit, int64_t row, int64_t column) {
-  const int64_t span = column % kWideColumns / 32, product = column % 32 / 4;
-  const int64_t at = product % 4 * 16 + column % 2 * 8 + span * 2 + column % 4 / 2;
+RIDGE_HD constexpr uint32_t wide_unit_place(uint32_t tile_rows, uint32_t unit, uint32_t row, uint32_t column) {
+  const uint32_t span = column % kWideColumns / 32, product = column % 32 / 4;
+  const uint32_t at = product % 4 * 16 + column % 2 * 8 + span * 2 + column % 4 / 2;
   return ((2 * unit + product / 4) * tile_rows + row) * 64 + (at / 8 ^ row % 8) * 8 + at % 8;
 }
-RIDGE_HD constexpr int64_t wide_place(int64_t rows, int64_t row, int64_t column) {
-  const int64_t tile_rows = wide_tile_rows(rows), tile = row >= tile_rows;
+// Of one or two tiles, `tile_rows` being wide_tile_rows(rows).
+RIDGE_HD constexpr uint32_t wide_place(uint32_t rows, uint32_t tile_rows, uint32_t row, uint32_t column) {
+  const uint32_t tile = row >= tile_rows;
   return wide_unit_place(tile_rows, column / kWideColumns * wide_tiles(rows) + tile, row - tile * tile_rows, column);
 }
-// Of sorted rows, `place` of which is one of a tile; all columns of a tile lie together.
-RIDGE_HD constexpr int64_t sorted_wide_place(int64_t tile_rows, int64_t cols, int64_t place, int64_t column) {
-  const int64_t tile = place / tile_rows, units = (cols + kWideColumns - 1) / kWideColumns;
-  return wide_unit_place(tile_rows, tile * units + column / kWideColumns, place - tile * tile_rows, column);
+// Of sorted rows, of which this one is number `row` of its tile; all columns of a tile lie together.
+RIDGE_HD constexpr uint32_t sorted_wide_place(uint32_t tile_rows, uint32_t cols, uint32_t tile, uint32_t row,
+                                              uint32_t column) {
+  const uint32_t units = (cols + kWideColumns - 1) / kWideColumns;
+  return wide_unit_place(tile_rows, tile * units + column / kWideColumns, row, column);
 }
 
 } // namespace ridge::kernels::cuda

@@ -15,14 +15,44 @@ __device__ __forceinline__ void load_8(float (&v)[8], const float* from) {
   v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
 }
 // Zeros behind the last one.
-__device__ __forceinline__ void load_8(float (&v)[8], const float* from, int64_t first, int64_t cols) {
+__device__ __forceinline__ void load_8(float (&v)[8], const float* from, int first, int cols) {
   if (cols % 8 == 0 && first < cols) return load_8(v, from + first);
 #pragma unroll
   for (int i = 0; i < 8; ++i) v[i] = first + i < cols ? from[first + i] : 0;
 }
 
+// Eight columns of a row, times the factor, to where the product wants them.
+template <HalfLayout kLayout>
+__device__ __forceinline__ void store_8(const HalfArgs& args, uint32_t row, uint32_t first, const float (&v)[8],
+                                        float factor) {
+  const auto pair = [&](int a, int b) { return pack_half2(v[a] * factor, v[b] * factor); };
+  const auto store_wide = [&](auto&& place) {
+#pragma unroll
+    for (int c = 0; c < 6; c += c == 1 ? 3 : 1)
+      *reinterpret_cast<uint32_t*>(args.out + place(first + c)) = pair(c, c + 2);
+  };
+  const uint32_t tile_rows = args.tiled_rows.by, piece = first / 8;
+  auto* const pieces = reinterpret_cast<uint4*>(args.out);
+  if constexpr (kLayout == HalfLayout::wide) {
+    store_wide([&](uint32_t column) { return wide_place(args.rows, tile_rows, row, column); });
+  } else if constexpr (kLayout == HalfLayout::sorted_wide) {
+    for (int i = 0; i < args.used; ++i) {
+      const int place = args.places[row * args.used + i], tile = args.tiled_rows.quotient(place);
+      store_wide([&](uint32_t column) {
+        return sorted_wide_place(tile_rows, args.cols, tile, place - tile * tile_rows, column);
+      });
+    }
+  } else if constexpr (kLayout == HalfLayout::interleaved) {
+    pieces[interleaved_place(args.rows, row, piece)] = {pair(0, 2), pair(1, 3), pair(4, 6), pair(5, 7)};
+  } else {
+    const uint32_t at = kLayout == HalfLayout::tiles ? (piece / 8 * tile_rows + row) * 8 + (piece % 8 ^ row % 8)
+                                                     : row * (args.stride / 8) + piece;
+    pieces[at] = {pair(0, 1), pair(2, 3), pair(4, 5), pair(6, 7)};
+  }
+}
+
 // v += the sums over ranges of columns, and the bias; the result goes to where the product would have put it.
-__device__ __forceinline__ void finish_sums(float (&v)[8], const HalfArgs& args, int64_t row, int64_t first) {
+__device__ __forceinline__ void finish_sums(float (&v)[8], const HalfArgs& args, int64_t row, int first) {
   const auto add = [&](const float* from) {
     float term[8];
     load_8(term, from);
@@ -37,16 +67,16 @@ __device__ __forceinline__ void finish_sums(float (&v)[8], const HalfArgs& args,
   to[0] = {v[0], v[1], v[2], v[3]}, to[1] = {v[4], v[5], v[6], v[7]};
 }
 
-// One block per row.
-template <int kThreads>
+// One block per row. Code that is run once is fetched for that, so there is a kernel for each layout.
+template <int kThreads, HalfLayout kLayout>
 __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant__ HalfArgs args, Stamp* stamps) {
   __shared__ float warp_squares[kThreads / kWarp], warp_largest[kThreads / kWarp];
   constexpr int kStep = 8 * kThreads;
   let_successor_start();
   stamp(stamps, kStarts);
-  const int64_t row = blockIdx.x, cols = args.cols, mine = 8 * threadIdx.x;
+  const int row = blockIdx.x, cols = args.cols, mine = 8 * threadIdx.x;
   const float* norm_weight = args.norm_weight;
-  const float* x = args.x + row * cols;
+  const float* x = args.x + int64_t{row} * cols;
   float squares = 0, largest = 0;
   const auto look_at = [&](float(&v)[8], const float(&weight)[8]) {
 #pragma unroll
@@ -75,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
       if (k > 0 && norm_weight) load_8(weight, norm_weight, mine + k * kStep, cols);
       look_at(kept[k], weight);
     }
-  for (int64_t first = mine + kKept * kStep; first < cols; first += kStep) {
+  for (int first = mine + kKept * kStep; first < cols; first += kStep) {
     float v[8];
     load_8(v, x, first, cols);
     if (args.sums) finish_sums(v, args, row, first);
@@ -98,41 +128,18 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   float factor = norm_weight ? rsqrtf(squares / static_cast<float>(cols) + args.epsilon) : 1;
   const int exponent = half_exponent(largest * factor);
   factor *= exp2f(static_cast<float>(-exponent));
-  const bool sorted = args.layout == HalfLayout::sorted_wide;
-  if (!sorted && threadIdx.x == 0) args.exponents[row] = static_cast<int8_t>(exponent);
-  for (int i = threadIdx.x; sorted && i < args.used; i += kThreads)
-    args.exponents[args.places[row * args.used + i]] = static_cast<int8_t>(exponent);
+  if constexpr (kLayout == HalfLayout::sorted_wide) {
+    for (int i = threadIdx.x; i < args.used; i += kThreads)
+      args.exponents[args.places[row * args.used + i]] = static_cast<int8_t>(exponent);
+  } else if (threadIdx.x == 0) {
+    args.exponents[row] = static_cast<int8_t>(exponent);
+  }
 
-  const auto store = [&](int64_t first, const float(&v)[8]) {
-    const int64_t piece = first / 8;
-    const auto pair = [&](int a, int b) { return pack_half2(v[a] * factor, v[b] * factor); };
-    const auto store_wide = [&](auto&& place) {
-#pragma unroll
-      for (int c = 0; c < 6; c += c == 1 ? 3 : 1)
-        *reinterpret_cast<uint32_t*>(args.out + place(first + c)) = pair(c, c + 2);
-    };
-    if (args.layout == HalfLayout::wide)
-      return store_wide([&](int64_t column) { return wide_place(args.rows, row, column); });
-    if (sorted) {
-      for (int i = 0; i < args.used; ++i) {
-        const int place = args.places[row * args.used + i];
-        store_wide([&](int64_t column) { return sorted_wide_place(args.tiled_rows, cols, place, column); });
-      }
-      return;
-    }
-    const bool interleaved = args.layout == HalfLayout::interleaved;
-    const int64_t at = args.layout == HalfLayout::tiles
-                           ? (piece / 8 * args.tiled_rows + row) * 8 + (piece % 8 ^ row % 8)
-                       : interleaved ? interleaved_place(args.rows, row, piece)
-                                     : row * (args.stride / 8) + piece;
-    reinterpret_cast<uint4*>(args.out)[at] = interleaved ? uint4{pair(0, 2), pair(1, 3), pair(4, 6), pair(5, 7)}
-                                                         : uint4{pair(0, 1), pair(2, 3), pair(4, 5), pair(6, 7)};
-  };
 #pragma unroll
   for (int k = 0; k < kKept; ++k)
-    if (mine + k * kStep < cols) store(mine + k * kStep, kept[k]);
-  const float* again = args.sums ? args.sum_out + row * cols : x; // what this thread read or wrote before
-  for (int64_t first = mine + kKept * kStep; first < cols; first += kStep) {
+    if (mine + k * kStep < cols) store_8<kLayout>(args, row, mine + k * kStep, kept[k], factor);
+  const float* again = args.sums ? args.sum_out + int64_t{row} * cols : x; // what this thread read or wrote before
+  for (int first = mine + kKept * kStep; first < cols; first += kStep) {
     float v[8];
     load_8(v, again, first, cols);
     if (norm_weight) {
@@ -140,19 +147,30 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] *= weight[i];
     }
-    store(first, v);
+    store_8<kLayout>(args, row, first, v, factor);
   }
   const float zeros[8] = {};
-  for (int64_t first = (cols + 7) / 8 * 8 + mine; first < args.stride; first += kStep) store(first, zeros);
+  for (int first = (cols + 7) / 8 * 8 + mine; first < args.stride; first += kStep)
+    store_8<kLayout>(args, row, first, zeros, 0);
   stamp_latest(stamps, kEnds);
+}
+
+template <HalfLayout kLayout>
+void launch_for(const Launch& launch, const HalfArgs& args) {
+  if (args.stride <= 1024) return launch(to_half_kernel<128, kLayout>, args.rows, 128, 0, args, launch.stamps());
+  launch(to_half_kernel<512, kLayout>, args.rows, 512, 0, args, launch.stamps());
 }
 
 } // namespace
 
 void launch_to_half(const Launch& launch, const HalfArgs& args) {
-  const auto rows = static_cast<unsigned>(args.rows);
-  if (args.stride <= 1024) return launch(to_half_kernel<128>, rows, 128, 0, args, launch.stamps());
-  launch(to_half_kernel<512>, rows, 512, 0, args, launch.stamps());
+  switch (args.layout) {
+  case HalfLayout::rows: return launch_for<HalfLayout::rows>(launch, args);
+  case HalfLayout::interleaved: return launch_for<HalfLayout::interleaved>(launch, args);
+  case HalfLayout::tiles: return launch_for<HalfLayout::tiles>(launch, args);
+  case HalfLayout::wide: return launch_for<HalfLayout::wide>(launch, args);
+  case HalfLayout::sorted_wide: return launch_for<HalfLayout::sorted_wide>(launch, args);
+  }
 }
 
 } // namespace ridge::kernels::cuda

@@ -7,6 +7,7 @@
 #include "kernels/cuda/gemm/half_layout.h"
 #include "kernels/cuda/plan/scratch_sizes.h"
 #include "kernels/cuda/runtime/device.h"
+#include "kernels/cuda/runtime/divisor.h"
 
 namespace ridge::kernels::cuda {
 
@@ -34,16 +35,18 @@ struct SumArgs {
   int count;
   float* out;
   int64_t rows, width;
-  int64_t sums = 1; // of each row of x, one behind the other in `out`; with one term only
+  int64_t sums = 1;            // of each row of x, one behind the other in `out`; with one term only
+  bool dataflow_input = false; // x and factors arrive while the kernel runs (ptx.cuh)
 };
 void launch_sum(const Launch&, const SumArgs&);
 
 // normed = norm(x) * weight * silu(gate), or norm(silu(gate) * x) * weight, for each group of elements.
 // out = normed, or factor * (residual + scale * normed).
 struct NormArgs {
-  const float *x, *weight, *gate; // [groups * group], [weights], as x or null
+  const float *x, *weight, *gate; // [groups * group], [weight_groups * group], as x or null
   float* out;
-  int64_t groups, group, weights; // weights: those of a group, or of all groups of a row
+  int64_t groups, group;
+  Divisor weight_groups; // that have weights of their own: one, or those of a row
   float epsilon;
   bool gates_input = false;
   const float* residual = nullptr; // as x or null
@@ -61,12 +64,12 @@ struct HalfArgs {
   const float* x; // [rows, cols]
   const float* norm_weight = nullptr;
   float epsilon = 0;
-  int64_t rows, cols;
+  int rows, cols;
 
   uint16_t* out;
-  int64_t stride; // columns
+  int stride; // columns
   HalfLayout layout;
-  int64_t tiled_rows; // of HalfLayout::tiles; sorted_wide: of a tile
+  Divisor tiled_rows; // of HalfLayout::tiles; wide and sorted_wide: of a tile
   const int* places;  // sorted_wide: of each row `used`, one after the other (launch_group_slots)
   int used;
   int8_t* exponents; // [rows]; sorted_wide: by place
@@ -182,6 +185,7 @@ struct AttentionArgs {
   const int32_t* positions;
   const int32_t* streams;
   int tokens, heads;
+  Divisor group; // the heads that share one of the cache's
   float scale;
   Window visible;
   float soft_cap;     // 0: none
@@ -224,7 +228,8 @@ struct LatentArgs {
   float* out;          // [tokens, heads * v_dim]
   const int32_t* positions;
   const int32_t* streams;
-  int tokens, heads;
+  int tokens;
+  Divisor heads;
   float scale;
   Cache cache;
   Stamp* stamps = nullptr;
@@ -237,7 +242,9 @@ struct LatentArgs {
   bool lone_tokens;        // each token is the only one of its stream
   int most_splits;         // blocks that may share a tile's context
   float* partial;          // scratch, latent_scratch_floats
-  int splits, stages;      // set by the launcher
+  // Set by the launcher:
+  Divisor splits, tiles_per_token;
+  int stages;
 };
 bool fast_latent_attention(const Cache& cache, const ChipLimits& chip); // else the plain one
 void launch_latent_attention(const Launch&, const LatentArgs&);

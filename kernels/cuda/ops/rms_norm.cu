@@ -15,71 +15,82 @@ constexpr int kMostThreads = 1024;
 
 __device__ __forceinline__ float silu(float x) { return x * sigmoid(x); }
 
-__device__ __forceinline__ float gated(const NormArgs& args, int64_t i) { return args.gate ? silu(args.gate[i]) : 1; }
-
 __device__ __forceinline__ float summed(const NormArgs& args, float normed, float residual) {
   return args.residual ? args.factor * (residual + args.scale * normed) : normed;
 }
 
-// kThreads: of a group. kLong: more than kThreads * kOwn elements.
-template <int kThreads, bool kLong>
+// The group of a thread, and its weights.
+struct Group {
+  int64_t first; // its first element
+  const float* weight;
+  int size;
+
+  __device__ __forceinline__ Group(const NormArgs& args, int64_t at) : first(at * args.group) {
+    const int number = static_cast<int>(at);
+    size = static_cast<int>(args.group);
+    weight = args.weight + (number - args.weight_groups.quotient(number) * args.weight_groups.by) * size;
+  }
+};
+
+// kThreads: of a group, which has whole quads of elements, at most kThreads * kOwn elements.
+template <int kThreads>
 __global__ void __launch_bounds__(kThreads > kElementThreads ? kThreads : kElementThreads)
     rms_norm_kernel(const __grid_constant__ NormArgs args, Stamp* stamps) {
   __shared__ float scratch[kMostThreads / kWarp];
   const OverlappingWork work(stamps);
-  const bool dataflow = !kLong && args.dataflow_input;
-  if (!dataflow) work.wait();
   const int64_t at = blockIdx.x * int64_t{blockDim.x / kThreads} + threadIdx.x / kThreads;
-  if (at >= args.groups) { // with all the threads of a group
-    if (dataflow) work.wait();
-    return;
-  }
-  const int64_t first = at * args.group;
-  const float* weight = args.weight + first % args.weights; // for each group the same, or for each of a row its own
-  const int thread = threadIdx.x % kThreads, group = static_cast<int>(args.group);
-  const auto inverse = [&](float squares) {
-    const float sum = kThreads == kWarp ? warp_sum(squares) : block_sum(squares, scratch);
-    return rsqrtf(sum / static_cast<float>(group) + args.epsilon);
+  if (at >= args.groups) return work.wait(); // with all the threads of a group
+  const Group group(args, at);
+  const bool dataflow = args.dataflow_input;
+  float x[kOwn] = {}, gate[kOwn] = {}, factor[kOwn] = {}, residual[kOwn] = {};
+  // Calls use(k, i) for this thread's quads, elements k of the arrays and i of the group.
+  const auto for_quads = [&](auto&& use) {
+#pragma unroll
+    for (int k = 0; k < kOwn; k += 4)
+      if (const int i = 4 * static_cast<int>(threadIdx.x % kThreads) + kThreads * k; i < group.size) use(k, i);
   };
+  for_quads([&](int k, int i) { put(factor + k, *reinterpret_cast<const float4*>(group.weight + i)); }); // constant
+  if (!dataflow) work.wait();
+  const float *from = args.x + group.first, *added = args.residual + group.first;
+  for_quads([&](int k, int i) {
+    put(x + k, load_latest_4(from + i));
+    if (args.gate) put(gate + k, *reinterpret_cast<const float4*>(args.gate + group.first + i));
+    if (args.residual) put(residual + k, load_latest_4(added + i));
+  });
+  while (dataflow && (is_sentinel(x) || is_sentinel(residual)))
+    for_quads([&](int k, int i) {
+      put(x + k, load_latest_4(from + i));
+      if (args.residual) put(residual + k, load_latest_4(added + i));
+    });
+  if (dataflow) stamp(stamps, kMayGoOn);
+  if (args.gate)
+#pragma unroll
+    for (int k = 0; k < kOwn; ++k) (args.gates_input ? x[k] : factor[k]) *= silu(gate[k]);
   float squares = 0;
-  if constexpr (kLong) {
-    const auto input = [&](int i) { return args.x[first + i] * (args.gates_input ? gated(args, first + i) : 1); };
-    for (int i = thread; i < group; i += kThreads) squares += input(i) * input(i);
-    const float scale = inverse(squares);
-    for (int i = thread; i < group; i += kThreads) {
-      const float normed = input(i) * scale * weight[i] * (args.gates_input ? 1 : gated(args, first + i));
-      args.out[first + i] = summed(args, normed, args.residual ? args.residual[first + i] : 0);
-    }
-  } else {
-    float x[kOwn], gate[kOwn], factor[kOwn], residual[kOwn];
 #pragma unroll
-    for (int j = 0; j < kOwn; ++j) {
-      const int i = thread + kThreads * j;
-      factor[j] = i < group ? weight[i] : 0;
-      x[j] = i < group ? load_latest(args.x + first + i) : 0;
-      gate[j] = args.gate && i < group ? args.gate[first + i] : 0;
-      residual[j] = args.residual && i < group ? load_latest(args.residual + first + i) : 0;
-    }
-    while (dataflow && (is_sentinel(x) || is_sentinel(residual))) {
-#pragma unroll
-      for (int j = 0; j < kOwn; ++j) {
-        const int i = thread + kThreads * j;
-        if (is_sentinel(x[j])) x[j] = load_latest(args.x + first + i);
-        if (is_sentinel(residual[j])) residual[j] = load_latest(args.residual + first + i);
-      }
-    }
-    if (dataflow) stamp(stamps, kMayGoOn);
-    if (args.gate)
-#pragma unroll
-      for (int j = 0; j < kOwn; ++j) (args.gates_input ? x[j] : factor[j]) *= silu(gate[j]);
-#pragma unroll
-    for (int j = 0; j < kOwn; ++j) squares += x[j] * x[j];
-    const float scale = inverse(squares);
-#pragma unroll
-    for (int j = 0; j < kOwn; ++j)
-      if (const int i = thread + kThreads * j; i < group)
-        store_latest(args.out + first + i, summed(args, x[j] * scale * factor[j], residual[j]));
-    if (dataflow) wait_for_predecessor(); // who waits for this kernel thereby waits for those before it
+  for (const float own : x) squares += own * own;
+  const float sum = kThreads == kWarp ? warp_sum(squares) : block_sum(squares, scratch);
+  const float scale = rsqrtf(sum / static_cast<float>(group.size) + args.epsilon);
+  for_quads([&](int k, int i) {
+    const auto result = [&](int c) { return summed(args, x[c] * scale * factor[c], residual[c]); };
+    store_latest(args.out + group.first + i, float4{result(k), result(k + 1), result(k + 2), result(k + 3)});
+  });
+  if (dataflow) wait_for_predecessor(); // who waits for this kernel thereby waits for those before it
+}
+
+// Any other group, by a block.
+__global__ void __launch_bounds__(kMostThreads) long_norm_kernel(const __grid_constant__ NormArgs args, Stamp* stamps) {
+  __shared__ float scratch[kMostThreads / kWarp];
+  const DependentWork work(stamps);
+  const Group group(args, blockIdx.x);
+  const auto gated = [&](int i) { return args.gate ? silu(args.gate[group.first + i]) : 1; };
+  const auto input = [&](int i) { return args.x[group.first + i] * (args.gates_input ? gated(i) : 1); };
+  float squares = 0;
+  for (int i = threadIdx.x; i < group.size; i += kMostThreads) squares += input(i) * input(i);
+  const float scale = rsqrtf(block_sum(squares, scratch) / static_cast<float>(group.size) + args.epsilon);
+  for (int i = threadIdx.x; i < group.size; i += kMostThreads) {
+    const float normed = input(i) * scale * group.weight[i] * (args.gates_input ? 1 : gated(i));
+    args.out[group.first + i] = summed(args, normed, args.residual ? args.residual[group.first + i] : 0);
   }
 }
 
@@ -91,10 +102,10 @@ void launch_norm(const Launch& launch, const NormArgs& args) {
     const int64_t groups = block / threads; // of a block
     launch(kernel, static_cast<unsigned>((args.groups + groups - 1) / groups), block, 0, args, launch.stamps());
   };
-  if (args.group <= kWarp * kOwn) return run(rms_norm_kernel<kWarp, false>, kWarp);
-  if (args.group <= kElementThreads * kOwn) return run(rms_norm_kernel<kElementThreads, false>, kElementThreads);
-  if (args.group <= kMostThreads * kOwn) return run(rms_norm_kernel<kMostThreads, false>, kMostThreads);
-  run(rms_norm_kernel<kMostThreads, true>, kMostThreads);
+  if (args.group % 4 != 0 || args.group > kMostThreads * kOwn) return run(long_norm_kernel, kMostThreads);
+  if (args.group <= kWarp * kOwn) return run(rms_norm_kernel<kWarp>, kWarp);
+  if (args.group <= kElementThreads * kOwn) return run(rms_norm_kernel<kElementThreads>, kElementThreads);
+  run(rms_norm_kernel<kMostThreads>, kMostThreads);
 }
 
 void launch_rms_norm(const Launch& launch, const OpCall& call) {
@@ -105,7 +116,7 @@ void launch_rms_norm(const Launch& launch, const OpCall& call) {
                        .out = call.out[0],
                        .groups = call.rows * call.out_width(0) / params.group,
                        .group = params.group,
-                       .weights = call.weight(0).cols,
+                       .weight_groups = Divisor(call.weight(0).cols / params.group),
                        .epsilon = params.epsilon});
 }
 

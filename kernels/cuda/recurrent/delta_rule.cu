@@ -27,18 +27,19 @@ struct DeltaArgs {
   int k_heads, v_heads, dim;
   int alphas; // of a head: one, or one for each element of k
   float epsilon, least;
+  Divisor sharing; // neighbouring heads that share one of k, or all of k, which heads take in turns
   bool neighbors_share;
   Batch batch;
 
   __device__ __forceinline__ int k_head(int head) const {
-    return neighbors_share ? head / (v_heads / k_heads) : head % k_heads;
+    return neighbors_share ? sharing.quotient(head) : head - sharing.quotient(head) * k_heads;
   }
   // Element i of the factors of a token's head; `at` = token * v_heads + head.
   __device__ __forceinline__ float decay(int64_t at, int head, int i) const {
     const float x = alpha[at * alphas + i] + bias[head * alphas + i];
     return expf(least < 0 ? least / (1 + expf(a[head] * x)) : a[head] * softplus(x));
   }
-  __device__ __forceinline__ float learned(int64_t at) const { return 1 / (1 + expf(-beta[at])); }
+  __device__ __forceinline__ float learned(int64_t at) const { return sigmoid(beta[at]); }
 };
 
 __device__ __forceinline__ float plus(float x, float y) { return x + y; }
@@ -102,6 +103,7 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
   if (first >= args.batch.tokens) return work.wait();
   const int row = blockIdx.x * kBlockRows + threadIdx.x / kLanes * kRows;
   const bool active = row < kDim;
+  prefetch_l2(args.a + head), prefetch_l2(args.bias + head * args.alphas);
   float* state = args.state + (int64_t{args.batch.streams[first]} * args.v_heads + head) * kDim * kDim + row * kDim;
   float s[kRows][kElements] = {};
   if (active && !sequence.starts(first))
@@ -247,6 +249,7 @@ void launch_delta_rule(const Launch& launch, const OpCall& call) {
                           static_cast<int>(call.in_width(3) / params.v_heads),
                           params.epsilon,
                           params.least,
+                          Divisor(params.neighbors_share ? params.v_heads / params.k_heads : params.k_heads),
                           params.neighbors_share,
                           {call.positions, call.streams, call.tokens, call.sequences.kind}};
   const bool of_elements = args.alphas > 1;

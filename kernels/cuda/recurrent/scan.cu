@@ -21,10 +21,11 @@ struct ScanArgs {
   const float *a, *d, *bias;
   float *out, *state; // [tokens][heads head_dim], [streams][heads][head_dim][states]
   int heads, head_dim, groups, states;
+  Divisor group_heads; // heads of a group
   bool rate_per_state; // a is [heads][states], else [heads]
   Batch batch;
 
-  __device__ __forceinline__ int64_t group_at(int head) const { return int64_t{head / (heads / groups)} * states; }
+  __device__ __forceinline__ int64_t group_at(int head) const { return int64_t{group_heads.quotient(head)} * states; }
 };
 
 template <int kStates>
@@ -77,6 +78,7 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
 #pragma unroll
     for (int e = 0; e < kElements; ++e) rate[e] = args.a[head * kStates + 4 * (lane + kLanes * (e / 4)) + e % 4];
   const float skip = args.d[head];
+  prefetch_l2(args.a + head), prefetch_l2(args.bias + head);
   work.wait();
 
   const auto load_x = [&](int64_t t) { return active ? args.x[t * args.x_stride + channel] : 0; };
@@ -179,6 +181,7 @@ void launch_scan(const Launch& launch, const OpCall& call) {
                          static_cast<int>(params.head_dim),
                          static_cast<int>(params.groups),
                          static_cast<int>(params.states),
+                         Divisor(params.heads / params.groups),
                          call.weight(0).cols != params.heads,
                          {call.positions, call.streams, call.tokens, call.sequences.kind}};
   if (call.sequences.kind == Sequences::Kind::one && !call.exact && !args.rate_per_state) {

@@ -190,11 +190,9 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[Shape::kTokens / 2], 
   constexpr uint32_t kTile = Shape::kTileBytes / 16; // in units of descriptors, as 2 for 16 columns
   wgmma_fence();
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t first[4] = {a[0][4 * i], a[1][4 * i], a[0][4 * i + 1], a[1][4 * i + 1]};
-    const uint32_t second[4] = {a[0][4 * i + 2], a[1][4 * i + 2], a[0][4 * i + 3], a[1][4 * i + 3]};
-    wgmma(sum, first, x + i / 2 * kTile + i % 2 * 4);
-    wgmma(sum, second, x + i / 2 * kTile + i % 2 * 4 + 2);
+  for (int j = 0; j < 8; ++j) {
+    const uint32_t left[4] = {a[0][2 * j], a[1][2 * j], a[0][2 * j + 1], a[1][2 * j + 1]};
+    wgmma(sum, left, x + j / 4 * kTile + j % 4 * 2);
   }
   wgmma_commit();
 }

@@ -20,7 +20,7 @@ TEST_CASE("wide activations: every column of every row has a place of its own, w
     std::set<int64_t> places;
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t column = 0; column < 512; ++column) {
-        const int64_t place = wide_place(rows, row, column);
+        const int64_t place = wide_place(rows, wide_tile_rows(rows), row, column);
         places.insert(place);
         // Of 128 columns, span, product of 16, and which of the four that this product takes of the span.
         const int64_t span = column % 128 / 32, product = column % 32 / 4, of_four = column % 4;
@@ -43,9 +43,9 @@ TEST_CASE("wide activations: sorted rows are those of tiles that lie one behind 
   std::set<int64_t> places;
   for (int64_t row = 0; row < 3 * kTile; ++row)
     for (int64_t column = 0; column < kCols; ++column) {
-      const int64_t place = sorted_wide_place(kTile, kCols, row, column);
+      const int64_t place = sorted_wide_place(kTile, kCols, row / kTile, row % kTile, column);
       places.insert(place);
-      CHECK(place == row / kTile * kTileHalves + wide_place(kTile, row % kTile, column));
+      CHECK(place == row / kTile * kTileHalves + wide_place(kTile, wide_tile_rows(kTile), row % kTile, column));
     }
   CHECK(std::ssize(places) == 3 * kTile * kCols);
 }

@@ -39,6 +39,10 @@ bool is_redirect(int status) {
 
 } // namespace
 
+void Asker::check(std::string_view name, std::string_view rest) const {
+  if (cancelled()) throw Error(fmt::format("{}: was cancelled{}", name, rest), 130);
+}
+
 // Of one answer.
 struct Connection::State {
   const Connection& connection;
@@ -112,8 +116,7 @@ size_t Connection::take_body(char* data, size_t, size_t bytes, void* user) {
 }
 
 int Connection::check_cancel(void* user, int64_t, int64_t, int64_t, int64_t) {
-  const std::atomic<bool>* cancel = static_cast<const State*>(user)->connection.asker_.cancel;
-  return cancel && cancel->load();
+  return static_cast<const State*>(user)->connection.asker_.cancelled();
 }
 
 int Connection::perform(State& state, const Request& request, const std::string& url) {
@@ -162,7 +165,7 @@ Failure Connection::get(const Request& request, const std::function<bool(const H
     const int code = perform(state, request, url);
     if (state.flooded)
       throw_error("{}: answers with more than {} kB of headers", core::printable(url, 200), kMostHeaderBytes >> 10);
-    if (asker_.cancel && asker_.cancel->load()) return {"was cancelled", false};
+    if (asker_.cancelled()) return {"was cancelled", false};
     if (state.ended) return {};
     if (code != curl::kOk && !(code == curl::kWriteError && is_redirect(state.head.status))) {
       const std::string reason = *state.problem ? state.problem : curl_.easy_strerror(code);
@@ -198,7 +201,7 @@ void wait_to_retry(const Asker& asker, int number, const Head& head) {
   if (std::from_chars(asked.data(), asked.data() + asked.size(), wanted).ec == std::errc() && wanted > 0)
     seconds = std::min<double>(std::max<double>(seconds, wanted), kLongest);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (std::chrono::steady_clock::now() < end && !(asker.cancel && asker.cancel->load()))
+  while (std::chrono::steady_clock::now() < end && !asker.cancelled())
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(100, static_cast<int>(1 + seconds * 100))));
 }
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace ridge::hub {
 
@@ -23,6 +24,10 @@ struct Asker {
   const std::atomic<bool>* cancel = nullptr; // raised: requests end
   int tries = 6;                             // of a request, without a byte of progress
   double retry_seconds = 1;                  // before the second one; then twice that, and so on
+
+  bool cancelled() const { return cancel && cancel->load(); }
+  // Throws an Error about `name`, with the exit status of an interrupt, where it was cancelled. `rest`: what to know.
+  void check(std::string_view name, std::string_view rest = "") const;
 };
 
 struct Request {

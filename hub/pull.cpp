@@ -44,7 +44,7 @@ std::function<bool()> waiting(const PullOptions& options, const std::string& nam
     if (!told && options.note) options.note(fmt::format("{}: another process is pulling it; waiting", name));
     told = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    return !(options.asker.cancel && options.asker.cancel->load());
+    return !options.asker.cancelled();
   };
 }
 
@@ -153,7 +153,7 @@ bool is_there(const std::string& target, const std::string& name, const Probe& f
   }
   const auto checking = [&](int64_t done) {
     if (options.progress) options.progress("checking " + name, done, found.bytes);
-    if (options.asker.cancel && options.asker.cancel->load()) throw Error(fmt::format("{}: was cancelled", name), 130);
+    options.asker.check(name);
   };
   const bool same = file_sha256(target, checking) == found.sha256;
   note(same ? "is there already, with the right SHA-256"

@@ -230,12 +230,12 @@ void download(const Download& what, const Asker& asker, IncompleteFile& file, co
     }
     if (fetch.whole()) hash = Hash();
   }
-  asker.check(what.name, "; the same command goes on where it stopped");
+  asker.throw_if_cancelled(what.name, "; the same command goes on where it stopped");
   if (file.have_from_start() != file.bytes()) throw_error("{}: bytes are missing", what.name);
   while (hashed && hash.at() < file.bytes()) {
     hash.follow(file, file.bytes());
     report();
-    asker.check(what.name);
+    asker.throw_if_cancelled(what.name);
   }
   if (!hashed) return;
   if (const std::string found = hash.text(); found != what.sha256) {

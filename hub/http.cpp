@@ -39,7 +39,7 @@ bool is_redirect(int status) {
 
 } // namespace
 
-void Asker::check(std::string_view name, std::string_view rest) const {
+void Asker::throw_if_cancelled(std::string_view name, std::string_view rest) const {
   if (cancelled()) throw Error(fmt::format("{}: was cancelled{}", name, rest), 130);
 }
 

@@ -26,8 +26,8 @@ struct Asker {
   double retry_seconds = 1;                  // before the second one; then twice that, and so on
 
   bool cancelled() const { return cancel && cancel->load(); }
-  // Throws an Error about `name`, with the exit status of an interrupt, where it was cancelled. `rest`: what to know.
-  void check(std::string_view name, std::string_view rest = "") const;
+  // An Error about `name`, which was asked for, with the exit status of an interrupt. `rest` ends its line.
+  void throw_if_cancelled(std::string_view name, std::string_view rest = "") const;
 };
 
 struct Request {

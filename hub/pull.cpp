@@ -153,7 +153,7 @@ bool is_there(const std::string& target, const std::string& name, const Probe& f
   }
   const auto checking = [&](int64_t done) {
     if (options.progress) options.progress("checking " + name, done, found.bytes);
-    options.asker.check(name);
+    options.asker.throw_if_cancelled(name);
   };
   const bool same = file_sha256(target, checking) == found.sha256;
   note(same ? "is there already, with the right SHA-256"

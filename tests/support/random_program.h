@@ -144,8 +144,8 @@ struct RandomProgram {
     int64_t layers = 2, width = 256, heads = 4, kv_heads = 2, k_dim = 64, v_dim = 64, hidden = 512, vocab = 64;
     int64_t experts = 0, used = 0;
     bool normalize_shares = true, bias = false, head_norms = false, selection_bias = false, share_scales = false,
-         expert_bias = false;
-    std::optional<core::RouteParams> route = {}; // else the softmax of all
+         expert_bias = false, output_bias = false, shared_expert = false; // the latter with a gate
+    std::optional<core::RouteParams> route = {};                          // else the softmax of all
     core::RopeStyle style = core::RopeStyle::adjacent;
     int64_t rotated = 64;
     core::AttentionParams attention = {}; // but for layer, heads and scale
@@ -177,7 +177,7 @@ struct RandomProgram {
       std::vector<core::WeightId> sinks;
       if (s.sinks) sinks.push_back(factors(s.heads, -1, 3));
       h = op(core::OpKind::attention, {q}, sinks, s.heads * s.v_dim, params);
-      x = op(core::OpKind::add, {x, linear(h, type, s.width)}, {}, s.width);
+      x = op(core::OpKind::add, {x, linear(h, type, s.width, s.output_bias)}, {}, s.width);
       h = norm(x, s.width);
       x = op(core::OpKind::add, {x, s.experts ? moe(h, s, type) : dense(h, s, type)}, {}, s.width);
     }
@@ -195,6 +195,7 @@ struct RandomProgram {
 
   core::ValueId moe(core::ValueId h, const Shape& s, quant::Type type) {
     const core::ValueId scores = linear(h, quant::Type::F32, s.experts);
+    const core::ValueId shared_gate = s.shared_expert ? linear(h, quant::Type::F32, 1) : -1;
     const core::ValueId ids = value(s.used, false, core::ValueKind::i32), shares = value(s.used);
     core::RouteParams params = s.route.value_or(core::RouteParams{0, 0, s.normalize_shares});
     params.experts = s.experts;
@@ -211,8 +212,12 @@ struct RandomProgram {
     const core::ValueId gate = expert(h, s.width, s.hidden), up = expert(h, s.width, s.hidden);
     const core::ValueId act =
         op(core::OpKind::glu, {gate, up}, {}, s.used * s.hidden, core::ActivationParams{core::Activation::silu});
-    return op(core::OpKind::expert_sum, {expert(act, s.hidden, s.width), shares}, {}, s.width,
-              core::ExpertParams{s.used});
+    const core::ValueId sum =
+        op(core::OpKind::expert_sum, {expert(act, s.hidden, s.width), shares}, {}, s.width, core::ExpertParams{s.used});
+    if (!s.shared_expert) return sum;
+    const core::ValueId shared = op(core::OpKind::glu, {shared_gate, dense(h, s, type)}, {}, s.width,
+                                    core::ActivationParams{core::Activation::sigmoid});
+    return op(core::OpKind::add, {sum, shared}, {}, s.width);
   }
 };
 

@@ -83,10 +83,11 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       free_before_(free_memory()),
       experts_(program, options.experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{},
                options.host_limit, !options.upload, context_.limits().sm_count),
-      weights_(program, experts_), cache_(program, config_, context_.stream()),
-      states_(program, config_, context_.stream()), workspace_(program, config_, plan_, context_),
-      batch_(config_.max_batch),
-      launcher_(program_, config_, context_, weights_, experts_, cache_, states_, workspace_, batch_, decoding_),
+      weights_(program, experts_), routers_(program, config_, plan_, context_.limits()),
+      cache_(program, config_, context_.stream()), states_(program, config_, context_.stream()),
+      workspace_(program, config_, plan_, context_), batch_(config_.max_batch),
+      launcher_(program_, config_, context_, weights_, routers_, experts_, cache_, states_, workspace_, batch_,
+                decoding_),
       plan_inputs_{program_,          config_,  plan_, context_.limits(), options.overlap, options.dataflow_sync,
                    !experts_.empty(), launcher_},
       positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())),
@@ -107,13 +108,14 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   take_expert_slots();
   if (!options.upload) return;
   weights_.upload(program, context_.launch(), options.upload_progress);
+  routers_.make(program, plan_, weights_, context_.launch());
   if (saved_floats() > 0) state_copies_.expect(1); // one is always ready
 }
 
 // `reserve`: what was allocated since the executor was made.
 MemoryPlan Executor::allocated() const {
   MemoryPlan memory;
-  memory.weights = weights_.bytes();
+  memory.weights = weights_.bytes() + routers_.bytes();
   memory.cache = static_cast<int64_t>(cache_.bytes());
   memory.state = static_cast<int64_t>(states_.bytes());
   memory.scratch = workspace_.bytes() + static_cast<int64_t>(batch_.bytes()) + experts_.table_bytes();

@@ -103,6 +103,7 @@ class Executor final : public core::Executor {
   int64_t free_before_; // bytes of the GPU's memory
   ExpertStore experts_;
   DeviceWeights weights_;
+  FoldedRouters routers_;
   KvCache cache_;
   StateMemory states_;
   Workspace workspace_;

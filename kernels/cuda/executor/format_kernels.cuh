@@ -2,6 +2,7 @@
 // format.cu.in; it brings nothing but its name.
 #pragma once
 
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/gemm/expand.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
@@ -238,6 +239,45 @@ struct Launchers {
                  [&]<typename Other>(std::type_identity<Other>) { matvec_pair_with<Other>(launch, args, other); });
   }
 
+  // The blocks and the shared memory of a product that a router rides along with; 0 blocks: there is no such kernel.
+  struct RouterCut {
+    int blocks = 0, rows = 0; // rows: of the router, for a block
+    int64_t product_bytes = 0, shared_bytes = 0;
+  };
+  static RouterCut cut_router(const ChipLimits& chip, MatvecArgs args, const RouterRows& router) {
+    if (kFloatDots<Format, false> || args.cols % U::kWeights != 0 ||
+        matvec_warps<false>(chip, args.cols, args.tokens) < kMatvecWarps)
+      return {};
+    const int blocks = std::min(Chunks<Format>::count_row_blocks(args), chip.sm_count),
+              rows = (router.experts + blocks - 1) / blocks;
+    if (rows > kMostRouterRows || waits(args, blocks)) return {};
+    const int64_t product = core::round_up(
+        matvec_shared_bytes<Format, false>(args.cols, args.tokens, kMatvecWarps, row_blocks_of(args, blocks)), 16);
+    const int64_t needed = product + rider_bytes(args.cols + router.width, rows);
+    if (needed > chip.shared_per_block) return {};
+    return {blocks, rows, product, needed};
+  }
+  static bool can_take_router(const ChipLimits& chip, const MatvecArgs& args, const RouterRows& router) {
+    return cut_router(chip, args, router).blocks > 0;
+  }
+  static void matvec_router(const Launch& launch, const MatvecArgs& matvec, const RouterRows& rows) {
+    if constexpr (!kFloatDots<Format, false>) {
+      MatvecArgs args = matvec;
+      RouterRows router = rows;
+      const RouterCut cut = cut_router(launch, args, router);
+      Chunks<Format>::count_row_blocks(args);
+      Chunks<Format>::share_out(args, cut.blocks);
+      args.after_predecessor = !launch.overlap;
+      args.stamps = launch.stamps();
+      router.rows = cut.rows;
+      router.shared_offset = static_cast<int>(cut.product_bytes);
+      const size_t shared = matvec_shared(launch, cut.shared_bytes);
+      const auto kernel = args.tokens == 1 ? matvec_router_kernel<Format, 1> : matvec_router_kernel<Format, 2>;
+      allow_shared(kernel, shared);
+      launch(kernel, cut.blocks, kMatvecThreads, shared, args, router);
+    }
+  }
+
   static void embed(const Launch& launch, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out) {
     const int64_t groups = U::groups_of(cols) * n;
     const bool few =
@@ -367,7 +407,9 @@ constexpr FormatKernels make_format_kernels(quant::Type type) {
           .wide_batch = &L::wide_batch,
           .can_dot_experts = &L::can_dot_experts,
           .expert_dots = &L::expert_dots,
-          .expand = &L::expand};
+          .expand = &L::expand,
+          .can_take_router = &L::can_take_router,
+          .matvec_router = &L::matvec_router};
 }
 
 } // namespace ridge::kernels::cuda

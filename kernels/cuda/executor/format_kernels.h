@@ -63,6 +63,11 @@ struct FormatKernels {
 
   // Rows as operands of a prompt's product.
   void (*expand)(const Launch&, const ExpandArgs&);
+
+  // matvec with scores of a folded router, for one or two tokens; and whether there is such a kernel for this format
+  // and shape. Asking follows no pointers.
+  bool (*can_take_router)(const ChipLimits&, const MatvecArgs&, const RouterRows&);
+  void (*matvec_router)(const Launch&, const MatvecArgs&, const RouterRows&);
 };
 
 const FormatKernels& format_kernels(uint32_t type_id);

@@ -147,6 +147,8 @@ void KernelLauncher::launch_matvec(const BatchPlan& plan, const KernelCall& call
   const MatvecArgs args = matvec_args(plan, first, call.rows);
   if (call.kernel == Kernel::matvec) return format.matvec(launch, args, config_.exact);
   const KernelCall::Product& second = call.products[1];
+  if (call.kernel == Kernel::matvec_router)
+    return format.matvec_router(launch, args, router_rows(plan, second.matrix, routers_[call.step]));
   format.matvec_pair(launch, args, matvec_args(plan, second, call.rows), format_of(second.matrix).type);
 }
 
@@ -221,6 +223,17 @@ void KernelLauncher::launch_gate_up_glu(const BatchPlan& plan, const KernelCall&
 bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const {
   return format_of(first).can_pair(context_.limits(), matvec_args(any_plan(), {first}, tokens),
                                    matvec_args(any_plan(), {second}, tokens), format_of(second).type);
+}
+
+RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const MatrixStep& router,
+                                       const FoldedRouter& folded) const {
+  return {folded.matrix, folded.constant, value(plan, router.parts[0].out), static_cast<int>(first_weight(router).rows),
+          static_cast<int>(width(router.x))};
+}
+
+bool KernelLauncher::can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const {
+  return format_of(matrix).can_take_router(context_.limits(), matvec_args(any_plan(), {matrix}, tokens),
+                                           router_rows(any_plan(), router, {}));
 }
 
 BatchCut KernelLauncher::cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {

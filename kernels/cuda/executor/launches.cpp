@@ -13,7 +13,8 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::observe: return observe(plan, call, launch);
   case Kernel::to_half: return launch_to_half(plan, call, launch);
   case Kernel::matvec:
-  case Kernel::matvec_pair: return launch_matvec(plan, call, launch);
+  case Kernel::matvec_pair:
+  case Kernel::matvec_router: return launch_matvec(plan, call, launch);
   case Kernel::small_batch:
   case Kernel::expert_batch: return launch_batch(plan, call, launch);
   case Kernel::expert_dots: return launch_expert_dots(plan, call, launch);
@@ -34,7 +35,8 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::fetch_experts: return fetch_experts(plan, call, launch);
   case Kernel::sum: return launch_sum(plan, call, launch);
   case Kernel::norm: return launch_norm(plan, call, launch);
-  case Kernel::op: return launch_op(plan, call, launch);
+  case Kernel::folded_route: return launch_folded_route(plan, call, launch);
+  case Kernel::op: return launcher_of(call.op->kind)(launch, op_call(plan, call));
   case Kernel::number_exchanges: return number_exchanges(call, launch);
   case Kernel::exchange: return launch_exchange(plan, call, launch);
   case Kernel::sample: return launch_sample(launch, decoding_.args(call.output, plan.shape.outputs, plan.shape.tokens));
@@ -278,7 +280,7 @@ static Sequences sequences_of(const PlanShape& shape, int64_t streams) {
   return {Sequences::Kind::mixed, static_cast<int>(streams)};
 }
 
-void KernelLauncher::launch_op(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+OpCall KernelLauncher::op_call(const BatchPlan& plan, const KernelCall& call) const {
   const core::Op& op = *call.op;
   const BatchMemory::Arrays& batch = batch_.device();
   OpCall args = {.program = program_,
@@ -301,7 +303,18 @@ void KernelLauncher::launch_op(const BatchPlan& plan, const KernelCall& call, co
     args.state = states_.layer(*state);
     args.sequences = sequences_of(plan.shape, config_.streams);
   }
-  launcher_of(op.kind)(launch, args);
+  return args;
+}
+
+void KernelLauncher::launch_folded_route(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const MatrixStep& router = call.products[0].matrix;
+  cuda::launch_folded_route(launch,
+                            {.y = value(plan, router.x),
+                             .gate = routers_[call.step - 1].gate,
+                             .gate_out = router.parts.size() > 1 ? value(plan, router.parts[1].out) : nullptr,
+                             .width = static_cast<int>(width(router.x)),
+                             .epsilon = router.norm_epsilon},
+                            op_call(plan, call));
 }
 
 } // namespace ridge::kernels::cuda

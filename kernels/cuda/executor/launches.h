@@ -11,6 +11,7 @@
 #include "kernels/cuda/executor/workspace.h"
 #include "kernels/cuda/gemm/prompt_exchange.h"
 #include "kernels/cuda/plan/batch_plan.h"
+#include "kernels/cuda/router/folded_routers.h"
 
 namespace ridge::kernels::cuda {
 
@@ -18,11 +19,11 @@ class KernelLauncher final : public KernelChoices {
  public:
   // All of these must outlive the launcher.
   KernelLauncher(const core::Program& program, const core::ExecutorConfig& config, const DeviceContext& context,
-                 const DeviceWeights& weights, const ExpertStore& experts, const KvCache& cache,
-                 const StateMemory& states, const Workspace& workspace, const BatchMemory& batch,
+                 const DeviceWeights& weights, const FoldedRouters& routers, const ExpertStore& experts,
+                 const KvCache& cache, const StateMemory& states, const Workspace& workspace, const BatchMemory& batch,
                  const DecodeLoop& decoding)
-      : program_(program), config_(config), context_(context), weights_(weights), experts_(experts), cache_(cache),
-        states_(states), workspace_(workspace), batch_(batch), decoding_(decoding) {}
+      : program_(program), config_(config), context_(context), weights_(weights), routers_(routers), experts_(experts),
+        cache_(cache), states_(states), workspace_(workspace), batch_(batch), decoding_(decoding) {}
 
   void launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
   // What a call of fetch_experts is about: the choice of experts.
@@ -31,6 +32,7 @@ class KernelLauncher final : public KernelChoices {
   }
 
   bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const override;
+  bool can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const override;
   SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;
   SmallBatch wide_batch(const MatrixStep& matrix, int64_t tokens) const override;
   bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const override;
@@ -53,6 +55,7 @@ class KernelLauncher final : public KernelChoices {
   // launch_products.cpp
   ExpertPlaces expert_places(const MatrixStep& m) const;
   MatvecArgs matvec_args(const BatchPlan& plan, const KernelCall::Product& product, int64_t tokens) const;
+  RouterRows router_rows(const BatchPlan& plan, const MatrixStep& router, const FoldedRouter& folded) const;
   GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
   BatchCut cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const;
@@ -77,7 +80,8 @@ class KernelLauncher final : public KernelChoices {
   void launch_norm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_latent_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_index(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_op(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
+  OpCall op_call(const BatchPlan& plan, const KernelCall& call) const;
+  void launch_folded_route(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void sort_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void fetch_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
 
@@ -94,6 +98,7 @@ class KernelLauncher final : public KernelChoices {
   const core::ExecutorConfig& config_;
   const DeviceContext& context_;
   const DeviceWeights& weights_;
+  const FoldedRouters& routers_;
   const ExpertStore& experts_;
   const KvCache& cache_;
   const StateMemory& states_;

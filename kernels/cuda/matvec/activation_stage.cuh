@@ -75,15 +75,16 @@ class ActivationStage {
     return args_.experts.of(__float_as_int(id));
   }
 
-  // Stages token t's activations at `to`, and starts the ring's remaining copies behind the first loads. Returns this
-  // thread's sum of squares where there is a norm.
-  template <typename Ring>
-  __device__ __forceinline__ float stage(int t, uint8_t* to, Ring& ring) {
+  // Stages token t's activations at `to`, starts the ring's remaining copies behind the first loads, and shows what
+  // becomes integers to the rider. Returns this thread's sum of squares where there is a norm.
+  template <typename Ring, typename Rider>
+  __device__ __forceinline__ float stage(int t, uint8_t* to, Ring& ring, Rider& rider) {
     if (t > 0) from_ += args_.x_stride - (column_ - my_first_), column_ = my_first_;
     if constexpr (kFloat)
       return kWhole || args_.cols % 4 == 0 ? stage_quads(to) : stage_elements(to);
     else
-      return kBoth && t == 1 ? stage_integers(t, values_.second, to, ring) : stage_integers(t, values_.row, to, ring);
+      return kBoth && t == 1 ? stage_integers(t, values_.second, to, ring, rider)
+                             : stage_integers(t, values_.row, to, ring, rider);
   }
 
  private:
@@ -123,8 +124,8 @@ class ActivationStage {
   }
 
   // cols is a multiple of 32.
-  template <typename Ring>
-  __device__ __forceinline__ float stage_integers(int t, Row& row, uint8_t* to, Ring& ring) {
+  template <typename Ring, typename Rider>
+  __device__ __forceinline__ float stage_integers(int t, Row& row, uint8_t* to, Ring& ring, Rider& rider) {
     float squares = 0;
     if (t == 0 ? !loads_early_ : !kBoth) load_all();
     wait_for_values(row);
@@ -134,6 +135,7 @@ class ActivationStage {
     std::conditional_t<Shape::kBits, BitStore, IntegerStore<L, kLowParts<Format>>> store(to, shape_.groups, my_first_);
 #pragma unroll 1
     while (column_ - 8 * shape_.lane < args_.cols) { // by whole warps
+      rider.add(t, row.now, column_);
       if (args_.norm_weight)
 #pragma unroll
         for (int j = 0; j < 8; ++j) {

@@ -17,6 +17,7 @@
 
 #include "kernels/cuda/matvec/activation_stage.cuh"
 #include "kernels/cuda/matvec/matvec_epilogue.cuh"
+#include "kernels/cuda/matvec/matvec_rider.cuh"
 #include "kernels/cuda/matvec/weight_ring.cuh"
 
 namespace ridge::kernels::cuda {
@@ -194,14 +195,15 @@ class ChunkProducts {
 };
 
 // The work of block `block`.
-template <typename Format, int kTokens, bool kExact, bool kWhole>
-__device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block) {
+template <typename Format, int kTokens, bool kExact, bool kWhole, typename Rider = NoRider>
+__device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, Rider rider = {}) {
   using Shape = MatvecShape<Format, kTokens, kExact, kWhole>;
   using Lut = LutOf<Format, kExact>;
   using LutFiller = typename Lut::template Filler<kMatvecThreads>;
   const bool dataflow = !Shape::kFloat && args.dataflow_input; // float formats' weights come before all else
   let_successor_start();
   stamp(args.stamps, kStarts);
+  rider.start();
   const Shape shape(args);
   typename ActivationStage<Format, Shape>::Values values;
   ActivationStage<Format, Shape> input(args, shape, dataflow, values);
@@ -225,17 +227,19 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block)
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     if (t >= shape.tokens) continue;
-    float squares = input.stage(t, memory.activations + t * memory.token_bytes, ring);
+    float squares = input.stage(t, memory.activations + t * memory.token_bytes, ring, rider);
     if (args.norm_weight) {
       squares = warp_sum(squares);
       if (shape.lane == 0) memory.squares[t * shape.warps + shape.warp] = squares;
     }
   }
+  rider.finish();
   const MatvecEpilogue<Format, Shape> epilogue(args, shape, rows, dataflow);
   float residual[kTokens] = {}, scale[kTokens];
   epilogue.load_residual(residual);
   __syncthreads();
   stamp(args.stamps, kHasInput);
+  rider.publish();
   epilogue.find_scales(scale, memory.squares);
 
   ChunkProducts<Format, Shape>(shape, memory, lut).multiply(ring, rows.count);
@@ -248,6 +252,13 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block)
 template <typename Format, int kTokens, bool kExact, bool kWhole>
 __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_constant__ MatvecArgs args) {
   multiply_rows<Format, kTokens, kExact, kWhole>(args, blockIdx.x);
+}
+
+// With a folded router: of one or two tokens, which is dataflow input.
+template <typename Format, int kTokens>
+__global__ void __launch_bounds__(kMatvecThreads, 1)
+    matvec_router_kernel(const __grid_constant__ MatvecArgs args, const __grid_constant__ RouterRows router) {
+  multiply_rows<Format, kTokens, false, true>(args, blockIdx.x, RouterRider<kTokens>(router, args));
 }
 
 // Two matrices of different formats with one input, of kTokens tokens: each has blocks of its own.

@@ -76,4 +76,14 @@ struct MatvecArgs {
 #endif
 };
 
+// What rides along with a product (matvec_rider.cuh): for each token, scores = matrix [x, residual] + constant.
+inline constexpr int kMostRouterRows = 2; // of a block
+struct RouterRows {
+  const float* matrix;             // [experts][cols + width]
+  const float* constant;           // [experts] or null
+  float* scores;                   // [tokens][experts]
+  int experts, width;              // width: of the residual; it and cols are multiples of 4
+  int rows = 0, shared_offset = 0; // of a block; of its shared memory. The launcher fills these in
+};
+
 } // namespace ridge::kernels::cuda

@@ -3,9 +3,12 @@
 // An expert's place among the chosen is the number of those that are better. All experts count theirs at once: to take
 // the best one out again and again is a chain of two reductions for each.
 #include "kernels/cuda/ops/op_call.h"
-#include "kernels/cuda/runtime/warp.cuh"
+#include "kernels/cuda/router/folded_router.h"
+#include "kernels/cuda/runtime/ptx.cuh"
 
+#include <algorithm>
 #include <cfloat>
+#include <type_traits>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -83,8 +86,8 @@ __device__ __forceinline__ uint32_t ordered(float x) {
   return x != x ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// How many of the experts come before number `e`, whose key is `own`: those with a larger key, and those with the same
-// and a smaller number. One of kParts that count a part each.
+// How many of the experts come before number `e`: those with a larger key, and those with the same and a smaller
+// number. One of kParts that count a part each.
 template <int kParts>
 __device__ __forceinline__ int better_ones(const uint32_t* keys, int experts, int e, int part) {
   const auto* fours = reinterpret_cast<const uint4*>(keys);
@@ -119,16 +122,38 @@ __device__ __forceinline__ void store_shares(const RouteArgs& args, const int32_
     store_latest(shares + s, factor * share(s) * (args.of_expert ? args.of_expert[ids[s]] : 1));
 }
 
+// The factor of folded scores, 1 / rms(y), as soon as y is there; and the gate's product with norm(y), into gate_out.
+template <int kThreads>
+__device__ __forceinline__ float norm_factor(const FoldedInput& input, int token, float* scratch) {
+  const float* y = input.y + int64_t{token} * input.width;
+  float squares = 0, gate = 0;
+#pragma unroll 1
+  for (int i = 4 * threadIdx.x; i < input.width; i += 4 * kThreads) {
+    float4 v = load_latest_4(y + i), w = {};
+    if (input.gate) w = *reinterpret_cast<const float4*>(input.gate + i);
+    while (is_sentinel(v)) v = load_latest_4(y + i);
+    squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    gate += v.x * w.x + v.y * w.y + v.z * w.z + v.w * w.w;
+  }
+  const float factor = rsqrtf(block_sum(squares, scratch) / static_cast<float>(input.width) + input.epsilon);
+  if (input.gate_out) {
+    const float product = factor * block_sum(gate, scratch);
+    if (threadIdx.x == 0) store_latest(input.gate_out + token, product);
+  }
+  return factor;
+}
+
 // A block per token, and kParts threads per expert, of which there are at most kExperts. The first warps have an expert
-// in each lane; then all count who is better.
-template <int kExperts>
+// in each lane; then all count who is better. With folded scores 256 threads, which have room beside a product's block.
+template <int kExperts, bool kFolded>
 struct RouteShape {
-  static constexpr int kParts = kExperts <= 256 ? 4 : 1024 / kExperts, kThreads = kExperts * kParts;
+  static constexpr int kParts = std::clamp((kFolded ? 256 : 1024) / kExperts, 1, 4), kThreads = kExperts * kParts;
 };
-template <int kExperts>
-__global__ void __launch_bounds__(RouteShape<kExperts>::kThreads)
-    route_kernel(const __grid_constant__ RouteArgs args, Stamp* stamps) {
-  constexpr int kParts = RouteShape<kExperts>::kParts, kThreads = RouteShape<kExperts>::kThreads;
+template <int kExperts, bool kFolded>
+__global__ void __launch_bounds__(RouteShape<kExperts, kFolded>::kThreads)
+    route_kernel(const __grid_constant__ RouteArgs args, const __grid_constant__ FoldedInput folded, Stamp* stamps) {
+  using Shape = RouteShape<kExperts, kFolded>;
+  constexpr int kParts = Shape::kParts, kThreads = Shape::kThreads;
   __shared__ __align__(16) uint32_t keys[kExperts];
   __shared__ float weights[kExperts], choices[kExperts], scratch[kThreads / kWarp];
   __shared__ int places[kExperts];
@@ -143,20 +168,27 @@ __global__ void __launch_bounds__(RouteShape<kExperts>::kThreads)
   for (int s = threadIdx.x; s < args.used; s += kThreads)
     chosen[s] = s; // stays where weights are broken, scores no numbers
   if (part == 0) places[e] = 0;
-  work.wait();
+  if (!kFolded) work.wait();
 
   const float* scores = args.x + int64_t{token} * args.experts;
-  const float score = is_expert ? scores[e] : -INFINITY;
-  const float weight = args.gate == core::Gate::softmax   ? softmax(score, scratch)
-                       : args.gate == core::Gate::sigmoid ? 1 / (1 + expf(-score))
-                                                          : score; // softmax_of_chosen
+  float score = is_expert ? load_latest(scores + e) : -INFINITY;
+  if (kFolded) {
+    while (is_sentinel(score)) score = load_latest(scores + e);
+    stamp(stamps, kMayGoOn);
+  }
+  const auto weight_of = [&](float score) {
+    return args.gate == core::Gate::softmax   ? softmax(score, scratch)
+           : args.gate == core::Gate::sigmoid ? 1 / (1 + expf(-score))
+                                              : score; // softmax_of_chosen
+  };
+  const float weight = kFolded ? score : weight_of(score); // the factor of folded scores changes no order
   if (part == 0) {
     const float choice = bias + (args.by_score ? score : weight);
     weights[e] = weight, choices[e] = choice;
     keys[e] = is_expert ? ordered(choice) : 0;
   }
   __syncthreads();
-  if (args.groups > 1) {
+  if (!kFolded && args.groups > 1) {
     if (threadIdx.x < kWarp) drop_groups(args, choices, quality);
     __syncthreads();
     if (is_expert) keys[e] = ordered(choices[e]);
@@ -170,22 +202,20 @@ __global__ void __launch_bounds__(RouteShape<kExperts>::kThreads)
   if (is_expert && keys[e] > ordered(-INFINITY))
     if (const int place = kParts > 1 ? places[e] : better; place < args.used) chosen[place] = e;
   __syncthreads();
-  if (threadIdx.x >= kWarp) return;
 #pragma unroll 1
-  for (int s = threadIdx.x; s < args.used; s += kWarp) args.ids[token * args.used + s] = chosen[s];
-  store_shares(args, chosen, weights, args.shares + int64_t{token} * args.used);
+  for (int s = threadIdx.x; s < args.used; s += kThreads)
+    store_latest(reinterpret_cast<float*>(args.ids) + token * args.used + s, __int_as_float(chosen[s]));
+  if (kFolded) {
+    const float late = weight_of(norm_factor<kThreads>(folded, token, scratch) * score);
+    if (part == 0) weights[e] = late;
+    __syncthreads();
+  }
+  if (threadIdx.x < kWarp) store_shares(args, chosen, weights, args.shares + int64_t{token} * args.used);
+  if (kFolded) wait_for_predecessor(); // who waits for this kernel thereby waits for those before it
 }
 
-template <int kExperts>
-void launch_for(const Launch& launch, const RouteArgs& args, int64_t tokens) {
-  const int64_t words = args.groups + args.used;
-  launch(route_kernel<kExperts>, static_cast<unsigned>(tokens), RouteShape<kExperts>::kThreads, words * sizeof(float),
-         args, launch.stamps());
-}
-
-} // namespace
-
-void launch_route(const Launch& launch, const OpCall& call) {
+template <bool kFolded>
+void route_by(const Launch& launch, const OpCall& call, const FoldedInput& folded) {
   const auto& params = std::get<core::RouteParams>(call.op.params);
   const RouteArgs args = {call.in[0],
                           call.op.weights.empty() ? nullptr : call.vector(0),
@@ -200,11 +230,23 @@ void launch_route(const Launch& launch, const OpCall& call) {
                           params.normalize,
                           params.scale,
                           params.by_score};
-  if (args.experts <= 128) return launch_for<128>(launch, args, call.rows);
-  if (args.experts <= 256) return launch_for<256>(launch, args, call.rows);
-  if (args.experts <= 512) return launch_for<512>(launch, args, call.rows);
+  const auto run = [&]<int kExperts>(std::integral_constant<int, kExperts>) {
+    launch(route_kernel<kExperts, kFolded>, static_cast<unsigned>(call.rows), RouteShape<kExperts, kFolded>::kThreads,
+           (args.groups + args.used) * sizeof(float), args, folded, launch.stamps());
+  };
+  if (args.experts <= 128) return run(std::integral_constant<int, 128>());
+  if (args.experts <= 256) return run(std::integral_constant<int, 256>());
+  if (args.experts <= 512) return run(std::integral_constant<int, 512>());
   static_assert(core::kMostExperts == 1024);
-  launch_for<1024>(launch, args, call.rows);
+  run(std::integral_constant<int, 1024>());
+}
+
+} // namespace
+
+void launch_route(const Launch& launch, const OpCall& call) { route_by<false>(launch, call, {}); }
+
+void launch_folded_route(const Launch& launch, const FoldedInput& folded, const OpCall& call) {
+  route_by<true>(launch, call, folded);
 }
 
 } // namespace ridge::kernels::cuda

@@ -53,6 +53,7 @@ BatchPlan BatchPlanner::run() {
     if (gathered_.from != kNone && step.inputs == std::vector{gathered_.from}) continue; // is done
     step_ = i;
     gathered_ = shape().tokens == 1 && shape().outputs == 1 ? gathered_behind(i) : Gathered{};
+    if (folds(i)) continue; // is done
     add_step(step);
     for (const ValueId id : step.outputs) {
       forget_overwritten(id);
@@ -171,7 +172,15 @@ void BatchPlanner::add_op(const Step& step) {
   const auto* routing = std::get_if<core::RouteParams>(&op.params);
   const int64_t used = width(op.outputs[0]), experts = routing ? routing->experts : used, slots = plain.rows * used;
   const bool sorted = sorts(op.outputs[0], plain.rows, used, experts);
-  if (!step.only_sorted || sorted) add(plain);
+  if (folds(step_ - 1)) {
+    KernelCall folded = plain;
+    folded.kernel = Kernel::folded_route;
+    folded.products = {{steps_[step_ - 1].matrix}};
+    folded.dataflow_input = true;
+    add(folded);
+  } else if (!step.only_sorted || sorted) {
+    add(plain);
+  }
   if (in_.experts_on_host && routing) {
     KernelCall fetch = plain;
     fetch.kernel = Kernel::fetch_experts;

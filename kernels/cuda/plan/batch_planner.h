@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/plan/batch_plan.h"
+#include "kernels/cuda/plan/folded_routers.h"
 
 #include <optional>
 
@@ -70,6 +71,7 @@ class BatchPlanner {
   KernelCall call(Kernel kernel) const {
     KernelCall call{kernel};
     call.first_step = call.step = static_cast<int32_t>(step_);
+    if (folds(step_ + 1)) ++call.step; // its scores come with this one
     call.gathers = gathered_.from != kNone;
     return call;
   }
@@ -82,6 +84,12 @@ class BatchPlanner {
     made.products = {product(m)};
     made.rows = rows;
     return made;
+  }
+  // Whether the step is a router whose scores come with the product in front of it.
+  bool folds(size_t step) const {
+    return step < steps_.size() && steps_[step].folded && batch_.dataflow_tokens > 0 &&
+           folds_routers(in_.config, in_.limits) &&
+           in_.kernels.can_take_router(steps_[step - 1].matrix, steps_[step].matrix, shape().tokens);
   }
   bool dataflow_input() const { return batch_.dataflow_tokens > 0 && steps_[step_].dataflow_input; }
   // No kernel of the first step starts before the batch in front of it is done: attention reads positions and caches

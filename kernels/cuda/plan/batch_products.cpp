@@ -195,6 +195,11 @@ void BatchPlanner::add_matvec(const MatrixStep& m, int64_t rows) {
     }
     add(*before);
   }
+  if (folds(step_ + 1)) {
+    matvec.kernel = Kernel::matvec_router;
+    matvec.products.push_back({steps_[step_ + 1].matrix});
+    return add(matvec);
+  }
   if (sibling_follows_[step_] && matvec.rows <= kMatvecTokens && m.ids == kNone && !in_.config.exact)
     matvec_ = matvec;
   else

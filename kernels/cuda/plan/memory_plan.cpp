@@ -3,6 +3,7 @@
 #include "core/cache/rings.h"
 #include "core/host_device/round_up.h"
 #include "kernels/cuda/exchange/exchange.h"
+#include "kernels/cuda/plan/folded_routers.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/plan/scratch_sizes.h"
 #include "kernels/cuda/plan/workspace_plan.h"
@@ -96,7 +97,8 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
                        bool experts_on_host) {
   MemoryPlan memory;
   const std::vector<ExpertGroup> groups = experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{};
-  memory.weights = weight_bytes(program, groups);
+  const Plan plan = make_plan(program, true);
+  memory.weights = weight_bytes(program, groups) + folded_bytes(program, config, plan, limits);
   memory.experts = expert_sizes(groups);
   const std::vector<core::CacheRows> rows = core::cache_rows(program, config);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -104,9 +106,8 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
     memory.cache += bytes.keys + bytes.values;
   }
   for (const core::StateLayer& layer : program.states) memory.state += state_floats(layer, config) * kFloatBytes;
-  memory.scratch = plan_workspace(program, config, make_plan(program, true), limits).bytes() +
-                   batch_bytes(config.max_batch) + expert_table_bytes(groups, limits.sm_count) +
-                   mailbox_bytes(program, config);
+  memory.scratch = plan_workspace(program, config, plan, limits).bytes() + batch_bytes(config.max_batch) +
+                   expert_table_bytes(groups, limits.sm_count) + mailbox_bytes(program, config);
   memory.reserve = reserve_bytes(program, config);
   return memory;
 }

@@ -84,6 +84,7 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::to_half: return "to_half";
   case Kernel::matvec: return "matvec";
   case Kernel::matvec_pair: return "matvec_pair";
+  case Kernel::matvec_router: return "matvec_router";
   case Kernel::small_batch: return "small_batch";
   case Kernel::expert_batch: return "expert_batch";
   case Kernel::expert_dots: return "expert_dots";
@@ -102,6 +103,7 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::index_choice: return "index_choice";
   case Kernel::sort_experts: return "sort_experts";
   case Kernel::fetch_experts: return "fetch_experts";
+  case Kernel::folded_route: return "folded_route";
   case Kernel::sum: return "sum";
   case Kernel::norm: return "norm";
   case Kernel::op: return "op";

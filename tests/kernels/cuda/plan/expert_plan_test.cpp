@@ -28,6 +28,27 @@ RandomProgram shared_expert_model(const RandomProgram::Shape& shape) {
 
 } // namespace
 
+TEST_CASE("batch plan: a folded router's scores come with a product of one or two tokens, others by itself") {
+  using enum Kernel;
+  RandomProgram::Shape shape = two_of_eight_experts();
+  shape.layers = 4;
+  shape.heads = 16;
+  Setting setting(shape);
+  for (const int64_t tokens : {1, 2}) {
+    const BatchPlan plan = setting.plan(tokens);
+    CHECK(count(plan, matvec_router) == 3); // not in the first layer
+    CHECK(count(plan, folded_route) == 3);
+    const KernelCall& projection = call_of(plan, matvec_router);
+    CHECK(projection.step == projection.first_step + 1); // which is the router
+  }
+  CHECK(count(setting.plan(3), matvec_router) + count(setting.plan(3), folded_route) == 0);
+  setting.options.dataflow_sync = false;
+  CHECK(count(setting.plan(1), matvec_router) + count(setting.plan(1), folded_route) == 0);
+  setting.options.dataflow_sync = true;
+  setting.kernels.takes_routers = false;
+  CHECK(count(setting.plan(1), matvec_router) + count(setting.plan(1), folded_route) == 0);
+}
+
 TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twice") {
   RandomProgram::Shape shape = two_of_eight_experts();
   Setting setting(shape);

@@ -86,6 +86,35 @@ TEST_CASE("plan: experts take their numbers from a running kernel, and their sum
   }
 }
 
+TEST_CASE("plan: a router is folded into the projection in front of it where the largest scores choose") {
+  using core::Gate;
+  const auto folded = [](const tests::RandomProgram::Shape& shape, quant::Type type = quant::Type::Q8_0) {
+    tests::RandomProgram model(1);
+    model.transformer(shape, type, quant::Type::Q8_0);
+    const Plan plan = kernels::cuda::make_plan(model.program, true);
+    check_rules(model.program, plan);
+    return std::ranges::count_if(plan.steps, &Step::folded);
+  };
+  tests::RandomProgram::Shape shape = {.layers = 5, .heads = 16};
+  shape.experts = 6;
+  shape.used = 2;
+  shape.shared_expert = true;
+  CHECK(folded(shape) == 4); // the first layer's residual is the embedding, which no running kernel passes on
+  shape.route = core::RouteParams{0, 0, true, Gate::softmax_of_chosen};
+  CHECK(folded(shape) == 4);
+  CHECK(folded(shape, quant::Type::F16) == 0); // has no integers in front of which a rider could sit
+
+  tests::RandomProgram::Shape other = shape;
+  other.heads = 4; // 256 columns are no whole warp tile
+  CHECK(folded(other) == 0);
+  other = shape;
+  other.selection_bias = true;
+  CHECK(folded(other) == 0);
+  other = shape;
+  other.route = core::RouteParams{0, 0, true, Gate::sigmoid};
+  CHECK(folded(other) == 0);
+}
+
 TEST_CASE("plan: experts, a gated shared expert and the residual stream are one sum") {
   using core::OpKind;
   tests::RandomProgram m(1);

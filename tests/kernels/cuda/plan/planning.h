@@ -20,11 +20,16 @@ using kernels::cuda::PlanShape;
 using quant::Type;
 
 struct Kernels final : kernels::cuda::KernelChoices {
-  bool pairs = true, fast = true, ropes_in_attention = true, ropes_runs = true;
+  bool pairs = true, takes_routers = true, fast = true, ropes_in_attention = true, ropes_runs = true;
   int largest_tile = 32; // of small batches
   bool wide = true, split_columns = false, leaves_sums = false, dots = true;
 
-  bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override { return pairs; }
+  bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override {
+    return pairs;
+  }
+  bool can_take_router(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override {
+    return takes_routers;
+  }
   SmallBatch small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
     return {tile_tokens <= largest_tile, split_columns, leaves_sums};
   }

@@ -1,0 +1,118 @@
+// What rides along with a product: scores of a folded router (router/folded_router.h), which are products of f32 rows
+// with the same activations, before these become integers, and with the residual.
+//
+// A block has a row or two. A bulk copy brings them into shared memory before anything else; the activations are in
+// registers when they are staged. So the scores take neither a kernel of their own nor loads of the same values.
+#pragma once
+
+#include "kernels/cuda/matvec/matvec.h"
+#include "kernels/cuda/runtime/ptx.cuh"
+
+namespace ridge::kernels::cuda {
+
+// Nothing rides along.
+struct NoRider {
+  __device__ __forceinline__ void start() {}
+  __device__ __forceinline__ void add(int, const float (&)[8], int) {}
+  __device__ __forceinline__ void finish() {}
+  __device__ __forceinline__ void publish() const {}
+};
+
+// Shared memory: the rows, sums of warps, the barrier of the copy.
+inline constexpr int kRiderSums = kMostRouterRows * 2 * 16 /* warps */;
+constexpr int64_t rider_bytes(int64_t columns, int rows) { return (rows * columns + kRiderSums) * 4 + 16; }
+
+template <int kTokens>
+class RouterRider {
+ public:
+  __device__ __forceinline__ RouterRider(const RouterRows& router, const MatvecArgs& args)
+      : router_(router), args_(args), columns_(args.cols + router.width), first_row_(blockIdx.x * router.rows),
+        count_(min(router.rows, router.experts - first_row_)) {
+    extern __shared__ uint4 shared[];
+    rows_ = reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(shared) + router.shared_offset);
+    sums_ = rows_ + router.rows * columns_;
+  }
+
+  // Asks for the rows and for the residual, which is there long since or arrives like the activations.
+  __device__ __forceinline__ void start() {
+    if (count_ <= 0) return;
+    auto* barrier = reinterpret_cast<CopyBarrier*>(sums_ + kRiderSums);
+    if (threadIdx.x == 0) {
+      barrier->init(1);
+      fence_barrier_init();
+      const BarrierAddress copies(barrier);
+      const auto bytes = static_cast<uint32_t>(count_ * columns_) * 4;
+      copies.arrive_expecting(bytes);
+      copies.bulk_copy(rows_, router_.matrix + int64_t{first_row_} * columns_, bytes);
+    }
+    if (const int i = 4 * threadIdx.x; i < router_.width)
+#pragma unroll
+      for (int t = 0; t < kTokens; ++t)
+        if (t < args_.tokens) residual_[t] = load_latest_4(residual(t, i));
+    if (router_.constant && my_row() < count_) constant_ = router_.constant[first_row_ + my_row()];
+  }
+
+  // Eight activations of token t.
+  __device__ __forceinline__ void add(int t, const float (&x)[8], int column) {
+    if (count_ <= 0) return;
+    wait_for_rows();
+    add_quad(t, {x[0], x[1], x[2], x[3]}, column);
+    add_quad(t, {x[4], x[5], x[6], x[7]}, column + 4);
+  }
+
+  // Behind all activations: adds the residual and leaves the warp's sums.
+  __device__ __forceinline__ void finish() {
+    if (count_ <= 0) return;
+    wait_for_rows();
+#pragma unroll 1
+    for (int i = 4 * threadIdx.x; i < router_.width; i += 4 * static_cast<int>(blockDim.x))
+#pragma unroll
+      for (int t = 0; t < kTokens; ++t) {
+        if (t >= args_.tokens) continue;
+        float4 x = residual_[t];
+        if (i != 4 * static_cast<int>(threadIdx.x)) x = load_latest_4(residual(t, i));
+        while (is_sentinel(x)) x = load_latest_4(residual(t, i));
+        add_quad(t, x, args_.cols + i);
+      }
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t)
+#pragma unroll
+      for (int r = 0; r < kMostRouterRows; ++r) {
+        if (r >= count_) continue;
+        const float sum = warp_sum(sum_[t][r]);
+        if (threadIdx.x % kWarp == 0) sums_[(t * kMostRouterRows + r) * 16 + threadIdx.x / kWarp] = sum;
+      }
+  }
+
+  // Behind a barrier: a warp for each score.
+  __device__ __forceinline__ void publish() const {
+    const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, t = warp / kMostRouterRows;
+    if (t >= min(kTokens, args_.tokens) || my_row() >= count_) return;
+    const float score = warp_sum(lane < 16 ? sums_[warp * 16 + lane] : 0) + constant_;
+    if (lane == 0) store_latest(router_.scores + t * router_.experts + first_row_ + my_row(), score);
+  }
+
+ private:
+  __device__ __forceinline__ static int my_row() { return threadIdx.x / kWarp % kMostRouterRows; } // that it publishes
+  __device__ __forceinline__ const float* residual(int t, int i) const {
+    return args_.residual + t * args_.residual_stride + i;
+  }
+  __device__ __forceinline__ void wait_for_rows() const { BarrierAddress(sums_ + kRiderSums).wait(0); }
+  __device__ __forceinline__ void add_quad(int t, float4 x, int column) {
+#pragma unroll
+    for (int r = 0; r < kMostRouterRows; ++r)
+      if (r < count_) {
+        const float4 w = *reinterpret_cast<const float4*>(rows_ + r * columns_ + column);
+        sum_[t][r] += w.x * x.x + w.y * x.y + w.z * x.z + w.w * x.w;
+      }
+  }
+
+  const RouterRows& router_;
+  const MatvecArgs& args_;
+  int columns_, first_row_, count_;
+  float *rows_, *sums_;
+  float4 residual_[kTokens];
+  float sum_[kTokens][kMostRouterRows] = {}, constant_ = 0;
+};
+
+} // namespace ridge::kernels::cuda

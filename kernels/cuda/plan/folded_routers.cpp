@@ -1,0 +1,93 @@
+#include "kernels/cuda/plan/folded_routers.h"
+
+#include "core/executor.h"
+#include "core/host_device/round_up.h"
+#include "kernels/cuda/plan/planner.h"
+#include "quant/registry.h"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+
+using core::Op;
+using core::OpKind;
+
+namespace {
+
+// Reading the folded matrix takes some 2 µs then, which is what it saves.
+constexpr int64_t kMostFoldedBytes = 8 << 20;
+constexpr int64_t kMostFoldedExperts = 256; // two for each block of the product on a chip of 128 multiprocessors
+constexpr int64_t kWholeColumns = 1024;     // of a warp tile: the product knows of whole ones only
+
+} // namespace
+
+// Whether the projection's kernel can take rows of a router along: it multiplies integers, whole warp tiles of them.
+bool Planner::takes_rider(const MatrixStep& m) const {
+  if (m.parts.size() != 1 || m.norm != kNone || m.glu || m.ids != kNone || !m.beside.empty() || m.residual == kNone)
+    return false;
+  const core::Weight& w = program_.weights[m.parts[0].weight];
+  const quant::FormatInfo* format = quant::find_format(w.type);
+  return format && format->packed && w.cols % kWholeColumns == 0;
+}
+
+// Whether a step is a router of its own normed input, alone or with the gate of a shared expert.
+bool Planner::is_router(const MatrixStep& m) const {
+  if (m.norm == kNone || m.glu || m.ids != kNone || !m.beside.empty() || m.residual != kNone) return false;
+  if (!std::ranges::all_of(m.parts, [](const MatrixStep::Part& part) { return part.bias == kNone; })) return false;
+  return m.parts.size() == 1 || (m.parts.size() == 2 && program_.weights[m.parts[1].weight].rows == 1);
+}
+
+// Whether experts are chosen by their scores alone: what all scores are multiplied by changes nothing then.
+static bool chooses_largest(const Op& route) {
+  const auto& routing = std::get<core::RouteParams>(route.params);
+  return routing.gate != core::Gate::sigmoid && routing.groups == 1 && route.weights.empty();
+}
+
+// A router right behind the projection that makes its input, and right before `route`. What is added to the projection
+// was passed on by a running kernel, so that it can be asked for at once, and so is the router's input, which `route`
+// waits for.
+void Planner::find_folded_routers() {
+  for (size_t i = 1; i + 1 < steps_.size(); ++i) {
+    const Step &projection = steps_[i - 1], &router = steps_[i];
+    const int next = static_cast<int>(i) + 1;
+    if (projection.kind != Step::Kind::matrix || router.kind != Step::Kind::matrix || !is_op(next, OpKind::route))
+      continue;
+    const MatrixStep &o = projection.matrix, &r = router.matrix;
+    const Op& route = *steps_[next].op;
+    const core::ValueId scores = r.parts[0].out;
+    if (!takes_rider(o) || !is_router(r) || !chooses_largest(route)) continue;
+    if (r.x != o.parts[0].out || route.inputs[0] != scores || !read_once(scores)) continue;
+    if (!dataflow_values_[o.residual] || !dataflow_values_[r.x]) continue;
+    const int64_t experts = program_.weights[r.parts[0].weight].rows;
+    const int64_t columns = program_.weights[o.parts[0].weight].cols + program_.values[r.x].width;
+    if (columns % 4 != 0 || experts > kMostFoldedExperts || experts * columns * 4 > kMostFoldedBytes) continue;
+    steps_[i].folded = true;
+    dataflow_values_[scores] = true;
+  }
+}
+
+FoldedSizes folded_sizes(const core::Program& program, const Plan& plan, size_t step) {
+  if (!plan.steps[step].folded) return {};
+  const MatrixStep &r = plan.steps[step].matrix, &o = plan.steps[step - 1].matrix;
+  const core::Weight& router = program.weights[r.parts[0].weight];
+  const int64_t width = router.cols;
+  return {.experts = router.rows,
+          .cols = program.weights[o.parts[0].weight].cols,
+          .width = width,
+          .constant = o.parts[0].bias != kNone ? core::round_up(router.rows, 4) : 0,
+          .gate = r.parts.size() > 1 ? width : 0};
+}
+
+bool folds_routers(const core::ExecutorConfig& config, const DeviceLimits& limits) {
+  return limits.overlap && !config.exact && !config.observer;
+}
+
+int64_t folded_bytes(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
+                     const DeviceLimits& limits) {
+  int64_t bytes = 0;
+  if (folds_routers(config, limits))
+    for (size_t i = 0; i < plan.steps.size(); ++i) bytes += folded_sizes(program, plan, i).bytes();
+  return bytes;
+}
+
+} // namespace ridge::kernels::cuda

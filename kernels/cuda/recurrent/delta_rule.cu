@@ -260,8 +260,15 @@ void launch_delta_rule(const Launch& launch, const OpCall& call) {
   const auto run = [&]<int kDim>() {
     const auto kernel = of_elements ? delta_rule_kernel<kDim, true> : delta_rule_kernel<kDim, false>;
     const int rows = kThreads * kElements / args.dim * kRows; // of a block
-    launch(kernel, dim3((args.dim + rows - 1) / rows, args.v_heads, call.sequences.count), kThreads, 0, args,
-           launch.stamps());
+    const dim3 grid((args.dim + rows - 1) / rows, args.v_heads, call.sequences.count);
+    // Few blocks that start while a product's still run would crowd on the multiprocessors that are free first. With a
+    // third of a block's shared memory each, two have room on a multiprocessor; chips with little of it have blocks of
+    // products that leave no room for that.
+    const bool few =
+        launch.overlap && launch.shared_per_block >= 160 << 10 && int64_t{grid.x} * grid.y * grid.z <= launch.sm_count;
+    const size_t shared = few ? launch.shared_per_block / 3 : 0;
+    allow_shared(kernel, shared);
+    launch(kernel, grid, kThreads, shared, args, launch.stamps());
   };
   switch (args.dim) {
   case 32: return run.template operator()<32>();

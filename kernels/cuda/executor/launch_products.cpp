@@ -145,11 +145,15 @@ void KernelLauncher::launch_matvec(const BatchPlan& plan, const KernelCall& call
   const KernelCall::Product& first = call.products[0];
   const FormatKernels& format = format_of(first.matrix);
   const MatvecArgs args = matvec_args(plan, first, call.rows);
-  if (call.kernel == Kernel::matvec) return format.matvec(launch, args, config_.exact);
-  const KernelCall::Product& second = call.products[1];
+  Launch fewer = launch;
+  fewer.sm_count -= call.left_free;
+  if (call.kernel == Kernel::matvec) return format.matvec(fewer, args, config_.exact);
+  const MatrixStep& second = call.products[1].matrix;
   if (call.kernel == Kernel::matvec_router)
-    return format.matvec_router(launch, args, router_rows(plan, second.matrix, routers_[call.step]));
-  format.matvec_pair(launch, args, matvec_args(plan, second, call.rows), format_of(second.matrix).type);
+    return format.matvec_router(launch, args, router_rows(plan, second, routers_[call.step]));
+  const MatvecArgs other = matvec_args(plan, call.products[1], call.rows);
+  const quant::Type type = format_of(second).type;
+  format.matvec_pair(format.can_pair(fewer, args, other, type) ? fewer : launch, args, other, type);
 }
 
 void KernelLauncher::launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {

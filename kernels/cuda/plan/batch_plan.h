@@ -105,6 +105,7 @@ struct KernelCall {
   int64_t cols = 0;                                      // to_half: columns
   HalfLayout layout = HalfLayout::rows;                  // to_half, and attention that writes_half
   int64_t place = 0;                                     // of an exchange among those of the step
+  int left_free = 0;                                     // matvec, matvec_pair: multiprocessors that they leave free
   int64_t experts = 0;                                   // sort_experts: among which slots are sorted
   bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call
   bool wide =

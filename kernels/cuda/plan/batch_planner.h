@@ -53,6 +53,7 @@ class BatchPlanner {
   bool dots_experts(const MatrixStep& m, int64_t slots) const;
   void add_matvec(const MatrixStep& m, int64_t rows);
   void add_heads(HeadsStep heads);
+  void leave_room(const KernelCall& attention);
   void add_latent(const LatentStep& latent);
   void add_attention(const core::Op& op);
   void add_attention(const core::Op& op, const TokenRun& rows, bool one_run);

@@ -63,6 +63,7 @@ std::string flags_of(const KernelCall& call) {
   flag(call.layout == HalfLayout::tiles, "tiled");
   flag(call.wide, "wide");
   flag(call.gathers, "gathers");
+  flag(call.left_free > 0, fmt::format("left-free={}", call.left_free));
   flag(call.writes_half, "writes-half");
   flag(call.reads_half, "reads-half");
   flag(call.leaves_sums, "leaves-sums");

@@ -25,6 +25,28 @@ TEST_CASE("batch plan: a token is matvecs and one kernel of attention, and its g
   CHECK(call_of(plan, rope_attention).dataflow_input);
 }
 
+TEST_CASE("batch plan: a product of many rows leaves multiprocessors free for the attention behind it") {
+  RandomProgram::Shape shape = one_layer();
+  shape.heads = 32; // q, k and v have 2,304 rows
+  const auto left = [&](int64_t tokens, int sm_count) {
+    Setting setting(shape);
+    setting.kernels.pairs = true;
+    setting.limits.sm_count = sm_count;
+    std::vector<int> left;
+    for (const KernelCall& call : setting.plan(tokens).calls)
+      if (call.kernel == matvec || call.kernel == matvec_pair) left.push_back(call.left_free);
+    return left;
+  };
+  CHECK(left(1, 132) == std::vector{4, 0, 0, 0, 0}); // twice as many as KV heads
+  CHECK(left(2, 132) == std::vector{4, 0, 0, 0, 0});
+  CHECK(left(1, 32) == std::vector{2, 0, 0, 0, 0}); // small chips fewer
+  CHECK(left(1, 15) == std::vector{0, 0, 0, 0, 0});
+  CHECK(left(1, 148)[0] == 0); // few rows for each
+  shape.layers = 2;
+  shape.value_type = Type::Q6_K; // v apart, in a launch with q and k; in the first layer attention waits
+  CHECK(left(1, 132) == std::vector{0, 0, 0, 0, 4, 0, 0, 0, 0});
+}
+
 TEST_CASE("batch plan: pieces of prompts beside other tokens have attention calls of their own") {
   Setting setting(one_layer());
   PlanShape shape{.tokens = 300, .outputs = 5, .tile_tokens = 1, .distinct_streams = false};

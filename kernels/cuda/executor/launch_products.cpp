@@ -145,7 +145,7 @@ void KernelLauncher::launch_matvec(const BatchPlan& plan, const KernelCall& call
   const KernelCall::Product& first = call.products[0];
   const FormatKernels& format = format_of(first.matrix);
   const MatvecArgs args = matvec_args(plan, first, call.rows);
-  Launch fewer = launch;
+  Launch fewer = launch; // multiprocessors
   fewer.sm_count -= call.left_free;
   if (call.kernel == Kernel::matvec) return format.matvec(fewer, args, config_.exact);
   const MatrixStep& second = call.products[1].matrix;

@@ -228,7 +228,7 @@ void BatchPlanner::leave_room(const KernelCall& attention) {
   int64_t rows = 0;
   for (const KernelCall::Product& of : product.products)
     for (const MatrixStep::Part& part : of.matrix.parts) rows += weight(part.weight).rows;
-  if (rows < 16 * in_.limits.sm_count) return; // of a multiprocessor, four times what a warp takes at once
+  if (rows < 16 * in_.limits.sm_count) return; // with so few for each, the other blocks would take much longer
   const int64_t heads = in_.program.kv_layers[attention.heads.kv_layer].heads;
   product.left_free = static_cast<int>(std::min<int64_t>(2 * heads, in_.limits.sm_count / 16));
 }

@@ -21,8 +21,9 @@ struct FoldedSizes {
 };
 FoldedSizes folded_sizes(const core::Program& program, const Plan& plan, size_t step);
 
-// Of all steps; 0 where no batch of this configuration can use them: they need dataflow sync.
+// Whether any batch of this configuration can use them: they need dataflow sync.
 bool folds_routers(const core::ExecutorConfig& config, const DeviceLimits& limits);
+// Of all steps; 0 where no batch can use them.
 int64_t folded_bytes(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
                      const DeviceLimits& limits);
 

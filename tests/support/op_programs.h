@@ -381,7 +381,8 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     shape.hidden = m.integer(1, 80);
     shape.width = m.integer(1, 80);
     shape.experts = m.integer(2, 600);
-    shape.used = m.integer(1, std::min<int64_t>(shape.experts, 9));
+    shape.used = m.integer(1, std::min<int64_t>(shape.experts, 40));
+    shape.equal_scores = m.integer(0, 1) == 1;
     const core::ValueId x = m.embed(Type::F32, shape.width, 30);
     const core::ValueId gate = m.linear(x, Type::F32, 1), shared = m.linear(x, Type::F32, shape.width);
     const core::ValueId gated =

@@ -80,29 +80,48 @@ __device__ __noinline__ void drop_groups(const RouteArgs& args, float* choice, f
   __syncwarp();
 }
 
-// A float as an integer of the same order; what is no number comes last.
+// A float as an integer of the same order, at least 1; what is no number comes last.
 __device__ __forceinline__ uint32_t ordered(float x) {
   const uint32_t bits = __float_as_uint(x);
-  return x != x ? 0 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return x != x ? 1 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// How many of the experts come before number `e`: those with a larger key, and those with the same and a smaller
-// number. One of kParts that count a part each.
-template <int kParts>
-__device__ __forceinline__ int better_ones(const uint32_t* keys, int experts, int e, int part) {
-  const auto* fours = reinterpret_cast<const uint4*>(keys);
-  const int own_four = e / 4, in_four = e % 4;
-  const uint32_t own = keys[e];
+// How many keys of so many fours are larger than `key`, or equal where they are of the first `earlier` fours.
+__device__ __forceinline__ int better_ones(const uint4* keys, int fours, int earlier, uint32_t key) {
   int better = 0;
 #pragma unroll 2
-  for (int i = part; i < (experts + 3) / 4; i += kParts) {
-    const uint4 key = fours[i];
-    const uint32_t below = i < own_four ? own - 1 : own;
-    better += (key.x > below) + (key.y > below) + (key.z > below) + (key.w > below);
+  for (int i = 0; i < fours; ++i) {
+    const uint4 four = keys[i];
+    const uint32_t below = i < earlier ? key - 1 : key;
+    better += (four.x > below) + (four.y > below) + (four.z > below) + (four.w > below);
   }
-  if (part > 0) return better;
-  const uint4 key = fours[own_four];
-  return better + (in_four > 0 && key.x == own) + (in_four > 1 && key.y == own) + (in_four > 2 && key.z == own);
+  return better;
+}
+
+// How many keys of the first kWarps warps, one a thread, are better than this thread's: larger, or equal and of a
+// smaller thread; from `used` on the number is too small. Keys are at least 1, and from `experts` on those of what is
+// never chosen. First a warp's are compared with one another, then its best ones with those of the other warps.
+template <int kWarps>
+__device__ __forceinline__ int place_of(uint32_t key, int experts, int used) {
+  constexpr int kFours = kWarp / 4;
+  __shared__ uint4 keys[kWarps][kFours], sorted[kWarps][kFours];
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, in_four = lane % 4;
+  int place = used;
+  if (warp < kWarps) {
+    reinterpret_cast<uint32_t*>(keys[warp])[lane] = key;
+    __syncwarp();
+    const uint4 own = keys[warp][lane / 4];
+    place = better_ones(keys[warp], kFours, lane / 4, key) + (in_four > 0 && own.x == key) +
+            (in_four > 1 && own.y == key) + (in_four > 2 && own.z == key);
+    reinterpret_cast<uint32_t*>(sorted[warp])[place] = key;
+  }
+  __syncthreads();
+  if (!__any_sync(~0u, place < used)) return used;
+  const int best = min(kFours, (used + 3) / 4), warps = (experts + kWarp - 1) / kWarp;
+#pragma unroll 1
+  for (int other = 0; other < warps; ++other)
+    if (other != warp) place += better_ones(sorted[other], best, other < warp ? best : 0, key);
+  return place;
 }
 
 // Scores of the chosen as shares, which add up to `scale` where they are normalized, each times a scale of its expert.
@@ -143,31 +162,25 @@ __device__ __forceinline__ float norm_factor(const FoldedInput& input, int token
   return factor;
 }
 
-// A block per token, and kParts threads per expert, of which there are at most kExperts. The first warps have an expert
-// in each lane; then all count who is better. With folded scores 256 threads, which have room beside a product's block.
+// A block per token. Of its threads the first kExperts have an expert each. With folded scores 256 threads read
+// y, too, which have room beside a product's block.
 template <int kExperts, bool kFolded>
-struct RouteShape {
-  static constexpr int kParts = std::clamp((kFolded ? 256 : 1024) / kExperts, 1, 4), kThreads = kExperts * kParts;
-};
+constexpr int kRouteThreads = kFolded ? std::max(kExperts, 256) : kExperts;
 template <int kExperts, bool kFolded>
-__global__ void __launch_bounds__(RouteShape<kExperts, kFolded>::kThreads)
+__global__ void __launch_bounds__(kRouteThreads<kExperts, kFolded>)
     route_kernel(const __grid_constant__ RouteArgs args, const __grid_constant__ FoldedInput folded, Stamp* stamps) {
-  using Shape = RouteShape<kExperts, kFolded>;
-  constexpr int kParts = Shape::kParts, kThreads = Shape::kThreads;
-  __shared__ __align__(16) uint32_t keys[kExperts];
+  constexpr int kThreads = kRouteThreads<kExperts, kFolded>;
   __shared__ float weights[kExperts], choices[kExperts], scratch[kThreads / kWarp];
-  __shared__ int places[kExperts];
   extern __shared__ float shared[];
   float* const quality = shared;                                          // [groups]
   auto* const chosen = reinterpret_cast<int32_t*>(quality + args.groups); // [used]
   const OverlappingWork work(stamps);
-  const int e = threadIdx.x % kExperts, part = threadIdx.x / kExperts, token = blockIdx.x;
-  const bool is_expert = part == 0 && e < args.experts;
+  const int e = threadIdx.x, token = blockIdx.x;
+  const bool has_place = e < kExperts, is_expert = e < args.experts;
   const float bias = args.bias && is_expert ? args.bias[e] : 0;
 #pragma unroll 1
   for (int s = threadIdx.x; s < args.used; s += kThreads)
     chosen[s] = s; // stays where weights are broken, scores no numbers
-  if (part == 0) places[e] = 0;
   if (!kFolded) work.wait();
 
   const float* scores = args.x + int64_t{token} * args.experts;
@@ -182,32 +195,24 @@ __global__ void __launch_bounds__(RouteShape<kExperts, kFolded>::kThreads)
                                               : score; // softmax_of_chosen
   };
   const float weight = kFolded ? score : weight_of(score); // the factor of folded scores changes no order
-  if (part == 0) {
-    const float choice = bias + (args.by_score ? score : weight);
-    weights[e] = weight, choices[e] = choice;
-    keys[e] = is_expert ? ordered(choice) : 0;
-  }
-  __syncthreads();
+  float choice = is_expert ? bias + (args.by_score ? score : weight) : -INFINITY;
   if (!kFolded && args.groups > 1) {
+    choices[e] = choice;
+    __syncthreads();
     if (threadIdx.x < kWarp) drop_groups(args, choices, quality);
     __syncthreads();
-    if (is_expert) keys[e] = ordered(choices[e]);
-    __syncthreads();
+    choice = choices[e];
   }
-  const int better = better_ones<kParts>(keys, args.experts, e, part);
-  if (kParts > 1) {
-    atomicAdd(&places[e], better);
-    __syncthreads();
-  }
-  if (is_expert && keys[e] > ordered(-INFINITY))
-    if (const int place = kParts > 1 ? places[e] : better; place < args.used) chosen[place] = e;
+  const int place = place_of<kExperts / kWarp>(ordered(choice), args.experts, args.used);
+  if (has_place) weights[e] = weight;
+  if (place < args.used && ordered(choice) > ordered(-INFINITY)) chosen[place] = e;
   __syncthreads();
 #pragma unroll 1
   for (int s = threadIdx.x; s < args.used; s += kThreads)
     store_latest(reinterpret_cast<float*>(args.ids) + token * args.used + s, __int_as_float(chosen[s]));
   if (kFolded) {
     const float late = weight_of(norm_factor<kThreads>(folded, token, scratch) * score);
-    if (part == 0) weights[e] = late;
+    if (has_place) weights[e] = late;
     __syncthreads();
   }
   if (threadIdx.x < kWarp) store_shares(args, chosen, weights, args.shares + int64_t{token} * args.used);
@@ -231,7 +236,7 @@ void route_by(const Launch& launch, const OpCall& call, const FoldedInput& folde
                           params.scale,
                           params.by_score};
   const auto run = [&]<int kExperts>(std::integral_constant<int, kExperts>) {
-    launch(route_kernel<kExperts, kFolded>, static_cast<unsigned>(call.rows), RouteShape<kExperts, kFolded>::kThreads,
+    launch(route_kernel<kExperts, kFolded>, static_cast<unsigned>(call.rows), kRouteThreads<kExperts, kFolded>,
            (args.groups + args.used) * sizeof(float), args, folded, launch.stamps());
   };
   if (args.experts <= 128) return run(std::integral_constant<int, 128>());

@@ -221,6 +221,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   for (int t = threadIdx.x + shape.threads; t < kMatvecThreads; t += shape.threads) // the shares of warps without room
     LutFiller(t).store(memory.lut);
   const Lut lut(memory.lut);
+  rider.add_residual();
 
   if (!dataflow) wait_for_predecessor();
   stamp(args.stamps, kMayGoOn);

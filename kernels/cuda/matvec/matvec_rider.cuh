@@ -5,7 +5,7 @@
 // registers when they are staged. So the scores take neither a kernel of their own nor loads of the same values.
 #pragma once
 
-#include "kernels/cuda/matvec/matvec.h"
+#include "kernels/cuda/matvec/weight_ring.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
 
 namespace ridge::kernels::cuda {
@@ -13,13 +13,14 @@ namespace ridge::kernels::cuda {
 // Nothing rides along.
 struct NoRider {
   __device__ __forceinline__ void start() {}
+  __device__ __forceinline__ void add_residual() {}
   __device__ __forceinline__ void add(int, const float (&)[8], int) {}
   __device__ __forceinline__ void finish() {}
   __device__ __forceinline__ void publish() const {}
 };
 
 // Shared memory: the rows, sums of warps, the barrier of the copy.
-inline constexpr int kRiderSums = kMostRouterRows * 2 * 16 /* warps */;
+inline constexpr int kRiderSums = kMostRouterRows * 2 * kMatvecWarps;
 constexpr int64_t rider_bytes(int64_t columns, int rows) { return (rows * columns + kRiderSums) * 4 + 16; }
 
 template <int kTokens>
@@ -52,16 +53,8 @@ class RouterRider {
     if (router_.constant && my_row() < count_) constant_ = router_.constant[first_row_ + my_row()];
   }
 
-  // Eight activations of token t.
-  __device__ __forceinline__ void add(int t, const float (&x)[8], int column) {
-    if (count_ <= 0) return;
-    wait_for_rows();
-    add_quad(t, {x[0], x[1], x[2], x[3]}, column);
-    add_quad(t, {x[4], x[5], x[6], x[7]}, column + 4);
-  }
-
-  // Behind all activations: adds the residual and leaves the warp's sums.
-  __device__ __forceinline__ void finish() {
+  // The residual's part, while activations are on their way.
+  __device__ __forceinline__ void add_residual() {
     if (count_ <= 0) return;
     wait_for_rows();
 #pragma unroll 1
@@ -74,13 +67,24 @@ class RouterRider {
         while (is_sentinel(x)) x = load_latest_4(residual(t, i));
         add_quad(t, x, args_.cols + i);
       }
+  }
+
+  // Eight activations of token t.
+  __device__ __forceinline__ void add(int t, const float (&x)[8], int column) {
+    if (count_ <= 0) return;
+    add_quad(t, {x[0], x[1], x[2], x[3]}, column);
+    add_quad(t, {x[4], x[5], x[6], x[7]}, column + 4);
+  }
+
+  // Behind all activations: leaves the warp's sums.
+  __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int t = 0; t < kTokens; ++t)
 #pragma unroll
       for (int r = 0; r < kMostRouterRows; ++r) {
         if (r >= count_) continue;
         const float sum = warp_sum(sum_[t][r]);
-        if (threadIdx.x % kWarp == 0) sums_[(t * kMostRouterRows + r) * 16 + threadIdx.x / kWarp] = sum;
+        if (threadIdx.x % kWarp == 0) sums_[(t * kMostRouterRows + r) * kMatvecWarps + threadIdx.x / kWarp] = sum;
       }
   }
 
@@ -88,7 +92,7 @@ class RouterRider {
   __device__ __forceinline__ void publish() const {
     const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, t = warp / kMostRouterRows;
     if (t >= min(kTokens, args_.tokens) || my_row() >= count_) return;
-    const float score = warp_sum(lane < 16 ? sums_[warp * 16 + lane] : 0) + constant_;
+    const float score = warp_sum(lane < kMatvecWarps ? sums_[warp * kMatvecWarps + lane] : 0) + constant_;
     if (lane == 0) store_latest(router_.scores + t * router_.experts + first_row_ + my_row(), score);
   }
 

@@ -98,8 +98,11 @@ class ChunkProducts {
     float* chunk_sums = memory_.sums + ring.first_chunk * C::kRows + shape_.lane / kSumLanes;
     for (; ring.left > 0; ring.row_block = 0, ++ring.tile) {
       const int tile_groups = shape_.tile_groups(ring.tile), row_bytes = shape_.tile_bytes(ring.tile);
-      const bool active = kWhole || shape_.lane < tile_groups;
-      const int my_group = active ? shape_.lane : 0, first_group = ring.tile * kTileGroups,
+      const bool paired =
+          !kWhole && !kFloat && !kBits && C::kRows >= 4 && tile_groups <= kWarp / 2; // see multiply_groups
+      const int group_lane = paired ? shape_.lane % (kWarp / 2) : shape_.lane;
+      const bool active = kWhole || group_lane < tile_groups;
+      const int my_group = active ? group_lane : 0, first_group = ring.tile * kTileGroups,
                 group = first_group + my_group;
       const auto activations_of = [&](int t) {
         const uint8_t* of_token = memory_.activations + t * memory_.token_bytes;
@@ -124,7 +127,7 @@ class ChunkProducts {
         if constexpr (kBits)
           multiply_bits(total, chunk, row_bytes, with);
         else
-          multiply_groups(total, chunk, row_bytes, tile_groups, my_group, active, with);
+          multiply_groups(total, chunk, row_bytes, tile_groups, my_group, active, paired, with);
         if (shape_.lane % kSumLanes == 0 && shape_.lane < kSumLanes * C::kRows)
 #pragma unroll
           for (int t = 0; t < kTokens; ++t) chunk_sums[t * shape_.tiles * row_blocks * C::kRows] = total[t];
@@ -149,24 +152,26 @@ class ChunkProducts {
       for (int lanes = 1; lanes < kSumLanes; lanes *= 2) v += __shfl_xor_sync(~0u, v, lanes);
   }
 
-  // A chunk's products by dots of the lanes' groups, two rows at a time.
+  // A chunk's products by dots of the lanes' groups, two rows at a time. `paired`: where half of the lanes would have
+  // no group, they take the same groups of other rows, four rows at a time.
   template <typename With>
   __device__ __forceinline__ void multiply_groups(float (&total)[kTokens], const uint8_t* chunk, int row_bytes,
-                                                  int tile_groups, int my_group, bool active, const With& with) const {
+                                                  int tile_groups, int my_group, bool active, bool paired,
+                                                  const With& with) const {
     const int lane = shape_.lane;
     float sum[kTokens][C::kRows], block_scale = 1; // lane l's scale: of row l % kRows and its eight lanes' groups
-    if constexpr (!kFloat && L::kBlockScale)
-      if (kWhole || lane < tile_groups)
-        block_scale = L::block_scale(chunk + lane % C::kRows * row_bytes, tile_groups, lane / 8);
-#pragma unroll
-    for (int j = 0; j < C::kRows; j += 2) {
-      const uint8_t *first_tile = chunk + j * row_bytes, *second_tile = first_tile + row_bytes;
+    if constexpr (!kFloat && L::kBlockScale) {
+      const int scaled_lane = paired ? lane % (kWarp / 2) : lane;
+      if (kWhole || scaled_lane < tile_groups)
+        block_scale = L::block_scale(chunk + lane % C::kRows * row_bytes, tile_groups, scaled_lane / 8);
+    }
+    const auto multiply_two = [&](const uint8_t* first_tile, const uint8_t* second_tile, float(&dots)[kTokens][2]) {
       const auto multiply = [&](const auto& first, const auto& second, const auto& dot) {
 #pragma unroll
         for (int t = 0; t < kTokens; ++t)
           with(t, [&](const Activations& x) {
-            sum[t][j] = active ? dot(first, x) : 0;
-            sum[t][j + 1] = active ? dot(second, x) : 0;
+            dots[t][0] = active ? dot(first, x) : 0;
+            dots[t][1] = active ? dot(second, x) : 0;
           });
       };
       if constexpr (kFloat) {
@@ -179,6 +184,29 @@ class ChunkProducts {
         load_group<L>(first, first_tile, tile_groups, my_group, lut_);
         load_group<L>(second, second_tile, tile_groups, my_group, lut_);
         multiply(first, second, [](const GroupCodes& w, const Activations& x) { return group_dot<L>(w, x); });
+      }
+    };
+    if (paired) {
+      const bool upper = lane >= kWarp / 2;
+#pragma unroll
+      for (int j = 0; j < C::kRows; j += 4) {
+        float dots[kTokens][2];
+        const uint8_t* const first_tile = chunk + (j + 2 * upper) * row_bytes;
+        multiply_two(first_tile, first_tile + row_bytes, dots);
+#pragma unroll
+        for (int t = 0; t < kTokens; ++t)
+#pragma unroll
+          for (int k = 0; k < 4; ++k)
+            if (j + k < C::kRows) sum[t][j + k] = (k >= 2) == upper ? dots[t][k % 2] : 0;
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < C::kRows; j += 2) {
+        float dots[kTokens][2];
+        const uint8_t* const first_tile = chunk + j * row_bytes;
+        multiply_two(first_tile, first_tile + row_bytes, dots);
+#pragma unroll
+        for (int t = 0; t < kTokens; ++t) sum[t][j] = dots[t][0], sum[t][j + 1] = dots[t][1];
       }
     }
 #pragma unroll

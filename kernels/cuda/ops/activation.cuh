@@ -9,6 +9,7 @@
 namespace ridge::kernels::cuda {
 
 __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1, 1 + __expf(-x)); }
+__device__ __forceinline__ float silu(float x) { return x * sigmoid(x); }
 
 __device__ __forceinline__ float as_half(float x) { return __half2float(__float2half_rn(x)); }
 __device__ __forceinline__ float gelu(float x) {

@@ -13,8 +13,6 @@ namespace {
 constexpr int kOwn = 8; // elements of a thread, in registers
 constexpr int kMostThreads = 1024;
 
-__device__ __forceinline__ float silu(float x) { return x * sigmoid(x); }
-
 __device__ __forceinline__ float summed(const NormArgs& args, float normed, float residual) {
   return args.residual ? args.factor * (residual + args.scale * normed) : normed;
 }

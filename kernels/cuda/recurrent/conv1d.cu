@@ -25,9 +25,7 @@ struct ConvArgs {
 __device__ __noinline__ float rarely_activated(core::Activation kind, float x) { return activated(kind, x); }
 
 __device__ __forceinline__ float activated_by(core::Activation kind, float x) {
-  return kind == core::Activation::silu       ? x * sigmoid(x)
-         : kind == core::Activation::identity ? x
-                                              : rarely_activated(kind, x);
+  return kind == core::Activation::silu ? silu(x) : kind == core::Activation::identity ? x : rarely_activated(kind, x);
 }
 
 // The last inputs of a channel. kTaps: of the kernel, or 0 for any number.

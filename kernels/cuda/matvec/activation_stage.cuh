@@ -116,11 +116,14 @@ class ActivationStage {
     if constexpr (kBoth)
       if (shape_.tokens == 2) load_row(values_.second, from_ + args_.x_stride);
   }
-  // With dataflow input: spins until `now` holds no sentinel.
+  // With dataflow input: spins until `now` holds no sentinel. All blocks load from the same memory: so each asks only
+  // for what is missing, and not again at once.
   __device__ __forceinline__ void wait_for_values(Row& row) {
     if (dataflow_ && column_ - 8 * shape_.lane < args_.cols)
-      for (bool missing; __any_sync(~0u, missing = is_sentinel(row.now));)
-        if (missing) load(row.now, from_, 0); // only these: all blocks load from the same memory
+      for (bool missing; __any_sync(~0u, missing = is_sentinel(row.now));) {
+        __nanosleep(60);
+        if (missing) load(row.now, from_, 0);
+      }
   }
 
   // cols is a multiple of 32.

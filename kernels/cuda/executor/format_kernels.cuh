@@ -239,7 +239,8 @@ struct Launchers {
                  [&]<typename Other>(std::type_identity<Other>) { matvec_pair_with<Other>(launch, args, other); });
   }
 
-  // The blocks and the shared memory of a product that a router rides along with; 0 blocks: there is no such kernel.
+  // The blocks and the shared memory of a product beside which a router's scores are made; 0 blocks: there is no such
+  // kernel. A block for each token is left for the choice.
   struct RouterCut {
     int blocks = 0, rows = 0; // rows: of the router, for a block
     int64_t product_bytes = 0, shared_bytes = 0;
@@ -248,12 +249,12 @@ struct Launchers {
     if (kFloatDots<Format, false> || args.cols % U::kWeights != 0 ||
         matvec_warps<false>(chip, args.cols, args.tokens) < kMatvecWarps)
       return {};
-    const int blocks = std::min(Chunks<Format>::count_row_blocks(args), chip.sm_count),
-              rows = (router.experts + blocks - 1) / blocks;
-    if (rows > kMostRouterRows || waits(args, blocks)) return {};
+    const int blocks = std::min(Chunks<Format>::count_row_blocks(args), chip.sm_count - args.tokens),
+              rows = (router.route.experts + blocks - 1) / blocks;
+    if (blocks < 1 || rows > kMostRouterRows || waits(args, blocks)) return {};
     const int64_t product = core::round_up(
         matvec_shared_bytes<Format, false>(args.cols, args.tokens, kMatvecWarps, row_blocks_of(args, blocks)), 16);
-    const int64_t needed = product + rider_bytes(args.cols + router.width, rows);
+    const int64_t needed = product + router_scores_bytes(args.cols + router.width, rows);
     if (needed > chip.shared_per_block) return {};
     return {blocks, rows, product, needed};
   }
@@ -274,7 +275,7 @@ struct Launchers {
       const size_t shared = matvec_shared(launch, cut.shared_bytes);
       const auto kernel = args.tokens == 1 ? matvec_router_kernel<Format, 1> : matvec_router_kernel<Format, 2>;
       allow_shared(kernel, shared);
-      launch(kernel, cut.blocks, kMatvecThreads, shared, args, router);
+      launch(kernel, cut.blocks + args.tokens, kMatvecThreads, shared, args, router);
     }
   }
 

@@ -149,8 +149,7 @@ void KernelLauncher::launch_matvec(const BatchPlan& plan, const KernelCall& call
   fewer.sm_count -= call.left_free;
   if (call.kernel == Kernel::matvec) return format.matvec(fewer, args, config_.exact);
   const MatrixStep& second = call.products[1].matrix;
-  if (call.kernel == Kernel::matvec_router)
-    return format.matvec_router(launch, args, router_rows(plan, second, routers_[call.step]));
+  if (call.kernel == Kernel::matvec_router) return format.matvec_router(launch, args, router_rows(plan, call));
   const MatvecArgs other = matvec_args(plan, call.products[1], call.rows);
   const quant::Type type = format_of(second).type;
   format.matvec_pair(format.can_pair(fewer, args, other, type) ? fewer : launch, args, other, type);
@@ -229,15 +228,22 @@ bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second,
                                    matvec_args(any_plan(), {second}, tokens), format_of(second).type);
 }
 
-RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const MatrixStep& router,
-                                       const FoldedRouter& folded) const {
-  return {folded.matrix, folded.constant, value(plan, router.parts[0].out), static_cast<int>(first_weight(router).rows),
-          static_cast<int>(width(router.x))};
+RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const KernelCall& call) const {
+  const MatrixStep& router = call.products[1].matrix;
+  const FoldedRouter& folded = routers_[call.first_step + 1];
+  return {.matrix = folded.matrix,
+          .constant = folded.constant,
+          .route = route_args(op_call(plan, call)),
+          .gate = folded.gate,
+          .gate_out = router.parts.size() > 1 ? value(plan, router.parts[1].out) : nullptr,
+          .width = static_cast<int>(width(router.x)),
+          .epsilon = router.norm_epsilon};
 }
 
 bool KernelLauncher::can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const {
-  return format_of(matrix).can_take_router(context_.limits(), matvec_args(any_plan(), {matrix}, tokens),
-                                           router_rows(any_plan(), router, {}));
+  RouterRows rows = {.width = static_cast<int>(width(router.x))};
+  rows.route.experts = static_cast<int>(first_weight(router).rows);
+  return format_of(matrix).can_take_router(context_.limits(), matvec_args(any_plan(), {matrix}, tokens), rows);
 }
 
 BatchCut KernelLauncher::cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {

@@ -35,7 +35,6 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::fetch_experts: return fetch_experts(plan, call, launch);
   case Kernel::sum: return launch_sum(plan, call, launch);
   case Kernel::norm: return launch_norm(plan, call, launch);
-  case Kernel::folded_route: return launch_folded_route(plan, call, launch);
   case Kernel::op: return launcher_of(call.op->kind)(launch, op_call(plan, call));
   case Kernel::number_exchanges: return number_exchanges(call, launch);
   case Kernel::exchange: return launch_exchange(plan, call, launch);
@@ -304,17 +303,6 @@ OpCall KernelLauncher::op_call(const BatchPlan& plan, const KernelCall& call) co
     args.sequences = sequences_of(plan.shape, config_.streams);
   }
   return args;
-}
-
-void KernelLauncher::launch_folded_route(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const MatrixStep& router = call.products[0].matrix;
-  cuda::launch_folded_route(launch,
-                            {.y = value(plan, router.x),
-                             .gate = routers_[call.step - 1].gate,
-                             .gate_out = router.parts.size() > 1 ? value(plan, router.parts[1].out) : nullptr,
-                             .width = static_cast<int>(width(router.x)),
-                             .epsilon = router.norm_epsilon},
-                            op_call(plan, call));
 }
 
 } // namespace ridge::kernels::cuda

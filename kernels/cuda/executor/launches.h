@@ -55,7 +55,7 @@ class KernelLauncher final : public KernelChoices {
   // launch_products.cpp
   ExpertPlaces expert_places(const MatrixStep& m) const;
   MatvecArgs matvec_args(const BatchPlan& plan, const KernelCall::Product& product, int64_t tokens) const;
-  RouterRows router_rows(const BatchPlan& plan, const MatrixStep& router, const FoldedRouter& folded) const;
+  RouterRows router_rows(const BatchPlan& plan, const KernelCall& call) const;
   GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
   BatchCut cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const;
@@ -81,7 +81,6 @@ class KernelLauncher final : public KernelChoices {
   void launch_latent_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_index(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   OpCall op_call(const BatchPlan& plan, const KernelCall& call) const;
-  void launch_folded_route(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void sort_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void fetch_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
 

@@ -76,15 +76,15 @@ class ActivationStage {
   }
 
   // Stages token t's activations at `to`, starts the ring's remaining copies behind the first loads, and shows what
-  // becomes integers to the rider. Returns this thread's sum of squares where there is a norm.
-  template <typename Ring, typename Rider>
-  __device__ __forceinline__ float stage(int t, uint8_t* to, Ring& ring, Rider& rider) {
+  // becomes integers to the router's scores. Returns this thread's sum of squares where there is a norm.
+  template <typename Ring, typename Scores>
+  __device__ __forceinline__ float stage(int t, uint8_t* to, Ring& ring, Scores& scores) {
     if (t > 0) from_ += args_.x_stride - (column_ - my_first_), column_ = my_first_;
     if constexpr (kFloat)
       return kWhole || args_.cols % 4 == 0 ? stage_quads(to) : stage_elements(to);
     else
-      return kBoth && t == 1 ? stage_integers(t, values_.second, to, ring, rider)
-                             : stage_integers(t, values_.row, to, ring, rider);
+      return kBoth && t == 1 ? stage_integers(t, values_.second, to, ring, scores)
+                             : stage_integers(t, values_.row, to, ring, scores);
   }
 
  private:
@@ -127,8 +127,8 @@ class ActivationStage {
   }
 
   // cols is a multiple of 32.
-  template <typename Ring, typename Rider>
-  __device__ __forceinline__ float stage_integers(int t, Row& row, uint8_t* to, Ring& ring, Rider& rider) {
+  template <typename Ring, typename Scores>
+  __device__ __forceinline__ float stage_integers(int t, Row& row, uint8_t* to, Ring& ring, Scores& scores) {
     float squares = 0;
     if (t == 0 ? !loads_early_ : !kBoth) load_all();
     wait_for_values(row);
@@ -138,7 +138,7 @@ class ActivationStage {
     std::conditional_t<Shape::kBits, BitStore, IntegerStore<L, kLowParts<Format>>> store(to, shape_.groups, my_first_);
 #pragma unroll 1
     while (column_ - 8 * shape_.lane < args_.cols) { // by whole warps
-      rider.add(t, row.now, column_);
+      scores.add(t, row.now, column_);
       if (args_.norm_weight)
 #pragma unroll
         for (int j = 0; j < 8; ++j) {

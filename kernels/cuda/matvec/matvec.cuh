@@ -16,8 +16,9 @@
 #pragma once
 
 #include "kernels/cuda/matvec/activation_stage.cuh"
+#include "kernels/cuda/matvec/expert_choice.cuh"
 #include "kernels/cuda/matvec/matvec_epilogue.cuh"
-#include "kernels/cuda/matvec/matvec_rider.cuh"
+#include "kernels/cuda/matvec/router_scores.cuh"
 #include "kernels/cuda/matvec/weight_ring.cuh"
 
 namespace ridge::kernels::cuda {
@@ -223,15 +224,15 @@ class ChunkProducts {
 };
 
 // The work of block `block`.
-template <typename Format, int kTokens, bool kExact, bool kWhole, typename Rider = NoRider>
-__device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, Rider rider = {}) {
+template <typename Format, int kTokens, bool kExact, bool kWhole, typename Scores = NoScores>
+__device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, Scores scores = {}) {
   using Shape = MatvecShape<Format, kTokens, kExact, kWhole>;
   using Lut = LutOf<Format, kExact>;
   using LutFiller = typename Lut::template Filler<kMatvecThreads>;
   const bool dataflow = !Shape::kFloat && args.dataflow_input; // float formats' weights come before all else
   let_successor_start();
   stamp(args.stamps, kStarts);
-  rider.start();
+  scores.start();
   const Shape shape(args);
   typename ActivationStage<Format, Shape>::Values values;
   ActivationStage<Format, Shape> input(args, shape, dataflow, values);
@@ -249,26 +250,26 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   for (int t = threadIdx.x + shape.threads; t < kMatvecThreads; t += shape.threads) // the shares of warps without room
     LutFiller(t).store(memory.lut);
   const Lut lut(memory.lut);
-  rider.add_residual();
+  scores.add_residual();
 
   if (!dataflow) wait_for_predecessor();
   stamp(args.stamps, kMayGoOn);
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     if (t >= shape.tokens) continue;
-    float squares = input.stage(t, memory.activations + t * memory.token_bytes, ring, rider);
+    float squares = input.stage(t, memory.activations + t * memory.token_bytes, ring, scores);
     if (args.norm_weight) {
       squares = warp_sum(squares);
       if (shape.lane == 0) memory.squares[t * shape.warps + shape.warp] = squares;
     }
   }
-  rider.finish();
+  scores.finish();
   const MatvecEpilogue<Format, Shape> epilogue(args, shape, rows, dataflow);
   float residual[kTokens] = {}, scale[kTokens];
   epilogue.load_residual(residual);
   __syncthreads();
   stamp(args.stamps, kHasInput);
-  rider.publish();
+  scores.publish();
   epilogue.find_scales(scale, memory.squares);
 
   ChunkProducts<Format, Shape>(shape, memory, lut).multiply(ring, rows.count);
@@ -283,11 +284,15 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
   multiply_rows<Format, kTokens, kExact, kWhole>(args, blockIdx.x);
 }
 
-// With a folded router: of one or two tokens, which is dataflow input.
+// With a folded router: of one or two tokens, which is dataflow input. The last blocks choose a token's experts each.
 template <typename Format, int kTokens>
 __global__ void __launch_bounds__(kMatvecThreads, 1)
     matvec_router_kernel(const __grid_constant__ MatvecArgs args, const __grid_constant__ RouterRows router) {
-  multiply_rows<Format, kTokens, false, true>(args, blockIdx.x, RouterRider<kTokens>(router, args));
+  const int token = static_cast<int>(blockIdx.x + args.tokens - gridDim.x);
+  if (token >= 0)
+    choose_experts(args, router, token);
+  else
+    multiply_rows<Format, kTokens, false, true>(args, blockIdx.x, RouterScores<kTokens>(router, args));
 }
 
 // Two matrices of different formats with one input, of kTokens tokens: each has blocks of its own.

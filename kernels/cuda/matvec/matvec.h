@@ -1,6 +1,7 @@
 // The arguments of a matvec launch: y = W x for a few rows of activations, with what fuses into it.
 #pragma once
 
+#include "kernels/cuda/router/route_args.h"
 #include "kernels/cuda/runtime/glu.h"
 #include "kernels/cuda/runtime/limits.h"
 #include "kernels/cuda/runtime/timeline.h"
@@ -76,13 +77,18 @@ struct MatvecArgs {
 #endif
 };
 
-// What rides along with a product (matvec_rider.cuh): for each token, scores = matrix [x, residual] + constant.
+// What is made beside a product whose result is y: for each token scores = matrix [x, residual] + constant
+// (router_scores.cuh), and the choice of its experts (expert_choice.cuh).
 inline constexpr int kMostRouterRows = 2; // of a block
+inline constexpr int kMostFoldedExperts = 256;
 struct RouterRows {
   const float* matrix;             // [experts][cols + width]
   const float* constant;           // [experts] or null
-  float* scores;                   // [tokens][experts]
-  int experts, width;              // width: of the residual; it and cols are multiples of 4
+  RouteArgs route;                 // whose scores these are, but for the factor 1 / rms(y)
+  const float* gate;               // [width] or null: a gate's row,
+  float* gate_out;                 // [tokens], and its product with norm(y)
+  int width;                       // of y and the residual; it and cols are multiples of 4
+  float epsilon;                   // of norm(y)
   int rows = 0, shared_offset = 0; // of a block; of its shared memory. The launcher fills these in
 };
 

@@ -172,15 +172,8 @@ void BatchPlanner::add_op(const Step& step) {
   const auto* routing = std::get_if<core::RouteParams>(&op.params);
   const int64_t used = width(op.outputs[0]), experts = routing ? routing->experts : used, slots = plain.rows * used;
   const bool sorted = sorts(op.outputs[0], plain.rows, used, experts);
-  if (folds(step_ - 1)) {
-    KernelCall folded = plain;
-    folded.kernel = Kernel::folded_route;
-    folded.products = {{steps_[step_ - 1].matrix}};
-    folded.dataflow_input = true;
-    add(folded);
-  } else if (!step.only_sorted || sorted) {
-    add(plain);
-  }
+  const bool done = folds(step_ - 1); // by the kernel of its scores
+  if (!done && (!step.only_sorted || sorted)) add(plain);
   if (in_.experts_on_host && routing) {
     KernelCall fetch = plain;
     fetch.kernel = Kernel::fetch_experts;

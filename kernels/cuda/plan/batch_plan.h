@@ -50,7 +50,7 @@ enum class Kernel : uint8_t {
   to_half,        // a product's input as f16, normed where the product norms
   matvec,
   matvec_pair,   // two matrices of different formats with the same input
-  matvec_router, // with the scores of a folded router (router/folded_router.h)
+  matvec_router, // with the scores of a folded router and the choice by them (router/folded_router.h)
   small_batch,
   expert_batch,   // small_batch on the rows that each expert was chosen for
   expert_dots,    // the same for few rows each, by integers
@@ -69,7 +69,6 @@ enum class Kernel : uint8_t {
   index_choice,
   sort_experts,  // slots in the order of their experts, behind route
   fetch_experts, // of those in the host's memory, behind route
-  folded_route,  // by scores that came with the product before (router/folded_router.h)
   sum,           // additions behind experts
   norm,
   op,               // an op as it is
@@ -90,13 +89,14 @@ struct KernelCall {
   bool overlap = false;             // may start while its predecessor runs
 
   // Of products; of to_half and observe the one whose input it is, and then of to_half the one whose sums it adds up.
-  // Of matvec_router the router comes second, of folded_route it is the only one.
+  // Of matvec_router the router comes second.
   std::vector<Product> products;
   HeadsStep heads;   // of rope_store, prompt_rope, rope_attention
   LatentStep latent; // of latent_store
   SumStep sum;
   NormStep norm;
-  const core::Op* op = nullptr;               // of op, attention, observe, exchanges and what follows route
+  const core::Op* op = nullptr;               // of op, attention, observe, exchanges, what follows route
+                                              // and matvec_router, whose is the `route`
   std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and norm
   bool dataflow_input = false;                // of heads, norm, sum and exchange
 
@@ -138,7 +138,7 @@ class KernelChoices {
   // Whether one matvec kernel takes two products of one or two tokens, the second of another format.
   virtual bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const = 0;
 
-  // Whether scores of a folded router can ride along with a product of one or two tokens.
+  // Whether scores of a folded router can be made beside a product of one or two tokens.
   virtual bool can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const = 0;
 
   // The product for small batches in tiles of 8, 16 or 32 tokens. `tokens`: rows of the input, or slots of experts.

@@ -72,7 +72,7 @@ class BatchPlanner {
   KernelCall call(Kernel kernel) const {
     KernelCall call{kernel};
     call.first_step = call.step = static_cast<int32_t>(step_);
-    if (folds(step_ + 1)) ++call.step; // its scores come with this one
+    if (folds(step_ + 1)) call.step += 2; // its scores and the choice by them come with this one
     call.gathers = gathered_.from != kNone;
     return call;
   }
@@ -86,7 +86,7 @@ class BatchPlanner {
     made.rows = rows;
     return made;
   }
-  // Whether the step is a router whose scores come with the product in front of it.
+  // Whether the step is a router whose scores, and the `route` behind it, come with the product in front of it.
   bool folds(size_t step) const {
     return step < steps_.size() && steps_[step].folded && batch_.dataflow_tokens > 0 &&
            folds_routers(in_.config, in_.limits) &&

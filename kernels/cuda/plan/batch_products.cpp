@@ -198,6 +198,9 @@ void BatchPlanner::add_matvec(const MatrixStep& m, int64_t rows) {
   if (folds(step_ + 1)) {
     matvec.kernel = Kernel::matvec_router;
     matvec.products.push_back({steps_[step_ + 1].matrix});
+    matvec.op = steps_[step_ + 2].op;
+    matvec.inputs = matvec.op->inputs;
+    matvec.outputs = matvec.op->outputs;
     return add(matvec);
   }
   if (sibling_follows_[step_] && matvec.rows <= kMatvecTokens && m.ids == kNone && !in_.config.exact)

@@ -2,6 +2,7 @@
 
 #include "core/executor.h"
 #include "core/host_device/round_up.h"
+#include "kernels/cuda/matvec/matvec.h"
 #include "kernels/cuda/plan/planner.h"
 #include "quant/registry.h"
 
@@ -16,13 +17,12 @@ namespace {
 
 // Reading the folded matrix takes some 2 µs then, which is what it saves.
 constexpr int64_t kMostFoldedBytes = 8 << 20;
-constexpr int64_t kMostFoldedExperts = 256; // two for each block of the product on a chip of 128 multiprocessors
-constexpr int64_t kWholeColumns = 1024;     // of a warp tile: the product knows of whole ones only
+constexpr int64_t kWholeColumns = 1024; // of a warp tile: the product knows of whole ones only
 
 } // namespace
 
-// Whether the projection's kernel can take rows of a router along: it multiplies integers, whole warp tiles of them.
-bool Planner::takes_rider(const MatrixStep& m) const {
+// Whether the projection's kernel can make a router's scores, too: it multiplies integers, whole warp tiles of them.
+bool Planner::takes_router(const MatrixStep& m) const {
   if (m.parts.size() != 1 || m.norm != kNone || m.glu || m.ids != kNone || !m.beside.empty() || m.residual == kNone)
     return false;
   const core::Weight& w = program_.weights[m.parts[0].weight];
@@ -55,9 +55,9 @@ void Planner::find_folded_routers() {
     const MatrixStep &o = projection.matrix, &r = router.matrix;
     const Op& route = *steps_[next].op;
     const core::ValueId scores = r.parts[0].out;
-    if (!takes_rider(o) || !is_router(r) || !chooses_largest(route)) continue;
+    if (!takes_router(o) || !is_router(r) || !chooses_largest(route)) continue;
     if (r.x != o.parts[0].out || route.inputs[0] != scores || !read_once(scores)) continue;
-    if (!dataflow_values_[o.residual] || !dataflow_values_[r.x]) continue;
+    if (!dataflow_values_[o.residual] || !dataflow_values_[r.x] || !dataflow_values_[route.outputs[0]]) continue;
     const int64_t experts = program_.weights[r.parts[0].weight].rows;
     const int64_t columns = program_.weights[o.parts[0].weight].cols + program_.values[r.x].width;
     if (columns % 4 != 0 || experts > kMostFoldedExperts || experts * columns * 4 > kMostFoldedBytes) continue;

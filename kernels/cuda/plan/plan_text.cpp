@@ -104,7 +104,6 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::index_choice: return "index_choice";
   case Kernel::sort_experts: return "sort_experts";
   case Kernel::fetch_experts: return "fetch_experts";
-  case Kernel::folded_route: return "folded_route";
   case Kernel::sum: return "sum";
   case Kernel::norm: return "norm";
   case Kernel::op: return "op";

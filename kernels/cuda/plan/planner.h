@@ -79,7 +79,7 @@ class Planner {
     const core::Weight &wa = program_.weights[a.parts[0].weight], &wb = program_.weights[b.parts[0].weight];
     return a.x == b.x && a.norm == b.norm && a.norm_epsilon == b.norm_epsilon && a.ids == b.ids && wa.type == wb.type;
   }
-  bool takes_rider(const MatrixStep& m) const;
+  bool takes_router(const MatrixStep& m) const;
   bool is_router(const MatrixStep& m) const;
   // Whether `shared` can go with experts' matrices, as one more of those that a token has chosen.
   bool joins_experts(const MatrixStep& experts, const MatrixStep& shared) const;

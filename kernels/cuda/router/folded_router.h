@@ -6,8 +6,9 @@
 //   rms(y) R norm(y) = R' x + (R' O) a + R' b
 //
 // R' O is made once, when a model is loaded. Then the scores, but for the factor, are there even before the product
-// with O is: they ride along with it (matvec/matvec_rider.cuh). Where experts are chosen by the largest scores alone,
-// the factor changes nothing: `route` chooses as soon as scores are there, and makes shares when y is.
+// with O is: its kernel makes them, too (matvec/router_scores.cuh). Where experts are chosen by the largest scores
+// alone, the factor changes nothing: a block of the same kernel chooses as soon as scores are there, and makes shares
+// when y is (matvec/expert_choice.cuh).
 #pragma once
 
 #include "kernels/cuda/ops/op_call.h"
@@ -20,16 +21,6 @@ struct FoldedRouter {
   float* constant = nullptr; // [experts]: R' b; null where there is no b
   float* gate = nullptr;     // [width]: a gate's row times w; null where none shares the router's input
 };
-
-// What `route` needs beside such scores: y, for the factor. It arrives while the kernel runs, and so do the scores.
-struct FoldedInput {
-  const float* y = nullptr;    // [tokens][width]
-  const float* gate = nullptr; // FoldedRouter::gate
-  float* gate_out = nullptr;   // [tokens]: the gate's row times norm(y)
-  int width = 0;
-  float epsilon = 0;
-};
-void launch_folded_route(const Launch&, const FoldedInput&, const OpCall& route);
 
 // Adds rows [first, first + count) of O, `o` [count][cols], to `router`: its columns of R' O. Before the first of them
 // fold_norm makes the rest of it, of which `gate` holds the gate's row as it is in the model. `r`: [experts][width].

@@ -102,7 +102,7 @@ TEST_CASE("plan: a router is folded into the projection in front of it where the
   CHECK(folded(shape) == 4); // the first layer's residual is the embedding, which no running kernel passes on
   shape.route = core::RouteParams{0, 0, true, Gate::softmax_of_chosen};
   CHECK(folded(shape) == 4);
-  CHECK(folded(shape, quant::Type::F16) == 0); // has no integers in front of which a rider could sit
+  CHECK(folded(shape, quant::Type::F16) == 0); // has no integers in front of which a scores could sit
 
   tests::RandomProgram::Shape other = shape;
   other.heads = 4; // 256 columns are no whole warp tile

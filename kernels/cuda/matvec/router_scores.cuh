@@ -1,5 +1,5 @@
-// What rides along with a product: scores of a folded router (router/folded_router.h), which are products of f32 rows
-// with the same activations, before these become integers, and with the residual.
+// What a product's kernel makes beside it: scores of a folded router (router/folded_router.h), which are products of
+// f32 rows with the same activations, before these become integers, and with the residual.
 //
 // A block has a row or two. A bulk copy brings them into shared memory before anything else; the activations are in
 // registers when they are staged. So the scores take neither a kernel of their own nor loads of the same values.
@@ -10,8 +10,8 @@
 
 namespace ridge::kernels::cuda {
 
-// Nothing rides along.
-struct NoRider {
+// None.
+struct NoScores {
   __device__ __forceinline__ void start() {}
   __device__ __forceinline__ void add_residual() {}
   __device__ __forceinline__ void add(int, const float (&)[8], int) {}
@@ -20,15 +20,15 @@ struct NoRider {
 };
 
 // Shared memory: the rows, sums of warps, the barrier of the copy.
-inline constexpr int kRiderSums = kMostRouterRows * 2 * kMatvecWarps;
-constexpr int64_t rider_bytes(int64_t columns, int rows) { return (rows * columns + kRiderSums) * 4 + 16; }
+inline constexpr int kRouterSums = kMostRouterRows * 2 * kMatvecWarps;
+constexpr int64_t router_scores_bytes(int64_t columns, int rows) { return (rows * columns + kRouterSums) * 4 + 16; }
 
 template <int kTokens>
-class RouterRider {
+class RouterScores {
  public:
-  __device__ __forceinline__ RouterRider(const RouterRows& router, const MatvecArgs& args)
+  __device__ __forceinline__ RouterScores(const RouterRows& router, const MatvecArgs& args)
       : router_(router), args_(args), columns_(args.cols + router.width), first_row_(blockIdx.x * router.rows),
-        count_(min(router.rows, router.experts - first_row_)) {
+        count_(min(router.rows, router.route.experts - first_row_)) {
     extern __shared__ uint4 shared[];
     rows_ = reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(shared) + router.shared_offset);
     sums_ = rows_ + router.rows * columns_;
@@ -37,7 +37,7 @@ class RouterRider {
   // Asks for the rows and for the residual, which is there long since or arrives like the activations.
   __device__ __forceinline__ void start() {
     if (count_ <= 0) return;
-    auto* barrier = reinterpret_cast<CopyBarrier*>(sums_ + kRiderSums);
+    auto* barrier = reinterpret_cast<CopyBarrier*>(sums_ + kRouterSums);
     if (threadIdx.x == 0) {
       barrier->init(1);
       fence_barrier_init();
@@ -93,7 +93,7 @@ class RouterRider {
     const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, t = warp / kMostRouterRows;
     if (t >= min(kTokens, args_.tokens) || my_row() >= count_) return;
     const float score = warp_sum(lane < kMatvecWarps ? sums_[warp * kMatvecWarps + lane] : 0) + constant_;
-    if (lane == 0) store_latest(router_.scores + t * router_.experts + first_row_ + my_row(), score);
+    if (lane == 0) store_latest(router_.route.scores + t * router_.route.experts + first_row_ + my_row(), score);
   }
 
  private:
@@ -101,7 +101,7 @@ class RouterRider {
   __device__ __forceinline__ const float* residual(int t, int i) const {
     return args_.residual + t * args_.residual_stride + i;
   }
-  __device__ __forceinline__ void wait_for_rows() const { BarrierAddress(sums_ + kRiderSums).wait(0); }
+  __device__ __forceinline__ void wait_for_rows() const { BarrierAddress(sums_ + kRouterSums).wait(0); }
   __device__ __forceinline__ void add_quad(int t, float4 x, int column) {
 #pragma unroll
     for (int r = 0; r < kMostRouterRows; ++r)

@@ -1,0 +1,56 @@
+// The choice of experts beside the product that makes a folded router's scores (router/folded_router.h): a block of the
+// same kernel for each token. It runs, its instructions fetched, when the scores come, so that the experts are known
+// before the product ends. A kernel of its own has room only when blocks of the product end.
+//
+// These are the last blocks. Blocks start in their order, so that those that are waited for have started before.
+#pragma once
+
+#include "kernels/cuda/matvec/weight_ring.cuh"
+#include "kernels/cuda/router/choice.cuh"
+
+namespace ridge::kernels::cuda {
+
+// The factor of folded scores, 1 / rms(y), as soon as y is there; and the gate's product with norm(y).
+__device__ __forceinline__ float norm_factor(const RouterRows& router, const float* y, int token, float* scratch) {
+  float squares = 0, gate = 0;
+#pragma unroll 1
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < router.width; i += 4 * kMatvecThreads) {
+    float4 v = load_latest_4(y + i), w = {};
+    if (router.gate) w = *reinterpret_cast<const float4*>(router.gate + i);
+    while (is_sentinel(v)) v = load_latest_4(y + i);
+    squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    gate += v.x * w.x + v.y * w.y + v.z * w.z + v.w * w.w;
+  }
+  const float factor = rsqrtf(block_sum(squares, scratch) / static_cast<float>(router.width) + router.epsilon);
+  if (router.gate_out) {
+    const float product = factor * block_sum(gate, scratch);
+    if (threadIdx.x == 0) store_latest(router.gate_out + token, product);
+  }
+  return factor;
+}
+
+// The block of `token`. The factor changes no order, so that experts are chosen without it.
+__device__ __forceinline__ void choose_experts(const MatvecArgs& args, const RouterRows& router, int token) {
+  extern __shared__ uint4 shared[];
+  auto& memory = *reinterpret_cast<ChoiceMemory<kMostFoldedExperts, kMatvecThreads>*>(shared);
+  const RouteArgs& route = router.route;
+  let_successor_start();
+  stamp(args.stamps, kStarts);
+  set_default_choice(route, memory);
+  const int e = threadIdx.x;
+  const float* from = route.scores + int64_t{token} * route.experts + e;
+  float score = e < route.experts ? load_latest(from) : -INFINITY;
+  while (is_sentinel(score)) score = load_latest(from);
+  stamp(args.stamps, kMayGoOn);
+  choose(route, token, score, memory);
+  const float factor =
+      norm_factor(router, args.segment[0].out + token * args.segment[0].out_stride, token, memory.scratch);
+  const float weight = gate_weight(route, factor * score, memory.scratch);
+  if (e < kMostFoldedExperts) memory.weights[e] = weight;
+  __syncthreads();
+  store_shares(route, token, memory);
+  stamp(args.stamps, kEnds);
+  wait_for_predecessor(); // a kernel that waits for this one thereby waits for those before it
+}
+
+} // namespace ridge::kernels::cuda

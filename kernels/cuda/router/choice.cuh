@@ -1,0 +1,132 @@
+// How a block chooses a token's experts and makes their shares: all of the kernel of `route`, and some blocks of
+// the kernel that makes a folded router's scores (matvec/expert_choice.cuh).
+//
+// An expert's place among the chosen is the number of those that are better. All experts count theirs at once: to take
+// the best one out again and again is a chain of two reductions for each.
+#pragma once
+
+#include "kernels/cuda/router/route_args.h"
+#include "kernels/cuda/runtime/ptx.cuh"
+
+#include <cfloat>
+
+namespace ridge::kernels::cuda {
+
+// Of a block whose first kExperts threads have an expert each.
+template <int kExperts, int kThreads>
+struct ChoiceMemory {
+  static constexpr int kFours = kWarp / 4;
+  uint4 keys[kExperts / kWarp][kFours], sorted[kExperts / kWarp][kFours];
+  float weights[kExperts], scratch[kThreads / kWarp];
+  int32_t chosen[kExperts]; // [used]
+};
+
+__device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
+
+// The share of this thread's score among those of all threads, of which the others have -infinity. `scratch`: a float
+// for each warp.
+__device__ __forceinline__ float softmax(float score, float* scratch) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const float of_warp = warp_reduce(score, larger);
+  if (lane == 0) scratch[warp] = of_warp;
+  __syncthreads();
+  const float of_lane = lane < static_cast<int>(blockDim.x / kWarp) ? scratch[lane] : -FLT_MAX;
+  const float exponential = expf(score - warp_reduce(fmaxf(of_lane, -FLT_MAX), larger));
+  __syncthreads(); // the scratch is used again
+  return exponential * (1 / block_sum(exponential, scratch));
+}
+
+// A float as an integer of the same order, at least 1; what is no number comes last.
+__device__ __forceinline__ uint32_t ordered(float x) {
+  const uint32_t bits = __float_as_uint(x);
+  return x != x ? 1 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+// How many keys of so many fours are larger than `key`, or equal where they are of the first `earlier` fours.
+__device__ __forceinline__ int better_ones(const uint4* keys, int fours, int earlier, uint32_t key) {
+  int better = 0;
+#pragma unroll 2
+  for (int i = 0; i < fours; ++i) {
+    const uint4 four = keys[i];
+    const uint32_t below = i < earlier ? key - 1 : key;
+    better += (four.x > below) + (four.y > below) + (four.z > below) + (four.w > below);
+  }
+  return better;
+}
+
+// How many keys, one of each expert's thread, are better than this thread's: larger, or equal and of a smaller thread;
+// from `used` on the number is too small. Keys are at least 1, and from `experts` on those of what is never chosen.
+// First a warp's are compared with one another, then its best ones with those of the other warps.
+template <int kExperts, int kThreads>
+__device__ __forceinline__ int place_of(uint32_t key, int experts, int used, ChoiceMemory<kExperts, kThreads>& memory) {
+  constexpr int kFours = kWarp / 4;
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, in_four = lane % 4;
+  int place = used;
+  if (threadIdx.x < kExperts) {
+    const uint4* keys = memory.keys[warp];
+    reinterpret_cast<uint32_t*>(memory.keys[warp])[lane] = key;
+    __syncwarp();
+    const uint4 own = keys[lane / 4];
+    place = better_ones(keys, kFours, lane / 4, key) + (in_four > 0 && own.x == key) + (in_four > 1 && own.y == key) +
+            (in_four > 2 && own.z == key);
+    reinterpret_cast<uint32_t*>(memory.sorted[warp])[place] = key;
+  }
+  __syncthreads();
+  if (!__any_sync(~0u, place < used)) return used;
+  const int best = min(kFours, (used + 3) / 4), warps = (experts + kWarp - 1) / kWarp;
+#pragma unroll 1
+  for (int other = 0; other < warps; ++other)
+    if (other != warp) place += better_ones(memory.sorted[other], best, other < warp ? best : 0, key);
+  return place;
+}
+
+// Chooses the `used` best experts by this thread's `choice`, -infinity where it has none, and stores their numbers.
+template <int kExperts, int kThreads>
+__device__ __forceinline__ void choose(const RouteArgs& args, int token, float choice,
+                                       ChoiceMemory<kExperts, kThreads>& memory) {
+  const int place = place_of(ordered(choice), args.experts, args.used, memory);
+  if (place < args.used && ordered(choice) > ordered(-INFINITY)) memory.chosen[place] = threadIdx.x;
+  __syncthreads();
+#pragma unroll 1
+  for (int s = threadIdx.x; s < args.used; s += kThreads)
+    store_latest(reinterpret_cast<float*>(args.ids) + token * args.used + s, __int_as_float(memory.chosen[s]));
+}
+
+// What `choose` leaves where weights are broken and scores no numbers.
+template <int kExperts, int kThreads>
+__device__ __forceinline__ void set_default_choice(const RouteArgs& args, ChoiceMemory<kExperts, kThreads>& memory) {
+#pragma unroll 1
+  for (int s = threadIdx.x; s < args.used; s += kThreads) memory.chosen[s] = s;
+}
+
+// This thread's score as a share's weight.
+__device__ __forceinline__ float gate_weight(const RouteArgs& args, float score, float* scratch) {
+  return args.gate == core::Gate::softmax   ? softmax(score, scratch)
+         : args.gate == core::Gate::sigmoid ? 1 / (1 + expf(-score))
+                                            : score; // softmax_of_chosen
+}
+
+// Stores the weights of the chosen as shares, which add up to `scale` where they are normalized, each times a scale of
+// its expert. Behind a barrier, by the first warp.
+template <int kExperts, int kThreads>
+__device__ __forceinline__ void store_shares(const RouteArgs& args, int token,
+                                             const ChoiceMemory<kExperts, kThreads>& memory) {
+  if (threadIdx.x >= kWarp) return;
+  const int32_t* const ids = memory.chosen;
+  const float* const weights = memory.weights;
+  float* const shares = args.shares + int64_t{token} * args.used;
+  const bool softmax = args.gate == core::Gate::softmax_of_chosen;
+  const auto share = [&](int s) { return softmax ? expf(weights[ids[s]] - weights[ids[0]]) : weights[ids[s]]; };
+  float total = 0;
+#pragma unroll 1 // mostly one round: the compiler's eight copies would have to be jumped over
+  for (int s = threadIdx.x; s < args.used; s += kWarp) total += share(s);
+  total = warp_sum(total);
+  const float factor = softmax          ? args.scale / total
+                       : args.normalize ? args.scale / fmaxf(total, 0x1p-14f) // f16's smallest normal number, as the
+                                        : args.scale;                         // models' authors have it
+#pragma unroll 1
+  for (int s = threadIdx.x; s < args.used; s += kWarp)
+    store_latest(shares + s, factor * share(s) * (args.of_expert ? args.of_expert[ids[s]] : 1));
+}
+
+} // namespace ridge::kernels::cuda

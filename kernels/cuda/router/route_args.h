@@ -1,0 +1,25 @@
+// The arguments of a choice of experts.
+#pragma once
+
+#include "core/ops.h"
+
+#include <cstdint>
+
+namespace ridge::kernels::cuda {
+
+struct OpCall;
+
+struct RouteArgs {
+  float* scores;                 // [tokens][experts]
+  const float *bias, *of_expert; // [experts] or null; the latter are scales of shares
+  int32_t* ids;                  // [tokens][used]
+  float* shares;                 // [tokens][used]
+  int experts, used, groups, groups_used;
+  core::Gate gate;
+  bool normalize;
+  float scale;
+  bool by_score;
+};
+RouteArgs route_args(const OpCall& call); // of a `route`
+
+} // namespace ridge::kernels::cuda

@@ -249,9 +249,9 @@ struct Launchers {
     if (kFloatDots<Format, false> || args.cols % U::kWeights != 0 ||
         matvec_warps<false>(chip, args.cols, args.tokens) < kMatvecWarps)
       return {};
-    const int blocks = std::min(Chunks<Format>::count_row_blocks(args), chip.sm_count - args.tokens),
-              rows = (router.route.experts + blocks - 1) / blocks;
-    if (blocks < 1 || rows > kMostRouterRows || waits(args, blocks)) return {};
+    const int blocks = std::min(Chunks<Format>::count_row_blocks(args), chip.sm_count - args.tokens);
+    if (router.route.experts > kMostRouterRows * blocks || waits(args, blocks)) return {};
+    const int rows = (router.route.experts + blocks - 1) / blocks;
     const int64_t product = core::round_up(
         matvec_shared_bytes<Format, false>(args.cols, args.tokens, kMatvecWarps, row_blocks_of(args, blocks)), 16);
     const int64_t needed = product + router_scores_bytes(args.cols + router.width, rows);

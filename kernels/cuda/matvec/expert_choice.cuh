@@ -2,7 +2,9 @@
 // same kernel for each token. It runs, its instructions fetched, when the scores come, so that the experts are known
 // before the product ends. A kernel of its own has room only when blocks of the product end.
 //
-// These are the last blocks. Blocks start in their order, so that those that are waited for have started before.
+// It waits for blocks of its own grid. These have started, or will: the grid has at most a block for each
+// multiprocessor, nothing in front waits for it, and what is behind starts when all of its blocks have. It is the last
+// one, so that the others come first even where multiprocessors are taken away.
 #pragma once
 
 #include "kernels/cuda/matvec/weight_ring.cuh"
@@ -28,6 +30,8 @@ __device__ __forceinline__ float norm_factor(const RouterRows& router, const flo
   }
   return factor;
 }
+
+static_assert(kMostFoldedExperts % kWarp == 0 && kMostFoldedExperts <= kMatvecThreads);
 
 // The block of `token`. The factor changes no order, so that experts are chosen without it.
 __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const RouterRows& router, int token) {

@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
   multiply_rows<Format, kTokens, kExact, kWhole>(args, blockIdx.x);
 }
 
-// With a folded router: of one or two tokens, which is dataflow input. The last blocks choose a token's experts each.
+// With a folded router, for one or two tokens: the last blocks choose a token's experts each.
 template <typename Format, int kTokens>
 __global__ void __launch_bounds__(kMatvecThreads, 1)
     matvec_router_kernel(const __grid_constant__ MatvecArgs args, const __grid_constant__ RouterRows router) {

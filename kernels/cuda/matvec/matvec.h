@@ -79,14 +79,14 @@ struct MatvecArgs {
 
 // What is made beside a product whose result is y: for each token scores = matrix [x, residual] + constant
 // (router_scores.cuh), and the choice of its experts (expert_choice.cuh).
-inline constexpr int kMostRouterRows = 2; // of a block
-inline constexpr int kMostFoldedExperts = 256;
+inline constexpr int kMostRouterRows = 2;      // of a block
+inline constexpr int kMostFoldedExperts = 256; // two for each block on a chip of 129 multiprocessors
 struct RouterRows {
   const float* matrix;             // [experts][cols + width]
   const float* constant;           // [experts] or null
   RouteArgs route;                 // whose scores these are, but for the factor 1 / rms(y)
-  const float* gate;               // [width] or null: a gate's row,
-  float* gate_out;                 // [tokens], and its product with norm(y)
+  const float* gate;               // [width]: a gate's row times the norm's weights,
+  float* gate_out;                 // [tokens]: and its product with y / rms(y); both null where there is no gate
   int width;                       // of y and the residual; it and cols are multiples of 4
   float epsilon;                   // of norm(y)
   int rows = 0, shared_offset = 0; // of a block; of its shared memory. The launcher fills these in

@@ -1,7 +1,7 @@
 // What a product's kernel makes beside it: scores of a folded router (router/folded_router.h), which are products of
 // f32 rows with the same activations, before these become integers, and with the residual.
 //
-// A block has a row or two. A bulk copy brings them into shared memory before anything else; the activations are in
+// A block has up to two rows. A bulk copy brings them into shared memory before anything else; the activations are in
 // registers when they are staged. So the scores take neither a kernel of their own nor loads of the same values.
 #pragma once
 

@@ -95,8 +95,8 @@ struct KernelCall {
   LatentStep latent; // of latent_store
   SumStep sum;
   NormStep norm;
-  const core::Op* op = nullptr;               // of op, attention, observe, exchanges, what follows route
-                                              // and matvec_router, whose is the `route`
+  const core::Op* op = nullptr;               // of op, attention, observe, exchanges and what follows route;
+                                              // of matvec_router the `route`
   std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and norm
   bool dataflow_input = false;                // of heads, norm, sum and exchange
 

@@ -44,8 +44,9 @@ static bool chooses_largest(const Op& route) {
 }
 
 // A router right behind the projection that makes its input, and right before `route`. What is added to the projection
-// was passed on by a running kernel, so that it can be asked for at once, and so is the router's input, which `route`
-// waits for.
+// was passed on by a running kernel, so that it can be asked for at once, and so is the projection's result, which the
+// shares wait for. The experts' numbers are written while the projection's blocks still read, so they have memory of
+// their own, as all values that running kernels pass on.
 void Planner::find_folded_routers() {
   for (size_t i = 1; i + 1 < steps_.size(); ++i) {
     const Step &projection = steps_[i - 1], &router = steps_[i];

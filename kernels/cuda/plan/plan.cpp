@@ -276,8 +276,8 @@ void Planner::find_head_matrices() {
 // them, and the numbers of the experts that are chosen. A step that reads only such values does not wait for its
 // predecessor's end, if those between it and the writer of its input do not either: each of its blocks has seen all of
 // what its predecessor wrote before it writes itself, so that nothing in a buffer is overwritten too early. Who has
-// seen an expert's number or share knows that all in front of `route` has been read: `route` waits for its predecessor,
-// or has seen a folded router's scores, which every block of the projection made of all of its input. A block of a
+// seen an expert's share knows that all in front of `route` has been read: `route` waits for its predecessor, or, by a
+// folded router's scores, for all of the projection's result. An expert's number may then come earlier. A block of a
 // head's or an expert's matrix has seen only what that one's input is, one of a norm only a token's row, and one of a
 // sum, of experts or over ranks, only its elements, so what they write has memory of its own, too.
 void Planner::find_dataflow() {

@@ -93,6 +93,13 @@ TEST_CASE("plan: a router is folded into the projection in front of it where the
     model.transformer(shape, type, quant::Type::Q8_0);
     const Plan plan = kernels::cuda::make_plan(model.program, true);
     check_rules(model.program, plan);
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      if (!plan.steps[i].folded) continue;
+      const kernels::cuda::MatrixStep &projection = plan.steps[i - 1].matrix, &router = plan.steps[i].matrix;
+      const core::ValueId numbers = plan.steps[i + 1].outputs[0];
+      for (const core::ValueId id : {projection.residual, projection.parts[0].out, router.parts[0].out, numbers})
+        CHECK(plan.dataflow_values[id]);
+    }
     return std::ranges::count_if(plan.steps, &Step::folded);
   };
   tests::RandomProgram::Shape shape = {.layers = 5, .heads = 16};
@@ -102,7 +109,7 @@ TEST_CASE("plan: a router is folded into the projection in front of it where the
   CHECK(folded(shape) == 4); // the first layer's residual is the embedding, which no running kernel passes on
   shape.route = core::RouteParams{0, 0, true, Gate::softmax_of_chosen};
   CHECK(folded(shape) == 4);
-  CHECK(folded(shape, quant::Type::F16) == 0); // has no integers in front of which a scores could sit
+  CHECK(folded(shape, quant::Type::F16) == 0); // multiplies no integers
 
   tests::RandomProgram::Shape other = shape;
   other.heads = 4; // 256 columns are no whole warp tile

@@ -207,44 +207,6 @@ TEST_CASE("CUDA: experts in fast mode match where all of them are used, so that 
   }
 }
 
-TEST_CASE("CUDA: a router that is folded into the projection in front of it chooses, weights and gates as by itself") {
-  REQUIRE_DEVICE();
-  const uint64_t seed = tests::fresh_seed();
-  CAPTURE(seed);
-  int models = 0, other_choices = 0;
-  for (const Type type : {Type::Q8_0, Type::Q4_K, Type::Q6_K, Type::MXFP4, Type::IQ4_XS})
-    for (const auto& [experts, used] : {std::pair(5, 5), {150, 150}, {8, 2}})
-      for (const core::Gate gate : {core::Gate::softmax, core::Gate::softmax_of_chosen}) {
-        const bool short_blocks = type == Type::Q8_0 || type == Type::MXFP4;
-        if (experts > 8 && !short_blocks) continue; // too large for the definition
-        CAPTURE(type);
-        CAPTURE(experts);
-        CAPTURE(gate);
-        RandomProgram model(seed);
-        RandomProgram::Shape shape = {.layers = 3, .heads = 16, .kv_heads = 4, .hidden = short_blocks ? 32 : 256};
-        shape.width = short_blocks ? 32 * model.integer(10, 16) : 512;
-        shape.experts = experts;
-        shape.used = used;
-        shape.output_bias = model.integer(0, 1) != 0;
-        shape.shared_expert = model.integer(0, 1) != 0;
-        shape.route = core::RouteParams{0, 0, true, gate};
-        model.transformer(shape, type, Type::Q8_0);
-        const int32_t one = 1, zero = 0;
-        const core::Batch batch = {{&one, 1}, {&zero, 1}, {&zero, 1}, {&zero, 1}};
-        const std::string plan = make_cuda_executor(model.program, fast_config())->describe_plan(batch);
-        CHECK(plan.find("matvec_router") != std::string::npos);
-        const bool chooses = used < experts; // rounding may choose another now and then
-        const double error =
-            worst_program_error(model, fast_config(), chooses ? std::vector{1, 1} : std::vector{3, 1, 1, 2, 1, 2});
-        models += chooses;
-        if (error >= kFastTransformer && chooses)
-          ++other_choices;
-        else
-          CHECK(error < kFastTransformer);
-      }
-  CHECK(other_choices <= models / 4);
-}
-
 TEST_CASE("CUDA: streams do not see one another, in whatever order their tokens come") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

@@ -1,0 +1,208 @@
+// Routers that are multiplied by the projection in front of them, against the meaning of Programs (naive.h).
+#include "device.h"
+#include "kernels/cuda/executor/format_kernels.h"
+#include "support/executor_runs.h"
+
+#include <algorithm>
+#include <numeric>
+
+using namespace ridge;
+using core::OpKind;
+using core::ValueId;
+using quant::Type;
+using tests::consecutive;
+using tests::fast_config;
+using tests::make_executor;
+using tests::RandomProgram;
+using tests::Steps;
+
+namespace {
+
+constexpr double kFastTransformer = 1e-4; // bound on NMSE: 16-bit activations and f16 tiles
+
+// That so many tokens of one stream choose by scores that come with the projection, and are not sorted.
+void check_folds(core::Executor& executor, RandomProgram& model, int32_t tokens) {
+  const std::string plan = executor.describe_plan(consecutive(model, 0, tokens).batch());
+  CAPTURE(plan);
+  CHECK(plan.find("matvec_router") != std::string::npos);
+  CHECK(plan.find("sort_experts") == std::string::npos);
+}
+
+// Makes every router's rows multiples, from -2 to 2, of one random row: an error of the input is then the same factor
+// of all scores, so that rounding changes no choice unless all are nearly 0. Which expert has which is random.
+void space_scores(RandomProgram& model) {
+  for (const core::Op& route : model.program.ops) {
+    if (route.kind != OpKind::route) continue;
+    for (const core::Op& router : model.program.ops) {
+      if (std::ranges::count(router.outputs, route.inputs[0]) == 0) continue;
+      const core::Weight& w = model.program.weights[router.weights[0]];
+      const auto at = std::ranges::find_if(model.storage, [&](const auto& data) { return data.data() == w.data; });
+      REQUIRE(at != model.storage.end());
+      std::vector<float> row(w.cols), rows;
+      std::normal_distribution<float> number(0, 1 / std::sqrt(static_cast<float>(w.cols)));
+      for (float& x : row) x = number(model.random);
+      std::vector<int64_t> places(w.rows);
+      std::iota(places.begin(), places.end(), 0);
+      std::ranges::shuffle(places, model.random);
+      for (const int64_t place : places) {
+        const float multiple = 4 * static_cast<float>(place) / static_cast<float>(w.rows - 1) - 2;
+        for (const float x : row) rows.push_back(multiple * x);
+      }
+      std::memcpy(at->data(), rows.data(), at->size());
+    }
+  }
+}
+
+// The largest score of each token and router, the smallest of these.
+double smallest_scores(tests::Naive& naive, const core::Program& program) {
+  double smallest = INFINITY;
+  for (const core::Op& op : program.ops)
+    if (op.kind == OpKind::route)
+      for (const tests::Naive::Row& row : naive.value(op.inputs[0]))
+        smallest =
+            std::min(smallest, std::abs(*std::ranges::max_element(row, {}, [](double x) { return std::abs(x); })));
+  return smallest;
+}
+
+// Runs steps of one token, of two of one stream and of two streams against their meaning, up to a token whose scores
+// are nearly 0. Returns how many steps of two were compared.
+int check_choices(const tests::MakeExecutor& make, RandomProgram& model) {
+  core::ExecutorConfig config = fast_config();
+  config.streams = 2;
+  const auto executor = make(model.program, config);
+  tests::Naive naive(model.program, config.k_type, config.v_type);
+  int of_two = 0, position = 0;
+  for (const int tokens : {1, 2, 2, 1, 2}) {
+    Steps steps = consecutive(model, position, tokens);
+    position += tokens;
+    if (tokens == 2 && position == 5) steps.streams[1] = 1, steps.positions[1] = 0, --position;
+    const std::vector<float> expected = naive.forward(steps.batch());
+    if (smallest_scores(naive, model.program) < 0.05) break;
+    CHECK(tests::nmse(tests::run(*executor, steps), expected) < kFastTransformer);
+    of_two += tokens == 2;
+  }
+  return of_two;
+}
+
+// Layers of a gated norm, a projection and experts, with a norm behind the latter or without.
+void gated_layers(RandomProgram& model, const RandomProgram::Shape& shape, Type type, bool norm_behind) {
+  ValueId x = model.embed(type, shape.width, shape.vocab);
+  for (model.layer = 0; model.layer < shape.layers; ++model.layer) {
+    const ValueId h = model.norm(x, shape.width);
+    const ValueId gate = model.linear(h, type, 1024), y = model.norm(model.linear(h, type, 1024), 64);
+    const ValueId gated = model.op(OpKind::glu, {gate, y}, {}, 1024, core::ActivationParams{core::Activation::silu});
+    x = model.op(OpKind::add, {x, model.linear(gated, type, shape.width)}, {}, shape.width);
+    ValueId experts = model.moe(model.norm(x, shape.width), shape, type);
+    if (norm_behind) experts = model.norm(experts, shape.width);
+    x = model.op(OpKind::add, {x, experts}, {}, shape.width);
+  }
+  model.layer = -1;
+  model.finish(x, Type::Q8_0);
+}
+
+} // namespace
+
+TEST_CASE("CUDA: a router that is folded into the projection in front of it chooses, weights and gates as by itself") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  int models = 0, other_choices = 0;
+  for (const Type type : {Type::Q8_0, Type::Q4_K, Type::Q6_K, Type::MXFP4, Type::IQ4_XS})
+    for (const auto& [experts, used] : {std::pair(5, 5), {150, 150}, {8, 2}})
+      for (const core::Gate gate : {core::Gate::softmax, core::Gate::softmax_of_chosen}) {
+        const bool short_blocks = type == Type::Q8_0 || type == Type::MXFP4;
+        if (experts > 8 && !short_blocks) continue; // too large for the definition
+        CAPTURE(type);
+        CAPTURE(experts);
+        CAPTURE(gate);
+        RandomProgram model(seed);
+        RandomProgram::Shape shape = {.layers = 3, .heads = 16, .kv_heads = 4, .hidden = short_blocks ? 32 : 256};
+        shape.width = short_blocks ? 32 * model.integer(10, 16) : 512;
+        shape.experts = experts;
+        shape.used = used;
+        shape.output_bias = model.integer(0, 1) != 0;
+        shape.shared_expert = model.integer(0, 1) != 0;
+        shape.route = core::RouteParams{0, 0, true, gate};
+        model.transformer(shape, type, Type::Q8_0);
+        check_folds(*make_executor(model.program, fast_config()), model, 1);
+        const bool chooses = used < experts; // rounding may choose another now and then
+        const double error = tests::worst_error(make_executor, model, fast_config(),
+                                                chooses ? std::vector{1, 1} : std::vector{3, 1, 1, 2, 1, 2});
+        models += chooses;
+        if (error >= kFastTransformer && chooses)
+          ++other_choices;
+        else
+          CHECK(error < kFastTransformer);
+      }
+  CHECK(other_choices <= models / 4);
+}
+
+TEST_CASE("CUDA: a folded router's few of many experts are those of the largest scores, for one and two tokens") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  int of_two = 0;
+  for (const auto& [experts, used] : {std::pair(256, 8), {150, 8}, {64, 2}, {33, 1}})
+    for (const core::Gate gate : {core::Gate::softmax, core::Gate::softmax_of_chosen}) {
+      CAPTURE(experts);
+      CAPTURE(gate);
+      RandomProgram model(seed);
+      RandomProgram::Shape shape = {.layers = 3, .width = 544, .heads = 16, .kv_heads = 4, .hidden = 32};
+      shape.experts = experts;
+      shape.used = used;
+      shape.shared_expert = experts == 150;
+      shape.route = core::RouteParams{0, 0, true, gate};
+      model.transformer(shape, Type::Q8_0, Type::Q8_0);
+      space_scores(model);
+      for (const int tokens : {1, 2}) check_folds(*make_executor(model.program, fast_config()), model, tokens);
+      of_two += check_choices(make_executor, model);
+    }
+  CHECK(of_two >= 6); // of 24
+}
+
+TEST_CASE(
+    "CUDA: a router is folded behind a projection that waits for its input, and in front of experts with a norm") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  int of_two = 0;
+  for (const bool norm_behind : {false, true})
+    for (const core::Gate gate : {core::Gate::softmax, core::Gate::softmax_of_chosen}) {
+      CAPTURE(norm_behind);
+      CAPTURE(gate);
+      RandomProgram model(seed);
+      RandomProgram::Shape shape = {.layers = 3, .width = 320, .hidden = 32, .experts = 40, .used = 3};
+      shape.shared_expert = gate == core::Gate::softmax;
+      shape.route = core::RouteParams{0, 0, true, gate};
+      gated_layers(model, shape, Type::Q8_0, norm_behind);
+      space_scores(model);
+      check_folds(*make_executor(model.program, fast_config()), model, 1);
+      of_two += check_choices(make_executor, model);
+    }
+  CHECK(of_two >= 3); // of 12
+}
+
+TEST_CASE("CUDA: a product takes a router's scores along only where there are blocks for them and for the choice") {
+  using namespace kernels::cuda;
+  const FormatKernels& format = format_kernels(static_cast<uint32_t>(Type::Q8_0));
+  if (!format.can_take_router) return; // a build without CUDA
+  MatvecArgs projection = {.tokens = 1, .cols = 1024, .row_bytes = format.row_bytes(1024)};
+  projection.segment[0].rows = 2048;
+  RouterRows router = {.width = 2048};
+  const auto takes = [&](int multiprocessors, int experts) {
+    ChipLimits chip = kPresumedLimits;
+    chip.sm_count = multiprocessors;
+    router.route.experts = experts;
+    return format.can_take_router(chip, projection, router);
+  };
+  CHECK(takes(132, 1));
+  CHECK(takes(132, 256));
+  CHECK(takes(129, 256));
+  CHECK_FALSE(takes(128, 256));
+  CHECK(takes(2, 2));
+  CHECK_FALSE(takes(2, 3));
+  CHECK_FALSE(takes(1, 1));
+  projection.tokens = 2;
+  CHECK_FALSE(takes(2, 1));
+  CHECK(takes(3, 2));
+}

@@ -1,8 +1,8 @@
 // bench, roofline and --profile as a user runs them.
 #include "app/gguf_check.h"
 #include "app/support.h"
-#include "support/draft_model.h"
-#include "support/eagle_pair.h"
+#include "support/drafts/draft_model.h"
+#include "support/drafts/eagle_pair.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>

@@ -3,7 +3,7 @@
 
 #include "app/support.h"
 #include "gguf/gguf.h"
-#include "support/fake_hub.h"
+#include "support/http/fake_hub.h"
 #include "support/reference.h"
 
 #include <algorithm>

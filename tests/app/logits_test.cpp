@@ -1,8 +1,8 @@
 // ridge logits of a draft head: what the executors give that run it and its model.
 #include "app/support.h"
 #include "kernels/cpu/executor/executor.h"
-#include "support/draft_model.h"
-#include "support/eagle_runs.h"
+#include "support/drafts/draft_model.h"
+#include "support/drafts/eagle_runs.h"
 #include "support/recipes/draft_runs.h"
 
 #include <fstream>

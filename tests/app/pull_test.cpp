@@ -1,7 +1,7 @@
 // ridge pull, rm and -m hf:… as a user runs them, against a hub on this machine: also killed, twice at once, and
 // without the hub.
 #include "app/support.h"
-#include "support/fake_hub.h"
+#include "support/http/fake_hub.h"
 #include "support/reference.h"
 
 #include <algorithm>

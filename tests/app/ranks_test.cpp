@@ -1,7 +1,7 @@
 // Ranks that are processes, as torchrun and mpirun start them.
 #include "app/support.h"
+#include "support/http/socket.h"
 #include "support/numerics.h"
-#include "support/socket.h"
 
 #include <nlohmann/json.hpp>
 

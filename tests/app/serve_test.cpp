@@ -1,7 +1,7 @@
 // ridge serve as a person starts and stops it.
 #include "core/clock.h"
+#include "support/http/socket.h"
 #include "support/process.h"
-#include "support/socket.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 

@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "server/server.h"
-#include "support/socket.h"
+#include "support/http/socket.h"
 
 #include <doctest/doctest.h>
 

@@ -32,7 +32,7 @@ KINDS = [
 
 
 def weights(name, shape):
-    """As EaglePair::weight of tests/support/eagle_pair.h."""
+    """As EaglePair::weight of tests/support/drafts/eagle_pair.h."""
     h = 14695981039346656037
     for c in name.encode():
         h = (h ^ c) * 1099511628211 % 2**64

@@ -9,7 +9,7 @@
 #include "models/architecture.h"
 #include "models/model.h"
 #include "models/synthetic.h"
-#include "support/draft_model.h"
+#include "support/drafts/draft_model.h"
 #include "support/random_program.h"
 #include "support/recipes/recipe_runs.h"
 

@@ -7,8 +7,8 @@
 #include "engine/speculation/model_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
 #include "kernels/cpu/executor/executor.h"
-#include "support/draft_model.h"
-#include "support/eagle_pair.h"
+#include "support/drafts/draft_model.h"
+#include "support/drafts/eagle_pair.h"
 
 #include <cstdlib>
 #include <functional>

@@ -3,8 +3,8 @@
 
 #include "engine/scripted_drafter.h"
 #include "engine/sequences/session.h"
+#include "support/http/requests.h"
 #include "support/recipes/recipe_runs.h"
-#include "support/requests.h"
 
 namespace ridge::tests {
 

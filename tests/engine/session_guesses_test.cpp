@@ -4,7 +4,7 @@
 #include "engine/scripted_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
 #include "support/history_executor.h"
-#include "support/requests.h"
+#include "support/http/requests.h"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include "engine/sequences/session.h"
 
 #include "support/history_executor.h"
-#include "support/requests.h"
+#include "support/http/requests.h"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include "engine/sequences/session.h"
 
 #include "core/error.h"
-#include "support/requests.h"
+#include "support/http/requests.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // Pulling a file by its address, from a server that is no hub.
 #include "hub/hub_cache.h"
 #include "hub/puller.h"
-#include "support/fake_hub.h"
+#include "support/http/fake_hub.h"
 
 #include <doctest/doctest.h>
 

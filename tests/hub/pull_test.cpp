@@ -4,7 +4,7 @@
 #include "hub/names.h"
 #include "hub/puller.h"
 #include "hub/speed.h"
-#include "support/fake_hub.h"
+#include "support/http/fake_hub.h"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // What `ridge rm` takes away, where something is missing or is no link as ridge made it.
 #include "hub/hub_cache.h"
 #include "hub/puller.h"
-#include "support/fake_hub.h"
+#include "support/http/fake_hub.h"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 #include "models/model.h"
 
 #include "message_of.h"
-#include "support/draft_model.h"
+#include "support/drafts/draft_model.h"
 #include "support/numerics.h"
 #include "support/recipes/draft_runs.h"
 

@@ -8,7 +8,7 @@
 #include "models/model.h"
 
 #include "message_of.h"
-#include "support/eagle_runs.h"
+#include "support/drafts/eagle_runs.h"
 #include "support/ranks.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // Several answers to one request, more of them than can be generated together.
-#include "support/endpoint.h"
+#include "support/http/endpoint.h"
 
 #include <chrono>
 #include <string>

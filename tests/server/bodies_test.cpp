@@ -1,8 +1,8 @@
 // Bodies that are there to harm: they are refused before they take memory or time.
 #include "core/clock.h"
 #include "server/api_error.h"
-#include "support/endpoint.h"
-#include "support/socket.h"
+#include "support/http/endpoint.h"
+#include "support/http/socket.h"
 
 #include <string>
 

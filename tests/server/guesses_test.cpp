@@ -1,7 +1,7 @@
 // An endpoint that guesses tokens ahead, with the guide behind it: its answers are those of one that does not.
 #include "engine/speculation/ngram_drafter.h"
-#include "support/endpoint.h"
-#include "support/socket.h"
+#include "support/http/endpoint.h"
+#include "support/http/socket.h"
 
 #include <doctest/doctest.h>
 

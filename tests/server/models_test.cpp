@@ -2,7 +2,7 @@
 // disturbs nobody.
 #include "core/error.h"
 #include "server/server.h"
-#include "support/socket.h"
+#include "support/http/socket.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 

@@ -1,6 +1,6 @@
 // Requests with priorities to an endpoint with one stream.
-#include "support/endpoint.h"
-#include "support/socket.h"
+#include "support/http/endpoint.h"
+#include "support/http/socket.h"
 
 #include <doctest/doctest.h>
 

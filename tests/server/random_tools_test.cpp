@@ -1,7 +1,7 @@
 // Random tools over sockets: whatever a model writes at temperature 2, each of its calls fits its tool's schema, and
 // any other answer the schema for that. Only answers that a limit cuts off need not be whole. RIDGE_CALL_SEEDS says how
 // many requests, of three tools each; 1,000 take minutes.
-#include "support/endpoint.h"
+#include "support/http/endpoint.h"
 #include "support/json_validator.h"
 #include "support/random_tools.h"
 #include "support/temporary_folder.h"

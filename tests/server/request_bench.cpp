@@ -5,7 +5,7 @@
 #include "core/clock.h"
 #include "core/files/read_file.h"
 #include "support/history_executor.h"
-#include "support/socket.h"
+#include "support/http/socket.h"
 
 #include "engine/options.h"
 #include "server/server.h"

@@ -3,7 +3,7 @@
 #include "server/api_error.h"
 #include "server/responses/response_items.h"
 #include "server/responses/response_store.h"
-#include "support/endpoint.h"
+#include "support/http/endpoint.h"
 
 #include <sstream>
 

@@ -2,8 +2,8 @@
 #include "core/error.h"
 #include "engine/conversation.h"
 #include "engine/sampling_defaults.h"
-#include "support/endpoint.h"
-#include "support/socket.h"
+#include "support/http/endpoint.h"
+#include "support/http/socket.h"
 #include "support/temporary_folder.h"
 
 #include <doctest/doctest.h>

@@ -2,9 +2,9 @@
 // no connection open and no memory lost, and whoever asked the same had the same answer. The model behind is one that
 // costs nothing, with a prefix cache and a folder that are too small for all prompts. RIDGE_STRESS_REQUESTS says how
 // many requests; 100,000 take minutes.
-#include "support/endpoint.h"
+#include "support/http/endpoint.h"
+#include "support/http/socket.h"
 #include "support/numerics.h"
-#include "support/socket.h"
 #include "support/temporary_folder.h"
 
 #include <algorithm>

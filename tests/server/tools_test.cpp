@@ -1,5 +1,5 @@
 // Tools over sockets: the guide, held to grammars, calls them in all three APIs; what it calls fits their schemas.
-#include "support/endpoint.h"
+#include "support/http/endpoint.h"
 
 #include <set>
 #include <sstream>

@@ -3,7 +3,7 @@
 #include "engine/fit/fit.h"
 #include "engine/options.h"
 #include "engine/sequences/scheduler.h"
-#include "support/requests.h"
+#include "support/http/requests.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

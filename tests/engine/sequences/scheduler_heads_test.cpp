@@ -3,7 +3,7 @@
 #include "engine/head_runs.h"
 #include "engine/sequences/scheduler.h"
 #include "kernels/cpu/executor/executor.h"
-#include "support/draft_model.h"
+#include "support/drafts/draft_model.h"
 #include "support/numerics.h"
 
 #include <mutex>

@@ -1,7 +1,7 @@
 // What a scheduler says of its sequences, streams and prefixes is what they are at.
 #include "engine/sequences/scheduler.h"
 #include "support/history_executor.h"
-#include "support/requests.h"
+#include "support/http/requests.h"
 
 #include <doctest/doctest.h>
 

@@ -4,9 +4,9 @@
 #include "engine/sequences/session.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
+#include "support/http/requests.h"
 #include "support/numerics.h"
 #include "support/recipes/recipe.h"
-#include "support/requests.h"
 
 #include <doctest/doctest.h>
 

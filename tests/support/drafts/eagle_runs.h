@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/eagle.h"
-#include "support/eagle_pair.h"
+#include "support/drafts/eagle_pair.h"
 #include "support/executor_runs.h"
 #include "support/numerics.h"
 #include "support/reference.h"

@@ -1,0 +1,72 @@
+// Random Programs around attention that few models have: of encoders, and to positions that an indexer chooses.
+#pragma once
+
+#include "support/random_program.h"
+
+#include <functional>
+#include <vector>
+
+namespace ridge::tests {
+
+// Programs of random shape around what encoders have beyond other models: tokens that see later ones, biases by
+// distance, embeddings with a bias.
+inline void for_each_encoder_op(uint64_t seed, const std::function<void(RandomProgram&)>& check) {
+  using core::OpKind;
+  using quant::Type;
+  const auto attention = [&](core::AttentionParams params) {
+    RandomProgram m(seed);
+    const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
+    const int64_t heads = kv_heads * m.integer(1, 9);
+    m.program.kv_layers.push_back({kv_heads, k_dim, v_dim});
+    const core::ValueId x =
+        m.op(OpKind::embed, {}, {m.weight(Type::F32, 16, 30), m.factors(16, -1, 1)}, 16, core::EmbedParams{2});
+    m.program.vocab = 30;
+    m.op(OpKind::kv_store, {m.linear(x, Type::F32, kv_heads * k_dim), m.linear(x, Type::F32, kv_heads * v_dim)}, {}, 0,
+         core::KvParams{0});
+    const core::ValueId q = m.linear(x, Type::F32, heads * k_dim);
+    std::vector<core::WeightId> weights;
+    if (params.reach > 0) weights.push_back(m.factors(heads * (2 * params.reach + 1), -2, 2));
+    params.heads = heads;
+    m.finish(m.op(OpKind::attention, {q}, weights, heads * v_dim, params));
+    check(m);
+  };
+  const auto params = [](int64_t window, float soft_cap, float max_bias, bool causal, int64_t reach) {
+    return core::AttentionParams{0, 0, 0.3f, window, false, soft_cap, max_bias, causal, reach};
+  };
+  for (const int64_t window : {0, 1, 5, 40}) attention(params(window, 0, 0, false, 0));
+  attention(params(0, 0, 8, false, 0));
+  attention(params(0, 0, 0, false, 9));
+  attention(params(7, 2, 3, false, 200));
+  attention(params(0, 0, 0, true, 4));
+}
+
+// Attention of heads to the `most` positions of a context that an indexer chooses. Its scores are whole numbers,
+// without rounding in any order of sums, and many are equal; with ties, most are 0.
+inline void build_sparse_attention(RandomProgram& m, int64_t most, int64_t span, bool ties, int64_t context) {
+  using core::OpKind;
+  constexpr quant::Type kType = quant::Type::F32;
+  const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
+  const int64_t heads = kv_heads * m.integer(1, 9), index_heads = ties ? 1 : m.integer(4, 9);
+  const int64_t index_dim = ties ? 1 : m.integer(2, 8);
+  m.program.kv_layers = {{1, index_dim, 0, true, span}, {kv_heads, k_dim, v_dim}};
+  m.program.vocab = 30;
+  const core::ValueId token = m.op(OpKind::embed, {}, {m.whole_numbers(16, 30)}, 16);
+  const core::ValueId place = m.op(OpKind::embed, {}, {m.whole_numbers(16, context)}, 16, core::EmbedParams{1, true});
+  const core::ValueId x = m.op(OpKind::add, {token, place}, {}, 16);
+  const auto whole = [&](int64_t width) { return m.op(OpKind::linear, {x}, {m.whole_numbers(16, width)}, width); };
+  m.op(OpKind::index_store, {whole(index_dim)}, {}, 0, core::KvParams{0});
+  m.op(OpKind::kv_store, {m.linear(x, kType, kv_heads * k_dim), m.linear(x, kType, kv_heads * v_dim)}, {}, 0,
+       core::KvParams{1});
+  const core::ValueId index = whole(index_heads * index_dim), chosen = m.value(most, false, core::ValueKind::i32);
+  m.program.ops.push_back({OpKind::index_choice,
+                           -1,
+                           "choice",
+                           {index, index},
+                           {chosen},
+                           {},
+                           core::IndexParams{0, index_heads, true, true, true}});
+  const core::ValueId q = m.linear(x, kType, heads * k_dim);
+  m.finish(m.op(OpKind::sparse_attention, {q, chosen}, {}, heads * v_dim, core::AttentionParams{1, heads, 0.3f}));
+}
+
+} // namespace ridge::tests

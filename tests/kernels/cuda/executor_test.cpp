@@ -39,17 +39,6 @@ double worst_program_error(RandomProgram& model, const core::ExecutorConfig& con
   return tests::worst_error(with(options), model, config, sizes);
 }
 
-// A transformer of one layer that is little but its attention.
-void attention_layer(RandomProgram& model, int64_t heads, int64_t kv_heads, int64_t dim) {
-  RandomProgram::Shape shape;
-  shape.layers = 1;
-  shape.width = shape.hidden = 32;
-  shape.heads = heads;
-  shape.kv_heads = kv_heads;
-  shape.k_dim = shape.v_dim = shape.rotated = dim;
-  model.transformer(shape, Type::F32, Type::F32);
-}
-
 std::vector<std::pair<const char*, CudaOptions>> twins() {
   CudaOptions unfused, eager, serial, waiting, turing, ada;
   unfused.fuse = eager.graphs = serial.overlap = waiting.dataflow_sync = false;
@@ -327,112 +316,6 @@ TEST_CASE("CUDA: a stream can go back and continue differently") {
   RandomProgram model(seed);
   model.transformer({}, Type::F32, Type::F32);
   CHECK(tests::forgets_what_was_taken_back(with({}), model));
-}
-
-TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grouping") {
-  REQUIRE_DEVICE();
-  const uint64_t seed = tests::fresh_seed();
-  CAPTURE(seed);
-  struct Heads {
-    int64_t heads, kv_heads, dim;
-  };
-  tests::Share share;
-  for (const Heads h : {Heads{4, 2, 64}, Heads{8, 1, 128}, Heads{3, 3, 128}, Heads{20, 1, 64}, Heads{6, 2, 16},
-                        Heads{5, 1, 80}, Heads{8, 1, 256}}) {
-    if (!share.takes_next()) continue;
-    CAPTURE(h.heads);
-    CAPTURE(h.kv_heads);
-    CAPTURE(h.dim);
-    RandomProgram model(seed);
-    attention_layer(model, h.heads, h.kv_heads, h.dim);
-    core::ExecutorConfig config = exact_config();
-    config.context = 350;
-    config.max_batch = config.max_outputs = 150;
-    CHECK(worst_program_error(model, config, {150, 1, 70, 1, 90}) < 1e-8);
-    config.k_type = config.v_type = core::KvType::f16;
-    CHECK(worst_program_error(model, config, {150, 1, 70, 1, 90}) < 1e-6);
-    config.exact = false;
-    CHECK(worst_program_error(model, config, {150, 1, 3, 70, 1, 90}) < 1e-5);
-    if (h.dim % core::kQ8Block != 0) continue;
-    using enum core::KvType;
-    for (const auto& [k_type, v_type] : {std::pair(q8_0, q8_0), {q8_0, f16}, {f16, q8_0}, {q8_0, f32}, {f32, q8_0}}) {
-      CAPTURE(k_type);
-      CAPTURE(v_type);
-      config.k_type = k_type;
-      config.v_type = v_type;
-      config.exact = k_type == f32;
-      CHECK(worst_program_error(model, config, {150, 1, 3, 70, 1, 90}) < 3e-5); // 8 bits may round either way at a tie
-    }
-  }
-}
-
-TEST_CASE("CUDA: attention whose blocks have many rounds of keys, and with little shared memory one at a time") {
-  REQUIRE_DEVICE();
-  const uint64_t seed = tests::fresh_seed();
-  CAPTURE(seed);
-  using enum core::KvType;
-  tests::Share share;
-  for (const int64_t dim : {64, 128})
-    for (const core::KvType type : {f16, q8_0})
-      for (const int chip : {0, 75}) {
-        if (!share.takes_next()) continue;
-        CAPTURE(dim);
-        CAPTURE(type);
-        CAPTURE(chip);
-        RandomProgram model(seed);
-        const int64_t heads = chip ? 10240 / dim : 160; // few blocks each; old chips have no room for more columns
-        attention_layer(model, heads, heads, dim);
-        core::ExecutorConfig config = exact_config();
-        config.context = 420;
-        config.max_batch = config.max_outputs = 260;
-        config.k_type = config.v_type = type;
-        CudaOptions options;
-        options.as_compute = chip;
-        CHECK(worst_program_error(model, config, {127, 1, 1, 1, 254, 1, 1}, options) < 3e-5);
-      }
-}
-
-TEST_CASE("CUDA: attention over more keys than a block takes at once is that of all of them, twice the same") {
-  REQUIRE_DEVICE();
-  const uint64_t seed = tests::fresh_seed();
-  CAPTURE(seed);
-  using enum core::KvType;
-  tests::Share share;
-  for (const int64_t dim : {64, 128})
-    for (const int64_t group : {1, 4, 12})
-      for (const core::KvType type : {f16, q8_0}) {
-        if (!share.takes_next()) continue;
-        CAPTURE(dim);
-        CAPTURE(group);
-        CAPTURE(type);
-        RandomProgram model(seed);
-        attention_layer(model, group, 1, dim);
-        core::ExecutorConfig config = exact_config();
-        config.context = 1100;
-        config.max_batch = config.max_outputs = 600;
-        config.k_type = config.v_type = type;
-        CHECK(worst_program_error(model, config, {500, 1, 1, 530, 1, 1}) < 3e-5);
-        const auto executor = make_cuda_executor(model.program, config);
-        run(*executor, consecutive(model, 0, 600));
-        run(*executor, consecutive(model, 600, 430));
-        const Steps last = consecutive(model, 1030, 1);
-        const std::vector<float> once = run(*executor, last);
-        CHECK(once == run(*executor, last));
-      }
-}
-
-TEST_CASE("CUDA: a q8_0 cache loses little against one in f32") {
-  REQUIRE_DEVICE();
-  const uint64_t seed = tests::fresh_seed();
-  CAPTURE(seed);
-  RandomProgram model(seed);
-  model.transformer({}, Type::F16, Type::F16);
-  core::ExecutorConfig config = exact_config();
-  const Steps steps = consecutive(model, 0, 60);
-  const std::vector<float> full = run(*make_cuda_executor(model.program, config), steps);
-  config.k_type = config.v_type = core::KvType::q8_0;
-  const auto small = make_cuda_executor(model.program, config);
-  CHECK(tests::nmse(run(*small, steps), full) < 1e-3);
 }
 
 TEST_CASE("CUDA: greedy decoding on the device chooses what the host would choose, and the same twice") {

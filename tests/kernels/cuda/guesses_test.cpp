@@ -2,8 +2,8 @@
 #include "device.h"
 #include "engine/guess_runs.h"
 #include "engine/head_runs.h"
-#include "support/draft_model.h"
-#include "support/eagle_runs.h"
+#include "support/drafts/draft_model.h"
+#include "support/drafts/eagle_runs.h"
 #include "support/numerics.h"
 #include "support/random_program.h"
 

@@ -2,7 +2,7 @@
 // attention runs on the kernel that it would have alone, and gives what Programs mean.
 #include "core/cache/rings.h"
 
-#include "attention_models.h"
+#include "attention/attention_models.h"
 #include "device.h"
 #include "support/executor_runs.h"
 

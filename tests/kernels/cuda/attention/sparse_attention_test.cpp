@@ -1,7 +1,7 @@
 // Attention to positions that an indexer chooses, over more of them than a block of threads has.
 #include "kernels/cuda/executor/executor.h"
 
-#include "device.h"
+#include "kernels/cuda/device.h"
 #include "support/executor_runs.h"
 
 using namespace ridge;

@@ -4,7 +4,7 @@
 #include "kernels/cuda/executor/executor.h"
 
 #include "attention_models.h"
-#include "device.h"
+#include "kernels/cuda/device.h"
 #include "support/executor_runs.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // (naive.h).
 #include "kernels/cuda/executor/executor.h"
 
-#include "device.h"
+#include "kernels/cuda/device.h"
 #include "support/executor_runs.h"
 
 using namespace ridge;

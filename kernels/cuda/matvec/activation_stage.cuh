@@ -72,6 +72,7 @@ class ActivationStage {
     float id; // of the same bits, as values that pass between running kernels are
     do id = load_latest(reinterpret_cast<const float*>(args_.ids) + shape_.first_token);
     while (dataflow_ && is_sentinel(id));
+    if (dataflow_ && !args_.x_per_slot) look_again();
     return args_.experts.of(__float_as_int(id));
   }
 
@@ -115,6 +116,12 @@ class ActivationStage {
     load_row(values_.row, from_);
     if constexpr (kBoth)
       if (shape_.tokens == 2) load_row(values_.second, from_ + args_.x_stride);
+  }
+  // Asks for what is missing, before the weights. What experts are chosen from has mostly come by then, and behind the
+  // weights it would take 2 µs instead of 0.7 (H200).
+  __device__ __forceinline__ void look_again() {
+    Row& row = values_.row;
+    if (column_ < args_.cols && is_sentinel(row.now)) load(row.now, from_, 0);
   }
   // With dataflow input: spins until `now` holds no sentinel. All blocks load from the same memory: so each asks only
   // for what is missing, and not again at once.

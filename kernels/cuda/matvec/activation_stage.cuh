@@ -55,6 +55,7 @@ class ActivationStage {
     if (args.is_shared(shape.slot)) from_ = args.shared.x + shape.row * args.x_stride + my_first_;
     asm volatile("" : "+l"(from_)); // or it is made again for every load
     column_ = my_first_;
+    if (dataflow && args.ids && !args.is_shared(shape.slot)) id_ = load_id();
     loads_early_ = dataflow || (args.after_predecessor && !args.ids);
     if (!kFloat && loads_early_) load_all();
   }
@@ -64,16 +65,18 @@ class ActivationStage {
   __device__ __forceinline__ int64_t expert_offset() {
     if (args_.is_shared(shape_.slot)) return 0;
     if (!args_.ids) return args_.slots == 1 ? 0 : args_.experts.of(shape_.slot);
-    if (!dataflow_) wait_for_predecessor();
-    if (!kFloat && !loads_early_) {
-      load_all();
-      loads_early_ = true;
+    if (dataflow_) {
+      while (is_sentinel(id_)) id_ = load_id();
+      if (!args_.x_per_slot) look_again();
+    } else {
+      wait_for_predecessor();
+      if (!kFloat && !loads_early_) {
+        load_all();
+        loads_early_ = true;
+      }
+      id_ = load_id();
     }
-    float id; // of the same bits, as values that pass between running kernels are
-    do id = load_latest(reinterpret_cast<const float*>(args_.ids) + shape_.first_token);
-    while (dataflow_ && is_sentinel(id));
-    if (dataflow_ && !args_.x_per_slot) look_again();
-    return args_.experts.of(__float_as_int(id));
+    return args_.experts.of(__float_as_int(id_));
   }
 
   // Stages token t's activations at `to`, starts the ring's remaining copies behind the first loads, and shows what
@@ -89,6 +92,10 @@ class ActivationStage {
   }
 
  private:
+  // The number of the slot's expert, as the float of the same bits.
+  __device__ __forceinline__ float load_id() const {
+    return load_latest(reinterpret_cast<const float*>(args_.ids) + shape_.first_token);
+  }
   __device__ __forceinline__ void load_norm(int i) {
     if (!args_.norm_weight || i >= args_.cols) return;
     put(values_.norm, *reinterpret_cast<const float4*>(args_.norm_weight + i));
@@ -219,6 +226,7 @@ class ActivationStage {
   const MatvecArgs& args_;
   const Shape shape_; // by value: a reference costs instructions in the loop
   bool dataflow_, loads_early_;
+  float id_;                       // with dataflow input: of the slot's expert, or the sentinel
   int my_first_, column_, stride_; // in columns
   const float* from_;              // column_ of the current token
   Values& values_;

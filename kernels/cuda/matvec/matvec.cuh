@@ -238,18 +238,19 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   ActivationStage<Format, Shape> input(args, shape, dataflow, values);
   const BlockRows<Format> rows(args, block);
   const MatvecShared<Format, Shape> memory(shape, rows.count);
-  rows.store_addresses(memory.chunks, input.expert_offset(), args.is_shared(shape.slot), shape.threads);
-  __syncthreads();
 
   // Some 2 KB of weights per warp come before the activations, which would otherwise wait in the memory's queues behind
   // all of a ring; the rest of the ring comes right behind them.
-  WeightRing<Format, Shape> ring(args, shape, rows.count, memory.ring, memory.chunks);
+  using Ring = WeightRing<Format, Shape>;
+  Ring ring(args, shape, rows, memory.ring, memory.chunks);
   const LutFiller filler(threadIdx.x); // its loads come before the weights
-  ring.fetch_slots(0, Shape::kFloat ? ring.kSlots - 1 : Chunks<Format>::kEarly);
+  ring.template fetch_early<Shape::kFloat ? Ring::kSlots - 1 : Chunks<Format>::kEarly>(input.expert_offset());
+  rows.store_addresses(memory.chunks, args.is_shared(shape.slot), shape.threads);
   filler.store(memory.lut);
   for (int t = threadIdx.x + shape.threads; t < kMatvecThreads; t += shape.threads) // the shares of warps without room
     LutFiller(t).store(memory.lut);
   const Lut lut(memory.lut);
+  __syncthreads();
   scores.add_residual();
 
   if (!dataflow) wait_for_predecessor();

@@ -108,17 +108,17 @@ struct BlockRows {
     while (in_segment >= args.segment[s].row_blocks) in_segment -= args.segment[s++].row_blocks;
     return args.segment[s];
   }
-  // Stores the address of each row block's first chunk.
-  __device__ __forceinline__ void store_addresses(const uint8_t** chunks, int64_t expert_offset, bool is_shared,
-                                                  int threads) const {
-    for (int i = threadIdx.x; i < count; i += threads) {
-      const bool up = i >= results;
-      int in_segment;
-      const MatvecSegment& segment = locate(up ? i - results : i, in_segment);
-      const uint8_t* weights = up ? args.segment[1].weights : segment.weights;
-      chunks[i] = (is_shared ? args.shared.weights[up] : weights) + expert_offset +
-                  int64_t{in_segment} * (Chunks<Format>::kRows * args.row_bytes);
-    }
+  // The address of row block `i`'s first chunk, of the first expert's where there are experts.
+  __device__ __forceinline__ const uint8_t* first_chunk(int i, bool is_shared) const {
+    const bool up = i >= results;
+    int in_segment;
+    const MatvecSegment& segment = locate(up ? i - results : i, in_segment);
+    const uint8_t* weights = up ? args.segment[1].weights : segment.weights;
+    return (is_shared ? args.shared.weights[up] : weights) +
+           int64_t{in_segment} * (Chunks<Format>::kRows * args.row_bytes);
+  }
+  __device__ __forceinline__ void store_addresses(const uint8_t** chunks, bool is_shared, int threads) const {
+    for (int i = threadIdx.x; i < count; i += threads) chunks[i] = first_chunk(i, is_shared);
   }
 };
 
@@ -135,10 +135,10 @@ class WeightRing {
   int first_chunk, left, tile, row_block;
 
   // `ring`: kSlots · kBytes of shared memory. `addresses`: of the row blocks' first chunks.
-  __device__ __forceinline__ WeightRing(const MatvecArgs& args, const Shape& shape, int row_blocks, uint8_t* ring,
-                                        const uint8_t* const* addresses)
-      : args_(args), shape_(shape), row_blocks_(row_blocks), ring_(ring), addresses_(addresses) {
-    const int chunks = row_blocks * shape.tiles, share = quotient(chunks, shape.warps);
+  __device__ __forceinline__ WeightRing(const MatvecArgs& args, const Shape& shape, const BlockRows<Format>& rows,
+                                        uint8_t* ring, const uint8_t* const* addresses)
+      : args_(args), shape_(shape), rows_(rows), ring_(ring), addresses_(addresses) {
+    const int row_blocks = rows.count, chunks = row_blocks * shape.tiles, share = quotient(chunks, shape.warps);
     const int more = chunks - share * shape.warps; // warps with one more
     first_chunk = share * shape.warp + min(shape.warp, more);
     left = share + (shape.warp < more);
@@ -147,18 +147,30 @@ class WeightRing {
     fetch_tile_ = tile, fetch_row_block_ = row_block;
     fetch_offset_ = tile * C::kBytes + 16 * shape.lane;
     policy_ = evict_first_policy();
+    first_address_ = left > 0 ? rows.first_chunk(row_block, is_shared()) : nullptr;
   }
 
-  // Starts the copies into slots `first` to `end` - 1 of the ring.
+  // Starts the copies into the first kCount slots of the ring. `expert_offset`: of the expert's matrices, in bytes. A
+  // warp finds these addresses by itself, the first one before the expert is known, and waits for no other warp.
+  template <int kCount>
+  __device__ __forceinline__ void fetch_early(int64_t expert_offset) {
+    fetch_offset_ += expert_offset;
+#pragma unroll 1
+    for (int s = 0; s < kCount; ++s) {
+      fetch(first_address_, ring_ + s * C::kBytes, s < left);
+      if (s + 1 < kCount && s + 1 < left) first_address_ = rows_.first_chunk(fetch_row_block_, is_shared());
+    }
+  }
+  // Starts the copies into slots `first` to `end` - 1 of the ring, with stored addresses, as next_chunk does.
   __device__ __forceinline__ void fetch_slots(int first, int end) {
 #pragma unroll 1
-    for (int s = first; s < end; ++s) fetch(ring_ + s * C::kBytes, s < left);
+    for (int s = first; s < end; ++s) fetch_stored(ring_ + s * C::kBytes, s < left);
   }
   // Waits for the next chunk and starts the copy of a later one into the slot that the chunk before this one has left.
   __device__ __forceinline__ const uint8_t* next_chunk() {
     copy_async_wait<kSlots - 2>();
     __syncwarp(); // all lanes' copies of this chunk have landed, and all lanes have used the chunk before
-    fetch(ring_ + freed_at_, left >= kSlots);
+    fetch_stored(ring_ + freed_at_, left >= kSlots);
     return ring_ + landed_at_;
   }
   // The chunk has been used.
@@ -168,10 +180,14 @@ class WeightRing {
   }
 
  private:
-  // Starts the copy of the fetching side's next chunk, where there is `any`.
-  __device__ __forceinline__ void fetch(uint8_t* slot, bool any) {
+  __device__ __forceinline__ bool is_shared() const { return args_.is_shared(shape_.slot); }
+  __device__ __forceinline__ void fetch_stored(uint8_t* slot, bool any) {
+    fetch(any ? addresses_[fetch_row_block_] : nullptr, slot, any);
+  }
+  // Starts the copy of the fetching side's next chunk, where there is `any`. `address`: of its row block.
+  __device__ __forceinline__ void fetch(const uint8_t* address, uint8_t* slot, bool any) {
     if (any) {
-      const uint8_t* from = addresses_[fetch_row_block_] + fetch_offset_;
+      const uint8_t* from = address + fetch_offset_;
       const int bytes = C::kRows * shape_.tile_bytes(fetch_tile_) - 16 * shape_.lane;
       const uint32_t to = plain_address(slot + 16 * shape_.lane, args_.cols >> 31);
       [&]<int... kCopy>(std::integer_sequence<int, kCopy...>) {
@@ -183,18 +199,19 @@ class WeightRing {
         (copy(std::integral_constant<int, kCopy * kStride>()), ...);
       }
       (std::make_integer_sequence<int, C::kCopies>());
-      if (++fetch_row_block_ == row_blocks_) fetch_row_block_ = 0, ++fetch_tile_, fetch_offset_ += C::kBytes;
+      if (++fetch_row_block_ == rows_.count) fetch_row_block_ = 0, ++fetch_tile_, fetch_offset_ += C::kBytes;
     }
     copy_async_commit(); // also where nothing is left, so that counts stay in step
   }
 
   const MatvecArgs& args_;
   const Shape shape_; // by value: a reference costs instructions in the loop
-  int row_blocks_;
+  const BlockRows<Format> rows_;
   uint8_t* ring_;
   const uint8_t* const* addresses_;
   int fetch_tile_, fetch_row_block_;
-  uint32_t fetch_offset_; // of this lane's first copy, from a row block's first chunk
+  int64_t fetch_offset_; // of this lane's first copy, from a row block's first chunk
+  const uint8_t* first_address_;
   uint64_t policy_;
   uint32_t landed_at_ = 0, freed_at_ = (kSlots - 1) * C::kBytes; // in the ring
 };

@@ -59,7 +59,7 @@ __device__ __forceinline__ int better_ones(const uint4* keys, int fours, int ear
 // First a warp's are compared with one another, then its best ones with those of the other warps.
 template <int kExperts, int kThreads>
 __device__ __forceinline__ int place_of(uint32_t key, int experts, int used, ChoiceMemory<kExperts, kThreads>& memory) {
-  constexpr int kFours = kWarp / 4;
+  constexpr int kFours = ChoiceMemory<kExperts, kThreads>::kFours;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, in_four = lane % 4;
   int place = used;
   if (threadIdx.x < kExperts) {

@@ -144,7 +144,7 @@ struct RandomProgram {
     int64_t layers = 2, width = 256, heads = 4, kv_heads = 2, k_dim = 64, v_dim = 64, hidden = 512, vocab = 64;
     int64_t experts = 0, used = 0;
     bool normalize_shares = true, bias = false, head_norms = false, selection_bias = false, share_scales = false,
-         equal_scores = false, expert_bias = false, output_bias = false,
+         equal_scores = false, router_bias = false, expert_bias = false, output_bias = false,
          shared_expert = false;                  // the latter with a gate
     std::optional<core::RouteParams> route = {}; // else the softmax of all
     core::RopeStyle style = core::RopeStyle::adjacent;
@@ -196,7 +196,7 @@ struct RandomProgram {
 
   core::ValueId moe(core::ValueId h, const Shape& s, quant::Type type) {
     const core::ValueId scores = s.equal_scores ? op(core::OpKind::embed, {}, {whole_numbers(s.experts, 30)}, s.experts)
-                                                : linear(h, quant::Type::F32, s.experts);
+                                                : linear(h, quant::Type::F32, s.experts, s.router_bias);
     const core::ValueId shared_gate = s.shared_expert ? linear(h, quant::Type::F32, 1) : -1;
     const core::ValueId ids = value(s.used, false, core::ValueKind::i32), shares = value(s.used);
     core::RouteParams params = s.route.value_or(core::RouteParams{0, 0, s.normalize_shares});

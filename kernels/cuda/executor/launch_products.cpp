@@ -231,9 +231,13 @@ bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second,
 RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const KernelCall& call) const {
   const MatrixStep& router = call.products[1].matrix;
   const FoldedRouter& folded = routers_[call.first_step + 1];
+  const RouteArgs route = route_args(op_call(plan, call));
+  const float* bias = weights_.vector(router.parts[0].bias);
   return {.matrix = folded.matrix,
           .constant = folded.constant,
-          .route = route_args(op_call(plan, call)),
+          .bias = bias,
+          .needs_y = bias || route.bias || route.gate == core::Gate::sigmoid,
+          .route = route,
           .gate = folded.gate,
           .gate_out = router.parts.size() > 1 ? value(plan, router.parts[1].out) : nullptr,
           .width = static_cast<int>(width(router.x)),

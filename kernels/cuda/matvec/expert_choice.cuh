@@ -33,7 +33,7 @@ __device__ __forceinline__ float norm_factor(const RouterRows& router, const flo
 
 static_assert(kMostFoldedExperts % kWarp == 0 && kMostFoldedExperts <= kMatvecThreads);
 
-// The block of `token`. The factor changes no order, so that experts are chosen without it.
+// The block of `token`. Where the factor changes no order, experts are chosen before y is there.
 __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const RouterRows& router, int token) {
   extern __shared__ uint4 shared[];
   auto& memory = *reinterpret_cast<ChoiceMemory<kMostFoldedExperts, kMatvecThreads>*>(shared);
@@ -42,15 +42,27 @@ __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const Rou
   stamp(args.stamps, kStarts);
   set_default_choice(route, memory);
   const int e = threadIdx.x;
+  const bool is_expert = e < route.experts;
+  const float score_bias = router.bias && is_expert ? router.bias[e] : 0;
+  const float choice_bias = route.bias && is_expert ? route.bias[e] : 0;
   const float* from = route.scores + int64_t{token} * route.experts + e;
-  float score = e < route.experts ? load_latest(from) : -INFINITY;
+  float score = is_expert ? load_latest(from) : -INFINITY;
   while (is_sentinel(score)) score = load_latest(from);
   stamp(args.stamps, kMayGoOn);
-  choose(route, token, score, memory);
-  const float factor =
-      norm_factor(router, args.segment[0].out + token * args.segment[0].out_stride, token, memory.scratch);
-  const float weight = gate_weight(route, factor * score, memory.scratch);
-  if (e < kMostFoldedExperts) memory.weights[e] = weight;
+  float choice = score;
+#pragma unroll 1 // or there would be two choices, one of them behind the other's code
+  for (int turn = 0; turn < 2; ++turn) {
+    if (turn == (router.needs_y ? 1 : 0)) {
+      choose(route, token, choice, memory);
+      continue;
+    }
+    const float factor =
+        norm_factor(router, args.segment[0].out + token * args.segment[0].out_stride, token, memory.scratch);
+    if (is_expert) score = factor * score + score_bias;
+    const float weight = gate_weight(route, score, memory.scratch);
+    if (is_expert) choice = choice_bias + (route.by_score ? score : weight);
+    if (e < kMostFoldedExperts) memory.weights[e] = weight;
+  }
   __syncthreads();
   store_shares(route, token, memory);
   stamp(args.stamps, kEnds);

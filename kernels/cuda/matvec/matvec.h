@@ -84,7 +84,9 @@ inline constexpr int kMostFoldedExperts = 256; // two for each block on a chip o
 struct RouterRows {
   const float* matrix;             // [experts][cols + width]
   const float* constant;           // [experts] or null
-  RouteArgs route;                 // whose scores these are, but for the factor 1 / rms(y)
+  const float* bias;               // [experts], added to them times 1 / rms(y), or null
+  bool needs_y;                    // the choice: that factor changes it
+  RouteArgs route;                 // whose scores these are, but for that factor and bias
   const float* gate;               // [width]: a gate's row times the norm's weights,
   float* gate_out;                 // [tokens]: and its product with y / rms(y); both null where there is no gate
   int width;                       // of y and the residual; it and cols are multiples of 4

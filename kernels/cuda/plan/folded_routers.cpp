@@ -33,14 +33,8 @@ bool Planner::takes_router(const MatrixStep& m) const {
 // Whether a step is a router of its own normed input, alone or with the gate of a shared expert.
 bool Planner::is_router(const MatrixStep& m) const {
   if (m.norm == kNone || m.glu || m.ids != kNone || !m.beside.empty() || m.residual != kNone) return false;
-  if (!std::ranges::all_of(m.parts, [](const MatrixStep::Part& part) { return part.bias == kNone; })) return false;
-  return m.parts.size() == 1 || (m.parts.size() == 2 && program_.weights[m.parts[1].weight].rows == 1);
-}
-
-// Whether experts are chosen by their scores alone: what all scores are multiplied by changes nothing then.
-static bool chooses_largest(const Op& route) {
-  const auto& routing = std::get<core::RouteParams>(route.params);
-  return routing.gate != core::Gate::sigmoid && routing.groups == 1 && route.weights.empty();
+  if (m.parts.size() == 1) return true;
+  return m.parts.size() == 2 && m.parts[1].bias == kNone && program_.weights[m.parts[1].weight].rows == 1;
 }
 
 // A router right behind the projection that makes its input, and right before `route`. What is added to the projection
@@ -56,7 +50,7 @@ void Planner::find_folded_routers() {
     const MatrixStep &o = projection.matrix, &r = router.matrix;
     const Op& route = *steps_[next].op;
     const core::ValueId scores = r.parts[0].out;
-    if (!takes_router(o) || !is_router(r) || !chooses_largest(route)) continue;
+    if (!takes_router(o) || !is_router(r) || std::get<core::RouteParams>(route.params).groups > 1) continue;
     if (r.x != o.parts[0].out || route.inputs[0] != scores || !read_once(scores)) continue;
     if (!dataflow_values_[o.residual] || !dataflow_values_[r.x] || !dataflow_values_[route.outputs[0]]) continue;
     const int64_t experts = program_.weights[r.parts[0].weight].rows;

@@ -6,9 +6,9 @@
 //   rms(y) R norm(y) = R' x + (R' O) a + R' b
 //
 // R' O is made once, when a model is loaded. Then the scores, but for the factor, are there even before the product
-// with O is: its kernel makes them, too (matvec/router_scores.cuh). Where experts are chosen by the largest scores
-// alone, the factor changes nothing: a block of the same kernel chooses as soon as scores are there, and makes shares
-// when y is (matvec/expert_choice.cuh).
+// with O is: its kernel makes them, too (matvec/router_scores.cuh), and a block of it chooses experts and makes shares
+// (matvec/expert_choice.cuh). Where the largest scores choose, the factor changes nothing, and experts are chosen as
+// soon as scores are there; where biases do, too, when y is.
 #pragma once
 
 #include "kernels/cuda/ops/op_call.h"

@@ -36,17 +36,37 @@ std::unique_ptr<core::Executor> experts_on_host(const core::Program& program, co
   return kernels::cuda::make_cuda_executor(program, config, options);
 }
 
-// Makes every router's rows multiples, from -2 to 2, of one random row: an error of the input is then the same factor
-// of all scores, so that rounding changes no choice unless all are nearly 0. Which expert has which is random.
+// How a model's experts are chosen.
+struct Choice {
+  core::Gate gate;
+  bool router_bias = false, selection_bias = false, share_scales = false, by_score = false;
+
+  void set(RandomProgram::Shape& shape) const {
+    shape.route = core::RouteParams{0, 0, true, gate};
+    shape.route->by_score = by_score;
+    shape.router_bias = router_bias;
+    shape.selection_bias = selection_bias;
+    shape.share_scales = share_scales;
+  }
+};
+
+// Makes every router's rows multiples, from -2 to 2, of one random row, and where it has biases these the same ones of
+// 0.3: an error of the input is then the same factor of all scores, so that rounding changes no choice unless all are
+// nearly 0. Which expert has which is random.
 void space_scores(RandomProgram& model) {
   for (const core::Op& route : model.program.ops) {
     if (route.kind != OpKind::route) continue;
     for (const core::Op& router : model.program.ops) {
       if (std::ranges::count(router.outputs, route.inputs[0]) == 0) continue;
       const core::Weight& w = model.program.weights[router.weights[0]];
-      const auto at = std::ranges::find_if(model.storage, [&](const auto& data) { return data.data() == w.data; });
-      REQUIRE(at != model.storage.end());
-      std::vector<float> row(w.cols), rows;
+      const auto overwrite = [&](core::WeightId weight, const std::vector<float>& values) {
+        const std::byte* const to = model.program.weights[weight].data;
+        const auto at = std::ranges::find_if(model.storage, [&](const auto& data) { return data.data() == to; });
+        REQUIRE(at != model.storage.end());
+        REQUIRE(at->size() == values.size() * sizeof(float));
+        std::memcpy(at->data(), values.data(), at->size());
+      };
+      std::vector<float> row(w.cols), rows, biases;
       std::normal_distribution<float> number(0, 1 / std::sqrt(static_cast<float>(w.cols)));
       for (float& x : row) x = number(model.random);
       std::vector<int64_t> places(w.rows);
@@ -55,8 +75,10 @@ void space_scores(RandomProgram& model) {
       for (const int64_t place : places) {
         const float multiple = 4 * static_cast<float>(place) / static_cast<float>(w.rows - 1) - 2;
         for (const float x : row) rows.push_back(multiple * x);
+        biases.push_back(0.3f * multiple);
       }
-      std::memcpy(at->data(), rows.data(), at->size());
+      overwrite(router.weights[0], rows);
+      if (router.weights.size() > 1) overwrite(router.weights[1], biases);
     }
   }
 }
@@ -117,12 +139,19 @@ TEST_CASE("CUDA: a router that is folded into the projection in front of it choo
   int models = 0, other_choices = 0;
   for (const Type type : {Type::Q8_0, Type::Q4_K, Type::Q6_K, Type::MXFP4, Type::IQ4_XS})
     for (const auto& [experts, used] : {std::pair(5, 5), {150, 150}, {8, 2}})
-      for (const core::Gate gate : {core::Gate::softmax, core::Gate::softmax_of_chosen}) {
+      for (const Choice choice : {Choice{core::Gate::softmax},
+                                  {core::Gate::softmax_of_chosen},
+                                  {core::Gate::softmax_of_chosen, true},
+                                  {core::Gate::softmax, false, true, true},
+                                  {core::Gate::softmax, true, true, false, true},
+                                  {core::Gate::sigmoid, false, true, true}}) {
         const bool short_blocks = type == Type::Q8_0 || type == Type::MXFP4;
         if (experts > 8 && !short_blocks) continue; // too large for the definition
         CAPTURE(type);
         CAPTURE(experts);
-        CAPTURE(gate);
+        CAPTURE(choice.gate);
+        CAPTURE(choice.router_bias);
+        CAPTURE(choice.selection_bias);
         RandomProgram model(seed);
         RandomProgram::Shape shape = {.layers = 3, .heads = 16, .kv_heads = 4, .hidden = short_blocks ? 32 : 256};
         shape.width = short_blocks ? 32 * model.integer(10, 16) : 512;
@@ -130,7 +159,7 @@ TEST_CASE("CUDA: a router that is folded into the projection in front of it choo
         shape.used = used;
         shape.output_bias = model.integer(0, 1) != 0;
         shape.shared_expert = model.integer(0, 1) != 0;
-        shape.route = core::RouteParams{0, 0, true, gate};
+        choice.set(shape);
         model.transformer(shape, type, Type::Q8_0);
         check_folds(*make_executor(model.program, fast_config()), model, 1);
         const bool chooses = used < experts; // rounding may choose another now and then
@@ -151,22 +180,26 @@ TEST_CASE("CUDA: a folded router's few of many experts are those of the largest 
   CAPTURE(seed);
   int of_two = 0;
   for (const auto& [experts, used] : {std::pair(256, 8), {150, 8}, {64, 2}, {33, 1}})
-    for (const core::Gate gate : {core::Gate::softmax, core::Gate::softmax_of_chosen}) {
+    for (const Choice choice : {Choice{core::Gate::softmax},
+                                {core::Gate::softmax_of_chosen},
+                                {core::Gate::softmax_of_chosen, true},
+                                {core::Gate::sigmoid, true, false, true}}) {
       CAPTURE(experts);
-      CAPTURE(gate);
+      CAPTURE(choice.gate);
+      CAPTURE(choice.router_bias);
       RandomProgram model(seed);
       RandomProgram::Shape shape = {.layers = 3, .width = 544, .heads = 16, .kv_heads = 4, .hidden = 32};
       shape.experts = experts;
       shape.used = used;
       shape.shared_expert = experts == 150;
-      shape.route = core::RouteParams{0, 0, true, gate};
+      choice.set(shape);
       model.transformer(shape, Type::Q8_0, Type::Q8_0);
       space_scores(model);
       const tests::MakeExecutor make = experts == 64 ? experts_on_host : make_executor;
       for (const int tokens : {1, 2}) check_folds(*make(model.program, fast_config()), model, tokens);
       of_two += check_choices(make, model);
     }
-  CHECK(of_two >= 6); // of 24
+  CHECK(of_two >= 12); // of 48
 }
 
 TEST_CASE(

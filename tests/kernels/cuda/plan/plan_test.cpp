@@ -86,7 +86,7 @@ TEST_CASE("plan: experts take their numbers from a running kernel, and their sum
   }
 }
 
-TEST_CASE("plan: a router is folded into the projection in front of it where the largest scores choose") {
+TEST_CASE("plan: a router is folded into the projection in front of it, but where groups of experts are chosen") {
   using core::Gate;
   const auto folded = [](const tests::RandomProgram::Shape& shape, quant::Type type = quant::Type::Q8_0) {
     tests::RandomProgram model(1);
@@ -115,10 +115,13 @@ TEST_CASE("plan: a router is folded into the projection in front of it where the
   other.heads = 4; // 256 columns are no whole warp tile
   CHECK(folded(other) == 0);
   other = shape;
-  other.selection_bias = true;
-  CHECK(folded(other) == 0);
+  other.router_bias = true;
+  CHECK(folded(other) == 4);
   other = shape;
+  other.selection_bias = true;
   other.route = core::RouteParams{0, 0, true, Gate::sigmoid};
+  CHECK(folded(other) == 4);
+  other.route->groups = 2;
   CHECK(folded(other) == 0);
 }
 

@@ -183,9 +183,13 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
   add(gemm);
 }
 
-// Two siblings go together where there is a kernel for both.
+// Two siblings go together where there is a kernel for both. A folded router's blocks that choose experts end last, so
+// that what comes behind them leaves their multiprocessors free: gpt-oss-20b, whose gate and up would have a block on
+// each of an H200's, 1,030 -> 1,042 tokens per second.
 void BatchPlanner::add_matvec(const MatrixStep& m, int64_t rows) {
   KernelCall matvec = product_call(Kernel::matvec, m, rows * (m.used + std::ssize(m.beside)));
+  if (!batch_.calls.empty() && batch_.calls.back().kernel == Kernel::matvec_router)
+    matvec.left_free = static_cast<int>(batch_.calls.back().rows);
   if (std::optional<KernelCall> before = std::exchange(matvec_, std::nullopt)) {
     if (in_.kernels.can_pair(before->products[0].matrix, m, rows)) {
       matvec.kernel = Kernel::matvec_pair;

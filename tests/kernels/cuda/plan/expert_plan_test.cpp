@@ -44,6 +44,9 @@ TEST_CASE("batch plan: a folded router's scores come with a product of one or tw
     CHECK(projection.step == projection.first_step + 2); // the router, and `route`
     REQUIRE(projection.op);
     CHECK(projection.op->kind == core::OpKind::route);
+    const KernelCall& gate_and_up = *(&projection + 1);
+    CHECK(gate_and_up.kernel == matvec);
+    CHECK(gate_and_up.left_free == tokens); // whose blocks that choose experts end last
   }
   CHECK(count(setting.plan(3), matvec_router) == 0);
   setting.options.dataflow_sync = false;

@@ -2,6 +2,7 @@
 #include "kernels/cuda/executor/executor.h"
 
 #include "core/error.h"
+#include "decoding_checks.h"
 #include "device.h"
 #include "greedy.h"
 #include "support/executor_runs.h"
@@ -231,35 +232,7 @@ TEST_CASE("CUDA: streams that decode together, a token each, get what the unfuse
       shape.bias = shape.head_norms = model.integer(0, 1) != 0;
       shape.style = model.integer(0, 1) ? core::RopeStyle::split : core::RopeStyle::adjacent;
       model.transformer(shape, Type::F32, Type::F32);
-      core::ExecutorConfig config = exact_config();
-      config.context = config.max_batch = config.max_outputs = 300;
-      config.streams = 4;
-      config.k_type = k_type;
-      config.v_type = v_type;
-      CudaOptions unfused;
-      unfused.fuse = false;
-      const auto fused = make_cuda_executor(model.program, config),
-                 plain = make_cuda_executor(model.program, config, unfused);
-      tests::Naive naive(model.program, k_type, v_type);
-      std::vector<int32_t> next = {0, 1, static_cast<int32_t>(model.integer(2, 64)), 270}; // tokens each has had
-      for (int32_t stream = 1; stream < 4; ++stream) {
-        const Steps prefix = consecutive(model, 0, next[stream], stream);
-        run(*fused, prefix);
-        run(*plain, prefix);
-        naive.forward(prefix.batch());
-      }
-      for (int round = 0; round < 4; ++round) {
-        Steps steps;
-        for (const int32_t stream : {2, 0, 3, 1}) {
-          steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
-          steps.streams.push_back(stream);
-          steps.positions.push_back(next[stream]++);
-          steps.outputs.push_back(static_cast<int32_t>(steps.outputs.size()));
-        }
-        const std::vector<float> together = run(*fused, steps), expected = naive.forward(steps.batch());
-        CHECK(tests::nmse(together, run(*plain, steps)) < 1e-6);
-        if (k_type != q8_0 && v_type != q8_0) CHECK(tests::nmse(together, expected) < 1e-6);
-      }
+      tests::check_streams(model, 270, k_type, v_type, k_type != q8_0 && v_type != q8_0 ? 1e-6 : INFINITY);
     }
 }
 

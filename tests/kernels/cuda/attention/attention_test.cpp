@@ -4,6 +4,7 @@
 #include "kernels/cuda/executor/executor.h"
 
 #include "attention_models.h"
+#include "kernels/cuda/decoding_checks.h"
 #include "kernels/cuda/device.h"
 #include "support/executor_runs.h"
 
@@ -79,35 +80,7 @@ TEST_CASE("CUDA: streams decode together with rope of a part of a head, fused an
       CAPTURE(k_type);
       CAPTURE(v_type);
       RandomProgram model = attention_model(seed, h, (seed + h.heads) % 2 == 0);
-      core::ExecutorConfig config = exact_config();
-      config.context = config.max_batch = config.max_outputs = 400;
-      config.streams = 4;
-      config.k_type = k_type;
-      config.v_type = v_type;
-      CudaOptions unfused;
-      unfused.fuse = false;
-      const auto fused = make_cuda_executor(model.program, config),
-                 plain = make_cuda_executor(model.program, config, unfused);
-      tests::Naive naive(model.program, k_type, v_type);
-      std::vector<int32_t> next = {0, 1, static_cast<int32_t>(model.integer(2, 64)), 380}; // tokens each has had
-      for (int32_t stream = 1; stream < 4; ++stream) {
-        const Steps prefix = consecutive(model, 0, next[stream], stream);
-        run(*fused, prefix);
-        run(*plain, prefix);
-        naive.forward(prefix.batch());
-      }
-      for (int round = 0; round < 4; ++round) {
-        Steps steps;
-        for (const int32_t stream : {2, 0, 3, 1}) {
-          steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
-          steps.streams.push_back(stream);
-          steps.positions.push_back(next[stream]++);
-          steps.outputs.push_back(static_cast<int32_t>(steps.outputs.size()));
-        }
-        const std::vector<float> together = run(*fused, steps), expected = naive.forward(steps.batch());
-        CHECK(tests::nmse(together, run(*plain, steps)) < 1e-6);
-        CHECK(tests::nmse(together, expected) < (k_type == f16 && v_type == f16 ? 1e-6 : 3e-5));
-      }
+      tests::check_streams(model, 380, k_type, v_type, k_type == f16 && v_type == f16 ? 1e-6 : 3e-5);
     }
 }
 
@@ -221,12 +194,7 @@ TEST_CASE("CUDA: wide heads over more keys than eight blocks take are merged in 
       config.k_type = config.v_type = type;
       // Two tokens in a tile: the last group's keys are none that the first of them sees.
       CHECK(worst_error(model, config, {most / 2, 1, 1, most / 2 - 82, 1, 2, 13, 1}) < 3e-5);
-      const auto executor = make_cuda_executor(model.program, config);
-      run(*executor, consecutive(model, 0, most / 2));
-      run(*executor, consecutive(model, most / 2, most / 2));
-      const Steps last = consecutive(model, most, 1);
-      const std::vector<float> once = run(*executor, last);
-      CHECK(once == run(*executor, last));
+      CHECK(tests::gives_the_same_twice(model, config, most / 2));
     }
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/cuda/executor/executor.h"
 
 #include "attention_models.h"
+#include "kernels/cuda/decoding_checks.h"
 #include "kernels/cuda/device.h"
 #include "support/executor_runs.h"
 
@@ -110,12 +111,7 @@ TEST_CASE("CUDA: attention over more keys than a block takes at once is that of 
         config.max_batch = config.max_outputs = 600;
         config.k_type = config.v_type = type;
         CHECK(worst_error(model, config, {500, 1, 1, 530, 1, 1}) < 3e-5);
-        const auto executor = make_cuda_executor(model.program, config);
-        run(*executor, consecutive(model, 0, 600));
-        run(*executor, consecutive(model, 600, 430));
-        const Steps last = consecutive(model, 1030, 1);
-        const std::vector<float> once = run(*executor, last);
-        CHECK(once == run(*executor, last));
+        CHECK(tests::gives_the_same_twice(model, config, 515));
       }
 }
 

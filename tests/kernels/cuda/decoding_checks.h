@@ -1,0 +1,58 @@
+// What tests of different kernels ask of a decoding step on the GPU.
+#pragma once
+
+#include "kernels/cuda/executor/executor.h"
+
+#include "support/executor_runs.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace ridge::tests {
+
+// Four steps of a token of each of four streams, which have had no token, one, some and `longest`. Each gives what the
+// unfused kernels give, and the meaning of Programs (naive.h) but for an NMSE of `most_error`.
+inline void check_streams(RandomProgram& model, int32_t longest, core::KvType k_type, core::KvType v_type,
+                          double most_error) {
+  core::ExecutorConfig config = exact_config();
+  config.context = config.max_batch = config.max_outputs = longest + 20;
+  config.streams = 4;
+  config.k_type = k_type;
+  config.v_type = v_type;
+  kernels::cuda::CudaOptions unfused;
+  unfused.fuse = false;
+  const auto fused = kernels::cuda::make_cuda_executor(model.program, config),
+             plain = kernels::cuda::make_cuda_executor(model.program, config, unfused);
+  Naive naive(model.program, k_type, v_type);
+  std::vector<int32_t> next = {0, 1, static_cast<int32_t>(model.integer(2, 64)), longest};
+  for (int32_t stream = 1; stream < 4; ++stream) {
+    const Steps prefix = consecutive(model, 0, next[stream], stream);
+    run(*fused, prefix);
+    run(*plain, prefix);
+    naive.forward(prefix.batch());
+  }
+  for (int round = 0; round < 4; ++round) {
+    Steps steps;
+    for (const int32_t stream : {2, 0, 3, 1}) {
+      steps.tokens.push_back(static_cast<int32_t>(model.integer(0, model.program.vocab - 1)));
+      steps.streams.push_back(stream);
+      steps.positions.push_back(next[stream]++);
+      steps.outputs.push_back(static_cast<int32_t>(steps.outputs.size()));
+    }
+    const std::vector<float> together = run(*fused, steps);
+    CHECK(nmse(together, run(*plain, steps)) < 1e-6);
+    CHECK(nmse(together, naive.forward(steps.batch())) < most_error);
+  }
+}
+
+// Whether a token gives the same when it is evaluated twice, behind two prompts of `prompt` tokens each.
+inline bool gives_the_same_twice(RandomProgram& model, const core::ExecutorConfig& config, int32_t prompt) {
+  const auto executor = kernels::cuda::make_cuda_executor(model.program, config);
+  run(*executor, consecutive(model, 0, prompt));
+  run(*executor, consecutive(model, prompt, prompt));
+  const Steps last = consecutive(model, 2 * prompt, 1);
+  const std::vector<float> once = run(*executor, last);
+  return once == run(*executor, last);
+}
+
+} // namespace ridge::tests

@@ -84,8 +84,8 @@ inline constexpr int kMostFoldedExperts = 256; // two for each block on a chip o
 struct RouterRows {
   const float* matrix;             // [experts][cols + width]
   const float* constant;           // [experts] or null
-  const float* bias;               // [experts], added to them times 1 / rms(y), or null
-  bool needs_y;                    // the choice: that factor changes it
+  const float* bias;               // [experts] or null: the router's, added to scores / rms(y)
+  bool needs_y;                    // experts are chosen when y is there, since 1 / rms(y) may change the choice
   RouteArgs route;                 // whose scores these are, but for that factor and bias
   const float* gate;               // [width]: a gate's row times the norm's weights,
   float* gate_out;                 // [tokens]: and its product with y / rms(y); both null where there is no gate

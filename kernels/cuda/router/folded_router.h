@@ -8,7 +8,7 @@
 // R' O is made once, when a model is loaded. Then the scores, but for the factor, are there even before the product
 // with O is: its kernel makes them, too (matvec/router_scores.cuh), and a block of it chooses experts and makes shares
 // (matvec/expert_choice.cuh). Where the largest scores choose, the factor changes nothing, and experts are chosen as
-// soon as scores are there; where biases do, too, when y is.
+// soon as scores are there. Biases and a sigmoid come behind the factor: with these experts are chosen when y is there.
 #pragma once
 
 #include "kernels/cuda/ops/op_call.h"

@@ -15,12 +15,10 @@ using core::OpKind;
 using kernels::cuda::CudaOptions;
 using kernels::cuda::make_cuda_executor;
 using quant::Type;
-using tests::consecutive;
 using tests::exact_config;
 using tests::fast_config;
 using tests::RandomProgram;
 using tests::run;
-using tests::Steps;
 
 namespace {
 

@@ -200,7 +200,7 @@ class Message {
 
 } // namespace
 
-void anthropic_messages(Service& service, const httplib::Request& request, httplib::Response& response) {
+void anthropic_messages(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   const bool events = fields.flag("stream").value_or(false);
@@ -209,7 +209,7 @@ void anthropic_messages(Service& service, const httplib::Request& request, httpl
               [events, message](Client& client) { events ? message->stream(client) : message->answer(client); });
 }
 
-void anthropic_count_tokens(Service& service, const httplib::Request& request, httplib::Response& response) {
+void anthropic_count_tokens(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   reply(response, {{"input_tokens", generation_of(service, Fields(body, "")).prompt.size()}});
 }

@@ -157,7 +157,7 @@ class OllamaReply {
   Answers answers_;
 };
 
-void answer(Service& service, const httplib::Request& request, httplib::Response& response, bool chat) {
+void answer(Service& service, const HttpRequest& request, HttpResponse& response, bool chat) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   const bool stream = fields.flag("stream").value_or(true);
@@ -168,15 +168,15 @@ void answer(Service& service, const httplib::Request& request, httplib::Response
 
 } // namespace
 
-void ollama_chat(Service& service, const httplib::Request& request, httplib::Response& response) {
+void ollama_chat(Service& service, const HttpRequest& request, HttpResponse& response) {
   answer(service, request, response, true);
 }
 
-void ollama_generate(Service& service, const httplib::Request& request, httplib::Response& response) {
+void ollama_generate(Service& service, const HttpRequest& request, HttpResponse& response) {
   answer(service, request, response, false);
 }
 
-void ollama_show(ModelService& service, const httplib::Request&, httplib::Response& response) {
+void ollama_show(ModelService& service, const HttpRequest&, HttpResponse& response) {
   const gguf::File& file = service.model().file;
   const core::Program& program = service.model().program;
   const std::string& family = program.architecture;

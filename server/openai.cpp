@@ -65,7 +65,7 @@ OpenAiReply::OpenAiReply(Service& service, const Fields& body, const Names& name
     usage_in_stream_ = options->flag("include_usage").value_or(false);
 }
 
-void OpenAiReply::send(std::shared_ptr<OpenAiReply> reply, httplib::Response& response) {
+void OpenAiReply::send(std::shared_ptr<OpenAiReply> reply, HttpResponse& response) {
   const Stream stream = reply->stream_ ? Stream::events : Stream::none;
   reply_later(response, stream, ErrorForm::openai, [reply = std::move(reply)](Client& client) { reply->run(client); });
 }

@@ -30,7 +30,7 @@ class OpenAiReply {
   virtual ~OpenAiReply() = default;
 
   // Has `reply` written to the client after the route has returned.
-  static void send(std::shared_ptr<OpenAiReply> reply, httplib::Response& response);
+  static void send(std::shared_ptr<OpenAiReply> reply, HttpResponse& response);
 
  protected:
   struct Names {

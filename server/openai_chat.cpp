@@ -106,7 +106,7 @@ class Chat final : public OpenAiReply {
 
 } // namespace
 
-void openai_chat(Service& service, const httplib::Request& request, httplib::Response& response) {
+void openai_chat(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   OpenAiReply::send(std::make_shared<Chat>(service, Fields(body, "")), response);
 }

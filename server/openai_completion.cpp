@@ -76,7 +76,7 @@ class Completion final : public OpenAiReply {
 
 } // namespace
 
-void openai_completion(Service& service, const httplib::Request& request, httplib::Response& response) {
+void openai_completion(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   OpenAiReply::send(std::make_shared<Completion>(service, Fields(body, "")), response);
 }

@@ -2,15 +2,14 @@
 #pragma once
 
 #include "server/embeddings/embedding_service.h"
+#include "server/http/message.h"
 #include "server/models/models.h"
 #include "server/service.h"
-
-#include <httplib.h>
 
 namespace ridge::server {
 
 #define RIDGE_ROUTE(method, path, name, form, Takes)                                                                   \
-  void name(Takes& served, const httplib::Request& request, httplib::Response& response);
+  void name(Takes& served, const HttpRequest& request, HttpResponse& response);
 #include "server/routes.def"
 #undef RIDGE_ROUTE
 

@@ -5,6 +5,8 @@
 #include "server/reply.h"
 #include "server/routes.h"
 
+#include <httplib.h>
+
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -98,27 +100,26 @@ struct Routes {
   httplib::Server& server;
 
   template <typename Serve>
-  void Get(const char* path, Serve serve) {
+  void Get(const std::string& path, Serve serve) {
     server.Get(path, serve);
   }
   template <typename Serve>
-  void Post(const char* path, Serve serve) {
+  void Post(const std::string& path, Serve serve) {
     server.Post(path, with_body(serve));
   }
 };
 
 // The model that a request names; nothing where it names none or there is only one.
-std::optional<std::string> model_wanted(const Models& models, const httplib::Request& request) {
+std::optional<std::string> model_wanted(const Models& models, const HttpRequest& request) {
   if (!models.several()) return std::nullopt;
-  if (request.method == "GET")
-    return request.has_param("model") ? std::optional(request.get_param_value("model")) : std::nullopt;
+  if (request.method == "GET") return std::optional<std::string>(request.parameter("model"));
   const Json body = parse_body(request.body);
   return Fields(body, "").text("model");
 }
 
 // Calls `route` with what it takes: the models, or the service of the one that the request names.
 template <typename Takes>
-void with(Models& models, const httplib::Request& request, const std::function<void(Takes&)>& route) {
+void with(Models& models, const HttpRequest& request, const std::function<void(Takes&)>& route) {
   if constexpr (std::is_same_v<Takes, const Models>) {
     route(models);
   } else {
@@ -133,7 +134,56 @@ void with(Models& models, const httplib::Request& request, const std::function<v
   }
 }
 
-void serve(ErrorForm form, const Models& models, const httplib::Request& request, httplib::Response& response,
+HttpRequest request_of(const httplib::Request& from) {
+  HttpRequest request{.method = from.method, .path = from.path, .body = from.body};
+  if (from.matches.size() > 1) request.rest = from.matches[1];
+  request.headers.assign(from.headers.begin(), from.headers.end());
+  request.parameters.assign(from.params.begin(), from.params.end());
+  return request;
+}
+
+class Sink final : public HttpSink {
+ public:
+  explicit Sink(httplib::DataSink& sink) : sink_(sink) {}
+  bool write(std::string_view bytes) override { return sink_.write(bytes.data(), bytes.size()); }
+  bool is_there() const override { return sink_.is_writable(); }
+
+ private:
+  httplib::DataSink& sink_;
+};
+
+void send(HttpResponse&& response, httplib::Response& to) {
+  to.status = response.status;
+  for (const auto& [name, value] : response.headers) to.set_header(name, value);
+  if (!response.write) return to.set_content(response.content, response.content_type);
+  to.set_chunked_content_provider(response.content_type,
+                                  [write = std::move(response.write)](size_t, httplib::DataSink& to_client) {
+                                    Sink sink(to_client);
+                                    if (!write(sink)) return false;
+                                    to_client.done();
+                                    return true;
+                                  });
+}
+
+// For a request whose body, or the rest of it, nobody reads: what comes of it would be taken for the next request.
+// httplib 0.11 has no way to say so. It closes a connection whose response could not be written to its end, so this one
+// ends with a failure, behind its last byte.
+void reply_and_close(const httplib::Request& request, httplib::Response& response, const Json& json, int status) {
+  auto& changed = const_cast<httplib::Request&>(request);
+  changed.headers.erase("Connection");
+  changed.set_header("Connection", "close");            // from where httplib takes the response's
+  if (request.method == "HEAD") changed.method = "GET"; // it would have no content that could fail
+  response.status = status;
+  std::string text = Client::to_text(json) + "\n";
+  const size_t size = text.size();
+  response.set_content_provider(size, "application/json",
+                                [text = std::move(text)](size_t offset, size_t length, httplib::DataSink& sink) {
+                                  sink.write(text.data() + offset, length);
+                                  return false;
+                                });
+}
+
+void serve(ErrorForm form, const Models& models, const HttpRequest& request, HttpResponse& response,
            const std::function<void()>& route) {
   try {
     route();
@@ -188,10 +238,11 @@ struct Server::Http {
     const std::scoped_lock lock(mutex);
     if (!std::exchange(stopping, true) && beginning == 0) server.stop();
   }
-  void answer(ErrorForm form, httplib::Response& response, const std::function<void()>& route) {
+  void answer(ErrorForm form, const httplib::Request& request, httplib::Response& response,
+              const std::function<void()>& route) {
     std::shared_ptr<void> beginning_of_this = begin();
     if (!beginning_of_this)
-      return reply(response, error_json(form, "server_error", "the server is about to stop"), 503);
+      return reply_and_close(request, response, error_json(form, "server_error", "the server is about to stop"), 503);
     route();
     if (!response.content_provider_) return;
     response.content_provider_ = [until_here = std::move(beginning_of_this),
@@ -235,7 +286,8 @@ void Server::listen() {
   const auto refuse = [this](const httplib::Request& request, httplib::Response& response, const std::string& type,
                              const std::string& message, int status) {
     const ErrorForm form = form_of(request.path);
-    http_->answer(form, response, [&] { reply_and_close(request, response, error_json(form, type, message), status); });
+    http_->answer(form, request, response,
+                  [&] { reply_and_close(request, response, error_json(form, type, message), status); });
   };
   server.set_pre_routing_handler([this, refuse](const httplib::Request& request, httplib::Response& response) {
     using Handled = httplib::Server::HandlerResponse;
@@ -262,12 +314,17 @@ void Server::listen() {
   });
   Routes routes{server};
 #define RIDGE_ROUTE(method, path, name, form, Takes)                                                                   \
-  routes.method(path, [this](const httplib::Request& request, httplib::Response& response) {                           \
-    http_->answer(ErrorForm::form, response, [&] {                                                                     \
-      serve(ErrorForm::form, models_, request, response,                                                               \
-            [&] { with<Takes>(models_, request, [&](Takes& served) { name(served, request, response); }); });          \
-    });                                                                                                                \
-  });
+  routes.method(std::regex_replace(path, std::regex("[*]"), "(.+)"),                                                   \
+                [this](const httplib::Request& from, httplib::Response& to) {                                          \
+                  http_->answer(ErrorForm::form, from, to, [&] {                                                       \
+                    const HttpRequest request = request_of(from);                                                      \
+                    HttpResponse response;                                                                             \
+                    serve(ErrorForm::form, models_, request, response, [&] {                                           \
+                      with<Takes>(models_, request, [&](Takes& served) { name(served, request, response); });          \
+                    });                                                                                                \
+                    send(std::move(response), to);                                                                     \
+                  });                                                                                                  \
+                });
 #include "server/routes.def"
 #undef RIDGE_ROUTE
   server.Post(".*", [](const httplib::Request&, httplib::Response& response, const httplib::ContentReader&) {

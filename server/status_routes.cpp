@@ -12,9 +12,7 @@
 
 namespace ridge::server {
 
-void health(const Models&, const httplib::Request&, httplib::Response& response) {
-  reply(response, {{"status", "ok"}});
-}
+void health(const Models&, const HttpRequest&, HttpResponse& response) { reply(response, {{"status", "ok"}}); }
 
 namespace {
 
@@ -33,21 +31,21 @@ Json ollama_model(const Models::State& state) {
 
 } // namespace
 
-void openai_models(const Models& models, const httplib::Request&, httplib::Response& response) {
+void openai_models(const Models& models, const HttpRequest&, HttpResponse& response) {
   Json list = Json::array();
   for (const Models::State& state : models.states()) list.push_back(openai_model_of(models, state));
   reply(response, {{"object", "list"}, {"data", std::move(list)}});
 }
 
-void openai_model(const Models& models, const httplib::Request& request, httplib::Response& response) {
-  const std::string name = request.matches[1];
+void openai_model(const Models& models, const HttpRequest& request, HttpResponse& response) {
+  const std::string& name = request.rest;
   for (const Models::State& state : models.states())
     if (state.file.name == name) return reply(response, openai_model_of(models, state));
   throw ApiError(404, "invalid_request_error",
                  fmt::format("there is no model {}; /v1/models lists those that there are", name), "model");
 }
 
-void ollama_tags(const Models& models, const httplib::Request&, httplib::Response& response) {
+void ollama_tags(const Models& models, const HttpRequest&, HttpResponse& response) {
   Json list = Json::array();
   for (const Models::State& state : models.states()) {
     list.push_back(ollama_model(state));
@@ -58,7 +56,7 @@ void ollama_tags(const Models& models, const httplib::Request&, httplib::Respons
   reply(response, {{"models", std::move(list)}});
 }
 
-void ollama_ps(const Models& models, const httplib::Request&, httplib::Response& response) {
+void ollama_ps(const Models& models, const HttpRequest&, HttpResponse& response) {
   Json list = Json::array();
   for (const Models::State& state : models.states()) {
     if (!state.loaded) continue;
@@ -76,11 +74,11 @@ void ollama_ps(const Models& models, const httplib::Request&, httplib::Response&
   reply(response, {{"models", std::move(list)}});
 }
 
-void ollama_version(const Models&, const httplib::Request&, httplib::Response& response) {
+void ollama_version(const Models&, const HttpRequest&, HttpResponse& response) {
   reply(response, {{"version", RIDGE_VERSION}});
 }
 
-void props(ModelService& service, const httplib::Request&, httplib::Response& response) {
+void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
   const engine::LoadedModel& model = service.model();
   Json properties = {{"model", service.name()},
                      {"executor", model.executor->description()},
@@ -93,7 +91,7 @@ void props(ModelService& service, const httplib::Request&, httplib::Response& re
   reply(response, properties);
 }
 
-void slots(Service& service, const httplib::Request&, httplib::Response& response) {
+void slots(Service& service, const HttpRequest&, HttpResponse& response) {
   Json list = Json::array();
   for (const int64_t position : service.scheduler().positions())
     list.push_back({{"id", list.size()},
@@ -105,7 +103,7 @@ void slots(Service& service, const httplib::Request&, httplib::Response& respons
 }
 
 // In the text format of Prometheus; of several models with a label.
-void metrics(const Models& models, const httplib::Request&, httplib::Response& response) {
+void metrics(const Models& models, const HttpRequest&, HttpResponse& response) {
   const std::vector<Models::State> states = models.states();
   std::string text;
   const auto add = [&](const char* name, const char* type, const char* help, const auto& value_of) {
@@ -144,7 +142,8 @@ void metrics(const Models& models, const httplib::Request&, httplib::Response& r
   count("steps_total", "counter", "Steps of the model.", &Counts::steps);
   count("step_seconds_total", "counter", "Time of all steps.", &Counts::seconds);
   count("step_bytes_total", "counter", "Bytes that all steps moved, by the cost of their operations.", &Counts::bytes);
-  response.set_content(text, "text/plain; version=0.0.4");
+  response.content = text;
+  response.content_type = "text/plain; version=0.0.4";
 }
 
 } // namespace ridge::server

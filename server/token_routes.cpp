@@ -6,7 +6,7 @@
 
 namespace ridge::server {
 
-void tokenize(ModelService& service, const httplib::Request& request, httplib::Response& response) {
+void tokenize(ModelService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   if (!fields.required("content").is_string()) throw_invalid("content", "content: expected a string");
@@ -15,13 +15,13 @@ void tokenize(ModelService& service, const httplib::Request& request, httplib::R
   reply(response, {{"tokens", service.tokenizer().encode(body["content"].get<std::string>(), options)}});
 }
 
-void detokenize(ModelService& service, const httplib::Request& request, httplib::Response& response) {
+void detokenize(ModelService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const std::vector<int32_t> tokens = token_ids(Fields(body, "").required("tokens"), "tokens");
   reply(response, {{"content", service.tokenizer().decode(tokens, {.render_special = true})}});
 }
 
-void apply_template(Service& service, const httplib::Request& request, httplib::Response& response) {
+void apply_template(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   reply(response, {{"prompt", chat_generation(service, Fields(body, "")).chat_prompt->bytes()}});
 }

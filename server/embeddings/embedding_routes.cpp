@@ -26,7 +26,7 @@ class Embeddings {
 
   // Answers after the route has returned, with what `make` makes of this. A client that goes away ends the work.
   static void send(std::shared_ptr<Embeddings> request, ErrorForm form, const char* route,
-                   const std::function<Json(const Embeddings&)>& make, httplib::Response& response) {
+                   const std::function<Json(const Embeddings&)>& make, HttpResponse& response) {
     reply_later(response, Stream::none, form, [request = std::move(request), make, route](Client& client) {
       RequestList::Running running(request->service_.requests(), route, request->tokens());
       const double start = core::seconds_now();
@@ -141,7 +141,7 @@ std::string base64(const std::vector<float>& vector) {
 
 } // namespace
 
-void openai_embeddings(EmbeddingService& service, const httplib::Request& request, httplib::Response& response) {
+void openai_embeddings(EmbeddingService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   const std::string format = fields.text("encoding_format").value_or("float");
@@ -163,7 +163,7 @@ void openai_embeddings(EmbeddingService& service, const httplib::Request& reques
                    ErrorForm::openai, "/v1/embeddings", make, response);
 }
 
-void ollama_embed(EmbeddingService& service, const httplib::Request& request, httplib::Response& response) {
+void ollama_embed(EmbeddingService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   const bool truncate = fields.flag("truncate").value_or(true);
@@ -179,7 +179,7 @@ void ollama_embed(EmbeddingService& service, const httplib::Request& request, ht
                    ErrorForm::ollama, "/api/embed", make, response);
 }
 
-void ollama_embeddings(EmbeddingService& service, const httplib::Request& request, httplib::Response& response) {
+void ollama_embeddings(EmbeddingService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   const auto make = [](const Embeddings& embeddings) { return Json::object({{"embedding", embeddings.vectors()[0]}}); };

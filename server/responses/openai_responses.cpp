@@ -159,7 +159,7 @@ class ResponsesReply {
 
 } // namespace
 
-void openai_responses(Service& service, const httplib::Request& request, httplib::Response& response) {
+void openai_responses(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const auto reply = std::make_shared<ResponsesReply>(service, Fields(body, ""));
   reply_later(response, reply->streams() ? Stream::events : Stream::none, ErrorForm::openai,

@@ -6,8 +6,6 @@
 #include "server/routes.h"
 #include "support/history_model.h"
 
-#include <httplib.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -34,23 +32,23 @@ struct Server {
   }
 };
 
-const std::function<void(server::Service&, const httplib::Request&, httplib::Response&)> kRoutes[] = {
+const std::function<void(server::Service&, const server::HttpRequest&, server::HttpResponse&)> kRoutes[] = {
     server::openai_chat,        server::openai_completion, server::openai_responses,
     server::anthropic_messages, server::ollama_chat,       server::anthropic_count_tokens,
     server::ollama_generate,    server::tokenize,          server::apply_template,
     server::detokenize,
 };
-const std::function<void(server::EmbeddingService&, const httplib::Request&, httplib::Response&)> kEmbeddingRoutes[] = {
-    server::openai_embeddings, server::ollama_embed, server::ollama_embeddings};
+const std::function<void(server::EmbeddingService&, const server::HttpRequest&, server::HttpResponse&)>
+    kEmbeddingRoutes[] = {server::openai_embeddings, server::ollama_embed, server::ollama_embeddings};
 
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static Server server;
   if (size == 0) return 0;
-  httplib::Request request;
+  server::HttpRequest request;
   request.body.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
-  httplib::Response response;
+  server::HttpResponse response;
   try {
     if (const size_t route = data[0] % (std::size(kRoutes) + std::size(kEmbeddingRoutes)); route < std::size(kRoutes))
       kRoutes[route](server.service, request, response);
@@ -61,11 +59,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const Error&) {
     return 0;
   }
-  if (!response.content_provider_) return 0;
-  httplib::DataSink sink;
-  sink.write = [](const char*, size_t) { return true; };
-  sink.is_writable = [] { return true; };
-  sink.done = [] {};
-  response.content_provider_(0, 0, sink);
+  if (!response.write) return 0;
+  struct Sink final : server::HttpSink {
+    bool write(std::string_view) override { return true; }
+    bool is_there() const override { return true; }
+  } sink;
+  response.write(sink);
   return 0;
 }

@@ -2,8 +2,8 @@
 # libraries.sh FOLDER: static builds of the libraries that Debian has as shared ones only, from Debian's own source
 # packages (signatures checked by apt), installed under FOLDER. With them ridge needs nothing at run time but glibc.
 #
-#   Highway, cpp-httplib, fmt   the versions that the other builds use
-#   GLFW 3.4                    of the next Debian: the first that loads X11 when a window is asked for, not before
+#   Highway, fmt   the versions that the other builds use
+#   GLFW 3.4       of the next Debian: the first that loads X11 when a window is asked for, not before
 set -euo pipefail
 folder=$(realpath -m "${1:?libraries.sh FOLDER}")
 [ -f "$folder/complete" ] && exit
@@ -45,16 +45,6 @@ fetch highway bookworm
 install_static highway -DHWY_ENABLE_TESTS=OFF -DHWY_ENABLE_EXAMPLES=OFF -DHWY_ENABLE_CONTRIB=OFF
 fetch fmtlib bookworm
 install_static fmtlib -DFMT_TEST=OFF -DFMT_DOC=OFF
-fetch cpp-httplib bookworm
-install_static cpp-httplib -DHTTPLIB_COMPILE=ON -DHTTPLIB_USE_OPENSSL_IF_AVAILABLE=OFF \
-  -DHTTPLIB_USE_ZLIB_IF_AVAILABLE=OFF -DHTTPLIB_USE_BROTLI_IF_AVAILABLE=OFF
-cat >"$folder/lib/pkgconfig/cpp-httplib.pc" <<PC
-Name: cpp-httplib
-Description: without TLS and compression
-Version: $(cat "$folder/version.cpp-httplib")
-Libs: -L$folder/lib -lhttplib
-Cflags: -I$folder/include -pthread
-PC
 fetch glfw3 trixie
 install_static glfw3 -DGLFW_BUILD_WAYLAND=OFF -DGLFW_BUILD_EXAMPLES=OFF -DGLFW_BUILD_TESTS=OFF -DGLFW_BUILD_DOCS=OFF
 touch "$folder/complete"

@@ -5,17 +5,13 @@
 #include "server/reply.h"
 #include "server/routes.h"
 
-#include <httplib.h>
+#include <fmt/format.h>
 
-#include <chrono>
 #include <exception>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <strings.h>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -23,11 +19,7 @@ namespace ridge::server {
 namespace {
 
 constexpr const char* kInvalid = "invalid_request_error";
-constexpr size_t kMostBytes = size_t{32} << 20;          // of a request's body
-constexpr int kSecondsToRead = 10, kSecondsToWrite = 30; // that a client may leave us waiting
-constexpr int kSecondsKept = 5, kRequestsKept = 1000;    // a connection without a request, and with
-constexpr size_t kIdleConnections = 64;                  // threads beside one per stream
-constexpr int kWaitingConnections = 1024;                // that nobody has accepted yet
+constexpr int64_t kWaitingRequests = 64; // beside one per stream; further ones wait without a thread
 
 // Takes as long for every key of the right length.
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
@@ -36,83 +28,35 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-bool has_key(const httplib::Request& request, const std::string& key) {
+bool has_key(const HttpRequest& request, const std::string& key) {
   constexpr std::string_view kBearer = "Bearer ";
-  const std::string authorization = request.get_header_value("Authorization");
-  if (authorization.starts_with(kBearer) &&
-      equal_in_constant_time(std::string_view(authorization).substr(kBearer.size()), key))
+  const std::string_view authorization = request.header("Authorization").value_or("");
+  if (authorization.starts_with(kBearer) && equal_in_constant_time(authorization.substr(kBearer.size()), key))
     return true;
-  return equal_in_constant_time(request.get_header_value("x-api-key"), key);
+  return equal_in_constant_time(request.header("x-api-key").value_or(""), key);
 }
 
-void check_key(const httplib::Request& request, const std::string& key) {
-  if (!key.empty() && request.path != "/health" && !has_key(request, key))
-    throw ApiError(401, "authentication_error", "the API key is missing or wrong");
-}
-
-// Of a request whose body was not read yet. httplib holds it to kMostBytes by what Content-Length says, and only by
-// that. Chunks of a POST are counted as they come (with_body); what else has no length it would read to its end, and
-// compressed bodies it would decompress whatever they grow to.
-void check_length(const httplib::Request& request) {
+// What a body must be like before it is read.
+void check_body(const HttpRequest& head) {
   const auto refuse = [](int status, const char* problem) { throw ApiError(status, kInvalid, problem); };
-  const bool encoded = request.has_header("Transfer-Encoding");
-  if (encoded && (request.method != "POST" || request.has_header("Content-Length") ||
-                  request.get_header_value_count("Transfer-Encoding") > 1 ||
-                  strcasecmp(request.get_header_value("Transfer-Encoding").c_str(), "chunked") != 0))
-    refuse(411, "Transfer-Encoding: only a POST may come in chunks; send the body with its Content-Length");
-  const auto [begin, end] = request.headers.equal_range("Content-Encoding");
-  for (auto at = begin; at != end; ++at)
-    if (!at->second.empty() && strcasecmp(at->second.c_str(), "identity") != 0)
+  for (const auto& [name, value] : head.headers)
+    if (strcasecmp(name.c_str(), "Content-Encoding") == 0 && !value.empty() &&
+        strcasecmp(value.c_str(), "identity") != 0)
       refuse(415, "Content-Encoding: compressed bodies are not taken; send the body uncompressed");
-  if (encoded) return;
-  const bool bodiless = request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS";
-  if (!request.has_header("Content-Length")) {
-    if (!bodiless && request.method != "DELETE") // of which httplib reads none then
-      refuse(411, "Content-Length is missing; send it with the body, or as 0 without one");
-    return;
-  }
-  const std::string length = request.get_header_value("Content-Length");
-  if (request.get_header_value_count("Content-Length") > 1 || length.empty() ||
-      length.find_first_not_of("0123456789") != std::string::npos)
-    refuse(400, "Content-Length: expected one number, of the body's bytes");
-  if (bodiless && length.find_first_not_of('0') != std::string::npos) // httplib would take it for the next request
+  const auto encoding = head.header("Transfer-Encoding"), length = head.header("Content-Length");
+  if (encoding && strcasecmp(std::string(*encoding).c_str(), "chunked") != 0)
+    refuse(411, "Transfer-Encoding: only chunked is taken; send the body with its Content-Length");
+  const bool bodiless = head.method == "GET" || head.method == "HEAD" || head.method == "OPTIONS";
+  if (bodiless && (encoding || (length && length->find_first_not_of('0') != std::string_view::npos)))
     refuse(400, "Content-Length: a request of this method has no body; send it without one, or as a POST");
+  if (!bodiless && head.method != "DELETE" && !encoding && !length)
+    refuse(411, "Content-Length is missing; send it with the body, or as 0 without one");
 }
-
-// A handler of POSTs whose body is held to kMostBytes also where its head does not say how long it is.
-template <typename Serve>
-httplib::Server::HandlerWithContentReader with_body(Serve serve) {
-  return [serve](const httplib::Request& request, httplib::Response& response, const httplib::ContentReader& read) {
-    std::string& body = const_cast<httplib::Request&>(request).body;
-    bool fits = true;
-    const bool whole = read([&](const char* bytes, size_t count) {
-      fits = count <= kMostBytes - body.size();
-      if (fits) body.append(bytes, count);
-      return fits;
-    });
-    if (whole) return serve(request, response);
-    if (!fits || response.status < 400) response.status = fits ? 400 : 413; // the error handler says what that is
-  };
-}
-
-// Routes by their method.
-struct Routes {
-  httplib::Server& server;
-
-  template <typename Serve>
-  void Get(const std::string& path, Serve serve) {
-    server.Get(path, serve);
-  }
-  template <typename Serve>
-  void Post(const std::string& path, Serve serve) {
-    server.Post(path, with_body(serve));
-  }
-};
 
 // The model that a request names; nothing where it names none or there is only one.
 std::optional<std::string> model_wanted(const Models& models, const HttpRequest& request) {
   if (!models.several()) return std::nullopt;
-  if (request.method == "GET") return std::optional<std::string>(request.parameter("model"));
+  if (request.method != "POST") return std::optional<std::string>(request.parameter("model"));
   const Json body = parse_body(request.body);
   return Fields(body, "").text("model");
 }
@@ -134,225 +78,146 @@ void with(Models& models, const HttpRequest& request, const std::function<void(T
   }
 }
 
-HttpRequest request_of(const httplib::Request& from) {
-  HttpRequest request{.method = from.method, .path = from.path, .body = from.body};
-  if (from.matches.size() > 1) request.rest = from.matches[1];
-  request.headers.assign(from.headers.begin(), from.headers.end());
-  request.parameters.assign(from.params.begin(), from.params.end());
-  return request;
-}
-
-class Sink final : public HttpSink {
- public:
-  explicit Sink(httplib::DataSink& sink) : sink_(sink) {}
-  bool write(std::string_view bytes) override { return sink_.write(bytes.data(), bytes.size()); }
-  bool is_there() const override { return sink_.is_writable(); }
-
- private:
-  httplib::DataSink& sink_;
+struct Route {
+  std::string_view method, path; // "*" at the path's end stands for the rest
+  ErrorForm form;
+  bool quick; // asks no model, so that it waits for none
+  std::function<void(Models&, const HttpRequest&, HttpResponse&)> answer;
 };
 
-void send(HttpResponse&& response, httplib::Response& to) {
-  to.status = response.status;
-  for (const auto& [name, value] : response.headers) to.set_header(name, value);
-  if (!response.write) return to.set_content(response.content, response.content_type);
-  to.set_chunked_content_provider(response.content_type,
-                                  [write = std::move(response.write)](size_t, httplib::DataSink& to_client) {
-                                    Sink sink(to_client);
-                                    if (!write(sink)) return false;
-                                    to_client.done();
-                                    return true;
-                                  });
-}
-
-// For a request whose body, or the rest of it, nobody reads: what comes of it would be taken for the next request.
-// httplib 0.11 has no way to say so. It closes a connection whose response could not be written to its end, so this one
-// ends with a failure, behind its last byte.
-void reply_and_close(const httplib::Request& request, httplib::Response& response, const Json& json, int status) {
-  auto& changed = const_cast<httplib::Request&>(request);
-  changed.headers.erase("Connection");
-  changed.set_header("Connection", "close");            // from where httplib takes the response's
-  if (request.method == "HEAD") changed.method = "GET"; // it would have no content that could fail
-  response.status = status;
-  std::string text = Client::to_text(json) + "\n";
-  const size_t size = text.size();
-  response.set_content_provider(size, "application/json",
-                                [text = std::move(text)](size_t offset, size_t length, httplib::DataSink& sink) {
-                                  sink.write(text.data() + offset, length);
-                                  return false;
-                                });
-}
-
-void serve(ErrorForm form, const Models& models, const HttpRequest& request, HttpResponse& response,
-           const std::function<void()>& route) {
-  try {
-    route();
-  } catch (const ApiError& error) {
-    reply(response, error_json(form, error.type, error.what(), error.parameter), error.status);
-  } catch (const Error& error) { // of the engine: a prompt that does not fit, a template that refuses
-    reply(response, error_json(form, kInvalid, error.what()), 400);
-  } catch (const std::exception& error) {
-    models.log(fmt::format("{} {}: internal error: {}", request.method, request.path, error.what()));
-    reply(response, error_json(form, "server_error", "internal error"), 500);
-  }
-}
-
-// The form of errors that no route answers: of a wrong key, or a body that is too large.
-ErrorForm form_of(const std::string& path) {
-#define RIDGE_ROUTE(method, route, name, form, Takes)                                                                  \
-  if (path == route) return ErrorForm::form;
+const Route kRoutes[] = {
+#define RIDGE_ROUTE(method, path, name, form, Takes)                                                                   \
+  {#method, path, ErrorForm::form, std::is_same_v<Takes, const Models>,                                                \
+   [](Models& models, const HttpRequest& request, HttpResponse& response) {                                            \
+     with<Takes>(models, request, [&](Takes& served) { name(served, request, response); });                            \
+   }},
 #include "server/routes.def"
 #undef RIDGE_ROUTE
-  return ErrorForm::openai;
+};
+
+bool has_path(const Route& route, std::string_view path) {
+  if (!route.path.ends_with('*')) return path == route.path;
+  const std::string_view begin = route.path.substr(0, route.path.size() - 1);
+  return path.starts_with(begin) && path.size() > begin.size();
 }
 
-std::string status_text(int status) {
-  switch (status) {
-  case 404: return "there is no such route";
-  case 413: return fmt::format("the body has more than {} MiB", kMostBytes >> 20);
-  default: return "the request is malformed";
-  }
+// The first route of that path, for the form of its errors, unless one has the method, too. null: there is none.
+const Route* find_route(const HttpRequest& request) {
+  const Route* other = nullptr;
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  for (const Route& route : kRoutes)
+    if (has_path(route, request.path)) {
+      if (strncasecmp(route.method.data(), method.data(), method.size()) == 0 && route.method.size() == method.size())
+        return &route;
+      if (!other) other = &route;
+    }
+  return other;
 }
 
 } // namespace
 
-// httplib cuts an answer that begins behind its stop(). So that waits for the requests that have come whole until then.
-struct Server::Http {
-  httplib::Server server;
-  std::mutex mutex;
-  int beginning = 0; // requests that are here, and whose answers have not begun
-  bool stopping = false;
-
-  // From a request's arrival until its answer begins; null once the server stops.
-  std::shared_ptr<void> begin() {
-    const std::scoped_lock lock(mutex);
-    if (stopping) return nullptr;
-    ++beginning;
-    return {this, [](Http* http) { http->end_beginning(); }};
-  }
-  void end_beginning() {
-    const std::unique_lock lock(mutex);
-    if (--beginning == 0 && stopping) server.stop();
-  }
-  void stop() {
-    const std::scoped_lock lock(mutex);
-    if (!std::exchange(stopping, true) && beginning == 0) server.stop();
-  }
-  void answer(ErrorForm form, const httplib::Request& request, httplib::Response& response,
-              const std::function<void()>& route) {
-    std::shared_ptr<void> beginning_of_this = begin();
-    if (!beginning_of_this)
-      return reply_and_close(request, response, error_json(form, "server_error", "the server is about to stop"), 503);
-    route();
-    if (!response.content_provider_) return;
-    response.content_provider_ = [until_here = std::move(beginning_of_this),
-                                  write = std::move(response.content_provider_)](size_t offset, size_t length,
-                                                                                 httplib::DataSink& sink) mutable {
-      until_here.reset();
-      return write(offset, length, sink);
-    };
-  }
-};
-
 Server::Server(Models& models, Settings settings)
-    : models_(models), settings_(std::move(settings)), http_(std::make_unique<Http>()) {
-  listen();
-}
+    : models_(models), settings_(std::move(settings)),
+      http_(settings_.host, settings_.port, models_.parallel() + kWaitingRequests, settings_.limits, handlers()) {}
 
 Server::Server(std::unique_ptr<Models> own, Settings settings)
-    : own_(std::move(own)), models_(*own_), settings_(std::move(settings)), http_(std::make_unique<Http>()) {
-  listen();
-}
+    : own_(std::move(own)), models_(*own_), settings_(std::move(settings)),
+      http_(settings_.host, settings_.port, models_.parallel() + kWaitingRequests, settings_.limits, handlers()) {}
 
 Server::Server(ModelService& only, Settings settings) : Server(std::make_unique<Models>(only), std::move(settings)) {}
 
-void Server::listen() {
-  httplib::Server& server = http_->server;
-  const size_t threads = static_cast<size_t>(models_.parallel()) + kIdleConnections;
-  server.new_task_queue = [threads] { return new httplib::ThreadPool(threads); }; // httplib deletes it
-  server.set_payload_max_length(kMostBytes);
-  server.set_read_timeout(kSecondsToRead);
-  server.set_write_timeout(kSecondsToWrite);
-  server.set_keep_alive_timeout(kSecondsKept);
-  server.set_keep_alive_max_count(kRequestsKept);
-  server.set_tcp_nodelay(true);
-  socket_t listening = INVALID_SOCKET;
-  server.set_socket_options([&listening](socket_t socket) { // httplib's own would let two servers share a port
-    const int yes = 1;
-    listening = socket;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  });
-  if (!settings_.cors.empty()) server.set_default_headers({{"Access-Control-Allow-Origin", settings_.cors}});
-  const auto refuse = [this](const httplib::Request& request, httplib::Response& response, const std::string& type,
-                             const std::string& message, int status) {
-    const ErrorForm form = form_of(request.path);
-    http_->answer(form, request, response,
-                  [&] { reply_and_close(request, response, error_json(form, type, message), status); });
-  };
-  server.set_pre_routing_handler([this, refuse](const httplib::Request& request, httplib::Response& response) {
-    using Handled = httplib::Server::HandlerResponse;
-    // All bodies are JSON, whatever they are called. httplib would take curl's -d for a form, of 8 KiB at most.
-    const_cast<httplib::Request&>(request).headers.erase("Content-Type");
-    try {
-      check_length(request);
-      if (!settings_.cors.empty() && request.method == "OPTIONS") { // a page asks whether it may send its request
-        response.set_header("Access-Control-Allow-Methods", "GET, POST");
-        response.set_header("Access-Control-Allow-Headers", "*, Authorization");
-        response.status = 204;
-        return Handled::Handled;
-      }
-      check_key(request, settings_.key);
-      return Handled::Unhandled;
-    } catch (const ApiError& error) {
-      refuse(request, response, error.type, error.what(), error.status);
-      return Handled::Handled;
-    }
-  });
-  server.set_error_handler([refuse](const httplib::Request& request, httplib::Response& response) {
-    if (response.body.empty() && !response.content_provider_)
-      refuse(request, response, kInvalid, status_text(response.status), response.status);
-  });
-  Routes routes{server};
-#define RIDGE_ROUTE(method, path, name, form, Takes)                                                                   \
-  routes.method(std::regex_replace(path, std::regex("[*]"), "(.+)"),                                                   \
-                [this](const httplib::Request& from, httplib::Response& to) {                                          \
-                  http_->answer(ErrorForm::form, from, to, [&] {                                                       \
-                    const HttpRequest request = request_of(from);                                                      \
-                    HttpResponse response;                                                                             \
-                    serve(ErrorForm::form, models_, request, response, [&] {                                           \
-                      with<Takes>(models_, request, [&](Takes& served) { name(served, request, response); });          \
-                    });                                                                                                \
-                    send(std::move(response), to);                                                                     \
-                  });                                                                                                  \
-                });
-#include "server/routes.def"
-#undef RIDGE_ROUTE
-  server.Post(".*", [](const httplib::Request&, httplib::Response& response, const httplib::ContentReader&) {
-    response.status = 404; // whose body nobody reads
-  });
-  port_ = settings_.port;
-  const bool bound = settings_.port == 0 ? (port_ = server.bind_to_any_port(settings_.host)) > 0
-                                         : server.bind_to_port(settings_.host, settings_.port);
-  if (!bound)
-    throw_error("cannot listen on {} port {}: is it in use? (--host, --port)", settings_.host, settings_.port);
-  server.set_socket_options(nullptr);
-  ::listen(listening, kWaitingConnections); // httplib lets 5 wait, and who comes then is turned away
-}
-
 Server::~Server() = default;
 
-void Server::run() {
-  entered_ = true;
-  if (!stopping_) http_->server.listen_after_bind();
-  left_ = true;
-}
+int Server::port() const { return http_.port(); }
+
+void Server::run() { http_.run(); }
 
 void Server::stop() {
   models_.stop();
-  stopping_ = true;
-  // A run() that has begun and does not listen yet would not notice.
-  while (entered_ && !left_ && !http_->server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  http_->stop();
+  http_.stop();
+}
+
+HttpHandlers Server::handlers() {
+  return {.check = [this](const HttpRequest& head) { return check(head); },
+          .quick =
+              [](const HttpRequest& request) {
+                const Route* const route = find_route(request);
+                return !route || route->quick;
+              },
+          .answer = [this](HttpRequest& request, HttpResponse& response) { answer(request, response); },
+          .refuse =
+              [this](const HttpRequest& head, int status, const std::string& problem) {
+                return refuse(head, status, status < 500 ? kInvalid : "server_error", problem);
+              }};
+}
+
+HttpResponse Server::refuse(const HttpRequest& head, int status, const std::string& type,
+                            const std::string& problem) const {
+  const Route* const route = find_route(head);
+  HttpResponse response;
+  reply(response, error_json(route ? route->form : ErrorForm::openai, type, problem), status);
+  if (!settings_.access.cors.empty())
+    response.headers.emplace_back("Access-Control-Allow-Origin", settings_.access.cors);
+  return response;
+}
+
+std::optional<HttpResponse> Server::check(const HttpRequest& head) const {
+  const auto refused = [&](int status, const char* type, const std::string& problem) {
+    return refuse(head, status, type, problem);
+  };
+  try {
+    check_body(head);
+  } catch (const ApiError& error) {
+    HttpResponse response = refused(error.status, error.type.c_str(), error.what());
+    response.close = true; // where its body ends is not known
+    return response;
+  }
+  const bool asks_whether = head.method == "OPTIONS" && !settings_.access.cors.empty();
+  if (head.path != "/health" && !asks_whether) {
+    if (!settings_.key.empty() && !has_key(head, settings_.key))
+      return refused(401, "authentication_error", "the API key is missing or wrong");
+    if (const std::string why = settings_.key.empty() ? refusal_of(head, settings_.access) : ""; !why.empty())
+      return refused(403, "permission_error", why);
+  }
+  if (!asks_whether && !find_route(head)) return refused(404, kInvalid, "there is no such route");
+  return std::nullopt;
+}
+
+// On a thread of workers.
+void Server::answer(HttpRequest& request, HttpResponse& response) {
+  const auto add_cors = [&] {
+    if (!settings_.access.cors.empty())
+      response.headers.emplace_back("Access-Control-Allow-Origin", settings_.access.cors);
+  };
+  if (request.method == "OPTIONS" && !settings_.access.cors.empty()) { // a page asks whether it may send its request
+    response.headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
+                        {"Access-Control-Allow-Headers", "*, Authorization"}};
+    response.status = 204;
+    return add_cors();
+  }
+  const Route& route = *find_route(request); // check() found one
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  const auto fail = [&](const std::string& type, const std::string& problem, int status,
+                        const std::string& field = {}) {
+    response = {};
+    reply(response, error_json(route.form, type, problem, field), status);
+  };
+  if (strcasecmp(std::string(route.method).c_str(), std::string(method).c_str()) != 0) {
+    fail(kInvalid, fmt::format("{} {}: this path takes another method", request.method, request.path), 405);
+    return add_cors();
+  }
+  if (route.path.ends_with('*')) request.rest = request.path.substr(route.path.size() - 1);
+  try {
+    route.answer(models_, request, response);
+  } catch (const ApiError& error) {
+    fail(error.type, error.what(), error.status, error.parameter);
+  } catch (const Error& error) { // of the engine: a prompt that does not fit, a template that refuses
+    fail(kInvalid, error.what(), 400);
+  } catch (const std::exception& error) {
+    models_.log(fmt::format("{} {}: internal error: {}", request.method, request.path, error.what()));
+    fail("server_error", "internal error", 500);
+  }
+  add_cors();
 }
 
 } // namespace ridge::server

@@ -1,9 +1,10 @@
-// The HTTP endpoint: listens, checks keys and limits, and hands requests to the routes.
+// The HTTP endpoint: checks who asks, and hands requests to the routes.
 #pragma once
 
+#include "server/http/access.h"
+#include "server/http/http_server.h"
 #include "server/models/models.h"
 
-#include <atomic>
 #include <memory>
 #include <string>
 
@@ -11,9 +12,10 @@ namespace ridge::server {
 
 struct Settings {
   std::string host = "127.0.0.1";
-  int port = 8080;  // 0: a free one
-  std::string key;  // that requests must carry; empty: none
-  std::string cors; // the origin whose pages may read answers, or "*"; empty: none
+  int port = 8080; // 0: a free one
+  std::string key; // that requests must carry; empty: none
+  AccessRules access = {};
+  HttpLimits limits = {};
 };
 
 class Server {
@@ -23,22 +25,21 @@ class Server {
   Server(ModelService& only, Settings settings);
   ~Server();
 
-  int port() const { return port_; }
-  void run();  // serves until stop(), then lets the requests end that it has; once
+  int port() const;
+  void run();  // serves until stop(), then lets the requests end that have come whole; once
   void stop(); // from any thread
 
  private:
-  struct Http;
   Server(std::unique_ptr<Models> own, Settings settings);
-  void listen();
+  HttpHandlers handlers();
+  std::optional<HttpResponse> check(const HttpRequest& head) const;
+  HttpResponse refuse(const HttpRequest& head, int status, const std::string& type, const std::string& problem) const;
+  void answer(HttpRequest& request, HttpResponse& response);
 
   const std::unique_ptr<Models> own_; // of a single service
   Models& models_;
   const Settings settings_;
-  std::unique_ptr<Http> http_;
-  int port_ = 0;
-  std::atomic<bool> entered_ = false, left_ = false; // run()
-  std::atomic<bool> stopping_ = false;               // stop() was called
+  HttpServer http_;
 };
 
 } // namespace ridge::server

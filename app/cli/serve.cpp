@@ -13,9 +13,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <mutex>
 #include <optional>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 
@@ -32,24 +34,18 @@ class StopSignals {
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   }
   // From now on they stop this server; run once, to the end of the process.
-  void stop(server::Server& server, server::Models& models) {
-    std::thread([this, &server, &models] {
+  void stop(server::Server& server) {
+    std::thread([this, &server] {
       int signal = 0;
       sigwait(&signals_, &signal);
-      note("finishing the requests that run; once more to leave at once");
-      server.stop();
-      // The server also waits for clients that have sent half of a request, as long as they may take. We do not.
-      for (int quiet = 0; quiet < kQuietGlances;) {
-        if (sigtimedwait(&signals_, nullptr, &kGlance) > 0) _exit(kInterrupted);
+      {
         const std::scoped_lock lock(mutex_);
         if (over_) return;
-        quiet = models.idle() ? quiet + 1 : 0;
+        note("finishing the requests that run; once more to leave at once");
+        server.stop();
       }
-      const std::scoped_lock lock(mutex_);
-      if (over_) return;
-      pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr); // nobody waits for the second one any more
-      models.drain();                                   // prompts go to the disk
-      _exit(0);
+      sigwait(&signals_, &signal);
+      _exit(kInterrupted);
     }).detach();
   }
   // The server has stopped by itself; it and its models may go.
@@ -59,20 +55,30 @@ class StopSignals {
   }
 
  private:
-  static constexpr timespec kGlance = {0, 20'000'000}; // 20 ms
-  static constexpr int kQuietGlances = 10;             // one after the other in which nothing is answered
-  static constexpr int kInterrupted = 130;             // as a shell reports a program that Ctrl-C ended
+  static constexpr int kInterrupted = 130; // as a shell reports a program that Ctrl-C ended
   sigset_t signals_;
   std::mutex mutex_;
   bool over_ = false;
 };
+
+constexpr int64_t kOtherDescriptors = 128; // beside connections: files, the GPU's, what libraries open
+
+// How many connections this process has descriptors for, once it has raised its limit as far as it may.
+int64_t descriptors_for_connections() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) - kOtherDescriptors;
+}
 
 struct ServeCommand {
   server::ModelSetup setup;
   server::Settings settings;
   std::vector<std::string> files;
   std::string folder, key_file, memory;
-  double idle_seconds = 0;
+  std::string most_body = "32MiB";
+  double idle_seconds = 0, head_seconds = 10, body_seconds = 60, write_seconds = 30, keep_seconds = 75;
 
   void run() {
     static StopSignals signals; // before any thread starts; the waiting thread keeps it
@@ -83,7 +89,8 @@ struct ServeCommand {
     if (several()) engine::need_one_process("serve", "they share out one model, not several (-m, --models-dir)");
     engine::check_prefixes(setup.prefixes);
     if (!key_file.empty()) settings.key = read_key();
-    if (settings.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
+    if (settings.access.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
+    take_limits();
     std::mutex mutex;
     const auto log = [&mutex](const std::string& line) {
       const std::scoped_lock lock(mutex);
@@ -92,12 +99,26 @@ struct ServeCommand {
     const std::unique_ptr<server::ServedModel> only = several() ? nullptr : open_only(log);
     const std::unique_ptr<server::Models> models = only ? std::make_unique<server::Models>(only->service()) : list(log);
     server::Server server(*models, settings);
-    fmt::print("http://{}:{}\n", settings.host, server.port());
+    const bool ipv6 = settings.host.find(':') != std::string::npos;
+    fmt::print("http://{}{}{}:{}\n", ipv6 ? "[" : "", settings.host, ipv6 ? "]" : "", server.port());
+    log(fmt::format("at most {} connections", settings.limits.connections));
     std::fflush(stdout);
-    signals.stop(server, *models);
+    signals.stop(server);
     server.run();
     models->drain();
     signals.end();
+  }
+
+  void take_limits() {
+    server::HttpLimits& limits = settings.limits;
+    limits.body_bytes = static_cast<int64_t>(core::parse_bytes(most_body, "--max-body"));
+    limits.waiting_bytes = std::max(limits.waiting_bytes, 2 * limits.body_bytes);
+    limits.head_time = server::HttpLimits::Seconds(head_seconds);
+    limits.body_time = server::HttpLimits::Seconds(body_seconds);
+    limits.write_time = server::HttpLimits::Seconds(write_seconds);
+    limits.idle_time = server::HttpLimits::Seconds(keep_seconds);
+    limits.connections = std::clamp<int64_t>(descriptors_for_connections(), 16, limits.connections);
+    limits.connections_per_address = std::min(limits.connections_per_address, limits.connections);
   }
 
   bool several() const { return files.size() > 1 || !folder.empty(); }
@@ -137,6 +158,26 @@ struct ServeCommand {
   }
 };
 
+void add_limits(CLI::App& command, ServeCommand& options) {
+  server::HttpLimits& limits = options.settings.limits;
+  const auto seconds = [&](const char* name, double& value, const char* help) {
+    command.add_option(name, value, help)->check(CLI::Range(0.1, 1e6))->capture_default_str()->type_name("SECONDS");
+  };
+  const auto count = [&](const char* name, int64_t& value, const char* help) {
+    command.add_option(name, value, help)->check(CLI::Range(1, 1 << 20))->capture_default_str()->type_name("N");
+  };
+  count("--max-connections", limits.connections, "at once; where there are more, the oldest idle one is closed");
+  count("--max-connections-per-address", limits.connections_per_address,
+        "at once of one client's address; behind a proxy all have the proxy's");
+  command.add_option("--max-body", options.most_body, "of a request")->capture_default_str()->type_name("SIZE");
+  count("--max-header-bytes", limits.head_bytes, "of a request's line and headers");
+  count("--max-headers", limits.headers, "of a request");
+  seconds("--header-timeout", options.head_seconds, "for a request's headers, from their first byte to their last");
+  seconds("--body-timeout", options.body_seconds, "for a request's body, from its first byte to its last");
+  seconds("--write-timeout", options.write_seconds, "that a client may take nothing of its answer");
+  seconds("--keep-alive", options.keep_seconds, "that a connection may be without a request");
+}
+
 } // namespace
 
 void add_serve_command(CLI::App& app) {
@@ -171,8 +212,14 @@ void add_serve_command(CLI::App& app) {
       ->type_name("N");
   command->add_option("--api-key-file", options->key_file, "requests must carry the key that is in this file")
       ->type_name("FILE");
-  command->add_option("--cors", options->settings.cors, "pages of this origin may read answers; *: those of any")
+  command->add_option("--cors", options->settings.access.cors, "pages of this origin may read answers; *: those of any")
       ->type_name("ORIGIN");
+  command
+      ->add_option("--allow-host", options->settings.access.hosts,
+                   "without a key: names beside this machine's by which requests may reach the server; *: any")
+      ->type_name("NAME")
+      ->delimiter(',');
+  add_limits(*command, *options);
   command
       ->add_option("--parallel", options->setup.parallel,
                    "requests evaluated together, each with a context of its own (-np)")

@@ -109,7 +109,7 @@ void WindowServer::serve(const std::stop_token& stop, const core::intent::StartS
   const auto silent = [](const std::string&) {};
   server::ServedModel model(server::open_served(path, setup.model, {}), setup,
                             path.empty() ? "guide" : server::model_name(path), {.note = silent}, silent);
-  server::Server server(model.service(), {wanted.host, wanted.port, wanted.key, ""});
+  server::Server server(model.service(), {.host = wanted.host, .port = wanted.port, .key = wanted.key});
   const std::jthread listening([&] { server.run(); });
   const Ending ending(model.service(), server);
   const std::string address = fmt::format("http://{}:{}", wanted.host, server.port());

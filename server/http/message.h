@@ -26,7 +26,8 @@ struct HttpRequest {
 class HttpSink {
  public:
   virtual ~HttpSink() = default;
-  virtual bool write(std::string_view bytes) = 0; // false: the client has gone
+  // Waits while the client takes nothing. False: the client has gone.
+  virtual bool write(std::string_view bytes) = 0;
   virtual bool is_there() const = 0;
 };
 
@@ -36,6 +37,7 @@ struct HttpResponse {
   std::string content_type = "application/json", content;
   // Writes the content instead, after the route has returned; false: it did not get to its end.
   std::function<bool(HttpSink&)> write = nullptr;
+  bool close = false; // the connection takes no further request
 };
 
 } // namespace ridge::server

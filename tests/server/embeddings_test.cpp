@@ -6,11 +6,9 @@
 
 #include "engine/embedder.h"
 
-#include <doctest/doctest.h>
-#include <httplib.h>
-
 #include <bit>
 #include <cmath>
+#include <doctest/doctest.h>
 #include <thread>
 
 using namespace ridge;
@@ -40,7 +38,7 @@ struct WriterAndVectors {
 struct EmbeddingEndpoint {
   EmbeddingEndpoint()
       : models(server::model_files(files.folder.path()), {setup()}, {}, [](const std::string&) {}),
-        server(models, {"127.0.0.1", 0, "", ""}), thread([this] { server.run(); }) {}
+        server(models, {.port = 0}), thread([this] { server.run(); }) {}
   ~EmbeddingEndpoint() {
     server.stop();
     thread.join();
@@ -48,16 +46,16 @@ struct EmbeddingEndpoint {
 
   Json post(const std::string& path, Json body, int status = 200) const {
     if (!body.contains("model")) body["model"] = "vectors";
-    httplib::Client client("127.0.0.1", server.port());
-    const httplib::Result result = client.Post(path, body.dump(), "application/json");
-    REQUIRE(result);
-    CHECK(result->status == status);
-    return Json::parse(result->body);
+    tests::HttpClient client(server.port());
+    const tests::HttpReply result = client.post(path, body.dump());
+    REQUIRE(result.whole);
+    CHECK(result.status == status);
+    return Json::parse(result.body);
   }
   Json get(const std::string& path) const {
-    const httplib::Result result = httplib::Client("127.0.0.1", server.port()).Get(path);
-    REQUIRE(result);
-    return Json::parse(result->body);
+    const tests::HttpReply result = tests::HttpClient(server.port()).get(path);
+    REQUIRE(result.whole);
+    return Json::parse(result.body);
   }
 
   const WriterAndVectors files;
@@ -129,9 +127,9 @@ TEST_CASE("embeddings over HTTP are the engine's, of texts and of tokens, in eve
   CHECK(ollama["prompt_eval_count"] == tokens[0].size() + tokens[1].size());
   check_same(endpoint.post("/api/embed", {{"input", texts[0]}, {"dimensions", 7}})["embeddings"][0], shorter);
   check_same(endpoint.post("/api/embeddings", {{"prompt", texts[1]}})["embedding"], expected[1]);
-  CHECK(httplib::Client("127.0.0.1", endpoint.server.port())
-            .Get("/metrics")
-            ->body.find("\nridge_requests_total{model=\"vectors\"} 9\n") != std::string::npos);
+  CHECK(tests::HttpClient(endpoint.server.port())
+            .get("/metrics")
+            .body.find("\nridge_requests_total{model=\"vectors\"} 9\n") != std::string::npos);
 }
 
 TEST_CASE("what cannot be embedded is refused with the place") {

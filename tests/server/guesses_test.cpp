@@ -138,10 +138,10 @@ TEST_CASE("the last event of a stream has the timings") {
     body["stream"] = true;
     body["n"] = 2;
     body["stream_options"] = {{"include_usage", with_usage}};
-    httplib::Client http = endpoint.client();
-    const httplib::Result reply = http.Post("/v1/chat/completions", body.dump(), "application/json");
-    REQUIRE(reply);
-    std::istringstream lines(reply->body);
+    tests::HttpClient http = endpoint.client();
+    const tests::HttpReply reply = http.post("/v1/chat/completions", body.dump());
+    REQUIRE(reply.whole);
+    std::istringstream lines(reply.body);
     std::vector<bool> has_timings;
     Json last;
     for (std::string line; std::getline(lines, line);) {
@@ -176,14 +176,13 @@ TEST_CASE("a draft model guesses for the model that is served") {
   setup.model.draft_tokens = 3;
   const auto timings = [&] {
     server::ServedModel model(server::open_served("", setup.model, {}), setup, "guide", {}, [](const std::string&) {});
-    server::Server server(model.service(), {"127.0.0.1", 0, "", ""});
+    server::Server server(model.service(), {.port = 0});
     const std::jthread listening([&] { server.run(); });
-    httplib::Client http("127.0.0.1", server.port());
-    http.set_read_timeout(60);
-    const httplib::Result reply = http.Post("/v1/chat/completions", chat_body("What is ridge?").dump(), "");
+    tests::HttpClient http(server.port());
+    const tests::HttpReply reply = http.post("/v1/chat/completions", chat_body("What is ridge?").dump());
     server.stop();
-    REQUIRE(reply);
-    return Json::parse(reply->body)["timings"];
+    REQUIRE(reply.whole);
+    return Json::parse(reply.body)["timings"];
   };
   const Json guessed = timings();
   REQUIRE(guessed.contains("draft_n"));

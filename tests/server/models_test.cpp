@@ -6,10 +6,8 @@
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 
-#include <doctest/doctest.h>
-#include <httplib.h>
-
 #include <chrono>
+#include <doctest/doctest.h>
 #include <fstream>
 #include <functional>
 #include <thread>
@@ -25,7 +23,7 @@ struct SeveralModels {
       const tests::TemporaryFolder& folder, double memory_bytes = 0, double idle_seconds = 0,
       const engine::Notice& log = [](const std::string&) {})
       : models(server::model_files(folder.path()), {setup(), memory_bytes, idle_seconds}, {}, log),
-        server(models, {"127.0.0.1", 0, "", ""}), thread([this] { server.run(); }) {}
+        server(models, {.port = 0}), thread([this] { server.run(); }) {}
   ~SeveralModels() {
     server.stop();
     thread.join();
@@ -46,9 +44,9 @@ struct SeveralModels {
   }
   bool answers(const std::string& model) const { return ask(model).starts_with("HTTP/1.1 200"); }
   Json get(const std::string& path) const {
-    const httplib::Result result = httplib::Client("127.0.0.1", server.port()).Get(path);
-    REQUIRE(result);
-    return Json::parse(result->body);
+    const tests::HttpReply result = tests::HttpClient(server.port()).get(path);
+    REQUIRE(result.whole);
+    return Json::parse(result.body);
   }
   std::string loaded() const { // the names of the models that are
     std::string names;
@@ -228,14 +226,14 @@ TEST_CASE("pages of another origin may read answers only where that was asked fo
   const ThreeFiles files;
   server::Models models(server::model_files(files.folder.path()), {}, {}, [](const std::string&) {});
   for (const std::string origin : {"", "http://localhost:3000"}) {
-    server::Server server(models, {"127.0.0.1", 0, "secret", origin});
+    server::Server server(models, {.port = 0, .key = "secret", .access = {{}, origin}});
     std::thread thread([&] { server.run(); });
-    httplib::Client client("127.0.0.1", server.port());
-    const httplib::Result asked = client.Options("/v1/chat/completions"), read = client.Get("/health");
-    REQUIRE((asked && read));
-    CHECK((asked->status == 204) == !origin.empty());
-    CHECK(read->get_header_value("Access-Control-Allow-Origin") == origin);
-    if (!origin.empty()) CHECK(client.Get("/v1/models")->status == 401);
+    tests::HttpClient client(server.port());
+    const tests::HttpReply asked = client.ask("OPTIONS", "/v1/chat/completions"), read = client.get("/health");
+    REQUIRE((asked.whole && read.whole));
+    CHECK((asked.status == 204) == !origin.empty());
+    CHECK(read.header("Access-Control-Allow-Origin") == origin);
+    if (!origin.empty()) CHECK(client.get("/v1/models").status == 401);
     server.stop();
     thread.join();
   }

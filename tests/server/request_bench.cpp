@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   const text::ChatTemplate chosen = argc > 2 ? text::ChatTemplate::parse(core::read_text_file(argv[2]), argv[2])
                                              : text::ChatTemplate::builtin("chatml");
   server::Service service(model, chosen, Json::object(), {}, "bench", [](const std::string&) {});
-  server::Server server(service, {"127.0.0.1", 0, ""});
+  server::Server server(service, {.port = 0});
   std::thread thread([&] { server.run(); });
 
   std::mt19937_64 random(1);

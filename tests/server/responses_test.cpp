@@ -22,10 +22,10 @@ std::string content_of_chat(const Endpoint& endpoint, const Json& body) {
 
 std::vector<Json> events_of(const Endpoint& endpoint, Json body) {
   body["stream"] = true;
-  const httplib::Result reply = endpoint.client().Post("/v1/responses", body.dump(), "application/json");
-  REQUIRE(reply);
+  const tests::HttpReply reply = endpoint.client().post("/v1/responses", body.dump());
+  REQUIRE(reply.whole);
   std::vector<Json> events;
-  std::istringstream lines(reply->body);
+  std::istringstream lines(reply.body);
   std::string name;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("event: ")) name = line.substr(7);

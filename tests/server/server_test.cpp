@@ -42,11 +42,11 @@ struct Streamed {
 Streamed stream(const Endpoint& endpoint, Json body) {
   body["stream"] = true;
   Streamed result;
-  httplib::Client http = endpoint.client();
-  const httplib::Result reply = http.Post("/v1/chat/completions", body.dump(), "application/json");
-  REQUIRE(reply);
-  CHECK(reply->get_header_value("Content-Type") == "text/event-stream");
-  std::istringstream lines(reply->body);
+  tests::HttpClient http = endpoint.client();
+  const tests::HttpReply reply = http.post("/v1/chat/completions", body.dump());
+  REQUIRE(reply.whole);
+  CHECK(reply.header("Content-Type") == "text/event-stream");
+  std::istringstream lines(reply.body);
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
     REQUIRE(line.starts_with("data: "));
@@ -85,11 +85,10 @@ TEST_CASE("a chat's answer is the one of a session, whole or streamed, alone or 
   for (int c = 0; c < 12; ++c)
     clients.emplace_back([&, c] {
       for (int i = 0; i < 2; ++i) {
-        httplib::Client http = endpoint.client();
-        http.set_read_timeout(60);
+        tests::HttpClient http = endpoint.client();
         const size_t which = (c + i) % std::size(kQuestions);
-        const auto result = http.Post("/v1/chat/completions", chat_body(kQuestions[which]).dump(), "application/json");
-        if (!result || Json::parse(result->body)["choices"][0]["message"]["content"] != expected[which]) ++wrong;
+        const auto result = http.post("/v1/chat/completions", chat_body(kQuestions[which]).dump());
+        if (!result.whole || Json::parse(result.body)["choices"][0]["message"]["content"] != expected[which]) ++wrong;
       }
     });
   for (std::thread& client : clients) client.join();
@@ -286,10 +285,11 @@ TEST_CASE("a body is JSON whatever it is called") { // curl -d calls it a form
   const std::string text = chat_body("What is ridge?").dump();
   const Json answer = endpoint.post_text("/v1/chat/completions", text, 200)["choices"];
   for (const char* type : {"application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", ""}) {
-    const httplib::Result result = endpoint.client().Post("/v1/chat/completions", text + std::string(20000, ' '), type);
-    REQUIRE(result);
-    CHECK_MESSAGE(result->status == 200, type);
-    CHECK_MESSAGE(Json::parse(result->body)["choices"] == answer, type);
+    const tests::HttpReply result =
+        endpoint.client().post("/v1/chat/completions", text + std::string(20000, ' '), {{"Content-Type", type}});
+    REQUIRE(result.whole);
+    CHECK_MESSAGE(result.status == 200, type);
+    CHECK_MESSAGE(Json::parse(result.body)["choices"] == answer, type);
   }
 }
 
@@ -307,9 +307,9 @@ TEST_CASE("Anthropic's messages are answered as OpenAI's are, whole and as named
 
   body["stop_sequences"] = {expected.substr(10, 5)};
   body["stream"] = true;
-  const httplib::Result streamed = endpoint.client().Post("/v1/messages", body.dump(), "application/json");
-  REQUIRE(streamed);
-  std::istringstream lines(streamed->body);
+  const tests::HttpReply streamed = endpoint.client().post("/v1/messages", body.dump());
+  REQUIRE(streamed.whole);
+  std::istringstream lines(streamed.body);
   std::string text, names, last;
   Json end;
   for (std::string line; std::getline(lines, line);) {
@@ -356,10 +356,10 @@ TEST_CASE("Ollama's chats and texts are answered as OpenAI's are, whole and as l
   CHECK(endpoint.post("/api/generate", text)["response"] == expected);
 
   body.erase("stream");
-  const httplib::Result streamed = endpoint.client().Post("/api/chat", body.dump(), "application/json");
-  REQUIRE(streamed);
-  CHECK(streamed->get_header_value("Content-Type") == "application/x-ndjson");
-  std::istringstream lines(streamed->body);
+  const tests::HttpReply streamed = endpoint.client().post("/api/chat", body.dump());
+  REQUIRE(streamed.whole);
+  CHECK(streamed.header("Content-Type") == "application/x-ndjson");
+  std::istringstream lines(streamed.body);
   std::string joined;
   Json last;
   for (std::string line; std::getline(lines, line);) {
@@ -378,8 +378,8 @@ TEST_CASE("Ollama's chats and texts are answered as OpenAI's are, whole and as l
 
 TEST_CASE("a key is asked for everywhere but for the server's health") {
   const Endpoint endpoint(1, "secret");
-  const auto status = [&](const char* path, const httplib::Headers& headers) {
-    return endpoint.client().Get(path, headers)->status;
+  const auto status = [&](const char* path, const tests::HttpHeaders& headers) {
+    return endpoint.client().get(path, headers).status;
   };
   CHECK(status("/health", {}) == 200);
   CHECK(status("/v1/models", {}) == 401);
@@ -416,9 +416,9 @@ TEST_CASE("a server that stops lets its requests end") {
   Json reply;
   const int port = endpoint->server.port();
   std::thread client([&] {
-    httplib::Client http("127.0.0.1", port);
-    const auto result = http.Post("/v1/chat/completions", chat_body("What is ridge?", 300).dump(), "application/json");
-    if (result) reply = Json::parse(result->body);
+    tests::HttpClient http(port);
+    const auto result = http.post("/v1/chat/completions", chat_body("What is ridge?", 300).dump());
+    if (result.whole) reply = Json::parse(result.body);
   });
   while (endpoint->service.scheduler().counts().running == 0) std::this_thread::yield();
   endpoint.reset();
@@ -431,7 +431,7 @@ TEST_CASE("an answer is whole or not there, whenever the server is told to stop"
   Endpoint endpoint(1);
   int whole = 0;
   for (int round = 0; round < 300; ++round) {
-    server::Server server(endpoint.service, {"127.0.0.1", 0, "", ""});
+    server::Server server(endpoint.service, {.port = 0});
     std::thread thread([&] { server.run(); });
     tests::Socket(server.port()).ask("GET /health"); // it runs
     tests::Socket socket(server.port());
@@ -458,8 +458,8 @@ TEST_CASE("the server says what it does") {
   CHECK(Json::parse(endpoint.get("/slots")).size() == 2);
   CHECK(Json::parse(endpoint.get("/props"))["n_ctx"] == 1024);
   CHECK(Json::parse(endpoint.get("/v1/models"))["data"][0]["object"] == "model");
-  CHECK_THROWS_AS(
-      server::Server(const_cast<server::Service&>(endpoint.service), {"127.0.0.1", endpoint.server.port(), ""}), Error);
+  CHECK_THROWS_AS(server::Server(const_cast<server::Service&>(endpoint.service), {.port = endpoint.server.port()}),
+                  Error);
 }
 
 TEST_CASE("a conversation that lost its stream continues from the prefix cache, also of a server before") {

@@ -147,7 +147,8 @@ class Client {
   void stop_in_the_middle() { // of the head or of the body
     const std::string body = chat(false, 3).dump();
     const std::string whole =
-        "POST /v1/messages HTTP/1.1\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+        "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+        body;
     Socket socket(port_);
     socket.send(std::string_view(whole).substr(0, below(whole.size())));
     if (below(2) == 0) socket.abort();
@@ -214,7 +215,8 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
   auto endpoint = std::make_unique<Endpoint>([&] { return tests::open_history(settings); }, "", nullptr, prefixes);
   engine::Scheduler& scheduler = endpoint->service.scheduler();
   std::vector<Socket> slow; // clients that say little and stay
-  for (const char* begun : {"", "POST", "POST /v1/messages HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"}) {
+  for (const char* begun :
+       {"", "POST", "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"}) {
     slow.emplace_back(endpoint->server.port());
     REQUIRE(slow.back().send(begun));
   }

@@ -44,13 +44,12 @@ void check_arguments(const std::string& name, const Json& arguments) {
 
 std::vector<Json> events_of(const Endpoint& endpoint, const std::string& path, Json body) {
   body["stream"] = true;
-  httplib::Client http = endpoint.client();
-  http.set_read_timeout(60);
-  const httplib::Result reply = http.Post(path, body.dump(), "application/json");
-  REQUIRE(reply);
-  CHECK(reply->status == 200);
+  tests::HttpClient http = endpoint.client();
+  const tests::HttpReply reply = http.post(path, body.dump());
+  REQUIRE(reply.whole);
+  CHECK(reply.status == 200);
   std::vector<Json> events;
-  std::istringstream lines(reply->body);
+  std::istringstream lines(reply.body);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("data: ")) line.erase(0, 6);
     if (line.starts_with("{")) events.push_back(Json::parse(line));

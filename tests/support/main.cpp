@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #ifdef RIDGE_SANITIZED
-// ThreadSanitizer sees what libraries of the system do with memory, such as cpp-httplib, and not how they keep order.
+// ThreadSanitizer sees what libraries of the system do with memory, and not how they keep order.
 extern "C" __attribute__((no_sanitize("thread"))) const char* __tsan_default_options() {
   return "ignore_noninstrumented_modules=1";
 }

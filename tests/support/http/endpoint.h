@@ -5,9 +5,9 @@
 #include "server/server.h"
 #include "server/service.h"
 #include "support/history_model.h"
+#include "support/http/client.h"
 
 #include <doctest/doctest.h>
-#include <httplib.h>
 
 #include <algorithm>
 #include <functional>
@@ -39,33 +39,33 @@ struct Endpoint {
   // A model with an executor stays where it was made: the executor refers to its Program.
   explicit Endpoint(const std::function<engine::LoadedModel()>& open, const std::string& key = {},
                     std::unique_ptr<engine::Speculator> speculator = nullptr,
-                    const engine::PrefixSettings& prefixes = {}, const std::string& cors = {})
+                    const engine::PrefixSettings& prefixes = {}, const std::string& cors = {},
+                    const server::HttpLimits& limits = {})
       : model(open()), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
         service(
             model, chat_template, Json::object(), {}, "guide", [](const std::string&) {}, std::move(speculator),
             prefixes),
-        server(service, {"127.0.0.1", 0, key, cors}), thread([this] { server.run(); }) {}
+        server(service, {.port = 0, .key = key, .access = {{}, cors}, .limits = limits}),
+        thread([this] { server.run(); }) {}
   ~Endpoint() {
     server.stop();
     thread.join();
   }
 
-  httplib::Client client() const { return httplib::Client("127.0.0.1", server.port()); }
+  HttpClient client() const { return HttpClient(server.port()); }
   Json post(const std::string& path, const Json& body, int status = 200) const {
     return post_text(path, body.dump(), status);
   }
   Json post_text(const std::string& path, const std::string& body, int status) const {
-    httplib::Client http = client();
-    http.set_read_timeout(60);
-    const httplib::Result result = http.Post(path, body, "application/json");
-    REQUIRE(result);
-    CHECK(result->status == status);
-    return Json::parse(result->body);
+    const HttpReply reply = client().post(path, body);
+    REQUIRE(reply.whole);
+    CHECK(reply.status == status);
+    return Json::parse(reply.body);
   }
   std::string get(const std::string& path) const {
-    const httplib::Result result = client().Get(path);
-    REQUIRE(result);
-    return result->body;
+    const HttpReply reply = client().get(path);
+    REQUIRE(reply.whole);
+    return reply.body;
   }
 
   engine::LoadedModel model;

@@ -52,8 +52,8 @@ class Socket {
   }
   // A request after which the server closes the connection. `head`: "GET /health".
   bool request(std::string_view head, std::string_view body = "") {
-    return send(std::string(head) + " HTTP/1.1\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) +
-                "\r\n\r\n" + std::string(body));
+    return send(std::string(head) + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\n\r\n" + std::string(body));
   }
 
   // Waits for the next byte; false at the end.
@@ -61,10 +61,14 @@ class Socket {
     char byte = 0;
     return ::read(file_, &byte, 1) == 1;
   }
+  std::string some() { // what comes next; empty at the end
+    char buffer[4096];
+    const ssize_t n = ::read(file_, buffer, sizeof buffer);
+    return {buffer, n > 0 ? static_cast<size_t>(n) : 0};
+  }
   std::string rest() { // what comes until the end
     std::string text;
-    char buffer[4096];
-    for (ssize_t n; (n = ::read(file_, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+    for (std::string next; !(next = some()).empty();) text += next;
     return text;
   }
   std::string ask(std::string_view head, std::string_view body = "") { // the whole response

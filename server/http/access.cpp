@@ -1,0 +1,86 @@
+#include "server/http/access.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <array>
+#include <climits>
+#include <unistd.h>
+
+namespace ridge::server {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return result;
+}
+
+// "[::1]:8080" -> "::1", "Localhost.:8080" -> "localhost"
+std::string host_of(std::string_view authority) {
+  if (authority.starts_with('['))
+    return lower(authority.substr(1, std::min(authority.find(']'), authority.size()) - 1));
+  std::string host = lower(authority.substr(0, authority.find(':')));
+  if (host.ends_with('.')) host.pop_back();
+  return host;
+}
+
+bool is_address(const std::string& host) {
+  std::array<uint8_t, sizeof(in6_addr)> bytes;
+  return inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 || inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host.ends_with(".localhost") || host == "::1" ||
+         (host.starts_with("127.") && is_address(host));
+}
+
+bool is_this_machine(const std::string& host) {
+  static const std::string name = [] {
+    std::array<char, HOST_NAME_MAX + 1> buffer{};
+    gethostname(buffer.data(), HOST_NAME_MAX);
+    return lower(buffer.data());
+  }();
+  if (name.empty()) return false;
+  const std::string plain = name.substr(0, name.find('.'));
+  return host == name || host == plain || host == plain + ".local";
+}
+
+bool host_is_allowed(const std::string& host, const AccessRules& rules) {
+  return is_loopback(host) || is_address(host) || host == "host.docker.internal" || is_this_machine(host) ||
+         std::ranges::any_of(rules.hosts, [&](const std::string& one) { return one == "*" || host_of(one) == host; });
+}
+
+bool origin_is_allowed(std::string_view origin, std::string_view own_authority, const AccessRules& rules) {
+  if (rules.cors == "*" || origin == rules.cors) return true;
+  const size_t colon = std::min(origin.find("://"), origin.size());
+  const std::string scheme = lower(origin.substr(0, colon));
+  if (scheme == "http" || scheme == "https") {
+    const std::string_view authority = origin.substr(colon + 3);
+    return authority == own_authority || is_loopback(host_of(authority));
+  }
+  // Programs, whose pages come from no site: editors, desktop and mobile apps, extensions of a browser.
+  return scheme == "vscode-webview" || scheme == "vscode-file" || scheme == "app" || scheme == "tauri" ||
+         scheme == "capacitor" || scheme == "ionic" || scheme.ends_with("-extension");
+}
+
+} // namespace
+
+std::string refusal_of(const HttpRequest& request, const AccessRules& rules) {
+  const std::string_view authority = request.header("Host").value_or("");
+  if (const std::string host = host_of(authority); !authority.empty() && !host_is_allowed(host, rules))
+    return fmt::format("Host: {} is no name of this machine; ridge serve --allow-host {} allows it", host, host);
+  if (const auto origin = request.header("Origin")) {
+    if (!origin_is_allowed(*origin, authority, rules))
+      return fmt::format("Origin: requests from pages of {} are refused; ridge serve --cors {} allows them", *origin,
+                         *origin);
+  } else if (lower(request.header("Sec-Fetch-Site").value_or("")) == "cross-site" && rules.cors != "*") {
+    return "Sec-Fetch-Site: requests from pages of other sites are refused; ridge serve --cors ORIGIN allows those of "
+           "one";
+  }
+  return "";
+}
+
+} // namespace ridge::server

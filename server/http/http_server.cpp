@@ -1,0 +1,628 @@
+// The only file that knows Boost: Asio waits for the sockets, Beast parses the requests. Each connection is a state
+// machine that runs on the thread of the network; what it shares with a worker is in `Output`.
+#include "server/http/http_server.h"
+
+#include "core/error.h"
+#include "server/http/wire.h"
+#include "server/http/workers.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/parser.hpp>
+
+#include <array>
+#include <atomic>
+#include <list>
+#include <mutex>
+#include <system_error>
+#include <unordered_map>
+
+namespace ridge::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using tcp = asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kScratchBytes = 64 << 10;             // read at once, of one connection after the other
+constexpr size_t kReadAhead = 64 << 10;                // of further requests, while one is answered
+constexpr size_t kOutputBytes = 1 << 20;               // that a writer may be ahead of its client
+constexpr size_t kSlowestBytesPerSecond = 4 << 10;     // that a client must take of a whole response
+constexpr int64_t kDiscardedBytes = int64_t{16} << 20; // of a refused body, so that its client reads the response
+constexpr std::chrono::seconds kLinger{2};             // for that
+constexpr std::chrono::milliseconds kGlance{100};      // between two looks at deadlines
+constexpr std::chrono::milliseconds kAcceptPause{50};  // where there are no descriptors
+constexpr int64_t kQuickWorkers = 2;
+
+Clock::time_point after(HttpLimits::Seconds seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds);
+}
+
+// A body that grows with what has come, never with what a header claims.
+struct GrowingBody {
+  using value_type = std::string;
+  struct reader {
+    template <bool kRequest, typename Fields>
+    reader(http::header<kRequest, Fields>&, value_type& body) : body_(body) {}
+    void init(const boost::optional<uint64_t>&, ErrorCode& error) { error = {}; }
+    template <typename Buffers>
+    size_t put(const Buffers& buffers, ErrorCode& error) {
+      error = {};
+      size_t added = 0;
+      for (auto at = asio::buffer_sequence_begin(buffers); at != asio::buffer_sequence_end(buffers); ++at) {
+        const asio::const_buffer bytes = *at;
+        body_.append(static_cast<const char*>(bytes.data()), bytes.size());
+        added += bytes.size();
+      }
+      return added;
+    }
+    void finish(ErrorCode& error) { error = {}; }
+    value_type& body_;
+  };
+};
+using Parser = http::request_parser<GrowingBody>;
+
+// Whom a connection counts for: an IPv4 address, or an IPv6 network, of which one customer has a whole one.
+std::string client_of(const asio::ip::address& address) {
+  if (address.is_v4()) return address.to_string();
+  const auto bytes = address.to_v6().to_bytes();
+  if (address.to_v6().is_v4_mapped())
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
+  return {reinterpret_cast<const char*>(bytes.data()), 8};
+}
+
+} // namespace
+
+// All that belongs to no single connection. Everything but stop() and the workers runs on the thread of run().
+class HttpServer::Network {
+ public:
+  Network(const std::string& host, int port, int64_t workers, const HttpLimits& limits, HttpHandlers handlers);
+  ~Network();
+
+  int port() const { return port_; }
+  void run();
+  void stop();
+
+ private:
+  class Connection;
+  using Connections = std::list<std::shared_ptr<Connection>>;
+
+  struct Listener {
+    tcp::acceptor acceptor;
+    asio::steady_timer pause;
+  };
+
+  void listen(const std::string& host, int port);
+  void accept(Listener& listener);
+  void admit(tcp::socket socket);
+  bool close_oldest_idle();
+  void look_at_deadlines();
+  void end_if_done();
+
+  const HttpLimits limits_;
+  const HttpHandlers handlers_;
+  asio::io_context context_{1};
+  std::list<Listener> listeners_;
+  asio::steady_timer glance_{context_};
+  std::array<char, kScratchBytes> scratch_;
+  int port_ = 0;
+  std::atomic<bool> stopping_ = false;
+  Connections connections_;
+  std::list<Connection*> idle_;                             // the one that is idle for longest first
+  std::unordered_map<std::string, int64_t> connections_of_; // by client
+  std::atomic<int64_t> waiting_bytes_ = 0;
+  std::unique_ptr<Workers> workers_, quick_workers_; // go first, while connections can still be written to
+};
+
+class HttpServer::Network::Connection final : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(Network& network, tcp::socket socket, std::string client)
+      : network_(network), socket_(std::move(socket)), client_(std::move(client)) {}
+  void start();
+  void stop(); // as soon as what is being answered is answered
+  void close();
+  void look_at_deadline(Clock::time_point now);
+  bool answers() const { return state_ == State::answering; }
+
+  Connections::iterator place;
+
+ private:
+  enum class State { idle, head, body, answering, lingering, closed };
+  class Writer;
+
+  void become_idle();
+  void wait_for_bytes();
+  void read();
+  void end_of_input();
+  void parse();
+  bool take_head();
+  void submit();
+  void refuse(int status, const std::string& problem);
+  void refuse(HttpResponse response);
+  void linger();
+  void answer(const std::function<void()>& parsed);
+  void add_output(std::string bytes, bool last, bool whole);
+  void send();
+  void end_response();
+  void leave_idle();
+  void count_body();
+  void release_body();
+  // Runs a step of this connection on the thread of the network; what it throws (no memory) closes it.
+  template <typename Step>
+  auto guarded(Step step) {
+    return [self = this->shared_from_this(), step](const auto&... arguments) {
+      if (self->state_ == State::closed) return;
+      try {
+        step(*self, arguments...);
+      } catch (const std::exception&) {
+        self->close();
+      }
+    };
+  }
+
+  // What the worker adds and the network sends.
+  struct Output {
+    std::mutex mutex; // of the next six
+    std::condition_variable room;
+    std::string bytes;
+    bool last = false, whole = false; // all is there; and the response has its end
+    bool scheduled = false;           // the network will look at it
+    bool broken = false;              // nothing can be sent any more
+    std::atomic<bool> left = false;   // the client has ended its side, or cannot be reached
+    std::atomic<bool> failed = false; // the worker had no memory for the response
+  };
+
+  Network& network_;
+  tcp::socket socket_;
+  const std::string client_;
+  State state_ = State::closed;
+  std::optional<std::list<Connection*>::iterator> idle_place_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  bool waits_ = false, sends_ = false, ended_ = false; // for bytes; bytes; the client's side
+  std::string input_;                                  // not parsed yet
+  std::optional<Parser> parser_;
+  HttpRequest request_;
+  bool keep_open_ = false, chunks_ = false, head_taken_ = false;
+  size_t counted_bytes_ = 0; // of this request's body, in waiting_bytes_
+  int64_t pipelined_ = 0, discarded_ = 0;
+  Output output_;
+  std::string sending_;
+};
+
+// What a route writes its content to.
+class HttpServer::Network::Connection::Writer final : public HttpSink {
+ public:
+  explicit Writer(Connection& connection) : connection_(connection) {}
+  bool is_there() const override { return !connection_.output_.left; }
+  bool write(std::string_view bytes) override {
+    if (!bytes.empty() && connection_.request_.method != "HEAD")
+      connection_.add_output(connection_.chunks_ ? chunk(bytes) : std::string(bytes), false, false);
+    Output& output = connection_.output_;
+    std::unique_lock lock(output.mutex);
+    output.room.wait(lock, [&] { return output.broken || output.bytes.size() < kOutputBytes; });
+    return !output.broken;
+  }
+
+ private:
+  Connection& connection_;
+};
+
+// --- The network
+
+HttpServer::Network::Network(const std::string& host, int port, int64_t workers, const HttpLimits& limits,
+                             HttpHandlers handlers)
+    : limits_(limits), handlers_(std::move(handlers)),
+      workers_(std::make_unique<Workers>(workers, limits.parsed_bytes)),
+      quick_workers_(std::make_unique<Workers>(kQuickWorkers, limits.parsed_bytes)) {
+  listen(host, port);
+}
+
+HttpServer::Network::~Network() {
+  for (const auto& connection : Connections(connections_)) connection->close();
+}
+
+void HttpServer::Network::listen(const std::string& host, int port) {
+  ErrorCode error;
+  const auto found = tcp::resolver(context_).resolve(host, std::to_string(port), tcp::resolver::passive, error);
+  for (const auto& entry : found) {
+    tcp::endpoint endpoint = entry.endpoint();
+    if (port_ != 0) endpoint.port(static_cast<uint16_t>(port_)); // all addresses of a name have the same one
+    tcp::acceptor acceptor(context_);
+    const auto succeeds = [&] { return !error; };
+    if ((acceptor.open(endpoint.protocol(), error), succeeds()) &&
+        (acceptor.set_option(tcp::acceptor::reuse_address(true), error), succeeds()) &&
+        (acceptor.bind(endpoint, error), succeeds()) &&
+        (acceptor.listen(asio::socket_base::max_listen_connections, error), succeeds())) {
+      acceptor.non_blocking(true);
+      port_ = acceptor.local_endpoint().port();
+      listeners_.push_back({std::move(acceptor), asio::steady_timer(context_)});
+    }
+  }
+  if (listeners_.empty()) throw_error("cannot listen on {} port {}: {} (--host, --port)", host, port, error.message());
+}
+
+void HttpServer::Network::run() {
+  for (Listener& listener : listeners_) accept(listener);
+  look_at_deadlines();
+  context_.run();
+  quick_workers_.reset(); // what they still run has no client
+  workers_.reset();
+}
+
+void HttpServer::Network::stop() {
+  asio::post(context_, [this] {
+    stopping_ = true;
+    listeners_.clear();
+    for (const auto& connection : Connections(connections_)) connection->stop();
+    end_if_done();
+  });
+}
+
+void HttpServer::Network::end_if_done() {
+  if (stopping_ && connections_.empty()) context_.stop();
+}
+
+void HttpServer::Network::accept(Listener& listener) {
+  listener.acceptor.async_accept([this, &listener](const ErrorCode& error, tcp::socket socket) {
+    if (stopping_) return;
+    if (!error) {
+      try {
+        admit(std::move(socket));
+      } catch (const std::exception&) { // no memory: this one is not served
+      }
+    } else if (error != asio::error::connection_aborted && !close_oldest_idle()) { // there are no descriptors
+      listener.pause.expires_after(kAcceptPause);
+      listener.pause.async_wait([this, &listener](const ErrorCode&) {
+        if (!stopping_) accept(listener);
+      });
+      return;
+    }
+    accept(listener);
+  });
+}
+
+void HttpServer::Network::admit(tcp::socket socket) {
+  ErrorCode error;
+  const tcp::endpoint remote = socket.remote_endpoint(error);
+  if (error) return;
+  std::string client = client_of(remote.address());
+  const bool too_many = connections_of_[client] >= limits_.connections_per_address;
+  if (too_many || (std::ssize(connections_) >= limits_.connections && !close_oldest_idle())) {
+    const HttpResponse refusal = handlers_.refuse(
+        {}, 503, too_many ? "this address has too many connections" : "there are too many connections");
+    const std::string bytes = response_head(refusal, Framing::length, refusal.content.size(), false) + refusal.content;
+    socket.non_blocking(true, error);
+    socket.send(asio::buffer(bytes), 0, error); // as far as that goes at once
+    if (connections_of_[client] == 0) connections_of_.erase(client);
+    return;
+  }
+  socket.set_option(tcp::no_delay(true), error);
+  socket.non_blocking(true, error);
+  ++connections_of_[client];
+  const auto connection = std::make_shared<Connection>(*this, std::move(socket), std::move(client));
+  connections_.push_front(connection);
+  connection->place = connections_.begin();
+  connection->start();
+}
+
+bool HttpServer::Network::close_oldest_idle() {
+  if (idle_.empty()) return false;
+  idle_.front()->close();
+  return true;
+}
+
+void HttpServer::Network::look_at_deadlines() {
+  glance_.expires_after(kGlance);
+  glance_.async_wait([this](const ErrorCode& error) {
+    if (error) return;
+    const Clock::time_point now = Clock::now();
+    for (auto at = connections_.begin(); at != connections_.end();) {
+      const std::shared_ptr<Connection> connection = *at++; // it may leave the list
+      connection->look_at_deadline(now);
+    }
+    look_at_deadlines();
+  });
+}
+
+// --- A connection
+
+void HttpServer::Network::Connection::start() {
+  become_idle();
+  wait_for_bytes();
+}
+
+void HttpServer::Network::Connection::stop() {
+  if (state_ != State::answering) close();
+}
+
+void HttpServer::Network::Connection::close() {
+  if (state_ == State::closed) return;
+  const std::shared_ptr<Connection> self = shared_from_this();
+  leave_idle();
+  if (state_ != State::answering) release_body(); // otherwise the worker does
+  state_ = State::closed;
+  {
+    const std::scoped_lock lock(output_.mutex);
+    output_.left = output_.broken = true;
+    output_.bytes = {};
+  }
+  output_.room.notify_all();
+  ErrorCode error;
+  socket_.close(error);
+  input_ = {};
+  parser_.reset();
+  if (--network_.connections_of_[client_] == 0) network_.connections_of_.erase(client_);
+  network_.connections_.erase(place);
+  network_.end_if_done();
+}
+
+void HttpServer::Network::Connection::look_at_deadline(Clock::time_point now) {
+  if (now < deadline_ && !output_.failed) return;
+  if (state_ == State::head || state_ == State::body)
+    refuse(408, "the request did not come whole in its time");
+  else
+    close();
+}
+
+void HttpServer::Network::Connection::become_idle() {
+  state_ = State::idle;
+  deadline_ = after(network_.limits_.idle_time);
+  network_.idle_.push_back(this);
+  idle_place_ = std::prev(network_.idle_.end());
+}
+
+void HttpServer::Network::Connection::leave_idle() {
+  if (idle_place_) network_.idle_.erase(*idle_place_);
+  idle_place_.reset();
+}
+
+void HttpServer::Network::Connection::wait_for_bytes() {
+  if (ended_ && state_ != State::answering) return close();
+  if (waits_ || ended_) return;
+  waits_ = true;
+  socket_.async_wait(tcp::socket::wait_read, guarded([](Connection& self, const ErrorCode& error) {
+                       self.waits_ = false;
+                       error ? self.close() : self.read();
+                     }));
+}
+
+void HttpServer::Network::Connection::read() {
+  ErrorCode error;
+  const size_t count = socket_.read_some(asio::buffer(network_.scratch_), error);
+  if (error == asio::error::would_block) return wait_for_bytes();
+  if (error == asio::error::eof) return end_of_input();
+  if (error) return close();
+  if (state_ == State::lingering) {
+    discarded_ += static_cast<int64_t>(count);
+    return discarded_ > kDiscardedBytes ? close() : wait_for_bytes();
+  }
+  input_.append(network_.scratch_.data(), count);
+  if (state_ != State::answering) return parse();
+  if (input_.size() < kReadAhead) wait_for_bytes();
+}
+
+// A client that ends its side while it waits for an answer has most likely gone, so that nothing more is generated for
+// it. What is there is sent all the same: it may have ended only its own side.
+void HttpServer::Network::Connection::end_of_input() {
+  ended_ = true;
+  if (state_ != State::answering) return close();
+  if (input_.empty()) output_.left = true;
+}
+
+void HttpServer::Network::Connection::parse() {
+  const HttpLimits& limits = network_.limits_;
+  if (state_ == State::idle) {
+    leave_idle();
+    if (input_.starts_with("\r\n")) input_.erase(0, 2); // which old clients send behind a body
+    state_ = State::head;
+    deadline_ = after(limits.head_time);
+    request_ = {};
+    head_taken_ = false;
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(limits.head_bytes));
+    parser_->body_limit(static_cast<uint64_t>(limits.body_bytes));
+  }
+  while (!input_.empty()) {
+    ErrorCode error;
+    input_.erase(0, parser_->put(asio::buffer(input_), error));
+    const bool needs_more = error == http::error::need_more;
+    if (error == http::error::header_limit || (needs_more && std::ssize(input_) >= limits.head_bytes))
+      return refuse(431, fmt::format("the headers have more than {} bytes", limits.head_bytes));
+    if (error == http::error::body_limit)
+      return refuse(413, fmt::format("the body has more than {} MiB", limits.body_bytes >> 20));
+    if (error == http::error::bad_version) return refuse(505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+    if (error && !needs_more) return refuse(400, fmt::format("the request is malformed: {}", error.message()));
+    if (!head_taken_ && parser_->is_header_done() && !take_head()) return;
+    if (head_taken_) count_body();
+    if (network_.waiting_bytes_ > limits.waiting_bytes)
+      return refuse(503, "there are too many requests with large bodies; try again later");
+    if (parser_->is_done()) return submit();
+    if (needs_more) break;
+  }
+  wait_for_bytes();
+}
+
+// False: the request was refused.
+bool HttpServer::Network::Connection::take_head() {
+  head_taken_ = true;
+  state_ = State::body;
+  deadline_ = after(network_.limits_.body_time);
+  const auto& message = parser_->get();
+  request_.method = std::string(message.method_string());
+  int64_t hosts = 0;
+  for (const auto& field : message) {
+    request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+    hosts += field.name() == http::field::host;
+  }
+  chunks_ = message.version() == 11;
+  keep_open_ = message.keep_alive();
+  const auto refused = [&](int status, const std::string& problem) {
+    refuse(status, problem);
+    return false;
+  };
+  if (!take_target({message.target().data(), message.target().size()}, request_))
+    return refused(400, "the request is malformed: its target is no path");
+  if (std::ssize(request_.headers) > network_.limits_.headers)
+    return refused(431, fmt::format("the request has more than {} headers", network_.limits_.headers));
+  if (hosts > 1 || (chunks_ && hosts == 0)) return refused(400, "the request is malformed: it needs one Host");
+  if (std::optional<HttpResponse> refusal = network_.handlers_.check(request_)) {
+    refuse(std::move(*refusal));
+    return false;
+  }
+  if (chunks_ && !parser_->is_done() && request_.header("Expect"))
+    add_output("HTTP/1.1 100 Continue\r\n\r\n", false, false);
+  return true;
+}
+
+void HttpServer::Network::Connection::count_body() {
+  const size_t size = parser_->get().body().size();
+  network_.waiting_bytes_ += static_cast<int64_t>(size - counted_bytes_);
+  counted_bytes_ = size;
+}
+
+void HttpServer::Network::Connection::release_body() {
+  network_.waiting_bytes_ -= static_cast<int64_t>(std::exchange(counted_bytes_, 0));
+}
+
+void HttpServer::Network::Connection::submit() {
+  state_ = State::answering;
+  deadline_ = Clock::time_point::max();
+  request_.body = std::move(parser_->get().body());
+  parser_.reset();
+  pipelined_ = input_.empty() ? 0 : pipelined_ + 1;
+  if (pipelined_ >= network_.limits_.pipelined) keep_open_ = false;
+  Workers& workers = network_.handlers_.quick(request_) ? *network_.quick_workers_ : *network_.workers_;
+  workers.submit({std::ssize(request_.body),
+                  [self = shared_from_this()](const std::function<void()>& parsed) { self->answer(parsed); }});
+  if (input_.size() < kReadAhead) wait_for_bytes();
+}
+
+void HttpServer::Network::Connection::refuse(int status, const std::string& problem) {
+  refuse(network_.handlers_.refuse(request_, status, problem));
+}
+
+void HttpServer::Network::Connection::refuse(HttpResponse response) {
+  if (response.close || !parser_ || !parser_->is_done()) keep_open_ = false; // nobody reads the rest of the request
+  release_body();
+  parser_.reset();
+  state_ = State::answering;
+  deadline_ = Clock::time_point::max();
+  std::string bytes = response_head(response, Framing::length, response.content.size(), keep_open_);
+  if (request_.method != "HEAD") bytes += response.content;
+  add_output(std::move(bytes), true, true);
+}
+
+// On a thread of workers.
+void HttpServer::Network::Connection::answer(const std::function<void()>& parsed) {
+  HttpResponse response;
+  const bool is_there = [&] {
+    const std::scoped_lock lock(output_.mutex);
+    return !output_.broken;
+  }();
+  if (is_there) try {
+      network_.handlers_.answer(request_, response);
+    } catch (const std::exception&) {
+      response = network_.handlers_.refuse(request_, 500, "internal error");
+    }
+  request_.body = {};
+  release_body();
+  parsed();
+  if (!is_there) return;
+  keep_open_ = keep_open_ && !response.close && (chunks_ || !response.write) && !network_.stopping_;
+  const Framing framing = !response.write ? Framing::length : chunks_ ? Framing::chunks : Framing::close;
+  const bool has_content = request_.method != "HEAD";
+  std::string head = response_head(response, framing, response.content.size(), keep_open_);
+  if (!response.write) return add_output(has_content ? head + response.content : head, true, true);
+  add_output(std::move(head), false, false);
+  bool whole = false;
+  try {
+    Writer writer(*this);
+    whole = response.write(writer);
+  } catch (const std::exception&) { // the client sees that its content has no end
+  }
+  response.write = nullptr; // what it holds goes before the next request comes
+  add_output(std::string(whole && chunks_ && has_content ? kLastChunk : ""), true, whole);
+}
+
+void HttpServer::Network::Connection::add_output(std::string bytes, bool last, bool whole) {
+  const std::scoped_lock lock(output_.mutex);
+  if (output_.broken) return;
+  output_.bytes += bytes;
+  output_.last = last;
+  output_.whole = whole;
+  if (!std::exchange(output_.scheduled, true))
+    asio::post(network_.context_, guarded([](Connection& self) { self.send(); }));
+}
+
+void HttpServer::Network::Connection::send() {
+  if (sends_) return;
+  bool last = false;
+  sending_.clear();
+  {
+    const std::scoped_lock lock(output_.mutex);
+    output_.scheduled = false;
+    sending_.swap(output_.bytes);
+    last = output_.last;
+  }
+  output_.room.notify_all();
+  if (sending_.empty()) {
+    if (last) end_response();
+    return;
+  }
+  sends_ = true;
+  if (state_ == State::answering)
+    deadline_ = after(network_.limits_.write_time + HttpLimits::Seconds(sending_.size() / kSlowestBytesPerSecond));
+  asio::async_write(socket_, asio::buffer(sending_), guarded([](Connection& self, const ErrorCode& error, size_t) {
+                      self.sends_ = false;
+                      if (error) return self.close();
+                      if (self.state_ == State::answering) self.deadline_ = Clock::time_point::max();
+                      self.send();
+                    }));
+}
+
+void HttpServer::Network::Connection::end_response() {
+  sending_ = {};
+  const bool whole = [&] {
+    const std::scoped_lock lock(output_.mutex);
+    output_.last = false;
+    return std::exchange(output_.whole, false);
+  }();
+  if (!whole) return close();
+  if (network_.stopping_ && input_.empty()) return close();
+  if (!keep_open_ || network_.stopping_) return linger();
+  become_idle();
+  if (input_.empty()) return wait_for_bytes();
+  asio::post(network_.context_, guarded([](Connection& self) { // not from within the answer to the one before
+               if (self.state_ == State::idle) self.parse();
+             }));
+}
+
+// A socket that is closed while its client still sends may lose the response.
+void HttpServer::Network::Connection::linger() {
+  state_ = State::lingering;
+  deadline_ = Clock::now() + kLinger;
+  input_ = {};
+  discarded_ = 0;
+  ErrorCode error;
+  socket_.shutdown(tcp::socket::shutdown_send, error);
+  wait_for_bytes();
+}
+
+// --- The interface
+
+HttpServer::HttpServer(const std::string& host, int port, int64_t workers, const HttpLimits& limits,
+                       HttpHandlers handlers)
+    : network_(std::make_unique<Network>(host, port, workers, limits, std::move(handlers))) {}
+
+HttpServer::~HttpServer() = default;
+
+int HttpServer::port() const { return network_->port(); }
+void HttpServer::run() { network_->run(); }
+void HttpServer::stop() { network_->stop(); }
+
+} // namespace ridge::server

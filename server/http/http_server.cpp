@@ -10,7 +10,6 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/http/parser.hpp>
 
 #include <array>
@@ -148,6 +147,7 @@ class HttpServer::Network::Connection final : public std::enable_shared_from_thi
   void answer(const std::function<void()>& parsed);
   void add_output(std::string bytes, bool last, bool whole);
   void send();
+  void send_some();
   void end_response();
   void leave_idle();
   void count_body();
@@ -192,6 +192,8 @@ class HttpServer::Network::Connection final : public std::enable_shared_from_thi
   int64_t pipelined_ = 0, discarded_ = 0;
   Output output_;
   std::string sending_;
+  size_t sent_ = 0;                 // of these bytes
+  Clock::time_point last_deadline_; // for all of them, however steadily they are taken
 };
 
 // What a route writes its content to.
@@ -503,7 +505,9 @@ void HttpServer::Network::Connection::submit() {
 }
 
 void HttpServer::Network::Connection::refuse(int status, const std::string& problem) {
-  refuse(network_.handlers_.refuse(request_, status, problem));
+  HttpResponse response = network_.handlers_.refuse(request_, status, problem);
+  response.close = true;
+  refuse(std::move(response));
 }
 
 void HttpServer::Network::Connection::refuse(HttpResponse response) {
@@ -575,14 +579,22 @@ void HttpServer::Network::Connection::send() {
     return;
   }
   sends_ = true;
-  if (state_ == State::answering)
-    deadline_ = after(network_.limits_.write_time + HttpLimits::Seconds(sending_.size() / kSlowestBytesPerSecond));
-  asio::async_write(socket_, asio::buffer(sending_), guarded([](Connection& self, const ErrorCode& error, size_t) {
-                      self.sends_ = false;
-                      if (error) return self.close();
-                      if (self.state_ == State::answering) self.deadline_ = Clock::time_point::max();
-                      self.send();
-                    }));
+  sent_ = 0;
+  last_deadline_ = after(network_.limits_.write_time + HttpLimits::Seconds(sending_.size() / kSlowestBytesPerSecond));
+  send_some();
+}
+
+void HttpServer::Network::Connection::send_some() {
+  if (state_ == State::answering) deadline_ = std::min(last_deadline_, after(network_.limits_.write_time));
+  socket_.async_write_some(asio::buffer(sending_) + sent_,
+                           guarded([](Connection& self, const ErrorCode& error, size_t count) {
+                             self.sent_ += count;
+                             if (!error && self.sent_ < self.sending_.size()) return self.send_some();
+                             self.sends_ = false;
+                             if (error) return self.close();
+                             if (self.state_ == State::answering) self.deadline_ = Clock::time_point::max();
+                             self.send();
+                           }));
 }
 
 void HttpServer::Network::Connection::end_response() {

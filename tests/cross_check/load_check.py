@@ -77,7 +77,7 @@ class Load:
         body = {"prompt": self.shared + own, "max_tokens": r.choice(self.args.generated), "seed": number,
                 "stream": True, "stream_options": {"include_usage": True}}
         text = json.dumps(body)
-        return f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+        return f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
 
     def play(self, first, count):
         requests = [self.request(number) for number in range(first, first + count)]

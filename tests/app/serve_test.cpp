@@ -40,6 +40,11 @@ class Served {
   }
 
   void signal(int number) const { ::kill(pid_, number); }
+  double resident_mib() const {
+    int64_t pages = 0;
+    std::ifstream("/proc/" + std::to_string(pid_) + "/statm") >> pages >> pages;
+    return static_cast<double>(pages * ::sysconf(_SC_PAGESIZE)) / (1 << 20);
+  }
   int status() { return tests::wait_for(std::exchange(pid_, 0)); }
 
   tests::Socket connect() const { return tests::Socket(port_); }
@@ -116,4 +121,24 @@ TEST_CASE("ridge serve serves a folder's models by name") {
   served.signal(SIGTERM);
   CHECK(served.status() == 0);
   CHECK(tests::run({RIDGE_BINARY, "serve", "--memory", "1GiB"}).status == 2);
+}
+
+TEST_CASE("memory that large bodies took goes back") {
+  const Served served({"--device", "cpu"});
+  std::string numbers, lists;
+  for (int i = 0; i < 1 << 20; ++i) numbers += "0,0,0,0,";
+  for (int i = 0; i < 1 << 18; ++i) lists += "[],{},";
+  const std::pair<const char*, std::string> requests[] = {
+      {"POST /v1/chat/completions", R"({"messages": [)" + numbers + "0]}"},
+      {"POST /tokenize", R"({"content": [)" + lists + "0]}"},
+      {"POST /tokenize", R"({"content": ")" + std::string(4 << 20, 'a') + "\"}"}};
+  const auto ask_all = [&] {
+    for (const auto& [head, body] : requests) CHECK(!served.ask(head, body).empty());
+  };
+  served.ask("POST /tokenize", R"({"content": "text"})");
+  const double before = served.resident_mib();
+  for (int i = 0; i < 3; ++i) ask_all();
+  double after = 0; // the last answer's memory goes once it is sent
+  for (int i = 0; i < 500 && (after = served.resident_mib()) > 1.2 * before + 8; ++i) ::usleep(10'000);
+  CHECK_MESSAGE(after <= 1.2 * before + 8, before, " MiB before, ", after, " MiB after");
 }

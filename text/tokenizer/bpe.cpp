@@ -83,7 +83,7 @@ Merge Bpe::find_merge(const Symbol& left, const Symbol& right) const {
 }
 
 void Bpe::encode(std::string_view text, bool, std::vector<int32_t>& ids) const {
-  const auto scratch = scratches_.borrow();
+  const auto scratch = scratches_.borrow(text.size());
   std::string marked;
   if (!family_.byte_level) text = marked = replaced(text, " ", kSpaceMark);
   scratch->ends.clear();

@@ -124,7 +124,7 @@ Pretokenizer::Pretokenizer(std::span<const std::string> patterns, uint32_t match
 Pretokenizer::~Pretokenizer() = default;
 
 void Pretokenizer::split(std::string_view text, std::vector<uint32_t>& ends) const {
-  const auto matcher = matchers_.borrow();
+  const auto matcher = matchers_.borrow(text.size());
   pcre2_set_match_limit(matcher->context, match_limit_);
   uint32_t base = 0;
   while (base < text.size()) {

@@ -45,7 +45,7 @@ int32_t Spm::find_piece(std::string_view text) const {
 }
 
 void Spm::encode(std::string_view text, bool starts_text, std::vector<int32_t>& ids) const {
-  const auto scratch = scratches_.borrow();
+  const auto scratch = scratches_.borrow(text.size());
   std::string marked(starts_text && add_space_prefix_ ? kSpaceMark : "");
   marked += replaced(text, " ", kSpaceMark);
   std::string_view rest = marked;

@@ -55,8 +55,9 @@ class Pool {
  public:
   class Lease {
    public:
-    Lease(Pool& pool, std::unique_ptr<T> item) : pool_(pool), item_(std::move(item)) {}
+    Lease(Pool& pool, std::unique_ptr<T> item, bool kept) : pool_(pool), item_(std::move(item)), kept_(kept) {}
     ~Lease() {
+      if (!kept_) return;
       const std::lock_guard lock(pool_.mutex_);
       pool_.idle_.push_back(std::move(item_));
     }
@@ -68,18 +69,22 @@ class Pool {
    private:
     Pool& pool_;
     std::unique_ptr<T> item_;
+    const bool kept_;
   };
 
-  Lease borrow() {
+  // For a text of so many bytes: what a long one has made of the item is not kept.
+  Lease borrow(size_t bytes) {
+    constexpr size_t kMostKept = 1 << 18;
+    if (bytes > kMostKept) return Lease(*this, std::make_unique<T>(), false);
     {
       const std::lock_guard lock(mutex_);
       if (!idle_.empty()) {
         auto item = std::move(idle_.back());
         idle_.pop_back();
-        return Lease(*this, std::move(item));
+        return Lease(*this, std::move(item), true);
       }
     }
-    return Lease(*this, std::make_unique<T>());
+    return Lease(*this, std::make_unique<T>(), true);
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include "app/help/command_tree.h"
 #include "app/models/model_names.h"
+#include "app/terminal/streams.h"
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "engine/machine.h"
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 namespace ridge::app {
 namespace {
@@ -30,6 +32,58 @@ constexpr auto kShortWords = std::to_array<std::pair<std::string_view, std::stri
 
 constexpr const char* kFooter = "`ridge COMMAND --help` lists a command's options.";
 
+// One line to stderr. Returns the exit status.
+int fail(std::string_view what, int status = Error::kFailed) {
+  write_stderr(fmt::format("ridge: error: {}\n", what));
+  return status;
+}
+
+int fail_of_ours(const std::exception& error) { // a bug, but still one line
+  return fail(fmt::format("internal error, please report it: {}", error.what()));
+}
+
+// Returns the exit status.
+int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
+  if (argc > 1 && argv[1] == std::string_view("__complete")) return print_completions(app, {argv + 2, argv + argc});
+  std::vector<std::string> args = expand_short_words(argc, argv);
+  try {
+    if (args.empty()) return app.exit(CLI::CallForHelp());
+    const auto known = app.get_subcommands([](CLI::App*) { return true; });
+    if (!args[0].starts_with('-') && std::ranges::find(known, args[0], &CLI::App::get_name) == known.end())
+      throw Error(fmt::format("unknown command '{}'; see ridge --help", args[0]), Error::kUsage);
+    std::ranges::reverse(args); // CLI11 takes them last first
+    app.parse(std::move(args));
+    core::check_mappings();
+    return 0;
+  } catch (const engine::RankEnded&) { // rank 0 has what it wanted
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error); // --help, --version
+    const auto used = app.get_subcommands();
+    const std::string command = used.empty() ? "" : used.front()->get_name() + " ";
+    return fail(fmt::format("{}; see ridge {}--help", error.what(), command), Error::kUsage);
+  }
+}
+
+// Reports what was thrown, and results that could not be written.
+int run_and_report(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    const int status = parse_and_run(app, argc, argv);
+    if (status == 0) flush_stdout();
+    return status;
+  } catch (const Error& error) {
+    return fail(error.what(), error.exit_code);
+  } catch (const std::bad_alloc&) {
+    write_stderr("ridge: error: out of memory\n"); // which takes none
+    return Error::kFailed;
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) == 0) return fail_of_ours(error);
+    return fail(fmt::format("cannot write to stdout: {}", error.code().message())); // fmt::print could not
+  } catch (const std::exception& error) {
+    return fail_of_ours(error);
+  }
+}
+
 } // namespace
 
 std::vector<std::string> expand_short_words(int argc, const char* const* argv) {
@@ -41,6 +95,7 @@ std::vector<std::string> expand_short_words(int argc, const char* const* argv) {
 }
 
 int run_cli(int argc, const char* const* argv) {
+  if (!open_missing_streams()) return Error::kFailed;
   CLI::App app{"ridge: run local GGUF models and see how close they come to the memory roofline", "ridge"};
   app.set_version_flag("--version", fmt::format("ridge {} ({})", RIDGE_VERSION, engine::kCommit));
   app.require_subcommand(1, 1);
@@ -72,35 +127,9 @@ int run_cli(int argc, const char* const* argv) {
     for (CLI::App* command : app.get_subcommands()) resolve_models(*command);
   });
 
-  if (argc > 1 && argv[1] == std::string_view("__complete")) return print_completions(app, {argv + 2, argv + argc});
-  try {
-    std::vector<std::string> args = expand_short_words(argc, argv);
-    if (args.empty()) return app.exit(CLI::CallForHelp());
-    const auto known = app.get_subcommands([](CLI::App*) { return true; });
-    if (!args[0].starts_with('-') && std::ranges::find(known, args[0], &CLI::App::get_name) == known.end())
-      throw Error(fmt::format("unknown command '{}'; see ridge --help", args[0]), Error::kUsage);
-    std::ranges::reverse(args); // CLI11 takes them last first
-    app.parse(std::move(args));
-    core::check_mappings();
-    return 0;
-  } catch (const engine::RankEnded&) { // rank 0 has what it wanted
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error); // --help, --version
-    const auto used = app.get_subcommands();
-    fmt::print(stderr, "ridge: error: {}; see ridge {}--help\n", error.what(),
-               used.empty() ? "" : used.front()->get_name() + " ");
-    return Error::kUsage;
-  } catch (const Error& error) {
-    fmt::print(stderr, "ridge: error: {}\n", error.what());
-    return error.exit_code;
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "ridge: error: out of memory\n");
-    return Error::kFailed;
-  } catch (const std::exception& error) { // a bug of ours, but still one line
-    fmt::print(stderr, "ridge: error: internal error, please report it: {}\n", error.what());
-    return Error::kFailed;
-  }
+  const int status = run_and_report(app, argc, argv);
+  drain_stderr();
+  return status;
 }
 
 } // namespace ridge::app

@@ -2,6 +2,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/report/npy.h"
+#include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
@@ -73,7 +74,7 @@ struct EmbedCommand {
         line["embedding"] = vector;
       }
       fmt::print("{}\n", line.dump());
-      std::fflush(stdout);
+      flush_stdout();
     }
   }
 };

@@ -6,6 +6,7 @@
 #include "app/models/model_names.h"
 #include "app/report/npy.h"
 #include "app/report/report.h"
+#include "app/terminal/streams.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/strings/units.h"
@@ -262,7 +263,7 @@ struct InspectCommand {
                  not_finite ? fmt::format("  not finite: {}", not_finite) : "");
       fmt::print("first: {:.6g}\n", fmt::join(first, " "));
     }
-    if (npy) fmt::print(stderr, "wrote {}\n", out);
+    if (npy) write_stderr(fmt::format("wrote {}\n", out));
   }
 };
 

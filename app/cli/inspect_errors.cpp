@@ -2,6 +2,7 @@
 
 #include "app/report/report.h"
 
+#include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "convert/requantize.h"
 #include "core/error.h"
@@ -92,7 +93,7 @@ void compare_files(const std::string& path, const std::string& reference, bool j
     } else {
       fmt::print("{:<{}}  {:<8} {:<8} {:>7.4f} {}\n", name, width, a.type().name(), b->type().name(), bpw,
                  error_columns(e));
-      std::fflush(stdout);
+      flush_stdout();
     }
   }
   for (const auto& b : sources_b)
@@ -152,7 +153,7 @@ void show_tensor_as(const gguf::File& file, const std::string& tensor, const std
     } else {
       fmt::print("{:<8} {:>8.4f} {:>11} {}{}\n", format->name, format->bits_per_weight(), core::human_bytes(bytes),
                  error_columns(e), factors ? fmt::format(" {:>10.3g}", e.weighted_relative()) : "");
-      std::fflush(stdout);
+      flush_stdout();
     }
   }
   if (json)

@@ -7,6 +7,7 @@
 #include "app/cli/options.h"
 #include "app/models/model_names.h"
 #include "app/report/report.h"
+#include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/clock.h"
 #include "core/error.h"
@@ -134,7 +135,7 @@ struct PerplexityCommand {
       scores.insert(scores.end(), added.begin(), added.end());
       if (!json) {
         fmt::print("[{}]{:.4f},", chunk + 1, perplexity.value().value);
-        std::fflush(stdout);
+        flush_stdout();
       }
     }
     if (writer) {

@@ -3,6 +3,7 @@
 #include "app/cli/cli.h"
 #include "app/report/frontier_report.h"
 #include "app/report/report.h"
+#include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "convert/type_search.h"
 #include "core/clock.h"
@@ -162,7 +163,7 @@ struct QuantizeCommand {
           r.encoded ? fmt::format("{:.3g}", r.error.rmse()) : "",
           r.encoded ? fmt::format("{:.2f}", r.error.sqnr_db()) : "",
           r.encoded ? fmt::format("{:.3g}", r.error.max_error) : "", core::human_bytes(static_cast<double>(r.bytes)));
-      std::fflush(stdout);
+      flush_stdout();
     }
 
     // A dry run's lines: sizes, and no errors.
@@ -217,7 +218,7 @@ struct QuantizeCommand {
       if (result.search && result.search->measured)
         fmt::print("; expected divergence {:.3g} nats per token", result.search->expected_loss);
       fmt::print("\n");
-      for (const std::string& path : result.paths) fmt::print(stderr, "wrote {}\n", path);
+      for (const std::string& path : result.paths) write_stderr(fmt::format("wrote {}\n", path));
     }
 
    private:

@@ -2,6 +2,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/report/report.h"
+#include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "engine/conversation.h"
@@ -61,8 +62,8 @@ struct RunCommand {
       print_json(answer, session, answerer, *loaded.executor, step);
     } else {
       if (stdout_is_terminal()) printer.finish();
-      if (step) fmt::print(stderr, "\n{}", measure::profile_table(*step));
-      if (step && verbose && !step->plan.empty()) fmt::print(stderr, "\n{}", step->plan);
+      if (step) write_stderr(fmt::format("\n{}", measure::profile_table(*step)));
+      if (step && verbose && !step->plan.empty()) write_stderr(fmt::format("\n{}", step->plan));
     }
     if (answer.stop == engine::StopReason::context_full)
       note(fmt::format("the context of {} tokens is full: the answer is cut (raise -c)", session.context()));

@@ -2,6 +2,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/models/model_names.h"
+#include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
@@ -46,6 +47,7 @@ class StopSignals {
         server.stop();
       }
       sigwait(&signals_, &signal);
+      drain_stderr();
       _exit(kInterrupted);
     }).detach();
   }
@@ -90,7 +92,9 @@ struct ServeCommand {
 
   void run() {
     give_memory_back();
-    static StopSignals signals; // before any thread starts; the waiting thread keeps it
+    write_stderr_in_background();  // no request waits for a log that nobody reads
+    std::signal(SIGPIPE, SIG_IGN); // that its reader has gone ends nothing
+    static StopSignals signals;    // before any thread starts; the waiting thread keeps it
     core::validate(setup.sampling.params);
     engine::check_speculation(setup.model);
     if (several() && !setup.model.draft_model.empty())
@@ -100,18 +104,14 @@ struct ServeCommand {
     if (!key_file.empty()) settings.key = read_key();
     if (settings.access.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
     take_limits();
-    std::mutex mutex;
-    const auto log = [&mutex](const std::string& line) {
-      const std::scoped_lock lock(mutex);
-      note(line);
-    };
+    const auto log = [](const std::string& line) { note(line); };
     const std::unique_ptr<server::ServedModel> only = several() ? nullptr : open_only(log);
     const std::unique_ptr<server::Models> models = only ? std::make_unique<server::Models>(only->service()) : list(log);
     server::Server server(*models, settings);
     const bool ipv6 = settings.host.find(':') != std::string::npos;
     fmt::print("http://{}{}{}:{}\n", ipv6 ? "[" : "", settings.host, ipv6 ? "]" : "", server.port());
     log(fmt::format("at most {} connections", settings.limits.connections));
-    std::fflush(stdout);
+    flush_stdout();
     signals.stop(server);
     server.run();
     models->drain();

@@ -3,6 +3,7 @@
 #include "app/cli/options.h"
 #include "app/models/model_names.h"
 #include "app/report/report.h"
+#include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
@@ -39,7 +40,7 @@ struct TemplateCommand {
     options.extra = engine::template_variables({.variables = variables}, chosen, note);
     const std::string text = chosen.render(list, options);
     if (json) return print_report("template", {{"text", text}});
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    write_stdout(text);
   }
 
   // Where a model is given, its own BOS and EOS stand in for those that were not.

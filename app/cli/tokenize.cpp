@@ -3,6 +3,7 @@
 #include "app/cli/options.h"
 #include "app/models/model_names.h"
 #include "app/report/report.h"
+#include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "engine/loaded_model.h"
@@ -45,7 +46,7 @@ struct TokenizeCommand {
       print_report("tokenize", {{"tokens", list}});
     } else {
       for (int32_t token : tokens) fmt::print("{:>7}  {}\n", token, quoted(std::string(tokenizer->piece(token))));
-      fmt::print(stderr, "{} tokens\n", tokens.size());
+      write_stderr(fmt::format("{} tokens\n", tokens.size()));
     }
   }
 };
@@ -64,8 +65,8 @@ struct DetokenizeCommand {
         throw_error("IDS: token {} is outside the vocabulary (0 to {})", token, tokenizer->vocab_size() - 1);
     const std::string text = tokenizer->decode(tokens, {.render_special = special});
     if (json) return print_report("detokenize", {{"text", text}});
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    if (stdout_is_terminal()) std::fputc('\n', stdout);
+    write_stdout(text);
+    if (stdout_is_terminal()) write_stdout("\n");
   }
 };
 

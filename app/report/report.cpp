@@ -1,5 +1,6 @@
 #include "app/report/report.h"
 
+#include "app/terminal/streams.h"
 #include "engine/machine.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@ void print_report(std::string_view command, const nlohmann::ordered_json& report
   nlohmann::ordered_json all = {{"command", command}, {"machine", engine::machine_json()}};
   all.update(report);
   fmt::print("{}\n", all.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-  std::fflush(stdout);
+  flush_stdout();
 }
 
 } // namespace ridge::app

@@ -1,6 +1,7 @@
 #include "app/terminal/chat.h"
 #include "core/files/read_file.h"
 
+#include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/atomic_file.h"
@@ -64,9 +65,11 @@ bool Chat::take(const std::string& message) {
     } else if (!line.empty()) {
       say(message);
     }
+  } catch (const OutputError&) {
+    throw;
   } catch (const Error& error) {
     failed_ = true;
-    fmt::print(stderr, "ridge: error: {}\n", error.what());
+    write_stderr(fmt::format("ridge: error: {}\n", error.what()));
   }
   return !leaving_;
 }

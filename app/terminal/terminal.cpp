@@ -1,5 +1,6 @@
 #include "app/terminal/terminal.h"
 
+#include "app/terminal/streams.h"
 #include "core/strings/utf8.h"
 
 #include <fmt/format.h>
@@ -63,7 +64,7 @@ std::string bold(std::string_view text) {
   return use_color() ? fmt::format("\033[1m{}\033[0m", text) : std::string(text);
 }
 
-void note(std::string_view line) { fmt::print(stderr, "{}\n", dim(line)); }
+void note(std::string_view line) { write_stderr(fmt::format("{}\n", dim(line))); }
 
 int terminal_columns() {
   winsize size = {};
@@ -74,29 +75,27 @@ void TextPrinter::print(std::string_view text, bool reasoning) {
   if (stdout_is_terminal()) {
     print_on_terminal(text, reasoning);
   } else if (!reasoning && !text.empty()) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    write_stdout(text);
     last_ = text.back();
   }
-  std::fflush(stdout);
 }
 
 void TextPrinter::print_on_terminal(std::string_view text, bool reasoning) {
+  std::string line;
   if (reasoning != dimmed_) {
-    std::string before = wrap_.flush(terminal_columns());
-    if (dimmed_ && !wrap_.at_line_start()) before += wrap_.add("\n", terminal_columns());
-    if (use_color()) before += reasoning ? "\033[2m" : "\033[0m";
-    std::fputs(before.c_str(), stdout);
+    line = wrap_.flush(terminal_columns());
+    if (dimmed_ && !wrap_.at_line_start()) line += wrap_.add("\n", terminal_columns());
+    if (use_color()) line += reasoning ? "\033[2m" : "\033[0m";
     dimmed_ = reasoning;
   }
-  std::fputs(wrap_.add(without_controls(text), terminal_columns()).c_str(), stdout);
+  write_stdout(line + wrap_.add(without_controls(text), terminal_columns()));
 }
 
 void TextPrinter::finish() {
   std::string rest = wrap_.flush(terminal_columns());
   if (dimmed_ && use_color()) rest += "\033[0m";
   if (!wrap_.at_line_start() || last_ != '\n') rest += '\n';
-  std::fputs(rest.c_str(), stdout);
-  std::fflush(stdout);
+  write_stdout(rest);
 }
 
 Progress::Progress(std::string label) : label_(std::move(label)), start_(Clock::now()), shown_(start_) {}
@@ -104,10 +103,7 @@ Progress::Progress(std::string label) : label_(std::move(label)), start_(Clock::
 Progress::~Progress() { clear(); }
 
 void Progress::clear() {
-  if (drawn_ && stderr_is_terminal()) {
-    fmt::print(stderr, "\r\033[K");
-    std::fflush(stderr);
-  }
+  if (drawn_ && stderr_is_terminal()) write_stderr("\r\033[K");
   drawn_ = false;
 }
 
@@ -134,13 +130,12 @@ void Progress::update(int64_t done, int64_t total, std::string_view detail) {
     const std::string bar =
         width > 2 ? fmt::format(" [{}{}]", std::string(full, '#'), std::string(width - full, ' ')) : "";
     const std::string line = fmt::format("{}{} {:3.0f} %{}", label_, bar, 100 * share, detail);
-    fmt::print(stderr, "\r{}\033[K",
-               line.substr(0, core::utf8_valid_prefix(line.substr(0, static_cast<size_t>(columns - 1)))));
+    write_stderr(fmt::format(
+        "\r{}\033[K", line.substr(0, core::utf8_valid_prefix(line.substr(0, static_cast<size_t>(columns - 1))))));
   } else {
     if (now - shown_ < kLineTime) return;
-    fmt::print(stderr, "{}: {:.0f} %{}\n", label_, 100 * share, detail);
+    write_stderr(fmt::format("{}: {:.0f} %{}\n", label_, 100 * share, detail));
   }
-  std::fflush(stderr);
   shown_ = now;
   drawn_ = true;
 }

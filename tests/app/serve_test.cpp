@@ -15,7 +15,8 @@ namespace {
 
 class Served {
  public:
-  explicit Served(std::vector<std::string> args) {
+  // `log`: a descriptor for its stderr; nobody sees it otherwise.
+  explicit Served(std::vector<std::string> args, int log = -1) {
     args.insert(args.begin(), {RIDGE_BINARY, "serve", "--port", "0"});
     int out[2];
     REQUIRE(::pipe(out) == 0);
@@ -23,7 +24,7 @@ class Served {
     REQUIRE(pid_ >= 0);
     if (pid_ == 0) {
       ::dup2(out[1], 1);
-      ::dup2(::open("/dev/null", O_WRONLY), 2);
+      ::dup2(log >= 0 ? log : ::open("/dev/null", O_WRONLY), 2);
       tests::exec(args);
     }
     ::close(out[1]);
@@ -141,4 +142,38 @@ TEST_CASE("memory that large bodies took goes back") {
   double after = 0; // the last answer's memory goes once it is sent
   for (int i = 0; i < 500 && (after = served.resident_mib()) > 1.2 * before + 8; ++i) ::usleep(10'000);
   CHECK_MESSAGE(after <= 1.2 * before + 8, before, " MiB before, ", after, " MiB after");
+}
+
+TEST_CASE("a log that is full takes nothing from answers, nor does one that nobody reads any more") {
+  int broken[2];
+  REQUIRE(::pipe(broken) == 0);
+  ::close(broken[0]);
+  for (const int log : {::open("/dev/full", O_WRONLY), broken[1]}) {
+    Served served({"--device", "cpu"}, log);
+    ::close(log);
+    for (int i = 0; i < 2; ++i)
+      CHECK(served.ask("POST /v1/completions", R"({"prompt": "a", "max_tokens": 1})").find("\"choices\"") !=
+            std::string::npos);
+    served.signal(SIGTERM);
+    CHECK(served.status() == 0);
+  }
+}
+
+TEST_CASE("ridge serve answers and ends while nobody reads its log") {
+  int log[2];
+  REQUIRE(::pipe(log) == 0);
+  const int room = ::fcntl(log[1], F_SETPIPE_SZ, 4096); // a page, which some lines fill
+  Served served({"--device", "cpu"}, log[1]);
+  constexpr int kRequests = 60;
+  int answered = 0;
+  for (int i = 0; i < kRequests; ++i)
+    answered += served.ask("POST /v1/completions", R"({"prompt": "a", "max_tokens": 1})").starts_with("HTTP/1.1 200");
+  CHECK(answered == kRequests);
+  int waiting = 0;
+  CHECK(::ioctl(log[0], FIONREAD, &waiting) == 0);
+  CHECK(waiting > room / 2); // it is full, to the next line
+  served.signal(SIGTERM);
+  CHECK(served.status() == 0);
+  ::close(log[0]);
+  ::close(log[1]);
 }

@@ -17,6 +17,9 @@ conversations, and what was typed in the terminal (default folder: ~/.local/shar
 .TP
 .I $HF_HOME/hub
 models that were pulled, shared with other tools (default folder: ~/.cache/huggingface)
+.TP
+.I $XDG_CACHE_HOME/ridge/rank\-secret
+what processes that share a model on this machine know each other by (default folder: ~/.cache)
 .SH ENVIRONMENT
 .TP
 .B HF_HOME, HF_HUB_CACHE
@@ -30,6 +33,12 @@ another hub than https://huggingface.co
 .TP
 .B https_proxy, no_proxy
 heeded by downloads
+.TP
+.B RIDGE_RANK_SECRET, RIDGE_RANK_SECRET_FILE
+what processes that share a model on several machines know each other by
+.TP
+.B RIDGE_RANK_TIMEOUT
+how many seconds they wait for each other
 .TP
 .B NO_COLOR
 plain text in the terminal

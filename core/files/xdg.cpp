@@ -16,6 +16,7 @@ std::string folder(const char* variable, const char* below_home) {
 
 std::string config_folder() { return folder("XDG_CONFIG_HOME", "/.config"); }
 std::string state_folder() { return folder("XDG_STATE_HOME", "/.local/state"); }
+std::string cache_folder() { return folder("XDG_CACHE_HOME", "/.cache"); }
 std::string data_folder() { return folder("XDG_DATA_HOME", "/.local/share"); }
 
 } // namespace ridge::core

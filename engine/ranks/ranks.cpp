@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/kv_type.h"
 #include "core/parallel/processes.h"
+#include "core/parallel/secret.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "quant/registry.h"
@@ -150,7 +151,8 @@ std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const
 
 std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
                                                 const core::ProcessRank& me, bool on_gpu,
-                                                const kernels::cuda::CudaOptions& options) {
+                                                const kernels::cuda::CudaOptions& options,
+                                                const std::function<void(const std::string&)>& note) {
   const auto start = [&](const core::Program& own, const core::ExecutorConfig& own_config) {
     kernels::cuda::CudaOptions own_options = options;
     own_options.device = me.local_rank;
@@ -167,7 +169,9 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
       "ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {} bytes, {}", RIDGE_VERSION,
       program.architecture, program.ops.size(), bytes, config.context, config.max_batch,
       core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type), config.exact ? "exact" : "fast");
-  core::ProcessLinks links = core::join_processes(me, what);
+  core::ProcessLinks links = core::join_processes(me, what, core::find_rank_secret(me.one_host));
+  if (links.strangers > 0)
+    note(fmt::format("{} caller{} did not know the ranks' secret", links.strangers, links.strangers == 1 ? "" : "s"));
   auto communicator = core::make_process_communicator(std::move(links.values), me.rank, me.ranks);
   core::ExecutorConfig own = config_of_ranks(program, config);
   if (me.rank > 0) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/executor.h"
-#include "core/parallel/connection.h"
+#include "core/parallel/joining.h"
 #include "core/parallel/shard.h"
 #include "kernels/cuda/executor/executor.h"
 
@@ -43,11 +43,12 @@ std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const
 // until it is gone, and then throw RankEnded, which is no error. `on_gpu`: on the GPU of the process's number.
 // The first model that rank 0 starts is shared out. Those that it starts while that one is there run in its process
 // alone, such as a draft model. Throws Error for one that it starts after that: the others have ended. One thread at a
-// time may call it.
+// time may call it. `note` is told how many strangers called.
 struct RankEnded {};
 std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
                                                 const core::ProcessRank& me, bool on_gpu,
-                                                const kernels::cuda::CudaOptions& options);
+                                                const kernels::cuda::CudaOptions& options,
+                                                const std::function<void(const std::string&)>& note);
 
 // Throws a usage Error where this process is one of several, for a command that they cannot share. Before anything
 // is loaded: then every rank says so at once, and none waits for another. `why`: "each has only a part of …".

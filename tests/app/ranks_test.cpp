@@ -30,6 +30,7 @@ Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, co
                                   "WORLD_SIZE=" + std::to_string(ranks),
                                   "MASTER_PORT=" + std::to_string(port),
                                   "RIDGE_RANK_TIMEOUT=" + patience,
+                                  "XDG_CACHE_HOME=" + folder().path(), // of the secret
                                   RIDGE_BINARY};
   all.insert(all.end(), args.begin(), args.end());
   return run(all);
@@ -63,7 +64,17 @@ TEST_CASE("three processes that are ranks of one model give the logits of one, a
     Socket stranger(port + 1); // somebody else calls: before the first rank listens, or while it waits
     if (stranger.is_open()) stranger.send("GET / HTTP/1.1\r\n\r\n");
   }
+  std::thread calling([port] { // one knows how ranks begin, one says nothing
+    while (true) {
+      Socket begins(port + 1), silent(port + 1);
+      if (!begins.is_open() || !silent.is_open()) continue;
+      begins.send("rdg2" + std::string(96, 'x'));
+      begins.rest();
+      return;
+    }
+  });
   const Result first = run_rank(0, 3, port, logits_to(shared));
+  calling.join();
   for (std::thread& thread : threads) thread.join();
   REQUIRE_MESSAGE(first.status == 0, first.err);
   CHECK(nmse(floats_of_npy(shared), floats_of_npy(one)) < 1e-10);
@@ -162,4 +173,32 @@ TEST_CASE("several processes refuse to measure several settings or models, befor
       CHECK(result.err.find("they share out one model, with one setting, not several") != std::string::npos);
     }
   }
+}
+
+TEST_CASE("ranks of several hosts need a secret, and ranks without the same one do not run") {
+  const std::string out = folder() / "never.npy";
+  const auto with = [](std::vector<std::string> variables, int rank, int port) {
+    std::vector<std::string> args = {"env", "RANK=" + std::to_string(rank), "WORLD_SIZE=2",
+                                     "MASTER_PORT=" + std::to_string(port), "RIDGE_RANK_TIMEOUT=1"};
+    args.insert(args.end(), variables.begin(), variables.end());
+    args.push_back(RIDGE_BINARY);
+    for (std::string& arg : logits_to(folder() / "never.npy")) args.push_back(std::move(arg));
+    return run(args);
+  };
+  for (int rank = 0; rank < 2; ++rank) {
+    const Result missing = with({"MASTER_ADDR=192.0.2.1"}, rank, free_port());
+    CHECK(missing.status == 2);
+    CHECK(missing.err.find("ranks of several hosts have to know a secret") != std::string::npos);
+    CHECK(missing.err.find("RIDGE_RANK_SECRET_FILE") != std::string::npos);
+  }
+  const int port = free_port();
+  Result second;
+  std::thread thread([&] { second = with({"RIDGE_RANK_SECRET=another-secret-here"}, 1, port); });
+  const Result first = with({"RIDGE_RANK_SECRET=some-secret-of-16"}, 0, port);
+  thread.join();
+  CHECK(first.status == 1);
+  CHECK(first.err.find("rank 1 of 2 did not come within 1 s") != std::string::npos);
+  CHECK(second.status == 1);
+  CHECK(second.err.find("ridge: error: rank 1: ") != std::string::npos);
+  CHECK(!std::filesystem::exists(out));
 }

@@ -66,6 +66,12 @@ class Socket {
     const ssize_t n = ::read(file_, buffer, sizeof buffer);
     return {buffer, n > 0 ? static_cast<size_t>(n) : 0};
   }
+  std::string next(size_t bytes) { // fewer at the end
+    std::string text(bytes, 0);
+    const ssize_t n = ::recv(file_, text.data(), bytes, MSG_WAITALL);
+    text.resize(n > 0 ? static_cast<size_t>(n) : 0);
+    return text;
+  }
   std::string rest() { // what comes until the end
     std::string text;
     for (std::string next; !(next = some()).empty();) text += next;

@@ -1,0 +1,48 @@
+// Sockets of ranks before they know each other: nothing waits longer than it is told.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ridge::core {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+Deadline seconds_from_now(double seconds);
+int milliseconds_until(Deadline deadline); // for poll; at least 0
+
+class Socket {
+ public:
+  explicit Socket(int file = -1) : file_(file) {}
+  ~Socket();
+  Socket(Socket&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(file_, other.file_);
+    return *this;
+  }
+
+  int get() const { return file_; }
+  int release() { return std::exchange(file_, -1); }
+  explicit operator bool() const { return file_ >= 0; }
+
+ private:
+  int file_;
+};
+
+// Where `host` is: on the addresses of this machine that it names, and on all where it names none, as the name of a
+// service does. `loopback`: those that only this machine reaches count, too. Throws Error.
+std::vector<Socket> listen_at(const std::string& host, int port, bool loopback);
+
+// No socket where nobody answers. Throws Error where there is no such host.
+Socket connect_to(const std::string& host, int port, Deadline deadline);
+
+// Of sockets that do not block. False where the other side is gone, or the deadline has passed.
+bool send_by(const Socket& socket, std::span<const std::byte> bytes, Deadline deadline);
+bool receive_by(const Socket& socket, std::span<std::byte> bytes, Deadline deadline);
+void let_block(const Socket& socket);
+
+} // namespace ridge::core

@@ -5,6 +5,7 @@
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
+#include "core/files/descriptors.h"
 #include "core/files/read_file.h"
 #include "core/strings/units.h"
 #include "engine/options.h"
@@ -19,7 +20,6 @@
 #include <malloc.h>
 #include <mutex>
 #include <optional>
-#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 
@@ -74,13 +74,7 @@ void give_memory_back() {
 constexpr int64_t kOtherDescriptors = 128; // beside connections: files, the GPU's, what libraries open
 
 // How many connections this process has descriptors for, once it has raised its limit as far as it may.
-int64_t descriptors_for_connections() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
-  limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) getrlimit(RLIMIT_NOFILE, &limit);
-  return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20)) - kOtherDescriptors;
-}
+int64_t descriptors_for_connections() { return core::raise_descriptor_limit() - kOtherDescriptors; }
 
 struct ServeCommand {
   server::ModelSetup setup;

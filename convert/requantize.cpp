@@ -22,6 +22,14 @@ constexpr size_t kCopyBytes = size_t{16} << 20;
               first_row + bad / source.cols(), bad % source.cols(), weights[static_cast<size_t>(bad)]);
 }
 
+void refuse_overflow(const WeightSource& source, quant::Type type, const Rows& rows, const std::byte* packed) {
+  try {
+    quant::check_range(type, rows.weights, packed, rows.rows, rows.cols);
+  } catch (const Error& error) {
+    throw_error("tensor {}: {} (--tensor-type NAME=BF16)", core::printable(source.name()), error.what());
+  }
+}
+
 class Stopwatch {
  public:
   double lap() { // seconds since the last one
@@ -95,6 +103,7 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
       }
       spent.reading += watch.lap();
       encode(rows, type, factors, packed.get());
+      refuse_overflow(source, type, rows, packed.get());
       spent.encoding += watch.lap();
       quant::ErrorStats chunk;
 #pragma omp parallel for schedule(static) reduction(+ : chunk)

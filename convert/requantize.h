@@ -47,7 +47,8 @@ struct StageSeconds {
 };
 
 // Encodes one tensor in another type, `chunk_weights` at a time, but at least a row. `sink` gets its bytes in order.
-// Returns the error of the encoding. Throws Error with tensor, row and column of a weight that is NaN or infinite.
+// Returns the error of the encoding. Throws Error with tensor and row of a weight that is NaN, infinite or too large
+// for the type.
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
                                 const std::function<void(std::span<const std::byte>)>& sink,

@@ -131,7 +131,10 @@ struct PerplexityCommand {
       const std::vector<measure::PositionScore> added =
           score_chunk(ids, chunk, reader, reference ? &*reference : nullptr,
                       reference_file ? &*reference_file : nullptr, writer ? &*writer : nullptr);
-      for (const measure::PositionScore& s : added) perplexity.add(s.log_probability);
+      for (const measure::PositionScore& s : added) {
+        check_score(s, chunk, reference ? against : base);
+        perplexity.add(s.log_probability);
+      }
       scores.insert(scores.end(), added.begin(), added.end());
       if (!json) {
         fmt::print("[{}]{:.4f},", chunk + 1, perplexity.value().value);
@@ -149,6 +152,17 @@ struct PerplexityCommand {
                  seconds);
     else
       print_text(perplexity, compared ? measure::report(scores) : measure::DivergenceReport{}, reader.model, seconds);
+  }
+
+  // other: the model or file that is compared with.
+  void check_score(const measure::PositionScore& score, int64_t chunk, const std::string& other) const {
+    const auto refuse = [&](const std::string& name) {
+      throw_error("{}: its logits in chunk {} are NaN or infinite: the file is damaged, or holds numbers that overflow",
+                  name, chunk + 1);
+    };
+    if (!std::isfinite(score.log_probability)) refuse(model.model);
+    if (!std::isfinite(score.reference_log_probability)) refuse(other);
+    if (!std::isfinite(score.divergence)) refuse(model.model);
   }
 
   void check_usage() const {

@@ -1,6 +1,7 @@
 // What each of a checkpoint's tensors becomes is planned first, checked by building the model's Program of the planned
 // shapes, and only then written, row by row.
 #include "convert/import/config.h"
+#include "convert/import/generation.h"
 #include "convert/import/import.h"
 #include "convert/import/plan.h"
 #include "convert/import/tokenizer.h"
@@ -105,6 +106,7 @@ ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress
   metadata.set("general.quantization_version", uint32_t{2});
   if (!plan.method().empty()) metadata.set("ridge.quant.source", plan.method());
   if (!plan.planar_scheme.empty()) metadata.set("ridge.quant.scheme", plan.planar_scheme);
+  read_sampling(folder, metadata, config.notes);
   read_tokenizer(folder, config.vocab, metadata, config.notes);
 
   std::vector<gguf::TensorInfo> infos;

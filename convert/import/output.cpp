@@ -44,13 +44,10 @@ quant::Type type_of(gguf::Dtype dtype) {
 void encode(quant::Type type, const std::vector<float>& numbers, int64_t cols, std::vector<std::byte>& out,
             const std::string& name) {
   const int64_t rows = std::ssize(numbers) / cols;
-  if (type == quant::Type::F16)
-    for (const float number : numbers)
-      if (std::abs(number) >= 65520 && std::isfinite(number))
-        throw_error("tensor {}: {} is too large for F16; use --type bf16", name, number);
   out.resize(rows * quant::format(type).row_bytes(cols));
   try {
     quant::encode_rows_parallel(type, numbers.data(), rows, cols, {}, out.data());
+    quant::check_range(type, numbers.data(), out.data(), rows, cols);
   } catch (const Error& error) {
     throw_error("tensor {}: {}", name, error.what());
   }
@@ -61,10 +58,13 @@ struct AffineTraits {
   bool half_scales = true; // each is exactly a binary16 number
   bool symmetric = true;   // each zero is 2^(bits - 1)
 };
-AffineTraits traits_of(const Matrix& matrix) {
+AffineTraits traits_of(const Matrix& matrix, const std::string& name) {
   AffineTraits traits;
   for_pieces(matrix, matrix.groups(), matrix.scales, [&](const std::vector<float>& scales, int64_t, int64_t) {
-    for (const float scale : scales) traits.half_scales &= core::f32_from_f16(core::f16_from_f32(scale)) == scale;
+    for (const float scale : scales) {
+      if (!std::isfinite(scale)) throw_error("{}: a scale is NaN or infinite: the checkpoint is damaged", name);
+      traits.half_scales &= core::f32_from_f16(core::f16_from_f32(scale)) == scale;
+    }
   });
   if (matrix.zeros)
     for_pieces(matrix, matrix.groups(), matrix.zeros, [&](const std::vector<int16_t>& zeros, int64_t, int64_t) {
@@ -174,7 +174,7 @@ class OutputsOf {
     case Scheme::affine: {
       bool half_scales = true, symmetric = true;
       for (const Matrix& matrix : *all_) {
-        const AffineTraits traits = traits_of(matrix);
+        const AffineTraits traits = traits_of(matrix, name_);
         half_scales &= traits.half_scales;
         symmetric &= traits.symmetric;
       }

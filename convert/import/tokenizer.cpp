@@ -1,5 +1,6 @@
 #include "convert/import/tokenizer.h"
 
+#include "convert/import/generation.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 
@@ -63,7 +64,7 @@ void add_tokens(const Json& config, const std::string& folder, int64_t limit, Vo
   for (auto& [id, token] : added) {
     if (id < std::ssize(vocabulary.tokens) && vocabulary.tokens[id].kind == TokenKind::unknown)
       token.kind = TokenKind::unknown;
-    vocabulary.set(id, std::move(token), limit, folder + "/tokenizer_config.json: added tokens");
+    vocabulary.add(id, std::move(token), limit, folder + "/tokenizer_config.json: added tokens");
   }
 }
 
@@ -108,7 +109,7 @@ void write_vocabulary(const Vocabulary& vocabulary, gguf::Metadata& metadata) {
   metadata.set(prefix + "tokens", texts);
   if (vocabulary.model != "gpt2") metadata.set(prefix + "scores", scores);
   metadata.set(prefix + "token_type", kinds);
-  if (!vocabulary.merges.empty()) metadata.set(prefix + "merges", vocabulary.merges);
+  if (vocabulary.model == "gpt2") metadata.set(prefix + "merges", vocabulary.merges);
   if (!vocabulary.charsmap.empty())
     metadata.set(prefix + "precompiled_charsmap",
                  std::vector<uint8_t>(vocabulary.charsmap.begin(), vocabulary.charsmap.end()));
@@ -117,6 +118,7 @@ void write_vocabulary(const Vocabulary& vocabulary, gguf::Metadata& metadata) {
     if (at != vocabulary.special.end() && at->second >= 0)
       metadata.set(prefix + role.gguf + "_token_id", static_cast<uint32_t>(at->second));
   }
+  if (vocabulary.ends.size() > 1) metadata.set(prefix + "eos_token_ids", vocabulary.ends);
   const auto flag = [&](const char* key, std::optional<bool> value) {
     if (value) metadata.set(prefix + key, *value);
   };
@@ -124,6 +126,21 @@ void write_vocabulary(const Vocabulary& vocabulary, gguf::Metadata& metadata) {
   flag("add_eos_token", vocabulary.add_eos);
   flag("add_space_prefix", vocabulary.add_space_prefix);
   flag("remove_extra_whitespaces", vocabulary.remove_extra_whitespaces);
+}
+
+// The tokens that end an answer, the one called "eos" first.
+void read_ends(const std::string& folder, Vocabulary& vocabulary) {
+  std::vector<int64_t> ids = end_tokens(folder);
+  if (const auto eos = vocabulary.special.find("eos"); eos != vocabulary.special.end()) {
+    std::erase(ids, eos->second);
+    ids.insert(ids.begin(), eos->second);
+  }
+  std::erase_if(ids, [&](int64_t id) { return id >= std::ssize(vocabulary.tokens); });
+  for (const int64_t id : ids) {
+    vocabulary.ends.push_back(static_cast<uint32_t>(id));
+    Token& token = vocabulary.tokens[id];
+    if (token.kind == TokenKind::user_defined) token.kind = TokenKind::control;
+  }
 }
 
 // Special tokens of tokenizer_config.json, else of generation_config.json, else of config.json.
@@ -144,6 +161,7 @@ void read_settings(const std::string& folder, const Json& config, Vocabulary& vo
   }
   std::erase_if(vocabulary.special,
                 [&](const auto& role) { return role.second < 0 || role.second >= std::ssize(vocabulary.tokens); });
+  read_ends(folder, vocabulary);
   for (const char* role : {"bos", "eos", "padding"}) // these are markers, not text
     if (const auto at = vocabulary.special.find(role); at != vocabulary.special.end())
       if (Token& token = vocabulary.tokens[at->second]; token.kind == TokenKind::user_defined)
@@ -161,6 +179,11 @@ void Vocabulary::set(int64_t id, Token token, int64_t limit, const std::string& 
   ids_.erase(tokens[id].text);
   ids_.insert_or_assign(token.text, id);
   tokens[id] = std::move(token);
+}
+
+void Vocabulary::add(int64_t id, Token token, int64_t limit, const std::string& where) {
+  if (id < limit) return set(id, std::move(token), limit, where);
+  if (left_out++ == 0) first_left_out = std::move(token.text);
 }
 
 int64_t Vocabulary::find(std::string_view text) const {
@@ -186,6 +209,9 @@ void read_tokenizer(const std::string& folder, int64_t vocab, gguf::Metadata& me
     notes.push_back("no tokenizer.json and no tokenizer.model: the file takes token ids only, no text");
     return;
   }
+  if (vocabulary.left_out > 0)
+    notes.push_back(fmt::format("{} added tokens from {} on are left out: the embedding table has {} rows",
+                                vocabulary.left_out, core::printable(vocabulary.first_left_out), vocab));
   read_settings(folder, config, vocabulary);
   while (std::ssize(vocabulary.tokens) < vocab)
     vocabulary.set(std::ssize(vocabulary.tokens),

@@ -28,11 +28,16 @@ struct Vocabulary {
   std::vector<std::string> merges;        // of "gpt2"
   std::string charsmap;                   // of "t5"
   std::map<std::string, int64_t> special; // "bos" → id, by the names in GGUF keys
+  std::vector<uint32_t> ends;             // tokens that end an answer
+  int64_t left_out = 0;                   // added tokens without a row in the embedding table
+  std::string first_left_out;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
 
   // Sets token `id`. Ids that are skipped become unused tokens. Throws Error if `id` is not below `limit`, the number
   // of rows of the embedding table.
   void set(int64_t id, Token token, int64_t limit, const std::string& where);
+  // The same for a token that was added to the vocabulary: beyond the table's rows it is counted, and left out.
+  void add(int64_t id, Token token, int64_t limit, const std::string& where);
   int64_t find(std::string_view text) const; // -1: no such token
 
  private:

@@ -132,9 +132,9 @@ void read_added_tokens(const Json& document, const std::string& where, int64_t l
   for (const Json& added : *at) {
     const Fields fields(added, where + ": added_tokens");
     const bool special = fields.get_bool("special", false);
-    const int64_t id = fields.get_int("id", 0, limit - 1);
+    const int64_t id = fields.get_int("id", 0, INT32_MAX);
     const bool unknown = id < std::ssize(out.tokens) && out.tokens[id].kind == TokenKind::unknown;
-    out.set(id,
+    out.add(id,
             {fields.get_string("content"), 0,
              unknown   ? TokenKind::unknown
              : special ? TokenKind::control

@@ -1,6 +1,7 @@
 // ridge perplexity: against sums over `ridge logits`, against another model and against a base file.
 #include "app/support.h"
 #include "core/error.h"
+#include "gguf/gguf.h"
 #include "measure/logits_base.h"
 #include "support/numerics.h"
 #include "support/reference.h"
@@ -203,6 +204,24 @@ TEST_CASE("perplexity writes nothing over what it reads, and nothing where two r
   for (const std::string& against : {other_model(), folder() / "missing.gguf"})
     check_refused({"-m", tiny_model(), "-f", text, "--against", against, "--kl-divergence-base", base}, 2, "--against");
   CHECK(!std::filesystem::exists(base));
+}
+
+TEST_CASE("a perplexity that is no number is an error") {
+  std::string bytes = read_file(tiny_model());
+  const ridge::gguf::File file = ridge::gguf::File::open(tiny_model());
+  const auto all = file.find_tensor("output_norm.weight")->data;
+  std::string large; // the last vector before the last matrix
+  for (size_t i = 0; i < all.size() / sizeof(float); ++i) {
+    const float weight = 3e38f;
+    large.append(reinterpret_cast<const char*>(&weight), sizeof weight);
+  }
+  const size_t at = bytes.rfind(std::string(reinterpret_cast<const char*>(all.data()), all.size()));
+  folder().write("overflows.gguf", bytes.replace(at, large.size(), large));
+  check_refused({"-m", folder() / "overflows.gguf", "-f", kHarbour, "-c", "32", "--json", "--device", "cpu"}, 1,
+                "its logits in chunk 1 are NaN or infinite");
+  check_refused({"-m", tiny_model(), "--against", folder() / "overflows.gguf", "-f", kHarbour, "-c", "32", "--json",
+                 "--device", "cpu"},
+                1, "overflows.gguf: its logits in chunk 1");
 }
 
 TEST_CASE("perplexity puts as many layers on the GPU as it is told to") {

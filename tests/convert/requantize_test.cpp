@@ -175,6 +175,43 @@ TEST_CASE("a weight that is no number is refused with its place") {
       doctest::Contains("a weight is NaN or infinite"), Error);
 }
 
+TEST_CASE("a weight that the type would change, because it is too large, is refused") {
+  const tests::TemporaryFolder folder;
+  const auto written = [&](float weight, const char* type) {
+    const std::string path = folder / "large.gguf", out = folder / "out.gguf";
+    {
+      gguf::Writer writer(path, {}, {{"blk.0.ffn_up.weight", Type::F32, {256, 3}}});
+      std::vector<float> weights(256 * 3, 0.5f);
+      weights[256 + 7] = weight;
+      writer.write(std::as_bytes(std::span(weights)));
+      writer.finish();
+    }
+    std::filesystem::remove(out);
+    const gguf::File file = gguf::File::open(path);
+    try {
+      write_plan(plan_for(file, type), out);
+    } catch (const Error& error) {
+      CHECK(!std::filesystem::exists(out));
+      CHECK(std::string(error.what()).find("tensor blk.0.ffn_up.weight: row 1: the weight") == 0);
+      return false;
+    }
+    return true;
+  };
+  CHECK(written(65504.0f, "F16"));
+  CHECK_FALSE(written(70000.0f, "F16"));
+  CHECK_FALSE(written(-1e30f, "F16"));
+  CHECK(written(7e6f, "Q8_0")); // 127 times a scale of 55000
+  CHECK_FALSE(written(9e6f, "Q8_0"));
+  CHECK(written(-1e30f, "BF16"));
+  CHECK_FALSE(written(3.4e38f, "BF16"));
+  CHECK(written(3.4e38f, "F32"));
+  for (const char* type : {"Q4_0", "Q4_1", "Q5_1", "Q2_K", "Q4_K_M", "Q6_K", "IQ4_NL", "IQ4_XS", "TQ2_0"}) {
+    CAPTURE(type);
+    CHECK(written(60000.0f, type));
+    CHECK_FALSE(written(1e30f, type));
+  }
+}
+
 TEST_CASE("the collected importance is the mean square of each matrix's inputs, and experts have their own") {
   REQUIRE_REFERENCE();
   const gguf::File file = gguf::File::open(tests::reference_dir() + "/archs/llama-experts.gguf");

@@ -171,6 +171,24 @@ TEST_CASE("the result is never worse than writing zeros, and finite, whatever th
   }
 }
 
+TEST_CASE("what lies beyond the range of a format is found in its bytes") {
+  for_each_packed([&](const FormatInfo& format) {
+    const bool wide = format.type == Type::MXFP4 || format.type == Type::NF4 || format.type == Type::FP4;
+    for (const float weight : {1000.0f, -1e30f, 1e30f}) {
+      CAPTURE(weight);
+      Floats weights(kRows * kCols, 0.5f);
+      for (size_t i = 5; i < weights.size(); i += 32) weights[i] = weight;
+      Bytes bytes(kRows * format.row_bytes(kCols));
+      quant::encode_rows(format.type, weights.data(), kRows, kCols, {}, bytes.data());
+      const auto check = [&] { quant::check_range(format.type, weights.data(), bytes.data(), kRows, kCols); };
+      if (wide || std::abs(weight) < 1e4f)
+        CHECK_NOTHROW(check());
+      else
+        CHECK_THROWS_WITH_AS(check(), doctest::Contains("row 0: the weight"), Error);
+    }
+  });
+}
+
 TEST_CASE("zeros stay exactly zero") {
   for_each_packed([](const FormatInfo& format) {
     const Floats result = round_trip(format, Floats(kRows * kCols));

@@ -132,8 +132,8 @@ TEST_CASE("keys of the wrong type, length or content are refused by name") {
     refused(model, "tokenizer.ggml.add_bos_token", "yes");
   }
   refused("gpt2", "tokenizer.ggml.merges", std::vector<std::string>{"ab"});
-  refused("gpt2", "tokenizer.ggml.merges", std::vector<std::string>{});
   refused("gpt2", "tokenizer.ggml.merges", std::vector<int32_t>{1});
+  refused("gpt2", "tokenizer.ggml.eos_token_ids", "one");
 }
 
 TEST_CASE("required arrays that are missing are named") {

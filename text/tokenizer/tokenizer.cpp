@@ -128,7 +128,7 @@ std::unique_ptr<Tokenizer> Tokenizer::from_file(const gguf::File& file) {
 Tokenizer::Tokenizer(TokenizerData data)
     : model_(data.model), warnings_(std::move(data.warnings)), vocabulary_(make_vocabulary(data)),
       special_(data.special), end_of_generation_(vocabulary_.size()), special_takes_space_(data.special_takes_space) {
-  mark_end_of_generation();
+  mark_end_of_generation(data.ends);
   make_model(data);
   make_pieces();
   for (int32_t id = 0; id < vocab_size(); ++id) {
@@ -137,7 +137,7 @@ Tokenizer::Tokenizer(TokenizerData data)
   }
 }
 
-void Tokenizer::mark_end_of_generation() {
+void Tokenizer::mark_end_of_generation(std::span<const int32_t> ends) {
   const auto is_there = [&](std::string_view text) { return find(text) >= 0; };
   // Two model families use "<|end|>" between the parts of one turn; a third has "</s>" as an ordinary word.
   const bool parts_end =
@@ -155,6 +155,7 @@ void Tokenizer::mark_end_of_generation() {
   for (const int32_t id :
        {special_.eos, special_.eot, special_.eom, special_.fim_padding, special_.fim_repository, special_.fim_file})
     if (id >= 0 && !(parts_end && token_text(id) == "<|end|>")) end_of_generation_[id] = true;
+  for (const int32_t id : ends) end_of_generation_[id] = true;
 }
 
 void Tokenizer::make_model(const TokenizerData& data) {
@@ -189,8 +190,6 @@ void Tokenizer::make_model(const TokenizerData& data) {
                          : fmt::format("unknown pre-tokenizer \"{}\" (tokenizer.ggml.pre); using \"default\"", wanted));
     }
     pre_ = family->names.substr(0, family->names.find(' '));
-    if (data.merges.empty())
-      throw_error("tokenizer.ggml.merges: absent or empty, but a tokenizer of the model \"{}\" needs them", model_);
     auto bpe = std::make_unique<Bpe>(vocabulary_, data.merges, *family, special_.unknown);
     if (bpe->unusable_merges() > 0)
       warnings_.push_back(

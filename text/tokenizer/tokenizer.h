@@ -37,6 +37,7 @@ struct TokenizerData {
   std::vector<float> scores;            // one per token, or none
   std::vector<TokenKind> kinds;         // one per token, or none
   std::vector<std::string_view> merges; // of "gpt2" and "gemma4"
+  std::vector<int32_t> ends;            // further tokens that end an answer
   std::string_view charsmap;            // of "t5": compiled normalization rules
   SpecialIds special;                   // -1: not stated
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces; // nothing: the model's usual
@@ -103,7 +104,7 @@ class Tokenizer {
 
  private:
   friend class StreamDecoder;
-  void mark_end_of_generation();
+  void mark_end_of_generation(std::span<const int32_t> ends);
   void make_model(const TokenizerData& data);
   void make_pieces();
   // The special token that `text` starts with. A control token may take up only the first `own_bytes`.

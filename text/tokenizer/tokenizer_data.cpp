@@ -82,6 +82,21 @@ constexpr SpecialKey kSpecialKeys[] = {
     {"tokenizer.ggml.fim_sep_token_id", &SpecialIds::fim_file},
 };
 
+// Tokens that end an answer, where the file names several; ids that are no tokens are left out.
+std::vector<int32_t> get_ends(const gguf::File& file, int64_t vocab) {
+  constexpr std::string_view key = "tokenizer.ggml.eos_token_ids";
+  const gguf::Value* value = find_array(file, key);
+  if (!value) return {};
+  const auto ids = value->as_ints();
+  if (!ids)
+    throw_error("{}: {}: expected an array of integers, found one of {}", file.path(), key,
+                gguf::name_of(value->element_type()));
+  std::vector<int32_t> ends;
+  for (const int64_t id : *ids)
+    if (id >= 0 && id < vocab) ends.push_back(static_cast<int32_t>(id));
+  return ends;
+}
+
 std::optional<bool> get_flag(const gguf::File& file, std::string_view key) {
   if (!file.find(key)) return std::nullopt;
   return file.get_bool(key, false);
@@ -108,7 +123,11 @@ TokenizerData TokenizerData::from_file(const gguf::File& file) {
   data.tokens = get_strings(file, "tokenizer.ggml.tokens");
   data.scores = get_scores(file);
   data.kinds = get_kinds(file);
+  if ((data.model == "gpt2" || data.model == "gemma4") && !file.find("tokenizer.ggml.merges"))
+    throw_error("{}: tokenizer.ggml.merges: absent, but a tokenizer of the model \"{}\" needs them", file.path(),
+                data.model);
   data.merges = get_strings(file, "tokenizer.ggml.merges");
+  data.ends = get_ends(file, std::ssize(data.tokens));
   data.charsmap = get_charsmap(file);
   data.add_bos = get_flag(file, "tokenizer.ggml.add_bos_token");
   data.add_eos = get_flag(file, "tokenizer.ggml.add_eos_token");

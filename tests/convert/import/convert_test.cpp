@@ -258,7 +258,7 @@ TEST_CASE("convert: tokenizers that would not do what the checkpoint's does are 
   CHECK(names(with([](auto& t) { t["normalizer"] = {{"type", "Lowercase"}}; }), "Lowercase"));
   CHECK(names(with([](auto& t) { t["pre_tokenizer"]["add_prefix_space"] = true; }), "add_prefix_space"));
   CHECK(names(with([](auto& t) { t["pre_tokenizer"] = {{"type", "Whitespace"}}; }), "Whitespace"));
-  CHECK(names(with([](auto& t) { t["added_tokens"][0]["id"] = 1000000; }), "added_tokens"));
+  CHECK(names(with([](auto& t) { t["added_tokens"][0]["id"] = -1; }), "added_tokens"));
   const auto split = [](const char* regex) {
     return nlohmann::json{{"type", "Sequence"},
                           {"pretokenizers",
@@ -269,6 +269,50 @@ TEST_CASE("convert: tokenizers that would not do what the checkpoint's does are 
   CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("(unclosed"); }), "pattern (unclosed"));
   CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("(\\w|\\w\\w|\\s)*$"); }),
               "")); // ends soon, whatever it says
+}
+
+TEST_CASE("convert: added tokens without a row of the table are left out with one line, and merges may be empty") {
+  WithVocabulary c;
+  nlohmann::json tokenizer = byte_level_tokenizer();
+  for (int id : {300, 301, 5000000})
+    tokenizer["added_tokens"].push_back({{"id", id}, {"content", "<|" + std::to_string(id) + "|>"}, {"special", true}});
+  tokenizer["model"]["merges"] = nlohmann::json::array();
+  c.folder.write("tokenizer.json", tokenizer.dump());
+  const std::string out = c.folder / "out.gguf";
+  const auto report = convert::import::convert({c.folder.path(), out, ""});
+  REQUIRE(report.notes.size() == 1);
+  CHECK(report.notes[0] == "3 added tokens from <|300|> on are left out: the embedding table has 300 rows");
+  const gguf::File file = gguf::File::open(out);
+  const auto read = text::Tokenizer::from_file(file);
+  CHECK(read->vocab_size() == 300);
+  CHECK(read->encode("he<think>") == std::vector<int32_t>{'h', 'e', 259});
+}
+
+TEST_CASE("convert: the makers' sampling and all tokens that end an answer are kept") {
+  WithVocabulary c;
+  c.folder.write("tokenizer.json", byte_level_tokenizer().dump());
+  c.folder.write("tokenizer_config.json", R"({"eos_token": "<s>"})");
+  const auto with = [&](const std::string& generation) {
+    c.folder.write("generation_config.json", generation);
+    return converted(c);
+  };
+  const gguf::File file = with(R"({"eos_token_id": [259, 258, 7, 400], "temperature": 0.6, "top_p": 0.9, "top_k": 20,
+                                   "min_p": null, "repetition_penalty": 1.05, "do_sample": true})");
+  CHECK(file.get_float("general.sampling.temp", 0) == doctest::Approx(0.6));
+  CHECK(file.get_float("general.sampling.top_p", 0) == doctest::Approx(0.9));
+  CHECK(file.get_float("general.sampling.penalty_repeat", 0) == doctest::Approx(1.05));
+  CHECK(file.get_int("general.sampling.top_k", 0) == 20);
+  CHECK(!file.find("general.sampling.min_p"));
+  CHECK(file.get_int("tokenizer.ggml.eos_token_id", 0) == 258);
+  const auto tokenizer = text::Tokenizer::from_file(file);
+  for (const int32_t id : {7, 258, 259}) CHECK(tokenizer->is_eog(id));
+  CHECK_FALSE(tokenizer->is_eog(8));
+  CHECK(!with(R"({"temperature": 0.6, "do_sample": false})").find("general.sampling.temp"));
+  c.folder.write("generation_config.json", R"({"temperature": -1, "top_k": 0.5})");
+  CHECK(convert::import::convert({c.folder.path(), c.folder / "out.gguf", ""}).notes.size() == 2);
+  c.folder.write("generation_config.json", R"({"temperature": "hot"})");
+  std::filesystem::remove(c.folder / "out.gguf");
+  CHECK(names(problem(c), "generation_config.json: temperature: expected a number"));
 }
 
 TEST_CASE("convert: families of pre-tokenizers are known by how they cut, not by how they are spelled") {

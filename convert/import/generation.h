@@ -1,0 +1,18 @@
+// generation_config.json: how a checkpoint's makers would have its tokens chosen, and which tokens end an answer.
+#pragma once
+
+#include "gguf/metadata.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ridge::convert::import {
+
+// Appends general.sampling.*. A number out of its range is left out, with a line in `notes`.
+void read_sampling(const std::string& folder, gguf::Metadata& metadata, std::vector<std::string>& notes);
+
+// eos_token_id of generation_config.json, else of config.json: one id or a list, without repetitions.
+std::vector<int64_t> end_tokens(const std::string& folder);
+
+} // namespace ridge::convert::import

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "core/json/parse.h"
 #include "core/strings/units.h"
 #include "engine/machine.h"
 #include "engine/prefixes/model_key.h"
@@ -68,9 +69,7 @@ PrefixSettings prefix_settings(const core::PrefixOptions& options, const gguf::F
 
 nlohmann::ordered_json answer_schema(const core::SamplingOptions& options) {
   if (options.json_schema.empty()) return nullptr;
-  auto schema = nlohmann::ordered_json::parse(options.json_schema, nullptr, false);
-  if (schema.is_discarded()) throw_error("--json-schema: is no JSON");
-  return schema;
+  return core::parse_json(options.json_schema, "--json-schema");
 }
 
 std::string grammar_text(const core::SamplingOptions& options) {
@@ -138,7 +137,7 @@ nlohmann::ordered_json template_variables(const core::TemplateOptions& options, 
   text::ChatOptions chat;
   nlohmann::ordered_json& variables = chat.extra;
   if (!options.variables.empty()) {
-    variables = nlohmann::ordered_json::parse(options.variables, nullptr, false);
+    variables = core::find_json(options.variables, {.big_integers = true}).value_or(nullptr);
     if (!variables.is_object())
       throw_error("--chat-template-kwargs: expected a JSON object such as {{\"enable_thinking\": false}}");
   }

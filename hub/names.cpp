@@ -1,9 +1,9 @@
 #include "hub/names.h"
 
+#include "core/json/parse.h"
 #include "core/strings/printable.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -116,8 +116,9 @@ std::string url_escaped(std::string_view path, bool slashes) {
 }
 
 std::optional<std::string> model_blob(std::string_view manifest) {
+  constexpr core::JsonLimits kManifestLimits{.inside = 10'000, .bytes = size_t{1} << 20};
   constexpr std::string_view kType = "application/vnd.ollama.image.model", kKind = "sha256:";
-  const nlohmann::json parsed = nlohmann::json::parse(manifest, nullptr, false);
+  const nlohmann::json parsed = core::find_json<nlohmann::json>(manifest, kManifestLimits).value_or(nullptr);
   const auto layers = parsed.is_object() ? parsed.find("layers") : parsed.end();
   if (!parsed.is_object() || layers == parsed.end() || !layers->is_array()) return std::nullopt;
   std::optional<std::string> found;

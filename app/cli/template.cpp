@@ -7,6 +7,7 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "core/json/parse.h"
 #include "engine/loaded_model.h"
 #include "engine/machine.h"
 #include "engine/options.h"
@@ -57,9 +58,7 @@ struct TemplateCommand {
   }
 
   static Json read_json(const std::string& path) {
-    Json json = Json::parse(core::read_text_file(path), nullptr, false);
-    if (json.is_discarded()) throw_error("{}: is no JSON", path);
-    return json;
+    return core::parse_json(core::read_text_file(path), path, {.big_integers = true});
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/files/mapped_file.h"
+#include "core/json/parse.h"
 
 #include <algorithm>
 #include <cmath>
@@ -44,15 +45,9 @@ Json read_json_file(const std::string& folder, std::string_view name) {
   if (!text) return nullptr;
   drop_infinities(*text);
   const std::string path = (std::filesystem::path(folder) / name).string();
-  try {
-    Json document = Json::parse(*text);
-    if (!document.is_object()) throw_error("{}: expected a JSON object", path);
-    return document;
-  } catch (const Json::parse_error& error) {
-    throw_error("{}: is no valid JSON at byte {}", path, error.byte);
-  } catch (const Json::exception&) { // a number that no type can hold
-    throw_error("{}: is no valid JSON", path);
-  }
+  Json document = core::parse_json<Json>(*text, path);
+  if (!document.is_object()) throw_error("{}: expected a JSON object", path);
+  return document;
 }
 
 Fields::Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {

@@ -1,6 +1,7 @@
 #include "engine/calls/call_format.h"
 
 #include "core/error.h"
+#include "core/json/parse.h"
 #include "core/random.h"
 #include "text/calls/call_values.h"
 #include "text/calls/call_writer.h"
@@ -85,7 +86,7 @@ std::vector<text::ToolCall> calls_of(const Json& message) {
 CallFormat find_call_format(const text::ChatTemplate& chat_template) {
   CallFormat format;
   const Json tools = sample_tools();
-  const Json user = Json::parse(kProbeQuestion);
+  const Json user = core::parse_json(kProbeQuestion);
   format.syntax = text::find_call_syntax(chat_template.source());
   format.takes_tools = format.syntax && says(render_sample(chat_template, user, tools), kProbeName);
   if (!format.takes_tools) format.syntax = &text::generic_call_syntax();
@@ -122,7 +123,7 @@ CallMessages fit_messages(const CallFormat& format, Json messages, Json tools) t
     if (has_calls)
       for (Json& call : message["tool_calls"])
         if (Json& arguments = call.at("function").at("arguments"); arguments.is_string())
-          arguments = Json::parse(arguments.get<std::string>());
+          arguments = core::parse_json(arguments.get<std::string>(), "a call's arguments");
     if (message["role"] == "tool") {
       if (message.contains("tool_call_id"))
         message["tool_call_id"] = fit_id(message["tool_call_id"], format.syntax->id_length);

@@ -1,5 +1,6 @@
 // Tools as people and clients write them.
 #include "core/error.h"
+#include "core/json/parse.h"
 #include "engine/calls/call_constraint.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ void add_tool(ToolUse& use, const Json& function) {
 }
 
 ToolUse read_tools(const std::string& json_text, const std::string& label) {
-  const Json json = Json::parse(json_text, nullptr, false);
+  const Json json = core::parse_json(json_text, label);
   const Json list = json.is_object() && json.contains("tools") ? json["tools"] : json;
   if (!list.is_array() || list.empty()) throw_error("{}: expected a JSON list of tools", label);
   ToolUse use{.definitions = Json::array()};

@@ -1,5 +1,6 @@
 #include "server/responses/response_store.h"
 
+#include "core/json/parse.h"
 #include "server/reply.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ std::optional<Json> ResponseStore::find(const std::string& id) const {
   const std::scoped_lock lock(mutex_);
   const auto at = std::ranges::find(kept_, id, &Kept::id);
   if (at == kept_.end()) return std::nullopt;
-  return Json::parse(at->messages);
+  return core::parse_json(at->messages, {.depth = 100});
 }
 
 void ResponseStore::add(std::string id, const Json& messages) {

@@ -1,5 +1,6 @@
 #include "text/calls/call_values.h"
 
+#include "core/json/parse.h"
 #include "core/strings/utf8.h"
 #include "text/white_space.h"
 
@@ -166,8 +167,8 @@ class Reader {
     if (text == "True") return true;
     if (text == "False") return false;
     if (text == "None") return nullptr;
-    Json number = Json::parse(text, nullptr, false);
-    return number.is_discarded() ? fail() : number;
+    std::optional<Json> number = core::find_json(text);
+    return number ? std::move(*number) : fail();
   }
 
   std::string_view rest_;
@@ -265,10 +266,7 @@ std::string escape_json(std::string_view text) {
 }
 
 Json parse_json(std::string_view text) {
-  bool too_deep = false;
-  const auto keep = [&](int depth, Json::parse_event_t, const Json&) { return !(too_deep |= depth > kMaxNesting); };
-  Json value = Json::parse(text, keep, false);
-  return too_deep ? Json(Json::value_t::discarded) : value;
+  return core::find_json(text, {.depth = kMaxNesting}).value_or(Json::value_t::discarded);
 }
 
 std::string compact_json(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }

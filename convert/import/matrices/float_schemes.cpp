@@ -2,6 +2,7 @@
 #include "convert/import/matrices/matrix.h"
 #include "core/error.h"
 #include "core/half.h"
+#include "core/json/parse.h"
 #include "models/planar.h"
 
 #include <algorithm>
@@ -63,7 +64,7 @@ namespace {
 
 Json state_of(const gguf::Safetensors& tensors, const SafeTensor& state) {
   const std::string text(reinterpret_cast<const char*>(state.data.data()), state.data.size());
-  Json document = Json::parse(text, nullptr, false);
+  Json document = core::find_json<Json>(text).value_or(nullptr);
   if (!document.is_object()) throw_error("{}: tensor {}: is no JSON object", tensors.path_of(state), state.name);
   return document;
 }

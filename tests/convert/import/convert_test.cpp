@@ -168,7 +168,7 @@ TEST_CASE("convert: what config.json claims and ridge cannot run, or the tensors
   Checkpoint damaged;
   damaged.write();
   damaged.folder.write("config.json", "{\"architectures\": [");
-  CHECK(names(problem(damaged), "config.json: is no valid JSON at byte"));
+  CHECK(names(problem(damaged), "config.json: is no JSON: at byte"));
   std::filesystem::remove(damaged.folder / "config.json");
   CHECK(names(problem(damaged), "config.json: is missing"));
 }

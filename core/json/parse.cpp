@@ -1,0 +1,139 @@
+#include "core/json/parse.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace ridge::core {
+namespace {
+
+template <typename... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw JsonError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Builds what Json::parse would. Json::parse searches an ordered object's members for each further one and, with a
+// callback, a list's elements for each object in it.
+template <typename Json>
+class Builder {
+ public:
+  Json root;
+
+  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
+
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(int64_t value) { return put(value); }
+  bool number_unsigned(uint64_t value) { return put(value); }
+  bool number_float(double value, const std::string& text) {
+    if (!limits_.big_integers || text.find_first_not_of("-0123456789") != text.npos) return put(value);
+    return put(Json::binary(typename Json::binary_t::container_type(text.begin(), text.end())));
+  }
+  bool string(std::string& value) { return put(std::move(value)); }
+  bool binary(typename Json::binary_t&) { return false; } // not of JSON
+  bool start_object(size_t) { return open(Json::object()); }
+  bool start_array(size_t) { return open(Json::array()); }
+  bool key(std::string& name) {
+    std::vector<Member>& members = open_.back().members;
+    if (kIsOrdered && members.size() == limits_.members)
+      refuse("has an object of more than {} members", limits_.members);
+    members.emplace_back(std::move(name), nullptr);
+    return true;
+  }
+  bool end_object() {
+    std::vector<Member>& members = open_.back().members;
+    auto& object = open_.back().value.template get_ref<typename Json::object_t&>();
+    if constexpr (kIsOrdered) {
+      join_same(members);
+      object.reserve(members.size());
+      for (Member& member : members) object.emplace_back(std::move(member.first), std::move(member.second));
+    } else {
+      for (Member& member : members) object.insert_or_assign(std::move(member.first), std::move(member.second));
+    }
+    return end_array();
+  }
+  bool end_array() {
+    Json value = std::move(open_.back().value);
+    open_.pop_back();
+    return put(std::move(value));
+  }
+  [[noreturn]] bool parse_error(size_t byte, const std::string&, const typename Json::exception& error) {
+    if (dynamic_cast<const typename Json::out_of_range*>(&error)) refuse("has a number that is too large");
+    refuse("is no JSON: at byte {}", byte);
+  }
+
+ private:
+  static constexpr bool kIsOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
+  using Member = std::pair<std::string, Json>;
+  struct Open {
+    Json value; // a list; or an object, which has its members at its end
+    std::vector<Member> members;
+  };
+
+  bool open(Json empty) {
+    if (open_.size() == limits_.depth) refuse("nests deeper than {} levels", limits_.depth);
+    if (++inside_ > limits_.inside) refuse("has more than {} objects and lists", limits_.inside);
+    open_.push_back({std::move(empty), {}});
+    return true;
+  }
+  bool put(Json value) {
+    if (open_.empty())
+      root = std::move(value);
+    else if (open_.back().value.is_array())
+      open_.back().value.template get_ref<typename Json::array_t&>().push_back(std::move(value));
+    else
+      open_.back().members.back().second = std::move(value);
+    return true;
+  }
+  // Of members of one name the first one stays, with the value of the last.
+  static void join_same(std::vector<Member>& members) {
+    std::vector<Member*> order;
+    for (Member& member : members) order.push_back(&member);
+    std::ranges::sort(order, [](const Member* a, const Member* b) {
+      const int difference = a->first.compare(b->first);
+      return difference != 0 ? difference < 0 : a < b;
+    });
+    for (size_t i = order.size(); i-- > 1;)
+      if (order[i - 1]->first == order[i]->first)
+        order[i - 1]->second = std::exchange(order[i]->second, Json(Json::value_t::discarded));
+    std::erase_if(members, [](const Member& member) { return member.second.is_discarded(); });
+  }
+
+  const JsonLimits& limits_;
+  std::vector<Open> open_; // the innermost last
+  size_t inside_ = 0;
+};
+
+} // namespace
+
+template <typename Json>
+Json parse_json(std::string_view text, const JsonLimits& limits) {
+  if (text.size() > limits.bytes) refuse("has {} bytes, expected at most {}", text.size(), limits.bytes);
+  Builder<Json> builder(limits);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return std::move(builder.root);
+}
+
+template <typename Json>
+Json parse_json(std::string_view text, std::string_view label, const JsonLimits& limits) try {
+  return parse_json<Json>(text, limits);
+} catch (const JsonError& error) {
+  throw JsonError(fmt::format("{}: {}", label, error.what()));
+}
+
+template <typename Json>
+std::optional<Json> find_json(std::string_view text, const JsonLimits& limits) try {
+  return parse_json<Json>(text, limits);
+} catch (const JsonError&) {
+  return std::nullopt;
+}
+
+template nlohmann::json parse_json(std::string_view, const JsonLimits&);
+template nlohmann::json parse_json(std::string_view, std::string_view, const JsonLimits&);
+template std::optional<nlohmann::json> find_json(std::string_view, const JsonLimits&);
+template nlohmann::ordered_json parse_json(std::string_view, const JsonLimits&);
+template nlohmann::ordered_json parse_json(std::string_view, std::string_view, const JsonLimits&);
+template std::optional<nlohmann::ordered_json> find_json(std::string_view, const JsonLimits&);
+
+} // namespace ridge::core

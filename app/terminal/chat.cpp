@@ -5,6 +5,8 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/atomic_file.h"
+#include "core/files/private_folder.h"
+#include "core/json/parse.h"
 #include "engine/sampling_defaults.h"
 
 #include <fmt/format.h>
@@ -217,7 +219,7 @@ void Chat::save(const std::string& path) {
   core::check_output(path, {model_.file.path()});
   const std::string text =
       Json{{"messages", conversation_.messages()}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  core::AtomicFile file(path, text.size());
+  core::AtomicFile file(path, text.size(), core::kPrivateFile);
   file.write(std::as_bytes(std::span(text)));
   file.commit();
   note(fmt::format("[saved {} messages to {}]", conversation_.messages().size(), path));
@@ -225,8 +227,7 @@ void Chat::save(const std::string& path) {
 
 void Chat::load(const std::string& path) {
   if (path.empty()) throw_error("/load: name a file");
-  const Json json = Json::parse(core::read_text_file(path), nullptr, false);
-  if (json.is_discarded()) throw_error("{}: is no JSON", path);
+  const Json json = core::parse_json(core::read_text_file(path), path);
   conversation_.set_messages(json, path);
   calls_.clear();
   warned_full_ = false;

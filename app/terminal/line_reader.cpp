@@ -1,6 +1,7 @@
 #include "app/terminal/line_reader.h"
 
 #include "app/terminal/terminal.h"
+#include "core/files/private_folder.h"
 #include "core/files/xdg.h"
 
 #include <histedit.h>
@@ -130,7 +131,7 @@ class LineReader::Editor {
     history(history_, &event, H_ENTER, line.c_str());
     if (path_.empty()) return;
     std::error_code ignored; // a read-only home costs the history, not the chat
-    std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+    core::create_private_folders(std::filesystem::path(path_).parent_path().string(), ignored);
     history(history_, &event, H_SAVE, path_.c_str());
   }
 

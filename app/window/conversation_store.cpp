@@ -2,7 +2,9 @@
 
 #include "core/error.h"
 #include "core/files/atomic_file.h"
+#include "core/files/private_folder.h"
 #include "core/files/read_file.h"
+#include "core/json/parse.h"
 #include "core/strings/printable.h"
 #include "core/strings/utf8.h"
 
@@ -27,14 +29,7 @@ int64_t milliseconds_now() {
 }
 
 StoredConversation parse(const std::string& text, const std::string& label) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const nlohmann::ordered_json::parse_error& error) {
-    throw_error("{}: not JSON after byte {}", label, error.byte);
-  } catch (const nlohmann::ordered_json::exception&) {
-    throw_error("{}: a number is too large", label);
-  }
+  const Json json = core::parse_json(text, label);
   if (!json.is_object() || !json.contains("messages")) throw_error("{}: expected an object with \"messages\"", label);
   const auto text_at = [&](const char* key) {
     return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
@@ -157,7 +152,7 @@ void ConversationStore::save(std::string id) {
   StoredConversation& c = list_.front();
   if (folder_.empty()) return;
   std::error_code error;
-  fs::create_directories(folder_, error);
+  core::create_private_folders(folder_, error);
   if (error) throw_error("cannot create {}: {}; conversations are not saved", folder_, error.message());
   const Json json = {{"title", c.title},
                      {"named", c.named},
@@ -166,7 +161,7 @@ void ConversationStore::save(std::string id) {
                      {"messages", c.messages}};
   // A model may write what is no UTF-8.
   const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  core::AtomicFile file(path_of(c.id), text.size());
+  core::AtomicFile file(path_of(c.id), text.size(), core::kPrivateFile);
   file.write(std::as_bytes(std::span(text)));
   file.commit();
   c.file_time = file_time(c.id);

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/files/atomic_file.h"
+#include "core/files/private_folder.h"
 #include "core/files/xdg.h"
 
 #include <algorithm>
@@ -45,10 +46,10 @@ void remember_file(const std::string& path) {
   paths.resize(std::min(paths.size(), kMostFiles));
   std::string text;
   for (const std::string& each : paths) text += each + "\n";
-  fs::create_directories(core::state_folder(), problem);
+  core::create_private_folders(core::state_folder(), problem);
   if (problem) return;
   try {
-    core::AtomicFile file(core::state_folder() + "/recent", text.size());
+    core::AtomicFile file(core::state_folder() + "/recent", text.size(), core::kPrivateFile);
     file.write(std::as_bytes(std::span(text)));
     file.commit();
   } catch (const Error&) { // a convenience is not worth a message

@@ -34,7 +34,7 @@ void touch(std::span<const std::byte> bytes) {
 
 } // namespace
 
-AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes) : path_(path) {
+AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes, mode_t mode) : path_(path) {
   struct stat info;
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
     throw_error("{}: cannot be replaced: {}", path, S_ISDIR(info.st_mode) ? "is a directory" : "is not a regular file");
@@ -47,11 +47,11 @@ AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes) : path_
                   free_bytes / 1e9);
   }
   remove_leftovers();
-  fd_ = ::open(folder_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  fd_ = ::open(folder_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
   if (fd_ >= 0) ::flock(fd_, LOCK_EX);
   for (auto number = static_cast<uint64_t>(::getpid()); fd_ < 0; ++number) {
     temporary_path_ = temporary_name(number);
-    fd_ = ::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd_ = ::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd_ < 0 && errno != EEXIST) fail("create");
     if (fd_ < 0) continue;
     ::flock(fd_, LOCK_EX);

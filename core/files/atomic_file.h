@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <sys/types.h>
 
 namespace ridge::core {
 
@@ -17,7 +18,8 @@ class AtomicFile {
  public:
   // Throws Error where the folder cannot be written to, where the target is something else than a regular file, or
   // where the disk has fewer than `expected_bytes` free.
-  AtomicFile(const std::string& path, uint64_t expected_bytes);
+  // mode: as of open(), from which the umask is taken; kPrivateFile (private_folder.h) for its owner alone.
+  AtomicFile(const std::string& path, uint64_t expected_bytes, mode_t mode = 0666);
   ~AtomicFile(); // without commit(): removes what was written
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

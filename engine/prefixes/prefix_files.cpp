@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/files/atomic_file.h"
 #include "core/files/hash.h"
+#include "core/files/private_folder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -82,7 +83,7 @@ PrefixFiles::PrefixFiles(std::string folder, int64_t budget, std::string key, co
     : folder_(std::move(folder)), budget_(budget), key_(core::Hash().add(key).value()), shape_(shape), limits_(limits),
       warn_(std::move(warn)) {
   std::error_code error;
-  fs::create_directories(folder_, error);
+  core::create_private_folders(folder_, error);
   if (!fs::is_directory(folder_, error)) throw_error("--cache-dir: {}: is no folder and cannot be made", folder_);
   const std::string ours = fmt::format("{:016x}-", key_);
   for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
@@ -337,7 +338,7 @@ bool PrefixFiles::write_file(const Entry& entry) {
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.checksum = checksum_of(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)));
   keep_budget(bytes);
-  core::AtomicFile file(entry.path, bytes);
+  core::AtomicFile file(entry.path, bytes, core::kPrivateFile);
   file.write(std::as_bytes(std::span(&header, 1)));
   file.write(std::as_bytes(std::span(entry.tokens)));
   file.write(std::as_bytes(std::span(entry.states)));

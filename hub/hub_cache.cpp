@@ -33,6 +33,8 @@ void make_folder(const fs::path& folder) {
 
 std::set<std::string> pulled_blobs(const fs::path& repository) {
   std::set<std::string> blobs;
+  std::error_code none;
+  if (!fs::is_regular_file(repository / kPulledRecord, none)) return blobs; // a pipe of that name would be waited for
   std::ifstream record(repository / kPulledRecord);
   for (std::string line; std::getline(record, line);)
     if (is_hash(line, 64) || is_hash(line, 40)) blobs.insert(line);
@@ -112,7 +114,7 @@ void HubCache::make_folders() { make_folder(folder_ + "/blobs"); }
 void HubCache::note_pulled(const RemoteFile& file) const {
   if (pulled_blobs(folder_).contains(file.blob)) return;
   const std::string path = folder_ + "/" + kPulledRecord, line = file.blob + "\n";
-  const int record = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+  const int record = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   const bool good = record >= 0 && ::write(record, line.data(), line.size()) == std::ssize(line);
   if (!good) throw_error("{}: cannot write: {}", path, std::strerror(errno));
   ::close(record);

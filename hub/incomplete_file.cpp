@@ -38,15 +38,16 @@ int64_t remove_stopped(const std::string& path) {
 
 IncompleteFile::IncompleteFile(std::string path, const std::function<bool()>& wait) : path_(std::move(path)) {
   while (true) {
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd_ < 0) fail("create");
     struct stat opened, named;
+    if (::fstat(fd_, &opened) != 0 || !S_ISREG(opened.st_mode)) throw_error("{}: is no regular file; remove it", path_);
     bool locked = false;
     while (!(locked = ::flock(fd_, LOCK_EX | LOCK_NB) == 0) && (errno == EWOULDBLOCK || errno == EINTR) && wait()) {
     }
     // Whoever had it may have given it its name meanwhile, or removed it.
     const bool same = locked && ::fstat(fd_, &opened) == 0 && ::lstat(path_.c_str(), &named) == 0 &&
-                      opened.st_ino == named.st_ino && opened.st_dev == named.st_dev && S_ISREG(opened.st_mode);
+                      opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
     if (same) return;
     ::close(fd_);
     fd_ = -1;

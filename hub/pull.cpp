@@ -68,7 +68,7 @@ Pulled pull_from_hub(const Reference& reference, const PullOptions& options) {
     options.note(fmt::format("{}: {}, {}{}", text_of(reference), label,
                              core::human_bytes(static_cast<double>(model.bytes())),
                              model.files.size() > 1 ? fmt::format(" in {} files", model.files.size()) : ""));
-    if (!others.empty()) options.note(fmt::format("of this type there are also {}", fmt::join(others, ", ")));
+    if (!others.empty()) options.note(fmt::format("of this type there are also {}", some_of(others)));
   }
 
   HubCache cache(options.cache, reference.repository);

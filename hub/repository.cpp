@@ -1,12 +1,12 @@
 #include "hub/repository.h"
 
 #include "core/error.h"
+#include "core/json/parse.h"
 #include "core/strings/printable.h"
 #include "gguf/shard_name.h"
 #include "hub/names.h"
 
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <map>
@@ -18,7 +18,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostAnswerBytes = size_t{32} << 20;
+constexpr core::JsonLimits kAnswerLimits{.depth = 16, .inside = 200'000, .bytes = kMostAnswerBytes};
 constexpr int kMostPages = 50;
+constexpr size_t kMostFiles = 100'000;
 constexpr int64_t kMostFileBytes = int64_t{1} << 44;
 
 // Types from the one that is usually wanted to those that are farther from it.
@@ -43,7 +45,6 @@ bool is_of_type(const RemoteModel& model, const std::string& type) {
 }
 
 std::string list_of(const std::vector<RemoteModel>& models) {
-  constexpr size_t kShown = 24;
   std::vector<std::string> names;
   std::set<std::string> types;
   for (const RemoteModel& model : models) {
@@ -51,12 +52,17 @@ std::string list_of(const std::vector<RemoteModel>& models) {
     if (type.empty() || !types.insert(type).second) type = model.name + ".gguf";
     names.push_back(core::printable(type, 200));
   }
+  return some_of(names);
+}
+
+} // namespace
+
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 24;
   const size_t shown = std::min(kShown, names.size());
   return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "),
                      names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "");
 }
-
-} // namespace
 
 int64_t RemoteModel::bytes() const {
   int64_t sum = 0;
@@ -65,7 +71,7 @@ int64_t RemoteModel::bytes() const {
 }
 
 std::vector<RemoteFile> parse_tree(std::string_view json, const std::string& where) {
-  const Json parsed = Json::parse(json, nullptr, false);
+  const Json parsed = core::parse_json<Json>(json, where, kAnswerLimits);
   if (!parsed.is_array()) throw_error("{}: expected a list of files, found something else", where);
   std::vector<RemoteFile> files;
   for (const Json& entry : parsed) {
@@ -86,7 +92,7 @@ std::vector<RemoteFile> parse_tree(std::string_view json, const std::string& whe
 }
 
 std::string parse_commit(std::string_view json, const std::string& where) {
-  const Json parsed = Json::parse(json, nullptr, false);
+  const Json parsed = core::parse_json<Json>(json, where, kAnswerLimits);
   const std::string* commit = parsed.is_object() ? text_at(parsed, "sha") : nullptr;
   if (!commit || !is_hash(*commit, 40)) throw_error("{}: expected \"sha\", the hash of a commit", where);
   return *commit;
@@ -141,7 +147,7 @@ const RemoteModel* model_of_type(const std::vector<RemoteModel>& models, const s
   for (const RemoteModel& model : models)
     if (is_of_type(model, type)) found.push_back(&model);
   std::ranges::stable_sort(found, {}, [](const RemoteModel* m) { return m->name.size(); });
-  for (size_t i = 1; others && i < found.size(); ++i) others->push_back(found[i]->name);
+  for (size_t i = 1; others && i < found.size(); ++i) others->push_back(core::printable(found[i]->name, 200));
   return found.empty() ? nullptr : found[0];
 }
 
@@ -196,6 +202,7 @@ Listing list_repository(Connection& connection, const Reference& reference) {
     if (page == kMostPages) throw_error("{}: its list of files does not end", text_of(reference));
     const Answer answer = ask(url);
     for (RemoteFile& file : parse_tree(answer.body, url)) listing.files.push_back(std::move(file));
+    if (listing.files.size() > kMostFiles) throw_error("{}: has more than {} files", text_of(reference), kMostFiles);
     url = next_page(answer.head.header("link"));
     if (!url.empty() && origin_of(url) != origin_of(asker.endpoint))
       throw_error("{}: its list of files goes on at another host, {}", text_of(reference), core::printable(url, 200));

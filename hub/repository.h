@@ -46,6 +46,9 @@ const RemoteModel* model_of_type(const std::vector<RemoteModel>& models, const s
 const RemoteModel& choose_model(const std::vector<RemoteModel>& models, const Reference& wanted,
                                 std::vector<std::string>* others = nullptr);
 
+// The first of the names, and how many more there are.
+std::string some_of(const std::vector<std::string>& names);
+
 struct Listing {
   std::string commit;
   std::vector<RemoteFile> files;

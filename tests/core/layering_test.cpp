@@ -95,6 +95,17 @@ TEST_CASE("libraries neither print nor exit") {
     }
 }
 
+TEST_CASE("JSON from outside is read with limits, by core/json alone") {
+  for (const char* room :
+       {"core", "gguf", "hub", "text", "models", "engine", "convert", "measure", "server", "ui", "app"})
+    for (const Source& source : sources(room)) {
+      CAPTURE(source.path);
+      CHECK(matches(source.text, R"re(((?:[Jj]son|ordered_json)::(?:parse|accept)\())re").empty());
+      const bool counts_itself = source.path == "core/json/parse.cpp" || source.path == "gguf/safetensors.cpp";
+      if (!counts_itself) CHECK(matches(source.text, R"re((sax_parse))re").empty());
+    }
+}
+
 TEST_CASE("a format is one header and one row") {
   const std::string rows = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/quant/formats.def");
   std::set<std::string> named, present;

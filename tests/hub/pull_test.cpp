@@ -11,6 +11,7 @@
 #include <csignal>
 #include <filesystem>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 using namespace ridge;
 using namespace ridge::hub;
@@ -248,7 +249,7 @@ TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
   CHECK(holds(at_hub(answer(401, "")), "set HF_TOKEN"));
   CHECK(holds(at_hub(answer(403, "")), "is gated"));
   CHECK(holds(at_hub(answer(418, "")), "status 418"));
-  CHECK(holds(at_hub(answer(200, "no json")), "expected"));
+  CHECK(holds(at_hub(answer(200, "no json")), "is no JSON"));
   CHECK(holds(at_hub(answer(200, "[]")), "expected"));
   CHECK(holds(at_hub(answer(200, R"({"sha": "../../x"})")), "expected"));
   CHECK(holds(at_hub(answer(302, "", "Location: /again\r\n")), "redirect to redirect"));
@@ -287,6 +288,10 @@ TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
     CHECK_MESSAGE(holds(at_hub(tree(entry("x.gguf", size))), "has no whole GGUF model"), size);
   CHECK(holds(at_hub(tree(entry("x.gguf", "5", "../../../x"))), "has no whole GGUF model"));
   CHECK(holds(at_hub(tree(entry("x.gguf", "17000000000000"))), "the disk has"));
+  CHECK(holds(at_hub(tree(std::string(size_t{30} << 20, '['))), "nests deeper than"));
+  std::string lists = "[[]";
+  for (int i = 0; i < 300'000; ++i) lists += ",[]";
+  CHECK(holds(at_hub(tree(lists + "]")), "objects and lists"));
   CHECK(puller.files().empty());
   CHECK_FALSE(puller.has_model());
   hub.before = [](const HttpRequest&, const HttpReply&) { return false; };
@@ -344,6 +349,27 @@ TEST_CASE("a full disk is one line, and with room again the pull goes on") {
   std::signal(SIGXFSZ, before);
   CHECK(holds(said, "cannot write: File too large"));
   CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
+}
+
+TEST_CASE("a pipe in place of a part is refused, never waited for") {
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", kBig}};
+  Puller puller(hub.hub.address());
+  puller.pull("hf:acme/Tall-GGUF");
+  std::vector<std::filesystem::path> blobs;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(puller.options.cache))
+    if (entry.path().parent_path().filename() == "blobs" && entry.is_regular_file()) blobs.push_back(entry.path());
+  REQUIRE(blobs.size() == 1);
+  std::filesystem::remove(blobs[0]);
+  REQUIRE(::mkfifo((blobs[0].string() + ".ridge.incomplete").c_str(), 0600) == 0);
+  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "is no regular file"));
+}
+
+TEST_CASE("of many models of a type some are named") {
+  CHECK(hub::some_of({"a", "b"}) == "a, b");
+  const std::string said = hub::some_of(std::vector<std::string>(5000, "name"));
+  CHECK(said.ends_with(" and 4976 more"));
+  CHECK(said.size() < 200);
 }
 
 TEST_CASE("the line of progress says speed and time left") {

@@ -114,6 +114,31 @@ TEST_CASE("the output grows only so long") {
   CHECK(refuses_with("{% set s = 'a' * 10**6 %}{% for i in range(99) %}{{ s }}{% endfor %}", "writes more than"));
 }
 
+TEST_CASE("what searches long texts takes a time that grows with their length") {
+  const std::string texts =
+      "{% set a = 'a' * 10**7 %}{% set b = 'a' * (5 * 10**6) ~ 'b' %}{% set c = 'b' ~ 'a' * (5 * 10**6) %}";
+  CHECK(refusal_within(texts + "{{ a.find(b) }}{{ a.rfind(c) }}{{ a.find(c) }}{{ a.rfind(b) }}") == "rendered 8 bytes");
+  CHECK(refusal_within(texts + "{{ a.count(b) }}{{ b in a }}{{ a.split(b) | length }}{{ a.rsplit(c) | length }}") ==
+        "rendered 8 bytes");
+  CHECK(refusal_within(texts + "{{ a.replace(b, '') | length }}{{ a.partition(b) | length }}") == "rendered 9 bytes");
+  CHECK(refusal_within(texts + "{{ a.strip(b.replace('a', 'xy')) | length }}").find("rendered") == 0);
+  CHECK(refuses_with(texts + "{% for i in range(100000) %}{% set x = a.find(b) %}{% endfor %}", "does not end"));
+  CHECK(refuses_with(texts + "{% set d = {a: 1} %}{% for i in range(100000) %}{% set x = d[a] %}{% endfor %}",
+                     "does not end"));
+  CHECK(refuses_with(texts + "{% set d = {a: 1} %}{% for i in range(100000) %}{% set x = d.get(a) %}{% endfor %}",
+                     "does not end"));
+  CHECK(refuses_with(texts + "{% set d = {a: 1} %}{% for i in range(100000) %}{% set x = a in d %}{% endfor %}",
+                     "does not end"));
+  CHECK(refuses_with(texts + "{{ a.split('a') | length }}", "parts"));
+  CHECK(refuses_with(texts + "{{ a.rsplit('a') | length }}", "parts"));
+}
+
+TEST_CASE("a template works with large integers only so long") {
+  CHECK(refuses_with("{% set a = 10**4000 %}{% for i in range(100000) %}{% set x = a * 3 %}{{ x }}{% endfor %}", ""));
+  CHECK(refuses_with("{% set a = 10**2000 + 1 %}{% for i in range(100000) %}{% set x = a * a // 7 %}{% endfor %}",
+                     "does not end"));
+}
+
 TEST_CASE("a template has only so many bytes") {
   CHECK(refuses_with(std::string((size_t{1} << 20) + 1, 'x'), "at most 1048576 are accepted"));
   CHECK(refusal_within(std::string(size_t{1} << 20, 'x')) == "rendered 1048576 bytes");

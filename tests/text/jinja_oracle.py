@@ -18,7 +18,7 @@ except ImportError:
     sys.exit(77)
 
 VARIABLES = {
-    "n": 7, "z": 0, "neg": -3, "x": 2.5, "big": 1e12, "t": True, "f": False, "nil": None,
+    "n": 7, "z": 0, "neg": -3, "x": 2.5, "big": 1e12, "huge": 2**63, "t": True, "f": False, "nil": None,
     "s": "Hello World", "u": "h\u00e9llo \U0001f999 \u65e5\u672c", "e": "", "w": "  pad\tded \n", "q": "it's \"q\" <b>&\\",
     "lines": "one\ntwo\r\n\n  four", "words": "the quick-brown fox jumps over_the 12 dogs",
     "l": [3, 1, 2], "ls": ["b", "A", "c", "a"], "el": [], "mix": [1, "a", None, True, 2.0, [1], {"k": "v"}],
@@ -28,8 +28,10 @@ VARIABLES = {
                  {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]}],
 }
 
-NUMBERS = ["n", "z", "neg", "x", "big", "t", "0", "1", "2", "3", "10", "1.5", "0.1", "1e3", "-4"]
-STRINGS = ["s", "u", "e", "w", "q", "lines", "words", "'a'", "'lo'", "'%s-%s'", "\"d'q\"", "'\\n'", "'x y'", "'\u00df'", "'{}'"]
+NUMBERS = ["n", "z", "neg", "x", "big", "t", "0", "1", "2", "3", "10", "1.5", "0.1", "1e3", "-4",
+           "2**64", "-(10**19)", "123456789012345678901", "9223372036854775807", "huge"]
+STRINGS = ["s", "u", "e", "w", "q", "lines", "words", "'a'", "'lo'", "'%s-%s'", "\"d'q\"", "'\\n'", "'x y'", "'\u00df'", "'{}'",
+           "'\u039f\u0394\u039f\u03a3 \u03a3. \u01c6x'", "'\ufb02u\u00df \u1fb3'"]
 LISTS = ["l", "ls", "el", "mix", "objs", "[1, 'b']", "(1, 2)", "[[1], [2]]", "range(4)", "ls[1:]", "()", "('a',)"]
 DICTS = ["d", "ed", "nums", "{'k': 1}", "objs[0]", "messages[1]", "{1: 'a', 'b': [None]}"]
 OTHERS = ["nil", "missing", "f", "none", "d.missing", "l[9]", "messages[2].content"]

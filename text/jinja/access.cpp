@@ -1,6 +1,6 @@
 // What is inside a value: its items, length, attributes, subscripts and slices, as in Python.
+#include "text/jinja/python/integers.h"
 #include "text/jinja/runtime.h"
-
 #include "text/jinja/text.h"
 
 #include <algorithm>
@@ -16,6 +16,15 @@ struct BoundMethod : Object {
   std::string_view type_name() const override { return "builtin_function_or_method"; }
   Value call(Runtime& runtime, Arguments& arguments) override { return (*method)(runtime, self, arguments); }
 };
+
+// How long the encoding of a key is, about.
+size_t key_bytes(const Value& key) {
+  if (key.is_string()) return key.string().size();
+  size_t bytes = 16;
+  if (const List* list = key.list(); list && list->kind != List::Kind::list)
+    for (const Value& item : list->items) bytes += key_bytes(item);
+  return bytes;
+}
 
 } // namespace
 
@@ -55,7 +64,18 @@ int64_t Runtime::length(const Value& value) {
   fail("object of type '{}' has no len()", value.type_name());
 }
 
-Value Runtime::attribute(const Value& object, const std::string& name) {
+const Value* Runtime::find_key(const Dict& dict, const Value& key) {
+  scan(key_bytes(key));
+  return dict.find(key);
+}
+
+void Runtime::set_key(Dict& dict, const Value& key, const Value& value) {
+  scan(2 * key_bytes(key));
+  dict.set(key, value);
+}
+
+Value Runtime::attribute(const Value& object, const std::string& name, bool keys) {
+  scan(name.size());
   if (object.is_undefined()) fail("{}", object.why_undefined());
   if (const Builtin* method = find_method(object, name)) {
     if (!method->run)
@@ -66,7 +86,7 @@ Value Runtime::attribute(const Value& object, const std::string& name) {
   }
   if (const auto pointer = object.object())
     if (std::optional<Value> value = pointer->attribute(*this, name)) return std::move(*value);
-  if (const Dict* dict = object.dict())
+  if (const Dict* dict = keys ? object.dict() : nullptr)
     if (const Value* value = dict->find(std::string_view(name))) return *value;
   return Value::undefined(fmt::format("'{} object' has no attribute '{}'", object.type_name(), name));
 }
@@ -84,7 +104,7 @@ Value Runtime::item(const Value& object, const Value& key) {
   }
   if (const Dict* dict = object.dict();
       dict && !(key.list() && key.list()->kind != List::Kind::tuple) && !key.is_dict())
-    if (const Value* value = dict->find(key)) return *value;
+    if (const Value* value = find_key(*dict, key)) return *value;
   if (key.is_string()) return attribute(object, key.string());
   return Value::undefined(fmt::format("{} object has no element {}", object.type_name(), repr(key).bytes()));
 }
@@ -95,7 +115,7 @@ Value Runtime::path(const Value& object, const Value& attribute) {
   Value value = object;
   for (const std::string_view part : split(attribute.string(), ".", -1, false)) {
     const bool is_number = !part.empty() && part.find_first_not_of("0123456789") == part.npos && part.size() < 18;
-    value = item(value, is_number ? Value(*parse_integer(part, 10)) : Value(part));
+    value = item(value, is_number ? *parse_integer(part, 10) : Value(part));
   }
   return value;
 }

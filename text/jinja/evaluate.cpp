@@ -84,7 +84,7 @@ Value Runtime::eval_dict(const Expression& node) {
     const Value key = eval(*node.parts[i]);
     const Value value = eval(*node.parts[i + 1]);
     position_ = node.offset;
-    result.set(key, value);
+    set_key(result, key, value);
   }
   return dict(std::move(result));
 }
@@ -190,8 +190,8 @@ Value Runtime::eval_negative(const Expression& node) {
   if (operand.is_undefined()) fail("{}", operand.why_undefined());
   if (!operand.is_number())
     fail("bad operand type for unary {}: '{}'", node.kind == Kind::negative ? '-' : '+', operand.type_name());
-  if (node.kind == Kind::positive) return operand.is_integral() ? Value(operand.integer()) : operand;
-  if (!operand.is_integral()) return -operand.number();
+  if (node.kind == Kind::positive) return operand.is_bool() ? Value(operand.integer()) : operand;
+  if (!operand.is_integer()) return -operand.number();
   return binary("-", Value(int64_t{0}), operand);
 }
 

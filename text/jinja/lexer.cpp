@@ -2,6 +2,7 @@
 #include "text/jinja/lexer.h"
 
 #include "core/strings/utf8.h"
+#include "text/jinja/python/integers.h"
 #include "text/jinja/text.h"
 
 #include <algorithm>
@@ -204,7 +205,7 @@ class Lexer {
     if (is_float) {
       at_ = end;
       const auto value = parse_float(source_.substr(start, end - start));
-      tokens_.push_back({Token::Kind::floating, start, {}, 0, value.value_or(0)});
+      tokens_.push_back({Token::Kind::floating, start, {}, {}, value.value_or(0)});
       return;
     }
     const char letter = start + 1 < source_.size() ? static_cast<char>(source_[start + 1] | 0x20) : ' ';
@@ -215,9 +216,9 @@ class Lexer {
     }
     at_ = end;
     try {
-      const auto value = parse_integer(source_.substr(start, end - start), 0);
+      auto value = parse_integer(source_.substr(start, end - start), 0);
       if (!value) fail_at(start, "malformed number");
-      tokens_.push_back({Token::Kind::integer, start, {}, *value});
+      tokens_.push_back({Token::Kind::integer, start, {}, std::move(*value)});
     } catch (Problem& problem) {
       fail_at(start, problem.message);
     }

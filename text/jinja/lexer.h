@@ -23,7 +23,7 @@ struct Token {
   Kind kind;
   size_t offset = 0; // in the normalized source
   std::string text;  // data, names and symbols as written, strings unescaped
-  int64_t integer = 0;
+  Value integer;
   double floating = 0;
 };
 

@@ -18,7 +18,9 @@ struct Limits {
   size_t max_output_bytes = size_t{64} << 20;
 };
 
-inline constexpr int kMaxValueDepth = 200;    // lists and dicts inside each other
-inline constexpr int64_t kMaxRange = 100'000; // numbers in a range(); Jinja2's sandbox has the same
+inline constexpr int kMaxValueDepth = 200;           // lists and dicts inside each other
+inline constexpr size_t kMaxIntegerDigits = 4300;    // as many as Python prints
+inline constexpr size_t kMaxParts = size_t{1} << 21; // of one text that is split
+inline constexpr int64_t kMaxRange = 100'000;        // numbers in a range(); Jinja2's sandbox has the same
 
 } // namespace ridge::text::jinja

@@ -8,7 +8,7 @@ namespace ridge::text::jinja {
 
 // ---- namespaces
 
-TaintedText Namespace::print(Runtime& runtime) const {
+TaintedText Namespace::print(Runtime& runtime) {
   Dict dict;
   for (const auto& [name, value] : attributes) dict.set(keyword_text(name), value);
   TaintedText out("<Namespace ");
@@ -33,7 +33,7 @@ void Namespace::set(std::string_view name, Value value) {
 
 // ---- macros
 
-TaintedText Macro::print(Runtime&) const {
+TaintedText Macro::print(Runtime&) {
   return TaintedText(node.text.empty() ? "<Macro anonymous>" : fmt::format("<Macro {}>", string_repr(node.text)));
 }
 
@@ -97,7 +97,28 @@ void Macro::bind(Runtime& runtime, Arguments& arguments) {
 
 // ---- loops
 
-TaintedText Loop::print(Runtime&) const {
+Loop::Loop(const Statement& node, std::shared_ptr<Frame> frame, Values all, int depth)
+    : node(node), frame(std::move(frame)), depth(depth) {
+  (node.condition ? candidates : items) = std::move(all);
+}
+
+Loop::Running::~Running() {
+  loop.candidates.clear();
+  if (!loop.node.is_recursive) loop.frame.reset();
+}
+
+bool Loop::reach(Runtime& runtime, size_t i) {
+  while (items.size() <= i && next_candidate < candidates.size()) {
+    Value item = candidates[next_candidate++];
+    Runtime::Scope scope(runtime, frame);
+    runtime.assign(*node.target, item);
+    if (runtime.eval(*node.condition).truth()) items.push_back(std::move(item));
+  }
+  return i < items.size();
+}
+
+TaintedText Loop::print(Runtime& runtime) {
+  reach(runtime, SIZE_MAX);
   return TaintedText(fmt::format("<LoopContext {}/{}>", index + 1, items.size()));
 }
 
@@ -111,20 +132,21 @@ Value Loop::call(Runtime& runtime, Arguments& arguments) {
   return capture.take();
 }
 
-std::optional<Value> Loop::attribute(Runtime&, std::string_view name) {
+std::optional<Value> Loop::attribute(Runtime& runtime, std::string_view name) {
   const auto number = [](size_t n) { return Value(static_cast<int64_t>(n)); };
+  const auto size = [&] { return reach(runtime, SIZE_MAX), items.size(); };
   if (name == "index") return number(index + 1);
   if (name == "index0") return number(index);
-  if (name == "revindex") return number(items.size() - index);
-  if (name == "revindex0") return number(items.size() - index - 1);
+  if (name == "revindex") return number(size() - index);
+  if (name == "revindex0") return number(size() - index - 1);
   if (name == "first") return Value(index == 0);
-  if (name == "last") return Value(index + 1 == items.size());
-  if (name == "length") return number(items.size());
+  if (name == "last") return Value(!reach(runtime, index + 1));
+  if (name == "length") return number(size());
   if (name == "depth") return Value(int64_t{depth} + 1);
   if (name == "depth0") return Value(int64_t{depth});
   if (name == "previtem") return index > 0 ? items[index - 1] : Value::undefined("there is no previous item");
   if (name == "nextitem")
-    return index + 1 < items.size() ? items[index + 1] : Value::undefined("there is no next item");
+    return reach(runtime, index + 1) ? items[index + 1] : Value::undefined("there is no next item");
   if (name == "cycle") return method(&Loop::cycle);
   if (name == "changed") return method(&Loop::changed);
   return std::nullopt;

@@ -12,7 +12,7 @@ struct Namespace : Object {
   std::vector<std::pair<std::string, Value>> attributes;
 
   std::string_view type_name() const override { return "Namespace"; }
-  TaintedText print(Runtime& runtime) const override;
+  TaintedText print(Runtime& runtime) override;
   bool is_callable() const override { return false; }
   void release() override { attributes.clear(); }
   std::optional<Value> attribute(Runtime& runtime, std::string_view name) override;
@@ -34,7 +34,7 @@ struct Macro : Object {
   Macro(const Statement& node, std::shared_ptr<Frame> frame) : node(node), frame(std::move(frame)) {}
 
   std::string_view type_name() const override { return "Macro"; }
-  TaintedText print(Runtime&) const override;
+  TaintedText print(Runtime& runtime) override;
   std::optional<Value> attribute(Runtime&, std::string_view name) override;
   Value call(Runtime& runtime, Arguments& arguments) override;
 
@@ -42,20 +42,28 @@ struct Macro : Object {
   void bind(Runtime& runtime, Arguments& arguments);
 };
 
-// The `loop` of a running {% for %}.
+// The `loop` of a running {% for %}. Its filter is evaluated as far as the loop has come, or looks ahead, because what
+// the loop does may change what the filter says.
 struct Loop : Object, std::enable_shared_from_this<Loop> {
   const Statement& node;
-  std::shared_ptr<Frame> frame; // around the loop, if it is recursive
-  Values items;
+  std::shared_ptr<Frame> frame; // around the loop, if it is recursive or has a filter
+  Values items;                 // that passed the filter
+  Values candidates;            // for the filter
+  size_t next_candidate = 0;
   size_t index = 0;
   int depth;
   std::optional<Value> last_seen; // by changed()
 
-  Loop(const Statement& node, std::shared_ptr<Frame> frame, Values items, int depth)
-      : node(node), frame(std::move(frame)), items(std::move(items)), depth(depth) {}
+  Loop(const Statement& node, std::shared_ptr<Frame> frame, Values all, int depth);
+  // Ends the filter with the loop: a loop that is kept in the scope around it must not keep that scope.
+  struct Running {
+    Loop& loop;
+    ~Running();
+  };
+  bool reach(Runtime& runtime, size_t i); // whether there is an item i; finds those up to it
 
   std::string_view type_name() const override { return "LoopContext"; }
-  TaintedText print(Runtime&) const override;
+  TaintedText print(Runtime& runtime) override;
   void release() override { last_seen.reset(); }
   std::optional<Value> attribute(Runtime&, std::string_view name) override;
   Value call(Runtime& runtime, Arguments& arguments) override; // loop(items), of a recursive loop

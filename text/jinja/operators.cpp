@@ -1,4 +1,6 @@
 // What Python's arithmetic and comparison operators do.
+#include "core/strings/find.h"
+#include "text/jinja/python/integers.h"
 #include "text/jinja/runtime.h"
 
 #include <algorithm>
@@ -7,46 +9,6 @@
 namespace ridge::text::jinja {
 
 namespace {
-
-[[noreturn]] void overflow() { fail("integer overflow: the result does not fit 64 bits"); }
-
-Value integer_power(int64_t base, int64_t exponent) {
-  if (exponent < 0) {
-    if (base == 0) fail("0.0 cannot be raised to a negative power");
-    return std::pow(static_cast<double>(base), static_cast<double>(exponent));
-  }
-  int64_t result = 1;
-  while (true) {
-    if ((exponent & 1) && __builtin_mul_overflow(result, base, &result)) overflow();
-    exponent >>= 1;
-    if (exponent == 0) return result;
-    if (__builtin_mul_overflow(base, base, &base)) overflow();
-  }
-}
-
-Value integer_arithmetic(std::string_view op, int64_t a, int64_t b) {
-  int64_t result = 0;
-  if (op == "+") {
-    if (__builtin_add_overflow(a, b, &result)) overflow();
-  } else if (op == "-") {
-    if (__builtin_sub_overflow(a, b, &result)) overflow();
-  } else if (op == "*") {
-    if (__builtin_mul_overflow(a, b, &result)) overflow();
-  } else if (op == "**") {
-    return integer_power(a, b);
-  } else {
-    if (b == 0) fail("{}", op == "/" ? "division by zero" : "integer division or modulo by zero");
-    if (op == "/") return static_cast<double>(a) / static_cast<double>(b);
-    if (b == -1) { // the one divisor that can overflow
-      if (op == "%") return int64_t{0};
-      if (__builtin_sub_overflow(int64_t{0}, a, &result)) overflow();
-      return result;
-    }
-    const bool inexact = a % b != 0 && ((a < 0) != (b < 0)); // Python rounds down
-    return op == "//" ? a / b - inexact : a % b + (inexact ? b : 0);
-  }
-  return result;
-}
 
 Value float_arithmetic(std::string_view op, double a, double b) {
   if (op == "+") return a + b;
@@ -77,8 +39,7 @@ Value float_arithmetic(std::string_view op, double a, double b) {
 
 bool Runtime::equal(const Value& a, const Value& b) {
   spend();
-  if (a.is_number() && b.is_number())
-    return a.is_integral() && b.is_integral() ? a.integer() == b.integer() : a.number() == b.number();
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
   case Value::Kind::none:
@@ -98,7 +59,7 @@ bool Runtime::equal(const Value& a, const Value& b) {
     if (&left == &right) return true;
     if (left.entries.size() != right.entries.size()) return false;
     for (const auto& [key, value] : left.entries) {
-      const Value* other = right.find(key);
+      const Value* other = find_key(right, key);
       if (!other || !equal(value, *other)) return false;
     }
     return true;
@@ -109,10 +70,7 @@ bool Runtime::equal(const Value& a, const Value& b) {
 
 std::partial_ordering Runtime::order(const Value& a, const Value& b, std::string_view op) {
   spend();
-  if (a.is_number() && b.is_number()) {
-    if (a.is_integral() && b.is_integral()) return a.integer() <=> b.integer();
-    return a.number() <=> b.number();
-  }
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b);
   if (a.is_string() && b.is_string()) {
     scan(a.string().size());
     return a.string().compare(b.string()) <=> 0; // UTF-8 sorts as its code points do
@@ -134,9 +92,9 @@ bool Runtime::contains(const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string()) fail("'in <string>' requires string as left operand, not {}", item.type_name());
     scan(container.string().size());
-    return container.string().find(item.string()) != std::string::npos;
+    return core::find(container.string(), item.string()) != std::string::npos;
   }
-  if (const Dict* dict = container.dict()) return dict->find(item) != nullptr;
+  if (const Dict* dict = container.dict()) return find_key(*dict, item) != nullptr;
   if (container.list()) {
     for (const Value& other : iterate(container))
       if (equal(item, other)) return true;
@@ -152,7 +110,12 @@ Value Runtime::binary(std::string_view op, const Value& a, const Value& b) {
   }
   if (a.is_undefined() || b.is_undefined()) fail("{}", (a.is_undefined() ? a : b).why_undefined());
   if (a.is_number() && b.is_number()) {
-    if (a.is_integral() && b.is_integral()) return integer_arithmetic(op, a.integer(), b.integer());
+    if (a.is_integer() && b.is_integer()) {
+      Value result = integer_arithmetic(op, a, b);
+      for (const Value* number : {&a, &b, static_cast<const Value*>(&result)})
+        if (number->big()) scan(integer_bytes(*number) * integer_bytes(*number) / 16);
+      return result;
+    }
     return float_arithmetic(op, a.number(), b.number());
   }
   const List *left = a.list(), *right = b.list();

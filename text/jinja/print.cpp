@@ -1,6 +1,6 @@
 // Values as text: Python's str() and repr().
+#include "text/jinja/python/integers.h"
 #include "text/jinja/runtime.h"
-
 #include "text/jinja/text.h"
 
 #include <algorithm>
@@ -22,6 +22,10 @@ class Printer {
     case Value::Kind::none: out += "None"; return;
     case Value::Kind::boolean: out += value.integer() ? "True" : "False"; return;
     case Value::Kind::integer: out += std::to_string(value.integer()); return;
+    case Value::Kind::big_integer:
+      runtime_.scan(integer_bytes(value) * integer_bytes(value) / 16);
+      out += digits_of(value);
+      return;
     case Value::Kind::floating: out += float_repr(value.number()); return;
     case Value::Kind::string:
       out += value.is_markup() ? "Markup(" : "";

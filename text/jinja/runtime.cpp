@@ -167,18 +167,10 @@ void Runtime::run_for(const Statement& node) {
 }
 
 void Runtime::run_loop(const Statement& node, const Value& iterable, int depth) {
-  Values items = iterate(iterable);
-  if (node.condition) {
-    Values kept;
-    for (Value& item : items) {
-      Scope scope(*this, frame_);
-      assign(*node.target, item);
-      if (eval(*node.condition).truth()) kept.push_back(std::move(item));
-    }
-    items = std::move(kept);
-  }
-  const auto loop = std::make_shared<Loop>(node, node.is_recursive ? kept_frame() : nullptr, std::move(items), depth);
-  for (; loop->index < loop->items.size(); ++loop->index) {
+  std::shared_ptr<Frame> around = node.is_recursive ? kept_frame() : node.condition ? frame_ : nullptr;
+  const auto loop = std::make_shared<Loop>(node, std::move(around), iterate(iterable), depth);
+  const Loop::Running running{*loop};
+  for (; loop->reach(*this, loop->index); ++loop->index) {
     Scope scope(*this, frame_);
     frame_->set("loop", std::static_pointer_cast<Object>(loop));
     position_ = node.offset;

@@ -64,7 +64,12 @@ class Runtime {
   bool contains(const Value& container, const Value& item);
   Value binary(std::string_view op, const Value& a, const Value& b);
 
-  Value attribute(const Value& object, const std::string& name);
+  // A dict's look-ups, which cost the length of the key.
+  const Value* find_key(const Dict& dict, const Value& key);
+  void set_key(Dict& dict, const Value& key, const Value& value);
+
+  // With `keys`, a dict's items by their key are attributes too, as in `object.name`.
+  Value attribute(const Value& object, const std::string& name, bool keys = true);
   Value item(const Value& object, const Value& key);
   Value path(const Value& object, const Value& attribute); // "a.b.0": items of items
 

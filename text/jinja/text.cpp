@@ -1,10 +1,10 @@
-// Text as Python sees it. Case mapping is utf8proc's simple one, plus the German sharp s, which grows.
+// Text as Python sees it.
 #include "text/jinja/text.h"
 
+#include "core/strings/find.h"
 #include "core/strings/utf8.h"
+#include "text/jinja/limits.h"
 #include "text/jinja/value.h"
-
-#include <utf8proc.h>
 
 #include <algorithm>
 #include <charconv>
@@ -38,116 +38,12 @@ bool is_space(char32_t c) {
          (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-namespace {
-utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
-char32_t upper_of(char32_t c) { return static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))); }
-char32_t lower_of(char32_t c) { return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))); }
-
-constexpr char32_t kSharpS = 0xdf;
-
-void append_upper(std::string& out, char32_t c) {
-  if (c == kSharpS)
-    out += "SS";
-  else
-    core::append_utf8(out, upper_of(c));
-}
-
-void append_title(std::string& out, char32_t c) {
-  if (c == kSharpS)
-    out += "Ss";
-  else
-    core::append_utf8(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
-}
-
-// Calls `append(out, code point, index)` for each code point; bytes that are not UTF-8 pass through.
-template <typename Append>
-std::string map_points(std::string_view text, Append append) {
-  std::string out;
-  out.reserve(text.size());
-  size_t index = 0;
-  for (size_t at = 0; at < text.size(); ++index) {
-    const CodePoint point = decode_at(text, at);
-    if (point.value == 0xfffd)
-      out += text.substr(at, point.bytes);
-    else
-      append(out, point.value, index);
-    at += point.bytes;
-  }
-  return out;
-}
-} // namespace
-
-bool is_alpha(char32_t c) {
-  const auto k = category(c);
-  return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
-}
-bool is_decimal(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
-bool is_digit(char32_t c) {
-  return is_decimal(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
-         (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
-}
-bool is_numeric(char32_t c) {
-  const auto k = category(c);
-  return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
-}
-bool is_word(char32_t c) { return c == '_' || is_alpha(c) || is_numeric(c); }
-bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
-bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
-bool is_printable(char32_t c) {
-  if (c == ' ') return true;
-  switch (category(c)) {
-  case UTF8PROC_CATEGORY_CN:
-  case UTF8PROC_CATEGORY_CC:
-  case UTF8PROC_CATEGORY_CF:
-  case UTF8PROC_CATEGORY_CS:
-  case UTF8PROC_CATEGORY_CO:
-  case UTF8PROC_CATEGORY_ZS:
-  case UTF8PROC_CATEGORY_ZL:
-  case UTF8PROC_CATEGORY_ZP: return false;
-  default: return true;
-  }
-}
-
-std::string upper(std::string_view text) {
-  return map_points(text, [](std::string& out, char32_t c, size_t) { append_upper(out, c); });
-}
-std::string lower(std::string_view text) {
-  return map_points(text, [](std::string& out, char32_t c, size_t) { core::append_utf8(out, lower_of(c)); });
-}
-std::string capitalize(std::string_view text) {
-  return map_points(text, [](std::string& out, char32_t c, size_t index) {
-    if (index == 0)
-      append_title(out, c);
-    else
-      core::append_utf8(out, lower_of(c));
-  });
-}
-std::string title(std::string_view text) {
-  bool inside = false;
-  return map_points(text, [&inside](std::string& out, char32_t c, size_t) {
-    if (inside)
-      core::append_utf8(out, lower_of(c));
-    else
-      append_title(out, c);
-    inside = is_alpha(c);
-  });
-}
-std::string swap_case(std::string_view text) {
-  return map_points(text, [](std::string& out, char32_t c, size_t) {
-    if (is_upper(c))
-      core::append_utf8(out, lower_of(c));
-    else if (is_lower(c))
-      append_upper(out, c);
-    else
-      core::append_utf8(out, c);
-  });
-}
-
 std::string_view strip(std::string_view text, bool left, bool right, std::optional<std::string_view> chars) {
   std::u32string set;
   if (chars)
     for (size_t at = 0; at < chars->size(); at += decode_at(*chars, at).bytes) set += decode_at(*chars, at).value;
-  const auto goes = [&](char32_t c) { return chars ? set.find(c) != set.npos : is_space(c); };
+  std::ranges::sort(set);
+  const auto goes = [&](char32_t c) { return chars ? std::ranges::binary_search(set, c) : is_space(c); };
   while (left && !text.empty()) {
     const CodePoint point = decode_at(text, 0);
     if (!goes(point.value)) break;
@@ -165,6 +61,27 @@ std::string_view strip(std::string_view text, bool left, bool right, std::option
 
 namespace {
 
+void add_part(std::vector<std::string_view>& parts, std::string_view part) {
+  if (parts.size() == kMaxParts) fail("a text is split into more than {} parts", kMaxParts);
+  parts.push_back(part);
+}
+
+// From the right: as the reversed text is split from the left.
+std::vector<std::string_view> split_backwards(std::string_view text, std::string_view separator, int64_t limit) {
+  const std::string backwards(text.rbegin(), text.rend()), reversed(separator.rbegin(), separator.rend());
+  std::vector<std::string_view> parts;
+  size_t from = 0;
+  for (; limit != 0; --limit) {
+    const size_t at = core::find(backwards, reversed, from);
+    if (at == std::string::npos) break;
+    add_part(parts, text.substr(text.size() - at, at - from));
+    from = at + separator.size();
+  }
+  add_part(parts, text.substr(0, text.size() - from));
+  std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
 std::vector<std::string_view> split_space(std::string_view text, int64_t limit, bool from_right) {
   std::vector<std::string_view> words; // all of them, then joined back to the limit
   for (size_t at = 0; at < text.size();) {
@@ -175,7 +92,7 @@ std::vector<std::string_view> split_space(std::string_view text, int64_t limit, 
     }
     size_t end = at;
     while (end < text.size() && !is_space(decode_at(text, end).value)) end += decode_at(text, end).bytes;
-    words.push_back(text.substr(at, end - at));
+    add_part(words, text.substr(at, end - at));
     at = end;
   }
   if (limit < 0 || words.size() <= static_cast<size_t>(limit)) return words;
@@ -199,21 +116,16 @@ std::vector<std::string_view> split(std::string_view text, std::optional<std::st
                                     bool from_right) {
   if (!separator) return split_space(text, limit, from_right);
   if (separator->empty()) fail("empty separator");
+  if (from_right) return split_backwards(text, *separator, limit);
   std::vector<std::string_view> parts;
-  while (limit != 0) {
-    const size_t at = from_right ? text.rfind(*separator) : text.find(*separator);
+  size_t from = 0;
+  for (; limit != 0; --limit) {
+    const size_t at = core::find(text, *separator, from);
     if (at == text.npos) break;
-    if (from_right) {
-      parts.push_back(text.substr(at + separator->size()));
-      text = text.substr(0, at);
-    } else {
-      parts.push_back(text.substr(0, at));
-      text = text.substr(at + separator->size());
-    }
-    --limit;
+    add_part(parts, text.substr(from, at - from));
+    from = at + separator->size();
   }
-  parts.push_back(text);
-  if (from_right) std::reverse(parts.begin(), parts.end());
+  add_part(parts, text.substr(from));
   return parts;
 }
 
@@ -226,7 +138,7 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
     size_t next = at + point.bytes;
     if ((c >= 10 && c <= 13) || (c >= 28 && c <= 30) || c == 0x85 || c == 0x2028 || c == 0x2029) {
       if (c == '\r' && next < text.size() && text[next] == '\n') ++next;
-      lines.push_back(text.substr(start, (keep_ends ? next : at) - start));
+      add_part(lines, text.substr(start, (keep_ends ? next : at) - start));
       start = next;
     }
     at = next;
@@ -332,33 +244,6 @@ std::optional<std::string> without_underscores(std::string_view text) {
 }
 
 } // namespace
-
-std::optional<int64_t> parse_integer(std::string_view text, int64_t base) {
-  text = strip(text, true, true);
-  const bool negative = !text.empty() && text[0] == '-';
-  if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
-  if (base != 0 && (base < 2 || base > 36)) fail("int() base must be >= 2 and <= 36, or 0");
-  if (text.size() > 1 && text[0] == '0') {
-    const char letter = static_cast<char>(text[1] | 0x20);
-    const int64_t prefix = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
-    if (prefix != 0 && (base == 0 || base == prefix)) {
-      text.remove_prefix(text.size() > 2 && text[2] == '_' ? 3 : 2);
-      base = prefix;
-    } else if (base == 0 && text.find_first_not_of("0_") != text.npos) {
-      return std::nullopt;
-    }
-  }
-  if (base == 0) base = 10;
-  const auto digits = without_underscores(text);
-  if (!digits || digits->empty() || (*digits)[0] == '-') return std::nullopt;
-  uint64_t magnitude = 0;
-  const auto [end, status] =
-      std::from_chars(digits->data(), digits->data() + digits->size(), magnitude, static_cast<int>(base));
-  if (end != digits->data() + digits->size()) return std::nullopt;
-  if (status == std::errc::result_out_of_range || magnitude > static_cast<uint64_t>(INT64_MAX))
-    fail("integer overflow: {} does not fit 64 bits", *digits);
-  return negative ? -static_cast<int64_t>(magnitude) : static_cast<int64_t>(magnitude);
-}
 
 std::optional<double> parse_float(std::string_view text) {
   auto digits = without_underscores(strip(text, true, true));

@@ -31,13 +31,17 @@ bool is_decimal(char32_t value); // Nd
 bool is_numeric(char32_t value); // Nd, Nl, No
 bool is_upper(char32_t value);
 bool is_lower(char32_t value);
+bool is_title(char32_t value);
 bool is_printable(char32_t value);
 
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
+std::string lower(std::string_view part, std::string_view text); // of a part; the rest decides over a final sigma
 std::string capitalize(std::string_view text);
 std::string title(std::string_view text); // str.title: a word begins after every non-letter
 std::string swap_case(std::string_view text);
+std::string swap_case(std::string_view part, std::string_view text);
+std::string case_fold(std::string_view text);
 
 // Without `chars`, white space.
 std::string_view strip(std::string_view text, bool left, bool right, std::optional<std::string_view> chars = {});
@@ -51,8 +55,7 @@ std::string string_repr(std::string_view text); // quoted and escaped as Python 
 TaintedText string_repr(const TaintedText& text);
 std::string escape_html(std::string_view text);
 
-// As int(text, base) and float(text) read them; nothing where Python raises ValueError.
-std::optional<int64_t> parse_integer(std::string_view text, int64_t base);
+// As float(text) reads it; nothing where Python raises ValueError.
 std::optional<double> parse_float(std::string_view text);
 
 } // namespace ridge::text::jinja

@@ -1,7 +1,9 @@
 // Values: truth, names, dict lookup, and the way from and to JSON.
 #include "text/jinja/value.h"
 
+#include "core/json/parse.h"
 #include "text/jinja/limits.h"
+#include "text/jinja/python/integers.h"
 #include "text/jinja/text.h"
 
 #include <algorithm>
@@ -15,6 +17,8 @@ Value Value::undefined(std::string why) {
   return value;
 }
 
+double Value::number() const { return kind() == Kind::floating ? std::get<double>(data_) : to_double(*this); }
+
 bool Value::truth() const {
   switch (kind()) {
   case Kind::undefined:
@@ -25,7 +29,8 @@ bool Value::truth() const {
   case Kind::string: return !string().empty();
   case Kind::list: return list()->kind == List::Kind::generator || !list()->items.empty();
   case Kind::dict: return !dict()->entries.empty();
-  case Kind::object: return true;
+  case Kind::object:
+  case Kind::big_integer: return true;
   }
   return false;
 }
@@ -35,7 +40,8 @@ std::string_view Value::type_name() const {
   case Kind::undefined: return "Undefined";
   case Kind::none: return "NoneType";
   case Kind::boolean: return "bool";
-  case Kind::integer: return "int";
+  case Kind::integer:
+  case Kind::big_integer: return "int";
   case Kind::floating: return "float";
   case Kind::string: return is_markup() ? "Markup" : "str";
   case Kind::dict: return "dict";
@@ -67,11 +73,12 @@ void encode_key(const Value& key, std::string& out) {
   case Value::Kind::none: out += 'n'; return;
   case Value::Kind::undefined: out += 'u'; return;
   case Value::Kind::boolean:
-  case Value::Kind::integer: out += 'i' + std::to_string(key.integer()) + ';'; return;
+  case Value::Kind::integer:
+  case Value::Kind::big_integer: out += 'i' + digits_of(key) + ';'; return;
   case Value::Kind::floating: {
     const double number = key.number();
-    if (number == std::floor(number) && std::abs(number) < 9e18)
-      out += 'i' + std::to_string(static_cast<int64_t>(number)) + ';';
+    if (std::isfinite(number) && number == std::floor(number))
+      out += 'i' + digits_of(integer_of(number)) + ';';
     else
       out += 'f' + float_repr(number) + ';';
     return;
@@ -151,7 +158,7 @@ Value from_json_at(const nlohmann::ordered_json& json, int depth, std::vector<st
   case Type::number_integer: return json.get<int64_t>();
   case Type::number_unsigned: {
     const uint64_t number = json.get<uint64_t>();
-    return number <= INT64_MAX ? Value(static_cast<int64_t>(number)) : Value(static_cast<double>(number));
+    return number <= INT64_MAX ? Value(static_cast<int64_t>(number)) : *parse_integer(std::to_string(number), 10);
   }
   case Type::number_float: return json.get<double>();
   case Type::string: {
@@ -173,6 +180,7 @@ Value from_json_at(const nlohmann::ordered_json& json, int depth, std::vector<st
     }
     return make_dict(std::move(dict));
   }
+  case Type::binary: return parse_integer(*core::big_digits(json), 10).value_or(Value());
   default: return {};
   }
 }
@@ -186,7 +194,8 @@ class JsonWriter {
     switch (value.kind()) {
     case Value::Kind::none: out += "null"; return;
     case Value::Kind::boolean: out += value.integer() ? "true" : "false"; return;
-    case Value::Kind::integer: out += std::to_string(value.integer()); return;
+    case Value::Kind::integer:
+    case Value::Kind::big_integer: out += digits_of(value); return;
     case Value::Kind::floating: out += json_float(value.number()); return;
     case Value::Kind::string: write_string(value.text()); return;
     case Value::Kind::dict: write_dict(*value.dict(), level); return;
@@ -268,7 +277,8 @@ class JsonWriter {
     case Value::Kind::string: return key.text();
     case Value::Kind::none: return TaintedText("null");
     case Value::Kind::boolean: return TaintedText(key.integer() ? "true" : "false");
-    case Value::Kind::integer: return TaintedText(std::to_string(key.integer()));
+    case Value::Kind::integer:
+    case Value::Kind::big_integer: return TaintedText(digits_of(key));
     case Value::Kind::floating: return TaintedText(json_float(key.number()));
     default: fail("keys must be str, int, float, bool or None, not {}", key.type_name());
     }
@@ -286,7 +296,8 @@ class JsonWriter {
       for (size_t i = 0; i < order.size(); ++i) order[i] = i;
       std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
         const Value &left = dict.entries[a].first, &right = dict.entries[b].first;
-        return left.is_number() ? left.number() < right.number() : entries[a].first.bytes() < entries[b].first.bytes();
+        return left.is_number() ? compare_numbers(left, right) < 0
+                                : entries[a].first.bytes() < entries[b].first.bytes();
       });
       std::vector<std::pair<TaintedText, const Value*>> sorted;
       for (const size_t i : order) sorted.push_back(entries[i]);

@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -38,6 +38,7 @@ class Runtime;
 struct List;
 struct Dict;
 struct Object;
+struct BigInteger; // text/jinja/python/integers.h
 
 struct Text {
   TaintedText text;       // UTF-8
@@ -46,7 +47,7 @@ struct Text {
 
 class Value {
  public:
-  enum class Kind { undefined, none, boolean, integer, floating, string, list, dict, object };
+  enum class Kind { undefined, none, boolean, integer, floating, string, list, dict, object, big_integer };
 
   Value() : data_(std::monostate{}) {} // none
   Value(bool value) : data_(value) {}
@@ -60,6 +61,7 @@ class Value {
   Value(std::shared_ptr<const List> list) : data_(std::move(list)) {}
   Value(std::shared_ptr<const Dict> dict) : data_(std::move(dict)) {}
   Value(std::shared_ptr<Object> object) : data_(std::move(object)) {}
+  Value(std::shared_ptr<const BigInteger> integer) : data_(std::move(integer)) {}
 
   static Value data(std::string bytes) { return TaintedText(std::move(bytes), true); }
   // `why` is the message of the error that using the value raises.
@@ -71,11 +73,17 @@ class Value {
   bool is_string() const { return kind() == Kind::string; }
   bool is_dict() const { return kind() == Kind::dict; }
   bool is_bool() const { return kind() == Kind::boolean; }
-  bool is_integral() const { return kind() == Kind::integer || is_bool(); } // a boolean is an integer, as in Python
-  bool is_number() const { return is_integral() || kind() == Kind::floating; }
+  // An integer of 64 bits; a boolean is an integer, as in Python.
+  bool is_integral() const { return kind() == Kind::integer || is_bool(); }
+  bool is_integer() const { return is_integral() || kind() == Kind::big_integer; } // of any size
+  bool is_number() const { return is_integer() || kind() == Kind::floating; }
 
   int64_t integer() const { return is_bool() ? std::get<bool>(data_) : std::get<int64_t>(data_); }
-  double number() const { return kind() == Kind::floating ? std::get<double>(data_) : static_cast<double>(integer()); }
+  double number() const;          // throws Problem for an integer beyond the largest
+  const BigInteger* big() const { // nullptr: of 64 bits, or no integer
+    const auto* pointer = std::get_if<std::shared_ptr<const BigInteger>>(&data_);
+    return pointer ? pointer->get() : nullptr;
+  }
   const TaintedText& text() const { return std::get<std::shared_ptr<const Text>>(data_)->text; }
   const std::string& string() const { return text().bytes(); }
   bool is_markup() const { return is_string() && std::get<std::shared_ptr<const Text>>(data_)->is_markup; }
@@ -100,7 +108,7 @@ class Value {
  private:
   using Missing = std::shared_ptr<const std::string>;
   std::variant<Missing, std::monostate, bool, int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const List>,
-               std::shared_ptr<const Dict>, std::shared_ptr<Object>>
+               std::shared_ptr<const Dict>, std::shared_ptr<Object>, std::shared_ptr<const BigInteger>>
       data_;
 };
 
@@ -127,7 +135,7 @@ struct Dict {
   void set(const Value& key, const Value& value); // only while the dict is being built
 
  private:
-  std::unordered_map<std::string, size_t> index_;
+  std::map<std::string, size_t, std::less<>> index_; // not hashed: hostile keys could all collide
 };
 
 struct Arguments {
@@ -142,7 +150,7 @@ inline Value keyword_text(const std::string& name) { return Value::data(name); }
 struct Object {
   virtual ~Object() = default;
   virtual std::string_view type_name() const = 0;
-  virtual TaintedText print(Runtime&) const { return TaintedText(fmt::format("<{}>", type_name())); }
+  virtual TaintedText print(Runtime&) { return TaintedText(fmt::format("<{}>", type_name())); }
   virtual bool is_callable() const { return true; }
   virtual Value call(Runtime&, Arguments&) { fail("'{}' object is not callable", type_name()); }
   virtual std::optional<Value> attribute(Runtime&, std::string_view) { return std::nullopt; }

@@ -14,6 +14,7 @@ namespace ridge::text::jinja {
 
 int64_t Call::integer(size_t i, int64_t absent) const {
   if (!named[i]) return absent;
+  if (named[i]->big()) fail("Python int too large to convert to C ssize_t");
   if (!named[i]->is_integral()) {
     if (named[i]->is_undefined()) fail("{}", named[i]->why_undefined());
     fail("'{}' object cannot be interpreted as an integer", named[i]->type_name());
@@ -121,7 +122,7 @@ constexpr Builtin kTests[] = {
     {"boolean", "", [](Runtime&, const Call& c) -> Value { return c.self.is_bool(); }},
     {"true", "", [](Runtime&, const Call& c) -> Value { return c.self.is_bool() && c.self.truth(); }},
     {"false", "", [](Runtime&, const Call& c) -> Value { return c.self.is_bool() && !c.self.truth(); }},
-    {"integer", "", [](Runtime&, const Call& c) -> Value { return c.self.kind() == Value::Kind::integer; }},
+    {"integer", "", [](Runtime&, const Call& c) -> Value { return c.self.is_integer() && !c.self.is_bool(); }},
     {"float", "", [](Runtime&, const Call& c) -> Value { return c.self.kind() == Value::Kind::floating; }},
     {"number", "", [](Runtime&, const Call& c) -> Value { return c.self.is_number(); }},
     {"string", "", [](Runtime&, const Call& c) -> Value { return c.self.is_string(); }},
@@ -186,12 +187,12 @@ Dict dict_of(Runtime& runtime, const Call& call) {
   Dict dict;
   if (call[0]) {
     if (const Dict* from = call[0]->dict()) {
-      for (const auto& [key, value] : from->entries) dict.set(key, value);
+      for (const auto& [key, value] : from->entries) runtime.set_key(dict, key, value);
     } else {
       for (const Value& pair : runtime.iterate(*call[0])) {
         const Values parts = runtime.iterate(pair);
         if (parts.size() != 2) fail("dictionary update sequence element has length {}; 2 is required", parts.size());
-        dict.set(parts[0], parts[1]);
+        runtime.set_key(dict, parts[0], parts[1]);
       }
     }
   }

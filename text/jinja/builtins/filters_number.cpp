@@ -1,4 +1,5 @@
 // Filters that make or print a number.
+#include "text/jinja/python/integers.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 
@@ -11,7 +12,7 @@ namespace {
 Value to_int(Runtime&, const Call& call) {
   const Value absent = call[0] ? *call[0] : Value(int64_t{0});
   if (call.self.is_undefined()) fail("{}", call.self.why_undefined());
-  if (call.self.is_integral()) return call.self.integer();
+  if (call.self.is_integer()) return call.self.big() ? call.self : Value(call.self.integer());
   std::optional<double> number;
   if (call.self.is_string()) {
     if (const auto value = parse_integer(call.self.string(), call.integer(1, 10))) return *value;
@@ -23,8 +24,7 @@ Value to_int(Runtime&, const Call& call) {
     if (number && call.self.is_number() && std::isinf(*number)) fail("cannot convert float infinity to integer");
     return absent;
   }
-  if (std::abs(*number) >= 9.2e18) fail("integer overflow: {} does not fit 64 bits", float_repr(*number));
-  return static_cast<int64_t>(*number);
+  return integer_of(*number);
 }
 
 Value to_float(Runtime&, const Call& call) {
@@ -35,11 +35,10 @@ Value to_float(Runtime&, const Call& call) {
   return call[0] ? *call[0] : Value(0.0);
 }
 
-Value absolute(Runtime& runtime, const Call& call) {
+Value absolute(Runtime&, const Call& call) {
   if (call.self.is_undefined()) fail("{}", call.self.why_undefined());
   if (!call.self.is_number()) fail("bad operand type for abs(): '{}'", call.self.type_name());
-  if (!call.self.is_integral()) return std::abs(call.self.number());
-  return call.self.integer() < 0 ? runtime.binary("-", Value(int64_t{0}), call.self) : Value(call.self.integer());
+  return call.self.is_integer() ? absolute_of(call.self) : std::abs(call.self.number());
 }
 
 Value round_number(Runtime& runtime, const Call& call) {
@@ -48,23 +47,22 @@ Value round_number(Runtime& runtime, const Call& call) {
   if (method != "common" && method != "ceil" && method != "floor") fail("round: method must be common, ceil or floor");
   if (call.self.is_undefined()) fail("{}", call.self.why_undefined());
   if (!call.self.is_number()) fail("type {} doesn't define __round__ method", call.self.type_name());
+  if (method == "common" && call.self.is_integer()) {
+    if (precision >= 0) return call.self.is_bool() ? Value(call.self.integer()) : call.self;
+    if (precision < -static_cast<int64_t>(kMaxIntegerDigits)) return int64_t{0};
+    const Value unit = runtime.binary("**", Value(int64_t{10}), Value(-precision));
+    const Value rest = runtime.binary("%", call.self, unit), down = runtime.binary("-", call.self, rest);
+    const auto half = runtime.order(runtime.binary("*", rest, Value(int64_t{2})), unit);
+    const Value multiple = runtime.binary("//", down, unit); // half goes to the even one
+    const bool odd = runtime.binary("%", multiple, Value(int64_t{2})).truth();
+    return half > 0 || (half == 0 && odd) ? runtime.binary("+", down, unit) : down;
+  }
   const double number = call.self.number();
   if (method != "common") {
     const double scale = std::pow(10.0, static_cast<double>(precision));
     const double scaled = number * scale;
     if (!std::isfinite(scaled) || scale == 0) fail("round: the result is out of range");
     return ((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) + 0.0) / scale; // + 0.0: Python has no int -0
-  }
-  if (call.self.is_integral()) {
-    if (precision >= 0) return call.self.integer();
-    if (precision < -18) return int64_t{0};
-    int64_t unit = 1;
-    for (int64_t i = precision; i < 0; ++i) unit *= 10;
-    const int64_t value = call.self.integer();
-    int64_t down = value / unit * unit;
-    if (value % unit < 0) down -= unit;
-    const int64_t rest = value - down; // half goes to the even multiple
-    return rest * 2 > unit || (rest * 2 == unit && (down / unit) % 2 != 0) ? down + unit : down;
   }
   if (!std::isfinite(number) || precision > 300) return number;
   if (precision < -300) return std::copysign(0.0, number);

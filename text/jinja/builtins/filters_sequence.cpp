@@ -12,7 +12,9 @@ Value generator(Runtime& runtime, Values items) { return runtime.list(std::move(
 
 // Sorting and grouping look at strings without their case unless told otherwise.
 Value folded(Runtime& runtime, Value value, bool case_sensitive) {
-  return value.is_string() && !case_sensitive ? runtime.text(value.text().map(lower)) : value;
+  return value.is_string() && !case_sensitive
+             ? runtime.text(TaintedText(lower(value.string()), value.text().has_data()))
+             : value;
 }
 
 Value attribute_of(const Call& call, size_t i) { return call[i] ? *call[i] : Value(); }
@@ -83,8 +85,8 @@ Value unique(Runtime& runtime, const Call& call) {
   Dict seen;
   for (const Value& item : runtime.iterate(call.self)) {
     const Value key = folded(runtime, runtime.path(item, attribute_of(call, 1)), call.truth(0, false));
-    if (seen.find(key)) continue;
-    seen.set(key, Value());
+    if (runtime.find_key(seen, key)) continue;
+    runtime.set_key(seen, key, Value());
     out.push_back(item);
   }
   return generator(runtime, std::move(out));
@@ -301,7 +303,7 @@ constexpr Builtin kSequenceFilters[] = {
     {"batch", "linecount fill_with?", batch},
     {"slice", "slices fill_with?", slice},
     {"items", "", items},
-    {"attr", "name", [](Runtime& r, const Call& c) { return r.attribute(c.self, std::string(c.string(0))); }},
+    {"attr", "name", [](Runtime& r, const Call& c) { return r.attribute(c.self, r.str(*c[0]).bytes(), false); }},
 };
 
 } // namespace

@@ -1,4 +1,5 @@
 // Filters that make text of one value.
+#include "core/strings/find.h"
 #include "core/strings/utf8.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
@@ -17,10 +18,9 @@ Value changed(Runtime& runtime, const Call& call, Change change, bool keeps_mark
   return runtime.text(change(text), keeps_markup && call.self.is_markup());
 }
 
-// For `changed`: a change that treats every character alike, and one that depends on what stands before it.
-template <std::string (*change)(std::string_view)>
-TaintedText each(const TaintedText& text) {
-  return text.map(change);
+// For `changed`: letters in lower case, where those around decide over a sigma; and a change of the whole text.
+TaintedText lowered(const TaintedText& text) {
+  return text.map([&](std::string_view part) { return lower(part, text.bytes()); });
 }
 template <std::string (*change)(std::string_view)>
 TaintedText whole(const TaintedText& text) {
@@ -81,7 +81,7 @@ TaintedText replaced(Runtime& runtime, const TaintedText& tainted, std::string_v
     return rest();
   }
   for (; count != 0; --count) {
-    const size_t found = text.find(old, at);
+    const size_t found = core::find(text, old, at);
     if (found == text.npos) break;
     keep(found - at);
     insert();
@@ -92,9 +92,10 @@ TaintedText replaced(Runtime& runtime, const TaintedText& tainted, std::string_v
 
 Value replace(Runtime& runtime, const Call& call) {
   const TaintedText text = runtime.str(call.self);
-  runtime.scan(text.size() * 8);
+  const TaintedText old = runtime.str(*call[0]);
+  runtime.scan((text.size() + old.size()) * 8);
   const int64_t count = call.has(2) ? call.integer(2, -1) : -1;
-  return runtime.text(replaced(runtime, text, runtime.str(*call[0]).bytes(), runtime.str(*call[1]), count));
+  return runtime.text(replaced(runtime, text, old.bytes(), runtime.str(*call[1]), count));
 }
 
 Value indent(Runtime& runtime, const Call& call) {
@@ -363,8 +364,9 @@ Value centered(Runtime& runtime, const Call& call) {
 }
 
 constexpr Builtin kTextFilters[] = {
-    {"upper", "", [](Runtime& r, const Call& c) { return changed(r, c, each<upper>); }},
-    {"lower", "", [](Runtime& r, const Call& c) { return changed(r, c, each<lower>); }},
+    {"upper", "",
+     [](Runtime& r, const Call& c) { return changed(r, c, [](const TaintedText& text) { return text.map(upper); }); }},
+    {"lower", "", [](Runtime& r, const Call& c) { return changed(r, c, lowered); }},
     {"capitalize", "", [](Runtime& r, const Call& c) { return changed(r, c, whole<capitalize>); }},
     {"title", "", [](Runtime& r, const Call& c) { return changed(r, c, whole<title_words>, false); }},
     {"trim", "chars?",

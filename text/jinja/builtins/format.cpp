@@ -1,6 +1,7 @@
 // Python's two ways to format text: 'text' % values, and text.format(values).
 #include "core/strings/utf8.h"
 #include "text/jinja/builtins/format_field.h"
+#include "text/jinja/python/integers.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 
@@ -212,12 +213,11 @@ Value format_percent(Runtime& runtime, const Value& format, const Value& argumen
       if (zero && !left) field.fill = "0", field.align = '=';
       if (is_among(type, "diu")) field.type = 'd';
       if (is_among(type, "diuxXo")) {
-        if (!value.is_integral() && !is_among(type, "diu"))
+        if (!value.is_integer() && !is_among(type, "diu"))
           fail("%{} format: an integer is required, not {}", type, value.type_name());
-        if (std::abs(value.number()) >= 9.2e18 || std::isnan(value.number()))
-          fail("integer overflow: the number does not fit 64 bits");
-        out +=
-            write_integer(runtime, field, value.is_integral() ? value.integer() : static_cast<int64_t>(value.number()));
+        if (!value.is_integer() && !std::isfinite(value.number()))
+          fail("cannot convert float {} to integer", float_repr(value.number()));
+        out += write_integer(runtime, field, value.is_integer() ? value : integer_of(value.number()));
       } else {
         out += write_float(runtime, field, value.number());
       }

@@ -1,6 +1,7 @@
 #include "text/jinja/builtins/format_field.h"
 
 #include "core/strings/utf8.h"
+#include "text/jinja/python/integers.h"
 #include "text/jinja/text.h"
 
 #include <cmath>
@@ -37,17 +38,16 @@ std::string grouped(std::string_view digits, char separator, size_t size) {
 
 } // namespace
 
-TaintedText write_integer(Runtime& runtime, const Field& field, int64_t value) {
-  const uint64_t magnitude = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
-  std::string prefix = value < 0 ? "-" : field.sign == '-' ? "" : std::string(1, field.sign);
-  std::string digits;
-  switch (field.type) {
-  case 'x': digits = fmt::format("{:x}", magnitude); break;
-  case 'X': digits = fmt::format("{:X}", magnitude); break;
-  case 'o': digits = fmt::format("{:o}", magnitude); break;
-  case 'b': digits = fmt::format("{:b}", magnitude); break;
-  default: digits = std::to_string(magnitude);
-  }
+TaintedText write_integer(Runtime& runtime, const Field& field, const Value& value) {
+  runtime.scan(integer_bytes(value) * integer_bytes(value) / 16);
+  std::string digits = digits_of(value, field.type == 'x' || field.type == 'X' ? 16
+                                        : field.type == 'o'                    ? 8
+                                        : field.type == 'b'                    ? 2
+                                                                               : 10);
+  const bool negative = digits[0] == '-';
+  if (negative) digits.erase(0, 1);
+  if (field.type == 'X') digits = upper(digits);
+  std::string prefix = negative ? "-" : field.sign == '-' ? "" : std::string(1, field.sign);
   if (field.is_alternate && field.type && std::string_view("xXob").find(field.type) != std::string_view::npos)
     (prefix += '0') += field.type;
   if (field.precision > static_cast<int64_t>(digits.size()))
@@ -154,12 +154,12 @@ TaintedText write_field(Runtime& runtime, const Value& value, std::string_view s
     return write_text(runtime, field, value.text());
   }
   if (value.is_number()) {
-    if (value.is_integral() && (field.type == 0 || is_among(field.type, "dnxXob"))) {
+    if (value.is_integer() && (field.type == 0 || is_among(field.type, "dnxXob"))) {
       if (field.precision >= 0) fail("precision not allowed in integer format specifier");
-      return write_integer(runtime, field, value.integer());
+      return write_integer(runtime, field, value);
     }
-    if (value.is_integral() && field.type == 'c') {
-      if (value.integer() < 0 || value.integer() >= 0x110000) fail("'c' needs a number below 0x110000");
+    if (value.is_integer() && field.type == 'c') {
+      if (value.big() || value.integer() < 0 || value.integer() >= 0x110000) fail("'c' needs a number below 0x110000");
       std::string out;
       core::append_utf8(out, static_cast<char32_t>(value.integer()));
       return write_text(runtime, field, TaintedText(std::move(out), kCharactersAreData));

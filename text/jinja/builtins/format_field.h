@@ -20,7 +20,7 @@ struct Field {
   char type = 0;
 };
 
-TaintedText write_integer(Runtime& runtime, const Field& field, int64_t value);
+TaintedText write_integer(Runtime& runtime, const Field& field, const Value& value);
 TaintedText write_float(Runtime& runtime, const Field& field, double value);
 TaintedText write_text(Runtime& runtime, const Field& field, const TaintedText& text);
 // `spec`: the part of a replacement field after its colon.

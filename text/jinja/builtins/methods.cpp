@@ -62,8 +62,8 @@ Value view(Runtime& runtime, const Call& call) {
 
 constexpr Builtin kDictMethods[] = {
     {"get", "key default?",
-     [](Runtime&, const Call& c) {
-       const Value* found = c.self.dict()->find(*c[0]);
+     [](Runtime& r, const Call& c) {
+       const Value* found = r.find_key(*c.self.dict(), *c[0]);
        return found ? *found : c[1] ? *c[1] : Value();
      }},
     {"items", "", view<List::Kind::items>},

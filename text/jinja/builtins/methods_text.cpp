@@ -1,4 +1,5 @@
 // The methods of strings.
+#include "core/strings/find.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 
@@ -27,6 +28,12 @@ template <std::string (*change)(std::string_view)>
 Value mapped(Runtime& runtime, const Call& call) {
   return same_kind(runtime, call, self_tainted(runtime, call).map(change));
 }
+// The same, where the text around may decide.
+template <std::string (*change)(std::string_view, std::string_view)>
+Value mapped_within(Runtime& runtime, const Call& call) {
+  const TaintedText& text = self_tainted(runtime, call);
+  return same_kind(runtime, call, text.map([&](std::string_view part) { return change(part, text.bytes()); }));
+}
 // A change that depends on what stands before a character.
 template <std::string (*change)(std::string_view)>
 Value mapped_whole(Runtime& runtime, const Call& call) {
@@ -46,15 +53,19 @@ Value split_text(Runtime& runtime, const Call& call) {
   std::optional<std::string_view> separator;
   if (call.has(0)) separator = call.string(0);
   Values parts;
-  for (const std::string_view part : split(self_text(runtime, call), separator, call.integer(1, -1), from_right))
+  for (const std::string_view part : split(self_text(runtime, call), separator, call.integer(1, -1), from_right)) {
+    runtime.allow((parts.size() + 1) * sizeof(Value));
     parts.push_back(part_of_self(runtime, call, part));
+  }
   return runtime.list(std::move(parts));
 }
 
 Value split_into_lines(Runtime& runtime, const Call& call) {
   Values lines;
-  for (const std::string_view line : split_lines(self_text(runtime, call), call.truth(0, false)))
+  for (const std::string_view line : split_lines(self_text(runtime, call), call.truth(0, false))) {
+    runtime.allow((lines.size() + 1) * sizeof(Value));
     lines.push_back(part_of_self(runtime, call, line));
+  }
   return runtime.list(std::move(lines));
 }
 
@@ -85,6 +96,7 @@ Value has_affix(Runtime& runtime, const Call& call) {
   const auto matches = [&](const Value& affix) {
     if (!affix.is_string())
       fail("startswith and endswith take a string or a tuple of strings, not {}", affix.type_name());
+    runtime.scan(affix.string().size());
     return part.is_valid && (at_end ? part.bytes.ends_with(affix.string()) : part.bytes.starts_with(affix.string()));
   };
   const List* several = call[0]->list();
@@ -96,8 +108,8 @@ template <bool from_right, bool must_exist>
 Value find_text(Runtime& runtime, const Call& call) {
   const Part part = part_of(self_text(runtime, call), call, 1);
   const size_t at = !part.is_valid ? part.bytes.npos
-                    : from_right   ? part.bytes.rfind(call.string(0))
-                                   : part.bytes.find(call.string(0));
+                    : from_right   ? core::find_last(part.bytes, call.string(0))
+                                   : core::find(part.bytes, call.string(0));
   if (at != part.bytes.npos) return part.start + static_cast<int64_t>(code_point_count(part.bytes.substr(0, at)));
   if (must_exist) fail("substring not found");
   return int64_t{-1};
@@ -109,8 +121,7 @@ Value count_text(Runtime& runtime, const Call& call) {
   if (!part.is_valid) return int64_t{0};
   if (wanted.empty()) return static_cast<int64_t>(code_point_count(part.bytes)) + 1;
   int64_t count = 0;
-  for (size_t at = part.bytes.find(wanted); at != part.bytes.npos; at = part.bytes.find(wanted, at + wanted.size()))
-    ++count;
+  for (size_t at = 0; (at = core::find(part.bytes, wanted, at)) != part.bytes.npos; at += wanted.size()) ++count;
   return count;
 }
 
@@ -144,7 +155,7 @@ Value partition(Runtime& runtime, const Call& call) {
   const std::string& text = self_text(runtime, call);
   const std::string_view separator = call.string(0);
   if (separator.empty()) fail("empty separator");
-  const size_t at = from_right ? text.rfind(separator) : text.find(separator);
+  const size_t at = from_right ? core::find_last(text, separator) : core::find(text, separator);
   const auto parts = [&](std::string_view before, std::string_view middle, std::string_view after) {
     return runtime.list(
         {part_of_self(runtime, call, before), part_of_self(runtime, call, middle), part_of_self(runtime, call, after)},
@@ -153,15 +164,6 @@ Value partition(Runtime& runtime, const Call& call) {
   if (at == text.npos) return from_right ? parts("", "", text) : parts(text, "", "");
   const std::string_view whole = text;
   return parts(whole.substr(0, at), whole.substr(at, separator.size()), whole.substr(at + separator.size()));
-}
-
-std::string case_fold(std::string_view text) { // as lower, but for the sharp s
-  const std::string lowered = lower(text);
-  std::string out;
-  size_t at = 0;
-  for (size_t found; (found = lowered.find("ß", at)) != lowered.npos; at = found + 2)
-    out.append(lowered, at, found - at) += "ss";
-  return out.append(lowered, at);
 }
 
 enum class Side { left, right, both };
@@ -237,8 +239,9 @@ Value is_titled(Runtime& runtime, const Call& call) {
   bool inside = false, any = false;
   for (size_t at = 0; at < text.size(); at += decode_at(text, at).bytes) {
     const char32_t c = decode_at(text, at).value;
-    if (is_upper(c) ? inside : is_lower(c) && !inside) return false;
-    inside = is_upper(c) || is_lower(c);
+    const bool begins = is_upper(c) || is_title(c);
+    if (begins ? inside : is_lower(c) && !inside) return false;
+    inside = begins || is_lower(c);
     any |= inside;
   }
   return any;
@@ -285,11 +288,11 @@ constexpr Builtin kTextMethods[] = {
     {"join", "iterable", join_text},
     {"format", "* **", [](Runtime& r, const Call& c) { return self_text(r, c), format_braces(r, c.self, c.rest); }},
     {"upper", "", mapped<upper>},
-    {"lower", "", mapped<lower>},
+    {"lower", "", mapped_within<lower>},
     {"casefold", "", mapped<case_fold>},
     {"title", "", mapped_whole<title>},
     {"capitalize", "", mapped_whole<capitalize>},
-    {"swapcase", "", mapped<swap_case>},
+    {"swapcase", "", mapped_within<swap_case>},
     {"find", "sub start? end?", find_text<false, false>},
     {"rfind", "sub start? end?", find_text<true, false>},
     {"index", "sub start? end?", find_text<false, true>},

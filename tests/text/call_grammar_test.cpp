@@ -165,6 +165,21 @@ TEST_CASE("strings that stand as they are keep what their schemas say, also wher
   }
 }
 
+TEST_CASE("a string may have its closing mark in it where no other mark follows") {
+  const Json schema = {{"type", "object"}, {"properties", {{"s", {{"type", "string"}}}}}, {"required", {"s"}}};
+  const std::vector<Tool> tools = {{"f", schema}};
+  const CallSyntax& syntax = *std::ranges::find(call_syntaxes(), "qwen3-coder", &CallSyntax::name);
+  const Grammar grammar = Grammar::parse(gbnf_from_tools(syntax, tools, {}, nullptr));
+  const auto allows = [&](const std::string& text) {
+    GrammarMatcher matcher(grammar, vocabulary());
+    return matcher.allows_text("<tool_call>\n<function=f>\n<parameter=s>\n" + text);
+  };
+  CHECK(allows("A ends with </parameter> here.\n</parameter>\n</function>\n</tool_call>"));
+  CHECK(allows("</parameter>\n\n x </parameter>.\n</parameter>\n</function>"));
+  CHECK_FALSE(allows("A </parameter>\n</tool_call>"));
+  CHECK_FALSE(allows("A </parameter> <b> here"));
+}
+
 TEST_CASE("all forms of gpt-oss's headers are in its grammar, after reasoning where that is allowed") {
   const std::vector<Tool> tools = {{"f", Json::parse(R"({"type": "object"})")}};
   const CallSyntax& harmony = *std::ranges::find(call_syntaxes(), "harmony", &CallSyntax::name);

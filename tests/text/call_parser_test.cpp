@@ -6,6 +6,7 @@
 #include "text/calls/call_writer.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/reasoning.h"
+#include "text/white_space.h"
 
 #include "support/reference.h"
 
@@ -223,6 +224,40 @@ TEST_CASE("marks inside of arguments belong to them") {
     CHECK(Json::parse(answer.calls[0].arguments) == arguments);
     CHECK(answer.content == "");
   }
+}
+
+TEST_CASE("what closes a tagged value does so only before the next key or the end of the call") {
+  for (const CallSyntax& syntax : call_syntaxes()) {
+    if (syntax.arguments != ArgumentForm::tagged || syntax.cdata) continue;
+    CAPTURE(syntax.name);
+    const std::string close(trim(syntax.value_close));
+    for (const std::string& city :
+         {"A ends with " + close + " here.", close + " x", close + close + "\n\n y " + close + "."}) {
+      CAPTURE(city);
+      const Json arguments = {{"city", city}, {"days", 3}};
+      const std::string text =
+          write_calls(syntax, std::vector<ToolCall>{{"abcdefghi", "get_weather", arguments.dump()}});
+      const auto check = [&](const Answer& answer) {
+        REQUIRE(answer.calls.size() == 1);
+        CHECK(answer.ended == 1);
+        CHECK(answer.content == "");
+        CHECK(Json::parse(answer.calls[0].arguments, nullptr, false) == arguments);
+      };
+      for (size_t cut = 0; cut <= text.size(); ++cut)
+        check(read(syntax, {std::string_view(text).substr(0, cut), std::string_view(text).substr(cut)}));
+      check(read(syntax, single_bytes(text)));
+    }
+  }
+  const CallSyntax& qwen = syntax_of("qwen3-coder");
+  const auto city = [&](const std::string& text) {
+    const Answer answer = read(qwen, single_bytes("<tool_call>\n<function=get_weather>\n<parameter=city>\n" + text));
+    REQUIRE(answer.calls.size() == 1);
+    return answer.calls[0].arguments;
+  };
+  CHECK(city("x\n</parameter>\n</tool_call>") == R"({"city": "x"})"); // the inner end is left out
+  CHECK(city("x\n</parameter>\n") == R"({"city": "x"})");             // cut short
+  CHECK(city("x\n</parameter>\n</func") == R"({"city": "x"})");
+  CHECK(city("x\n</parameter>\ny") == R"({"city": "x\n</parameter>\ny)");
 }
 
 TEST_CASE("JSON that nests so deep that recursive code runs out of stack is no argument but text") {

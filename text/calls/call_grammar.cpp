@@ -180,7 +180,7 @@ class Builder {
       else if (!types.string)
         body = tagged(other_key_end(), values.json(schema, hint));
       else
-        body = fmt::format("{} | {}", tagged(syntax_.key_end, text_without(rules_, syntax_.value_close)),
+        body = fmt::format("{} | {}", tagged(syntax_.key_end, text_before(rules_, syntax_.value_close)),
                            tagged(other_key_end(), values.json(schema, hint)));
     }
     return rules_.add(hint + "-pair", body);

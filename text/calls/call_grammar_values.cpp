@@ -54,6 +54,14 @@ std::string text_without(GrammarRules& rules, std::string_view mark) {
   return rules.add("text", fmt::format("[^{}]* ({} {})*", first, gbnf_literal(core[0]), after));
 }
 
+std::string text_before(GrammarRules& rules, std::string_view close) {
+  const std::string text = text_without(rules, close);
+  if (!close.starts_with("</")) return text;
+  const std::vector<std::string> core = core_of(close);
+  return rules.add("text-with-marks", fmt::format("{} ({} [ \\t\\r\\n]* [^< \\t\\r\\n] {})*", text,
+                                                  gbnf_literal(fmt::format("{}", fmt::join(core, ""))), text));
+}
+
 std::string chain(GrammarRules& rules, const std::vector<Property>& properties, const std::string& separator,
                   const std::string& hint) {
   std::string first = "\"\"", more = "\"\""; // from here on, where no property or some have been written
@@ -83,7 +91,7 @@ std::string ValueRules::raw_string(const Json& part, std::string_view close) {
   const std::string first = core_of(close)[0];
   const StringNotation notation = {rules_.add("any-character", fmt::format("[^{}]", in_class(first))), false, first[0]};
   const std::string text = string_text(rules_, part, "#", "text", notation);
-  return text.empty() ? text_without(rules_, close) : text;
+  return text.empty() ? text_before(rules_, close) : text;
 }
 
 // Text that begins like a number, an object or a list would be read as one where the schema allows these, too. What has
@@ -99,7 +107,7 @@ std::string ValueRules::raw_string_beside(const JsonTypes& types, const Json& pa
   const uint32_t least = find_count(part, "minLength", "#").value_or(0);
   if (most && *most < least) fail_unsatisfiable("#", "`minLength` exceeds `maxLength`");
   if (most == 0u) return "\"\"";
-  const std::string more = !most && least < 2 ? text_without(rules_, close)
+  const std::string more = !most && least < 2 ? text_before(rules_, close)
                                               : fmt::format("[^{}]{{{},{}}}", end, std::max(least, 1u) - 1,
                                                             most ? std::to_string(*most - 1) : "");
   return fmt::format("({} {}){}", first, more, least > 0 ? "" : "?");
@@ -114,7 +122,7 @@ std::string ValueRules::tagged(const Json& schema, const std::string& hint, std:
       for (const Json& value : listed_values(part, "#"))
         written.push_back(gbnf_literal(value.is_string() ? value.get<std::string>() : compact_json(value)));
     else if (!part.contains("type"))
-      written.push_back(text_without(rules_, close));
+      written.push_back(text_before(rules_, close));
     else if (part["type"] == "string")
       written.push_back(raw_string_beside(types, part, close));
     else

@@ -15,6 +15,10 @@ namespace ridge::text {
 // again.
 std::string text_without(GrammarRules& rules, std::string_view mark);
 
+// Any text that a value may have before its closing mark: the mark itself too, where what comes behind it is no mark,
+// as CallParser reads it.
+std::string text_before(GrammarRules& rules, std::string_view close);
+
 struct Property {
   std::string rule; // of the key with its value
   bool required;

@@ -42,6 +42,12 @@ class CallParser::Reader {
   Reader(const CallSyntax& syntax, std::vector<Tool> tools, uint64_t id_seed)
       : syntax_(syntax), tools_(std::move(tools)), triggers_(call_triggers(syntax, tools_)), id_seed_(id_seed),
         task_(read()) {
+    for (std::string_view end : {syntax.key_open, syntax.call_close}) {
+      after_value_.push_back("\n" + std::string(end));
+      while (!end.empty()) // a model may leave the end of a call out, but not of what stands around it
+        for (const std::string_view outer : take_part(end).alternatives)
+          if (!outer.empty()) after_value_.push_back("\n" + std::string(outer));
+    }
     waiting_ = task_.handle();
   }
 
@@ -322,6 +328,25 @@ class CallParser::Reader {
     co_return true;
   }
 
+  // Where the mark that ends a value stands: only where the next key or the end of the call comes behind it. Else it is
+  // text of the value.
+  struct Close {
+    size_t at = std::string_view::npos;
+    bool is_certain = false; // more text may show that it is none
+  };
+  Close find_close(std::string_view text, std::string_view mark) const {
+    for (size_t at = 0; (at = text.find(mark, at)) != std::string_view::npos; ++at) {
+      bool may_follow = false;
+      for (const std::string& pattern : after_value_) {
+        const PatternMatch match = match_pattern(pattern, text.substr(at + mark.size()), false);
+        if (match.result == PatternMatch::yes) return {at, true};
+        may_follow |= match.result == PatternMatch::more;
+      }
+      if (may_follow) return {at, whole_};
+    }
+    return {};
+  }
+
   // A string, handed on as it comes. One `value_pad` on either side is no part of it.
   TextTask<bool> read_text(std::string_view close) {
     const std::string_view pad = syntax_.value_pad;
@@ -344,15 +369,17 @@ class CallParser::Reader {
     add("\"");
     while (true) {
       const std::string_view text = rest();
-      const size_t found = text.find(until);
-      if (found != std::string_view::npos) {
+      const auto [found, is_certain] = find_close(text, until);
+      if (is_certain) {
         std::string_view value = text.substr(0, found);
         at_ += found + until.size() - close.size();
         if (!pad.empty() && value.ends_with(pad)) value.remove_suffix(pad.size());
         add(escape_json(value) + "\"");
         co_return true;
       }
-      const size_t held = std::max(possible_start(text, until), possible_start(text, end));
+      size_t held = std::max(possible_start(text, until), possible_start(text, end));
+      if (found != std::string_view::npos)
+        held = text.size() - found + (text.substr(0, found).ends_with(pad) ? pad.size() : 0);
       add(escape_json(text.substr(0, text.size() - held)));
       at_ += text.size() - held;
       if (whole_) co_return false;
@@ -362,7 +389,10 @@ class CallParser::Reader {
 
   TextTask<bool> read_value(std::string_view close, JsonTypes types) {
     size_t found = 0;
-    while ((found = rest().find(close)) == std::string_view::npos) {
+    while (true) {
+      const Close end = find_close(rest(), close);
+      found = end.at;
+      if (end.is_certain) break;
       if (whole_) co_return false;
       co_await more();
     }
@@ -385,9 +415,10 @@ class CallParser::Reader {
   const std::vector<Tool> tools_;
   const std::vector<std::string> triggers_;
   const uint64_t id_seed_;
-  std::string buffer_;         // what is not read for certain
-  size_t at_ = 0;              // of the buffer: where reading goes on
-  std::optional<size_t> mark_; // … and where it may go back to
+  std::vector<std::string> after_value_; // patterns of what may follow a tagged value
+  std::string buffer_;                   // what is not read for certain
+  size_t at_ = 0;                        // of the buffer: where reading goes on
+  std::optional<size_t> mark_;           // … and where it may go back to
   bool whole_ = false, said_ = false;
   std::string held_space_, id_;
   size_t calls_ = 0;

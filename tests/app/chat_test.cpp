@@ -93,8 +93,8 @@ TEST_CASE("Ctrl-C stops the answer and not the program; on an empty line it says
   Terminal chat(chat_args({"-n", "-1", "--ignore-eos", "-c", "200000"}), environment());
   REQUIRE(chat.expect("> "));
   chat.type("go on for ever\r");
-  REQUIRE(chat.expect("\r\n"));
-  ::usleep(300'000);
+  REQUIRE(chat.expect("\033[?2004l")); // the line is read
+  REQUIRE(chat.expect_more());         // and the answer has begun
   chat.type(kInterrupt);
   CHECK(chat.expect("[stopped]"));
   REQUIRE(chat.expect("> "));
@@ -111,8 +111,9 @@ TEST_CASE("a resize in the middle of a line loses nothing") {
   Terminal chat(chat_args(), environment());
   REQUIRE(chat.expect("> "));
   chat.type("before ");
+  REQUIRE(chat.expect("before "));
   chat.resize(40, 132);
-  ::usleep(100'000);
+  REQUIRE(chat.expect("before ")); // the line is drawn again
   chat.type("after\r");
   REQUIRE(chat.expect("· context "));
   CHECK(saved(chat, "resized.json")[0]["content"] == "before after");

@@ -24,7 +24,7 @@ int free_port() { // that the next one is free, too, is likely
   return ntohs(address.sin_port) - 1;
 }
 
-Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, const std::string& patience = "20") {
+Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, const std::string& patience = "900") {
   std::vector<std::string> all = {"env",
                                   "RANK=" + std::to_string(rank),
                                   "WORLD_SIZE=" + std::to_string(ranks),

@@ -4,12 +4,11 @@
 #include "core/error.h"
 #include "server/server.h"
 #include "support/http/socket.h"
+#include "support/watchdog.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 using namespace ridge;
 using core::Serving;
@@ -24,12 +23,9 @@ class WatchedServer {
     const std::scoped_lock lock(mutex_);
     return now_;
   }
-  void until(const std::function<bool(const Serving&)>& condition) const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!condition(*now())) {
-      REQUIRE(std::chrono::steady_clock::now() < end);
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+  void until(const std::function<bool(const Serving&)>& condition,
+             std::source_location at = std::source_location::current()) const {
+    REQUIRE(tests::comes([&] { return condition(*now()); }, at));
   }
   int start(const intent::StartServer& wanted) {
     server.start(wanted, "");

@@ -92,7 +92,7 @@ std::vector<int32_t> converse(const History::Settings& settings, uint64_t seed,
 } // namespace
 
 TEST_CASE("a drafter gets the hidden rows of every token, through turns that go back and on") {
-  const uint64_t seed = std::random_device{}();
+  const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   int64_t drafts = 0;

@@ -1,6 +1,15 @@
-// The entry point of every test program.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+// The entry point of every test program. It gives tests a home of their own, and says how to repeat a test that failed.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include "support/seed.h"
+
 #include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <unistd.h>
 
 #ifdef RIDGE_SANITIZED
 // ThreadSanitizer sees what libraries of the system do with memory, and not how they keep order.
@@ -8,3 +17,86 @@ extern "C" __attribute__((no_sanitize("thread"))) const char* __tsan_default_opt
   return "ignore_noninstrumented_modules=1";
 }
 #endif
+
+namespace {
+
+std::string program;
+
+// As a shell reads it.
+std::string shell_word(std::string_view text) {
+  std::string result = "'";
+  for (const char c : text) c == '\'' ? result += "'\\''" : result += c;
+  return result + "'";
+}
+
+// The variables that change what a test does, the seed that it drew among them, and the test case by its name.
+std::string command_for(const char* test_case) {
+  std::string command = "RIDGE_SEED=" + std::to_string(ridge::tests::run_seed().value) + " ";
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view variable = *entry, name = variable.substr(0, variable.find('='));
+    if ((name.starts_with("RIDGE_") && name != "RIDGE_SEED" && name != "RIDGE_TEST_RUNNER") || name.starts_with("OMP_"))
+      command += std::string(name) + "=" + shell_word(variable.substr(name.size() + 1)) + " ";
+  }
+  if (const char* runner = std::getenv("RIDGE_TEST_RUNNER")) command += std::string(runner) + " ";
+  std::string name;
+  for (const char* c = test_case; *c; ++c) name += *c == ',' ? "\\," : std::string(1, *c); // a comma ends a filter
+  return command + program + " -tc=" + shell_word(name);
+}
+
+class Repeat final : public doctest::IReporter {
+ public:
+  explicit Repeat(const doctest::ContextOptions&) {}
+  void test_case_start(const doctest::TestCaseData& test) override {
+    running_ = test.m_name;
+    ridge::tests::run_seed().drawn = 0;
+  }
+  void test_case_end(const doctest::CurrentTestCaseStats& stats) override {
+    if (!stats.testCaseSuccess)
+      std::printf("\nto repeat this: %s\n", command_for(running_).c_str()), std::fflush(stdout);
+  }
+
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+  void test_run_end(const doctest::TestRunStats&) override {}
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+
+ private:
+  const char* running_ = "";
+};
+DOCTEST_REGISTER_LISTENER("repeat", 1, Repeat);
+
+// A home for these tests, whatever the user's is: what is in that changes no test, and no test changes it.
+class Home {
+ public:
+  Home() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "ridge-home-XXXXXX").string();
+    if (::mkdtemp(pattern.data())) path_ = pattern;
+    ::setenv("HOME", pattern.c_str(), 1);
+    for (const char* name :
+         {"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HF_HOME", "HF_HUB_CACHE",
+          "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_ENDPOINT", "LLAMA_CACHE", "OLLAMA_MODELS"})
+      ::unsetenv(name);
+  }
+  ~Home() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+
+ private:
+  std::string path_;
+};
+
+} // namespace
+
+int main(int argc, char** argv) {
+  program = argv[0];
+  const Home home;
+  doctest::Context context(argc, argv);
+  return context.run();
+}

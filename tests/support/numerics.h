@@ -1,5 +1,7 @@
-// How tests draw random numbers (seeds printed on failure) and compare float results.
+// How tests share out their turns and compare float results.
 #pragma once
+
+#include "support/seed.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +9,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <random>
 #include <span>
 #include <vector>
 
@@ -22,13 +23,7 @@ inline std::vector<double> softmax(const std::vector<float>& logits) {
   return p;
 }
 
-// A fresh seed each run, or RIDGE_SEED; log it with CAPTURE(seed) so that a failure can be repeated.
-inline uint64_t fresh_seed() {
-  const char* wanted = std::getenv("RIDGE_SEED");
-  return wanted ? std::strtoull(wanted, nullptr, 10) : std::random_device{}();
-}
-
-// The same, printed at once: where no CAPTURE reaches.
+// A fresh seed, printed at once: where no CAPTURE reaches.
 inline uint64_t printed_seed() {
   const uint64_t seed = fresh_seed();
   MESSAGE("seed ", seed);
@@ -44,8 +39,6 @@ class Share {
       : parts_(parts(usual)),
         next_(parts_ > 1 ? static_cast<int64_t>(printed_seed() % static_cast<uint64_t>(parts_)) : 0) {}
   bool takes_next() { return next_++ % parts_ == 0; }
-  // Whether this is a sanitizer's run: times mean nothing then.
-  static bool is_partial() { return parts() > 1; }
   // What is left of `count` repetitions of the same.
   static int64_t of(int64_t count, int64_t usual = 1) { return (count + parts(usual) - 1) / parts(usual); }
 

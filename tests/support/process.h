@@ -1,12 +1,15 @@
 // Runs programs the way a user does: with arguments and pipes, or on a pseudo-terminal.
 #pragma once
 
+#include "support/watchdog.h"
+
 #include <doctest/doctest.h>
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <poll.h>
 #include <pty.h>
 #include <string>
@@ -23,11 +26,25 @@ struct Result {
   std::string out, err;
 };
 
+inline int exit_status_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+// The exit status of a program, once it has ended; the watchdog kills it.
 inline int wait_for(pid_t pid) {
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  if (!comes("a program to end", [&] { return ::waitpid(pid, &status, WNOHANG) == pid; })) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, &status, 0);
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return exit_status_of(status);
+}
+
+// Bytes that a program has written so far, also after its end, until somebody waits for it.
+inline int64_t written_by(pid_t pid) {
+  std::ifstream io("/proc/" + std::to_string(pid) + "/io");
+  int64_t bytes = 0;
+  for (std::string name; io >> name >> bytes;)
+    if (name == "wchar:") return bytes;
+  return 0;
 }
 
 [[noreturn]] inline void exec(const std::vector<std::string>& args) {
@@ -55,8 +72,12 @@ inline Result run(const std::vector<std::string>& args, const std::string& input
   Result result;
   pollfd fds[] = {{out[0], POLLIN, 0}, {err[0], POLLIN, 0}, {in[1], POLLOUT, 0}};
   if (input.empty()) ::close(std::exchange(fds[2].fd, -1));
+  const Watchdog watchdog("a program to end: " + args[0] + " " + (args.size() > 1 ? args[1] : ""));
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
-    ::poll(fds, 3, -1);
+    if (::poll(fds, 3, 1000) == 0 && watchdog.bites()) {
+      ::kill(pid, SIGKILL);
+      break;
+    }
     if (fds[2].fd >= 0 && fds[2].revents) {
       const ssize_t n = ::write(fds[2].fd, input.data() + sent, input.size() - sent);
       if (n > 0) sent += static_cast<size_t>(n);
@@ -108,43 +129,44 @@ class Terminal {
   }
 
   // Reads until the screen output since the last expect() holds `text`; what came with it counts as read.
-  bool expect(const std::string& text, double seconds = 20) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  bool expect(const std::string& text) {
+    const Watchdog watchdog("the terminal to show \"" + text + "\"");
     while (true) {
       if (const size_t at = seen_.find(text, read_); at != std::string::npos) {
         read_ = at + text.size();
         return true;
       }
-      if (std::chrono::steady_clock::now() > deadline || !pump(100)) {
+      if (!pump() || watchdog.bites()) {
         MESSAGE("expected \"", text, "\", the terminal has: ", unread());
         return false;
       }
     }
   }
 
+  // Reads until there is more on the screen than what was expected so far.
+  bool expect_more() {
+    const Watchdog watchdog("the terminal to show more");
+    while (seen_.size() == read_)
+      if (!pump() || watchdog.bites()) return false;
+    read_ = seen_.size();
+    return true;
+  }
+
   // Waits for the program to end by itself; -1 when it does not.
-  int exit_status(double seconds = 20) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (std::chrono::steady_clock::now() < deadline && pump(100)) {
-    }
-    int status = 0;
-    for (int i = 0; i < 100; ++i) {
-      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
-        pid_ = -1;
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-      }
-      ::usleep(20'000);
-    }
-    return -1;
+  int exit_status() {
+    const Watchdog watchdog("the program on the terminal to end");
+    while (pump())
+      if (watchdog.bites()) return -1;
+    return wait_for(std::exchange(pid_, -1));
   }
 
   const std::string& seen() const { return seen_; }          // everything so far
   std::string unread() const { return seen_.substr(read_); } // since the last expect()
 
  private:
-  bool pump(int milliseconds) { // false: the program closed its terminal
+  bool pump() { // for a moment; false: the program closed its terminal
     pollfd fd = {fd_, POLLIN, 0};
-    if (::poll(&fd, 1, milliseconds) <= 0) return true;
+    if (::poll(&fd, 1, 100) <= 0) return true;
     char buffer[4096];
     const ssize_t n = ::read(fd_, buffer, sizeof buffer);
     if (n <= 0) return false;

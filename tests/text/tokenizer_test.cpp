@@ -1,10 +1,10 @@
 // What callers of the tokenizer rely on, on small vocabularies.
 #include "core/error.h"
 #include "support/numerics.h"
+#include "support/watchdog.h"
 #include "tests/text/token_samples.h"
 
 #include <algorithm>
-#include <chrono>
 
 using namespace ridge;
 using tests::TokenSample;
@@ -242,7 +242,7 @@ TEST_CASE("ids outside the vocabulary are refused") {
   }
 }
 
-TEST_CASE("long runs of anything end") { // the bound only tells a hang from work
+TEST_CASE("long runs of anything end") {
   std::string letters;
   std::mt19937_64 random(1);
   for (int i = 0; i < 100'000; ++i) letters += static_cast<char>('a' + random() % 26);
@@ -254,9 +254,8 @@ TEST_CASE("long runs of anything end") { // the bound only tells a hang from wor
       CAPTURE(tokenizer.model());
       CAPTURE(tokenizer.pretokenizer());
       CAPTURE(unit);
-      const auto start = std::chrono::steady_clock::now();
+      const tests::Guard guard("the tokens of a long run of \"" + std::string(unit) + "\"");
       const auto ids = tokenizer.encode(text);
-      CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
       if (tokenizer.model() != "t5" || *unit != '\xF0') CHECK(tokenizer.decode(ids) == text);
     }
   }

@@ -4,12 +4,12 @@
 #include "engine/sequences/scheduler.h"
 #include "support/history_executor.h"
 #include "support/numerics.h"
+#include "support/watchdog.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <random>
@@ -142,12 +142,8 @@ class Play {
     expected_ = model_.running;
     submit_to_scheduler(0);
     begun_ = true;
-    for (int64_t before = -1; ended() < static_cast<int64_t>(count_);) {
-      for (int i = 0; i < 3000 && ended() == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      if (ended() == before) return false;
-      before = ended();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    for (int64_t before = -1; ended() < static_cast<int64_t>(count_); before = ended())
+      if (!tests::comes("a further sequence to end", [&] { return ended() > before; })) return false;
     return true;
   }
 

@@ -7,6 +7,7 @@
 #include "support/history_executor.h"
 #include "support/numerics.h"
 #include "support/recipes/prefix_runs.h"
+#include "support/watchdog.h"
 
 #include <doctest/doctest.h>
 
@@ -114,9 +115,7 @@ TEST_CASE("prefix cache: memory is got ahead for what streams hold, as far as th
     History executor({.streams = 2, .context = 256});
     Scheduler scheduler(executor, executor.program, nullptr, settings_of(bytes));
     for (const int64_t tokens : prompts) cached(scheduler, some_tokens(static_cast<uint64_t>(tokens), tokens));
-    for (int i = 0; i < 1000 && executor.blocks_expected != blocks; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1)); // said once all answers have ended
-    CHECK(executor.blocks_expected == blocks);
+    CHECK(tests::comes([&] { return executor.blocks_expected == blocks; })); // said once all answers have ended
   };
   expects(1 << 20, {90}, 3);
   expects(1 << 20, {90, 120}, 7);

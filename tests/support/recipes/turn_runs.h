@@ -3,6 +3,9 @@
 
 #include "support/recipes/prefix_runs.h"
 
+#include <atomic>
+#include <memory>
+
 namespace ridge::tests {
 
 // In exact mode: sequences that lose their stream behind every few tokens say what each says alone.
@@ -38,8 +41,11 @@ inline void check_turns(const MakeExecutor& make, const std::string& name) {
     REQUIRE(alone.back().size() == 30);
   }
   const auto executor = make(program, config);
-  engine::Scheduler scheduler(*executor, program, nullptr, {.bytes = 1 << 28},
-                              {.seconds = 1e-3, .patience = 1e9, .share = 1});
+  engine::Scheduler scheduler(
+      *executor, program, nullptr, {.bytes = 1 << 28},
+      {.seconds = 1, .patience = 1e9, .share = 1, .clock = [looks = std::make_shared<std::atomic<int>>(0)] {
+         return static_cast<double>(++*looks); // each look is a turn later
+       }});
   std::vector<std::shared_ptr<engine::Sequence>> sequences;
   for (uint64_t i = 0; i < kSequences; ++i) sequences.push_back(scheduler.submit(request(i)));
   for (uint64_t i = 0; i < kSequences; ++i) {

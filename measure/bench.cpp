@@ -1,6 +1,5 @@
 #include "measure/bench.h"
 
-#include "core/clock.h"
 #include "core/error.h"
 #include "core/sampler.h"
 #include "engine/options.h"
@@ -101,7 +100,7 @@ class Bench {
       drafter = std::make_unique<engine::HeadDrafter>(model_);
     else
       drafter = std::make_unique<AnyTokens>();
-    engine::Speculator speculator(std::move(drafter));
+    engine::Speculator speculator(std::move(drafter), 0, steps_.clock);
     const core::Sampler sampler({.seed = 1}, model_.program.vocab);
     int64_t steps = 0, tokens = 0;
     measure(row, depth, [&] {
@@ -114,13 +113,13 @@ class Bench {
       int64_t done = 1;
       while (done < count || awaits) {
         const int64_t guesses = done < count ? speculator.worth(text_, 1, count - done - 1) : 0;
-        const double start = core::seconds_now();
+        const double start = steps_.clock();
         if (awaits) {
           awaits = guesses == 0 && done < count;
           model_.executor->next_token(awaits);
           hand_over_rows(speculator, depth + done - 1, 1);
           if (!awaits) continue;
-          speculator.took(1, core::seconds_now() - start);
+          speculator.took(1, steps_.clock() - start);
           add_step(1, depth + done++);
         } else if (decoding && guesses == 0) {
           evaluate_guesses(0, depth + done, true);
@@ -141,10 +140,10 @@ class Bench {
   // A step with guesses; returns how many tokens it gave.
   int64_t guess(engine::Speculator& speculator, int64_t guesses, double right, int64_t position, bool decoding) {
     if (guesses > 0) speculator.draft();
-    const double start = core::seconds_now();
+    const double start = steps_.clock();
     evaluate_guesses(guesses, position, decoding);
     if (decoding) model_.executor->chosen_tokens();
-    speculator.took(guesses + 1, core::seconds_now() - start);
+    speculator.took(guesses + 1, steps_.clock() - start);
     int64_t good = 0;
     std::bernoulli_distribution is_right(right);
     while (good < guesses && is_right(random_)) ++good;
@@ -272,9 +271,9 @@ class Bench {
     const core::ExpertUse before = model_.executor->expert_use();
     for (int i = 0; i < request_.repetitions; ++i) {
       cost_ = {};
-      const double start = core::seconds_now();
+      const double start = steps_.clock();
       work();
-      row.seconds.push_back(core::seconds_now() - start);
+      row.seconds.push_back(steps_.clock() - start);
     }
     model_.file.check();
     if (row.right_guesses >= 0) row.tokens_per_step = tokens_per_step_;
@@ -325,7 +324,10 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
     config.max_batch = std::max(config.max_batch, config.max_outputs);
     loaded.executor.reset(); // its memory is needed again
     for (engine::LoadedHead& head : loaded.heads) head.executor.reset();
-    engine::start_executor(loaded, config, request.device, engine::placement_of(options), steps.load);
+    if (steps.start)
+      steps.start(loaded, config, request.device, engine::placement_of(options));
+    else
+      engine::start_executor(loaded, config, request.device, engine::placement_of(options), steps.load);
     Peaks peaks(loaded);
 
     BenchRow row;

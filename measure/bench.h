@@ -1,6 +1,7 @@
 // Measures the speed of models: what `ridge bench` and the window's jobs have in common.
 #pragma once
 
+#include "core/clock.h"
 #include "core/requests.h"
 #include "engine/loaded_model.h"
 #include "measure/bench_plan.h"
@@ -19,6 +20,11 @@ struct BenchSteps {
   // May be empty.
   std::function<void(const std::string& test, double share)> progress;
   engine::LoadSteps load;
+  // How a model gets its executor; empty: engine::start_executor().
+  std::function<engine::Device(engine::LoadedModel&, const core::ExecutorConfig&, const std::string& device,
+                               const engine::Placement&)>
+      start;
+  std::function<double()> clock = core::seconds_now; // that tests are timed with
 };
 
 // Opens each model of the request, the guide where it names none, and hands it on with what reports call it. `heads`:

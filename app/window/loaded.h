@@ -19,7 +19,7 @@ struct WindowEngine::Loaded {
                            setup.model.device, engine::placement_of(setup.model))),
         chat_template(engine::choose_template(setup.request.chat_template, model.file, note)),
         session(*model.executor, model.program, engine::make_speculator(setup.model, model, {}),
-                engine::prefix_settings(setup.prefixes, model.file, note)),
+                engine::prefix_settings(setup.prefixes, model.file, note), setup.clock),
         conversation(model, session, chat_template,
                      engine::template_variables(setup.request.chat_template, chat_template, note)) {}
 };

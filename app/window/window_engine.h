@@ -10,6 +10,7 @@
 #include "app/terminal/terminal.h"
 #include "app/window/conversation_store.h"
 #include "app/window/window_server.h"
+#include "core/clock.h"
 #include "core/view/snapshot.h"
 #include "engine/conversation.h"
 #include "engine/options.h"
@@ -36,8 +37,9 @@ struct WindowSetup {
       start = [](auto& model, auto& config, auto& device, auto& placement) {
         return engine::start_executor(model, config, device, placement, load_on_terminal());
       };
-  std::string conversation_folder; // empty: conversations end with the engine
-  bool remember_files = true;      // among the recent ones
+  std::function<double()> clock = core::seconds_now; // that answers are timed with
+  std::string conversation_folder;                   // empty: conversations end with the engine
+  bool remember_files = true;                        // among the recent ones
 };
 
 class WindowEngine {

@@ -1,6 +1,5 @@
 #include "engine/sequences/scheduler.h"
 
-#include "core/clock.h"
 #include "core/error.h"
 
 #include <algorithm>
@@ -10,8 +9,6 @@
 
 namespace ridge::engine {
 namespace {
-
-using core::seconds_now;
 
 constexpr int32_t kNotChosen = -2; // as -1 says that logits are unusable
 
@@ -199,9 +196,9 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
     }
   }
   decoding_ = false;
-  const double start = seconds_now(), bytes = bytes_of(pieces);
+  const double start = turns_.now(), bytes = bytes_of(pieces);
   executor_.forward({tokens, positions, of_streams, outputs});
-  const double seconds = seconds_now() - start;
+  const double seconds = turns_.now() - start;
   ++step_;
   int64_t row = 0, generated = 0;
   for (const Piece& piece : pieces) {

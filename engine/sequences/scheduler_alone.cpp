@@ -1,13 +1,10 @@
 // A sequence that generates alone: the executor chooses its tokens, and steps check guesses of what follows.
-#include "core/clock.h"
 #include "engine/sequences/scheduler.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace ridge::engine {
-
-using core::seconds_now;
 
 // The stream of the only sequence that runs; null: none or several do.
 Scheduler::Stream* Scheduler::only_one() {
@@ -70,9 +67,9 @@ void Scheduler::await() {
   const int64_t position = stream.cache.size();
   const bool ahead = sequence.generated_ + 1 != sequence.request_.limit && position < executor_.config().context &&
                      !somebody_joins() && worth_guessing(stream, 1, most_guesses(sequence, 1, 1)) == 0;
-  const double start = seconds_now();
+  const double start = turns_.now();
   const int32_t token = executor_.next_token(ahead);
-  const double seconds = seconds_now() - start;
+  const double seconds = turns_.now() - start;
   if (token < 0) core::throw_unusable_logits();
   stream.last_used = ++step_;
   if (evaluating_ > 0) {
@@ -94,7 +91,7 @@ void Scheduler::await() {
 void Scheduler::decode(const Piece& piece) {
   Stream& stream = streams_[piece.stream];
   const auto position = static_cast<int32_t>(stream.cache.size());
-  const double start = seconds_now(), bytes = bytes_of({&piece, 1});
+  const double start = turns_.now(), bytes = bytes_of({&piece, 1});
   executor_.decode_guesses(piece.tokens, piece.guesses, position);
   if (piece.guesses == 0) {
     stream.cache.evaluated(piece.tokens);
@@ -103,7 +100,7 @@ void Scheduler::decode(const Piece& piece) {
     return;
   }
   const std::span<const int32_t> chosen = executor_.chosen_tokens();
-  const double seconds = seconds_now() - start;
+  const double seconds = turns_.now() - start;
   stream.last_used = ++step_;
   stream.sequence->generation_ += {0, seconds, bytes};
   count_step(seconds, bytes);

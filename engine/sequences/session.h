@@ -15,11 +15,12 @@ namespace ridge::engine {
 class Session {
  public:
   // Both must outlive the session, which uses stream 0 of the executor. The speculator guesses, if there is one. With
-  // `prefixes`, what another conversation needs the stream for is kept, and comes back with the first one.
+  // `prefixes`, what another conversation needs the stream for is kept, and comes back with the first one. Usage has
+  // seconds of `clock`.
   Session(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator = nullptr,
-          const PrefixSettings& prefixes = {})
+          const PrefixSettings& prefixes = {}, const std::function<double()>& clock = core::seconds_now)
       : executor_(executor),
-        scheduler_(executor, program, std::move(speculator), prefixes, {}, Scheduler::Driver::caller) {}
+        scheduler_(executor, program, std::move(speculator), prefixes, {.clock = clock}, Scheduler::Driver::caller) {}
 
   // Evaluates what is new of the prompt and generates, until `cancel` is raised at the latest. Throws what submit() and
   // next() of a sequence throw, and what the request's functions do.

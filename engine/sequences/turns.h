@@ -18,7 +18,7 @@ struct Turns {
   double patience = 30;
   // Of the time, that taking turns may cost: copies of large caches take long.
   double share = 0.02;
-  std::function<double()> clock = core::seconds_now;
+  std::function<double()> clock = core::seconds_now; // that steps are timed with, too
 };
 
 struct Turn { // of a sequence that has a stream

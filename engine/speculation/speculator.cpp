@@ -1,7 +1,5 @@
 #include "engine/speculation/speculator.h"
 
-#include "core/clock.h"
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -74,9 +72,9 @@ int64_t Speculator::worth(std::span<const int32_t> tokens, int64_t known, int64_
 }
 
 std::vector<int32_t> Speculator::draft() {
-  const double start = core::seconds_now();
+  const double start = clock_();
   std::vector<int32_t> guesses = drafter_->draft(length_);
-  const double each = (core::seconds_now() - start) / static_cast<double>(length_);
+  const double each = (clock_() - start) / static_cast<double>(length_);
   draft_seconds_ = draft_seconds_ == 0 ? each : (1 - kNewest) * draft_seconds_ + kNewest * each;
   return guesses;
 }

@@ -2,9 +2,11 @@
 // of so many tokens took.
 #pragma once
 
+#include "core/clock.h"
 #include "engine/speculation/drafter.h"
 
 #include <array>
+#include <functional>
 #include <memory>
 
 namespace ridge::engine {
@@ -23,9 +25,10 @@ struct GuessCounts {
 
 class Speculator {
  public:
-  // fixed_length: guesses in a step, whatever it costs; 0: as many as pay.
-  explicit Speculator(std::unique_ptr<Drafter> drafter, int64_t fixed_length = 0)
-      : drafter_(std::move(drafter)), fixed_length_(fixed_length) {}
+  // fixed_length: guesses in a step, whatever it costs; 0: as many as pay. Drafting is timed with `clock`.
+  explicit Speculator(std::unique_ptr<Drafter> drafter, int64_t fixed_length = 0,
+                      std::function<double()> clock = core::seconds_now)
+      : drafter_(std::move(drafter)), fixed_length_(fixed_length), clock_(std::move(clock)) {}
 
   // An answer begins behind `tokens`.
   void begin(std::span<const int32_t> tokens);
@@ -63,6 +66,7 @@ class Speculator {
 
   std::unique_ptr<Drafter> drafter_;
   const int64_t fixed_length_;
+  const std::function<double()> clock_;
   std::array<Record, kDraftKinds> records_{};
   static constexpr int64_t kTimed = 2 * kMostGuesses + 2;
   std::array<double, kTimed> seconds_{}; // of a step, by tokens; 0: not known

@@ -1,22 +1,20 @@
-// The engine behind the window, without a window: conversations that are kept, what it says of its choices and of the
-// machine, and that its gauges say what `ridge bench` says.
+// The engine behind the window, without a window: conversations that are kept, and what it says of its choices and of
+// the machine.
 #include "app/window/window_engine.h"
 
 #include "app/support.h"
 #include "core/error.h"
 #include "support/reference.h"
+#include "support/watchdog.h"
 
 #include <nlohmann/json.hpp>
 
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 using namespace ridge;
 using namespace ridge::tests;
-using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 namespace intent = core::intent;
 
@@ -38,12 +36,9 @@ struct Watched {
     until([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
   }
   std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
-  void until(const std::function<bool(const core::Snapshot&)>& condition) const {
-    const auto end = std::chrono::steady_clock::now() + 60s;
-    while (!condition(*now())) {
-      REQUIRE(std::chrono::steady_clock::now() < end);
-      std::this_thread::sleep_for(20ms);
-    }
+  void until(const std::function<bool(const core::Snapshot&)>& condition,
+             std::source_location at = std::source_location::current()) const {
+    REQUIRE(comes([&] { return condition(*now()); }, at));
   }
   // Asks, and waits for the whole answer.
   void ask(const std::string& text) {
@@ -313,40 +308,4 @@ TEST_CASE("a measured step moves the bytes that a predicted one moves, and the r
   w.engine.send(intent::SetSystemPrompt{"after it"}); // intents are done in turn
   w.until([](const core::Snapshot& s) { return s.system_prompt == "after it"; });
   CHECK(w.now()->messages[1].text == answer);
-}
-
-TEST_CASE("the gauges say what ridge bench says of the same work") {
-  // Both count the same tokens and bytes; times are compared at their best, because neighbours only ever slow them, in
-  // turns until they meet.
-  constexpr int kRounds = 36, kTogether = 8;
-  constexpr double kAgree = 0.03;
-  app::WindowSetup setup = guide_setup();
-  setup.model.speculation = "off";
-  setup.request.sampling.max_tokens = 101;
-  setup.request.sampling.ignore_eos = true;
-  Watched w(setup);
-  w.engine.send(intent::KeepChoices{false});
-  w.ask("What is Q4_K?");
-  const int64_t depth = w.now()->kv.tokens - 101;
-  double gauge = 0, meter = 0;
-  for (int round = 0; round < kRounds && !(round > 1 && std::abs(gauge / meter - 1) < kAgree); ++round) {
-    core::Speed speed;
-    for (int i = 0; i < kTogether; ++i) {
-      const auto before = w.now();
-      w.engine.send(intent::Regenerate{});
-      w.until([&](const core::Snapshot& s) { return s.state != core::EngineState::idle || &s != before.get(); });
-      w.until([](const core::Snapshot& s) { return s.messages.size() == 2 && s.state == core::EngineState::idle; });
-      speed = w.now()->speed;
-      REQUIRE(speed.answer_tokens == 100);
-      gauge = std::max(gauge, speed.tokens_per_s);
-    }
-    const Result bench = run_ridge({"bench", "--device", "cpu", "-t", "1", "-p", "0", "-n", "100", "-d",
-                                    std::to_string(depth), "-r", std::to_string(kTogether), "-o", "json"});
-    REQUIRE_MESSAGE(bench.status == 0, bench.err);
-    const json test = json::parse(bench.out)["tests"][0];
-    CHECK(speed.bytes_per_s / speed.tokens_per_s == doctest::Approx(test["bytes"].get<double>() / 100));
-    for (const double seconds : test["seconds"]) meter = std::max(meter, 100 / seconds);
-    MESSAGE("at best: gauge " << gauge << " tok/s, bench " << meter << " tok/s");
-  }
-  CHECK(std::abs(gauge / meter - 1) < kAgree);
 }

@@ -54,6 +54,11 @@ int64_t tried(Speculator& speculator, int count, int right, int of, double slope
   return steps;
 }
 
+// Whose drafts cost nothing.
+Speculator fresh() {
+  return Speculator(std::make_unique<Stubborn>(), 0, [] { return 0.0; });
+}
+
 } // namespace
 
 TEST_CASE("what followed the same tokens before is guessed to follow again") {
@@ -94,7 +99,6 @@ TEST_CASE("what followed the same tokens before is guessed to follow again") {
 }
 
 TEST_CASE("guessing is given up where it does not pay, and tried again now and then") {
-  const auto fresh = [] { return Speculator(std::make_unique<Stubborn>()); };
   Speculator never = fresh(), always = fresh(), dear = fresh(), mostly = fresh();
   CHECK(tried(never, 1000, 0, 1, 0.1) < 20);
   CHECK(tried(always, 1000, 1, 1, 0.1) > 990);
@@ -103,13 +107,13 @@ TEST_CASE("guessing is given up where it does not pay, and tried again now and t
 }
 
 TEST_CASE("a drafter that becomes right is found out") {
-  Speculator speculator(std::make_unique<Stubborn>());
+  Speculator speculator = fresh();
   tried(speculator, 500, 0, 1, 0.1);
   CHECK(tried(speculator, 2000, 1, 1, 0.1) > 1000);
 }
 
 TEST_CASE("as many guesses are made as are right, where later ones are right less often") {
-  Speculator speculator(std::make_unique<Stubborn>());
+  Speculator speculator = fresh();
   const std::vector<int32_t> tokens = {1};
   int64_t length = 0;
   for (int i = 0; i < 400; ++i) {
@@ -121,7 +125,7 @@ TEST_CASE("as many guesses are made as are right, where later ones are right les
 }
 
 TEST_CASE("guesses that pay are found although the first step of them takes as long as two") {
-  Speculator speculator(std::make_unique<Stubborn>());
+  Speculator speculator = fresh();
   const std::vector<int32_t> tokens = {1};
   std::mt19937 random(5);
   int64_t last = 0, guessed = 0;

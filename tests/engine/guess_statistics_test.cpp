@@ -86,7 +86,7 @@ struct Forced {
 
 // The target's tokens one after the other, with guesses from what stands before them.
 Forced force(const std::vector<int32_t>& prompt, const std::vector<int32_t>& target) {
-  engine::Speculator speculator(std::make_unique<engine::NgramDrafter>());
+  engine::Speculator speculator(std::make_unique<engine::NgramDrafter>(), 0, [] { return 0.0; });
   std::vector<int32_t> text = prompt;
   speculator.begin(text);
   Forced result;

@@ -1,0 +1,150 @@
+// The window's gauges and `ridge bench` say the same of the same work: they count the same tokens and bytes, start and
+// stop their clocks at the same events, and divide the same numbers. The clock is the test's, and goes on as the
+// executor works.
+#include "app/window/window_engine.h"
+#include "core/sampler.h"
+#include "measure/bench.h"
+#include "support/watchdog.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <optional>
+
+using namespace ridge;
+
+namespace {
+
+// Works like another executor and takes as long as the test says. With `decodes`, it chooses tokens as a GPU does:
+// next_token() waits for what is evaluated and begins with the next.
+class Timed final : public core::Executor {
+ public:
+  Timed(std::unique_ptr<core::Executor> inner, std::atomic<double>& clock, bool decodes)
+      : inner_(std::move(inner)), clock_(clock), decodes_(decodes) {}
+
+  static double seconds_of(int64_t position) { return 0.1 + 0.001 * static_cast<double>(position); } // of a token
+
+  void forward(const core::Batch& batch) override { clock_ = clock_ + evaluate(batch); }
+  std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
+  bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t) override {
+    if (!decodes_) return false;
+    sampler_.emplace(sampler);
+    position_ = position;
+    done_at_ = 0;
+    return true;
+  }
+  int32_t next_token(bool ahead) override {
+    clock_ = std::max(clock_.load(), done_at_);
+    const int32_t token = sampler_->sample(inner_->logits(0)), output = 0;
+    sampler_->accept(token);
+    if (ahead) done_at_ = clock_ + evaluate({{&token, 1}, {&position_, 1}, {}, {&output, 1}});
+    position_ += ahead;
+    return token;
+  }
+  void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
+    inner_->load_state(stream, state, position);
+  }
+  const core::ExecutorConfig& config() const override { return inner_->config(); }
+  std::string_view description() const override { return "timed by a test"; }
+  double memory_bytes() const override { return inner_->memory_bytes(); }
+
+ private:
+  double evaluate(const core::Batch& batch) {
+    inner_->forward(batch);
+    double seconds = 0;
+    for (const int32_t position : batch.positions) seconds += seconds_of(position);
+    return seconds;
+  }
+
+  std::unique_ptr<core::Executor> inner_;
+  std::atomic<double>& clock_;
+  const bool decodes_;
+  std::optional<core::Sampler> sampler_;
+  int32_t position_ = 0;
+  double done_at_ = 0;
+};
+
+// What both are given: an executor and its clock.
+struct Machine {
+  std::atomic<double> time = 0;
+  bool decodes = false;
+
+  std::function<double()> clock() {
+    return [this] { return time.load(); };
+  }
+  auto start() {
+    return [this](engine::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
+                  const engine::Placement& placement) {
+      const engine::Device result = engine::start_executor(model, config, device, placement);
+      model.executor = std::make_unique<Timed>(std::move(model.executor), time, decodes);
+      return result;
+    };
+  }
+};
+
+// What the gauges say of the guide's answer of so many tokens; and how many tokens the prompt has.
+core::Speed gauges(Machine& machine, int64_t answer_tokens) {
+  app::WindowSetup setup;
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  setup.model.speculation = "off";
+  setup.request.sampling.max_tokens = answer_tokens;
+  setup.request.sampling.ignore_eos = true;
+  setup.start = machine.start();
+  setup.clock = machine.clock();
+  app::WindowEngine engine(std::move(setup), [] {});
+  const auto idle = [&] {
+    const auto s = engine.snapshot();
+    return s->model && s->state == core::EngineState::idle;
+  };
+  REQUIRE(tests::comes("the guide to be open", idle));
+  engine.send(core::intent::KeepChoices{false});
+  engine.send(core::intent::Send{"What is Q4_K?"});
+  REQUIRE(tests::comes("the answer", [&] { return engine.snapshot()->messages.size() == 2 && idle(); }));
+  CHECK(engine.snapshot()->error == "");
+  CHECK(engine.snapshot()->kv.tokens == engine.snapshot()->speed.prompt_tokens + answer_tokens);
+  return engine.snapshot()->speed;
+}
+
+measure::BenchRow bench(Machine& machine, int64_t prompt, int64_t generated, int64_t depth) {
+  core::BenchRequest request;
+  request.device = "cpu";
+  request.threads = "1";
+  request.prompts = std::to_string(prompt);
+  request.generated = std::to_string(generated);
+  request.depths = std::to_string(depth);
+  request.repetitions = 2;
+  std::vector<measure::BenchRow> rows;
+  measure::BenchSteps steps;
+  steps.row = [&](const measure::BenchRow& row) { rows.push_back(row); };
+  steps.start = machine.start();
+  steps.clock = machine.clock();
+  measure::bench(request, steps);
+  REQUIRE(rows.size() == 1);
+  return rows[0];
+}
+
+} // namespace
+
+TEST_CASE("the gauges say what ridge bench says of the same work") {
+  for (const bool decodes : {false, true}) {
+    CAPTURE(decodes);
+    Machine machine;
+    machine.decodes = decodes;
+    constexpr int64_t kTokens = 100;
+    const core::Speed speed = gauges(machine, kTokens + 1); // the first token comes of the prompt
+    CHECK(speed.answer_tokens == kTokens);
+    double seconds = 0;
+    for (int64_t i = 0; i < kTokens; ++i) seconds += Timed::seconds_of(speed.prompt_tokens + i);
+    CHECK(speed.tokens_per_s == doctest::Approx(kTokens / seconds));
+
+    const measure::BenchRow generated = bench(machine, 0, kTokens, speed.prompt_tokens);
+    CHECK(generated.seconds.size() == 2);
+    for (const double measured : generated.seconds) CHECK(measured == doctest::Approx(seconds));
+    CHECK(generated.rate() == doctest::Approx(speed.tokens_per_s));
+    CHECK(generated.bytes / kTokens == doctest::Approx(speed.bytes_per_s / speed.tokens_per_s));
+
+    const measure::BenchRow prompt = bench(machine, speed.prompt_tokens, 0, 0);
+    CHECK(prompt.rate() == doctest::Approx(speed.prompt_tokens_per_s));
+  }
+}

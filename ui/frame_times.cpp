@@ -39,11 +39,12 @@ FrameTimes::CpuTime FrameTimes::cpu_now() {
 
 void FrameTimes::begin() { began_ = core::seconds_now(); }
 
-void FrameTimes::end(bool writing) {
+void FrameTimes::end(bool writing, int vertices) {
   const double at = core::seconds_now();
   const CpuTime cpu = cpu_now();
   Record& record = writing ? writing_ : other_;
   record.seconds.push_back(at - began_);
+  record.most_vertices = std::max(record.most_vertices, vertices);
   if (ended_ > 0) {
     record.own_seconds.push_back(cpu.own - cpu_.own);
     record.cpu_seconds.push_back(cpu.all - cpu_.all);
@@ -68,7 +69,8 @@ FrameTimes::Summary FrameTimes::summary(const Record& record) {
           quantile(record.seconds, 0.99),
           quantile(record.own_seconds, 0.5),
           quantile(record.cpu_seconds, 0.5),
-          record.wall > 0 ? record.cpu / record.wall : 0};
+          record.wall > 0 ? record.cpu / record.wall : 0,
+          record.most_vertices};
 }
 
 std::string FrameTimes::report() const {
@@ -77,9 +79,9 @@ std::string FrameTimes::report() const {
     text += s.frames == 0
                 ? fmt::format("{}: no frames\n", name)
                 : fmt::format("{}: {} frames, median {:.1f} ms (of CPU time {:.1f} ms, {:.1f} ms of it its own), "
-                              "99th percentile {:.1f} ms, drawing took {:.0f} % of a core\n",
+                              "99th percentile {:.1f} ms, drawing took {:.0f} % of a core, at most {} vertices\n",
                               name, s.frames, 1e3 * s.median_seconds, 1e3 * s.median_cpu_seconds,
-                              1e3 * s.median_own_seconds, 1e3 * s.p99_seconds, 100 * s.cpu_share);
+                              1e3 * s.median_own_seconds, 1e3 * s.p99_seconds, 100 * s.cpu_share, s.most_vertices);
   return text;
 }
 

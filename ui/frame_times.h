@@ -1,5 +1,6 @@
-// How long frames take to draw, and how much of a core drawing takes: what --frame-times reports. Where OpenGL
-// rasterizes in software, its threads are told apart from the thread that draws: a GPU does their work elsewhere.
+// How long frames take to draw, how much of a core drawing takes, and how much is drawn: what --frame-times reports.
+// Where OpenGL rasterizes in software, its threads are told apart from the thread that draws: a GPU does their work
+// elsewhere.
 #pragma once
 
 #include <string>
@@ -11,14 +12,16 @@ class FrameTimes {
  public:
   // To be called around everything that draws a frame, its way to the screen included.
   void begin();
-  void end(bool writing); // whether the model wrote meanwhile
+  // `writing`: whether the model wrote meanwhile. `vertices`: of all triangles of the frame.
+  void end(bool writing, int vertices);
 
   struct Summary {
     size_t frames = 0;
     double median_seconds = 0, p99_seconds = 0;
     // What it would take on a machine with nothing else to do: by the thread that draws, and by all that draw.
     double median_own_seconds = 0, median_cpu_seconds = 0;
-    double cpu_share = 0; // of one core, in the time from the first to the last frame; by all that draw
+    double cpu_share = 0;  // of one core, in the time from the first to the last frame; by all that draw
+    int most_vertices = 0; // of a frame
   };
   Summary while_writing() const { return summary(writing_); }
   Summary otherwise() const { return summary(other_); }
@@ -28,6 +31,7 @@ class FrameTimes {
   struct Record {
     std::vector<double> seconds, own_seconds, cpu_seconds; // of each frame
     double wall = 0, cpu = 0;                              // from the end of the frame before to the end of each
+    int most_vertices = 0;
   };
   struct CpuTime {
     double own = 0, all = 0; // seconds: of this thread, and with those in which Mesa rasterizes in software

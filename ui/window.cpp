@@ -66,6 +66,8 @@ std::string Window::panel() const { return panels()[impl_->panel].name; }
 
 uint64_t Window::frames() const { return impl_->frames; }
 
+bool Window::is_at_rest() const { return impl_->at_rest; }
+
 void Window::Impl::open() {
   std::string names;
   panel = panels().size();
@@ -144,7 +146,9 @@ void Window::run(const EngineLink& engine) {
         glfwWaitEventsTimeout(kCaretSeconds);
         w.frames_wanted = 1;
       } else {
+        w.at_rest = true;
         glfwWaitEvents();
+        w.at_rest = false;
       }
       w.frames_wanted = std::max(w.frames_wanted, kSettlingFrames - (ImGui::GetIO().WantTextInput ? 2 : 0));
     }
@@ -165,7 +169,7 @@ void Window::run(const EngineLink& engine) {
     }
     glfwSwapBuffers(w.window);
     ++w.frames;
-    w.frame_times.end(engine.snapshot()->state == EngineState::writing);
+    w.frame_times.end(engine.snapshot()->state == EngineState::writing, ImGui::GetDrawData()->TotalVtxCount);
   }
   w.remember();
   w.engine = nullptr;

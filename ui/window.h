@@ -40,6 +40,7 @@ class Window {
   void close();                          // from any thread
   std::string panel() const;             // from any thread: the name of the one that is shown
   uint64_t frames() const;               // from any thread: how many were drawn
+  bool is_at_rest() const;               // from any thread: it draws nothing before there is an event
   const FrameTimes& frame_times() const; // of run() so far
   void run(const EngineLink& engine); // until the user closes it. Throws Error where the screenshot cannot be written.
 

@@ -23,6 +23,7 @@ struct Window::Impl {
   std::vector<std::unique_ptr<Panel>> shown;
   std::atomic<size_t> panel = 0;
   std::atomic<uint64_t> frames = 0;
+  std::atomic<bool> at_rest = false;
   bool dark = true, rescale = true, help = false;
   float scale = 1;
   int frames_wanted = kSettlingFrames;

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "app/window/window_engine.h"
+#include "support/watchdog.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -29,16 +29,6 @@ inline void xdotool(const std::string& command) {
   CHECK(std::system(("xdotool " + command).c_str()) == 0);
 }
 
-inline bool wait_for(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(30)) {
-  const auto end = std::chrono::steady_clock::now() + limit;
-  while (!condition())
-    if (std::chrono::steady_clock::now() > end)
-      return false;
-    else
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  return true;
-}
-
 // Somebody before the window. Each act is over when the window has drawn what came of it: a number of frames, however
 // long they take on a busy machine.
 class User {
@@ -50,7 +40,7 @@ class User {
     // One frame may be under way; a press and its release are seen in one each; then a button's consequence is drawn,
     // is given the focus and has it.
     const uint64_t enough = window_.frames() + 8;
-    CHECK(wait_for([&] {
+    CHECK(comes([&] {
       window_.wake();
       return window_.frames() >= enough;
     }));
@@ -71,8 +61,7 @@ class User {
 inline void run_with_user(ui::Window& window, app::WindowEngine& engine, const std::function<void(User&)>& use) {
   std::thread user([&] {
     try {
-      REQUIRE(
-          wait_for([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
+      REQUIRE(comes([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
       xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
       User hands(window);
       use(hands);

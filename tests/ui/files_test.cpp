@@ -13,10 +13,9 @@
 #include <thread>
 
 using namespace ridge;
-using namespace std::chrono_literals;
+using tests::comes;
 using tests::run_with_user;
 using tests::User;
-using tests::wait_for;
 
 namespace {
 
@@ -32,8 +31,8 @@ void make_mix(User& user, const app::WindowEngine& engine) {
   user.click(1230, 27);  // Formats
   user.click(867, 495);  // Q4_K for all matrices
   user.click(1022, 719); // Requantize the model
-  REQUIRE(wait_for([&] { return !now()->jobs->empty(); }));
-  REQUIRE(wait_for([&] { return now()->jobs->front().over(); }, 120s));
+  REQUIRE(comes([&] { return !now()->jobs->empty(); }));
+  REQUIRE(comes([&] { return now()->jobs->front().over(); }));
   const core::Job job = now()->jobs->front();
   CHECK(job.error == "");
   CHECK(job.state == core::JobState::done);
@@ -44,24 +43,24 @@ void make_mix(User& user, const app::WindowEngine& engine) {
 void cancel_a_job(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   user.press("ctrl+6");
-  CHECK(wait_for([&] { return window.panel() == "jobs"; }, 5s));
+  CHECK(comes([&] { return window.panel() == "jobs"; }));
   core::BenchRequest bench;
   bench.generated = "1000";
   bench.prompts = "0";
   bench.repetitions = 1000;
   engine.send(core::intent::StartJob{bench});
-  REQUIRE(wait_for(
-      [&] { return now()->jobs->front().state == core::JobState::running && now()->jobs->front().share > 0; }));
+  REQUIRE(
+      comes([&] { return now()->jobs->front().state == core::JobState::running && now()->jobs->front().share > 0; }));
   const auto cancelled = [&] { return now()->jobs->front().state == core::JobState::cancelled; };
   user.click(560, 268); // Cancel
-  CHECK(wait_for(cancelled));
+  CHECK(comes(cancelled));
 }
 
 // By typing a path with completion, and by dropping files on the window.
 void open_files(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto is_open = [&](const std::string& path) {
-    return wait_for([&] { return now()->model->path == path && now()->state == core::EngineState::idle; });
+    return comes([&] { return now()->model->path == path && now()->state == core::EngineState::idle; });
   };
   user.press("ctrl+o");
   user.type(workplace() / "gui");
@@ -75,16 +74,16 @@ void open_files(User& user, app::WindowEngine& engine, const ui::Window& window)
   CHECK(is_open(workplace() / "a copy.gguf"));
   std::filesystem::create_directory(workplace() / "checkpoint");
   user.press("ctrl+1");
-  CHECK(wait_for([&] { return window.panel() == "chat"; }, 5s));
+  CHECK(comes([&] { return window.panel() == "chat"; }));
   CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace() / "checkpoint").c_str()) == 0);
-  CHECK(wait_for([&] { return window.panel() == "jobs"; }, 5s)); // ready to convert it
+  CHECK(comes([&] { return window.panel() == "jobs"; })); // ready to convert it
   const uint64_t errors = now()->error_number;
   CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace().write("no.gguf", "no model")).c_str()) ==
         0);
-  CHECK(wait_for([&] { return now()->error_number > errors; })); // a message, and the model that was open stays
+  CHECK(comes([&] { return now()->error_number > errors; })); // a message, and the model that was open stays
   CHECK(now()->model->path == workplace() / "a copy.gguf");
   engine.send(core::intent::OpenModel{""});
-  CHECK(wait_for(
+  CHECK(comes(
       [&] { return now()->model->path != workplace() / "a copy.gguf" && now()->state == core::EngineState::idle; }));
 #else
   MESSAGE("skipped: built without X11's headers, nothing is dropped on the window");
@@ -98,17 +97,17 @@ void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& windo
   std::filesystem::create_directory(workplace() / "models");
   std::filesystem::copy_file(workplace() / "guide-Q4_K.gguf", workplace() / "models/Found-Q4_K.gguf");
   user.press("ctrl+o");
-  CHECK(wait_for([&] { return now()->models && now()->models->size() == 1 && now()->models->front().context > 0; }));
+  CHECK(comes([&] { return now()->models && now()->models->size() == 1 && now()->models->front().context > 0; }));
   CHECK(now()->models->front().tokens_per_s > 0);
   user.type("found");
   user.press("Return");
-  CHECK(wait_for([&] { return now()->model->path == workplace() / "models/Found-Q4_K.gguf"; }));
+  CHECK(comes([&] { return now()->model->path == workplace() / "models/Found-Q4_K.gguf"; }));
   user.press("ctrl+1");
   user.press("ctrl+o");
   user.type("hf:acme/none");
   user.press("Return");
-  CHECK(wait_for([&] { return window.panel() == "jobs"; }, 5s));
-  CHECK(wait_for([&] { return now()->jobs->front().state == core::JobState::failed; }));
+  CHECK(comes([&] { return window.panel() == "jobs"; }));
+  CHECK(comes([&] { return now()->jobs->front().state == core::JobState::failed; }));
   CHECK(now()->jobs->front().title == "Download hf:acme/none");
   CHECK(now()->jobs->front().error.find("127.0.0.1") != std::string::npos);
 }
@@ -116,7 +115,7 @@ void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& windo
 // The user's side; runs beside the window, which must stay in the main thread.
 void use_lab_and_files(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
-  REQUIRE(wait_for([&] {
+  REQUIRE(comes([&] {
     return now()->tensor && static_cast<int>(now()->tensor->formats.size()) == now()->tensor->formats_to_try;
   }));
   make_mix(user, engine);

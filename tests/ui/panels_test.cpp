@@ -1,4 +1,4 @@
-// Chat, gauges and roofline in a real window, used with the mouse and the keyboard; how fast frames are drawn; and the
+// Chat, gauges and roofline in a real window, used with the mouse and the keyboard; how much a frame draws; and the
 // window over a snapshot that no engine made.
 #include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
@@ -12,11 +12,10 @@
 #include <filesystem>
 
 using namespace ridge;
-using namespace std::chrono_literals;
+using tests::comes;
 using tests::guide_setup;
 using tests::run_with_user;
 using tests::User;
-using tests::wait_for;
 
 namespace {
 
@@ -126,7 +125,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted; a question is e
   with_window(options, setup, [&](User& user, app::WindowEngine& engine, ui::Window& window) {
     const auto now = [&] { return engine.snapshot(); };
     const auto answered = [&](size_t messages) {
-      return wait_for([&] { return now()->messages.size() == messages && now()->state == core::EngineState::idle; });
+      return comes([&] { return now()->messages.size() == messages && now()->state == core::EngineState::idle; });
     };
     user.type("What is Q4_K?");
     user.press("Return");
@@ -136,7 +135,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted; a question is e
     user.point(480, 123); // what the model thought of, drawn beside the answer
 
     user.press("ctrl+n");
-    REQUIRE(wait_for([&] { return now()->messages.empty(); }));
+    REQUIRE(comes([&] { return now()->messages.empty(); }));
     user.type("How do I convert?");
     user.press("shift+Return"); // a line of its own
     user.type("please");
@@ -152,40 +151,40 @@ TEST_CASE("conversations are begun, opened, renamed and deleted; a question is e
     user.press("ctrl+a");
     user.type("What is a GGUF file?");
     user.press("Return");
-    CHECK(wait_for([&] { return !now()->messages.empty() && now()->messages[0].text == "What is a GGUF file?"; }));
+    CHECK(comes([&] { return !now()->messages.empty() && now()->messages[0].text == "What is a GGUF file?"; }));
     REQUIRE(answered(2));
 
     user.click(240, 134); // the older one in the list
-    REQUIRE(wait_for([&] { return !now()->messages.empty() && now()->messages[0].text == "What is Q4_K?"; }));
+    REQUIRE(comes([&] { return !now()->messages.empty() && now()->messages[0].text == "What is Q4_K?"; }));
     CHECK(now()->messages[1].text == first);
     user.click(189, 142); // rename
     user.press("ctrl+a");
     user.type("K-quants");
     user.press("Return");
-    CHECK(wait_for([&] { return now()->conversations->at(0).title == "K-quants"; })); // it changed last: on top
-    user.click(243, 96);                                                              // delete
-    user.click(243, 96);                                                              // really
-    CHECK(wait_for([&] { return now()->conversations->size() == 1 && now()->messages.empty(); }));
+    CHECK(comes([&] { return now()->conversations->at(0).title == "K-quants"; })); // it changed last: on top
+    user.click(243, 96);                                                           // delete
+    user.click(243, 96);                                                           // really
+    CHECK(comes([&] { return now()->conversations->size() == 1 && now()->messages.empty(); }));
 
     user.press("ctrl+3");
-    CHECK(wait_for([&] { return window.panel() == "roofline"; }));
-    REQUIRE(wait_for([&] { return now()->roofs && now()->predicted && now()->measured; }, 60s));
-    REQUIRE(wait_for([&] { return now()->state == core::EngineState::idle; }));
+    CHECK(comes([&] { return window.panel() == "roofline"; }));
+    REQUIRE(comes([&] { return now()->roofs && now()->predicted && now()->measured; }));
+    REQUIRE(comes([&] { return now()->state == core::EngineState::idle; }));
     CHECK(now()->predicted->streams == 1);
     user.act("mousemove 997 105 mousedown 1");
     for (int x = 1000; x <= 1200; x += 50) user.point(x, 105);
     user.act("mouseup 1");
-    CHECK(wait_for([&] { return now()->predicted->streams > 8; }));
+    CHECK(comes([&] { return now()->predicted->streams > 8; }));
     user.point(520, 300); // a point of the plot
 
     user.press("ctrl+2");
-    CHECK(wait_for([&] { return window.panel() == "gauges"; }));
+    CHECK(comes([&] { return window.panel() == "gauges"; }));
     user.press("ctrl+1");
     user.click(383, 26); // hide the list
     user.press("ctrl+l");
     user.act("search --name '^ridge$' windowsize --sync 1100 750");
     user.press("ctrl+2");
-    CHECK(wait_for([&] { return window.panel() == "gauges"; }));
+    CHECK(comes([&] { return window.panel() == "gauges"; }));
     CHECK(now()->error == "");
   });
   const ui::Layout layout = ui::load_layout(folder / "window.ini");
@@ -199,8 +198,8 @@ TEST_CASE("conversations are begun, opened, renamed and deleted; a question is e
 
 TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends only that") {
   app::WindowSetup setup = guide_setup();
-  setup.model.context = 8192; // answers that take seconds
-  setup.request.sampling.max_tokens = 8000;
+  setup.model.context = 200000; // answers that last until they are stopped
+  setup.request.sampling.max_tokens = -1;
   setup.request.sampling.ignore_eos = true;
   with_window({}, setup, [&](User& user, app::WindowEngine& engine, ui::Window&) {
     const auto now = [&] { return engine.snapshot(); };
@@ -210,17 +209,17 @@ TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends 
     };
     user.type("What is Q4_K?");
     user.press("Return");
-    REQUIRE(wait_for(answering));
+    REQUIRE(comes(answering));
     user.press("Escape"); // in the composer
-    REQUIRE(wait_for(stopped));
+    REQUIRE(comes(stopped));
     user.click(189, 96); // rename
     engine.send(core::intent::Regenerate{});
-    REQUIRE(wait_for(answering));
+    REQUIRE(comes(answering));
     user.type("x");
     user.press("Escape"); // in the field
     CHECK(answering());
     user.press("Escape");
-    CHECK(wait_for(stopped));
+    CHECK(comes(stopped));
     CHECK(now()->conversations->at(0).title == "What is Q4_K?");
   });
 }
@@ -234,11 +233,11 @@ TEST_CASE("the server is switched on, asked and switched off in its panel") {
     user.press("ctrl+a");
     user.type("0"); // a free one
     user.click(316, 308);
-    REQUIRE(wait_for([&] { return now()->state == core::Serving::State::on; }));
+    REQUIRE(comes([&] { return now()->state == core::Serving::State::on; }));
     CHECK(now()->address.starts_with("http://127.0.0.1:"));
     CHECK(now()->slots.size() == 4);
     user.click(316, 308);
-    REQUIRE(wait_for([&] { return now()->state == core::Serving::State::off; }));
+    REQUIRE(comes([&] { return now()->state == core::Serving::State::off; }));
     CHECK(now()->problem == "");
   });
 }
@@ -251,7 +250,7 @@ TEST_CASE("the panel of sequences says what a conversation holds, and what it ha
     const auto ask = [&](const std::string& question) {
       engine.send(core::intent::NewConversation{});
       engine.send(core::intent::Send{question});
-      REQUIRE(wait_for([&] {
+      REQUIRE(comes([&] {
         return now()->messages.size() == 2 && now()->messages[0].text == question &&
                now()->state == core::EngineState::idle;
       }));
@@ -266,16 +265,16 @@ TEST_CASE("the panel of sequences says what a conversation holds, and what it ha
     CHECK(now()->sequences->prefixes[0].tokens == first);
     CHECK(now()->sequences->prefixes[0].text.find("What is Q4_K") != std::string::npos);
     user.press("ctrl+8");
-    CHECK(wait_for([&] { return window.panel() == "sequences"; }));
+    CHECK(comes([&] { return window.panel() == "sequences"; }));
     user.point(500, 420); // its row
     CHECK(now()->error == "");
   });
 }
 
-TEST_CASE("a frame leaves half of 16 ms to the GPU while the model writes") {
+TEST_CASE("while the model writes, a frame draws what is in sight, however long the answer is") {
   app::WindowSetup setup = guide_setup();
-  setup.model.context = 8192; // an answer that takes seconds
-  setup.request.sampling.max_tokens = 1500;
+  setup.model.context = 200000; // the answer is stopped
+  setup.request.sampling.max_tokens = -1;
   setup.request.sampling.ignore_eos = true;
   for (const std::string panel : {"chat", "gauges"}) {
     ui::WindowOptions options;
@@ -284,26 +283,26 @@ TEST_CASE("a frame leaves half of 16 ms to the GPU while the model writes") {
     with_window(options, setup, [&](User&, app::WindowEngine& engine, ui::Window& window) {
       engine.send(core::intent::Send{"What is Q4_K?"});
       const auto now = [&] { return engine.snapshot(); };
-      CHECK(wait_for([&] { return now()->messages.size() == 2 && now()->state == core::EngineState::idle; }, 120s));
+      CHECK(comes([&] { return now()->speed.answer_tokens > 4000; }));
+      const uint64_t frames = window.frames();
+      CHECK(comes([&] { return window.frames() >= frames + 20; }));
+      engine.send(core::intent::Stop{});
+      CHECK(comes([&] { return now()->state == core::EngineState::idle; }));
       times = window.frame_times();
     });
     MESSAGE(panel << ": " << times.report());
-    const ui::FrameTimes::Summary writing = times.while_writing();
-    CHECK(writing.frames >= 20);
-    // 1 to 2 ms on an idle machine. Mesa, which takes the GPU's part here, needs 11 to 15 ms beside a model that uses
-    // all cores, or twice that where neighbours have the machine: its bound only catches what draws far too much.
-    CHECK(writing.median_own_seconds <= 0.008);
-    CHECK(writing.median_cpu_seconds <= 0.050);
-    CHECK(writing.median_seconds <= 0.1);
+    CHECK(times.while_writing().frames >= 19);
+    CHECK(times.while_writing().most_vertices > 0);
+    CHECK(times.while_writing().most_vertices < 20000); // a window full of text; all of it is three times that
   }
 }
 
 TEST_CASE("the panels draw what no engine measured: a GPU or several, and numbers of any size") {
   const tests::TemporaryFolder folder;
   app::WindowEngine engine(guide_setup(), [] {});
-  REQUIRE(wait_for([&] { return engine.snapshot()->model != nullptr; }));
+  REQUIRE(comes([&] { return engine.snapshot()->model != nullptr; }));
   engine.send(core::intent::MeasureStep{-1});
-  REQUIRE(wait_for([&] { return engine.snapshot()->measured && engine.snapshot()->state == core::EngineState::idle; }));
+  REQUIRE(comes([&] { return engine.snapshot()->measured && engine.snapshot()->state == core::EngineState::idle; }));
   for (const char* panel : {"chat", "gauges", "roofline", "server", "jobs", "sequences", "sequences/server"})
     for (const bool light : {false, true}) {
       auto shown = std::make_shared<core::Snapshot>(invented_snapshot(*engine.snapshot()));

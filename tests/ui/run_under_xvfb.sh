@@ -5,4 +5,4 @@ for tool in xvfb-run xdotool; do
   command -v $tool >/dev/null || { echo "skipped: no $tool (./dev setup installs it)"; exit 77; }
 done
 # Mesa's threads spin while they wait: one is enough to draw a window.
-exec env LIBGL_ALWAYS_SOFTWARE=1 LP_NUM_THREADS=1 xvfb-run -a -s "-screen 0 1280x800x24 -noreset" "$@"
+exec env RIDGE_TEST_RUNNER="$0" LIBGL_ALWAYS_SOFTWARE=1 LP_NUM_THREADS=1 xvfb-run -a -s "-screen 0 1280x800x24 -noreset" "$@"

@@ -1,31 +1,31 @@
 #include "core/token_choice.h"
 
-#include <algorithm>
-#include <cmath>
-
 namespace ridge::core {
 
 TokenChoice describe_choice(std::span<const float> logits, int32_t token) {
   TokenChoice choice;
   choice.token = token;
-  std::array<float, std::tuple_size_v<decltype(choice.top)>> best;
+  std::array<float, TokenChoice::kMost> best;
   best.fill(-INFINITY);
   for (size_t i = 0; i < logits.size(); ++i) {
     if (!(logits[i] > best.back())) continue;
     size_t at = best.size() - 1;
     for (; at > 0 && logits[i] > best[at - 1]; --at) {
       best[at] = best[at - 1];
-      choice.top[at] = choice.top[at - 1];
+      choice.top[at].token = choice.top[at - 1].token;
     }
     best[at] = logits[i];
     choice.top[at].token = static_cast<int32_t>(i);
   }
   double total = 0;
   for (const float logit : logits) total += std::exp(logit - best[0]);
-  const auto share = [&](float logit) { return static_cast<float>(std::exp(logit - best[0]) / total); };
+  const double log_total = std::log(total);
+  const auto log_share = [&](float logit) {
+    return static_cast<float>(static_cast<double>(logit) - best[0] - log_total);
+  };
   for (size_t i = 0; i < best.size(); ++i)
-    if (choice.top[i].token >= 0) choice.top[i].probability = share(best[i]);
-  choice.probability = share(logits[token]);
+    if (choice.top[i].token >= 0) choice.top[i].log_probability = log_share(best[i]);
+  choice.log_probability = log_share(logits[token]);
   return choice;
 }
 

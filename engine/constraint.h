@@ -1,4 +1,5 @@
-// A grammar as a sequence's constraint, and the vocabulary as grammars see it.
+// What answers are held to beside the model's own will: a grammar, a least length. And the vocabulary as grammars see
+// it.
 #pragma once
 
 #include "engine/sequences/sequence.h"
@@ -7,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace ridge::engine {
 
@@ -28,6 +30,23 @@ class GrammarConstraint final : public Constraint {
   const std::shared_ptr<const text::TokenTable> vocabulary_;
   const text::Grammar grammar_;
   text::GrammarMatcher matcher_;
+};
+
+// Keeps an answer from ending before it has so many tokens, unless a grammar leaves nothing but its end.
+class MinimumConstraint final : public Constraint {
+ public:
+  // `ends`: the tokens that end an answer. `within`: what else holds; null: nothing.
+  MinimumConstraint(int64_t tokens, std::vector<int32_t> ends, std::unique_ptr<Constraint> within)
+      : left_(tokens), ends_(std::move(ends)), within_(std::move(within)) {}
+
+  bool allows(int32_t token) override;
+  void apply(std::span<float> logits) override;
+  void accept(int32_t token) override;
+
+ private:
+  int64_t left_;
+  const std::vector<int32_t> ends_;
+  const std::unique_ptr<Constraint> within_;
 };
 
 } // namespace ridge::engine

@@ -153,6 +153,7 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
   std::vector<Piece> pieces;
   std::vector<int32_t> reading; // streams whose prompts are not evaluated yet
   int64_t room = executor_.config().max_batch;
+  int64_t outputs = executor_.config().max_outputs - std::ssize(streams_); // beside one of each stream
   for (int32_t i = 0; i < std::ssize(streams_); ++i) {
     Stream& stream = streams_[i];
     if (!stream.sequence) continue;
@@ -175,10 +176,14 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
   for (size_t i = 0; i < reading.size() && room > 0; ++i) { // an equal share of the room for each
     Stream& stream = streams_[reading[i]];
     const std::span<const int32_t> text = stream.sequence->text();
-    const int64_t share = std::max<int64_t>(1, room / (std::ssize(reading) - static_cast<int64_t>(i)));
+    const bool all = stream.sequence->request_.keep_prompt_choices;
+    int64_t share = std::max<int64_t>(1, room / (std::ssize(reading) - static_cast<int64_t>(i)));
+    if (all) share = std::min(share, 1 + outputs);
     const int64_t count = stream.cache.next_piece(text, share);
     const auto next = text.subspan(stream.cache.size(), count);
-    pieces.push_back({reading[i], {next.begin(), next.end()}, true, stream.cache.size() + count == std::ssize(text)});
+    const bool last = stream.cache.size() + count == std::ssize(text);
+    pieces.push_back({reading[i], {next.begin(), next.end()}, true, last, 0, all});
+    if (all) outputs -= count - 1;
     room -= count;
   }
   return pieces;
@@ -189,7 +194,7 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
   for (const Piece& piece : pieces) {
     const int64_t position = streams_[piece.stream].cache.size();
     for (int64_t i = 0; i < std::ssize(piece.tokens); ++i) {
-      if (piece.wanted && i + 1 >= piece.known()) outputs.push_back(static_cast<int32_t>(tokens.size()));
+      if (piece.all || (piece.wanted && i + 1 >= piece.known())) outputs.push_back(static_cast<int32_t>(tokens.size()));
       tokens.push_back(piece.tokens[i]);
       positions.push_back(static_cast<int32_t>(position + i));
       of_streams.push_back(piece.stream);
@@ -220,17 +225,31 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
   if (!pieces[0].reading) share_.took(std::ssize(tokens) - generated, seconds);
   const Piece& first = pieces[0];
   if (speculator_ && pieces.size() == 1 && !first.reading) speculator_->took(std::ssize(tokens), seconds);
-  if (first.wanted && first.guesses == 0 && start_decoding(streams_[first.stream])) {
+  if (first.wanted && first.guesses == 0 && !first.all && start_decoding(streams_[first.stream])) {
     streams_[first.stream].sequence->generation_.tokens += !first.reading;
     return;
   }
   const std::vector<int32_t> chosen = choose_by_executor(pieces);
   int64_t output = 0;
   for (const Piece& piece : pieces) {
-    const bool known = piece.wanted && !chosen.empty() && chosen[output] != kNotChosen;
-    if (piece.wanted) choose(piece, output, known ? std::span(chosen).subspan(output, 1) : std::span<const int32_t>());
+    if (piece.all) describe_prompt(piece, output);
     output += piece.outputs();
+    if (!piece.wanted) continue;
+    const int64_t next = output - piece.guesses - 1; // what is behind the last token that is known
+    const bool known = !chosen.empty() && chosen[next] != kNotChosen;
+    choose(piece, next, known ? std::span(chosen).subspan(next, 1) : std::span<const int32_t>());
   }
+}
+
+// What was likely in the places behind a piece of a prompt that was just evaluated, whose outputs begin at `output`.
+void Scheduler::describe_prompt(const Piece& piece, int64_t output) {
+  Sequence& sequence = *streams_[piece.stream].sequence;
+  const int64_t prompt = std::ssize(sequence.request_.prompt);
+  int64_t place = streams_[piece.stream].cache.size() - std::ssize(piece.tokens) + 1;
+  sequence.prompt_choices_.resize(prompt - 1);
+  for (size_t i = 0; i < piece.tokens.size() && place < prompt; ++i, ++place)
+    sequence.prompt_choices_[place - 1] =
+        core::describe_choice(executor_.logits(output + static_cast<int64_t>(i)), sequence.tokens_[place]);
 }
 
 // A token for each output of the last step, where the executor can choose it, else kNotChosen. Empty where it can
@@ -239,8 +258,8 @@ std::vector<int32_t> Scheduler::choose_by_executor(std::span<const Piece> pieces
   std::vector<const core::Sampler*> samplers;
   for (const Piece& piece : pieces) {
     const Sequence& sequence = *streams_[piece.stream].sequence;
-    const bool can = piece.guesses == 0 && !sequence.request_.constraint && !sequence.request_.keep_choices &&
-                     executor_.can_choose(sequence.sampler_->params());
+    const bool can = piece.guesses == 0 && !piece.all && !sequence.request_.constraint &&
+                     !sequence.request_.keep_choices && executor_.can_choose(sequence.sampler_->params());
     samplers.insert(samplers.end(), piece.outputs(), can ? &*sequence.sampler_ : nullptr);
   }
   if (std::ranges::none_of(samplers, [](const core::Sampler* sampler) { return sampler != nullptr; })) return {};

@@ -93,9 +93,10 @@ class Scheduler {
     bool reading;        // they are of the prompt
     bool wanted;         // the logits of the last token, and of those in front of guesses
     int64_t guesses = 0; // the last so many tokens
+    bool all = false;    // the logits of all tokens, for what was likely in their places
 
     int64_t known() const { return std::ssize(tokens) - guesses; }
-    int64_t outputs() const { return wanted ? guesses + 1 : 0; }
+    int64_t outputs() const { return all ? std::ssize(tokens) : wanted ? guesses + 1 : 0; }
   };
 
   void run();
@@ -136,6 +137,7 @@ class Scheduler {
   void keep_all(std::unique_lock<std::mutex>& lock);
 
   void evaluate(std::span<const Piece> pieces);
+  void describe_prompt(const Piece& piece, int64_t output);
   std::vector<int32_t> choose_by_executor(std::span<const Piece> pieces);
   void count_step(double seconds, double bytes);
   void choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen = {});

@@ -72,7 +72,8 @@ void Scheduler::restore(Stream& stream) {
 // afterwards. Returns behind how many of the prompt's tokens a further prompt may go on that nobody can now; 0: none.
 int64_t Scheduler::exchange_prefixes(Stream& stream) {
   const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
-  keep_lost(stream, prompt);
+  keep_lost(stream, stream.sequence->reuses() ? prompt : std::span<const int32_t>());
+  if (!stream.sequence->reuses()) return 0;
   int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; evaluated by somebody
   for (const Stream& other : streams_) {
     present = std::max(present, other.cache.usable(tokens));
@@ -123,6 +124,7 @@ void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
 // Of the stream whose prompt is being read: takes over what any other has more of. Returns whether it should wait,
 // because a sequence that came earlier is reading what both have in common.
 bool Scheduler::shares_prefix(Stream& stream) {
+  if (!stream.sequence->reuses()) return false;
   const std::span<const int32_t> tokens = sharable(stream.sequence->text());
   Stream* longest = nullptr;
   int64_t most = stream.cache.size() + kWorthKeeping - 1;

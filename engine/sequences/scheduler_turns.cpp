@@ -95,10 +95,12 @@ bool Scheduler::preempt(Stream& stream) {
 // On a free stream.
 void Scheduler::start(const Start& next) {
   Sequence& sequence = *next.sequence;
-  Stream& stream = best_stream(sequence.tokens_);
+  const std::span<const int32_t> tokens = sequence.tokens_, own = tokens.first(sequence.evaluated_);
+  Stream& stream = best_stream(sequence.reuses() ? tokens : own);
   stream.sequence = next.sequence;
   sequence.start(program_.vocab, turns_.now());
   const int64_t branch = prefixes_ ? use_prefixes(stream) : 0;
+  if (!sequence.reuses()) stream.cache.keep(sequence.evaluated_);
   follow(stream);
   const int64_t same = stream.cache.resume(sequence.tokens_);
   if (branch > 0) stream.cache.want_copy(branch);
@@ -121,7 +123,7 @@ void Scheduler::start(const Start& next) {
 Scheduler::Stream& Scheduler::best_stream(std::span<const int32_t> text) {
   Stream* best = nullptr;
   std::pair<int64_t, int64_t> best_score;
-  const int64_t elsewhere = stored(text);
+  const int64_t elsewhere = text.empty() ? 0 : stored(text);
   for (Stream& stream : streams_) {
     if (stream.sequence) continue;
     const int64_t common = stream.cache.usable(text);

@@ -53,6 +53,8 @@ struct SequenceRequest {
   std::function<bool(const Token&)> on_token;
   std::unique_ptr<Constraint> constraint; // null: every token may come
   bool keep_choices = false;              // also say of each token what else was likely
+  bool keep_prompt_choices = false;       // … and of each token of the prompt, which is evaluated whole for that
+  bool reuse = true;                      // false: nothing that was evaluated before stands for a part of the prompt
   int64_t priority = 0;                   // of those that wait, the lowest goes first
 };
 
@@ -75,13 +77,15 @@ class Sequence {
   const Usage& prompt_usage() const { return prompt_; }
   const Usage& generation_usage() const { return generation_; } // wall time from the first token on
   std::span<const int32_t> tokens() const { return tokens_; }   // the prompt, and what was generated
-  int64_t generated_tokens() const { return generated_; }       // the end token too
-  int64_t cached_tokens() const { return cached_; }             // of the prompt, that nobody had to evaluate
-  int64_t stored_tokens() const { return stored_; }             // of these, from the prefix cache
-  int64_t disk_tokens() const { return from_disk_; }            // of these, from its folder
-  const GuessCounts& guesses() const { return guesses_; }       // while it generated alone
-  double seconds_waiting() const { return waiting_; }           // for a stream, all together
-  int64_t times_preempted() const { return preempted_; }        // that another one took its stream
+  // Of each token of the prompt but the first, where they are kept.
+  const std::vector<core::TokenChoice>& prompt_choices() const { return prompt_choices_; }
+  int64_t generated_tokens() const { return generated_; } // the end token too
+  int64_t cached_tokens() const { return cached_; }       // of the prompt, that nobody had to evaluate
+  int64_t stored_tokens() const { return stored_; }       // of these, from the prefix cache
+  int64_t disk_tokens() const { return from_disk_; }      // of these, from its folder
+  const GuessCounts& guesses() const { return guesses_; } // while it generated alone
+  double seconds_waiting() const { return waiting_; }     // for a stream, all together
+  int64_t times_preempted() const { return preempted_; }  // that another one took its stream
 
  private:
   friend class Scheduler;
@@ -91,6 +95,7 @@ class Sequence {
 
   // What is read, in pieces, before it generates.
   std::span<const int32_t> text() const { return std::span(tokens_).first(text_); }
+  bool reuses() const { return request_.reuse && !request_.keep_prompt_choices; }
   bool text_done(int64_t cached) const { return cached >= text_; }
   void deliver(Token token);
   void end(StopReason stop, std::exception_ptr error);
@@ -102,7 +107,8 @@ class Sequence {
   // The scheduler's thread alone, until the end.
   std::optional<core::Sampler> sampler_; // from the first start on: 20 bytes for each token of the vocabulary
   std::vector<int32_t> tokens_;          // the prompt and what was generated
-  int64_t text_;                         // the prompt's tokens; all so far, where those that were evaluated are lost
+  std::vector<core::TokenChoice> prompt_choices_;
+  int64_t text_; // the prompt's tokens; all so far, where those that were evaluated are lost
   int64_t generated_ = 0, cached_ = 0, stored_ = 0, from_disk_ = 0;
   double waits_since_ = 0, waiting_ = 0;            // seconds
   int64_t preempted_ = 0, evaluated_ = 0;           // evaluated: tokens, when it was preempted last

@@ -15,8 +15,7 @@ constexpr int64_t kWindowSnapshotTokens = 16384;
 
 void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t vocab) {
   if (prompt.empty()) throw_error("the prompt is empty: there is nothing to evaluate");
-  if (std::ssize(prompt) > context)
-    throw_error("the prompt has {} tokens, the context holds {}: shorten it or raise -c", prompt.size(), context);
+  if (std::ssize(prompt) > context) throw PromptTooLong(std::ssize(prompt), context);
   for (const int32_t token : prompt)
     if (token < 0 || token >= vocab) throw_error("token {} is outside the vocabulary (0 to {})", token, vocab - 1);
 }

@@ -2,6 +2,7 @@
 // windows see, to go back to. A prompt that begins with these tokens continues behind them.
 #pragma once
 
+#include "core/error.h"
 #include "core/executor.h"
 #include "engine/sequences/state_snapshots.h"
 
@@ -12,7 +13,15 @@
 
 namespace ridge::engine {
 
-// Throws Error for a prompt that is empty, has more tokens than a context, or has a token outside the vocabulary.
+struct PromptTooLong : core::Error {
+  int64_t tokens, context;
+  PromptTooLong(int64_t tokens, int64_t context)
+      : Error(fmt::format("the prompt has {} tokens, the context holds {}: shorten it or raise -c", tokens, context)),
+        tokens(tokens), context(context) {}
+};
+
+// Throws PromptTooLong for a prompt of more tokens than a context, and Error for one that is empty or has a token
+// outside the vocabulary.
 void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t vocab);
 
 class StreamCache {

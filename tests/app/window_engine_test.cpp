@@ -247,12 +247,12 @@ TEST_CASE("each token of an answer comes with the likeliest ones, whose probabil
   for (const core::TokenChoice& choice : *answer.choices) {
     CHECK(choice.end >= end);
     end = choice.end;
-    CHECK(choice.probability > 0);
-    CHECK(choice.probability <= choice.top[0].probability);
+    CHECK(choice.probability() > 0);
+    CHECK(choice.probability() <= choice.top[0].probability());
     double sum = 0;
     for (size_t i = 0; i < choice.top.size(); ++i) {
-      sum += choice.top[i].probability;
-      if (i > 0) CHECK(choice.top[i].probability <= choice.top[i - 1].probability);
+      sum += choice.top[i].probability();
+      if (i > 0) CHECK(choice.top[i].probability() <= choice.top[i - 1].probability());
       CHECK(choice.top[i].token >= 0);
       CHECK(static_cast<size_t>(choice.top[i].token) < s->vocabulary->size());
     }

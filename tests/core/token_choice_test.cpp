@@ -15,10 +15,10 @@ TEST_CASE("the likeliest tokens come in order, with the softmax of all") {
   const int32_t order[] = {1, 4, 3, 6, 0}; // of equal ones the lower id
   for (size_t i = 0; i < 5; ++i) {
     CHECK(choice.top[i].token == order[i]);
-    CHECK(choice.top[i].probability == doctest::Approx(std::exp(logits[order[i]]) / total));
+    CHECK(choice.top[i].probability() == doctest::Approx(std::exp(logits[order[i]]) / total));
   }
   CHECK(choice.token == 6);
-  CHECK(choice.probability == doctest::Approx(std::exp(2) / total));
+  CHECK(choice.probability() == doctest::Approx(std::exp(2) / total));
 }
 
 TEST_CASE("a vocabulary of fewer than five tokens leaves the rest empty") {
@@ -27,5 +27,5 @@ TEST_CASE("a vocabulary of fewer than five tokens leaves the rest empty") {
   CHECK(choice.top[0].token == 1);
   CHECK(choice.top[1].token == 0);
   CHECK(choice.top[2].token == -1);
-  CHECK(choice.top[0].probability + choice.top[1].probability == doctest::Approx(1));
+  CHECK(choice.top[0].probability() + choice.top[1].probability() == doctest::Approx(1));
 }

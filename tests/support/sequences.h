@@ -49,7 +49,7 @@ inline void check_alone_and_together(const MakeExecutor& make, RandomProgram& mo
     for (size_t i = 0; i < prompts.size(); ++i) {
       const auto sequence = scheduler.submit(request(i, true));
       while (const auto token = sequence->next())
-        expected[i].push_back({token->id, token->choice->top[0].probability - token->choice->top[1].probability});
+        expected[i].push_back({token->id, token->choice->top[0].probability() - token->choice->top[1].probability()});
       REQUIRE(expected[i].size() == 24);
     }
   }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 namespace ridge::ui {
 namespace {
@@ -221,14 +222,15 @@ class ChatPanel : public Panel {
       ImGui::Dummy({width, height});
     };
     bool among = false;
-    for (const auto& [token, probability] : choice->top) {
-      if (token < 0) continue;
-      line(token, probability);
-      among |= token == choice->token;
+    constexpr size_t kShown = 5;
+    for (const core::TokenChoice::Likely& one : std::span(choice->top).first<kShown>()) {
+      if (one.token < 0) continue;
+      line(one.token, one.probability());
+      among |= one.token == choice->token;
     }
     if (!among) {
       dim_text("drawn instead:");
-      line(choice->token, choice->probability);
+      line(choice->token, choice->probability());
     }
     ImGui::EndTooltip();
     ImGui::PopStyleVar(2);

@@ -76,7 +76,7 @@ struct Question {
   std::vector<int32_t> prompt;
   core::SamplerParams sampling;
   int64_t limit = -1;
-  bool ends = false, constrained = false, keeps_choices = false;
+  bool ends = false, constrained = false, keeps_choices = false, asks_prompt = false, reuses = true;
 
   static Question random(std::mt19937_64& random, uint64_t longest) {
     Question question;
@@ -89,6 +89,8 @@ struct Question {
     question.ends = random() % 2;
     question.constrained = random() % 3 == 0;
     question.keeps_choices = random() % 4 == 0;
+    question.asks_prompt = question.keeps_choices && question.prompt.size() % 2 == 0;
+    question.reuses = question.prompt.size() % 7 != 0;
     return question;
   }
   engine::SequenceRequest request() const {
@@ -99,12 +101,14 @@ struct Question {
     if (ends) request.is_end = [](int32_t token) { return token % 20 == 7; };
     if (constrained) request.constraint = std::make_unique<NoThirds>();
     request.keep_choices = keeps_choices;
+    request.keep_prompt_choices = asks_prompt;
+    request.reuse = reuses;
     return request;
   }
 };
 
 struct Reply {
-  std::vector<int32_t> tokens;
+  std::vector<int32_t> tokens, of_prompt; // of_prompt: the likeliest in each of its places
   std::vector<float> probabilities;
   engine::StopReason stop = engine::StopReason::interrupted;
   int64_t usage_tokens = 0;
@@ -114,9 +118,10 @@ struct Reply {
     Reply reply;
     while (const auto token = sequence.next()) {
       reply.tokens.push_back(token->id);
-      if (token->choice) reply.probabilities.push_back(token->choice->probability);
+      if (token->choice) reply.probabilities.push_back(token->choice->probability());
       if (reply.tokens.size() == cancel_behind) sequence.cancel();
     }
+    for (const core::TokenChoice& choice : sequence.prompt_choices()) reply.of_prompt.push_back(choice.top[0].token);
     reply.stop = sequence.stop();
     reply.usage_tokens = sequence.generation_usage().tokens;
     return reply;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <future>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -256,4 +257,33 @@ TEST_CASE("a sequence's tokens are the same alone and among others") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   tests::check_sequences(kernels::cpu::make_cpu_executor, seed);
+}
+
+TEST_CASE("the likely tokens in each place of a prompt are those behind what stands before it") {
+  for (const int64_t outputs : {3, 4, 64}) {
+    History executor({.streams = 3, .context = 200, .outputs = outputs});
+    Scheduler scheduler(executor, executor.program);
+    std::vector<int32_t> prompt(60);
+    std::iota(prompt.begin(), prompt.end(), 3);
+    for (int round = 0; round < 2; ++round) { // the second time it is in the cache
+      std::vector<std::shared_ptr<Sequence>> sequences;
+      for (int i = 0; i < 3; ++i) {
+        SequenceRequest request = request_for(prompt, i, false);
+        request.keep_choices = request.keep_prompt_choices = i > 0;
+        sequences.push_back(scheduler.submit(std::move(request)));
+      }
+      for (int i = 0; i < 3; ++i) {
+        while (sequences[i]->next()) continue;
+        if (i == 0) continue;
+        CHECK(sequences[i]->cached_tokens() == 0);
+        REQUIRE(sequences[i]->prompt_choices().size() == prompt.size() - 1);
+        uint64_t state = 0;
+        for (size_t place = 1; place < prompt.size(); ++place) {
+          state = History::after(state, prompt[place - 1]);
+          CHECK(sequences[i]->prompt_choices()[place - 1].top[0].token == next_of(state));
+          CHECK(sequences[i]->prompt_choices()[place - 1].token == prompt[place]);
+        }
+      }
+    }
+  }
 }

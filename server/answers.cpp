@@ -1,19 +1,34 @@
 #include "server/answers.h"
 
-#include "core/random.h"
+#include "server/api_error.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
+#include <cerrno>
 #include <chrono>
-#include <random>
+#include <cmath>
+#include <sys/random.h>
+#include <system_error>
 
 namespace ridge::server {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{100};           // for a token, until the client is looked after
 constexpr std::chrono::milliseconds kPatienceAmongSeveral{2}; // for a token of any of several answers
+
+// Whole numbers of 64 bits, with a sign or without one; -1 stands for a fresh seed. The sampler has seeds of 63 bits.
+std::optional<int64_t> seed_of(const Fields& body) {
+  const Json* given = body.find("seed");
+  if (!given) return std::nullopt;
+  if (given->is_number_integer()) {
+    const int64_t seed = given->get<int64_t>(); // of 64 bits without a sign: the same bits
+    const bool fresh = seed == -1 && !given->is_number_unsigned();
+    return fresh ? seed : seed & INT64_MAX;
+  }
+  return body.integer("seed", -1, int64_t{1} << 53); // 5.0
+}
 
 } // namespace
 
@@ -27,23 +42,39 @@ void take_numbers(const Fields& body, core::SamplerParams& params) {
   take("typical_p", params.typical_p, 0, 1);
   take("presence_penalty", params.presence_penalty, -100, 100);
   take("frequency_penalty", params.frequency_penalty, -100, 100);
-  take("repeat_penalty", params.repeat_penalty, 0.01, 100);
-  if (const auto k = body.integer("top_k", 0, INT32_MAX)) params.top_k = static_cast<int32_t>(*k);
-  if (const auto seed = body.integer("seed", -1, int64_t{1} << 53)) params.seed = *seed;
+  for (const char* name : {"repeat_penalty", "repetition_penalty"}) {
+    take(name, params.repeat_penalty, 0, 100);
+    if (params.repeat_penalty == 0) params.repeat_penalty = 1; // off, as Ollama's clients write it
+  }
+  if (const auto k = body.integer("top_k", -1, INT32_MAX))
+    params.top_k = static_cast<int32_t>(std::max<int64_t>(0, *k));
+  if (const auto last = body.integer("repeat_last_n", -1, INT32_MAX))
+    params.repeat_last_n = static_cast<int32_t>(*last);
+  if (const auto seed = seed_of(body)) params.seed = *seed;
+}
+
+std::vector<int32_t> raw_tokens(const Service& service, const std::string& text, bool special, bool begins) {
+  const text::Tokenizer& tokenizer = service.tokenizer();
+  const bool has_begin = special && tokenizer.bos() >= 0 && text.starts_with(tokenizer.token_text(tokenizer.bos()));
+  return tokenizer.encode(text, {.add_special = begins && !has_begin, .parse_special = special});
 }
 
 std::string new_id(const char* prefix) {
-  static const uint64_t seed = std::random_device{}();
-  static std::atomic<uint64_t> next = 0;
-  return fmt::format("{}-{:016x}", prefix, core::mix_bits(core::mix_bits(seed) + next++));
+  std::array<uint64_t, 2> number = {};
+  for (ssize_t got = -1; got != sizeof number;) { // of so few bytes all come at once
+    got = ::getrandom(number.data(), sizeof number, 0);
+    if (got < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "getrandom");
+  }
+  return fmt::format("{}{:016x}{:016x}", prefix, number[0], number[1]);
 }
 
 Answers::Answers(Service& service, const char* route, const std::vector<Generation>& generations)
     : service_(service), use_(service), route_(route) {
   try {
     for (const Generation& generation : generations) {
-      answers_.push_back({service.start(generation), service.text_of(generation), generation.chat_prompt});
-      prompt_tokens_ += std::ssize(generation.prompt);
+      answers_.push_back(
+          {service.start(generation), service.text_of(generation), generation.chat_prompt, generation.copied});
+      if (!generation.copied) prompt_tokens_ += std::ssize(generation.prompt);
     }
   } catch (...) {
     for (const Answer& answer : answers_) answer.sequence->cancel();
@@ -65,6 +96,7 @@ bool Answers::follow(const std::function<bool()>& client_is_there, const Take& t
     return whole;
   } catch (const std::exception& error) {
     running_->end(error.what());
+    service_.count_failure();
     service_.log(fmt::format("{}: {}", route_, error.what()));
     throw;
   }
@@ -120,7 +152,12 @@ std::remove_cvref_t<Count> Answers::sum_of(Count (engine::Sequence::*count)() co
   return sum;
 }
 
-int64_t Answers::cached_tokens() const { return sum_of(&engine::Sequence::cached_tokens); }
+int64_t Answers::cached_tokens() const {
+  int64_t sum = 0;
+  for (const Answer& answer : answers_)
+    if (!answer.copied) sum += answer.sequence->cached_tokens();
+  return sum;
+}
 int64_t Answers::stored_tokens() const { return sum_of(&engine::Sequence::stored_tokens); }
 int64_t Answers::disk_tokens() const { return sum_of(&engine::Sequence::disk_tokens); }
 int64_t Answers::times_preempted() const { return sum_of(&engine::Sequence::times_preempted); }

@@ -18,7 +18,11 @@ inline constexpr size_t kMostStops = 16; // texts that a request may ask its ans
 // ApiError for values out of range.
 void take_numbers(const Fields& body, core::SamplerParams& params);
 
-// "chatcmpl-" and a number that no other request has.
+// The tokens of a text that is continued as it is. `special`: names of control tokens in it are those tokens. `begins`:
+// the model's own begin and end are added, unless the text has the begin already.
+std::vector<int32_t> raw_tokens(const Service& service, const std::string& text, bool special, bool begins);
+
+// A prefix such as "chatcmpl-", and a random number of 128 bits, which nobody computes from others.
 std::string new_id(const char* prefix);
 
 class Answers {
@@ -27,7 +31,8 @@ class Answers {
     std::shared_ptr<engine::Sequence> sequence;
     engine::AnswerText text;
     std::optional<text::jinja::TaintedText> chat_prompt;
-    int64_t taken = 0; // tokens that were handed on
+    bool copied = false; // its prompt is the one of the answer before
+    int64_t taken = 0;   // tokens that were handed on
     bool ended = false;
     engine::StopReason stop = engine::StopReason::interrupted; // once ended
   };
@@ -45,7 +50,7 @@ class Answers {
   bool follow(const std::function<bool()>& client_is_there, const Take& take);
 
   const std::vector<Answer>& all() const { return answers_; }
-  int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t prompt_tokens() const { return prompt_tokens_; } // of several answers to a prompt it counts once
   // Once all have ended:
   int64_t generated_tokens() const; // without those behind a stop text
   int64_t cached_tokens() const;

@@ -4,6 +4,7 @@
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/reply.h"
+#include "server/requests/request_fields.h"
 #include "server/routes.h"
 #include "server/tools.h"
 
@@ -90,11 +91,16 @@ class Message {
         answers_(service, "/v1/messages", {limited(service, body)}) {}
 
   void stream(Client& client) {
-    const Json begun = {{"input_tokens", answers_.prompt_tokens()}, {"output_tokens", 0}};
+    const Json begun = usage(answers_.prompt_tokens(), 0, 0);
     client.event({{"type", "message_start"}, {"message", message(Json::array(), nullptr, begun)}}, "message_start");
     Json::size_type blocks = 0;
     const char* open = nullptr; // the type of the block that is being written
     const auto close = [&] {
+      if (open == kThinking) // which nobody here checks, and clients wait for
+        client.event({{"type", "content_block_delta"},
+                      {"index", blocks},
+                      {"delta", {{"type", "signature_delta"}, {"signature", ""}}}},
+                     "content_block_delta");
       if (open) client.event({{"type", "content_block_stop"}, {"index", blocks++}}, "content_block_stop");
       open = nullptr;
     };
@@ -109,7 +115,11 @@ class Message {
     };
     const auto write = [&](const char* type, const std::string& text) {
       if (text.empty()) return;
-      if (open != type) start(type, {{"type", type}, {type, ""}});
+      if (open != type) {
+        Json block = {{"type", type}, {type, ""}};
+        if (type == kThinking) block["signature"] = "";
+        start(type, block);
+      }
       send({{"type", std::string(type) + "_delta"}, {type, text}});
     };
     const bool whole = follow(client, [&](const engine::AnswerText::Piece& piece) {
@@ -174,10 +184,16 @@ class Message {
   }
 
   Json usage() const { // once ended
-    const int64_t cached = answers_.cached_tokens();
-    return {{"input_tokens", answers_.prompt_tokens() - cached},
+    return usage(answers_.prompt_tokens(), answers_.cached_tokens(), answers_.generated_tokens());
+  }
+  static Json usage(int64_t prompt, int64_t cached, int64_t generated) {
+    return {{"input_tokens", prompt - cached},
+            {"cache_creation_input_tokens", 0},
             {"cache_read_input_tokens", cached},
-            {"output_tokens", answers_.generated_tokens()}};
+            {"cache_creation", {{"ephemeral_5m_input_tokens", 0}, {"ephemeral_1h_input_tokens", 0}}},
+            {"output_tokens", generated},
+            {"server_tool_use", nullptr},
+            {"service_tier", "standard"}};
   }
 
   // `stop`: of stop_json(), or null while it is generated.
@@ -194,7 +210,7 @@ class Message {
     return result;
   }
 
-  const std::string model_, id_ = new_id("msg");
+  const std::string model_, id_ = new_id("msg_");
   Answers answers_;
 };
 
@@ -203,6 +219,7 @@ class Message {
 void anthropic_messages(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
+  check_fields(service, fields, Api::messages);
   const bool events = fields.flag("stream").value_or(false);
   const auto message = std::make_shared<Message>(service, fields);
   reply_later(response, events ? Stream::events : Stream::none, ErrorForm::anthropic,

@@ -1,18 +1,24 @@
-// /api/chat, /api/generate and /api/show, as Ollama's clients speak: by default a stream with
-// a line of JSON per piece.
+// /api/chat and /api/generate, as Ollama's clients speak: by default a stream with a line of JSON per piece. Requests
+// without a message or a prompt load the model or let it go.
 #include "engine/options.h"
-#include "models/model.h"
 #include "server/answers.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/openai.h"
 #include "server/reply.h"
+#include "server/requests/request_fields.h"
 #include "server/routes.h"
 #include "server/tools.h"
 
 #include <fmt/chrono.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <limits>
+#include <map>
 #include <memory>
+#include <utility>
 
 namespace ridge::server {
 namespace {
@@ -28,10 +34,7 @@ void take_options(const Fields& body, core::SamplingOptions& sampling) {
   const auto options = body.object("options");
   if (!options) return;
   take_numbers(*options, sampling.params);
-  if (const auto last = options->integer("repeat_last_n", -1, INT32_MAX))
-    sampling.params.repeat_last_n = static_cast<int32_t>(*last);
-  if (const auto most = options->integer("num_predict", -2, INT32_MAX))
-    sampling.max_tokens = *most; // below 0: no limit
+  if (const auto most = options->integer("num_predict", -2, INT32_MAX)) sampling.max_tokens = *most > 0 ? *most : -1;
   if (options->find("stop")) sampling.stop = options->texts("stop", kMostStops);
 }
 
@@ -64,11 +67,9 @@ Generation chat_of(const Service& service, const Fields& body) {
 Generation text_of(const Service& service, const Fields& body) {
   const std::string prompt = body.text("prompt").value_or("");
   if (prompt.empty()) throw_invalid("prompt", "prompt: expected text");
-  if (const auto suffix = body.text("suffix"); suffix && !suffix->empty())
-    throw_invalid("suffix", "suffix is not supported");
   if (body.flag("raw").value_or(false)) {
     Generation generation;
-    generation.prompt = service.tokenizer().encode(prompt, {.add_special = true, .parse_special = true});
+    generation.prompt = raw_tokens(service, prompt, true, true);
     generation.sampling = service.sampling();
     if (const Json schema = format_schema(body); !schema.is_null())
       generation.sampling.json_schema = Client::to_text(schema);
@@ -81,11 +82,57 @@ Generation text_of(const Service& service, const Fields& body) {
   return service.chat(messages, nullptr, thinking_variable(body), format_schema(body));
 }
 
+// No model here sees images, and one that is dropped would change the answer.
+void refuse_images(const Fields& body) {
+  const auto refuse = [](const Fields& fields) {
+    const Json* images = fields.find("images");
+    if (images && !(images->is_array() && images->empty()))
+      throw_invalid(fields.path_of("images"), "{}: this server takes no images", fields.path_of("images"));
+  };
+  refuse(body);
+  const Json* messages = body.find("messages");
+  for (size_t i = 0; messages && messages->is_array() && i < messages->size(); ++i)
+    if ((*messages)[i].is_object()) refuse(Fields((*messages)[i], fmt::format("messages[{}]", i)));
+}
+
+// How long the model stays behind a request, in seconds: a number of them, or a duration such as "1h30m". Below 0: for
+// ever. Nothing where the request does not say it.
+std::optional<double> keep_alive(const Fields& body) {
+  const Json* given = body.find("keep_alive");
+  if (!given) return std::nullopt;
+  constexpr double kForever = std::numeric_limits<double>::infinity();
+  const auto clamped = [](double seconds) { return seconds < 0 ? kForever : seconds; };
+  if (given->is_number()) return clamped(given->get<double>());
+  const std::string text = body.text("keep_alive").value_or("");
+  static const std::map<std::string, double, std::less<>> kUnits = {
+      {"", 1}, {"ns", 1e-9}, {"us", 1e-6}, {"µs", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
+  const bool negative = text.starts_with('-');
+  double seconds = 0;
+  const char *at = text.data() + negative, *const end = text.data() + text.size();
+  do {
+    double number = 0;
+    const auto [behind, error] = std::from_chars(at, end, number, std::chars_format::fixed);
+    const char* const next = std::find_if(behind, end, [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+    const auto unit = kUnits.find(std::string_view(behind, next));
+    if (error != std::errc() || behind == at || unit == kUnits.end())
+      throw_invalid("keep_alive", "keep_alive: expected seconds, or a duration such as \"10m\"");
+    seconds += number * unit->second;
+    at = next;
+  } while (at < end);
+  return clamped(negative ? -seconds : seconds);
+}
+
+// Whether a request wants no answer.
+bool is_empty(const Fields& body, bool chat) {
+  const Json* content = body.find(chat ? "messages" : "prompt");
+  return !content || *content == "" || (content->is_array() && content->empty());
+}
+
 // One request on its way. A chat's pieces are messages, a text's are the members "response" and "thinking".
 class OllamaReply {
  public:
   OllamaReply(Service& service, const Fields& body, bool chat)
-      : chat_(chat), model_(body.text("model").value_or(service.name())),
+      : service_(service), chat_(chat), model_(body.text("model").value_or(service.name())), likely_(likely_of(body)),
         answers_(service, chat ? "/api/chat" : "/api/generate", {generation_of(service, body, chat)}) {}
 
   void run(Client& client, bool stream) {
@@ -93,7 +140,9 @@ class OllamaReply {
     CallList calls;
     const bool whole =
         answers_.follow([&] { return client.is_there(); },
-                        [&](size_t, const engine::Sequence::Token*, const engine::AnswerText::Piece& piece) {
+                        [&](size_t, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) {
+                          if (token && likely_ >= 0)
+                            logprobs_.push_back(logprobs_of(service_, *token->choice, likely_));
                           text += piece.content;
                           reasoning += piece.reasoning;
                           calls.add(piece.calls);
@@ -114,10 +163,17 @@ class OllamaReply {
   static Generation generation_of(const Service& service, const Fields& body, bool chat) {
     Generation generation = chat ? chat_of(service, body) : text_of(service, body);
     take_options(body, generation.sampling);
+    generation.keep_choices = likely_of(body) >= 0;
     return generation;
   }
 
-  Json piece_json(const std::string& text, const std::string& reasoning, bool done) const {
+  // How many likely tokens are wanted for each one; -1: not even its own probability.
+  static int64_t likely_of(const Fields& body) {
+    const int64_t likely = likely_wanted(body).value_or(0);
+    return body.flag("logprobs").value_or(false) || likely > 0 ? likely : -1;
+  }
+
+  Json piece_json(const std::string& text, const std::string& reasoning, bool done) {
     Json piece = {{"model", model_}, {"created_at", now()}};
     if (chat_)
       piece["message"] = {{"role", "assistant"}, {"content", text}};
@@ -125,6 +181,7 @@ class OllamaReply {
       piece["response"] = text;
     if (!reasoning.empty()) (chat_ ? piece["message"] : piece)["thinking"] = reasoning;
     piece["done"] = done;
+    if (!logprobs_.empty()) piece["logprobs"] = std::exchange(logprobs_, Json::array());
     return piece;
   }
 
@@ -152,48 +209,60 @@ class OllamaReply {
             {"eval_duration", nanoseconds(generation.seconds)}};
   }
 
+  const Service& service_;
   const bool chat_;
   const std::string model_;
+  const int64_t likely_;
+  Json logprobs_ = Json::array(); // of tokens that no piece was sent for yet
   Answers answers_;
 };
 
-void answer(Service& service, const HttpRequest& request, HttpResponse& response, bool chat) {
+// Loads the model, or lets it go.
+void load(Models& models, const Fields& body, bool chat, std::optional<double> keep, HttpResponse& response) {
+  const auto name = body.text("model");
+  const bool goes = keep == 0;
+  std::string model = name.value_or("");
+  if (goes) {
+    models.let_go(name);
+  } else {
+    const ModelService::Use use = models.use(name);
+    if (keep) use.service().keep_for(*keep);
+    if (model.empty()) model = use.service().name();
+  }
+  Json json = {{"model", model}, {"created_at", now()}};
+  if (chat)
+    json["message"] = {{"role", "assistant"}, {"content", ""}};
+  else
+    json["response"] = "";
+  json.update({{"done", true}, {"done_reason", goes ? "unload" : "load"}});
+  reply(response, json);
+}
+
+void answer(Models& models, const HttpRequest& request, HttpResponse& response, bool chat) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
+  const std::optional<double> keep = keep_alive(fields);
+  refuse_images(fields);
+  if (is_empty(fields, chat)) return load(models, fields, chat, keep, response);
+  const ModelService::Use use = models.use(fields.text("model"));
+  Service& service = service_as<Service>(use.service());
+  check_fields(service, fields, Api::ollama);
+  if (const auto options = fields.object("options")) check_fields(service, *options, Api::options);
   const bool stream = fields.flag("stream").value_or(true);
   const auto reply = std::make_shared<OllamaReply>(service, fields, chat);
+  if (keep) service.keep_for(*keep);
   reply_later(response, stream ? Stream::lines : Stream::none, ErrorForm::ollama,
               [stream, reply](Client& client) { reply->run(client, stream); });
 }
 
 } // namespace
 
-void ollama_chat(Service& service, const HttpRequest& request, HttpResponse& response) {
-  answer(service, request, response, true);
+void ollama_chat(Models& models, const HttpRequest& request, HttpResponse& response) {
+  answer(models, request, response, true);
 }
 
-void ollama_generate(Service& service, const HttpRequest& request, HttpResponse& response) {
-  answer(service, request, response, false);
-}
-
-void ollama_show(ModelService& service, const HttpRequest&, HttpResponse& response) {
-  const gguf::File& file = service.model().file;
-  const core::Program& program = service.model().program;
-  const std::string& family = program.architecture;
-  Json info = {{"general.architecture", family},
-               {"general.parameter_count", models::parameter_count(file)},
-               {family + ".context_length", service.context()}};
-  const auto* texts = dynamic_cast<const Service*>(&service);
-  const auto* embeddings = dynamic_cast<const EmbeddingService*>(&service);
-  if (embeddings) info[family + ".embedding_length"] = embeddings->embedder().width();
-  reply(response, {{"template", texts ? texts->chat_template().source() : ""},
-                   {"details",
-                    {{"format", "gguf"},
-                     {"family", family},
-                     {"families", {family}},
-                     {"quantization_level", models::file_type_label(file)}}},
-                   {"model_info", std::move(info)},
-                   {"capabilities", capabilities(file, program)}});
+void ollama_generate(Models& models, const HttpRequest& request, HttpResponse& response) {
+  answer(models, request, response, false);
 }
 
 } // namespace ridge::server

@@ -1,28 +1,72 @@
 #include "server/openai.h"
 
+#include "core/error.h"
+#include "engine/calls/call_constraint.h"
 #include "server/api_error.h"
+#include "server/chat_messages.h"
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <ctime>
+#include <span>
 
 namespace ridge::server {
 namespace {
 
 constexpr int64_t kMostAnswers = 16;
+constexpr double kMostBias = 100;
+constexpr float kNever = -1e9f;                     // a bias
 constexpr int64_t kMostPriority = int64_t{1} << 53; // whole numbers that JSON has
 
-// An object of token ids and what is added to their logits.
-void take_bias(const Fields& biases, core::SamplerParams& params) {
+// A token by its id, or by a text that is one.
+int32_t token_of(const Service& service, const Json& given) {
+  if (given.is_number_integer() && given.get<double>() >= 0 && given.get<double>() <= INT32_MAX)
+    return given.get<int32_t>();
+  if (given.is_string()) {
+    const std::vector<int32_t> tokens = service.tokenizer().encode(given.get<std::string>(), {.parse_special = true});
+    if (tokens.size() == 1) return tokens[0];
+  }
+  throw_invalid("logit_bias", "logit_bias: expected token ids, or texts of one token");
+}
+
+// An object of token ids and what is added to their logits; or, as llama.cpp's server has it, a list of pairs of a
+// token and that, or false for never.
+void take_bias(const Service& service, const Fields& body, core::SamplerParams& params) {
+  const Json* given = body.find("logit_bias");
+  if (!given) return;
   params.bias.clear();
+  if (given->is_array()) {
+    for (const Json& pair : *given) {
+      if (!pair.is_array() || pair.size() != 2)
+        throw_invalid("logit_bias", "logit_bias: expected pairs of token and bias");
+      const bool never = pair[1] == false;
+      if (!never && !(pair[1].is_number() && std::abs(pair[1].get<double>()) <= kMostBias))
+        throw_invalid("logit_bias", "logit_bias: expected numbers from {} to {}, or false", -kMostBias, kMostBias);
+      params.bias.push_back({token_of(service, pair[0]), never ? kNever : pair[1].get<float>()});
+    }
+    return;
+  }
+  const Fields biases(*given, "logit_bias");
   for (const auto& [token, value] : biases.json().items()) {
     core::SamplerParams::Bias one = {};
     const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), one.token);
     if (error != std::errc() || end != token.data() + token.size() || one.token < 0)
       throw_invalid("logit_bias", "logit_bias: expected token ids as names, such as {{\"1734\": -100}}");
-    one.bias = static_cast<float>(biases.number(token.c_str(), -100, 100).value_or(0));
+    one.bias = static_cast<float>(biases.number(token.c_str(), -kMostBias, kMostBias).value_or(0));
     params.bias.push_back(one);
   }
+}
+
+void take_ends(const Fields& body, Generation& generation) {
+  if (body.find("stop")) generation.sampling.stop = body.texts("stop", kMostStops);
+  if (const auto ignored = body.flag("ignore_eos")) generation.sampling.ignore_eos = *ignored;
+  if (const Json* tokens = body.find("stop_token_ids")) generation.stop_tokens = token_ids(*tokens, "stop_token_ids");
+  generation.min_tokens = body.integer("min_tokens", 0, INT32_MAX).value_or(0);
+  const int64_t most = generation.sampling.max_tokens;
+  if (most >= 0 && generation.min_tokens > most)
+    throw_invalid("min_tokens", "min_tokens: {} is more than the answer may have, which is {}", generation.min_tokens,
+                  most);
 }
 
 } // namespace
@@ -31,18 +75,50 @@ int64_t priority_of(const Fields& body) { return body.integer("priority", -kMost
 
 int64_t answers_wanted(const Fields& body) { return body.integer("n", 1, kMostAnswers).value_or(1); }
 
-void take_sampling(const Fields& body, core::SamplingOptions& sampling) {
-  take_numbers(body, sampling.params);
-  for (const char* name : {"max_tokens", "max_completion_tokens"})
-    if (const auto most = body.integer(name, 0, INT32_MAX)) sampling.max_tokens = *most;
-  if (body.find("stop")) sampling.stop = body.texts("stop", kMostStops);
-  if (const auto biases = body.object("logit_bias")) take_bias(*biases, sampling.params);
+void take_sampling(const Service& service, const Fields& body, Generation& generation, const char* most) {
+  take_numbers(body, generation.sampling.params);
+  for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens", most})
+    if (const auto given = body.integer(name, -1, INT32_MAX)) generation.sampling.max_tokens = *given; // -1: no limit
+  take_ends(body, generation);
+  take_bias(service, body, generation.sampling.params);
+  generation.reuse = body.flag("cache_prompt").value_or(true);
+  generation.priority = priority_of(body);
+}
+
+void hold(const Service& service, const AnswerForm& form, Generation& generation) {
+  core::SamplingOptions& sampling = generation.sampling;
+  const bool chat = generation.chat_prompt.has_value();
+  if (form.from.empty() || (chat && form.gbnf.empty())) return;
+  sampling.grammar = sampling.grammar_file = sampling.json_schema = "";
+  if (!form.schema.is_null()) {
+    sampling.json_schema = Client::to_text(form.schema);
+    return;
+  }
+  if (generation.calls && !generation.calls->tools.empty())
+    throw_invalid(form.from, "{}: an answer that may call tools is held to their schemas; send it without tools",
+                  form.from);
+  try {
+    const auto rules = engine::make_grammar_rules(engine::find_call_format(service.chat_template()), form.gbnf);
+    if (chat)
+      generation.calls = rules;
+    else
+      sampling.grammar = form.gbnf;
+  } catch (const Error& error) {
+    throw_invalid(form.from, "{}: {}", form.from, error.what());
+  }
+}
+
+std::optional<int64_t> likely_wanted(const Fields& body) {
+  return body.integer("top_logprobs", 0, core::TokenChoice::kMost);
 }
 
 std::vector<Generation> copies(const Generation& generation, int64_t answers) {
   std::vector<Generation> all(answers, generation);
-  if (generation.sampling.params.seed >= 0)
-    for (int64_t i = 0; i < answers; ++i) all[i].sampling.params.seed += i;
+  for (int64_t i = 1; i < answers; ++i) {
+    int64_t& seed = all[i].sampling.params.seed;
+    if (seed >= 0) seed = static_cast<int64_t>((static_cast<uint64_t>(seed) + static_cast<uint64_t>(i)) & INT64_MAX);
+    all[i].copied = true;
+  }
   return all;
 }
 
@@ -54,6 +130,24 @@ const char* finish_reason(const Answers::Answer& answer) {
 
 std::string token_text(const Service& service, int32_t token) {
   return service.tokenizer().decode(std::span(&token, 1), {.render_special = true, .continues = true});
+}
+
+float written_logprob(float log_probability) {
+  return std::isfinite(log_probability) ? log_probability : -9999.0f; // as OpenAI's API writes it
+}
+
+Json logprobs_of(const Service& service, const core::TokenChoice& choice, int64_t likely) {
+  const auto entry = [&](int32_t id, float log_probability) {
+    const std::string_view piece = service.tokenizer().piece(id);
+    return Json{{"token", token_text(service, id)},
+                {"logprob", written_logprob(log_probability)},
+                {"bytes", std::vector<uint8_t>(piece.begin(), piece.end())}};
+  };
+  Json chosen = entry(choice.token, choice.log_probability), top = Json::array();
+  for (const core::TokenChoice::Likely& one : std::span(choice.top).first(likely))
+    if (one.token >= 0) top.push_back(entry(one.token, one.log_probability));
+  chosen["top_logprobs"] = std::move(top);
+  return chosen;
 }
 
 OpenAiReply::OpenAiReply(Service& service, const Fields& body, const Names& names,

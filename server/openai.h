@@ -3,14 +3,22 @@
 
 #include "server/answers.h"
 #include "server/reply.h"
+#include "server/requests/answer_form.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace ridge::server {
 
-// Takes a body's sampling parameters; what it leaves open stays. Throws ApiError for values out of range.
-void take_sampling(const Fields& body, core::SamplingOptions& sampling);
+// Takes what a body says of how tokens are chosen and when an answer ends; what it leaves open stays. Throws ApiError
+// for values out of range. `most`: what the API calls the limit of tokens, beside the names that peers have for it.
+void take_sampling(const Service& service, const Fields& body, Generation& generation, const char* most = "max_tokens");
+// Holds the answer to a grammar or a schema. Throws ApiError where it cannot be held to it. Of a chat the schema was
+// taken when its prompt was made.
+void hold(const Service& service, const AnswerForm& form, Generation& generation);
+// `top_logprobs`: from 0 to 20. Nothing where it is not there.
+std::optional<int64_t> likely_wanted(const Fields& body);
 
 // What a body's answers go before and behind, in vLLM's words: lower numbers go first.
 int64_t priority_of(const Fields& body);
@@ -23,6 +31,11 @@ const char* finish_reason(const Answers::Answer& answer); // "stop", "length" or
 
 // A token's text, which may be a part of a character; then it has U+FFFD, and its bytes tell.
 std::string token_text(const Service& service, int32_t token);
+
+// A token with its probability, and of a choice with the likeliest ones, as OpenAI's chats have them.
+Json logprobs_of(const Service& service, const core::TokenChoice& choice, int64_t likely);
+// As a number that JSON has.
+float written_logprob(float log_probability);
 
 // One request on its way: its answers become events, or one object.
 class OpenAiReply {
@@ -42,13 +55,14 @@ class OpenAiReply {
   // The choice that opens answer number i's events; null: none.
   virtual Json opening(size_t) const { return nullptr; }
   // The choice of an event: what a token completed, or with a null `token` the end. Null: nothing to say.
-  virtual Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) const = 0;
+  virtual Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) = 0;
   // Adds what a token completed to the whole answer, whose choice is whole(i) at the end.
   virtual void add(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) = 0;
   virtual Json whole(size_t i) = 0;
 
   const Service& service() const { return service_; }
   size_t answers() const { return answers_.all().size(); }
+  const engine::Sequence& sequence(size_t i) const { return *answers_.all()[i].sequence; }
   const char* reason(size_t i) const { return finish_reason(answers_.all()[i]); }
 
  private:

@@ -2,23 +2,23 @@
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/openai.h"
+#include "server/requests/chat_body.h"
+#include "server/requests/request_fields.h"
 #include "server/routes.h"
 #include "server/tools.h"
 
-#include <cmath>
 #include <memory>
+#include <string_view>
 
 namespace ridge::server {
 namespace {
 
-constexpr int64_t kMostLikely = std::tuple_size_v<decltype(core::TokenChoice::top)>;
-
 class Chat final : public OpenAiReply {
  public:
   Chat(Service& service, const Fields& body)
-      : OpenAiReply(service, body, {"/v1/chat/completions", "chatcmpl", "chat.completion", "chat.completion.chunk"},
+      : OpenAiReply(service, body, {"/v1/chat/completions", "chatcmpl-", "chat.completion", "chat.completion.chunk"},
                     generations(service, body)),
-        likely_(likely_of(body)), messages_(answers()) {}
+        likely_(likely_of(body)), functions_(has_functions(body)), messages_(answers()) {}
 
  private:
   struct Message {
@@ -28,10 +28,15 @@ class Chat final : public OpenAiReply {
   };
 
   static std::vector<Generation> generations(const Service& service, const Fields& body) {
-    Generation generation = chat_generation(service, body);
-    take_sampling(body, generation.sampling);
+    const AnswerForm form = answer_form(body);
+    Json current = current_chat_body(body.json());
+    current.erase("response_format");
+    if (!form.schema.is_null())
+      current["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", form.schema}}}};
+    Generation generation = chat_generation(service, Fields(current, ""));
+    hold(service, form, generation);
+    take_sampling(service, body, generation);
     generation.keep_choices = likely_of(body) >= 0;
-    generation.priority = priority_of(body);
     return copies(generation, answers_wanted(body));
   }
 
@@ -39,15 +44,21 @@ class Chat final : public OpenAiReply {
     return {{"index", i}, {"delta", {{"role", "assistant"}, {"content", ""}}}, {"finish_reason", nullptr}};
   }
 
-  Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) const override {
+  Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) override {
     Json delta = Json::object();
     if (!piece.reasoning.empty()) delta["reasoning_content"] = piece.reasoning;
     if (!piece.content.empty()) delta["content"] = piece.content;
-    if (Json calls = call_deltas(piece.calls); !calls.empty()) delta["tool_calls"] = std::move(calls);
+    if (Json calls = call_deltas(piece.calls); !calls.empty()) {
+      if (functions_) // one call, in one piece or several
+        delta["function_call"] = join_functions(calls);
+      else
+        delta["tool_calls"] = std::move(calls);
+    }
     if (token && delta.empty() && likely_ < 0) return nullptr;
     Json choice = {{"index", i}, {"delta", std::move(delta)}, {"finish_reason", nullptr}};
-    if (!token) choice["finish_reason"] = reason(i);
-    if (token && likely_ >= 0) choice["logprobs"] = {{"content", Json::array({logprobs_of(*token)})}};
+    if (!token) choice["finish_reason"] = end_of(i);
+    if (token && likely_ >= 0)
+      choice["logprobs"] = {{"content", Json::array({logprobs_of(service(), *token->choice, likely_)})}};
     return choice;
   }
 
@@ -55,7 +66,7 @@ class Chat final : public OpenAiReply {
     messages_[i].content += piece.content;
     messages_[i].reasoning += piece.reasoning;
     messages_[i].calls.add(piece.calls);
-    if (token && likely_ >= 0) messages_[i].logprobs.push_back(logprobs_of(*token));
+    if (token && likely_ >= 0) messages_[i].logprobs.push_back(logprobs_of(service(), *token->choice, likely_));
   }
 
   Json whole(size_t i) override {
@@ -63,9 +74,30 @@ class Chat final : public OpenAiReply {
     if (!messages_[i].reasoning.empty()) message["reasoning_content"] = messages_[i].reasoning;
     for (const text::ToolCall& call : messages_[i].calls.calls()) message["tool_calls"].push_back(openai_call(call));
     if (message.contains("tool_calls") && messages_[i].content.empty()) message["content"] = nullptr;
-    Json choice = {{"index", i}, {"message", std::move(message)}, {"logprobs", nullptr}, {"finish_reason", reason(i)}};
+    if (functions_ && message.contains("tool_calls")) {
+      message["function_call"] = message["tool_calls"][0]["function"];
+      message.erase("tool_calls");
+    }
+    Json choice = {{"index", i}, {"message", std::move(message)}, {"logprobs", nullptr}, {"finish_reason", end_of(i)}};
     if (likely_ >= 0) choice["logprobs"] = {{"content", std::move(messages_[i].logprobs)}};
     return choice;
+  }
+
+  const char* end_of(size_t i) const {
+    return functions_ && std::string_view(reason(i)) == "tool_calls" ? "function_call" : reason(i);
+  }
+
+  // The parts of one call that a token completed.
+  static Json join_functions(const Json& calls) {
+    Json joined = Json::object();
+    std::string arguments;
+    for (const Json& call : calls) {
+      const Json& function = call["function"];
+      if (function.contains("name")) joined["name"] = function["name"];
+      arguments += function["arguments"].get_ref<const std::string&>();
+    }
+    joined["arguments"] = std::move(arguments);
+    return joined;
   }
 
   static Json call_deltas(const std::vector<text::CallParser::Delta>& calls) {
@@ -81,26 +113,14 @@ class Chat final : public OpenAiReply {
 
   // How many likely tokens are wanted for each one; -1: not even its own probability.
   static int64_t likely_of(const Fields& body) {
-    const auto likely = body.integer("top_logprobs", 0, kMostLikely);
-    return body.flag("logprobs").value_or(false) ? likely.value_or(0) : -1;
-  }
-
-  Json logprobs_of(const engine::Sequence::Token& token) const {
-    const auto entry = [&](int32_t id, float probability) {
-      const std::string_view piece = service().tokenizer().piece(id);
-      return Json{{"token", token_text(service(), id)},
-                  {"logprob", probability > 0 ? std::log(probability) : -9999.0f}, // as OpenAI's API writes it
-                  {"bytes", std::vector<uint8_t>(piece.begin(), piece.end())}};
-    };
-    Json chosen = entry(token.id, token.choice->probability), likely = Json::array();
-    for (int64_t i = 0; i < likely_; ++i)
-      if (const core::TokenChoice::Likely& one = token.choice->top[i]; one.token >= 0)
-        likely.push_back(entry(one.token, one.probability));
-    chosen["top_logprobs"] = std::move(likely);
-    return chosen;
+    const auto likely = likely_wanted(body);
+    const bool wanted = body.flag("logprobs").value_or(false);
+    if (likely > 0 && !wanted) throw_invalid("top_logprobs", "top_logprobs: needs logprobs to be true");
+    return wanted ? likely.value_or(0) : -1;
   }
 
   const int64_t likely_;
+  const bool functions_; // calls are written as `function_call`
   std::vector<Message> messages_;
 };
 
@@ -108,7 +128,9 @@ class Chat final : public OpenAiReply {
 
 void openai_chat(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
-  OpenAiReply::send(std::make_shared<Chat>(service, Fields(body, "")), response);
+  const Fields fields(body, "");
+  check_fields(service, fields, Api::chat);
+  OpenAiReply::send(std::make_shared<Chat>(service, fields), response);
 }
 
 } // namespace ridge::server

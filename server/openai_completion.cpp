@@ -1,21 +1,25 @@
 // POST /v1/completions: texts are continued as they are, without a chat template.
+#include "core/strings/utf8.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/openai.h"
+#include "server/requests/request_fields.h"
 #include "server/routes.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace ridge::server {
 namespace {
 
+constexpr size_t kMostPrompts = 2048; // and answers of one request
+
 // The prompts: a text or a list of texts, a list of tokens or a list of such lists.
 std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Fields& body) {
-  constexpr size_t kMostPrompts = 16;
   const Json& prompt = body.required("prompt");
-  const auto encode = [&](const Json& text) {
-    return service.tokenizer().encode(text.get<std::string>(), {.add_special = true, .parse_special = false});
-  };
+  const bool special = body.flag("parse_special").value_or(true);
+  const bool begins = body.flag("add_special_tokens").value_or(true);
+  const auto encode = [&](const Json& text) { return raw_tokens(service, text.get<std::string>(), special, begins); };
   if (prompt.is_string()) return {encode(prompt)};
   if (!prompt.is_array() || prompt.empty()) throw_invalid("prompt", "prompt: expected text, tokens or a list of them");
   if (prompt[0].is_number()) return {token_ids(prompt, "prompt")};
@@ -26,59 +30,146 @@ std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Field
   return prompts;
 }
 
+// How many likely tokens are wanted for each one; -1: not even its own probability.
+int64_t logprobs_wanted(const Fields& body) {
+  const Json* given = body.find("logprobs");
+  if (!given || *given == false) return -1;
+  if (*given == true) return 1;
+  return *body.integer("logprobs", 0, core::TokenChoice::kMost);
+}
+
+bool is_true(const Fields& body, const char* name) { // or 1, as some clients write it
+  const Json* given = body.find(name);
+  return given && (*given == 1 || (*given != 0 && *body.flag(name)));
+}
+
+int64_t characters_of(std::string_view text) {
+  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+}
+
 class Completion final : public OpenAiReply {
  public:
-  Completion(Service& service, const Fields& body)
-      : OpenAiReply(service, body, {"/v1/completions", "cmpl", "text_completion", "text_completion"},
-                    generations(service, body)),
-        texts_(answers()) {}
+  Completion(Service& service, const Fields& body) : Completion(service, body, generations(service, body)) {}
 
  private:
+  struct Choice {
+    std::string text;
+    Json logprobs;
+    int64_t offset = 0;  // characters until the next token
+    bool echoed = false; // the prompt is in it
+  };
+
+  Completion(Service& service, const Fields& body, const std::vector<Generation>& generations)
+      : OpenAiReply(service, body, {"/v1/completions", "cmpl-", "text_completion", "text_completion"}, generations),
+        likely_(logprobs_wanted(body)), echo_(is_true(body, "echo")), choices_(answers()) {
+    for (size_t i = 0; i < answers() && echo_; ++i) prompts_.push_back(generations[i].prompt);
+  }
+
   static std::vector<Generation> generations(const Service& service, const Fields& body) {
-    for (const char* name : {"echo", "suffix", "logprobs", "best_of"})
-      if (const Json* value = body.find(name); value && *value != false && *value != "" && *value != 1)
-        throw_invalid(name, "{} is not supported", name);
     Generation generation;
     generation.sampling = service.sampling();
-    generation.priority = priority_of(body);
-    take_sampling(body, generation.sampling);
-    if (const auto format = body.object("response_format"))
-      if (const Json schema = schema_of_format(*format); !schema.is_null())
-        generation.sampling.json_schema = Client::to_text(schema);
+    take_sampling(service, body, generation);
+    hold(service, answer_form(body), generation);
+    generation.keep_choices = logprobs_wanted(body) >= 0;
+    generation.keep_prompt_choices = generation.keep_choices && is_true(body, "echo");
+    const int64_t wanted = answers_wanted(body);
+    if (const auto best = body.integer("best_of", 1, INT32_MAX); best && *best != wanted)
+      throw_invalid("best_of", "best_of is not supported beyond n, which is {}", wanted);
+    std::vector<std::vector<int32_t>> prompts = prompts_of(service, body);
+    if (prompts.size() * static_cast<size_t>(wanted) > kMostPrompts)
+      throw_invalid("n", "n: {} answers to each of {} prompts are more than {}", wanted, prompts.size(), kMostPrompts);
     std::vector<Generation> all;
-    for (std::vector<int32_t>& prompt : prompts_of(service, body)) {
+    for (std::vector<int32_t>& prompt : prompts) {
       engine::check_prompt(prompt, service.context(), service.model().program.vocab); // before there are copies of it
       generation.prompt = std::move(prompt);
-      for (Generation& copy : copies(generation, answers_wanted(body))) all.push_back(std::move(copy));
+      for (Generation& copy : copies(generation, wanted)) all.push_back(std::move(copy));
     }
     return all;
   }
 
-  static Json choice(size_t i, const std::string& text, const char* reason) {
-    Json choice = {{"index", i}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
-    if (reason) choice["finish_reason"] = reason;
-    return choice;
+  Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) override {
+    add(i, token, piece);
+    Choice& choice = choices_[i];
+    if (token && choice.text.empty() && choice.logprobs.is_null()) return nullptr;
+    Json json = choice_json(i, token ? nullptr : reason(i));
+    choice.text.clear();
+    choice.logprobs = nullptr;
+    return json;
   }
 
-  Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) const override {
-    if (token && piece.content.empty()) return nullptr;
-    return choice(i, piece.content, token ? nullptr : reason(i));
+  void add(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) override {
+    Choice& choice = choices_[i];
+    if (echo_ && !choice.echoed) add_prompt(i, choice);
+    choice.text += piece.content;
+    if (token && likely_ >= 0) add_logprobs(choice, *token->choice, true);
   }
 
-  void add(size_t i, const engine::Sequence::Token*, const engine::AnswerText::Piece& piece) override {
-    texts_[i] += piece.content;
+  Json whole(size_t i) override { return choice_json(i, reason(i)); }
+
+  Json choice_json(size_t i, const char* reason) {
+    Json json = {{"index", i},
+                 {"text", choices_[i].text},
+                 {"logprobs", std::move(choices_[i].logprobs)},
+                 {"finish_reason", nullptr}};
+    if (reason) json["finish_reason"] = reason;
+    return json;
   }
 
-  Json whole(size_t i) override { return choice(i, texts_[i], reason(i)); }
+  // The prompt in front of the answer.
+  void add_prompt(size_t i, Choice& choice) {
+    choice.echoed = true;
+    const std::vector<int32_t>& prompt = prompts_[i];
+    const std::span<const int32_t> shown = std::span(prompt).subspan(prompt[0] == service().tokenizer().bos());
+    choice.text += service().tokenizer().decode(shown, {.render_special = true});
+    if (likely_ < 0) return;
+    core::TokenChoice begin;
+    begin.token = prompt[0];
+    add_logprobs(choice, begin, false, shown.size() == prompt.size());
+    for (const core::TokenChoice& one : sequence(i).prompt_choices()) add_logprobs(choice, one, true);
+  }
 
-  std::vector<std::string> texts_;
+  // `known`: whether there is a probability, as there is none of a prompt's first token. `shown`: in the text.
+  void add_logprobs(Choice& choice, const core::TokenChoice& of, bool known, bool shown = true) const {
+    Json& logprobs = choice.logprobs;
+    if (logprobs.is_null())
+      logprobs = {{"tokens", Json::array()},
+                  {"token_logprobs", Json::array()},
+                  {"top_logprobs", likely_ > 0 ? Json::array() : Json()},
+                  {"text_offset", Json::array()}};
+    logprobs["tokens"].push_back(name_of(of.token));
+    logprobs["token_logprobs"].push_back(known ? Json(written_logprob(of.log_probability)) : Json());
+    logprobs["text_offset"].push_back(choice.offset);
+    if (shown) choice.offset += characters_of(service().tokenizer().piece(of.token));
+    if (likely_ == 0) return;
+    Json top = Json::object();
+    for (const core::TokenChoice::Likely& one : std::span(of.top).first(static_cast<size_t>(likely_)))
+      if (one.token >= 0) top[name_of(one.token)] = written_logprob(one.log_probability);
+    if (known) top[name_of(of.token)] = written_logprob(of.log_probability); // as one more, where it is not among them
+    logprobs["top_logprobs"].push_back(known ? std::move(top) : Json());
+  }
+
+  // The names of two tokens are never the same where one is a part of a character.
+  std::string name_of(int32_t token) const {
+    const std::string_view piece = service().tokenizer().piece(token);
+    if (core::is_utf8(piece)) return std::string(piece);
+    std::string name = "bytes:";
+    for (const char byte : piece) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+    return name;
+  }
+
+  const int64_t likely_;
+  const bool echo_;
+  std::vector<std::vector<int32_t>> prompts_; // of each answer, where they are shown
+  std::vector<Choice> choices_;
 };
 
 } // namespace
 
 void openai_completion(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
-  OpenAiReply::send(std::make_shared<Completion>(service, Fields(body, "")), response);
+  const Fields fields(body, "");
+  check_fields(service, fields, Api::completion);
+  OpenAiReply::send(std::make_shared<Completion>(service, fields), response);
 }
 
 } // namespace ridge::server

@@ -13,14 +13,9 @@ void reply(HttpResponse& response, const Json& json, int status) {
   response.content = Client::to_text(json) + "\n";
 }
 
-Json error_json(ErrorForm form, const std::string& type, const std::string& message, const std::string& parameter) {
-  if (form == ErrorForm::anthropic)
-    return {{"type", "error"},
-            {"error", {{"type", type == "server_error" ? "api_error" : type}, {"message", message}}}};
-  if (form == ErrorForm::ollama) return {{"error", message}};
-  Json error = {{"message", message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
-  if (!parameter.empty()) error["param"] = parameter;
-  return {{"error", std::move(error)}};
+void reply_error(HttpResponse& response, ErrorForm form, const ApiError& error) {
+  response = {};
+  reply(response, error_json(form, error), error.status);
 }
 
 namespace {
@@ -41,12 +36,14 @@ void reply_later(HttpResponse& response, Stream stream, ErrorForm form, std::fun
   response.content_type = content_type(stream);
   response.write = [stream, form, run = std::move(run)](HttpSink& sink) {
     Client client(sink);
+    if (stream != Stream::none) sink.begin(200);
     try {
       run(client);
     } catch (const std::exception& error) {
-      const Json json = error_json(form, "server_error", error.what());
-      if (stream == Stream::none) return false;
-      stream == Stream::lines ? client.line(json) : client.event(json, form == ErrorForm::anthropic ? "error" : "");
+      const Json json = error_json(form, ApiError(500, "server_error", error.what()));
+      if (stream == Stream::events) return client.event(json, form == ErrorForm::anthropic ? "error" : "");
+      if (stream == Stream::none) sink.begin(500);
+      return client.line(json);
     }
     return true;
   };

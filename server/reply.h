@@ -3,6 +3,7 @@
 
 #include "server/fields.h"
 #include "server/http/message.h"
+#include "server/requests/errors.h"
 
 #include <functional>
 #include <string>
@@ -10,10 +11,7 @@
 namespace ridge::server {
 
 void reply(HttpResponse& response, const Json& json, int status = 200);
-
-// How an API writes errors.
-enum class ErrorForm { openai, anthropic, ollama };
-Json error_json(ErrorForm form, const std::string& type, const std::string& message, const std::string& parameter = {});
+void reply_error(HttpResponse& response, ErrorForm form, const ApiError& error);
 
 // What a response that takes its time is written to.
 class Client {
@@ -36,8 +34,8 @@ class Client {
 
 enum class Stream { none, events, lines }; // a response at once, server-sent events, or a line of JSON each
 
-// `run` writes the response, of status 200, after the route has returned. If it throws, a stream ends with what went
-// wrong, and any other response ends without being whole.
+// `run` writes the response after the route has returned. If it throws, a stream, whose status 200 has been sent, ends
+// with what went wrong. A response at once is then that error instead, of status 500.
 void reply_later(HttpResponse& response, Stream stream, ErrorForm form, std::function<void(Client&)> run);
 
 } // namespace ridge::server

@@ -64,30 +64,23 @@ std::optional<std::string> model_wanted(const Models& models, const HttpRequest&
 // Calls `route` with what it takes: the models, or the service of the one that the request names.
 template <typename Takes>
 void with(Models& models, const HttpRequest& request, const std::function<void(Takes&)>& route) {
-  if constexpr (std::is_same_v<Takes, const Models>) {
+  if constexpr (std::is_same_v<std::remove_const_t<Takes>, Models>) {
     route(models);
   } else {
     const ModelService::Use use = models.use(model_wanted(models, request));
-    Takes* const service = dynamic_cast<Takes*>(&use.service());
-    if (!service)
-      throw_invalid("model", "the model {} {}", use.service().name(),
-                    std::is_same_v<Takes, EmbeddingService>
-                        ? "writes texts and embeds none: this needs an embedding model"
-                        : "embeds texts and writes none: it answers /v1/embeddings, /api/embed and /api/embeddings");
-    route(*service);
+    route(service_as<Takes>(use.service()));
   }
 }
 
 struct Route {
   std::string_view method, path; // "*" at the path's end stands for the rest
-  ErrorForm form;
-  bool quick; // asks no model, so that it waits for none
+  bool quick;                    // asks no model, so that it waits for none
   std::function<void(Models&, const HttpRequest&, HttpResponse&)> answer;
 };
 
 const Route kRoutes[] = {
-#define RIDGE_ROUTE(method, path, name, form, Takes)                                                                   \
-  {#method, path, ErrorForm::form, std::is_same_v<Takes, const Models>,                                                \
+#define RIDGE_ROUTE(method, path, name, Takes)                                                                         \
+  {#method, path, std::is_same_v<Takes, const Models>,                                                                 \
    [](Models& models, const HttpRequest& request, HttpResponse& response) {                                            \
      with<Takes>(models, request, [&](Takes& served) { name(served, request, response); });                            \
    }},
@@ -101,7 +94,7 @@ bool has_path(const Route& route, std::string_view path) {
   return path.starts_with(begin) && path.size() > begin.size();
 }
 
-// The first route of that path, for the form of its errors, unless one has the method, too. null: there is none.
+// The route of that path and method; of another method, where none has this one. null: no route has the path.
 const Route* find_route(const HttpRequest& request) {
   const Route* other = nullptr;
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
@@ -147,39 +140,38 @@ HttpHandlers Server::handlers() {
           .answer = [this](HttpRequest& request, HttpResponse& response) { answer(request, response); },
           .refuse =
               [this](const HttpRequest& head, int status, const std::string& problem) {
-                return refuse(head, status, status < 500 ? kInvalid : "server_error", problem);
+                return refuse(head, {status, status < 500 ? kInvalid : "server_error", problem});
               }};
 }
 
-HttpResponse Server::refuse(const HttpRequest& head, int status, const std::string& type,
-                            const std::string& problem) const {
-  const Route* const route = find_route(head);
+HttpResponse Server::refuse(const HttpRequest& head, const ApiError& error) const {
   HttpResponse response;
-  reply(response, error_json(route ? route->form : ErrorForm::openai, type, problem), status);
+  reply_error(response, form_of(head), error);
   if (!settings_.access.cors.empty())
     response.headers.emplace_back("Access-Control-Allow-Origin", settings_.access.cors);
   return response;
 }
 
 std::optional<HttpResponse> Server::check(const HttpRequest& head) const {
-  const auto refused = [&](int status, const char* type, const std::string& problem) {
-    return refuse(head, status, type, problem);
+  const auto refused = [&](int status, const char* type, const std::string& problem, const char* code = "") {
+    return refuse(head, {status, type, problem, {}, code});
   };
   try {
     check_body(head);
   } catch (const ApiError& error) {
-    HttpResponse response = refused(error.status, error.type.c_str(), error.what());
+    HttpResponse response = refuse(head, error);
     response.close = true; // where its body ends is not known
     return response;
   }
   const bool asks_whether = head.method == "OPTIONS" && !settings_.access.cors.empty();
   if (head.path != "/health" && !asks_whether) {
     if (!settings_.key.empty() && !has_key(head, settings_.key))
-      return refused(401, "authentication_error", "the API key is missing or wrong");
+      return refused(401, "authentication_error", "the API key is missing or wrong", "invalid_api_key");
     if (const std::string why = settings_.key.empty() ? refusal_of(head, settings_.access) : ""; !why.empty())
       return refused(403, "permission_error", why);
   }
-  if (!asks_whether && !find_route(head)) return refused(404, kInvalid, "there is no such route");
+  if (!asks_whether && !find_route(head))
+    return refused(404, kInvalid, fmt::format("there is no route {} {}", head.method, head.path));
   return std::nullopt;
 }
 
@@ -197,25 +189,16 @@ void Server::answer(HttpRequest& request, HttpResponse& response) {
   }
   const Route& route = *find_route(request); // check() found one
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
-  const auto fail = [&](const std::string& type, const std::string& problem, int status,
-                        const std::string& field = {}) {
-    response = {};
-    reply(response, error_json(route.form, type, problem, field), status);
-  };
-  if (strcasecmp(std::string(route.method).c_str(), std::string(method).c_str()) != 0) {
-    fail(kInvalid, fmt::format("{} {}: this path takes another method", request.method, request.path), 405);
-    return add_cors();
-  }
-  if (route.path.ends_with('*')) request.rest = request.path.substr(route.path.size() - 1);
   try {
+    if (strcasecmp(std::string(route.method).c_str(), std::string(method).c_str()) != 0)
+      throw ApiError(405, kInvalid, fmt::format("{} {}: this path takes another method", request.method, request.path));
+    if (route.path.ends_with('*')) request.rest = request.path.substr(route.path.size() - 1);
     route.answer(models_, request, response);
-  } catch (const ApiError& error) {
-    fail(error.type, error.what(), error.status, error.parameter);
-  } catch (const Error& error) { // of the engine: a prompt that does not fit, a template that refuses
-    fail(kInvalid, error.what(), 400);
-  } catch (const std::exception& error) {
-    models_.log(fmt::format("{} {}: internal error: {}", request.method, request.path, error.what()));
-    fail("server_error", "internal error", 500);
+  } catch (const std::exception& thrown) {
+    const ApiError error = to_api_error(thrown);
+    if (error.status == 500 && !dynamic_cast<const ApiError*>(&thrown))
+      models_.log(fmt::format("{} {}: internal error: {}", request.method, request.path, thrown.what()));
+    reply_error(response, form_of(request), error);
   }
   add_cors();
 }

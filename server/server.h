@@ -1,6 +1,7 @@
 // The HTTP endpoint: checks who asks, and hands requests to the routes.
 #pragma once
 
+#include "server/api_error.h"
 #include "server/http/access.h"
 #include "server/http/http_server.h"
 #include "server/models/models.h"
@@ -33,7 +34,7 @@ class Server {
   Server(std::unique_ptr<Models> own, Settings settings);
   HttpHandlers handlers();
   std::optional<HttpResponse> check(const HttpRequest& head) const;
-  HttpResponse refuse(const HttpRequest& head, int status, const std::string& type, const std::string& problem) const;
+  HttpResponse refuse(const HttpRequest& head, const ApiError& error) const;
   void answer(HttpRequest& request, HttpResponse& response);
 
   const std::unique_ptr<Models> own_; // of a single service

@@ -31,16 +31,26 @@ std::shared_ptr<engine::Sequence> Service::start(const Generation& generation) {
   request.sampling = generation.sampling.params;
   request.limit = generation.sampling.max_tokens;
   request.keep_choices = generation.keep_choices;
+  request.keep_prompt_choices = generation.keep_prompt_choices;
+  request.reuse = generation.reuse;
   request.priority = generation.priority;
   if (generation.calls)
     request.constraint = std::make_unique<engine::CallConstraint>(generation.calls, token_table(), tokenizer(),
                                                                   generation.chat_prompt->bytes());
   else if (const std::string gbnf = engine::grammar_text(generation.sampling); !gbnf.empty())
     request.constraint = std::make_unique<engine::GrammarConstraint>(gbnf, token_table());
-  request.is_end = [this, ends = !generation.sampling.ignore_eos || request.constraint](int32_t token) {
+  request.is_end = [this, ends = !generation.sampling.ignore_eos || request.constraint,
+                    stops = generation.stop_tokens](int32_t token) {
     model().file.check(); // throws where the file was truncated: the token would be wrong
-    return ends && tokenizer().is_eog(token);
+    return (ends && tokenizer().is_eog(token)) || std::ranges::find(stops, token) != stops.end();
   };
+  if (generation.min_tokens > 0) {
+    std::vector<int32_t> ends;
+    for (int32_t token = 0; token < std::min<int64_t>(tokenizer().vocab_size(), model().program.vocab); ++token)
+      if (request.is_end(token)) ends.push_back(token);
+    request.constraint = std::make_unique<engine::MinimumConstraint>(generation.min_tokens, std::move(ends),
+                                                                     std::move(request.constraint));
+  }
   return scheduler_.submit(std::move(request));
 }
 

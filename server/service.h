@@ -27,6 +27,11 @@ struct Generation {
   std::optional<text::jinja::TaintedText> chat_prompt; // a chat's prompt as text; none: a text is continued
   core::SamplingOptions sampling;                      // its grammar is GBNF text or a JSON schema
   bool keep_choices = false;
+  bool keep_prompt_choices = false;
+  bool reuse = true;                                        // of what was evaluated of the prompt before
+  bool copied = false;                                      // from the one before: another answer to its prompt
+  int64_t min_tokens = 0;                                   // before which no answer ends by itself
+  std::vector<int32_t> stop_tokens = {};                    // that end an answer beside the model's own
   int64_t priority = 0;                                     // lower ones go first
   std::shared_ptr<const engine::CallRules> calls = nullptr; // of the tools that a chat's answer may call, or its schema
 };
@@ -55,8 +60,10 @@ class Service final : public ModelService {
   const core::SamplingOptions& sampling() const { return sampling_; }
   engine::Scheduler& scheduler() { return scheduler_; }
   const engine::Scheduler& scheduler() const { return scheduler_; }
-  ResponseStore& responses() { return responses_; }
-  const ResponseStore& responses() const { return responses_; }
+  ResponseStore& responses() { return *responses_; }
+  const ResponseStore& responses() const { return *responses_; }
+  const std::shared_ptr<ResponseStore>& response_store() const { return responses_; }
+  void share_responses(std::shared_ptr<ResponseStore> store) { responses_ = std::move(store); } // before any request
   engine::Scheduler::Counts counts() const override { return scheduler_.counts(); }
   void drain() override { scheduler_.drain(); }
 
@@ -71,7 +78,7 @@ class Service final : public ModelService {
   mutable std::mutex mutex_;
   std::deque<engine::KnownText> known_;                 // answers, the latest first
   std::shared_ptr<const text::TokenTable> token_table_; // made for the first request that needs it
-  ResponseStore responses_;
+  std::shared_ptr<ResponseStore> responses_ = std::make_shared<ResponseStore>();
   engine::Scheduler scheduler_;
 };
 

@@ -1,82 +1,14 @@
-// What the server and its model are and do: health, models, properties, streams, counters.
-#include "server/api_error.h"
+// What the server and its model are and do: health, properties, streams, counters.
 #include "server/reply.h"
 #include "server/routes.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <chrono>
-#include <filesystem>
 #include <string>
 
 namespace ridge::server {
 
 void health(const Models&, const HttpRequest&, HttpResponse& response) { reply(response, {{"status", "ok"}}); }
-
-namespace {
-
-Json openai_model_of(const Models& models, const Models::State& state) {
-  Json model = {{"id", state.file.name}, {"object", "model"}, {"created", models.started()}, {"owned_by", "ridge"}};
-  if (state.loaded) model["max_model_len"] = state.context;
-  if (models.several()) model["status"] = state.loading ? "loading" : state.loaded ? "loaded" : "unloaded";
-  return model;
-}
-
-Json ollama_model(const Models::State& state) {
-  Json details = {{"format", "gguf"}};
-  if (state.loaded) details["family"] = state.architecture;
-  return {{"name", state.file.name}, {"model", state.file.name}, {"details", std::move(details)}};
-}
-
-} // namespace
-
-void openai_models(const Models& models, const HttpRequest&, HttpResponse& response) {
-  Json list = Json::array();
-  for (const Models::State& state : models.states()) list.push_back(openai_model_of(models, state));
-  reply(response, {{"object", "list"}, {"data", std::move(list)}});
-}
-
-void openai_model(const Models& models, const HttpRequest& request, HttpResponse& response) {
-  const std::string& name = request.rest;
-  for (const Models::State& state : models.states())
-    if (state.file.name == name) return reply(response, openai_model_of(models, state));
-  throw ApiError(404, "invalid_request_error",
-                 fmt::format("there is no model {}; /v1/models lists those that there are", name), "model");
-}
-
-void ollama_tags(const Models& models, const HttpRequest&, HttpResponse& response) {
-  Json list = Json::array();
-  for (const Models::State& state : models.states()) {
-    list.push_back(ollama_model(state));
-    list.back()["capabilities"] = models.capabilities(state);
-    std::error_code error; // the guide has no file
-    if (const auto size = std::filesystem::file_size(state.file.path, error); !error) list.back()["size"] = size;
-  }
-  reply(response, {{"models", std::move(list)}});
-}
-
-void ollama_ps(const Models& models, const HttpRequest&, HttpResponse& response) {
-  Json list = Json::array();
-  for (const Models::State& state : models.states()) {
-    if (!state.loaded) continue;
-    Json model = ollama_model(state);
-    model["size"] = static_cast<int64_t>(state.bytes);
-    model["size_vram"] = static_cast<int64_t>(state.bytes * state.gpu_share);
-    model["context_length"] = state.context;
-    if (models.unload_after() > 0) {
-      const auto left = std::chrono::seconds(static_cast<int64_t>(models.unload_after() - state.idle_seconds));
-      const auto time = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now() + left);
-      model["expires_at"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(time));
-    }
-    list.push_back(std::move(model));
-  }
-  reply(response, {{"models", std::move(list)}});
-}
-
-void ollama_version(const Models&, const HttpRequest&, HttpResponse& response) {
-  reply(response, {{"version", RIDGE_VERSION}});
-}
 
 void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
   const engine::LoadedModel& model = service.model();
@@ -115,8 +47,7 @@ void metrics(const Models& models, const HttpRequest&, HttpResponse& response) {
       text += fmt::format("ridge_{}{} {:.15g}\n", name, label, static_cast<double>(value_of(state)));
     }
   };
-  const auto count = [&](const char* name, const char* type, const char* help,
-                         auto engine::Scheduler::Counts::*member) {
+  const auto count = [&](const char* name, const char* type, const char* help, auto member) {
     add(name, type, help, [member](const Models::State& state) { return state.counts.*member; });
   };
   using Counts = engine::Scheduler::Counts;
@@ -128,6 +59,9 @@ void metrics(const Models& models, const HttpRequest&, HttpResponse& response) {
   count("requests_total", "counter", "Requests that have ended.", &Counts::ended);
   count("preemptions_total", "counter", "Times that a request lost its stream to another one and waited again.",
         &Counts::preemptions);
+  count("requests_failed_total", "counter", "Requests whose answers ended with an error.", &RequestCounts::failed);
+  count("ignored_fields_total", "counter", "Fields of requests that no API has, which were ignored.",
+        &RequestCounts::ignored_fields);
   count("prompt_tokens_total", "counter", "Tokens of prompts.", &Counts::prompt_tokens);
   count("cached_tokens_total", "counter", "Tokens of prompts that were in the cache.", &Counts::cached_tokens);
   count("prefix_cache_tokens_total", "counter", "Of the cached tokens, those that came from the prefix cache.",

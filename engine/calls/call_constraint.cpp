@@ -36,6 +36,10 @@ std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const
                                                      text::call_triggers(*format.syntax, use.tools)});
 }
 
+std::shared_ptr<const CallRules> make_grammar_rules(const CallFormat& format, const std::string& gbnf) {
+  return std::make_shared<const CallRules>(CallRules{format.syntax, {}, true, false, text::Grammar::parse(gbnf), {}});
+}
+
 CallConstraint::CallConstraint(std::shared_ptr<const CallRules> rules,
                                std::shared_ptr<const text::TokenTable> vocabulary, const text::Tokenizer& tokenizer,
                                std::string_view prompt)

@@ -46,6 +46,9 @@ std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const
                                                  std::string_view prompt,
                                                  const nlohmann::ordered_json& answer_schema = nullptr);
 
+// Of answers that call nothing and are of a grammar, in GBNF. Throws Error where that does not parse.
+std::shared_ptr<const CallRules> make_grammar_rules(const CallFormat& format, const std::string& gbnf);
+
 // Text is free until a trigger is written outside of reasoning; from there to the end of the answer the grammar binds.
 // Where a call is required, or the answer has a schema, it binds from the start, or from the end of the reasoning that
 // the prompt has opened.

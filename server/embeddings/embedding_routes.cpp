@@ -4,6 +4,7 @@
 #include "server/chat_messages.h"
 #include "server/embeddings/embedding_service.h"
 #include "server/reply.h"
+#include "server/requests/request_fields.h"
 #include "server/routes.h"
 
 #include <cstring>
@@ -35,6 +36,7 @@ class Embeddings {
         whole = request->embed(client);
       } catch (const std::exception& error) {
         running.end(error.what());
+        request->service_.count_failure();
         throw;
       }
       if (whole) running.end("");
@@ -88,8 +90,7 @@ class Embeddings {
 void check(const EmbeddingService& service, const std::vector<int32_t>& tokens, const std::string& path) {
   const int64_t vocab = service.model().program.vocab;
   if (tokens.empty()) throw_invalid(path, "{}: a text without tokens has no embedding", path);
-  if (std::ssize(tokens) > service.context())
-    throw_invalid(path, "{}: {} tokens, the context holds {}", path, tokens.size(), service.context());
+  if (std::ssize(tokens) > service.context()) throw prompt_too_long(std::ssize(tokens), service.context(), path);
   for (const int32_t token : tokens)
     if (token >= vocab) throw_invalid(path, "{}: {} is no token of this vocabulary", path, token);
 }
@@ -144,6 +145,7 @@ std::string base64(const std::vector<float>& vector) {
 void openai_embeddings(EmbeddingService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
+  check_fields(service, fields, Api::embeddings);
   const std::string format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64")
     throw_invalid("encoding_format", "encoding_format: expected float or base64");
@@ -166,6 +168,7 @@ void openai_embeddings(EmbeddingService& service, const HttpRequest& request, Ht
 void ollama_embed(EmbeddingService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
+  check_fields(service, fields, Api::embeddings);
   const bool truncate = fields.flag("truncate").value_or(true);
   const auto make = [](const Embeddings& embeddings) {
     const auto nanoseconds = static_cast<int64_t>(embeddings.seconds() * 1e9);
@@ -182,6 +185,7 @@ void ollama_embed(EmbeddingService& service, const HttpRequest& request, HttpRes
 void ollama_embeddings(EmbeddingService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
+  check_fields(service, fields, Api::embeddings);
   const auto make = [](const Embeddings& embeddings) { return Json::object({{"embedding", embeddings.vectors()[0]}}); };
   std::vector<std::vector<int32_t>> inputs = {tokens_of(service, fields.required("prompt"), true, "prompt")};
   Embeddings::send(std::make_shared<Embeddings>(service, fields, std::move(inputs)), ErrorForm::ollama,

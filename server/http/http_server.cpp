@@ -199,9 +199,16 @@ class HttpServer::Network::Connection final : public std::enable_shared_from_thi
 // What a route writes its content to.
 class HttpServer::Network::Connection::Writer final : public HttpSink {
  public:
-  explicit Writer(Connection& connection) : connection_(connection) {}
+  Writer(Connection& connection, HttpResponse& response, Framing framing)
+      : connection_(connection), response_(response), framing_(framing) {}
   bool is_there() const override { return !connection_.output_.left; }
+  void begin(int status) override {
+    if (std::exchange(begun_, true)) return;
+    response_.status = status;
+    connection_.add_output(response_head(response_, framing_, 0, connection_.keep_open_), false, false);
+  }
   bool write(std::string_view bytes) override {
+    begin(response_.status);
     if (!bytes.empty() && connection_.request_.method != "HEAD")
       connection_.add_output(connection_.chunks_ ? chunk(bytes) : std::string(bytes), false, false);
     Output& output = connection_.output_;
@@ -212,6 +219,9 @@ class HttpServer::Network::Connection::Writer final : public HttpSink {
 
  private:
   Connection& connection_;
+  HttpResponse& response_;
+  const Framing framing_;
+  bool begun_ = false;
 };
 
 // --- The network
@@ -540,13 +550,15 @@ void HttpServer::Network::Connection::answer(const std::function<void()>& parsed
   keep_open_ = keep_open_ && !response.close && (chunks_ || !response.write) && !network_.stopping_;
   const Framing framing = !response.write ? Framing::length : chunks_ ? Framing::chunks : Framing::close;
   const bool has_content = request_.method != "HEAD";
-  std::string head = response_head(response, framing, response.content.size(), keep_open_);
-  if (!response.write) return add_output(has_content ? head + response.content : head, true, true);
-  add_output(std::move(head), false, false);
+  if (!response.write) {
+    const std::string head = response_head(response, framing, response.content.size(), keep_open_);
+    return add_output(has_content ? head + response.content : head, true, true);
+  }
   bool whole = false;
   try {
-    Writer writer(*this);
+    Writer writer(*this, response, framing);
     whole = response.write(writer);
+    if (whole) writer.begin(response.status);
   } catch (const std::exception&) { // the client sees that its content has no end
   }
   response.write = nullptr; // what it holds goes before the next request comes

@@ -26,6 +26,9 @@ struct HttpRequest {
 class HttpSink {
  public:
   virtual ~HttpSink() = default;
+  // Sends the head, with this status. Without it the first write does so, with the response's own. Later calls change
+  // nothing.
+  virtual void begin(int status) = 0;
   // Waits while the client takes nothing. False: the client has gone.
   virtual bool write(std::string_view bytes) = 0;
   virtual bool is_there() const = 0;

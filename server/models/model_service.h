@@ -11,6 +11,12 @@
 
 namespace ridge::server {
 
+// What a model's requests were, so far.
+struct RequestCounts : engine::Scheduler::Counts {
+  int64_t failed = 0;         // whose answers ended with an error
+  int64_t ignored_fields = 0; // that no API has
+};
+
 class ModelService {
  public:
   ModelService(const ModelService&) = delete;
@@ -34,6 +40,10 @@ class ModelService {
   void abandon() { abandoned_ = true; }
   bool abandoned() const { return abandoned_; }
 
+  // How long the model is to stay when nobody uses it, in seconds; where nothing was said, `otherwise`.
+  void keep_for(double seconds) { kept_for_ = seconds; }
+  double kept_for(double otherwise) const { return kept_for_ < 0 ? otherwise : kept_for_.load(); }
+
   const engine::LoadedModel& model() const { return model_; }
   const text::Tokenizer& tokenizer() const { return model_.need_tokenizer(); }
   int64_t context() const { return model_.executor->config().context; }
@@ -41,7 +51,10 @@ class ModelService {
   void log(const std::string& line) const { log_(line); }
   RequestList& requests() { return requests_; }
 
-  virtual engine::Scheduler::Counts counts() const = 0;
+  virtual engine::Scheduler::Counts counts() const = 0; // of its work alone
+  RequestCounts request_counts() const { return {counts(), failed_, ignored_fields_}; }
+  void count_failure() { ++failed_; }
+  void count_ignored_fields(int64_t count) { ignored_fields_ += count; }
   virtual void drain() = 0; // takes no further work and returns when all has ended
 
  protected:
@@ -57,12 +70,22 @@ class ModelService {
   const std::string name_;
   const engine::Notice log_;
   std::atomic<int64_t> users_ = 0;
+  std::atomic<double> kept_for_ = -1; // below 0: nothing was said
   std::atomic<bool> abandoned_ = false;
+  std::atomic<int64_t> failed_ = 0, ignored_fields_ = 0;
   RequestList requests_;
 };
 
 // What clients may ask of a model, in Ollama's words: embedding; or completion, tools and, where its template knows
 // reasoning, thinking.
 Json capabilities(const gguf::File& file, const core::Program& program);
+
+// What lists say of a model's file, in Ollama's words.
+struct FileFacts {
+  Json capabilities = Json::array(), details = Json::object();
+  std::string digest; // in the form of a SHA-256; of the metadata and samples of the weights, as whole files take long
+  int64_t bytes = 0;
+};
+FileFacts facts_of(const gguf::File& file, const core::Program& program);
 
 } // namespace ridge::server

@@ -4,12 +4,16 @@
 #include "core/error.h"
 #include "engine/machine.h"
 #include "kernels/cuda/executor/executor.h"
-#include "server/api_error.h"
+#include "server/requests/errors.h"
+#include "server/service.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <regex>
 #include <utility>
 
@@ -21,7 +25,9 @@ using core::seconds_now;
 
 constexpr std::chrono::milliseconds kPollOfAnswers{50}; // for answers that end, which tell nobody
 
-engine::Scheduler::Counts sum(engine::Scheduler::Counts a, const engine::Scheduler::Counts& b) {
+RequestCounts sum(RequestCounts a, const RequestCounts& b) {
+  a.failed += b.failed;
+  a.ignored_fields += b.ignored_fields;
   a.ended += b.ended;
   a.preemptions += b.preemptions;
   a.prompt_tokens += b.prompt_tokens;
@@ -70,7 +76,9 @@ std::vector<ModelFile> model_files(const std::string& folder) {
   return files;
 }
 
-Models::Models(ModelService& only) : only_(&only), started_(std::time(nullptr)) {}
+Models::Models(ModelService& only) : only_(&only), started_(std::time(nullptr)) {
+  if (const auto* texts = dynamic_cast<const Service*>(&only)) responses_ = texts->response_store();
+}
 
 Models::Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log)
     : settings_(std::move(settings)), steps_(std::move(steps)), log_(std::move(log)), started_(std::time(nullptr)) {
@@ -80,7 +88,7 @@ Models::Models(std::vector<ModelFile> files, Settings settings, engine::LoadStep
         throw_error("{} and {} would both be called {}: rename one", other.file.path, file.path, file.name);
     entries_.emplace_back().file = std::move(file);
   }
-  if (settings_.idle_seconds > 0) idle_watch_ = std::jthread([this](const std::stop_token& stop) { watch_idle(stop); });
+  idle_watch_ = std::jthread([this](const std::stop_token& stop) { watch_idle(stop); });
 }
 
 Models::~Models() {
@@ -104,9 +112,7 @@ Models::Entry& Models::find(const std::optional<std::string>& name) {
     wanted.remove_suffix(kLatest.size());
     at = std::ranges::find(entries_, wanted, [](const Entry& entry) { return std::string_view(entry.file.name); });
   }
-  if (at == entries_.end())
-    throw ApiError(404, "invalid_request_error",
-                   fmt::format("there is no model {}; /v1/models lists those that there are", *name), "model");
+  if (at == entries_.end()) throw no_such_model(*name);
   return *at;
 }
 
@@ -158,6 +164,7 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
     throw ApiError(500, "server_error", fmt::format("the model {} cannot be loaded: {}", entry.file.name, problem),
                    "model");
   }
+  if (auto* texts = dynamic_cast<Service*>(&model->service())) texts->share_responses(responses_);
   entry.model = std::move(model);
   entry.weight_bytes = bytes_of_weights(entry.model->service().model().program);
   entry.bytes = bytes_of(entry.model->service().model());
@@ -208,13 +215,25 @@ void Models::make_room(double bytes, std::unique_lock<std::mutex>& lock) {
 
 // Nobody uses it, and with the lock held nobody begins to.
 void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why) {
-  entry.past = sum(entry.past, entry.model->service().counts());
+  entry.past = sum(entry.past, entry.model->service().request_counts());
   std::unique_ptr<ServedModel> model = std::move(entry.model);
   entry.leaving = false;
   lock.unlock();
   model.reset();
   log_(fmt::format("{} is unloaded, {}", entry.file.name, why));
   lock.lock();
+}
+
+double Models::unload_after(const Entry& entry) const {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  return entry.model->service().kept_for(settings_.idle_seconds > 0 ? settings_.idle_seconds : kNever);
+}
+
+void Models::let_go(const std::optional<std::string>& name) {
+  if (only_) return; // it is always there
+  const std::scoped_lock lock(mutex_);
+  const Entry& entry = find(name);
+  if (entry.model) entry.model->service().keep_for(0);
 }
 
 void Models::watch_idle(const std::stop_token& stop) {
@@ -226,7 +245,7 @@ void Models::watch_idle(const std::stop_token& stop) {
       if (!entry.model || loading_) continue;
       if (entry.model->service().users() > 0) {
         entry.last_used = now;
-      } else if (now - entry.last_used > settings_.idle_seconds) {
+      } else if (now - entry.last_used > unload_after(entry)) {
         loading_ = true; // whoever wants a model waits until this one's memory is free
         unload(entry, lock, "which nobody used");
         loading_ = false;
@@ -239,8 +258,6 @@ void Models::watch_idle(const std::stop_token& stop) {
 std::vector<Models::State> Models::states() const {
   const auto describe = [](State& state, const ModelService& service) {
     state.loaded = true;
-    state.architecture = service.model().program.architecture;
-    state.capabilities = server::capabilities(service.model().file, service.model().program);
     state.context = service.context();
     state.gpu_share = service.model().gpu_share;
     state.bytes = bytes_of(service.model());
@@ -249,7 +266,7 @@ std::vector<Models::State> Models::states() const {
   if (only_) {
     State& state = states.emplace_back();
     state.file = {only_->name(), only_->model().file.path()};
-    state.counts = only_->counts();
+    state.counts = only_->request_counts();
     describe(state, *only_);
     return states;
   }
@@ -260,24 +277,36 @@ std::vector<Models::State> Models::states() const {
     state.loading = entry.loading;
     state.counts = entry.past;
     if (!entry.model) continue;
-    state.counts = sum(entry.past, entry.model->service().counts());
+    state.counts = sum(entry.past, entry.model->service().request_counts());
     describe(state, entry.model->service());
     state.idle_seconds = entry.model->service().users() > 0 ? 0 : seconds_now() - entry.last_used;
+    if (const double after = unload_after(entry); std::isfinite(after)) state.unload_after = after;
   }
   return states;
 }
 
-Json Models::capabilities(const State& state) const {
-  if (state.loaded) return state.capabilities;
-  const std::scoped_lock lock(capabilities_mutex_);
-  const auto known = capabilities_.find(state.file.path);
-  if (known != capabilities_.end()) return known->second;
+FileFacts Models::facts(const State& state) const {
+  std::error_code error;
+  const auto size = fs::file_size(state.file.path, error);
+  const std::string key = fmt::format("{} {} {}", state.file.path, error ? 0 : size, modified(state));
+  const std::scoped_lock lock(facts_mutex_);
+  const auto known = facts_.find(key);
+  if (known != facts_.end()) return known->second;
   try {
+    if (only_) return facts_[key] = facts_of(only_->model().file, only_->model().program);
     const gguf::File file = gguf::File::open(state.file.path);
-    return capabilities_[state.file.path] = server::capabilities(file, models::build_program(file));
+    return facts_[key] = facts_of(file, models::build_program(file));
   } catch (const Error&) { // loading it says what is wrong
-    return Json::array();
+    return {};
   }
+}
+
+int64_t Models::modified(const State& state) const {
+  std::error_code error;
+  const auto time = fs::last_write_time(state.file.path, error);
+  if (error) return started_;
+  return std::chrono::duration_cast<std::chrono::seconds>(fs::file_time_type::clock::to_sys(time).time_since_epoch())
+      .count();
 }
 
 void Models::stop() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "server/models/served_model.h"
+#include "server/responses/response_store.h"
 
 #include <condition_variable>
 #include <map>
@@ -51,17 +52,20 @@ class Models {
   struct State {
     ModelFile file;
     bool loaded = false, loading = false;
-    engine::Scheduler::Counts counts; // since the server started
+    RequestCounts counts; // since the server started
     // Of a loaded model:
-    std::string architecture;
-    Json capabilities;
     int64_t context = 0;
     double bytes = 0, gpu_share = 0, idle_seconds = 0;
+    double unload_after = 0; // seconds without use; 0: never
   };
   std::vector<State> states() const;
-  // What a model can do (model_service.h), loaded or not; nothing for a file that cannot be read.
-  Json capabilities(const State& state) const;
-  double unload_after() const { return settings_.idle_seconds; }
+  // Of a model's file, whether it is loaded or not; nothing of one that cannot be read.
+  FileFacts facts(const State& state) const;
+  int64_t modified(const State& state) const; // seconds since 1970; of the built-in guide, when the server started
+  // Unloads a model that is loaded as soon as nobody uses it. Throws ApiError for an unknown name.
+  void let_go(const std::optional<std::string>& name);
+  // The latest answers of all models.
+  ResponseStore& responses() const { return *responses_; }
   int64_t started() const { return started_; } // seconds since 1970
 
   void stop();       // requests that wait for a model are refused
@@ -74,8 +78,8 @@ class Models {
     std::unique_ptr<ServedModel> model; // null: not loaded
     double bytes = 0, weight_bytes = 0; // of a loaded one, and of these the weights
     bool loading = false, leaving = false;
-    double last_used = 0;           // core::seconds_now()
-    engine::Scheduler::Counts past; // of the times it was loaded before
+    double last_used = 0; // core::seconds_now()
+    RequestCounts past;   // of the times it was loaded before
   };
 
   Entry& find(const std::optional<std::string>& name);
@@ -83,6 +87,7 @@ class Models {
   void make_room(double bytes, std::unique_lock<std::mutex>& lock);
   void unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why);
   double room() const;
+  double unload_after(const Entry& entry) const;
   void watch_idle(const std::stop_token& stop);
 
   ModelService* const only_ = nullptr;
@@ -95,8 +100,9 @@ class Models {
   std::vector<Entry> entries_; // as many as files, for good
   bool loading_ = false;       // or unloading; one at a time, so that it is known what is free
   bool stopping_ = false;
-  mutable std::mutex capabilities_mutex_;
-  mutable std::map<std::string, Json> capabilities_; // of files that were read, by path
+  mutable std::mutex facts_mutex_;
+  mutable std::map<std::string, FileFacts> facts_; // of files that were read, by path, size and time
+  std::shared_ptr<ResponseStore> responses_ = std::make_shared<ResponseStore>();
   std::jthread idle_watch_;
 };
 

@@ -6,22 +6,23 @@
 #include "server/chat_messages.h"
 #include "server/openai.h"
 #include "server/reply.h"
+#include "server/requests/request_fields.h"
 #include "server/responses/response_items.h"
 #include "server/routes.h"
 #include "server/tools.h"
 
+#include <algorithm>
 #include <ctime>
 #include <memory>
 
 namespace ridge::server {
 namespace {
 
-void refuse_unsupported(const Fields& body) {
-  for (const char* name : {"background", "conversation", "prompt", "top_logprobs"})
-    if (const Json* value = body.find(name); value && *value != false && *value != 0)
-      throw_invalid(name, "{} is not supported", name);
-  if (body.text("truncation").value_or("disabled") != "disabled")
-    throw_invalid("truncation", "truncation: this server takes \"disabled\" only");
+bool truncates(const Fields& body) {
+  const std::string truncation = body.text("truncation").value_or("disabled");
+  if (truncation != "auto" && truncation != "disabled")
+    throw_invalid("truncation", "truncation: expected auto or disabled");
+  return truncation == "auto";
 }
 
 // What a request continues: the conversation of an earlier answer and its own input.
@@ -33,15 +34,49 @@ Json messages_of(const Service& service, const Fields& body) {
       throw ApiError(404, "invalid_request_error",
                      fmt::format("previous_response_id: there is no response {} here; the latest {} are kept",
                                  *previous, ResponseStore::kMost),
-                     "previous_response_id");
+                     "previous_response_id", "previous_response_not_found");
     messages = std::move(*known);
   }
-  add_input(messages, body.required("input"));
+  add_input(messages, body.required("input"), service.responses());
   return messages;
 }
 
-Generation generation_of(const Service& service, const Fields& body, const Json& messages) {
-  refuse_unsupported(body);
+// The functions among a request's tools; what this server cannot run is left out.
+std::optional<engine::ToolUse> tools_of(const Fields& body) {
+  Json runnable = Json::object();
+  const auto is_function = [](const Json& tool) {
+    return !tool.is_object() || !tool.contains("type") || tool["type"] == "function";
+  };
+  const auto functions = [&](const Json& list) {
+    Json kept = Json::array();
+    for (const Json& tool : list)
+      if (is_function(tool)) kept.push_back(tool);
+    return kept;
+  };
+  for (const char* name : {"tools", "tool_choice", "parallel_tool_calls"})
+    if (const Json* given = body.find(name)) runnable[name] = *given;
+  if (runnable.contains("tools") && runnable["tools"].is_array()) runnable["tools"] = functions(runnable["tools"]);
+  if (runnable.contains("tool_choice") && runnable["tool_choice"].is_object()) {
+    Json& choice = runnable["tool_choice"];
+    if (choice.contains("tools") && choice["tools"].is_array()) choice["tools"] = functions(choice["tools"]);
+    const bool allowed = choice.contains("type") && choice["type"] == "allowed_tools";
+    if (!allowed && !is_function(choice))
+      throw_invalid("tool_choice.type", "tool_choice.type: this server runs no tool of type {}",
+                    Client::to_text(choice["type"]));
+  }
+  return openai_tools(Fields(runnable, ""));
+}
+
+// How many likely tokens are wanted for each one; -1: not even its own probability.
+int64_t likely_of(const Fields& body) {
+  const Json* include = body.find("include");
+  const bool wanted = include && include->is_array() &&
+                      std::ranges::find(*include, Json("message.output_text.logprobs")) != include->end();
+  const int64_t likely = likely_wanted(body).value_or(0);
+  return wanted || likely > 0 ? likely : -1;
+}
+
+Generation whole_generation(const Service& service, const Fields& body, const Json& messages) {
   Json prompt = Json::array();
   if (const auto instructions = body.text("instructions"))
     prompt.push_back({{"role", "system"}, {"content", *instructions}});
@@ -49,13 +84,47 @@ Generation generation_of(const Service& service, const Fields& body, const Json&
   Json variables = Json::object();
   if (const auto reasoning = body.object("reasoning"))
     if (const auto effort = reasoning->text("effort")) set_effort(variables, *effort);
-  const auto tools = openai_tools(body);
+  const auto tools = tools_of(body);
   const auto text = body.object("text"), format = text ? text->object("format") : std::nullopt;
-  Generation generation =
-      service.chat(prompt, tools ? &*tools : nullptr, variables, format ? schema_of_format(*format) : Json());
-  generation.priority = priority_of(body);
-  take_numbers(body, generation.sampling.params);
-  if (const auto most = body.integer("max_output_tokens", 1, INT32_MAX)) generation.sampling.max_tokens = *most;
+  const AnswerForm form = answer_form(body);
+  Json schema = format ? schema_of_format(*format) : Json();
+  if (!schema.is_null() && !form.from.empty())
+    throw_invalid(form.from, "text.format and {}: an answer is held to one of them", form.from);
+  if (!form.schema.is_null()) schema = form.schema;
+  Generation generation = service.chat(prompt, tools ? &*tools : nullptr, variables, schema);
+  hold(service, form, generation);
+  take_sampling(service, body, generation, "max_output_tokens");
+  generation.keep_choices = likely_of(body) >= 0;
+  return generation;
+}
+
+// Where the request truncates, the conversation loses as few of its oldest messages as make its prompt fit, with room
+// for an answer. Instructions and what the conversation begins with as a system stay, and results go with their calls.
+Generation generation_of(const Service& service, const Fields& body, const Json& messages) {
+  const bool truncated = truncates(body);
+  Generation generation = whole_generation(service, body, messages);
+  const int64_t most = generation.sampling.max_tokens, quarter = service.context() / 4;
+  const int64_t room = service.context() - (most < 0 ? quarter : std::min(most, quarter));
+  if (!truncated || std::ssize(generation.prompt) <= service.context()) return generation;
+  size_t first = 0;
+  while (first < messages.size() && messages[first]["role"] == "system") ++first;
+  std::vector<size_t> cuts; // before these messages
+  for (size_t i = first + 1; i < messages.size(); ++i)
+    if (messages[i]["role"] != "tool") cuts.push_back(i);
+  const auto cut = [&](size_t at) {
+    Json kept(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(first));
+    if (kept.is_null()) kept = Json::array();
+    kept.insert(kept.end(), messages.begin() + static_cast<std::ptrdiff_t>(at), messages.end());
+    return whole_generation(service, body, kept);
+  };
+  size_t low = 0, high = cuts.size(); // the first cut that fits
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    Generation shorter = cut(cuts[middle]);
+    const bool fits = std::ssize(shorter.prompt) <= room;
+    (fits ? high : low) = fits ? middle : middle + 1;
+    if (fits || middle + 1 == cuts.size()) generation = std::move(shorter);
+  }
   return generation;
 }
 
@@ -64,8 +133,8 @@ class ResponsesReply {
  public:
   ResponsesReply(Service& service, const Fields& body)
       : service_(service), stream_(body.flag("stream").value_or(false)), store_(body.flag("store").value_or(true)),
-        messages_(messages_of(service, body)), request_(echo(service, body)),
-        answers_(service, "/v1/responses", {generation_of(service, body, messages_)}) {}
+        likely_(likely_of(body)), messages_(messages_of(service, body)), input_(listed_input(body.required("input"))),
+        request_(echo(service, body)), answers_(service, "/v1/responses", {generation_of(service, body, messages_)}) {}
 
   bool streams() const { return stream_; }
 
@@ -80,30 +149,45 @@ class ResponsesReply {
     OutputItems items(emit);
     emit("response.created", {{"response", response("in_progress", items)}});
     emit("response.in_progress", {{"response", response("in_progress", items)}});
-    const bool whole =
-        answers_.follow([&] { return client.is_there(); },
-                        [&](size_t, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) {
-                          reasoning_tokens_ += token && !piece.reasoning.empty();
-                          items.add(OutputItems::Kind::reasoning, piece.reasoning);
-                          items.add(OutputItems::Kind::message, piece.content);
-                          for (const text::CallParser::Delta& call : piece.calls) items.add_call(call);
-                        });
-    if (whole) {
-      const bool complete = std::string_view(finish_reason(answers_.all()[0])) != "length";
-      items.finish(complete);
-      Json result = response(complete ? "completed" : "incomplete", items);
-      result["usage"] = usage();
-      if (!complete) result["incomplete_details"] = {{"reason", "max_output_tokens"}};
-      if (store_) {
-        messages_.push_back(items.message());
-        service_.responses().add(id_, messages_);
-      }
-      emit(complete ? "response.completed" : "response.incomplete", {{"response", result}});
-      if (!stream_) client.line(result);
+    try {
+      if (follow(client, items)) finish(client, items, emit);
+    } catch (const std::exception& error) {
+      if (!stream_) throw;
+      Json result = response("failed", items);
+      result["error"] = {{"code", "server_error"}, {"message", error.what()}};
+      emit("response.failed", {{"response", result}});
     }
   }
 
  private:
+  bool follow(Client& client, OutputItems& items) {
+    return answers_.follow([&] { return client.is_there(); },
+                           [&](size_t, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) {
+                             reasoning_tokens_ += token && !piece.reasoning.empty();
+                             items.add(OutputItems::Kind::reasoning, piece.reasoning);
+                             Json logprobs = Json::array();
+                             if (token && likely_ >= 0 && !piece.content.empty())
+                               logprobs.push_back(logprobs_of(service_, *token->choice, likely_));
+                             items.add(OutputItems::Kind::message, piece.content, std::move(logprobs));
+                             for (const text::CallParser::Delta& call : piece.calls) items.add_call(call);
+                           });
+  }
+
+  void finish(Client& client, OutputItems& items, const OutputItems::Emit& emit) {
+    const bool complete = std::string_view(finish_reason(answers_.all()[0])) != "length";
+    items.finish(complete);
+    Json result = response(complete ? "completed" : "incomplete", items);
+    result["usage"] = usage();
+    if (complete) result["completed_at"] = std::time(nullptr);
+    if (!complete) result["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    if (store_) {
+      messages_.push_back(items.message());
+      service_.responses().add(id_, messages_, result, input_);
+    }
+    emit(complete ? "response.completed" : "response.incomplete", {{"response", result}});
+    if (!stream_) client.line(result);
+  }
+
   // What a response repeats of its request.
   static Json echo(const Service& service, const Fields& body) {
     Json json = {{"model", body.text("model").value_or(service.name())}};
@@ -113,24 +197,35 @@ class ResponsesReply {
       json[name] = value ? *value : otherwise;
     };
     const core::SamplerParams& params = service.sampling().params;
-    repeat("instructions", nothing);
-    repeat("max_output_tokens", nothing);
+    for (const char* name : {"instructions", "max_output_tokens", "max_tool_calls", "previous_response_id",
+                             "prompt_cache_key", "safety_identifier", "user", "conversation", "prompt"})
+      repeat(name, nothing);
+    repeat("background", false);
+    repeat("frequency_penalty", params.frequency_penalty);
     repeat("metadata", object);
-    repeat("previous_response_id", nothing);
+    repeat("parallel_tool_calls", true);
+    repeat("presence_penalty", params.presence_penalty);
     repeat("reasoning", {{"effort", nullptr}, {"summary", nullptr}});
+    json["service_tier"] = "default";
     repeat("store", true);
     repeat("temperature", params.temp);
     repeat("text", {{"format", {{"type", "text"}}}});
     repeat("tool_choice", "auto");
     repeat("tools", Json::array());
-    repeat("parallel_tool_calls", true);
+    repeat("top_logprobs", 0);
     repeat("top_p", params.top_p);
-    json["truncation"] = "disabled";
+    repeat("truncation", "disabled");
+    if (!json["text"].contains("format")) json["text"]["format"] = {{"type", "text"}};
+    for (Json& tool : json["tools"])
+      if (tool.is_object() && tool.contains("type") && tool["type"] == "function")
+        for (const auto& [name, otherwise] :
+             {std::pair("description", Json()), std::pair("parameters", Json()), std::pair("strict", Json(true))})
+          if (!tool.contains(name)) tool[name] = otherwise;
     return json;
   }
 
   Json response(const char* status, const OutputItems& items) const {
-    Json json = {{"id", id_},        {"object", "response"}, {"created_at", created_},
+    Json json = {{"id", id_},        {"object", "response"}, {"created_at", created_},       {"completed_at", nullptr},
                  {"status", status}, {"error", nullptr},     {"incomplete_details", nullptr}};
     json.update(request_);
     json.update({{"output", items.items()}, {"usage", nullptr}});
@@ -149,9 +244,10 @@ class ResponsesReply {
 
   Service& service_;
   const bool stream_, store_;
+  const int64_t likely_;
   Json messages_; // without the instructions, which hold for one response only
-  const Json request_;
-  const std::string id_ = new_id("resp");
+  const Json input_, request_;
+  const std::string id_ = new_id("resp_");
   const int64_t created_ = std::time(nullptr);
   Answers answers_;
   int64_t reasoning_tokens_ = 0; // whose text was reasoning
@@ -161,9 +257,18 @@ class ResponsesReply {
 
 void openai_responses(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
-  const auto reply = std::make_shared<ResponsesReply>(service, Fields(body, ""));
+  const Fields fields(body, "");
+  check_fields(service, fields, Api::responses);
+  const auto reply = std::make_shared<ResponsesReply>(service, fields);
   reply_later(response, reply->streams() ? Stream::events : Stream::none, ErrorForm::openai,
               [reply](Client& client) { reply->run(client); });
+}
+
+void openai_input_tokens(Service& service, const HttpRequest& request, HttpResponse& response) {
+  const Json body = parse_body(request.body);
+  const Fields fields(body, "");
+  const size_t tokens = whole_generation(service, fields, messages_of(service, fields)).prompt.size();
+  reply(response, {{"object", "response.input_tokens"}, {"input_tokens", tokens}});
 }
 
 } // namespace ridge::server

@@ -2,8 +2,12 @@
 
 #include "server/answers.h"
 #include "server/api_error.h"
+#include "server/reply.h"
+#include "server/responses/response_store.h"
 #include "server/tools.h"
 
+#include <set>
+#include <unordered_map>
 #include <utility>
 
 namespace ridge::server {
@@ -16,10 +20,10 @@ std::string text_of(const Json& content, const std::string& path) {
   for (size_t i = 0; i < content.size(); ++i) {
     const Fields part(content[i], fmt::format("{}[{}]", path, i));
     const std::string type = part.text("type").value_or("");
-    if (type != "input_text" && type != "output_text")
+    if (type != "input_text" && type != "output_text" && type != "text" && type != "refusal")
       throw_invalid(part.path_of("type"), "{}: this server takes parts of type \"input_text\" and \"output_text\" only",
                     part.path_of("type"));
-    text += part.text("text").value_or("");
+    text += part.text(type == "refusal" ? "refusal" : "text").value_or("");
   }
   return text;
 }
@@ -32,57 +36,129 @@ Json message_of(const Fields& item) {
   return {{"role", role}, {"content", text_of(item.required("content"), item.path_of("content"))}};
 }
 
-// Calls belong to the answer that they follow.
-void add_call(Json& messages, const Fields& item) {
-  const auto id = item.text("call_id");
-  if (!id) throw_invalid(item.path_of("call_id"), "{} is missing", item.path_of("call_id"));
-  if (messages.empty() || messages.back()["role"] != "assistant")
-    messages.push_back({{"role", "assistant"}, {"content", ""}});
-  messages.back()["tool_calls"].push_back(read_call(item, *id));
+// The names of functions by the ids of their calls.
+class Calls {
+ public:
+  explicit Calls(const Json& messages) {
+    for (const Json& message : messages)
+      if (message.contains("tool_calls"))
+        for (const Json& call : message["tool_calls"]) names_[call["id"]] = call["function"]["name"];
+  }
+
+  // Calls belong to the answer that they follow.
+  void add(Json& messages, const Fields& item, const Fields& function) {
+    const auto id = item.text("call_id");
+    if (!id) throw_invalid(item.path_of("call_id"), "{} is missing", item.path_of("call_id"));
+    if (messages.empty() || messages.back()["role"] != "assistant")
+      messages.push_back({{"role", "assistant"}, {"content", ""}});
+    Json call = read_call(function, *id);
+    names_[*id] = call["function"]["name"];
+    messages.back()["tool_calls"].push_back(std::move(call));
+  }
+
+  // What the call of that id gave: a message of the role "tool" with the function's name.
+  Json result(const Fields& item) const {
+    const std::string id = item.text("call_id").value_or(item.text("id").value_or(""));
+    const auto call = names_.find(id);
+    if (call == names_.end())
+      throw_invalid(item.path_of("call_id"), "{}: there is no function call with this id before it",
+                    item.path_of("call_id"));
+    const Json& output = item.required("output");
+    const bool text = output.is_string() || item.text("type") == "function_call_output";
+    return {{"role", "tool"},
+            {"tool_call_id", id},
+            {"name", call->second},
+            {"content", text ? text_of(output, item.path_of("output")) : Client::to_text(output)}};
+  }
+
+ private:
+  std::unordered_map<std::string, std::string> names_;
+};
+
+// A call of a tool that only another server has, or that is no function, as the call of a function: its name and
+// arguments. Nothing for items that are no such calls.
+std::optional<Json> function_of(const Fields& item, const std::string& type) {
+  const auto of = [&](const std::string& name, const char* arguments) {
+    const Json* given = item.find(arguments);
+    return Json{{"name", name}, {"arguments", given && given->is_object() ? *given : Json::object()}};
+  };
+  if (type == "custom_tool_call")
+    return Json{{"name", item.text("name").value_or("")}, {"arguments", {{"input", item.text("input").value_or("")}}}};
+  if (type == "local_shell_call") return of("local_shell", "action");
+  if (type == "shell_call") return of("shell", "action");
+  if (type == "apply_patch_call") return of("apply_patch", "operation");
+  if (type == "computer_call") return of("computer", "action");
+  return std::nullopt;
 }
 
-// What the call of that id gave: a message of the role "tool" with the function's name.
-Json result_of(const Json& messages, const Fields& item) {
-  const std::string id = item.text("call_id").value_or("");
-  for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
-    if (!message->contains("tool_calls")) continue;
-    for (const Json& call : (*message)["tool_calls"])
-      if (call["id"] == id)
-        return {{"role", "tool"},
-                {"tool_call_id", id},
-                {"name", call["function"]["name"]},
-                {"content", text_of(item.required("output"), item.path_of("output"))}};
-  }
-  throw_invalid(item.path_of("call_id"), "{}: there is no function call with this id before it",
-                item.path_of("call_id"));
+// Of tools that other servers ran: their results are not among the items, or are in the text that followed.
+bool is_left_out(const std::string& type) {
+  static const std::set<std::string> kTypes = {
+      "reasoning",        "web_search_call",   "file_search_call",     "code_interpreter_call", "image_generation_call",
+      "mcp_list_tools",   "mcp_call",          "mcp_approval_request", "mcp_approval_response", "compaction",
+      "tool_search_call", "tool_search_output"};
+  return kTypes.contains(type);
+}
+
+void add_item(Json& messages, Calls& calls, const Fields& item, const ResponseStore* store) {
+  const std::string type =
+      item.text("type").value_or(item.find("role") || !item.find("id") ? "message" : "item_reference");
+  if (type == "message")
+    messages.push_back(message_of(item));
+  else if (type == "function_call")
+    calls.add(messages, item, item);
+  else if (const auto function = function_of(item, type))
+    calls.add(messages, item, Fields(*function, item.path_of("name")));
+  else if (type == "item_reference") {
+    const auto known = store ? store->find_item(item.text("id").value_or("")) : std::nullopt;
+    if (known) add_item(messages, calls, Fields(*known, item.path_of("id")), nullptr);
+  } else if (type.ends_with("_call_output"))
+    messages.push_back(calls.result(item));
+  else if (!is_left_out(type))
+    throw_invalid(item.path_of("type"), "{}: items of type \"{}\" are not supported", item.path_of("type"), type);
 }
 
 } // namespace
 
-void add_input(Json& messages, const Json& input) {
+void add_input(Json& messages, const Json& input, const ResponseStore& store) {
   if (input.is_string()) return messages.push_back({{"role", "user"}, {"content", input}});
   if (!input.is_array() || input.empty()) throw_invalid("input", "input: expected text or a list of items");
-  for (size_t i = 0; i < input.size(); ++i) {
-    const Fields item(input[i], fmt::format("input[{}]", i));
-    const std::string type = item.text("type").value_or("message");
-    if (type == "message")
-      messages.push_back(message_of(item));
-    else if (type == "function_call")
-      add_call(messages, item);
-    else if (type == "function_call_output")
-      messages.push_back(result_of(messages, item));
-    else if (type != "reasoning")
-      throw_invalid(item.path_of("type"), "{}: items of type \"{}\" are not supported", item.path_of("type"), type);
-  }
+  Calls calls(messages);
+  for (size_t i = 0; i < input.size(); ++i)
+    add_item(messages, calls, Fields(input[i], fmt::format("input[{}]", i)), &store);
 }
 
-void OutputItems::add(Kind kind, const std::string& text) {
-  if (text.empty()) return;
+Json listed_input(const Json& input) {
+  Json list = Json::array();
+  if (input.is_string()) {
+    const Json part = {{"type", "input_text"}, {"text", input}};
+    list.push_back({{"type", "message"}, {"role", "user"}, {"content", Json::array({part})}});
+  } else {
+    list = input;
+  }
+  for (Json& item : list) {
+    if (!item.contains("type")) item["type"] = "message";
+    if (item["type"] == "message" && item.contains("content") && item["content"].is_string()) {
+      const char* type = item["role"] == "assistant" ? "output_text" : "input_text";
+      Json part = {{"type", type}, {"text", item["content"]}};
+      item["content"] = Json::array({std::move(part)});
+    }
+    if (!item.contains("id")) item["id"] = new_id(item["type"] == "message" ? "msg_" : "item_");
+    if (!item.contains("status")) item["status"] = "completed";
+  }
+  return list;
+}
+
+void OutputItems::add(Kind kind, const std::string& text, Json logprobs) {
+  if (text.empty() && logprobs.empty()) return;
   if (open_ && kind != kind_) close(true);
   if (!open_) open(kind);
   text_ += text;
   Json members = {{"delta", text}};
-  if (kind == Kind::message) members["logprobs"] = Json::array();
+  if (kind == Kind::message) {
+    members["logprobs"] = logprobs;
+    for (Json& one : logprobs) logprobs_.push_back(std::move(one));
+  }
   emit_part(kind == Kind::message ? "response.output_text.delta" : "response.reasoning_text.delta", std::move(members));
 }
 
@@ -125,8 +201,9 @@ Json OutputItems::message() const {
 void OutputItems::open(Kind kind) {
   open_ = true;
   kind_ = kind;
-  id_ = new_id(kind == Kind::message ? "msg" : kind == Kind::call ? "fc" : "rs");
+  id_ = new_id(kind == Kind::message ? "msg_" : kind == Kind::call ? "fc_" : "rs_");
   text_.clear();
+  logprobs_ = Json::array();
   emit_("response.output_item.added", {{"output_index", items_.size()}, {"item", item("in_progress", false)}});
   if (kind != Kind::call) emit_part("response.content_part.added", {{"part", part("")}});
 }
@@ -136,7 +213,7 @@ void OutputItems::close(bool complete) {
     emit_of_item("response.function_call_arguments.done", {{"name", function_}, {"arguments", text_}});
   } else {
     Json members = {{"text", text_}};
-    if (kind_ == Kind::message) members["logprobs"] = Json::array();
+    if (kind_ == Kind::message) members["logprobs"] = logprobs_;
     emit_part(kind_ == Kind::message ? "response.output_text.done" : "response.reasoning_text.done",
               std::move(members));
     emit_part("response.content_part.done", {{"part", part(text_)}});
@@ -165,13 +242,14 @@ Json OutputItems::item(const char* status, bool with_text) const {
   Json content = Json::array();
   if (with_text) content.push_back(part(text_));
   if (kind_ == Kind::reasoning)
-    return {{"id", id_}, {"type", "reasoning"}, {"summary", Json::array()}, {"content", content}, {"status", status}};
+    return {{"id", id_},          {"type", "reasoning"},          {"summary", Json::array()},
+            {"content", content}, {"encrypted_content", nullptr}, {"status", status}};
   return {{"id", id_}, {"type", "message"}, {"status", status}, {"role", "assistant"}, {"content", content}};
 }
 
 Json OutputItems::part(const std::string& text) const {
   if (kind_ == Kind::reasoning) return {{"type", "reasoning_text"}, {"text", text}};
-  return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
+  return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", logprobs_}};
 }
 
 } // namespace ridge::server

@@ -8,20 +8,62 @@
 
 namespace ridge::server {
 
-std::optional<Json> ResponseStore::find(const std::string& id) const {
-  const std::scoped_lock lock(mutex_);
+namespace {
+
+Json parse(const std::string& text) { return core::parse_json(text, {.depth = 100}); }
+
+} // namespace
+
+const ResponseStore::Kept* ResponseStore::kept(const std::string& id) const {
   const auto at = std::ranges::find(kept_, id, &Kept::id);
-  if (at == kept_.end()) return std::nullopt;
-  return core::parse_json(at->messages, {.depth = 100});
+  return at == kept_.end() ? nullptr : &*at;
 }
 
-void ResponseStore::add(std::string id, const Json& messages) {
-  Kept kept = {std::move(id), Client::to_text(messages)};
+std::optional<Json> ResponseStore::find(const std::string& id) const {
   const std::scoped_lock lock(mutex_);
-  bytes_ += kept.messages.size();
-  kept_.push_front(std::move(kept));
+  const Kept* const found = kept(id);
+  return found ? std::optional(parse(found->messages)) : std::nullopt;
+}
+
+std::optional<std::string> ResponseStore::response(const std::string& id) const {
+  const std::scoped_lock lock(mutex_);
+  const Kept* const found = kept(id);
+  return found ? std::optional(found->response) : std::nullopt;
+}
+
+std::optional<Json> ResponseStore::input(const std::string& id) const {
+  const std::scoped_lock lock(mutex_);
+  const Kept* const found = kept(id);
+  return found ? std::optional(parse(found->input)) : std::nullopt;
+}
+
+std::optional<Json> ResponseStore::find_item(const std::string& id) const {
+  const std::scoped_lock lock(mutex_);
+  for (const Kept& one : kept_) {
+    const auto at = std::ranges::find(one.items, id);
+    if (at != one.items.end()) return parse(one.response)["output"][at - one.items.begin()];
+  }
+  return std::nullopt;
+}
+
+bool ResponseStore::erase(const std::string& id) {
+  const std::scoped_lock lock(mutex_);
+  const auto at = std::ranges::find(kept_, id, &Kept::id);
+  if (at == kept_.end()) return false;
+  bytes_ -= at->bytes();
+  kept_.erase(at);
+  return true;
+}
+
+void ResponseStore::add(std::string id, const Json& messages, const Json& response, const Json& input) {
+  Kept one = {std::move(id), Client::to_text(messages), Client::to_text(response), Client::to_text(input), {}};
+  if (response.contains("output"))
+    for (const Json& item : response["output"]) one.items.push_back(item["id"]);
+  const std::scoped_lock lock(mutex_);
+  bytes_ += one.bytes();
+  kept_.push_front(std::move(one));
   while (kept_.size() > kMost || bytes_ > kMostBytes) {
-    bytes_ -= kept_.back().messages.size();
+    bytes_ -= kept_.back().bytes();
     kept_.pop_back();
   }
 }

@@ -1,5 +1,5 @@
-// The conversations behind the latest answers of POST /v1/responses, for requests that go on from one by its id. They
-// are kept in memory, and of too many the oldest are forgotten.
+// The latest answers of POST /v1/responses with the conversations behind them, for requests that go on from one by its
+// id or ask for it. They are kept in memory, and of too many the oldest are forgotten.
 #pragma once
 
 #include "server/fields.h"
@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ridge::server {
 
@@ -15,14 +16,23 @@ class ResponseStore {
  public:
   static constexpr size_t kMost = 256, kMostBytes = size_t{32} << 20; // of their JSON, all together
 
-  // The messages up to and with the answer of that id; nothing where it is not known.
-  std::optional<Json> find(const std::string& id) const;
-  void add(std::string id, const Json& messages);
+  // Nothing where no answer has that id:
+  std::optional<Json> find(const std::string& id) const;            // the messages up to and with the answer
+  std::optional<std::string> response(const std::string& id) const; // the answer itself, as JSON text
+  std::optional<Json> input(const std::string& id) const;           // the items of its request
+  std::optional<Json> find_item(const std::string& id) const;       // of any answer's output
+  bool erase(const std::string& id);
+
+  void add(std::string id, const Json& messages, const Json& response = nullptr, const Json& input = Json::array());
 
  private:
   struct Kept {
-    std::string id, messages; // as JSON text, which takes less memory than its objects
+    std::string id, messages, response, input; // as JSON text, which takes less memory than its objects
+    std::vector<std::string> items;            // the ids of the response's output
+    size_t bytes() const { return messages.size() + response.size() + input.size(); }
   };
+  const Kept* kept(const std::string& id) const; // under the lock
+
   mutable std::mutex mutex_;
   std::deque<Kept> kept_; // the latest first
   size_t bytes_ = 0;

@@ -111,10 +111,10 @@ TEST_CASE("a response is held to its schema, and what it cannot do is refused") 
     return endpoint.post("/v1/responses", wrong, 400)["error"]["message"].get<std::string>();
   };
   CHECK(error("background", true) == "background is not supported");
-  CHECK(error("tools", {{{"type", "web_search"}}}).starts_with("tools[0].type: "));
-  CHECK(error("truncation", "auto").starts_with("truncation: "));
+  CHECK(error("truncation", "first").starts_with("truncation: "));
+  CHECK(error("tool_choice", {{"type", "web_search"}}).starts_with("tool_choice.type: "));
   CHECK(error("input", 1) == "input: expected text or a list of items");
-  CHECK(error("input", {{{"type", "item_reference"}}}).starts_with("input[0].type: items of type"));
+  CHECK(error("input", {{{"type", "song"}}}).starts_with("input[0].type: items of type"));
   CHECK(error("input", {{{"role", "user"}, {"content", {{{"type", "input_image"}}}}}})
             .starts_with("input[0].content[0].type"));
 }
@@ -233,4 +233,110 @@ TEST_CASE("of too many conversations, or too long ones, the oldest are forgotten
   CHECK(store.find("long"));
   store.add("longer", Json::array({std::string(server::ResponseStore::kMostBytes, 'x')}));
   CHECK(!store.find("longer"));
+}
+
+TEST_CASE("tools and items that only other servers run are left out, and those of clients are taken") {
+  const Endpoint endpoint;
+  Json body = kBody;
+  body["max_output_tokens"] = 2;
+  const Json plain = endpoint.post("/v1/responses", body);
+  body["tools"] = {{{"type", "web_search"}},
+                   {{"type", "custom"}, {"name", "apply_patch"}},
+                   {{"type", "local_shell"}},
+                   {{"type", "namespace"}, {"name", "x"}, {"tools", Json::array()}},
+                   {{"type", "mcp"}}};
+  const Json tooled = endpoint.post("/v1/responses", body);
+  CHECK(tooled["output"][0]["content"] == plain["output"][0]["content"]);
+  CHECK(tooled["tools"] == body["tools"]);
+  CHECK(tooled["usage"]["input_tokens"] == plain["usage"]["input_tokens"]);
+  body["input"] = {{{"role", "user"}, {"content", "Hi"}},
+                   {{"type", "reasoning"}, {"id", "rs_1"}, {"summary", Json::array()}},
+                   {{"type", "web_search_call"}, {"id", "ws_1"}, {"status", "completed"}},
+                   {{"type", "custom_tool_call"}, {"call_id", "a"}, {"name", "apply_patch"}, {"input", "*** Begin"}},
+                   {{"type", "custom_tool_call_output"}, {"call_id", "a"}, {"output", "done"}},
+                   {{"type", "local_shell_call"}, {"call_id", "b"}, {"action", {{"command", {"ls"}}}}},
+                   {{"type", "local_shell_call_output"}, {"call_id", "b"}, {"output", "x"}},
+                   {{"type", "item_reference"}, {"id", "msg_unknown"}},
+                   {{"role", "assistant"}, {"content", {{{"type", "refusal"}, {"refusal", "no"}}}}},
+                   {{"role", "user"}, {"content", {{{"type", "input_text"}, {"text", "What is ridge?"}}}}}};
+  CHECK(endpoint.post("/v1/responses", body)["status"] == "incomplete");
+}
+
+TEST_CASE("a response is kept until it is deleted, with its input, and is referred to by its items") {
+  const Endpoint endpoint;
+  const Json first = endpoint.post("/v1/responses", kBody);
+  const std::string id = first["id"], path = "/v1/responses/" + id;
+  CHECK(id.size() == 5 + 32);
+  CHECK(Json::parse(endpoint.get(path)) == first);
+  const Json items = Json::parse(endpoint.get(path + "/input_items"));
+  REQUIRE(items["data"].size() == 1);
+  CHECK(items["data"][0]["content"][0] == Json{{"type", "input_text"}, {"text", "What is ridge?"}});
+  CHECK(items["has_more"] == false);
+  const Json reference = {{"type", "item_reference"}, {"id", first["output"][0]["id"]}};
+  const Json asked = {{"role", "user"}, {"content", "And then?"}};
+  Json body = kBody;
+  body["input"] = {{{"role", "user"}, {"content", "What is ridge?"}}, reference, asked};
+  const Json by_reference = endpoint.post("/v1/responses", body);
+  body["input"] = {asked};
+  body["previous_response_id"] = id;
+  CHECK(endpoint.post("/v1/responses", body)["output"][0]["content"] == by_reference["output"][0]["content"]);
+  CHECK(endpoint.post("/v1/responses/input_tokens", body)["input_tokens"] == by_reference["usage"]["input_tokens"]);
+
+  CHECK(endpoint.client().ask("DELETE", path).status == 200);
+  CHECK(endpoint.client().get(path).status == 404);
+  CHECK(endpoint.client().ask("DELETE", path).status == 404);
+}
+
+TEST_CASE("a response has every member that the specification requires") {
+  const Endpoint endpoint;
+  const Json response = endpoint.post("/v1/responses", kBody);
+  for (const char* name : {"id",
+                           "object",
+                           "created_at",
+                           "completed_at",
+                           "status",
+                           "incomplete_details",
+                           "model",
+                           "previous_response_id",
+                           "instructions",
+                           "output",
+                           "error",
+                           "tools",
+                           "tool_choice",
+                           "truncation",
+                           "parallel_tool_calls",
+                           "text",
+                           "top_p",
+                           "presence_penalty",
+                           "frequency_penalty",
+                           "top_logprobs",
+                           "temperature",
+                           "reasoning",
+                           "usage",
+                           "max_output_tokens",
+                           "max_tool_calls",
+                           "store",
+                           "background",
+                           "service_tier",
+                           "metadata",
+                           "safety_identifier",
+                           "prompt_cache_key"})
+    CHECK_MESSAGE(response.contains(name), name);
+}
+
+TEST_CASE("a conversation that is too long loses its oldest messages where it is to be truncated") {
+  const Endpoint endpoint;
+  Json body = {{"input", Json::array()}, {"max_output_tokens", 4}, {"instructions", "Be brief."}, {"temperature", 0}};
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "word ";
+  for (int i = 0; i < 40; ++i) body["input"].push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", text}});
+  body["input"].push_back({{"role", "user"}, {"content", "What is ridge?"}});
+  CHECK(endpoint.post("/v1/responses", body, 400)["error"]["code"] == "context_length_exceeded");
+  body["truncation"] = "auto";
+  const Json cut = endpoint.post("/v1/responses", body);
+  CHECK(cut["truncation"] == "auto");
+  CHECK(cut["usage"]["input_tokens"].get<int>() <= 1020);
+  CHECK(cut["usage"]["input_tokens"].get<int>() > 700);
+  body["input"] = {{{"role", "user"}, {"content", std::string(20000, 'x')}}};
+  CHECK(endpoint.post("/v1/responses", body, 400)["error"]["code"] == "context_length_exceeded");
 }

@@ -267,7 +267,7 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   CHECK(message(body).starts_with("max_tokens: expected a whole number"));
   body["max_tokens"] = 1;
   body["messages"][0]["content"] = std::string(100000, 'x');
-  CHECK(message(body).find("the context holds 1024") != std::string::npos);
+  CHECK(message(body).find("context length is 1024 tokens") != std::string::npos);
   const auto error = [&](const std::string& text, int status = 400) {
     return endpoint.post_text("/v1/chat/completions", text, status)["error"]["message"].get<std::string>();
   };
@@ -277,7 +277,7 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   CHECK(error(std::string(100000, '[')).find("nests deeper") != std::string::npos);
   CHECK(error("{\"max_tokens\": 1e999}") == "the body has a number that is too large");
   CHECK(error(std::string((size_t{32} << 20) + 1, ' '), 413).find("32 MiB") != std::string::npos);
-  CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "there is no such route");
+  CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "there is no route POST /v1/nothing");
 }
 
 TEST_CASE("a body is JSON whatever it is called") { // curl -d calls it a form
@@ -369,7 +369,6 @@ TEST_CASE("Ollama's chats and texts are answered as OpenAI's are, whole and as l
   CHECK(joined == expected);
   CHECK(last["done"] == true);
 
-  CHECK(endpoint.post("/api/chat", Json::object(), 400) == Json{{"error", "messages is missing"}});
   body["format"] = "xml";
   CHECK(endpoint.post("/api/chat", body, 400)["error"].get<std::string>().starts_with("format: expected"));
   CHECK(Json::parse(endpoint.get("/api/tags"))["models"][0]["name"] == "guide");

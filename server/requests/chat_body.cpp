@@ -1,0 +1,84 @@
+#include "server/requests/chat_body.h"
+
+#include "engine/options.h"
+#include "server/api_error.h"
+
+#include <utility>
+
+namespace ridge::server {
+namespace {
+
+void replace_choice(const Fields& fields, Json& body) {
+  const Json* choice = fields.find("function_call");
+  if (!choice) return;
+  if (choice->is_object())
+    body["tool_choice"] = {{"type", "function"},
+                           {"function", {{"name", Fields(*choice, "function_call").required("name")}}}};
+  else if (*choice == "auto" || *choice == "none")
+    body["tool_choice"] = *choice;
+  else
+    throw_invalid("function_call", "function_call: expected auto, none or an object with a name");
+}
+
+void replace_functions(const Fields& fields, Json& body) {
+  const Json& functions = fields.required("functions");
+  if (!functions.is_array()) throw_invalid("functions", "functions: expected a list");
+  Json tools = Json::array();
+  for (const Json& function : functions) tools.push_back({{"type", "function"}, {"function", function}});
+  body["tools"] = std::move(tools);
+  body["parallel_tool_calls"] = false;
+  replace_choice(fields, body);
+}
+
+// Calls and their results in messages; a result goes to the latest call of its function.
+void replace_in_messages(Json& messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Json& message = messages[i];
+    if (!message.is_object()) continue;
+    if (message.contains("function_call") && !message["function_call"].is_null() && !message.contains("tool_calls"))
+      message["tool_calls"] = Json::array({{{"id", fmt::format("call_{}", i)},
+                                            {"type", "function"},
+                                            {"function", std::move(message["function_call"])}}});
+    message.erase("function_call");
+    if (message.contains("role") && message["role"] == "function") message["role"] = "tool";
+  }
+}
+
+void replace_thinking(const Fields& fields, Json& body) {
+  const auto think = [&](bool on) {
+    Json variables = Json::object();
+    engine::set_thinking(variables, on);
+    if (const auto given = fields.object("chat_template_kwargs")) variables.update(given->json());
+    body["chat_template_kwargs"] = std::move(variables);
+  };
+  if (const auto on = fields.flag("enable_thinking")) think(*on);
+  if (const auto thinking = fields.object("thinking")) {
+    const std::string type = thinking->text("type").value_or("");
+    if (type != "enabled" && type != "disabled" && type != "auto" && type != "adaptive")
+      throw_invalid("thinking.type", "thinking.type: expected enabled or disabled");
+    if (type != "auto" && type != "adaptive") think(type == "enabled");
+  }
+  if (const auto reasoning = fields.object("reasoning")) {
+    if (const auto effort = reasoning->text("effort"); effort && !fields.find("reasoning_effort"))
+      body["reasoning_effort"] = *effort;
+    if (const auto enabled = reasoning->flag("enabled")) think(*enabled);
+    for (const char* name : {"max_tokens", "exclude"})
+      if (const Json* value = reasoning->find(name); value && *value != false && *value != 0)
+        throw_invalid(reasoning->path_of(name), "{} is not supported", reasoning->path_of(name));
+  }
+}
+
+} // namespace
+
+bool has_functions(const Fields& body) { return body.find("functions") && !body.find("tools"); }
+
+Json current_chat_body(const Json& given) {
+  Json body = given;
+  const Fields fields(given, "");
+  if (has_functions(fields)) replace_functions(fields, body);
+  if (body.contains("messages") && body["messages"].is_array()) replace_in_messages(body["messages"]);
+  replace_thinking(fields, body);
+  return body;
+}
+
+} // namespace ridge::server

@@ -1,0 +1,136 @@
+#include "server/requests/request_fields.h"
+
+#include "server/api_error.h"
+#include "server/models/model_service.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace ridge::server {
+namespace {
+
+constexpr unsigned of(Api api) { return 1u << static_cast<unsigned>(api); }
+constexpr unsigned kOpenAi = of(Api::chat) | of(Api::completion) | of(Api::responses);
+constexpr unsigned kTexts = kOpenAi | of(Api::messages) | of(Api::ollama) | of(Api::options);
+constexpr unsigned kAll = kTexts | of(Api::embeddings);
+constexpr const char* kOff = R"([false, 0, "", [], {}])"; // values that ask for nothing
+
+struct Row {
+  const char* names; // with spaces between them
+  unsigned apis;
+  const char* harmless = nullptr; // a JSON list: other values are refused; null: none are
+};
+
+// What routes read, and what changes no answer.
+constexpr Row kTaken[] = {
+    {"model keep_alive stream", kAll},
+    {"temperature top_p top_k min_p typical_p presence_penalty frequency_penalty repeat_penalty repetition_penalty "
+     "seed "
+     "repeat_last_n",
+     kOpenAi | of(Api::options)},
+    {"user metadata service_tier safety_identifier prompt_cache_key prompt_cache_retention cache_salt store id_slot "
+     "n_keep n_discard n_cache_reuse timings_per_token return_progress stream_options request_id priority provider "
+     "route transforms models usage ttl draft_model verbosity prediction guided_decoding_backend "
+     "spaces_between_special_tokens kv_transfer_params",
+     kOpenAi},
+    {"max_tokens max_completion_tokens n_predict stop logit_bias ignore_eos min_tokens stop_token_ids cache_prompt "
+     "grammar json_schema guided_json guided_regex guided_choice guided_grammar structured_outputs response_format",
+     kOpenAi},
+    {"n logprobs", of(Api::chat) | of(Api::completion)},
+    {"messages tools tool_choice parallel_tool_calls functions function_call top_logprobs reasoning_effort reasoning "
+     "enable_thinking thinking chat_template_kwargs add_generation_prompt continue_final_message",
+     of(Api::chat)},
+    {"prompt echo best_of parse_special add_special_tokens", of(Api::completion)},
+    {"input instructions previous_response_id include max_output_tokens max_tool_calls parallel_tool_calls text "
+     "tool_choice tools top_logprobs truncation reasoning",
+     of(Api::responses)},
+    {"max_tokens messages system stop_sequences temperature top_p top_k tools tool_choice thinking output_config "
+     "output_format metadata service_tier inference_geo cache_control betas context_management min_p typical_p "
+     "presence_penalty frequency_penalty repeat_penalty repetition_penalty seed repeat_last_n",
+     of(Api::messages)},
+    {"name messages prompt system tools format options think raw images logprobs top_logprobs truncate shift",
+     of(Api::ollama)},
+    {"num_predict stop num_ctx num_batch num_gpu main_gpu num_thread num_keep numa low_vram f16_kv vocab_only "
+     "logits_all use_mmap use_mlock embedding_only rope_frequency_base rope_frequency_scale mirostat_tau mirostat_eta "
+     "penalize_newline",
+     of(Api::options)},
+    {"input prompt encoding_format dimensions truncate options user input_type", of(Api::embeddings)},
+};
+
+// What changes an answer and is not done. docs/serve.md lists these names.
+constexpr Row kRefused[] = {
+    {"mirostat dynatemp_range xtc_probability dry_multiplier adaptive_target top_a smoothing_factor",
+     kOpenAi | of(Api::options), kOff},
+    {"top_n_sigma", kOpenAi | of(Api::options), "[0, -1]"},
+    {"tfs_z tfs length_penalty", kOpenAi | of(Api::options), "[0, 1]"},
+    {"samplers n_probs n_indent min_keep post_sampling_probs return_tokens response_fields lora grammar_lazy "
+     "guided_whitespace_pattern structural_tag use_beam_search bad_words allowed_token_ids logits_processors "
+     "include_stop_str_in_output truncate_prompt_tokens prompt_logprobs return_token_ids "
+     "return_tokens_as_token_ids prompt_embeds repetition_detection",
+     kOpenAi, kOff},
+    {"skip_special_tokens include_reasoning", kOpenAi, "[true]"},
+    {"t_max_predict_ms thinking_budget thinking_token_budget thinking_budget_tokens reasoning_budget", kOpenAi,
+     "[-1, 0]"},
+    {"reasoning_format", kOpenAi, R"(["auto", "deepseek"])"},
+    {"safe_prompt plugins web_search_options audio documents chat_template echo", of(Api::chat), kOff},
+    {"modalities", of(Api::chat), R"([["text"], []])"},
+    {"suffix", of(Api::completion) | of(Api::ollama), kOff},
+    {"background conversation prompt", of(Api::responses), kOff},
+    {"container mcp_servers", of(Api::messages), kOff},
+    {"template context width height steps", of(Api::ollama), kOff},
+};
+
+struct Rule {
+  unsigned apis;
+  Json harmless; // null: all
+};
+
+// Of each name.
+const std::unordered_map<std::string, std::vector<Rule>>& rules() {
+  static const auto all = [] {
+    std::unordered_map<std::string, std::vector<Rule>> rules;
+    const auto add = [&](std::span<const Row> rows) {
+      for (const Row& row : rows) {
+        const Rule rule{row.apis, row.harmless ? Json::parse(row.harmless) : Json()};
+        std::string_view names = row.names;
+        while (!names.empty()) {
+          const size_t end = std::min(names.find(' '), names.size());
+          rules[std::string(names.substr(0, end))].push_back(rule);
+          names.remove_prefix(std::min(end + 1, names.size()));
+        }
+      }
+    };
+    add(kTaken);
+    add(kRefused);
+    return rules;
+  }();
+  return all;
+}
+
+} // namespace
+
+void check_fields(ModelService& service, const Fields& body, Api api) {
+  int64_t ignored = 0;
+  for (const auto& [name, value] : body.json().items()) {
+    const auto known = rules().find(name);
+    const Rule* rule = nullptr;
+    if (known != rules().end()) {
+      const auto at = std::ranges::find_if(known->second, [api](const Rule& one) { return one.apis & of(api); });
+      if (at != known->second.end()) rule = &*at;
+    }
+    ignored += rule == nullptr;
+    if (!rule || rule->harmless.is_null() || value.is_null()) continue;
+    if (std::ranges::find(rule->harmless, value) == rule->harmless.end())
+      throw_invalid(body.path_of(name.c_str()), "{} is not supported", body.path_of(name.c_str()));
+  }
+  service.count_ignored_fields(ignored);
+}
+
+std::vector<std::string_view> refused_fields() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, list] : rules())
+    if (std::ranges::any_of(list, [](const Rule& rule) { return !rule.harmless.is_null(); })) names.push_back(name);
+  return names;
+}
+
+} // namespace ridge::server

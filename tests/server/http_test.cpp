@@ -105,7 +105,7 @@ std::string answers(const Server& server, const std::string& bytes) {
   return socket.rest();
 }
 
-int64_t count(const std::string& text, const std::string& part) {
+int64_t occurrences(const std::string& text, const std::string& part) {
   int64_t found = 0;
   for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
   return found;
@@ -125,7 +125,7 @@ TEST_CASE("requests sent ahead are answered in their order, also behind the end 
   socket.send(sent);
   socket.end_of_sending();
   const std::string answer = socket.rest();
-  CHECK(count(answer, "HTTP/1.1 200 OK\r\n") == 30);
+  CHECK(occurrences(answer, "HTTP/1.1 200 OK\r\n") == 30);
   size_t at = 0;
   for (int i = 0; i < 30; ++i) {
     at = answer.find("\r\n\r\n" + body(i), at);
@@ -140,8 +140,8 @@ TEST_CASE("more requests sent ahead than the limit close the connection behind t
   std::string sent;
   for (int i = 0; i < 20; ++i) sent += "GET /quick" + kHost + "\r\n";
   const std::string answer = answers(server, sent);
-  CHECK(count(answer, "HTTP/1.1 200 OK\r\n") == 4);
-  CHECK(count(answer, "Connection: close\r\n") == 1);
+  CHECK(occurrences(answer, "HTTP/1.1 200 OK\r\n") == 4);
+  CHECK(occurrences(answer, "Connection: close\r\n") == 1);
 }
 
 TEST_CASE("a client of HTTP/1.0 gets no chunks, and one that asks for nothing more is not kept waiting") {
@@ -150,7 +150,7 @@ TEST_CASE("a client of HTTP/1.0 gets no chunks, and one that asks for nothing mo
   CHECK(old.find("chunked") == std::string::npos);
   CHECK(body_of(old) == "onetwo");
   const std::string kept = "GET /quick HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
-  CHECK(count(answers(server, kept + "GET /quick HTTP/1.0\r\n\r\n"), "200 OK") == 2);
+  CHECK(occurrences(answers(server, kept + "GET /quick HTTP/1.0\r\n\r\n"), "200 OK") == 2);
   const HttpReply now = server.client().get("/pieces");
   CHECK(now.header("Transfer-Encoding") == "chunked");
   CHECK((now.whole && now.body == "onetwo"));
@@ -199,7 +199,7 @@ TEST_CASE("malformed requests are refused, and the connection closed") {
     CAPTURE(bytes);
     const std::string answer = answers(server, bytes + "GET /quick" + kHost + "\r\n");
     CHECK(answer.starts_with("HTTP/1.1 4"));
-    CHECK(count(answer, "HTTP/1.1 ") == 1);
+    CHECK(occurrences(answer, "HTTP/1.1 ") == 1);
   }
   CHECK(answers(server, "PRI * HTTP/2.0\r\n\r\n").starts_with("HTTP/1.1 505"));
 }

@@ -1,6 +1,5 @@
 #include "text/calls/call_writer.h"
 
-#include "core/error.h"
 #include "text/calls/call_pattern.h"
 #include "text/calls/call_values.h"
 #include "text/json/kept_number.h"
@@ -26,6 +25,16 @@ std::string tagged(const CallSyntax& syntax, const Json& arguments) {
   return text;
 }
 
+std::string written(const CallSyntax& syntax, const Json& arguments) {
+  switch (syntax.arguments) {
+  case ArgumentForm::json: return compact_json(arguments);
+  case ArgumentForm::tagged: return tagged(syntax, arguments);
+  case ArgumentForm::python: return write_python_arguments(arguments);
+  case ArgumentForm::gemma: return write_gemma_arguments(arguments);
+  }
+  return {};
+}
+
 } // namespace
 
 std::string write_calls(const CallSyntax& syntax, std::span<const ToolCall> calls) {
@@ -34,15 +43,9 @@ std::string write_calls(const CallSyntax& syntax, std::span<const ToolCall> call
     const ToolCall& call = calls[i];
     const PatternValues values = {.id = call.id, .name = call.name, .number = i};
     const Json arguments = parse_json(call.arguments);
-    if (!arguments.is_object()) throw_error("the call of {}: its arguments are no JSON object", call.name);
     if (i > 0) text += write_pattern(syntax.between, values);
     text += write_pattern(syntax.call_open, values) + call.name + write_pattern(syntax.name_end, values);
-    switch (syntax.arguments) {
-    case ArgumentForm::json: text += compact_json(arguments); break;
-    case ArgumentForm::tagged: text += tagged(syntax, arguments); break;
-    case ArgumentForm::python: text += write_python_arguments(arguments); break;
-    case ArgumentForm::gemma: text += write_gemma_arguments(arguments); break;
-    }
+    text += arguments.is_object() ? written(syntax, arguments) : call.arguments;
     text += write_pattern(syntax.call_close, values);
   }
   return text + write_pattern(syntax.close, {});

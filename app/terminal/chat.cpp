@@ -7,6 +7,7 @@
 #include "core/files/atomic_file.h"
 #include "core/files/private_folder.h"
 #include "core/json/parse.h"
+#include "engine/options.h"
 #include "engine/sampling_defaults.h"
 #include "text/json/kept_number.h"
 
@@ -218,8 +219,7 @@ void Chat::read(const std::string& path) {
 void Chat::save(const std::string& path) {
   if (path.empty()) throw_error("/save: name a file");
   core::check_output(path, {model_.file.path()});
-  const std::string text =
-      text::json_text(Json{{"messages", conversation_.messages()}}, 2) + "\n";
+  const std::string text = text::json_text(Json{{"messages", conversation_.messages()}}, 2) + "\n";
   core::AtomicFile file(path, text.size(), core::kPrivateFile);
   file.write(std::as_bytes(std::span(text)));
   file.commit();

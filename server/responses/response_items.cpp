@@ -2,6 +2,7 @@
 
 #include "server/answers.h"
 #include "server/api_error.h"
+#include "server/chat_messages.h"
 #include "server/tools.h"
 
 #include <utility>
@@ -9,27 +10,14 @@
 namespace ridge::server {
 namespace {
 
-std::string text_of(const Json& content, const std::string& path) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) throw_invalid(path, "{}: expected text", path);
-  std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    const Fields part(content[i], fmt::format("{}[{}]", path, i));
-    const std::string type = part.text("type").value_or("");
-    if (type != "input_text" && type != "output_text")
-      throw_invalid(part.path_of("type"), "{}: this server takes parts of type \"input_text\" and \"output_text\" only",
-                    part.path_of("type"));
-    text += part.text("text").value_or("");
-  }
-  return text;
-}
-
 Json message_of(const Fields& item) {
   std::string role = item.text("role").value_or("");
   if (role == "developer") role = "system";
   if (role != "user" && role != "assistant" && role != "system")
-    throw_invalid(item.path_of("role"), "{}: expected user, assistant, system or developer", item.path_of("role"));
-  return {{"role", role}, {"content", text_of(item.required("content"), item.path_of("content"))}};
+    throw_invalid(item.path_of("role"), "{}: there is no role \"{}\"; expected user, assistant, system or developer",
+                  item.path_of("role"), role);
+  const Json* content = item.find("content");
+  return {{"role", role}, {"content", content ? content_text(*content, item.path_of("content")) : ""}};
 }
 
 // Calls belong to the answer that they follow.
@@ -38,12 +26,13 @@ void add_call(Json& messages, const Fields& item) {
   if (!id) throw_invalid(item.path_of("call_id"), "{} is missing", item.path_of("call_id"));
   if (messages.empty() || messages.back()["role"] != "assistant")
     messages.push_back({{"role", "assistant"}, {"content", ""}});
-  messages.back()["tool_calls"].push_back(read_call(item, *id));
+  messages.back()["tool_calls"].push_back(said_of([&] { return text::read_call(item.json(), *id, item.path()); }));
 }
 
 // What the call of that id gave: a message of the role "tool" with the function's name.
 Json result_of(const Json& messages, const Fields& item) {
   const std::string id = item.text("call_id").value_or("");
+  const Json* output = item.find("output");
   for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
     if (!message->contains("tool_calls")) continue;
     for (const Json& call : (*message)["tool_calls"])
@@ -51,7 +40,7 @@ Json result_of(const Json& messages, const Fields& item) {
         return {{"role", "tool"},
                 {"tool_call_id", id},
                 {"name", call["function"]["name"]},
-                {"content", text_of(item.required("output"), item.path_of("output"))}};
+                {"content", output ? result_text(*output, item.path_of("output")) : ""}};
   }
   throw_invalid(item.path_of("call_id"), "{}: there is no function call with this id before it",
                 item.path_of("call_id"));

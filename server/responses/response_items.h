@@ -10,8 +10,8 @@
 namespace ridge::server {
 
 // Adds the `input` of a request, a text or a list of items, to a conversation's messages, which have the form that
-// read_calls() gives. Reasoning is left out. Throws ApiError for what is malformed, for items that are neither text nor
-// calls, and for the output of a call that is not there.
+// text::read_messages() gives. Reasoning is left out. Throws ApiError for what is malformed, for items that are neither
+// text nor calls, and for the output of a call that is not there.
 void add_input(Json& messages, const Json& input);
 
 // The items of an answer as they come: each piece of text becomes part of an item, and of events that say so.

@@ -1,18 +1,24 @@
 #include "server/responses/response_store.h"
 
-#include "core/json/parse.h"
 #include "server/reply.h"
+#include "text/json/read_json.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace ridge::server {
 
+namespace {
+
+constexpr size_t kDeepest = 128; // a call's arguments may nest as deep as a body, and lie deeper
+
+} // namespace
+
 std::optional<Json> ResponseStore::find(const std::string& id) const {
   const std::scoped_lock lock(mutex_);
   const auto at = std::ranges::find(kept_, id, &Kept::id);
   if (at == kept_.end()) return std::nullopt;
-  return core::parse_json(at->messages, {.depth = 100});
+  return text::read_json(at->messages, {.levels = kDeepest});
 }
 
 void ResponseStore::add(std::string id, const Json& messages) {

@@ -151,12 +151,12 @@ Value make_dict(Dict dict) {
 
 namespace {
 
-// A number beyond 64 bits, which is written and not calculated with.
+// A number beyond the range of a double, which is written and not calculated with.
 struct WrittenNumber final : Object {
   std::string text;
   explicit WrittenNumber(std::string text) : text(std::move(text)) {}
-  std::string_view type_name() const override { return "int"; }
-  TaintedText print(Runtime&) const override { return TaintedText(text); }
+  std::string_view type_name() const override { return "float"; }
+  TaintedText print(Runtime&) override { return TaintedText(text); }
   bool is_callable() const override { return false; }
 };
 

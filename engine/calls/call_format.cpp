@@ -1,6 +1,7 @@
 #include "engine/calls/call_format.h"
 
 #include "core/error.h"
+#include "core/json/parse.h"
 #include "core/random.h"
 #include "text/calls/call_values.h"
 #include "text/calls/call_writer.h"

@@ -1,7 +1,5 @@
 #include "engine/answer.h"
 
-#include "engine/answer_text.h"
-
 #include <random>
 
 namespace ridge::engine {
@@ -18,33 +16,19 @@ std::string_view name_of(StopReason stop) {
 }
 
 Answerer::Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request)
-    : model_(model), session_(session), request_(request), params_(request.sampling.params),
-      grammar_(grammar_text(request.sampling)) {
+    : session_(session), request_(request), requests_(model), params_(request.sampling.params) {
   core::validate(params_, model.program.vocab);
   if (params_.seed < 0) params_.seed = static_cast<int64_t>(std::random_device{}());
-  if (grammar_.empty()) return;
-  token_table_ = make_token_table(model.need_tokenizer());
-  GrammarConstraint(grammar_, token_table_); // says what is wrong with it
+  requests_.sequence({.sampling = request.sampling}); // says what is wrong with a grammar
 }
 
-Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt,
-                        const TextSink& sink, const std::atomic<bool>* cancel, std::shared_ptr<const CallRules> calls) {
+Answer Answerer::answer(Generation generation, const TextSink& sink, const std::atomic<bool>* cancel) {
   Answer answer;
-  const text::Tokenizer& tokenizer = model_.need_tokenizer();
-  SequenceRequest request;
-  request.prompt.assign(prompt.begin(), prompt.end());
-  request.sampling = params_;
-  request.limit = request_.sampling.max_tokens;
-  request.keep_choices = request_.keep_choices;
-  if (calls && (grammar_.empty() || !request_.sampling.json_schema.empty())) { // a chat's schema lets it reason first
-    if (!token_table_) token_table_ = make_token_table(tokenizer);
-    request.constraint = std::make_unique<CallConstraint>(calls, token_table_, tokenizer, *chat_prompt);
-  } else if (!grammar_.empty()) {
-    request.constraint = std::make_unique<GrammarConstraint>(grammar_, token_table_);
-  }
-  if (!request_.sampling.ignore_eos || request.constraint)
-    request.is_end = [&](int32_t token) { return tokenizer.is_eog(token); };
-  AnswerText answer_text(tokenizer, request_.sampling.stop, chat_prompt, std::move(calls));
+  generation.sampling = request_.sampling;
+  generation.sampling.params = params_;
+  generation.keep_choices = request_.keep_choices;
+  SequenceRequest request = requests_.sequence(generation);
+  AnswerText answer_text = requests_.text_of(generation);
   std::vector<text::ToolCall> begun;
   const auto emit = [&](const AnswerText::Piece& piece) {
     answer.reasoning += piece.reasoning;
@@ -65,7 +49,6 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
   };
 
   request.on_token = [&](const Token& token) {
-    model_.file.check(); // throws where the file was truncated: the token would be wrong
     emit(answer_text.push(token.id));
     if (token.choice) {
       answer.choices.push_back(*token.choice);
@@ -74,7 +57,7 @@ Answer Answerer::answer(std::span<const int32_t> prompt, std::optional<std::stri
     return !answer_text.stopped();
   };
   answer.stop = session_.generate(std::move(request), cancel);
-  answer.tokens = std::ssize(session_.tokens()) - std::ssize(prompt);
+  answer.tokens = std::ssize(session_.tokens()) - std::ssize(generation.prompt);
   emit(answer_text.finish());
   answer.raw = answer_text.raw();
   return answer;

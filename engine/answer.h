@@ -3,10 +3,8 @@
 #pragma once
 
 #include "core/token_choice.h"
-#include "engine/calls/call_constraint.h"
-#include "engine/constraint.h"
+#include "engine/chat/chat_request.h"
 #include "engine/loaded_model.h"
-#include "engine/options.h"
 #include "engine/sequences/session.h"
 
 #include <functional>
@@ -40,23 +38,18 @@ class Answerer {
   // One without a seed draws one, for all its answers.
   Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request);
 
-  // Evaluates the prompt (what the session does not hold yet) and generates. With `chat_prompt`, the text of the
-  // prompt, sections such as <think>…</think> go to Answer::reasoning; without it the text is completed as it is.
-  // `calls`: what holds the calls of tools and a chat's schema; null: nothing does.
-  Answer answer(std::span<const int32_t> prompt, std::optional<std::string_view> chat_prompt, const TextSink& sink,
-                const std::atomic<bool>* cancel, std::shared_ptr<const CallRules> calls = nullptr);
+  // Evaluates the prompt (what the session does not hold yet) and generates, sampled as the request wants it. Of a
+  // chat, sections such as <think>…</think> go to Answer::reasoning; without one the text is completed as it is.
+  Answer answer(Generation generation, const TextSink& sink, const std::atomic<bool>* cancel);
 
   int64_t seed() const { return params_.seed; }
-  // The JSON schema that a chat's answers are to satisfy; null: none.
-  nlohmann::ordered_json schema() const { return answer_schema(request_.sampling); }
+  const core::SamplingOptions& sampling() const { return request_.sampling; }
 
  private:
-  const LoadedModel& model_;
   Session& session_;
   const core::GenerateRequest& request_;
+  const SequenceRequests requests_;
   core::SamplerParams params_;
-  std::string grammar_;                                 // GBNF text; empty: none
-  std::shared_ptr<const text::TokenTable> token_table_; // made for the first answer that needs it
 };
 
 } // namespace ridge::engine

@@ -1,5 +1,7 @@
 #include "engine/answer_text.h"
 
+#include "text/white_space.h"
+
 #include <algorithm>
 #include <random>
 #include <utility>
@@ -15,6 +17,12 @@ AnswerText::AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string
   if (chat_prompt) splitter_.emplace(*chat_prompt, may_call);
   if (may_call) parser_.emplace(*rules_->syntax, rules_->tools, std::random_device{}());
   undecided_ = may_call && rules_->json;
+}
+
+void AnswerText::begin_with(std::string_view text) {
+  if (!splitter_) return;
+  splitter_->begin_with(text);
+  begun_ = !splitter_->in_reasoning() && !text::trim_left(text).empty();
 }
 
 AnswerText::Piece AnswerText::push(int32_t token) { return take(stops_.push(decoder_.push(token))); }

@@ -28,6 +28,8 @@ class AnswerText {
   AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
              std::optional<std::string_view> chat_prompt, std::shared_ptr<const CallRules> calls = nullptr);
 
+  // Before the first token: the answer goes on from `text`, which is no part of it.
+  void begin_with(std::string_view text);
   Piece push(int32_t token);
   Piece finish(); // what is still held back; call once, when no token follows
   bool stopped() const { return stops_.stopped(); }

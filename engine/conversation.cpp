@@ -1,7 +1,6 @@
 #include "engine/conversation.h"
 
-#include "core/error.h"
-#include "text/calls/call_values.h"
+#include "text/chat/messages.h"
 
 #include <algorithm>
 
@@ -16,7 +15,7 @@ void Conversation::set_system(std::string text) {
 void Conversation::add_user(std::string text) { messages_.push_back({{"role", "user"}, {"content", std::move(text)}}); }
 
 void Conversation::set_tools(ToolUse tools) {
-  make_call_rules(call_format_, template_, tools, model_.need_tokenizer(), {}); // says what is wrong with them
+  requests_.check_tools(tools);
   tools_ = std::move(tools);
 }
 
@@ -57,47 +56,31 @@ void Conversation::clear() {
 
 void Conversation::set_messages(const Json& json, const std::string& label) {
   const Json& list = json.is_object() && json.contains("messages") ? json["messages"] : json;
-  check_messages(list, label);
-  messages_ = list;
+  messages_ = list == Json::array() ? list : text::read_messages(list, label, requests_.chat_template().source());
 }
 
-Conversation::Prompt Conversation::render(const Json& messages) const {
-  const text::Tokenizer& tokenizer = model_.need_tokenizer();
-  const CallMessages fitted = fit_messages(call_format_, messages, tools_ ? tools_->definitions : Json());
-  text::ChatOptions options;
-  options.tools = fitted.tools;
-  options.extra = variables_;
-  Prompt prompt{render_chat(model_, template_, fitted.messages, options), {}};
-  prompt.tokens =
-      known_.begins(prompt.text) ? known_.continued(tokenizer, prompt.text) : chat_tokens(tokenizer, prompt.text);
-  return prompt;
+Generation Conversation::generation(const Json& messages, const core::SamplingOptions& sampling) const {
+  return requests_.chat(messages, tools_ ? &*tools_ : nullptr, Json::object(), nullptr, {}, sampling);
 }
 
 int64_t Conversation::tokens_with(const std::string& user_text) const {
   Json messages = messages_;
   messages.push_back({{"role", "user"}, {"content", user_text}});
-  return std::ssize(render(messages).tokens);
+  return std::ssize(generation(messages, {}).prompt);
 }
 
 Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel) {
-  const Prompt prompt = render(messages_);
-  std::shared_ptr<const CallRules> rules;
-  if (const Json schema = answerer.schema(); tools_ || !schema.is_null())
-    rules = make_call_rules(call_format_, template_, tools_.value_or(ToolUse()), model_.need_tokenizer(),
-                            prompt.text.bytes(), schema);
-  Answer answer = answerer.answer(prompt.tokens, prompt.text.bytes(), sink, cancel, std::move(rules));
-
-  known_ = answer.stop == StopReason::stopped // tokens run past the cut text
-               ? KnownText()
-               : KnownText(model_.need_tokenizer(), prompt.text, answer.raw, session_.tokens());
+  Generation asked = generation(messages_, answerer.sampling());
+  const text::jinja::TaintedText prompt = *asked.chat_prompt;
+  Answer answer = answerer.answer(std::move(asked), sink, cancel);
+  if (answer.stop != StopReason::stopped) // else tokens run past the cut text
+    requests_.remember(prompt, answer.raw, session_.tokens());
 
   Json message = {{"role", "assistant"}, {"content", answer.content}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
   for (const text::ToolCall& call : answer.calls) {
-    Json arguments = text::parse_json(call.arguments);
-    if (!arguments.is_object()) arguments = Json::object(); // the call was cut short
     message["tool_calls"].push_back(
-        {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", arguments}}}});
+        text::read_call({{"name", call.name}, {"arguments", call.arguments}}, call.id, "call"));
   }
   messages_.push_back(std::move(message));
   return answer;

@@ -3,8 +3,6 @@
 #pragma once
 
 #include "engine/answer.h"
-#include "engine/chat_prompt.h"
-#include "engine/known_text.h"
 
 #include <string>
 
@@ -15,8 +13,7 @@ class Conversation {
   // Model, session and template must outlive it. `variables`: a JSON object of further variables for the template.
   Conversation(const LoadedModel& model, Session& session, const text::ChatTemplate& chat_template,
                Json variables = Json::object())
-      : model_(model), session_(session), template_(chat_template), call_format_(find_call_format(chat_template)),
-        variables_(std::move(variables)) {}
+      : session_(session), requests_(model, chat_template, std::move(variables), 1) {}
 
   // The functions that answers may call from now on. Throws Error for parameters that no grammar can describe.
   void set_tools(ToolUse tools);
@@ -44,20 +41,12 @@ class Conversation {
   int64_t tokens_with(const std::string& user_text) const;
 
  private:
-  struct Prompt {
-    text::jinja::TaintedText text;
-    std::vector<int32_t> tokens;
-  };
-  Prompt render(const Json& messages) const;
+  Generation generation(const Json& messages, const core::SamplingOptions& sampling) const;
 
-  const LoadedModel& model_;
   Session& session_;
-  const text::ChatTemplate& template_;
-  const CallFormat call_format_;
-  const Json variables_;
+  ChatRequests requests_; // which knows the session's tokens
   std::optional<ToolUse> tools_;
   Json messages_ = Json::array();
-  KnownText known_; // of the session's tokens
 };
 
 } // namespace ridge::engine

@@ -69,7 +69,7 @@ PrefixSettings prefix_settings(const core::PrefixOptions& options, const gguf::F
 
 nlohmann::ordered_json answer_schema(const core::SamplingOptions& options) {
   if (options.json_schema.empty()) return nullptr;
-  return core::parse_json(options.json_schema, "--json-schema");
+  return core::parse_json(options.json_schema, "--json-schema", {.big_integers = true});
 }
 
 std::string grammar_text(const core::SamplingOptions& options) {

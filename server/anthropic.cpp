@@ -13,40 +13,46 @@
 namespace ridge::server {
 namespace {
 
-// Reasoning of earlier turns is the client's to send back, and templates' to leave out.
-Json without_reasoning(Json content) {
-  if (!content.is_array()) return content;
-  Json kept = Json::array();
-  for (const Json& block : content) {
-    const bool reasoning = block.is_object() && block.contains("type") &&
-                           (block["type"] == "thinking" || block["type"] == "redacted_thinking");
-    if (!reasoning) kept.push_back(block);
-  }
-  return kept;
+// The text of a document that is text itself.
+std::string document_text(const Fields& block) {
+  const auto source = block.object("source");
+  const std::string type = source ? source->text("type").value_or("") : "";
+  if (type == "text") return source->text("data").value_or("");
+  if (type == "content") return content_text(source->required("content"), source->path_of("content"));
+  throw_invalid(block.path_of("source.type"), "{}: this server takes documents of type \"text\" only",
+                block.path_of("source.type"));
 }
 
-// Adds a message's blocks to the conversation: results of calls are messages of their own, before the text.
+// Adds a message's blocks to the conversation: results of calls are messages of their own, before the text. Calls that
+// Anthropic's servers ran, and their results, are as those of clients.
 void add_message(Json& messages, const std::string& role, const Json& content, const std::string& path) {
-  Json texts = Json::array(), calls = Json::array();
-  if (!content.is_array()) texts = content;
+  Json parts = Json::array(), calls = Json::array();
+  if (!content.is_array()) parts = content;
   for (size_t i = 0; content.is_array() && i < content.size(); ++i) {
     const Fields block(content[i], fmt::format("{}[{}]", path, i));
     const std::string type = block.text("type").value_or("");
-    if (type == "tool_use") {
-      const Json function = {{"name", block.text("name").value_or("")}, {"arguments", block.required("input")}};
-      calls.push_back({{"id", block.text("id").value_or("")}, {"function", function}});
-    } else if (type == "tool_result") {
-      const Json* result = block.find("content");
+    const Json* result = block.find("content");
+    if (type.ends_with("tool_use")) {
+      if (block.text("name").value_or("").empty())
+        throw_invalid(block.path_of("name"), "{}: expected the name of a tool", block.path_of("name"));
+      const Json* input = block.find("input");
+      calls.push_back({{"id", block.text("id").value_or("")},
+                       {"function", {{"name", block.required("name")}, {"arguments", input ? *input : Json()}}}});
+    } else if (type.ends_with("tool_result")) {
       messages.push_back({{"role", "tool"},
                           {"tool_call_id", block.text("tool_use_id").value_or("")},
-                          {"content", result ? content_text(*result, block.path_of("content")) : ""}});
-    } else {
-      texts.push_back(content[i]);
+                          {"content", result ? result_text(*result, block.path_of("content")) : ""}});
+    } else if (type == "document") {
+      parts.push_back({{"type", "text"}, {"text", document_text(block)}});
+    } else if (type != "redacted_thinking") {
+      content_text(content[i], block.path()); // says what is wrong with it, and where
+      parts.push_back(content[i]);
     }
   }
-  const bool only_results = texts.empty() && calls.empty() && content.is_array() && !content.empty();
+  const bool only_results = parts.empty() && calls.empty() && content.is_array() && !content.empty();
   if (only_results) return;
-  messages.push_back({{"role", role}, {"content", content_text(texts, path)}});
+  if (!content.is_array()) content_text(parts, path);
+  messages.push_back({{"role", role}, {"content", std::move(parts)}});
   if (!calls.empty()) messages.back()["tool_calls"] = std::move(calls);
 }
 
@@ -67,12 +73,13 @@ Generation generation_of(const Service& service, const Fields& body) {
   for (size_t i = 0; i < given.size(); ++i) {
     const Fields message(given[i], fmt::format("messages[{}]", i));
     const std::string role = message.text("role").value_or("");
-    if (role != "user" && role != "assistant")
-      throw_invalid(message.path_of("role"), "{}: expected user or assistant", message.path_of("role"));
-    const Json content = without_reasoning(message.required("content"));
-    add_message(messages, role, content, message.path_of("content"));
+    if (role != "user" && role != "assistant" && role != "system" && role != "developer")
+      throw_invalid(message.path_of("role"), "{}: there is no role \"{}\"; expected user, assistant or system",
+                    message.path_of("role"), role);
+    const Json* content = message.find("content");
+    add_message(messages, role, content ? *content : Json(), message.path_of("content"));
   }
-  read_calls(messages);
+  messages = read_messages(service, messages);
   Json variables = Json::object();
   if (const auto thinking = body.object("thinking"))
     engine::set_thinking(variables, thinking->text("type").value_or("") != "disabled");

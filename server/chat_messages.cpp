@@ -1,27 +1,22 @@
 #include "server/chat_messages.h"
 
 #include "engine/options.h"
-#include "server/api_error.h"
 #include "server/tools.h"
 
 #include <algorithm>
 
 namespace ridge::server {
 
-Json read_messages(Json messages) {
-  if (!messages.is_array() || messages.empty()) throw_invalid("messages", "messages: expected a list of messages");
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const std::string path = fmt::format("messages[{}]", i);
-    const Fields message(messages[i], path);
-    const std::string role = message.text("role").value_or("");
-    if (role.empty()) throw_invalid(message.path_of("role"), "{}: expected a string", message.path_of("role"));
-    if (role == "developer") messages[i]["role"] = "system";
-    Json& content = messages[i]["content"];
-    const bool only_calls = content.is_null() && messages[i].contains("tool_calls");
-    content = only_calls ? Json("") : Json(content_text(content, message.path_of("content")));
-  }
-  read_calls(messages);
-  return messages;
+Json read_messages(const Service& service, const Json& messages) {
+  return said_of([&] { return text::read_messages(messages, "messages", service.chat_template().source()); });
+}
+
+engine::LastTurn last_turn(const Fields& body) {
+  const engine::LastTurn last = {.continued = body.flag("continue_final_message"),
+                                 .opens_answer = body.flag("add_generation_prompt").value_or(true)};
+  if (last.continued.value_or(false) && body.flag("add_generation_prompt").value_or(false))
+    throw_invalid("continue_final_message", "continue_final_message and add_generation_prompt exclude each other");
+  return last;
 }
 
 void set_effort(Json& variables, const std::string& effort) {
@@ -46,21 +41,16 @@ Generation chat_generation(const Service& service, const Fields& body) {
   if (const auto further = body.object("chat_template_kwargs")) variables.update(further->json());
   const auto tools = openai_tools(body);
   const auto format = body.object("response_format");
-  return service.chat(read_messages(body.required("messages")), tools ? &*tools : nullptr, variables,
-                      format ? schema_of_format(*format) : Json());
+  return service.chat(read_messages(service, body.required("messages")), tools ? &*tools : nullptr, variables,
+                      format ? schema_of_format(*format) : Json(), last_turn(body));
 }
 
 std::string content_text(const Json& content, const std::string& path) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) throw_invalid(path, "{}: expected text", path);
-  std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    const Fields part(content[i], fmt::format("{}[{}]", path, i));
-    if (part.text("type").value_or("") != "text")
-      throw_invalid(part.path_of("type"), "{}: this server takes parts of type \"text\" only", part.path_of("type"));
-    text += part.text("text").value_or("");
-  }
-  return text;
+  return said_of([&] { return text::content_text(content, path); });
+}
+
+std::string result_text(const Json& content, const std::string& path) {
+  return said_of([&] { return text::result_text(content, path); });
 }
 
 std::vector<int32_t> token_ids(const Json& json, const std::string& path) {

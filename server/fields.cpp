@@ -1,21 +1,23 @@
 #include "server/fields.h"
 
-#include "core/json/parse.h"
+#include "core/error.h"
 #include "server/api_error.h"
+#include "text/json/read_json.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 namespace ridge::server {
-
 Json parse_body(const std::string& body) {
-  Json json;
-  try {
-    json = core::parse_json(body);
-  } catch (const core::JsonError& error) {
-    throw_invalid("", "the body {}", error.what());
-  }
+  const auto parse = [&] {
+    try {
+      return text::read_json(body);
+    } catch (const Error& error) {
+      throw_invalid("", "the body {}", error.what());
+    }
+  };
+  Json json = parse();
   if (!json.is_object()) throw_invalid("", "the body is no JSON object");
   return json;
 }

@@ -33,6 +33,7 @@ class Fields {
   const Json& required(const char* name) const;
 
   const Json& json() const { return object_; }
+  const std::string& path() const { return path_; }
   std::string path_of(const char* name) const;
 
  private:

@@ -60,8 +60,8 @@ Json format_schema(const Fields& body) {
 
 Generation chat_of(const Service& service, const Fields& body) {
   const auto tools = openai_tools(body);
-  return service.chat(read_messages(body.required("messages")), tools ? &*tools : nullptr, thinking_variable(body),
-                      format_schema(body));
+  return service.chat(read_messages(service, body.required("messages")), tools ? &*tools : nullptr,
+                      thinking_variable(body), format_schema(body));
 }
 
 Generation text_of(const Service& service, const Fields& body) {

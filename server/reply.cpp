@@ -1,12 +1,14 @@
 #include "server/reply.h"
 
+#include "text/json/kept_number.h"
+
 #include <exception>
 #include <utility>
 
 namespace ridge::server {
 
 // Text of models and clients is UTF-8 by then; what is not becomes U+FFFD instead of an exception.
-std::string Client::to_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string Client::to_text(const Json& json) { return text::json_text(json); }
 
 void reply(HttpResponse& response, const Json& json, int status) {
   response.status = status;

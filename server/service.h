@@ -1,40 +1,19 @@
 // A served model that writes texts: behind a scheduler, and with what a request for text needs of it.
 #pragma once
 
-#include "core/requests.h"
-#include "engine/answer_text.h"
-#include "engine/calls/call_constraint.h"
-#include "engine/chat_prompt.h"
-#include "engine/constraint.h"
-#include "engine/known_text.h"
+#include "engine/chat/chat_request.h"
 #include "server/models/model_service.h"
 #include "server/responses/response_store.h"
 #include "text/chat/chat_template.h"
 
-#include <deque>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 namespace ridge::server {
 
-// A request for text, whichever API it came by.
-struct Generation {
-  std::vector<int32_t> prompt;
-  std::optional<text::jinja::TaintedText> chat_prompt; // a chat's prompt as text; none: a text is continued
-  core::SamplingOptions sampling;                      // its grammar is GBNF text or a JSON schema
-  bool keep_choices = false;
-  bool keep_prompt_choices = false;
-  bool reuse = true;                                        // of what was evaluated of the prompt before
-  bool copied = false;                                      // from the one before: another answer to its prompt
-  int64_t min_tokens = 0;                                   // before which no answer ends by itself
-  std::vector<int32_t> stop_tokens = {};                    // that end an answer beside the model's own
-  int64_t priority = 0;                                     // lower ones go first
-  std::shared_ptr<const engine::CallRules> calls = nullptr; // of the tools that a chat's answer may call, or its schema
-};
+using engine::Generation;
 
 class Service final : public ModelService {
  public:
@@ -45,18 +24,20 @@ class Service final : public ModelService {
           std::unique_ptr<engine::Speculator> speculator = nullptr, const engine::PrefixSettings& prefixes = {});
 
   // Starts one sequence. Throws Error for what cannot run: a prompt that is too long, a schema that is none.
-  std::shared_ptr<engine::Sequence> start(const Generation& generation);
-  engine::AnswerText text_of(const Generation& generation) const;
+  std::shared_ptr<engine::Sequence> start(const Generation& generation) {
+    return scheduler_.submit(sequences_.sequence(generation));
+  }
+  engine::AnswerText text_of(const Generation& generation) const { return sequences_.text_of(generation); }
 
-  // The prompt of a chat: its text and tokens. `variables` are handed to the template beside the service's own.
-  // `tools`: null: none. `schema`: that the answer satisfies where it calls nothing; null: the service's own, or none.
-  // Throws Error for parameters and schemas that no grammar can describe.
+  // The answer to a chat, as engine::ChatRequests makes it, with the service's own variables and sampling.
   Generation chat(const Json& messages, const engine::ToolUse* tools, const Json& variables,
-                  const Json& schema = nullptr) const;
+                  const Json& schema = nullptr, const engine::LastTurn& last = {}) const;
   // A chat's answer is whole, and a later prompt that begins with it is to continue its tokens.
-  void remember(const text::jinja::TaintedText& prompt, std::string_view answer, std::span<const int32_t> tokens);
+  void remember(const text::jinja::TaintedText& prompt, std::string_view answer, std::span<const int32_t> tokens) {
+    chats_.remember(prompt, answer, tokens);
+  }
 
-  const text::ChatTemplate& chat_template() const { return template_; }
+  const text::ChatTemplate& chat_template() const { return chats_.chat_template(); }
   const core::SamplingOptions& sampling() const { return sampling_; }
   engine::Scheduler& scheduler() { return scheduler_; }
   const engine::Scheduler& scheduler() const { return scheduler_; }
@@ -68,18 +49,11 @@ class Service final : public ModelService {
   void drain() override { scheduler_.drain(); }
 
  private:
-  std::shared_ptr<const text::TokenTable> token_table();
-  std::vector<int32_t> tokens_of(const text::jinja::TaintedText& prompt) const;
-
-  const text::ChatTemplate& template_;
-  const engine::CallFormat call_format_;
-  const Json variables_;
   const core::SamplingOptions sampling_;
-  mutable std::mutex mutex_;
-  std::deque<engine::KnownText> known_;                 // answers, the latest first
-  std::shared_ptr<const text::TokenTable> token_table_; // made for the first request that needs it
+  const engine::SequenceRequests sequences_;
   std::shared_ptr<ResponseStore> responses_ = std::make_shared<ResponseStore>();
   engine::Scheduler scheduler_;
+  engine::ChatRequests chats_;
 };
 
 } // namespace ridge::server

@@ -95,16 +95,6 @@ Choice anthropic_choice(const Fields& body, bool& parallel) {
   return {.required = true, .names = std::vector{*name}};
 }
 
-Json read_arguments(const Json& given, const std::string& path) {
-  if (given.is_object()) return given;
-  Json arguments = Json::object();
-  if (given.is_string() && !given.get_ref<const std::string&>().empty())
-    arguments = text::parse_json(given.get_ref<const std::string&>());
-  if ((!given.is_string() && !given.is_null()) || !arguments.is_object())
-    throw_invalid(path, "{}: expected the text of a JSON object with at most {} levels", path, text::kMaxNesting);
-  return arguments;
-}
-
 } // namespace
 
 std::optional<engine::ToolUse> openai_tools(const Fields& body) {
@@ -133,54 +123,6 @@ std::optional<engine::ToolUse> anthropic_tools(const Fields& body) {
   }
   const Choice choice = anthropic_choice(body, use.parallel);
   return with_choice(std::move(use), choice, "tool_choice");
-}
-
-Json read_call(const Fields& function, const std::string& id) {
-  const std::string name = function.text("name").value_or("");
-  if (!text::is_tool_name(name))
-    throw_invalid(function.path_of("name"), "{}: expected the name of a function", function.path_of("name"));
-  const Json* given = function.find("arguments");
-  Json arguments = read_arguments(given ? *given : Json(), function.path_of("arguments"));
-  return {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", std::move(arguments)}}}};
-}
-
-void read_calls(Json& messages) {
-  std::vector<std::pair<std::string, std::string>> open; // ids and names of calls without results
-  size_t count = 0;
-  for (size_t i = 0; i < messages.size(); ++i) {
-    Json& message = messages[i];
-    const std::string path = fmt::format("messages[{}]", i);
-    if (message.contains("tool_calls") && !message["tool_calls"].is_null()) {
-      const Json given = message["tool_calls"];
-      if (!given.is_array()) throw_invalid(path + ".tool_calls", "{}.tool_calls: expected a list", path);
-      Json calls = Json::array();
-      for (size_t c = 0; c < given.size(); ++c) {
-        const Fields call(given[c], fmt::format("{}.tool_calls[{}]", path, c));
-        const auto function = call.object("function");
-        if (!function) throw_invalid(call.path_of("function"), "{} is missing", call.path_of("function"));
-        const std::string id = call.text("id").value_or(text::make_call_id(0, count++, 0));
-        calls.push_back(read_call(*function, id));
-        open.emplace_back(id, calls.back()["function"]["name"]);
-      }
-      message["tool_calls"] = std::move(calls);
-      if (message["tool_calls"].empty()) message.erase("tool_calls");
-    }
-    if (message["role"] != "tool") continue;
-    const Fields result(message, path);
-    std::optional<std::string> name = result.text("name");
-    if (!name) name = result.text("tool_name"); // Ollama's
-    const auto id = result.text("tool_call_id");
-    const auto call = std::ranges::find_if(
-        open, [&](const auto& one) { return id ? one.first == *id : !name || one.second == *name; });
-    if (call != open.end()) {
-      message["tool_call_id"] = call->first;
-      message["name"] = call->second;
-      open.erase(call);
-    } else {
-      message["tool_call_id"] = id.value_or("");
-      message["name"] = name.value_or("");
-    }
-  }
 }
 
 Json openai_call(const text::ToolCall& call, int64_t index) {

@@ -16,14 +16,6 @@ std::optional<engine::ToolUse> openai_tools(const Fields& body);
 // The same in Anthropic's form: `input_schema`, and a `tool_choice` of type auto, any, tool or none.
 std::optional<engine::ToolUse> anthropic_tools(const Fields& body);
 
-// A call of an earlier answer, from its function's `name` and `arguments` (an object, or its text), with the arguments
-// as an object. Throws ApiError for a name that is none and for arguments that are no object.
-Json read_call(const Fields& function, const std::string& id);
-
-// Makes messages with calls and results one form: arguments become objects, every call and result has an id, and every
-// result its function's name. `messages` is a list of objects with roles. Throws ApiError for malformed calls.
-void read_calls(Json& messages);
-
 // A call in OpenAI's form; `index`: within a stream's delta, below 0: none.
 Json openai_call(const text::ToolCall& call, int64_t index = -1);
 

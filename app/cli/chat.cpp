@@ -6,6 +6,7 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "engine/options.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
 #include "models/model.h"

@@ -8,6 +8,7 @@
 #if RIDGE_GUI
 #include "app/window/window_engine.h"
 #include "core/files/xdg.h"
+#include "engine/options.h"
 #include "engine/speculation/speculation.h"
 #include "ui/window.h"
 

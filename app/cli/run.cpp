@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "engine/conversation.h"
 #include "engine/machine.h"
+#include "engine/options.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
 #include "measure/profile_report.h"
@@ -50,7 +51,7 @@ struct RunCommand {
       if (!json) printer.print(part, reasoning);
     };
     if (request.raw) note_limit(std::ssize(raw_tokens), session.context());
-    const engine::Answer answer = request.raw ? answerer.answer(raw_tokens, std::nullopt, sink, interrupt.flag())
+    const engine::Answer answer = request.raw ? answerer.answer({.prompt = raw_tokens}, sink, interrupt.flag())
                                               : chat(loaded, session, answerer, sink, interrupt.flag());
     std::optional<measure::StepProfile> step;
     if (profile) { // the answer's last token once more

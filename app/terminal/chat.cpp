@@ -7,7 +7,9 @@
 #include "core/files/atomic_file.h"
 #include "core/files/private_folder.h"
 #include "core/json/parse.h"
+#include "engine/options.h"
 #include "engine/sampling_defaults.h"
+#include "text/json/kept_number.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -217,8 +219,7 @@ void Chat::read(const std::string& path) {
 void Chat::save(const std::string& path) {
   if (path.empty()) throw_error("/save: name a file");
   core::check_output(path, {model_.file.path()});
-  const std::string text =
-      Json{{"messages", conversation_.messages()}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = text::json_text(Json{{"messages", conversation_.messages()}}, 2) + "\n";
   core::AtomicFile file(path, text.size(), core::kPrivateFile);
   file.write(std::as_bytes(std::span(text)));
   file.commit();
@@ -227,7 +228,7 @@ void Chat::save(const std::string& path) {
 
 void Chat::load(const std::string& path) {
   if (path.empty()) throw_error("/load: name a file");
-  const Json json = core::parse_json(core::read_text_file(path), path);
+  const Json json = core::parse_json(core::read_text_file(path), path, {.big_integers = true});
   conversation_.set_messages(json, path);
   calls_.clear();
   warned_full_ = false;

@@ -7,6 +7,7 @@
 #include "core/json/parse.h"
 #include "core/strings/printable.h"
 #include "core/strings/utf8.h"
+#include "text/json/kept_number.h"
 
 #include <fmt/format.h>
 
@@ -29,7 +30,7 @@ int64_t milliseconds_now() {
 }
 
 StoredConversation parse(const std::string& text, const std::string& label) {
-  const Json json = core::parse_json(text, label);
+  const Json json = core::parse_json(text, label, {.big_integers = true});
   if (!json.is_object() || !json.contains("messages")) throw_error("{}: expected an object with \"messages\"", label);
   const auto text_at = [&](const char* key) {
     return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
@@ -160,7 +161,7 @@ void ConversationStore::save(std::string id) {
                      {"system", c.system},
                      {"messages", c.messages}};
   // A model may write what is no UTF-8.
-  const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string text = text::json_text(json, 1) + "\n";
   core::AtomicFile file(path_of(c.id), text.size(), core::kPrivateFile);
   file.write(std::as_bytes(std::span(text)));
   file.commit();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/window/window_engine.h"
+#include "engine/options.h"
 #include "engine/speculation/speculation.h"
 
 namespace ridge::app {

@@ -5,6 +5,7 @@
 #include "app/window/recent_files.h"
 #include "core/cache/rings.h"
 #include "core/error.h"
+#include "engine/options.h"
 #include "engine/sampling_defaults.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/guide.h"

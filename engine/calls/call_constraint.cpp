@@ -18,11 +18,12 @@ constexpr size_t kTailBytes = 64; // of text that is searched again with what fo
 
 std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const text::ChatTemplate& chat_template,
                                                  const ToolUse& use, const text::Tokenizer& tokenizer,
-                                                 std::string_view prompt, const nlohmann::ordered_json& answer_schema) {
+                                                 std::string_view prompt, const nlohmann::ordered_json& answer_schema,
+                                                 bool begun) {
   text::CallGrammarOptions options{.parallel = use.parallel};
   if (!use.required && !answer_schema.is_null()) options.answer_schema = &answer_schema;
   const bool bound = use.required || options.answer_schema;
-  if (bound && !text::ReasoningSplitter(prompt).in_reasoning()) {
+  if (bound && !begun && !text::ReasoningSplitter(prompt).in_reasoning()) {
     const text::ReasoningMarkers markers = text::find_reasoning_markers(chat_template.source());
     const std::string_view end = text::trim_right(prompt);
     if (!markers.open.empty() && !end.ends_with(markers.close)) {
@@ -48,6 +49,17 @@ CallConstraint::CallConstraint(std::shared_ptr<const CallRules> rules,
       bound_(rules_->bound && !splitter_.in_reasoning()) {
   if (rules_->syntax->messages) // the prompt has the beginning of the first header
     tail_ = prompt.substr(prompt.size() - std::min(prompt.size(), kTailBytes));
+}
+
+void CallConstraint::begin_with(std::string_view text) {
+  if (bound_) {
+    if (matcher_.allows_text(text)) matcher_.accept_text(text);
+    return;
+  }
+  splitter_.begin_with(text);
+  bound_ = rules_->bound && !splitter_.in_reasoning();
+  tail_ += text.substr(text.size() - std::min(text.size(), kTailBytes));
+  if (rules_->syntax->at_start && !text::trim_left(text).empty() && !splitter_.in_reasoning()) searching_ = false;
 }
 
 std::string CallConstraint::opened_by(std::string_view piece) const {

@@ -38,13 +38,14 @@ struct CallRules {
   text::Grammar grammar;
   std::vector<std::string> triggers;
 };
-// `prompt`: the text that the answer continues. `answer_schema`: of an answer that calls nothing; null: it is free. It
-// counts only where no call is required. Throws Error for tools whose parameters, and for a schema that, have no
-// grammar.
+// `prompt`: the text that the answer continues. `begun`: its beginning is given, so that no reasoning comes first.
+// `answer_schema`: of an answer that calls nothing; null: it is free. It counts only where no call is required. Throws
+// Error for tools whose parameters, and for a schema that, have no grammar.
 std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const text::ChatTemplate& chat_template,
                                                  const ToolUse& use, const text::Tokenizer& tokenizer,
                                                  std::string_view prompt,
-                                                 const nlohmann::ordered_json& answer_schema = nullptr);
+                                                 const nlohmann::ordered_json& answer_schema = nullptr,
+                                                 bool begun = false);
 
 // Of answers that call nothing and are of a grammar, in GBNF. Throws Error where that does not parse.
 std::shared_ptr<const CallRules> make_grammar_rules(const CallFormat& format, const std::string& gbnf);
@@ -58,6 +59,8 @@ class CallConstraint final : public Constraint {
   CallConstraint(std::shared_ptr<const CallRules> rules, std::shared_ptr<const text::TokenTable> vocabulary,
                  const text::Tokenizer& tokenizer, std::string_view prompt);
 
+  // Before the first token: the answer goes on from `text`, as far as the grammar takes that for a beginning.
+  void begin_with(std::string_view text);
   bool allows(int32_t token) override;
   void apply(std::span<float> logits) override;
   void accept(int32_t token) override;

@@ -6,10 +6,13 @@
 #include "text/calls/call_values.h"
 #include "text/calls/call_writer.h"
 #include "text/calls/tool.h"
+#include "text/chat/messages.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 namespace ridge::engine {
 namespace {
@@ -76,9 +79,94 @@ std::vector<text::ToolCall> calls_of(const Json& message) {
   std::vector<text::ToolCall> calls;
   for (const Json& call : message["tool_calls"]) {
     const Json& arguments = call["function"]["arguments"];
-    calls.push_back({call.value("id", ""), call["function"].at("name"), text::compact_json(arguments)});
+    calls.push_back({call.value("id", ""), call["function"].at("name"),
+                     arguments.is_string() ? arguments.get<std::string>() : text::compact_json(arguments)});
   }
   return calls;
+}
+
+Json sample_call(const CallFormat& format, size_t number) {
+  const std::string digit = std::to_string(number);
+  const Json arguments = {{kProbeKey, kProbeValue + digit}};
+  const Json function = {{"name", kProbeName},
+                         {"arguments", format.arguments_as_text ? Json(text::compact_json(arguments)) : arguments}};
+  return {{"id", "abcdefgh" + digit}, {"type", "function"}, {"function", function}};
+}
+
+Json sample_result(size_t number) {
+  const std::string digit = std::to_string(number);
+  return {
+      {"role", "tool"}, {"tool_call_id", "abcdefgh" + digit}, {"name", kProbeName}, {"content", kProbeResult + digit}};
+}
+
+// What it takes around calls, once it is known how it takes one.
+void find_call_orders(CallFormat& format, const text::ChatTemplate& chat_template, const Json& tools) {
+  const Json user = Json::parse(kProbeQuestion), said = {{"role", "assistant"}, {"content", "zqsaid"}};
+  const Json nothing = format.null_content ? Json() : Json("");
+  const Json one = {{"role", "assistant"}, {"content", nothing}, {"tool_calls", {sample_call(format, 1)}}};
+  const auto writes = [&](const std::vector<Json>& turns, const std::vector<std::string>& words) {
+    Json messages = user;
+    for (const Json& turn : turns) messages.push_back(turn);
+    const auto text = render_sample(chat_template, messages, format.takes_tools ? tools : Json());
+    return std::ranges::all_of(words, [&](const std::string& word) { return says(text, word); });
+  };
+  Json two = one, talking = one;
+  two["tool_calls"].push_back(sample_call(format, 2));
+  talking["content"] = "zqsaid";
+  const std::string value = kProbeValue, result = kProbeResult;
+  format.several_calls = writes({two, sample_result(1), sample_result(2)}, {value + "1", value + "2", result + "1"});
+  format.text_with_calls = writes({talking, sample_result(1)}, {"zqsaid", value + "1"});
+  format.text_before_calls =
+      writes({said, one, sample_result(1), said, user[0], said}, {"zqsaid", value + "1", result + "1"});
+  format.question_after_results =
+      writes({one, sample_result(1), {{"role", "user"}, {"content", "zqmore"}}}, {"zqmore"});
+}
+
+// One message for each call of those that have several, each with its result behind it.
+Json with_single_calls(Json messages) {
+  Json single = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Json& message = messages[i];
+    const Json calls = message.contains("tool_calls") ? message["tool_calls"] : Json::array();
+    if (calls.size() < 2) {
+      single.push_back(std::move(message));
+      continue;
+    }
+    std::vector<Json> results;
+    for (; i + 1 < messages.size() && messages[i + 1]["role"] == "tool"; ++i)
+      results.push_back(std::move(messages[i + 1]));
+    for (const Json& call : calls) {
+      message["tool_calls"] = Json::array({call});
+      single.push_back(message);
+      message = {{"role", "assistant"}, {"content", message["content"].is_null() ? Json() : Json("")}};
+      const auto result = std::ranges::find_if(
+          results, [&](const Json& one) { return one.value("tool_call_id", Json()) == call.value("id", Json()); });
+      if (result == results.end()) continue;
+      single.push_back(std::move(*result));
+      results.erase(result);
+    }
+    for (Json& result : results) single.push_back(std::move(result));
+  }
+  return single;
+}
+
+// Sets messages apart that the template does not take, or does not write, together.
+Json with_call_orders(const CallFormat& format, Json messages) {
+  if (!format.takes_calls) return messages;
+  if (!format.several_calls) messages = with_single_calls(std::move(messages));
+  Json apart = Json::array();
+  for (Json& message : messages) {
+    const bool talks = message.contains("tool_calls") && message["content"].is_string() && message["content"] != "";
+    if (talks && !format.text_with_calls && format.text_before_calls) {
+      apart.push_back({{"role", "assistant"}, {"content", message["content"]}});
+      message["content"] = format.null_content ? Json() : Json("");
+    }
+    const bool after_result = !apart.empty() && apart.back()["role"] == "tool";
+    if (after_result && message["role"] == "user" && !format.question_after_results)
+      apart.push_back({{"role", "assistant"}, {"content", ""}});
+    apart.push_back(std::move(message));
+  }
+  return apart;
 }
 
 } // namespace
@@ -114,6 +202,7 @@ CallFormat find_call_format(const text::ChatTemplate& chat_template) {
       format.arguments_as_text = as_text;
       format.null_content = null_content;
     }
+  if (format.takes_calls) find_call_orders(format, chat_template, tools);
   return format;
 }
 
@@ -123,7 +212,7 @@ CallMessages fit_messages(const CallFormat& format, Json messages, Json tools) t
     if (has_calls)
       for (Json& call : message["tool_calls"])
         if (Json& arguments = call.at("function").at("arguments"); arguments.is_string())
-          arguments = core::parse_json(arguments.get<std::string>(), "a call's arguments");
+          arguments = text::read_arguments(arguments);
     if (message["role"] == "tool") {
       if (message.contains("tool_call_id"))
         message["tool_call_id"] = fit_id(message["tool_call_id"], format.syntax->id_length);
@@ -143,14 +232,14 @@ CallMessages fit_messages(const CallFormat& format, Json messages, Json tools) t
     for (Json& call : message["tool_calls"]) {
       if (call.contains("id")) call["id"] = fit_id(call["id"], format.syntax->id_length);
       Json& arguments = call["function"]["arguments"];
-      if (format.arguments_as_text) arguments = text::compact_json(arguments);
+      if (format.arguments_as_text && !arguments.is_string()) arguments = text::compact_json(arguments);
     }
   }
   if (!tools.is_null() && !format.takes_tools) {
     add_to_system(messages, tools_as_text(tools));
     tools = nullptr;
   }
-  return {std::move(messages), std::move(tools)};
+  return {with_call_orders(format, std::move(messages)), std::move(tools)};
 } catch (const Json::exception&) {
   throw_error(
       "a message's calls or results are malformed: expected a list of calls with a function's name and arguments");

@@ -18,6 +18,10 @@ struct CallFormat {
   bool takes_results = false;               // … and messages of the role "tool"
   bool arguments_as_text = false;           // it wants them as JSON text, not as an object
   bool null_content = false;                // of a message with calls: null, not ""
+  bool several_calls = false;               // a message may have several
+  bool text_with_calls = false;             // it writes the text of a message with calls,
+  bool text_before_calls = false;           // … or of one before it
+  bool question_after_results = false;      // the user may speak when calls have their results
 };
 
 CallFormat find_call_format(const text::ChatTemplate& chat_template);

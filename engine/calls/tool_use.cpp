@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "core/json/parse.h"
 #include "engine/calls/call_constraint.h"
+#include "text/json/kept_number.h"
 
 #include <algorithm>
 
@@ -27,7 +28,7 @@ void add_tool(ToolUse& use, const Json& function) {
   use.definitions.push_back(
       {{"type", "function"},
        {"function", {{"name", name}, {"description", text("description")}, {"parameters", parameters}}}});
-  use.tools.push_back({name, std::move(parameters)});
+  use.tools.push_back({name, text::with_doubles(std::move(parameters))});
 }
 
 ToolUse read_tools(const std::string& json_text, const std::string& label) {

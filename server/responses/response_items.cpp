@@ -2,6 +2,7 @@
 
 #include "server/answers.h"
 #include "server/api_error.h"
+#include "server/chat_messages.h"
 #include "server/reply.h"
 #include "server/responses/response_store.h"
 #include "server/tools.h"
@@ -13,27 +14,14 @@
 namespace ridge::server {
 namespace {
 
-std::string text_of(const Json& content, const std::string& path) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) throw_invalid(path, "{}: expected text", path);
-  std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    const Fields part(content[i], fmt::format("{}[{}]", path, i));
-    const std::string type = part.text("type").value_or("");
-    if (type != "input_text" && type != "output_text" && type != "text" && type != "refusal")
-      throw_invalid(part.path_of("type"), "{}: this server takes parts of type \"input_text\" and \"output_text\" only",
-                    part.path_of("type"));
-    text += part.text(type == "refusal" ? "refusal" : "text").value_or("");
-  }
-  return text;
-}
-
 Json message_of(const Fields& item) {
   std::string role = item.text("role").value_or("");
   if (role == "developer") role = "system";
   if (role != "user" && role != "assistant" && role != "system")
-    throw_invalid(item.path_of("role"), "{}: expected user, assistant, system or developer", item.path_of("role"));
-  return {{"role", role}, {"content", text_of(item.required("content"), item.path_of("content"))}};
+    throw_invalid(item.path_of("role"), "{}: there is no role \"{}\"; expected user, assistant, system or developer",
+                  item.path_of("role"), role);
+  const Json* content = item.find("content");
+  return {{"role", role}, {"content", content ? content_text(*content, item.path_of("content")) : ""}};
 }
 
 // The names of functions by the ids of their calls.
@@ -51,7 +39,7 @@ class Calls {
     if (!id) throw_invalid(item.path_of("call_id"), "{} is missing", item.path_of("call_id"));
     if (messages.empty() || messages.back()["role"] != "assistant")
       messages.push_back({{"role", "assistant"}, {"content", ""}});
-    Json call = read_call(function, *id);
+    Json call = said_of([&] { return text::read_call(function.json(), *id, function.path()); });
     names_[*id] = call["function"]["name"];
     messages.back()["tool_calls"].push_back(std::move(call));
   }
@@ -63,12 +51,11 @@ class Calls {
     if (call == names_.end())
       throw_invalid(item.path_of("call_id"), "{}: there is no function call with this id before it",
                     item.path_of("call_id"));
-    const Json& output = item.required("output");
-    const bool text = output.is_string() || item.text("type") == "function_call_output";
+    const Json* output = item.find("output");
     return {{"role", "tool"},
             {"tool_call_id", id},
             {"name", call->second},
-            {"content", text ? text_of(output, item.path_of("output")) : Client::to_text(output)}};
+            {"content", output ? result_text(*output, item.path_of("output")) : ""}};
   }
 
  private:

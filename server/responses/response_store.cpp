@@ -1,7 +1,7 @@
 #include "server/responses/response_store.h"
 
-#include "core/json/parse.h"
 #include "server/reply.h"
+#include "text/json/read_json.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +10,9 @@ namespace ridge::server {
 
 namespace {
 
-Json parse(const std::string& text) { return core::parse_json(text, {.depth = 100}); }
+constexpr size_t kDeepest = 128; // a call's arguments may nest as deep as a body, and lie deeper
+
+Json parse(const std::string& text) { return text::read_json(text, {.levels = kDeepest}); }
 
 } // namespace
 

@@ -139,7 +139,7 @@ TEST_CASE("where a template refuses system messages, theirs opens the first mess
   strict.set_system("Be brief.");
   CHECK(strict.tokens_with("hi") == std::ssize(talk.model.tokenizer->encode(
                                         "<|im_start|>Be brief.\n\nhi", {.add_special = true, .parse_special = true})));
-  CHECK_THROWS_WITH_AS(strict.tokens_with("bad"), doctest::Contains("no system"), Error);
+  CHECK_THROWS_WITH_AS(strict.tokens_with("bad"), doctest::Contains("bad word"), Error);
   strict.set_system("");
   CHECK_THROWS_WITH_AS(strict.tokens_with("bad"), doctest::Contains("bad word"), Error);
 }

@@ -253,7 +253,9 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   };
   CHECK(message(Json::object()) == "messages is missing");
   CHECK(message({{"messages", Json::array()}}) == "messages: expected a list of messages");
-  CHECK(message({{"messages", {{{"role", "user"}}}}}) == "messages[0].content: expected text");
+  CHECK(message({{"messages", {{{"role", "user"}, {"content", 3}}}}}) == "messages[0].content: expected text");
+  CHECK(message({{"messages", {{{"role", "robot"}, {"content", "hi"}}}}}) ==
+        "messages[0].role: there is no role \"robot\"; expected system, developer, user, assistant or tool");
   Json body = chat_body("hi");
   body["temperature"] = "hot";
   CHECK(message(body) == "temperature: expected a number from 0 to 100");
@@ -275,7 +277,8 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   CHECK(error("[]") == "the body is no JSON object");
   CHECK(error("{\"messages\": \"\xff\"}").starts_with("the body is no JSON"));
   CHECK(error(std::string(100000, '[')).find("nests deeper") != std::string::npos);
-  CHECK(error("{\"max_tokens\": 1e999}") == "the body has a number that is too large");
+  CHECK(error(R"({"max_tokens": 1e999, "messages": [{"role": "user"}]})") ==
+        "max_tokens: expected a whole number from 0 to 2147483647");
   CHECK(error(std::string((size_t{32} << 20) + 1, ' '), 413).find("32 MiB") != std::string::npos);
   CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "there is no route POST /v1/nothing");
 }
@@ -334,8 +337,9 @@ TEST_CASE("Anthropic's messages are answered as OpenAI's are, whole and as named
   body.erase("max_tokens");
   CHECK(error(body)["error"]["message"] == "max_tokens is missing");
   CHECK(error(body)["type"] == "error");
-  body["messages"][0]["role"] = "system";
-  CHECK(error(body)["error"]["message"] == "messages[0].role: expected user or assistant");
+  body["messages"][0]["role"] = "robot";
+  CHECK(error(body)["error"]["message"] ==
+        "messages[0].role: there is no role \"robot\"; expected user, assistant or system");
 }
 
 TEST_CASE("Ollama's chats and texts are answered as OpenAI's are, whole and as lines") {

@@ -110,8 +110,8 @@ TEST_CASE("calls that the writer writes are read again") {
     const std::string text = write_calls(syntax, calls);
     check_at_every_split(syntax, text, calls.size(), "");
   }
-  CHECK_THROWS_WITH_AS(write_calls(call_syntaxes()[0], std::vector<ToolCall>{{"1", "f", "[1]"}}),
-                       doctest::Contains("no JSON object"), Error);
+  const std::string cut_off = write_calls(call_syntaxes()[0], std::vector<ToolCall>{{"1", "f", R"({"a": )"}});
+  CHECK(cut_off.find(R"({"a": )") != std::string::npos);
 }
 
 TEST_CASE("real templates: their syntax is recognised, and what they write as calls is read") {

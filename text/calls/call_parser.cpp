@@ -2,6 +2,7 @@
 
 #include "text/calls/call_pattern.h"
 #include "text/calls/call_values.h"
+#include "text/json/kept_number.h"
 #include "text/calls/text_task.h"
 #include "text/white_space.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string json_text(std::string_view text) { return "\"" + escape_json(text) + "\""; }
+std::string quoted_json(std::string_view text) { return "\"" + escape_json(text) + "\""; }
 
 JsonTypes types_of(const Tool& tool, const std::string& key) {
   const auto properties = tool.parameters.find("properties");
@@ -28,11 +29,11 @@ std::string json_of(std::string_view text, JsonTypes types) {
     value = read_python_value(inner).value_or(Json(Json::value_t::discarded));
   const bool fits = !value.is_discarded() && (value.is_string()       ? types.any() || !types.string
                                               : value.is_structured() ? types.structured
-                                              : value.is_number()     ? types.number
+                                              : is_any_number(value)  ? types.number
                                               : value.is_boolean()    ? types.boolean
                                                                       : types.null);
   if (fits) return compact_json(value);
-  return json_text(text);
+  return quoted_json(text);
 }
 
 } // namespace
@@ -313,7 +314,7 @@ class CallParser::Reader {
         is_text = false;
         types.string = false;
       }
-      add((first ? "{" : ", ") + json_text(key) + ": ");
+      add((first ? "{" : ", ") + quoted_json(key) + ": ");
       first = false;
       bool closed = false;
       if (is_text)
@@ -403,7 +404,7 @@ class CallParser::Reader {
     if (syntax_.cdata && value.starts_with(kCdataOpen) && value.ends_with(kCdataClose)) {
       value.remove_prefix(kCdataOpen.size());
       value.remove_suffix(std::min(value.size(), kCdataClose.size()));
-      add(json_text(value));
+      add(quoted_json(value));
     } else {
       add(json_of(value, types));
     }

@@ -1,7 +1,9 @@
 #include "text/calls/call_values.h"
 
-#include "core/json/parse.h"
+#include "core/error.h"
 #include "core/strings/utf8.h"
+#include "text/json/kept_number.h"
+#include "text/json/read_json.h"
 #include "text/white_space.h"
 
 #include <fmt/format.h>
@@ -167,8 +169,8 @@ class Reader {
     if (text == "True") return true;
     if (text == "False") return false;
     if (text == "None") return nullptr;
-    std::optional<Json> number = core::find_json(text);
-    return number ? std::move(*number) : fail();
+    Json number = parse_json(text);
+    return number.is_discarded() ? fail() : number;
   }
 
   std::string_view rest_;
@@ -266,9 +268,13 @@ std::string escape_json(std::string_view text) {
 }
 
 Json parse_json(std::string_view text) {
-  return core::find_json(text, {.depth = kMaxNesting}).value_or(Json::value_t::discarded);
+  try {
+    return read_json(text, {.levels = kMaxNesting});
+  } catch (const Error&) {
+    return Json(Json::value_t::discarded);
+  }
 }
 
-std::string compact_json(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string compact_json(const Json& value) { return json_text(value); }
 
 } // namespace ridge::text

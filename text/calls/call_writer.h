@@ -9,7 +9,7 @@
 
 namespace ridge::text {
 
-// Throws Error where a call's arguments are no JSON object.
+// Arguments that are no JSON object, as of a call that was cut off, are written as they are.
 std::string write_calls(const CallSyntax& syntax, std::span<const ToolCall> calls);
 
 } // namespace ridge::text

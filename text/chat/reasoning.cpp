@@ -79,6 +79,12 @@ ReasoningSplitter::ReasoningSplitter(std::string_view prompt, bool calls) : call
   }
 }
 
+void ReasoningSplitter::begin_with(std::string_view text) {
+  push(text);
+  if (!trim_left(buffer_).empty() && !in_reasoning()) at_begin_ = in_header_ = false;
+  buffer_.clear();
+}
+
 ReasoningSplitter::Piece ReasoningSplitter::push(std::string_view text) {
   Piece piece;
   buffer_ += text;

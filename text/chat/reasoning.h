@@ -27,6 +27,8 @@ class ReasoningSplitter {
   // `calls`: a call's header is kept for the parser of calls.
   explicit ReasoningSplitter(std::string_view prompt = {}, bool calls = false);
 
+  // The text that follows goes on from `text`, which is no part of any piece.
+  void begin_with(std::string_view text);
   Piece push(std::string_view text); // what became certain
   Piece finish();                    // what is still buffered; call once, when the text ends
 

@@ -4,6 +4,7 @@
 #include "text/grammar/json_schema_primitives.h"
 #include "text/grammar/json_schema_rules.h"
 #include "text/grammar/json_schema_text.h"
+#include "text/json/kept_number.h"
 
 #include <algorithm>
 #include <cmath>
@@ -91,7 +92,7 @@ std::string enum_rule(GrammarRules& rules, const Json& schema, const std::string
   std::vector<std::string> values;
   std::set<std::string> seen;
   for (const Json& value : listed_values(schema, path)) {
-    std::string literal = gbnf_literal(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+    std::string literal = gbnf_literal(json_text(value));
     if (seen.insert(literal).second) values.push_back(std::move(literal));
   }
   if (values.empty()) fail_unsatisfiable(path, "no value is left of `enum` and `const`");

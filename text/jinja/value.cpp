@@ -5,6 +5,7 @@
 #include "text/jinja/limits.h"
 #include "text/jinja/python/integers.h"
 #include "text/jinja/text.h"
+#include "text/json/kept_number.h"
 
 #include <algorithm>
 #include <cmath>
@@ -150,6 +151,19 @@ Value make_dict(Dict dict) {
 
 namespace {
 
+// A number beyond the range of a double, which is written and not calculated with.
+struct WrittenNumber final : Object {
+  std::string text;
+  explicit WrittenNumber(std::string text) : text(std::move(text)) {}
+  std::string_view type_name() const override { return "float"; }
+  TaintedText print(Runtime&) override { return TaintedText(text); }
+  bool is_callable() const override { return false; }
+};
+
+Value as_written(std::string number) {
+  return Value(std::shared_ptr<Object>(std::make_shared<WrittenNumber>(std::move(number))));
+}
+
 Value from_json_at(const nlohmann::ordered_json& json, int depth, std::vector<std::string_view>& path, IsData is_data) {
   using Type = nlohmann::ordered_json::value_t;
   if (depth > kMaxValueDepth) fail("the JSON given to the template nests deeper than {}", kMaxValueDepth);
@@ -180,7 +194,11 @@ Value from_json_at(const nlohmann::ordered_json& json, int depth, std::vector<st
     }
     return make_dict(std::move(dict));
   }
-  case Type::binary: return parse_integer(*core::big_digits(json), 10).value_or(Value());
+  case Type::binary: {
+    const std::string number = written_number(json);
+    if (const auto integer = parse_integer(number, 10)) return *integer;
+    return as_written(number);
+  }
   default: return {};
   }
 }
@@ -204,14 +222,23 @@ class JsonWriter {
         write_list(value.list()->items, level);
         return;
       }
+      fail_to_write(value);
+    case Value::Kind::object:
+      if (const auto* number = dynamic_cast<const WrittenNumber*>(value.object().get())) {
+        out += number->text;
+        return;
+      }
       [[fallthrough]];
-    default: fail("Object of type {} is not JSON serializable", value.type_name());
+    default: fail_to_write(value);
     }
   }
 
   TaintedText out;
 
  private:
+  [[noreturn]] static void fail_to_write(const Value& value) {
+    fail("Object of type {} is not JSON serializable", value.type_name());
+  }
   static std::string json_float(double number) {
     if (std::isnan(number)) return "NaN";
     if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";

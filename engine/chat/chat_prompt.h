@@ -16,15 +16,11 @@ using Json = nlohmann::ordered_json;
 bool is_role(const Json& message, const char* role);
 
 // The prompt's text, by the model's template: `messages` in the OpenAI form; of `options` the BOS and EOS texts are
-// filled in here. A system message that the template refuses opens the user's first message. Throws Error where the
-// template refuses the messages.
+// filled in here. Throws Error where the template refuses the messages.
 text::jinja::TaintedText render_chat(const LoadedModel& model, const text::ChatTemplate& chat_template,
                                      const Json& messages, text::ChatOptions options);
 
 // Its tokens. Only what the template wrote becomes control tokens: "<|im_end|>" in a message is ordinary text.
 std::vector<int32_t> chat_tokens(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt);
-
-// Throws Error where `messages` is not a list of objects with a role and a content; `label` stands for it.
-void check_messages(const Json& messages, const std::string& label);
 
 } // namespace ridge::engine

@@ -1,4 +1,4 @@
-#include "engine/known_text.h"
+#include "engine/chat/known_text.h"
 
 #include <algorithm>
 

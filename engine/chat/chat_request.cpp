@@ -1,0 +1,182 @@
+#include "engine/chat/chat_request.h"
+
+#include "core/error.h"
+#include "engine/calls/call_format.h"
+#include "engine/options.h"
+#include "text/chat/messages.h"
+#include "text/chat/reasoning.h"
+#include "text/json/kept_number.h"
+#include "text/white_space.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace ridge::engine {
+namespace {
+
+// Stands behind the text that is continued while the template renders it.
+constexpr std::string_view kEndMark = "zqendofcontinuedtextzq";
+
+bool is_continuable(const Json& messages) {
+  const Json& last = messages.back();
+  return is_role(last, "assistant") && !last.contains("tool_calls");
+}
+
+// What no template can refuse for what it says: arguments that are no JSON become empty, reasoning is left out, and
+// the marks of messages in an answer that came back as it was written go.
+Json simplified(Json messages) {
+  for (Json& message : messages) {
+    message.erase("reasoning_content");
+    if (is_role(message, "assistant") &&
+        message["content"].get<std::string>().find("<|channel|>") != std::string::npos) {
+      text::ReasoningSplitter splitter;
+      std::string answer = splitter.push(message["content"].get<std::string>()).answer;
+      message["content"] = answer + splitter.finish().answer;
+    }
+    if (!message.contains("tool_calls")) continue;
+    for (Json& call : message["tool_calls"])
+      if (Json& arguments = call["function"]["arguments"]; !arguments.is_object()) arguments = Json::object();
+  }
+  return messages;
+}
+
+} // namespace
+
+ChatRequests::ChatRequests(const LoadedModel& model, const text::ChatTemplate& chat_template, Json variables,
+                           size_t most_known)
+    : model_(model), template_(chat_template), call_format_(find_call_format(chat_template)),
+      shape_(text::find_chat_shape(chat_template)), variables_(std::move(variables)), most_known_(most_known) {}
+
+void ChatRequests::check_tools(const ToolUse& tools) const {
+  make_call_rules(call_format_, template_, tools, model_.need_tokenizer(), {});
+}
+
+Generation ChatRequests::chat(const Json& messages, const ToolUse* tools, const Json& variables, const Json& schema,
+                              const LastTurn& last, const core::SamplingOptions& sampling) const {
+  text::ChatOptions options;
+  options.extra = variables_;
+  options.extra.update(variables);
+  options.add_generation_prompt = last.opens_answer;
+  const bool continued = !messages.empty() && last.continued.value_or(last.opens_answer && is_continuable(messages));
+  Prompt prompt = render(messages, tools ? tools->definitions : Json(), options, continued);
+
+  Generation generation;
+  generation.sampling = sampling;
+  if (!schema.is_null()) generation.sampling.grammar = generation.sampling.grammar_file = "";
+  const Json wanted = text::with_doubles(schema.is_null() ? answer_schema(sampling) : schema);
+  if (tools || !wanted.is_null()) {
+    const std::string_view opened = std::string_view(prompt.text.bytes()).substr(0, prompt.text.size() - prompt.begun);
+    generation.calls = make_call_rules(call_format_, template_, tools ? *tools : ToolUse(), model_.need_tokenizer(),
+                                       opened, wanted, prompt.begun > 0);
+  }
+  generation.prompt = tokens_of(prompt.text);
+  generation.begun = prompt.begun;
+  generation.chat_prompt = std::move(prompt.text);
+  return generation;
+}
+
+// In the form that the template was found to take, and where it refuses that, in ever plainer ones.
+ChatRequests::Prompt ChatRequests::render(const Json& messages, const Json& tools, const text::ChatOptions& options,
+                                          bool continued) const {
+  bool empty_list = false; // of tools, which some templates want to have where there are none
+  const auto in_form = [&](const CallFormat& format, const text::ChatShape& shape, const Json& form) {
+    return render_in_form(format, shape, form, empty_list ? Json::array() : tools, options, continued);
+  };
+  try {
+    return in_form(call_format_, shape_, messages);
+  } catch (const Error& refusal) {
+    CallFormat as_text = call_format_;
+    as_text.takes_calls = as_text.takes_results = false;
+    text::ChatShape strict = shape_, strictest;
+    strict.systems = strict.later_systems = strict.questions = strict.answers = strict.answer_first =
+        strict.no_question = false;
+    strictest.parts = shape_.parts;
+    const Json simple = simplified(messages);
+    const std::function<Prompt()> plainer[] = {
+        [&] {
+          empty_list = tools.is_null() && call_format_.takes_tools;
+          return in_form(call_format_, shape_, messages);
+        },
+        [&] { return in_form(call_format_, shape_, simple); },
+        [&] { return in_form(as_text, shape_, simple); },
+        [&] { return in_form(as_text, strict, simple); },
+        [&] { return in_form(as_text, strictest, simple); },
+    };
+    for (const auto& attempt : plainer) {
+      try {
+        return attempt();
+      } catch (const Error&) { // it was something else
+      }
+    }
+    throw refusal;
+  }
+}
+
+ChatRequests::Prompt ChatRequests::render_in_form(const CallFormat& format, const text::ChatShape& shape,
+                                                  const Json& messages, const Json& tools,
+                                                  const text::ChatOptions& options, bool continued) const {
+  CallMessages fitted = fit_messages(format, messages, tools);
+  fitted.messages = text::fit_shape(shape, std::move(fitted.messages));
+  text::ChatOptions all = options;
+  all.tools = fitted.tools;
+  if (continued) return render_continued(shape, std::move(fitted.messages), std::move(all));
+  return {render_fitted(shape, std::move(fitted.messages), all), 0};
+}
+
+// The template renders the message as one of an earlier turn, and the prompt ends where its text does. Where nothing of
+// the text is found, or there is only reasoning, it stands behind what introduces an answer.
+ChatRequests::Prompt ChatRequests::render_continued(const text::ChatShape& shape, Json messages,
+                                                    text::ChatOptions options) const {
+  const std::string content = messages.back()["content"].is_string() ? messages.back()["content"] : "";
+  const std::string reasoning = messages.back().value("reasoning_content", "");
+  if (!content.empty()) {
+    Json marked = messages;
+    marked.back()["content"] = content + std::string(kEndMark);
+    options.add_generation_prompt = false;
+    const text::jinja::TaintedText whole = render_fitted(shape, std::move(marked), options);
+    const std::string_view bytes = whole.bytes();
+    const size_t end = bytes.rfind(kEndMark);
+    const size_t shown = text::trim_left(content).size();
+    if (end != std::string_view::npos && end >= shown && bytes.substr(0, end).ends_with(text::trim_left(content)))
+      return {whole.part(bytes.substr(0, end)), shown};
+  }
+  messages.erase(messages.size() - 1);
+  options.add_generation_prompt = true;
+  text::jinja::TaintedText prompt = render_fitted(shape, std::move(messages), options);
+  const size_t opened = prompt.size();
+  const text::ReasoningMarkers markers = text::find_reasoning_markers(template_.source());
+  const bool reasons = text::ReasoningSplitter(prompt.bytes()).in_reasoning();
+  if (!reasoning.empty() && !reasons && !markers.open.empty()) prompt.append(std::string(markers.open) + "\n");
+  if (!reasoning.empty() && (reasons || !markers.open.empty())) prompt.append(reasoning, true);
+  if (!content.empty() && (reasons || (!reasoning.empty() && !markers.open.empty())))
+    prompt.append("\n" + std::string(markers.close) + "\n\n");
+  prompt.append(content, true);
+  return {prompt, prompt.size() - opened};
+}
+
+text::jinja::TaintedText ChatRequests::render_fitted(const text::ChatShape& shape, Json messages,
+                                                     const text::ChatOptions& options) const {
+  text::fit_members(shape, messages);
+  return render_chat(model_, template_, messages, options);
+}
+
+std::vector<int32_t> ChatRequests::tokens_of(const text::jinja::TaintedText& prompt) const {
+  const text::Tokenizer& tokenizer = model_.need_tokenizer();
+  const std::scoped_lock lock(mutex_);
+  const KnownText* longest = nullptr;
+  for (const KnownText& known : known_)
+    if (known.begins(prompt) && (!longest || known.size() > longest->size())) longest = &known;
+  return longest ? longest->continued(tokenizer, prompt) : chat_tokens(tokenizer, prompt);
+}
+
+void ChatRequests::remember(const text::jinja::TaintedText& prompt, std::string_view answer,
+                            std::span<const int32_t> tokens) {
+  KnownText known(model_.need_tokenizer(), prompt, answer, tokens);
+  const std::scoped_lock lock(mutex_);
+  known_.push_front(std::move(known));
+  if (known_.size() > most_known_) known_.pop_back(); // older ones have hardly anything left in the caches
+}
+
+} // namespace ridge::engine

@@ -1,0 +1,77 @@
+#include "engine/chat/chat_request.h"
+#include "engine/options.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace ridge::engine {
+namespace {
+
+// The text that the answer continues, without what it begins with.
+std::string_view opened_prompt(const Generation& generation) {
+  const std::string_view prompt = generation.chat_prompt->bytes();
+  return prompt.substr(0, prompt.size() - generation.begun);
+}
+
+std::string_view begun_answer(const Generation& generation) {
+  const std::string_view prompt = generation.chat_prompt->bytes();
+  return prompt.substr(prompt.size() - generation.begun);
+}
+
+} // namespace
+
+std::shared_ptr<const text::TokenTable> SequenceRequests::token_table() const {
+  const std::scoped_lock lock(mutex_);
+  if (!token_table_) token_table_ = make_token_table(model_.need_tokenizer());
+  return token_table_;
+}
+
+std::unique_ptr<Constraint> SequenceRequests::constraint_of(const Generation& generation) const {
+  const core::SamplingOptions& sampling = generation.sampling;
+  const bool has_grammar =
+      !sampling.grammar_file.empty() || (sampling.json_schema.empty() && !sampling.grammar.empty());
+  if (generation.calls && !has_grammar) {
+    auto constraint = std::make_unique<CallConstraint>(generation.calls, token_table(), model_.need_tokenizer(),
+                                                       opened_prompt(generation));
+    if (generation.begun > 0) constraint->begin_with(begun_answer(generation));
+    return constraint;
+  }
+  const std::string gbnf = grammar_text(sampling);
+  return gbnf.empty() ? nullptr : std::make_unique<GrammarConstraint>(gbnf, token_table());
+}
+
+SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
+  SequenceRequest request;
+  request.prompt = generation.prompt;
+  request.sampling = generation.sampling.params;
+  request.limit = generation.sampling.max_tokens;
+  request.keep_choices = generation.keep_choices;
+  request.keep_prompt_choices = generation.keep_prompt_choices;
+  request.reuse = generation.reuse;
+  request.priority = generation.priority;
+  request.constraint = constraint_of(generation);
+  request.is_end = [this, ends = !generation.sampling.ignore_eos || request.constraint,
+                    stops = generation.stop_tokens](int32_t token) {
+    model_.file.check(); // throws where the file was truncated: the token would be wrong
+    return (ends && model_.need_tokenizer().is_eog(token)) || std::ranges::find(stops, token) != stops.end();
+  };
+  if (generation.min_tokens > 0) {
+    std::vector<int32_t> ends;
+    for (int32_t token = 0; token < std::min<int64_t>(model_.need_tokenizer().vocab_size(), model_.program.vocab); ++token)
+      if (request.is_end(token)) ends.push_back(token);
+    request.constraint = std::make_unique<MinimumConstraint>(generation.min_tokens, std::move(ends),
+                                                             std::move(request.constraint));
+  }
+  return request;
+}
+
+AnswerText SequenceRequests::text_of(const Generation& generation) const {
+  std::optional<std::string_view> prompt;
+  if (generation.chat_prompt) prompt = opened_prompt(generation);
+  AnswerText text(model_.need_tokenizer(), generation.sampling.stop, prompt, generation.calls);
+  if (generation.begun > 0) text.begin_with(begun_answer(generation));
+  return text;
+}
+
+} // namespace ridge::engine

@@ -1,0 +1,194 @@
+#include "text/json/read_json.h"
+
+#include "core/error.h"
+#include "text/json/kept_number.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ridge::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// What stands in for a kept number while nlohmann's parser, which ends at numbers that are too large, reads the text.
+constexpr std::string_view kStandIn = "9e99";
+
+// A text without numbers that the parser cannot hold: each is replaced by kStandIn and white space, so that all other
+// bytes stay where they are. `written` has the texts behind all kStandIns, in order.
+class Readable {
+ public:
+  explicit Readable(std::string_view text) : text_(text) {
+    for (size_t at = 0; at < text.size();) {
+      if (text[at] == '"')
+        at = end_of_string(at);
+      else if (text[at] == '-' || is_digit(text[at]))
+        at = take_number(at);
+      else
+        ++at;
+    }
+  }
+
+  std::string_view text() const { return changed_.empty() ? text_ : changed_; }
+  std::vector<std::string_view> written;
+
+ private:
+  size_t end_of_string(size_t at) const {
+    for (++at; at < text_.size() && text_[at] != '"'; ++at)
+      if (text_[at] == '\\') ++at;
+    return std::min(at + 1, text_.size());
+  }
+
+  size_t take_number(size_t at) {
+    const size_t begin = at;
+    const auto digits = [&] {
+      const size_t first = at;
+      while (at < text_.size() && is_digit(text_[at])) ++at;
+      return at > first;
+    };
+    at += text_[at] == '-';
+    bool valid = digits(), whole = true;
+    if (at < text_.size() && text_[at] == '.') {
+      ++at;
+      valid &= digits();
+      whole = false;
+    }
+    if (at < text_.size() && (text_[at] == 'e' || text_[at] == 'E')) {
+      ++at;
+      if (at < text_.size() && (text_[at] == '+' || text_[at] == '-')) ++at;
+      valid &= digits();
+      whole = false;
+    }
+    const std::string_view number = text_.substr(begin, at - begin);
+    const size_t leading = number[0] == '-';
+    valid &= number.size() == leading + 1 || number[leading] != '0' || !is_digit(number[leading + 1]);
+    if (valid && (number == kStandIn || !(whole ? fits_integer(number) : fits_double(number)))) keep(begin, number);
+    return at;
+  }
+
+  static bool fits_integer(std::string_view number) {
+    int64_t low = 0;
+    uint64_t high = 0;
+    const char *begin = number.data(), *end = begin + number.size();
+    return std::from_chars(begin, end, low).ec == std::errc() || std::from_chars(begin, end, high).ec == std::errc();
+  }
+  static bool fits_double(std::string_view number) {
+    return std::isfinite(std::strtod(std::string(number).c_str(), nullptr));
+  }
+
+  void keep(size_t begin, std::string_view number) {
+    written.push_back(number);
+    if (number == kStandIn) return;
+    if (changed_.empty()) changed_ = text_;
+    changed_.replace(begin, number.size(), std::string(kStandIn) + std::string(number.size() - kStandIn.size(), ' '));
+  }
+
+  const std::string_view text_;
+  std::string changed_; // empty: nothing was replaced
+};
+
+// Builds what Json::parse would, in a time that grows with the text's length alone. Json::parse searches an object's
+// members for each further one and, with a callback, a list's elements for each object in it.
+class Builder {
+ public:
+  Builder(const JsonLimits& limits, const std::vector<std::string_view>& written)
+      : limits_(limits), written_(written) {}
+
+  Json root;
+
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(int64_t value) { return put(value); }
+  bool number_unsigned(uint64_t value) { return put(value); }
+  bool number_float(double value, const std::string& text) {
+    if (text != kStandIn) return put(value);
+    const std::string_view own = written_[next_written_++];
+    return put(own == kStandIn ? Json(value) : kept_number(own));
+  }
+  bool string(std::string& value) { return put(std::move(value)); }
+  bool binary(Json::binary_t&) { return false; } // not of JSON
+  bool start_object(size_t) { return open(Json::object()); }
+  bool start_array(size_t) { return open(Json::array()); }
+  bool key(std::string& name) {
+    std::vector<Member>& members = open_.back().members;
+    if (members.size() == limits_.members) throw_error("has an object of more than {} members", limits_.members);
+    members.emplace_back(std::move(name), nullptr);
+    return true;
+  }
+  bool end_object() {
+    std::vector<Member>& members = open_.back().members;
+    join_same(members);
+    auto& object = open_.back().value.get_ref<Json::object_t&>();
+    object.reserve(members.size());
+    for (Member& member : members) object.emplace_back(std::move(member.first), std::move(member.second));
+    return end_array();
+  }
+  bool end_array() {
+    Json value = std::move(open_.back().value);
+    open_.pop_back();
+    return put(std::move(value));
+  }
+  [[noreturn]] bool parse_error(size_t byte, const std::string&, const Json::exception&) {
+    throw_error("is no JSON: at byte {}", byte);
+  }
+
+ private:
+  using Member = std::pair<std::string, Json>;
+  struct Open {
+    Json value; // a list; or an object, which has its members at its end
+    std::vector<Member> members;
+  };
+
+  bool open(Json empty) {
+    if (open_.size() == limits_.levels) throw_error("nests deeper than {} levels", limits_.levels);
+    if (++containers_ > limits_.containers) throw_error("has more than {} objects and lists", limits_.containers);
+    open_.push_back({std::move(empty), {}});
+    return true;
+  }
+  bool put(Json value) {
+    if (open_.empty())
+      root = std::move(value);
+    else if (open_.back().value.is_array())
+      open_.back().value.get_ref<Json::array_t&>().push_back(std::move(value));
+    else
+      open_.back().members.back().second = std::move(value);
+    return true;
+  }
+  // Of members of one name the first one stays, with the value of the last.
+  static void join_same(std::vector<Member>& members) {
+    std::vector<Member*> order;
+    for (Member& member : members) order.push_back(&member);
+    std::ranges::sort(order, [](const Member* a, const Member* b) {
+      const int difference = a->first.compare(b->first);
+      return difference != 0 ? difference < 0 : a < b;
+    });
+    for (size_t i = order.size(); i-- > 1;)
+      if (order[i - 1]->first == order[i]->first)
+        order[i - 1]->second = std::exchange(order[i]->second, Json(Json::value_t::discarded));
+    std::erase_if(members, [](const Member& member) { return member.second.is_discarded(); });
+  }
+
+  const JsonLimits& limits_;
+  const std::vector<std::string_view>& written_;
+  size_t next_written_ = 0;
+  std::vector<Open> open_; // the innermost last
+  size_t containers_ = 0;
+};
+
+} // namespace
+
+Json read_json(std::string_view text, const JsonLimits& limits) {
+  const Readable readable(text);
+  Builder builder(limits, readable.written);
+  Json::sax_parse(readable.text(), &builder);
+  return std::move(builder.root);
+}
+
+} // namespace ridge::text

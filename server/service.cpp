@@ -47,7 +47,10 @@ std::shared_ptr<engine::Sequence> Service::start(const Generation& generation) {
 engine::AnswerText Service::text_of(const Generation& generation) const {
   std::optional<std::string_view> prompt;
   if (generation.chat_prompt) prompt = generation.chat_prompt->bytes();
-  return engine::AnswerText(tokenizer(), generation.sampling.stop, prompt, generation.calls);
+  engine::AnswerText text(tokenizer(), generation.sampling.stop, prompt, generation.calls);
+  if (const Json schema = generation.calls ? Json() : engine::answer_schema(generation.sampling); !schema.is_null())
+    text.check_content(schema);
+  return text;
 }
 
 Generation Service::chat(const Json& messages, const engine::ToolUse* tools, const Json& variables,
@@ -61,8 +64,8 @@ Generation Service::chat(const Json& messages, const engine::ToolUse* tools, con
   Generation generation;
   const Json& wanted = schema.is_null() ? engine::answer_schema(sampling_) : schema;
   if (tools || !wanted.is_null())
-    generation.calls = engine::make_call_rules(call_format_, template_, tools ? *tools : engine::ToolUse(), tokenizer(),
-                                               prompt.bytes(), wanted);
+    generation.calls = call_rules_.get(call_format_, template_, tools ? *tools : engine::ToolUse(), tokenizer(),
+                                       prompt.bytes(), wanted);
   generation.prompt = tokens_of(prompt);
   generation.chat_prompt = std::move(prompt);
   generation.sampling = sampling_;

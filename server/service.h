@@ -3,7 +3,7 @@
 
 #include "core/requests.h"
 #include "engine/answer_text.h"
-#include "engine/calls/call_constraint.h"
+#include "engine/calls/call_rules_cache.h"
 #include "engine/chat_prompt.h"
 #include "engine/constraint.h"
 #include "engine/known_text.h"
@@ -45,7 +45,7 @@ class Service final : public ModelService {
 
   // The prompt of a chat: its text and tokens. `variables` are handed to the template beside the service's own.
   // `tools`: null: none. `schema`: that the answer satisfies where it calls nothing; null: the service's own, or none.
-  // Throws Error for parameters and schemas that no grammar can describe.
+  // Throws Error for a schema that is none.
   Generation chat(const Json& messages, const engine::ToolUse* tools, const Json& variables,
                   const Json& schema = nullptr) const;
   // A chat's answer is whole, and a later prompt that begins with it is to continue its tokens.
@@ -66,6 +66,7 @@ class Service final : public ModelService {
 
   const text::ChatTemplate& template_;
   const engine::CallFormat call_format_;
+  mutable engine::CallRulesCache call_rules_;
   const Json variables_;
   const core::SamplingOptions sampling_;
   mutable std::mutex mutex_;

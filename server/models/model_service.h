@@ -40,6 +40,12 @@ class ModelService {
   const std::string& name() const { return name_; }
   void log(const std::string& line) const { log_(line); }
   RequestList& requests() { return requests_; }
+  // A call, or an answer of a schema, that breaks what the grammar had to leave out of the schema. The log gets a line.
+  void count_schema_miss(const std::string& line) {
+    ++schema_misses_;
+    log_(line);
+  }
+  int64_t schema_misses() const { return schema_misses_; }
 
   virtual engine::Scheduler::Counts counts() const = 0;
   virtual void drain() = 0; // takes no further work and returns when all has ended
@@ -56,7 +62,7 @@ class ModelService {
   const engine::LoadedModel& model_;
   const std::string name_;
   const engine::Notice log_;
-  std::atomic<int64_t> users_ = 0;
+  std::atomic<int64_t> users_ = 0, schema_misses_ = 0;
   std::atomic<bool> abandoned_ = false;
   RequestList requests_;
 };

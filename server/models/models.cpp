@@ -209,6 +209,7 @@ void Models::make_room(double bytes, std::unique_lock<std::mutex>& lock) {
 // Nobody uses it, and with the lock held nobody begins to.
 void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why) {
   entry.past = sum(entry.past, entry.model->service().counts());
+  entry.past_misses += entry.model->service().schema_misses();
   std::unique_ptr<ServedModel> model = std::move(entry.model);
   entry.leaving = false;
   lock.unlock();
@@ -250,6 +251,7 @@ std::vector<Models::State> Models::states() const {
     State& state = states.emplace_back();
     state.file = {only_->name(), only_->model().file.path()};
     state.counts = only_->counts();
+    state.schema_misses = only_->schema_misses();
     describe(state, *only_);
     return states;
   }
@@ -259,8 +261,10 @@ std::vector<Models::State> Models::states() const {
     state.file = entry.file;
     state.loading = entry.loading;
     state.counts = entry.past;
+    state.schema_misses = entry.past_misses;
     if (!entry.model) continue;
     state.counts = sum(entry.past, entry.model->service().counts());
+    state.schema_misses += entry.model->service().schema_misses();
     describe(state, entry.model->service());
     state.idle_seconds = entry.model->service().users() > 0 ? 0 : seconds_now() - entry.last_used;
   }

@@ -52,6 +52,7 @@ class Models {
     ModelFile file;
     bool loaded = false, loading = false;
     engine::Scheduler::Counts counts; // since the server started
+    int64_t schema_misses = 0;        // likewise
     // Of a loaded model:
     std::string architecture;
     Json capabilities;
@@ -76,6 +77,7 @@ class Models {
     bool loading = false, leaving = false;
     double last_used = 0;           // core::seconds_now()
     engine::Scheduler::Counts past; // of the times it was loaded before
+    int64_t past_misses = 0;        // ModelService::schema_misses() of these times
   };
 
   Entry& find(const std::optional<std::string>& name);

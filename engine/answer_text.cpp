@@ -1,6 +1,7 @@
 #include "engine/answer_text.h"
 
 #include "text/calls/call_values.h"
+#include "text/schema/schema.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +25,7 @@ AnswerText::AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string
 }
 
 void AnswerText::check_content(const nlohmann::ordered_json& schema) {
-  content_check_ = std::make_shared<const text::SchemaValidator>(schema);
+  content_check_ = std::make_shared<const text::SchemaValidator>(text::clean_schema(schema));
 }
 
 AnswerText::Piece AnswerText::push(int32_t token) {

@@ -90,7 +90,7 @@ std::string SchemaConverter::visit_reference(const Json& schema, const std::stri
   const bool has_siblings =
       std::any_of(rest.items().begin(), rest.items().end(), [](const auto& entry) { return is_held(entry.key()); });
   if (has_siblings) return visit(parts_.resolve(schema, path), path, hint);
-  const Json* target = parts_.referenced(reference);
+  const Json* target = parts_.referenced(reference, path);
   const bool is_open = std::ranges::find(open_references_, reference) != open_references_.end();
   if (target == nullptr || is_open) return rules_.primitive("value"); // it leads nowhere, or back to itself
   const auto known = rule_of_reference_.find(reference);

@@ -23,6 +23,12 @@ Json SchemaParts::merge(const Json& a, const Json& b, const std::string& path) {
   return merge_schemas(a, b, path);
 }
 
+const Json* SchemaParts::referenced(const std::string& reference, const std::string& path) {
+  // A name is looked for in the whole document.
+  if (reference != "#" && !reference.starts_with("#/")) rules_.count_work(count_values(document_), path);
+  return find_reference(document_, reference);
+}
+
 Json SchemaParts::resolve(const Json& schema, const std::string& path) {
   if (!schema.is_object()) return schema;
   rules_.count_work(count_values(schema), path);
@@ -30,7 +36,7 @@ Json SchemaParts::resolve(const Json& schema, const std::string& path) {
   Json result = schema;
   if (const auto reference = find_string(schema, "$ref", path)) {
     result.erase("$ref");
-    const Json* target = referenced(*reference);
+    const Json* target = referenced(*reference, path);
     if (target != nullptr && std::ranges::find(open_references_, *reference) == open_references_.end()) {
       open_references_.push_back(*reference);
       Json whole = resolve(*target, path);

@@ -20,7 +20,7 @@ class SchemaParts {
   Json without(const Json& schema, const char* keyword, const std::string& path);
   Json merge(const Json& a, const Json& b, const std::string& path);
   // Null: the reference leads nowhere in the document.
-  const Json* referenced(const std::string& reference) { return find_reference(document_, reference); }
+  const Json* referenced(const std::string& reference, const std::string& path);
   // The schema with its $ref and allOf replaced by their targets, recursively. A reference that leads back to itself,
   // or nowhere, says nothing.
   Json resolve(const Json& schema, const std::string& path);

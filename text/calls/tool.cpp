@@ -63,7 +63,8 @@ JsonTypes types_of(const Json& schema, const Json& document, int depth, int& lef
     for (const Json& part : schema["allOf"]) types = meet(types, types_of(part, document, depth + 1, left));
   if (schema.contains("$ref") && schema["$ref"].is_string()) {
     const std::string reference = schema["$ref"];
-    if (reference != "#" && !reference.starts_with("#/")) left -= kMostSchemas / 4; // it is looked for in the whole document
+    if (reference != "#" && !reference.starts_with("#/"))
+      left -= kMostSchemas / 4; // it is looked for in the whole document
     if (const Json* target = find_reference(document, reference))
       types = meet(types, types_of(*target, document, depth + 1, left));
   }

@@ -13,7 +13,8 @@ namespace ridge::text {
 
 namespace {
 
-constexpr double kMostWhole = 1e18; // beyond it bounds are no longer held exactly
+constexpr uint32_t kMaxLengthBesidePattern = 1000; // beyond it their automaton is too large
+constexpr double kMostWhole = 1e18;                // beyond it bounds are no longer held exactly
 
 // What strings must satisfy. Patterns that are not understood are left out.
 struct StringConditions {
@@ -205,6 +206,7 @@ std::string string_text(GrammarRules& rules, const Json& schema, const std::stri
     return fmt::format("{}{{{},{}}}", notation.any, conditions.min,
                        conditions.max ? std::to_string(*conditions.max) : "");
   }
+  if (conditions.max.value_or(0) > kMaxLengthBesidePattern) conditions.max.reset();
   const auto of_one = [&] { return gbnf_from_pattern(rules, conditions.patterns[0], notation, hint); };
   const auto of_all = [&](const StringConditions& all) {
     const StringSet set = all.set();

@@ -9,6 +9,7 @@
 
 #include "engine/options.h"
 #include "server/server.h"
+#include "server/service.h"
 
 #include <algorithm>
 #include <functional>

@@ -233,9 +233,8 @@ std::string gbnf_from_tools(const CallSyntax& syntax, std::span<const Tool> tool
 Grammar grammar_from_tools(const CallSyntax& syntax, std::span<const Tool> tools, CallGrammarOptions options,
                            const Tokenizer* tokenizer) {
   for (;; ++options.detail) {
-    const std::string gbnf = gbnf_from_tools(syntax, tools, options, tokenizer);
     try {
-      return Grammar::parse(gbnf);
+      return Grammar::parse(gbnf_from_tools(syntax, tools, options, tokenizer));
     } catch (const Error&) { // it is too large
       if (options.detail + 1 == schema_details().size()) throw;
     }

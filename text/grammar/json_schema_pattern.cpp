@@ -165,6 +165,12 @@ std::string gbnf_from_set(GrammarRules& rules, const StringSet& set, const Strin
   const StringSet written =
       may_write_all ? set : set.both(StringSet::without_character(static_cast<unsigned char>(notation.never)));
   if (written.empty()) throw_error("there is no way to write any of its strings");
+  std::string key = notation.is_json ? "json" : fmt::format("{}", static_cast<int>(notation.never));
+  for (const StringSet::State& state : written.states()) {
+    key += state.accepts ? "!" : ".";
+    for (const StringSet::Edge& edge : state.edges) key += fmt::format("{}-{}>{};", edge.first, edge.last, edge.target);
+  }
+  if (const std::string* known = rules.find_written(key)) return *known;
   std::vector<size_t> numbers;
   for (size_t i = 0; i < written.states().size(); ++i) numbers.push_back(rules.reserve(hint));
   for (size_t i = 0; i < written.states().size(); ++i) {
@@ -177,6 +183,7 @@ std::string gbnf_from_set(GrammarRules& rules, const StringSet& set, const Strin
     if (state.accepts) ways.push_back("\"\"");
     rules.define(numbers[i], fmt::format("{}", fmt::join(ways, " | ")));
   }
+  rules.keep_written(key, numbers[0]);
   return rules.name(numbers[0]);
 }
 

@@ -124,6 +124,7 @@ void GrammarRules::drop(size_t count) {
     if (known != rule_of_body_.end() && known->second == i) rule_of_body_.erase(known);
   }
   rules_.resize(count);
+  std::erase_if(rule_of_key_, [&](const auto& entry) { return entry.second >= count; });
 }
 
 std::string GrammarRules::text(const std::string& root) const {

@@ -37,6 +37,12 @@ class GrammarRules {
   std::string primitive(const std::string& name);
   // The name of a rule with this body: a present one, or a new one called by the hint.
   std::string add(const std::string& hint, const std::string& body);
+  // The first of several rules that were written under this key; null: none.
+  const std::string* find_written(const std::string& key) const {
+    const auto known = rule_of_key_.find(key);
+    return known == rule_of_key_.end() ? nullptr : &rules_[known->second].name;
+  }
+  void keep_written(const std::string& key, size_t index) { rule_of_key_[key] = index; }
   // A rule whose body comes later, for recursion.
   size_t reserve(const std::string& hint);
   void define(size_t index, std::string body);
@@ -57,7 +63,7 @@ class GrammarRules {
 
   std::vector<Rule> rules_;
   std::set<std::string> names_ = {"root"};
-  std::map<std::string, size_t> rule_of_body_;
+  std::map<std::string, size_t> rule_of_body_, rule_of_key_;
   std::set<std::string> used_primitives_;
   size_t text_bytes_ = 0, next_number_ = 0;
   size_t first_detail_, detail_ = first_detail_;

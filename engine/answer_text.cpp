@@ -1,6 +1,10 @@
 #include "engine/answer_text.h"
 
+#include "text/calls/call_values.h"
+#include "text/schema/schema.h"
 #include "text/white_space.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <random>
@@ -17,6 +21,8 @@ AnswerText::AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string
   if (chat_prompt) splitter_.emplace(*chat_prompt, may_call);
   if (may_call) parser_.emplace(*rules_->syntax, rules_->tools, std::random_device{}());
   undecided_ = may_call && rules_->json;
+  if (rules_ && rules_->answer_check)
+    content_check_ = std::shared_ptr<const text::SchemaValidator>(rules_, &*rules_->answer_check);
 }
 
 void AnswerText::begin_with(std::string_view text) {
@@ -25,7 +31,15 @@ void AnswerText::begin_with(std::string_view text) {
   begun_ = !splitter_->in_reasoning() && !text::trim_left(text).empty();
 }
 
-AnswerText::Piece AnswerText::push(int32_t token) { return take(stops_.push(decoder_.push(token))); }
+void AnswerText::check_content(const nlohmann::ordered_json& schema) {
+  content_check_ = std::make_shared<const text::SchemaValidator>(text::clean_schema(schema));
+}
+
+AnswerText::Piece AnswerText::push(int32_t token) {
+  Piece piece = take(stops_.push(decoder_.push(token)));
+  note(piece);
+  return piece;
+}
 
 AnswerText::Piece AnswerText::finish() {
   Piece piece;
@@ -40,6 +54,8 @@ AnswerText::Piece AnswerText::finish() {
   }
   if (splitter_) add(trimmed(splitter_->finish()));
   if (parser_) read_calls(piece, true);
+  note(piece);
+  check_answer();
   return piece;
 }
 
@@ -82,6 +98,31 @@ void AnswerText::read_calls(Piece& piece, bool last) {
     calls_ += delta.ends;
     piece.calls.push_back(std::move(delta));
   }
+}
+
+// Checks calls that have ended, and gathers content that is to be checked.
+void AnswerText::note(const Piece& piece) {
+  if (content_check_) checked_content_ += piece.content;
+  for (const text::CallParser::Delta& delta : piece.calls) {
+    if (delta.begins) begun_calls_.push_back({delta.id, delta.name, {}});
+    text::ToolCall& call = begun_calls_[delta.index];
+    call.arguments += delta.arguments;
+    if (!delta.ends) continue;
+    const auto tool = std::ranges::find(rules_->tools, call.name, &text::Tool::name);
+    if (tool == rules_->tools.end()) continue;
+    const auto& check = rules_->tool_checks[static_cast<size_t>(tool - rules_->tools.begin())];
+    const std::string complaint = check.complaint(text::parse_json(call.arguments));
+    if (!complaint.empty())
+      schema_misses_.push_back(fmt::format("the call of {} misses its schema: {}", call.name, complaint));
+  }
+}
+
+void AnswerText::check_answer() {
+  if (!content_check_ || calls_ > 0) return;
+  const auto value = text::parse_json(checked_content_);
+  if (value.is_discarded()) return; // it was cut off
+  const std::string complaint = content_check_->complaint(value);
+  if (!complaint.empty()) schema_misses_.push_back(fmt::format("the answer misses its schema: {}", complaint));
 }
 
 } // namespace ridge::engine

@@ -30,12 +30,18 @@ class AnswerText {
 
   // Before the first token: the answer goes on from `text`, which is no part of it.
   void begin_with(std::string_view text);
+  // The content is JSON that a schema is to allow. With `calls` it is so where they have a schema for it.
+  void check_content(const nlohmann::ordered_json& schema);
+
   Piece push(int32_t token);
   Piece finish(); // what is still held back; call once, when no token follows
   bool stopped() const { return stops_.stopped(); }
   const std::string& stop() const { return stops_.stop(); } // the text that stopped it
 
   size_t calls() const { return calls_; } // that have ended
+  // What is wrong with calls that have ended, and with content that has: what their grammar had to leave out of their
+  // schemas. A line for each.
+  const std::vector<std::string>& schema_misses() const { return schema_misses_; }
 
   const std::string& raw() const { return raw_; } // as the model wrote it, markers of reasoning included
 
@@ -44,6 +50,8 @@ class AnswerText {
   Piece trimmed(text::ReasoningSplitter::Piece piece);
   void read_calls(Piece& piece, bool last);
   bool begins_otherwise(std::string_view content);
+  void note(const Piece& piece);
+  void check_answer();
 
   text::StreamDecoder decoder_;
   text::StopMatcher stops_;
@@ -51,6 +59,10 @@ class AnswerText {
   std::shared_ptr<const CallRules> rules_;
   std::optional<text::CallParser> parser_;
   size_t calls_ = 0;
+  std::vector<text::ToolCall> begun_calls_;                    // as far as they are written
+  std::shared_ptr<const text::SchemaValidator> content_check_; // null: the content is free
+  std::string checked_content_;                                // as far as it is written
+  std::vector<std::string> schema_misses_;
   std::string start_; // of the content, while it is open whether it becomes a call or JSON
   bool undecided_ = false;
   std::string raw_;

@@ -69,7 +69,7 @@ PrefixSettings prefix_settings(const core::PrefixOptions& options, const gguf::F
 
 nlohmann::ordered_json answer_schema(const core::SamplingOptions& options) {
   if (options.json_schema.empty()) return nullptr;
-  return core::parse_json(options.json_schema, "--json-schema", {.big_integers = true});
+  return core::parse_json(options.json_schema, "--json-schema", {.exact_numbers = true});
 }
 
 std::string grammar_text(const core::SamplingOptions& options) {
@@ -137,7 +137,7 @@ nlohmann::ordered_json template_variables(const core::TemplateOptions& options, 
   text::ChatOptions chat;
   nlohmann::ordered_json& variables = chat.extra;
   if (!options.variables.empty()) {
-    variables = core::find_json(options.variables, {.big_integers = true}).value_or(nullptr);
+    variables = core::find_json(options.variables, {.exact_numbers = true}).value_or(nullptr);
     if (!variables.is_object())
       throw_error("--chat-template-kwargs: expected a JSON object such as {{\"enable_thinking\": false}}");
   }

@@ -133,6 +133,8 @@ void Answers::advance(size_t number, const Take& take) {
   answer.ended = true;
   answer.stop = answer.text.stopped() ? engine::StopReason::stopped : answer.sequence->stop();
   take(number, nullptr, answer.text.finish());
+  for (const std::string& miss : answer.text.schema_misses())
+    service_.count_schema_miss(fmt::format("{}: {}", route_, miss));
   using engine::StopReason; // of others, the tokens run past the text
   if (answer.chat_prompt && (answer.stop == StopReason::end_of_turn || answer.stop == StopReason::limit))
     service_.remember(*answer.chat_prompt, answer.text.raw(), answer.sequence->tokens());

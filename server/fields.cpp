@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "server/api_error.h"
-#include "text/json/read_json.h"
+#include "core/json/parse.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@ namespace ridge::server {
 Json parse_body(const std::string& body) {
   const auto parse = [&] {
     try {
-      return text::read_json(body);
+      return core::parse_json(body, {.exact_numbers = true});
     } catch (const Error& error) {
       throw_invalid("", "the body {}", error.what());
     }

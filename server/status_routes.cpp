@@ -76,6 +76,8 @@ void metrics(const Models& models, const HttpRequest&, HttpResponse& response) {
   count("steps_total", "counter", "Steps of the model.", &Counts::steps);
   count("step_seconds_total", "counter", "Time of all steps.", &Counts::seconds);
   count("step_bytes_total", "counter", "Bytes that all steps moved, by the cost of their operations.", &Counts::bytes);
+  count("schema_misses_total", "counter", "Calls and answers that broke what grammars leave out of their schemas.",
+        &RequestCounts::schema_misses);
   response.content = text;
   response.content_type = "text/plain; version=0.0.4";
 }

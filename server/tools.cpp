@@ -27,11 +27,14 @@ const Json& list_of(const Fields& body, const char* name) {
 
 void add_tool(engine::ToolUse& use, const Fields& tool, const char* schema) {
   Json function = {{"name", tool.text("name").value_or("")}, {"description", tool.text("description").value_or("")}};
-  if (const auto given = tool.object(schema)) function["parameters"] = given->json();
+  if (const Json* given = tool.find(schema)) function["parameters"] = *given;
   try {
     engine::add_tool(use, function);
   } catch (const core::Error& error) {
-    throw_invalid(tool.path_of("name"), "{}", tool.path_of(error.what()));
+    const std::string complaint = error.what();
+    const bool of_schema = complaint.starts_with("parameters:");
+    const char* field = of_schema ? schema : "name";
+    throw_invalid(tool.path_of(field), "{}{}", tool.path_of(field), complaint.substr(complaint.find(':')));
   }
 }
 

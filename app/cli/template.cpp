@@ -58,7 +58,7 @@ struct TemplateCommand {
   }
 
   static Json read_json(const std::string& path) {
-    return core::parse_json(core::read_text_file(path), path, {.big_integers = true});
+    return core::parse_json(core::read_text_file(path), path, {.exact_numbers = true});
   }
 };
 

@@ -228,7 +228,7 @@ void Chat::save(const std::string& path) {
 
 void Chat::load(const std::string& path) {
   if (path.empty()) throw_error("/load: name a file");
-  const Json json = core::parse_json(core::read_text_file(path), path, {.big_integers = true});
+  const Json json = core::parse_json(core::read_text_file(path), path, {.exact_numbers = true});
   conversation_.set_messages(json, path);
   calls_.clear();
   warned_full_ = false;

@@ -30,7 +30,7 @@ int64_t milliseconds_now() {
 }
 
 StoredConversation parse(const std::string& text, const std::string& label) {
-  const Json json = core::parse_json(text, label, {.big_integers = true});
+  const Json json = core::parse_json(text, label, {.exact_numbers = true});
   if (!json.is_object() || !json.contains("messages")) throw_error("{}: expected an object with \"messages\"", label);
   const auto text_at = [&](const char* key) {
     return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();

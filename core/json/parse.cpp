@@ -1,6 +1,10 @@
 #include "core/json/parse.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -13,6 +17,84 @@ template <typename... Args>
   throw JsonError(fmt::format(format, std::forward<Args>(args)...));
 }
 
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// What stands in for a kept number while nlohmann's parser, which ends at numbers that are too large, reads the text.
+constexpr std::string_view kStandIn = "9e99";
+
+// A text without numbers that the parser cannot hold: each is replaced by kStandIn and white space, so that all other
+// bytes stay where they are. `written` has the texts behind all kStandIns, in order.
+class Readable {
+ public:
+  explicit Readable(std::string_view text) : text_(text) {
+    for (size_t at = 0; at < text.size();) {
+      if (text[at] == '"')
+        at = end_of_string(at);
+      else if (text[at] == '-' || is_digit(text[at]))
+        at = take_number(at);
+      else
+        ++at;
+    }
+  }
+
+  std::string_view text() const { return changed_.empty() ? text_ : changed_; }
+  std::vector<std::string_view> written;
+
+ private:
+  size_t end_of_string(size_t at) const {
+    for (++at; at < text_.size() && text_[at] != '"'; ++at)
+      if (text_[at] == '\\') ++at;
+    return std::min(at + 1, text_.size());
+  }
+
+  size_t take_number(size_t at) {
+    const size_t begin = at;
+    const auto digits = [&] {
+      const size_t first = at;
+      while (at < text_.size() && is_digit(text_[at])) ++at;
+      return at > first;
+    };
+    at += text_[at] == '-';
+    bool valid = digits(), whole = true;
+    if (at < text_.size() && text_[at] == '.') {
+      ++at;
+      valid &= digits();
+      whole = false;
+    }
+    if (at < text_.size() && (text_[at] == 'e' || text_[at] == 'E')) {
+      ++at;
+      if (at < text_.size() && (text_[at] == '+' || text_[at] == '-')) ++at;
+      valid &= digits();
+      whole = false;
+    }
+    const std::string_view number = text_.substr(begin, at - begin);
+    const size_t leading = number[0] == '-';
+    valid &= number.size() == leading + 1 || number[leading] != '0' || !is_digit(number[leading + 1]);
+    if (valid && (number == kStandIn || !(whole ? fits_integer(number) : fits_double(number)))) keep(begin, number);
+    return at;
+  }
+
+  static bool fits_integer(std::string_view number) {
+    int64_t low = 0;
+    uint64_t high = 0;
+    const char *begin = number.data(), *end = begin + number.size();
+    return std::from_chars(begin, end, low).ec == std::errc() || std::from_chars(begin, end, high).ec == std::errc();
+  }
+  static bool fits_double(std::string_view number) {
+    return std::isfinite(std::strtod(std::string(number).c_str(), nullptr));
+  }
+
+  void keep(size_t begin, std::string_view number) {
+    written.push_back(number);
+    if (number == kStandIn) return;
+    if (changed_.empty()) changed_ = text_;
+    changed_.replace(begin, number.size(), std::string(kStandIn) + std::string(number.size() - kStandIn.size(), ' '));
+  }
+
+  const std::string_view text_;
+  std::string changed_; // empty: nothing was replaced
+};
+
 // Builds what Json::parse would. Json::parse searches an ordered object's members for each further one and, with a
 // callback, a list's elements for each object in it.
 template <typename Json>
@@ -20,15 +102,18 @@ class Builder {
  public:
   Json root;
 
-  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
+  Builder(const JsonLimits& limits, const std::vector<std::string_view>& written)
+      : limits_(limits), written_(written) {}
 
   bool null() { return put(nullptr); }
   bool boolean(bool value) { return put(value); }
   bool number_integer(int64_t value) { return put(value); }
   bool number_unsigned(uint64_t value) { return put(value); }
   bool number_float(double value, const std::string& text) {
-    if (!limits_.big_integers || text.find_first_not_of("-0123456789") != text.npos) return put(value);
-    return put(Json::binary(typename Json::binary_t::container_type(text.begin(), text.end())));
+    if (!limits_.exact_numbers || text != kStandIn) return put(value);
+    const std::string_view own = written_[next_written_++];
+    if (own == kStandIn) return put(value);
+    return put(Json::binary(typename Json::binary_t::container_type(own.begin(), own.end())));
   }
   bool string(std::string& value) { return put(std::move(value)); }
   bool binary(typename Json::binary_t&) { return false; } // not of JSON
@@ -101,6 +186,8 @@ class Builder {
   }
 
   const JsonLimits& limits_;
+  const std::vector<std::string_view>& written_;
+  size_t next_written_ = 0;
   std::vector<Open> open_; // the innermost last
   size_t inside_ = 0;
 };
@@ -110,7 +197,9 @@ class Builder {
 template <typename Json>
 Json parse_json(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.bytes) refuse("has {} bytes, expected at most {}", text.size(), limits.bytes);
-  Builder<Json> builder(limits);
+  const Readable readable(limits.exact_numbers ? text : "");
+  if (limits.exact_numbers) text = readable.text();
+  Builder<Json> builder(limits, readable.written);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return std::move(builder.root);
 }

@@ -18,9 +18,9 @@ struct JsonLimits {
   size_t members = 10'000;        // of an object that keeps their order: they are searched one by one
   size_t inside = 2'000'000;      // lists and objects: each is a piece of memory
   size_t bytes = size_t{1} << 28; // of the text
-  // Integers beyond 64 bits are kept as their digits (big_digits) instead of becoming the nearest double. Only for
-  // documents that are never written as JSON again.
-  bool big_integers = false;
+  // Integers beyond 64 bits and numbers beyond a double's range keep their digits: they become values of type `binary`,
+  // which JSON text never has (text/json/kept_number.h). Otherwise they become the nearest double, or an error.
+  bool exact_numbers = false;
 };
 
 // What is wrong with a document, without its name: "is no JSON: at byte 14", "nests deeper than 64 levels".
@@ -40,12 +40,5 @@ Json parse_json(std::string_view text, std::string_view label, const JsonLimits&
 // Nothing where the text is no JSON, or beyond the limits.
 template <typename Json = nlohmann::ordered_json>
 std::optional<Json> find_json(std::string_view text, const JsonLimits& limits = {});
-
-// Of an integer beyond 64 bits: its digits, perhaps behind a minus sign.
-template <typename Json>
-std::optional<std::string> big_digits(const Json& value) {
-  if (!value.is_binary()) return std::nullopt;
-  return std::string(value.get_binary().begin(), value.get_binary().end());
-}
 
 } // namespace ridge::core

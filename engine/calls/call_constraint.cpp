@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "text/calls/call_grammar.h"
 #include "text/calls/call_parser.h"
+#include "text/schema/schema.h"
 #include "text/white_space.h"
 
 #include <algorithm>
@@ -16,25 +17,36 @@ constexpr size_t kTailBytes = 64; // of text that is searched again with what fo
 
 } // namespace
 
+CallStart call_start(const text::ChatTemplate& chat_template, std::string_view prompt) {
+  if (text::ReasoningSplitter(prompt).in_reasoning()) return {.in_reasoning = true};
+  const text::ReasoningMarkers markers = text::find_reasoning_markers(chat_template.source());
+  const std::string_view end = text::trim_right(prompt);
+  if (markers.open.empty() || end.ends_with(markers.close)) return {};
+  return {false, std::string(markers.open), std::string(markers.close)};
+}
+
 std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const text::ChatTemplate& chat_template,
                                                  const ToolUse& use, const text::Tokenizer& tokenizer,
                                                  std::string_view prompt, const nlohmann::ordered_json& answer_schema,
                                                  bool begun) {
   text::CallGrammarOptions options{.parallel = use.parallel};
-  if (!use.required && !answer_schema.is_null()) options.answer_schema = &answer_schema;
-  const bool bound = use.required || options.answer_schema;
-  if (bound && !begun && !text::ReasoningSplitter(prompt).in_reasoning()) {
-    const text::ReasoningMarkers markers = text::find_reasoning_markers(chat_template.source());
-    const std::string_view end = text::trim_right(prompt);
-    if (!markers.open.empty() && !end.ends_with(markers.close)) {
-      options.reasoning_open = markers.open;
-      options.reasoning_close = markers.close;
-    }
+  const bool has_schema = !use.required && !answer_schema.is_null();
+  nlohmann::ordered_json schema;
+  if (has_schema) {
+    schema = text::clean_schema(answer_schema);
+    options.answer_schema = &schema;
   }
-  const std::string gbnf = text::gbnf_from_tools(*format.syntax, use.tools, options, &tokenizer);
-  return std::make_shared<const CallRules>(CallRules{format.syntax, use.tools, bound, options.answer_schema != nullptr,
-                                                     text::Grammar::parse(gbnf),
-                                                     text::call_triggers(*format.syntax, use.tools)});
+  const bool bound = use.required || has_schema;
+  const CallStart start = bound && !begun ? call_start(chat_template, prompt) : CallStart();
+  options.reasoning_open = start.open;
+  options.reasoning_close = start.close;
+  auto rules =
+      std::make_shared<CallRules>(CallRules{format.syntax, use.tools, bound, has_schema,
+                                            text::grammar_from_tools(*format.syntax, use.tools, options, &tokenizer),
+                                            text::call_triggers(*format.syntax, use.tools)});
+  for (const text::Tool& tool : use.tools) rules->tool_checks.emplace_back(tool.parameters);
+  if (has_schema) rules->answer_check.emplace(std::move(schema));
+  return rules;
 }
 
 std::shared_ptr<const CallRules> make_grammar_rules(const CallFormat& format, const std::string& gbnf) {

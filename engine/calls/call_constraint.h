@@ -5,8 +5,10 @@
 #include "engine/constraint.h"
 #include "text/calls/tool.h"
 #include "text/chat/reasoning.h"
+#include "text/schema/schema_validator.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +28,7 @@ struct ToolUse {
 // malformed.
 ToolUse read_tools(const std::string& json_text, const std::string& label);
 // Takes a function's name, description and parameters; an absent schema means no parameters. Throws Error for a name
-// that is none or is there already, and for parameters that are no object's.
+// that is none or is there already, and for parameters that are no schema of an object.
 void add_tool(ToolUse& use, const nlohmann::ordered_json& function);
 
 // What the answers to one prompt are held to.
@@ -37,10 +39,20 @@ struct CallRules {
   bool json;                     // an answer that calls nothing is JSON
   text::Grammar grammar;
   std::vector<std::string> triggers;
+  // What the grammar may have left out of the schemas: one for each tool, and one for the answer where it is JSON.
+  std::vector<text::SchemaValidator> tool_checks;
+  std::optional<text::SchemaValidator> answer_check;
 };
+// Where an answer begins, as far as the rules depend on it: whether the prompt has opened its reasoning, and else the
+// markers by which the answer may begin with reasoning.
+struct CallStart {
+  bool in_reasoning = false;
+  std::string open, close;
+};
+CallStart call_start(const text::ChatTemplate& chat_template, std::string_view prompt);
 // `prompt`: the text that the answer continues. `begun`: its beginning is given, so that no reasoning comes first.
-// `answer_schema`: of an answer that calls nothing; null: it is free. It counts only where no call is required. Throws
-// Error for tools whose parameters, and for a schema that, have no grammar.
+// `answer_schema`: of an answer that calls nothing; null: it is free. It
+// counts only where no call is required. Throws Error where the answer's schema is none (text::clean_schema()).
 std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const text::ChatTemplate& chat_template,
                                                  const ToolUse& use, const text::Tokenizer& tokenizer,
                                                  std::string_view prompt,

@@ -2,7 +2,10 @@
 #include "core/error.h"
 #include "core/json/parse.h"
 #include "engine/calls/call_constraint.h"
+#include "text/calls/call_values.h"
+#include "text/grammar/json_schema_keywords.h"
 #include "text/json/kept_number.h"
+#include "text/schema/schema.h"
 
 #include <algorithm>
 
@@ -21,14 +24,29 @@ void add_tool(ToolUse& use, const Json& function) {
     throw_error("name: there is another tool called {}", name);
   Json parameters = function.contains("parameters") ? function["parameters"] : Json();
   if (parameters.is_null()) parameters = Json::object();
+  if (parameters == true) parameters = Json::object();
   if (!parameters.is_object()) throw_error("parameters: expected a JSON schema");
+  for (const char* keyword : {"type", "properties"})
+    if (parameters.contains(keyword) && parameters[keyword].is_null()) parameters.erase(keyword);
   if (!parameters.contains("type")) parameters["type"] = "object";
-  if (parameters["type"] != "object") throw_error("parameters: expected the schema of an object");
-  if (!parameters.contains("properties")) parameters["properties"] = Json::object();
+  Json schema;
+  try {
+    schema = text::clean_schema(text::with_doubles(parameters));
+  } catch (const Error& error) {
+    throw_error("parameters: those of {} are no schema: {}", name, error.what());
+  }
+  const Json& type = schema["type"];
+  if (type != "object" && !(type.is_array() && std::ranges::find(type, "object") != type.end()))
+    throw_error("parameters: those of {} are no schema of an object", name);
+  schema["type"] = "object";
+  // Parameters of which nothing is said are none. Elsewhere an empty `properties` would allow no others.
+  const auto says = [](const auto& entry) { return entry.key() != "type" && text::is_held(entry.key()); };
+  if (std::ranges::none_of(schema.items(), says)) schema["properties"] = Json::object();
+  if (!parameters.contains("properties")) parameters["properties"] = Json::object(); // which templates look for
   use.definitions.push_back(
       {{"type", "function"},
        {"function", {{"name", name}, {"description", text("description")}, {"parameters", parameters}}}});
-  use.tools.push_back({name, text::with_doubles(std::move(parameters))});
+  use.tools.push_back({name, std::move(schema)});
 }
 
 ToolUse read_tools(const std::string& json_text, const std::string& label) {

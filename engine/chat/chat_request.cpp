@@ -68,7 +68,7 @@ Generation ChatRequests::chat(const Json& messages, const ToolUse* tools, const 
   const Json wanted = text::with_doubles(schema.is_null() ? answer_schema(sampling) : schema);
   if (tools || !wanted.is_null()) {
     const std::string_view opened = std::string_view(prompt.text.bytes()).substr(0, prompt.text.size() - prompt.begun);
-    generation.calls = make_call_rules(call_format_, template_, tools ? *tools : ToolUse(), model_.need_tokenizer(),
+    generation.calls = call_rules_.get(call_format_, template_, tools ? *tools : ToolUse(), model_.need_tokenizer(),
                                        opened, wanted, prompt.begun > 0);
   }
   generation.prompt = tokens_of(prompt.text);

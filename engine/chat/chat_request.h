@@ -4,7 +4,7 @@
 
 #include "core/requests.h"
 #include "engine/answer_text.h"
-#include "engine/calls/call_constraint.h"
+#include "engine/calls/call_rules_cache.h"
 #include "engine/chat/chat_prompt.h"
 #include "engine/chat/known_text.h"
 #include "engine/constraint.h"
@@ -27,10 +27,10 @@ struct Generation {
   core::SamplingOptions sampling;
   bool keep_choices = false;
   bool keep_prompt_choices = false;
-  bool reuse = true;                     // of what was evaluated of the prompt before
-  bool copied = false;                   // from the one before: another answer to its prompt
-  int64_t min_tokens = 0;                // before which no answer ends by itself
-  std::vector<int32_t> stop_tokens = {}; // that end an answer beside the model's own
+  bool reuse = true;                                // of what was evaluated of the prompt before
+  bool copied = false;                              // from the one before: another answer to its prompt
+  int64_t min_tokens = 0;                           // before which no answer ends by itself
+  std::vector<int32_t> stop_tokens = {};            // that end an answer beside the model's own
   int64_t priority = 0;                             // lower ones go first
   std::shared_ptr<const CallRules> calls = nullptr; // of the tools that a chat's answer may call, or its schema
   size_t begun = 0;                                 // bytes at the end of chat_prompt that the answer begins with
@@ -99,6 +99,7 @@ class ChatRequests {
   const text::ChatTemplate& template_;
   const CallFormat call_format_;
   const text::ChatShape shape_;
+  mutable CallRulesCache call_rules_;
   const Json variables_;
   const size_t most_known_;
   mutable std::mutex mutex_;

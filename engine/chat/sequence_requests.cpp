@@ -58,10 +58,11 @@ SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
   };
   if (generation.min_tokens > 0) {
     std::vector<int32_t> ends;
-    for (int32_t token = 0; token < std::min<int64_t>(model_.need_tokenizer().vocab_size(), model_.program.vocab); ++token)
+    for (int32_t token = 0; token < std::min<int64_t>(model_.need_tokenizer().vocab_size(), model_.program.vocab);
+         ++token)
       if (request.is_end(token)) ends.push_back(token);
-    request.constraint = std::make_unique<MinimumConstraint>(generation.min_tokens, std::move(ends),
-                                                             std::move(request.constraint));
+    request.constraint =
+        std::make_unique<MinimumConstraint>(generation.min_tokens, std::move(ends), std::move(request.constraint));
   }
   return request;
 }
@@ -70,6 +71,9 @@ AnswerText SequenceRequests::text_of(const Generation& generation) const {
   std::optional<std::string_view> prompt;
   if (generation.chat_prompt) prompt = opened_prompt(generation);
   AnswerText text(model_.need_tokenizer(), generation.sampling.stop, prompt, generation.calls);
+  if (const auto schema = generation.calls ? nlohmann::ordered_json() : answer_schema(generation.sampling);
+      !schema.is_null())
+    text.check_content(schema);
   if (generation.begun > 0) text.begin_with(begun_answer(generation));
   return text;
 }

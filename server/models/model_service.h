@@ -15,6 +15,7 @@ namespace ridge::server {
 struct RequestCounts : engine::Scheduler::Counts {
   int64_t failed = 0;         // whose answers ended with an error
   int64_t ignored_fields = 0; // that no API has
+  int64_t schema_misses = 0;  // calls, and answers of a schema, that break what the grammar left out of it
 };
 
 class ModelService {
@@ -50,9 +51,14 @@ class ModelService {
   const std::string& name() const { return name_; }
   void log(const std::string& line) const { log_(line); }
   RequestList& requests() { return requests_; }
+  // A call, or an answer of a schema, that breaks what the grammar had to leave out of the schema. The log gets a line.
+  void count_schema_miss(const std::string& line) {
+    ++schema_misses_;
+    log_(line);
+  }
 
   virtual engine::Scheduler::Counts counts() const = 0; // of its work alone
-  RequestCounts request_counts() const { return {counts(), failed_, ignored_fields_}; }
+  RequestCounts request_counts() const { return {counts(), failed_, ignored_fields_, schema_misses_}; }
   void count_failure() { ++failed_; }
   void count_ignored_fields(int64_t count) { ignored_fields_ += count; }
   virtual void drain() = 0; // takes no further work and returns when all has ended
@@ -72,7 +78,7 @@ class ModelService {
   std::atomic<int64_t> users_ = 0;
   std::atomic<double> kept_for_ = -1; // below 0: nothing was said
   std::atomic<bool> abandoned_ = false;
-  std::atomic<int64_t> failed_ = 0, ignored_fields_ = 0;
+  std::atomic<int64_t> failed_ = 0, ignored_fields_ = 0, schema_misses_ = 0;
   RequestList requests_;
 };
 

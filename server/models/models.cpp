@@ -28,6 +28,7 @@ constexpr std::chrono::milliseconds kPollOfAnswers{50}; // for answers that end,
 RequestCounts sum(RequestCounts a, const RequestCounts& b) {
   a.failed += b.failed;
   a.ignored_fields += b.ignored_fields;
+  a.schema_misses += b.schema_misses;
   a.ended += b.ended;
   a.preemptions += b.preemptions;
   a.prompt_tokens += b.prompt_tokens;

@@ -1,7 +1,7 @@
 #include "server/responses/response_store.h"
 
 #include "server/reply.h"
-#include "text/json/read_json.h"
+#include "core/json/parse.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kDeepest = 128; // a call's arguments may nest as deep as a body, and lie deeper
 
-Json parse(const std::string& text) { return text::read_json(text, {.levels = kDeepest}); }
+Json parse(const std::string& text) { return core::parse_json(text, {.depth = kDeepest, .exact_numbers = true}); }
 
 } // namespace
 

@@ -59,10 +59,13 @@ TEST_CASE("what is no JSON, or too much of it, is refused in one line") {
 
 TEST_CASE("integers of any length can be kept by their digits") {
   const auto list =
-      parse_json("[1, 123456789012345678901234567890, -98765432109876543210, 2.5]", {.big_integers = true});
-  CHECK(!core::big_digits(list[0]));
-  CHECK(core::big_digits(list[1]) == "123456789012345678901234567890");
-  CHECK(core::big_digits(list[2]) == "-98765432109876543210");
-  CHECK(!core::big_digits(list[3]));
+      parse_json("[1, 123456789012345678901234567890, -98765432109876543210, 2.5]", {.exact_numbers = true});
+  const auto digits = [](const auto& value) {
+    return std::string(value.get_binary().begin(), value.get_binary().end());
+  };
+  CHECK(!list[0].is_binary());
+  CHECK(digits(list[1]) == "123456789012345678901234567890");
+  CHECK(digits(list[2]) == "-98765432109876543210");
+  CHECK(!list[3].is_binary());
   CHECK(parse_json("123456789012345678901234567890").is_number_float());
 }

@@ -30,6 +30,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check<nlohmann::json>(text);
   check<nlohmann::ordered_json>(text);
-  ridge::core::find_json(text, {.big_integers = true});
+  ridge::core::find_json(text, {.exact_numbers = true});
   return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "engine/options.h"
 #include "server/server.h"
+#include "server/service.h"
 
 #include <algorithm>
 #include <functional>
@@ -40,6 +41,19 @@ std::string text_of(std::mt19937_64& random, int words) {
   std::string text;
   for (int i = 0; i < words; ++i) text += std::string(kWords[random() % std::size(kWords)]) + " ";
   return text;
+}
+
+// A tool as an editor offers them.
+Json tool(int number) {
+  const Json parameters = Json::parse(R"({"type": "object", "properties": {
+      "path": {"type": "string", "format": "path", "minLength": 1}, "url": {"type": "string", "format": "uri"},
+      "lines": {"type": "array", "items": {"type": "integer", "minimum": 1}, "maxItems": 20}, "mode": {"enum": ["r", "w"]},
+      "mail": {"type": "string", "format": "email", "maxLength": 100}, "slug": {"type": "string", "pattern": "^[a-z-]+$",
+      "maxLength": 40}, "options": {"type": "object", "propertyNames": {"enum": ["a", "b"]},
+      "additionalProperties": {"type": "number", "minimum": 0.5}}}, "required": ["path"], "additionalProperties": false})");
+  return {{"type", "function"},
+          {"function",
+           {{"name", fmt::format("tool_{}", number)}, {"description", "What it does"}, {"parameters", parameters}}}};
 }
 
 } // namespace
@@ -82,6 +96,18 @@ int main(int argc, char** argv) {
                socket.request("POST /v1/chat/completions", bodies[next++ % bodies.size()]);
                socket.wait_for_byte();
              }));
+  Json with_tools = parsed;
+  for (int i = 0; i < 100; ++i) with_tools["tools"].push_back(tool(i));
+  const std::string tools_body = with_tools.dump();
+  const auto request = [&] {
+    tests::Socket socket(server.port());
+    socket.request("POST /v1/chat/completions", tools_body);
+    socket.wait_for_byte();
+  };
+  const double start = core::seconds_now();
+  request();
+  fmt::print("the same with 100 tools, {} bytes, {:.3f} ms", tools_body.size(), (core::seconds_now() - start) * 1e3);
+  fmt::print(", and again {:.3f} ms\n", median_ms(request));
   server.stop();
   thread.join();
 }

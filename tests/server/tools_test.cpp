@@ -42,6 +42,8 @@ void check_arguments(const std::string& name, const Json& arguments) {
   for (const auto& [key, value] : arguments.items()) CHECK(kSchema["properties"].contains(key));
 }
 
+Json& schema_of(Json& body) { return body["response_format"]["json_schema"]["schema"]; }
+
 std::vector<Json> events_of(const Endpoint& endpoint, const std::string& path, Json body) {
   body["stream"] = true;
   tests::HttpClient http = endpoint.client();
@@ -276,14 +278,42 @@ TEST_CASE("Ollama's clients get whole calls, and what is wrong with tools is sai
         "tool_choice: there is no tool other");
   CHECK(message(nullptr, "required") == "tool_choice: there are no tools");
   Json tool = weather_tool();
-  tool["function"]["parameters"]["not"] = Json::object();
-  CHECK(message(Json::array({tool}), "auto").find("the parameters of tool get_weather") != std::string::npos);
+  tool["function"]["parameters"]["properties"]["days"]["type"] = 5;
+  CHECK(message(Json::array({clock_tool(), tool}), "auto")
+            .starts_with("tools[1].function.parameters: those of get_weather are no schema: JSON schema, "
+                         "#/properties/days: `type` must name types"));
   Json deep = chat_body("hi");
   const std::string arguments = // recursive code would run out of stack
       "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
   deep["messages"].push_back(
       {{"role", "assistant"}, {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", arguments}}}}}}});
   CHECK(endpoint.post("/apply-template", deep)["prompt"].get<std::string>().find(arguments) != std::string::npos);
+}
+
+TEST_CASE("what grammars leave out of schemas is checked behind the answer, and counted") {
+  const Endpoint endpoint;
+  const Json schema = Json::parse(R"({"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"],
+                                      "not": {"required": ["a"]}})");
+  const auto misses = [&](int count) {
+    return endpoint.get("/metrics").find(fmt::format("\nridge_schema_misses_total {}\n", count)) != std::string::npos;
+  };
+  CHECK(misses(0));
+  Json body = tool_body(1);
+  body["tools"] = {{{"type", "function"}, {"function", {{"name", "f"}, {"parameters", schema}}}}};
+  body["parallel_tool_calls"] = false;
+  const Json call = endpoint.post("/v1/chat/completions", body)["choices"][0]["message"]["tool_calls"][0]["function"];
+  CHECK(Json::parse(call["arguments"].get<std::string>()) == Json{{"a", 1}});
+  CHECK(misses(1));
+  Json answer = chat_body("hi", 400);
+  answer["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "a"}, {"schema", schema}}}};
+  endpoint.post("/v1/chat/completions", answer);
+  CHECK(misses(2));
+  Json generate = {{"prompt", "hi"}, {"stream", false}, {"options", {{"num_predict", 400}}}, {"format", schema}};
+  endpoint.post("/api/generate", generate);
+  CHECK(misses(3));
+  schema_of(answer).erase("not");
+  endpoint.post("/v1/chat/completions", answer);
+  CHECK(misses(3));
 }
 
 TEST_CASE("text of tools, arguments and results never becomes a control token") {

@@ -34,6 +34,9 @@ class JsonValidator {
   static void check_known(const std::string& keyword) {
     static const std::set<std::string> kKnown = {"$defs",
                                                  "$ref",
+                                                 "title",
+                                                 "description",
+                                                 "default",
                                                  "type",
                                                  "enum",
                                                  "const",
@@ -42,6 +45,11 @@ class JsonValidator {
                                                  "allOf",
                                                  "properties",
                                                  "required",
+                                                 "patternProperties",
+                                                 "propertyNames",
+                                                 "minProperties",
+                                                 "maxProperties",
+                                                 "dependentRequired",
                                                  "items",
                                                  "minItems",
                                                  "maxItems",
@@ -54,7 +62,8 @@ class JsonValidator {
                                                  "maximum",
                                                  "exclusiveMinimum",
                                                  "prefixItems",
-                                                 "exclusiveMaximum"};
+                                                 "exclusiveMaximum",
+                                                 "multipleOf"};
     if (!kKnown.contains(keyword)) throw std::logic_error("the tests' validator has no keyword " + keyword);
   }
 
@@ -86,9 +95,26 @@ class JsonValidator {
     bool holds = true;
     if (keyword == "properties") {
       for (const auto& [name, part] : rule.items()) holds &= !value.contains(name) || valid(value[name], part);
+    } else if (keyword == "patternProperties") {
+      for (const auto& [pattern, part] : rule.items())
+        for (const auto& [name, member] : value.items()) holds &= !matches(name, pattern) || valid(member, part);
     } else if (keyword == "additionalProperties") {
       const Json declared = schema.value("properties", Json::object());
-      for (const auto& [name, part] : value.items()) holds &= declared.contains(name) || valid(part, rule);
+      const Json patterns = schema.value("patternProperties", Json::object());
+      for (const auto& [name, part] : value.items()) {
+        bool further = !declared.contains(name);
+        for (const auto& entry : patterns.items()) further &= !matches(name, entry.key());
+        holds &= !further || valid(part, rule);
+      }
+    } else if (keyword == "propertyNames") {
+      for (const auto& entry : value.items()) holds &= valid(entry.key(), rule);
+    } else if (keyword == "minProperties") {
+      holds = value.size() >= rule.get<size_t>();
+    } else if (keyword == "maxProperties") {
+      holds = value.size() <= rule.get<size_t>();
+    } else if (keyword == "dependentRequired") {
+      for (const auto& [name, others] : rule.items())
+        for (const Json& other : others) holds &= !value.contains(name) || value.contains(other.get<std::string>());
     } else if (keyword == "required") {
       for (const Json& name : rule) holds &= value.contains(name.get<std::string>());
     }
@@ -113,15 +139,21 @@ class JsonValidator {
   static bool string_holds(const Json& value, const std::string& keyword, const Json& rule) {
     static const std::map<std::string, std::string> kFormats = {
         {"date", "\\d{4}-(0[1-9]|1[0-2])-([0-2]\\d|3[01])"},
-        {"date-time", "\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d+)?(Z|[+-]\\d\\d:\\d\\d)"},
+        {"date-time", "\\d{4}-\\d\\d-\\d\\d[Tt]\\d\\d:\\d\\d:\\d\\d(\\.\\d+)?([Zz]|[+-]\\d\\d:\\d\\d)"},
         {"uuid", "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
-        {"email", "[^@\\s]+@([A-Za-z0-9-]+\\.)+[A-Za-z]+"},
+        {"email", "[^@\\s]+@(([A-Za-z0-9-]+\\.)*[A-Za-z0-9-]+|\\[[0-9.]+\\])"},
+        {"uri", "[A-Za-z][A-Za-z0-9+.-]*:[^\\s\"<>\\\\^`{}|]*"},
         {"ipv4", "((25[0-5]|2[0-4]\\d|1?\\d?\\d)(\\.|$)){4}"}};
     if (keyword == "minLength") return characters(value).size() >= rule.get<size_t>();
     if (keyword == "maxLength") return characters(value).size() <= rule.get<size_t>();
-    if (keyword == "pattern") return std::regex_search(characters(value), std::wregex(characters(rule)));
-    if (keyword == "format") return std::regex_match(value.get<std::string>(), std::regex(kFormats.at(rule)));
-    return true;
+    if (keyword == "pattern") return matches(value, rule);
+    if (keyword != "format") return true;
+    const auto format = kFormats.find(rule); // others say nothing
+    return format == kFormats.end() || std::regex_match(value.get<std::string>(), std::regex(format->second));
+  }
+
+  static bool matches(const std::string& text, const std::string& pattern) {
+    return std::regex_search(characters(text), std::wregex(characters(pattern)));
   }
 
   static bool number_holds(const Json& value, const std::string& keyword, const Json& rule) {
@@ -130,6 +162,10 @@ class JsonValidator {
     if (keyword == "maximum") return number <= rule.get<double>();
     if (keyword == "exclusiveMinimum") return number > rule.get<double>();
     if (keyword == "exclusiveMaximum") return number < rule.get<double>();
+    if (keyword == "multipleOf") {
+      const double times = number / rule.get<double>();
+      return std::abs(times - std::round(times)) < 1e-6;
+    }
     return true;
   }
 

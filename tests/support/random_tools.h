@@ -19,12 +19,13 @@ inline uint64_t call_seeds(uint64_t usual) {
 
 struct Random {
   uint64_t seed, count = 0;
+  bool counts_properties = true; // schemas of objects may say how many properties there are, and on which others depend
   size_t below(size_t n) { return core::mix_bits(core::mix_bits(seed) + ++count) % n; }
 };
 
 // Strings and arrays are bounded, so that most answers end.
 inline nlohmann::ordered_json random_schema(Random& random, int depth) {
-  switch (random.below(depth > 2 ? 13 : 17)) {
+  switch (random.below(depth > 2 ? 18 : 23)) {
   case 0: return {{"type", "integer"}};
   case 1: return {{"type", "boolean"}};
   case 2: return {{"enum", {"red", "green <b>", "blue", 7, nullptr}}};
@@ -38,7 +39,17 @@ inline nlohmann::ordered_json random_schema(Random& random, int depth) {
   case 10: return {{"anyOf", {{{"type", "string"}, {"maxLength", 5}}, {{"type", "integer"}, {"minimum", 100}}}}};
   case 11: return {{"type", "string"}, {"anyOf", {{{"maxLength", 2}}, {{"format", "ipv4"}}}}};
   case 12: return {{"allOf", {{{"type", "string"}, {"minLength", 2}}, {{"maxLength", 6}}}}};
-  case 13: {
+  case 13: return {{"type", "string"}, {"pattern", "^[a-d]+(-[a-d]+)*$"}, {"minLength", 2}, {"maxLength", 5}};
+  case 14: return {{"type", "integer"}, {"multipleOf", 3 + random.below(20)}, {"minimum", -50}};
+  case 15: return {{"type", "number"}, {"exclusiveMinimum", -0.25}, {"maximum", 7.125}};
+  case 16: return {{"const", {{"k", {1, "two"}}}}};
+  case 17: return {{"type", "string"}, {"format", random.below(2) ? "ipv6" : "duration"}};
+  case 18: return {{"type", "object"}, {"patternProperties", {{"^x[a-c]", random_schema(random, depth + 1)}}}};
+  case 19:
+    return {{"type", "object"},
+            {"propertyNames", {{"enum", {"p", "q"}}}},
+            {"additionalProperties", random_schema(random, depth + 1)}};
+  case 20: {
     const size_t least = random.below(3);
     return {{"type", "array"},
             {"items", random_schema(random, depth + 1)},
@@ -53,7 +64,15 @@ inline nlohmann::ordered_json random_schema(Random& random, int depth) {
     properties[key] = random_schema(random, depth + 1);
     if (random.below(2)) required.push_back(key);
   }
-  return {{"type", "object"}, {"properties", properties}, {"required", required}, {"additionalProperties", false}};
+  nlohmann::ordered_json schema = {
+      {"type", "object"}, {"properties", properties}, {"required", required}, {"additionalProperties", false}};
+  if (!random.counts_properties || properties.empty()) return schema;
+  if (random.below(3) == 0) schema["minProperties"] = 1;
+  if (random.below(3) == 0)
+    schema["maxProperties"] = std::max<size_t>(required.size(), 1);
+  else if (properties.size() > 1 && random.below(2))
+    schema["dependentRequired"] = {{"k0", nlohmann::ordered_json::array({"k1"})}};
+  return schema;
 }
 
 inline std::vector<text::Tool> random_tools(Random& random) {

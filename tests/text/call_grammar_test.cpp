@@ -4,9 +4,11 @@
 #include "text/calls/call_parser.h"
 #include "text/calls/call_writer.h"
 #include "text/grammar/grammar_matcher.h"
+#include "text/schema/schema_validator.h"
 
 #include "support/json_validator.h"
 #include "support/random_tools.h"
+#include "support/reference.h"
 
 #include <doctest/doctest.h>
 
@@ -64,6 +66,7 @@ TEST_CASE("every call that is written under a grammar is read, and fits its tool
     for (uint64_t seed = 0; seed < tests::call_seeds(12); ++seed) {
       CAPTURE(seed);
       Random random{seed + std::hash<std::string_view>()(syntax.name)};
+      random.counts_properties = syntax.arguments == ArgumentForm::json;
       const std::vector<Tool> tools = random_tools(random);
       const std::string gbnf = gbnf_from_tools(syntax, tools, {.parallel = seed % 2 == 0}, nullptr);
       const auto text = random_text(Grammar::parse(gbnf), random);
@@ -200,32 +203,72 @@ TEST_CASE("all forms of gpt-oss's headers are in its grammar, after reasoning wh
   }
 }
 
-TEST_CASE("parameters that cannot be written are refused with the tool's name") {
-  const auto refusal = [](const char* syntax, const char* schema) {
-    const std::vector<Tool> tools = {{"f", Json::parse(schema)}};
-    std::string message;
-    try {
-      gbnf_from_tools(*std::ranges::find(call_syntaxes(), syntax, &CallSyntax::name), tools, {}, nullptr);
-    } catch (const Error& error) {
-      message = error.what();
+namespace {
+
+// Whether a call of `f` with these arguments is in the grammar.
+bool can_call(const CallSyntax& syntax, const Json& parameters, const Json& arguments) {
+  const std::vector<Tool> tools = {{"f", parameters}};
+  const std::string text = write_calls(syntax, std::vector<ToolCall>{{"abcdefgh1", "f", arguments.dump()}});
+  CAPTURE(text);
+  const Grammar grammar = Grammar::parse(gbnf_from_tools(syntax, tools, {}, nullptr));
+  GrammarMatcher matcher(grammar, vocabulary());
+  if (!matcher.allows_text(text)) return false;
+  matcher.accept_text(text);
+  return matcher.can_end();
+}
+
+const CallSyntax& syntax_named(std::string_view name) {
+  return *std::ranges::find(call_syntaxes(), name, &CallSyntax::name);
+}
+
+} // namespace
+
+TEST_CASE("what a syntax has no way to write is left out of its calls") {
+  const auto can = [](const char* syntax, const char* schema, const char* arguments) {
+    return can_call(syntax_named(syntax), Json::parse(schema), Json::parse(arguments));
+  };
+  CHECK(can("qwen3-coder", R"({"properties": {"a>b": {}, "c": {"const": 1}}, "required": ["a>b"]})", R"({"c": 1})"));
+  CHECK(can("glm-4", R"({"properties": {}, "required": ["x"]})", R"({"x": "y"})"));
+  CHECK_FALSE(can("glm-4", R"({"properties": {}, "required": ["x"]})", "{}"));
+  CHECK(can("gemma4", R"({"properties": {"o": {"type": "object", "required": ["x"]}}})", R"({"o": {"x": 1}})"));
+  CHECK(
+      can("gemma4", R"({"properties": {"o": {"type": "array", "prefixItems": [{"type": "null"}]}}})", R"({"o": [1]})"));
+  CHECK(can("gemma4", R"({"properties": {"o": {"enum": [{"k": ["a", 1]}, [true]]}}})", R"({"o": {"k": ["a", 1]}})"));
+  CHECK_FALSE(
+      can("gemma4", R"({"properties": {"o": {"enum": [{"k": ["a", 1]}, [true]]}}})", R"({"o": {"k": ["b", 1]}})"));
+  const char* either = R"({"anyOf": [{"properties": {"a": {"const": 1}}, "required": ["a"]}, {"$ref": "#/$defs/b"}],
+                           "$defs": {"b": {"properties": {"b": {"const": 2}}, "required": ["b"]}}, "type": "object"})";
+  for (const char* syntax : {"hermes", "qwen3-coder", "gemma4", "lfm2"}) {
+    CAPTURE(syntax);
+    CHECK(can(syntax, either, R"({"a": 1})"));
+    CHECK(can(syntax, either, R"({"b": 2})"));
+    CHECK_FALSE(can(syntax, either, "{}"));
+    CHECK(
+        can(syntax, R"({"properties": {"s": {"type": "string", "pattern": "^a$", "maxLength": 3}}})", R"({"s": "a"})"));
+    CHECK_FALSE(can(syntax, R"({"properties": {"s": {"type": "string", "pattern": "^a+$", "maxLength": 3}}})",
+                    R"({"s": "aaaa"})"));
+  }
+}
+
+TEST_CASE("the shapes that Python's types and Zod give are held in every syntax, and checked") {
+  for (const Json& shape : Json::parse(tests::read_file(RIDGE_SOURCE_DIR "/tests/text/tool_shapes.json"))) {
+    CAPTURE(shape["name"].get<std::string>());
+    const Json& schema = shape["schema"];
+    const SchemaValidator check(schema);
+    for (const Json& value : shape["inside"]) {
+      const Json arguments = {{"a", value}};
+      CAPTURE(arguments.dump());
+      CHECK(check.complaint(arguments) == "");
+      for (const CallSyntax& syntax : call_syntaxes()) {
+        CAPTURE(syntax.name);
+        if (syntax.arguments != ArgumentForm::gemma) CHECK(can_call(syntax, schema, arguments));
+      }
     }
-    return message;
-  };
-  CHECK(refusal("hermes", R"({"type": "object", "not": {}})").starts_with("the parameters of tool f: "));
-  CHECK(refusal("qwen3-coder", R"({"properties": {"a>b": {}}})") ==
-        "the parameters of tool f: this model's calls have no way to write the name 'a>b'");
-  CHECK(refusal("glm-4", R"({"properties": {}, "required": ["x"]})") ==
-        "the parameters of tool f: `x` is required, but is no property");
-  const auto message = [&](const char* syntax, const std::string& schema) {
-    return refusal(syntax, (R"({"properties": {"s": )" + schema + "}}").c_str());
-  };
-  CHECK(message("qwen3-coder", R"({"type": "string", "pattern": "^a<$"})").ends_with("no way to write a `<` there"));
-  CHECK(message("gemma4", R"({"type": "string", "pattern": "^a$", "maxLength": 3})").ends_with("are not supported"));
-  CHECK(message("glm-4", R"({"type": "string", "format": "color"})").ends_with("`color` is not supported"));
-  CHECK(message("glm-4", R"({"type": ["string", "integer"], "pattern": "^1$"})").find("cannot tell") !=
-        std::string::npos);
-  CHECK(message("gemma4", R"({"type": "object", "required": ["x"]})").ends_with("`x` is required, but is no property"));
-  CHECK(message("gemma4", R"({"type": "array", "prefixItems": [{}]})").ends_with("have no `prefixItems`"));
-  CHECK(message("glm-4", R"({"type": "string", "anyOf": [{"type": "null"}]})").find("nothing satisfies this") !=
-        std::string::npos);
+    for (const Json& value : shape["outside"]) {
+      const Json arguments = {{"a", value}};
+      CAPTURE(arguments.dump());
+      CHECK_FALSE(can_call(syntax_named("hermes"), schema, arguments));
+    }
+    for (const CallSyntax& syntax : call_syntaxes()) CHECK_FALSE(can_call(syntax, schema, Json::object()));
+  }
 }

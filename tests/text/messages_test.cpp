@@ -1,10 +1,10 @@
 // Messages as clients write them, and numbers that neither 64 bits nor a double hold.
 #include "text/chat/messages.h"
 
+#include "core/json/parse.h"
 #include "text/calls/call_values.h"
 #include "text/jinja/jinja.h"
 #include "text/json/kept_number.h"
-#include "text/json/read_json.h"
 
 #include <doctest/doctest.h>
 
@@ -17,7 +17,7 @@ TEST_CASE("numbers beyond 64 bits and beyond a double keep their digits") {
        {std::string(R"({"a":[18446744073709551616,-9223372036854775809,9e99,1e400,-1E+999],"b":9e99})"),
         "[" + digits + "," + digits + ".5,[],{}]", std::string("123456789012345678901234567890"),
         std::string(R"(["9e99 1e400 \" 1e400",1e400])")}) {
-    const Json json = text::read_json(text);
+    const Json json = core::parse_json(text, {.exact_numbers = true});
     std::string expected = text; // a double is written in its own way
     for (size_t at = expected.find(":9e99"); at != std::string::npos; at = expected.find(":9e99"))
       expected.replace(at, 5, ":9e+99");
@@ -25,10 +25,11 @@ TEST_CASE("numbers beyond 64 bits and beyond a double keep their digits") {
       expected.replace(at, 5, ",9e+99");
     CHECK(text::json_text(json) == expected);
   }
-  CHECK(text::json_text(text::read_json(R"({"a":[1e400,{}],"b":{}})"), 1) ==
+  CHECK(text::json_text(core::parse_json(R"({"a":[1e400,{}],"b":{}})", {.exact_numbers = true}), 1) ==
         "{\n \"a\": [\n  1e400,\n  {}\n ],\n \"b\": {}\n}");
-  CHECK(text::read_json("[18446744073709551615]")[0].is_number_unsigned());
-  CHECK(text::with_doubles(text::read_json("[18446744073709551616]"))[0] == 18446744073709551616.0);
+  CHECK(core::parse_json("[18446744073709551615]", {.exact_numbers = true})[0].is_number_unsigned());
+  CHECK(text::with_doubles(core::parse_json("[18446744073709551616]", {.exact_numbers = true}))[0] ==
+        18446744073709551616.0);
   for (const char* wrong : {"01e400", "1e400x", "[1e400", "-", "1e", "{\"a\":1e400,}"})
     CHECK(text::parse_json(wrong).is_discarded());
 }
@@ -36,7 +37,8 @@ TEST_CASE("numbers beyond 64 bits and beyond a double keep their digits") {
 TEST_CASE("templates write the digits of numbers that they are given") {
   const auto written =
       text::jinja::Template::parse("{{ a }} {{ a|tojson }} {{ [a, b]|tojson }} {{ b is mapping }}", "t");
-  const Json variables = text::read_json(R"({"a": 123456789012345678901234567890, "b": 18446744073709551615})");
+  const Json variables =
+      core::parse_json(R"({"a": 123456789012345678901234567890, "b": 18446744073709551615})", {.exact_numbers = true});
   CHECK(written.render(variables, {}) == "123456789012345678901234567890 123456789012345678901234567890 "
                                          "[123456789012345678901234567890, 18446744073709551615] False");
 }

@@ -7,6 +7,8 @@
 #include "text/grammar/json_schema.h"
 #include "text/grammar/json_schema_text.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 namespace ridge::text {
@@ -24,12 +26,15 @@ bool is_plain_key(std::string_view key) {
 
 class Builder {
  public:
-  Builder(const CallSyntax& syntax, const Tokenizer* tokenizer) : syntax_(syntax), tokenizer_(tokenizer) {}
+  Builder(const CallSyntax& syntax, const Tokenizer* tokenizer, size_t detail)
+      : syntax_(syntax), tokenizer_(tokenizer), rules_(detail) {}
 
   std::string build(std::span<const Tool> tools, const CallGrammarOptions& options) {
     std::string root = tools.empty() ? "" : calls(tools, options);
     if (options.answer_schema) {
-      const std::string answer = add_json_schema(rules_, *options.answer_schema, *options.answer_schema, "answer");
+      const Json& schema = *options.answer_schema;
+      const std::string answer =
+          rules_.write_schema(count_values(schema), [&] { return add_json_schema(rules_, schema, schema, "answer"); });
       root = fmt::format("({}{} {})", root.empty() ? "" : root + " | ",
                          syntax_.messages ? mark("<|channel|>final$( <|constrain|>json$|$)<|message|>") : "", answer);
     }
@@ -47,13 +52,10 @@ class Builder {
     std::string bodies;
     for (const Tool& tool : tools) {
       bodies += bodies.empty() ? "" : " | ";
-      try {
-        bodies += rules_.add("tool-" + tool.name,
-                             fmt::format("{} {} {}", gbnf_literal(tool.name),
-                                         syntax_.messages ? header_end() : mark(syntax_.name_end), arguments(tool)));
-      } catch (const Error& error) {
-        throw_error("the parameters of tool {}: {}", tool.name, error.what());
-      }
+      const std::string written = rules_.write_schema(count_values(tool.parameters), [&] { return arguments(tool); });
+      bodies += rules_.add("tool-" + tool.name,
+                           fmt::format("{} {} {}", gbnf_literal(tool.name),
+                                       syntax_.messages ? header_end() : mark(syntax_.name_end), written));
     }
     const std::string call =
         rules_.add("call", fmt::format("{} ({}) {}", syntax_.messages ? header() : mark(syntax_.call_open), bodies,
@@ -133,17 +135,40 @@ class Builder {
   std::string arguments(const Tool& tool) {
     if (syntax_.arguments == ArgumentForm::json)
       return add_json_schema(rules_, tool.parameters, tool.parameters, tool.name);
-    const Json* properties = find_object(tool.parameters, "properties", "#");
+    ValueRules values(rules_, tool.parameters, mark(kGemmaQuote));
+    if (rules_.detail().max_depth == 0) return members(tool, tool.parameters, values);
+    std::vector<std::string> forms;
+    for (const Json& form : SchemaParts(tool.parameters, rules_).alternatives(tool.parameters, "#"))
+      if (form.contains("type")) forms.push_back(members(tool, form, values));
+    if (forms.empty()) fail_unsatisfiable("#", "no arguments are left");
+    return fmt::format("({})", fmt::join(forms, " | "));
+  }
+
+  // The arguments of one form of the parameters, without what the syntax has no way to write.
+  std::string members(const Tool& tool, const Json& form, ValueRules& values) {
+    const Json none = Json::object(), anything = true;
+    const Json* properties = find_object(form, "properties", "#");
     std::vector<std::string> required;
-    if (const Json* names = find_array(tool.parameters, "required", "#"))
-      for (const Json& name : *names) required.push_back(name.is_string() ? name.get<std::string>() : "");
+    if (const Json* names = find_array(form, "required", "#"))
+      for (const Json& name : *names)
+        if (name.is_string()) required.push_back(name.get<std::string>());
     std::vector<Property> pairs;
-    const Json none = Json::object();
-    for (const auto& [key, schema] : (properties ? *properties : none).items()) {
-      if (!is_plain_key(key)) throw_error("this model's calls have no way to write the name '{}'", key);
-      pairs.push_back({pair(tool, key, schema), std::erase(required, key) > 0});
-    }
-    if (!required.empty()) throw_error("`{}` is required, but is no property", required[0]);
+    const auto add = [&](const std::string& key, const Json& schema, bool is_required) {
+      if (!is_plain_key(key)) return;
+      const size_t count = rules_.size();
+      const bool any = rules_.detail().max_depth == 0;
+      try {
+        pairs.push_back({pair(tool, key, any ? anything : schema, values), is_required});
+      } catch (const Unsatisfiable&) { // it must be absent
+        rules_.drop(count);
+        if (!is_required) return;
+        if (rules_.detail().strict) throw;
+        pairs.push_back({pair(tool, key, anything, values), true});
+      }
+    };
+    for (const auto& [key, schema] : (properties ? *properties : none).items())
+      add(key, schema, std::erase(required, key) > 0);
+    for (const std::string& key : required) add(key, anything, true);
     if (syntax_.arguments == ArgumentForm::tagged) {
       std::string all;
       for (const Property& property : pairs) all += property.rule + (property.required ? " " : "? ");
@@ -154,9 +179,8 @@ class Builder {
     return chain(rules_, pairs, ", ", tool.name);
   }
 
-  std::string pair(const Tool& tool, const std::string& key, const Json& schema) {
+  std::string pair(const Tool& tool, const std::string& key, const Json& schema, ValueRules& values) {
     const std::string hint = tool.name + "-" + key;
-    ValueRules values(rules_, tool.parameters, mark(kGemmaQuote));
     std::string body;
     if (syntax_.arguments == ArgumentForm::python) {
       body = fmt::format("{} {}", gbnf_literal(key + "="), values.python(schema, hint));
@@ -203,7 +227,18 @@ class Builder {
 
 std::string gbnf_from_tools(const CallSyntax& syntax, std::span<const Tool> tools, const CallGrammarOptions& options,
                             const Tokenizer* tokenizer) {
-  return Builder(syntax, tokenizer).build(tools, options);
+  return Builder(syntax, tokenizer, options.detail).build(tools, options);
+}
+
+Grammar grammar_from_tools(const CallSyntax& syntax, std::span<const Tool> tools, CallGrammarOptions options,
+                           const Tokenizer* tokenizer) {
+  for (;; ++options.detail) {
+    try {
+      return Grammar::parse(gbnf_from_tools(syntax, tools, options, tokenizer));
+    } catch (const Error&) { // it is too large
+      if (options.detail + 1 == schema_details().size()) throw;
+    }
+  }
 }
 
 } // namespace ridge::text

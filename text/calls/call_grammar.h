@@ -4,6 +4,7 @@
 
 #include "text/calls/call_syntax.h"
 #include "text/calls/tool.h"
+#include "text/grammar/grammar.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <span>
@@ -19,13 +20,17 @@ struct CallGrammarOptions {
   std::string_view reasoning_open = {}, reasoning_close = {};
   // The schema of an answer that calls nothing, where the grammar binds from the start; null: the answer is a call.
   const nlohmann::ordered_json* answer_schema = nullptr;
+  size_t detail = 0; // of schema_details(): with how much of them schemas are written at first
 };
 
-// GBNF text. Marks that are control tokens of the vocabulary may be those tokens or their text; the tokenizer may be
-// null. There may be no tools where there is an answer_schema. A call's parameters come in the schema's order, optional
-// ones in any subset. Throws Error that names the tool for a schema that is not supported (json_schema.h), and for
-// parameters that the syntax has no way to write.
+// GBNF text. Schemas are such that clean_schema() let pass; what a grammar cannot hold of them (json_schema.h) and what
+// the syntax has no way to write is left out. Marks that are control tokens of the vocabulary may be those tokens or
+// their text; the tokenizer may be null. There may be no tools where there is an answer_schema. A call's parameters
+// come in the schema's order, optional ones in any subset.
 std::string gbnf_from_tools(const CallSyntax& syntax, std::span<const Tool> tools, const CallGrammarOptions& options,
                             const Tokenizer* tokenizer);
+// The same compiled: with less detail where the whole would be too large.
+Grammar grammar_from_tools(const CallSyntax& syntax, std::span<const Tool> tools, CallGrammarOptions options,
+                           const Tokenizer* tokenizer);
 
 } // namespace ridge::text

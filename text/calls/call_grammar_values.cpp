@@ -3,6 +3,7 @@
 #include "core/strings/utf8.h"
 #include "text/calls/call_values.h"
 #include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema_primitives.h"
 #include "text/grammar/json_schema_text.h"
 #include "text/white_space.h"
 
@@ -34,6 +35,12 @@ std::vector<std::string> core_of(std::string_view mark) {
   std::vector<std::string> all = characters(trim(mark));
   all.erase(std::find(all.begin() + 1, all.end(), all[0]), all.end());
   return all;
+}
+
+// Whether a text of this format may be a whole number, an object or a list.
+bool may_be_other_json(const Json& part) {
+  const Json* format = find_keyword(part, "format");
+  return format == nullptr || *format == "hostname" || *format == "uri-reference" || !formats().contains(*format);
 }
 
 bool lists_values(const Json& part) { return part.contains("enum") || part.contains("const"); }
@@ -81,10 +88,15 @@ std::string ValueRules::json(const Json& schema, const std::string& hint) {
 
 std::string ValueRules::python(const Json& schema, const std::string& hint) {
   const std::vector<Json> parts = parts_.alternatives(schema, "#");
-  const Json type = parts.size() == 1 && !lists_values(parts[0]) ? parts[0].value("type", Json()) : Json();
-  if (type == "boolean") return "(\"True\" | \"False\")";
-  if (type == "null") return "\"None\"";
-  return json(schema, hint);
+  const auto is = [](const Json& part, const char* type) {
+    return !lists_values(part) && part.value("type", Json()) == type;
+  };
+  const auto is_own = [&](const Json& part) { return is(part, "boolean") || is(part, "null"); };
+  if (std::ranges::none_of(parts, is_own)) return json(schema, hint);
+  std::vector<std::string> written;
+  for (const Json& part : parts)
+    written.push_back(is(part, "boolean") ? "\"True\" | \"False\"" : is(part, "null") ? "\"None\"" : json(part, hint));
+  return fmt::format("({})", fmt::join(written, " | "));
 }
 
 std::string ValueRules::raw_string(const Json& part, std::string_view close) {
@@ -94,18 +106,18 @@ std::string ValueRules::raw_string(const Json& part, std::string_view close) {
   return text.empty() ? text_before(rules_, close) : text;
 }
 
-// Text that begins like a number, an object or a list would be read as one where the schema allows these, too. What has
-// a format is never read so as a whole.
+// Text that begins like a number, an object or a list would be read as one where the schema allows these, too: it is
+// left out, and so is a pattern. What has a format is hardly ever read so.
 std::string ValueRules::raw_string_beside(const JsonTypes& types, const Json& part, std::string_view close) {
-  if ((!types.structured && !types.number) || part.contains("format")) return raw_string(part, close);
-  if (part.contains("pattern"))
-    fail_schema("#", "this model's calls cannot tell a string with `pattern` from a number, an object or a list");
+  if ((!types.structured && !types.number) || !may_be_other_json(part)) return raw_string(part, close);
   const std::string end = in_class(core_of(close)[0]);
   const std::string first =
       fmt::format("[^\\x20\\t\\r\\n{}{}{}]", types.structured ? "\\x5B\\x7B" : "", types.number ? "0-9\\x2D" : "", end);
-  const auto most = find_count(part, "maxLength", "#");
-  const uint32_t least = find_count(part, "minLength", "#").value_or(0);
+  auto most = find_count(part, "maxLength", "#");
+  const uint32_t most_count = rules_.detail().max_count;
+  const uint32_t least = std::min(find_count(part, "minLength", "#").value_or(0), most_count);
   if (most && *most < least) fail_unsatisfiable("#", "`minLength` exceeds `maxLength`");
+  if (most.value_or(0) > most_count) most.reset();
   if (most == 0u) return "\"\"";
   const std::string more = !most && least < 2 ? text_before(rules_, close)
                                               : fmt::format("[^{}]{{{},{}}}", end, std::max(least, 1u) - 1,
@@ -133,7 +145,7 @@ std::string ValueRules::tagged(const Json& schema, const std::string& hint, std:
 }
 
 std::string ValueRules::gemma(const Json& schema, const std::string& hint, int depth) {
-  if (depth > kMaxDepth) fail_schema("#", fmt::format("nested deeper than {}", kMaxDepth));
+  if (depth >= std::min(kMaxDepth, static_cast<int>(rules_.detail().max_depth))) return gemma_anything();
   std::vector<std::string> written;
   for (const Json& part : parts_.alternatives(schema, "#")) written.push_back(gemma_part(part, hint, depth));
   if (written.empty()) fail_unsatisfiable("#", "no value is left");
@@ -144,20 +156,29 @@ std::string ValueRules::gemma_text(const std::string& inner) const {
   return fmt::format("{} {} {}", gemma_quote_, inner, gemma_quote_);
 }
 
+std::string ValueRules::gemma_anything() {
+  return fmt::format("({} | {} | {} | {})", gemma_text(text_without(rules_, kGemmaQuote)), rules_.primitive("number"),
+                     rules_.primitive("boolean"), rules_.primitive("null"));
+}
+
+std::string ValueRules::gemma_literal(const Json& value) const {
+  if (value.is_string()) return gemma_text(gbnf_literal(value.get<std::string>()));
+  if (!value.is_structured()) return gbnf_literal(compact_json(value));
+  std::vector<std::string> parts;
+  for (const auto& [key, one] : value.items())
+    parts.push_back((value.is_object() ? gbnf_literal(key + ":") + " " : "") + gemma_literal(one));
+  return fmt::format("{} {} {}", value.is_object() ? "\"{\"" : "\"[\"", fmt::join(parts, " \",\" "),
+                     value.is_object() ? "\"}\"" : "\"]\"");
+}
+
 std::string ValueRules::gemma_part(const Json& part, const std::string& hint, int depth) {
   if (lists_values(part)) {
     std::vector<std::string> values;
-    for (const Json& value : listed_values(part, "#")) {
-      if (value.is_structured()) fail_schema("#", "this model's calls cannot list objects or arrays as values");
-      values.push_back(value.is_string() ? gemma_text(gbnf_literal(value.get<std::string>()))
-                                         : gbnf_literal(compact_json(value)));
-    }
+    for (const Json& value : listed_values(part, "#")) values.push_back(gemma_literal(value));
     if (values.empty()) fail_unsatisfiable("#", "no value is left of `enum` and `const`");
     return fmt::format("({})", fmt::join(values, " | "));
   }
-  if (!part.contains("type")) // anything; objects and arrays are left out
-    return fmt::format("({} | {} | {} | {})", gemma_text(text_without(rules_, kGemmaQuote)), rules_.primitive("number"),
-                       rules_.primitive("boolean"), rules_.primitive("null"));
+  if (!part.contains("type")) return gemma_anything();
   if (part["type"] == "string") return gemma_text(raw_string(part, kGemmaQuote));
   if (part["type"] == "array") return gemma_array(part, hint, depth);
   if (part["type"] == "object") return gemma_object(part, hint, depth);
@@ -165,14 +186,15 @@ std::string ValueRules::gemma_part(const Json& part, const std::string& hint, in
 }
 
 std::string ValueRules::gemma_array(const Json& part, const std::string& hint, int depth) {
-  if (part.contains("prefixItems")) fail_schema("#", "this model's calls have no `prefixItems`");
-  const uint32_t least = find_count(part, "minItems", "#").value_or(0);
-  const auto most = find_count(part, "maxItems", "#");
+  const uint32_t most_count = rules_.detail().max_count;
+  const uint32_t least = std::min(find_count(part, "minItems", "#").value_or(0), most_count);
+  auto most = find_count(part, "maxItems", "#");
+  if (most.value_or(0) > most_count) most.reset();
   if (most && *most < least) fail_unsatisfiable("#", "`minItems` exceeds `maxItems`");
   if (most == 0u) return "\"[]\"";
   const Json* items = find_keyword(part, "items");
-  const std::string item =
-      items ? gemma(*items, hint + "-item", depth + 1) : gemma_text(text_without(rules_, kGemmaQuote));
+  const bool alike = items && !items->is_array() && !part.contains("prefixItems"); // others may be anything
+  const std::string item = alike ? gemma(*items, hint + "-item", depth + 1) : gemma_anything();
   const std::string more =
       fmt::format("(\",\" {}){{{},{}}}", item, least > 0 ? least - 1 : 0, most ? std::to_string(*most - 1) : "");
   return fmt::format("\"[\" ({} {}){} \"]\"", item, more, least > 0 ? "" : "?");
@@ -189,7 +211,8 @@ std::string ValueRules::gemma_object(const Json& part, const std::string& hint, 
     pairs.push_back({rules_.add(hint + "-" + key + "-pair",
                                 gbnf_literal(key + ":") + " " + gemma(value, hint + "-" + key, depth + 1)),
                      required.erase(key) > 0});
-  if (!required.empty()) fail_schema("#", fmt::format("`{}` is required, but is no property", *required.begin()));
+  for (const std::string& key : required)
+    pairs.push_back({rules_.add(hint + "-" + key + "-pair", gbnf_literal(key + ":") + " " + gemma_anything()), true});
   return fmt::format("\"{{\" {} \"}}\"", chain(rules_, pairs, ",", hint));
 }
 

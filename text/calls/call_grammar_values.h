@@ -28,12 +28,12 @@ std::string chain(GrammarRules& rules, const std::vector<Property>& properties, 
                   const std::string& hint);
 
 // All functions give an expression for a value of `schema`, whose references are looked up in `document`. They throw
-// Error for schemas that are not supported.
+// Error for schemas that are too large, or that nothing satisfies.
 class ValueRules {
  public:
   // `gemma_quote`: the expression for what stands around a string in Gemma's notation.
   ValueRules(GrammarRules& rules, const Json& document, std::string gemma_quote)
-      : rules_(rules), document_(document), parts_(document), gemma_quote_(std::move(gemma_quote)) {}
+      : rules_(rules), document_(document), parts_(document, rules), gemma_quote_(std::move(gemma_quote)) {}
 
   std::string json(const Json& schema, const std::string& hint);
   std::string python(const Json& schema, const std::string& hint);
@@ -49,6 +49,8 @@ class ValueRules {
   std::string gemma_array(const Json& part, const std::string& hint, int depth);
   std::string gemma_object(const Json& part, const std::string& hint, int depth);
   std::string gemma_text(const std::string& inner) const;
+  std::string gemma_literal(const Json& value) const;
+  std::string gemma_anything(); // but objects and arrays
 
   GrammarRules& rules_;
   const Json& document_;

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/strings/utf8.h"
 #include "text/json/kept_number.h"
-#include "text/json/read_json.h"
+#include "core/json/parse.h"
 #include "text/white_space.h"
 
 #include <fmt/format.h>
@@ -269,7 +269,7 @@ std::string escape_json(std::string_view text) {
 
 Json parse_json(std::string_view text) {
   try {
-    return read_json(text, {.levels = kMaxNesting});
+    return core::parse_json(text, {.depth = kMaxNesting, .exact_numbers = true});
   } catch (const Error&) {
     return Json(Json::value_t::discarded);
   }

@@ -1,6 +1,7 @@
 #include "text/calls/tool.h"
 
 #include "core/random.h"
+#include "text/schema/schema.h"
 
 #include <algorithm>
 
@@ -10,6 +11,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr JsonTypes kAll = {true, true, true, true, true};
 constexpr int kMostReferences = 16; // that one schema follows; what is deeper may be anything
+constexpr int kMostSchemas = 5000;  // that are looked at; what is beyond may be anything
 
 JsonTypes unite(JsonTypes a, JsonTypes b) {
   return {a.string || b.string, a.number || b.number, a.boolean || b.boolean, a.null || b.null,
@@ -33,8 +35,8 @@ JsonTypes type_of(const Json& value) {
   return {value.is_string(), value.is_number(), value.is_boolean(), value.is_null(), value.is_structured()};
 }
 
-JsonTypes types_of(const Json& schema, const Json& document, int depth) {
-  if (!schema.is_object() || depth > kMostReferences) return kAll;
+JsonTypes types_of(const Json& schema, const Json& document, int depth, int& left) {
+  if (!schema.is_object() || depth > kMostReferences || --left < 0) return kAll;
   JsonTypes types = kAll;
   const auto has_list = [&](const char* keyword) { return schema.contains(keyword) && schema[keyword].is_array(); };
   if (schema.contains("type")) {
@@ -54,18 +56,17 @@ JsonTypes types_of(const Json& schema, const Json& document, int depth) {
   for (const char* keyword : {"anyOf", "oneOf"})
     if (has_list(keyword)) {
       JsonTypes either;
-      for (const Json& part : schema[keyword]) either = unite(either, types_of(part, document, depth + 1));
+      for (const Json& part : schema[keyword]) either = unite(either, types_of(part, document, depth + 1, left));
       types = meet(types, either);
     }
   if (has_list("allOf"))
-    for (const Json& part : schema["allOf"]) types = meet(types, types_of(part, document, depth + 1));
+    for (const Json& part : schema["allOf"]) types = meet(types, types_of(part, document, depth + 1, left));
   if (schema.contains("$ref") && schema["$ref"].is_string()) {
     const std::string reference = schema["$ref"];
-    try {
-      if (reference.starts_with("#"))
-        types = meet(types, types_of(document.at(Json::json_pointer(reference.substr(1))), document, depth + 1));
-    } catch (const Json::exception&) { // the converter of schemas says what is wrong
-    }
+    if (reference != "#" && !reference.starts_with("#/"))
+      left -= kMostSchemas / 4; // it is looked for in the whole document
+    if (const Json* target = find_reference(document, reference))
+      types = meet(types, types_of(*target, document, depth + 1, left));
   }
   if (schema.contains("nullable") && schema["nullable"] == true) types.null = true;
   return types;
@@ -77,7 +78,10 @@ bool is_tool_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxToolName && std::ranges::all_of(name, is_name_char);
 }
 
-JsonTypes json_types(const Json& schema, const Json& document) { return types_of(schema, document, 0); }
+JsonTypes json_types(const Json& schema, const Json& document) {
+  int left = kMostSchemas;
+  return types_of(schema, document, 0, left);
+}
 
 std::string make_call_id(uint64_t seed, size_t number, int length) {
   constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

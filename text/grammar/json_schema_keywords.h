@@ -1,4 +1,4 @@
-// The keywords of JSON schema that are supported, by the type they restrict.
+// The keywords of JSON schema that grammars hold, by the type they restrict. All others are left out.
 #pragma once
 
 #include "text/grammar/json_schema_merge.h"
@@ -17,10 +17,7 @@ struct TypeKeywords {
 // A schema without `type` that has one of a type's keywords allows that type.
 const std::vector<TypeKeywords>& type_keywords();
 
-// Whether a keyword restricts nothing: title, default, $comment, …
-bool is_annotation(const std::string& keyword);
-
-// Throws an Error that names `path` where the schema has a keyword that is not supported.
-void check_keywords(const Json& schema, const std::string& path);
+// Whether a grammar may depend on the keyword.
+bool is_held(const std::string& keyword);
 
 } // namespace ridge::text

@@ -2,12 +2,13 @@
 #include "text/grammar/json_schema_merge.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace ridge::text {
 
 namespace {
 
-constexpr size_t kMaxAlternatives = 1000;
+constexpr size_t kMaxAlternatives = 100;
 
 bool contains(const std::vector<std::string>& list, const std::string& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
@@ -48,14 +49,15 @@ void merge_properties(Json& result, const Json& a, const Json& b, const std::str
   const auto add_from = [&](const Json& one, const Json& other) {
     const Json* mine = find_object(one, "properties", path);
     const Json* theirs = find_object(other, "properties", path);
-    const Json* their_additional = find_keyword(other, "additionalProperties");
+    // What has a pattern there is no additional property.
+    const Json* more = other.contains("patternProperties") ? nullptr : find_keyword(other, "additionalProperties");
     if (mine == nullptr) return;
     for (const auto& [name, schema] : mine->items()) {
       if (properties.contains(name)) continue;
       if (theirs != nullptr && theirs->contains(name)) {
         properties[name] = both(schema, (*theirs)[name]);
       } else {
-        properties[name] = their_additional != nullptr ? both(schema, *their_additional) : schema;
+        properties[name] = more != nullptr ? both(schema, *more) : schema;
       }
     }
   };
@@ -76,10 +78,8 @@ void append_unique(Json& list, const Json& more) {
   }
 }
 
-Json multiply_alternatives(const Json& a, const Json& b, const std::string& path) {
-  if (a.size() * b.size() > kMaxAlternatives) {
-    fail_schema(path, fmt::format("more than {} combinations of anyOf", kMaxAlternatives));
-  }
+Json multiply_alternatives(const Json& a, const Json& b) {
+  if (a.size() * b.size() > kMaxAlternatives) return a;
   Json product = Json::array();
   for (const Json& x : a) {
     for (const Json& y : b) product.push_back(both(x, y));
@@ -87,43 +87,70 @@ Json multiply_alternatives(const Json& a, const Json& b, const std::string& path
   return product;
 }
 
+// Objects of schemas or lists by name.
+Json merge_members(const Json& a, const Json& b) {
+  Json all = a;
+  for (const auto& [name, value] : b.items()) {
+    if (!all.contains(name)) {
+      all[name] = value;
+    } else if (all[name].is_array() && value.is_array()) {
+      append_unique(all[name], value);
+    } else if (!all[name].is_array() && !value.is_array()) {
+      all[name] = both(all[name], value);
+    }
+  }
+  return all;
+}
+
+Json merge_items(const Json& a, const Json& b) {
+  if (!a.is_array() && !b.is_array()) return both(a, b);
+  if (!a.is_array() || !b.is_array()) return a;
+  Json all = a.size() < b.size() ? b : a;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) all[i] = both(a[i], b[i]);
+  return all;
+}
+
+Json merge_steps(const Json& a, const Json& b) {
+  constexpr int64_t kMaxStep = 1'000'000;
+  const auto is_step = [&](const Json& step) {
+    return step.is_number_integer() && step.get<double>() > 0 && step.get<double>() <= kMaxStep;
+  };
+  if (!is_step(a) || !is_step(b)) return a;
+  return std::lcm(a.get<int64_t>(), b.get<int64_t>());
+}
+
 Json merge_keyword(const std::string& keyword, const Json& a, const Json& b, const std::string& path) {
   const auto is = [&](std::initializer_list<const char*> names) {
     return std::any_of(names.begin(), names.end(), [&](const char* name) { return keyword == name; });
   };
-  const auto require = [&](bool valid, const char* what) {
-    if (!valid) fail_schema(path, fmt::format("`{}` must be {}", keyword, what));
-  };
+  const bool lists = a.is_array() && b.is_array(), objects = a.is_object() && b.is_object();
   if (a == b) return a;
   if (keyword == "type") return merge_types(a, b, path);
   if (keyword == "const") fail_unsatisfiable(path, "two different constants");
-  if (is({"enum", "required", "anyOf", "oneOf", "allOf"})) require(a.is_array() && b.is_array(), "a list");
-  if (keyword == "enum") return merge_enums(a, b, path);
-  if (is({"required", "allOf"})) {
+  if (keyword == "enum" && lists) return merge_enums(a, b, path);
+  if (is({"required", "allOf"}) && lists) {
     Json list = a;
     append_unique(list, b);
     return list;
   }
-  if (is({"anyOf", "oneOf"})) return multiply_alternatives(a, b, path);
-  if (is({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})) {
-    require(a.is_number() && b.is_number(), "a number");
-    return a < b ? b : a;
+  if (is({"anyOf", "oneOf"}) && lists) return multiply_alternatives(a, b);
+  const bool numbers = a.is_number() && b.is_number();
+  if (is({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"}) && numbers) return a < b ? b : a;
+  if (is({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"}) && numbers) return a < b ? a : b;
+  if (keyword == "multipleOf") return merge_steps(a, b);
+  if (is({"items", "prefixItems"})) return merge_items(a, b);
+  if (is({"additionalItems", "propertyNames"})) return both(a, b);
+  if (is({"patternProperties", "dependentRequired", "dependentSchemas", "dependencies"}) && objects)
+    return merge_members(a, b);
+  if (keyword == "pattern") {
+    Json list = a.is_array() ? a : Json::array({a});
+    append_unique(list, b.is_array() ? b : Json::array({b}));
+    return list;
   }
-  if (is({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})) {
-    require(a.is_number() && b.is_number(), "a number");
-    return a < b ? a : b;
-  }
-  if (keyword == "items" && !a.is_array() && !b.is_array()) return both(a, b);
-  if (is({"title", "description", "default", "examples", "$schema", "$id", "$comment", "$defs", "definitions"}))
-    return a;
-  fail_schema(path, fmt::format("two different values of `{}` cannot be combined", keyword));
+  return a;
 }
 
 } // namespace
-
-void fail_schema(const std::string& path, const std::string& message) {
-  throw core::Error(fmt::format("JSON schema, {}: {}", path, message));
-}
 
 void fail_unsatisfiable(const std::string& path, const std::string& message) {
   throw Unsatisfiable(fmt::format("JSON schema, {}: nothing satisfies this: {}", path, message));
@@ -158,10 +185,8 @@ std::optional<uint32_t> find_count(const Json& schema, const char* keyword, cons
   if (value == nullptr) return std::nullopt;
   constexpr double kMax = 1'000'000'000;
   const double count = value->is_number() ? value->get<double>() : -1;
-  if (!(count >= 0 && count <= kMax) || count != static_cast<uint32_t>(count)) {
-    fail_schema(path, fmt::format("`{}` must be a whole number from 0 to {}", keyword, kMax));
-  }
-  return static_cast<uint32_t>(count);
+  if (!(count >= 0)) fail_schema(path, fmt::format("`{}` must be a whole number from 0 on", keyword));
+  return static_cast<uint32_t>(std::min(count, kMax));
 }
 
 std::vector<std::string> find_types(const Json& schema, const std::string& path) {

@@ -1,5 +1,6 @@
 // Ranges of numbers as grammars: a range is cut into pieces in which each digit has a range of its own.
 #include "core/error.h"
+#include "text/grammar/json_schema_rules.h"
 #include "text/grammar/json_schema_text.h"
 
 #include <fmt/format.h>
@@ -82,35 +83,126 @@ std::optional<uint64_t> magnitude(std::optional<int64_t> value) {
   return result;
 }
 
-struct Magnitudes {
-  uint64_t min;
-  std::optional<uint64_t> max;
+// Digits after the point. Of all functions below: `places` is how many there may be, at most; `first` says that there
+// must be one; nothing is returned where no digits do.
+using Digits = std::optional<std::string>;
+
+Digits one_of(const std::vector<std::string>& ways) {
+  if (ways.empty()) return std::nullopt;
+  return join(ways);
+}
+
+std::string after_digit(char digit, const std::string& rest) { return fmt::format("\"{}\" {}", digit, rest); }
+
+Digits fraction_from(std::string_view bound, bool excluded, size_t places, bool first) {
+  if (bound.empty() && !excluded)
+    return first && places == 0 ? Digits() : "(" + digits(first ? 1 : 0, places) + " \"\")";
+  if (places == 0) return std::nullopt;
+  if (bound.empty()) { // zeros, one digit that is not, more digits: half of the places for each side of that digit
+    const size_t half = (places - 1) / 2;
+    return fmt::format("({} {}{})", half > 0 ? fmt::format("\"0\"{{0,{}}}", half) : "", kNonZero, digits(0, half));
+  }
+  std::vector<std::string> ways;
+  if (bound[0] < '9') ways.push_back(digit_range(static_cast<char>(bound[0] + 1), '9') + digits(0, places - 1));
+  if (const Digits rest = fraction_from(bound.substr(1), excluded, places - 1, false))
+    ways.push_back(after_digit(bound[0], *rest));
+  return one_of(ways);
+}
+
+Digits fraction_to(std::string_view bound, bool excluded, size_t places, bool first) {
+  if (bound.empty() && (excluded || (first && places == 0))) return std::nullopt;
+  if (bound.empty()) return places == 0 ? "\"\"" : fmt::format("\"0\"{{{},{}}}", first ? 1 : 0, places);
+  std::vector<std::string> ways;
+  if (!first) ways.push_back("\"\"");
+  if (places > 0) {
+    if (bound[0] > '0') ways.push_back(digit_range('0', static_cast<char>(bound[0] - 1)) + digits(0, places - 1));
+    if (const Digits rest = fraction_to(bound.substr(1), excluded, places - 1, false))
+      ways.push_back(after_digit(bound[0], *rest));
+  }
+  return one_of(ways);
+}
+
+struct FractionBounds {
+  std::string_view min, max;
   bool min_excluded, max_excluded;
+};
+
+Digits fraction_between(const FractionBounds& b, size_t places, bool first) {
+  if (b.min.empty() && !b.min_excluded) return fraction_to(b.max, b.max_excluded, places, first);
+  if (places == 0) return std::nullopt;
+  const char low = b.min.empty() ? '0' : b.min[0], high = b.max.empty() ? '0' : b.max[0];
+  const FractionBounds rest = {b.min.substr(b.min.empty() ? 0 : 1), b.max.substr(b.max.empty() ? 0 : 1), b.min_excluded,
+                               b.max_excluded};
+  if (low > high || (b.min.empty() && b.max.empty())) return std::nullopt;
+  std::vector<std::string> ways;
+  const auto add = [&](char digit, const Digits& more) {
+    if (more) ways.push_back(after_digit(digit, *more));
+  };
+  if (low == high) {
+    add(low, fraction_between(rest, places - 1, false));
+    return one_of(ways);
+  }
+  add(low, fraction_from(rest.min, b.min_excluded, places - 1, false));
+  if (high - low > 1)
+    ways.push_back(digit_range(static_cast<char>(low + 1), static_cast<char>(high - 1)) + digits(0, places - 1));
+  add(high, fraction_to(rest.max, b.max_excluded, places - 1, false));
+  return one_of(ways);
+}
+
+struct Magnitudes {
+  Decimal min = {};
+  std::optional<Decimal> max;
+  bool min_excluded = false, max_excluded = false;
 };
 
 // Decimal numbers without sign; empty if there are none.
 std::vector<std::string> unsigned_decimals(const Magnitudes& m, size_t places) {
-  const std::string any_fraction = fmt::format(" (\".\"{})?", digits(1, places));
-  const std::string zero_fraction = fmt::format(" (\".\" \"0\"{{1,{}}})?", places);
   std::vector<std::string> pieces;
-  if (m.max && *m.max < m.min) return pieces;
-  if (m.max && *m.max == m.min) {
-    if (!m.min_excluded && !m.max_excluded) pieces.push_back(gbnf_literal(std::to_string(m.min)) + zero_fraction);
+  const auto add = [&](uint64_t whole, bool bare, const Digits& fraction) {
+    const std::string text = gbnf_literal(std::to_string(whole));
+    if (fraction)
+      pieces.push_back(fmt::format("{} (\".\" {}){}", text, *fraction, bare ? "?" : ""));
+    else if (bare)
+      pieces.push_back(text);
+  };
+  const bool bare_min = m.min.fraction.empty() && !m.min_excluded;
+  const bool bare_max = m.max && (!m.max->fraction.empty() || !m.max_excluded);
+  if (m.max && m.max->whole < m.min.whole) return pieces;
+  if (m.max && m.max->whole == m.min.whole) {
+    add(m.min.whole, bare_min && bare_max,
+        fraction_between({m.min.fraction, m.max->fraction, m.min_excluded, m.max_excluded}, places, true));
     return pieces;
   }
-  const std::string min = gbnf_literal(std::to_string(m.min));
-  if (m.min_excluded) {
-    // Zeros, one digit that is not, more digits: half of the places for each side of that digit.
-    const size_t half = (places - 1) / 2;
-    pieces.push_back(fmt::format("{} \".\"{} {}{}", min, digits(0, half), kNonZero, digits(0, half)));
-  } else {
-    pieces.push_back(min + any_fraction);
-  }
-  if (!m.max || *m.max - m.min >= 2) {
-    pieces.push_back(unsigned_range(m.min + 1, m.max ? std::optional(*m.max - 1) : std::nullopt) + any_fraction);
-  }
-  if (m.max && !m.max_excluded) pieces.push_back(gbnf_literal(std::to_string(*m.max)) + zero_fraction);
+  const std::string any_fraction = places > 0 ? fmt::format(" (\".\"{})?", digits(1, places)) : "";
+  add(m.min.whole, bare_min, fraction_from(m.min.fraction, m.min_excluded, places, true));
+  if (!m.max || m.max->whole - m.min.whole >= 2)
+    pieces.push_back(unsigned_range(m.min.whole + 1, m.max ? std::optional(m.max->whole - 1) : std::nullopt) +
+                     any_fraction);
+  if (m.max) add(m.max->whole, bare_max, fraction_to(m.max->fraction, m.max_excluded, places, true));
   return pieces;
+}
+
+constexpr int64_t kMaxListed = 200; // multiples that are written one by one
+
+// Multiples of a step that is no multiple of 10, within bounds of one sign.
+std::string multiples_within(GrammarRules& rules, std::optional<int64_t> min, std::optional<int64_t> max, int64_t step,
+                             const std::string& hint) {
+  if (step == 1) return gbnf_integer_range(min, max);
+  if (min && max && (*max - *min) / step < kMaxListed) {
+    std::vector<std::string> values;
+    const int64_t over = *min % step;
+    for (int64_t value = *min - over + (over > 0 ? step : 0); value <= *max; value += step)
+      values.push_back(gbnf_literal(std::to_string(value)));
+    return values.empty() ? "" : fmt::format("({})", fmt::join(values, " | "));
+  }
+  if (step > static_cast<int64_t>(StringSet::kMaxStates)) throw_error("`multipleOf` {} is too large", step);
+  // A range of whole numbers has only digits, classes, counts and groups: without blanks and quotation marks it is a
+  // regular expression.
+  std::string range = gbnf_integer_range(min, max);
+  std::erase_if(range, [](char c) { return c == ' ' || c == '"'; });
+  const StringSet multiples = StringSet::of_multiples(static_cast<uint32_t>(step));
+  const StringSet set = StringSet(parse_string_pattern(fmt::format("^({})$", range))).both(multiples);
+  return set.empty() ? "" : gbnf_from_set(rules, set, {.any = "", .is_json = false}, hint);
 }
 
 } // namespace
@@ -128,33 +220,48 @@ std::string gbnf_integer_range(std::optional<int64_t> min, std::optional<int64_t
   return join(pieces);
 }
 
-std::string gbnf_number_range(const NumberBounds& bounds) {
-  const auto digit_count = [](std::optional<int64_t> bound) {
-    return bound ? std::to_string(magnitude(*bound)).size() : size_t{1};
-  };
-  const size_t places = kExactDigits - std::max(digit_count(bounds.min), digit_count(bounds.max));
+std::string gbnf_multiples(GrammarRules& rules, std::optional<int64_t> min, std::optional<int64_t> max, int64_t step,
+                           const std::string& hint) {
+  int64_t ten = 1; // the power that the step has: zeros at the end
+  std::string zeros;
+  for (; step % 10 == 0; step /= 10, ten *= 10) zeros += "0";
   std::vector<std::string> pieces;
-  if (!bounds.min || *bounds.min < 0) {
-    const bool reaches_zero = !bounds.max || *bounds.max >= 0;
-    Magnitudes m{};
-    m.min = reaches_zero ? 0 : magnitude(*bounds.max);
-    m.min_excluded = (!bounds.max || *bounds.max > 0) ? false : bounds.max_excluded;
-    m.max = magnitude(bounds.min);
-    m.max_excluded = bounds.min_excluded;
+  const auto add = [&](std::optional<int64_t> from, std::optional<int64_t> to) {
+    if (from && to && *from > *to) return;
+    const std::string some = multiples_within(rules, from, to, step, hint);
+    if (!some.empty()) pieces.push_back(zeros.empty() ? some : fmt::format("{} {}", some, gbnf_literal(zeros)));
+  };
+  if (min) *min = *min / ten + (*min % ten > 0 ? 1 : 0);
+  if (max) *max = *max / ten - (*max % ten < 0 ? 1 : 0);
+  if (!min || *min < 0) add(min, max ? std::min<int64_t>(*max, -1) : -1);
+  if ((!min || *min <= 0) && (!max || *max >= 0)) pieces.push_back("\"0\"");
+  if (!max || *max > 0) add(min ? std::max<int64_t>(*min, 1) : 1, max);
+  return pieces.empty() ? "" : join(pieces);
+}
+
+std::string gbnf_number_range(const NumberBounds& bounds) {
+  const auto digit_count = [](const std::optional<Decimal>& bound) {
+    return bound ? std::to_string(bound->whole).size() : size_t{1};
+  };
+  const size_t whole_digits = std::max(digit_count(bounds.min), digit_count(bounds.max));
+  const size_t places = std::min(bounds.places, kExactDigits - std::min(kExactDigits, whole_digits));
+  const bool from_zero = !bounds.min || bounds.min->negative, to_zero = !bounds.max || !bounds.max->negative;
+  std::vector<std::string> pieces;
+  if (from_zero) {
+    Magnitudes m{.max = bounds.min, .max_excluded = bounds.min_excluded};
+    if (!to_zero) m.min = *bounds.max;
+    m.min_excluded = bounds.max_excluded && (!to_zero || *bounds.max == Decimal());
     const auto negative = unsigned_decimals(m, places);
     if (!negative.empty()) pieces.push_back(fmt::format("\"-\" {}", join(negative)));
   }
-  if (!bounds.max || *bounds.max >= 0) {
-    const bool from_zero = !bounds.min || *bounds.min < 0;
-    Magnitudes m{};
-    m.min = from_zero ? 0 : magnitude(*bounds.min);
+  if (to_zero) {
+    Magnitudes m{.max = bounds.max, .max_excluded = bounds.max_excluded};
+    if (!from_zero) m.min = *bounds.min;
     m.min_excluded = !from_zero && bounds.min_excluded;
-    m.max = magnitude(bounds.max);
-    m.max_excluded = bounds.max_excluded;
     const auto positive = unsigned_decimals(m, places);
     pieces.insert(pieces.end(), positive.begin(), positive.end());
   }
-  return join(pieces);
+  return pieces.empty() ? "" : join(pieces);
 }
 
 } // namespace ridge::text

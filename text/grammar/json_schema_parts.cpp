@@ -1,39 +1,15 @@
 #include "text/grammar/json_schema_parts.h"
 
 #include "text/grammar/json_schema_keywords.h"
+#include "text/grammar/json_schema_primitives.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 namespace ridge::text {
 
-namespace {
-
-constexpr size_t kMaxNesting = 200;
-constexpr size_t kMaxWork = 2'000'000;
-
-} // namespace
-
-// All that is done with a document, copies of parts included, recurses over it.
-SchemaParts::SchemaParts(const Json& document) : document_(document) {
-  std::vector<std::pair<const Json*, size_t>> open = {{&document_, 1}};
-  while (!open.empty()) {
-    const auto [value, depth] = open.back();
-    open.pop_back();
-    if (depth > kMaxNesting) fail_schema("#", fmt::format("nested deeper than {}", kMaxNesting));
-    if (!value->is_structured()) continue;
-    for (const Json& part : *value) open.push_back({&part, depth + 1});
-  }
-}
-
-void SchemaParts::count_work(size_t amount, const std::string& path) {
-  work_ += amount;
-  if (work_ > kMaxWork) fail_schema(path, "the schema is too large once its parts are combined");
-}
-
 Json SchemaParts::without(const Json& schema, const char* keyword, const std::string& path) {
-  count_work(count_values(schema), path);
+  rules_.count_work(count_values(schema), path);
   Json rest = schema;
   rest.erase(keyword);
   for (const char* annotation :
@@ -43,42 +19,30 @@ Json SchemaParts::without(const Json& schema, const char* keyword, const std::st
 }
 
 Json SchemaParts::merge(const Json& a, const Json& b, const std::string& path) {
-  count_work(count_values(a) + count_values(b), path);
+  rules_.count_work(count_values(a) + count_values(b), path);
   return merge_schemas(a, b, path);
 }
 
-const Json& SchemaParts::referenced(const std::string& reference, const std::string& path) const {
-  if (!reference.starts_with("#")) {
-    fail_schema(path,
-                fmt::format("`$ref` to `{}`: only references within the document (#/…) are supported", reference));
-  }
-  std::string pointer;
-  for (size_t i = 1; i < reference.size(); ++i) {
-    const auto hex = [&](size_t at) {
-      return at < reference.size() && std::isxdigit(static_cast<unsigned char>(reference[at]));
-    };
-    if (reference[i] == '%' && hex(i + 1) && hex(i + 2)) {
-      pointer += static_cast<char>(std::stoi(reference.substr(i + 1, 2), nullptr, 16));
-      i += 2;
-    } else {
-      pointer += reference[i];
-    }
-  }
-  try {
-    return document_.at(Json::json_pointer(pointer));
-  } catch (const nlohmann::ordered_json::exception&) {
-    fail_schema(path, fmt::format("`$ref` to `{}`: there is nothing at that place", reference));
-  }
+const Json* SchemaParts::referenced(const std::string& reference, const std::string& path) {
+  // A name is looked for in the whole document.
+  if (reference != "#" && !reference.starts_with("#/")) rules_.count_work(count_values(document_), path);
+  return find_reference(document_, reference);
 }
 
 Json SchemaParts::resolve(const Json& schema, const std::string& path) {
   if (!schema.is_object()) return schema;
-  count_work(count_values(schema), path);
-  if (++nesting_ > kMaxSchemaDepth) fail_schema(path, "it refers to itself");
+  rules_.count_work(count_values(schema), path);
+  if (++nesting_ > kMaxSchemaDepth) fail_schema(path, "its parts refer to each other too deeply");
   Json result = schema;
   if (const auto reference = find_string(schema, "$ref", path)) {
     result.erase("$ref");
-    result = merge(resolve(referenced(*reference, path), path), result, path);
+    const Json* target = referenced(*reference, path);
+    if (target != nullptr && std::ranges::find(open_references_, *reference) == open_references_.end()) {
+      open_references_.push_back(*reference);
+      Json whole = resolve(*target, path);
+      open_references_.pop_back();
+      result = merge(whole, result, path);
+    }
   }
   if (result.is_object() && result.contains("allOf")) {
     const Json parts = *find_array(result, "allOf", path);
@@ -91,12 +55,11 @@ Json SchemaParts::resolve(const Json& schema, const std::string& path) {
 
 std::vector<Json> SchemaParts::branches(const Json& schema, const char* keyword, const std::string& path) {
   const Json& list = *find_array(schema, keyword, path);
-  if (list.empty()) fail_schema(path, fmt::format("`{}` must not be empty", keyword));
   const Json base = without(schema, keyword, path);
   std::vector<Json> all;
   for (const Json& branch : list) {
     all.push_back(base.empty() ? branch : Json{{"allOf", Json::array({base, branch})}});
-    count_work(count_values(all.back()), path);
+    rules_.count_work(count_values(all.back()), path);
   }
   return all;
 }
@@ -111,18 +74,20 @@ void SchemaParts::add_alternatives(const Json& schema, const std::string& path, 
   if (schema == false) return;
   if (schema == true) return all.push_back(Json::object());
   if (!schema.is_object()) fail_schema(path, "a schema must be an object, true or false");
-  check_keywords(schema, path);
-  count_work(count_values(schema), path);
-  if (++nesting_ > kMaxSchemaDepth) fail_schema(path, "it refers to itself");
+  if (excludes_all(schema)) return;
+  rules_.count_work(count_values(schema), path);
+  if (++nesting_ > kMaxSchemaDepth) fail_schema(path, "its parts refer to each other too deeply");
   if (schema.contains("$ref") || schema.contains("allOf")) {
     add_alternatives(resolve(schema, path), path, all);
   } else if (schema.contains("anyOf") || schema.contains("oneOf")) {
     for (const Json& branch : branches(schema, schema.contains("anyOf") ? "anyOf" : "oneOf", path)) {
       const size_t nesting = nesting_, count = all.size();
+      const auto open_references = open_references_;
       try {
         add_alternatives(branch, path, all);
       } catch (const Unsatisfiable&) {
         nesting_ = nesting;
+        open_references_ = open_references;
         all.resize(count);
       }
     }
@@ -135,7 +100,7 @@ void SchemaParts::add_alternatives(const Json& schema, const std::string& path, 
     for (const std::string& type : types) {
       all.push_back(schema);
       all.back()["type"] = type;
-      count_work(count_values(schema), path);
+      rules_.count_work(count_values(schema), path);
     }
   } else {
     all.push_back(Json::object());
@@ -143,12 +108,21 @@ void SchemaParts::add_alternatives(const Json& schema, const std::string& path, 
   --nesting_;
 }
 
+bool excludes_all(const Json& schema) {
+  const Json* part = find_keyword(schema, "not");
+  return part != nullptr && (*part == true || *part == Json::object());
+}
+
 std::vector<std::string> implied_types(const Json& schema, const std::string& path) {
   std::vector<std::string> types = find_types(schema, path);
   if (!types.empty()) return types;
+  const auto implies = [&](const std::string& keyword) {
+    const Json* value = find_keyword(schema, keyword.c_str());
+    if (value == nullptr) return false;
+    return keyword != "format" || (value->is_string() && formats().contains(value->get<std::string>()));
+  };
   for (const TypeKeywords& t : type_keywords())
-    if (std::ranges::any_of(t.keywords, [&](const auto& keyword) { return schema.contains(keyword); }))
-      types.push_back(t.type);
+    if (std::ranges::any_of(t.keywords, implies)) types.push_back(t.type);
   return types;
 }
 

@@ -1,8 +1,8 @@
 // What parts of a JSON schema mean within their document: references followed, schemas that all hold merged into one.
-// The work is limited, because a short document can stand for a huge schema.
 #pragma once
 
 #include "text/grammar/json_schema_merge.h"
+#include "text/grammar/json_schema_rules.h"
 
 #include <string>
 #include <string_view>
@@ -12,16 +12,17 @@ namespace ridge::text {
 
 class SchemaParts {
  public:
-  // `document`, which must outlive this, is where references lead. Throws Error where it is nested too deeply.
-  explicit SchemaParts(const Json& document);
+  // `document`, which must outlive this, is where references lead. The work is counted as that of the rules, because a
+  // short document can stand for a huge schema.
+  SchemaParts(const Json& document, GrammarRules& rules) : document_(document), rules_(rules) {}
 
-  // Throws Error once all of it is too much: values visited or copied.
-  void count_work(size_t amount, const std::string& path);
   // A copy without this keyword and without annotations.
   Json without(const Json& schema, const char* keyword, const std::string& path);
   Json merge(const Json& a, const Json& b, const std::string& path);
-  const Json& referenced(const std::string& reference, const std::string& path) const;
-  // The schema with its $ref and allOf replaced by their targets, recursively.
+  // Null: the reference leads nowhere in the document.
+  const Json* referenced(const std::string& reference, const std::string& path);
+  // The schema with its $ref and allOf replaced by their targets, recursively. A reference that leads back to itself,
+  // or nowhere, says nothing.
   Json resolve(const Json& schema, const std::string& path);
   // The schemas of anyOf or oneOf, each with what stands beside that keyword.
   std::vector<Json> branches(const Json& schema, const char* keyword, const std::string& path);
@@ -33,10 +34,15 @@ class SchemaParts {
   void add_alternatives(const Json& schema, const std::string& path, std::vector<Json>& all);
 
   const Json& document_;
-  size_t nesting_ = 0, work_ = 0;
+  GrammarRules& rules_;
+  std::vector<std::string> open_references_;
+  size_t nesting_ = 0;
 };
 
 inline constexpr size_t kMaxSchemaDepth = 800; // of schemas that lead to each other
+
+// Whether `not` leaves nothing. Any other `not` is left out.
+bool excludes_all(const Json& schema);
 
 // The types that `type` names, or those that the other keywords imply.
 std::vector<std::string> implied_types(const Json& schema, const std::string& path);

@@ -1,4 +1,4 @@
-// Repetitions in these rules are bounded, so that a model cannot write an endless number or address.
+// Repetitions in these rules are bounded, so that a model cannot write an endless number.
 #include "text/grammar/json_schema_primitives.h"
 
 namespace ridge::text {
@@ -25,35 +25,96 @@ const std::map<std::string, Primitive>& primitives() {
       {"number", {R"(integer ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?)", {"integer"}}},
       {"boolean", {R"("true" | "false")", {}}},
       {"null", {R"("null")", {}}},
-      {"date-time-text", {R"(date-text "T" time-text)", {"date-text", "time-text"}}},
-      {"date-text",
-       {R"(year "-" (("0" [13578] | "10" | "12") "-" ("0" [1-9] | [12] [0-9] | "3" [01]) | ("0" [469] | "11") "-" ("0" [1-9] | [12] [0-9] | "30") | "02-" ("0" [1-9] | "1" [0-9] | "2" [0-8])))",
-        {"year"}}},
-      {"year", {R"("000" [1-9] | "00" [1-9] [0-9] | "0" [1-9] [0-9]{2} | [1-9] [0-9]{3})", {}}},
-      {"time-text", {R"(hour ":" sixty ":" sixty ("." [0-9]{1,6})? ("Z" | [-+] hour ":" sixty))", {"hour", "sixty"}}},
-      {"hour", {R"([01] [0-9] | "2" [0-3])", {}}},
-      {"sixty", {"[0-5] [0-9]", {}}},
-      {"uuid-text", {R"(hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12})", {"hex"}}},
-      {"email-text", {R"([a-zA-Z0-9_%+-]{1,32} ("." [a-zA-Z0-9_%+-]{1,15}){0,2} "@" domain)", {"domain"}}},
-      {"hostname-text", {"domain", {"domain"}}},
-      {"domain", {R"((label "."){1,4} [a-zA-Z]{2,24})", {"label"}}},
-      {"label", {"[a-zA-Z0-9] ([a-zA-Z0-9-]{0,38} [a-zA-Z0-9])?", {}}},
-      {"ipv4-text", {R"(octet ("." octet){3})", {"octet"}}},
-      {"octet", {R"("25" [0-5] | "2" [0-4] [0-9] | "1" [0-9]{2} | [1-9]? [0-9])", {}}},
-      {"ipv6-text", {R"(hex{1,4} (":" hex{1,4}){7})", {"hex"}}},
-      {"uri-text",
-       {R"([a-z] [a-z0-9+.-]{1,15} "://" domain (":" [0-9]{1,4})? ("/" uri-char{0,50}){0,8} ("?" ([=&] | uri-char){1,120})? ("#" uri-char{1,60})?)",
-        {"domain", "uri-char"}}},
-      {"uri-char", {R"([a-zA-Z0-9_.~+-] | "%" hex{2})", {"hex"}}},
   };
   return kPrimitives;
 }
 
-const std::map<std::string, Format>& formats() {
-  static const std::map<std::string, Format> kFormats = {
-      {"date", {10, 10}},     {"time", {9, 21}}, {"date-time", {20, 32}}, {"uuid", {36, 36}}, {"email", {6, 253}},
-      {"hostname", {4, 188}}, {"ipv4", {7, 15}}, {"ipv6", {15, 39}},      {"uri", {9, 1962}},
+namespace {
+
+constexpr uint32_t kNoMaximum = ~0u;
+
+// RFC 3339. The year 0 and leap seconds, which few programs read, are left out.
+const std::string kDate =
+    R"((?:(?:000[1-9]|00[1-9]\d|0[1-9]\d{2}|[1-9]\d{3})-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|)"
+    R"((?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))|)"
+    R"((?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29))";
+const std::string kHour = R"((?:[01]\d|2[0-3]))";
+const std::string kTime = kHour + R"(:[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:[Zz]|[-+])" + kHour + R"(:[0-5]\d))";
+const std::string kTimePart = R"((?:\d{1,9}H(?:\d{1,9}M(?:#S)?|#S)?|\d{1,9}M(?:#S)?|#S))";
+
+std::string duration() { // also with a fraction of the seconds, as ISO 8601 has it
+  std::string time = "T" + kTimePart;
+  for (size_t at = 0; (at = time.find("#S")) != std::string::npos;) time.replace(at, 2, R"(\d{1,9}(?:\.\d{1,9})?S)");
+  return R"(P(?:\d{1,9}W|(?:\d{1,9}Y(?:\d{1,9}M(?:\d{1,9}D)?|\d{1,9}D)?|\d{1,9}M(?:\d{1,9}D)?|\d{1,9}D)(?:)" + time +
+         ")?|" + time + ")";
+}
+
+// RFC 1123 and 5321, but for their limits of lengths, which would make the grammar large.
+const std::string kLabel = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?";
+const std::string kHost = kLabel + R"((?:\.)" + kLabel + ")*";
+const std::string kAtom = R"([A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)";
+
+// RFC 4291.
+const std::string kOctet = R"((?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))";
+const std::string kIpv4 = kOctet + R"((?:\.)" + kOctet + "){3}";
+
+std::string ipv6() {
+  const std::string group = "[0-9A-Fa-f]{1,4}", end = "(?:" + group + ":" + group + "|" + kIpv4 + ")";
+  const auto before = [&](int most) { // up to so many groups in front of ::
+    return "(?:(?:" + group + ":){0," + std::to_string(most - 1) + "}" + group + ")?::";
   };
+  const auto after = [&](int count) { return "(?:" + group + ":){" + std::to_string(count) + "}"; };
+  return "(?:" + after(6) + end + "|::" + after(5) + end + "|(?:" + group + ")?::" + after(4) + end + "|" + before(2) +
+         after(3) + end + "|" + before(3) + after(2) + end + "|" + before(4) + after(1) + end + "|" + before(5) + end +
+         "|" + before(6) + group + "|" + before(7) + ")";
+}
+
+// RFC 3986.
+const std::string kUriCharacters = R"(A-Za-z0-9._~!$&'()*+,;=@-)";
+
+std::string uri_characters(const std::string& more) { return "(?:[" + more + kUriCharacters + "]|%[0-9A-Fa-f]{2})"; }
+
+std::string authority() {
+  return "(?:" + uri_characters(":") + R"(*@)?(?:\[)" + ipv6() + R"(\]|)" + uri_characters("") + R"(*)(?::\d{0,5})?)";
+}
+
+std::string query_and_fragment() {
+  return R"((?:\?)" + uri_characters(":/?") + "*)?(?:#" + uri_characters(":/?") + "*)?";
+}
+
+std::string uri() {
+  const std::string path = uri_characters(":/") + "*", part = uri_characters(":");
+  return "[A-Za-z][A-Za-z0-9+.-]{0,31}:(?://" + authority() + "(?:/" + path + ")?|/(?:" + part + path + ")?|" + part +
+         path + ")?" + query_and_fragment();
+}
+
+std::string uri_reference() {
+  const std::string path = uri_characters(":/") + "*", part = uri_characters(":");
+  return "(?:" + uri() + "|(?://" + authority() + "(?:/" + path + ")?|/(?:" + part + path + ")?|" + uri_characters("") +
+         "+(?:/" + path + ")?)?" + query_and_fragment() + ")";
+}
+
+} // namespace
+
+const std::map<std::string, Format>& formats() {
+  static const std::map<std::string, Format> kFormats = [] {
+    std::map<std::string, Format> all = {
+        {"date", {kDate, 10, 10}},
+        {"time", {kTime, 9, 24}},
+        {"date-time", {kDate + "[Tt]" + kTime, 20, 35}},
+        {"duration", {duration(), 3, 100}},
+        {"uuid", {"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", 36, 36}},
+        {"email", {kAtom + R"((?:\.)" + kAtom + ")*@(?:" + kHost + R"(|\[)" + kIpv4 + R"(\]))", 3, kNoMaximum}},
+        {"hostname", {kHost, 1, kNoMaximum}},
+        {"ipv4", {kIpv4, 7, 15}},
+        {"ipv6", {ipv6(), 2, 45}},
+        {"uri", {uri(), 2, kNoMaximum}},
+        {"uri-reference", {uri_reference(), 0, kNoMaximum}},
+        {"json-pointer", {"(?:/(?:[^~/]|~[01])*)*", 0, kNoMaximum}},
+    };
+    for (auto& [name, format] : all) format.pattern = "^" + format.pattern + "$";
+    return all;
+  }();
   return kFormats;
 }
 

@@ -1,4 +1,4 @@
-// The grammar rules that every JSON schema may use: JSON itself and the string formats.
+// The grammar rules that every JSON schema may use: those of JSON itself; and the patterns of the string formats.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,10 @@ struct Primitive {
 const std::map<std::string, Primitive>& primitives(); // by rule name
 
 struct Format {
-  uint32_t min_length, max_length; // of the texts that the rule can produce
+  std::string pattern;             // of whole texts
+  uint32_t min_length, max_length; // of texts that match
 };
-const std::map<std::string, Format>& formats(); // by name; the rule of NAME is NAME-text
+// The formats that grammars hold, by name, as wide as their RFCs. All others say nothing.
+const std::map<std::string, Format>& formats();
 
 } // namespace ridge::text

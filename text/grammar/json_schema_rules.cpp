@@ -14,12 +14,12 @@ namespace {
 
 constexpr size_t kMaxGrammarBytes = 8'000'000;
 constexpr size_t kMaxNameLength = 200; // of properties that rules distinguish; each character is a level of recursion
+constexpr size_t kLeastWork = 50'000, kWorkPerValue = 200;
 
 std::string other_key_node(GrammarRules& rules, const std::vector<std::vector<std::string>>& spellings, size_t depth,
                            const std::string& hint) {
   if (spellings.empty()) return rules.primitive("key-char") + "*";
-  if (depth > kMaxNameLength)
-    fail_schema("#", fmt::format("a property's name is longer than {} characters", kMaxNameLength));
+  if (depth > kMaxNameLength) return rules.primitive("key-char") + "*"; // names that are as long are not told apart
   std::map<std::string, std::vector<std::vector<std::string>>> by_unit;
   bool is_name = false;
   for (const auto& spelling : spellings) {
@@ -49,6 +49,37 @@ std::string other_key_node(GrammarRules& rules, const std::vector<std::vector<st
 
 } // namespace
 
+std::span<const SchemaDetail> schema_details() {
+  static constexpr SchemaDetail kDetails[] = {{100'000, 200, true}, {100'000, 200, false}, {1'000, 200, false},
+                                              {100, 8, false},      {10, 2, false},        {0, 0, false}};
+  return kDetails;
+}
+
+std::string GrammarRules::write_schema(size_t size, const std::function<std::string()>& write) {
+  const size_t count = rules_.size();
+  for (detail_ = first_detail_;; ++detail_) {
+    work_ = 0;
+    work_limit_ = kLeastWork + kWorkPerValue * size;
+    try {
+      return write();
+    } catch (const core::Error&) {
+      drop(count);
+      if (detail_ + 1 == schema_details().size()) throw;
+    }
+  }
+}
+
+void GrammarRules::count_work(size_t amount, const std::string& path) {
+  work_ += amount;
+  if (work_ > work_limit_) fail_schema(path, "the schema is too large once its parts are combined");
+}
+
+void GrammarRules::count_text(size_t bytes) {
+  text_bytes_ += bytes;
+  if (text_bytes_ > kMaxGrammarBytes)
+    fail_schema("#", fmt::format("its grammar is longer than {} bytes", kMaxGrammarBytes));
+}
+
 std::string GrammarRules::primitive(const std::string& name) {
   if (used_primitives_.insert(name).second) {
     for (const char* used : primitives().at(name).uses) primitive(used);
@@ -70,9 +101,7 @@ std::string GrammarRules::unique_name(std::string hint) {
 std::string GrammarRules::add(const std::string& hint, const std::string& body) {
   const auto known = rule_of_body_.find(body);
   if (known != rule_of_body_.end()) return rules_[known->second].name;
-  text_bytes_ += body.size();
-  if (text_bytes_ > kMaxGrammarBytes)
-    fail_schema("#", fmt::format("its grammar is longer than {} bytes", kMaxGrammarBytes));
+  count_text(body.size());
   rule_of_body_[body] = rules_.size();
   rules_.push_back({unique_name(hint), body});
   return rules_.back().name;
@@ -83,11 +112,19 @@ size_t GrammarRules::reserve(const std::string& hint) {
   return rules_.size() - 1;
 }
 
-void GrammarRules::define(size_t index, std::string body) { rules_[index].body = std::move(body); }
+void GrammarRules::define(size_t index, std::string body) {
+  count_text(body.size());
+  rules_[index].body = std::move(body);
+}
 
 void GrammarRules::drop(size_t count) {
+  for (size_t i = count; i < rules_.size(); ++i) {
+    text_bytes_ -= rules_[i].body.size();
+    const auto known = rule_of_body_.find(rules_[i].body);
+    if (known != rule_of_body_.end() && known->second == i) rule_of_body_.erase(known);
+  }
   rules_.resize(count);
-  std::erase_if(rule_of_body_, [&](const auto& entry) { return entry.second >= count; });
+  std::erase_if(rule_of_key_, [&](const auto& entry) { return entry.second >= count; });
 }
 
 std::string GrammarRules::text(const std::string& root) const {

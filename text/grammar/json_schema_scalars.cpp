@@ -1,89 +1,181 @@
 // The rules of values without parts: enums and constants, strings, numbers.
-#include "core/strings/utf8.h"
 #include "text/grammar/json_schema_merge.h"
 #include "text/grammar/json_schema_primitives.h"
 #include "text/grammar/json_schema_rules.h"
 #include "text/grammar/json_schema_text.h"
 #include "text/json/kept_number.h"
+#include "text/schema/schema_validator.h"
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <set>
 
 namespace ridge::text {
 
 namespace {
 
-bool has_type(const Json& value, const std::vector<std::string>& types) {
-  const auto is = [&](const char* type) { return std::find(types.begin(), types.end(), type) != types.end(); };
-  if (types.empty()) return true;
-  if (value.is_object()) return is("object");
-  if (value.is_array()) return is("array");
-  if (value.is_string()) return is("string");
-  if (value.is_boolean()) return is("boolean");
-  if (value.is_null()) return is("null");
-  return is("number") || (is("integer") && (!value.is_number_float() || value == std::floor(value.get<double>())));
-}
+constexpr uint32_t kMaxLengthBesidePattern = 1000; // beyond it their automaton is too large
+constexpr double kMostWhole = 1e18;                // beyond it bounds are no longer held exactly
 
-// Whether an enumerated value keeps the keywords beside it.
-bool keeps_bounds(const Json& value, const Json& schema, const std::string& path) {
-  if (value.is_string()) {
-    for (const char* keyword : {"pattern", "format"}) {
-      if (schema.contains(keyword)) fail_schema(path, fmt::format("`{}` beside `enum` is not supported", keyword));
-    }
-    const auto text = value.get<std::string>();
-    const size_t length = core::utf8_length(text);
-    return length >= find_count(schema, "minLength", path).value_or(0) &&
-           length <= find_count(schema, "maxLength", path).value_or(~0u);
+// What strings must satisfy. Patterns that are not understood are left out.
+struct StringConditions {
+  std::vector<StringPattern> patterns;
+  uint32_t min = 0;
+  std::optional<uint32_t> max;
+
+  bool has_length() const { return min > 0 || max; }
+  StringSet set() const { // of at least one condition
+    std::optional<StringSet> all;
+    const auto add = [&](StringSet one) { all = all ? all->both(one) : std::move(one); };
+    for (const StringPattern& pattern : patterns) add(StringSet(pattern));
+    if (has_length()) add(StringSet::of_length(min, max));
+    return std::move(*all);
   }
-  if (value.is_structured()) {
-    for (const char* keyword : {"properties", "required", "additionalProperties", "minProperties", "maxProperties",
-                                "items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"}) {
-      if (schema.contains(keyword)) fail_schema(path, fmt::format("`{}` beside `enum` is not supported", keyword));
+};
+
+StringConditions string_conditions(const Json& schema, const std::string& path) {
+  StringConditions conditions;
+  conditions.min = find_count(schema, "minLength", path).value_or(0);
+  conditions.max = find_count(schema, "maxLength", path);
+  if (conditions.max && conditions.min > *conditions.max)
+    fail_unsatisfiable(path, fmt::format("at least {} and at most {} characters", conditions.min, *conditions.max));
+  const auto add = [&](const std::string& pattern) {
+    try {
+      conditions.patterns.push_back(parse_string_pattern(pattern));
+    } catch (const core::Error&) { // it stays out of the grammar
     }
-  }
-  if (!value.is_number()) return true;
-  if (schema.contains("multipleOf")) fail_schema(path, "`multipleOf` beside `enum` is not supported");
-  const auto holds = [&](const char* keyword, auto compare) {
-    const Json* bound = find_keyword(schema, keyword);
-    return bound == nullptr || !bound->is_number() || compare(value.get<double>(), bound->get<double>());
   };
-  return holds("minimum", std::greater_equal<>()) && holds("maximum", std::less_equal<>()) &&
-         holds("exclusiveMinimum", std::greater<>()) && holds("exclusiveMaximum", std::less<>());
+  if (const Json* pattern = find_keyword(schema, "pattern"))
+    for (const Json& one : pattern->is_array() ? *pattern : Json::array({*pattern}))
+      if (one.is_string()) add(one.get<std::string>());
+  const auto format = find_string(schema, "format", path);
+  if (const auto known = formats().find(format.value_or("")); known != formats().end()) {
+    add(known->second.pattern);
+    if (conditions.min <= known->second.min_length) conditions.min = 0;
+    if (conditions.max.value_or(0) >= known->second.max_length) conditions.max.reset();
+  }
+  return conditions;
 }
 
-// A bound as a whole number; round is std::ceil for lower bounds and std::floor for upper ones.
-std::optional<int64_t> find_bound(const Json& schema, const char* keyword, const std::string& path, bool is_integer,
-                                  double (*round)(double)) {
+// A bound of an integer, rounded inwards by std::ceil or std::floor. What no 64 bits hold is no bound.
+std::optional<int64_t> find_whole_bound(const Json& schema, const char* keyword, double (*round)(double)) {
   const Json* bound = find_keyword(schema, keyword);
-  if (bound == nullptr || bound->is_boolean()) return std::nullopt;
-  if (!bound->is_number()) fail_schema(path, fmt::format("`{}` must be a number", keyword));
-  const double value = bound->get<double>(), limit = is_integer ? 1e17 : 1e12;
-  if (!(std::abs(value) <= limit))
-    fail_schema(path, fmt::format("`{}` must not exceed {} in magnitude", keyword, limit));
-  if (!bound->is_number_float()) return bound->get<int64_t>();
-  if (!is_integer && value != std::floor(value)) {
-    fail_schema(path, fmt::format("`{}` of a `number` must be whole", keyword));
+  if (bound == nullptr || !bound->is_number()) return std::nullopt;
+  const double value = bound->get<double>();
+  if (!(std::abs(value) < 9e18)) return std::nullopt;
+  return bound->is_number_float() ? static_cast<int64_t>(round(value)) : bound->get<int64_t>();
+}
+
+struct DecimalBound {
+  Decimal value;
+  bool excluded = false;
+};
+
+// A number in decimal. Where it has more than 12 digits after the point, the next one with 12, upwards or downwards.
+Decimal decimal_of(const Json& number, bool upwards, bool& rounded) {
+  constexpr size_t kPlaces = 12;
+  constexpr uint64_t kOne = 1'000'000'000'000;
+  const bool negative = number.get<double>() < 0;
+  std::string text = number.is_number_float() ? fmt::format("{}", std::abs(number.get<double>())) : number.dump();
+  if (text.find('e') != std::string::npos) text = fmt::format("{:.30f}", std::abs(number.get<double>()));
+  if (text.starts_with('-')) text.erase(0, 1);
+  const size_t point = std::min(text.find('.'), text.size());
+  uint64_t whole = std::stoull(text.substr(0, point));
+  std::string digits = point < text.size() ? text.substr(point + 1) : "";
+  rounded = digits.size() > kPlaces && digits.find_first_not_of('0', kPlaces) != std::string::npos;
+  digits.resize(kPlaces, '0');
+  uint64_t fraction = std::stoull(digits);
+  if (rounded && upwards != negative && ++fraction == kOne) {
+    fraction = 0;
+    ++whole;
   }
-  return static_cast<int64_t>(round(value));
+  digits = fmt::format("{:012}", fraction);
+  digits.erase(digits.find_last_not_of('0') + 1);
+  return {negative && (whole > 0 || fraction > 0), whole, digits};
+}
+
+// The narrower one of an including and an excluding bound of a number; null: none that can be held.
+std::optional<DecimalBound> find_bound(const Json& schema, bool lower) {
+  const char *including = lower ? "minimum" : "maximum", *excluding = lower ? "exclusiveMinimum" : "exclusiveMaximum";
+  const Json *inner = find_keyword(schema, including), *outer = find_keyword(schema, excluding);
+  const bool flag = outer != nullptr && *outer == true; // before draft 6
+  if (inner != nullptr && !inner->is_number()) inner = nullptr;
+  if (outer != nullptr && !outer->is_number()) outer = nullptr;
+  const bool takes_outer = outer != nullptr && (inner == nullptr || (lower ? *outer >= *inner : *outer <= *inner));
+  const Json* number = takes_outer ? outer : inner;
+  if (number == nullptr || !(std::abs(number->get<double>()) < kMostWhole)) return std::nullopt;
+  DecimalBound bound;
+  bool rounded = false;
+  bound.value = decimal_of(*number, lower, rounded);
+  bound.excluded = !rounded && (takes_outer || flag);
+  return bound;
+}
+
+bool has_bounds(const Json& schema) {
+  for (const char* keyword : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+    if (const Json* bound = find_keyword(schema, keyword); bound != nullptr && bound->is_number()) return true;
+  return false;
+}
+
+struct Steps10 {
+  int64_t whole = 1;            // the number is a multiple of this
+  std::optional<size_t> places; // or has so many digits after the point, at most
+};
+
+// `multipleOf`, where it is whole or a power of ten; else nothing.
+std::optional<Steps10> find_step(const Json& schema) {
+  const Json* given = find_keyword(schema, "multipleOf");
+  if (given == nullptr || !given->is_number()) return std::nullopt;
+  const double step = given->get<double>();
+  if (step >= 1 && step == std::floor(step) && step < 1e15) return Steps10{static_cast<int64_t>(step), {}};
+  for (size_t places = 1; places < 10; ++places)
+    if (step == std::pow(10.0, -static_cast<double>(places))) return Steps10{1, places};
+  return std::nullopt;
+}
+
+std::string integer_rule(GrammarRules& rules, const Json& schema, const std::string& path, int64_t step,
+                         const std::string& hint) {
+  const auto is_true = [&](const char* keyword) {
+    return schema.value(keyword, Json(false)) == true;
+  }; // before draft 6
+  auto min = find_whole_bound(schema, "minimum", std::ceil), max = find_whole_bound(schema, "maximum", std::floor);
+  const auto is_whole = [&](const char* keyword) {
+    const Json* bound = find_keyword(schema, keyword);
+    return bound != nullptr && bound->is_number() && bound->get<double>() == std::floor(bound->get<double>());
+  };
+  if (min && is_true("exclusiveMinimum") && is_whole("minimum")) ++*min;
+  if (max && is_true("exclusiveMaximum") && is_whole("maximum")) --*max;
+  // x > 2.5 and x ≥ 3 are the same for whole x, so an excluded bound is rounded the other way.
+  if (const auto above = find_whole_bound(schema, "exclusiveMinimum", std::floor); above && (!min || *above >= *min))
+    min = *above + 1;
+  if (const auto below = find_whole_bound(schema, "exclusiveMaximum", std::ceil); below && (!max || *below <= *max))
+    max = *below - 1;
+  if (min && max && *min > *max) fail_unsatisfiable(path, "the bounds leave no number");
+  if (step > 1) {
+    try {
+      const std::string some = gbnf_multiples(rules, min, max, step, hint);
+      if (some.empty()) fail_unsatisfiable(path, "the bounds leave no multiple");
+      return rules.add(hint, some);
+    } catch (const Unsatisfiable&) {
+      throw;
+    } catch (const core::Error&) { // its grammar would be too large
+    }
+  }
+  return min || max || has_bounds(schema) ? rules.add(hint, gbnf_integer_range(min, max)) : rules.primitive("integer");
 }
 
 } // namespace
 
 std::vector<Json> listed_values(const Json& schema, const std::string& path) {
-  const auto types = find_types(schema, path);
+  Json rest = schema;
+  rest.erase("enum");
+  const SchemaValidator others(std::move(rest));
   std::vector<Json> values;
-  const Json* constant = find_keyword(schema, "const");
-  const auto add = [&](const Json& value) {
-    if (has_type(value, types) && keeps_bounds(value, schema, path)) values.push_back(value);
-  };
   if (const Json* list = find_array(schema, "enum", path)) {
-    for (const Json& value : *list) {
-      if (constant == nullptr || value == *constant) add(value);
-    }
-  } else {
-    add(*constant);
+    for (const Json& value : *list)
+      if (others.complaint(value).empty()) values.push_back(value);
+  } else if (const auto constant = schema.find("const"); others.complaint(*constant).empty()) {
+    values.push_back(*constant);
   }
   return values;
 }
@@ -106,64 +198,63 @@ std::string string_rule(GrammarRules& rules, const Json& schema, const std::stri
 
 std::string string_text(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint,
                         const StringNotation& notation) {
-  const auto min = find_count(schema, "minLength", path), max = find_count(schema, "maxLength", path);
-  const auto pattern = find_string(schema, "pattern", path), format = find_string(schema, "format", path);
-  if (min && max && *min > *max)
-    fail_unsatisfiable(path, fmt::format("at least {} and at most {} characters", *min, *max));
-  if (format && *format != "password") {
-    const auto known = formats().find(*format);
-    if (known == formats().end()) fail_schema(path, fmt::format("the format `{}` is not supported", *format));
-    if (pattern) fail_schema(path, "`pattern` beside `format` is not supported");
-    if (min.value_or(0) > known->second.min_length || max.value_or(~0u) < known->second.max_length) {
-      fail_schema(path, fmt::format("a length that cuts the format `{}` short is not supported", *format));
+  StringConditions conditions = string_conditions(schema, path);
+  const uint32_t most_count = rules.detail().max_count;
+  if (conditions.max.value_or(0) > most_count) conditions.max.reset();
+  conditions.min = std::min(conditions.min, most_count);
+  if (conditions.patterns.empty()) {
+    if (!conditions.has_length()) return "";
+    return fmt::format("{}{{{},{}}}", notation.any, conditions.min,
+                       conditions.max ? std::to_string(*conditions.max) : "");
+  }
+  if (conditions.max.value_or(0) > kMaxLengthBesidePattern) conditions.max.reset();
+  const auto of_one = [&] { return gbnf_from_pattern(rules, conditions.patterns[0], notation, hint); };
+  const auto of_all = [&](const StringConditions& all) {
+    const StringSet set = all.set();
+    if (set.empty()) fail_unsatisfiable(path, "no string satisfies it");
+    return gbnf_from_set(rules, set, notation, hint);
+  };
+  std::vector<std::function<std::string()>> ways; // the first that succeeds holds most
+  if (conditions.patterns.size() > 1 || conditions.has_length()) ways.push_back([&] { return of_all(conditions); });
+  if (conditions.patterns.size() > 1) ways.push_back([&] { return of_all({conditions.patterns}); });
+  ways.push_back(of_one);
+  for (const auto& way : ways) {
+    const size_t count = rules.size();
+    try {
+      return way();
+    } catch (const Unsatisfiable&) {
+      throw;
+    } catch (const core::Error&) {
+      rules.drop(count);
     }
-    return rules.primitive(*format + "-text");
   }
-  if (pattern) {
-    if (min.value_or(0) > 0 || max) fail_schema(path, "`minLength` and `maxLength` beside `pattern` are not supported");
-    return rules.add(hint, gbnf_from_pattern(*pattern, notation, "JSON schema, " + path));
-  }
-  if (min.value_or(0) == 0 && !max) return "";
-  return fmt::format("{}{{{},{}}}", notation.any, min.value_or(0), max ? std::to_string(*max) : "");
+  return "";
+}
+
+std::optional<StringSet> string_set(const Json& schema, const std::string& path) {
+  const StringConditions conditions = string_conditions(schema, path);
+  if (conditions.patterns.empty() && !conditions.has_length()) return std::nullopt;
+  return conditions.set();
 }
 
 std::string number_rule(GrammarRules& rules, bool is_integer, const Json& schema, const std::string& path,
                         const std::string& hint) {
-  if (const Json* step = find_keyword(schema, "multipleOf")) {
-    if (!is_integer || *step != 1) fail_schema(path, "the keyword `multipleOf` is not supported");
-  }
-  if (const auto format = find_string(schema, "format", path)) {
-    const bool is_known = *format == "int32" || *format == "int64" || *format == "float" || *format == "double";
-    if (!is_known) fail_schema(path, fmt::format("the format `{}` is not supported", *format));
-  }
+  const auto step = find_step(schema);
+  if (is_integer || (step && !step->places)) return integer_rule(rules, schema, path, step ? step->whole : 1, hint);
+  if (!has_bounds(schema) && !step) return rules.primitive("number");
   NumberBounds bounds;
-  const auto is_true = [&](const char* keyword) { return schema.value(keyword, Json(false)) == true; }; // before 2019
-  bounds.min = find_bound(schema, "minimum", path, is_integer, std::ceil);
-  bounds.max = find_bound(schema, "maximum", path, is_integer, std::floor);
-  bounds.min_excluded = bounds.min && is_true("exclusiveMinimum");
-  bounds.max_excluded = bounds.max && is_true("exclusiveMaximum");
-  // x > 2.5 and x ≥ 3 are the same for whole x, so an excluded bound is rounded the other way.
-  const auto above = find_bound(schema, "exclusiveMinimum", path, is_integer, std::floor);
-  const auto below = find_bound(schema, "exclusiveMaximum", path, is_integer, std::ceil);
-  if (above && (!bounds.min || *above >= *bounds.min)) {
-    bounds.min = above;
-    bounds.min_excluded = true;
+  if (step) bounds.places = *step->places;
+  if (const auto min = find_bound(schema, true)) {
+    bounds.min = min->value;
+    bounds.min_excluded = min->excluded;
   }
-  if (below && (!bounds.max || *below <= *bounds.max)) {
-    bounds.max = below;
-    bounds.max_excluded = true;
+  if (const auto max = find_bound(schema, false)) {
+    bounds.max = max->value;
+    bounds.max_excluded = max->excluded;
   }
-  if (is_integer) {
-    if (bounds.min_excluded) ++*bounds.min;
-    if (bounds.max_excluded) --*bounds.max;
-    bounds.min_excluded = bounds.max_excluded = false;
-  }
-  if (bounds.min && bounds.max &&
-      (*bounds.min > *bounds.max || (*bounds.min == *bounds.max && (bounds.min_excluded || bounds.max_excluded)))) {
-    fail_unsatisfiable(path, "the bounds leave no number");
-  }
-  if (!bounds.min && !bounds.max) return rules.primitive(is_integer ? "integer" : "number");
-  return rules.add(hint, is_integer ? gbnf_integer_range(bounds.min, bounds.max) : gbnf_number_range(bounds));
+  const std::string range = gbnf_number_range(bounds);
+  if (range.empty()) fail_unsatisfiable(path, "the bounds leave no number");
+  return rules.add(hint, range);
 }
 
 } // namespace ridge::text

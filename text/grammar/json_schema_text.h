@@ -1,5 +1,7 @@
-// Pieces of GBNF text that the JSON schema converter is made of: literals, ranges of numbers, regular expressions.
+// Pieces of GBNF text that the JSON schema converter is made of: literals, ranges of numbers, sets of strings.
 #pragma once
+
+#include "text/grammar/string_set.h"
 
 #include <cstdint>
 #include <optional>
@@ -8,18 +10,31 @@
 
 namespace ridge::text {
 
+class GrammarRules; // json_schema_rules.h
+
 // "…" with GBNF's escapes, matching exactly `text` (UTF-8).
 std::string gbnf_literal(std::string_view text);
 
 // Whole numbers from min to max in JSON notation; at most 18 digits where a bound is missing. min ≤ max.
 std::string gbnf_integer_range(std::optional<int64_t> min, std::optional<int64_t> max);
+// Those of them that are multiples of `step`, above 0. Empty: there are none. Throws an Error where a grammar of them
+// would be too large.
+std::string gbnf_multiples(GrammarRules& rules, std::optional<int64_t> min, std::optional<int64_t> max, int64_t step,
+                           const std::string& hint);
 
-struct NumberBounds {
-  std::optional<int64_t> min, max; // at most 10^12 in magnitude
-  bool min_excluded = false, max_excluded = false;
+struct Decimal {
+  bool negative = false; // never of 0
+  uint64_t whole = 0;    // below 10^18
+  std::string fraction;  // the digits after the point, without zeros at the end
+  bool operator==(const Decimal&) const = default;
 };
-// Decimal numbers, without exponent, within bounds that are not both equal and excluded. The digits after the point are
-// so few that a double holds the number without rounding it onto an excluded bound.
+struct NumberBounds {
+  std::optional<Decimal> min, max;
+  bool min_excluded = false, max_excluded = false;
+  size_t places = 15; // digits after the point, at most
+};
+// Decimal numbers, without exponent, within bounds; empty where there are none. The digits after the point are so few
+// that a double holds the number without rounding it onto an excluded bound.
 std::string gbnf_number_range(const NumberBounds& bounds);
 
 // How a string's characters are written.
@@ -29,9 +44,11 @@ struct StringNotation {
   char never = 0;      // where they are written as they are: with this one a mark behind the string would begin
 };
 
-// A string whose value matches the ECMAScript regular expression. As in JSON schema, the expression is unanchored
-// unless it has ^ and $. Throws an Error that starts with `where` for malformed expressions and for those that are not
-// regular (look-around, back-references, \b).
-std::string gbnf_from_pattern(std::string_view pattern, const StringNotation& notation, std::string_view where);
+// Both give an expression for strings whose value matches. They throw an Error where the notation has no way to write
+// them, and where the grammar would be too large.
+std::string gbnf_from_pattern(GrammarRules& rules, const StringPattern& pattern, const StringNotation& notation,
+                              const std::string& hint);
+std::string gbnf_from_set(GrammarRules& rules, const StringSet& set, const StringNotation& notation,
+                          const std::string& hint);
 
 } // namespace ridge::text

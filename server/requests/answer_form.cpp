@@ -4,7 +4,9 @@
 #include "core/json/parse.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "text/grammar/json_schema_rules.h"
 #include "text/grammar/json_schema_text.h"
+#include "text/grammar/string_pattern.h"
 
 #include <algorithm>
 #include <functional>
@@ -33,8 +35,14 @@ std::string gbnf_of_regex(std::string expression, const std::string& path) {
   if (expression.starts_with('^')) expression.erase(0, 1);
   const size_t end = expression.size();
   if (expression.ends_with('$') && (end < 2 || expression[end - 2] != '\\')) expression.pop_back();
-  text::StringNotation notation{.any = "[\\U00000000-\\U0010FFFF]", .is_json = false};
-  return "root ::= " + text::gbnf_from_pattern("^(?:" + expression + ")$", notation, path) + "\n";
+  const text::StringNotation notation{.any = "[\\U00000000-\\U0010FFFF]", .is_json = false};
+  try {
+    text::GrammarRules rules;
+    const text::StringPattern pattern = text::parse_string_pattern("^(?:" + expression + ")$");
+    return rules.text(text::gbnf_from_pattern(rules, pattern, notation, "text"));
+  } catch (const Error& error) {
+    throw_invalid(path, "{}: {}", path, error.what());
+  }
 }
 
 std::string gbnf_of_choice(const Json& given, const std::string& path) {

@@ -51,13 +51,13 @@ Json result(const char* id, Json content) {
   return {{"role", "tool"}, {"tool_call_id", id}, {"content", std::move(content)}};
 }
 
-struct Shape {
+struct ChatForm {
   std::string name;
   Json messages;
   std::vector<std::string> words; // that the prompt has to have
 };
 
-std::vector<Shape> shapes() {
+std::vector<ChatForm> shapes() {
   const Json s = said("system", "SYS1"), s2 = said("developer", "SYS2"), u = said("user", "ASK1"),
              u2 = said("user", "ASK2"), a = said("assistant", "SAY1"), a2 = said("assistant", "SAY2");
   const Json one = called(Json::array({call("1", R"({"key": "VAL1"})")}));
@@ -120,7 +120,7 @@ std::vector<Shape> shapes() {
 }
 
 void check_all(const Model& model, const text::ChatTemplate& chat_template) {
-  for (const Shape& shape : shapes())
+  for (const ChatForm& shape : shapes())
     for (const bool tools : {false, true}) {
       CAPTURE(shape.name);
       CAPTURE(tools);

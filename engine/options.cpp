@@ -6,7 +6,7 @@
 #include "core/strings/units.h"
 #include "engine/machine.h"
 #include "engine/prefixes/model_key.h"
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema/json_schema.h"
 
 #include <algorithm>
 #include <charconv>

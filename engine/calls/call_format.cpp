@@ -101,7 +101,7 @@ Json sample_result(size_t number) {
 
 // What it takes around calls, once it is known how it takes one.
 void find_call_orders(CallFormat& format, const text::ChatTemplate& chat_template, const Json& tools) {
-  const Json user = Json::parse(kProbeQuestion), said = {{"role", "assistant"}, {"content", "zqsaid"}};
+  const Json user = core::parse_json(kProbeQuestion), said = {{"role", "assistant"}, {"content", "zqsaid"}};
   const Json nothing = format.null_content ? Json() : Json("");
   const Json one = {{"role", "assistant"}, {"content", nothing}, {"tool_calls", {sample_call(format, 1)}}};
   const auto writes = [&](const std::vector<Json>& turns, const std::vector<std::string>& words) {

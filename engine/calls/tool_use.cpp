@@ -3,7 +3,7 @@
 #include "core/json/parse.h"
 #include "engine/calls/call_constraint.h"
 #include "text/calls/call_values.h"
-#include "text/grammar/json_schema_keywords.h"
+#include "text/grammar/json_schema/json_schema_keywords.h"
 #include "text/json/kept_number.h"
 #include "text/schema/schema.h"
 

@@ -4,9 +4,9 @@
 #include "core/json/parse.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
-#include "text/grammar/json_schema_rules.h"
-#include "text/grammar/json_schema_text.h"
-#include "text/grammar/string_pattern.h"
+#include "text/grammar/json_schema/json_schema_rules.h"
+#include "text/grammar/json_schema/json_schema_text.h"
+#include "text/grammar/json_schema/string_pattern.h"
 
 #include <algorithm>
 #include <functional>

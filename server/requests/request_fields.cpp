@@ -91,7 +91,7 @@ const std::unordered_map<std::string, std::vector<Rule>>& rules() {
     std::unordered_map<std::string, std::vector<Rule>> rules;
     const auto add = [&](std::span<const Row> rows) {
       for (const Row& row : rows) {
-        const Rule rule{row.apis, row.harmless ? Json::parse(row.harmless) : Json()};
+        const Rule rule{row.apis, row.harmless ? core::parse_json(row.harmless) : Json()};
         std::string_view names = row.names;
         while (!names.empty()) {
           const size_t end = std::min(names.find(' '), names.size());

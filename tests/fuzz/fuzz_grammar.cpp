@@ -6,7 +6,7 @@
 #include "text/calls/call_grammar.h"
 #include "text/calls/call_values.h"
 #include "text/grammar/grammar_matcher.h"
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema/json_schema.h"
 #include "text/schema/schema.h"
 #include "text/schema/schema_validator.h"
 

@@ -158,7 +158,7 @@ TEST_CASE("calls are items of their own, whole or as events, and a request goes 
   }
   CHECK(names == "created in_progress output_item.added function_call_arguments.delta function_call_arguments.done "
                  "output_item.done completed ");
-  CHECK(arguments == call["arguments"]);
+  CHECK(arguments == call["arguments"].get<std::string>());
 
   // Its output continues the response, or all of the conversation is sent again: both are the chat's prompt.
   const Json output = {{"type", "function_call_output"}, {"call_id", call["call_id"]}, {"output", "21 degrees"}};

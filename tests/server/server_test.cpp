@@ -278,7 +278,7 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   CHECK(error("{\"messages\": \"\xff\"}").starts_with("the body is no JSON"));
   CHECK(error(std::string(100000, '[')).find("nests deeper") != std::string::npos);
   CHECK(error(R"({"max_tokens": 1e999, "messages": [{"role": "user"}]})") ==
-        "max_tokens: expected a whole number from 0 to 2147483647");
+        "max_tokens: expected a whole number from -1 to 2147483647");
   CHECK(error(std::string((size_t{32} << 20) + 1, ' '), 413).find("32 MiB") != std::string::npos);
   CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "there is no route POST /v1/nothing");
 }

@@ -131,9 +131,9 @@ class Client {
   void stored() { // and goes on from the answer, which the server keeps
     Json body = {{"input", "What is a format of weights?"}, {"max_output_tokens", 1 + below(4)}};
     const std::string response = Socket(port_).ask("POST /v1/responses", body.dump());
-    if (!expect(response, "200", "\"resp-")) return;
+    if (!expect(response, "200", "\"resp_")) return;
     body["previous_response_id"] = json_of(response)["id"];
-    expect(Socket(port_).ask("POST /v1/responses", body.dump()), "200", "\"resp-");
+    expect(Socket(port_).ask("POST /v1/responses", body.dump()), "200", "\"resp_");
   }
 
   void go_away(Json body, bool after_a_byte) {
@@ -186,7 +186,7 @@ class Client {
       return;
     }
     body["messages"][0]["content"] = std::string(20000, 'x');
-    expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "400", "the context holds 256");
+    expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "400", "maximum context length is 256");
   }
 
   void leave_at_once() { Socket(port_).abort(); }

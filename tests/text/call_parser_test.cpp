@@ -268,7 +268,6 @@ TEST_CASE("JSON that nests so deep that recursive code runs out of stack is no a
   REQUIRE(read_answer.calls.size() == 1);
   CHECK(Json::parse(read_answer.calls[0].arguments)["items"].is_string());
   CHECK(parse_json("{\"a\": " + deep + "}").is_discarded());
-  CHECK(parse_json(std::string(64, '[') + "1e999" + std::string(64, ']')).is_discarded());
   CHECK(parse_json(std::string(64, '[') + std::string(64, ']')).is_array());
   CHECK(parse_json(std::string(66, '[') + std::string(66, ']')).is_discarded());
 }

@@ -1,4 +1,4 @@
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema/json_schema.h"
 
 #include "core/error.h"
 #include "grammar_recognizer.h"

@@ -4,8 +4,8 @@
 #include "text/calls/call_grammar_values.h"
 #include "text/calls/call_pattern.h"
 #include "text/calls/call_values.h"
-#include "text/grammar/json_schema.h"
-#include "text/grammar/json_schema_text.h"
+#include "text/grammar/json_schema/json_schema.h"
+#include "text/grammar/json_schema/json_schema_text.h"
 
 #include <fmt/ranges.h>
 

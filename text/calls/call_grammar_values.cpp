@@ -2,9 +2,9 @@
 
 #include "core/strings/utf8.h"
 #include "text/calls/call_values.h"
-#include "text/grammar/json_schema.h"
-#include "text/grammar/json_schema_primitives.h"
-#include "text/grammar/json_schema_text.h"
+#include "text/grammar/json_schema/json_schema.h"
+#include "text/grammar/json_schema/json_schema_primitives.h"
+#include "text/grammar/json_schema/json_schema_text.h"
 #include "text/white_space.h"
 
 #include <fmt/format.h>

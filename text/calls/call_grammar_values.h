@@ -2,8 +2,8 @@
 #pragma once
 
 #include "text/calls/tool.h"
-#include "text/grammar/json_schema_parts.h"
-#include "text/grammar/json_schema_rules.h"
+#include "text/grammar/json_schema/json_schema_parts.h"
+#include "text/grammar/json_schema/json_schema_rules.h"
 
 #include <string>
 #include <string_view>

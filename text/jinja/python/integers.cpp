@@ -36,7 +36,7 @@ Value value_of(Number number) {
 // a / b to the nearest double.
 double quotient(const Number& a, const Number& b) {
   const Number n = abs(a), d = abs(b);
-  if (n == 0) return 0;
+  if (n == 0) return b < 0 ? -0.0 : 0.0;
   const int shift = 63 + static_cast<int>(bits_of(d)) - static_cast<int>(bits_of(n)); // the quotient gets 63 or 64 bits
   Number scaled, rest;
   divide_qr(shift > 0 ? Number(n << shift) : n, shift < 0 ? Number(d << -shift) : d, scaled, rest);

@@ -1,9 +1,9 @@
 // What is common to all types, references, alternatives, arrays.
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema/json_schema.h"
 
-#include "text/grammar/json_schema_converter.h"
-#include "text/grammar/json_schema_keywords.h"
-#include "text/grammar/json_schema_text.h"
+#include "text/grammar/json_schema/json_schema_converter.h"
+#include "text/grammar/json_schema/json_schema_keywords.h"
+#include "text/grammar/json_schema/json_schema_text.h"
 
 #include <algorithm>
 

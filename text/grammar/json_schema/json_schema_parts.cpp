@@ -1,7 +1,7 @@
-#include "text/grammar/json_schema_parts.h"
+#include "text/grammar/json_schema/json_schema_parts.h"
 
-#include "text/grammar/json_schema_keywords.h"
-#include "text/grammar/json_schema_primitives.h"
+#include "text/grammar/json_schema/json_schema_keywords.h"
+#include "text/grammar/json_schema/json_schema_primitives.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 // Ranges of numbers as grammars: a range is cut into pieces in which each digit has a range of its own.
 #include "core/error.h"
-#include "text/grammar/json_schema_rules.h"
-#include "text/grammar/json_schema_text.h"
+#include "text/grammar/json_schema/json_schema_rules.h"
+#include "text/grammar/json_schema/json_schema_text.h"
 
 #include <fmt/format.h>
 

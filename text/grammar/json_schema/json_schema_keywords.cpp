@@ -1,4 +1,4 @@
-#include "text/grammar/json_schema_keywords.h"
+#include "text/grammar/json_schema/json_schema_keywords.h"
 
 #include <algorithm>
 

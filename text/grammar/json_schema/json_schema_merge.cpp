@@ -1,5 +1,5 @@
 // allOf, keyword by keyword: both schemas must hold.
-#include "text/grammar/json_schema_merge.h"
+#include "text/grammar/json_schema/json_schema_merge.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,8 +1,8 @@
 // The rules of values without parts: enums and constants, strings, numbers.
-#include "text/grammar/json_schema_merge.h"
-#include "text/grammar/json_schema_primitives.h"
-#include "text/grammar/json_schema_rules.h"
-#include "text/grammar/json_schema_text.h"
+#include "text/grammar/json_schema/json_schema_merge.h"
+#include "text/grammar/json_schema/json_schema_primitives.h"
+#include "text/grammar/json_schema/json_schema_rules.h"
+#include "text/grammar/json_schema/json_schema_text.h"
 #include "text/json/kept_number.h"
 #include "text/schema/schema_validator.h"
 

@@ -1,4 +1,4 @@
-#include "text/grammar/string_set.h"
+#include "text/grammar/json_schema/string_set.h"
 
 #include "core/error.h"
 #include "core/strings/utf8.h"

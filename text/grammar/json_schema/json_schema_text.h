@@ -1,7 +1,7 @@
 // Pieces of GBNF text that the JSON schema converter is made of: literals, ranges of numbers, sets of strings.
 #pragma once
 
-#include "text/grammar/string_set.h"
+#include "text/grammar/json_schema/string_set.h"
 
 #include <cstdint>
 #include <optional>

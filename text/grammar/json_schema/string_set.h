@@ -2,7 +2,7 @@
 // names that are taken.
 #pragma once
 
-#include "text/grammar/string_pattern.h"
+#include "text/grammar/json_schema/string_pattern.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,8 +1,8 @@
 // The grammar that the JSON schema converter writes, rule by rule.
 #pragma once
 
-#include "text/grammar/json_schema_merge.h"
-#include "text/grammar/json_schema_text.h"
+#include "text/grammar/json_schema/json_schema_merge.h"
+#include "text/grammar/json_schema/json_schema_text.h"
 
 #include <functional>
 #include <map>

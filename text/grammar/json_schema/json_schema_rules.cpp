@@ -1,10 +1,10 @@
 // Collects rules, names them, and shares those with equal bodies, so that repeated parts of a schema cost once.
-#include "text/grammar/json_schema_rules.h"
+#include "text/grammar/json_schema/json_schema_rules.h"
 
 #include "core/strings/utf8.h"
-#include "text/grammar/json_schema_merge.h"
-#include "text/grammar/json_schema_primitives.h"
-#include "text/grammar/json_schema_text.h"
+#include "text/grammar/json_schema/json_schema_merge.h"
+#include "text/grammar/json_schema/json_schema_primitives.h"
+#include "text/grammar/json_schema/json_schema_text.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Repetitions in these rules are bounded, so that a model cannot write an endless number.
-#include "text/grammar/json_schema_primitives.h"
+#include "text/grammar/json_schema/json_schema_primitives.h"
 
 namespace ridge::text {
 

@@ -1,8 +1,8 @@
 // What parts of a JSON schema mean within their document: references followed, schemas that all hold merged into one.
 #pragma once
 
-#include "text/grammar/json_schema_merge.h"
-#include "text/grammar/json_schema_rules.h"
+#include "text/grammar/json_schema/json_schema_merge.h"
+#include "text/grammar/json_schema/json_schema_rules.h"
 
 #include <string>
 #include <string_view>

@@ -1,8 +1,8 @@
 // Walks a schema and writes one grammar rule per part of it. Rules with the same body are written once.
 #pragma once
 
-#include "text/grammar/json_schema_parts.h"
-#include "text/grammar/json_schema_rules.h"
+#include "text/grammar/json_schema/json_schema_parts.h"
+#include "text/grammar/json_schema/json_schema_rules.h"
 
 #include <map>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "text/grammar/string_pattern.h"
+#include "text/grammar/json_schema/string_pattern.h"
 
 #include "core/error.h"
 #include "text/grammar/grammar_syntax.h"

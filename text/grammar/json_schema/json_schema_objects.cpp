@@ -1,6 +1,6 @@
 // Objects: declared properties in the schema's order, further ones by patterns or at will, and how many there may be.
-#include "text/grammar/json_schema_converter.h"
-#include "text/grammar/json_schema_text.h"
+#include "text/grammar/json_schema/json_schema_converter.h"
+#include "text/grammar/json_schema/json_schema_text.h"
 
 #include <algorithm>
 

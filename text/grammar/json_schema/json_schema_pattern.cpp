@@ -1,9 +1,9 @@
 // Sets of strings as grammars. A pattern describes the string's value; the grammar describes how it is written: in
 // JSON, every character that JSON escapes is written as its escape.
 #include "core/error.h"
-#include "text/grammar/json_schema_rules.h"
-#include "text/grammar/json_schema_text.h"
-#include "text/grammar/string_set.h"
+#include "text/grammar/json_schema/json_schema_rules.h"
+#include "text/grammar/json_schema/json_schema_text.h"
+#include "text/grammar/json_schema/string_set.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

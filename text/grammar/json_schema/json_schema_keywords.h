@@ -1,7 +1,7 @@
 // The keywords of JSON schema that grammars hold, by the type they restrict. All others are left out.
 #pragma once
 
-#include "text/grammar/json_schema_merge.h"
+#include "text/grammar/json_schema/json_schema_merge.h"
 
 #include <set>
 #include <string>

@@ -73,6 +73,7 @@ class Server {
       };
     if (request.path == "/left")
       response.write = [this](server::HttpSink& sink) {
+        sink.begin(200);
         while (sink.is_there()) std::this_thread::yield();
         count(streams_left);
         return true;

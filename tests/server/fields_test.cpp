@@ -142,7 +142,7 @@ TEST_CASE("the old form of functions is answered in the old form") {
   }
   CHECK(name == "weather");
   CHECK(finish == "function_call");
-  CHECK(arguments == choice["message"]["function_call"]["arguments"]);
+  CHECK(arguments == choice["message"]["function_call"]["arguments"].get<std::string>());
 
   body["messages"].push_back(choice["message"]);
   body["messages"].push_back({{"role", "function"}, {"name", "weather"}, {"content", "sunny"}});

@@ -163,6 +163,8 @@ class JsonValidator {
     if (keyword == "exclusiveMinimum") return number > rule.get<double>();
     if (keyword == "exclusiveMaximum") return number < rule.get<double>();
     if (keyword == "multipleOf") {
+      if (value.is_number_unsigned() && rule.is_number_integer())
+        return value.get<uint64_t>() % rule.get<uint64_t>() == 0;
       if (value.is_number_integer() && rule.is_number_integer()) return value.get<int64_t>() % rule.get<int64_t>() == 0;
       const double times = number / rule.get<double>();
       return std::abs(times - std::round(times)) < 1e-6;

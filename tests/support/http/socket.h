@@ -30,6 +30,7 @@ class Socket {
   }
 
   bool is_open() const { return file_ >= 0; }
+  int descriptor() const { return file_; }
   void close() {
     if (file_ >= 0) ::close(std::exchange(file_, -1));
   }

@@ -1,8 +1,8 @@
 #include "server/fields.h"
 
 #include "core/error.h"
-#include "server/api_error.h"
 #include "core/json/parse.h"
+#include "server/api_error.h"
 
 #include <algorithm>
 #include <cmath>

@@ -12,9 +12,9 @@ namespace ridge::server {
 class ResponseStore;
 
 // Adds the `input` of a request, a text or a list of items, to a conversation's messages, which have the form that
-// text::read_messages() gives. Reasoning and what other servers' tools did are left out, and so are references to items that the
-// store does not have. Throws ApiError for what is malformed, for items that are neither text nor calls, and for the
-// output of a call that is not there.
+// text::read_messages() gives. Reasoning and what other servers' tools did are left out, and so are references to items
+// that the store does not have. Throws ApiError for what is malformed, for items that are neither text nor calls, and
+// for the output of a call that is not there.
 void add_input(Json& messages, const Json& input, const ResponseStore& store);
 // The `input` as a list of items with ids.
 Json listed_input(const Json& input);

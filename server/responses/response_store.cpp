@@ -1,7 +1,7 @@
 #include "server/responses/response_store.h"
 
-#include "server/reply.h"
 #include "core/json/parse.h"
+#include "server/reply.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-// Hostile bodies of requests to every route that reads one, with the guide's template and tokenizer and an executor
+// Hostile bodies of requests to every route, with the guide's template and tokenizer and an executor
 // that costs nothing: each is either answered or refused with an error that the client is told.
 #include "core/error.h"
 #include "engine/options.h"
@@ -8,7 +8,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <string>
+#include <type_traits>
 
 using namespace ridge;
 
@@ -22,6 +24,7 @@ struct Server {
   server::Service service{model, chat_template, server::Json::object(), {}, "guide", kSilent};
   engine::Embedder embedder{engine::open_model("", {}, models::Ending::hidden), on_cpu(), {}};
   server::EmbeddingService embeddings{embedder, "guide", kSilent};
+  server::Models models{service};
 
   static core::ModelOptions on_cpu() {
     core::ModelOptions options;
@@ -32,14 +35,25 @@ struct Server {
   }
 };
 
-const std::function<void(server::Service&, const server::HttpRequest&, server::HttpResponse&)> kRoutes[] = {
-    server::openai_chat,        server::openai_completion, server::openai_responses,
-    server::anthropic_messages, server::ollama_chat,       server::anthropic_count_tokens,
-    server::ollama_generate,    server::tokenize,          server::apply_template,
-    server::detokenize,
+using Route = std::function<void(Server&, const server::HttpRequest&, server::HttpResponse&)>;
+
+template <typename Takes>
+Route route(void (*answer)(Takes&, const server::HttpRequest&, server::HttpResponse&)) {
+  return [answer](Server& server, const server::HttpRequest& request, server::HttpResponse& response) {
+    if constexpr (std::is_same_v<Takes, server::EmbeddingService>)
+      answer(server.embeddings, request, response);
+    else if constexpr (std::is_same_v<Takes, server::Models> || std::is_same_v<Takes, const server::Models>)
+      answer(server.models, request, response);
+    else
+      answer(server.service, request, response);
+  };
+}
+
+const Route kRoutes[] = {
+#define RIDGE_ROUTE(method, path, name, Takes) route(server::name),
+#include "server/routes.def"
+#undef RIDGE_ROUTE
 };
-const std::function<void(server::EmbeddingService&, const server::HttpRequest&, server::HttpResponse&)>
-    kEmbeddingRoutes[] = {server::openai_embeddings, server::ollama_embed, server::ollama_embeddings};
 
 } // namespace
 
@@ -50,10 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   request.body.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
   server::HttpResponse response;
   try {
-    if (const size_t route = data[0] % (std::size(kRoutes) + std::size(kEmbeddingRoutes)); route < std::size(kRoutes))
-      kRoutes[route](server.service, request, response);
-    else
-      kEmbeddingRoutes[route - std::size(kRoutes)](server.embeddings, request, response);
+    kRoutes[data[0] % std::size(kRoutes)](server, request, response);
   } catch (const server::ApiError&) {
     return 0;
   } catch (const Error&) {
@@ -61,6 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (!response.write) return 0;
   struct Sink final : server::HttpSink {
+    void begin(int) override {}
     bool write(std::string_view) override { return true; }
     bool is_there() const override { return true; }
   } sink;

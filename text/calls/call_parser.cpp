@@ -2,8 +2,8 @@
 
 #include "text/calls/call_pattern.h"
 #include "text/calls/call_values.h"
-#include "text/json/kept_number.h"
 #include "text/calls/text_task.h"
+#include "text/json/kept_number.h"
 #include "text/white_space.h"
 
 #include <algorithm>

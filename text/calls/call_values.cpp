@@ -1,9 +1,9 @@
 #include "text/calls/call_values.h"
 
 #include "core/error.h"
+#include "core/json/parse.h"
 #include "core/strings/utf8.h"
 #include "text/json/kept_number.h"
-#include "core/json/parse.h"
 #include "text/white_space.h"
 
 #include <fmt/format.h>

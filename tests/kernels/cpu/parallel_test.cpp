@@ -89,6 +89,7 @@ TEST_CASE("heads, gates and experts go to ranks, and what every rank needs stays
 }
 
 TEST_CASE("recipes, a random eighth of all, give their logits on two, three, four and eight ranks") {
+  REQUIRE_REFERENCE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -118,6 +119,7 @@ TEST_CASE("recipes, a random eighth of all, give their logits on two, three, fou
 }
 
 TEST_CASE("draft heads get the hidden rows of several ranks, and may be several ranks themselves") {
+  REQUIRE_REFERENCE();
   int64_t count = 0;
   for (const std::string& name : tests::draft_recipes()) {
     CAPTURE(name);
@@ -269,6 +271,7 @@ TEST_CASE("a rank in another process evaluates, goes back and restores as one be
 }
 
 TEST_CASE("a rank in another process keeps states of recurrent layers") {
+  REQUIRE_REFERENCE();
   const std::vector<std::string> names = tests::known_recipes();
   const auto recurrent =
       std::ranges::find_if(names, [](const std::string& name) { return name.starts_with("qwen35"); });
@@ -335,6 +338,7 @@ std::vector<float> after_returning(core::Executor& executor, std::span<const int
 } // namespace
 
 TEST_CASE("heads with a recurrent state go to ranks, the rows and columns of their matrices with them") {
+  REQUIRE_REFERENCE();
   const std::vector<std::string> names = recipes_with_shareable_states();
   CHECK(names.size() > 10);
   for (const std::string& name : names) {
@@ -354,6 +358,7 @@ TEST_CASE("heads with a recurrent state go to ranks, the rows and columns of the
 }
 
 TEST_CASE("recurrent recipes, a random eighth of them, go on from saved states and from marks on several ranks") {
+  REQUIRE_REFERENCE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);

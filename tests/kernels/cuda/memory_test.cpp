@@ -142,6 +142,7 @@ TEST_CASE("CUDA: an executor allocates what was planned, for every shape of benc
 }
 
 TEST_CASE("CUDA: a rank of two allocates what was planned, but for what GPUs exchange by, which is no executor's") {
+  REQUIRE_REFERENCE();
   REQUIRE_DEVICE();
   for (const char* name : {"llama-dense", "qwen35-dense", "qwen3next-moe", "granitehybrid-dense"}) {
     CAPTURE(name);

@@ -154,6 +154,7 @@ TEST_CASE("CUDA: three, four and eight ranks on one GPU") {
 }
 
 TEST_CASE("CUDA: recipes on two ranks") {
+  REQUIRE_REFERENCE();
   REQUIRE_DEVICE();
   const std::vector<std::string> names = tests::known_recipes();
   std::mt19937_64 random(tests::fresh_seed());

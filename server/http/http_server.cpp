@@ -128,7 +128,6 @@ class HttpServer::Network::Connection final : public std::enable_shared_from_thi
   void stop(); // as soon as what is being answered is answered
   void close();
   void look_at_deadline(Clock::time_point now);
-  bool answers() const { return state_ == State::answering; }
 
   Connections::iterator place;
 

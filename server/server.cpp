@@ -73,8 +73,9 @@ void with(Models& models, const HttpRequest& request, const std::function<void(T
 }
 
 struct Route {
-  std::string_view method, path; // "*" at the path's end stands for the rest
-  bool quick;                    // asks no model, so that it waits for none
+  const char* method;
+  std::string_view path; // "*" at its end stands for the rest
+  bool quick;            // asks no model, so that it waits for none
   std::function<void(Models&, const HttpRequest&, HttpResponse&)> answer;
 };
 
@@ -94,14 +95,17 @@ bool has_path(const Route& route, std::string_view path) {
   return path.starts_with(begin) && path.size() > begin.size();
 }
 
+// HEAD is answered as GET is, without the content.
+bool has_method(const Route& route, const std::string& method) {
+  return strcasecmp(route.method, method == "HEAD" ? "GET" : method.c_str()) == 0;
+}
+
 // The route of that path and method; of another method, where none has this one. null: no route has the path.
 const Route* find_route(const HttpRequest& request) {
   const Route* other = nullptr;
-  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   for (const Route& route : kRoutes)
     if (has_path(route, request.path)) {
-      if (strncasecmp(route.method.data(), method.data(), method.size()) == 0 && route.method.size() == method.size())
-        return &route;
+      if (has_method(route, request.method)) return &route;
       if (!other) other = &route;
     }
   return other;
@@ -147,9 +151,17 @@ HttpHandlers Server::handlers() {
 HttpResponse Server::refuse(const HttpRequest& head, const ApiError& error) const {
   HttpResponse response;
   reply_error(response, form_of(head), error);
+  add_cors(response);
+  return response;
+}
+
+void Server::add_cors(HttpResponse& response) const {
   if (!settings_.access.cors.empty())
     response.headers.emplace_back("Access-Control-Allow-Origin", settings_.access.cors);
-  return response;
+}
+
+bool Server::asks_whether(const HttpRequest& head) const {
+  return head.method == "OPTIONS" && !settings_.access.cors.empty();
 }
 
 std::optional<HttpResponse> Server::check(const HttpRequest& head) const {
@@ -163,34 +175,28 @@ std::optional<HttpResponse> Server::check(const HttpRequest& head) const {
     response.close = true; // where its body ends is not known
     return response;
   }
-  const bool asks_whether = head.method == "OPTIONS" && !settings_.access.cors.empty();
-  if (head.path != "/health" && !asks_whether) {
+  if (asks_whether(head)) return std::nullopt;
+  if (head.path != "/health") {
     if (!settings_.key.empty() && !has_key(head, settings_.key))
       return refused(401, "authentication_error", "the API key is missing or wrong", "invalid_api_key");
     if (const std::string why = settings_.key.empty() ? refusal_of(head, settings_.access) : ""; !why.empty())
       return refused(403, "permission_error", why);
   }
-  if (!asks_whether && !find_route(head))
-    return refused(404, kInvalid, fmt::format("there is no route {} {}", head.method, head.path));
+  if (!find_route(head)) return refused(404, kInvalid, fmt::format("there is no route {} {}", head.method, head.path));
   return std::nullopt;
 }
 
 // On a thread of workers.
 void Server::answer(HttpRequest& request, HttpResponse& response) {
-  const auto add_cors = [&] {
-    if (!settings_.access.cors.empty())
-      response.headers.emplace_back("Access-Control-Allow-Origin", settings_.access.cors);
-  };
-  if (request.method == "OPTIONS" && !settings_.access.cors.empty()) { // a page asks whether it may send its request
+  if (asks_whether(request)) {
     response.headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
                         {"Access-Control-Allow-Headers", "*, Authorization"}};
     response.status = 204;
-    return add_cors();
+    return add_cors(response);
   }
   const Route& route = *find_route(request); // check() found one
-  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   try {
-    if (strcasecmp(std::string(route.method).c_str(), std::string(method).c_str()) != 0)
+    if (!has_method(route, request.method))
       throw ApiError(405, kInvalid, fmt::format("{} {}: this path takes another method", request.method, request.path));
     if (route.path.ends_with('*')) request.rest = request.path.substr(route.path.size() - 1);
     route.answer(models_, request, response);
@@ -200,7 +206,7 @@ void Server::answer(HttpRequest& request, HttpResponse& response) {
       models_.log(fmt::format("{} {}: internal error: {}", request.method, request.path, thrown.what()));
     reply_error(response, form_of(request), error);
   }
-  add_cors();
+  add_cors(response);
 }
 
 } // namespace ridge::server

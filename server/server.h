@@ -35,6 +35,8 @@ class Server {
   HttpHandlers handlers();
   std::optional<HttpResponse> check(const HttpRequest& head) const;
   HttpResponse refuse(const HttpRequest& head, const ApiError& error) const;
+  void add_cors(HttpResponse& response) const;
+  bool asks_whether(const HttpRequest& head) const; // a page, whether it may send its request
   void answer(HttpRequest& request, HttpResponse& response);
 
   const std::unique_ptr<Models> own_; // of a single service

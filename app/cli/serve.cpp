@@ -86,7 +86,7 @@ struct ServeCommand {
 
   void run() {
     give_memory_back();
-    write_stderr_in_background();  // no request waits for a log that nobody reads
+    write_stderr_in_background();  // a log that is not read delays no request
     std::signal(SIGPIPE, SIG_IGN); // that its reader has gone ends nothing
     static StopSignals signals;    // before any thread starts; the waiting thread keeps it
     core::validate(setup.sampling.params);

@@ -109,7 +109,7 @@ struct LogQueue::State {
 };
 
 LogQueue::LogQueue(int file, size_t most_bytes) : state_(new State{most_bytes}) {
-  sigset_t all, before; // signals are other threads'; that of a broken pipe is nobody's
+  sigset_t all, before; // other threads take the signals; SIGPIPE is not wanted at all
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, &before);
   std::thread([state = state_, file] { state->run(file); }).detach();

@@ -1,4 +1,4 @@
-// Lines of a log, written by a thread of its own: whoever adds one never waits for a reader and sees no error.
+// A queue of log lines that a thread of its own writes. Adding a line never waits for a reader and never fails.
 #pragma once
 
 #include <chrono>

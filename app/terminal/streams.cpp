@@ -39,7 +39,7 @@ size_t write_whole(int file, std::string_view text) noexcept {
     const ssize_t written = ::write(file, text.data() + done, text.size() - done);
     if (written >= 0) {
       done += static_cast<size_t>(written);
-    } else if (errno == EAGAIN) { // whoever shares the stream made it non-blocking
+    } else if (errno == EAGAIN) { // another process that shares the stream made it non-blocking
       pollfd waits = {file, POLLOUT, 0};
       ::poll(&waits, 1, -1);
     } else if (errno != EINTR) {

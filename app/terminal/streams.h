@@ -14,7 +14,7 @@ namespace ridge::app {
 // error where it is written, not a signal. False where there is no /dev/null.
 bool open_missing_streams();
 
-// Of stdout. Ends the command, where other errors may end only one of its parts.
+// stdout cannot be written. This ends the command, where another error may end only a part of it.
 struct OutputError : Error {
   using Error::Error;
 };

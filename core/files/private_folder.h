@@ -1,4 +1,4 @@
-// Folders for what a person has said or asked, which is nobody else's to read.
+// Folders for prompts and conversations, which only their owner may read.
 #pragma once
 
 #include <string>

@@ -171,7 +171,7 @@ class Builder {
       open_.back().members.back().second = std::move(value);
     return true;
   }
-  // Of members of one name the first one stays, with the value of the last.
+  // Members of the same name become one: it has the place of the first and the value of the last.
   static void join_same(std::vector<Member>& members) {
     std::vector<Member*> order;
     for (Member& member : members) order.push_back(&member);

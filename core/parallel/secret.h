@@ -1,4 +1,5 @@
-// The secret that ranks in several processes share, and proofs that somebody knows it. The secret itself is never sent.
+// The secret that ranks in several processes share, and the proofs by which they show that they know it. The secret
+// itself is never sent.
 #pragma once
 
 #include <array>

@@ -37,10 +37,10 @@ class Socket {
 // service does. `loopback`: those that only this machine reaches count, too. Throws Error.
 std::vector<Socket> listen_at(const std::string& host, int port, bool loopback);
 
-// No socket where nobody answers. Throws Error where there is no such host.
+// Returns no socket where the host does not answer. Throws Error where there is no such host.
 Socket connect_to(const std::string& host, int port, Deadline deadline);
 
-// Of sockets that do not block. False where the other side is gone, or the deadline has passed.
+// Both take non-blocking sockets. They return false where the other side is gone or the deadline has passed.
 bool send_by(const Socket& socket, std::span<const std::byte> bytes, Deadline deadline);
 bool receive_by(const Socket& socket, std::span<std::byte> bytes, Deadline deadline);
 void let_block(const Socket& socket);

@@ -13,16 +13,7 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-int free_port() { // that the next one is free, too, is likely
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  socklen_t size = sizeof(address);
-  ::bind(socket, reinterpret_cast<const sockaddr*>(&address), size);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(socket);
-  return ntohs(address.sin_port) - 1;
-}
+int first_of_two_ports() { return ridge::tests::free_port() - 1; } // that the next one is free, too, is likely
 
 Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, const std::string& patience = "900") {
   std::vector<std::string> all = {"env",
@@ -38,7 +29,7 @@ Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, co
 
 // Of two processes with the same command, by rank.
 std::vector<Result> run_two(const std::vector<std::string>& args) {
-  const int port = free_port();
+  const int port = first_of_two_ports();
   std::vector<Result> results(2);
   std::thread thread([&] { results[1] = run_rank(1, 2, port, args); });
   results[0] = run_rank(0, 2, port, args);
@@ -55,7 +46,7 @@ std::vector<std::string> logits_to(const std::string& out) {
 TEST_CASE("three processes that are ranks of one model give the logits of one, and only the first writes") {
   const std::string one = folder() / "one.npy", shared = folder() / "shared.npy", other = folder() / "other.npy";
   REQUIRE(run_ridge(logits_to(one)).status == 0);
-  const int port = free_port();
+  const int port = first_of_two_ports();
   std::vector<Result> others(2);
   std::vector<std::thread> threads;
   for (int rank = 1; rank < 3; ++rank)
@@ -87,11 +78,11 @@ TEST_CASE("three processes that are ranks of one model give the logits of one, a
 
 TEST_CASE("ranks that do not come, or run something else, are named") {
   const std::string out = folder() / "never.npy";
-  const Result alone = run_rank(0, 3, free_port(), logits_to(out), "1");
+  const Result alone = run_rank(0, 3, first_of_two_ports(), logits_to(out), "1");
   CHECK(alone.status == 1);
   CHECK(alone.err == "ridge: error: rank 1, 2 of 3 did not come within 1 s (RIDGE_RANK_TIMEOUT)\n");
 
-  const int port = free_port();
+  const int port = first_of_two_ports();
   const Result unanswered = run_rank(1, 2, port, logits_to(out), "1");
   CHECK(unanswered.status == 1);
   CHECK(unanswered.err.find("rank 1: rank 0 does not answer at 127.0.0.1 port") != std::string::npos);
@@ -122,7 +113,7 @@ TEST_CASE("commands that several processes cannot share are refused by every one
       {"serve", "--models-dir", folder() / "", "--port", "0", "--device", "cpu"}};
   for (const std::vector<std::string>& command : commands)
     for (int rank = 0; rank < 2; ++rank) { // alone: nobody waits for the other
-      const Result result = run_rank(rank, 2, free_port(), command);
+      const Result result = run_rank(rank, 2, first_of_two_ports(), command);
       CAPTURE(result.err);
       CHECK(result.status == 2);
       CHECK(result.out.empty());
@@ -186,12 +177,12 @@ TEST_CASE("ranks of several hosts need a secret, and ranks without the same one 
     return run(args);
   };
   for (int rank = 0; rank < 2; ++rank) {
-    const Result missing = with({"MASTER_ADDR=192.0.2.1"}, rank, free_port());
+    const Result missing = with({"MASTER_ADDR=192.0.2.1"}, rank, first_of_two_ports());
     CHECK(missing.status == 2);
     CHECK(missing.err.find("ranks of several hosts have to know a secret") != std::string::npos);
     CHECK(missing.err.find("RIDGE_RANK_SECRET_FILE") != std::string::npos);
   }
-  const int port = free_port();
+  const int port = first_of_two_ports();
   Result second;
   std::thread thread([&] { second = with({"RIDGE_RANK_SECRET=another-secret-here"}, 1, port); });
   const Result first = with({"RIDGE_RANK_SECRET=some-secret-of-16"}, 0, port);

@@ -19,17 +19,6 @@ namespace {
 
 const std::string kShared = "a secret of this test", kOther = "a secret of somebody else";
 
-int port_that_is_free() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  socklen_t size = sizeof(address);
-  ::bind(socket, reinterpret_cast<const sockaddr*>(&address), size);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(socket);
-  return ntohs(address.sin_port);
-}
-
 core::ProcessRank rank_of(int rank, int ranks, int port, double patience = 20) {
   core::ProcessRank me;
   me.rank = rank;
@@ -112,7 +101,7 @@ TEST_CASE("HMAC-SHA-256 gives what RFC 4231 says") {
 }
 
 TEST_CASE("ranks join, and have two connections each") {
-  const int port = port_that_is_free();
+  const int port = tests::free_port();
   Joining second(rank_of(2, 3, port), kShared), first(rank_of(1, 3, port), kShared), zero(rank_of(0, 3, port), kShared);
   for (Joining* rank : {&zero, &first, &second}) {
     rank->join();
@@ -126,7 +115,7 @@ TEST_CASE("ranks join, and have two connections each") {
 }
 
 TEST_CASE("strangers neither end nor delay a run, and are counted") {
-  const int port = port_that_is_free();
+  const int port = tests::free_port();
   Joining zero(rank_of(0, 2, port), kShared);
   std::vector<tests::Socket> open; // these say nothing more, and stay
   open.push_back(call(port));
@@ -160,7 +149,7 @@ TEST_CASE("strangers neither end nor delay a run, and are counted") {
 }
 
 TEST_CASE("a proof is worth nothing another time, or for another claim") {
-  const int port = port_that_is_free();
+  const int port = tests::free_port();
   Joining zero(rank_of(0, 2, port), kShared);
   const auto begin = [&](std::string& proof) {
     tests::Socket caller = call(port);
@@ -222,7 +211,7 @@ TEST_CASE("a false rank 0 learns nothing of a rank") {
 }
 
 TEST_CASE("a rank with another secret is told so, and rank 0 says how many did not know its own") {
-  const int port = port_that_is_free();
+  const int port = tests::free_port();
   Joining zero(rank_of(0, 2, port, 2), kShared), one(rank_of(1, 2, port), kOther);
   one.join();
   CHECK(one.error.find("every rank needs the same (RIDGE_RANK_SECRET)") != std::string::npos);
@@ -243,13 +232,13 @@ TEST_CASE("rank 0 listens where MASTER_ADDR says, and on all addresses where tha
     return open;
   };
   {
-    const int port = port_that_is_free();
+    const int port = tests::free_port();
     core::ProcessRank me = rank_of(0, 2, port, 2);
     Joining zero(me, kShared);
     call(port);
     CHECK(!answers("127.0.0.2", port));
   }
-  const int port = port_that_is_free();
+  const int port = tests::free_port();
   core::ProcessRank me = rank_of(0, 2, port);
   me.host = "192.0.2.1"; // for examples: nobody has it
   me.one_host = false;

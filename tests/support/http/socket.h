@@ -12,6 +12,18 @@
 
 namespace ridge::tests {
 
+// One that nothing listens on at the moment.
+inline int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  socklen_t size = sizeof(address);
+  ::bind(socket, reinterpret_cast<const sockaddr*>(&address), size);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
 class Socket {
  public:
   // Connects to 127.0.0.1; is_open() says whether somebody listens there.

@@ -67,7 +67,10 @@ struct GrowingBody {
 };
 using Parser = http::request_parser<GrowingBody>;
 
-// Whom a connection counts for: an IPv4 address, or an IPv6 network, of which one customer has a whole one.
+// An assignment would keep the memory for the next text, which on an idle connection may never come.
+void free_memory(std::string& text) { std::string().swap(text); }
+
+// The client that a connection counts for: its IPv4 address, or its IPv6 network (/64), since one client has all of it.
 std::string client_of(const asio::ip::address& address) {
   if (address.is_v4()) return address.to_string();
   const auto bytes = address.to_v6().to_bytes();
@@ -264,7 +267,10 @@ void HttpServer::Network::listen(const std::string& host, int port) {
 void HttpServer::Network::run() {
   for (Listener& listener : listeners_) accept(listener);
   look_at_deadlines();
-  context_.run();
+  while (!context_.stopped()) try {
+      context_.run();
+    } catch (const std::exception&) { // no memory for a step; the others go on
+    }
   quick_workers_.reset(); // what they still run has no client
   workers_.reset();
 }
@@ -305,7 +311,7 @@ void HttpServer::Network::admit(tcp::socket socket) {
   ErrorCode error;
   const tcp::endpoint remote = socket.remote_endpoint(error);
   if (error) return;
-  std::string client = client_of(remote.address());
+  const std::string client = client_of(remote.address());
   const bool too_many = connections_of_[client] >= limits_.connections_per_address;
   if (too_many || (std::ssize(connections_) >= limits_.connections && !close_oldest_idle())) {
     const HttpResponse refusal = handlers_.refuse(
@@ -318,8 +324,8 @@ void HttpServer::Network::admit(tcp::socket socket) {
   }
   socket.set_option(tcp::no_delay(true), error);
   socket.non_blocking(true, error);
+  const auto connection = std::make_shared<Connection>(*this, std::move(socket), client);
   ++connections_of_[client];
-  const auto connection = std::make_shared<Connection>(*this, std::move(socket), std::move(client));
   connections_.push_front(connection);
   connection->place = connections_.begin();
   connection->start();
@@ -338,7 +344,11 @@ void HttpServer::Network::look_at_deadlines() {
     const Clock::time_point now = Clock::now();
     for (auto at = connections_.begin(); at != connections_.end();) {
       const std::shared_ptr<Connection> connection = *at++; // it may leave the list
-      connection->look_at_deadline(now);
+      try {
+        connection->look_at_deadline(now);
+      } catch (const std::exception&) { // no memory for the refusal
+        connection->close();
+      }
     }
     look_at_deadlines();
   });
@@ -364,12 +374,12 @@ void HttpServer::Network::Connection::close() {
   {
     const std::scoped_lock lock(output_.mutex);
     output_.left = output_.broken = true;
-    output_.bytes = {};
+    free_memory(output_.bytes);
   }
   output_.room.notify_all();
   ErrorCode error;
   socket_.close(error);
-  input_ = {};
+  free_memory(input_);
   parser_.reset();
   if (--network_.connections_of_[client_] == 0) network_.connections_of_.erase(client_);
   network_.connections_.erase(place);
@@ -387,6 +397,8 @@ void HttpServer::Network::Connection::look_at_deadline(Clock::time_point now) {
 void HttpServer::Network::Connection::become_idle() {
   state_ = State::idle;
   deadline_ = after(network_.limits_.idle_time);
+  request_ = {};
+  if (input_.empty()) free_memory(input_);
   network_.idle_.push_back(this);
   idle_place_ = std::prev(network_.idle_.end());
 }
@@ -436,7 +448,6 @@ void HttpServer::Network::Connection::parse() {
     if (input_.starts_with("\r\n")) input_.erase(0, 2); // which old clients send behind a body
     state_ = State::head;
     deadline_ = after(limits.head_time);
-    request_ = {};
     head_taken_ = false;
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(limits.head_bytes));
@@ -546,7 +557,7 @@ void HttpServer::Network::Connection::answer(const std::function<void()>& parsed
     } catch (const std::exception&) {
       response = network_.handlers_.refuse(request_, 500, "internal error");
     }
-  request_.body = {};
+  free_memory(request_.body);
   release_body();
   parsed();
   if (!is_there) return;
@@ -619,9 +630,10 @@ void HttpServer::Network::Connection::send_some() {
 }
 
 void HttpServer::Network::Connection::end_response() {
-  sending_ = {};
+  free_memory(sending_);
   const bool whole = [&] {
     const std::scoped_lock lock(output_.mutex);
+    free_memory(output_.bytes);
     output_.last = false;
     return std::exchange(output_.whole, false);
   }();
@@ -639,7 +651,7 @@ void HttpServer::Network::Connection::end_response() {
 void HttpServer::Network::Connection::linger() {
   state_ = State::lingering;
   deadline_ = Clock::now() + kLinger;
-  input_ = {};
+  free_memory(input_);
   discarded_ = 0;
   ErrorCode error;
   socket_.shutdown(tcp::socket::shutdown_send, error);

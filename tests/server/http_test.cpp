@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <malloc.h>
 #include <mutex>
 #include <new>
 #include <poll.h>
@@ -309,6 +310,25 @@ TEST_CASE("bodies that wait take memory up to a limit") {
   HttpReply reply;
   while (reply.status != 200) reply = server.client().post("/echo", "again");
   CHECK(server.client().post("/echo", std::string((1 << 20) + 1, ' ')).status == 413);
+}
+
+TEST_CASE("an idle connection keeps nothing of its requests") {
+  const Server server;
+  const auto used = [] {
+    const struct mallinfo2 info = ::mallinfo2();
+    return static_cast<double>(info.uordblks + info.hblkhd);
+  };
+  CHECK(server.client().post("/echo", "text").body == "text");
+  const double before = used();
+  std::vector<HttpClient> idle;
+  for (int i = 0; i < 20; ++i) {
+    idle.push_back(server.client());
+    CHECK(idle.back().post("/target", std::string(4 << 20, 'x'), {{"Name", std::string(50'000, 'v')}}).status == 200);
+  }
+  double after = 0; // a worker gives its part back behind its answer
+  for (int i = 0; i < 500 && (after = used()) > before + 1e6; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(after < before + 1e6);
 }
 
 TEST_CASE("a client that asks before it sends its body is told to go on, or refused") {

@@ -22,14 +22,6 @@ constexpr size_t kCopyBytes = size_t{16} << 20;
               first_row + bad / source.cols(), bad % source.cols(), weights[static_cast<size_t>(bad)]);
 }
 
-void refuse_overflow(const WeightSource& source, quant::Type type, const Rows& rows, const std::byte* packed) {
-  try {
-    quant::check_range(type, rows.weights, packed, rows.rows, rows.cols);
-  } catch (const Error& error) {
-    throw_error("tensor {}: {} (--tensor-type NAME=BF16)", core::printable(source.name()), error.what());
-  }
-}
-
 class Stopwatch {
  public:
   double lap() { // seconds since the last one
@@ -42,6 +34,17 @@ class Stopwatch {
 };
 
 } // namespace
+
+EncodeRows checked(const EncodeRows& encode, const WeightSource& source) {
+  return [&](const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out) {
+    encode(rows, type, importance, out);
+    try {
+      quant::check_range(type, rows.weights, out, rows.rows, rows.cols);
+    } catch (const Error& error) {
+      throw_error("tensor {}: {} (--tensor-type NAME=BF16)", core::printable(source.name()), error.what());
+    }
+  };
+}
 
 StageSeconds& StageSeconds::operator+=(const StageSeconds& other) {
   reading += other.reading;
@@ -103,7 +106,6 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
       }
       spent.reading += watch.lap();
       encode(rows, type, factors, packed.get());
-      refuse_overflow(source, type, rows, packed.get());
       spent.encoding += watch.lap();
       quant::ErrorStats chunk;
 #pragma omp parallel for schedule(static) reduction(+ : chunk)
@@ -231,8 +233,8 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
         source.release(row, count);
       }
     } else {
-      result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source), encode, sink,
-                                   {}, &result.seconds);
+      result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source),
+                                   checked(encode, source), sink, {}, &result.seconds);
     }
     plan.file->check();
     if (done) done(result);

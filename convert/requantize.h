@@ -28,6 +28,9 @@ struct Rows {
 };
 using EncodeRows =
     std::function<void(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out)>;
+// The same encoder for what becomes a file: throws Error with tensor and row of a weight that is too large for the
+// type. Both must outlive it.
+EncodeRows checked(const EncodeRows& encode, const WeightSource& source);
 void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out);
 
 // Importance of the columns of each of a tensor's matrices; empty: all columns count the same.
@@ -47,8 +50,7 @@ struct StageSeconds {
 };
 
 // Encodes one tensor in another type, `chunk_weights` at a time, but at least a row. `sink` gets its bytes in order.
-// Returns the error of the encoding. Throws Error with tensor and row of a weight that is NaN, infinite or too large
-// for the type.
+// Returns the error of the encoding. Throws Error with tensor, row and column of a weight that is NaN or infinite.
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
                                 const std::function<void(std::span<const std::byte>)>& sink,

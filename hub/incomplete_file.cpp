@@ -36,7 +36,7 @@ int64_t remove_stopped(const std::string& path) {
   return removed ? info.st_blocks * 512 : 0;
 }
 
-IncompleteFile::IncompleteFile(std::string path, const std::function<bool()>& wait) : path_(std::move(path)) {
+IncompleteFile::IncompleteFile(std::string path, const std::function<bool()>& wait) : IncompleteFile(std::move(path)) {
   while (true) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd_ < 0) fail("create");
@@ -46,8 +46,8 @@ IncompleteFile::IncompleteFile(std::string path, const std::function<bool()>& wa
     while (!(locked = ::flock(fd_, LOCK_EX | LOCK_NB) == 0) && (errno == EWOULDBLOCK || errno == EINTR) && wait()) {
     }
     // Whoever had it may have given it its name meanwhile, or removed it.
-    const bool same = locked && ::fstat(fd_, &opened) == 0 && ::lstat(path_.c_str(), &named) == 0 &&
-                      opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+    const bool same =
+        locked && ::lstat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
     if (same) return;
     ::close(fd_);
     fd_ = -1;

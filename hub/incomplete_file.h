@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace ridge::hub {
 
@@ -53,7 +54,8 @@ class IncompleteFile {
   void remove();
 
  private:
-  [[noreturn]] void fail(const char* action) const; // with errno's reason
+  explicit IncompleteFile(std::string path) : path_(std::move(path)) {} // then the destructor runs, whatever is thrown
+  [[noreturn]] void fail(const char* action) const;                     // with errno's reason
   void put(const void* data, size_t bytes, int64_t at) const;
   int64_t notes_at() const { return (bytes_ + 7) / 8 * 8; }
 

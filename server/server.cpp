@@ -127,6 +127,11 @@ Server::~Server() = default;
 
 int Server::port() const { return http_.port(); }
 
+std::string Server::address() const {
+  const bool ipv6 = settings_.host.find(':') != std::string::npos;
+  return fmt::format("http://{}{}{}:{}", ipv6 ? "[" : "", settings_.host, ipv6 ? "]" : "", port());
+}
+
 void Server::run() { http_.run(); }
 
 void Server::stop() {

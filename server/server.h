@@ -27,8 +27,9 @@ class Server {
   ~Server();
 
   int port() const;
-  void run();  // serves until stop(), then lets the requests end that have come whole; once
-  void stop(); // from any thread
+  std::string address() const; // "http://127.0.0.1:8080", "http://[::1]:8080"
+  void run();                  // serves until stop(), then lets the requests end that have come whole; once
+  void stop();                 // from any thread
 
  private:
   Server(std::unique_ptr<Models> own, Settings settings);

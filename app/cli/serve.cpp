@@ -82,12 +82,12 @@ struct ServeCommand {
   std::vector<std::string> files;
   std::string folder, key_file, memory;
   std::string most_body = "32MiB";
-  double idle_seconds = 0, head_seconds = 10, body_seconds = 60, write_seconds = 30, keep_seconds = 75;
+  double idle_seconds = 0;
 
   void run() {
     give_memory_back();
     write_stderr_in_background();  // a log that is not read delays no request
-    std::signal(SIGPIPE, SIG_IGN); // that its reader has gone ends nothing
+    std::signal(SIGPIPE, SIG_IGN); // a log without a reader is an error of the write
     static StopSignals signals;    // before any thread starts; the waiting thread keeps it
     core::validate(setup.sampling.params);
     engine::check_speculation(setup.model);
@@ -102,8 +102,7 @@ struct ServeCommand {
     const std::unique_ptr<server::ServedModel> only = several() ? nullptr : open_only(log);
     const std::unique_ptr<server::Models> models = only ? std::make_unique<server::Models>(only->service()) : list(log);
     server::Server server(*models, settings);
-    const bool ipv6 = settings.host.find(':') != std::string::npos;
-    fmt::print("http://{}{}{}:{}\n", ipv6 ? "[" : "", settings.host, ipv6 ? "]" : "", server.port());
+    fmt::print("{}\n", server.address());
     log(fmt::format("at most {} connections", settings.limits.connections));
     flush_stdout();
     signals.stop(server);
@@ -116,11 +115,7 @@ struct ServeCommand {
     server::HttpLimits& limits = settings.limits;
     limits.body_bytes = static_cast<int64_t>(core::parse_bytes(most_body, "--max-body"));
     limits.waiting_bytes = std::max(limits.waiting_bytes, 2 * limits.body_bytes);
-    limits.head_time = server::HttpLimits::Seconds(head_seconds);
-    limits.body_time = server::HttpLimits::Seconds(body_seconds);
-    limits.write_time = server::HttpLimits::Seconds(write_seconds);
-    limits.idle_time = server::HttpLimits::Seconds(keep_seconds);
-    limits.connections = std::clamp<int64_t>(descriptors_for_connections(), 16, limits.connections);
+    limits.connections = std::min(limits.connections, std::max<int64_t>(descriptors_for_connections(), 16));
     limits.connections_per_address = std::min(limits.connections_per_address, limits.connections);
   }
 
@@ -163,8 +158,14 @@ struct ServeCommand {
 
 void add_limits(CLI::App& command, ServeCommand& options) {
   server::HttpLimits& limits = options.settings.limits;
-  const auto seconds = [&](const char* name, double& value, const char* help) {
-    command.add_option(name, value, help)->check(CLI::Range(0.1, 1e6))->capture_default_str()->type_name("SECONDS");
+  using Seconds = server::HttpLimits::Seconds;
+  const auto seconds = [&](const char* name, Seconds& value, const char* help) {
+    command
+        .add_option_function<double>(
+            name, [&value](double given) { value = Seconds(given); }, help)
+        ->check(CLI::Range(0.1, 1e6))
+        ->default_str(fmt::format("{:g}", value.count()))
+        ->type_name("SECONDS");
   };
   const auto count = [&](const char* name, int64_t& value, const char* help) {
     command.add_option(name, value, help)->check(CLI::Range(1, 1 << 20))->capture_default_str()->type_name("N");
@@ -175,10 +176,10 @@ void add_limits(CLI::App& command, ServeCommand& options) {
   command.add_option("--max-body", options.most_body, "of a request")->capture_default_str()->type_name("SIZE");
   count("--max-header-bytes", limits.head_bytes, "of a request's line and headers");
   count("--max-headers", limits.headers, "of a request");
-  seconds("--header-timeout", options.head_seconds, "for a request's headers, from their first byte to their last");
-  seconds("--body-timeout", options.body_seconds, "for a request's body, from its first byte to its last");
-  seconds("--write-timeout", options.write_seconds, "that a client may take nothing of its answer");
-  seconds("--keep-alive", options.keep_seconds, "that a connection may be without a request");
+  seconds("--header-timeout", limits.head_time, "for a request's headers, from their first byte to their last");
+  seconds("--body-timeout", limits.body_time, "for a request's body, from its first byte to its last");
+  seconds("--write-timeout", limits.write_time, "that a client may take nothing of its answer");
+  seconds("--keep-alive", limits.idle_time, "that a connection may be without a request");
 }
 
 } // namespace

@@ -112,7 +112,7 @@ void WindowServer::serve(const std::stop_token& stop, const core::intent::StartS
   server::Server server(model.service(), {.host = wanted.host, .port = wanted.port, .key = wanted.key});
   const std::jthread listening([&] { server.run(); });
   const Ending ending(model.service(), server);
-  const std::string address = fmt::format("http://{}:{}", wanted.host, server.port());
+  const std::string address = server.address();
   std::mutex mutex;
   std::condition_variable_any asked;
   while (!stop.stop_requested()) {

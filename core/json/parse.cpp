@@ -173,6 +173,7 @@ class Builder {
   }
   // Members of the same name become one: it has the place of the first and the value of the last.
   static void join_same(std::vector<Member>& members) {
+    if (members.size() < 2) return;
     std::vector<Member*> order;
     for (Member& member : members) order.push_back(&member);
     std::ranges::sort(order, [](const Member* a, const Member* b) {

@@ -64,7 +64,7 @@ Mac mac_of_rank(const std::string& secret, const Challenges& challenges, const C
                               bytes_of(claims), bytes_of_text(text)});
 }
 
-// Who has called rank 0 and may be a rank.
+// A connection to rank 0 whose other side has not proved yet that it is a rank.
 class Caller {
  public:
   enum class State { talks, has_proved, is_stranger };
@@ -162,7 +162,7 @@ class Reception {
     ::poll(waits.data(), waits.size(), milliseconds_until(first));
   }
 
-  // So many at a time that those who are there are heard in between.
+  // A few at a time: callers that were accepted before are read in between.
   void accept_callers() {
     for (const Socket& listener : listeners_)
       for (size_t i = 0; i < kMostCallers; ++i) {

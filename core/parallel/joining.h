@@ -28,13 +28,13 @@ struct ProcessRank {
 // each: for commands and for values.
 struct ProcessLinks {
   std::vector<std::unique_ptr<Connection>> commands, values;
-  int strangers = 0; // who called rank 0 and did not know the secret
+  int strangers = 0; // callers that did not prove that they know the secret
 };
 
 // `what` says what all ranks must have alike. Throws Error that names the ranks that are missing, or what differs.
 //
-// Whoever calls rank 0 has five seconds for the whole exchange, and others are heard meanwhile. Of more than 256 who
-// have not proved themselves yet the oldest is turned away; a rank whom that meets calls again.
+// A caller has five seconds for the whole exchange; others are served meanwhile. Where more than 256 callers have
+// proved nothing yet, the oldest is disconnected. A rank that is disconnected so calls again.
 ProcessLinks join_processes(const ProcessRank& me, const std::string& what, const std::string& secret);
 
 } // namespace ridge::core

@@ -1,6 +1,7 @@
 #include "core/parallel/secret.h"
 
 #include "core/error.h"
+#include "core/files/private_folder.h"
 #include "core/files/read_file.h"
 #include "core/files/xdg.h"
 
@@ -70,7 +71,7 @@ std::string trimmed(std::string text) {
 void make_secret_file(const std::string& path) {
   if (::access(path.c_str(), F_OK) == 0) return;
   std::error_code ignored; // opening says it, too
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  core::create_private_folders(std::filesystem::path(path).parent_path().string(), ignored);
   std::string name = path + ".XXXXXX";
   const int file = ::mkostemp(name.data(), O_CLOEXEC); // of mode 0600
   if (file < 0) fail_file(path, "cannot be made");

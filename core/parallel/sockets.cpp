@@ -18,7 +18,7 @@
 namespace ridge::core {
 namespace {
 
-constexpr int kWaitingCallers = 1024; // whom the kernel keeps until they are accepted; it may keep fewer
+constexpr int kWaitingCallers = 1024; // connections that the kernel queues until they are accepted; it may queue fewer
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -39,7 +39,7 @@ bool is_loopback(const sockaddr* address) {
 
 Socket open_socket(int family) { return Socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-// No socket, with errno, where that does not go.
+// Returns no socket, and sets errno, where it cannot listen.
 Socket listen_on(const sockaddr* address, socklen_t size, bool both_families) {
   Socket socket = open_socket(address->sa_family);
   if (!socket) return socket;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 
 namespace ridge::quant {
@@ -56,11 +57,16 @@ int64_t find_overflow(Type type, const float* weights, const std::byte* packed, 
 } // namespace
 
 void check_range(Type type, const float* weights, const std::byte* packed, int64_t rows, int64_t cols) {
-  const FormatInfo& info = format(type);
   if (type == Type::F32) return;
-  const int64_t blocks_per_row = cols / info.block_weights;
-  const int64_t block = find_overflow(type, weights, packed, rows * blocks_per_row);
-  if (block < 0) return;
+  const FormatInfo& info = format(type);
+  const int64_t blocks_per_row = cols / info.block_weights, row_bytes = info.row_bytes(cols);
+  int64_t block = INT64_MAX; // the first that overflows
+#pragma omp parallel for schedule(static) reduction(min : block)
+  for (int64_t row = 0; row < rows; ++row)
+    if (const int64_t found = find_overflow(type, weights + row * cols, packed + row * row_bytes, blocks_per_row);
+        found >= 0)
+      block = std::min(block, row * blocks_per_row + found);
+  if (block == INT64_MAX) return;
   const float* first = weights + block * info.block_weights;
   const float largest =
       *std::max_element(first, first + info.block_weights, [](float a, float b) { return std::abs(a) < std::abs(b); });

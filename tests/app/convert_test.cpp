@@ -4,9 +4,7 @@
 #include "support/reference.h"
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <thread>
 
 using namespace ridge;
 using namespace ridge::tests;

@@ -5,9 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <chrono>
 #include <csignal>
-#include <thread>
 
 using namespace ridge;
 using namespace ridge::tests;

@@ -10,7 +10,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 using namespace ridge;
 using tests::comes;

@@ -3,8 +3,6 @@
 
 #include "support/http/socket.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -51,20 +51,28 @@ SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
   request.reuse = generation.reuse;
   request.priority = generation.priority;
   request.constraint = constraint_of(generation);
-  request.is_end = [this, ends = !generation.sampling.ignore_eos || request.constraint,
-                    stops = generation.stop_tokens](int32_t token) {
+  std::vector<int32_t> stops = generation.stop_tokens;
+  std::ranges::sort(stops);
+  const bool ends = !generation.sampling.ignore_eos || request.constraint;
+  if (generation.min_tokens > 0)
+    request.constraint = std::make_unique<MinimumConstraint>(generation.min_tokens, end_tokens(ends, stops),
+                                                             std::move(request.constraint));
+  request.is_end = [this, ends, stops = std::move(stops)](int32_t token) {
     model_.file.check(); // throws where the file was truncated: the token would be wrong
-    return (ends && model_.need_tokenizer().is_eog(token)) || std::ranges::find(stops, token) != stops.end();
+    return (ends && model_.need_tokenizer().is_eog(token)) || std::ranges::binary_search(stops, token);
   };
-  if (generation.min_tokens > 0) {
-    std::vector<int32_t> ends;
-    for (int32_t token = 0; token < std::min<int64_t>(model_.need_tokenizer().vocab_size(), model_.program.vocab);
-         ++token)
-      if (request.is_end(token)) ends.push_back(token);
-    request.constraint =
-        std::make_unique<MinimumConstraint>(generation.min_tokens, std::move(ends), std::move(request.constraint));
-  }
   return request;
+}
+
+// Each token that ends an answer, once.
+std::vector<int32_t> SequenceRequests::end_tokens(bool model_ends, const std::vector<int32_t>& sorted_stops) const {
+  const text::Tokenizer& tokenizer = model_.need_tokenizer();
+  const int64_t vocab = std::min<int64_t>(tokenizer.vocab_size(), model_.program.vocab);
+  std::vector<int32_t> ends;
+  for (int32_t token = 0; token < vocab; ++token)
+    if ((model_ends && tokenizer.is_eog(token)) || std::ranges::binary_search(sorted_stops, token))
+      ends.push_back(token);
+  return ends;
 }
 
 AnswerText SequenceRequests::text_of(const Generation& generation) const {

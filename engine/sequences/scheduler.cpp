@@ -176,7 +176,7 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
   for (size_t i = 0; i < reading.size() && room > 0; ++i) { // an equal share of the room for each
     Stream& stream = streams_[reading[i]];
     const std::span<const int32_t> text = stream.sequence->text();
-    const bool all = stream.sequence->request_.keep_prompt_choices;
+    const bool all = stream.sequence->request_.keep_prompt_choices && stream.sequence->generated_ == 0;
     int64_t share = std::max<int64_t>(1, room / (std::ssize(reading) - static_cast<int64_t>(i)));
     if (all) share = std::min(share, 1 + outputs);
     const int64_t count = stream.cache.next_piece(text, share);

@@ -55,7 +55,8 @@ bool host_is_allowed(const std::string& host, const AccessRules& rules) {
 
 bool origin_is_allowed(std::string_view origin, std::string_view own_authority, const AccessRules& rules) {
   if (rules.cors == "*" || origin == rules.cors) return true;
-  const size_t colon = std::min(origin.find("://"), origin.size());
+  const size_t colon = origin.find("://");
+  if (colon == std::string_view::npos) return false; // "null", of pages without a site
   const std::string scheme = lower(origin.substr(0, colon));
   if (scheme == "http" || scheme == "https") {
     const std::string_view authority = origin.substr(colon + 3);

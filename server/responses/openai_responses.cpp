@@ -133,8 +133,9 @@ class ResponsesReply {
  public:
   ResponsesReply(Service& service, const Fields& body)
       : service_(service), stream_(body.flag("stream").value_or(false)), store_(body.flag("store").value_or(true)),
-        likely_(likely_of(body)), messages_(messages_of(service, body)), input_(listed_input(body.required("input"))),
-        request_(echo(service, body)), answers_(service, "/v1/responses", {generation_of(service, body, messages_)}) {}
+        likely_(likely_of(body)), messages_(messages_of(service, body)),
+        input_(store_ ? listed_input(body.required("input")) : Json()), request_(echo(service, body)),
+        answers_(service, "/v1/responses", {generation_of(service, body, messages_)}) {}
 
   bool streams() const { return stream_; }
 

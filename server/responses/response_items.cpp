@@ -7,6 +7,7 @@
 #include "server/responses/response_store.h"
 #include "server/tools.h"
 
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -87,7 +88,18 @@ bool is_left_out(const std::string& type) {
   return kTypes.contains(type);
 }
 
-void add_item(Json& messages, Calls& calls, const Fields& item, const ResponseStore* store) {
+// Items of answers that are kept, each of which a conversation has once, however often it is named.
+struct References {
+  const ResponseStore& store;
+  std::set<std::string> taken;
+
+  std::optional<Json> take(const std::string& id) {
+    return taken.insert(id).second ? store.find_item(id) : std::nullopt;
+  }
+};
+
+// references: null: of an item that is one itself.
+void add_item(Json& messages, Calls& calls, const Fields& item, References* references) {
   const std::string type =
       item.text("type").value_or(item.find("role") || !item.find("id") ? "message" : "item_reference");
   if (type == "message")
@@ -97,7 +109,7 @@ void add_item(Json& messages, Calls& calls, const Fields& item, const ResponseSt
   else if (const auto function = function_of(item, type))
     calls.add(messages, item, Fields(*function, item.path_of("name")));
   else if (type == "item_reference") {
-    const auto known = store ? store->find_item(item.text("id").value_or("")) : std::nullopt;
+    const auto known = references ? references->take(item.text("id").value_or("")) : std::nullopt;
     if (known) add_item(messages, calls, Fields(*known, item.path_of("id")), nullptr);
   } else if (type.ends_with("_call_output"))
     messages.push_back(calls.result(item));
@@ -111,8 +123,9 @@ void add_input(Json& messages, const Json& input, const ResponseStore& store) {
   if (input.is_string()) return messages.push_back({{"role", "user"}, {"content", input}});
   if (!input.is_array() || input.empty()) throw_invalid("input", "input: expected text or a list of items");
   Calls calls(messages);
+  References references{store, {}};
   for (size_t i = 0; i < input.size(); ++i)
-    add_item(messages, calls, Fields(input[i], fmt::format("input[{}]", i)), &store);
+    add_item(messages, calls, Fields(input[i], fmt::format("input[{}]", i)), &references);
 }
 
 Json listed_input(const Json& input) {

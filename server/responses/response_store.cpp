@@ -16,6 +16,12 @@ Json parse(const std::string& text) { return core::parse_json(text, {.depth = kD
 
 } // namespace
 
+size_t ResponseStore::Kept::bytes() const {
+  size_t sum = messages.size() + response.size() + input.size();
+  for (const Item& item : items) sum += item.id.size() + item.text.size();
+  return sum;
+}
+
 const ResponseStore::Kept* ResponseStore::kept(const std::string& id) const {
   const auto at = std::ranges::find(kept_, id, &Kept::id);
   return at == kept_.end() ? nullptr : &*at;
@@ -42,8 +48,8 @@ std::optional<Json> ResponseStore::input(const std::string& id) const {
 std::optional<Json> ResponseStore::find_item(const std::string& id) const {
   const std::scoped_lock lock(mutex_);
   for (const Kept& one : kept_) {
-    const auto at = std::ranges::find(one.items, id);
-    if (at != one.items.end()) return parse(one.response)["output"][at - one.items.begin()];
+    const auto at = std::ranges::find(one.items, id, &Item::id);
+    if (at != one.items.end()) return parse(at->text);
   }
   return std::nullopt;
 }
@@ -60,7 +66,7 @@ bool ResponseStore::erase(const std::string& id) {
 void ResponseStore::add(std::string id, const Json& messages, const Json& response, const Json& input) {
   Kept one = {std::move(id), Client::to_text(messages), Client::to_text(response), Client::to_text(input), {}};
   if (response.contains("output"))
-    for (const Json& item : response["output"]) one.items.push_back(item["id"]);
+    for (const Json& item : response["output"]) one.items.push_back({item["id"], Client::to_text(item)});
   const std::scoped_lock lock(mutex_);
   bytes_ += one.bytes();
   kept_.push_front(std::move(one));

@@ -26,10 +26,13 @@ class ResponseStore {
   void add(std::string id, const Json& messages, const Json& response = nullptr, const Json& input = Json::array());
 
  private:
+  struct Item {
+    std::string id, text;
+  };
   struct Kept {
     std::string id, messages, response, input; // as JSON text, which takes less memory than its objects
-    std::vector<std::string> items;            // the ids of the response's output
-    size_t bytes() const { return messages.size() + response.size() + input.size(); }
+    std::vector<Item> items;                   // of the response's output
+    size_t bytes() const;
   };
   const Kept* kept(const std::string& id) const; // under the lock
 

@@ -43,7 +43,7 @@ TEST_CASE("a request names this machine, or a name that was allowed") {
 
 TEST_CASE("pages of other sites are refused, programs and the machine's own pages are not") {
   for (const char* origin :
-       {"http://evil.example", "https://evil.example:8080", "null", "http://127.0.0.1.evil.example",
+       {"http://evil.example", "https://evil.example:8080", "null", "http", "https", "http://127.0.0.1.evil.example",
         "http://localhost.evil.example", "http://192.168.1.7", "file://"})
     CHECK_MESSAGE(!origin_allowed(origin), origin);
   for (const char* origin : {"http://127.0.0.1:8080", "http://localhost:3000", "vscode-webview://abc",

@@ -276,6 +276,8 @@ TEST_CASE("a response is kept until it is deleted, with its input, and is referr
   Json body = kBody;
   body["input"] = {{{"role", "user"}, {"content", "What is ridge?"}}, reference, asked};
   const Json by_reference = endpoint.post("/v1/responses", body);
+  body["input"] = {{{"role", "user"}, {"content", "What is ridge?"}}, reference, reference, asked};
+  CHECK(endpoint.post("/v1/responses/input_tokens", body)["input_tokens"] == by_reference["usage"]["input_tokens"]);
   body["input"] = {asked};
   body["previous_response_id"] = id;
   CHECK(endpoint.post("/v1/responses", body)["output"][0]["content"] == by_reference["output"][0]["content"]);

@@ -4,7 +4,6 @@
 #include "engine/calls/call_constraint.h"
 #include "text/calls/call_values.h"
 #include "text/grammar/json_schema/json_schema_keywords.h"
-#include "text/json/kept_number.h"
 #include "text/schema/schema.h"
 
 #include <algorithm>
@@ -31,7 +30,7 @@ void add_tool(ToolUse& use, const Json& function) {
   if (!parameters.contains("type")) parameters["type"] = "object";
   Json schema;
   try {
-    schema = text::clean_schema(text::with_doubles(parameters));
+    schema = text::clean_schema(parameters);
   } catch (const Error& error) {
     throw_error("parameters: those of {} are no schema: {}", name, error.what());
   }

@@ -65,7 +65,7 @@ Generation ChatRequests::chat(const Json& messages, const ToolUse* tools, const 
   Generation generation;
   generation.sampling = sampling;
   if (!schema.is_null()) generation.sampling.grammar = generation.sampling.grammar_file = "";
-  const Json wanted = text::with_doubles(schema.is_null() ? answer_schema(sampling) : schema);
+  const Json wanted = schema.is_null() ? answer_schema(sampling) : schema;
   if (tools || !wanted.is_null()) {
     const std::string_view opened = std::string_view(prompt.text.bytes()).substr(0, prompt.text.size() - prompt.begun);
     generation.calls = call_rules_.get(call_format_, template_, tools ? *tools : ToolUse(), model_.need_tokenizer(),

@@ -223,6 +223,23 @@ const CallSyntax& syntax_named(std::string_view name) {
 
 } // namespace
 
+TEST_CASE("tools may be called like the rules that every grammar has") {
+  for (const CallSyntax& syntax : call_syntaxes())
+    for (const char* name : {"string", "value", "number", "space", "object", "root"}) {
+      CAPTURE(syntax.name);
+      CAPTURE(name);
+      const std::vector<Tool> tools = {
+          {name, Json::parse(R"({"type": "object", "properties": {"s": {"enum": ["a"]}}, "required": ["s"]})")}};
+      const Grammar grammar = Grammar::parse(gbnf_from_tools(syntax, tools, {}, nullptr));
+      const auto can_write = [&](const char* arguments) {
+        GrammarMatcher matcher(grammar, vocabulary());
+        return matcher.allows_text(write_calls(syntax, std::vector<ToolCall>{{"abcdefgh1", name, arguments}}));
+      };
+      CHECK(can_write(R"({"s": "a"})"));
+      CHECK(!can_write(R"({"s": "b"})"));
+    }
+}
+
 TEST_CASE("what a syntax has no way to write is left out of its calls") {
   const auto can = [](const char* syntax, const char* schema, const char* arguments) {
     return can_call(syntax_named(syntax), Json::parse(schema), Json::parse(arguments));

@@ -335,8 +335,8 @@ class CallParser::Reader {
     size_t at = std::string_view::npos;
     bool is_certain = false; // more text may show that it is none
   };
-  Close find_close(std::string_view text, std::string_view mark) const {
-    for (size_t at = 0; (at = text.find(mark, at)) != std::string_view::npos; ++at) {
+  Close find_close(std::string_view text, std::string_view mark, size_t from = 0) const {
+    for (size_t at = from; (at = text.find(mark, at)) != std::string_view::npos; ++at) {
       bool may_follow = false;
       for (const std::string& pattern : after_value_) {
         const PatternMatch match = match_pattern(pattern, text.substr(at + mark.size()), false);
@@ -389,14 +389,14 @@ class CallParser::Reader {
   }
 
   TextTask<bool> read_value(std::string_view close, JsonTypes types) {
-    size_t found = 0;
-    while (true) {
-      const Close end = find_close(rest(), close);
-      found = end.at;
-      if (end.is_certain) break;
+    size_t from = 0; // the value does not end before it
+    Close end;
+    while (!(end = find_close(rest(), close, from)).is_certain) {
       if (whole_) co_return false;
+      from = std::min(end.at, rest().size() - std::min(rest().size(), close.size() - 1));
       co_await more();
     }
+    const size_t found = end.at;
     std::string_view value = rest().substr(0, found);
     const std::string_view pad = syntax_.value_pad;
     if (!pad.empty() && value.starts_with(pad)) value.remove_prefix(pad.size());

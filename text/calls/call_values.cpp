@@ -1,6 +1,5 @@
 #include "text/calls/call_values.h"
 
-#include "core/error.h"
 #include "core/json/parse.h"
 #include "core/strings/utf8.h"
 #include "text/json/kept_number.h"
@@ -268,11 +267,7 @@ std::string escape_json(std::string_view text) {
 }
 
 Json parse_json(std::string_view text) {
-  try {
-    return core::parse_json(text, {.depth = kMaxNesting, .exact_numbers = true});
-  } catch (const Error&) {
-    return Json(Json::value_t::discarded);
-  }
+  return core::find_json(text, {.depth = kMaxNesting, .exact_numbers = true}).value_or(Json(Json::value_t::discarded));
 }
 
 std::string compact_json(const Json& value) { return json_text(value); }

@@ -57,8 +57,6 @@ class Writer {
 
 } // namespace
 
-Json kept_number(std::string_view written) { return Json::binary({written.begin(), written.end()}); }
-
 std::string written_number(const Json& kept) {
   const Json::binary_t& bytes = kept.get_binary();
   return {bytes.begin(), bytes.end()};

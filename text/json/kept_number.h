@@ -9,7 +9,6 @@
 
 namespace ridge::text {
 
-nlohmann::ordered_json kept_number(std::string_view written);
 inline bool is_kept_number(const nlohmann::ordered_json& value) { return value.is_binary(); }
 std::string written_number(const nlohmann::ordered_json& kept); // as it was written
 

@@ -1,5 +1,7 @@
 #include "text/schema/schema.h"
 
+#include "text/json/kept_number.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -186,7 +188,7 @@ std::string child_path(const std::string& path, const std::string& key) {
 
 Json clean_schema(const Json& schema) {
   check_nesting(schema);
-  Json cleaned = schema;
+  Json cleaned = with_doubles(schema);
   Cleaner().clean(cleaned);
   return cleaned;
 }

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <vector>
@@ -219,9 +218,8 @@ class Check {
   bool matches(const Json& pattern, const std::string& text) {
     if (!pattern.is_string()) return true;
     work(kMatchWork + static_cast<int64_t>(text.size() / 16));
-    auto& known = patterns_[pattern.get<std::string>()];
-    if (!known) known = std::make_unique<EcmaPattern>(pattern.get<std::string>());
-    return known->matches(text);
+    const auto& source = pattern.get_ref<const std::string&>();
+    return patterns_.try_emplace(source, source).first->second.matches(text);
   }
 
   bool string_holds(const std::string& text, const Json& schema, const std::string& at) {
@@ -342,7 +340,7 @@ class Check {
 
   const Json& document_;
   std::map<std::string, const Json*> references_;
-  std::map<std::string, std::unique_ptr<EcmaPattern>> patterns_;
+  std::map<std::string, EcmaPattern> patterns_;
   std::string complaint_;
   int64_t work_ = 0;
   int depth_ = 0, tries_ = 0;

@@ -20,10 +20,13 @@ std::string SchemaConverter::convert(const Json& schema, const std::string& hint
 
 std::string SchemaConverter::visit(const Json& schema, const std::string& path, const std::string& hint) {
   rules_.count_work(1, path);
-  if (++nesting_ > kMaxSchemaDepth) fail_schema(path, "its parts refer to each other too deeply");
-  std::string result = visit_any(schema, path, hint);
-  --nesting_;
-  return result;
+  const SchemaLevel level(nesting_, open_references_, path);
+  return visit_any(schema, path, hint);
+}
+
+void SchemaConverter::forget(size_t rule_count) {
+  rules_.drop(rule_count);
+  std::erase_if(rule_of_reference_, [&](const auto& entry) { return entry.second >= rule_count; });
 }
 
 std::string SchemaConverter::visit_part(const Json& schema, const std::string& path, const std::string& hint) {
@@ -36,20 +39,14 @@ std::string SchemaConverter::visit_part(const Json& schema, const std::string& p
 std::optional<std::string> SchemaConverter::visit_optional(const Json& schema, const std::string& path,
                                                            const std::string& hint) {
   if (depth_ >= rules_.detail().max_depth) return write_types(schema);
-  const size_t rule_count = rules_.size(), nesting = nesting_, depth = depth_++;
-  std::vector<std::string> outer;
-  outer.swap(open_references_);
-  std::optional<std::string> result;
+  const size_t rule_count = rules_.size();
+  const Part part(*this);
   try {
-    result = visit(schema, path, hint);
+    return visit(schema, path, hint);
   } catch (const Unsatisfiable&) { // some rules may refer to such that were never written
-    rules_.drop(rule_count);
-    std::erase_if(rule_of_reference_, [&](const auto& entry) { return entry.second >= rule_count; });
+    forget(rule_count);
+    return std::nullopt;
   }
-  outer.swap(open_references_);
-  nesting_ = nesting;
-  depth_ = depth;
-  return result;
 }
 
 std::string SchemaConverter::write_types(const Json& schema) {
@@ -100,7 +97,6 @@ std::string SchemaConverter::visit_reference(const Json& schema, const std::stri
   const std::string name = rules_.name(index);
   open_references_.push_back(reference);
   rules_.define(index, visit(*target, reference, name));
-  open_references_.pop_back();
   return name;
 }
 
@@ -109,16 +105,12 @@ std::string SchemaConverter::visit_alternatives(const Schemas& schemas, const st
   std::set<std::string> seen;
   std::string complaint;
   for (const auto& [schema, path] : schemas) {
-    const size_t rule_count = rules_.size(), nesting = nesting_;
-    const auto open_references = open_references_;
+    const size_t rule_count = rules_.size();
     try {
       const std::string expression = visit(schema, path, fmt::format("{}-{}", hint, expressions.size()));
       if (seen.insert(expression).second) expressions.push_back(expression);
     } catch (const Unsatisfiable& error) {
-      rules_.drop(rule_count);
-      std::erase_if(rule_of_reference_, [&](const auto& entry) { return entry.second >= rule_count; });
-      nesting_ = nesting;
-      open_references_ = open_references;
+      forget(rule_count);
       complaint = error.what();
     }
   }

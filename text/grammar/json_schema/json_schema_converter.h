@@ -23,6 +23,24 @@ class SchemaConverter {
   std::string convert(const Json& schema, const std::string& hint);
 
  private:
+  // Inside a part of a value, the references that are open outside no longer mean endless recursion.
+  class Part {
+   public:
+    explicit Part(SchemaConverter& converter) : converter_(converter) {
+      outer_.swap(converter.open_references_);
+      ++converter.depth_;
+    }
+    ~Part() {
+      outer_.swap(converter_.open_references_);
+      --converter_.depth_;
+    }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+   private:
+    SchemaConverter& converter_;
+    std::vector<std::string> outer_;
+  };
   using Schemas = std::vector<std::pair<Json, std::string>>; // with their paths
 
   std::string visit(const Json& schema, const std::string& path, const std::string& hint);
@@ -33,10 +51,10 @@ class SchemaConverter {
   std::string visit_type(const std::string& type, const Json& schema, const std::string& path, const std::string& hint);
   std::string visit_array(const Json& schema, const std::string& path, const std::string& hint);
 
-  // A part of a value. Inside it, the references that are open outside no longer mean endless recursion.
   std::string visit_part(const Json& schema, const std::string& path, const std::string& hint);
   // Null: nothing satisfies the part.
   std::optional<std::string> visit_optional(const Json& schema, const std::string& path, const std::string& hint);
+  void forget(size_t rule_count); // all rules but so many
   // Any value of the schema's types.
   std::string write_types(const Json& schema);
 

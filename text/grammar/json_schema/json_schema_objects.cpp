@@ -210,8 +210,7 @@ std::string SchemaConverter::write_more(const Object& object, const std::string&
   } catch (const Unsatisfiable&) {
     throw;
   } catch (const core::Error&) { // these names cannot be told apart
-    rules_.drop(rule_count);
-    std::erase_if(rule_of_reference_, [&](const auto& entry) { return entry.second >= rule_count; });
+    forget(rule_count);
     return write_any_name(object, true, path, hint);
   }
 }

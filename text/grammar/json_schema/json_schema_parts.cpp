@@ -32,7 +32,7 @@ const Json* SchemaParts::referenced(const std::string& reference, const std::str
 Json SchemaParts::resolve(const Json& schema, const std::string& path) {
   if (!schema.is_object()) return schema;
   rules_.count_work(count_values(schema), path);
-  if (++nesting_ > kMaxSchemaDepth) fail_schema(path, "its parts refer to each other too deeply");
+  const SchemaLevel level(nesting_, open_references_, path);
   Json result = schema;
   if (const auto reference = find_string(schema, "$ref", path)) {
     result.erase("$ref");
@@ -49,7 +49,6 @@ Json SchemaParts::resolve(const Json& schema, const std::string& path) {
     result.erase("allOf");
     for (const Json& part : parts) result = merge(result, resolve(part, path), path);
   }
-  --nesting_;
   return result;
 }
 
@@ -76,18 +75,15 @@ void SchemaParts::add_alternatives(const Json& schema, const std::string& path, 
   if (!schema.is_object()) fail_schema(path, "a schema must be an object, true or false");
   if (excludes_all(schema)) return;
   rules_.count_work(count_values(schema), path);
-  if (++nesting_ > kMaxSchemaDepth) fail_schema(path, "its parts refer to each other too deeply");
+  const SchemaLevel level(nesting_, open_references_, path);
   if (schema.contains("$ref") || schema.contains("allOf")) {
     add_alternatives(resolve(schema, path), path, all);
   } else if (schema.contains("anyOf") || schema.contains("oneOf")) {
     for (const Json& branch : branches(schema, schema.contains("anyOf") ? "anyOf" : "oneOf", path)) {
-      const size_t nesting = nesting_, count = all.size();
-      const auto open_references = open_references_;
+      const size_t count = all.size();
       try {
         add_alternatives(branch, path, all);
       } catch (const Unsatisfiable&) {
-        nesting_ = nesting;
-        open_references_ = open_references;
         all.resize(count);
       }
     }
@@ -105,7 +101,6 @@ void SchemaParts::add_alternatives(const Json& schema, const std::string& path, 
   } else {
     all.push_back(Json::object());
   }
-  --nesting_;
 }
 
 bool excludes_all(const Json& schema) {

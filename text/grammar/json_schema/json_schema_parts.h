@@ -10,6 +10,30 @@
 
 namespace ridge::text {
 
+inline constexpr size_t kMaxSchemaDepth = 800; // of schemas that lead to each other
+
+// A level of a walk over a schema. What it opened is closed again, also where an Error leaves it.
+class SchemaLevel {
+ public:
+  // Throws Error where there are too many. Both are the walk's.
+  SchemaLevel(size_t& nesting, std::vector<std::string>& open_references, const std::string& path)
+      : nesting_(nesting), open_references_(open_references), outer_(open_references.size()) {
+    if (nesting == kMaxSchemaDepth) fail_schema(path, "its parts refer to each other too deeply");
+    ++nesting_;
+  }
+  ~SchemaLevel() {
+    --nesting_;
+    open_references_.resize(outer_);
+  }
+  SchemaLevel(const SchemaLevel&) = delete;
+  SchemaLevel& operator=(const SchemaLevel&) = delete;
+
+ private:
+  size_t& nesting_;
+  std::vector<std::string>& open_references_;
+  const size_t outer_;
+};
+
 class SchemaParts {
  public:
   // `document`, which must outlive this, is where references lead. The work is counted as that of the rules, because a
@@ -38,8 +62,6 @@ class SchemaParts {
   std::vector<std::string> open_references_;
   size_t nesting_ = 0;
 };
-
-inline constexpr size_t kMaxSchemaDepth = 800; // of schemas that lead to each other
 
 // Whether `not` leaves nothing. Any other `not` is left out.
 bool excludes_all(const Json& schema);

@@ -55,6 +55,10 @@ std::span<const SchemaDetail> schema_details() {
   return kDetails;
 }
 
+GrammarRules::GrammarRules(size_t first_detail) : first_detail_(first_detail) {
+  for (const auto& [name, primitive] : primitives()) names_.insert(name); // no other rule may take them
+}
+
 std::string GrammarRules::write_schema(size_t size, const std::function<std::string()>& write) {
   const size_t count = rules_.size();
   for (detail_ = first_detail_;; ++detail_) {

@@ -24,7 +24,7 @@ std::span<const SchemaDetail> schema_details(); // from all of a schema to hardl
 class GrammarRules {
  public:
   // `first_detail`: of schema_details().
-  explicit GrammarRules(size_t first_detail = 0) : first_detail_(first_detail) {}
+  explicit GrammarRules(size_t first_detail = 0);
 
   // What `write` returns with the most detail with which it throws no Error. It may do work in proportion to `size`,
   // the number of values in the schema. Throws only what it throws with the least detail.

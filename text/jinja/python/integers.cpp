@@ -122,7 +122,7 @@ std::partial_ordering compare_numbers(const Value& a, const Value& b) {
 }
 
 std::string digits_of(const Value& integer, int base) {
-  if (base == 10) return number_of(integer).str();
+  if (base == 10) return integer.is_integral() ? std::to_string(integer.integer()) : number_of(integer).str();
   const Number number = number_of(integer);
   std::string digits;
   const int step = base == 16 ? 4 : base == 8 ? 3 : 1;

@@ -149,7 +149,7 @@ HttpHandlers Server::handlers() {
           .answer = [this](HttpRequest& request, HttpResponse& response) { answer(request, response); },
           .refuse =
               [this](const HttpRequest& head, int status, const std::string& problem) {
-                return refuse(head, {status, status < 500 ? kInvalid : "server_error", problem});
+                return refuse(head, {status, status < 500 || status == 505 ? kInvalid : "server_error", problem});
               }};
 }
 

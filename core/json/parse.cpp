@@ -69,7 +69,7 @@ class Readable {
     }
     const std::string_view number = text_.substr(begin, at - begin);
     const size_t leading = number[0] == '-';
-    valid &= number.size() == leading + 1 || number[leading] != '0' || !is_digit(number[leading + 1]);
+    valid &= number.size() <= leading + 1 || number[leading] != '0' || !is_digit(number[leading + 1]);
     if (valid && (number == kStandIn || !(whole ? fits_integer(number) : fits_double(number)))) keep(begin, number);
     return at;
   }

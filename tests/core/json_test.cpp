@@ -57,6 +57,16 @@ TEST_CASE("what is no JSON, or too much of it, is refused in one line") {
   CHECK(problem("[1, 2]", {.bytes = 5}) == "FILE: has 6 bytes, expected at most 5");
 }
 
+TEST_CASE("a text may end anywhere, with nothing behind it") { // what is read behind it, AddressSanitizer finds
+  const std::string whole = R"({"a":[-1.5e+3,-0.25E-1,1E9,-12,"x\\\"y"],"b":-7})";
+  for (size_t size = 0; size < whole.size(); ++size) {
+    CAPTURE(size);
+    const std::vector<char> text(whole.begin(), whole.begin() + static_cast<long>(size));
+    CHECK(!core::find_json(std::string_view(text.data(), size), {.exact_numbers = true}));
+  }
+  CHECK(core::find_json(whole, {.exact_numbers = true}));
+}
+
 TEST_CASE("integers of any length can be kept by their digits") {
   const auto list =
       parse_json("[1, 123456789012345678901234567890, -98765432109876543210, 2.5]", {.exact_numbers = true});

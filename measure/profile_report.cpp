@@ -25,7 +25,7 @@ int32_t middle_layer(const StepProfile& profile) {
   for (const OpProfile& op : profile.ops)
     if (op.layer >= 0) layers.push_back(op.layer);
   std::ranges::sort(layers);
-  layers.erase(std::ranges::unique(layers).begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   return layers.empty() ? -1 : layers[layers.size() / 2];
 }
 

@@ -53,7 +53,7 @@ void place(RooflineReport& report, engine::Device on, const core::RooflineReques
   }
   const int64_t longest = std::max<int64_t>(loaded.program.trained_context - 1, 1);
   for (int64_t& depth : options.depths) depth = std::min(depth, longest);
-  options.depths.erase(std::ranges::unique(options.depths).begin(), options.depths.end());
+  options.depths.erase(std::unique(options.depths.begin(), options.depths.end()), options.depths.end());
   options.prompt = std::min(options.prompt, longest);
   // The model's own steps are the last of the work, one part of it.
   options.progress = [&](int64_t done, int64_t total) { progress("placing kernels", done, total + 1); };

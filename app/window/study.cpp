@@ -131,7 +131,7 @@ std::vector<std::vector<float>> levels_of(const quant::FormatInfo& format, const
       levels[g].assign(decoded.begin() + static_cast<long>(g * kGroup),
                        decoded.begin() + static_cast<long>((g + 1) * kGroup));
     std::ranges::sort(levels[g]);
-    levels[g].erase(std::ranges::unique(levels[g]).begin(), levels[g].end());
+    levels[g].erase(std::unique(levels[g].begin(), levels[g].end()), levels[g].end());
   }
   return levels;
 }

@@ -26,8 +26,8 @@ void read_floats(const SafeTensor& tensor, int64_t first, int64_t count, float* 
   switch (tensor.dtype) {
   case Dtype::F32: each(float{}, [](float x) { return x; }); break;
   case Dtype::F64: each(double{}, [](double x) { return static_cast<float>(x); }); break;
-  case Dtype::F16: each(uint16_t{}, core::f32_from_f16); break;
-  case Dtype::BF16: each(uint16_t{}, core::f32_from_bf16); break;
+  case Dtype::F16: each(uint16_t{}, [](uint16_t x) { return core::f32_from_f16(x); }); break;
+  case Dtype::BF16: each(uint16_t{}, [](uint16_t x) { return core::f32_from_bf16(x); }); break;
   default: throw_error("tensor {}: has type {}, expected numbers", tensor.name, gguf::name_of(tensor.dtype));
   }
 }

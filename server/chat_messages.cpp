@@ -1,6 +1,9 @@
 #include "server/chat_messages.h"
 
 #include "engine/options.h"
+#include "server/openai.h"
+#include "server/requests/answer_form.h"
+#include "server/requests/chat_body.h"
 #include "server/tools.h"
 
 #include <algorithm>
@@ -35,14 +38,18 @@ Json schema_of_format(const Fields& format) {
   return nullptr;
 }
 
-Generation chat_generation(const Service& service, const Fields& body) {
+Generation chat_generation(const Service& service, const Fields& given) {
+  const AnswerForm form = answer_form(given);
+  const Json current = current_chat_body(given.json());
+  const Fields body(current, "");
   Json variables = Json::object();
   if (const auto effort = body.text("reasoning_effort")) set_effort(variables, *effort);
   if (const auto further = body.object("chat_template_kwargs")) variables.update(further->json());
   const auto tools = openai_tools(body);
-  const auto format = body.object("response_format");
-  return service.chat(read_messages(service, body.required("messages")), tools ? &*tools : nullptr, variables,
-                      format ? schema_of_format(*format) : Json(), last_turn(body));
+  Generation generation = service.chat(read_messages(service, body.required("messages")), tools ? &*tools : nullptr,
+                                       variables, form.schema, last_turn(body));
+  hold(service, form, generation);
+  return generation;
 }
 
 std::string content_text(const Json& content, const std::string& path) {

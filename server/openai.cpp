@@ -98,7 +98,7 @@ void hold(const Service& service, const AnswerForm& form, Generation& generation
     throw_invalid(form.from, "{}: an answer that may call tools is held to their schemas; send it without tools",
                   form.from);
   try {
-    const auto rules = engine::make_grammar_rules(engine::find_call_format(service.chat_template()), form.gbnf);
+    const auto rules = engine::make_grammar_rules(service.call_format(), form.gbnf);
     if (chat)
       generation.calls = rules;
     else

@@ -28,13 +28,7 @@ class Chat final : public OpenAiReply {
   };
 
   static std::vector<Generation> generations(const Service& service, const Fields& body) {
-    const AnswerForm form = answer_form(body);
-    Json current = current_chat_body(body.json());
-    current.erase("response_format");
-    if (!form.schema.is_null())
-      current["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", form.schema}}}};
-    Generation generation = chat_generation(service, Fields(current, ""));
-    hold(service, form, generation);
+    Generation generation = chat_generation(service, body);
     take_sampling(service, body, generation);
     generation.keep_choices = likely_of(body) >= 0;
     return copies(generation, answers_wanted(body));

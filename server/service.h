@@ -38,6 +38,7 @@ class Service final : public ModelService {
   }
 
   const text::ChatTemplate& chat_template() const { return chats_.chat_template(); }
+  const engine::CallFormat& call_format() const { return chats_.call_format(); }
   const core::SamplingOptions& sampling() const { return sampling_; }
   engine::Scheduler& scheduler() { return scheduler_; }
   const engine::Scheduler& scheduler() const { return scheduler_; }

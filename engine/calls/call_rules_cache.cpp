@@ -7,7 +7,7 @@
 namespace ridge::engine {
 namespace {
 
-// All that rules depend on.
+// All that rules depend on. Those that do not bind from the start are the same wherever the answer begins.
 std::string key_of(const ToolUse& use, const CallStart& start, const nlohmann::ordered_json& answer_schema) {
   nlohmann::ordered_json key = {use.required, use.parallel, start.in_reasoning, start.open, start.close};
   key.push_back(answer_schema);
@@ -26,7 +26,8 @@ std::shared_ptr<const CallRules> CallRulesCache::get(const CallFormat& format, c
                                                      const ToolUse& use, const text::Tokenizer& tokenizer,
                                                      std::string_view prompt,
                                                      const nlohmann::ordered_json& answer_schema, bool begun) {
-  std::string key = key_of(use, begun ? CallStart() : call_start(chat_template, prompt), answer_schema);
+  const bool bound = use.required || !answer_schema.is_null();
+  std::string key = key_of(use, bound && !begun ? call_start(chat_template, prompt) : CallStart(), answer_schema);
   {
     const std::scoped_lock lock(mutex_);
     const auto known = std::ranges::find(entries_, key, &Entry::key);

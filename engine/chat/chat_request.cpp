@@ -50,7 +50,7 @@ ChatRequests::ChatRequests(const LoadedModel& model, const text::ChatTemplate& c
       shape_(text::find_chat_shape(chat_template)), variables_(std::move(variables)), most_known_(most_known) {}
 
 void ChatRequests::check_tools(const ToolUse& tools) const {
-  make_call_rules(call_format_, template_, tools, model_.need_tokenizer(), {});
+  call_rules_.get(call_format_, template_, tools, model_.need_tokenizer(), {}, nullptr, false);
 }
 
 Generation ChatRequests::chat(const Json& messages, const ToolUse* tools, const Json& variables, const Json& schema,
@@ -164,16 +164,18 @@ text::jinja::TaintedText ChatRequests::render_fitted(const text::ChatShape& shap
 
 std::vector<int32_t> ChatRequests::tokens_of(const text::jinja::TaintedText& prompt) const {
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
-  const std::scoped_lock lock(mutex_);
-  const KnownText* longest = nullptr;
-  for (const KnownText& known : known_)
-    if (known.begins(prompt) && (!longest || known.size() > longest->size())) longest = &known;
+  std::shared_ptr<const KnownText> longest;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& known : known_)
+      if (known->begins(prompt) && (!longest || known->size() > longest->size())) longest = known;
+  }
   return longest ? longest->continued(tokenizer, prompt) : chat_tokens(tokenizer, prompt);
 }
 
 void ChatRequests::remember(const text::jinja::TaintedText& prompt, std::string_view answer,
                             std::span<const int32_t> tokens) {
-  KnownText known(model_.need_tokenizer(), prompt, answer, tokens);
+  auto known = std::make_shared<const KnownText>(model_.need_tokenizer(), prompt, answer, tokens);
   const std::scoped_lock lock(mutex_);
   known_.push_front(std::move(known));
   if (known_.size() > most_known_) known_.pop_back(); // older ones have hardly anything left in the caches

@@ -81,6 +81,7 @@ class ChatRequests {
   void remember(const text::jinja::TaintedText& prompt, std::string_view answer, std::span<const int32_t> tokens);
 
   const text::ChatTemplate& chat_template() const { return template_; }
+  const CallFormat& call_format() const { return call_format_; }
   void check_tools(const ToolUse& tools) const; // throws Error for parameters that no grammar can describe
 
  private:
@@ -104,7 +105,7 @@ class ChatRequests {
   const Json variables_;
   const size_t most_known_;
   mutable std::mutex mutex_;
-  std::deque<KnownText> known_; // answers, the latest first
+  std::deque<std::shared_ptr<const KnownText>> known_; // answers, the latest first
 };
 
 } // namespace ridge::engine

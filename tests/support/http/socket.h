@@ -2,6 +2,8 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <cstdint>
+#include <fstream>
 #include <netinet/in.h>
 #include <string>
 #include <string_view>
@@ -22,6 +24,16 @@ inline int free_port() {
   ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
   ::close(socket);
   return ntohs(address.sin_port);
+}
+
+// What the system holds at most of what one side of a connection has sent and the other one has not read.
+inline int64_t bytes_between_sides() {
+  int64_t sum = 0;
+  for (const char* limits : {"/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_rmem"}) {
+    int64_t least = 0, usual = 0, most = 0;
+    sum += std::ifstream(limits) >> least >> usual >> most ? most : int64_t{32} << 20;
+  }
+  return sum;
 }
 
 class Socket {

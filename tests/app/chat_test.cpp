@@ -1,5 +1,7 @@
 // The chat through a real pseudo-terminal, typed at as a person would, and through a pipe.
 #include "app/support.h"
+#include "app/terminal/chat.h"
+#include "engine/options.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>
@@ -98,13 +100,40 @@ TEST_CASE("Ctrl-C stops the answer and not the program; on an empty line it says
   chat.type(kInterrupt);
   CHECK(chat.expect("[stopped]"));
   REQUIRE(chat.expect("> "));
+  chat.type("and on\r");
+  REQUIRE(chat.expect("\033[?2004l"));
+  chat.type(kInterrupt); // perhaps before the answer begins
+  CHECK(chat.expect("[stopped]"));
+  REQUIRE(chat.expect("> "));
   chat.type("dropped");
   REQUIRE(chat.expect("dropped"));
   chat.type(kInterrupt);
   CHECK(chat.expect("/exit leaves"));
   const json messages = saved(chat, "stopped.json");
-  CHECK(messages.size() == 2); // the dropped line was not sent
-  CHECK(messages[1]["role"] == "assistant");
+  CHECK(messages.size() == 4); // the dropped line was not sent
+  CHECK(messages[3]["role"] == "assistant");
+}
+
+TEST_CASE("Ctrl-C between a message and its answer stops the answer, and no later one") {
+  ridge::engine::LoadedModel model = ridge::engine::open_model(tiny_model());
+  ridge::engine::start_executor(model, ridge::engine::executor_config({}, model.program.trained_context), "cpu");
+  ridge::engine::Session session(*model.executor, model.program);
+  const auto chosen = ridge::engine::choose_template({}, model.file, [](const std::string&) {});
+  ridge::engine::Conversation conversation(model, session, chosen);
+  ridge::core::GenerateRequest request;
+  request.sampling.grammar = "root ::= [a-z]{8}";
+  ridge::app::InterruptFlag interrupt;
+  ridge::app::Chat chat(model, session, conversation, request, false, interrupt);
+  const auto last = [&] { return conversation.messages().back()["content"].get<std::string>(); };
+
+  CHECK(chat.take("hello"));
+  CHECK(last().size() == 8);
+  std::raise(SIGINT); // behind the line, before anything else
+  CHECK(chat.take("hello again"));
+  CHECK(conversation.messages().size() == 4);
+  CHECK(last() == "");
+  CHECK(chat.take("/regen"));
+  CHECK(last().size() == 8);
 }
 
 TEST_CASE("a resize in the middle of a line loses nothing") {

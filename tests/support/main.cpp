@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <unistd.h>
@@ -71,6 +72,20 @@ class Repeat final : public doctest::IReporter {
 };
 DOCTEST_REGISTER_LISTENER("repeat", 1, Repeat);
 
+// What users set for their machine, and what changes what ridge does.
+constexpr std::string_view kSettings =
+    "XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME NO_COLOR "
+    "HF_HOME HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_TOKEN HF_TOKEN_PATH HF_ENDPOINT LLAMA_CACHE OLLAMA_MODELS "
+    "http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY "
+    "WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK "
+    "OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE RIDGE_RANK_SECRET RIDGE_RANK_SECRET_FILE RIDGE_RANK_TIMEOUT";
+
+// Tests set what they are about.
+void forget_settings() {
+  std::istringstream names{std::string(kSettings)};
+  for (std::string name; names >> name;) ::unsetenv(name.c_str());
+}
+
 // A home for these tests, whatever the user's is: what is in that changes no test, and no test changes it.
 class Home {
  public:
@@ -78,10 +93,6 @@ class Home {
     std::string pattern = (std::filesystem::temp_directory_path() / "ridge-home-XXXXXX").string();
     if (::mkdtemp(pattern.data())) path_ = pattern;
     ::setenv("HOME", pattern.c_str(), 1);
-    for (const char* name :
-         {"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HF_HOME", "HF_HUB_CACHE",
-          "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_ENDPOINT", "LLAMA_CACHE", "OLLAMA_MODELS"})
-      ::unsetenv(name);
   }
   ~Home() {
     std::error_code ignored;
@@ -96,6 +107,7 @@ class Home {
 
 int main(int argc, char** argv) {
   program = argv[0];
+  forget_settings();
   const Home home;
   doctest::Context context(argc, argv);
   return context.run();

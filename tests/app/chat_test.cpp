@@ -91,7 +91,7 @@ TEST_CASE("several lines become one message: continued, or pasted") {
   CHECK(messages[2]["content"] == "see: one\ntwo\nthree end");
 }
 
-TEST_CASE("Ctrl-C stops the answer and not the program; on an empty line it says how to leave") {
+TEST_CASE("Ctrl-C stops the answer and not the program, and on an empty line it says how to leave") {
   Terminal chat(chat_args({"-n", "-1", "--ignore-eos", "-c", "200000"}), environment());
   REQUIRE(chat.expect("> "));
   chat.type("go on for ever\r");
@@ -186,7 +186,7 @@ TEST_CASE("every command does what /help says") {
   CHECK(chat.exit_status() == 0);
 }
 
-TEST_CASE("the sampling that the model file recommends is said and used; an option comes before it") {
+TEST_CASE("the sampling that the model file recommends is said and used, and an option comes before it") {
   TinyModel model;
   model.further.set("general.sampling.temp", 0.5f);
   model.further.set("general.sampling.top_k", int32_t{7});

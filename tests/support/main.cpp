@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -88,6 +89,13 @@ void forget_settings() {
   for (std::string name; names >> name;) ::unsetenv(name.c_str());
 }
 
+// A standard stream that is missing is /dev/null: otherwise the next file that is opened has its number.
+void open_streams() {
+  int file = 0;
+  while (file >= 0 && file <= STDERR_FILENO) file = ::open("/dev/null", O_RDWR);
+  if (file >= 0) ::close(file);
+}
+
 // A home for these tests, whatever the user's is: what is in that changes no test, and no test changes it.
 class Home {
  public:
@@ -109,6 +117,7 @@ class Home {
 
 int main(int argc, char** argv) {
   program = argv[0];
+  open_streams();
   forget_settings();
   const Home home;
   doctest::Context context(argc, argv);

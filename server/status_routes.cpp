@@ -51,9 +51,12 @@ void metrics(const Models& models, const HttpRequest&, HttpResponse& response) {
     add(name, type, help, [member](const Models::State& state) { return state.counts.*member; });
   };
   using Counts = engine::Scheduler::Counts;
-  if (models.several())
+  if (models.several()) {
     add("model_loaded", "gauge", "Whether the model is loaded.",
         [](const Models::State& state) { return state.loaded; });
+    add("model_waiting", "gauge", "Requests that wait until the model is loaded.",
+        [](const Models::State& state) { return state.waiting; });
+  }
   count("requests_running", "gauge", "Requests being evaluated.", &Counts::running);
   count("requests_waiting", "gauge", "Requests that wait for a stream.", &Counts::waiting);
   count("requests_total", "counter", "Requests that have ended.", &Counts::ended);

@@ -37,7 +37,8 @@ struct ChatCommand {
                                       engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);
     if (!tools.empty()) conversation.set_tools(engine::read_tools(core::read_text_file(tools), tools));
-    Chat chat(loaded, session, conversation, request, context_shift);
+    InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
+    Chat chat(loaded, session, conversation, request, context_shift, interrupt);
 
     const bool interactive = stdin_is_terminal();
     if (interactive && !recommended.empty())
@@ -45,8 +46,7 @@ struct ChatCommand {
     if (interactive)
       note(fmt::format("{} on {}, context {} tokens. /help lists commands, Ctrl-D leaves.",
                        models::model_label(loaded.file), loaded.executor->description(), session.context()));
-    const InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
-    LineReader reader;
+    LineReader reader(interrupt);
     std::string message;
     while (true) {
       const LineReader::Event event = reader.read(message);

@@ -55,9 +55,9 @@ const std::vector<Chat::Command>& Chat::commands() {
 }
 
 Chat::Chat(const engine::LoadedModel& model, engine::Session& session, engine::Conversation& conversation,
-           core::GenerateRequest& request, bool context_shift)
+           core::GenerateRequest& request, bool context_shift, InterruptFlag& interrupt)
     : model_(model), session_(session), conversation_(conversation), request_(request), context_shift_(context_shift),
-      answerer_(std::make_unique<engine::Answerer>(model, session, request)) {}
+      interrupt_(interrupt), answerer_(std::make_unique<engine::Answerer>(model, session, request)) {}
 
 bool Chat::take(const std::string& message) {
   try {
@@ -136,17 +136,18 @@ bool Chat::make_room(const std::string& text) {
 }
 
 void Chat::answer(const Json& before) {
-  const InterruptFlag interrupt;
   TextPrinter printer;
   engine::Answer answer;
   try {
     answer = conversation_.answer(
-        *answerer_, [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); }, interrupt.flag());
+        *answerer_, [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); }, interrupt_.flag());
   } catch (...) {
+    interrupt_.lower();
     printer.finish();
     conversation_.set_messages(before, "conversation");
     throw;
   }
+  interrupt_.lower();
   printer.finish();
   total_prompt_ += session_.prompt_usage();
   total_generation_ += session_.generation_usage();

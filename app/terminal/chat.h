@@ -1,6 +1,7 @@
 // The terminal chat: what a person types in, what the model says out.
 #pragma once
 
+#include "app/terminal/terminal.h"
 #include "engine/conversation.h"
 
 #include <deque>
@@ -15,7 +16,7 @@ class Chat {
  public:
   // All must outlive it.
   Chat(const engine::LoadedModel& model, engine::Session& session, engine::Conversation& conversation,
-       core::GenerateRequest& request, bool context_shift);
+       core::GenerateRequest& request, bool context_shift, InterruptFlag& interrupt);
 
   // One message or slash command; false: the user wants to leave. Errors of a turn are shown and the chat goes on.
   bool take(const std::string& message);
@@ -50,6 +51,7 @@ class Chat {
   engine::Conversation& conversation_;
   core::GenerateRequest& request_;
   const bool context_shift_;
+  InterruptFlag& interrupt_; // stops an answer, also one that has not begun yet
   std::unique_ptr<engine::Answerer> answerer_;
   std::deque<text::ToolCall> calls_; // of the last answer, that have no result yet
   bool leaving_ = false, failed_ = false, warned_full_ = false;

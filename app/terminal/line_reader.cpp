@@ -63,7 +63,7 @@ class WaitForSignals {
 
 class LineReader::Editor {
  public:
-  Editor() {
+  explicit Editor(const InterruptFlag& interrupt) : interrupt_(interrupt) {
     // libedit works on wide characters of the locale; any locale that is not UTF-8 would garble input.
     std::setlocale(LC_CTYPE, "");
     if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
@@ -100,9 +100,7 @@ class LineReader::Editor {
   }
 
   Event read(std::string& line, bool first, bool& continues) {
-    const InterruptFlag interrupt;
     const WaitForSignals signals(waiting_);
-    interrupt_ = &interrupt;
     first_ = first;
     newline_ = false;
     pastes_.clear();
@@ -113,10 +111,9 @@ class LineReader::Editor {
     errno = 0;
     const char* text = el_gets(edit_, &count);
     bracketed_paste(false);
-    interrupt_ = nullptr;
     if (!text || count <= 0) {
       std::fputs("\n", stdout);
-      return interrupt.raised() ? Event::interrupted : Event::end_of_input;
+      return interrupt_.raised() ? Event::interrupted : Event::end_of_input;
     }
     line = with_pastes(text);
     if (!line.empty() && line.back() == '\n') line.pop_back();
@@ -155,7 +152,7 @@ class LineReader::Editor {
     const Editor& editor = self(edit);
     std::mbstate_t state = {};
     while (true) {
-      if (editor.interrupt_ && editor.interrupt_->raised()) return -1;
+      if (editor.interrupt_.raised()) return -1;
       if (window_changed) {
         window_changed = 0;
         el_resize(edit);
@@ -222,16 +219,16 @@ class LineReader::Editor {
   EditLine* edit_;
   History* history_;
   std::string path_;
-  const InterruptFlag* interrupt_ = nullptr; // of the line being read
-  sigset_t waiting_;                         // the signal mask while waiting for input
+  const InterruptFlag& interrupt_;
+  sigset_t waiting_; // the signal mask while waiting for input
   bool first_ = true, newline_ = false;
   std::vector<std::string> pastes_;
 };
 
-LineReader::LineReader() {
+LineReader::LineReader(InterruptFlag& interrupt) : interrupt_(interrupt) {
   const char* term = std::getenv("TERM");
   if (stdin_is_terminal() && stdout_is_terminal() && term && std::strcmp(term, "dumb") != 0)
-    editor_ = std::make_unique<Editor>();
+    editor_ = std::make_unique<Editor>(interrupt);
 }
 
 LineReader::~LineReader() = default;
@@ -242,10 +239,9 @@ LineReader::Event LineReader::read_line(std::string& line, bool first, bool& con
     std::fputs(first ? kPrompt : kContinuation, stdout);
     std::fflush(stdout);
   }
-  const InterruptFlag interrupt;
   errno = 0;
   if (std::getline(std::cin, line)) return Event::message;
-  if (interrupt.raised()) {
+  if (interrupt_.raised()) {
     std::cin.clear();
     std::clearerr(stdin);
     return Event::interrupted;
@@ -255,11 +251,13 @@ LineReader::Event LineReader::read_line(std::string& line, bool first, bool& con
 
 LineReader::Event LineReader::read(std::string& message) {
   message.clear();
+  interrupt_.lower();
   for (bool first = true;; first = false) {
     std::string line;
     bool continues = false;
     const Event event = read_line(line, first, continues);
     if (event == Event::end_of_input && !message.empty()) return Event::message;
+    if (event == Event::interrupted) interrupt_.lower();
     if (event != Event::message) return event;
     if (!continues && line.ends_with('\\')) {
       line.pop_back();

@@ -2,6 +2,8 @@
 // message), plain lines from a pipe or a dumb terminal.
 #pragma once
 
+#include "app/terminal/terminal.h"
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,19 +14,22 @@ class LineReader {
  public:
   enum class Event { message, end_of_input, interrupted };
 
-  LineReader(); // history is kept in $XDG_STATE_HOME/ridge/history (~/.local/state/…)
+  // History is kept in $XDG_STATE_HOME/ridge/history (~/.local/state/…). The flag must outlive the reader.
+  explicit LineReader(InterruptFlag& interrupt);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
   // One message: a line, or several where a line ends with a backslash or Alt-Enter, or where several were pasted.
-  // `interrupted`: Ctrl-C dropped what was typed. `message` has no trailing newline.
+  // `interrupted`: Ctrl-C dropped what was typed; the flag is down again. It is also lowered before a message is read,
+  // but never behind one: Ctrl-C is then meant for the answer. `message` has no trailing newline.
   Event read(std::string& message);
 
  private:
   class Editor;
   Event read_line(std::string& line, bool first, bool& continues);
 
+  InterruptFlag& interrupt_;
   std::unique_ptr<Editor> editor_; // null: plain lines
 };
 

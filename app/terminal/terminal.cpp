@@ -161,6 +161,8 @@ InterruptFlag::~InterruptFlag() {
   ::sigaction(SIGINT, &previous_, nullptr);
 }
 
+void InterruptFlag::lower() { interrupted = false; }
+
 const std::atomic<bool>* InterruptFlag::flag() const { return &interrupted; }
 
 } // namespace ridge::app

@@ -65,8 +65,8 @@ class Progress {
 // Loading a model with a progress bar and notes.
 engine::LoadSteps load_on_terminal();
 
-// While it lives, Ctrl-C raises the flag instead of ending the program; a second Ctrl-C ends it at once. One inside
-// another starts and ends with the flag down.
+// While it lives, Ctrl-C raises the flag instead of ending the program; another one, while the flag is up, ends it at
+// once. One at a time: the flag is the program's.
 class InterruptFlag {
  public:
   InterruptFlag();
@@ -75,6 +75,7 @@ class InterruptFlag {
   InterruptFlag& operator=(const InterruptFlag&) = delete;
   const std::atomic<bool>* flag() const;
   bool raised() const { return flag()->load(); }
+  void lower(); // what was to be interrupted has ended
 
  private:
   struct sigaction previous_;

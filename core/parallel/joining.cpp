@@ -20,7 +20,6 @@ namespace ridge::core {
 namespace {
 
 constexpr uint32_t kMagic = 0x32676472; // "rdg2"
-constexpr double kExchangeSeconds = 5;  // for a caller to prove itself
 constexpr size_t kMostCallers = 256;
 constexpr auto kPause = std::chrono::milliseconds(100); // before another try
 
@@ -69,9 +68,8 @@ class Caller {
  public:
   enum class State { talks, has_proved, is_stranger };
 
-  Caller(Socket socket, const std::string& secret)
-      : socket_(std::move(socket)), secret_(secret), received_(sizeof(Hello)),
-        deadline_(seconds_from_now(kExchangeSeconds)) {}
+  Caller(Socket socket, const std::string& secret, Deadline deadline)
+      : socket_(std::move(socket)), secret_(secret), received_(sizeof(Hello)), deadline_(deadline) {}
 
   const Socket& socket() const { return socket_; }
   Deadline deadline() const { return deadline_; }
@@ -171,7 +169,7 @@ class Reception {
         if (no_room && callers_.empty()) std::this_thread::sleep_for(kPause); // others hold all descriptors
         if (!callers_.empty() && (no_room || (socket && callers_.size() == kMostCallers))) turn_away_oldest();
         if (!socket) break;
-        callers_.emplace_back(std::move(socket), secret_);
+        callers_.emplace_back(std::move(socket), secret_, seconds_from_now(me_.exchange_seconds));
       }
   }
 
@@ -243,7 +241,7 @@ class Call {
   std::unique_ptr<Connection> connect(uint32_t channel) {
     const char* found = "rank 0 does not answer";
     do {
-      const Deadline deadline = std::min(end_, seconds_from_now(kExchangeSeconds));
+      const Deadline deadline = std::min(end_, seconds_from_now(me_.exchange_seconds));
       if (Socket socket = connect_to(me_.host, me_.port, deadline)) {
         if (introduce(socket, channel, deadline)) {
           let_block(socket);

@@ -16,6 +16,7 @@ struct ProcessRank {
   std::string host = "127.0.0.1";          // of rank 0
   int port = 29501;                        // where it listens
   double patience_seconds = 60;            // with ranks that have not come
+  double exchange_seconds = 5;             // for a caller to prove itself
   bool one_host = true;                    // all ranks are on this machine, as far as is known
 
   // RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (one below `port`) as torchrun sets
@@ -33,7 +34,7 @@ struct ProcessLinks {
 
 // `what` says what all ranks must have alike. Throws Error that names the ranks that are missing, or what differs.
 //
-// A caller has five seconds for the whole exchange; others are served meanwhile. Where more than 256 callers have
+// A caller has exchange_seconds for the whole exchange; others are served meanwhile. Where more than 256 callers have
 // proved nothing yet, the oldest is disconnected. A rank that is disconnected so calls again.
 ProcessLinks join_processes(const ProcessRank& me, const std::string& what, const std::string& secret);
 

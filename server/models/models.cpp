@@ -51,6 +51,12 @@ double bytes_of(const engine::LoadedModel& model) { // with caches and scratch
   return bytes_of_weights(model.program) + model.executor->memory_bytes();
 }
 
+struct Counted { // one more, while it lives
+  explicit Counted(int64_t& count) : count(count) { ++count; }
+  ~Counted() { --count; }
+  int64_t& count;
+};
+
 [[noreturn]] void throw_stopping() { throw ApiError(503, "server_error", "the server is shutting down"); }
 
 } // namespace
@@ -123,6 +129,7 @@ ModelService::Use Models::use(const std::optional<std::string>& name) {
   Entry& entry = find(name);
   while (!entry.model || entry.leaving) {
     if (stopping_) throw_stopping();
+    const Counted waits(entry.waiting);
     if (loading_)
       changed_.wait(lock);
     else
@@ -276,6 +283,7 @@ std::vector<Models::State> Models::states() const {
     State& state = states.emplace_back();
     state.file = entry.file;
     state.loading = entry.loading;
+    state.waiting = entry.waiting;
     state.counts = entry.past;
     if (!entry.model) continue;
     state.counts = sum(entry.past, entry.model->service().request_counts());

@@ -52,6 +52,7 @@ class Models {
   struct State {
     ModelFile file;
     bool loaded = false, loading = false;
+    int64_t waiting = 0;  // requests, until it is loaded
     RequestCounts counts; // since the server started
     // Of a loaded model:
     int64_t context = 0;
@@ -78,6 +79,7 @@ class Models {
     std::unique_ptr<ServedModel> model; // null: not loaded
     double bytes = 0, weight_bytes = 0; // of a loaded one, and of these the weights
     bool loading = false, leaving = false;
+    int64_t waiting = 0;  // requests, until it is loaded
     double last_used = 0; // core::seconds_now()
     RequestCounts past;   // of the times it was loaded before
   };

@@ -1,5 +1,7 @@
 // The chat through a real pseudo-terminal, typed at as a person would, and through a pipe.
 #include "app/support.h"
+#include "app/terminal/chat.h"
+#include "engine/options.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>
@@ -89,7 +91,7 @@ TEST_CASE("several lines become one message: continued, or pasted") {
   CHECK(messages[2]["content"] == "see: one\ntwo\nthree end");
 }
 
-TEST_CASE("Ctrl-C stops the answer and not the program; on an empty line it says how to leave") {
+TEST_CASE("Ctrl-C stops the answer and not the program, and on an empty line it says how to leave") {
   Terminal chat(chat_args({"-n", "-1", "--ignore-eos", "-c", "200000"}), environment());
   REQUIRE(chat.expect("> "));
   chat.type("go on for ever\r");
@@ -98,13 +100,40 @@ TEST_CASE("Ctrl-C stops the answer and not the program; on an empty line it says
   chat.type(kInterrupt);
   CHECK(chat.expect("[stopped]"));
   REQUIRE(chat.expect("> "));
+  chat.type("and on\r");
+  REQUIRE(chat.expect("\033[?2004l"));
+  chat.type(kInterrupt); // perhaps before the answer begins
+  CHECK(chat.expect("[stopped]"));
+  REQUIRE(chat.expect("> "));
   chat.type("dropped");
   REQUIRE(chat.expect("dropped"));
   chat.type(kInterrupt);
   CHECK(chat.expect("/exit leaves"));
   const json messages = saved(chat, "stopped.json");
-  CHECK(messages.size() == 2); // the dropped line was not sent
-  CHECK(messages[1]["role"] == "assistant");
+  CHECK(messages.size() == 4); // the dropped line was not sent
+  CHECK(messages[3]["role"] == "assistant");
+}
+
+TEST_CASE("Ctrl-C between a message and its answer stops the answer, and no later one") {
+  ridge::engine::LoadedModel model = ridge::engine::open_model(tiny_model());
+  ridge::engine::start_executor(model, ridge::engine::executor_config({}, model.program.trained_context), "cpu");
+  ridge::engine::Session session(*model.executor, model.program);
+  const auto chosen = ridge::engine::choose_template({}, model.file, [](const std::string&) {});
+  ridge::engine::Conversation conversation(model, session, chosen);
+  ridge::core::GenerateRequest request;
+  request.sampling.grammar = "root ::= [a-z]{8}";
+  ridge::app::InterruptFlag interrupt;
+  ridge::app::Chat chat(model, session, conversation, request, false, interrupt);
+  const auto last = [&] { return conversation.messages().back()["content"].get<std::string>(); };
+
+  CHECK(chat.take("hello"));
+  CHECK(last().size() == 8);
+  std::raise(SIGINT); // behind the line, before anything else
+  CHECK(chat.take("hello again"));
+  CHECK(conversation.messages().size() == 4);
+  CHECK(last() == "");
+  CHECK(chat.take("/regen"));
+  CHECK(last().size() == 8);
 }
 
 TEST_CASE("a resize in the middle of a line loses nothing") {
@@ -157,7 +186,7 @@ TEST_CASE("every command does what /help says") {
   CHECK(chat.exit_status() == 0);
 }
 
-TEST_CASE("the sampling that the model file recommends is said and used; an option comes before it") {
+TEST_CASE("the sampling that the model file recommends is said and used, and an option comes before it") {
   TinyModel model;
   model.further.set("general.sampling.temp", 0.5f);
   model.further.set("general.sampling.top_k", int32_t{7});

@@ -13,7 +13,7 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-int first_of_two_ports() { return ridge::tests::free_port() - 1; } // that the next one is free, too, is likely
+int first_of_two_ports() { return free_port() - 1; } // ranks meet at the second one
 
 Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, const std::string& patience = "900") {
   std::vector<std::string> all = {"env",

@@ -163,7 +163,7 @@ TEST_CASE("a log that nobody reads makes nobody wait, and says how many lines we
   for (int i = 0; i < 50; ++i) log.add(line + "\n");
   CHECK(!log.drain(std::chrono::milliseconds(1)));
   const std::string seen = pipe.read_to("dropped\n");
-  CHECK(log.drain(std::chrono::seconds(20)));
+  CHECK(log.drain(kWatchdog));
   const auto written = static_cast<int>(std::ranges::count(seen, 'x')) / 36;
   CHECK(written >= 9); // of those, one may be with the thread
   CHECK(written <= 10);
@@ -192,10 +192,10 @@ TEST_CASE("lines of a log that cannot be written are counted until they can") {
   app::LogQueue log(writer);
   log.add("lost\n");
   log.add("lost, too\n");
-  REQUIRE(log.drain(std::chrono::seconds(20)));
+  REQUIRE(log.drain(kWatchdog));
   reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
   log.add("written\n");
-  REQUIRE(log.drain(std::chrono::seconds(20)));
+  REQUIRE(log.drain(kWatchdog));
   std::string text(100, 0);
   text.resize(static_cast<size_t>(std::max<ssize_t>(0, ::read(reader, text.data(), text.size()))));
   CHECK(text == "2 lines were dropped\nwritten\n");

@@ -97,7 +97,7 @@ TEST_CASE("conversations are kept in files, listed with the newest first, opened
   CHECK(w.now()->error == "");
 }
 
-TEST_CASE("each model brings the sampling it recommends; what the user chose stays") {
+TEST_CASE("each model brings the sampling it recommends, and what the user chose stays") {
   const TemporaryFolder folder;
   TinyModel model;
   model.further.set("general.sampling.temp", 0.5f);
@@ -124,7 +124,7 @@ TEST_CASE("each model brings the sampling it recommends; what the user chose sta
   CHECK(w.now()->sampling.top_k == 9);
 }
 
-TEST_CASE("a damaged conversation is reported and left as it is; the others are there") {
+TEST_CASE("a damaged conversation is reported and left as it is, and the others are there") {
   const TemporaryFolder folder;
   const auto write = [&](const std::string& name, const std::string& text) {
     std::ofstream(folder / name, std::ios::binary) << text;

@@ -38,6 +38,7 @@ class WatchedServer {
     server::ModelSetup setup;
     setup.model.device = "cpu";
     setup.model.threads = 1;
+    setup.model.context = 100'000; // an endless answer takes minutes
     setup.sampling.ignore_eos = true;
     return setup;
   }

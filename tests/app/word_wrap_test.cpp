@@ -81,7 +81,7 @@ TEST_CASE("a terminal that becomes narrower or wider is followed") {
   CHECK(out == "one two three four\nfive six\nseven\neight nine\nten");
 }
 
-TEST_CASE("an answer on a terminal is wrapped at words; through a pipe it is the model's own bytes") {
+TEST_CASE("an answer on a terminal is wrapped at words, and through a pipe it is the model's own bytes") {
   const std::string command = RIDGE_BINARY " run --device cpu -p 'What is Q4_K_M?' --temp 0 -n 120 2>/dev/null";
   const Result piped = run({"/bin/sh", "-c", command});
   REQUIRE(piped.status == 0);

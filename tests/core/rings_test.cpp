@@ -97,8 +97,8 @@ TEST_CASE("a stream goes on where its windows have all that is seen, and anew at
   CHECK(positions.continues_at(0, 1));
 }
 
-TEST_CASE(
-    "a stream that takes over another one's cache goes on where that one does; recurrent state at its position only") {
+TEST_CASE("a stream that takes over another one's cache goes on where that one does, and recurrent state at its "
+          "position only") {
   Program program = program_of({window(20)});
   ExecutorConfig config = config_of(1000, 32, 10);
   config.streams = 2;

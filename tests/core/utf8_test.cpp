@@ -42,7 +42,7 @@ TEST_CASE("only well-formed UTF-8 is UTF-8") {
     CHECK_FALSE(is_utf8(bad));
 }
 
-TEST_CASE("UTF-8 is decoded and encoded; each invalid part becomes one replacement") {
+TEST_CASE("UTF-8 is decoded and encoded, and each invalid part becomes one replacement") {
   for (const char32_t c : {U'a', U'é', U'你', U'😀', char32_t{0x10ffff}}) {
     std::string text;
     append_utf8(text, c);

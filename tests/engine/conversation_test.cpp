@@ -129,7 +129,7 @@ TEST_CASE("the tokens of a further message are counted as they will be evaluated
   CHECK(std::ssize(tokens) == expected + 2); // the answer and its end
 }
 
-TEST_CASE("where a template refuses system messages, theirs opens the first message; other refusals stand") {
+TEST_CASE("where a template refuses system messages, theirs opens the first message, and other refusals stand") {
   ScriptedTalk talk;
   const auto chat_template = text::ChatTemplate::parse(
       "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"

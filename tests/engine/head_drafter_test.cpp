@@ -180,7 +180,7 @@ TEST_CASE("EAGLE-3 heads guess what they compute, from a text's second token on,
   }
 }
 
-TEST_CASE("--draft-model opens an EAGLE-3 head beside its model; one of another model is refused with one line") {
+TEST_CASE("--draft-model opens an EAGLE-3 head beside its model, and one of another model is refused with one line") {
   const tests::TemporaryFolder folder;
   const auto write = [&](const char* name, const std::vector<std::byte>& image) {
     return folder.write(name, {reinterpret_cast<const char*>(image.data()), image.size()});

@@ -73,7 +73,7 @@ TEST_CASE("what the user chose stays") {
   CHECK(taken.changed == Strings{"top-k 20", "top-p 1"});
 }
 
-TEST_CASE("a file without the keys changes nothing; numbers of every type are read") {
+TEST_CASE("a file without the keys changes nothing, and numbers of every type are read") {
   CHECK(take({}).changed.empty());
   const Taken taken = take({{"temp", uint8_t{1}}, {"top_k", 64.0}, {"top_p", 0.9}});
   CHECK(taken.changed == Strings{"temp 1", "top-k 64", "top-p 0.9"});

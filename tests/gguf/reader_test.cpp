@@ -163,7 +163,7 @@ TEST_CASE("a model with other forms of some tensors is the same in all else, and
   CHECK_THROWS_AS(file.with({&short_one, 1}), std::logic_error);
 }
 
-TEST_CASE("a missing or mistyped key is an Error that names it; an optional one has its default") {
+TEST_CASE("a missing or mistyped key is an Error that names it, and an optional one has its default") {
   const gguf::File file = open_bytes(tests::small_file(), "some/model.gguf");
   CHECK(file.get_int("absent", 7) == 7);
   CHECK(file.get_float("absent", 0.5) == 0.5);

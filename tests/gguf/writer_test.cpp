@@ -80,7 +80,7 @@ TEST_CASE("values of every C++ type are stored as the type of the same width and
   CHECK(file.find("array")->as_strings() == std::vector<std::string_view>{"x", "y"});
 }
 
-TEST_CASE("a key set twice keeps its place and has the second value; an erased one is gone") {
+TEST_CASE("a key set twice keeps its place and has the second value, and an erased one is gone") {
   gguf::Metadata metadata;
   metadata.set("a", 1);
   metadata.set("b", 2);

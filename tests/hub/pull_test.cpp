@@ -140,7 +140,7 @@ TEST_CASE("a pull goes on where connections died, and where a server sends no ra
     dying = false;
     hub.store.clear();
     CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
-    CHECK(hub.store.requests()[0].header("range") == "bytes=600000-2999999");
+    CHECK(hub.store.requests().at(0).header("range") == "bytes=600000-2999999");
   }
   SUBCASE("without") {
     dying = ranges = false;
@@ -331,8 +331,8 @@ TEST_CASE("a token goes nowhere else, and from https nowhere unencrypted") {
   puller.refusal("hf:acme/Tall-GGUF");
   REQUIRE(hub.requests().size() == 1);
   REQUIRE(other.requests().size() == 1);
-  CHECK(hub.requests()[0].header("authorization") == "Bearer hf_secret");
-  CHECK(other.requests()[0].header("authorization").empty());
+  CHECK(hub.requests().at(0).header("authorization") == "Bearer hf_secret");
+  CHECK(other.requests().at(0).header("authorization").empty());
   CHECK(origin_of("https://Host/x") == "https://host:443");
   CHECK(origin_of("http://user@host:80/x") == "http://host:80");
   CHECK_THROWS_AS(origin_of("ftp://host/x"), Error);

@@ -39,7 +39,8 @@ TEST_CASE("docs/models.md shows every architecture as arches.def has it") {
   CHECK(table == models::architectures_as_markdown());
 }
 
-TEST_CASE("a class of two architectures is one's with experts and the other's without; no tensor is made twice alike") {
+TEST_CASE(
+    "a class of two architectures is one's with experts and the other's without, and no tensor is made twice alike") {
   std::set<std::string> classes;
   for (const models::Architecture& row : models::architecture_table()) {
     CAPTURE(row.name);

@@ -141,7 +141,7 @@ TEST_CASE("feedback beats importance, which beats neither, on the output's error
   }
 }
 
-TEST_CASE("without correlation, feedback changes little; without inputs, it is plain encoding's equal") {
+TEST_CASE("without correlation, feedback changes little, and without inputs, it is plain encoding's equal") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);

@@ -1,36 +1,48 @@
 // Several answers to one request, more of them than can be generated together.
+#include "server/answers.h"
 #include "support/http/endpoint.h"
+#include "support/watchdog.h"
 
-#include <chrono>
+#include <atomic>
 #include <string>
-#include <thread>
+#include <vector>
 
 using namespace ridge;
-using server::Json;
-using tests::chat_body;
+using server::Answers;
 using tests::Endpoint;
 
 TEST_CASE("answers that wait for a stream do not delay what is found in those that have one") {
-  const Endpoint endpoint([] {
+  std::atomic<bool> followed = false;
+  std::atomic<int64_t> rounds = 0; // in which tokens that had come were taken
+  Endpoint endpoint([&] {
     engine::LoadedModel model = tests::open_history({.streams = 4, .context = 512});
-    dynamic_cast<tests::History&>(*model.executor).before_step = [] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    dynamic_cast<tests::History&>(*model.executor).before_step = [&] {
+      const int64_t before = rounds; // the round that runs may have been where the last step's tokens were not
+      if (followed) CHECK(tests::comes("the answers to be looked at", [&] { return rounds > before + 1; }));
     };
     return model;
   });
+  engine::Generation generation;
+  generation.prompt = {1, 2, 3};
+  generation.sampling.params.temp = 0;
+  generation.sampling.max_tokens = 200;
+  const auto follow = [&](const std::vector<engine::Generation>& generations) {
+    Answers answers(endpoint.service, "/test", generations);
+    std::vector<std::string> texts(generations.size());
+    const auto round = [&] { return ++rounds > 0; };
+    CHECK(answers.follow(
+        round, [&](size_t i, const auto*, const engine::AnswerText::Piece& piece) { texts[i] += piece.content; }));
+    return std::pair(texts, answers.all()[0].taken);
+  };
   const auto generated = [&] { return endpoint.service.scheduler().counts().generated_tokens; };
-  Json body = chat_body("What is ridge?", 200);
-  const std::string whole = endpoint.post("/v1/chat/completions", body)["choices"][0]["message"]["content"];
-  REQUIRE(whole.size() > 150);
-  body["stop"] = whole.substr(100, 20);
-  int64_t before = generated();
-  endpoint.post("/v1/chat/completions", body);
-  const int64_t alone = generated() - before; // tokens until it was stopped
-  body["n"] = 16;
-  before = generated();
-  const Json reply = endpoint.post("/v1/chat/completions", body);
-  REQUIRE(reply["choices"].size() == 16);
-  for (const Json& choice : reply["choices"]) CHECK(choice["message"]["content"] == whole.substr(0, 100));
-  CAPTURE(alone);
-  CHECK((generated() - before) * 10 < 16 * alone * 15); // few further ones before the stop text was found
+
+  const std::string whole = follow({generation}).first[0];
+  REQUIRE(whole.size() > 70);
+  generation.sampling.stop = {whole.substr(50, 15)};
+  const int64_t alone = follow({generation}).second; // tokens until the stop text was found
+  const int64_t before = generated();
+  followed = true;
+  const std::vector<std::string> texts = follow(std::vector(16, generation)).first;
+  for (const std::string& text : texts) CHECK(text == whole.substr(0, 50));
+  CHECK(generated() - before <= 16 * (alone + 1)); // the step that had begun when it was found
 }

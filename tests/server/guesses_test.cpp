@@ -2,11 +2,11 @@
 #include "engine/speculation/ngram_drafter.h"
 #include "support/http/endpoint.h"
 #include "support/http/socket.h"
+#include "support/watchdog.h"
 
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <chrono>
 #include <sstream>
 
 using namespace ridge;
@@ -68,7 +68,7 @@ void leave(const Endpoint& endpoint) {
   body["stream"] = true;
   tests::Socket socket(endpoint.server.port());
   REQUIRE(socket.request("POST /v1/chat/completions", body.dump()));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  REQUIRE(!socket.next(1000).empty()); // some tokens
   socket.close();
 }
 
@@ -92,12 +92,16 @@ TEST_CASE("answers with guesses are those without, alone, among others, and whil
 
   std::vector<Json> together(asked.size());
   std::vector<std::thread> clients;
-  for (size_t i = 0; i < asked.size(); ++i)
-    clients.emplace_back([&, i] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(30 * i));
-      together[i] = answer(guessing, i);
-    });
-  leave(guessing);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const int64_t steps = guessing.service.counts().steps, ended = guessing.service.counts().ended;
+    clients.emplace_back([&, i] { together[i] = answer(guessing, i); });
+    if (i == 2) leave(guessing);
+    // The next one comes into the middle of this answer.
+    REQUIRE(tests::comes("the model to go on", [&] {
+      const engine::Scheduler::Counts counts = guessing.service.counts();
+      return counts.steps > steps + 10 || counts.ended > ended;
+    }));
+  }
   for (std::thread& client : clients) client.join();
   for (size_t i = 0; i < asked.size(); ++i) {
     CAPTURE(i);

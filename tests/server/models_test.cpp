@@ -2,14 +2,15 @@
 // disturbs nobody.
 #include "core/error.h"
 #include "server/server.h"
-#include "support/http/socket.h"
+#include "support/http/client.h"
+#include "support/http/patience.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
+#include "support/watchdog.h"
 
-#include <chrono>
+#include <atomic>
 #include <doctest/doctest.h>
 #include <fstream>
-#include <functional>
 #include <thread>
 
 using namespace ridge;
@@ -21,16 +22,17 @@ namespace {
 struct SeveralModels {
   explicit SeveralModels(
       const tests::TemporaryFolder& folder, double memory_bytes = 0, double idle_seconds = 0,
-      const engine::Notice& log = [](const std::string&) {})
-      : models(server::model_files(folder.path()), {setup(), memory_bytes, idle_seconds}, {}, log),
-        server(models, {.port = 0}), thread([this] { server.run(); }) {}
+      const engine::Notice& log = [](const std::string&) {}, int64_t context = -1)
+      : models(server::model_files(folder.path()), {setup(context), memory_bytes, idle_seconds}, {}, log),
+        server(models, {.port = 0, .limits = tests::patient()}), thread([this] { server.run(); }) {}
   ~SeveralModels() {
     server.stop();
     thread.join();
   }
 
-  static server::ModelSetup setup() {
+  static server::ModelSetup setup(int64_t context = -1) {
     server::ModelSetup setup;
+    setup.model.context = context;
     setup.model.device = "cpu";
     setup.model.threads = 1;
     setup.sampling.ignore_eos = true;
@@ -74,11 +76,6 @@ struct ThreeFiles {
   }
   tests::TemporaryFolder folder;
 };
-
-bool soon(const std::function<bool()>& condition) {
-  for (int i = 0; i < 2000 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return condition();
-}
 
 } // namespace
 
@@ -160,35 +157,40 @@ TEST_CASE("many requests for models that do not fit together are all answered") 
 
 TEST_CASE("a model that nobody uses is unloaded after a while") {
   const ThreeFiles files;
+  const SeveralModels long_kept(files.folder, 0, 1e6);
+  CHECK(long_kept.answers("a"));
+  CHECK(long_kept.get("/api/ps")["models"][0].contains("expires_at"));
+
   const SeveralModels endpoint(files.folder, 0, 0.3);
-  CHECK(endpoint.answers("a"));
-  CHECK(endpoint.get("/api/ps")["models"][0].contains("expires_at"));
-  CHECK(soon([&] { return endpoint.loaded() == ""; }));
-  CHECK(endpoint.answers("a"));
+  for (int i = 0; i < 2; ++i) {
+    CHECK(endpoint.answers("a"));
+    CHECK(tests::comes("the model to be unloaded", [&] { return endpoint.loaded() == ""; }));
+  }
 }
 
 TEST_CASE("a model is not loaded again while its idle copy still goes") {
   const ThreeFiles files;
-  std::atomic<bool> going = false, together = false;
+  std::atomic<bool> goes = false, gone = false;
   const SeveralModels endpoint(files.folder, 0, 0.3, [&](const std::string& line) {
-    if (line.find("is unloaded") != std::string::npos) { // it goes for as long as this takes
-      going = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1000));
-      going = false;
-    }
-    if (line.find("is loaded") != std::string::npos && going) together = true;
+    if (line.find("is unloaded") == std::string::npos || gone) return;
+    goes = true; // for as long as this takes
+    const auto state = [&] { return endpoint.models.states()[0]; };
+    CHECK(tests::comes("a request that waits for the model", [&] { return state().waiting > 0; }));
+    CHECK(!state().loading);
+    gone = true;
   });
   CHECK(endpoint.answers("a"));
-  CHECK(soon([&] { return going.load(); }));
+  REQUIRE(tests::comes("the model to be unloaded", [&] { return goes.load(); }));
   CHECK(endpoint.answers("a"));
-  CHECK(!together);
+  CHECK(gone);
 }
 
 TEST_CASE("whoever asks whether models are idle does not wait until they are drained") {
   const ThreeFiles files;
-  SeveralModels endpoint(files.folder);
+  SeveralModels endpoint(
+      files.folder, 0, 0, [](const std::string&) {}, 1 << 20);
   Socket writing(endpoint.server.port());
-  const Json body = {{"model", "a"}, {"prompt", "hello"}, {"max_tokens", 500}, {"n", 16}, {"stream", true}};
+  const Json body = {{"model", "a"}, {"prompt", "hello"}, {"max_tokens", 1'000'000}, {"stream", true}}; // hours
   REQUIRE(writing.request("POST /v1/completions", body.dump()));
   REQUIRE(writing.wait_for_byte());
   endpoint.models.stop();
@@ -197,14 +199,14 @@ TEST_CASE("whoever asks whether models are idle does not wait until they are dra
     endpoint.models.drain();
     drained = true;
   });
-  int asked = 0;
-  for (; !drained && asked < 5; ++asked) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    if (!drained) CHECK(!endpoint.models.idle());
+  {
+    const tests::Guard guard("requests beside a model that is drained to be refused");
+    while (endpoint.answers("a")) { // until it is
+    }
+    CHECK(!endpoint.models.idle());
   }
-  CHECK(asked == 5);
   CHECK(!drained);
-  CHECK(writing.rest().find("data: [DONE]") != std::string::npos);
+  writing.abort();
   draining.join();
 }
 

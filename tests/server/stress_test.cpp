@@ -6,6 +6,7 @@
 #include "support/http/socket.h"
 #include "support/numerics.h"
 #include "support/temporary_folder.h"
+#include "support/watchdog.h"
 
 #include <algorithm>
 #include <atomic>
@@ -232,12 +233,10 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
         wrong += client.wrong();
       });
     for (std::thread& thread : threads) thread.join();
-    const auto busy = [&] {
+    CHECK(tests::comes("the requests of clients that have gone to end", [&] {
       const engine::Scheduler::Counts counts = scheduler.counts();
-      return counts.running + counts.waiting > 0;
-    };
-    for (int i = 0; i < 3000 && busy(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    CHECK(!busy());
+      return counts.running + counts.waiting == 0;
+    }));
   };
   run(rehearsal, 0);
   const double bytes = resident_bytes();
@@ -256,8 +255,7 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
 #endif
   CHECK(Json::parse(endpoint->get("/health"))["status"] == "ok");
   // Connections that their clients closed are closed as soon as a thread looks after them.
-  for (int i = 0; i < 1200 && open_files() > files + 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CHECK(open_files() <= files + 2);
+  CHECK(tests::comes("connections to be closed", [&] { return open_files() <= files + 2; }));
   slow.clear();
   endpoint.reset(); // lets everything end, files that are being written too
   CHECK(folder_bytes(folder.path()) <= kFolderBytes);

@@ -312,7 +312,7 @@ TEST_CASE("the mask allows exactly the tokens that can follow, and the end only 
   CHECK(allowed(matcher, vocabulary.table) == Pieces{"a", "ab", "abc", "abd"});
 }
 
-TEST_CASE("tokens of equal bytes are allowed together; ids beyond the vocabulary never") {
+TEST_CASE("tokens of equal bytes are allowed together, and ids beyond the vocabulary never") {
   const Grammar grammar = Grammar::parse("root ::= \"a\"+");
   const TestVocabulary vocabulary({"a", "b", "a"});
   GrammarMatcher matcher(grammar, vocabulary.table);

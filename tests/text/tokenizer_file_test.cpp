@@ -63,7 +63,7 @@ TEST_CASE("flags and special ids are read from the file") {
   CHECK(tokenizer->bos() == 1); // the traditional one
 }
 
-TEST_CASE("special ids outside the vocabulary are ignored with a warning; -1 means none") {
+TEST_CASE("special ids outside the vocabulary are ignored with a warning, and -1 means none") {
   gguf::Metadata metadata = metadata_of(tests::byte_level_sample());
   metadata.set("tokenizer.ggml.bos_token_id", uint32_t{1'000'000});
   metadata.set("tokenizer.ggml.padding_token_id", uint32_t{0xFFFFFFFF});
@@ -75,7 +75,7 @@ TEST_CASE("special ids outside the vocabulary are ignored with a warning; -1 mea
   CHECK(tokenizer->warnings()[0].find("bos_token_id") != std::string::npos);
 }
 
-TEST_CASE("vocabularies without token types still have byte tokens; odd types count as ordinary") {
+TEST_CASE("vocabularies without token types still have byte tokens, and odd types count as ordinary") {
   gguf::Metadata metadata = metadata_of(tests::sentencepiece_sample("llama"));
   metadata.erase("tokenizer.ggml.token_type");
   const auto tokenizer = Tokenizer::from_file(file_of(metadata));

@@ -84,7 +84,7 @@ TEST_CASE("families that ignore merges take a word whole where it is a token, ne
   CHECK(tokens(sample, "bcd") == Words{"b", "c", "d"});
 }
 
-TEST_CASE("merges that the vocabulary cannot use are reported; malformed ones are refused") {
+TEST_CASE("merges that the vocabulary cannot use are reported, and malformed ones are refused") {
   TokenSample sample = tests::byte_level_sample();
   CHECK(sample.make().warnings().empty());
   sample.data.merges.push_back("q nosuch");

@@ -114,8 +114,9 @@ core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
 
 } // namespace
 
-TEST_CASE("conversations are begun, opened, renamed and deleted; a question is edited; the roofline opens and follows "
-          "its sliders; the layout is remembered") {
+TEST_CASE("conversations are begun, opened, renamed and deleted, and a question is edited, and the roofline opens and "
+          "follows "
+          "its sliders, and the layout is remembered") {
   const tests::TemporaryFolder folder;
   app::WindowSetup setup = guide_setup();
   setup.request.sampling.max_tokens = 30;

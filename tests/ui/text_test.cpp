@@ -112,7 +112,7 @@ TEST_CASE("editing at random never loses its place and undoes what it did") {
   }
 }
 
-TEST_CASE("the layout comes back as it was saved; lines that make no sense leave what is usual") {
+TEST_CASE("the layout comes back as it was saved, and lines that make no sense leave what is usual") {
   const TemporaryFolder folder;
   const std::string path = folder / "new/window.ini";
   CHECK(load_layout(path) == Layout{});

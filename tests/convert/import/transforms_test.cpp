@@ -248,7 +248,7 @@ TEST_CASE("convert: of latent attention's expanded keys and values each head get
   CHECK_THROWS_WITH_AS(p.made(), doctest::Contains("qk_nope_head_dim"), Error);
 }
 
-TEST_CASE("convert: the language model is found within a model that also sees; its drafts are left out") {
+TEST_CASE("convert: the language model is found within a model that also sees, and its drafts are left out") {
   Pieces p("Qwen3VLForConditionalGeneration");
   p.prefix = "model.language_model.";
   nlohmann::json text = p.config;

@@ -6,6 +6,7 @@
 #include "server/service.h"
 #include "support/history_model.h"
 #include "support/http/client.h"
+#include "support/http/patience.h"
 
 #include <doctest/doctest.h>
 
@@ -40,7 +41,7 @@ struct Endpoint {
   explicit Endpoint(const std::function<engine::LoadedModel()>& open, const std::string& key = {},
                     std::unique_ptr<engine::Speculator> speculator = nullptr,
                     const engine::PrefixSettings& prefixes = {}, const std::string& cors = {},
-                    const server::HttpLimits& limits = {})
+                    const server::HttpLimits& limits = patient())
       : model(open()), chat_template(engine::choose_template({}, model.file, [](const std::string&) {})),
         service(
             model, chat_template, Json::object(), {}, "guide", [](const std::string&) {}, std::move(speculator),

@@ -2,26 +2,52 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
 #include <netinet/in.h>
+#include <random>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <utility>
 
 namespace ridge::tests {
 
-// One that nothing listens on at the moment.
+// One that nothing listens on, and that no other test is given until this program ends. Linux gives those from 32768 on
+// to whoever asks for any.
 inline int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  socklen_t size = sizeof(address);
-  ::bind(socket, reinterpret_cast<const sockaddr*>(&address), size);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(socket);
-  return ntohs(address.sin_port);
+  const auto binds = [](int socket, const auto& address) {
+    return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  };
+  std::random_device random;
+  while (true) {
+    const auto port = static_cast<uint16_t>(20000 + random() % 12000);
+    sockaddr_un ours = {};
+    ours.sun_family = AF_UNIX; // a name that begins with 0 is no file's
+    std::snprintf(ours.sun_path + 1, sizeof(ours.sun_path) - 1, "ridge-test-port-%d", port);
+    sockaddr_in everywhere = {};
+    everywhere.sin_family = AF_INET;
+    everywhere.sin_port = htons(port);
+    const int taken = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), trial = ::socket(AF_INET, SOCK_STREAM, 0);
+    const bool is_free = binds(taken, ours) && binds(trial, everywhere);
+    ::close(trial);
+    if (is_free) return port; // `taken` stays open
+    ::close(taken);
+  }
+}
+
+// What the system holds at most of what one side of a connection has sent and the other one has not read.
+inline int64_t bytes_between_sides() {
+  int64_t sum = 0;
+  for (const char* limits : {"/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_rmem"}) {
+    int64_t least = 0, usual = 0, most = 0;
+    sum += std::ifstream(limits) >> least >> usual >> most ? most : int64_t{32} << 20;
+  }
+  return sum;
 }
 
 class Socket {

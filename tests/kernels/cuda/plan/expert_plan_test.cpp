@@ -177,7 +177,8 @@ TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they 
   CHECK(groups[0].weights.size() == 3); // gate, up and down
 }
 
-TEST_CASE("batch plan: slots that have a matrix each are sorted for prompts; latent attention is a call of its own") {
+TEST_CASE(
+    "batch plan: slots that have a matrix each are sorted for prompts, and latent attention is a call of its own") {
   Setting setting(one_layer());
   setting.model = RandomProgram(1);
   RandomProgram& m = setting.model;

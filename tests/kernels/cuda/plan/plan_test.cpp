@@ -66,7 +66,7 @@ TEST_CASE("plan: all steps of a layer but the first one's take their input from 
   CHECK(count_dataflow_steps(plan) >= 3 + 2 * 5 + 3);
 }
 
-TEST_CASE("plan: experts take their numbers from a running kernel, and their sum their shares; others wait") {
+TEST_CASE("plan: experts take their numbers from a running kernel, and their sum their shares, and others wait") {
   tests::RandomProgram model(1);
   tests::RandomProgram::Shape shape;
   shape.experts = 4;

@@ -43,10 +43,6 @@ bool is_true(const Fields& body, const char* name) { // or 1, as some clients wr
   return given && (*given == 1 || (*given != 0 && *body.flag(name)));
 }
 
-int64_t characters_of(std::string_view text) {
-  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
-}
-
 class Completion final : public OpenAiReply {
  public:
   Completion(Service& service, const Fields& body) : Completion(service, body, generations(service, body)) {}
@@ -139,7 +135,7 @@ class Completion final : public OpenAiReply {
     logprobs["tokens"].push_back(name_of(of.token));
     logprobs["token_logprobs"].push_back(known ? Json(written_logprob(of.log_probability)) : Json());
     logprobs["text_offset"].push_back(choice.offset);
-    if (shown) choice.offset += characters_of(service().tokenizer().piece(of.token));
+    if (shown) choice.offset += static_cast<int64_t>(core::utf8_length(service().tokenizer().piece(of.token)));
     if (likely_ == 0) return;
     Json top = Json::object();
     for (const core::TokenChoice::Likely& one : std::span(of.top).first(static_cast<size_t>(likely_)))

@@ -113,7 +113,7 @@ Value Runtime::binary(std::string_view op, const Value& a, const Value& b) {
     if (a.is_integer() && b.is_integer()) {
       Value result = integer_arithmetic(op, a, b);
       for (const Value* number : {&a, &b, static_cast<const Value*>(&result)})
-        if (number->big()) scan(integer_bytes(*number) * integer_bytes(*number) / 16);
+        if (number->big()) scan(integer_work(*number));
       return result;
     }
     return float_arithmetic(op, a.number(), b.number());

@@ -23,7 +23,7 @@ class Printer {
     case Value::Kind::boolean: out += value.integer() ? "True" : "False"; return;
     case Value::Kind::integer: out += std::to_string(value.integer()); return;
     case Value::Kind::big_integer:
-      runtime_.scan(integer_bytes(value) * integer_bytes(value) / 16);
+      runtime_.scan(integer_work(value));
       out += digits_of(value);
       return;
     case Value::Kind::floating: out += float_repr(value.number()); return;

@@ -226,9 +226,6 @@ std::string escape_html(std::string_view text) {
   return out;
 }
 
-namespace {
-
-// Underscores may stand between two digits; they are dropped. Nothing where they stand elsewhere.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -242,8 +239,6 @@ std::optional<std::string> without_underscores(std::string_view text) {
   }
   return out;
 }
-
-} // namespace
 
 std::optional<double> parse_float(std::string_view text) {
   auto digits = without_underscores(strip(text, true, true));

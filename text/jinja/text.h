@@ -55,6 +55,8 @@ std::string string_repr(std::string_view text); // quoted and escaped as Python 
 TaintedText string_repr(const TaintedText& text);
 std::string escape_html(std::string_view text);
 
+// Underscores may stand between two letters or digits; they are dropped. Nothing where they stand elsewhere.
+std::optional<std::string> without_underscores(std::string_view text);
 // As float(text) reads it; nothing where Python raises ValueError.
 std::optional<double> parse_float(std::string_view text);
 

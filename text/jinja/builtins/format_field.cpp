@@ -39,7 +39,7 @@ std::string grouped(std::string_view digits, char separator, size_t size) {
 } // namespace
 
 TaintedText write_integer(Runtime& runtime, const Field& field, const Value& value) {
-  runtime.scan(integer_bytes(value) * integer_bytes(value) / 16);
+  runtime.scan(integer_work(value));
   std::string digits = digits_of(value, field.type == 'x' || field.type == 'X' ? 16
                                         : field.type == 'o'                    ? 8
                                         : field.type == 'b'                    ? 2

@@ -141,27 +141,17 @@ Value integer_of(double whole) { return value_of(Number(std::trunc(whole))); }
 
 Value absolute_of(const Value& integer) { return value_of(abs(number_of(integer))); }
 
-size_t integer_bytes(const Value& integer) {
-  return integer.is_integral() ? 8 : integer.big()->number.backend().size() * sizeof(boost::multiprecision::limb_type);
+size_t integer_work(const Value& integer) {
+  const size_t bytes =
+      integer.is_integral() ? 8 : integer.big()->number.backend().size() * sizeof(boost::multiprecision::limb_type);
+  return bytes * bytes / 16;
 }
 
 namespace {
 
-// Underscores may stand between two digits; they are dropped. Nothing where they stand elsewhere.
-std::optional<std::string> digits_in(std::string_view text, int64_t base) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (c == '_') {
-      if (i == 0 || i + 1 == text.size() || text[i - 1] == '_') return std::nullopt;
-      continue;
-    }
-    const int digit = std::isdigit(c) ? c - '0' : std::isalpha(c) ? (c | 0x20) - 'a' + 10 : 99;
-    if (digit >= base) return std::nullopt;
-    out += text[i];
-  }
-  if (out.empty()) return std::nullopt;
-  return out;
+int digit_of(char c) { // 99: none
+  const auto byte = static_cast<unsigned char>(c);
+  return std::isdigit(byte) ? c - '0' : std::isalpha(byte) ? (c | 0x20) - 'a' + 10 : 99;
 }
 
 } // namespace
@@ -182,15 +172,16 @@ std::optional<Value> parse_integer(std::string_view text, int64_t base) {
     }
   }
   if (base == 0) base = 10;
-  const auto digits = digits_in(text, base);
-  if (!digits) return std::nullopt;
+  const auto digits = without_underscores(text);
+  if (!digits || digits->empty() || std::ranges::any_of(*digits, [&](char c) { return digit_of(c) >= base; }))
+    return std::nullopt;
   const size_t zeros = std::min(digits->find_first_not_of('0'), digits->size() - 1);
   if (digits->size() - zeros > kMaxIntegerDigits)
     fail("integer overflow: {} digits, at most {} are read", digits->size() - zeros, kMaxIntegerDigits);
   Number number = 0;
   for (const char c : std::string_view(*digits).substr(zeros)) {
     number *= base;
-    number += std::isdigit(static_cast<unsigned char>(c)) ? c - '0' : (c | 0x20) - 'a' + 10;
+    number += digit_of(c);
   }
   return value_of(negative ? Number(-number) : number);
 }

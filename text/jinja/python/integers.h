@@ -20,7 +20,7 @@ std::string digits_of(const Value& integer, int base = 10);            // behind
 double to_double(const Value& integer);                                // throws Problem beyond the largest double
 Value integer_of(double whole);                                        // of a finite number, without its fraction
 Value absolute_of(const Value& integer);
-size_t integer_bytes(const Value& integer); // for counting the cost of working with it
+size_t integer_work(const Value& integer); // what printing or multiplying it counts for: quadratic in its length
 
 // As int(text, base) reads it; nothing where Python raises ValueError.
 std::optional<Value> parse_integer(std::string_view text, int64_t base);

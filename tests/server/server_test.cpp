@@ -303,7 +303,7 @@ TEST_CASE("Anthropic's messages are answered as OpenAI's are, whole and as named
   Json body = chat_body("What is ridge?");
   body["messages"][0]["content"] = {{{"type", "text"}, {"text", "What is "}}, {{"type", "text"}, {"text", "ridge?"}}};
   const Json reply = endpoint.post("/v1/messages", body);
-  CHECK(reply["content"] == Json::array({{{"type", "text"}, {"text", expected}}}));
+  CHECK(reply["content"] == Json::array({{{"type", "text"}, {"text", expected}, {"citations", nullptr}}}));
   CHECK(reply["stop_reason"] == "end_turn");
   CHECK(reply["usage"]["input_tokens"].get<int>() + reply["usage"]["cache_read_input_tokens"].get<int>() ==
         endpoint.post("/v1/messages/count_tokens", body)["input_tokens"].get<int>());

@@ -234,6 +234,20 @@ TEST_CASE("texts and tokens are continued as they are") {
   CHECK(endpoint.post("/detokenize", {{"tokens", plain}})["content"] == "ridge is");
 }
 
+TEST_CASE("clients of vLLM's server tokenize here") {
+  const Endpoint endpoint;
+  const Json info = Json::parse(endpoint.get("/tokenizer_info"));
+  const text::Tokenizer& tokenizer = *endpoint.model.tokenizer;
+  CHECK(info["eos_token"] == std::string(tokenizer.token_text(tokenizer.eos())));
+  CHECK(info["chat_template"] == std::string(endpoint.service.chat_template().source()));
+  const Json whole = endpoint.post("/tokenize", {{"prompt", "ridge is"}});
+  CHECK(whole["tokens"] == tokenizer.encode("ridge is", {.add_special = true, .parse_special = true}));
+  CHECK(whole["count"] == whole["tokens"].size());
+  const Json plain = endpoint.post("/tokenize", {{"prompt", "ridge is"}, {"add_special_tokens", false}})["tokens"];
+  CHECK(plain == tokenizer.encode("ridge is", {.add_special = false}));
+  CHECK(endpoint.post("/detokenize", {{"tokens", plain}})["prompt"] == "ridge is");
+}
+
 TEST_CASE("text of a message never becomes a control token") {
   Endpoint endpoint;
   const int32_t end = endpoint.model.tokenizer->eos();

@@ -107,7 +107,13 @@ TEST_CASE("usage, cached tokens, several answers, seeds, stop strings and probab
         first["usage"]["prompt_tokens"].get<int>() - 1);
   body["stream_options"] = {{"include_usage", true}};
   CHECK(stream(endpoint, body).usage["total_tokens"] == first["usage"]["total_tokens"]);
+  body["stream_options"] = {{"continuous_usage_stats", true}};
+  body["stream"] = true;
+  const std::string events = endpoint.client().post("/v1/chat/completions", body.dump()).body;
+  for (const char* count : {"0", "1", "7", "8"})
+    CHECK_MESSAGE(events.find(fmt::format("\"completion_tokens\":{},", count)) != std::string::npos, count);
   body.erase("stream_options");
+  body.erase("stream");
 
   body["temperature"] = 1.5;
   body["seed"] = 5;

@@ -60,6 +60,7 @@ Answer Answerer::answer(Generation generation, const TextSink& sink, const std::
   answer.tokens = std::ssize(session_.tokens()) - std::ssize(generation.prompt);
   emit(answer_text.finish());
   answer.raw = answer_text.raw();
+  answer.schema_misses = answer_text.schema_misses();
   return answer;
 }
 

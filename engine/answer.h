@@ -28,6 +28,7 @@ struct Answer {
   StopReason stop = StopReason::limit;
   // One per token but the one that ended the turn, with keep_choices; `end` counts bytes of `content`.
   std::vector<core::TokenChoice> choices;
+  std::vector<std::string> schema_misses; // lines, as AnswerText::schema_misses()
 };
 std::string_view name_of(StopReason stop); // "end_of_turn", …
 

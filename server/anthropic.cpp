@@ -123,9 +123,7 @@ class Message {
     const auto write = [&](const char* type, const std::string& text) {
       if (text.empty()) return;
       if (open != type) {
-        Json block = {{"type", type}, {type, ""}};
-        if (type == kThinking) block["signature"] = "";
-        start(type, block);
+        start(type, type == kText ? text_block("") : thinking_block(""));
       }
       send({{"type", std::string(type) + "_delta"}, {type, text}});
     };
@@ -154,8 +152,8 @@ class Message {
     });
     if (whole) {
       Json content = Json::array();
-      if (!reasoning.empty()) content.push_back({{"type", kThinking}, {kThinking, reasoning}, {"signature", ""}});
-      if (!text.empty() || calls.calls().empty()) content.push_back({{"type", kText}, {kText, text}});
+      if (!reasoning.empty()) content.push_back(thinking_block(reasoning));
+      if (!text.empty() || calls.calls().empty()) content.push_back(text_block(text));
       for (const text::ToolCall& call : calls.calls()) content.push_back(call_block(call));
       client.line(message(std::move(content), stop_json(), usage()));
     }
@@ -164,8 +162,16 @@ class Message {
  private:
   static constexpr const char *kText = "text", *kThinking = "thinking", *kCall = "tool_use";
 
+  static Json text_block(const std::string& text) { return {{"type", kText}, {kText, text}, {"citations", nullptr}}; }
+  static Json thinking_block(const std::string& text) {
+    return {{"type", kThinking}, {kThinking, text}, {"signature", ""}};
+  }
   static Json call_block(const text::ToolCall& call) {
-    return {{"type", kCall}, {"id", call.id}, {"name", call.name}, {"input", arguments_of(call)}};
+    return {{"type", kCall},
+            {"id", call.id},
+            {"name", call.name},
+            {"input", arguments_of(call)},
+            {"caller", {{"type", "direct"}}}};
   }
 
   static Generation limited(const Service& service, const Fields& body) {
@@ -183,11 +189,16 @@ class Message {
   Json stop_json() const {
     using engine::StopReason;
     const Answers::Answer& answer = answers_.all()[0];
-    if (answer.stop == StopReason::stopped)
-      return {{"stop_reason", "stop_sequence"}, {"stop_sequence", answer.text.stop()}};
+    const bool stopped = answer.stop == StopReason::stopped;
     const bool cut = answer.stop == StopReason::limit || answer.stop == StopReason::context_full;
-    const char* reason = cut ? "max_tokens" : answer.text.calls() > 0 ? "tool_use" : "end_turn";
-    return {{"stop_reason", reason}, {"stop_sequence", nullptr}};
+    const char* reason = stopped                   ? "stop_sequence"
+                         : cut                     ? "max_tokens"
+                         : answer.text.calls() > 0 ? "tool_use"
+                                                   : "end_turn";
+    return {{"stop_reason", reason},
+            {"stop_sequence", stopped ? Json(answer.text.stop()) : Json()},
+            {"stop_details", nullptr},
+            {"container", nullptr}};
   }
 
   Json usage() const { // once ended
@@ -199,8 +210,10 @@ class Message {
             {"cache_read_input_tokens", cached},
             {"cache_creation", {{"ephemeral_5m_input_tokens", 0}, {"ephemeral_1h_input_tokens", 0}}},
             {"output_tokens", generated},
+            {"output_tokens_details", nullptr},
             {"server_tool_use", nullptr},
-            {"service_tier", "standard"}};
+            {"service_tier", "standard"},
+            {"inference_geo", nullptr}};
   }
 
   // `stop`: of stop_json(), or null while it is generated.
@@ -212,6 +225,8 @@ class Message {
                    {"content", std::move(content)},
                    {"stop_reason", nullptr},
                    {"stop_sequence", nullptr},
+                   {"stop_details", nullptr},
+                   {"container", nullptr},
                    {"usage", std::move(usage)}};
     if (stop.is_object()) result.update(stop);
     return result;

@@ -155,8 +155,10 @@ OpenAiReply::OpenAiReply(Service& service, const Fields& body, const Names& name
     : service_(service), names_(names), stream_(body.flag("stream").value_or(false)),
       model_(body.text("model").value_or(service.name())), id_(new_id(names.id)), created_(std::time(nullptr)),
       answers_(service, names.route, generations) {
-  if (const auto options = body.object("stream_options"))
+  if (const auto options = body.object("stream_options")) {
     usage_in_stream_ = options->flag("include_usage").value_or(false);
+    usage_in_events_ = options->flag("continuous_usage_stats").value_or(false);
+  }
 }
 
 void OpenAiReply::send(std::shared_ptr<OpenAiReply> reply, HttpResponse& response) {
@@ -171,6 +173,7 @@ void OpenAiReply::stream(Client& client) {
     if (choice.is_null()) return;
     Json chunk = envelope(names_.event, Json::array({std::move(choice)}));
     if (last && !usage_in_stream_) chunk["timings"] = timings();
+    if (usage_in_events_) chunk["usage"] = usage_so_far();
     client.event(chunk);
   };
   for (size_t i = 0; i < answers(); ++i) send_choice(opening(i), false);
@@ -203,6 +206,13 @@ void OpenAiReply::answer(Client& client) {
 
 Json OpenAiReply::envelope(const char* object, Json choices) const {
   return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}, {"choices", std::move(choices)}};
+}
+
+Json OpenAiReply::usage_so_far() const {
+  int64_t taken = 0;
+  for (const Answers::Answer& answer : answers_.all()) taken += answer.taken;
+  const int64_t prompt = answers_.prompt_tokens();
+  return {{"prompt_tokens", prompt}, {"completion_tokens", taken}, {"total_tokens", prompt + taken}};
 }
 
 Json OpenAiReply::usage() const {

@@ -71,12 +71,13 @@ class OpenAiReply {
   void answer(Client& client);
   Json envelope(const char* object, Json choices) const;
   Json usage() const;
+  Json usage_so_far() const;
   Json timings() const;
 
   const Service& service_;
   const Names names_;
   const bool stream_;
-  bool usage_in_stream_ = false;
+  bool usage_in_stream_ = false, usage_in_events_ = false; // behind the events, and in each of them
   const std::string model_, id_;
   const int64_t created_;
   Answers answers_;

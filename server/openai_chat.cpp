@@ -52,7 +52,8 @@ class Chat final : public OpenAiReply {
     Json choice = {{"index", i}, {"delta", std::move(delta)}, {"finish_reason", nullptr}};
     if (!token) choice["finish_reason"] = end_of(i);
     if (token && likely_ >= 0)
-      choice["logprobs"] = {{"content", Json::array({logprobs_of(service(), *token->choice, likely_)})}};
+      choice["logprobs"] = {{"content", Json::array({logprobs_of(service(), *token->choice, likely_)})},
+                            {"refusal", nullptr}};
     return choice;
   }
 
@@ -64,7 +65,8 @@ class Chat final : public OpenAiReply {
   }
 
   Json whole(size_t i) override {
-    Json message = {{"role", "assistant"}, {"content", messages_[i].content}};
+    Json message = {
+        {"role", "assistant"}, {"content", messages_[i].content}, {"refusal", nullptr}, {"annotations", Json::array()}};
     if (!messages_[i].reasoning.empty()) message["reasoning_content"] = messages_[i].reasoning;
     for (const text::ToolCall& call : messages_[i].calls.calls()) message["tool_calls"].push_back(openai_call(call));
     if (message.contains("tool_calls") && messages_[i].content.empty()) message["content"] = nullptr;
@@ -73,7 +75,7 @@ class Chat final : public OpenAiReply {
       message.erase("tool_calls");
     }
     Json choice = {{"index", i}, {"message", std::move(message)}, {"logprobs", nullptr}, {"finish_reason", end_of(i)}};
-    if (likely_ >= 0) choice["logprobs"] = {{"content", std::move(messages_[i].logprobs)}};
+    if (likely_ >= 0) choice["logprobs"] = {{"content", std::move(messages_[i].logprobs)}, {"refusal", nullptr}};
     return choice;
   }
 

@@ -97,7 +97,11 @@ class Completion final : public OpenAiReply {
     Choice& choice = choices_[i];
     if (echo_ && !choice.echoed) add_prompt(i, choice);
     choice.text += piece.content;
-    if (token && likely_ >= 0) add_logprobs(choice, *token->choice, true);
+    if (likely_ < 0) return;
+    if (token)
+      add_logprobs(choice, *token->choice, true);
+    else if (const auto& end = sequence(i).end_choice()) // which clients count as a token without text
+      add_logprobs(choice, *end, true, false);
   }
 
   Json whole(size_t i) override { return choice_json(i, reason(i)); }

@@ -100,13 +100,14 @@ bool has_method(const Route& route, const std::string& method) {
   return strcasecmp(route.method, method == "HEAD" ? "GET" : method.c_str()) == 0;
 }
 
-// The route of that path and method; of another method, where none has this one. null: no route has the path.
+// The route of that path and method; of another method, where none has this one. null: no route has the path. What
+// stands for the rest of a path names something that is there for its own methods only.
 const Route* find_route(const HttpRequest& request) {
   const Route* other = nullptr;
   for (const Route& route : kRoutes)
     if (has_path(route, request.path)) {
       if (has_method(route, request.method)) return &route;
-      if (!other) other = &route;
+      if (!other && !route.path.ends_with('*')) other = &route;
     }
   return other;
 }

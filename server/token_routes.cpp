@@ -6,19 +6,37 @@
 
 namespace ridge::server {
 
+// llama.cpp's server calls the text "content", vLLM's "prompt", which has what begins texts unless that is refused.
 void tokenize(ModelService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
-  if (!fields.required("content").is_string()) throw_invalid("content", "content: expected a string");
-  const text::EncodeOptions options = {.add_special = fields.flag("add_special").value_or(false),
+  const char* name = fields.find("prompt") ? "prompt" : "content";
+  if (!fields.required(name).is_string()) throw_invalid(name, "{}: expected a string", name);
+  const bool begins = fields.flag("add_special_tokens").value_or(name == std::string_view("prompt"));
+  const text::EncodeOptions options = {.add_special = fields.flag("add_special").value_or(begins),
                                        .parse_special = fields.flag("parse_special").value_or(true)};
-  reply(response, {{"tokens", service.tokenizer().encode(body["content"].get<std::string>(), options)}});
+  const std::vector<int32_t> tokens = service.tokenizer().encode(body[name].get<std::string>(), options);
+  reply(response, {{"tokens", tokens}, {"count", tokens.size()}, {"max_model_len", service.context()}});
 }
 
 void detokenize(ModelService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const std::vector<int32_t> tokens = token_ids(Fields(body, "").required("tokens"), "tokens");
-  reply(response, {{"content", service.tokenizer().decode(tokens, {.render_special = true})}});
+  const std::string text = service.tokenizer().decode(tokens, {.render_special = true});
+  reply(response, {{"content", text}, {"prompt", text}});
+}
+
+// As vLLM's server, for clients that tokenize here.
+void tokenizer_info(ModelService& service, const HttpRequest&, HttpResponse& response) {
+  const text::Tokenizer& tokenizer = service.tokenizer();
+  const auto token = [&](int32_t id) { return id < 0 ? Json() : Json(tokenizer.token_text(id)); };
+  Json info = {{"bos_token", token(tokenizer.bos())},
+               {"eos_token", token(tokenizer.eos())},
+               {"vocab_size", tokenizer.vocab_size()},
+               {"model_max_length", service.context()}};
+  if (const auto* texts = dynamic_cast<const Service*>(&service))
+    info["chat_template"] = texts->chat_template().source();
+  reply(response, info);
 }
 
 void apply_template(Service& service, const HttpRequest& request, HttpResponse& response) {

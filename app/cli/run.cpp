@@ -66,6 +66,7 @@ struct RunCommand {
       if (step) write_stderr(fmt::format("\n{}", measure::profile_table(*step)));
       if (step && verbose && !step->plan.empty()) write_stderr(fmt::format("\n{}", step->plan));
     }
+    for (const std::string& miss : answer.schema_misses) note(miss);
     if (answer.stop == engine::StopReason::context_full)
       note(fmt::format("the context of {} tokens is full: the answer is cut (raise -c)", session.context()));
     if (answer.stop == engine::StopReason::interrupted) throw Error("interrupted", kInterrupted);

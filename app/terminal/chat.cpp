@@ -158,6 +158,7 @@ void Chat::answer(const Json& before) {
 }
 
 void Chat::show_status(const engine::Answer& answer) const {
+  for (const std::string& miss : answer.schema_misses) note(fmt::format("[{}]", miss));
   if (answer.stop == engine::StopReason::interrupted) note("[stopped]");
   if (answer.stop == engine::StopReason::context_full)
     note("[the context is full: the answer is cut; /clear makes room]");

@@ -15,12 +15,12 @@ constexpr double kSampleSeconds = 0.05; // of generation, between two points of 
 constexpr size_t kHistory = 600;        // points
 constexpr double kCheapProfile = 0.1;   // seconds that a profile after an answer may take
 
-std::string ending(engine::StopReason stop, int64_t max_tokens) {
-  switch (stop) {
+std::string ending(const engine::Answer& answer, int64_t max_tokens) {
+  switch (answer.stop) {
   case engine::StopReason::interrupted: return "stopped";
   case engine::StopReason::context_full: return "cut: the context is full";
   case engine::StopReason::limit: return fmt::format("cut after {} tokens", max_tokens);
-  default: return "";
+  default: return answer.schema_misses.empty() ? "" : answer.schema_misses.front();
   }
 }
 
@@ -129,7 +129,7 @@ void WindowEngine::answer(const Messages& before) {
         s.speed.tokens_per_s = whole.tokens_per_second();
         s.speed.bytes_per_s = whole.bytes_per_second();
       }
-      s.messages.back().note = ending(answer.stop, setup_.request.sampling.max_tokens);
+      s.messages.back().note = ending(answer, setup_.request.sampling.max_tokens);
       if (!answer.choices.empty())
         s.messages.back().choices = std::make_shared<const std::vector<core::TokenChoice>>(std::move(answer.choices));
       s.step = step_shares(m.model, s.kv.tokens);

@@ -317,7 +317,10 @@ void Scheduler::take(Stream& stream, int32_t token, std::optional<core::TokenCho
   Sequence& sequence = *stream.sequence;
   sequence.tokens_.push_back(token);
   ++sequence.generated_;
-  if (sequence.request_.is_end && sequence.request_.is_end(token)) return end(stream, StopReason::end_of_turn);
+  if (sequence.request_.is_end && sequence.request_.is_end(token)) {
+    sequence.end_choice_ = std::move(choice);
+    return end(stream, StopReason::end_of_turn);
+  }
   if (sequence.request_.constraint) sequence.request_.constraint->accept(token);
   if (!sequence.request_.on_token)
     sequence.deliver({token, std::move(choice)});

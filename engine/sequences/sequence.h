@@ -79,6 +79,8 @@ class Sequence {
   std::span<const int32_t> tokens() const { return tokens_; }   // the prompt, and what was generated
   // Of each token of the prompt but the first, where they are kept.
   const std::vector<core::TokenChoice>& prompt_choices() const { return prompt_choices_; }
+  // Of the token that ended the answer, where choices are kept; nothing: no token did.
+  const std::optional<core::TokenChoice>& end_choice() const { return end_choice_; }
   int64_t generated_tokens() const { return generated_; } // the end token too
   int64_t cached_tokens() const { return cached_; }       // of the prompt, that nobody had to evaluate
   int64_t stored_tokens() const { return stored_; }       // of these, from the prefix cache
@@ -108,6 +110,7 @@ class Sequence {
   std::optional<core::Sampler> sampler_; // from the first start on: 20 bytes for each token of the vocabulary
   std::vector<int32_t> tokens_;          // the prompt and what was generated
   std::vector<core::TokenChoice> prompt_choices_;
+  std::optional<core::TokenChoice> end_choice_;
   int64_t text_; // the prompt's tokens; all so far, where those that were evaluated are lost
   int64_t generated_ = 0, cached_ = 0, stored_ = 0, from_disk_ = 0;
   double waits_since_ = 0, waiting_ = 0;            // seconds

@@ -39,7 +39,8 @@ ErrorForm form_of(const HttpRequest& request) {
     return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
   };
   if (is_under("/api")) return ErrorForm::ollama;
-  if (is_under("/v1/messages") || request.header("anthropic-version")) return ErrorForm::anthropic;
+  if (is_under("/v1/messages") || is_under("/messages") || request.header("anthropic-version"))
+    return ErrorForm::anthropic;
   return ErrorForm::openai;
 }
 

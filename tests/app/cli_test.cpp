@@ -320,8 +320,22 @@ TEST_CASE("a JSON schema holds the answer") {
   REQUIRE(result.status == 0);
   const json answer = json::parse(result.out);
   CHECK((answer["n"] == 1 || answer["n"] == 2));
+  CHECK(result.err.empty());
   check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "-j", "{nonsense"}), 1, "--json-schema");
   check_refusal(run_ridge({"run", "-m", tiny_model(), "-p", "x", "--grammar", "root ::= nothing"}), 1, "nothing");
+}
+
+TEST_CASE("an answer that breaks what the grammar leaves out of its schema is given, and a line says so") {
+  const std::string schema = R"({"properties": {"n": {"const": 1}}, "required": ["n"], "not": {"required": ["n"]}})";
+  for (const char* raw : {"--raw", "--json"}) {
+    const Result result = run_ridge({"run", "-m", tiny_model(), "-p", "x", "-j", schema, raw});
+    CHECK(result.status == 0);
+    CHECK(result.out.find("1") != std::string::npos);
+    CHECK(result.err.find("the answer misses its schema: ") != std::string::npos);
+  }
+  const Result chat = run_ridge({"chat", "-m", tiny_model(), "-j", schema}, "hi\n");
+  CHECK(chat.status == 0);
+  CHECK(chat.err.find("the answer misses its schema: ") != std::string::npos);
 }
 
 TEST_CASE("a model without a chat template says so, and a named one stands in") {

@@ -26,6 +26,28 @@ std::vector<float> expected(const std::vector<int32_t>& tokens) {
 
 } // namespace
 
+TEST_CASE("a completion's probabilities have that of the token that ends it") {
+  const Endpoint endpoint;
+  const int32_t end = endpoint.model.tokenizer->eos();
+  Json body = {{"prompt", "ridge"}, {"max_tokens", 4}, {"logprobs", 1}, {"echo", true}};
+  body["logit_bias"] = {{std::to_string(end), 100}};
+  const Json prompt = endpoint.post("/tokenize", {{"content", "ridge"}, {"add_special", true}})["tokens"];
+  for (const int likely : {0, 1}) {
+    body["logprobs"] = likely;
+    const Json choice = endpoint.post("/v1/completions", body)["choices"][0];
+    CHECK(choice["text"] == "ridge");
+    CHECK(choice["finish_reason"] == "stop");
+    CHECK(choice["logprobs"]["tokens"].size() == prompt.size() + 1);
+    CHECK(choice["logprobs"]["tokens"].back() == std::string(endpoint.model.tokenizer->token_text(end)));
+    CHECK(choice["logprobs"]["token_logprobs"].back().get<double>() < 0);
+    CHECK(choice["logprobs"]["text_offset"].back() == 5);
+    if (likely > 0) CHECK(choice["logprobs"]["top_logprobs"].back().contains(choice["logprobs"]["tokens"].back()));
+  }
+  body["stream"] = true;
+  const std::string events = endpoint.client().post("/v1/completions", body.dump()).body;
+  CHECK(events.find(endpoint.model.tokenizer->token_text(end)) != std::string::npos);
+}
+
 TEST_CASE("completions echo their prompt with its probabilities, as tests of log-likelihoods ask for them") {
   const Endpoint endpoint;
   const std::vector<int32_t> tokens =

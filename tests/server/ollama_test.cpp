@@ -66,7 +66,42 @@ TEST_CASE("Anthropic's clients get models and usage whole") {
     CHECK_MESSAGE(list["data"][0].contains(name), name);
   const Json usage = endpoint.post("/v1/messages", chat_body("Hi", 4))["usage"];
   CHECK(usage["cache_creation_input_tokens"] == 0);
-  CHECK(usage.contains("cache_read_input_tokens"));
+  for (const char* name : {"cache_read_input_tokens", "cache_creation", "inference_geo", "output_tokens_details",
+                           "server_tool_use", "service_tier"})
+    CHECK_MESSAGE(usage.contains(name), name);
+}
+
+TEST_CASE("answers have each field that their APIs require") {
+  const Endpoint endpoint;
+  Json body = chat_body("Hi", 60);
+  body["tools"] = {{{"name", "f"}, {"input_schema", {{"type", "object"}}}}};
+  const Json plain = endpoint.post("/v1/messages", chat_body("Hi", 4));
+  for (const char* name : {"id", "stop_details", "container"}) CHECK_MESSAGE(plain.contains(name), name);
+  CHECK(plain["content"][0]["citations"].is_null());
+  body["tool_choice"] = {{"type", "any"}};
+  CHECK(endpoint.post("/v1/messages", body)["content"][0]["caller"] == Json{{"type", "direct"}});
+  body["stream"] = true;
+  const std::string events = endpoint.client().post("/v1/messages", body.dump()).body;
+  CHECK(events.find(R"("caller":{"type":"direct"})") != std::string::npos);
+  CHECK(events.find(R"("stop_details":null,"container":null},"usage")") != std::string::npos);
+
+  body["stream"] = false;
+  body["logprobs"] = true;
+  body["tools"] = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
+  for (const Json& choice : {Json("none"), Json("required")}) {
+    body["tool_choice"] = choice;
+    const Json answer = endpoint.post("/v1/chat/completions", body)["choices"][0];
+    CHECK(answer["message"].value("refusal", Json("absent")).is_null());
+    CHECK(answer["message"]["annotations"] == Json::array());
+    CHECK(answer["logprobs"].value("refusal", Json("absent")).is_null());
+    Json again = body; // clients send such messages back
+    again["messages"].push_back(answer["message"]);
+    if (answer["message"].contains("tool_calls"))
+      again["messages"].push_back(
+          {{"role", "tool"}, {"tool_call_id", answer["message"]["tool_calls"][0]["id"]}, {"content", "1"}});
+    again["messages"].push_back({{"role", "user"}, {"content", "and?"}});
+    endpoint.post("/v1/chat/completions", again);
+  }
 }
 
 TEST_CASE("a streamed block of thinking has its signature") {

@@ -108,7 +108,13 @@ TEST_CASE("usage, cached tokens, several answers, seeds, stop strings and probab
         first["usage"]["prompt_tokens"].get<int>() - 1);
   body["stream_options"] = {{"include_usage", true}};
   CHECK(stream(endpoint, body).usage["total_tokens"] == first["usage"]["total_tokens"]);
+  body["stream_options"] = {{"continuous_usage_stats", true}};
+  body["stream"] = true;
+  const std::string events = endpoint.client().post("/v1/chat/completions", body.dump()).body;
+  for (const char* count : {"0", "1", "7", "8"})
+    CHECK_MESSAGE(events.find(fmt::format("\"completion_tokens\":{},", count)) != std::string::npos, count);
   body.erase("stream_options");
+  body.erase("stream");
 
   body["temperature"] = 1.5;
   body["seed"] = 5;
@@ -235,6 +241,20 @@ TEST_CASE("texts and tokens are continued as they are") {
   CHECK(endpoint.post("/detokenize", {{"tokens", plain}})["content"] == "ridge is");
 }
 
+TEST_CASE("clients of vLLM's server tokenize here") {
+  const Endpoint endpoint;
+  const Json info = Json::parse(endpoint.get("/tokenizer_info"));
+  const text::Tokenizer& tokenizer = *endpoint.model.tokenizer;
+  CHECK(info["eos_token"] == std::string(tokenizer.token_text(tokenizer.eos())));
+  CHECK(info["chat_template"] == std::string(endpoint.service.chat_template().source()));
+  const Json whole = endpoint.post("/tokenize", {{"prompt", "ridge is"}});
+  CHECK(whole["tokens"] == tokenizer.encode("ridge is", {.add_special = true, .parse_special = true}));
+  CHECK(whole["count"] == whole["tokens"].size());
+  const Json plain = endpoint.post("/tokenize", {{"prompt", "ridge is"}, {"add_special_tokens", false}})["tokens"];
+  CHECK(plain == tokenizer.encode("ridge is", {.add_special = false}));
+  CHECK(endpoint.post("/detokenize", {{"tokens", plain}})["prompt"] == "ridge is");
+}
+
 TEST_CASE("text of a message never becomes a control token") {
   Endpoint endpoint;
   const int32_t end = endpoint.model.tokenizer->eos();
@@ -304,7 +324,7 @@ TEST_CASE("Anthropic's messages are answered as OpenAI's are, whole and as named
   Json body = chat_body("What is ridge?");
   body["messages"][0]["content"] = {{{"type", "text"}, {"text", "What is "}}, {{"type", "text"}, {"text", "ridge?"}}};
   const Json reply = endpoint.post("/v1/messages", body);
-  CHECK(reply["content"] == Json::array({{{"type", "text"}, {"text", expected}}}));
+  CHECK(reply["content"] == Json::array({{{"type", "text"}, {"text", expected}, {"citations", nullptr}}}));
   CHECK(reply["stop_reason"] == "end_turn");
   CHECK(reply["usage"]["input_tokens"].get<int>() + reply["usage"]["cache_read_input_tokens"].get<int>() ==
         endpoint.post("/v1/messages/count_tokens", body)["input_tokens"].get<int>());

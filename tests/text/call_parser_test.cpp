@@ -210,6 +210,23 @@ TEST_CASE("what is no call stays text, and a call that is cut short does not end
   CHECK(nested.calls[0].id != nested.calls[1].id);
 }
 
+TEST_CASE("marks behind a call that a limit cuts short are no text") {
+  for (const CallSyntax& syntax : call_syntaxes()) {
+    CAPTURE(syntax.name);
+    std::vector<ToolCall> calls;
+    for (size_t i = 0; i < 2; ++i)
+      calls.push_back({"abcdefgh" + std::to_string(i), tools()[i].name, kArguments[i].dump()});
+    if (syntax.messages) calls.pop_back();
+    const std::string text = write_calls(syntax, calls);
+    const size_t second = std::min(text.find(tools()[1].name), text.size() - 1) + 1;
+    for (size_t size = 0; size <= second; ++size) {
+      CAPTURE(text.substr(0, size));
+      const Answer answer = read(syntax, single_bytes(std::string_view(text).substr(0, size)));
+      if (answer.ended == 1) CHECK(answer.content == "");
+    }
+  }
+}
+
 TEST_CASE("marks inside of arguments belong to them") {
   for (const CallSyntax& syntax : call_syntaxes()) {
     if (syntax.arguments == ArgumentForm::tagged || syntax.arguments == ArgumentForm::gemma) continue;

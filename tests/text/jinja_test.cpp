@@ -39,6 +39,40 @@ std::string refusal(std::string_view source, const ordered_json& variables = ord
 
 } // namespace
 
+TEST_CASE("floats are rounded to tens as their exact decimals are") {
+  const char* const cases[][2] = {{"(123456789012345678901 * 1.5 / 3) | round(-1)", "6.172839450617285e+19"},
+                                  {"15.0 | round(-1)", "20.0"},
+                                  {"25.0 | round(-1)", "20.0"},
+                                  {"-5.0 | round(-1)", "-0.0"},
+                                  {"5.1 | round(-1)", "10.0"},
+                                  {"0.0 | round(-1)", "0.0"},
+                                  {"1234.5 | round(-2)", "1200.0"},
+                                  {"99.0 | round(-2)", "100.0"},
+                                  {"49.0 | round(-2)", "0.0"},
+                                  {"4.0 | round(-3)", "0.0"}};
+  for (const auto& [source, wanted] : cases) CHECK(render(fmt::format("{{{{ {} }}}}", source)) == wanted);
+}
+
+TEST_CASE("filters of lists make their items one by one") {
+  const ordered_json xs = {{"xs", {{{"a", {{"b", 1}}}}, {{"a", {{"b", 2}}}}, {{"c", 3}}}}};
+  const char* const cases[][2] = {
+      {"{{ xs | map(attribute='a.b') | first }}", "1"},
+      {"{{ xs | map(attribute='a.b') | select('odd') | first }}", "1"},
+      {"{% for x in xs | map(attribute='a.b') %}{{ x }}{% if x == 2 %}{% break %}{% endif %}{% endfor %}", "12"},
+      {"{{ 2 in (xs | map(attribute='a.b')) }}", "True"},
+      {"{% set g = [1, 2, 3] | select %}{{ g | first }}{{ g | first }}{{ g | list }}{{ g | list }}", "12[3][]"},
+      {"{% set g = [1, 2, 3, 4] | select %}{% for x in g %}{{ x }}{% if x == 2 %}{% break %}{% endif %}{% endfor %}"
+       "{{ g | list }}",
+       "12[3, 4]"},
+      {"{% set g = [1, 2, 3, 4] | select %}{{ 2 in g }}{{ g | list }}", "True[3, 4]"},
+  };
+  for (const auto& [source, wanted] : cases) CHECK(render(source, xs) == wanted);
+  for (const char* source : {"{{ xs | map(attribute='a.b') | list }}", "{{ 5 in (xs | map(attribute='a.b')) }}",
+                             "{% for x in xs | map(attribute='a.b') %}{{ loop.last }}{% endfor %}",
+                             "{{ xs | map(attribute='a.b') | unique | join }}"})
+    CHECK(refusal(source, xs).find("'a'") != std::string::npos);
+}
+
 TEST_CASE("white space goes where trim_blocks and lstrip_blocks send it") {
   CHECK(render("a\n  {% if true %}\n  b\n  {% endif %}\nc\n") == "a\n  b\nc");
   CHECK(render("a \n {%- if true -%} \n b {%- endif %} c") == "ab c");

@@ -49,6 +49,9 @@ class CallParser::Reader {
         for (const std::string_view outer : take_part(end).alternatives)
           if (!outer.empty()) after_value_.push_back("\n" + std::string(outer));
     }
+    for (const std::string_view part : {syntax.between, syntax.call_open, std::string_view("$N"), syntax.name_end})
+      next_call_ += part;
+    if (syntax.arguments == ArgumentForm::json || syntax.arguments == ArgumentForm::gemma) next_call_ += "{";
     waiting_ = task_.handle();
   }
 
@@ -139,6 +142,20 @@ class CallParser::Reader {
     }
   }
 
+  // What stands behind a call, or as much of it as there is where the text was cut short.
+  TextTask<bool> match_end(std::string_view pattern) {
+    while (!whole_ && may_begin(pattern)) co_await more();
+    if (whole_ && may_begin(pattern)) {
+      at_ = buffer_.size();
+      co_return true;
+    }
+    const bool matches = co_await match(pattern);
+    co_return matches;
+  }
+  bool may_begin(std::string_view pattern) const {
+    return match_pattern(pattern, rest(), false).result == PatternMatch::more;
+  }
+
   // What is read from here on may turn out to be no call: go_back() returns to it.
   void set_mark() { mark_ = at_; }
   void go_back() { at_ = *std::exchange(mark_, std::nullopt); }
@@ -154,13 +171,14 @@ class CallParser::Reader {
     }
     while (true) {
       bool closes = false;
-      if (!syntax_.close.empty()) closes = co_await match(syntax_.close);
+      if (!syntax_.close.empty()) closes = co_await match_end(syntax_.close);
       if (closes) co_return true;
       set_mark();
       reads = co_await match(syntax_.between);
       if (reads) reads = co_await read_call();
       if (!reads) {
         go_back();
+        if (whole_ && may_begin(next_call_)) at_ = buffer_.size();
         co_return true;
       }
     }
@@ -196,7 +214,7 @@ class CallParser::Reader {
     if (mark_) co_return false; // it has not begun
     if (closed) {
       Delta end{.index = calls_ - 1, .ends = true};
-      co_await match(syntax_.call_close);
+      co_await match_end(syntax_.call_close);
       piece_.calls.push_back(std::move(end));
     } else if (whole_) {
       at_ = buffer_.size();
@@ -295,6 +313,7 @@ class CallParser::Reader {
     bool first = true;
     while (true) {
       const bool opens = co_await match(syntax_.key_open);
+      if (!opens && whole_ && !rest().empty() && may_begin(syntax_.key_open)) co_return false;
       if (!opens) break;
       size_t size = 0;
       while ((size = rest().find(syntax_.key_end[0])) == std::string_view::npos) {
@@ -417,6 +436,7 @@ class CallParser::Reader {
   const std::vector<std::string> triggers_;
   const uint64_t id_seed_;
   std::vector<std::string> after_value_; // patterns of what may follow a tagged value
+  std::string next_call_;                // pattern of a further call up to its arguments
   std::string buffer_;                   // what is not read for certain
   size_t at_ = 0;                        // of the buffer: where reading goes on
   std::optional<size_t> mark_;           // … and where it may go back to

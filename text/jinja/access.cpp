@@ -28,11 +28,35 @@ size_t key_bytes(const Value& key) {
 
 } // namespace
 
+std::pair<Values, std::shared_ptr<const Problem>> Runtime::drain(const Value& value) {
+  const List* list = value.list();
+  if (!list || list->kind != List::Kind::generator) return {iterate(value), nullptr};
+  scan(list->items.size() * sizeof(Value));
+  const size_t begin = std::exchange(list->taken, list->items.size());
+  return {Values(list->items.begin() + static_cast<std::ptrdiff_t>(begin), list->items.end()),
+          std::exchange(list->failure, nullptr)};
+}
+
+std::optional<Value> Runtime::next(const Value& value) {
+  const List* list = value.list();
+  if (list && list->kind == List::Kind::generator) {
+    if (list->taken < list->items.size()) return list->items[list->taken++];
+    if (const auto failure = std::exchange(list->failure, nullptr)) throw Problem(*failure);
+    return std::nullopt;
+  }
+  const Values items = iterate(value);
+  return items.empty() ? std::nullopt : std::optional(items.front());
+}
+
 Values Runtime::iterate(const Value& value) {
   if (value.is_undefined()) return {};
   if (const List* list = value.list()) {
+    if (list->kind == List::Kind::generator) {
+      auto [items, failure] = drain(value);
+      if (failure) throw Problem(*failure);
+      return std::move(items);
+    }
     scan(list->items.size() * sizeof(Value));
-    if (list->kind == List::Kind::generator && std::exchange(list->is_consumed, true)) return {};
     return list->items;
   }
   Values items;

@@ -97,8 +97,9 @@ void Macro::bind(Runtime& runtime, Arguments& arguments) {
 
 // ---- loops
 
-Loop::Loop(const Statement& node, std::shared_ptr<Frame> frame, Values all, int depth)
-    : node(node), frame(std::move(frame)), depth(depth) {
+Loop::Loop(const Statement& node, std::shared_ptr<Frame> frame, Values all, std::shared_ptr<const Problem> failure,
+           int depth)
+    : node(node), frame(std::move(frame)), failure(std::move(failure)), depth(depth) {
   (node.condition ? candidates : items) = std::move(all);
 }
 
@@ -114,7 +115,9 @@ bool Loop::reach(Runtime& runtime, size_t i) {
     runtime.assign(*node.target, item);
     if (runtime.eval(*node.condition).truth()) items.push_back(std::move(item));
   }
-  return i < items.size();
+  if (i < items.size()) return true;
+  if (failure) throw Problem(*std::exchange(failure, nullptr));
+  return false;
 }
 
 TaintedText Loop::print(Runtime& runtime) {

@@ -50,17 +50,21 @@ struct Loop : Object, std::enable_shared_from_this<Loop> {
   Values items;                 // that passed the filter
   Values candidates;            // for the filter
   size_t next_candidate = 0;
+  std::shared_ptr<const Problem> failure; // of the one behind them
   size_t index = 0;
   int depth;
   std::optional<Value> last_seen; // by changed()
 
-  Loop(const Statement& node, std::shared_ptr<Frame> frame, Values all, int depth);
+  // `failure`: of the item behind `all`.
+  Loop(const Statement& node, std::shared_ptr<Frame> frame, Values all, std::shared_ptr<const Problem> failure,
+       int depth);
   // Ends the filter with the loop: a loop that is kept in the scope around it must not keep that scope.
   struct Running {
     Loop& loop;
     ~Running();
   };
   bool reach(Runtime& runtime, size_t i); // whether there is an item i; finds those up to it
+  size_t taken() const { return node.condition ? next_candidate : index + 1; } // so far
 
   std::string_view type_name() const override { return "LoopContext"; }
   TaintedText print(Runtime& runtime) override;

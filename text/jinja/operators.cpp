@@ -95,7 +95,12 @@ bool Runtime::contains(const Value& container, const Value& item) {
     return core::find(container.string(), item.string()) != std::string::npos;
   }
   if (const Dict* dict = container.dict()) return find_key(*dict, item) != nullptr;
-  if (container.list()) {
+  if (const List* list = container.list()) {
+    if (list->kind == List::Kind::generator) {
+      while (const auto other = next(container))
+        if (equal(item, *other)) return true;
+      return false;
+    }
     for (const Value& other : iterate(container))
       if (equal(item, other)) return true;
     return false;

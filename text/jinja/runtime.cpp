@@ -70,6 +70,12 @@ Value Runtime::list(Values items, List::Kind kind) {
   return make_list(std::move(items), kind);
 }
 
+Value Runtime::generator(Values items, std::shared_ptr<const Problem> failure) {
+  Value made = list(std::move(items), List::Kind::generator);
+  made.list()->failure = std::move(failure);
+  return made;
+}
+
 Value Runtime::dict(Dict dict) {
   const size_t bytes = dict.entries.size() * 4 * sizeof(Value);
   allow(bytes);
@@ -168,14 +174,23 @@ void Runtime::run_for(const Statement& node) {
 
 void Runtime::run_loop(const Statement& node, const Value& iterable, int depth) {
   std::shared_ptr<Frame> around = node.is_recursive ? kept_frame() : node.condition ? frame_ : nullptr;
-  const auto loop = std::make_shared<Loop>(node, std::move(around), iterate(iterable), depth);
+  const List* list = iterable.list();
+  const size_t taken = list ? list->taken : 0;
+  auto [items, failure] = drain(iterable);
+  const auto loop = std::make_shared<Loop>(node, std::move(around), std::move(items), std::move(failure), depth);
   const Loop::Running running{*loop};
   for (; loop->reach(*this, loop->index); ++loop->index) {
     Scope scope(*this, frame_);
     frame_->set("loop", std::static_pointer_cast<Object>(loop));
     position_ = node.offset;
     assign(*node.target, loop->items[loop->index]);
-    if (run(node.body) == Flow::break_loop) return;
+    if (run(node.body) == Flow::break_loop) {
+      if (list && list->kind == List::Kind::generator) { // the rest is there for others
+        list->taken = taken + loop->taken();
+        list->failure = loop->failure;
+      }
+      return;
+    }
   }
   if (loop->items.empty()) {
     Scope scope(*this, frame_);

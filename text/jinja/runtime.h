@@ -56,6 +56,10 @@ class Runtime {
   TaintedText repr(const Value& value); // as Python's repr()
   Value soft_str(const Value& value);   // text as it is, anything else by str()
   Values iterate(const Value& value);   // consumes a generator
+  // The same without the problem that stands behind a generator's items.
+  std::pair<Values, std::shared_ptr<const Problem>> drain(const Value& value);
+  std::optional<Value> next(const Value& value); // the first item; of a generator: the next one
+  Value generator(Values items, std::shared_ptr<const Problem> failure = nullptr);
   int64_t length(const Value& value);
 
   bool equal(const Value& a, const Value& b);

@@ -115,13 +115,15 @@ class Value {
 using Values = std::vector<Value>;
 
 // The kinds differ in how they print and in which operations they allow: views have a length but no items by number;
-// a generator has neither, is always true, and gives its items once.
+// a generator has neither, is always true, and gives its items once. Where making one of them failed, that is a problem
+// of whoever asks for it, as Jinja2 makes them one by one.
 struct List {
   enum class Kind { list, tuple, range, keys, values, items, generator };
   Kind kind;
   int depth;
   Values items;
-  mutable bool is_consumed = false;
+  mutable size_t taken = 0;                         // of a generator
+  mutable std::shared_ptr<const Problem> failure{}; // … which stands behind its items
 
   bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple || kind == Kind::range; }
 };

@@ -41,6 +41,15 @@ Value absolute(Runtime&, const Call& call) {
   return call.self.is_integer() ? absolute_of(call.self) : std::abs(call.self.number());
 }
 
+// To a multiple of 10^places: exact decimal, half to even.
+double round_to_tens(double number, int places) {
+  const std::string digits = fmt::format("{:.25e}", number);
+  const int exponent = std::stoi(digits.substr(digits.find('e') + 1));
+  if (exponent >= places) return std::strtod(fmt::format("{:.{}e}", number, exponent - places).c_str(), nullptr);
+  const bool up = exponent == places - 1 && std::abs(number) > 5 * std::pow(10.0, exponent);
+  return std::copysign(up ? std::pow(10.0, places) : 0.0, number);
+}
+
 Value round_number(Runtime& runtime, const Call& call) {
   const int64_t precision = call.integer(0, 0);
   const std::string method = call[1] ? runtime.str(*call[1]).bytes() : "common";
@@ -66,10 +75,7 @@ Value round_number(Runtime& runtime, const Call& call) {
   }
   if (!std::isfinite(number) || precision > 300) return number;
   if (precision < -300) return std::copysign(0.0, number);
-  if (precision < 0) {
-    const double unit = std::pow(10.0, static_cast<double>(-precision));
-    return std::nearbyint(number / unit) * unit;
-  }
+  if (precision < 0) return round_to_tens(number, static_cast<int>(-precision));
   return std::strtod(fmt::format("{:.{}f}", number, precision).c_str(), nullptr); // exact decimal, half to even
 }
 

@@ -8,7 +8,20 @@ namespace ridge::text::jinja {
 
 namespace {
 
-Value generator(Runtime& runtime, Values items) { return runtime.list(std::move(items), List::Kind::generator); }
+// What `add` makes of the items, up to the one where it fails.
+template <typename Add>
+Value one_by_one(Runtime& runtime, const Value& source, const Add& add) {
+  Values out;
+  std::shared_ptr<const Problem> failure;
+  try {
+    auto [items, behind] = runtime.drain(source);
+    failure = std::move(behind);
+    for (const Value& item : items) add(item, out);
+  } catch (const Problem& problem) {
+    failure = std::make_shared<const Problem>(problem);
+  }
+  return runtime.generator(std::move(out), std::move(failure));
+}
 
 // Sorting and grouping look at strings without their case unless told otherwise.
 Value folded(Runtime& runtime, Value value, bool case_sensitive) {
@@ -81,15 +94,13 @@ Value extreme(Runtime& runtime, const Call& call, bool is_max) {
 }
 
 Value unique(Runtime& runtime, const Call& call) {
-  Values out;
   Dict seen;
-  for (const Value& item : runtime.iterate(call.self)) {
+  return one_by_one(runtime, call.self, [&](const Value& item, Values& out) {
     const Value key = folded(runtime, runtime.path(item, attribute_of(call, 1)), call.truth(0, false));
-    if (runtime.find_key(seen, key)) continue;
+    if (runtime.find_key(seen, key)) return;
     runtime.set_key(seen, key, Value());
     out.push_back(item);
-  }
-  return generator(runtime, std::move(out));
+  });
 }
 
 Value groupby(Runtime& runtime, const Call& call) {
@@ -121,9 +132,8 @@ Value groupby(Runtime& runtime, const Call& call) {
 }
 
 Value map(Runtime& runtime, const Call& call) {
-  if (!call.self.truth()) return generator(runtime, {}); // none, 0 and the like have no items, as in Jinja2
+  if (!call.self.truth()) return runtime.generator({}); // none, 0 and the like have no items, as in Jinja2
   Arguments arguments = call.rest;
-  Values out;
   if (arguments.positional.empty()) {
     Value attribute, absent;
     bool has_attribute = false;
@@ -136,24 +146,22 @@ Value map(Runtime& runtime, const Call& call) {
         fail("map: unexpected keyword argument '{}'", name);
     }
     if (!has_attribute) fail("map requires a filter argument");
-    for (const Value& item : runtime.iterate(call.self)) {
+    return one_by_one(runtime, call.self, [&](const Value& item, Values& out) {
       Value value = runtime.path(item, attribute);
       out.push_back(value.is_undefined() && !absent.is_none() ? absent : std::move(value));
-    }
-    return generator(runtime, std::move(out));
+    });
   }
   const std::string name = runtime.str(arguments.positional[0]).bytes();
   arguments.positional.erase(arguments.positional.begin());
-  for (const Value& item : runtime.iterate(call.self)) {
+  return one_by_one(runtime, call.self, [&](const Value& item, Values& out) {
     Arguments copy = arguments;
     out.push_back(runtime.apply_filter(name, item, copy));
-  }
-  return generator(runtime, std::move(out));
+  });
 }
 
 // select, reject, selectattr and rejectattr: the items (or their attribute) that pass a test, or do not.
 Value selected(Runtime& runtime, const Call& call, bool by_attribute, bool wanted) {
-  if (!call.self.truth()) return generator(runtime, {});
+  if (!call.self.truth()) return runtime.generator({});
   Arguments arguments = call.rest;
   Values& given = arguments.positional;
   Value attribute;
@@ -167,13 +175,11 @@ Value selected(Runtime& runtime, const Call& call, bool by_attribute, bool wante
     test = runtime.str(given[0]).bytes();
     given.erase(given.begin());
   }
-  Values out;
-  for (const Value& item : runtime.iterate(call.self)) {
+  return one_by_one(runtime, call.self, [&](const Value& item, Values& out) {
     const Value value = runtime.path(item, attribute);
     Arguments copy = arguments;
     if ((test ? runtime.apply_test(*test, value, copy) : value.truth()) == wanted) out.push_back(item);
-  }
-  return generator(runtime, std::move(out));
+  });
 }
 
 Value join(Runtime& runtime, const Call& call) {
@@ -208,7 +214,7 @@ Value reverse(Runtime& runtime, const Call& call) {
   }
   Values items = runtime.iterate(call.self);
   std::reverse(items.begin(), items.end());
-  return generator(runtime, std::move(items));
+  return runtime.generator(std::move(items));
 }
 
 Value last(Runtime& runtime, const Call& call) {
@@ -220,8 +226,7 @@ Value last(Runtime& runtime, const Call& call) {
 
 // Takes one item of a generator, which goes on from there.
 Value first(Runtime& runtime, const Call& call) {
-  const Values items = runtime.iterate(call.self);
-  return items.empty() ? Value::undefined("No first item, sequence was empty.") : items.front();
+  return runtime.next(call.self).value_or(Value::undefined("No first item, sequence was empty."));
 }
 
 Value batch(Runtime& runtime, const Call& call) {
@@ -239,7 +244,7 @@ Value batch(Runtime& runtime, const Call& call) {
     }
     rows.push_back(runtime.list(std::move(row)));
   }
-  return generator(runtime, std::move(rows));
+  return runtime.generator(std::move(rows));
 }
 
 Value slice(Runtime& runtime, const Call& call) {
@@ -259,7 +264,7 @@ Value slice(Runtime& runtime, const Call& call) {
     if (call.has(1) && !has_extra) part.push_back(*call[1]);
     out.push_back(runtime.list(std::move(part)));
   }
-  return generator(runtime, std::move(out));
+  return runtime.generator(std::move(out));
 }
 
 Value items(Runtime& runtime, const Call& call) {
@@ -268,7 +273,7 @@ Value items(Runtime& runtime, const Call& call) {
   if (call.self.is_dict())
     for (const auto& [key, value] : call.self.dict()->entries)
       out.push_back(runtime.list({key, value}, List::Kind::tuple));
-  return generator(runtime, std::move(out));
+  return runtime.generator(std::move(out));
 }
 
 Value default_value(Runtime&, const Call& call) {

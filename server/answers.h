@@ -35,6 +35,8 @@ class Answers {
     int64_t taken = 0;   // tokens that were handed on
     bool ended = false;
     engine::StopReason stop = engine::StopReason::interrupted; // once ended
+
+    bool is_cut() const { return stop == engine::StopReason::limit || stop == engine::StopReason::context_full; }
   };
 
   // Starts the answers to each of these generations, for a request to `route`. Throws what Service::start throws; none

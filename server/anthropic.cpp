@@ -190,9 +190,8 @@ class Message {
     using engine::StopReason;
     const Answers::Answer& answer = answers_.all()[0];
     const bool stopped = answer.stop == StopReason::stopped;
-    const bool cut = answer.stop == StopReason::limit || answer.stop == StopReason::context_full;
     const char* reason = stopped                   ? "stop_sequence"
-                         : cut                     ? "max_tokens"
+                         : answer.is_cut()         ? "max_tokens"
                          : answer.text.calls() > 0 ? "tool_use"
                                                    : "end_turn";
     return {{"stop_reason", reason},

@@ -198,9 +198,8 @@ class OllamaReply {
   Json end_json() const {
     const Answers::Answer& answer = answers_.all()[0];
     const auto nanoseconds = [](double seconds) { return static_cast<int64_t>(seconds * 1e9); };
-    const bool cut = answer.stop == engine::StopReason::limit || answer.stop == engine::StopReason::context_full;
     const engine::Usage &prompt = answer.sequence->prompt_usage(), &generation = answer.sequence->generation_usage();
-    return {{"done_reason", cut ? "length" : "stop"},
+    return {{"done_reason", answer.is_cut() ? "length" : "stop"},
             {"total_duration", nanoseconds(answer.sequence->seconds_waiting() + prompt.seconds + generation.seconds)},
             {"load_duration", 0},
             {"prompt_eval_count", answers_.prompt_tokens()},

@@ -123,8 +123,7 @@ std::vector<Generation> copies(const Generation& generation, int64_t answers) {
 }
 
 const char* finish_reason(const Answers::Answer& answer) {
-  using engine::StopReason;
-  if (answer.stop == StopReason::limit || answer.stop == StopReason::context_full) return "length";
+  if (answer.is_cut()) return "length";
   return answer.text.calls() > 0 ? "tool_calls" : "stop";
 }
 

@@ -1,4 +1,4 @@
-// An HTTP/1.1 server for clients that nobody knows. One thread waits for all sockets, so that a connection without a
+// An HTTP/1.1 server for untrusted clients. One thread waits for all sockets, so that a connection without a
 // request, a slow one, or one whose client reads slowly holds no thread. A request that has come whole is answered on a
 // thread of workers.
 #pragma once

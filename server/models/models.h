@@ -67,7 +67,6 @@ class Models {
   void let_go(const std::optional<std::string>& name);
   // The latest answers of all models.
   ResponseStore& responses() const { return *responses_; }
-  int64_t started() const { return started_; } // seconds since 1970
 
   void stop();       // requests that wait for a model are refused
   void drain();      // waits for all requests to end; after stop()

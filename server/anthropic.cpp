@@ -134,6 +134,7 @@ class Message {
       }
     });
     if (whole) {
+      if (!open || open == kThinking) start(kText, text_block("")); // as in whole answers
       close();
       client.event({{"type", "message_delta"}, {"delta", stop_json()}, {"usage", usage()}}, "message_delta");
       client.event({{"type", "message_stop"}}, "message_stop");

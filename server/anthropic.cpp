@@ -122,9 +122,7 @@ class Message {
     };
     const auto write = [&](const char* type, const std::string& text) {
       if (text.empty()) return;
-      if (open != type) {
-        start(type, type == kText ? text_block("") : thinking_block(""));
-      }
+      if (open != type) start(type, type == kText ? text_block("") : thinking_block(""));
       send({{"type", std::string(type) + "_delta"}, {type, text}});
     };
     const bool whole = follow(client, [&](const engine::AnswerText::Piece& piece) {
@@ -136,6 +134,7 @@ class Message {
       }
     });
     if (whole) {
+      if (!open || open == kThinking) start(kText, text_block("")); // as in whole answers
       close();
       client.event({{"type", "message_delta"}, {"delta", stop_json()}, {"usage", usage()}}, "message_delta");
       client.event({{"type", "message_stop"}}, "message_stop");

@@ -210,4 +210,5 @@ def ask_open_webui(url, model, owner, server):
 
 
 if __name__ == "__main__":
-    serving.run([aider, llm, lm_eval, guidellm, llm_comply, open_webui], [] if MODEL else ["-c", "8192"])
+    serving.run([aider, llm, lm_eval, guidellm, llm_comply, open_webui],
+                ["--temp", "0", *([] if MODEL else ["-c", "8192"])])

@@ -85,6 +85,13 @@ TEST_CASE("answers have each field that their APIs require") {
   CHECK(events.find(R"("caller":{"type":"direct"})") != std::string::npos);
   CHECK(events.find(R"("stop_details":null,"container":null},"usage")") != std::string::npos);
 
+  Json nothing = chat_body("Hi", 4); // has a block, too
+  nothing["stop_sequences"] = {plain["content"][0]["text"].get<std::string>().substr(0, 1)};
+  CHECK(endpoint.post("/v1/messages", nothing)["content"][0]["text"] == "");
+  nothing["stream"] = true;
+  CHECK(endpoint.client().post("/v1/messages", nothing.dump()).body.find("event: content_block_stop\n") !=
+        std::string::npos);
+
   body["stream"] = false;
   body["logprobs"] = true;
   body["tools"] = {{{"type", "function"}, {"function", {{"name", "f"}}}}};

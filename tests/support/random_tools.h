@@ -19,7 +19,6 @@ inline uint64_t call_seeds(uint64_t usual) {
 
 struct Random {
   uint64_t seed, count = 0;
-  bool counts_properties = true; // schemas of objects may say how many properties there are, and on which others depend
   size_t below(size_t n) { return core::mix_bits(core::mix_bits(seed) + ++count) % n; }
 };
 
@@ -66,7 +65,7 @@ inline nlohmann::ordered_json random_schema(Random& random, int depth) {
   }
   nlohmann::ordered_json schema = {
       {"type", "object"}, {"properties", properties}, {"required", required}, {"additionalProperties", false}};
-  if (!random.counts_properties || properties.empty()) return schema;
+  if (properties.empty()) return schema;
   if (random.below(3) == 0) schema["minProperties"] = 1;
   if (random.below(3) == 0)
     schema["maxProperties"] = std::max<size_t>(required.size(), 1);

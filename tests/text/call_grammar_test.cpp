@@ -66,7 +66,6 @@ TEST_CASE("every call that is written under a grammar is read, and fits its tool
     for (uint64_t seed = 0; seed < tests::call_seeds(12); ++seed) {
       CAPTURE(seed);
       Random random{seed + std::hash<std::string_view>()(syntax.name)};
-      random.counts_properties = syntax.arguments == ArgumentForm::json;
       const std::vector<Tool> tools = random_tools(random);
       const std::string gbnf = gbnf_from_tools(syntax, tools, {.parallel = seed % 2 == 0}, nullptr);
       const auto text = random_text(Grammar::parse(gbnf), random);
@@ -238,6 +237,43 @@ TEST_CASE("tools may be called like the rules that every grammar has") {
       CHECK(can_write(R"({"s": "a"})"));
       CHECK(!can_write(R"({"s": "b"})"));
     }
+}
+
+TEST_CASE("every syntax holds how many arguments there are, and which of them want others") {
+  const auto parameters = [](const char* counts) {
+    Json schema = Json::parse(R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"},
+                                                                   "c": {"type": "integer"}}})");
+    schema.update(Json::parse(counts));
+    return schema;
+  };
+  struct Case {
+    const char *counts, *taken, *refused;
+  };
+  const Case cases[] = {
+      {R"({"minProperties": 2})", R"({"a": 1, "c": 1})", R"({"b": 1})"},
+      {R"({"minProperties": 1})", R"({"c": 1})", "{}"},
+      {R"({"maxProperties": 1})", R"({"b": 1})", R"({"b": 1, "c": 1})"},
+      {R"({"minProperties": 2, "maxProperties": 2, "required": ["b"]})", R"({"a": 1, "b": 1})", R"({"b": 1})"},
+      {R"({"dependentRequired": {"a": ["c"]}})", R"({"a": 1, "c": 1})", R"({"a": 1, "b": 1})"},
+      {R"({"dependentRequired": {"a": ["c"]}})", R"({"b": 1})", R"({"a": 1})"},
+  };
+  for (const CallSyntax& syntax : call_syntaxes()) {
+    CAPTURE(syntax.name);
+    for (const auto& [counts, taken, refused] : cases) {
+      CAPTURE(counts);
+      const std::vector<Tool> tools = {{"f", parameters(counts)}};
+      const Grammar grammar = Grammar::parse(gbnf_from_tools(syntax, tools, {}, nullptr));
+      const auto takes = [&](const char* arguments) {
+        const std::string text = write_calls(syntax, std::vector<ToolCall>{{"abcdefgh1", "f", arguments}});
+        GrammarMatcher matcher(grammar, vocabulary());
+        if (!matcher.allows_text(text)) return false;
+        matcher.accept_text(text);
+        return true;
+      };
+      CHECK(takes(taken));
+      CHECK_FALSE(takes(refused));
+    }
+  }
 }
 
 TEST_CASE("what a syntax has no way to write is left out of its calls") {

@@ -138,8 +138,11 @@ class Builder {
     ValueRules values(rules_, tool.parameters, mark(kGemmaQuote));
     if (rules_.detail().max_depth == 0) return members(tool, tool.parameters, values);
     std::vector<std::string> forms;
-    for (const Json& form : SchemaParts(tool.parameters, rules_).alternatives(tool.parameters, "#"))
-      if (form.contains("type")) forms.push_back(members(tool, form, values));
+    SchemaParts parts(tool.parameters, rules_);
+    for (const Json& form : parts.alternatives(tool.parameters, "#"))
+      if (form.contains("type"))
+        for (const Json& one : parts.dependency_cases(form, "#").value_or(std::vector{form}))
+          forms.push_back(members(tool, one, values));
     if (forms.empty()) fail_unsatisfiable("#", "no arguments are left");
     return fmt::format("({})", fmt::join(forms, " | "));
   }
@@ -169,14 +172,10 @@ class Builder {
     for (const auto& [key, schema] : (properties ? *properties : none).items())
       add(key, schema, std::erase(required, key) > 0);
     for (const std::string& key : required) add(key, anything, true);
-    if (syntax_.arguments == ArgumentForm::tagged) {
-      std::string all;
-      for (const Property& property : pairs) all += property.rule + (property.required ? " " : "? ");
-      return all.empty() ? "\"\"" : all;
-    }
+    if (syntax_.arguments == ArgumentForm::tagged) return chain(rules_, pairs, "", tool.name, form);
     if (syntax_.arguments == ArgumentForm::gemma)
-      return fmt::format("\"{{\" {} \"}}\"", chain(rules_, pairs, ",", tool.name));
-    return chain(rules_, pairs, ", ", tool.name);
+      return fmt::format("\"{{\" {} \"}}\"", chain(rules_, pairs, ",", tool.name, form));
+    return chain(rules_, pairs, ", ", tool.name, form);
   }
 
   std::string pair(const Tool& tool, const std::string& key, const Json& schema, ValueRules& values) {

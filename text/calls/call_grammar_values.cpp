@@ -16,7 +16,8 @@
 namespace ridge::text {
 namespace {
 
-constexpr int kMaxDepth = 32; // of Gemma's nested values
+constexpr int kMaxDepth = 32;       // of Gemma's nested values
+constexpr size_t kMostCounted = 16; // properties: each is a rule more for all others
 
 std::vector<std::string> characters(std::string_view text) {
   std::vector<std::string> all;
@@ -70,16 +71,29 @@ std::string text_before(GrammarRules& rules, std::string_view close) {
 }
 
 std::string chain(GrammarRules& rules, const std::vector<Property>& properties, const std::string& separator,
-                  const std::string& hint) {
-  std::string first = "\"\"", more = "\"\""; // from here on, where no property or some have been written
+                  const std::string& hint, const Json& counts) {
+  size_t least = find_count(counts, "minProperties", "#").value_or(0);
+  size_t most = find_count(counts, "maxProperties", "#").value_or(UINT32_MAX);
+  const auto needed = static_cast<size_t>(std::ranges::count(properties, true, &Property::required));
+  const bool possible = needed <= most && least <= std::min(most, properties.size());
+  if (least <= needed || !possible || least > kMostCounted) least = 0;
+  if (most >= properties.size() || !possible || most > kMostCounted) most = SIZE_MAX;
+  // What follows from here on where so many have been written, or more; empty: too many or too few would be there.
+  std::vector<std::string> rest(1 + (most == SIZE_MAX ? std::max<size_t>(least, 1) : most));
+  for (size_t written = least; written < rest.size(); ++written) rest[written] = "\"\"";
   for (size_t i = properties.size(); i-- > 0;) {
-    const auto& [rule, required] = properties[i];
-    const std::string begin = fmt::format("{} {}", rule, more);
-    first = rules.add(hint + "-first", required ? begin : fmt::format("{} | {}", begin, first));
-    more = rules.add(hint + "-more",
-                     fmt::format("({} {}){} {}", gbnf_literal(separator), rule, required ? "" : "?", more));
+    const auto& [pair, required] = properties[i];
+    const std::vector<std::string> behind = rest;
+    for (size_t written = 0; written < rest.size(); ++written) {
+      const size_t then = std::min(written + 1, most == SIZE_MAX ? behind.size() - 1 : most + 1);
+      std::vector<std::string> ways;
+      if (then < behind.size() && !behind[then].empty())
+        ways.push_back(fmt::format("{} {} {}", written > 0 ? gbnf_literal(separator) : "", pair, behind[then]));
+      if (!required && !behind[written].empty()) ways.push_back(behind[written]);
+      rest[written] = ways.empty() ? "" : rules.add(hint + "-more", fmt::format("{}", fmt::join(ways, " | ")));
+    }
   }
-  return first;
+  return rest[0];
 }
 
 std::string ValueRules::json(const Json& schema, const std::string& hint) {
@@ -147,7 +161,9 @@ std::string ValueRules::tagged(const Json& schema, const std::string& hint, std:
 std::string ValueRules::gemma(const Json& schema, const std::string& hint, int depth) {
   if (depth >= std::min(kMaxDepth, static_cast<int>(rules_.detail().max_depth))) return gemma_anything();
   std::vector<std::string> written;
-  for (const Json& part : parts_.alternatives(schema, "#")) written.push_back(gemma_part(part, hint, depth));
+  for (const Json& part : parts_.alternatives(schema, "#"))
+    for (const Json& one : parts_.dependency_cases(part, "#").value_or(std::vector{part}))
+      written.push_back(gemma_part(one, hint, depth));
   if (written.empty()) fail_unsatisfiable("#", "no value is left");
   return rules_.add(hint, fmt::format("{}", fmt::join(written, " | ")));
 }
@@ -207,13 +223,20 @@ std::string ValueRules::gemma_object(const Json& part, const std::string& hint, 
     for (const Json& name : *names) required.insert(name.is_string() ? name.get<std::string>() : "");
   const Json none = Json::object();
   const Json* properties = find_object(part, "properties", "#");
-  for (const auto& [key, value] : (properties ? *properties : none).items())
-    pairs.push_back({rules_.add(hint + "-" + key + "-pair",
-                                gbnf_literal(key + ":") + " " + gemma(value, hint + "-" + key, depth + 1)),
-                     required.erase(key) > 0});
+  for (const auto& [key, value] : (properties ? *properties : none).items()) {
+    const bool is_required = required.erase(key) > 0;
+    const size_t count = rules_.size();
+    try {
+      const std::string written = gemma(value, hint + "-" + key, depth + 1);
+      pairs.push_back({rules_.add(hint + "-" + key + "-pair", gbnf_literal(key + ":") + " " + written), is_required});
+    } catch (const Unsatisfiable&) { // it must be absent
+      rules_.drop(count);
+      if (is_required) throw;
+    }
+  }
   for (const std::string& key : required)
     pairs.push_back({rules_.add(hint + "-" + key + "-pair", gbnf_literal(key + ":") + " " + gemma_anything()), true});
-  return fmt::format("\"{{\" {} \"}}\"", chain(rules_, pairs, ",", hint));
+  return fmt::format("\"{{\" {} \"}}\"", chain(rules_, pairs, ",", hint, part));
 }
 
 } // namespace ridge::text

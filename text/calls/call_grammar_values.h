@@ -23,9 +23,10 @@ struct Property {
   std::string rule; // of the key with its value
   bool required;
 };
-// The properties in this order, optional ones left out at will, with `separator` between them.
+// The properties in this order, optional ones left out at will, with `separator` between them. As many as `counts`, the
+// schema of the object, says by minProperties and maxProperties, where these are small numbers.
 std::string chain(GrammarRules& rules, const std::vector<Property>& properties, const std::string& separator,
-                  const std::string& hint);
+                  const std::string& hint, const Json& counts);
 
 // All functions give an expression for a value of `schema`, whose references are looked up in `document`. They throw
 // Error for schemas that are too large, or that nothing satisfies.

@@ -77,7 +77,6 @@ class SchemaConverter {
     std::string more;                  // the rule of one further "name": value; empty: there is none
   };
   std::string visit_object(const Json& schema, const std::string& path, const std::string& hint);
-  std::optional<Schemas> dependency_cases(const Json& schema, const std::string& path);
   Json schema_of(const Object& object, const std::string& name, const Json* declared) const;
   bool may_be_there(const Object& object, const std::string& name) const;
   void add_property(Object& object, const std::string& name, const Json& value, bool required, const std::string& path,

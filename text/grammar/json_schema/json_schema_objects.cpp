@@ -7,18 +7,9 @@
 namespace ridge::text {
 namespace {
 
-constexpr size_t kMaxTriggers = 4;        // of dependencies: each doubles the cases
 constexpr size_t kMaxNamePatterns = 4;    // each doubles the sets of names
 constexpr size_t kMaxListedNames = 500;   // by propertyNames
 constexpr size_t kMaxCountedRules = 5000; // that count an object's properties
-
-std::set<std::string> required_names(const Json& schema, const std::string& path) {
-  std::set<std::string> names;
-  if (const Json* list = find_array(schema, "required", path))
-    for (const Json& name : *list)
-      if (name.is_string()) names.insert(name.get<std::string>());
-  return names;
-}
 
 Json all_of(const std::vector<Json>& schemas) {
   if (schemas.size() == 1) return schemas[0];
@@ -30,7 +21,11 @@ Json all_of(const std::vector<Json>& schemas) {
 // The declared properties form a chain of rules: `first-i` where none has been written yet, `more-i` where a comma is
 // due; optional ones can be passed over.
 std::string SchemaConverter::visit_object(const Json& schema, const std::string& path, const std::string& hint) {
-  if (const auto cases = dependency_cases(schema, path)) return visit_alternatives(*cases, hint);
+  if (const auto cases = parts_.dependency_cases(schema, path)) {
+    Schemas all;
+    for (const Json& one : *cases) all.push_back({one, path});
+    return visit_alternatives(all, hint);
+  }
   static const Json kNone = Json::object();
   const Json* declared = find_object(schema, "properties", path);
   const Json* additional = find_keyword(schema, "additionalProperties");
@@ -73,44 +68,6 @@ std::string SchemaConverter::visit_object(const Json& schema, const std::string&
   const std::string space = rules_.primitive("space");
   return rules_.add(hint, members.empty() ? fmt::format("\"{{\" {} \"}}\"", space)
                                           : fmt::format("\"{{\" {} {} {} \"}}\"", space, members, space));
-}
-
-// An object without each property that others depend on, and one with it and what it wants. Null: no such keyword is
-// left.
-std::optional<SchemaConverter::Schemas> SchemaConverter::dependency_cases(const Json& schema, const std::string& path) {
-  std::vector<std::pair<std::string, Json>> wanted; // beside a property: a schema
-  Json rest = schema;
-  bool any = false;
-  for (const char* keyword : {"dependentRequired", "dependentSchemas", "dependencies"}) {
-    const Json* all = find_object(schema, keyword, path);
-    any |= all != nullptr;
-    rest.erase(keyword);
-    if (all == nullptr || wanted.size() + all->size() > kMaxTriggers) continue;
-    for (const auto& [name, rule] : all->items())
-      if (rule != Json::array()) wanted.push_back({name, rule.is_array() ? Json{{"required", rule}} : rule});
-  }
-  if (!any) return std::nullopt;
-  Schemas cases = {{std::move(rest), path}};
-  for (const auto& [name, rule] : wanted) {
-    Schemas more;
-    for (const auto& [one, at] : cases) {
-      if (!required_names(one, path).contains(name)) {
-        Json without = one;
-        if (!without.contains("properties") && !without.contains("additionalProperties") &&
-            !without.contains("patternProperties"))
-          without["additionalProperties"] = true; // `properties` alone would allow no others
-        without["properties"][name] = false;
-        more.push_back({std::move(without), at});
-      }
-      try {
-        const Json present = {{"required", Json::array({name})}};
-        more.push_back({parts_.merge(parts_.merge(one, present, path), parts_.resolve(rule, path), path), at});
-      } catch (const Unsatisfiable&) { // it is never there
-      }
-    }
-    cases = std::move(more);
-  }
-  return cases;
 }
 
 void SchemaConverter::read_patterns(Object& object, const Json& schema, const std::string& path) {

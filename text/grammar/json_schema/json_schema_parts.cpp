@@ -7,6 +7,19 @@
 #include <utility>
 
 namespace ridge::text {
+namespace {
+
+constexpr size_t kMaxTriggers = 4; // of dependencies: each doubles the cases
+
+} // namespace
+
+std::set<std::string> required_names(const Json& schema, const std::string& path) {
+  std::set<std::string> names;
+  if (const Json* list = find_array(schema, "required", path))
+    for (const Json& name : *list)
+      if (name.is_string()) names.insert(name.get<std::string>());
+  return names;
+}
 
 Json SchemaParts::without(const Json& schema, const char* keyword, const std::string& path) {
   rules_.count_work(count_values(schema), path);
@@ -61,6 +74,42 @@ std::vector<Json> SchemaParts::branches(const Json& schema, const char* keyword,
     rules_.count_work(count_values(all.back()), path);
   }
   return all;
+}
+
+std::optional<std::vector<Json>> SchemaParts::dependency_cases(const Json& schema, const std::string& path) {
+  std::vector<std::pair<std::string, Json>> wanted; // beside a property: a schema
+  Json rest = schema;
+  bool any = false;
+  for (const char* keyword : {"dependentRequired", "dependentSchemas", "dependencies"}) {
+    const Json* all = find_object(schema, keyword, path);
+    any |= all != nullptr;
+    rest.erase(keyword);
+    if (all == nullptr || wanted.size() + all->size() > kMaxTriggers) continue;
+    for (const auto& [name, rule] : all->items())
+      if (rule != Json::array()) wanted.push_back({name, rule.is_array() ? Json{{"required", rule}} : rule});
+  }
+  if (!any) return std::nullopt;
+  std::vector<Json> cases = {std::move(rest)};
+  for (const auto& [name, rule] : wanted) {
+    std::vector<Json> more;
+    for (const Json& one : cases) {
+      if (!required_names(one, path).contains(name)) {
+        Json without = one;
+        if (!without.contains("properties") && !without.contains("additionalProperties") &&
+            !without.contains("patternProperties"))
+          without["additionalProperties"] = true; // `properties` alone would allow no others
+        without["properties"][name] = false;
+        more.push_back(std::move(without));
+      }
+      try {
+        const Json present = {{"required", Json::array({name})}};
+        more.push_back(merge(merge(one, present, path), resolve(rule, path), path));
+      } catch (const Unsatisfiable&) { // it is never there
+      }
+    }
+    cases = std::move(more);
+  }
+  return cases;
 }
 
 std::vector<Json> SchemaParts::alternatives(const Json& schema, const std::string& path) {

@@ -4,6 +4,8 @@
 #include "text/grammar/json_schema/json_schema_merge.h"
 #include "text/grammar/json_schema/json_schema_rules.h"
 
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +55,9 @@ class SchemaParts {
   // The schema as alternatives without $ref, allOf, anyOf, oneOf and nullable: each is a list of values (enum, const),
   // of one type, or empty: anything. None: nothing satisfies it.
   std::vector<Json> alternatives(const Json& schema, const std::string& path);
+  // The schema of an object without each property that others depend on, and one with it and what it wants. Null: there
+  // is no such keyword.
+  std::optional<std::vector<Json>> dependency_cases(const Json& schema, const std::string& path);
 
  private:
   void add_alternatives(const Json& schema, const std::string& path, std::vector<Json>& all);
@@ -62,6 +67,9 @@ class SchemaParts {
   std::vector<std::string> open_references_;
   size_t nesting_ = 0;
 };
+
+// What `required` names.
+std::set<std::string> required_names(const Json& schema, const std::string& path);
 
 // Whether `not` leaves nothing. Any other `not` is left out.
 bool excludes_all(const Json& schema);

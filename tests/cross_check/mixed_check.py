@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.request
 
 TOOL_SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 8}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
                "required": ["city", "days"], "additionalProperties": False}
@@ -263,9 +264,13 @@ def play(port, clients, seed, requests, end, results):
     results.put((counts, failures))
 
 
-def resident_mib(process):
+def resident_mib(process, port):
+    """Of the server, and what of it the prefix cache holds, which may grow to its limit."""
     with open(f"/proc/{process}/status") as status:
-        return int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) / 1024
+        resident = int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) / 1024
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as metrics:
+        cached = int(re.search(rb"(?m)^ridge_prefix_cache_bytes (\d+)", metrics.read())[1]) / (1 << 20)
+    return resident, cached
 
 
 def round_of(port, arguments, seed, requests, end):
@@ -306,9 +311,11 @@ def main():
         end = start + arguments.seconds * (i + 1) / arguments.rounds if arguments.seconds else float("inf")
         counts, wrong = round_of(port, arguments, arguments.seed + 100_000 * i, requests, end)
         failures += wrong
-        resident = resident_mib(server.pid)
-        first = first or resident
-        print(f"{time.time() - start:7.0f} s  {dict(counts)}  {len(wrong)} wrong  resident {resident:.0f} MiB", flush=True)
+        resident, cached = resident_mib(server.pid, port)
+        last = resident - cached
+        first = first or last
+        print(f"{time.time() - start:7.0f} s  {dict(counts)}  {len(wrong)} wrong  "
+              f"resident {resident:.0f} MiB, {cached:.0f} of them the prefix cache", flush=True)
         for line in wrong[:5]:
             print("  " + line, flush=True)
     server.terminate()
@@ -316,7 +323,7 @@ def main():
     with open(arguments.log, errors="replace") as log:
         findings = [line for line in log if "Sanitizer" in line or "runtime error" in line]
     print(f"{len(failures)} wrong, the server ended with {status}, {len(findings)} findings of sanitizers, "
-          f"resident {resident / first:.2f} of what it was after the first round")
+          f"resident without the prefix cache {last / first:.2f} of what it was after the first round")
     for line in findings[:10]:
         print("  " + line.strip())
     sys.exit(bool(failures or findings or status))

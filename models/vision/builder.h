@@ -1,0 +1,140 @@
+// What projectors' files are written with: a builder that reads an mmproj file's hyperparameters and tensors and
+// appends ops to the two Programs of an Encoder.
+//
+// Tensors are named as in GGUF, without ".weight". Each is checked against the shape that the hyperparameters imply.
+// A linear takes its ".bias" tensor where the file has one, and clamps its input and output where the file has limits.
+#pragma once
+
+#include "models/vision/hparams.h"
+#include "models/vision/projector.h"
+
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::models::vision {
+
+enum class Norm : uint8_t { layer, rms };
+
+// How a table of positions becomes one of another size.
+enum class TableResize : uint8_t {
+  corners,     // bilinear, corners on corners
+  linear,      // bilinear, centres of pixels
+  antialiased, // the same, a triangle that is as much wider as the table gets smaller
+  cubic,       // a = -0.75, centres of pixels
+};
+
+// What all layers of an encoder have in common.
+struct LayerSpec {
+  Norm norm = Norm::layer;
+  core::ActivationParams activation;    // of the feed-forward part
+  int32_t rope = -1;                    // Program::rope_tables; -1: none
+  bool may_swap_ffn = false;            // ffn_up and ffn_down have each other's names where the widths say so
+  bool v_norm = false;                  // RMS norm of each v head, without weights
+  std::vector<int32_t> head_order = {}; // in which elements of each head of q and k are turned; empty: as they are
+  double scale = 0;                     // of q · k; 0: 1 / sqrt(elements)
+  int64_t window = 0;                   // tokens of a block at most, where layers see theirs only
+  std::function<bool(int64_t il)> in_blocks = {}; // which layers do; empty: none
+};
+
+class Builder {
+ public:
+  // For tiles of so many pixels.
+  Builder(const gguf::File& file, int64_t width, int64_t height);
+
+  const Hparams& hparams() const { return hparams_; }
+  bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
+  int64_t columns() const { return columns_; } // patches of a line
+  int64_t lines() const { return lines_; }
+  Encoder& encoder() { return encoder_; }
+
+  // The usual activation of the file: clip.use_gelu, clip.use_silu, or quick GELU.
+  core::ActivationParams activation() const;
+
+  // Begins the encoder: rows are patches of `side` pixels, line by line, and `more` rows of zeros behind them, through
+  // v.patch_embd, with its bias.
+  core::ValueId patches(int64_t side, int64_t more = 0);
+  // Adds a row to each row of x: `table` [rows, width].
+  core::ValueId add_rows(core::ValueId x, const std::string& name, std::span<const float> table);
+  // v.position_embd for this grid of patches [columns * lines, width]; `own`: lines and columns of the table.
+  std::vector<float> position_table(TableResize resize);
+  std::vector<float> values(const std::string& tensor, int64_t count); // of a tensor with so many, decoded
+
+  // Rope of `dims` elements: half of the pairs turn by one axis (1: the line, 2: the column), half by the other. Rows
+  // have the place of their patch, from `first` on; further ones are at 0.
+  struct RopeSpec {
+    core::RopeStyle style;
+    int64_t dims;
+    int first_axis = 1;
+    double base = 10000;
+    double second_factor = 1; // of the frequencies of the second half
+    int32_t first = 0;
+  };
+  int32_t rope(const RopeSpec& spec);
+
+  core::ValueId norm(core::ValueId x, const std::string& tensor, Norm kind);
+  core::ValueId norm(core::ValueId x, const std::string& tensor, Norm kind, float epsilon, int64_t group);
+  core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group); // RMS, without weights
+  core::ValueId linear(core::ValueId x, const std::string& tensor, int64_t rows);
+  core::ValueId linear(core::ValueId x, const std::string& tensor); // as many rows as the tensor has
+  core::ValueId activate(core::ValueId x, const std::string& name, core::ActivationParams params);
+  core::ValueId gelu(core::ValueId x, const std::string& name) { return activate(x, name, {core::Activation::gelu}); }
+  core::ValueId add(core::ValueId a, core::ValueId b, const std::string& name);
+  core::ValueId fold(core::ValueId x, const std::string& name, int64_t width, double scale); // sum of parts
+  core::ValueId concat(core::ValueId a, core::ValueId b, const std::string& name);
+  core::ValueId permute(core::ValueId x, const std::string& name, std::span<const int32_t> order, int64_t group);
+  core::ValueId columns_of(core::ValueId x, const std::string& name, int64_t first, int64_t count);
+  core::ValueId times(core::ValueId x, const std::string& tensor); // each column with its factor
+  core::ValueId layer(core::ValueId x, int64_t il, const LayerSpec& spec);
+  // All layers, from v.blk.0 on.
+  core::ValueId layers(core::ValueId x, const LayerSpec& spec);
+
+  // Ends the encoder and begins the merger: rows are squares of `side` × `side` patches, line by line, each with what
+  // `values` are of its patches, line by line. Returns the parts of it, each [side² * width].
+  std::vector<core::ValueId> merge(const std::vector<core::ValueId>& values, int64_t side);
+  core::ValueId merge(core::ValueId value, int64_t side) { return merge(std::vector{value}, side)[0]; }
+  // Of merge's rows, from [dy, dx][channel] to [channel][dy, dx], as a convolution or an unfolding has them.
+  core::ValueId channels_first(core::ValueId x, const std::string& name, int64_t patches);
+  // Ends the merger: its rows are the tokens, in order, as wide as the language model.
+  void tokens(core::ValueId x);
+
+  // A tensor that a file may have and that nothing depends on.
+  void skip(std::string_view tensor) { used_.emplace(tensor); }
+  int64_t width_of(core::ValueId id) const { return program_->values[id].width; }
+  int64_t rows_of(const std::string& tensor) const;    // of a matrix; throws Error where it is missing
+  const gguf::Tensor& tensor(const std::string& name); // throws Error where it is missing
+
+  core::ValueId emit(core::OpKind kind, const std::string& name, std::vector<core::ValueId> inputs, int64_t width,
+                     std::vector<core::WeightId> weights = {}, core::OpParams params = {});
+  core::WeightId matrix(const std::string& name, int64_t cols, int64_t rows);
+  core::WeightId vector(const std::string& name, int64_t width);
+  core::WeightId constant(const std::string& name, std::span<const float> values, int64_t rows = 1);
+
+  Encoder finish() &&; // validated
+
+ private:
+  core::ValueId attention(core::ValueId x, int64_t il, const LayerSpec& spec);
+  core::ValueId ffn(core::ValueId x, int64_t il, const LayerSpec& spec);
+  core::ValueId head_norm(core::ValueId x, const std::string& tensor, int64_t head_dim);
+  core::ValueId clamped(core::ValueId x, const std::string& tensor, std::string_view which);
+  core::ValueId part_of(core::ValueId x, const std::string& tensor, const char* part, int64_t first, int64_t rows,
+                        int64_t all);
+  core::Weight view(const std::string& name, int64_t cols, int64_t rows);
+  core::WeightId add_weight(core::Weight weight);
+  core::ValueId begin(core::Program& program, const std::string& input, int64_t width);
+  [[noreturn]] void misshapen(const gguf::Tensor& tensor, int64_t cols, int64_t rows) const;
+  void refuse_unused() const;
+
+  const gguf::File& file_;
+  const Hparams hparams_;
+  const int64_t width_px_, height_px_;
+  int64_t columns_ = 0, lines_ = 0;
+  Encoder encoder_;
+  core::Program* program_; // that ops are appended to
+  int32_t layer_ = -1;
+  std::set<std::string, std::less<>> used_;
+};
+
+} // namespace ridge::models::vision

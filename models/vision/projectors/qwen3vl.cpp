@@ -1,0 +1,50 @@
+// qwen3vl_merger: Qwen3-VL and the pictures of Qwen 3.5 to 3.8. Some layers have a merger of their own, whose rows
+// enter the language model behind its first layers (DeepStack): they lie behind one another in a token's row.
+#include "core/error.h"
+#include "models/vision/builder.h"
+#include "models/vision/cuts.h"
+
+#include <fmt/format.h>
+
+namespace ridge::models::vision {
+namespace {
+
+using core::ValueId;
+
+int64_t merged_side(const Hparams& h) { return h.count_or("spatial_merge_size", 2, 2, 2); }
+
+std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
+  return wrapped("<|vision_start|>", dynamic_tile(picture, {merged_side(h) * h.patch(), 8, 4096}), "<|vision_end|>");
+}
+
+void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  ValueId x = b.patches(h.patch());
+  x = b.add_rows(x, "v.position_embd", b.position_table(TableResize::corners));
+  const LayerSpec spec = {.activation = b.activation(), .rope = b.rope({core::RopeStyle::split, h.head_dim()})};
+  std::vector<ValueId> ends = {-1};
+  std::vector<std::string> mergers;
+  for (int64_t il = 0; il < h.layers(); ++il) {
+    x = b.layer(x, il, spec);
+    const std::string merger = fmt::format("v.deepstack.{}.", il);
+    if (!b.has(merger + "fc1.weight")) continue;
+    ends.push_back(x);
+    mergers.push_back(merger);
+  }
+  ends[0] = b.norm(x, "v.post_ln", Norm::layer);
+  const std::vector<ValueId> squares = b.merge(ends, merged_side(h));
+  ValueId row = b.linear(b.gelu(b.linear(squares[0], "mm.0"), "mm.gelu"), "mm.2");
+  const int64_t width = b.width_of(row);
+  for (size_t i = 0; i < mergers.size(); ++i) {
+    const ValueId normed = b.norm(squares[i + 1], mergers[i] + "norm", Norm::layer);
+    const ValueId hidden = b.gelu(b.linear(normed, mergers[i] + "fc1"), mergers[i] + "gelu");
+    row = b.concat(row, b.linear(hidden, mergers[i] + "fc2", width), mergers[i] + "concat");
+  }
+  b.tokens(row);
+}
+
+} // namespace
+
+constinit const ProjectorFile projectors::qwen3vl = {.cut = cut, .build = build};
+
+} // namespace ridge::models::vision

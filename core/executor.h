@@ -69,8 +69,8 @@ struct Batch {
   // Where each token is, for rope: [tokens, kPlaceAxes], as time, row, column and picture. Empty: its position, in all.
   std::span<const int32_t> axes = {};
   // The end of the block of each token, 0 of one in none. It sees all positions of its stream before that end, also
-  // those behind its own; with AttentionParams::in_blocks those of the block only, which are next to each other in
-  // the batch. Empty: no token is in a block.
+  // those behind its own, where AttentionParams::block_ahead says so; with in_blocks those of the block only, which are
+  // next to each other in the batch. Empty: no token is in a block.
   std::span<const int32_t> block_ends = {};
 };
 

@@ -139,8 +139,9 @@ struct AttentionParams {
   // A token sees no later ones. Else it sees all of its stream in the batch, or with a window as many from its own
   // position on as up to it.
   bool causal = true;
-  bool in_blocks = false; // a token sees its block of the batch (Batch::block_ends), of `window` tokens at most
   int64_t reach = 0; // the weight is a bias of scores by distance, up to this many positions back and ahead; 0: sinks
+  bool block_ahead = true; // with a causal mask: a token sees all of its block of the batch, also what is behind it
+  bool in_blocks = false;  // a token sees its block of the batch (Batch::block_ends), of `window` tokens at most
 
   // The first position that the token at `position` sees.
   int64_t first_seen(int64_t position) const {

@@ -7,6 +7,11 @@
 
 namespace ridge::media {
 
+struct Size {
+  int64_t width, height;
+  bool operator==(const Size&) const = default;
+};
+
 enum class Filter : uint8_t { bilinear, bicubic, lanczos };
 
 // In two passes, columns first, with 8 bits between them and weights of 22 bits, as the Python library Pillow does. A
@@ -23,13 +28,12 @@ enum class Rounding : uint8_t { up, nearest };
 Picture resize_padded(const Picture& picture, int64_t width, int64_t height, Filter filter, Color color = kBlack,
                       Rounding rounding = Rounding::up);
 
+inline Picture resize_padded(const Picture& picture, Size size, Filter filter) {
+  return resize_padded(picture, size.width, size.height, filter);
+}
+
 // A part of it, which lies inside.
 Picture crop(const Picture& picture, int64_t x, int64_t y, int64_t width, int64_t height);
-
-struct Size {
-  int64_t width, height;
-  bool operator==(const Size&) const = default;
-};
 
 // Sides that are multiples of `factor`, nearly of the picture's shape, of as many pixels as it has, but `least` at
 // least and `most` at most, where one multiple of each side is not more.

@@ -3,6 +3,7 @@
 
 #include "engine/pictures/picture_reader.h"
 #include "engine/pictures/text_pictures.h"
+#include "text/jinja/tainted_text.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <span>
@@ -23,15 +24,17 @@ struct PicturePrompt {
 // Puts a prompt together: text, of which each piece becomes tokens by itself, and pictures.
 class PicturePromptBuilder {
  public:
-  PicturePromptBuilder(const text::Tokenizer& tokenizer, PictureReader& reader);
+  explicit PicturePromptBuilder(const text::Tokenizer& tokenizer, std::vector<int32_t> begun = {});
 
-  void add_text(std::string_view text);
-  void add_picture(const media::Picture& picture);
-  PicturePrompt finish() &&;
+  void add_text(std::string_view text) { add_text(text, {}); } // control tokens count
+  void add_text(const text::jinja::TaintedText& text);         // those of the template
+  void add_pieces(std::span<const PictureReader::Piece> pieces);
+  PicturePrompt finish() && { return std::move(prompt_); }
 
  private:
+  void add_text(std::string_view text, std::span<const text::ByteSpan> data);
+
   const text::Tokenizer& tokenizer_;
-  PictureReader& reader_;
   PicturePrompt prompt_;
 };
 

@@ -96,7 +96,9 @@ std::vector<float> PictureReader::patches_of(const Sized& sized, const media::Pi
   std::array<std::array<float, 256>, 3> values;
   for (int c = 0; c < 3; ++c)
     for (int v = 0; v < 256; ++v)
-      values[c][v] = (static_cast<float>(v) / 255.0f - model_.mean()[c]) / model_.deviation()[c];
+      values[c][v] =
+          (static_cast<float>(v) / 255.0f - model_.mean()[c]) / model_.deviation()[c] * sized.encoder.pixel_scale +
+          sized.encoder.pixel_shift;
   std::vector<float> patches(sized.encoder.patches.size() * 3 * pixels);
   float* out = patches.data();
   for (const int32_t patch : sized.encoder.patches) {
@@ -127,7 +129,7 @@ EncodedTile PictureReader::encode(const media::Picture& tile) {
   encoded.tokens = std::ssize(encoder.tokens);
   encoded.columns = encoder.columns;
   encoded.lines = encoder.lines;
-  encoded.sees_ahead = model_.sees_ahead();
+  encoded.sees_ahead = model_.sees_ahead(encoded.width);
   encoded.rows = chosen_rows(rows, encoded.width, encoder.tokens, [&](int32_t row) {
     return std::span(encoder.further).subspan(row * encoded.width, encoded.width);
   });
@@ -145,7 +147,7 @@ std::vector<PictureReader::Piece> PictureReader::read(const media::Picture& pict
     if (part.tile)
       pieces.push_back({.tile = std::make_shared<const EncodedTile>(encode(*part.tile))});
     else
-      pieces.push_back({.text = part.text});
+      pieces.push_back({.text = part.text, .otherwise = part.otherwise});
   }
   return pieces;
 }

@@ -27,7 +27,7 @@ class PictureReader {
   // What stands in a prompt for a picture: text, or the rows of a tile. Throws Error for a file that is malformed.
   // Any number of threads may ask; one at a time is answered.
   struct Piece {
-    std::string text = {};
+    std::string text = {}, otherwise = {};             // models::vision::Part
     std::shared_ptr<const EncodedTile> tile = nullptr; // null: text
   };
   std::vector<Piece> read(const media::Picture& picture);

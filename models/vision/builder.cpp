@@ -107,16 +107,21 @@ core::ActivationParams Builder::activation() const {
   return {core::Activation::silu, kQuick};
 }
 
-ValueId Builder::patches(int64_t side, int64_t more) {
+ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
   columns_ = width_px_ / side;
   lines_ = height_px_ / side;
   const int64_t count = columns_ * lines_, pixels = 3 * side * side, width = hparams_.width();
   if (count < 1)
     throw_error("{}: a tile of {} × {} pixels has no patch of {}", file_.path(), width_px_, height_px_, side);
+  constexpr int64_t kMostPatches = 1 << 16; // their attention takes minutes
+  if (count > kMostPatches)
+    throw_error("{}: a tile of {} × {} pixels has more than {} patches of {}", file_.path(), width_px_, height_px_,
+                kMostPatches, side);
   encoder_.patch = side;
   encoder_.patches.resize(count + more, -1);
   std::iota(encoder_.patches.begin(), encoder_.patches.begin() + count, 0);
-  const ValueId input = begin(encoder_.encoder, "patches", pixels);
+  ValueId input = begin(encoder_.encoder, "patches", pixels);
+  if (first) input = first(input);
   const std::string name = "v.patch_embd";
   std::vector<WeightId> weights = {add_weight(view(name + ".weight", pixels, width))};
   if (more == 0 && has(name + ".bias")) weights.push_back(vector(name + ".bias", width));
@@ -127,11 +132,52 @@ ValueId Builder::patches(int64_t side, int64_t more) {
   return x;
 }
 
+void Builder::in_squares(int64_t side) {
+  encoder_.patches.clear();
+  for (int64_t top = 0; top < lines_; top += side)
+    for (int64_t left = 0; left < columns_; left += side) {
+      const int64_t bottom = std::min(top + side, lines_), right = std::min(left + side, columns_);
+      for (int64_t y = top; y < bottom; ++y)
+        for (int64_t x = left; x < right; ++x) encoder_.patches.push_back(static_cast<int32_t>(y * columns_ + x));
+      encoder_.block_ends.resize(encoder_.patches.size(), static_cast<int32_t>(encoder_.patches.size()));
+    }
+}
+
 ValueId Builder::add_rows(ValueId x, const std::string& name, std::span<const float> table) {
   const int64_t width = width_of(x);
   const ValueId rows = emit(OpKind::embed, name, {}, width, {constant(name, table, std::ssize(table) / width)},
                             core::EmbedParams{1, true});
   return add(x, rows, name + "_add");
+}
+
+ValueId Builder::add_to_patches(ValueId x, const std::string& name, std::span<const float> table) {
+  const int64_t width = width_of(x);
+  std::vector<float> rows;
+  for (const int32_t patch : encoder_.patches) {
+    const auto row = table.subspan(patch * width, width);
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  return add_rows(x, name, rows);
+}
+
+ValueId Builder::add_vector(ValueId x, const std::string& name, std::span<const float> vector) {
+  return add(x, emit(OpKind::embed, name, {}, width_of(x), {constant(name, vector)}, core::EmbedParams{}),
+             name + "_add");
+}
+
+std::vector<float> Builder::table_with_class() {
+  const bool has_class = has("v.class_embd");
+  const int64_t width = hparams_.width(), patches = columns_ * lines_;
+  std::vector<float> table = values("v.position_embd.weight", (patches + (has_class ? 1 : 0)) * width);
+  if (has("v.patch_embd.bias")) {
+    const std::vector<float> bias = values("v.patch_embd.bias", width);
+    for (int64_t i = 0; i < patches * width; ++i) table[i] += bias[i % width];
+  }
+  if (has_class) {
+    const std::vector<float> own = values("v.class_embd", width);
+    for (int64_t i = 0; i < width; ++i) table[patches * width + i] += own[i];
+  }
+  return table;
 }
 
 int32_t Builder::rope(const RopeSpec& spec) {
@@ -225,24 +271,56 @@ ValueId Builder::times(ValueId x, const std::string& name) {
               core::ActivationParams{core::Activation::identity});
 }
 
+std::vector<int32_t> Builder::rows_of_patches() const {
+  std::vector<int32_t> rows(columns_ * lines_);
+  for (size_t row = 0; row < encoder_.patches.size(); ++row)
+    if (encoder_.patches[row] >= 0) rows[encoder_.patches[row]] = static_cast<int32_t>(row);
+  return rows;
+}
+
+// Squares of `side` patches, line by line, and the patches of each line by line; -1 where there is none.
+std::vector<int32_t> Builder::squares(int64_t side) const {
+  const std::vector<int32_t> row_of = rows_of_patches();
+  std::vector<int32_t> rows;
+  for (int64_t top = 0; top < lines_; top += side)
+    for (int64_t left = 0; left < columns_; left += side)
+      for (int64_t i = 0; i < side * side; ++i) {
+        const int64_t line = top + i / side, column = left + i % side;
+        rows.push_back(line < lines_ && column < columns_ ? row_of[line * columns_ + column] : -1);
+      }
+  return rows;
+}
+
+ValueId Builder::merge_padded(ValueId value, int64_t side) {
+  encoder_.columns = (columns_ + side - 1) / side;
+  encoder_.lines = (lines_ + side - 1) / side;
+  return begin_merger(value, side * side, squares(side));
+}
+
 std::vector<ValueId> Builder::merge(const std::vector<ValueId>& values, int64_t side) {
   if (columns_ % side != 0 || lines_ % side != 0)
     throw_error("{}: {} × {} patches do not make squares of {}", file_.path(), columns_, lines_, side);
+  encoder_.columns = columns_ / side;
+  encoder_.lines = lines_ / side;
+  return begin_merger(values, side * side, squares(side));
+}
+
+ValueId Builder::begin_merger(ValueId value, int64_t group, std::vector<int32_t> rows) {
+  return begin_merger(std::vector{value}, group, std::move(rows))[0];
+}
+
+std::vector<ValueId> Builder::begin_merger(const std::vector<ValueId>& values, int64_t group,
+                                           std::vector<int32_t> rows) {
   ValueId all = values[0];
   std::vector<int64_t> widths = {width_of(all)};
   for (size_t i = 1; i < values.size(); ++i) {
     widths.push_back(width_of(values[i]));
     all = concat(all, values[i], fmt::format("v.all.{}", i));
   }
-  const int64_t width = width_of(all), group = side * side;
+  const int64_t width = width_of(all);
   encoder_.encoder.output = all;
   encoder_.group = group;
-  encoder_.columns = columns_ / side;
-  encoder_.lines = lines_ / side;
-  for (int64_t line = 0; line < lines_; line += side)
-    for (int64_t column = 0; column < columns_; column += side)
-      for (int64_t i = 0; i < group; ++i)
-        encoder_.merged.push_back(static_cast<int32_t>((line + i / side) * columns_ + column + i % side));
+  encoder_.merged = std::move(rows);
   const ValueId input = begin(encoder_.merger, "squares of patches", group * width);
   if (values.size() == 1) return {input};
   std::vector<ValueId> parts;
@@ -263,6 +341,21 @@ ValueId Builder::channels_first(ValueId x, const std::string& name, int64_t patc
   for (int64_t c = 0; c < width; ++c)
     for (int64_t i = 0; i < patches; ++i) order.push_back(static_cast<int32_t>(i * width + c));
   return permute(x, name, order, width_of(x));
+}
+
+ValueId Builder::convolution(ValueId x, const std::string& name, int64_t patches) {
+  const gguf::Tensor& kernel = tensor(name + ".weight");
+  const int64_t cols = width_of(x), rows = kernel.weights() / cols;
+  x = channels_first(x, name + ".order", patches);
+  std::vector<WeightId> weights = {add_weight(view(name + ".weight", cols, rows))};
+  if (has(name + ".bias")) weights.push_back(vector(name + ".bias", rows));
+  return emit(OpKind::linear, name, {x}, rows, std::move(weights));
+}
+
+void Builder::skip_layer(int64_t il) {
+  const std::string blk = fmt::format("v.blk.{}.", il);
+  for (const gguf::Tensor& tensor : file_.tensors())
+    if (tensor.name.starts_with(blk)) skip(tensor.name);
 }
 
 void Builder::tokens(ValueId x) {

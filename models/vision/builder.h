@@ -53,13 +53,24 @@ class Builder {
   // The usual activation of the file: clip.use_gelu, clip.use_silu, or quick GELU.
   core::ActivationParams activation() const;
 
-  // Begins the encoder: rows are patches of `side` pixels, line by line, and `more` rows of zeros behind them, through
-  // v.patch_embd, with its bias.
-  core::ValueId patches(int64_t side, int64_t more = 0);
-  // Adds a row to each row of x: `table` [rows, width].
+  using Step = std::function<core::ValueId(core::ValueId)>;
+  // Begins the encoder: rows are patches of `side` pixels, line by line, through v.patch_embd, with its bias. `first`:
+  // what pixels go through before. `more` rows of zeros come behind the patches: then without the bias.
+  core::ValueId patches(int64_t side, int64_t more = 0, const Step& first = {});
+  // Patches come square by square, of `side` patches, line by line in each: such a square is a block. Before anything
+  // that depends on their order.
+  void in_squares(int64_t side);
+  // Adds a row to each row of x: `table` [rows, width], row by row of the encoder, or of each patch.
   core::ValueId add_rows(core::ValueId x, const std::string& name, std::span<const float> table);
-  // v.position_embd for this grid of patches [columns * lines, width]; `own`: lines and columns of the table.
+  core::ValueId add_to_patches(core::ValueId x, const std::string& name, std::span<const float> table);
+  core::ValueId add_vector(core::ValueId x, const std::string& name, std::span<const float> vector); // to every row
+  // v.position_embd of one grid, with a row more for v.class_embd, where the file has that; the patches' bias is in it.
+  std::vector<float> table_with_class();
+  // v.position_embd, of a square, for this grid of patches [columns * lines, width].
   std::vector<float> position_table(TableResize resize);
+  int64_t table_side(); // of that square
+  // v.position_embd as two tables, by column and by line: their sum for each patch.
+  std::vector<float> table_by_axes();
   std::vector<float> values(const std::string& tensor, int64_t count); // of a tensor with so many, decoded
 
   // Rope of `dims` elements: half of the pairs turn by one axis (1: the line, 2: the column), half by the other. Rows
@@ -88,18 +99,28 @@ class Builder {
   core::ValueId columns_of(core::ValueId x, const std::string& name, int64_t first, int64_t count);
   core::ValueId times(core::ValueId x, const std::string& tensor); // each column with its factor
   core::ValueId layer(core::ValueId x, int64_t il, const LayerSpec& spec);
-  // All layers, from v.blk.0 on.
-  core::ValueId layers(core::ValueId x, const LayerSpec& spec);
+  // All layers, or the first `count`, between v.pre_ln and v.post_ln, where the file has those; `ended` gets what each
+  // layer gives.
+  core::ValueId layers(core::ValueId x, const LayerSpec& spec, int64_t count = -1,
+                       const std::function<void(core::ValueId x, int64_t il)>& ended = {});
 
   // Ends the encoder and begins the merger: rows are squares of `side` × `side` patches, line by line, each with what
   // `values` are of its patches, line by line. Returns the parts of it, each [side² * width].
   std::vector<core::ValueId> merge(const std::vector<core::ValueId>& values, int64_t side);
   core::ValueId merge(core::ValueId value, int64_t side) { return merge(std::vector{value}, side)[0]; }
+  // Begins the merger with rows that are `side` of the encoder's each, by their numbers; -1: zeros.
+  core::ValueId begin_merger(core::ValueId value, int64_t group, std::vector<int32_t> rows);
+  // As merge(), with zeros where squares are not whole.
+  core::ValueId merge_padded(core::ValueId value, int64_t side);
+  // One row of the squares of `patches` patches each: a convolution [rows][channel][dy][dx], with its bias.
+  core::ValueId convolution(core::ValueId x, const std::string& tensor, int64_t patches);
+  std::vector<int32_t> rows_of_patches() const; // of the encoder, line by line
   // Of merge's rows, from [dy, dx][channel] to [channel][dy, dx], as a convolution or an unfolding has them.
   core::ValueId channels_first(core::ValueId x, const std::string& name, int64_t patches);
   // Ends the merger: its rows are the tokens, in order, as wide as the language model.
   void tokens(core::ValueId x);
 
+  void skip_layer(int64_t il); // one that is not used
   // A tensor that a file may have and that nothing depends on.
   void skip(std::string_view tensor) { used_.emplace(tensor); }
   int64_t width_of(core::ValueId id) const { return program_->values[id].width; }
@@ -117,12 +138,15 @@ class Builder {
  private:
   core::ValueId attention(core::ValueId x, int64_t il, const LayerSpec& spec);
   core::ValueId ffn(core::ValueId x, int64_t il, const LayerSpec& spec);
-  core::ValueId head_norm(core::ValueId x, const std::string& tensor, int64_t head_dim);
+  core::ValueId head_norm(core::ValueId x, const std::string& tensor, Norm kind, int64_t head_dim);
   core::ValueId clamped(core::ValueId x, const std::string& tensor, std::string_view which);
   core::ValueId part_of(core::ValueId x, const std::string& tensor, const char* part, int64_t first, int64_t rows,
                         int64_t all);
   core::Weight view(const std::string& name, int64_t cols, int64_t rows);
   core::WeightId add_weight(core::Weight weight);
+  std::vector<int32_t> squares(int64_t side) const;
+  std::vector<core::ValueId> begin_merger(const std::vector<core::ValueId>& values, int64_t group,
+                                          std::vector<int32_t> rows);
   core::ValueId begin(core::Program& program, const std::string& input, int64_t width);
   [[noreturn]] void misshapen(const gguf::Tensor& tensor, int64_t cols, int64_t rows) const;
   void refuse_unused() const;

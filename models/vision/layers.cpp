@@ -28,10 +28,10 @@ ValueId Builder::part_of(ValueId x, const std::string& name, const char* part, i
 }
 
 // Of each head, or of all together, as the file has weights.
-ValueId Builder::head_norm(ValueId x, const std::string& name, int64_t head_dim) {
+ValueId Builder::head_norm(ValueId x, const std::string& name, Norm kind, int64_t head_dim) {
   const gguf::Tensor* weights = file_.find_tensor(name + ".weight");
   if (!weights) return x;
-  return norm(x, name, Norm::rms, hparams_.epsilon(), weights->weights() == width_of(x) ? width_of(x) : head_dim);
+  return norm(x, name, kind, hparams_.epsilon(), weights->weights() == width_of(x) ? width_of(x) : head_dim);
 }
 
 ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
@@ -51,8 +51,8 @@ ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
     k = linear(x, blk + "attn_k", kv_rows);
     v = linear(x, blk + "attn_v", kv_rows);
   }
-  q = head_norm(q, blk + "attn_q_norm", dim);
-  k = head_norm(k, blk + "attn_k_norm", dim);
+  q = head_norm(q, blk + "attn_q_norm", spec.norm, dim);
+  k = head_norm(k, blk + "attn_k_norm", spec.norm, dim);
   if (spec.v_norm) v = unit_norm(v, blk + "attn_v_norm", dim);
   if (spec.rope >= 0) {
     for (ValueId* value : {&q, &k}) {
@@ -107,9 +107,14 @@ ValueId Builder::layer(ValueId x, int64_t il, const LayerSpec& spec) {
   return x;
 }
 
-ValueId Builder::layers(ValueId x, const LayerSpec& spec) {
-  for (int64_t il = 0; il < hparams_.layers(); ++il) x = layer(x, il, spec);
-  return x;
+ValueId Builder::layers(ValueId x, const LayerSpec& spec, int64_t count,
+                        const std::function<void(ValueId, int64_t)>& ended) {
+  if (has("v.pre_ln.weight")) x = norm(x, "v.pre_ln", spec.norm);
+  for (int64_t il = 0; il < (count < 0 ? hparams_.layers() : count); ++il) {
+    x = layer(x, il, spec);
+    if (ended) ended(x, il);
+  }
+  return has("v.post_ln.weight") ? norm(x, "v.post_ln", spec.norm) : x;
 }
 
 } // namespace ridge::models::vision

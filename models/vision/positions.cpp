@@ -93,12 +93,32 @@ std::vector<float> resized_table(std::span<const float> table, int64_t width, Ta
   return made;
 }
 
-std::vector<float> Builder::position_table(TableResize resize) {
-  const std::string name = "v.position_embd.weight";
-  const int64_t width = hparams_.width(), count = tensor(name).weights() / width;
+constexpr const char* kTable = "v.position_embd.weight";
+
+int64_t Builder::table_side() {
+  const int64_t count = tensor(kTable).weights() / hparams_.width();
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(count))));
-  if (side * side != count) throw_error("{}: tensor {} has {} rows, which make no square", file_.path(), name, count);
-  return resized_table(values(name, count * width), width, {side, side}, {columns_, lines_}, resize);
+  if (count < 1 || side * side != count)
+    throw_error("{}: tensor {} has {} rows, which make no square", file_.path(), kTable, count);
+  return side;
+}
+
+std::vector<float> Builder::position_table(TableResize resize) {
+  const int64_t width = hparams_.width(), side = table_side();
+  return resized_table(values(kTable, side * side * width), width, {side, side}, {columns_, lines_}, resize);
+}
+
+std::vector<float> Builder::table_by_axes() {
+  const int64_t width = hparams_.width(), count = tensor(kTable).weights() / width / 2;
+  if (std::max(columns_, lines_) > count)
+    throw_error("{}: tensor {} has {} places of a side, a picture needs {}", file_.path(), kTable, count,
+                std::max(columns_, lines_));
+  const std::vector<float> both = values(kTable, 2 * count * width);
+  std::vector<float> table;
+  for (int64_t y = 0; y < lines_; ++y)
+    for (int64_t x = 0; x < columns_; ++x)
+      for (int64_t i = 0; i < width; ++i) table.push_back(both[x * width + i] + both[(count + y) * width + i]);
+  return table;
 }
 
 } // namespace ridge::models::vision

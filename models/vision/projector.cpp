@@ -53,8 +53,6 @@ Model::Model(const gguf::File& file)
     if (deviation == 0) throw_error("{}: {} has 0", file.path(), Hparams::key("image_std"));
 }
 
-bool Model::sees_ahead() const { return projector_.file.sees_ahead && projector_.file.sees_ahead(Hparams(file_)); }
-
 std::vector<Part> Model::cut(const media::Picture& picture) const {
   return projector_.file.cut(Hparams(file_), picture);
 }

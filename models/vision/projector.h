@@ -28,6 +28,7 @@ class Hparams;
 // What stands in a prompt for a picture, in order: text, or a tile whose sides are whole patches.
 struct Part {
   std::string text = {};
+  std::string otherwise = {}; // instead, where it is not empty and the vocabulary has no token for the text
   std::optional<media::Picture> tile = {};
 };
 
@@ -35,23 +36,24 @@ struct Part {
 struct Encoder {
   core::Program encoder, merger; // their inputs are Program::input
 
-  int64_t patch = 0;               // pixels of a patch's side
-  std::vector<int32_t> patches;    // of each row of the encoder: which patch, counted row by row; -1: zeros
-  std::vector<int32_t> axes;       // of each of these rows: core::Batch::axes; empty: nothing turns by them
-  std::vector<int32_t> block_ends; // core::Batch::block_ends
-  int64_t group = 1;               // rows of the encoder that are side by side in one of the merger's
-  std::vector<int32_t> merged;     // [merger rows][group]: which; -1: zeros
-  std::vector<int32_t> tokens;     // rows of the merger in the order of the text; -1 - i: row i of `further`
-  std::vector<float> further;      // rows that the file has, such as for the end of a line of patches
-  int64_t columns = 0, lines = 0;  // of tokens, where they make a grid
+  float pixel_scale = 1, pixel_shift = 0; // of normalized pixels
+  int64_t patch = 0;                      // pixels of a patch's side
+  std::vector<int32_t> patches;           // of each row of the encoder: which patch, counted row by row; -1: zeros
+  std::vector<int32_t> axes;              // of each of these rows: core::Batch::axes; empty: nothing turns by them
+  std::vector<int32_t> block_ends;        // core::Batch::block_ends
+  int64_t group = 1;                      // rows of the encoder that are side by side in one of the merger's
+  std::vector<int32_t> merged;            // [merger rows][group]: which; -1: zeros
+  std::vector<int32_t> tokens;            // rows of the merger in the order of the text; -1 - i: row i of `further`
+  std::vector<float> further;             // rows that the file has, such as for the end of a line of patches
+  int64_t columns = 0, lines = 0;         // of tokens, where they make a grid
 };
 
 // What a projector's file defines.
 struct ProjectorFile {
   std::vector<Part> (*cut)(const Hparams&, const media::Picture&);
   void (*build)(Builder&);
-  // Whether an image's tokens see one another in the language model, too.
-  bool (*sees_ahead)(const Hparams&) = nullptr; // null: they do not
+  // Whether a picture's tokens see one another in the language model, too, which has such a width.
+  bool (*sees_ahead)(int64_t text_width) = nullptr; // null: they do not
 };
 
 struct Projector {
@@ -70,7 +72,9 @@ class Model {
   explicit Model(const gguf::File& file);
 
   const Projector& projector() const { return projector_; }
-  bool sees_ahead() const;
+  bool sees_ahead(int64_t text_width) const {
+    return projector_.file.sees_ahead && projector_.file.sees_ahead(text_width);
+  }
   std::vector<Part> cut(const media::Picture& picture) const;
   // Throws Error for a tensor that is missing or has another shape, a hyperparameter out of range, and a tensor that no
   // op uses.

@@ -31,7 +31,7 @@ inline void for_each_encoder_op(uint64_t seed, const std::function<void(RandomPr
     check(m);
   };
   const auto params = [](int64_t window, float soft_cap, float max_bias, bool causal, int64_t reach) {
-    return core::AttentionParams{0, 0, 0.3f, window, false, soft_cap, max_bias, causal, false, reach};
+    return core::AttentionParams{0, 0, 0.3f, window, false, soft_cap, max_bias, causal, reach};
   };
   for (const int64_t window : {0, 1, 5, 40}) attention(params(window, 0, 0, false, 0));
   attention(params(0, 0, 8, false, 0));

@@ -277,7 +277,7 @@ void attend(const AttentionTask& task) {
   }
   std::fill_n(sums, rows * v_stride, 0.0f);
 
-  const bool sees_block = task.block_end > 0 && (params.causal || params.in_blocks);
+  const bool sees_block = task.block_end > 0 && (params.in_blocks || (params.causal && params.block_ahead));
   const auto end_seen = [&](int64_t position) {
     return sees_block ? task.block_end : params.end_seen(position, task.end);
   };

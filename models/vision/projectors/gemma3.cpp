@@ -28,9 +28,8 @@ ValueId projection(Builder& b, ValueId x, const std::string& name) {
 void build(Builder& b) {
   const Hparams& h = b.hparams();
   ValueId x = b.patches(h.patch());
-  x = b.add_rows(x, "v.position_embd", b.values("v.position_embd.weight", b.columns() * b.lines() * h.width()));
+  x = b.add_to_patches(x, "v.position_embd", b.values("v.position_embd.weight", b.columns() * b.lines() * h.width()));
   x = b.layers(x, {.activation = b.activation(), .may_swap_ffn = true});
-  x = b.norm(x, "v.post_ln", Norm::layer);
   const int64_t side = h.count_or("projector.scale_factor", 4, 64);
   x = b.merge(x, side);
   x = b.fold(x, "mm.mean", h.width(), 1 / static_cast<double>(side * side));
@@ -41,6 +40,6 @@ void build(Builder& b) {
 } // namespace
 
 constinit const ProjectorFile projectors::gemma3 = {
-    .cut = cut, .build = build, .sees_ahead = [](const Hparams&) { return true; }};
+    .cut = cut, .build = build, .sees_ahead = [](int64_t) { return true; }};
 
 } // namespace ridge::models::vision

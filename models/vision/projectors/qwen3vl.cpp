@@ -11,28 +11,20 @@ namespace {
 
 using core::ValueId;
 
-int64_t merged_side(const Hparams& h) { return h.count_or("spatial_merge_size", 2, 2, 2); }
-
-std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
-  return wrapped("<|vision_start|>", dynamic_tile(picture, {merged_side(h) * h.patch(), 8, 4096}), "<|vision_end|>");
-}
-
 void build(Builder& b) {
   const Hparams& h = b.hparams();
   ValueId x = b.patches(h.patch());
-  x = b.add_rows(x, "v.position_embd", b.position_table(TableResize::corners));
+  x = b.add_to_patches(x, "v.position_embd", b.position_table(TableResize::corners));
   const LayerSpec spec = {.activation = b.activation(), .rope = b.rope({core::RopeStyle::split, h.head_dim()})};
   std::vector<ValueId> ends = {-1};
   std::vector<std::string> mergers;
-  for (int64_t il = 0; il < h.layers(); ++il) {
-    x = b.layer(x, il, spec);
+  ends[0] = b.layers(x, spec, -1, [&](ValueId end, int64_t il) {
     const std::string merger = fmt::format("v.deepstack.{}.", il);
-    if (!b.has(merger + "fc1.weight")) continue;
-    ends.push_back(x);
+    if (!b.has(merger + "fc1.weight")) return;
+    ends.push_back(end);
     mergers.push_back(merger);
-  }
-  ends[0] = b.norm(x, "v.post_ln", Norm::layer);
-  const std::vector<ValueId> squares = b.merge(ends, merged_side(h));
+  });
+  const std::vector<ValueId> squares = b.merge(ends, qwen_side(h));
   ValueId row = b.linear(b.gelu(b.linear(squares[0], "mm.0"), "mm.gelu"), "mm.2");
   const int64_t width = b.width_of(row);
   for (size_t i = 0; i < mergers.size(); ++i) {
@@ -45,6 +37,6 @@ void build(Builder& b) {
 
 } // namespace
 
-constinit const ProjectorFile projectors::qwen3vl = {.cut = cut, .build = build};
+constinit const ProjectorFile projectors::qwen3vl = {.cut = qwen_cut, .build = build};
 
 } // namespace ridge::models::vision

@@ -67,7 +67,7 @@ void naive_attention(Naive& naive, const core::Op& op) {
     const int64_t position = naive.batch().positions[t], half = p.window > 0 ? p.window : INT32_MAX;
     int64_t first = p.first_seen(position);
     int64_t last = p.causal ? position + 1 : std::min(end_of(naive.stream(t)), position + half);
-    if (!block_ends.empty() && block_ends[t] > 0 && (p.causal || p.in_blocks)) last = block_ends[t];
+    if (!block_ends.empty() && block_ends[t] > 0 && (p.in_blocks || (p.causal && p.block_ahead))) last = block_ends[t];
     if (p.in_blocks) first = block_first(t);
     Naive::Row y;
     for (int64_t h = 0; h < p.heads; ++h) {

@@ -39,7 +39,7 @@ struct ChatCommand {
                                       engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);
     if (!tools.empty()) conversation.set_tools(engine::read_tools(core::read_text_file(tools), tools));
-InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
+    InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
     Chat chat(loaded, session, conversation, request, context_shift, interrupt);
     for (const std::string& image : request.images) chat.take("/image " + image);
 

@@ -30,7 +30,7 @@ std::string add_picture(const engine::LoadedModel& model, engine::Conversation& 
   conversation.hold(shelved);
   note(fmt::format("[{}: {} × {} pixels, {} tokens]", core::printable(path), picture.width, picture.height,
                    shelved->tokens));
-  return shelved->mark + "\n";
+  return shelved->mark;
 }
 
 } // namespace ridge::app

@@ -1,12 +1,8 @@
 // Tiny models that read pictures, of every projector, against chunks, embeddings and logits of another implementation.
 #include "core/error.h"
-#include "engine/pictures/picture_prompt.h"
-#include "kernels/cpu/executor/executor.h"
-#include "models/model.h"
 
 #include "support/numerics.h"
-#include "support/recipes/vision_case.h"
-#include "support/temporary_folder.h"
+#include "support/recipes/vision_runs.h"
 
 #include <cstdlib>
 
@@ -15,52 +11,6 @@ using namespace ridge;
 namespace {
 
 constexpr double kLeastBound = 5e-6;
-
-// A case in files, as the engine opens them.
-struct Opened {
-  const tests::VisionCase& c;
-  tests::TemporaryFolder folder;
-  gguf::File file;
-  std::unique_ptr<text::Tokenizer> tokenizer;
-  core::Program program;
-  engine::PictureReader reader;
-
-  explicit Opened(const tests::VisionCase& of)
-      : c(of), file(gguf::File::open(write("model"))), tokenizer(text::Tokenizer::from_file(file)),
-        program(models::build_program(file, models::Ending::pictures)),
-        reader(write("mmproj"), {.threads = 1, .exact = true}) {}
-
-  std::string write(const std::string& part) const {
-    const std::vector<std::byte> bytes = c.image(part);
-    return folder.write(part + ".gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  }
-  engine::PicturePrompt prompt() {
-    return engine::picture_prompt(*tokenizer, reader, c.prompt(), std::vector{c.picture()});
-  }
-};
-
-// Logits of the text's tokens, `most` tokens at once where no picture wants more.
-std::vector<float> logits_of(Opened& opened, const engine::PicturePrompt& prompt, int64_t most) {
-  const int64_t count = std::ssize(prompt.tokens);
-  core::ExecutorConfig config = {.context = count, .max_batch = count, .max_outputs = count, .threads = 1};
-  config.k_type = config.v_type = core::KvType::f32;
-  config.exact = true;
-  const auto executor = kernels::cpu::make_cpu_executor(opened.program, config);
-  std::vector<float> logits;
-  for (int64_t at = 0, end = 0; at < count; at = end) {
-    end = prompt.pictures.end_of_part(at, std::min(count, at + most));
-    engine::PlacedBatch placed;
-    placed.append(std::span(prompt.tokens).subspan(at, end - at), at, 0, &prompt.pictures);
-    for (int64_t i = at; i < end; ++i)
-      if (!prompt.pictures.at(i)) placed.outputs.push_back(static_cast<int32_t>(i - at));
-    executor->forward(placed.batch(opened.program));
-    for (int64_t i = 0; i < std::ssize(placed.outputs); ++i) {
-      const std::span<const float> row = executor->logits(i);
-      logits.insert(logits.end(), row.begin(), row.end());
-    }
-  }
-  return logits;
-}
 
 void check_chunks(const engine::PicturePrompt& prompt, const nlohmann::ordered_json& chunks, bool mrope) {
   int64_t at = 0;
@@ -92,7 +42,7 @@ void check_chunks(const engine::PicturePrompt& prompt, const nlohmann::ordered_j
 void check_case(const std::string& name) {
   CAPTURE(name);
   const tests::VisionCase c(name);
-  Opened opened(c);
+  tests::OpenedVision opened(c);
   opened.reader.check_fits(opened.program, "model.gguf");
   CHECK(opened.reader.row_width() == c.count("n_embd"));
   const engine::PicturePrompt prompt = opened.prompt();
@@ -104,12 +54,13 @@ void check_case(const std::string& name) {
   REQUIRE(rows.size() == embeddings.size());
   const double error = tests::nmse(rows, embeddings);
   CHECK(error <= std::max(kLeastBound, 5 * c.spread("spread")));
-  const std::vector<float> golden = c.logits(), at_once = logits_of(opened, prompt, std::ssize(prompt.tokens));
+  const std::vector<float> golden = c.logits(),
+                           at_once = tests::vision_logits(opened, prompt, std::ssize(prompt.tokens));
   REQUIRE(at_once.size() == golden.size());
   const double bound = std::max(kLeastBound, 5 * c.spread("spread_logits"));
   const double logits_error = tests::nmse(at_once, golden);
   CHECK(logits_error <= bound);
-  CHECK(tests::nmse(logits_of(opened, prompt, 3), golden) <= bound);
+  CHECK(tests::nmse(tests::vision_logits(opened, prompt, 3), golden) <= bound);
   MESSAGE(name, ": NMSE of embeddings ", error, ", of logits ", logits_error);
 }
 
@@ -128,4 +79,9 @@ TEST_CASE("tiny models of every projector have the reference's chunks, embedding
         FAIL_CHECK(name, ": ", error.what());
       }
     }
+}
+
+TEST_CASE("docs/images.md shows every projector as projectors.def has it") {
+  const std::string docs = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/docs/images.md");
+  CHECK(docs.find(models::vision::projectors_as_markdown()) != std::string::npos);
 }

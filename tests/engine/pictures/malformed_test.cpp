@@ -56,8 +56,10 @@ TEST_CASE("hyperparameters out of range and missing tensors are named") {
       CAPTURE(tensor);
       nlohmann::ordered_json changed = whole;
       changed["tensors"][i][1][0] = changed["tensors"][i][1][0].get<int64_t>() + 1;
-      const bool unused = name == std::string_view("mlp-pinpoints") && tensor.starts_with("v.blk.2."); // the last layer
-      CHECK((unused || error_of(changed).find(".gguf: ") != std::string::npos));
+      // The last layer of some is not used, and the width of Gemma's rows may be any.
+      const bool any = (name == std::string_view("mlp-pinpoints") && tensor.starts_with("v.blk.2.")) ||
+                       (name == std::string_view("gemma3") && tensor == "mm.input_projection.weight");
+      CHECK((any || error_of(changed).find(".gguf: ") != std::string::npos));
       nlohmann::ordered_json without = whole;
       without["tensors"].erase(i);
       error_of(without);

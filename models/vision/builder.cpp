@@ -260,12 +260,6 @@ ValueId Builder::permute(ValueId x, const std::string& name, std::span<const int
               core::PermuteParams{group});
 }
 
-ValueId Builder::columns_of(ValueId x, const std::string& name, int64_t first, int64_t count) {
-  std::vector<int32_t> order(count);
-  std::iota(order.begin(), order.end(), static_cast<int32_t>(first));
-  return permute(x, name, order, width_of(x));
-}
-
 ValueId Builder::times(ValueId x, const std::string& name) {
   return emit(OpKind::activate, name, {x}, width_of(x), {vector(name, width_of(x))},
               core::ActivationParams{core::Activation::identity});

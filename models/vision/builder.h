@@ -96,9 +96,7 @@ class Builder {
   core::ValueId fold(core::ValueId x, const std::string& name, int64_t width, double scale); // sum of parts
   core::ValueId concat(core::ValueId a, core::ValueId b, const std::string& name);
   core::ValueId permute(core::ValueId x, const std::string& name, std::span<const int32_t> order, int64_t group);
-  core::ValueId columns_of(core::ValueId x, const std::string& name, int64_t first, int64_t count);
   core::ValueId times(core::ValueId x, const std::string& tensor); // each column with its factor
-  core::ValueId layer(core::ValueId x, int64_t il, const LayerSpec& spec);
   // All layers, or the first `count`, between v.pre_ln and v.post_ln, where the file has those; `ended` gets what each
   // layer gives.
   core::ValueId layers(core::ValueId x, const LayerSpec& spec, int64_t count = -1,
@@ -108,13 +106,12 @@ class Builder {
   // `values` are of its patches, line by line. Returns the parts of it, each [side² * width].
   std::vector<core::ValueId> merge(const std::vector<core::ValueId>& values, int64_t side);
   core::ValueId merge(core::ValueId value, int64_t side) { return merge(std::vector{value}, side)[0]; }
-  // Begins the merger with rows that are `side` of the encoder's each, by their numbers; -1: zeros.
+  // Begins the merger with rows that are `group` rows of the encoder each, by their numbers; -1: zeros.
   core::ValueId begin_merger(core::ValueId value, int64_t group, std::vector<int32_t> rows);
   // As merge(), with zeros where squares are not whole.
   core::ValueId merge_padded(core::ValueId value, int64_t side);
   // One row of the squares of `patches` patches each: a convolution [rows][channel][dy][dx], with its bias.
   core::ValueId convolution(core::ValueId x, const std::string& tensor, int64_t patches);
-  std::vector<int32_t> rows_of_patches() const; // of the encoder, line by line
   // Of merge's rows, from [dy, dx][channel] to [channel][dy, dx], as a convolution or an unfolding has them.
   core::ValueId channels_first(core::ValueId x, const std::string& name, int64_t patches);
   // Ends the merger: its rows are the tokens, in order, as wide as the language model.
@@ -129,13 +126,12 @@ class Builder {
 
   core::ValueId emit(core::OpKind kind, const std::string& name, std::vector<core::ValueId> inputs, int64_t width,
                      std::vector<core::WeightId> weights = {}, core::OpParams params = {});
-  core::WeightId matrix(const std::string& name, int64_t cols, int64_t rows);
-  core::WeightId vector(const std::string& name, int64_t width);
   core::WeightId constant(const std::string& name, std::span<const float> values, int64_t rows = 1);
 
   Encoder finish() &&; // validated
 
  private:
+  core::ValueId layer(core::ValueId x, int64_t il, const LayerSpec& spec);
   core::ValueId attention(core::ValueId x, int64_t il, const LayerSpec& spec);
   core::ValueId ffn(core::ValueId x, int64_t il, const LayerSpec& spec);
   core::ValueId head_norm(core::ValueId x, const std::string& tensor, Norm kind, int64_t head_dim);
@@ -143,7 +139,10 @@ class Builder {
   core::ValueId part_of(core::ValueId x, const std::string& tensor, const char* part, int64_t first, int64_t rows,
                         int64_t all);
   core::Weight view(const std::string& name, int64_t cols, int64_t rows);
+  core::WeightId matrix(const std::string& name, int64_t cols, int64_t rows);
+  core::WeightId vector(const std::string& name, int64_t width);
   core::WeightId add_weight(core::Weight weight);
+  std::vector<int32_t> rows_of_patches() const; // of the encoder, line by line
   std::vector<int32_t> squares(int64_t side) const;
   std::vector<core::ValueId> begin_merger(const std::vector<core::ValueId>& values, int64_t group,
                                           std::vector<int32_t> rows);

@@ -82,7 +82,8 @@ TEST_CASE("commands say what is wrong with pictures") {
   CHECK(refusal({"logits", "-m", files.model, "--mmproj", files.mmproj, "--image", files.image, "-p", "no mark",
                  "--out", files.own / "out.npy"})
             .find("there are 1 pictures") != std::string::npos);
-  CHECK(refusal({"run", "-m", tiny_model(), "--mmproj", files.mmproj, "-p", "x"}).find("do not belong together") !=
+  const Files wider(VisionCase("qwen3vl-deep"));
+  CHECK(refusal({"run", "-m", files.model, "--mmproj", wider.mmproj, "-p", "x"}).find("do not belong together") !=
         std::string::npos);
   std::filesystem::remove(files.mmproj);
   CHECK(refusal({"run", "-m", files.model, "--image", files.image, "-p", "x"}).find("no mmproj*.gguf lies beside") !=

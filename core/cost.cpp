@@ -87,10 +87,11 @@ void set_kv_store_cost(Cost& cost, const Program& program, const Op& op, const S
 }
 
 // How many (query, key) pairs the first `tokens` tokens of a stream see. Without a causal mask the text is whole, and
-// the pairs ahead are as many as those behind.
+// the pairs ahead are as many as those behind. Blocks are taken as all of the largest size.
 double visible_pairs(const AttentionParams& params, double tokens) {
   const auto growing = [](double n) { return n * (n + 1) / 2; }; // each token sees all before it
   const auto window = static_cast<double>(params.window);
+  if (params.in_blocks) return tokens * std::min(window, tokens); // whole blocks
   if (!params.causal) {
     AttentionParams behind = params;
     behind.causal = true;

@@ -41,6 +41,20 @@ void check_sizes(const Program& program, const ExecutorConfig& config, const Bat
     throw_error("a batch with {} elements of input, expected {}", batch.input.size(), elements);
 }
 
+void check_places(const Program& program, const ExecutorConfig& config, const Batch& batch) {
+  const auto tokens = std::ssize(batch.tokens), rows = std::ssize(batch.rows);
+  if (!program.has_places && !(batch.axes.empty() && batch.block_ends.empty()))
+    throw_error("a batch with places of tokens, which this model does not know");
+  if (program.row_width > 0 ? rows % program.row_width != 0 : rows > 0)
+    throw_error("a batch with rows of {} elements, expected {} in each", rows, program.row_width);
+  if (!batch.axes.empty() && std::ssize(batch.axes) != tokens * kPlaceAxes)
+    throw_error("a batch of {} tokens with {} places", tokens, batch.axes.size());
+  if (!batch.block_ends.empty() && std::ssize(batch.block_ends) != tokens)
+    throw_error("a batch of {} tokens with {} ends of blocks", tokens, batch.block_ends.size());
+  for (const int32_t end : batch.block_ends)
+    if (end < 0 || end > config.context) throw_error("a block that ends at {}, outside the context", end);
+}
+
 // Of a Program whose tokens see later ones.
 void check_whole_texts(const ExecutorConfig& config, const Batch& batch) {
   std::vector<int32_t> next(static_cast<size_t>(config.streams), 0);
@@ -95,8 +109,10 @@ void check_config(const Program& program, const ExecutorConfig& config) {
 
 void check_batch(const Program& program, const ExecutorConfig& config, const Batch& batch) {
   check_sizes(program, config, batch);
+  check_places(program, config, batch);
+  const int64_t rows = program.row_width > 0 ? std::ssize(batch.rows) / program.row_width : 0;
   for (const int32_t token : batch.tokens)
-    if (token < 0 || token >= program.vocab)
+    if (token < -rows || token >= program.vocab)
       throw_error("token id {} is outside this model's vocabulary of {}", token, program.vocab);
   for (const int32_t position : batch.positions)
     if (position < 0 || position >= config.context)

@@ -63,7 +63,18 @@ struct Batch {
   std::span<const int32_t> streams;   // same length, or empty: all 0
   std::span<const int32_t> outputs;   // indices into tokens whose logits are wanted, ascending
   std::span<const float> input = {};  // Program::input, [rows, width], where the Program has one
+
+  // Of Programs with places (Program::has_places). A token -1 - r has row r instead of an id: [rows, row_width].
+  std::span<const float> rows = {};
+  // Where each token is, for rope: [tokens, kPlaceAxes], as time, row, column and picture. Empty: its position, in all.
+  std::span<const int32_t> axes = {};
+  // The end of the block of each token, 0 of one in none. It sees all positions of its stream before that end, also
+  // those behind its own, where AttentionParams::block_ahead says so; with in_blocks those of the block only, which are
+  // next to each other in the batch. Empty: no token is in a block.
+  std::span<const int32_t> block_ends = {};
 };
+
+inline constexpr int64_t kPlaceAxes = 4;
 
 // Throws Error if forward() cannot run the batch: it has no tokens, more tokens or outputs than the configuration
 // allows, spans of different lengths, a token, position, stream or output out of range, or part of a text where tokens

@@ -39,9 +39,21 @@ enum class WeightRole : uint8_t {
 
 using NoParams = std::monostate;
 
+// What becomes of a token that has a row instead of an id (Batch::rows).
+enum class RowUse : uint8_t {
+  as_it_is, // its first elements
+  scaled,   // the same, times `scale`
+  none,     // the table's row of token 0
+};
+
 struct EmbedParams {
   float scale = 1;
   bool of_positions = false; // the table has a row per position, not per token
+  RowUse rows = RowUse::as_it_is;
+};
+
+struct GivenParams {
+  int64_t first = 0; // element of the row
 };
 
 // A token and those before it, up to `length` of them, stand for `heads_per_length` rows of a table for each number of
@@ -100,6 +112,10 @@ struct PositionScaleParams {
   int64_t step, offset = 0;
 };
 
+struct ClampParams {
+  float low, high;
+};
+
 struct AddParams {
   float scale = 1; // of the second operand
 };
@@ -124,6 +140,8 @@ struct AttentionParams {
   // position on as up to it.
   bool causal = true;
   int64_t reach = 0; // the weight is a bias of scores by distance, up to this many positions back and ahead; 0: sinks
+  bool block_ahead = true; // with a causal mask: a token sees all of its block of the batch, also what is behind it
+  bool in_blocks = false;  // a token sees its block of the batch (Batch::block_ends), of `window` tokens at most
 
   // The first position that the token at `position` sees.
   int64_t first_seen(int64_t position) const {
@@ -235,10 +253,10 @@ struct ScanParams {
   int64_t x_at, b_at, c_at;                // first columns within the rows of the inputs
 };
 
-using OpParams =
-    std::variant<NoParams, EmbedParams, NormParams, RopeParams, PositionScaleParams, ActivationParams, AddParams,
-                 PermuteParams, KvParams, AttentionParams, IndexParams, RouteParams, HyperParams, FoldParams,
-                 ExpertParams, RankParams, NgramParams, ConvParams, PoolParams, DeltaParams, ScanParams>;
+using OpParams = std::variant<NoParams, EmbedParams, NormParams, RopeParams, PositionScaleParams, ActivationParams,
+                              AddParams, GivenParams, ClampParams, PermuteParams, KvParams, AttentionParams,
+                              IndexParams, RouteParams, HyperParams, FoldParams, ExpertParams, RankParams, NgramParams,
+                              ConvParams, PoolParams, DeltaParams, ScanParams>;
 
 // The index into Program::kv_layers in an op's params, null for ops without a cache. The only place that knows which
 // params name one.

@@ -31,8 +31,17 @@ struct Operands {
 // shape_NAME checks the shapes of an op whose operands are those that ops.def lists.
 
 void shape_embed(const Operands& o) {
+  const auto& params = std::get<EmbedParams>(o.op.params);
+  o.expect(o.program.row_width == 0 || params.of_positions || params.rows == RowUse::none ||
+               o.out(0).width <= o.program.row_width,
+           "wider than the rows that tokens are given");
   for (size_t i = 0; i < o.op.weights.size(); ++i)
     o.expect(o.weight(i).cols == o.out(0).width, "the table or the bias has another width");
+}
+
+void shape_given(const Operands& o) {
+  const int64_t first = std::get<GivenParams>(o.op.params).first;
+  o.expect(first >= 0 && first + o.out(0).width <= o.program.row_width, "no such part of a row");
 }
 
 void shape_ngram_embed(const Operands& o) {
@@ -70,6 +79,7 @@ void shape_rope(const Operands& o) {
                table.long_inverse_frequency.size() == table.inverse_frequency.size(),
            "rotates fewer or more pairs in long contexts");
   o.expect(table.span > 0, "positions of no span");
+  o.expect(table.axes.empty() || table.axes.size() == table.inverse_frequency.size(), "axes of some pairs");
 }
 
 void shape_position_scale(const Operands& o) {
@@ -91,7 +101,7 @@ void shape_attention(const Operands& o) {
   o.expect(params.heads % kv.heads == 0, "query heads are not a multiple of KV heads");
   o.expect(o.in(0).width == params.heads * kv.k_dim && o.out(0).width == params.heads * kv.v_dim, "shape");
   o.expect(params.window >= 0 && params.soft_cap >= 0 && (params.window > 0 || !params.chunked) && params.reach >= 0 &&
-               (params.causal || !params.chunked),
+               (params.causal || !params.chunked) && (!params.in_blocks || o.program.has_places),
            "params");
   const int64_t per_head = params.reach > 0 ? 2 * params.reach + 1 : 1;
   o.expect(params.reach == 0 || !o.op.weights.empty(), "no biases");
@@ -189,6 +199,11 @@ void shape_activate(const Operands& o) {
   if (o.op.weights.empty()) return;
   const auto& params = std::get<ActivationParams>(o.op.params);
   o.expect(o.weight(0).cols == o.in(0).width && params.limit == 0 && params.shift == 0, "factors");
+}
+
+void shape_clamp(const Operands& o) {
+  const auto& params = std::get<ClampParams>(o.op.params);
+  o.expect(o.in(0).width == o.out(0).width && params.low <= params.high, "limits or width");
 }
 
 void shape_add(const Operands& o) {

@@ -38,6 +38,8 @@ struct RopeTable {
   std::vector<float> long_inverse_frequency = {}; // where the context is above `long_above`; empty: the same
   int64_t long_above = 0;
   int32_t span = 1; // a position counts as the first of its `span`, as of an index whose entries have several
+  // Which of a token's places turns each pair, where a batch has them (Batch::axes); empty: its position.
+  std::vector<uint8_t> axes = {};
 
   const std::vector<float>& frequencies(int64_t context) const {
     return long_inverse_frequency.empty() || context <= long_above ? inverse_frequency : long_inverse_frequency;
@@ -128,6 +130,11 @@ struct Program {
   // What draft heads take, kept beside the logits. Of a model that drafts: a row per token; of a head itself: one per
   // wanted output. -1: nothing is kept.
   ValueId hidden = -1;
+
+  // A batch may say where tokens are beside their positions, as in a picture (Batch::axes, Batch::block_ends), and
+  // give tokens a row of so many elements instead of an id (Batch::rows); 0: none.
+  bool has_places = false;
+  int64_t row_width = 0;
 
   // Of how many tokens there are logits.
   int64_t choices() const { return logits >= 0 ? values[logits].width : 0; }

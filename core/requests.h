@@ -35,6 +35,7 @@ struct ModelOptions {
   std::string speculation = "auto";           // who guesses tokens ahead: auto, off, mtp, ngram or draft
   std::string draft_model;                    // a GGUF file that guesses; empty: none
   int64_t draft_tokens = 0;                   // guessed in a step; 0: as many as pay
+  std::string mmproj;                         // a GGUF file that encodes pictures; empty: none
 };
 
 // How tokens are chosen and when generation ends.
@@ -62,10 +63,11 @@ struct PrefixOptions {
 
 // One answer. A conversation reuses the request for each of its messages.
 struct GenerateRequest {
-  std::string prompt;        // the user's message; with `raw` the text to be continued
-  bool raw = false;          // without a chat template and without a conversation
-  std::string system;        // system prompt; empty: none
-  bool keep_choices = false; // also return, of each token, what else was likely; sampling then runs on the host
+  std::string prompt;              // the user's message; with `raw` the text to be continued
+  bool raw = false;                // without a chat template and without a conversation
+  std::string system;              // system prompt; empty: none
+  std::vector<std::string> images; // files of pictures in front of the message
+  bool keep_choices = false;       // also return, of each token, what else was likely; sampling then runs on the host
   SamplingOptions sampling;
   TemplateOptions chat_template;
 };

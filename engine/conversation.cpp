@@ -1,5 +1,6 @@
 #include "engine/conversation.h"
 
+#include "engine/pictures/picture_shelf.h"
 #include "text/chat/messages.h"
 
 #include <algorithm>
@@ -52,6 +53,7 @@ void Conversation::clear() {
   Json kept = Json::array();
   if (!messages_.empty() && is_role(messages_[0], "system")) kept.push_back(messages_[0]);
   messages_ = std::move(kept);
+  pictures_.clear();
 }
 
 void Conversation::set_messages(const Json& json, const std::string& label) {

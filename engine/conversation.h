@@ -4,9 +4,13 @@
 
 #include "engine/answer.h"
 
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace ridge::engine {
+
+struct ShelvedPicture; // pictures/picture_shelf.h
 
 class Conversation {
  public:
@@ -20,7 +24,9 @@ class Conversation {
   // What a call of the last answer gave. answer() goes on once every call has a result.
   void add_result(const text::ToolCall& call, std::string result);
   void set_system(std::string text); // replaces the system message; empty: none
+  // The text of a message may have marks of pictures (PictureShelf), which the conversation holds from then on.
   void add_user(std::string text);
+  void hold(std::shared_ptr<const ShelvedPicture> picture) { pictures_.push_back(std::move(picture)); }
   // Generates the assistant's message and appends it, whatever the stop reason. Throws Error when the template refuses
   // the messages or the prompt does not fit the context; the conversation is then as before.
   Answer answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel);
@@ -47,6 +53,7 @@ class Conversation {
   ChatRequests requests_; // which knows the session's tokens
   std::optional<ToolUse> tools_;
   Json messages_ = Json::array();
+  std::vector<std::shared_ptr<const ShelvedPicture>> pictures_;
 };
 
 } // namespace ridge::engine

@@ -32,7 +32,8 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file) {
 LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File* eagle) {
   LoadedModel model{std::move(file), {}, nullptr, nullptr};
   model.program = eagle ? models::build_drafted(model.file, *eagle) : models::build_program(model.file, ending);
-  if (ending == models::Ending::logits && (model.program.embeds || core::sees_ahead(model.program)))
+  if ((ending == models::Ending::logits || ending == models::Ending::pictures) &&
+      (model.program.embeds || core::sees_ahead(model.program)))
     throw_error("{}: a {} model embeds texts and writes none; see ridge embed", model.file.path(),
                 model.program.architecture);
   model.tokenizer = find_tokenizer(model.file);

@@ -15,6 +15,8 @@
 
 namespace ridge::engine {
 
+class PictureShelf; // pictures/picture_shelf.h
+
 // One line that the user should know.
 using Notice = std::function<void(const std::string& line)>;
 
@@ -35,13 +37,14 @@ struct LoadedHead {
 
 struct LoadedModel {
   gguf::File file;
-  core::Program program;                      // points into file
-  std::unique_ptr<text::Tokenizer> tokenizer; // null where the file has none
-  std::unique_ptr<core::Executor> executor;   // runs program
-  double gpu_share = 0;                       // of the bytes that one token reads
-  std::vector<int> gpus = {};                 // that run it; empty: the first, or none
-  double gpu_memory_left = 0;                 // of Placement::gpu_memory, on the first of them; 0: no limit
-  std::vector<LoadedHead> heads = {};         // those that guess; program then keeps hidden rows
+  core::Program program;                            // points into file
+  std::unique_ptr<text::Tokenizer> tokenizer;       // null where the file has none
+  std::unique_ptr<core::Executor> executor;         // runs program
+  double gpu_share = 0;                             // of the bytes that one token reads
+  std::vector<int> gpus = {};                       // that run it; empty: the first, or none
+  double gpu_memory_left = 0;                       // of Placement::gpu_memory, on the first of them; 0: no limit
+  std::vector<LoadedHead> heads = {};               // those that guess; program then keeps hidden rows
+  std::shared_ptr<PictureShelf> pictures = nullptr; // null: it takes none
 
   // The tokenizer, or an Error that says the file has none.
   const text::Tokenizer& need_tokenizer() const;

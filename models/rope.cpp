@@ -80,20 +80,27 @@ class Reader {
   const Hparams& hparams_;
 };
 
-// Pairs of the fourth axis stop turning.
-void stop_unused_axes(std::vector<float>& frequencies, RopeAxes axes, std::span<const int64_t> sections) {
+// The axis of each pair, of four.
+std::vector<uint8_t> axes_of_pairs(size_t pairs, RopeAxes axes, std::span<const int64_t> sections) {
   int64_t all = 0;
   for (const int64_t section : sections) {
     if (section < 0 || section > 1 << 20) throw_error("rope.dimension_sections has a section of {} pairs", section);
     all += section;
   }
   if (all == 0) throw_error("rope.dimension_sections: all sections are empty");
-  for (size_t pair = 0; pair < frequencies.size(); ++pair) {
-    const int64_t at = static_cast<int64_t>(pair) % all;
-    const bool fourth = axes == RopeAxes::interleaved ? at >= 3 * sections[at % 3] : at >= all - sections[3];
-    if (fourth) frequencies[pair] = 0;
+  std::vector<uint8_t> of_pairs(pairs);
+  for (size_t pair = 0; pair < pairs; ++pair) {
+    int64_t at = static_cast<int64_t>(pair) % all;
+    if (axes == RopeAxes::interleaved) {
+      of_pairs[pair] = at < 3 * sections[at % 3] ? at % 3 : 3;
+    } else {
+      while (of_pairs[pair] < 3 && at >= sections[of_pairs[pair]]) at -= sections[of_pairs[pair]++];
+    }
   }
+  return of_pairs;
 }
+
+constexpr uint8_t kFourthAxis = 3; // on which text does not move
 
 } // namespace
 
@@ -128,6 +135,8 @@ core::RopeTable make_rope_table(const gguf::File& file, const Hparams& hparams, 
     if (factor != file_factor)
       table.magnitude *= static_cast<float>((1 + 0.1 * std::log(factor)) / (1 + 0.1 * std::log(file_factor)));
   }
+  if (spec.axes != RopeAxes::one)
+    table.axes = axes_of_pairs(spec.dims / 2, spec.axes, hparams.ints("rope.dimension_sections", 4));
   const auto frequencies = [&](const std::vector<float>& divisors) {
     std::vector<float> made;
     for (int64_t pair = 0; pair < spec.dims / 2; ++pair) {
@@ -136,7 +145,8 @@ core::RopeTable make_rope_table(const gguf::File& file, const Hparams& hparams, 
       const double blend = yarn ? extrapolation * yarn_blend(pair, low, high) : 0;
       made.push_back(static_cast<float>(plain / factor * (1 - blend) + plain * blend));
     }
-    if (spec.axes != RopeAxes::one) stop_unused_axes(made, spec.axes, hparams.ints("rope.dimension_sections", 4));
+    for (size_t pair = 0; pair < table.axes.size(); ++pair)
+      if (table.axes[pair] == kFourthAxis) made[pair] = 0;
     return made;
   };
   std::vector<float> divisors, for_long;

@@ -4,6 +4,7 @@
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/reply.h"
+#include "server/requests/pictures.h"
 #include "server/requests/request_fields.h"
 #include "server/routes.h"
 #include "server/tools.h"
@@ -68,7 +69,8 @@ Generation generation_of(const Service& service, const Fields& body) {
   Json messages = Json::array();
   if (const Json* system = body.find("system"))
     messages.push_back({{"role", "system"}, {"content", content_text(*system, "system")}});
-  const Json& given = body.required("messages");
+  RequestPictures pictures(service);
+  const Json given = pictures.put(body.required("messages"), "messages");
   if (!given.is_array() || given.empty()) throw_invalid("messages", "messages: expected a list of messages");
   for (size_t i = 0; i < given.size(); ++i) {
     const Fields message(given[i], fmt::format("messages[{}]", i));

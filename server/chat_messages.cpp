@@ -4,6 +4,7 @@
 #include "server/openai.h"
 #include "server/requests/answer_form.h"
 #include "server/requests/chat_body.h"
+#include "server/requests/pictures.h"
 #include "server/tools.h"
 
 #include <algorithm>
@@ -40,7 +41,9 @@ Json schema_of_format(const Fields& format) {
 
 Generation chat_generation(const Service& service, const Fields& given) {
   const AnswerForm form = answer_form(given);
-  const Json current = current_chat_body(given.json());
+  RequestPictures pictures(service);
+  Json current = current_chat_body(given.json());
+  if (current.contains("messages")) current["messages"] = pictures.put(std::move(current["messages"]), "messages");
   const Fields body(current, "");
   Json variables = Json::object();
   if (const auto effort = body.text("reasoning_effort")) set_effort(variables, *effort);

@@ -6,6 +6,7 @@
 #include "server/chat_messages.h"
 #include "server/openai.h"
 #include "server/reply.h"
+#include "server/requests/pictures.h"
 #include "server/requests/request_fields.h"
 #include "server/routes.h"
 #include "server/tools.h"
@@ -60,8 +61,10 @@ Json format_schema(const Fields& body) {
 
 Generation chat_of(const Service& service, const Fields& body) {
   const auto tools = openai_tools(body);
-  return service.chat(read_messages(service, body.required("messages")), tools ? &*tools : nullptr,
-                      thinking_variable(body), format_schema(body));
+  RequestPictures pictures(service);
+  const Json messages = pictures.put(body.required("messages"), "messages");
+  return service.chat(read_messages(service, messages), tools ? &*tools : nullptr, thinking_variable(body),
+                      format_schema(body));
 }
 
 Generation text_of(const Service& service, const Fields& body) {
@@ -79,10 +82,15 @@ Generation text_of(const Service& service, const Fields& body) {
   if (const auto system = body.text("system"); system && !system->empty())
     messages.push_back({{"role", "system"}, {"content", *system}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
+  RequestPictures pictures(service);
+  if (const Json* images = body.find("images")) {
+    messages.back()["images"] = *images;
+    messages = read_messages(service, pictures.put(std::move(messages), "messages"));
+  }
   return service.chat(messages, nullptr, thinking_variable(body), format_schema(body));
 }
 
-// No model here sees images, and one that is dropped would change the answer.
+// Of a model that sees no images: one that is dropped would change the answer.
 void refuse_images(const Fields& body) {
   const auto refuse = [](const Fields& fields) {
     const Json* images = fields.find("images");
@@ -241,10 +249,10 @@ void answer(Models& models, const HttpRequest& request, HttpResponse& response, 
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   const std::optional<double> keep = keep_alive(fields);
-  refuse_images(fields);
   if (is_empty(fields, chat)) return load(models, fields, chat, keep, response);
   const ModelService::Use use = models.use(fields.text("model"));
   Service& service = service_as<Service>(use.service());
+  if (!service.model().pictures || fields.flag("raw").value_or(false)) refuse_images(fields);
   check_fields(service, fields, Api::ollama);
   if (const auto options = fields.object("options")) check_fields(service, *options, Api::options);
   const bool stream = fields.flag("stream").value_or(true);

@@ -15,7 +15,8 @@ void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
   Json properties = {{"model", service.name()},
                      {"executor", model.executor->description()},
                      {"total_slots", model.executor->config().streams},
-                     {"n_ctx", service.context()}};
+                     {"n_ctx", service.context()},
+                     {"modalities", {{"vision", model.pictures != nullptr}, {"audio", false}}}};
   if (const auto* texts = dynamic_cast<const Service*>(&service)) {
     properties["speculative"] = texts->scheduler().speculates();
     properties["chat_template"] = texts->chat_template().source();

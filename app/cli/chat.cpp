@@ -3,6 +3,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/terminal/line_reader.h"
+#include "app/terminal/pictures.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
@@ -25,6 +26,7 @@ struct ChatCommand {
   void run() {
     core::validate(request.sampling.params);
     engine::check_speculation(model);
+    take_pictures(model, request.images);
     engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
     for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
     const std::vector<std::string> recommended = engine::take_model_defaults(request.sampling, loaded.file, note);
@@ -39,6 +41,7 @@ struct ChatCommand {
     if (!tools.empty()) conversation.set_tools(engine::read_tools(core::read_text_file(tools), tools));
     InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
     Chat chat(loaded, session, conversation, request, context_shift, interrupt);
+    for (const std::string& image : request.images) chat.take("/image " + image);
 
     const bool interactive = stdin_is_terminal();
     if (interactive && !recommended.empty())
@@ -68,6 +71,7 @@ void add_chat_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("chat", "chat with a model in the terminal");
   add_model_options(*command, options->model, true);
   add_speculation_options(*command, options->model);
+  add_picture_options(*command, options->request.images, options->model.mmproj);
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--context-shift", options->context_shift, "when the context fills, forget the oldest exchanges");
   command

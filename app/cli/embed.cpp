@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/embedder.h"
+#include "engine/pictures/picture_reader.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -31,10 +32,12 @@ std::vector<std::string> lines_of(const std::string& text) {
 struct EmbedCommand {
   core::ModelOptions model;
   std::vector<std::string> texts;
-  std::string file, ids, out, pooling;
+  std::string file, ids, out, pooling, mmproj;
+  std::vector<std::string> images;
   bool exact = false, no_normalize = false, truncate = false;
 
   void run() const {
+    if (!images.empty() || !mmproj.empty()) return run_pictures();
     if (model.model.empty()) throw Error("embed: no model; give -m FILE", Error::kUsage);
     if (!pooling.empty()) engine::pooling_of_name(pooling);
     std::vector<std::vector<int32_t>> inputs;
@@ -60,6 +63,47 @@ struct EmbedCommand {
     if (!file.empty() || texts.empty()) given = lines_of(core::read_text_file(file.empty() ? "-" : file));
     if (given.empty()) throw Error("embed: no text; give TEXT, --file FILE or lines on standard input", Error::kUsage);
     return given;
+  }
+
+  // The rows that a language model reads in place of tokens.
+  void run_pictures() const {
+    if (!texts.empty() || !file.empty() || !ids.empty() || (!pooling.empty() && pooling != "none"))
+      throw Error("--image: goes without texts, with --pooling none", Error::kUsage);
+    if (images.empty() || mmproj.empty()) throw Error("embed: pictures take --image and --mmproj", Error::kUsage);
+    if (!out.empty()) core::check_output(out, {model.model, mmproj});
+    engine::PictureReader reader(mmproj, {.threads = model.threads, .exact = exact});
+    if (!model.model.empty())
+      reader.check_fits(engine::open_model(model.model, load_on_terminal(), models::Ending::pictures).program,
+                        model.model);
+    std::vector<engine::PictureReader::Piece> pieces;
+    for (const std::string& image : images)
+      for (engine::PictureReader::Piece& piece : reader.read(media::read_picture(image)))
+        pieces.push_back(std::move(piece));
+    if (out.empty()) return print(pieces);
+    int64_t tokens = 0;
+    for (const engine::PictureReader::Piece& piece : pieces)
+      if (piece.tile) tokens += piece.tile->tokens;
+    NpyWriter npy(out, {tokens, reader.row_width()});
+    for (const engine::PictureReader::Piece& piece : pieces)
+      if (piece.tile) npy.append(piece.tile->rows);
+    npy.finish();
+  }
+
+  // A line for each part of what stands in a prompt for the pictures.
+  static void print(const std::vector<engine::PictureReader::Piece>& pieces) {
+    for (const engine::PictureReader::Piece& piece : pieces) {
+      nlohmann::ordered_json line;
+      if (piece.tile) {
+        line = {{"tokens", piece.tile->tokens}, {"columns", piece.tile->columns}, {"lines", piece.tile->lines}};
+        auto& rows = line["embedding"] = nlohmann::ordered_json::array();
+        for (auto at = piece.tile->rows.begin(); at != piece.tile->rows.end(); at += piece.tile->width)
+          rows.push_back(std::vector<float>(at, at + piece.tile->width));
+      } else {
+        line["text"] = piece.text;
+      }
+      fmt::print("{}\n", line.dump());
+    }
+    flush_stdout();
   }
 
   void print(engine::Embedder& embedder, const std::vector<std::vector<int32_t>>& inputs) const {
@@ -94,6 +138,7 @@ void add_embed_command(CLI::App& app) {
   CLI::Option* ids = command->add_option("--ids", options->ids, "token ids instead of texts: 1,2,3");
   ids->excludes(texts)->excludes(file);
   file->excludes(texts);
+  add_picture_options(*command, options->images, options->mmproj);
   command
       ->add_option("--out", options->out,
                    "NumPy file to write, shape [texts, width]; with --pooling none [tokens, width]")

@@ -8,6 +8,7 @@
 #include "core/files/read_file.h"
 #include "engine/loaded_model.h"
 #include "engine/options.h"
+#include "engine/pictures/picture_prompt.h"
 #include "engine/speculation/speculation.h"
 
 #include <fmt/format.h>
@@ -23,7 +24,8 @@ constexpr int64_t kTokensAtOnce = 64; // bounds the logits held in memory: 64 ×
 
 struct LogitsCommand {
   core::ModelOptions model;
-  std::string ids, out;
+  std::string ids, prompt, mmproj, out;
+  std::vector<std::string> images;
   bool exact = false, mtp = false;
 
   core::ExecutorConfig config_for(const core::Program& program, int64_t tokens) const {
@@ -49,7 +51,52 @@ struct LogitsCommand {
   }
 
   void run() const {
-    const std::vector<int32_t> tokens = parse_ids(ids, "--ids");
+    if (ids.empty() == prompt.empty())
+      throw Error("logits: give token ids with --ids, or a text with -p", Error::kUsage);
+    if (!mmproj.empty() || !images.empty()) return run_with_pictures();
+    if (!prompt.empty()) return run_text();
+    run_ids(parse_ids(ids, "--ids"));
+  }
+
+  void run_text() const {
+    const engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    run_ids(loaded.need_tokenizer().encode(prompt, {.add_special = true, .parse_special = true}));
+  }
+
+  // The logits of the text's tokens, without those of pictures.
+  void run_with_pictures() const {
+    if (mtp || !ids.empty()) throw Error("--image: goes with a text, -p, and without --mtp", Error::kUsage);
+    if (mmproj.empty()) throw Error("--image: no encoder of pictures; give its file with --mmproj", Error::kUsage);
+    engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal(), models::Ending::pictures);
+    core::check_output(out, {model.model, mmproj});
+    engine::PictureReader reader(mmproj, {.threads = model.threads, .exact = exact});
+    reader.check_fits(loaded.program, model.model);
+    std::vector<media::Picture> pictures;
+    for (const std::string& image : images) pictures.push_back(media::read_picture(image));
+    const engine::PicturePrompt text = engine::picture_prompt(loaded.need_tokenizer(), reader, prompt, pictures);
+    const int64_t count = std::ssize(text.tokens);
+    core::ExecutorConfig config = config_for(loaded.program, count);
+    for (const engine::TextPictures::Place& place : text.pictures.places())
+      if (place.tile->sees_ahead) config.max_batch = std::max(config.max_batch, place.tile->tokens);
+    engine::start_executor(loaded, config, "cpu", engine::placement_of(model), load_on_terminal());
+
+    int64_t rows = count;
+    for (const engine::TextPictures::Place& place : text.pictures.places()) rows -= place.tile->tokens;
+    NpyWriter npy(out, {rows, loaded.program.vocab});
+    for (int64_t at = 0, end = 0; at < count; at = end) {
+      end = text.pictures.end_of_part(at, std::min(count, at + kTokensAtOnce));
+      engine::PlacedBatch placed;
+      placed.append(std::span(text.tokens).subspan(at, end - at), at, 0, &text.pictures);
+      for (int64_t i = at; i < end; ++i)
+        if (!text.pictures.at(i)) placed.outputs.push_back(static_cast<int32_t>(i - at));
+      loaded.executor->forward(placed.batch(loaded.program));
+      for (int64_t i = 0; i < std::ssize(placed.outputs); ++i) npy.append(loaded.executor->logits(i));
+    }
+    loaded.file.check();
+    npy.finish();
+  }
+
+  void run_ids(const std::vector<int32_t>& tokens) const {
     engine::LoadedModel loaded = open();
     std::optional<engine::LoadedHead> head;
     if (mtp) head = std::move(loaded.heads[0]);
@@ -101,9 +148,15 @@ struct LogitsCommand {
 
 void add_logits_command(CLI::App& app) {
   auto options = std::make_shared<LogitsCommand>();
-  CLI::App* command = app.add_subcommand("logits", "write the f32 logits for token ids, shape [tokens, vocab]");
+  CLI::App* command =
+      app.add_subcommand("logits", "write the f32 logits for token ids or a text, shape [tokens, vocab]");
   add_model_options(*command, options->model);
-  command->add_option("--ids", options->ids, "token ids: 1,2,3")->required();
+  command->add_option("--ids", options->ids, "token ids: 1,2,3");
+  command
+      ->add_option("-p,--prompt", options->prompt,
+                   "a text instead of ids; <__media__> in it stands for a picture, which has no logits")
+      ->type_name("TEXT");
+  add_picture_options(*command, options->images, options->mmproj);
   command->add_option("--out", options->out, "NumPy file to write")->type_name("X.npy")->required();
   command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
   command->add_flag(

@@ -21,6 +21,8 @@ struct RoomOptions {
 void add_gpu_room_options(CLI::App& command, const RoomOptions& options);
 // Of commands that generate: who guesses tokens ahead.
 void add_speculation_options(CLI::App& command, core::ModelOptions& options);
+// --image and --mmproj.
+void add_picture_options(CLI::App& command, std::vector<std::string>& images, std::string& mmproj);
 void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options); // --prefix-cache
 void add_sampling_options(CLI::App& command, core::SamplingOptions& options);  // also the command's footer
 void add_template_options(CLI::App& command, core::TemplateOptions& options);

@@ -2,6 +2,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/report/report.h"
+#include "app/terminal/pictures.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
@@ -32,6 +33,8 @@ struct RunCommand {
     core::validate(request.sampling.params);
     engine::check_speculation(model);
     request.prompt = prompt.read();
+    if (request.raw && !request.images.empty()) throw Error("run: --raw takes no pictures", Error::kUsage);
+    take_pictures(model, request.images);
     engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
     engine::take_model_defaults(request.sampling, loaded.file, note);
     const auto& tokenizer = loaded.need_tokenizer();
@@ -96,8 +99,11 @@ struct RunCommand {
     engine::Conversation conversation(loaded, session, chosen,
                                       engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);
-    if (request.sampling.max_tokens > 0) note_limit(conversation.tokens_with(request.prompt), session.context());
-    conversation.add_user(request.prompt);
+    std::string message;
+    for (const std::string& image : request.images) message += add_picture(loaded, conversation, image);
+    message += request.prompt;
+    if (request.sampling.max_tokens > 0) note_limit(conversation.tokens_with(message), session.context());
+    conversation.add_user(std::move(message));
     return conversation.answer(answerer, sink, cancel);
   }
 
@@ -147,6 +153,7 @@ void add_run_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "one answer to stdout");
   add_model_options(*command, options->model, true);
   add_speculation_options(*command, options->model);
+  add_picture_options(*command, options->request.images, options->model.mmproj);
   options->prompt.add_to(*command, "your message");
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--raw", options->request.raw, "complete the text as it is, without a chat template");

@@ -9,6 +9,7 @@
 #include "core/files/read_file.h"
 #include "core/strings/units.h"
 #include "engine/options.h"
+#include "engine/pictures/open_pictures.h"
 #include "engine/ranks/ranks.h"
 #include "engine/speculation/speculation.h"
 #include "server/server.h"
@@ -93,6 +94,10 @@ struct ServeCommand {
     engine::check_speculation(setup.model);
     if (several() && !setup.model.draft_model.empty())
       throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
+    if (!setup.model.mmproj.empty()) {
+      if (several()) throw Error("--mmproj is for one model: its rows fit no other", Error::kUsage);
+      engine::settle_for_pictures(setup.model, note);
+    }
     if (several()) engine::need_one_process("serve", "they share out one model, not several (-m, --models-dir)");
     engine::check_prefixes(setup.prefixes);
     if (!key_file.empty()) settings.key = read_key();
@@ -195,6 +200,10 @@ void add_serve_command(CLI::App& app) {
                    "it; default: "
                    "the built-in guide")
       ->type_name(kModelType);
+  command
+      ->add_option("--mmproj", options->setup.model.mmproj,
+                   "the GGUF file with the model's encoder of pictures, which requests may then have")
+      ->type_name("FILE");
   command->add_option("--models-dir", options->folder, "serve the GGUF files of a folder, each when a request names it")
       ->type_name("FOLDER");
   command

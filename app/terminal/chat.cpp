@@ -1,6 +1,7 @@
 #include "app/terminal/chat.h"
 #include "core/files/read_file.h"
 
+#include "app/terminal/pictures.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
@@ -45,6 +46,7 @@ const std::vector<Chat::Command>& Chat::commands() {
       {"/undo", "", "take back the last message and its answer", &Chat::undo},
       {"/system", "TEXT", "set the system prompt; without TEXT: show it; `/system none` removes it", &Chat::system},
       {"/read", "FILE", "send a file's text as your message", &Chat::read},
+      {"/image", "FILE", "show the model a picture, with your next message", &Chat::image},
       {"/save", "FILE", "save the conversation (JSON messages as in the OpenAI API)", &Chat::save},
       {"/load", "FILE", "continue a saved conversation", &Chat::load},
       {"/set", "NAME VALUE", "change a sampling option, e.g. /set temp 0.7; alone: show them", &Chat::set},
@@ -87,11 +89,13 @@ void Chat::run_command(const std::string& line) {
 }
 
 void Chat::say(std::string text) {
+  text = pictures_ + text;
   if (!make_room(text)) return;
   const Json before = conversation_.messages();
   request_.prompt = std::move(text);
   conversation_.add_user(request_.prompt);
   answer(before);
+  pictures_.clear();
 }
 
 void Chat::give_result(std::string text) {
@@ -177,6 +181,7 @@ void Chat::help(const std::string&) {
 
 void Chat::clear(const std::string&) {
   conversation_.clear();
+  pictures_.clear();
   calls_.clear();
   warned_full_ = false;
   note("[cleared]");
@@ -216,6 +221,11 @@ void Chat::read(const std::string& path) {
   if (trim(text).empty()) throw_error("{}: holds no text", path);
   note(fmt::format("[{}: {} bytes]", path, text.size()));
   say(std::move(text));
+}
+
+void Chat::image(const std::string& path) {
+  if (path.empty()) throw_error("/image: name a file");
+  pictures_ += add_picture(model_, conversation_, path);
 }
 
 void Chat::save(const std::string& path) {

@@ -40,6 +40,7 @@ class Chat {
   void undo(const std::string&);
   void system(const std::string& text);
   void read(const std::string& path);
+  void image(const std::string& path);
   void save(const std::string& path);
   void load(const std::string& path);
   void set(const std::string& assignment);
@@ -53,6 +54,7 @@ class Chat {
   const bool context_shift_;
   InterruptFlag& interrupt_; // stops an answer, also one that has not begun yet
   std::unique_ptr<engine::Answerer> answerer_;
+  std::string pictures_;             // marks of those that go with the next message
   std::deque<text::ToolCall> calls_; // of the last answer, that have no result yet
   bool leaving_ = false, failed_ = false, warned_full_ = false;
   engine::GuessCounts total_guesses_;

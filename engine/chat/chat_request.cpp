@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "engine/calls/call_format.h"
 #include "engine/options.h"
+#include "engine/pictures/picture_shelf.h"
 #include "text/chat/messages.h"
 #include "text/chat/reasoning.h"
 #include "text/json/kept_number.h"
@@ -71,7 +72,7 @@ Generation ChatRequests::chat(const Json& messages, const ToolUse* tools, const 
     generation.calls = call_rules_.get(call_format_, template_, tools ? *tools : ToolUse(), model_.need_tokenizer(),
                                        opened, wanted, prompt.begun > 0);
   }
-  generation.prompt = tokens_of(prompt.text);
+  set_prompt(generation, prompt.text);
   generation.begun = prompt.begun;
   generation.chat_prompt = std::move(prompt.text);
   return generation;
@@ -173,8 +174,21 @@ std::vector<int32_t> ChatRequests::tokens_of(const text::jinja::TaintedText& pro
   return longest ? longest->continued(tokenizer, prompt) : chat_tokens(tokenizer, prompt);
 }
 
+void ChatRequests::set_prompt(Generation& generation, const text::jinja::TaintedText& prompt) const {
+  if (!model_.pictures || !model_.pictures->has_mark(prompt.bytes())) {
+    generation.prompt = tokens_of(prompt);
+    return;
+  }
+  const text::Tokenizer& tokenizer = model_.need_tokenizer();
+  PictureShelf::Prompt read = model_.pictures->prompt_of(
+      tokenizer, prompt, [&](const text::jinja::TaintedText& begin) { return chat_tokens(tokenizer, begin); });
+  generation.prompt = std::move(read.tokens);
+  generation.pictures = std::move(read.pictures);
+}
+
 void ChatRequests::remember(const text::jinja::TaintedText& prompt, std::string_view answer,
                             std::span<const int32_t> tokens) {
+  if (model_.pictures && model_.pictures->has_mark(prompt.bytes())) return; // a text alone says not what it was
   auto known = std::make_shared<const KnownText>(model_.need_tokenizer(), prompt, answer, tokens);
   const std::scoped_lock lock(mutex_);
   known_.push_front(std::move(known));

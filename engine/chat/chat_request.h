@@ -9,6 +9,7 @@
 #include "engine/chat/known_text.h"
 #include "engine/constraint.h"
 #include "engine/loaded_model.h"
+#include "engine/pictures/text_pictures.h"
 #include "text/chat/chat_shape.h"
 #include "text/chat/chat_template.h"
 
@@ -23,6 +24,7 @@ namespace ridge::engine {
 // A text that is to be generated: a chat's answer, or how a text goes on.
 struct Generation {
   std::vector<int32_t> prompt;
+  TextPictures pictures = {};                          // of the prompt
   std::optional<text::jinja::TaintedText> chat_prompt; // a chat's prompt as text; none: a text is continued
   core::SamplingOptions sampling;
   bool keep_choices = false;
@@ -96,6 +98,7 @@ class ChatRequests {
   text::jinja::TaintedText render_fitted(const text::ChatShape& shape, Json messages,
                                          const text::ChatOptions& options) const;
   std::vector<int32_t> tokens_of(const text::jinja::TaintedText& prompt) const;
+  void set_prompt(Generation& generation, const text::jinja::TaintedText& prompt) const;
 
   const LoadedModel& model_;
   const text::ChatTemplate& template_;

@@ -44,6 +44,7 @@ std::unique_ptr<Constraint> SequenceRequests::constraint_of(const Generation& ge
 SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
   SequenceRequest request;
   request.prompt = generation.prompt;
+  request.pictures = generation.pictures;
   request.sampling = generation.sampling.params;
   request.limit = generation.sampling.max_tokens;
   request.keep_choices = generation.keep_choices;

@@ -37,8 +37,18 @@ Scheduler::~Scheduler() {
   driven_ ? end_everything() : thread_.join();
 }
 
+void Scheduler::check_pictures(const SequenceRequest& request) const {
+  if (request.pictures.empty()) return;
+  if (request.keep_prompt_choices) throw_error("a prompt with pictures has no probabilities of its tokens");
+  for (const TextPictures::Place& place : request.pictures.places())
+    if (place.tile->sees_ahead && place.tile->tokens > executor_.config().max_batch)
+      throw_error("a picture of {} tokens, which are evaluated at once, and at most {} can be: raise -ub",
+                  place.tile->tokens, executor_.config().max_batch);
+}
+
 std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
-  check_prompt(request.prompt, executor_.config().context, program_.vocab);
+  check_prompt(request.prompt, executor_.config().context, program_.vocab, request.pictures);
+  check_pictures(request);
   core::validate(request.sampling, program_.vocab);
   std::shared_ptr<Sequence> sequence(new Sequence(std::move(request)));
   sequence->waits_since_ = turns_.now();
@@ -151,8 +161,8 @@ void Scheduler::step() {
 // What each running sequence has evaluated in the next step: what it generated last, or a piece of its prompt.
 std::vector<Scheduler::Piece> Scheduler::plan_step() {
   std::vector<Piece> pieces;
-  std::vector<int32_t> reading; // streams whose prompts are not evaluated yet
-  int64_t room = executor_.config().max_batch;
+  std::vector<int32_t> reading;                             // streams whose prompts are not evaluated yet
+  int64_t room = executor_.config().max_batch, most = room; // most: for pictures, that are not divided
   int64_t outputs = executor_.config().max_outputs - std::ssize(streams_); // beside one of each stream
   for (int32_t i = 0; i < std::ssize(streams_); ++i) {
     Stream& stream = streams_[i];
@@ -169,6 +179,7 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
       const auto first = tokens.begin() + stream.cache.size();
       pieces.push_back({i, {first, first + count}, false, count == left});
       room -= count;
+      most -= count;
     }
   }
   if (!pieces.empty()) room = std::min(room, share_.tokens());
@@ -179,30 +190,34 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
     const bool all = stream.sequence->request_.keep_prompt_choices && stream.sequence->generated_ == 0;
     int64_t share = std::max<int64_t>(1, room / (std::ssize(reading) - static_cast<int64_t>(i)));
     if (all) share = std::min(share, 1 + outputs);
-    const int64_t count = stream.cache.next_piece(text, share);
+    int64_t count = stream.cache.next_piece(text, share);
+    if (const TextPictures* pictures = stream.sequence->pictures()) {
+      count = pictures->end_of_part(stream.cache.size(), stream.cache.size() + count) - stream.cache.size();
+      if (count > most) continue; // with a later step
+    }
     const auto next = text.subspan(stream.cache.size(), count);
     const bool last = stream.cache.size() + count == std::ssize(text);
     pieces.push_back({reading[i], {next.begin(), next.end()}, true, last, 0, all});
     if (all) outputs -= count - 1;
     room -= count;
+    most -= count;
   }
   return pieces;
 }
 
 void Scheduler::evaluate(std::span<const Piece> pieces) {
-  std::vector<int32_t> tokens, positions, of_streams, outputs;
+  PlacedBatch batch;
   for (const Piece& piece : pieces) {
-    const int64_t position = streams_[piece.stream].cache.size();
-    for (int64_t i = 0; i < std::ssize(piece.tokens); ++i) {
-      if (piece.all || (piece.wanted && i + 1 >= piece.known())) outputs.push_back(static_cast<int32_t>(tokens.size()));
-      tokens.push_back(piece.tokens[i]);
-      positions.push_back(static_cast<int32_t>(position + i));
-      of_streams.push_back(piece.stream);
-    }
+    const Stream& stream = streams_[piece.stream];
+    for (int64_t i = 0; i < std::ssize(piece.tokens); ++i)
+      if (piece.all || (piece.wanted && i + 1 >= piece.known()))
+        batch.outputs.push_back(static_cast<int32_t>(std::ssize(batch.tokens) + i));
+    batch.append(piece.tokens, stream.cache.size(), piece.stream, stream.sequence->pictures());
   }
+  const int64_t tokens = std::ssize(batch.tokens);
   decoding_ = false;
   const double start = turns_.now(), bytes = bytes_of(pieces);
-  executor_.forward({tokens, positions, of_streams, outputs});
+  executor_.forward(batch.batch(program_));
   const double seconds = turns_.now() - start;
   ++step_;
   int64_t row = 0, generated = 0;
@@ -211,7 +226,7 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
     const int64_t count = std::ssize(piece.tokens);
     if (piece.guesses == 0) hand_over_rows(piece.stream, row, *stream.sequence, stream.cache.size() + count, count);
     row += count;
-    const double share = bytes * static_cast<double>(count) / static_cast<double>(tokens.size());
+    const double share = bytes * static_cast<double>(count) / static_cast<double>(tokens);
     if (piece.reading) {
       stream.sequence->prompt_ += {count, seconds, share};
     } else {
@@ -222,9 +237,9 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
     stream.last_used = step_;
   }
   count_step(seconds, bytes);
-  if (!pieces[0].reading) share_.took(std::ssize(tokens) - generated, seconds);
+  if (!pieces[0].reading) share_.took(tokens - generated, seconds);
   const Piece& first = pieces[0];
-  if (speculator_ && pieces.size() == 1 && !first.reading) speculator_->took(std::ssize(tokens), seconds);
+  if (speculator_ && pieces.size() == 1 && !first.reading) speculator_->took(tokens, seconds);
   if (first.wanted && first.guesses == 0 && !first.all && start_decoding(streams_[first.stream])) {
     streams_[first.stream].sequence->generation_.tokens += !first.reading;
     return;

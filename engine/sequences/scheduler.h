@@ -99,6 +99,7 @@ class Scheduler {
     int64_t outputs() const { return all ? std::ssize(tokens) : wanted ? guesses + 1 : 0; }
   };
 
+  void check_pictures(const SequenceRequest& request) const;
   void run();
   bool look_around();
   bool wait_for_work();

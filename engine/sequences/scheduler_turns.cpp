@@ -102,6 +102,7 @@ void Scheduler::start(const Start& next) {
   const int64_t branch = prefixes_ ? use_prefixes(stream) : 0;
   if (!sequence.reuses()) stream.cache.keep(sequence.evaluated_);
   follow(stream);
+  if (sequence.pictures()) stream.cache.keep(sequence.pictures()->whole(stream.cache.common(sequence.tokens_)));
   const int64_t same = stream.cache.resume(sequence.tokens_);
   if (branch > 0) stream.cache.want_copy(branch);
   const double now = turns_.now();

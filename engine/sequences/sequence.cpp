@@ -11,7 +11,8 @@ void Sequence::start(int64_t vocab, double now) {
   waiting_ += now - waits_since_;
   if (sampler_) return; // it goes on
   sampler_.emplace(request_.sampling, vocab);
-  for (const int32_t token : tokens_) sampler_->accept(token);
+  for (const int32_t token : tokens_)
+    if (token >= 0) sampler_->accept(token); // else it is a picture's
 }
 
 std::optional<Sequence::Token> Sequence::next() {

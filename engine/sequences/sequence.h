@@ -4,6 +4,7 @@
 
 #include "core/sampler.h"
 #include "core/token_choice.h"
+#include "engine/pictures/text_pictures.h"
 #include "engine/prefixes/prefix_store.h"
 #include "engine/sequences/usage.h"
 #include "engine/speculation/speculator.h"
@@ -46,6 +47,7 @@ struct Token {
 // What is called is called on the scheduler's thread.
 struct SequenceRequest {
   std::vector<int32_t> prompt;
+  TextPictures pictures = {}; // of the prompt
   core::SamplerParams sampling;
   int64_t limit = -1;                  // tokens to generate; below 0: until the context is full
   std::function<bool(int32_t)> is_end; // which tokens end the answer; they are not passed on
@@ -98,6 +100,7 @@ class Sequence {
   // What is read, in pieces, before it generates.
   std::span<const int32_t> text() const { return std::span(tokens_).first(text_); }
   bool reuses() const { return request_.reuse && !request_.keep_prompt_choices; }
+  const TextPictures* pictures() const { return request_.pictures.empty() ? nullptr : &request_.pictures; }
   bool text_done(int64_t cached) const { return cached >= text_; }
   void deliver(Token token);
   void end(StopReason stop, std::exception_ptr error);

@@ -13,11 +13,12 @@ constexpr int64_t kWindowSnapshotTokens = 16384;
 
 } // namespace
 
-void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t vocab) {
+void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t vocab, const TextPictures& pictures) {
   if (prompt.empty()) throw_error("the prompt is empty: there is nothing to evaluate");
   if (std::ssize(prompt) > context) throw PromptTooLong(std::ssize(prompt), context);
-  for (const int32_t token : prompt)
-    if (token < 0 || token >= vocab) throw_error("token {} is outside the vocabulary (0 to {})", token, vocab - 1);
+  for (int64_t i = 0; i < std::ssize(prompt); ++i)
+    if (const int32_t token = prompt[i]; (token < 0 || token >= vocab) && !pictures.at(i))
+      throw_error("token {} is outside the vocabulary (0 to {})", token, vocab - 1);
 }
 
 int64_t StreamCache::common(std::span<const int32_t> prompt) const {

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/executor.h"
+#include "engine/pictures/text_pictures.h"
 #include "engine/sequences/state_snapshots.h"
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct PromptTooLong : core::Error {
 };
 
 // Throws PromptTooLong for a prompt of more tokens than a context, and Error for one that is empty or has a token
-// outside the vocabulary.
-void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t vocab);
+// outside the vocabulary, that is no picture's.
+void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t vocab, const TextPictures& pictures = {});
 
 class StreamCache {
  public:

@@ -1,5 +1,7 @@
 #include "engine/speculation/speculation.h"
 
+#include "engine/pictures/open_pictures.h"
+
 #include "core/error.h"
 #include "engine/options.h"
 #include "engine/speculation/head_drafter.h"
@@ -120,6 +122,7 @@ LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads) {
 }
 
 LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps) {
+  if (!options.mmproj.empty()) return open_with_pictures(std::move(file), options);
   std::vector<LoadedHead> heads = heads_to_use(file, options, steps);
   return open_with_heads(std::move(file), std::move(heads));
 }
@@ -131,6 +134,8 @@ LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& 
 core::ExecutorConfig generating_config(const core::ModelOptions& options, int64_t trained_context) {
   core::ExecutorConfig config = executor_config(options, trained_context);
   if (options.speculation != "off") config.max_outputs = kMostGuesses + 1;
+  if (!options.mmproj.empty())
+    config.max_batch = std::max(config.max_batch, std::min(kMostTokensAhead, config.context));
   return config;
 }
 

@@ -1,5 +1,7 @@
 // qwen3vl and qwen3vlmoe: the language models of Qwen3-VL, dense and with experts. For text they are qwen3 and
-// qwen3moe, but for pairs of rope that belong to no axis.
+// qwen3moe, but for pairs of rope that belong to no axis. Pictures have a row for the embedding, and one more for what
+// each of the first layers gives.
+#include "core/error.h"
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -8,12 +10,24 @@ namespace ridge::models {
 using core::ValueId;
 
 static void build(Builder& b) {
-  b.skip("cls.output.weight");                  // scores of the rerankers
-  b.hparams().get_int("n_deepstack_layers", 0); // layers that images enter at
+  b.skip("cls.output.weight");                                          // scores of the rerankers
+  const int64_t entries = b.hparams().get_int("n_deepstack_layers", 0); // layers behind which pictures enter again
+  if (entries < 0 || entries > b.hparams().layers())
+    throw_error("n_deepstack_layers is {}, of {} layers", entries, b.hparams().layers());
   const bool experts = b.hparams().architecture() == "qwen3vlmoe";
-  b.transformer({.rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved}, [&](ValueId x, int64_t il) {
-    return experts ? b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax}) : b.ffn(x, il);
-  });
+  const AttentionSpec attention = {.rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved};
+  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
+           .ffn =
+               [&](ValueId x, int64_t il) {
+                 return experts ? b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax}) : b.ffn(x, il);
+               },
+           .end_layer =
+               [&](ValueId x, int64_t il) {
+                 if (!b.takes_pictures() || il >= entries) return x;
+                 const std::string name = b.layer_name(il) + "picture";
+                 const ValueId row = b.given(il + 1, name);
+                 return b.add(x, il + 1 == b.hparams().layers() ? b.gather(row) : row, name + "_add");
+               }});
 }
 
 static constexpr TensorRule kTensors[] = {

@@ -191,6 +191,7 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
                                   static_cast<float>(*spec.soft_cap),
                                   static_cast<float>(spec.max_bias),
                                   *spec.causal};
+  params.block_ahead = spec.block_ahead;
   std::vector<core::WeightId> weights;
   if (spec.sinks) weights.push_back(vector(blk + "attn_sinks.weight", heads));
   if (spec.distance_bias) {

@@ -19,6 +19,10 @@ Builder::Builder(const gguf::File& file, Ending ending, std::optional<int64_t> d
       embeds_(ending == Ending::hidden) {
   program_.architecture = hparams_.architecture();
   program_.trained_context = hparams_.context();
+  if (ending == Ending::pictures) {
+    program_.has_places = true;
+    program_.row_width = hparams_.width();
+  }
   if (partner && ending == Ending::drafted) taken_ = Builder(*partner).taken_rows();
 }
 
@@ -190,7 +194,13 @@ ValueId Builder::emit(OpKind kind, const std::string& name, std::vector<ValueId>
   return out;
 }
 
-ValueId Builder::embed(double scale) {
+ValueId Builder::given(int64_t slice, const std::string& name) {
+  const int64_t width = hparams_.width();
+  program_.row_width = std::max(program_.row_width, (slice + 1) * width);
+  return emit(OpKind::given, name, {}, width, {}, core::GivenParams{slice * width});
+}
+
+ValueId Builder::embed(double scale, core::RowUse rows) {
   const int64_t width = hparams_.width();
   // A file may leave the one or the other of two equal matrices out.
   std::string name = has("token_embd.weight") || !has("output.weight") ? "token_embd.weight" : "output.weight";
@@ -203,7 +213,8 @@ ValueId Builder::embed(double scale) {
     quant::find_format(table.type)->decode(table.data, width, first.data());
     weights.push_back(constant(types, first));
   }
-  return emit(OpKind::embed, "token_embd", {}, width, std::move(weights), core::EmbedParams{static_cast<float>(scale)});
+  return emit(OpKind::embed, "token_embd", {}, width, std::move(weights),
+              core::EmbedParams{static_cast<float>(scale), false, rows});
 }
 
 ValueId Builder::embed_positions() {
@@ -339,6 +350,10 @@ void Builder::refuse_unused_tensors() const {
 
 core::Program Builder::finish() && {
   if ((keeps_hidden_ || taken_) && program_.hidden < 0) refuse_drafts();
+  if (program_.has_places && std::ranges::any_of(program_.ops, [](const core::Op& op) {
+        return op.kind == OpKind::ngram_embed || op.kind == OpKind::index_choice;
+      }))
+    throw_error("{}: pictures for {} models are not supported yet", file_.path(), program_.architecture);
   for (const core::Op& op : program_.ops)
     if (op.kind == OpKind::embed && order_of_weight_.contains(op.weights[0]))
       throw_error("{}: {}: weights of this scheme cannot be a table", file_.path(),

@@ -44,8 +44,13 @@ class Builder {
   bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
   const gguf::Tensor* tensor(const std::string& name) const { return file_.find_tensor(name); } // null: not there
 
-  core::ValueId embed(double scale = 1); // with the first row of token_types, where the file has it
-  core::ValueId embed_positions();       // learned ones, position_embd.weight
+  // With the first row of token_types, where the file has it.
+  core::ValueId embed(double scale = 1, core::RowUse rows = core::RowUse::as_it_is);
+  // Whether tokens may have rows instead of ids; and part `slice` of such rows, each as wide as the model (0: what
+  // embed() takes), zeros for other tokens.
+  bool takes_pictures() const { return program_.has_places; }
+  core::ValueId given(int64_t slice, const std::string& name);
+  core::ValueId embed_positions(); // learned ones, position_embd.weight
   core::ValueId rms_norm(core::ValueId x, const std::string& tensor, double scale = 1); // of the weights
   core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group); // of each group, without weights
   core::ValueId layer_norm(core::ValueId x, const std::string& tensor); // with the .bias, where the file has one

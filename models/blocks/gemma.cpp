@@ -20,8 +20,9 @@ ValueId Builder::layer_inputs(ValueId x, int64_t width) {
     throw_error("{}: per-layer embeddings of {} elements for each of {} layers", file_.path(), width, layers);
   const double half = 1 / std::sqrt(2.0);
   const std::string table = "per_layer_token_embd";
-  const ValueId by_token = emit(OpKind::embed, table, {}, all, {weight(table + ".weight", all, program_.vocab)},
-                                core::EmbedParams{static_cast<float>(half * std::sqrt(static_cast<double>(width)))});
+  const ValueId by_token = emit(
+      OpKind::embed, table, {}, all, {weight(table + ".weight", all, program_.vocab)},
+      core::EmbedParams{static_cast<float>(half * std::sqrt(static_cast<double>(width))), false, core::RowUse::none});
   const ValueId projected = group_norm(linear(x, "per_layer_model_proj", all), "per_layer_proj_norm", width);
   core::Op& norm = program_.ops.back();
   scale_weight(norm.weights[0], half);

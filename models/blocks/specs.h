@@ -71,6 +71,7 @@ struct AttentionSpec {
   bool output_gate = false;                 // behind each head of q a gate, whose sigmoid scales the head's output
   bool gate_matrix = false; // attn_gate: a matrix that makes a gate for each element or head of the layer's input
   std::optional<bool> causal = {}; // false: a token sees later ones: attention.causal, or true
+  bool block_ahead = true;         // a picture's token sees all of the picture, where its family wants that
   bool distance_bias = false;      // attn_rel_b, of the layer or the first one: what scores get by distance, as in T5
   std::string_view output_tensor = "attn_output"; // the output matrix
 };

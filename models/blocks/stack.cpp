@@ -132,7 +132,9 @@ void Builder::build(const Model& model) {
   drafts_ = model.drafts;
   if (keeps_hidden_ && (drafts_ == Drafts::none || embeds_)) refuse_drafts();
   if (draft_head_) return build_draft_head(model);
-  ValueId x = embed(scale_of(model, "embedding_scale", model.embedding_scale));
+  // A scale of the file's is one of rows that tokens are given, too.
+  ValueId x = embed(scale_of(model, "embedding_scale", model.embedding_scale),
+                    model.scaled ? core::RowUse::scaled : core::RowUse::as_it_is);
   if (model.learns_positions) x = add(x, embed_positions(), "position_add");
   if (model.begin) x = model.begin(x);
   const bool has_streams = model.hyper_connections != HyperConnections::none;

@@ -35,6 +35,13 @@ Json openai_model_of(const Models& models, const Models::State& state) {
                 {"max_input_tokens", nullptr},
                 {"max_tokens", nullptr}};
   if (state.loaded) model["max_model_len"] = model["max_input_tokens"] = model["max_tokens"] = state.context;
+  if (!models.several()) { // of several, none takes pictures
+    const Json capabilities = models.facts(state).capabilities;
+    const bool sees = std::ranges::find(capabilities, "vision") != capabilities.end();
+    model["architecture"] = {
+        {"input_modalities", sees ? Json(std::vector{"text", "image"}) : Json(std::vector{"text"})},
+        {"output_modalities", Json(std::vector{"text"})}};
+  }
   if (models.several()) model["status"] = state.loading ? "loading" : state.loaded ? "loaded" : "unloaded";
   return model;
 }

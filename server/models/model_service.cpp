@@ -15,6 +15,7 @@ Json capabilities(const gguf::File& file, const core::Program& program) {
   Json all = {"completion", "tools"};
   if (!text::find_reasoning_markers(file.get_string("tokenizer.chat_template", "")).open.empty())
     all.push_back("thinking");
+  if (program.has_places) all.push_back("vision");
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include "server/chat_messages.h"
 #include "server/openai.h"
 #include "server/reply.h"
+#include "server/requests/pictures.h"
 #include "server/requests/request_fields.h"
 #include "server/responses/response_items.h"
 #include "server/routes.h"
@@ -26,7 +27,7 @@ bool truncates(const Fields& body) {
 }
 
 // What a request continues: the conversation of an earlier answer and its own input.
-Json messages_of(const Service& service, const Fields& body) {
+Json messages_of(const Service& service, const Fields& body, RequestPictures& pictures) {
   Json messages = Json::array();
   if (const auto previous = body.text("previous_response_id")) {
     auto known = service.responses().find(*previous);
@@ -37,7 +38,7 @@ Json messages_of(const Service& service, const Fields& body) {
                      "previous_response_id", "previous_response_not_found");
     messages = std::move(*known);
   }
-  add_input(messages, body.required("input"), service.responses());
+  add_input(messages, pictures.put(body.required("input"), "input"), service.responses());
   return messages;
 }
 
@@ -133,7 +134,7 @@ class ResponsesReply {
  public:
   ResponsesReply(Service& service, const Fields& body)
       : service_(service), stream_(body.flag("stream").value_or(false)), store_(body.flag("store").value_or(true)),
-        likely_(likely_of(body)), messages_(messages_of(service, body)),
+        likely_(likely_of(body)), pictures_(service), messages_(messages_of(service, body, pictures_)),
         input_(store_ ? listed_input(body.required("input")) : Json()), request_(echo(service, body)),
         answers_(service, "/v1/responses", {generation_of(service, body, messages_)}) {}
 
@@ -246,7 +247,8 @@ class ResponsesReply {
   Service& service_;
   const bool stream_, store_;
   const int64_t likely_;
-  Json messages_; // without the instructions, which hold for one response only
+  RequestPictures pictures_; // of messages_
+  Json messages_;            // without the instructions, which hold for one response only
   const Json input_, request_;
   const std::string id_ = new_id("resp_");
   const int64_t created_ = std::time(nullptr);
@@ -268,7 +270,8 @@ void openai_responses(Service& service, const HttpRequest& request, HttpResponse
 void openai_input_tokens(Service& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
-  const size_t tokens = whole_generation(service, fields, messages_of(service, fields)).prompt.size();
+  RequestPictures pictures(service);
+  const size_t tokens = whole_generation(service, fields, messages_of(service, fields, pictures)).prompt.size();
   reply(response, {{"object", "response.input_tokens"}, {"input_tokens", tokens}});
 }
 

@@ -18,16 +18,19 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"core", {"core"}},
     {"quant", {"core", "quant"}},
     {"gguf", {"core", "quant", "gguf"}},
+    {"media", {"core", "media"}},
     {"text", {"core", "gguf", "text"}},
     {"hub", {"core", "gguf", "hub"}},
-    {"models", {"core", "quant", "gguf", "models"}},
+    {"models", {"core", "quant", "gguf", "media", "models"}},
     {"kernels/cpu", {"core", "quant", "kernels/cpu"}},
     {"kernels/cuda", {"core", "quant", "kernels/cuda"}},
-    {"engine", {"core", "quant", "gguf", "text", "models", "kernels/cpu", "kernels/cuda", "engine"}},
-    {"measure", {"core", "quant", "gguf", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "measure"}},
+    {"engine", {"core", "quant", "gguf", "media", "text", "models", "kernels/cpu", "kernels/cuda", "engine"}},
+    {"measure",
+     {"core", "quant", "gguf", "media", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "measure"}},
     {"convert",
-     {"core", "quant", "gguf", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "measure", "convert"}},
-    {"server", {"core", "quant", "gguf", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "server"}},
+     {"core", "quant", "gguf", "media", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "measure",
+      "convert"}},
+    {"server", {"core", "quant", "gguf", "media", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "server"}},
     {"ui", {"core", "ui"}},
 };
 
@@ -69,8 +72,8 @@ TEST_CASE("a room includes only what lies below it") {
 
 TEST_CASE("a room holds at most 25 files") {
   std::map<std::string, int> files;
-  for (const char* top : {"core", "quant", "gguf", "text", "hub", "models", "kernels", "engine", "convert", "measure",
-                          "server", "ui", "app"})
+  for (const char* top : {"core", "quant", "gguf", "media", "text", "hub", "models", "kernels", "engine", "convert",
+                          "measure", "server", "ui", "app"})
     for (const Source& source : sources(top)) ++files[source.path.parent_path().string()];
   for (const auto& file : files) { // not a structured binding: clang 14 cannot capture it
     CAPTURE(file.first);
@@ -79,8 +82,8 @@ TEST_CASE("a room holds at most 25 files") {
 }
 
 TEST_CASE("CUDA appears only under kernels/cuda") {
-  for (const char* folder : {"core", "quant", "gguf", "text", "hub", "models", "kernels/cpu", "engine", "convert",
-                             "measure", "server", "ui", "app"})
+  for (const char* folder : {"core", "quant", "gguf", "media", "text", "hub", "models", "kernels/cpu", "engine",
+                             "convert", "measure", "server", "ui", "app"})
     for (const Source& source : sources(folder)) {
       CAPTURE(source.path);
       CHECK(matches(source.text, R"re(#include <(cuda[^>]*|cublas[^>]*)>)re").empty());
@@ -97,7 +100,7 @@ TEST_CASE("libraries neither print nor exit") {
 
 TEST_CASE("JSON from outside is read with limits, by core/json alone") {
   for (const char* room :
-       {"core", "gguf", "hub", "text", "models", "engine", "convert", "measure", "server", "ui", "app"})
+       {"core", "gguf", "hub", "media", "text", "models", "engine", "convert", "measure", "server", "ui", "app"})
     for (const Source& source : sources(room)) {
       CAPTURE(source.path);
       CHECK(matches(source.text, R"re(((?:[Jj]son|ordered_json)::(?:parse|accept)\())re").empty());
@@ -128,6 +131,15 @@ TEST_CASE("an architecture is one row, and one file, which rows of one computati
                       std::vector<std::string>{source.path.stem()},
                   source.path, " defines another architecture than its name says");
   }
+  CHECK(named == present);
+}
+
+TEST_CASE("a projector of pictures is one row and one file") {
+  const std::string rows = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/models/vision/projectors.def");
+  std::set<std::string> named, present;
+  for (const std::string& name : matches(rows, R"re(\nRIDGE_PROJECTOR\("[^"]+", (\w+))re")) named.insert(name);
+  for (const Source& source : sources("models/vision/projectors")) present.insert(source.path.stem());
+  CHECK(!named.empty());
   CHECK(named == present);
 }
 

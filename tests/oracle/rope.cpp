@@ -16,8 +16,11 @@ void naive_rope(Naive& naive, const core::Op& op) {
       for (size_t i = 0; i < pairs; ++i) {
         double& a = y[h * p.head_dim + (split ? i : 2 * i)];
         double& b = y[h * p.head_dim + (split ? i + pairs : 2 * i + 1)];
-        const double angle =
-            naive.batch().positions[t] / table.span * table.span * static_cast<double>(table.inverse_frequency[i]);
+        const core::Batch& batch = naive.batch();
+        const int32_t place = table.axes.empty() || batch.axes.empty()
+                                  ? batch.positions[t] / table.span * table.span
+                                  : batch.axes[t * core::kPlaceAxes + table.axes[i]];
+        const double angle = place * static_cast<double>(table.inverse_frequency[i]);
         const double c = std::cos(angle) * table.magnitude, s = std::sin(angle) * table.magnitude;
         const double x0 = a, x1 = b;
         a = x0 * c - x1 * s;

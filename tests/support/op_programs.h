@@ -52,6 +52,15 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     m.finish(m.op(OpKind::position_scale, {m.op(OpKind::add, {x, at}, {}, width)}, {}, width,
                   core::PositionScaleParams{0.3f, m.integer(1, 9), m.integer(0, 3)}));
   });
+  with("clamp, and rows that tokens are given", [](RandomProgram& m) {
+    const int64_t width = m.integer(1, 100);
+    m.program.has_places = true;
+    m.program.row_width = 2 * width;
+    const core::ValueId x = m.embed(Type::F32, width, 30);
+    const core::ValueId given = m.op(OpKind::given, {}, {}, width, core::GivenParams{width});
+    m.finish(
+        m.op(OpKind::clamp, {m.op(OpKind::add, {x, given}, {}, width)}, {}, width, core::ClampParams{-0.3f, 0.5f}));
+  });
   with("rms_norm of long rows", [](RandomProgram& m) {
     const int64_t width = m.integer(300, 3000);
     m.finish(m.norm(m.embed(Type::F32, width, 20), width));

@@ -116,24 +116,31 @@ class CpuExecutor final : public core::Executor {
     state.streams.assign(batch.streams.begin(), batch.streams.end());
     state.streams.resize(batch.tokens.size(), 0);
     state.outputs.assign(batch.outputs.begin(), batch.outputs.end());
-    find_segments(state);
+    state.axes.assign(batch.axes.begin(), batch.axes.end());
+    state.given.assign(batch.rows.begin(), batch.rows.end());
+    find_segments(state, batch.block_ends);
     if (!program_.states.empty()) find_sequences(state);
     std::ranges::copy(batch.input, lowering_.input().begin());
   }
 
-  // Consecutive positions of one stream go together, as many as one attention task takes.
-  void find_segments(BatchState& state) const {
+  // Consecutive positions of one stream go together, as many as one attention task takes, all in one block or none.
+  void find_segments(BatchState& state, std::span<const int32_t> block_ends) const {
     state.segments.clear();
     for (size_t i = 0; i < state.tokens.size(); ++i) {
+      const int64_t block_end = block_ends.empty() ? 0 : block_ends[i];
+      int64_t block_first = block_end > 0 ? state.positions[i] : 0;
       if (!state.segments.empty()) {
         BatchState::Segment& last = state.segments.back();
-        if (last.stream == state.streams[i] && last.first_position + last.tokens == state.positions[i] &&
-            last.tokens < lowering_.segment_tokens()) {
+        const bool goes_on = last.stream == state.streams[i] &&
+                             last.first_position + last.tokens == state.positions[i] && last.block_end == block_end;
+        if (goes_on && last.tokens < lowering_.segment_tokens()) {
           ++last.tokens;
           continue;
         }
+        if (goes_on) block_first = last.block_first;
       }
-      state.segments.push_back({state.streams[i], static_cast<int64_t>(i), 1, state.positions[i], 0});
+      state.segments.push_back(
+          {state.streams[i], static_cast<int64_t>(i), 1, state.positions[i], 0, block_first, block_end});
     }
     std::vector<int64_t> ends(static_cast<size_t>(config_.streams), 0);
     for (const BatchState::Segment& segment : state.segments)

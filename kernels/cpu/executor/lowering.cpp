@@ -102,7 +102,10 @@ void Lowering::add_rope_angles() {
              [this, &table, &frequencies, pairs, cos_sin](int64_t first, int64_t last) {
                for (int64_t t = first; t < last; ++t)
                  for (int64_t i = 0; i < pairs; ++i) {
-                   const float angle = core::rope_angle(batch_.positions[t] / table.span * table.span, frequencies[i]);
+                   const int32_t place = table.axes.empty() || batch_.axes.empty()
+                                             ? batch_.positions[t] / table.span * table.span
+                                             : batch_.axes[t * core::kPlaceAxes + table.axes[i]];
+                   const float angle = core::rope_angle(place, frequencies[i]);
                    cos_sin[2 * pairs * t + i] = std::cos(angle) * table.magnitude;
                    cos_sin[2 * pairs * t + pairs + i] = std::sin(angle) * table.magnitude;
                  }

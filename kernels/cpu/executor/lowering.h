@@ -35,7 +35,8 @@ struct BatchState {
   // Consecutive tokens of one stream, few enough for one attention task per KV head.
   struct Segment {
     int64_t stream, first_token, tokens, first_position;
-    int64_t end; // of the stream's positions in the batch
+    int64_t end;                            // of the stream's positions in the batch
+    int64_t block_first = 0, block_end = 0; // of the block that all its tokens are in; 0: of none
   };
   // All tokens of one stream, in their order: what recurrent ops go through.
   struct Sequence {
@@ -43,7 +44,8 @@ struct BatchState {
     std::vector<int64_t> tokens;
     bool starts; // the state before them is zero
   };
-  std::vector<int32_t> tokens, positions, streams, outputs;
+  std::vector<int32_t> tokens, positions, streams, outputs, axes;
+  std::vector<float> given; // core::Batch::rows
   std::vector<Segment> segments;
   std::vector<Sequence> sequences;
 

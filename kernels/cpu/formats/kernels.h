@@ -121,10 +121,11 @@ struct AttentionTask {
   float* out;          // [group][v_dim]
   int64_t q_dim, q_stride, q_rest_stride, out_stride; // strides: floats between tokens
   int64_t tokens, group, first_position;
-  int64_t end;        // of the stream's tokens in the batch, which tokens without a causal mask see
-  const std::byte* k; // this head's key blocks
-  const std::byte* v; // this head's value rows; null: a value is the first v_dim elements of its key
-  int64_t ring;       // rows of it that positions take in turn; 0: position p has row p
+  int64_t end;                    // of the stream's tokens in the batch, which tokens without a causal mask see
+  int64_t block_first, block_end; // of the block that the tokens are in; 0: of none
+  const std::byte* k;             // this head's key blocks
+  const std::byte* v;             // this head's value rows; null: a value is the first v_dim elements of its key
+  int64_t ring;                   // rows of it that positions take in turn; 0: position p has row p
   core::KvType k_type, v_type;
   int64_t k_dim, v_dim;
   const core::AttentionParams* params; // scale, window, soft cap, bias

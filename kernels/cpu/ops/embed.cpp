@@ -1,4 +1,5 @@
-// Decodes one row of the table per token, by its id or its position, scales it and adds the bias.
+// Decodes one row of the table per token, by its id or its position, scales it and adds the bias. A token that is given
+// a row has that instead.
 #include "core/error.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -7,24 +8,30 @@ namespace ridge::kernels::cpu {
 void lower_embed(Lowering& lowering, const core::Op& op) {
   const core::Weight& table = lowering.weight(op.weights[0]);
   const quant::FormatInfo& format = format_of(table);
-  const auto [scale, of_positions] = std::get<core::EmbedParams>(op.params);
-  const int64_t vocab = lowering.program().vocab;
-  if (!of_positions && table.rows < vocab)
+  const auto params = std::get<core::EmbedParams>(op.params);
+  const int64_t vocab = lowering.program().vocab, given_width = lowering.program().row_width;
+  if (!params.of_positions && table.rows < vocab)
     throw_error("tensor {}: {} rows for a vocabulary of {}", table.name, table.rows, vocab);
   float* out = lowering.value(op.outputs[0]);
   const float* bias = op.weights.size() > 1 ? lowering.vector_weight(op.weights[1]).data() : nullptr;
-  lowering.add_rows(
-      {}, lowering.slots(op.outputs), false, table.cols,
-      [=, &table, &format, scale = scale,
-       &rows = of_positions ? lowering.batch().positions : lowering.batch().tokens](int64_t first, int64_t last) {
-        for (int64_t t = first; t < last; ++t) {
-          float* row = out + t * table.cols;
-          format.decode(table.row(rows[t]), table.cols, row);
-          if (scale != 1)
-            for (int64_t i = 0; i < table.cols; ++i) row[i] *= scale;
-          for (int64_t i = 0; bias && i < table.cols; ++i) row[i] += bias[i];
-        }
-      });
+  lowering.add_rows({}, lowering.slots(op.outputs), false, table.cols,
+                    [=, &table, &format, &batch = lowering.batch(),
+                     &rows = params.of_positions ? lowering.batch().positions : lowering.batch().tokens](int64_t first,
+                                                                                                         int64_t last) {
+                      for (int64_t t = first; t < last; ++t) {
+                        float* row = out + t * table.cols;
+                        float scale = params.scale;
+                        if (rows[t] >= 0 || params.rows == core::RowUse::none) {
+                          format.decode(table.row(std::max(rows[t], 0)), table.cols, row);
+                        } else {
+                          std::copy_n(batch.given.data() + (-1 - rows[t]) * given_width, table.cols, row);
+                          if (params.rows == core::RowUse::as_it_is) scale = 1;
+                        }
+                        if (scale != 1)
+                          for (int64_t i = 0; i < table.cols; ++i) row[i] *= scale;
+                        for (int64_t i = 0; bias && i < table.cols; ++i) row[i] += bias[i];
+                      }
+                    });
 }
 
 } // namespace ridge::kernels::cpu

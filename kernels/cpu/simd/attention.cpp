@@ -277,8 +277,15 @@ void attend(const AttentionTask& task) {
   }
   std::fill_n(sums, rows * v_stride, 0.0f);
 
-  const int64_t end = params.end_seen(task.first_position + task.tokens - 1, task.end);
-  const int64_t seen = params.first_seen(task.first_position);
+  const bool sees_block = task.block_end > 0 && (params.in_blocks || (params.causal && params.block_ahead));
+  const auto end_seen = [&](int64_t position) {
+    return sees_block ? task.block_end : params.end_seen(position, task.end);
+  };
+  const auto first_seen = [&](int64_t position) {
+    return params.in_blocks ? task.block_first : params.first_seen(position);
+  };
+  const int64_t end = end_seen(task.first_position + task.tokens - 1);
+  const int64_t seen = first_seen(task.first_position);
   // Blocks begin where a ring begins anew, and every 128 positions from there: the same ones for every query.
   const int64_t lap = task.ring > 0 ? seen / task.ring * task.ring : 0;
   int64_t count = 0;
@@ -291,8 +298,8 @@ void attend(const AttentionTask& task) {
                                                                                    padded, scores);
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t position = task.first_position + r / task.group;
-      const int64_t valid = std::clamp<int64_t>(params.end_seen(position, task.end) - first, 0, count);
-      const int64_t hidden = std::clamp<int64_t>(params.first_seen(position) - first, 0, valid);
+      const int64_t valid = std::clamp<int64_t>(end_seen(position) - first, 0, count);
+      const int64_t hidden = std::clamp<int64_t>(first_seen(position) - first, 0, valid);
       float* row = scores + r * kAttentionBlock;
       if (params.soft_cap > 0) cap_scores(row, padded, params.soft_cap);
       if (params.max_bias > 0) {

@@ -147,6 +147,8 @@ void Executor::load_input(std::span<const float> input) {
 void Executor::forward(const core::Batch& batch) {
   const CurrentDevice current(context_.device());
   core::check_batch(program_, config_, batch);
+  if (!batch.rows.empty() || !batch.axes.empty() || !batch.block_ends.empty())
+    throw_error("pictures are evaluated on the CPU only, so far: choose it with --device cpu");
   positions_.advance(batch);
   const PlanShape shape = shape_of(batch);
   batch_.load(batch, context_.stream());

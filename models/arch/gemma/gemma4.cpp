@@ -18,6 +18,7 @@ static AttentionSpec attention_of(const Hparams& h, int64_t il) {
   spec.k_dim = h.k_dim(il, slides);
   spec.v_dim = h.v_dim(il, slides);
   spec.rope_dims = h.rope_dims(*spec.k_dim, slides);
+  spec.block_ahead = slides;
   spec.rope_factors = !slides; // of each pair of a head, of which a rotation may take a part
   if (slides) {
     spec.window = h.window();

@@ -55,14 +55,24 @@ void naive_attention(Naive& naive, const core::Op& op) {
       if (naive.stream(t) == stream) end = std::max<int64_t>(end, naive.batch().positions[t] + 1);
     return end;
   };
+  const std::span<const int32_t> block_ends = naive.batch().block_ends;
+  // The first position of the token's block: those before it in the batch have the same end.
+  const auto block_first = [&](size_t t) {
+    const int32_t end = block_ends[t];
+    while (t > 0 && block_ends[t - 1] == end && naive.stream(t - 1) == naive.stream(t)) --t;
+    return static_cast<int64_t>(naive.batch().positions[t]);
+  };
   naive.for_rows(op, [&](size_t t) {
     const std::vector<Naive::Cached>& history = naive.history(p.layer, naive.stream(t));
     const int64_t position = naive.batch().positions[t], half = p.window > 0 ? p.window : INT32_MAX;
-    const int64_t last = p.causal ? position + 1 : std::min(end_of(naive.stream(t)), position + half);
+    int64_t first = p.first_seen(position);
+    int64_t last = p.causal ? position + 1 : std::min(end_of(naive.stream(t)), position + half);
+    if (!block_ends.empty() && block_ends[t] > 0 && (p.in_blocks || (p.causal && p.block_ahead))) last = block_ends[t];
+    if (p.in_blocks) first = block_first(t);
     Naive::Row y;
     for (int64_t h = 0; h < p.heads; ++h) {
-      const Naive::Row head = attend(naive.in(op, 0, t).data() + h * kv.k_dim, history, position,
-                                     p.first_seen(position), last, kv, h, p, weights);
+      const Naive::Row head =
+          attend(naive.in(op, 0, t).data() + h * kv.k_dim, history, position, first, last, kv, h, p, weights);
       y.insert(y.end(), head.begin(), head.end());
     }
     return y;

@@ -20,7 +20,9 @@ namespace ridge::tests {
 struct Recipe {
   std::string name;
   nlohmann::ordered_json document;
+  bool keeps_vocabulary = false; // the file has the recipe's; else none
 
+  Recipe(std::string of, nlohmann::ordered_json recipe) : name(std::move(of)), document(std::move(recipe)) {}
   explicit Recipe(std::string of)
       : name(std::move(of)), document(nlohmann::ordered_json::parse(read_file(path() + ".json"))) {}
 
@@ -49,9 +51,9 @@ struct Recipe {
                                const std::set<std::string>& encoded = {}) const {
     gguf::Metadata metadata;
     for (const auto& entry : document["metadata"])
-      if (const auto key = entry[0].get<std::string>(); !key.starts_with("tokenizer."))
+      if (const auto key = entry[0].get<std::string>(); keeps_vocabulary || !key.starts_with("tokenizer."))
         metadata.set(key, value(entry[1], entry[2]));
-    metadata.set("tokenizer.ggml.model", "none");
+    if (!keeps_vocabulary) metadata.set("tokenizer.ggml.model", "none");
     for (const auto& [key, value] : further.entries()) metadata.set(key, value);
     std::vector<gguf::TensorInfo> infos;
     for (const auto& tensor : document["tensors"]) {
@@ -93,6 +95,7 @@ struct Recipe {
     if (element == 4) return value["values"].get<std::vector<uint32_t>>();
     if (element == 5) return value["values"].get<std::vector<int32_t>>();
     if (element == 6) return value["values"].get<std::vector<float>>();
+    if (element == 8) return value["values"].get<std::vector<std::string>>();
     if (element == 10) return value["values"].get<std::vector<uint64_t>>();
     std::vector<gguf::OwnedValue> flags;
     for (const bool flag : value["values"]) flags.push_back(flag);

@@ -29,6 +29,8 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
         task.group = group;
         task.first_position = segment.first_position;
         task.end = segment.end;
+        task.block_first = segment.block_first;
+        task.block_end = segment.block_end;
         task.k = lowering.cache().keys(params.layer, segment.stream, head);
         task.v = lowering.cache().values(params.layer, segment.stream, head);
         if (const core::CacheRows& rows = lowering.cache().rows(params.layer); rows.is_ring()) task.ring = rows.rows;

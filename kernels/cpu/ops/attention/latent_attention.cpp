@@ -32,6 +32,8 @@ void lower_latent_attention(Lowering& lowering, const core::Op& op) {
         task.tokens = segment.tokens;
         task.group = std::min(heads_of_item, params.heads - head);
         task.first_position = segment.first_position;
+        task.block_first = segment.block_first;
+        task.block_end = segment.block_end;
         task.k = lowering.cache().keys(params.layer, segment.stream, 0);
         kernels.attend(task);
       });

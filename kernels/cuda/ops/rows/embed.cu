@@ -16,14 +16,14 @@ __global__ void scale_kernel(float* x, float scale, const float* bias, int64_t w
 } // namespace
 
 void launch_embed(const Launch& launch, const OpCall& call) {
-  const auto [scale, of_positions] = std::get<core::EmbedParams>(call.op.params);
+  const auto& params = std::get<core::EmbedParams>(call.op.params);
   format_kernels(call.weight(0).type)
-      .embed(launch, call.weight_data[0], call.out_width(0), of_positions ? call.positions : call.token_ids,
+      .embed(launch, call.weight_data[0], call.out_width(0), params.of_positions ? call.positions : call.token_ids,
              call.tokens, call.out[0]);
   const float* bias = call.op.weights.size() > 1 ? call.vector(1) : nullptr;
-  if (scale == 1 && !bias) return;
+  if (params.scale == 1 && !bias) return;
   const int64_t width = call.out_width(0), n = call.tokens * width;
-  launch(scale_kernel, blocks_for(launch, n), kElementThreads, 0, call.out[0], scale, bias, width, n, launch.stamps());
+  launch(scale_kernel, blocks_for(launch, n), kElementThreads, 0, call.out[0], params.scale, bias, width, n, launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

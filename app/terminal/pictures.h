@@ -1,0 +1,19 @@
+// Pictures in conversations on the terminal.
+#pragma once
+
+#include "core/requests.h"
+#include "engine/conversation.h"
+
+#include <string>
+#include <vector>
+
+namespace ridge::app {
+
+// Settles the options of a command for pictures, where there are some or an encoder is named: without one, it is found
+// beside the model. Throws Error where there is none.
+void take_pictures(core::ModelOptions& model, const std::vector<std::string>& images);
+
+// Reads and encodes a picture for the next message, says what it costs, and returns what stands for it in the message.
+std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, const std::string& path);
+
+} // namespace ridge::app

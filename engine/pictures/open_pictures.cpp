@@ -1,0 +1,58 @@
+#include "engine/pictures/open_pictures.h"
+
+#include "core/error.h"
+#include "engine/pictures/picture_shelf.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+namespace ridge::engine {
+namespace {
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return c < 128 ? std::tolower(c) : c; });
+  return text;
+}
+
+} // namespace
+
+std::string find_mmproj(const std::string& model) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::path folder = fs::path(model).has_parent_path() ? fs::path(model).parent_path() : fs::path(".");
+  std::vector<std::string> found;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+    const std::string name = lower(at->path().filename().string());
+    if (name.starts_with("mmproj") && name.ends_with(".gguf")) found.push_back(at->path().string());
+  }
+  if (found.empty()) return {};
+  const auto rank = [](const std::string& path) {
+    const std::string name = lower(path);
+    const bool f16 = name.find("f16") != name.npos && name.find("bf16") == name.npos;
+    return std::pair(!f16, path);
+  };
+  return *std::ranges::min_element(found, {}, rank);
+}
+
+void settle_for_pictures(core::ModelOptions& options, const Notice& note) {
+  if (options.device == "cuda")
+    throw Error("--mmproj: models with pictures run on the CPU only, so far: leave --device cuda out", Error::kUsage);
+  if (options.speculation != "auto" && options.speculation != "off")
+    throw Error("--mmproj: with pictures nobody guesses tokens ahead, so far: leave --spec out", Error::kUsage);
+  if (!options.draft_model.empty())
+    throw Error("--mmproj: with pictures nobody guesses tokens ahead, so far: leave --draft-model out", Error::kUsage);
+  if (options.device != "cpu" && note) note("with pictures the model runs on the CPU, so far");
+  options.device = "cpu";
+  options.speculation = "off";
+}
+
+LoadedModel open_with_pictures(gguf::File file, const core::ModelOptions& options) {
+  auto reader = std::make_unique<PictureReader>(options.mmproj, PictureReader::Options{.threads = options.threads});
+  LoadedModel model = open_model(std::move(file), models::Ending::pictures);
+  reader->check_fits(model.program, model.file.path());
+  model.pictures = std::make_shared<PictureShelf>(std::move(reader));
+  return model;
+}
+
+} // namespace ridge::engine

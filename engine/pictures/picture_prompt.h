@@ -1,0 +1,46 @@
+// Prompts with pictures, as tokens.
+#pragma once
+
+#include "engine/pictures/picture_reader.h"
+#include "engine/pictures/text_pictures.h"
+#include "text/jinja/tainted_text.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::engine {
+
+// Stands for a picture in a text.
+inline constexpr std::string_view kPictureMark = "<__media__>";
+
+struct PicturePrompt {
+  std::vector<int32_t> tokens;
+  TextPictures pictures;
+};
+
+// Puts a prompt together: text, of which each piece becomes tokens by itself, and pictures.
+class PicturePromptBuilder {
+ public:
+  explicit PicturePromptBuilder(const text::Tokenizer& tokenizer, std::vector<int32_t> begun = {});
+
+  void add_text(std::string_view text) { add_text(text, {}); } // control tokens count
+  void add_text(const text::jinja::TaintedText& text);         // those of the template
+  void add_pieces(std::span<const PictureReader::Piece> pieces);
+  PicturePrompt finish() && { return std::move(prompt_); }
+
+ private:
+  void add_text(std::string_view text, std::span<const text::ByteSpan> data);
+
+  const text::Tokenizer& tokenizer_;
+  PicturePrompt prompt_;
+};
+
+// A text with a mark for each picture. Control tokens in it count. Throws Error where there are more or fewer pictures
+// than marks.
+PicturePrompt picture_prompt(const text::Tokenizer& tokenizer, PictureReader& reader, std::string_view text,
+                             std::span<const media::Picture> pictures);
+
+} // namespace ridge::engine

@@ -1,0 +1,60 @@
+// Pictures of conversations. In a message a mark stands for each, a text that nobody can guess; where the prompt has
+// the mark, its tokens are the picture's. So messages stay texts wherever they are kept, cut and compared.
+//
+// A picture is encoded once, however often it comes, as long as somebody holds it or it is one of the latest.
+#pragma once
+
+#include "core/error.h"
+#include "engine/pictures/picture_reader.h"
+#include "engine/pictures/text_pictures.h"
+#include "text/jinja/tainted_text.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ridge::engine {
+
+struct ShelvedPicture {
+  std::string mark;
+  std::vector<PictureReader::Piece> pieces;
+  int64_t tokens = 0; // without those of text
+  int64_t bytes = 0;  // that its rows take
+};
+
+class PictureShelf {
+ public:
+  // `most_bytes`: of pictures that nobody holds.
+  explicit PictureShelf(std::unique_ptr<PictureReader> reader, int64_t most_bytes = int64_t{512} << 20);
+
+  // Encodes the picture, unless it is there.
+  std::shared_ptr<const ShelvedPicture> add(const media::Picture& picture);
+  bool has_mark(std::string_view text) const { return text.find(prefix_) != text.npos; }
+  const PictureReader& reader() const { return *reader_; }
+
+  struct Prompt {
+    std::vector<int32_t> tokens;
+    TextPictures pictures;
+  };
+  // The tokens of a chat's prompt with marks. `tokens_of`: of what comes before the first one. Throws Error for the
+  // mark of a picture that is not there any more.
+  Prompt prompt_of(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& text,
+                   const std::function<std::vector<int32_t>(const text::jinja::TaintedText&)>& tokens_of) const;
+
+ private:
+  const std::unique_ptr<PictureReader> reader_;
+  const std::string prefix_; // of all marks
+  const int64_t most_bytes_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const ShelvedPicture>, std::less<>> by_mark_;
+  std::deque<std::shared_ptr<const ShelvedPicture>> latest_; // the last one added comes first
+};
+
+} // namespace ridge::engine

@@ -1,0 +1,107 @@
+#include "media/picture.h"
+
+#include "core/error.h"
+#include "core/files/read_file.h"
+#include "core/strings/printable.h"
+#include "media/formats/formats.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+namespace ridge::media {
+
+using core::throw_error;
+
+namespace {
+
+struct Format {
+  std::string_view start;
+  Stored (*decode)(std::span<const std::byte>, const PictureLimits&);
+};
+
+constexpr std::array kFormats = {Format{"\xff\xd8\xff", decode_jpeg}, Format{"\x89PNG\r\n\x1a\n", decode_png},
+                                 Format{"RIFF", decode_webp}, Format{"P6", decode_ppm}};
+
+// EXIF's orientations: 2 to 4 mirror and turn by half, 5 to 8 exchange rows and columns, too.
+Picture turned(Picture from, int orientation) {
+  if (orientation <= 1 || orientation > 8) return from;
+  const bool transposes = orientation >= 5;
+  Picture to(transposes ? from.height : from.width, transposes ? from.width : from.height);
+  const bool mirrors_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const bool mirrors_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  for (int64_t y = 0; y < to.height; ++y)
+    for (int64_t x = 0; x < to.width; ++x) {
+      int64_t from_x = transposes ? y : x, from_y = transposes ? x : y;
+      if (mirrors_x) from_x = from.width - 1 - from_x;
+      if (mirrors_y) from_y = from.height - 1 - from_y;
+      std::copy_n(from.row(from_y) + from_x * 3, 3, to.row(y) + x * 3);
+    }
+  return to;
+}
+
+uint32_t number_at(std::span<const std::byte> bytes, size_t at, int count, bool big) {
+  uint32_t number = 0;
+  for (int i = 0; i < count; ++i) number |= static_cast<uint32_t>(bytes[at + i]) << 8 * (big ? count - 1 - i : i);
+  return number;
+}
+
+} // namespace
+
+void check_size(int64_t width, int64_t height, const PictureLimits& limits) {
+  if (width < 1 || height < 1) throw_error("has no pixels");
+  constexpr int64_t kMostSide = std::numeric_limits<int32_t>::max();
+  if (width > kMostSide || height > kMostSide || width > limits.pixels / height)
+    throw_error("is {} × {} pixels, expected at most {} of them: make it smaller", width, height, limits.pixels);
+}
+
+int orientation_of(std::span<const std::byte> exif) {
+  constexpr size_t kHeader = 8, kEntry = 12;
+  if (exif.size() < kHeader) return 1;
+  const bool big = exif[0] == std::byte{'M'};
+  const size_t first = number_at(exif, 4, 4, big);
+  if (first > exif.size() - 2) return 1;
+  const size_t entries = std::min<size_t>(number_at(exif, first, 2, big), (exif.size() - first - 2) / kEntry);
+  for (size_t i = 0; i < entries; ++i) {
+    const size_t entry = first + 2 + i * kEntry;
+    constexpr uint32_t kOrientation = 0x112;
+    if (number_at(exif, entry, 2, big) != kOrientation) continue;
+    const auto orientation = static_cast<int>(number_at(exif, entry + 8, 2, big));
+    return orientation >= 1 && orientation <= 8 ? orientation : 1;
+  }
+  return 1;
+}
+
+Picture decode_picture(std::span<const std::byte> bytes, const std::string& name, const PictureLimits& limits) {
+  try {
+    if (std::ssize(bytes) > limits.bytes)
+      throw_error("has {} bytes, expected at most {}: make it smaller", bytes.size(), limits.bytes);
+    for (const Format& format : kFormats)
+      if (bytes.size() >= format.start.size() &&
+          std::memcmp(bytes.data(), format.start.data(), format.start.size()) == 0) {
+        Stored stored = format.decode(bytes, limits);
+        return turned(std::move(stored.picture), stored.orientation);
+      }
+    throw_error("is no picture that can be read: expected JPEG, PNG, WebP or PPM");
+  } catch (const std::bad_alloc&) {
+    throw_error("{}: not enough memory for the picture", core::printable(name));
+  } catch (const core::Error& error) {
+    throw_error("{}: {}", core::printable(name), error.what());
+  }
+}
+
+Picture read_picture(const std::string& path, const PictureLimits& limits) {
+  std::error_code failed;
+  const auto bytes = std::filesystem::file_size(path, failed);
+  if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
+    throw_error("{}: has {} bytes, expected at most {} of a picture: make it smaller", core::printable(path), bytes,
+                limits.bytes);
+  const std::string text = core::read_text_file(path);
+  return decode_picture(std::as_bytes(std::span(text)), path, limits);
+}
+
+} // namespace ridge::media

@@ -1,0 +1,376 @@
+#include "models/vision/builder.h"
+
+#include "core/error.h"
+#include "core/strings/printable.h"
+#include "quant/registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+namespace ridge::models::vision {
+
+using core::OpKind;
+using core::ValueId;
+using core::WeightId;
+
+Builder::Builder(const gguf::File& file, int64_t width, int64_t height)
+    : file_(file), hparams_(file), width_px_(width), height_px_(height), program_(&encoder_.encoder) {}
+
+const gguf::Tensor& Builder::tensor(const std::string& name) {
+  const gguf::Tensor* tensor = file_.find_tensor(name);
+  used_.insert(name);
+  if (!tensor) throw_error("{}: tensor {} is missing: the file is incomplete", file_.path(), name);
+  return *tensor;
+}
+
+int64_t Builder::rows_of(const std::string& name) const {
+  const gguf::Tensor* tensor = file_.find_tensor(name + ".weight");
+  if (!tensor) throw_error("{}: tensor {}.weight is missing: the file is incomplete", file_.path(), name);
+  return tensor->dims[1];
+}
+
+void Builder::misshapen(const gguf::Tensor& tensor, int64_t cols, int64_t rows) const {
+  throw_error("{}: tensor {} has shape [{}, {}, {}, {}], expected {} rows of {}", file_.path(), tensor.name,
+              tensor.dims[0], tensor.dims[1], tensor.dims[2], tensor.dims[3], rows, cols);
+}
+
+// A tensor of any shape as a matrix, where its rows are whole.
+core::Weight Builder::view(const std::string& name, int64_t cols, int64_t rows) {
+  const gguf::Tensor& t = tensor(name);
+  const quant::FormatInfo* format = t.type.format();
+  if (!format) throw_error("{}: tensor {} has type {}, which is no weight format", file_.path(), name, t.type.name());
+  const bool flat = t.dims[0] != cols && t.type.block_weights() > 1; // its blocks lie across rows
+  if (t.weights() != cols * rows || flat) misshapen(t, cols, rows);
+  return {name, t.type.id(), cols, rows, 1, format->row_bytes(cols), t.data.data()};
+}
+
+WeightId Builder::add_weight(core::Weight weight) {
+  program_->weights.push_back(std::move(weight));
+  return static_cast<WeightId>(program_->weights.size() - 1);
+}
+
+WeightId Builder::matrix(const std::string& name, int64_t cols, int64_t rows) {
+  const gguf::Tensor& t = tensor(name);
+  if (t.dims[0] != cols || t.dims[1] != rows) misshapen(t, cols, rows);
+  return add_weight(view(name, cols, rows));
+}
+
+// Norms and biases may be F16 in these files; executors read them as f32.
+WeightId Builder::vector(const std::string& name, int64_t width) {
+  core::Weight weight = view(name, width, 1);
+  if (weight.type == core::kFloatType) return add_weight(std::move(weight));
+  return constant(name, values(name, width));
+}
+
+WeightId Builder::constant(const std::string& name, std::span<const float> values, int64_t rows) {
+  const auto bytes = std::as_bytes(values);
+  auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  return add_weight(
+      {name, core::kFloatType, std::ssize(values) / rows, rows, 1, std::ssize(*owned) / rows, owned->data(), owned});
+}
+
+std::vector<float> Builder::values(const std::string& name, int64_t count) {
+  const core::Weight weight = view(name, count, 1);
+  std::vector<float> made(count);
+  quant::find_format(weight.type)->decode(weight.data, count, made.data());
+  return made;
+}
+
+ValueId Builder::emit(OpKind kind, const std::string& name, std::vector<ValueId> inputs, int64_t width,
+                      std::vector<WeightId> weights, core::OpParams params) {
+  program_->values.push_back({name, width});
+  const auto out = static_cast<ValueId>(program_->values.size() - 1);
+  program_->ops.push_back({kind, layer_, name, std::move(inputs), {out}, std::move(weights), std::move(params)});
+  return out;
+}
+
+ValueId Builder::begin(core::Program& program, const std::string& input, int64_t width) {
+  program_ = &program;
+  layer_ = -1;
+  program.architecture = "clip";
+  program.label = "encoder of pictures";
+  program.vocab = 1; // rows have no ids
+  program.has_places = true;
+  program.values.push_back({input, width});
+  program.input = 0;
+  return 0;
+}
+
+core::ActivationParams Builder::activation() const {
+  constexpr float kQuick = 1.702f; // x * sigmoid(1.702 x) is near GELU
+  if (hparams_.flag("clip.use_gelu")) return {core::Activation::gelu};
+  if (hparams_.flag("clip.use_silu")) return {core::Activation::silu};
+  return {core::Activation::silu, kQuick};
+}
+
+ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
+  columns_ = width_px_ / side;
+  lines_ = height_px_ / side;
+  const int64_t count = columns_ * lines_, pixels = 3 * side * side, width = hparams_.width();
+  if (count < 1)
+    throw_error("{}: a tile of {} × {} pixels has no patch of {}", file_.path(), width_px_, height_px_, side);
+  constexpr int64_t kMostPatches = 1 << 16; // their attention takes minutes
+  if (count > kMostPatches)
+    throw_error("{}: a tile of {} × {} pixels has more than {} patches of {}", file_.path(), width_px_, height_px_,
+                kMostPatches, side);
+  encoder_.patch = side;
+  encoder_.patches.resize(count + more, -1);
+  std::iota(encoder_.patches.begin(), encoder_.patches.begin() + count, 0);
+  ValueId input = begin(encoder_.encoder, "patches", pixels);
+  if (first) input = first(input);
+  const std::string name = "v.patch_embd";
+  std::vector<WeightId> weights = {add_weight(view(name + ".weight", pixels, width))};
+  if (more == 0 && has(name + ".bias")) weights.push_back(vector(name + ".bias", width));
+  ValueId x = emit(OpKind::linear, name, {input}, width, std::move(weights));
+  if (const std::string second = name + ".weight.1"; has(second)) // of the second of two frames, which are the same
+    x = add(x, emit(OpKind::linear, name + ".1", {input}, width, {add_weight(view(second, pixels, width))}),
+            name + "_add");
+  return x;
+}
+
+void Builder::in_squares(int64_t side) {
+  encoder_.patches.clear();
+  for (int64_t top = 0; top < lines_; top += side)
+    for (int64_t left = 0; left < columns_; left += side) {
+      const int64_t bottom = std::min(top + side, lines_), right = std::min(left + side, columns_);
+      for (int64_t y = top; y < bottom; ++y)
+        for (int64_t x = left; x < right; ++x) encoder_.patches.push_back(static_cast<int32_t>(y * columns_ + x));
+      encoder_.block_ends.resize(encoder_.patches.size(), static_cast<int32_t>(encoder_.patches.size()));
+    }
+}
+
+ValueId Builder::add_rows(ValueId x, const std::string& name, std::span<const float> table) {
+  const int64_t width = width_of(x);
+  const ValueId rows = emit(OpKind::embed, name, {}, width, {constant(name, table, std::ssize(table) / width)},
+                            core::EmbedParams{1, true});
+  return add(x, rows, name + "_add");
+}
+
+ValueId Builder::add_to_patches(ValueId x, const std::string& name, std::span<const float> table) {
+  const int64_t width = width_of(x);
+  std::vector<float> rows;
+  for (const int32_t patch : encoder_.patches) {
+    const auto row = table.subspan(patch * width, width);
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  return add_rows(x, name, rows);
+}
+
+ValueId Builder::add_vector(ValueId x, const std::string& name, std::span<const float> vector) {
+  return add(x, emit(OpKind::embed, name, {}, width_of(x), {constant(name, vector)}, core::EmbedParams{}),
+             name + "_add");
+}
+
+std::vector<float> Builder::table_with_class() {
+  const bool has_class = has("v.class_embd");
+  const int64_t width = hparams_.width(), patches = columns_ * lines_;
+  std::vector<float> table = values("v.position_embd.weight", (patches + (has_class ? 1 : 0)) * width);
+  if (has("v.patch_embd.bias")) {
+    const std::vector<float> bias = values("v.patch_embd.bias", width);
+    for (int64_t i = 0; i < patches * width; ++i) table[i] += bias[i % width];
+  }
+  if (has_class) {
+    const std::vector<float> own = values("v.class_embd", width);
+    for (int64_t i = 0; i < width; ++i) table[patches * width + i] += own[i];
+  }
+  return table;
+}
+
+int32_t Builder::rope(const RopeSpec& spec) {
+  if (spec.dims % 4 != 0 || spec.dims < 4)
+    throw_error("{}: heads of {} elements, expected a multiple of 4", file_.path(), spec.dims);
+  core::RopeTable table = {{}, 1, spec.style};
+  const int64_t half = spec.dims / 4; // pairs
+  for (int64_t pair = 0; pair < 2 * half; ++pair) {
+    const bool second = pair >= half;
+    const double exponent = -static_cast<double>(pair % half) / static_cast<double>(half);
+    table.inverse_frequency.push_back(
+        static_cast<float>(std::pow(spec.base, exponent) * (second ? spec.second_factor : 1)));
+    table.axes.push_back(static_cast<uint8_t>(second ? 3 - spec.first_axis : spec.first_axis));
+  }
+  if (encoder_.axes.empty())
+    for (const int32_t patch : encoder_.patches) {
+      const auto at = [&](int64_t place) { return patch < 0 ? 0 : static_cast<int32_t>(place) + spec.first; };
+      for (const int32_t place : {0, at(patch / columns_), at(patch % columns_), 0}) encoder_.axes.push_back(place);
+    }
+  program_->rope_tables.push_back(std::move(table));
+  return static_cast<int32_t>(program_->rope_tables.size() - 1);
+}
+
+ValueId Builder::norm(ValueId x, const std::string& name, Norm kind) {
+  return norm(x, name, kind, hparams_.epsilon(), width_of(x));
+}
+
+ValueId Builder::norm(ValueId x, const std::string& name, Norm kind, float epsilon, int64_t group) {
+  std::vector<WeightId> weights = {vector(name + ".weight", group)};
+  if (kind == Norm::layer && has(name + ".bias")) weights.push_back(vector(name + ".bias", group));
+  return emit(kind == Norm::layer ? OpKind::layer_norm : OpKind::rms_norm, name, {x}, width_of(x), std::move(weights),
+              core::NormParams{epsilon, group});
+}
+
+ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
+  return emit(OpKind::rms_norm, name, {x}, width_of(x), {constant(name, std::vector<float>(group, 1))},
+              core::NormParams{hparams_.epsilon(), group});
+}
+
+// What the file says of a matrix's input or output: NAME.input_min and so on, of one number each.
+ValueId Builder::clamped(ValueId x, const std::string& name, std::string_view which) {
+  const std::string low = fmt::format("{}.{}_min", name, which), high = fmt::format("{}.{}_max", name, which);
+  if (!has(low) && !has(high)) return x;
+  const core::ClampParams limits = {values(low, 1)[0], values(high, 1)[0]};
+  if (!(limits.low <= limits.high))
+    throw_error("{}: {} is {}, above {} of {}", file_.path(), low, limits.low, limits.high, high);
+  return emit(OpKind::clamp, fmt::format("{}.{}", name, which), {x}, width_of(x), {}, limits);
+}
+
+ValueId Builder::linear(ValueId x, const std::string& name, int64_t rows) {
+  x = clamped(x, name, "input");
+  std::vector<WeightId> weights = {matrix(name + ".weight", width_of(x), rows)};
+  if (has(name + ".bias")) weights.push_back(vector(name + ".bias", rows));
+  return clamped(emit(OpKind::linear, name, {x}, rows, std::move(weights)), name, "output");
+}
+ValueId Builder::linear(ValueId x, const std::string& name) { return linear(x, name, rows_of(name)); }
+
+ValueId Builder::activate(ValueId x, const std::string& name, core::ActivationParams params) {
+  return emit(OpKind::activate, name, {x}, width_of(x), {}, params);
+}
+
+ValueId Builder::add(ValueId a, ValueId b, const std::string& name) {
+  return emit(OpKind::add, name, {a, b}, width_of(a), {}, core::AddParams{});
+}
+
+ValueId Builder::fold(ValueId x, const std::string& name, int64_t width, double scale) {
+  return emit(OpKind::fold, name, {x}, width, {}, core::FoldParams{static_cast<float>(scale)});
+}
+
+ValueId Builder::concat(ValueId a, ValueId b, const std::string& name) {
+  return emit(OpKind::concat, name, {a, b}, width_of(a) + width_of(b));
+}
+
+ValueId Builder::permute(ValueId x, const std::string& name, std::span<const int32_t> order, int64_t group) {
+  const auto bytes = std::as_bytes(order);
+  auto owned = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  const WeightId weight =
+      add_weight({name, core::kOrderType, std::ssize(order), 1, 1, std::ssize(*owned), owned->data(), owned});
+  return emit(OpKind::permute, name, {x}, width_of(x) / group * std::ssize(order), {weight},
+              core::PermuteParams{group});
+}
+
+ValueId Builder::times(ValueId x, const std::string& name) {
+  return emit(OpKind::activate, name, {x}, width_of(x), {vector(name, width_of(x))},
+              core::ActivationParams{core::Activation::identity});
+}
+
+std::vector<int32_t> Builder::rows_of_patches() const {
+  std::vector<int32_t> rows(columns_ * lines_);
+  for (size_t row = 0; row < encoder_.patches.size(); ++row)
+    if (encoder_.patches[row] >= 0) rows[encoder_.patches[row]] = static_cast<int32_t>(row);
+  return rows;
+}
+
+// Squares of `side` patches, line by line, and the patches of each line by line; -1 where there is none.
+std::vector<int32_t> Builder::squares(int64_t side) const {
+  const std::vector<int32_t> row_of = rows_of_patches();
+  std::vector<int32_t> rows;
+  for (int64_t top = 0; top < lines_; top += side)
+    for (int64_t left = 0; left < columns_; left += side)
+      for (int64_t i = 0; i < side * side; ++i) {
+        const int64_t line = top + i / side, column = left + i % side;
+        rows.push_back(line < lines_ && column < columns_ ? row_of[line * columns_ + column] : -1);
+      }
+  return rows;
+}
+
+ValueId Builder::merge_padded(ValueId value, int64_t side) {
+  encoder_.columns = (columns_ + side - 1) / side;
+  encoder_.lines = (lines_ + side - 1) / side;
+  return begin_merger(value, side * side, squares(side));
+}
+
+std::vector<ValueId> Builder::merge(const std::vector<ValueId>& values, int64_t side) {
+  if (columns_ % side != 0 || lines_ % side != 0)
+    throw_error("{}: {} × {} patches do not make squares of {}", file_.path(), columns_, lines_, side);
+  encoder_.columns = columns_ / side;
+  encoder_.lines = lines_ / side;
+  return begin_merger(values, side * side, squares(side));
+}
+
+ValueId Builder::begin_merger(ValueId value, int64_t group, std::vector<int32_t> rows) {
+  return begin_merger(std::vector{value}, group, std::move(rows))[0];
+}
+
+std::vector<ValueId> Builder::begin_merger(const std::vector<ValueId>& values, int64_t group,
+                                           std::vector<int32_t> rows) {
+  ValueId all = values[0];
+  std::vector<int64_t> widths = {width_of(all)};
+  for (size_t i = 1; i < values.size(); ++i) {
+    widths.push_back(width_of(values[i]));
+    all = concat(all, values[i], fmt::format("v.all.{}", i));
+  }
+  const int64_t width = width_of(all);
+  encoder_.encoder.output = all;
+  encoder_.group = group;
+  encoder_.merged = std::move(rows);
+  const ValueId input = begin(encoder_.merger, "squares of patches", group * width);
+  if (values.size() == 1) return {input};
+  std::vector<ValueId> parts;
+  int64_t first = 0;
+  for (const int64_t own : widths) {
+    std::vector<int32_t> order;
+    for (int64_t i = 0; i < group; ++i)
+      for (int64_t c = 0; c < own; ++c) order.push_back(static_cast<int32_t>(i * width + first + c));
+    parts.push_back(permute(input, fmt::format("mm.part.{}", parts.size()), order, group * width));
+    first += own;
+  }
+  return parts;
+}
+
+ValueId Builder::channels_first(ValueId x, const std::string& name, int64_t patches) {
+  const int64_t width = width_of(x) / patches;
+  std::vector<int32_t> order;
+  for (int64_t c = 0; c < width; ++c)
+    for (int64_t i = 0; i < patches; ++i) order.push_back(static_cast<int32_t>(i * width + c));
+  return permute(x, name, order, width_of(x));
+}
+
+ValueId Builder::convolution(ValueId x, const std::string& name, int64_t patches) {
+  const gguf::Tensor& kernel = tensor(name + ".weight");
+  const int64_t cols = width_of(x), rows = kernel.weights() / cols;
+  x = channels_first(x, name + ".order", patches);
+  std::vector<WeightId> weights = {add_weight(view(name + ".weight", cols, rows))};
+  if (has(name + ".bias")) weights.push_back(vector(name + ".bias", rows));
+  return emit(OpKind::linear, name, {x}, rows, std::move(weights));
+}
+
+void Builder::skip_layer(int64_t il) {
+  const std::string blk = fmt::format("v.blk.{}.", il);
+  for (const gguf::Tensor& tensor : file_.tensors())
+    if (tensor.name.starts_with(blk)) skip(tensor.name);
+}
+
+void Builder::tokens(ValueId x) {
+  encoder_.merger.output = x;
+  encoder_.tokens.resize(encoder_.merged.size() / encoder_.group);
+  std::iota(encoder_.tokens.begin(), encoder_.tokens.end(), 0);
+}
+
+void Builder::refuse_unused() const {
+  for (const gguf::Tensor& tensor : file_.tensors())
+    if ((tensor.name.starts_with("v.") || (tensor.name.starts_with("mm.") && !tensor.name.starts_with("mm.a."))) &&
+        !used_.contains(tensor.name))
+      throw_error("{}: tensor {} has no place in this kind of projector: what it is for is not supported yet",
+                  file_.path(), core::printable(tensor.name));
+}
+
+Encoder Builder::finish() && {
+  refuse_unused();
+  core::validate(encoder_.encoder);
+  core::validate(encoder_.merger);
+  return std::move(encoder_);
+}
+
+} // namespace ridge::models::vision

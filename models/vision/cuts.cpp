@@ -1,0 +1,98 @@
+#include "models/vision/cuts.h"
+
+namespace ridge::models::vision {
+
+media::Picture dynamic_tile(const media::Picture& picture, const DynamicCut& cut) {
+  const int64_t square = cut.factor * cut.factor;
+  const media::Size size =
+      media::smart_size({picture.width, picture.height}, cut.factor, cut.least * square, cut.most * square);
+  return cut.pads ? media::resize_padded(picture, size.width, size.height, cut.filter)
+                  : media::resize(picture, size.width, size.height, cut.filter);
+}
+
+media::Picture pixel_bound_tile(const Hparams& h, const media::Picture& picture, int64_t factor,
+                                std::optional<PixelBounds> otherwise) {
+  constexpr int64_t kMost = 1 << 26;
+  if (!otherwise || (h.has("image_min_pixels") && h.has("image_max_pixels")))
+    otherwise = {h.count("image_min_pixels", kMost), h.count("image_max_pixels", kMost)};
+  const media::Size size =
+      media::smart_size({picture.width, picture.height}, factor, otherwise->least, otherwise->most);
+  return media::resize_padded(picture, size, media::Filter::bicubic);
+}
+
+media::Size best_size(const media::Picture& picture, std::span<const media::Size> sizes) {
+  if (sizes.empty()) throw_error("a picture cannot be cut into tiles: there are no sizes to choose from");
+  media::Size best = {};
+  int64_t most = -1, least_waste = 0;
+  for (const media::Size& size : sizes) {
+    const float scale = std::min(static_cast<float>(size.width) / static_cast<float>(picture.width),
+                                 static_cast<float>(size.height) / static_cast<float>(picture.height));
+    const auto fit = [&](int64_t pixels) { return static_cast<int64_t>(static_cast<float>(pixels) * scale); };
+    const int64_t effective = std::min(fit(picture.width) * fit(picture.height), picture.width * picture.height);
+    const int64_t waste = size.width * size.height - effective;
+    if (effective < most || (effective == most && waste >= least_waste)) continue;
+    best = size;
+    most = effective;
+    least_waste = waste;
+  }
+  return best;
+}
+
+media::Size nearest_grid(const media::Picture& picture, int64_t least, int64_t most, int64_t side) {
+  std::vector<media::Size> grids;
+  for (int64_t width = 1; width <= most; ++width)
+    for (int64_t height = 1; width * height <= most; ++height)
+      if (width * height >= least) grids.push_back({width, height});
+  std::ranges::stable_sort(grids, {}, [](const media::Size& grid) { return grid.width * grid.height; });
+  const float wanted = static_cast<float>(picture.width) / static_cast<float>(picture.height);
+  const int64_t pixels = picture.width * picture.height;
+  media::Size best = {1, 1};
+  float least_difference = std::numeric_limits<float>::max();
+  for (const media::Size& grid : grids) {
+    const float difference = std::abs(wanted - static_cast<float>(grid.width) / static_cast<float>(grid.height));
+    const bool fits_better = 2 * pixels > side * side * grid.width * grid.height; // of equal shapes
+    if (difference < least_difference || (difference == least_difference && fits_better)) best = grid;
+    least_difference = std::min(least_difference, difference);
+  }
+  return best;
+}
+
+void append_tiles(std::vector<Part>& parts, const media::Picture& picture, int64_t side) {
+  for (int64_t y = 0; y + side <= picture.height; y += side)
+    for (int64_t x = 0; x + side <= picture.width; x += side)
+      parts.push_back({.tile = media::crop(picture, x, y, side, side)});
+}
+
+int64_t qwen_side(const Hparams& h) { return h.count_or("spatial_merge_size", 2, 2, 2); }
+
+std::vector<Part> qwen_cut(const Hparams& h, const media::Picture& picture) {
+  return wrapped("<|vision_start|>", dynamic_tile(picture, {qwen_side(h) * h.patch(), 8, 4096}), "<|vision_end|>");
+}
+
+bool gemma4_sees_ahead(int64_t text_width) {
+  constexpr int64_t kE2b = 1536, kE4b = 2560;
+  return text_width != kE2b && text_width != kE4b;
+}
+
+core::ValueId pixtral_rows(Builder& b, int64_t side) {
+  const Hparams& h = b.hparams();
+  core::ValueId x = b.patches(h.patch());
+  const auto dim = static_cast<double>(h.head_dim());
+  x = b.layers(x, {.norm = Norm::rms,
+                   .activation = b.activation(),
+                   .rope = b.rope({core::RopeStyle::adjacent, h.head_dim(), 1, 10000, std::pow(10000.0, -2 / dim)})});
+  if (side > 1 && b.has("mm.input_norm.weight")) x = b.norm(x, "mm.input_norm", Norm::rms);
+  x = b.merge(x, side);
+  if (side > 1) x = b.linear(b.channels_first(x, "mm.order", side * side), "mm.patch_merger");
+  return b.linear(b.gelu(b.linear(x, "mm.1"), "mm.gelu"), "mm.2");
+}
+
+std::vector<Part> wrapped(std::string before, media::Picture tile, std::string behind) {
+  std::vector<Part> parts;
+  if (!before.empty()) parts.push_back({.text = std::move(before)});
+  parts.push_back({.tile = std::move(tile)});
+  if (!behind.empty()) parts.push_back({.text = std::move(behind)});
+  return parts;
+}
+
+} // namespace ridge::models::vision

@@ -1,0 +1,54 @@
+// How pictures are cut for encoders: what several families share.
+#pragma once
+
+#include "core/error.h"
+#include "media/resize.h"
+#include "models/vision/builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ridge::models::vision {
+
+// One tile of nearly the picture's shape, sides multiples of `factor`, of `least` to `most` squares of that side.
+struct DynamicCut {
+  int64_t factor, least, most;
+  media::Filter filter = media::Filter::bicubic;
+  bool pads = true; // else the picture's shape changes a little
+};
+media::Picture dynamic_tile(const media::Picture& picture, const DynamicCut& cut);
+
+// The same between so many pixels: image_min_pixels and image_max_pixels of the file. `otherwise`: where it has not
+// both, else they are required.
+struct PixelBounds {
+  int64_t least, most;
+};
+media::Picture pixel_bound_tile(const Hparams& h, const media::Picture& picture, int64_t factor,
+                                std::optional<PixelBounds> otherwise = {});
+
+// Of sizes, the one with the most pixels of the picture, scaled to fit, and then the least waste; the first of equals.
+media::Size best_size(const media::Picture& picture, std::span<const media::Size> sizes);
+// Of grids of `least` to `most` tiles of `side` pixels, the one whose shape is nearest to the picture's.
+media::Size nearest_grid(const media::Picture& picture, int64_t least, int64_t most, int64_t side);
+// Tiles of `side` pixels, line by line.
+void append_tiles(std::vector<Part>& parts, const media::Picture& picture, int64_t side);
+
+// A tile, and what stands around it.
+std::vector<Part> wrapped(std::string before, media::Picture tile, std::string behind);
+
+// Of Qwen's encoders and their likes: patches of a side that one token is made of; how a picture is cut.
+int64_t qwen_side(const Hparams& h);
+std::vector<Part> qwen_cut(const Hparams& h, const media::Picture& picture);
+// Of Gemma 4: in the two smallest models tokens of a picture do not see later ones.
+bool gemma4_sees_ahead(int64_t text_width);
+// Pixtral's encoder and merger.
+core::ValueId pixtral_rows(Builder& b, int64_t side);
+
+} // namespace ridge::models::vision

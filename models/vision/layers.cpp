@@ -1,0 +1,120 @@
+// The layers of an encoder: attention of all patches to one another and a feed-forward part, each added to its input.
+#include "core/error.h"
+#include "models/vision/builder.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace ridge::models::vision {
+
+using core::OpKind;
+using core::ValueId;
+
+// Rows [first, first + rows) of a matrix of `all`, and of its bias.
+ValueId Builder::part_of(ValueId x, const std::string& name, const char* part, int64_t first, int64_t rows,
+                         int64_t all) {
+  core::Weight weight = view(name + ".weight", width_of(x), all);
+  weight.part = part;
+  weight.rows = rows;
+  weight.data += first * weight.row_bytes;
+  std::vector<core::WeightId> weights = {add_weight(std::move(weight))};
+  if (has(name + ".bias")) {
+    const std::vector<float> bias = values(name + ".bias", all);
+    weights.push_back(constant(name + ".bias " + part, std::span(bias).subspan(first, rows)));
+  }
+  return emit(OpKind::linear, fmt::format("{} {}", name, part), {x}, rows, std::move(weights));
+}
+
+// Of each head, or of all together, as the file has weights.
+ValueId Builder::head_norm(ValueId x, const std::string& name, Norm kind, int64_t head_dim) {
+  const gguf::Tensor* weights = file_.find_tensor(name + ".weight");
+  if (!weights) return x;
+  return norm(x, name, kind, hparams_.epsilon(), weights->weights() == width_of(x) ? width_of(x) : head_dim);
+}
+
+ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
+  const std::string blk = fmt::format("v.blk.{}.", il);
+  const int64_t heads = hparams_.heads(), dim = hparams_.head_dim();
+  const int64_t kv_heads = hparams_.count_or("attention.head_count_kv", heads, heads);
+  if (heads % kv_heads != 0) throw_error("{}: {} heads do not share {} of keys", file_.path(), heads, kv_heads);
+  const int64_t q_rows = heads * dim, kv_rows = kv_heads * dim;
+  ValueId q, k, v;
+  if (const std::string qkv = blk + "attn_qkv"; has(qkv + ".weight")) {
+    const int64_t all = q_rows + 2 * kv_rows;
+    q = part_of(x, qkv, "q", 0, q_rows, all);
+    k = part_of(x, qkv, "k", q_rows, kv_rows, all);
+    v = part_of(x, qkv, "v", q_rows + kv_rows, kv_rows, all);
+  } else {
+    q = linear(x, blk + "attn_q", q_rows);
+    k = linear(x, blk + "attn_k", kv_rows);
+    v = linear(x, blk + "attn_v", kv_rows);
+  }
+  q = head_norm(q, blk + "attn_q_norm", spec.norm, dim);
+  k = head_norm(k, blk + "attn_k_norm", spec.norm, dim);
+  if (spec.v_norm) v = unit_norm(v, blk + "attn_v_norm", dim);
+  if (spec.rope >= 0) {
+    for (ValueId* value : {&q, &k}) {
+      const std::string name = program_->values[*value].name;
+      if (!spec.head_order.empty()) *value = permute(*value, name + " order", spec.head_order, dim);
+      *value = emit(OpKind::rope, name + " rope", {*value}, width_of(*value), {},
+                    core::RopeParams{spec.rope, width_of(*value) / dim, dim});
+    }
+  }
+  const auto layer = static_cast<int32_t>(program_->kv_layers.size());
+  program_->kv_layers.push_back({kv_heads, dim, dim});
+  program_->ops.push_back({OpKind::kv_store, layer_, blk + "kv_store", {k, v}, {}, {}, core::KvParams{layer}});
+  core::AttentionParams params = {layer, heads};
+  params.scale = static_cast<float>(spec.scale > 0 ? spec.scale : 1 / std::sqrt(static_cast<double>(dim)));
+  params.causal = false;
+  if (spec.in_blocks && spec.in_blocks(il)) {
+    params.in_blocks = true;
+    params.window = spec.window;
+  }
+  const ValueId attended = emit(OpKind::attention, blk + "attention", {q}, q_rows, {}, params);
+  return linear(attended, blk + "attn_out", hparams_.width());
+}
+
+ValueId Builder::ffn(ValueId x, int64_t il, const LayerSpec& spec) {
+  const std::string blk = fmt::format("v.blk.{}.", il);
+  std::string up = blk + "ffn_up", down = blk + "ffn_down";
+  // Converters of 2024 gave them each other's names: the one that goes down has the width of the stream as input.
+  if (const gguf::Tensor* matrix = file_.find_tensor(down + ".weight");
+      spec.may_swap_ffn && matrix && matrix->dims[0] == hparams_.width())
+    std::swap(up, down);
+  ValueId hidden = linear(x, up);
+  if (const std::string gate = blk + "ffn_gate"; has(gate + ".weight"))
+    hidden = emit(OpKind::glu, blk + "glu", {linear(x, gate, width_of(hidden)), hidden}, width_of(hidden), {},
+                  spec.activation);
+  else
+    hidden = activate(hidden, blk + "activation", spec.activation);
+  return linear(hidden, down, hparams_.width());
+}
+
+ValueId Builder::layer(ValueId x, int64_t il, const LayerSpec& spec) {
+  layer_ = static_cast<int32_t>(il);
+  const std::string blk = fmt::format("v.blk.{}.", il);
+  const auto finished = [&](ValueId part, const std::string& post_norm, const std::string& scale) {
+    if (has(blk + post_norm + ".weight")) part = norm(part, blk + post_norm, spec.norm);
+    return has(blk + scale + ".weight") ? times(part, blk + scale + ".weight") : part;
+  };
+  x = add(x, finished(attention(norm(x, blk + "ln1", spec.norm), il, spec), "attn_post_norm", "ls1"), blk + "attn_add");
+  x = add(x, finished(ffn(norm(x, blk + "ln2", spec.norm), il, spec), "ffn_post_norm", "ls2"), blk + "ffn_add");
+  if (const std::string scale = blk + "out_scale.weight"; has(scale))
+    x = activate(x, blk + "out_scale", {core::Activation::identity, values(scale, 1)[0]});
+  layer_ = -1;
+  return x;
+}
+
+ValueId Builder::layers(ValueId x, const LayerSpec& spec, int64_t count,
+                        const std::function<void(ValueId, int64_t)>& ended) {
+  if (has("v.pre_ln.weight")) x = norm(x, "v.pre_ln", spec.norm);
+  for (int64_t il = 0; il < (count < 0 ? hparams_.layers() : count); ++il) {
+    x = layer(x, il, spec);
+    if (ended) ended(x, il);
+  }
+  return has("v.post_ln.weight") ? norm(x, "v.post_ln", spec.norm) : x;
+}
+
+} // namespace ridge::models::vision

@@ -1,0 +1,34 @@
+// Pictures in requests: as OpenAI's, Anthropic's and Ollama's clients send them in messages.
+#pragma once
+
+#include "engine/pictures/picture_shelf.h"
+#include "server/fields.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ridge::server {
+
+class Service;
+
+// Encodes the pictures of messages and puts what stands for them into the messages' texts. It holds them: a prompt is
+// to be made of the messages as long as it is there.
+class RequestPictures {
+ public:
+  explicit RequestPictures(const Service& service);
+
+  // The messages, or items of a response's input, with marks. `path` stands for the list. Where the model takes no
+  // pictures, as they are. Throws ApiError for pictures that are none, and for addresses: nothing is fetched.
+  Json put(Json messages, const std::string& path);
+
+ private:
+  void put_into(Json& content, const std::string& path);
+  Json mark(const std::string& url, const std::string& path);
+  Json mark_of_base64(std::string_view base64, const std::string& path);
+
+  const std::shared_ptr<engine::PictureShelf> shelf_; // null: the model takes none
+  std::vector<std::shared_ptr<const engine::ShelvedPicture>> held_;
+};
+
+} // namespace ridge::server

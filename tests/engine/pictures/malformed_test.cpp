@@ -1,0 +1,84 @@
+// Files of encoders that are malformed: one line of error each, and nothing else.
+#include "core/error.h"
+#include "engine/pictures/picture_reader.h"
+
+#include "support/numerics.h"
+#include "support/recipes/vision_case.h"
+#include "support/temporary_folder.h"
+
+using namespace ridge;
+
+namespace {
+
+std::string error_of(const nlohmann::ordered_json& recipe) {
+  static const tests::TemporaryFolder folder;
+  tests::Recipe made("encoder", recipe);
+  const std::vector<std::byte> bytes = made.image();
+  const std::string path = folder.write("mmproj.gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  try {
+    engine::PictureReader reader(path, {.threads = 1, .exact = true});
+    reader.read(tests::formula_picture(60, 40, 1));
+  } catch (const core::Error& error) {
+    CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);
+    CHECK(std::string_view(error.what()).size() > 10);
+    return error.what();
+  }
+  return "";
+}
+
+nlohmann::ordered_json recipe_of(const std::string& name) {
+  return nlohmann::ordered_json::parse(tests::read_file(tests::VisionCase::folder() + "/" + name + ".mmproj.json"));
+}
+
+} // namespace
+
+TEST_CASE("hyperparameters out of range and missing tensors are named") {
+  REQUIRE_REFERENCE();
+  for (const char* name : {"qwen3vl-deep", "gemma3", "gemma4v", "internvl", "qwen25vl", "mlp-pinpoints", "lfm2"}) {
+    CAPTURE(name);
+    const nlohmann::ordered_json whole = recipe_of(name);
+    CHECK(error_of(whole) == "");
+    for (size_t i = 0; i < whole["metadata"].size(); ++i) {
+      const auto key = whole["metadata"][i][0].get<std::string>();
+      CAPTURE(key);
+      const bool is_count = whole["metadata"][i][1] == 4;
+      for (const int64_t value : {int64_t{0}, int64_t{1}, int64_t{3}, int64_t{0x7fffffff}, int64_t{0xffffffff}}) {
+        nlohmann::ordered_json changed = whole;
+        if (is_count) changed["metadata"][i][2] = value;
+        if (is_count) error_of(changed); // an Error, or rows of some kind: never anything else
+      }
+      nlohmann::ordered_json without = whole;
+      without["metadata"].erase(i);
+      error_of(without);
+    }
+    for (size_t i = 0; i < whole["tensors"].size(); ++i) {
+      const auto tensor = whole["tensors"][i][0].get<std::string>();
+      CAPTURE(tensor);
+      nlohmann::ordered_json changed = whole;
+      changed["tensors"][i][1][0] = changed["tensors"][i][1][0].get<int64_t>() + 1;
+      // The last layer of some is not used, and the width of Gemma's rows may be any.
+      const bool any = (name == std::string_view("mlp-pinpoints") && tensor.starts_with("v.blk.2.")) ||
+                       (name == std::string_view("gemma3") && tensor == "mm.input_projection.weight");
+      CHECK((any || error_of(changed).find(".gguf: ") != std::string::npos));
+      nlohmann::ordered_json without = whole;
+      without["tensors"].erase(i);
+      error_of(without);
+      nlohmann::ordered_json renamed = whole;
+      renamed["tensors"][i][0] = "v.unknown";
+      CHECK(error_of(renamed) != "");
+    }
+  }
+}
+
+TEST_CASE("files without an encoder of pictures are refused") {
+  REQUIRE_REFERENCE();
+  nlohmann::ordered_json recipe = recipe_of("gemma3");
+  for (auto& entry : recipe["metadata"])
+    if (entry[0] == "clip.projector_type") entry[2] = "unheard_of";
+  CHECK(error_of(recipe).find("the projector 'unheard_of' is not supported yet") != std::string::npos);
+  recipe = recipe_of("gemma3");
+  for (auto& entry : recipe["metadata"])
+    if (entry[0] == "general.architecture") entry[2] = "llama";
+  CHECK(error_of(recipe).find("expected 'clip'") != std::string::npos);
+  CHECK(error_of(recipe_of("ultravox")).find("has no encoder of pictures") != std::string::npos);
+}

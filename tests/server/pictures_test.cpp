@@ -1,0 +1,127 @@
+// Pictures in requests of every API: what they cost, what is kept of them, and what is refused.
+#include "engine/pictures/open_pictures.h"
+#include "support/http/endpoint.h"
+#include "support/recipes/vision_case.h"
+#include "support/temporary_folder.h"
+
+#include <fmt/format.h>
+
+using namespace ridge;
+using server::Json;
+
+namespace {
+
+std::string base64(std::string_view bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t bits = 0;
+    for (size_t k = 0; k < 3; ++k) bits = bits << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) text += i + k > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * k) & 63];
+  }
+  return text;
+}
+
+std::string picture(uint64_t seed) {
+  const media::Picture made = tests::formula_picture(40, 30, seed);
+  return base64(fmt::format("P6 {} {} 255\n", made.width, made.height) + std::string(made.rgb.begin(), made.rgb.end()));
+}
+
+std::string url_of(const std::string& data) { return "data:image/x-portable-pixmap;base64," + data; }
+
+struct Pictures {
+  tests::TemporaryFolder folder;
+  std::string model = write("model"), mmproj = write("mmproj");
+  tests::Endpoint endpoint{[this] {
+    engine::LoadedModel opened = engine::open_with_pictures(gguf::File::open(model), {.mmproj = mmproj});
+    core::ExecutorConfig config = {.context = 256, .streams = 2, .max_batch = 64, .max_outputs = 2, .threads = 1};
+    config.exact = true;
+    engine::start_executor(opened, config, "cpu");
+    return opened;
+  }};
+
+  std::string write(const std::string& part) {
+    const std::vector<std::byte> bytes = tests::VisionCase("gemma3").image(part);
+    return folder.write(part + ".gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+};
+
+Json question(const Json& parts) {
+  return {{"messages", Json::array({{{"role", "user"}, {"content", parts}}})}, {"max_tokens", 1}};
+}
+const Json kText = {{"type", "text"}, {"text", "a cat"}};
+
+Json openai(const std::string& url) {
+  return question(Json::array({{{"type", "image_url"}, {"image_url", {{"url", url}}}}, kText}));
+}
+
+} // namespace
+
+TEST_CASE("pictures cost the same tokens in every API, and are evaluated once") {
+  REQUIRE_REFERENCE();
+  const Pictures pictures;
+  const tests::Endpoint& endpoint = pictures.endpoint;
+  const auto usage = [&](const Json& body) { return endpoint.post("/v1/chat/completions", body)["usage"]; };
+  const int64_t text = usage(question(Json::array({kText})))["prompt_tokens"];
+  const Json first = usage(openai(url_of(picture(1))));
+  const int64_t tokens = first["prompt_tokens"];
+  CHECK(tokens >= text + 16 + 2); // 16 rows of it, its beginning and its end
+  const Json again = usage(openai(url_of(picture(1)))), other = usage(openai(url_of(picture(2))));
+  CHECK(again["prompt_tokens_details"]["cached_tokens"] == tokens - 1);
+  CHECK(other["prompt_tokens_details"]["cached_tokens"] < text);
+  CHECK(other["prompt_tokens"] == tokens);
+
+  const std::string data = picture(3);
+  const Json block = {{"type", "image"}, {"source", {{"type", "base64"}, {"media_type", "image/x"}, {"data", data}}}};
+  CHECK(endpoint.post("/v1/messages", question(Json::array({block, kText})))["usage"]["input_tokens"].get<int64_t>() <=
+        tokens);
+  const Json part = {{"type", "input_image"}, {"image_url", url_of(data)}};
+  const Json words = {{"type", "input_text"}, {"text", "a cat"}};
+  const Json input = Json::array({{{"role", "user"}, {"content", Json::array({part, words})}}});
+  CHECK(endpoint.post("/v1/responses", {{"input", input}, {"max_output_tokens", 16}})["usage"]["input_tokens"] ==
+        tokens);
+  Json chat = tests::chat_body("a cat", 1);
+  chat["messages"][0]["images"] = {data};
+  chat["stream"] = false;
+  chat["options"] = {{"num_predict", 1}};
+  chat.erase("max_tokens");
+  CHECK(endpoint.post("/api/chat", chat)["prompt_eval_count"] == tokens);
+  CHECK(endpoint.post("/api/generate", {{"prompt", "a cat"},
+                                        {"images", {data}},
+                                        {"stream", false},
+                                        {"options", {{"num_predict", 1}}}})["prompt_eval_count"] == tokens);
+}
+
+TEST_CASE("what is no picture, and addresses, are refused by their place") {
+  REQUIRE_REFERENCE();
+  const Pictures pictures;
+  const tests::Endpoint& endpoint = pictures.endpoint;
+  const auto refusal = [&](const std::string& url) {
+    return endpoint.post("/v1/chat/completions", openai(url), 400)["error"]["message"].get<std::string>();
+  };
+  const std::string place = "messages[0].content[0].image_url.url: ";
+  CHECK(refusal("https://example.org/cat.png").starts_with(place + "this server fetches no pictures"));
+  CHECK(refusal("data:image/png;base64,!!!!") == place + "expected base64");
+  CHECK(refusal(url_of(base64("no picture"))).starts_with(place + "is no picture that can be read"));
+  CHECK(refusal(url_of(base64("P6 60000 60000 255\n"))).starts_with(place + "is 60000 × 60000 pixels"));
+  Json raw = {{"prompt", "a"}, {"raw", true}, {"images", {picture(1)}}};
+  CHECK(endpoint.post("/api/generate", raw, 400)["error"] == "images: this server takes no images");
+  const Json several = Json(std::vector<Json>(65, {{"type", "image_url"}, {"image_url", url_of(picture(1))}}));
+  CHECK(endpoint.post("/v1/chat/completions", question(several), 400)["error"]["message"].get<std::string>().find(
+            "at most 64 pictures") != std::string::npos);
+}
+
+TEST_CASE("a server says that its model takes pictures") {
+  REQUIRE_REFERENCE();
+  const Pictures pictures;
+  CHECK(Json::parse(pictures.endpoint.get("/props"))["modalities"]["vision"] == true);
+  const auto takes = [](const tests::Endpoint& endpoint) {
+    return Json::parse(endpoint.get("/v1/models"))["data"][0]["architecture"]["input_modalities"];
+  };
+  CHECK(takes(pictures.endpoint) == Json(std::vector{"text", "image"}));
+  const Json all = pictures.endpoint.post("/api/show", Json::object())["capabilities"];
+  CHECK(std::ranges::find(all, "vision") != all.end());
+  const tests::Endpoint guide;
+  CHECK(takes(guide) == Json(std::vector{"text"}));
+  CHECK(Json::parse(guide.get("/props"))["modalities"]["vision"] == false);
+}

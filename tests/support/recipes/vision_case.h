@@ -1,0 +1,89 @@
+// Tiny models of the reference folder that read pictures: an encoder and a language model as recipes, a picture that
+// follows from a formula, and what another implementation makes of them.
+#pragma once
+
+#include "gguf/writer.h"
+#include "media/picture.h"
+#include "models/vision/projector.h"
+#include "support/recipes/recipe.h"
+#include "support/reference.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ridge::tests {
+
+inline uint64_t picture_number(uint64_t seed, uint64_t k) {
+  uint64_t z = seed + (k + 1) * 0x9E3779B97F4A7C15;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
+  z = (z ^ z >> 27) * 0x94D049BB133111EB;
+  return z ^ z >> 31;
+}
+
+// A gradient, squares of random grey, and a little noise.
+inline media::Picture formula_picture(int64_t width, int64_t height, uint64_t seed) {
+  media::Picture picture(width, height);
+  const auto h = [&](uint64_t k) { return picture_number(seed, k); };
+  const int64_t square = 5 + static_cast<int64_t>(h(6) % 12);
+  for (int64_t y = 0; y < height; ++y)
+    for (int64_t x = 0; x < width; ++x)
+      for (int64_t c = 0; c < 3; ++c) {
+        const auto slope = [&](int64_t k) { return static_cast<int64_t>(h(k) % 97); };
+        const int64_t at = (y * width + x) * 3 + c;
+        const int64_t value = slope(c) * x / width + slope(3 + c) * y / height +
+                              static_cast<int64_t>(h(16 + (y / square * 4096 + x / square) * 3 + c) >> 57) * 3 / 4 +
+                              static_cast<int64_t>(h((uint64_t{1} << 40) + at) >> 60);
+        picture.rgb[at] = static_cast<uint8_t>(std::min<int64_t>(value, 255));
+      }
+  return picture;
+}
+
+struct VisionCase {
+  std::string name;
+  nlohmann::ordered_json document;
+
+  explicit VisionCase(std::string of)
+      : name(std::move(of)), document(nlohmann::ordered_json::parse(read_file(path() + ".case.json"))) {}
+
+  static std::string folder() { return reference_dir() + "/vision"; }
+  std::string path() const { return folder() + "/" + name; }
+  std::string projector() const { return document["projector"]; }
+  std::string prompt() const { return document["prompt"]; }
+  int64_t count(const char* key) const { return document[key]; }
+  double spread(const char* key) const { return document.value(key, 0.0); }
+  std::vector<float> embeddings() const { return read_array<float>(path() + ".embd.f32"); }
+  std::vector<float> logits() const { return read_array<float>(path() + ".logits.f32"); }
+  media::Picture picture() const {
+    const auto& media = document["media"];
+    return formula_picture(media["width"], media["height"], media["seed"]);
+  }
+  // "model" or "mmproj": the bytes of the GGUF file.
+  std::vector<std::byte> image(const std::string& part) const {
+    Recipe recipe(name, nlohmann::ordered_json::parse(read_file(path() + "." + part + ".json")));
+    recipe.keeps_vocabulary = true;
+    return recipe.image();
+  }
+};
+
+// The cases with pictures for projectors that are known.
+inline std::vector<std::string> known_vision_cases() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(VisionCase::folder())) {
+    const std::string file = entry.path().filename().string(), end = ".case.json";
+    if (!file.ends_with(end)) continue;
+    const VisionCase found(file.substr(0, file.size() - end.size()));
+    if (found.document["media"]["kind"] != "image") continue;
+    if (std::ranges::any_of(models::vision::projector_table(),
+                            [&](const auto& row) { return row.name == found.projector(); }))
+      names.push_back(found.name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+} // namespace ridge::tests

@@ -1,0 +1,66 @@
+// Tiny models that read pictures, opened by the engine, and their logits.
+#pragma once
+
+#include "core/error.h"
+#include "engine/pictures/picture_prompt.h"
+#include "kernels/cpu/executor/executor.h"
+#include "models/model.h"
+#include "support/recipes/vision_case.h"
+#include "support/temporary_folder.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ridge::tests {
+
+// A case in files, as the engine opens them.
+struct OpenedVision {
+  const VisionCase& c;
+  TemporaryFolder folder;
+  gguf::File file;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  core::Program program;
+  engine::PictureReader reader;
+
+  explicit OpenedVision(const VisionCase& of)
+      : c(of), file(gguf::File::open(write("model"))), tokenizer(text::Tokenizer::from_file(file)),
+        program(models::build_program(file, models::Ending::pictures)),
+        reader(write("mmproj"), {.threads = 1, .exact = true}) {}
+
+  std::string write(const std::string& part) const {
+    const std::vector<std::byte> bytes = c.image(part);
+    return folder.write(part + ".gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  std::string path(const std::string& part) const { return folder / (part + ".gguf"); }
+  engine::PicturePrompt prompt() {
+    return engine::picture_prompt(*tokenizer, reader, c.prompt(), std::vector{c.picture()});
+  }
+};
+
+// Logits of the text's tokens, `most` tokens at once where no picture wants more.
+inline std::vector<float> vision_logits(OpenedVision& opened, const engine::PicturePrompt& prompt, int64_t most) {
+  const int64_t count = std::ssize(prompt.tokens);
+  core::ExecutorConfig config = {.context = count, .max_batch = count, .max_outputs = count, .threads = 1};
+  config.k_type = config.v_type = core::KvType::f32;
+  config.exact = true;
+  const auto executor = kernels::cpu::make_cpu_executor(opened.program, config);
+  std::vector<float> logits;
+  for (int64_t at = 0, end = 0; at < count; at = end) {
+    end = prompt.pictures.end_of_part(at, std::min(count, at + most));
+    engine::PlacedBatch placed;
+    placed.append(std::span(prompt.tokens).subspan(at, end - at), at, 0, &prompt.pictures);
+    for (int64_t i = at; i < end; ++i)
+      if (!prompt.pictures.at(i)) placed.outputs.push_back(static_cast<int32_t>(i - at));
+    executor->forward(placed.batch(opened.program));
+    for (int64_t i = 0; i < std::ssize(placed.outputs); ++i) {
+      const std::span<const float> row = executor->logits(i);
+      logits.insert(logits.end(), row.begin(), row.end());
+    }
+  }
+  return logits;
+}
+
+} // namespace ridge::tests

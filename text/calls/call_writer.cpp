@@ -4,6 +4,8 @@
 #include "text/calls/call_values.h"
 #include "text/json/kept_number.h"
 
+#include <fmt/format.h>
+
 namespace ridge::text {
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "engine/pictures/picture_shelf.h"
+#include "kernels/cuda/executor/executor.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -37,12 +38,14 @@ std::string find_mmproj(const std::string& model) {
 
 void settle_for_pictures(core::ModelOptions& options, const Notice& note) {
   if (options.device == "cuda")
-    throw Error("--mmproj: models with pictures run on the CPU only, so far: leave --device cuda out", Error::kUsage);
+    throw Error("--mmproj: models that take pictures run on the CPU only, for now: leave --device cuda out",
+                Error::kUsage);
   if (options.speculation != "auto" && options.speculation != "off")
-    throw Error("--mmproj: with pictures nobody guesses tokens ahead, so far: leave --spec out", Error::kUsage);
+    throw Error("--mmproj: speculation does not work with pictures yet: leave --spec out", Error::kUsage);
   if (!options.draft_model.empty())
-    throw Error("--mmproj: with pictures nobody guesses tokens ahead, so far: leave --draft-model out", Error::kUsage);
-  if (options.device != "cpu" && note) note("with pictures the model runs on the CPU, so far");
+    throw Error("--mmproj: speculation does not work with pictures yet: leave --draft-model out", Error::kUsage);
+  if (options.device != "cpu" && note && kernels::cuda::device_info(0).usable)
+    note("models that take pictures run on the CPU only, for now");
   options.device = "cpu";
   options.speculation = "off";
 }

@@ -15,8 +15,8 @@ inline constexpr int64_t kMostTokensAhead = 1280;
 // Empty: there is none.
 std::string find_mmproj(const std::string& model);
 
-// What options with an encoder ask for beside it: models that take pictures run on the CPU, and nobody guesses tokens
-// ahead. Throws Error where the options demand something else.
+// Sets the options that go with an encoder: models that take pictures run on the CPU and without speculation. Throws
+// Error where the options demand something else.
 void settle_for_pictures(core::ModelOptions& options, const Notice& note);
 
 // The model in `file`, with the encoder that the options name. Throws Error where the two do not belong together.

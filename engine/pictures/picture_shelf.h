@@ -1,7 +1,7 @@
-// Pictures of conversations. In a message a mark stands for each, a text that nobody can guess; where the prompt has
+// Pictures of conversations. In a message a mark stands for each, a text that cannot be guessed; where the prompt has
 // the mark, its tokens are the picture's. So messages stay texts wherever they are kept, cut and compared.
 //
-// A picture is encoded once, however often it comes, as long as somebody holds it or it is one of the latest.
+// A picture is encoded once, however often it comes, as long as it is held or one of the latest.
 #pragma once
 
 #include "core/error.h"
@@ -31,7 +31,7 @@ struct ShelvedPicture {
 
 class PictureShelf {
  public:
-  // `most_bytes`: of pictures that nobody holds.
+  // `most_bytes`: of pictures that are not held otherwise.
   explicit PictureShelf(std::unique_ptr<PictureReader> reader, int64_t most_bytes = int64_t{512} << 20);
 
   // Encodes the picture, unless it is there.

@@ -1,8 +1,8 @@
 #include "hub/download.h"
 
 #include "core/error.h"
+#include "core/files/sha256.h"
 #include "core/strings/printable.h"
-#include "hub/file_hash.h"
 
 #include <algorithm>
 #include <charconv>
@@ -24,18 +24,18 @@ class Hash {
     for (int64_t left = std::min(end - at_, most); left > 0;) {
       const size_t n = file.read(at_, std::span(buffer_).first(static_cast<size_t>(std::min<int64_t>(left, kBuffer))));
       if (n == 0) throw_error("the file became shorter");
-      hash_.add(std::span(buffer_).first(n));
+      hash_.add(std::as_bytes(std::span(buffer_).first(n)));
       at_ += static_cast<int64_t>(n);
       left -= static_cast<int64_t>(n);
     }
   }
   int64_t at() const { return at_; }
-  std::string text() { return hash_.text(); }
+  std::string text() { return hash_.hex(); }
   static constexpr int64_t kStep = int64_t{8} << 20;
 
  private:
   static constexpr int64_t kBuffer = int64_t{1} << 20;
-  Sha256 hash_;
+  core::Sha256 hash_;
   std::vector<char> buffer_ = std::vector<char>(kBuffer);
   int64_t at_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "hub/file_hash.h"
 
 #include "core/error.h"
+#include "core/files/sha256.h"
 
 #include <cerrno>
 #include <cstring>
@@ -11,17 +12,6 @@
 
 namespace ridge::hub {
 
-Sha256::Sha256() { SHA256Init(&state_); }
-
-void Sha256::add(std::span<const char> bytes) {
-  SHA256Update(&state_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-}
-
-std::string Sha256::text() {
-  char digits[SHA256_DIGEST_STRING_LENGTH];
-  return SHA256End(&state_, digits);
-}
-
 std::string file_sha256(const std::string& path, const std::function<void(int64_t done)>& step) {
   const struct File {
     int fd;
@@ -31,18 +21,18 @@ std::string file_sha256(const std::string& path, const std::function<void(int64_
   } file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // does not wait for a pipe of that name
   const auto fail = [&] { throw_error("{}: cannot be read: {}", path, std::strerror(errno)); };
   if (file.fd < 0) fail();
-  Sha256 hash;
+  core::Sha256 hash;
   std::vector<char> buffer(size_t{4} << 20);
   for (int64_t done = 0;;) {
     const ssize_t n = ::read(file.fd, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail();
     if (n == 0) break;
-    hash.add(std::span(buffer).first(static_cast<size_t>(n)));
+    hash.add(std::as_bytes(std::span(buffer).first(static_cast<size_t>(n))));
     done += n;
     if (step) step(done);
   }
-  return hash.text();
+  return hash.hex();
 }
 
 } // namespace ridge::hub

@@ -3,9 +3,8 @@
 #include "core/error.h"
 #include "core/files/private_folder.h"
 #include "core/files/read_file.h"
+#include "core/files/sha256.h"
 #include "core/files/xdg.h"
-
-#include <sha2.h>
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -25,22 +24,6 @@ constexpr size_t kLeastCharacters = 16;
 constexpr const char* kHowToSet =
     "set RIDGE_RANK_SECRET, or RIDGE_RANK_SECRET_FILE, to the same for every rank, such as "
     "what `openssl rand -hex 32` prints";
-
-class Sha256 {
- public:
-  Sha256() { ::SHA256Init(&state_); }
-  void add(std::span<const std::byte> bytes) {
-    ::SHA256Update(&state_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  }
-  Mac end() {
-    Mac digest;
-    ::SHA256Final(reinterpret_cast<uint8_t*>(digest.data()), &state_);
-    return digest;
-  }
-
- private:
-  SHA2_CTX state_;
-};
 
 const char* environment(const char* name) {
   const char* text = std::getenv(name);
@@ -110,11 +93,9 @@ Challenge random_challenge() {
 }
 
 Mac hmac_sha256(std::string_view key, std::initializer_list<std::span<const std::byte>> parts) {
-  std::array<std::byte, SHA256_BLOCK_LENGTH> inner = {}, outer;
+  std::array<std::byte, Sha256::kBlockBytes> inner = {}, outer;
   if (key.size() > inner.size()) {
-    Sha256 hash;
-    hash.add(std::as_bytes(std::span(key)));
-    const Mac digest = hash.end();
+    const Mac digest = Sha256().add(key).digest();
     std::memcpy(inner.data(), digest.data(), digest.size());
   } else {
     std::memcpy(inner.data(), key.data(), key.size());
@@ -125,9 +106,7 @@ Mac hmac_sha256(std::string_view key, std::initializer_list<std::span<const std:
   Sha256 hash, second;
   hash.add(inner);
   for (const auto part : parts) hash.add(part);
-  second.add(outer);
-  second.add(hash.end());
-  return second.end();
+  return second.add(outer).add(hash.digest()).digest();
 }
 
 bool same(const Mac& a, const Mac& b) {

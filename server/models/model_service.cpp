@@ -1,12 +1,12 @@
 #include "server/models/model_service.h"
 
+#include "core/files/sha256.h"
 #include "engine/embedder.h"
 #include "engine/prefixes/model_key.h"
 #include "models/model.h"
 #include "text/chat/reasoning.h"
 
 #include <fmt/format.h>
-#include <sha2.h>
 
 namespace ridge::server {
 
@@ -21,8 +21,6 @@ Json capabilities(const gguf::File& file, const core::Program& program) {
 
 FileFacts facts_of(const gguf::File& file, const core::Program& program) {
   const std::string key = engine::model_key(file);
-  char digest[SHA256_DIGEST_STRING_LENGTH];
-  SHA256Data(reinterpret_cast<const uint8_t*>(key.data()), key.size(), digest);
   const auto parameters = static_cast<double>(models::parameter_count(file));
   const std::string& family = program.architecture;
   return {.capabilities = capabilities(file, program),
@@ -33,7 +31,7 @@ FileFacts facts_of(const gguf::File& file, const core::Program& program) {
                       {"parameter_size", parameters >= 1e9 ? fmt::format("{:.1f}B", parameters / 1e9)
                                                            : fmt::format("{:.2f}M", parameters / 1e6)},
                       {"quantization_level", models::file_type_label(file)}},
-          .digest = digest,
+          .digest = core::Sha256().add(key).hex(),
           .bytes = static_cast<int64_t>(file.size_bytes())};
 }
 

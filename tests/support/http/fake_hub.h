@@ -2,7 +2,7 @@
 // sockets, because no HTTP library sends broken answers.
 #pragma once
 
-#include <sha2.h>
+#include "core/files/sha256.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -133,10 +133,7 @@ class FakeServer {
   std::thread acceptor_;
 };
 
-inline std::string sha256_of(const std::string& bytes) {
-  char digits[SHA256_DIGEST_STRING_LENGTH];
-  return SHA256Data(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), digits);
-}
+inline std::string sha256_of(std::string_view bytes) { return core::Sha256().add(bytes).hex(); }
 
 // Sends `bytes`, or the range that is asked for.
 inline bool send_file(const HttpRequest& request, const HttpReply& reply, const std::string& bytes,

@@ -88,20 +88,24 @@ Picture decode_picture(std::span<const std::byte> bytes, const std::string& name
       }
     throw_error("is no picture that can be read: expected JPEG, PNG, WebP or PPM");
   } catch (const std::bad_alloc&) {
-    throw_error("{}: not enough memory for the picture", core::printable(name));
+    throw PictureError(fmt::format("{}: not enough memory for the picture", core::printable(name)));
   } catch (const core::Error& error) {
-    throw_error("{}: {}", core::printable(name), error.what());
+    throw PictureError(fmt::format("{}: {}", core::printable(name), error.what()));
   }
 }
 
-Picture read_picture(const std::string& path, const PictureLimits& limits) {
+std::string read_picture_file(const std::string& path, const PictureLimits& limits) {
   std::error_code failed;
   const auto bytes = std::filesystem::file_size(path, failed);
   if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
     throw_error("{}: has {} bytes, expected at most {} of a picture: make it smaller", core::printable(path), bytes,
                 limits.bytes);
-  const std::string text = core::read_text_file(path);
-  return decode_picture(std::as_bytes(std::span(text)), path, limits);
+  return core::read_text_file(path);
+}
+
+Picture read_picture(const std::string& path, const PictureLimits& limits) {
+  const std::string file = read_picture_file(path, limits);
+  return decode_picture(std::as_bytes(std::span(file)), path, limits);
 }
 
 } // namespace ridge::media

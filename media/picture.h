@@ -1,6 +1,8 @@
 // Pictures: decoded from the formats that people have them in.
 #pragma once
 
+#include "core/error.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,12 +29,19 @@ struct PictureLimits {
   int64_t pixels = int64_t{100} << 20; // three bytes each
 };
 
+// What is wrong with a picture, in a line that begins with its name.
+struct PictureError : core::Error {
+  using Error::Error;
+};
+
 // A JPEG, PNG, WebP or PPM file, as it is to be looked at: turned as its EXIF data say, over white where it is
-// transparent. Colours are taken as sRGB, 16 bits are rounded to 8. `name` begins the Error that is thrown for what is
-// no such picture, has more than one, is beyond a limit, or ends early.
+// transparent. Colours are taken as sRGB, 16 bits are rounded to 8. `name` begins the PictureError that is thrown for
+// what is no such picture, has more than one, is beyond a limit, or ends early.
 Picture decode_picture(std::span<const std::byte> bytes, const std::string& name, const PictureLimits& limits = {});
 
-// The same of a file at `path`. Throws Error where it cannot be read.
+// The bytes of a file at `path`. Throws Error where it cannot be read, or has more than a picture may have.
+std::string read_picture_file(const std::string& path, const PictureLimits& limits = {});
+// decode_picture() of them.
 Picture read_picture(const std::string& path, const PictureLimits& limits = {});
 
 } // namespace ridge::media

@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include <span>
+
 namespace ridge::app {
 
 void take_pictures(core::ModelOptions& model, const std::vector<std::string>& images) {
@@ -25,12 +27,12 @@ void take_pictures(core::ModelOptions& model, const std::vector<std::string>& im
 
 std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, const std::string& path) {
   if (!model.pictures) throw_error("the model was started without an encoder of pictures: start with --mmproj FILE");
-  const media::Picture picture = media::read_picture(path);
-  const auto shelved = model.pictures->add(picture);
-  conversation.hold(shelved);
-  note(fmt::format("[{}: {} × {} pixels, {} tokens]", core::printable(path), picture.width, picture.height,
-                   shelved->tokens));
-  return shelved->mark;
+  const std::string file = media::read_picture_file(path);
+  const auto picture = model.pictures->add(std::as_bytes(std::span(file)), path);
+  conversation.hold(picture);
+  note(fmt::format("[{}: {} × {} pixels, {} tokens]", core::printable(path), picture->width, picture->height,
+                   picture->tokens));
+  return picture->mark;
 }
 
 } // namespace ridge::app

@@ -1,18 +1,30 @@
 #include "engine/pictures/picture_reader.h"
 
 #include "core/error.h"
-#include "core/files/hash.h"
+#include "core/files/sha256.h"
 #include "engine/prefixes/model_key.h"
 #include "kernels/cpu/executor/executor.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
 namespace ridge::engine {
 namespace {
+
+// Of a tile's pixels, for this encoder. What prefixes are kept by, for all clients: no picture can be made for it.
+uint64_t hash_of(std::string_view key, const media::Picture& tile) {
+  const core::Sha256::Digest digest =
+      core::Sha256().add(key).add(fmt::format(" {} ", tile.width)).add(std::as_bytes(std::span(tile.rgb))).digest();
+  uint64_t hash = 0;
+  std::memcpy(&hash, digest.data(), sizeof(hash));
+  return hash;
+}
 
 // All rows of a Program's output for these rows of input.
 std::vector<float> run(core::Executor& executor, const core::Program& program, std::span<const float> input,
@@ -135,7 +147,7 @@ EncodedTile PictureReader::encode(const media::Picture& tile) {
   });
   for (const float value : encoded.rows)
     if (!std::isfinite(value)) throw_error("{}: gives no numbers for a picture: the file is broken", file_.path());
-  encoded.hash = core::Hash().add(key_).add(tile.width).add(std::as_bytes(std::span(tile.rgb))).value();
+  encoded.hash = hash_of(key_, tile);
   file_.check();
   return encoded;
 }

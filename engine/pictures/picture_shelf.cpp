@@ -1,6 +1,6 @@
 #include "engine/pictures/picture_shelf.h"
 
-#include "core/files/hash.h"
+#include "core/files/sha256.h"
 #include "engine/pictures/picture_prompt.h"
 
 #include <fmt/format.h>
@@ -12,11 +12,26 @@
 namespace ridge::engine {
 namespace {
 
-constexpr size_t kHashDigits = 16;
+constexpr size_t kHashDigits = 32;
 
 std::string new_prefix() {
   std::random_device random;
   return fmt::format("<picture {:08x}{:08x}{:08x} ", random(), random(), random());
+}
+
+std::shared_ptr<const ShelvedPicture> encoded(PictureReader& reader, const media::Picture& picture,
+                                              const std::string& mark) {
+  auto made = std::make_shared<ShelvedPicture>();
+  made->mark = mark;
+  made->width = picture.width;
+  made->height = picture.height;
+  made->pieces = reader.read(picture);
+  for (const PictureReader::Piece& piece : made->pieces)
+    if (piece.tile) {
+      made->tokens += piece.tile->tokens;
+      made->bytes += std::ssize(piece.tile->rows) * static_cast<int64_t>(sizeof(float));
+    }
+  return made;
 }
 
 } // namespace
@@ -24,38 +39,41 @@ std::string new_prefix() {
 PictureShelf::PictureShelf(std::unique_ptr<PictureReader> reader, int64_t most_bytes)
     : reader_(std::move(reader)), prefix_(new_prefix()), most_bytes_(most_bytes) {}
 
-std::shared_ptr<const ShelvedPicture> PictureShelf::add(const media::Picture& picture) {
-  const uint64_t hash =
-      core::Hash().add(picture.width).add(picture.height).add(std::as_bytes(std::span(picture.rgb))).value();
-  const std::string mark = fmt::format("{}{:016x}>", prefix_, hash);
-  const auto found = [&]() -> std::shared_ptr<const ShelvedPicture> {
-    const std::scoped_lock lock(mutex_);
-    const auto at = by_mark_.find(mark);
-    return at == by_mark_.end() ? nullptr : at->second.lock();
-  };
-  std::shared_ptr<const ShelvedPicture> shelved = found();
-  if (!shelved) {
-    auto made = std::make_shared<ShelvedPicture>();
-    made->mark = mark;
-    made->pieces = reader_->read(picture);
-    for (const PictureReader::Piece& piece : made->pieces)
-      if (piece.tile) {
-        made->tokens += piece.tile->tokens;
-        made->bytes += std::ssize(piece.tile->rows) * static_cast<int64_t>(sizeof(float));
-      }
-    shelved = std::move(made);
-  }
+std::string PictureShelf::mark_of(std::span<const std::byte> file) const {
+  return fmt::format("{}{}>", prefix_, core::Sha256().add(file).hex().substr(0, kHashDigits));
+}
+
+std::shared_ptr<const ShelvedPicture> PictureShelf::find(std::string_view mark) const {
   const std::scoped_lock lock(mutex_);
-  by_mark_[mark] = shelved;
-  std::erase(latest_, shelved);
-  latest_.push_front(shelved);
+  const auto at = by_mark_.find(mark);
+  return at == by_mark_.end() ? nullptr : at->second.lock();
+}
+
+std::shared_ptr<const ShelvedPicture> PictureShelf::add(std::span<const std::byte> file, const std::string& name,
+                                                        const media::PictureLimits& limits) {
+  const std::string mark = mark_of(file);
+  std::shared_ptr<const ShelvedPicture> picture = find(mark);
+  if (!picture) {
+    const std::scoped_lock one(adding_);
+    picture = find(mark); // which another thread may have added meanwhile
+    if (!picture) picture = encoded(*reader_, media::decode_picture(file, name, limits), mark);
+  }
+  keep(picture);
+  return picture;
+}
+
+// As the latest. The oldest ones go where there are too many.
+void PictureShelf::keep(const std::shared_ptr<const ShelvedPicture>& picture) {
+  const std::scoped_lock lock(mutex_);
+  by_mark_[picture->mark] = picture;
+  std::erase(latest_, picture);
+  latest_.push_front(picture);
   int64_t bytes = 0;
   size_t kept = 0;
   while (kept < latest_.size() && (kept == 0 || bytes + latest_[kept]->bytes <= most_bytes_))
     bytes += latest_[kept++]->bytes;
   latest_.resize(kept);
   std::erase_if(by_mark_, [](const auto& entry) { return entry.second.expired(); });
-  return shelved;
 }
 
 PictureShelf::Prompt
@@ -66,11 +84,7 @@ PictureShelf::prompt_of(const text::Tokenizer& tokenizer, const text::jinja::Tai
   PicturePromptBuilder builder(tokenizer, tokens_of(text.part(rest.substr(0, mark))));
   while (mark != rest.npos) {
     const std::string_view name = rest.substr(mark, prefix_.size() + kHashDigits + 1);
-    std::shared_ptr<const ShelvedPicture> picture;
-    {
-      const std::scoped_lock lock(mutex_);
-      if (const auto at = by_mark_.find(name); at != by_mark_.end()) picture = at->second.lock();
-    }
+    const std::shared_ptr<const ShelvedPicture> picture = find(name);
     if (!picture) throw_error("a picture of this conversation is not there any more: send it again");
     builder.add_pieces(picture->pieces);
     rest.remove_prefix(mark + name.size());

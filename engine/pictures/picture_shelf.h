@@ -10,12 +10,14 @@
 #include "text/jinja/tainted_text.h"
 #include "text/tokenizer/tokenizer.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +26,7 @@ namespace ridge::engine {
 
 struct ShelvedPicture {
   std::string mark;
+  int64_t width = 0, height = 0; // pixels
   std::vector<PictureReader::Piece> pieces;
   int64_t tokens = 0; // without those of text
   int64_t bytes = 0;  // that its rows take
@@ -34,8 +37,10 @@ class PictureShelf {
   // `most_bytes`: of pictures that are not held otherwise.
   explicit PictureShelf(std::unique_ptr<PictureReader> reader, int64_t most_bytes = int64_t{512} << 20);
 
-  // Encodes the picture, unless it is there.
-  std::shared_ptr<const ShelvedPicture> add(const media::Picture& picture);
+  // Decodes and encodes a picture's file, unless that is there already: one at a time, so that requests together take
+  // the memory of one. Throws media::PictureError as media::decode_picture().
+  std::shared_ptr<const ShelvedPicture> add(std::span<const std::byte> file, const std::string& name,
+                                            const media::PictureLimits& limits = {});
   bool has_mark(std::string_view text) const { return text.find(prefix_) != text.npos; }
   const PictureReader& reader() const { return *reader_; }
 
@@ -49,9 +54,14 @@ class PictureShelf {
                    const std::function<std::vector<int32_t>(const text::jinja::TaintedText&)>& tokens_of) const;
 
  private:
+  std::string mark_of(std::span<const std::byte> file) const;
+  std::shared_ptr<const ShelvedPicture> find(std::string_view mark) const;
+  void keep(const std::shared_ptr<const ShelvedPicture>& picture);
+
   const std::unique_ptr<PictureReader> reader_;
   const std::string prefix_; // of all marks
   const int64_t most_bytes_;
+  std::mutex adding_;
   mutable std::mutex mutex_;
   std::map<std::string, std::weak_ptr<const ShelvedPicture>, std::less<>> by_mark_;
   std::deque<std::shared_ptr<const ShelvedPicture>> latest_; // the last one added comes first

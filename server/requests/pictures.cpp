@@ -14,7 +14,8 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostPictures = 64; // of a request
+constexpr size_t kMostPictures = 64;           // of a request
+constexpr int64_t kMostPixels = 1'000'000'000; // of them together, which take some ten seconds
 
 // Of base64 with or without its padding, also of its form for addresses; nothing for other text.
 std::optional<std::string> decode_base64(std::string_view text) {
@@ -60,13 +61,13 @@ Json RequestPictures::mark_of_base64(std::string_view base64, const std::string&
   const std::optional<std::string> bytes = decode_base64(base64);
   if (!bytes) throw_invalid(path, "{}: expected base64", path);
   if (held_.size() == kMostPictures) throw_invalid(path, "{}: a request has at most {} pictures", path, kMostPictures);
-  std::optional<media::Picture> picture;
   try {
-    picture = media::decode_picture(std::as_bytes(std::span(*bytes)), path);
-  } catch (const core::Error& error) {
+    held_.push_back(shelf_->add(std::as_bytes(std::span(*bytes)), path));
+  } catch (const media::PictureError& error) {
     throw_invalid(path, "{}", error.what());
   }
-  held_.push_back(shelf_->add(*picture));
+  pixels_ += held_.back()->width * held_.back()->height;
+  if (pixels_ > kMostPixels) throw_invalid(path, "{}: a request's pictures have at most {} pixels", path, kMostPixels);
   return {{"type", "text"}, {"text", held_.back()->mark}};
 }
 

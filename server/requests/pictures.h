@@ -27,6 +27,7 @@ class RequestPictures {
   Json mark(const std::string& url, const std::string& path);
   Json mark_of_base64(std::string_view base64, const std::string& path);
 
+  int64_t pixels_ = 0;                                // of all so far
   const std::shared_ptr<engine::PictureShelf> shelf_; // null: the model takes none
   std::vector<std::shared_ptr<const engine::ShelvedPicture>> held_;
 };

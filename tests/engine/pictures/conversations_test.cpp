@@ -144,8 +144,12 @@ TEST_CASE("a shelf encodes a picture once, and only its own marks are pictures")
   const tests::OpenedVision opened(c);
   engine::PictureShelf shelf(
       std::make_unique<engine::PictureReader>(opened.path("mmproj"), engine::PictureReader::Options{.threads = 1}), 0);
-  const auto first = shelf.add(c.picture()), again = shelf.add(c.picture()),
-             other = shelf.add(tests::formula_picture(40, 40, 3));
+  const auto add = [&](const media::Picture& picture) {
+    const std::string file = fmt::format("P6 {} {} 255\n", picture.width, picture.height) +
+                             std::string(picture.rgb.begin(), picture.rgb.end());
+    return shelf.add(std::as_bytes(std::span(file)), "picture");
+  };
+  const auto first = add(c.picture()), again = add(c.picture()), other = add(tests::formula_picture(40, 40, 3));
   CHECK(first == again);
   CHECK(first->mark != other->mark);
   CHECK(first->tokens == 16);
@@ -158,7 +162,7 @@ TEST_CASE("a shelf encodes a picture once, and only its own marks are pictures")
   const auto prompt = prompt_of("a " + first->mark + " b " + other->mark + first->mark);
   REQUIRE(prompt.pictures.places().size() == 3);
   CHECK(prompt.pictures.places()[0].tile == prompt.pictures.places()[2].tile);
-  CHECK(!shelf.has_mark("<picture 0123456789abcdef0123456789ab 0123456789abcdef>"));
+  CHECK(!shelf.has_mark("<picture 0123456789abcdef01234567 0123456789abcdef0123456789abcdef>"));
   std::string unknown = first->mark;
   unknown[unknown.size() - 2] ^= 1;
   CHECK_THROWS_WITH_AS(prompt_of(unknown), doctest::Contains("send it again"), core::Error);

@@ -1,6 +1,7 @@
 #include "hub/http.h"
 
 #include "core/error.h"
+#include "core/strings/lower.h"
 #include "core/strings/printable.h"
 #include "hub/names.h"
 
@@ -71,7 +72,7 @@ std::string origin_of(const std::string& url) {
     char* text = nullptr;
     good = curl.url_get(parsed.get(), std::array{curl::kScheme, curl::kHost, curl::kPort}[i], &text,
                         curl::kDefaultPort) == curl::kOk;
-    if (text) parts[i] = lower(text);
+    if (text) parts[i] = core::lower(text);
     curl.free(text);
   }
   if (!good || (parts[0] != "http" && parts[0] != "https"))
@@ -99,7 +100,7 @@ size_t Connection::take_header(char* data, size_t, size_t bytes, void* user) {
     if (space != std::string_view::npos)
       std::from_chars(line.data() + space + 1, line.data() + line.size(), state.head.status);
   } else if (const size_t colon = line.find(':'); colon != std::string_view::npos) {
-    state.head.headers[lower(trimmed(line.substr(0, colon)))] = trimmed(line.substr(colon + 1));
+    state.head.headers[core::lower(trimmed(line.substr(0, colon)))] = trimmed(line.substr(colon + 1));
   }
   return bytes;
 }

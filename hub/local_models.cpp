@@ -1,6 +1,7 @@
 #include "hub/local_models.h"
 
 #include "core/error.h"
+#include "core/strings/lower.h"
 #include "core/strings/printable.h"
 #include "gguf/shard_name.h"
 #include "hub/hub_cache.h"
@@ -170,7 +171,7 @@ std::vector<LocalModel> local_models(std::span<const Place> places) {
     else if (place.source != Source::hugging_face)
       collector.add_folder(place);
   }
-  std::ranges::stable_sort(collector.models, {}, [](const LocalModel& m) { return lower(m.name); });
+  std::ranges::stable_sort(collector.models, {}, [](const LocalModel& m) { return core::lower(m.name); });
   return std::move(collector.models);
 }
 
@@ -191,17 +192,17 @@ namespace {
 } // namespace
 
 const LocalModel* find_model(std::span<const LocalModel> models, const std::string& wanted) {
-  const std::string small = lower(wanted);
+  const std::string small = core::lower(wanted);
   const auto address = [](const LocalModel& model) { // a folder's name says nothing about the model
     const bool known = model.source == Source::hugging_face || model.source == Source::lm_studio;
     return known ? model.origin + "/" + model.name : model.name;
   };
   const std::function<bool(const LocalModel&)> ways[] = {
       [&](const LocalModel& m) { return m.name == wanted || address(m) == wanted; },
-      [&](const LocalModel& m) { return lower(m.name) == small || lower(address(m)) == small; },
-      [&](const LocalModel& m) { return m.source == Source::ollama && lower(m.name) == small + ":latest"; },
-      [&](const LocalModel& m) { return lower(m.name).starts_with(small); },
-      [&](const LocalModel& m) { return lower(address(m)).find(small) != std::string::npos; },
+      [&](const LocalModel& m) { return core::lower(m.name) == small || core::lower(address(m)) == small; },
+      [&](const LocalModel& m) { return m.source == Source::ollama && core::lower(m.name) == small + ":latest"; },
+      [&](const LocalModel& m) { return core::lower(m.name).starts_with(small); },
+      [&](const LocalModel& m) { return core::lower(address(m)).find(small) != std::string::npos; },
   };
   for (const auto& matches : ways) {
     std::vector<const LocalModel*> found;

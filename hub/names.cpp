@@ -1,6 +1,7 @@
 #include "hub/names.h"
 
 #include "core/json/parse.h"
+#include "core/strings/lower.h"
 #include "core/strings/printable.h"
 
 #include <fmt/format.h>
@@ -27,13 +28,6 @@ constexpr std::string_view kGguf = ".gguf";
 
 } // namespace
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
-
 std::string upper(std::string_view text) {
   std::string out(text);
   for (char& c : out)
@@ -47,14 +41,14 @@ std::string environment(const char* name) {
 }
 
 bool is_gguf_file(std::string_view path) {
-  return lower(path).ends_with(kGguf) && path.size() > kGguf.size() && path[path.size() - kGguf.size() - 1] != '/';
+  return core::lower(path).ends_with(kGguf) && path.size() > kGguf.size() && path[path.size() - kGguf.size() - 1] != '/';
 }
 
 // Models that can draft for themselves have MTP in their names, and those quantized with importance say imatrix. So
 // only what a name begins or ends with tells what a file is; a projector's ends with a type, too.
 bool is_model_file(std::string_view file_name) {
   if (!is_gguf_file(file_name)) return false;
-  std::string name = lower(file_name.substr(0, file_name.size() - kGguf.size()));
+  std::string name = core::lower(file_name.substr(0, file_name.size() - kGguf.size()));
   for (const char* drafter : {"mtp-", "eagle3-", "dflash-", "dspark-"})
     if (name.starts_with(drafter)) return false;
   if (begins_with_word(name, "imatrix") || ends_with_word(name, "imatrix")) return false;

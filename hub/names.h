@@ -8,7 +8,6 @@
 
 namespace ridge::hub {
 
-std::string lower(std::string_view text); // ASCII
 std::string upper(std::string_view text);
 std::string environment(const char* name); // a variable's value; empty where it is not set
 

@@ -1,4 +1,5 @@
 // ridge pull and ridge rm: models from a hub, and away again.
+#include "core/strings/lower.h"
 #include "hub/pull.h"
 #include "app/cli/cli.h"
 #include "app/models/model_names.h"
@@ -67,8 +68,8 @@ void remove(const std::vector<std::string>& wanted) {
       }
     }
     if (!model) throw_error("{}: there is no such model here (ridge models)", core::printable(text, 300));
-    if (!reference && hub::lower(text) != hub::lower(model->name) &&
-        !hub::lower(text).ends_with(hub::lower("/" + model->name)))
+    if (!reference && core::lower(text) != core::lower(model->name) &&
+        !core::lower(text).ends_with(core::lower("/" + model->name)))
       throw Error(fmt::format("{}: to remove {}, write its whole name", core::printable(text, 300), model->name),
                   Error::kUsage);
     const std::string path = model->path;

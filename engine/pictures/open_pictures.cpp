@@ -1,6 +1,7 @@
 #include "engine/pictures/open_pictures.h"
 
 #include "core/error.h"
+#include "core/strings/lower.h"
 #include "engine/pictures/picture_shelf.h"
 #include "kernels/cuda/executor/executor.h"
 
@@ -9,27 +10,18 @@
 #include <vector>
 
 namespace ridge::engine {
-namespace {
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return c < 128 ? std::tolower(c) : c; });
-  return text;
-}
-
-} // namespace
-
 std::string find_mmproj(const std::string& model) {
   namespace fs = std::filesystem;
   std::error_code failed;
   const fs::path folder = fs::path(model).has_parent_path() ? fs::path(model).parent_path() : fs::path(".");
   std::vector<std::string> found;
   for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
-    const std::string name = lower(at->path().filename().string());
+    const std::string name = core::lower(at->path().filename().string());
     if (name.starts_with("mmproj") && name.ends_with(".gguf")) found.push_back(at->path().string());
   }
   if (found.empty()) return {};
   const auto rank = [](const std::string& path) {
-    const std::string name = lower(path);
+    const std::string name = core::lower(path);
     const bool f16 = name.find("f16") != name.npos && name.find("bf16") == name.npos;
     return std::pair(!f16, path);
   };

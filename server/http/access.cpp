@@ -1,5 +1,7 @@
 #include "server/http/access.h"
 
+#include "core/strings/lower.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,18 +13,11 @@
 namespace ridge::server {
 namespace {
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return result;
-}
-
 // "[::1]:8080" -> "::1", "Localhost.:8080" -> "localhost"
 std::string host_of(std::string_view authority) {
   if (authority.starts_with('['))
-    return lower(authority.substr(1, std::min(authority.find(']'), authority.size()) - 1));
-  std::string host = lower(authority.substr(0, authority.find(':')));
+    return core::lower(authority.substr(1, std::min(authority.find(']'), authority.size()) - 1));
+  std::string host = core::lower(authority.substr(0, authority.find(':')));
   if (host.ends_with('.')) host.pop_back();
   return host;
 }
@@ -41,7 +36,7 @@ bool is_this_machine(const std::string& host) {
   static const std::string name = [] {
     std::array<char, HOST_NAME_MAX + 1> buffer{};
     gethostname(buffer.data(), HOST_NAME_MAX);
-    return lower(buffer.data());
+    return core::lower(buffer.data());
   }();
   if (name.empty()) return false;
   const std::string plain = name.substr(0, name.find('.'));
@@ -57,7 +52,7 @@ bool origin_is_allowed(std::string_view origin, std::string_view own_authority, 
   if (rules.cors == "*" || origin == rules.cors) return true;
   const size_t colon = origin.find("://");
   if (colon == std::string_view::npos) return false; // "null", of pages without a site
-  const std::string scheme = lower(origin.substr(0, colon));
+  const std::string scheme = core::lower(origin.substr(0, colon));
   if (scheme == "http" || scheme == "https") {
     const std::string_view authority = origin.substr(colon + 3);
     return authority == own_authority || is_loopback(host_of(authority));
@@ -77,7 +72,7 @@ std::string refusal_of(const HttpRequest& request, const AccessRules& rules) {
     if (!origin_is_allowed(*origin, authority, rules))
       return fmt::format("Origin: requests from pages of {} are refused; ridge serve --cors {} allows them", *origin,
                          *origin);
-  } else if (lower(request.header("Sec-Fetch-Site").value_or("")) == "cross-site" && rules.cors != "*") {
+  } else if (core::lower(request.header("Sec-Fetch-Site").value_or("")) == "cross-site" && rules.cors != "*") {
     return "Sec-Fetch-Site: requests from pages of other sites are refused; ridge serve --cors ORIGIN allows those of "
            "one";
   }

@@ -1,5 +1,6 @@
 #include "ui/widgets/file_dialog.h"
 
+#include "core/strings/lower.h"
 #include "core/strings/units.h"
 #include "ui/widgets/widgets.h"
 
@@ -19,14 +20,9 @@ namespace {
 
 constexpr size_t kMostEntries = 5000; // of a folder: no list that a person reads is longer
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
-bool begins_with(const std::string& text, const std::string& part) { return lower(text).starts_with(lower(part)); }
+bool begins_with(const std::string& text, const std::string& part) { return core::lower(text).starts_with(core::lower(part)); }
 bool holds(const std::string& text, const std::string& part) {
-  return lower(text).find(lower(part)) != std::string::npos;
+  return core::lower(text).find(core::lower(part)) != std::string::npos;
 }
 
 // A second slash, or a tilde behind one, begins a new path, so that nobody need delete the old one first. So does the
@@ -97,14 +93,14 @@ std::vector<FileDialog::Entry> FileDialog::list(const std::string& folder, For w
           (what == For::model || what == For::open || what == For::checkpoint) && is_checkpoint(entry.path);
     } else {
       if (what == For::checkpoint || !each->is_regular_file(ignored)) continue;
-      if ((what == For::model || what == For::open || what == For::save) && !lower(entry.name).ends_with(".gguf"))
+      if ((what == For::model || what == For::open || what == For::save) && !core::lower(entry.name).ends_with(".gguf"))
         continue;
       entry.bytes = static_cast<int64_t>(each->file_size(ignored));
     }
     entries.push_back(std::move(entry));
   }
   std::ranges::sort(entries, [](const Entry& a, const Entry& b) {
-    return a.folder != b.folder ? a.folder : lower(a.name) < lower(b.name);
+    return a.folder != b.folder ? a.folder : core::lower(a.name) < core::lower(b.name);
   });
   return entries;
 }

@@ -64,7 +64,8 @@ struct Batch {
   std::span<const int32_t> outputs;   // indices into tokens whose logits are wanted, ascending
   std::span<const float> input = {};  // Program::input, [rows, width], where the Program has one
 
-  // Of Programs with places (Program::has_places). A token -1 - r has row r instead of an id: [rows, row_width].
+  // The following are for Programs with Program::has_places. Rows that replace embeddings, [rows, row_width]: a token
+  // whose number is -1 - r reads row r.
   std::span<const float> rows = {};
   // Where each token is, for rope: [tokens, kPlaceAxes], as time, row, column and picture. Empty: its position, in all.
   std::span<const int32_t> axes = {};

@@ -59,6 +59,17 @@ void check_size(int64_t width, int64_t height, const PictureLimits& limits) {
     throw_error("is {} × {} pixels, expected at most {} of them: make it smaller", width, height, limits.pixels);
 }
 
+Picture over_white(std::span<const uint8_t> rgba, int64_t width, int64_t height) {
+  Picture picture(width, height);
+  for (int64_t i = 0; i < width * height; ++i) {
+    const uint8_t* pixel = &rgba[4 * i];
+    const int alpha = pixel[3];
+    for (int c = 0; c < 3; ++c)
+      picture.rgb[3 * i + c] = static_cast<uint8_t>((pixel[c] * alpha + 255 * (255 - alpha) + 127) / 255);
+  }
+  return picture;
+}
+
 int orientation_of(std::span<const std::byte> exif) {
   constexpr size_t kHeader = 8, kEntry = 12;
   if (exif.size() < kHeader) return 1;

@@ -180,7 +180,7 @@ void ChatRequests::set_prompt(Generation& generation, const text::jinja::Tainted
     return;
   }
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
-  PictureShelf::Prompt read = model_.pictures->prompt_of(
+  PicturePrompt read = model_.pictures->prompt_of(
       tokenizer, prompt, [&](const text::jinja::TaintedText& begin) { return chat_tokens(tokenizer, begin); });
   generation.prompt = std::move(read.tokens);
   generation.pictures = std::move(read.pictures);

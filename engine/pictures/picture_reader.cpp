@@ -17,7 +17,8 @@
 namespace ridge::engine {
 namespace {
 
-// Of a tile's pixels, for this encoder. What prefixes are kept by, for all clients: no picture can be made for it.
+// A hash of a tile's pixels and of the encoder, `key`. Prefixes of all clients are found by it, so it is cut from a
+// cryptographic one: no client can make a picture that passes for another.
 uint64_t hash_of(std::string_view key, const media::Picture& tile) {
   const core::Sha256::Digest digest =
       core::Sha256().add(key).add(fmt::format(" {} ", tile.width)).add(std::as_bytes(std::span(tile.rgb))).digest();
@@ -153,7 +154,6 @@ EncodedTile PictureReader::encode(const media::Picture& tile) {
 }
 
 std::vector<PictureReader::Piece> PictureReader::read(const media::Picture& picture) {
-  const std::scoped_lock lock(mutex_);
   std::vector<Piece> pieces;
   for (const models::vision::Part& part : model_.cut(picture)) {
     if (part.tile)

@@ -9,7 +9,6 @@
 #include "models/vision/projector.h"
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -25,7 +24,7 @@ class PictureReader {
   PictureReader(const std::string& path, const Options& options);
 
   // What stands in a prompt for a picture: text, or the rows of a tile. Throws Error for a file that is malformed.
-  // Any number of threads may ask; one at a time is answered.
+  // One thread at a time.
   struct Piece {
     std::string text = {}, otherwise = {};             // models::vision::Part
     std::shared_ptr<const EncodedTile> tile = nullptr; // null: text
@@ -53,7 +52,6 @@ class PictureReader {
   const Options options_;
   const std::string key_; // of the file
   const int64_t row_width_;
-  std::mutex mutex_;
   std::unique_ptr<Sized> last_; // most pictures of a conversation have one size
 };
 

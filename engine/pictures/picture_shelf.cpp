@@ -1,7 +1,6 @@
 #include "engine/pictures/picture_shelf.h"
 
 #include "core/files/sha256.h"
-#include "engine/pictures/picture_prompt.h"
 
 #include <fmt/format.h>
 
@@ -76,7 +75,7 @@ void PictureShelf::keep(const std::shared_ptr<const ShelvedPicture>& picture) {
   std::erase_if(by_mark_, [](const auto& entry) { return entry.second.expired(); });
 }
 
-PictureShelf::Prompt
+PicturePrompt
 PictureShelf::prompt_of(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& text,
                         const std::function<std::vector<int32_t>(const text::jinja::TaintedText&)>& tokens_of) const {
   std::string_view rest = text.bytes();
@@ -91,8 +90,7 @@ PictureShelf::prompt_of(const text::Tokenizer& tokenizer, const text::jinja::Tai
     mark = rest.find(prefix_);
     builder.add_text(text.part(rest.substr(0, mark)));
   }
-  PicturePrompt prompt = std::move(builder).finish();
-  return {std::move(prompt.tokens), std::move(prompt.pictures)};
+  return std::move(builder).finish();
 }
 
 } // namespace ridge::engine

@@ -5,10 +5,7 @@
 #pragma once
 
 #include "core/error.h"
-#include "engine/pictures/picture_reader.h"
-#include "engine/pictures/text_pictures.h"
-#include "text/jinja/tainted_text.h"
-#include "text/tokenizer/tokenizer.h"
+#include "engine/pictures/picture_prompt.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -44,14 +41,10 @@ class PictureShelf {
   bool has_mark(std::string_view text) const { return text.find(prefix_) != text.npos; }
   const PictureReader& reader() const { return *reader_; }
 
-  struct Prompt {
-    std::vector<int32_t> tokens;
-    TextPictures pictures;
-  };
   // The tokens of a chat's prompt with marks. `tokens_of`: of what comes before the first one. Throws Error for the
   // mark of a picture that is not there any more.
-  Prompt prompt_of(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& text,
-                   const std::function<std::vector<int32_t>(const text::jinja::TaintedText&)>& tokens_of) const;
+  PicturePrompt prompt_of(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& text,
+                          const std::function<std::vector<int32_t>(const text::jinja::TaintedText&)>& tokens_of) const;
 
  private:
   std::string mark_of(std::span<const std::byte> file) const;

@@ -81,7 +81,7 @@ class Sequence {
   std::span<const int32_t> tokens() const { return tokens_; }   // the prompt, and what was generated
   // Of each token of the prompt but the first, where they are kept.
   const std::vector<core::TokenChoice>& prompt_choices() const { return prompt_choices_; }
-  // Of the token that ended the answer, where choices are kept; nothing: no token did.
+  // The choice of the token that ended the answer, where choices are kept; nothing where no token ended it.
   const std::optional<core::TokenChoice>& end_choice() const { return end_choice_; }
   int64_t generated_tokens() const { return generated_; } // the end token too
   int64_t cached_tokens() const { return cached_; }       // of the prompt, that nobody had to evaluate

@@ -24,9 +24,7 @@ void check_size(int64_t width, int64_t height, const PictureLimits& limits);
 // What EXIF data (a TIFF file) say of the orientation; 1 where they say nothing that can be read.
 int orientation_of(std::span<const std::byte> exif);
 
-// A pixel of `from` with its alpha, over white.
-inline void put_over_white(const uint8_t* rgba, uint8_t* rgb) {
-  for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>((rgba[c] * rgba[3] + 255 * (255 - rgba[3]) + 127) / 255);
-}
+// Pixels with an alpha each, [height][width][4], over white.
+Picture over_white(std::span<const uint8_t> rgba, int64_t width, int64_t height);
 
 } // namespace ridge::media

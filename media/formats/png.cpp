@@ -88,9 +88,7 @@ Stored decode_png(std::span<const std::byte> bytes, const PictureLimits& limits)
   std::vector<uint8_t> rgba(width * height * 4);
   std::vector<uint8_t*> rows(height);
   reader->decode(rgba.data(), rows.data(), rows.size(), width * 4);
-  Stored stored{Picture(width, height), reader->orientation()};
-  for (int64_t i = 0; i < width * height; ++i) put_over_white(&rgba[4 * i], &stored.picture.rgb[3 * i]);
-  return stored;
+  return {over_white(rgba, width, height), reader->orientation()};
 }
 
 } // namespace ridge::media

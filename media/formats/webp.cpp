@@ -50,9 +50,7 @@ Stored decode_webp(std::span<const std::byte> bytes, const PictureLimits& limits
   config.output.u.RGBA = {rgba.data(), static_cast<int>(width * 4), rgba.size()};
   if (const VP8StatusCode status = WebPDecode(data, bytes.size(), &config); status != VP8_STATUS_OK)
     core::throw_error("cannot be decoded: {}", name_of(status));
-  Stored stored{Picture(width, height), stored_orientation({data, bytes.size()})};
-  for (int64_t i = 0; i < width * height; ++i) put_over_white(&rgba[4 * i], &stored.picture.rgb[3 * i]);
-  return stored;
+  return {over_white(rgba, width, height), stored_orientation({data, bytes.size()})};
 }
 
 } // namespace ridge::media

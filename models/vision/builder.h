@@ -112,7 +112,7 @@ class Builder {
   core::ValueId merge_padded(core::ValueId value, int64_t side);
   // One row of the squares of `patches` patches each: a convolution [rows][channel][dy][dx], with its bias.
   core::ValueId convolution(core::ValueId x, const std::string& tensor, int64_t patches);
-  // Of merge's rows, from [dy, dx][channel] to [channel][dy, dx], as a convolution or an unfolding has them.
+  // Reorders the columns of merge()'s rows from [dy, dx][channel] to [channel][dy, dx], the order of a convolution.
   core::ValueId channels_first(core::ValueId x, const std::string& name, int64_t patches);
   // Ends the merger: its rows are the tokens, in order, as wide as the language model.
   void tokens(core::ValueId x);

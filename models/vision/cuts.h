@@ -33,9 +33,10 @@ struct PixelBounds {
 media::Picture pixel_bound_tile(const Hparams& h, const media::Picture& picture, int64_t factor,
                                 std::optional<PixelBounds> otherwise = {});
 
-// Of sizes, the one with the most pixels of the picture, scaled to fit, and then the least waste; the first of equals.
+// Chooses the size that holds the most pixels of the picture when it is scaled to fit. Among equals, the size with the
+// least padding wins, then the first one.
 media::Size best_size(const media::Picture& picture, std::span<const media::Size> sizes);
-// Of grids of `least` to `most` tiles of `side` pixels, the one whose shape is nearest to the picture's.
+// Chooses the grid of `least` to `most` tiles of `side` pixels whose aspect ratio is nearest to the picture's.
 media::Size nearest_grid(const media::Picture& picture, int64_t least, int64_t most, int64_t side);
 // Tiles of `side` pixels, line by line.
 void append_tiles(std::vector<Part>& parts, const media::Picture& picture, int64_t side);
@@ -43,10 +44,10 @@ void append_tiles(std::vector<Part>& parts, const media::Picture& picture, int64
 // A tile, and what stands around it.
 std::vector<Part> wrapped(std::string before, media::Picture tile, std::string behind);
 
-// Of Qwen's encoders and their likes: patches of a side that one token is made of; how a picture is cut.
+// Qwen's encoders and similar ones: how many patches a side of a token's square has, and how a picture is cut.
 int64_t qwen_side(const Hparams& h);
 std::vector<Part> qwen_cut(const Hparams& h, const media::Picture& picture);
-// Of Gemma 4: in the two smallest models tokens of a picture do not see later ones.
+// Whether tokens of a picture attend to later ones in a Gemma 4 of this width: not in its two smallest models.
 bool gemma4_sees_ahead(int64_t text_width);
 // Pixtral's encoder and merger.
 core::ValueId pixtral_rows(Builder& b, int64_t side);

@@ -27,7 +27,7 @@ ValueId Builder::part_of(ValueId x, const std::string& name, const char* part, i
   return emit(OpKind::linear, fmt::format("{} {}", name, part), {x}, rows, std::move(weights));
 }
 
-// Of each head, or of all together, as the file has weights.
+// Norms each head by itself, or all heads together where the file's weights are that wide.
 ValueId Builder::head_norm(ValueId x, const std::string& name, Norm kind, int64_t head_dim) {
   const gguf::Tensor* weights = file_.find_tensor(name + ".weight");
   if (!weights) return x;

@@ -85,6 +85,14 @@ void check_at_every_split(const CallSyntax& syntax, std::string_view text, size_
   CHECK(answer.content == content);
 }
 
+// A call of each of the first two tools, or of the first one where an answer has one call.
+std::vector<ToolCall> calls_of_tools(const CallSyntax& syntax) {
+  std::vector<ToolCall> calls;
+  for (size_t i = 0; i < (syntax.messages ? 1 : 2); ++i)
+    calls.push_back({"abcdefgh" + std::to_string(i), tools()[i].name, kArguments[i].dump()});
+  return calls;
+}
+
 } // namespace
 
 TEST_CASE("calls as the families' templates write them are read, at every split") {
@@ -103,10 +111,7 @@ TEST_CASE("calls as the families' templates write them are read, at every split"
 TEST_CASE("calls that the writer writes are read again") {
   for (const CallSyntax& syntax : call_syntaxes()) {
     CAPTURE(syntax.name);
-    std::vector<ToolCall> calls;
-    for (size_t i = 0; i < 2; ++i)
-      calls.push_back({"abcdefgh" + std::to_string(i), tools()[i].name, kArguments[i].dump()});
-    if (syntax.messages) calls.pop_back();
+    const std::vector<ToolCall> calls = calls_of_tools(syntax);
     const std::string text = write_calls(syntax, calls);
     check_at_every_split(syntax, text, calls.size(), "");
   }
@@ -213,10 +218,7 @@ TEST_CASE("what is no call stays text, and a call that is cut short does not end
 TEST_CASE("marks behind a call that a limit cuts short are no text") {
   for (const CallSyntax& syntax : call_syntaxes()) {
     CAPTURE(syntax.name);
-    std::vector<ToolCall> calls;
-    for (size_t i = 0; i < 2; ++i)
-      calls.push_back({"abcdefgh" + std::to_string(i), tools()[i].name, kArguments[i].dump()});
-    if (syntax.messages) calls.pop_back();
+    const std::vector<ToolCall> calls = calls_of_tools(syntax);
     const std::string text = write_calls(syntax, calls);
     const size_t second = std::min(text.find(tools()[1].name), text.size() - 1) + 1;
     for (size_t size = 0; size <= second; ++size) {

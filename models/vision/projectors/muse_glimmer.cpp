@@ -10,7 +10,7 @@ using core::ValueId;
 
 int64_t side_of(const Hparams& h) { return h.count_or("spatial_merge_size", 2, 64); }
 
-// Of sides rounded down or up, the ones whose shape is nearest to the picture's; of equal ones the largest.
+// Rounds each side down or up, whichever pair is nearest to the picture's aspect ratio; among equals, the largest.
 media::Size nearest_size(const Hparams& h, const media::Picture& picture) {
   constexpr int64_t kMostTokens = 4096;
   const int64_t factor = side_of(h) * h.patch();

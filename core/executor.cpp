@@ -33,7 +33,7 @@ void check_sizes(const Program& program, const ExecutorConfig& config, const Bat
   if (outputs > config.max_outputs)
     throw_error("{} outputs of a batch are wanted, expected at most {}", outputs, config.max_outputs);
   int64_t elements = 0;
-  if (program.input >= 0) {
+  if (program.input >= 0 && !batch.input_taken) {
     const ValueInfo& input = program.values[program.input];
     elements = input.width * (input.gathered ? outputs : tokens);
   }

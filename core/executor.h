@@ -63,6 +63,7 @@ struct Batch {
   std::span<const int32_t> streams;   // same length, or empty: all 0
   std::span<const int32_t> outputs;   // indices into tokens whose logits are wanted, ascending
   std::span<const float> input = {};  // Program::input, [rows, width], where the Program has one
+  bool input_taken = false;           // it was given by Executor::take_input instead
 
   // The following are for Programs with Program::has_places. Rows that replace embeddings, [rows, row_width]: a token
   // whose number is -1 - r reads row r.
@@ -74,8 +75,6 @@ struct Batch {
   // next to each other in the batch. Empty: no token is in a block.
   std::span<const int32_t> block_ends = {};
 };
-
-inline constexpr int64_t kPlaceAxes = 4;
 
 // Throws Error if forward() cannot run the batch: it has no tokens, more tokens or outputs than the configuration
 // allows, spans of different lengths, a token, position, stream or output out of range, or part of a text where tokens
@@ -111,6 +110,9 @@ struct OpTime {
 class Executor {
  public:
   virtual ~Executor() = default;
+  // Makes rows of what `from` computed in its last forward() Program::input of the next batch, `which` of them one after
+  // another; zeros for a number below 0. False, and nothing done, where the two do not share memory.
+  virtual bool take_input(const Executor& /*from*/, std::span<const int32_t> /*which*/) { return false; }
   // Runs the batch: fills the KV cache and computes logits for batch.outputs. Throws what check_batch throws, and runs
   // nothing then.
   virtual void forward(const Batch& batch) = 0;
@@ -129,11 +131,12 @@ class Executor {
   virtual std::span<const int32_t> choose(std::span<const Sampler* const>) { return {}; }
 
   // Decoding one stream without the host between its tokens, where an executor can: it chooses each token itself, as
-  // `sampler` would from the same logits, and goes on with it. start_decoding() follows a forward() whose only output
-  // is the token before `position`; it returns false where the host must sample (an executor that cannot at all, or
-  // not with these parameters). next_token() then gives one token after the other, -1 where the logits are unusable;
-  // with `ahead`, the token is already being evaluated when it returns, and logits(0) will be what follows it. Decoding
-  // ends with a call without `ahead`, or when something else is evaluated. The sampler's state does not change.
+  // `sampler` would from the same logits, and goes on with it. Its places follow those of the token before
+  // (Batch::axes, with which guesses are evaluated, too). start_decoding() follows a forward() whose only output is the
+  // token before `position`; it returns false where the host must sample (an executor that cannot at all, or not with
+  // these parameters). next_token() then gives one token after the other, -1 where the logits are unusable; with
+  // `ahead`, the token is already being evaluated when it returns, and logits(0) will be what follows it. Decoding ends
+  // with a call without `ahead`, or when something else is evaluated. The sampler's state does not change.
   virtual bool start_decoding(const Sampler&, int32_t /*position*/, int32_t /*stream*/) { return false; }
   virtual int32_t next_token(bool /*ahead*/) { return -1; }
 

@@ -46,6 +46,8 @@ enum class RowUse : uint8_t {
   none,     // the table's row of token 0
 };
 
+inline constexpr int64_t kPlaceAxes = 4; // places of a token: time, row, column and picture
+
 struct EmbedParams {
   float scale = 1;
   bool of_positions = false; // the table has a row per position, not per token

@@ -131,6 +131,8 @@ struct BenchRequest {
   std::string host_memory;                      // that experts in the host's memory may take; empty: what is free
   GpuOptions ranks;
   std::string device = "auto";
+  std::string image;    // "1024x1024": a picture of so many pixels is encoded instead; empty: no such test
+  std::string mmproj;   // the file of its encoder; empty: that of the shape, or beside the model
   ClientLoad load;      // with prompts and answers as long as `prompts` and `generated` say
   int repetitions = 5;  // after a warm-up
   bool profile = false; // also measure a step op by op

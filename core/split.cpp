@@ -21,6 +21,8 @@ Program part_of(const Program& whole, std::vector<Op> ops) {
   part.trained_context = whole.trained_context;
   part.values = whole.values;
   part.rope_tables = whole.rope_tables;
+  part.has_places = whole.has_places;
+  part.row_width = whole.row_width;
   part.ops = std::move(ops);
   std::vector<WeightId> weight_of(whole.weights.size(), -1);
   std::vector<int32_t> cache_of(whole.kv_layers.size(), -1), state_of(whole.states.size(), -1);

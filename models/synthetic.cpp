@@ -73,6 +73,10 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("rope.scaling.factor", 32.0f);
     set("rope.scaling.original_context_length", uint32_t{4096});
   }
+  if (s.architecture == "qwen3vl") {
+    set("rope.dimension_sections", std::vector<uint32_t>{24, 20, 20, 0});
+    set("n_deepstack_layers", uint32_t{3});
+  }
   if (s.architecture.starts_with("qwen35")) set("rope.dimension_sections", std::vector<uint32_t>{11, 11, 10, 0});
   set("rope.freq_base", static_cast<float>(s.rope_base));
   set("vocab_size", u32(s.vocab));

@@ -28,6 +28,8 @@ const std::vector<Shape>& shapes() {
        .kv_heads = 8, .head_dim = 128, .vocab = 151936, .rope_base = 1e6},
       {.name = "qwen3-8b", .architecture = "qwen3", .layers = 36, .width = 4096, .ffn_width = 12288, .heads = 32,
        .kv_heads = 8, .head_dim = 128, .vocab = 151936, .rope_base = 1e6},
+      {.name = "qwen3-vl-8b", .architecture = "qwen3vl", .layers = 36, .width = 4096, .ffn_width = 12288, .heads = 32,
+       .kv_heads = 8, .head_dim = 128, .vocab = 151936, .rope_base = 5e6},
       {.name = "qwen3-32b", .architecture = "qwen3", .layers = 64, .width = 5120, .ffn_width = 25600, .heads = 64,
        .kv_heads = 8, .head_dim = 128, .vocab = 151936, .rope_base = 1e6},
       {.name = "qwen3-30b-a3b", .architecture = "qwen3moe", .layers = 48, .width = 2048, .ffn_width = 768, .heads = 32,

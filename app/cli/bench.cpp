@@ -7,6 +7,7 @@
 #include "app/models/model_names.h"
 #include "app/report/bench_report.h"
 #include "app/report/load_report.h"
+#include "app/report/picture_report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "gguf/writer.h"
@@ -30,6 +31,7 @@ struct BenchCommand {
     if (!save.empty() && (request.shapes.size() != 1 || !request.files.empty()))
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
     if (request.load.clients > 0) return play_load();
+    if (!request.image.empty()) return encode_pictures();
     measure::BenchSteps steps;
     steps.row = [&](const measure::BenchRow& row) { add(row); };
     if (!save.empty())
@@ -53,6 +55,14 @@ struct BenchCommand {
       throw Error("bench: --clients goes without --save, --profile, --verify and --spec", Error::kUsage);
     const std::vector<measure::ClientLoadRow> loads = measure::client_load(request, load_on_terminal());
     output == "json" ? print_load_json(loads) : print_load_markdown(loads);
+  }
+
+  void encode_pictures() const {
+    if (output != "md" && output != "json") throw Error("bench: --image is shown as md or json", Error::kUsage);
+    if (!save.empty() || request.profile || !request.verified.empty() || !request.speculation.empty())
+      throw Error("bench: --image goes without --save, --profile, --verify and --spec", Error::kUsage);
+    const std::vector<measure::PictureRow> pictures = measure::bench_pictures(request, load_on_terminal());
+    output == "json" ? print_pictures_json(pictures) : print_pictures_markdown(pictures);
   }
 
   // With a vocabulary, so that whatever reads a text runs on the file, too.
@@ -122,6 +132,15 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->needs(clients)
       ->type_name("R");
+  CLI::Option* image =
+      command
+          ->add_option("--image", o->request.image,
+                       "instead: encode a picture of so many pixels, and the first token of an answer to it")
+          ->excludes(clients)
+          ->type_name("WxH");
+  command->add_option("--mmproj", o->request.mmproj, "with --image: the file of the encoder; default: beside the model")
+      ->needs(image)
+      ->type_name("FILE");
   command
       ->add_option(
           "--spec", o->request.speculation,

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/embedder.h"
-#include "engine/pictures/picture_reader.h"
+#include "engine/pictures/open_pictures.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -71,7 +71,9 @@ struct EmbedCommand {
       throw Error("--image: goes without texts, with --pooling none", Error::kUsage);
     if (images.empty() || mmproj.empty()) throw Error("embed: pictures take --image and --mmproj", Error::kUsage);
     if (!out.empty()) core::check_output(out, {model.model, mmproj});
-    engine::PictureReader reader(mmproj, {.threads = model.threads, .exact = exact});
+    engine::PictureReader::Options encoding = engine::encoding_options(model, note);
+    encoding.exact = exact;
+    engine::PictureReader reader(mmproj, encoding);
     if (!model.model.empty())
       reader.check_fits(engine::open_model(model.model, load_on_terminal(), models::Ending::pictures).program,
                         model.model);

@@ -8,6 +8,7 @@
 #include "core/files/read_file.h"
 #include "engine/loaded_model.h"
 #include "engine/options.h"
+#include "engine/pictures/open_pictures.h"
 #include "engine/pictures/picture_prompt.h"
 #include "engine/speculation/speculation.h"
 
@@ -69,7 +70,9 @@ struct LogitsCommand {
     if (mmproj.empty()) throw Error("--image: no encoder of pictures; give its file with --mmproj", Error::kUsage);
     engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal(), models::Ending::pictures);
     core::check_output(out, {model.model, mmproj});
-    engine::PictureReader reader(mmproj, {.threads = model.threads, .exact = exact});
+    engine::PictureReader::Options encoding = engine::encoding_options(model, note);
+    encoding.exact = exact;
+    engine::PictureReader reader(mmproj, encoding);
     reader.check_fits(loaded.program, model.model);
     std::vector<media::Picture> pictures;
     for (const std::string& image : images) pictures.push_back(media::read_picture(image));
@@ -78,7 +81,7 @@ struct LogitsCommand {
     core::ExecutorConfig config = config_for(loaded.program, count);
     for (const engine::TextPictures::Place& place : text.pictures.places())
       if (place.tile->sees_ahead) config.max_batch = std::max(config.max_batch, place.tile->tokens);
-    engine::start_executor(loaded, config, "cpu", engine::placement_of(model), load_on_terminal());
+    engine::start_executor(loaded, config, model.device, engine::placement_of(model), load_on_terminal());
 
     int64_t rows = count;
     for (const engine::TextPictures::Place& place : text.pictures.places()) rows -= place.tile->tokens;

@@ -96,7 +96,7 @@ struct ServeCommand {
       throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
     if (!setup.model.mmproj.empty()) {
       if (several()) throw Error("--mmproj is for one model: its rows fit no other", Error::kUsage);
-      engine::settle_for_pictures(setup.model, note);
+      engine::settle_for_pictures(setup.model);
     }
     if (several()) engine::need_one_process("serve", "they share out one model, not several (-m, --models-dir)");
     engine::check_prefixes(setup.prefixes);

@@ -22,7 +22,7 @@ void take_pictures(core::ModelOptions& model, const std::vector<std::string>& im
                   Error::kUsage);
     note(fmt::format("pictures are read by {}", core::printable(model.mmproj)));
   }
-  engine::settle_for_pictures(model, note);
+  engine::settle_for_pictures(model);
 }
 
 std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, const std::string& path) {

@@ -130,6 +130,9 @@ class RemoteExecutor final : public Executor {
     send_list(*commands_, batch.streams);
     send_list(*commands_, batch.outputs);
     send_list(*commands_, batch.input);
+    send_list(*commands_, batch.rows);
+    send_list(*commands_, batch.axes);
+    send_list(*commands_, batch.block_ends);
     finish();
   }
   std::span<const float> logits(int64_t) override { throw std::logic_error("logits are the first rank's"); }
@@ -222,8 +225,13 @@ void run_command(Executor& executor, Connection& from) {
   case Command::forward: {
     const auto tokens = receive_list<int32_t>(from), positions = receive_list<int32_t>(from),
                streams = receive_list<int32_t>(from), outputs = receive_list<int32_t>(from);
-    const auto input = receive_list<float>(from);
-    run([&] { executor.forward({tokens, positions, streams, outputs, input}); });
+    const auto input = receive_list<float>(from), rows = receive_list<float>(from);
+    const auto axes = receive_list<int32_t>(from), block_ends = receive_list<int32_t>(from);
+    Batch batch{tokens, positions, streams, outputs, input};
+    batch.rows = rows;
+    batch.axes = axes;
+    batch.block_ends = block_ends;
+    run([&] { executor.forward(batch); });
     break;
   }
   case Command::copy_cache: {

@@ -10,6 +10,7 @@
 #include <vector>
 
 namespace ridge::engine {
+
 std::string find_mmproj(const std::string& model) {
   namespace fs = std::filesystem;
   std::error_code failed;
@@ -28,22 +29,21 @@ std::string find_mmproj(const std::string& model) {
   return *std::ranges::min_element(found, {}, rank);
 }
 
-void settle_for_pictures(core::ModelOptions& options, const Notice& note) {
-  if (options.device == "cuda")
-    throw Error("--mmproj: models that take pictures run on the CPU only, for now: leave --device cuda out",
+void settle_for_pictures(core::ModelOptions& options) {
+  if (options.speculation == "mtp" || options.speculation == "draft" || !options.draft_model.empty())
+    throw Error("--mmproj: draft heads and models do not work with pictures yet: use --spec ngram or off",
                 Error::kUsage);
-  if (options.speculation != "auto" && options.speculation != "off")
-    throw Error("--mmproj: speculation does not work with pictures yet: leave --spec out", Error::kUsage);
-  if (!options.draft_model.empty())
-    throw Error("--mmproj: speculation does not work with pictures yet: leave --draft-model out", Error::kUsage);
-  if (options.device != "cpu" && note && kernels::cuda::device_info(0).usable)
-    note("models that take pictures run on the CPU only, for now");
-  options.device = "cpu";
-  options.speculation = "off";
+  if (options.speculation == "auto") options.speculation = "ngram";
 }
 
-LoadedModel open_with_pictures(gguf::File file, const core::ModelOptions& options) {
-  auto reader = std::make_unique<PictureReader>(options.mmproj, PictureReader::Options{.threads = options.threads});
+PictureReader::Options encoding_options(const core::ModelOptions& options, const Notice& note) {
+  const int gpu = placement_of(options).first_gpu();
+  const bool on_gpu = options.device != "cpu" && kernels::cuda::device_info(gpu).usable;
+  return {.threads = options.threads, .gpu = on_gpu ? gpu : -1, .note = note};
+}
+
+LoadedModel open_with_pictures(gguf::File file, const core::ModelOptions& options, const Notice& note) {
+  auto reader = std::make_unique<PictureReader>(options.mmproj, encoding_options(options, note));
   LoadedModel model = open_model(std::move(file), models::Ending::pictures);
   reader->check_fits(model.program, model.file.path());
   model.pictures = std::make_shared<PictureShelf>(std::move(reader));

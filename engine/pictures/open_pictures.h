@@ -3,6 +3,7 @@
 
 #include "core/requests.h"
 #include "engine/loaded_model.h"
+#include "engine/pictures/picture_reader.h"
 
 #include <string>
 
@@ -15,11 +16,15 @@ inline constexpr int64_t kMostTokensAhead = 1280;
 // Empty: there is none.
 std::string find_mmproj(const std::string& model);
 
-// Sets the options that go with an encoder: models that take pictures run on the CPU and without speculation. Throws
-// Error where the options demand something else.
-void settle_for_pictures(core::ModelOptions& options, const Notice& note);
+// Sets the options that go with an encoder: tokens are guessed from the text itself (ngram), if at all. Throws Error
+// where the options demand a draft head or model.
+void settle_for_pictures(core::ModelOptions& options);
+
+// Where pictures are encoded: on the first GPU that the options allow and that can be used; -1: on the CPU. `note` gets
+// a line where there is no room on it.
+PictureReader::Options encoding_options(const core::ModelOptions& options, const Notice& note);
 
 // The model in `file`, with the encoder that the options name. Throws Error where the two do not belong together.
-LoadedModel open_with_pictures(gguf::File file, const core::ModelOptions& options);
+LoadedModel open_with_pictures(gguf::File file, const core::ModelOptions& options, const Notice& note);
 
 } // namespace ridge::engine

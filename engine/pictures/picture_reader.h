@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/executor.h"
+#include "engine/loaded_model.h"
 #include "engine/pictures/text_pictures.h"
 #include "gguf/gguf.h"
 #include "media/picture.h"
@@ -18,10 +19,13 @@ class PictureReader {
  public:
   struct Options {
     int threads = 0; // 0: all cores
+    int gpu = -1;    // the GPU that encodes, as far as it has room; -1: the CPU does
     bool exact = false;
+    Notice note = {}; // may be empty
   };
-  // Opens an mmproj file. Throws Error where it has no encoder of pictures that is known.
-  PictureReader(const std::string& path, const Options& options);
+  // Of an mmproj file. Throws Error where it has no encoder of pictures that is known.
+  PictureReader(gguf::File file, const Options& options);
+  PictureReader(const std::string& path, const Options& options) : PictureReader(gguf::File::open(path), options) {}
 
   // What stands in a prompt for a picture: text, or the rows of a tile. Throws Error for a file that is malformed.
   // One thread at a time.
@@ -30,6 +34,13 @@ class PictureReader {
     std::shared_ptr<const EncodedTile> tile = nullptr; // null: text
   };
   std::vector<Piece> read(const media::Picture& picture);
+  // What the two Programs took for the last picture, all its tiles together.
+  struct Work {
+    double seconds = 0, flops = 0; // flops as op_cost counts them
+    int64_t patches = 0;
+  };
+  const Work& work() const { return work_; }
+  bool on_gpu() const { return options_.gpu >= 0; }
 
   int64_t row_width() const { return row_width_; } // of tiles
   // Throws Error where the language model, of this path, takes rows of another width.
@@ -44,14 +55,17 @@ class PictureReader {
     std::unique_ptr<core::Executor> patches, squares; // they run the two Programs
   };
   Sized& sized_for(int64_t width, int64_t height);
+  std::unique_ptr<core::Executor> executor_of(const core::Program& program, int64_t rows,
+                                              const core::Executor* weights_of);
   EncodedTile encode(const media::Picture& tile);
   std::vector<float> patches_of(const Sized& sized, const media::Picture& tile) const;
 
   const gguf::File file_;
   const models::vision::Model model_;
-  const Options options_;
+  Options options_;
   const std::string key_; // of the file
   const int64_t row_width_;
+  Work work_;
   std::unique_ptr<Sized> last_; // most pictures of a conversation have one size
 };
 

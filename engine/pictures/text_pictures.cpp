@@ -63,6 +63,7 @@ core::Batch PlacedBatch::batch(const core::Program& program) {
   rows_.clear();
   axes_.clear();
   block_ends_.clear();
+  std::span<const float> rows; // of one tile, as they lie there, until there are others
   if (!parts_.empty()) {
     block_ends_.resize(tokens.size());
     for (const int32_t position : positions) axes_.insert(axes_.end(), {position, position, position, 0});
@@ -75,13 +76,19 @@ core::Batch PlacedBatch::batch(const core::Program& program) {
       if (!place) continue;
       const EncodedTile& tile = *place->tile;
       const float* row = tile.rows.data() + (token - place->first) * tile.width;
-      tokens[part.begin + i] = -1 - static_cast<int32_t>(rows_.size() / tile.width);
-      rows_.insert(rows_.end(), row, row + tile.width);
+      tokens[part.begin + i] = -1 - static_cast<int32_t>(rows.size() / tile.width);
+      if (rows.empty() || (rows_.empty() && row == rows.data() + rows.size())) {
+        rows = {rows.empty() ? row : rows.data(), rows.size() + tile.width};
+      } else {
+        if (rows_.empty()) rows_.assign(rows.begin(), rows.end());
+        rows_.insert(rows_.end(), row, row + tile.width);
+        rows = rows_;
+      }
       if (tile.sees_ahead) block_ends_[part.begin + i] = static_cast<int32_t>(place->end());
     }
   core::Batch made{tokens, positions, streams, outputs};
   if (!program.has_places) return made;
-  made.rows = rows_;
+  made.rows = rows;
   made.axes = axes_;
   made.block_ends = block_ends_;
   return made;

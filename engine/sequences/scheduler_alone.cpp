@@ -51,6 +51,7 @@ void Scheduler::hand_over_rows(int32_t stream, int64_t first, const Sequence& se
 bool Scheduler::start_decoding(const Stream& stream) {
   const SequenceRequest& request = stream.sequence->request_;
   if (request.limit == 0 || request.constraint || request.keep_choices) return false;
+  if (request.pictures.at(stream.cache.size() - 1)) return false; // what follows a picture has another place
   if (!only_one() || somebody_joins()) return false;
   decoding_ = executor_.start_decoding(*stream.sequence->sampler_, static_cast<int32_t>(stream.cache.size()),
                                        number_of(stream));
@@ -137,7 +138,10 @@ void Scheduler::add_guesses(Piece& piece) {
   if (worth_guessing(stream, known, most_guesses(sequence, known, 0)) == 0) return;
   std::vector<int32_t> guesses = speculator_->draft();
   const std::function<bool(int32_t)>& is_end = sequence.request_.is_end;
-  if (is_end) guesses.erase(std::ranges::find_if(guesses, is_end), guesses.end());
+  const auto unusable = [&](int32_t token) {
+    return token < 0 || (is_end && is_end(token));
+  }; // of a picture, or an end
+  guesses.erase(std::ranges::find_if(guesses, unusable), guesses.end());
   if (guesses.empty()) return;
   piece.guesses = std::ssize(guesses);
   piece.tokens.insert(piece.tokens.end(), guesses.begin(), guesses.end());

@@ -122,7 +122,7 @@ LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads) {
 }
 
 LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps) {
-  if (!options.mmproj.empty()) return open_with_pictures(std::move(file), options);
+  if (!options.mmproj.empty()) return open_with_pictures(std::move(file), options, steps.note);
   std::vector<LoadedHead> heads = heads_to_use(file, options, steps);
   return open_with_heads(std::move(file), std::move(heads));
 }

@@ -135,15 +135,19 @@ class AttentionValues {
   int stored_, stored_end_, newest_row_, end_;
 };
 
-// The rope of one pair per thread: its angle's frequency, loaded early, and cosine and sine.
+// The rope of one pair per thread: its angle's frequency, loaded early, and cosine and sine. Positions count one by
+// one.
 struct RopePair {
   bool rotates;
+  int axis = 0;
   float frequency;
   __device__ __forceinline__ RopePair(const RopeStoreArgs& heads, bool rope, unsigned pair) {
     rotates = rope && static_cast<int>(pair) < heads.rope.pairs;
     frequency = rotates ? heads.rope.inverse_frequency[pair] : 0;
+    if (rotates && heads.rope.axes) axis = heads.rope.axes[pair];
   }
-  __device__ __forceinline__ float2 cos_sin(const RopeStoreArgs& heads, int position) const {
+  __device__ __forceinline__ float2 cos_sin(const RopeStoreArgs& heads, int token, int position) const {
+    if (heads.rope.axes) position += heads.rope.places[token].shift[axis];
     return rotates ? rope_cos_sin(frequency, position, heads.rope.magnitude) : float2{1, 0};
   }
 };
@@ -182,7 +186,7 @@ class AttentionVectors {
       if constexpr (kRun) {
         make_angles(newest, rope);
       } else if (static_cast<int>(threadIdx.x) < kDim / 2) {
-        newest.angles[threadIdx.x] = rope.cos_sin(heads_, block_.length - 1);
+        newest.angles[threadIdx.x] = rope.cos_sin(heads_, block_.first_token, block_.length - 1);
       }
       __syncthreads();
       if constexpr (!kRun)
@@ -248,7 +252,7 @@ class AttentionVectors {
     const int end = block_.first_token + block_.tokens;
 #pragma unroll 1
     for (int token = first + static_cast<int>(threadIdx.x / kPairs); token < end; token += kAttentionThreads / kPairs)
-      newest.angles[token][threadIdx.x % kPairs] = rope.cos_sin(heads_, block_.first_new() + token);
+      newest.angles[token][threadIdx.x % kPairs] = rope.cos_sin(heads_, token, block_.first_new() + token);
   }
   __device__ __forceinline__ void take_angles(float2 (&angles)[kQuads][2], const NewestOf<Shape>& newest, int v) const {
 #pragma unroll

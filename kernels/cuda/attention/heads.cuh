@@ -53,8 +53,8 @@ __device__ __forceinline__ float2 rope_cos_sin(float inverse_frequency, int posi
   sincosf(core::rope_angle(position, inverse_frequency), &sine, &cosine);
   return {cosine * magnitude, sine * magnitude};
 }
-__device__ __forceinline__ float2 rope_cos_sin(const RopeArgs& rope, int pair, int position) {
-  return rope_cos_sin(rope.inverse_frequency[pair], position / rope.span * rope.span, rope.magnitude);
+__device__ __forceinline__ float2 rope_cos_sin(const RopeArgs& rope, int pair, int token, int position) {
+  return rope_cos_sin(rope.inverse_frequency[pair], rope.place_of(pair, token, position), rope.magnitude);
 }
 
 __device__ __forceinline__ void rotate_pair(float& a, float& b, float2 angle) {

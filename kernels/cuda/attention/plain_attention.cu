@@ -9,19 +9,6 @@ namespace {
 
 constexpr int kWarps = 4;
 
-// Where a token's stream ends in the batch, of which it has the whole text. By all threads of a block.
-__device__ __forceinline__ int end_of_stream(const AttentionArgs& args, int stream) {
-  __shared__ int end;
-  if (threadIdx.x == 0) end = 0;
-  __syncthreads();
-  int mine = 0;
-  for (int i = threadIdx.x; i < args.tokens; i += blockDim.x)
-    if (args.streams[i] == stream) mine = max(mine, args.positions[i] + 1);
-  atomicMax(&end, mine);
-  __syncthreads();
-  return end;
-}
-
 // One block per token and head; each warp takes every fourth key, a lane every 32nd dim.
 __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs args) {
   extern __shared__ float shared[]; // query [k_dim], then per warp an output [v_dim]
@@ -36,8 +23,8 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
   __syncthreads();
   const int stream = args.streams[token], position = args.positions[token];
-  const int first = args.visible.first_seen(position);
-  const int end = args.visible.end_seen(position, args.visible.causal ? 0 : end_of_stream(args, stream));
+  const auto [first, end] = args.places ? args.visible.seen_from(position, args.places[token])
+                                        : Window::Span{args.visible.first_seen(position), position + 1};
   const int64_t head_at = (int64_t{stream} * cache.heads + head / (args.heads / cache.heads)) * cache.rows;
   const RowsFrom row_of(cache, first);
   const float slope = args.max_bias > 0 ? core::alibi_slope(args.max_bias, args.heads, head) : 0;

@@ -26,7 +26,8 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
   const int64_t first_key = args.streams[token] * cache.rows;
   const auto read = [&](int64_t key, int i) { return cached_key(cache, (first_key + key) * cache.k_dim + i); };
   const int32_t* chosen = args.chosen ? args.chosen + int64_t{token} * args.most : nullptr;
-  const int last = chosen ? args.most - 1 : args.positions[token];
+  const bool ahead = args.places && args.places[token].block_end > 0;
+  const int last = chosen ? args.most - 1 : ahead ? args.places[token].block_end - 1 : args.positions[token];
   float largest = -INFINITY, sum = 0;
   for (int number = warp; number <= last; number += kWarps) {
     const int key = chosen ? chosen[number] : number;

@@ -1,4 +1,4 @@
-// Causal attention for prompts on Hopper: 128 rows (query heads that share a KV head, times consecutive tokens) against
+// Attention for prompts on Hopper: 128 rows (query heads that share a KV head, times consecutive tokens) against
 // 128 keys at a time. One warpgroup brings keys and values into shared memory, swizzled as wgmma reads them; two
 // multiply, 64 rows each: scores = Q Kᵀ from shared memory, then the exponentials, in registers, times V.
 //
@@ -6,8 +6,12 @@
 // them. Keys and values therefore have slots of their own: a slot of keys is free as soon as its scores are there, one
 // step before the values.
 //
-// Windows and soft caps are a kernel of their own (kVaried): its steps begin with the first key that the tile's first
-// token sees, and rows mask at both ends. A sink is what a row's maximum and sum begin with.
+// Windows, soft caps and tokens that see later ones are a kernel of their own (kVaried): its steps begin with the first
+// key that the tile's first token sees, and rows mask at both ends. What tokens see begins and ends no earlier than
+// what the tokens before them see. A sink is what a row's maximum and sum begin with.
+//
+// Heads of other widths up to 128 go through kVaried kernels of 64, 80 and 128 (kRagged): their rows are narrower in
+// memory, and zeros from there on in shared memory.
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/gemm/hopper.cuh"
 
@@ -25,7 +29,8 @@ struct AttentionShape {
   static constexpr int kKeys = kWide ? 64 : 128; // of a step
   // Of shared memory. A slot has the keys and the values of a step, of wide heads one of the two.
   static constexpr int kSlots = kWide ? 4 : 3, kSlotsPerStep = kWide ? 2 : 1;
-  static constexpr int kQueryBytes = kRows * kDim * 2, kKeyBytes = kKeys * kDim * 2;
+  static constexpr int kStored = (kDim + 63) / 64 * 64; // columns, in tiles of 64
+  static constexpr int kQueryBytes = kRows * kStored * 2, kKeyBytes = kKeys * kStored * 2;
   static constexpr int kSlotBytes = kWide ? kKeyBytes : 2 * kKeyBytes, kValuesAt = kWide ? 0 : kKeyBytes;
   static constexpr int kSharedBytes = kQueryBytes + kSlots * kSlotBytes + 1024;
 };
@@ -47,7 +52,7 @@ __device__ __forceinline__ int swizzled(int row, int piece, int rows) {
 
 #endif
 
-template <int kDim, bool kVaried>
+template <int kDim, bool kVaried, bool kRagged>
 __global__ void __launch_bounds__(kAttentionThreads, 1)
     prompt_attention_kernel(const __grid_constant__ AttentionArgs args) {
 #ifdef RIDGE_HAS_WGMMA
@@ -68,8 +73,15 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   }
   let_successor_start();
   wait_for_predecessor();
-  const int first_position = args.positions[first_token], length = first_position + tokens;
-  const int first_key = kVaried ? args.visible.first_seen(first_position) : 0; // of the first step
+  const int width = kRagged ? cache.k_dim : kDim;
+  const int first_position = args.positions[first_token];
+  const auto seen_by = [&](int token) { // of the tile
+    const int position = first_position + token;
+    if (kVaried && args.places) return args.visible.seen_from(position, args.places[first_token + token]);
+    return Window::Span{kVaried ? args.visible.first_seen(position) : 0, position + 1};
+  };
+  const Window::Span seen_first = seen_by(0), seen_last = seen_by(tokens - 1);
+  const int first_key = seen_first.first, length = seen_last.end; // of the first step; of all
   const int steps = (length - first_key + kKeys - 1) / kKeys;
   __syncthreads();
 
@@ -77,8 +89,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     give_registers<56>();
     const int64_t head_at = (args.streams[first_token] * cache.heads + kv_head) * cache.rows;
     const RowsFrom row_of(cache, first_key);
-    const auto* keys = static_cast<const uint4*>(cache.k) + head_at * (kDim / 8);
-    const auto* values = static_cast<const uint4*>(cache.v) + head_at * (kDim / 8);
+    const int pieces = width / 8; // of 16 bytes, of a row
+    const auto* keys = static_cast<const uint4*>(cache.k) + head_at * pieces;
+    const auto* values = static_cast<const uint4*>(cache.v) + head_at * pieces;
     const auto publish = [&](int fill) {
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // what cp.async wrote, wgmma reads
       full[fill % kSlots].arrive();
@@ -97,9 +110,14 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
       for (int i = 0; i < kKeys * kDim / 8 / 128; ++i) {
         const int at = i * 128 + thread, row = at / (kDim / 8), piece = at % (kDim / 8);
         const int key = min(first_key + step * kKeys + row, length - 1);
-        const int64_t from = int64_t{kVaried ? row_of(key) : key} * (kDim / 8) + piece;
-        copy_async_16(to + swizzled(row, piece, kKeys), (Shape::kWide ? of_slot : keys) + from);
-        if constexpr (!Shape::kWide) copy_async_16(to + Shape::kValuesAt + swizzled(row, piece, kKeys), values + from);
+        const int64_t from = int64_t{kVaried ? row_of(key) : key} * pieces + piece;
+        uint8_t* to_piece = to + swizzled(row, piece, kKeys);
+        if (kRagged && piece >= pieces) {
+          *reinterpret_cast<uint4*>(to_piece) = *reinterpret_cast<uint4*>(to_piece + Shape::kValuesAt) = uint4{};
+          continue;
+        }
+        copy_async_16(to_piece, (Shape::kWide ? of_slot : keys) + from);
+        if constexpr (!Shape::kWide) copy_async_16(to_piece + Shape::kValuesAt, values + from);
       }
       copy_async_commit();
       if (Shape::kWide && fill > 0) { // while the next slot is under way
@@ -118,11 +136,11 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   for (int i = thread; i < 64 * kDim / 8; i += 128) {
     const int row = consumer * 64 + i / (kDim / 8), piece = i % (kDim / 8);
     float v[8] = {};
-    if (row < tokens * group) {
+    if (row < tokens * group && (!kRagged || 8 * piece < width)) {
       const float scale = args.scale * kLog2e;
       const auto* q =
           reinterpret_cast<const float4*>(
-              args.q + (int64_t{first_token + row / group} * args.heads + kv_head * group + row % group) * kDim) +
+              args.q + (int64_t{first_token + row / group} * args.heads + kv_head * group + row % group) * width) +
           2 * piece;
       const float4 a = q[0], b = q[1];
       v[0] = a.x * scale, v[1] = a.y * scale, v[2] = a.z * scale, v[3] = a.w * scale;
@@ -138,8 +156,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   int visible[2], hidden[2] = {0, 0};                            // keys from hidden on, before visible
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    visible[half] = first_position + min(first_row + 8 * half, tokens * group - 1) / group + 1;
-    if constexpr (kVaried) hidden[half] = args.visible.first_seen(visible[half] - 1);
+    const Window::Span seen = seen_by(min(first_row + 8 * half, tokens * group - 1) / group);
+    visible[half] = seen.end;
+    if constexpr (kVaried) hidden[half] = seen.first;
   }
   float out[kDim / 2], row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
   if (args.sinks)
@@ -173,8 +192,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   uint32_t weights[kKeys / 16][4];
   const auto make_weights = [&](const float(&score)[kKeys / 2], int step) {
     const int first = first_key + step * kKeys, base = first + 2 * t;
-    const bool masks = first + kKeys > first_position + 1 ||
-                       (kVaried && first < args.visible.first_seen(length - 1)); // of the last token
+    const bool masks = first + kKeys > seen_first.end || (kVaried && first < seen_last.first);
     const float cap = kVaried ? args.soft_cap * kLog2e : 0, by = 2 * kLog2e / cap;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -251,19 +269,21 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     sum += __shfl_xor_sync(~0u, sum, 2);
     if (row >= tokens * group) continue;
     float* to =
-        args.out + (int64_t{first_token + row / group} * args.heads + kv_head * group + row % group) * kDim + 2 * t;
+        args.out + (int64_t{first_token + row / group} * args.heads + kv_head * group + row % group) * width + 2 * t;
 #pragma unroll
     for (int j = 0; j < kDim / 8; ++j)
-      *reinterpret_cast<float2*>(to + 8 * j) = {out[4 * j + 2 * half] / sum, out[4 * j + 2 * half + 1] / sum};
+      if (!kRagged || 8 * j < width)
+        *reinterpret_cast<float2*>(to + 8 * j) = {out[4 * j + 2 * half] / sum, out[4 * j + 2 * half + 1] / sum};
   }
 #endif
 }
 
-template <int kDim>
+template <int kDim, bool kRagged>
 void launch_for(const Launch& launch, AttentionArgs args) {
   constexpr int kShared = AttentionShape<kDim>::kSharedBytes;
-  const auto kernel = args.visible.size > 0 || args.soft_cap > 0 ? prompt_attention_kernel<kDim, true>
-                                                                 : prompt_attention_kernel<kDim, false>;
+  const bool varied = kRagged || args.visible.size > 0 || args.soft_cap > 0 || args.places;
+  const auto kernel =
+      varied ? prompt_attention_kernel<kDim, true, kRagged> : prompt_attention_kernel<kDim, kRagged, kRagged>;
   allow_shared(kernel, kShared);
   args.tile_tokens = kRows / (args.heads / args.cache.heads);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
@@ -274,16 +294,17 @@ void launch_for(const Launch& launch, AttentionArgs args) {
 
 bool can_attend_prompts(const Cache& cache, int heads) {
   const int dim = cache.k_dim;
-  return cache.k_half && cache.v_half && dim == cache.v_dim && (dim == 64 || dim == 128 || dim == 256) &&
+  return cache.k_half && cache.v_half && dim == cache.v_dim && ((dim <= 128 && dim % 8 == 0) || dim == 256) &&
          heads / cache.heads <= kRows;
 }
 
 void launch_prompt_attention(const Launch& launch, AttentionArgs args) {
-  switch (args.cache.k_dim) {
-  case 64: return launch_for<64>(launch, args);
-  case 128: return launch_for<128>(launch, args);
-  default: return launch_for<256>(launch, args);
-  }
+  const int width = args.cache.k_dim;
+  if (width < 64) return launch_for<64, true>(launch, args);
+  if (width == 64) return launch_for<64, false>(launch, args);
+  if (width <= 80) return launch_for<80, true>(launch, args);
+  if (width < 128) return launch_for<128, true>(launch, args);
+  return width == 128 ? launch_for<128, false>(launch, args) : launch_for<256, false>(launch, args);
 }
 
 } // namespace ridge::kernels::cuda

@@ -17,7 +17,8 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
   const int position = args.positions[token], lane = threadIdx.x % kWarp, dim = args.head_dim;
   const RopeArgs& rope = args.rope;
   const Cache& cache = args.cache;
-  for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads) angles[pair] = rope_cos_sin(rope, pair, position);
+  for (int pair = threadIdx.x; pair < rope.pairs; pair += kThreads)
+    angles[pair] = rope_cos_sin(rope, pair, blockIdx.x, position);
   __syncthreads();
   const auto inverse_rms = [&](const float* x, int width) {
     float squares = 0;

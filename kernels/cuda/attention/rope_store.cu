@@ -31,7 +31,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   const bool rotates = args.rotate && (is_q || is_k);
   const int own_pair = threadIdx.x; // its angle is no matrix's output
   const float2 own_angle =
-      rotates && own_pair < args.rope.pairs ? rope_cos_sin(args.rope, own_pair, position) : float2{};
+      rotates && own_pair < args.rope.pairs ? rope_cos_sin(args.rope, own_pair, token, position) : float2{};
   const DependentWork work(stamps);
 
   if (!is_q && !is_k) {
@@ -57,7 +57,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
     const RopeArgs& rope = args.rope;
     for (int pair = own_pair; pair < rope.pairs; pair += blockDim.x) {
       const int first = rope.split ? pair : 2 * pair, second = rope.split ? pair + rope.pairs : 2 * pair + 1;
-      rotate_pair(head[first], head[second], pair == own_pair ? own_angle : rope_cos_sin(rope, pair, position));
+      rotate_pair(head[first], head[second], pair == own_pair ? own_angle : rope_cos_sin(rope, pair, token, position));
     }
     __syncthreads();
   }

@@ -12,6 +12,13 @@ namespace {
 // A token that is evaluated, and the choice of the next one.
 const PlanShape kNextToken = {1, 1, kAttentionRows, true, true};
 
+// Whether a token is one place behind the token before it, in all that turn pairs: the number of a picture stays.
+bool places_follow(const core::Program& program) {
+  return std::ranges::none_of(program.rope_tables, [](const core::RopeTable& table) {
+    return std::ranges::count(table.axes, core::kPlaceAxes - 1) > 0;
+  });
+}
+
 } // namespace
 
 std::span<const int32_t> Executor::choose(std::span<const core::Sampler* const> samplers) {
@@ -28,7 +35,7 @@ void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
 }
 
 bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
-  if (program_.output >= 0 || !can_sample(sampler.params())) return false;
+  if (program_.output >= 0 || !can_sample(sampler.params()) || !places_follow(program_)) return false;
   if (result_rows_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
     throw std::logic_error("CUDA: decoding must follow a forward() with one output");
   const CurrentDevice current(context_.device());
@@ -39,7 +46,7 @@ bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, in
   decoded_steps_ = 1;
   read_steps_ = 0;
   const int32_t token = 0, before = position - 1, output = 0;
-  batch_.load({{&token, 1}, {&before, 1}, {&stream, 1}, {&output, 1}}, context_.stream());
+  batch_.load_following({{&token, 1}, {&before, 1}, {&stream, 1}, {&output, 1}}, context_.stream());
   launch_sample(context_.launch(), decoding_.args(0, 1, 1));
   decoding_.record_choice(position, context_.stream());
   return true;
@@ -86,7 +93,7 @@ void Executor::decode_guesses(std::span<const int32_t> tokens, int64_t guesses, 
   const core::Batch batch{tokens, positions, streams, outputs};
   core::check_batch(program_, config_, batch);
   positions_.advance(batch);
-  batch_.load(batch, context_.stream());
+  batch_.load_following(batch, context_.stream());
   PlanShape shape = shape_of(batch);
   shape.sample = true;
   run_decoded(shape, position + count);
@@ -120,6 +127,7 @@ std::vector<int32_t> Executor::go_on(const core::Batch& batch, core::Sampler& gr
   decoding_.record_choice(end, context_.stream());
   for (int64_t i = 1; i < count; ++i) {
     feed_back(shape);
+    batch_.follow(shape.tokens - 1, context_.stream());
     shape = kNextToken;
     run(shape);
     decoding_.record_choice(end + i, context_.stream());

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <tuple>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -63,13 +65,15 @@ void send(const Piece& piece, const core::Weight& w, const DeviceWeight& weight,
 
 } // namespace
 
-DeviceWeights::DeviceWeights(const core::Program& program, const ExpertStore& experts)
-    : weights_(program.weights.size()), experts_filed_(experts.filed()) {
+DeviceWeights::DeviceWeights(const core::Program& program, const ExpertStore& experts, const DeviceWeights* others,
+                             const core::Program* other_program)
+    : shared_(program.weights.size()), weights_(program.weights.size()), experts_filed_(experts.filed()) {
+  if (others) share(program, *others, *other_program);
   const std::vector<Use> uses = uses_of(program);
   std::vector<size_t> offsets(program.weights.size());
   size_t total = 0;
   for (size_t i = 0; i < program.weights.size(); ++i) {
-    if (uses[i] == Use::none) continue;
+    if (uses[i] == Use::none || shared_[i]) continue;
     const core::Weight& w = program.weights[i];
     DeviceWeight& to = weights_[i];
     offsets[i] = total;
@@ -83,9 +87,31 @@ DeviceWeights::DeviceWeights(const core::Program& program, const ExpertStore& ex
     to.expert_stride = place.stride;
     if (!on_host(i)) total += aligned(uses[i] == Use::matrix ? to.matrix_bytes * w.count : w.total_bytes());
   }
-  memory_ = DeviceMemory(total, "the weights");
+  memory_ = std::make_shared<DeviceMemory>(total, "the weights");
   for (size_t i = 0; i < program.weights.size(); ++i)
-    if (uses[i] != Use::none && !on_host(i)) weights_[i].data = memory_.as() + offsets[i];
+    if (uses[i] != Use::none && !shared_[i] && !on_host(i)) weights_[i].data = memory_->as() + offsets[i];
+}
+
+// Weights that lie in others' memory in the same way: the same rows of the same data, all on the GPU.
+void DeviceWeights::share(const core::Program& program, const DeviceWeights& others,
+                          const core::Program& other_program) {
+  const std::vector<Use> uses = uses_of(program), other_uses = uses_of(other_program);
+  std::map<const std::byte*, size_t> known;
+  for (size_t i = 0; i < other_program.weights.size(); ++i)
+    if (others.weights_[i].data && !others.on_host(i)) known.emplace(other_program.weights[i].data, i);
+  for (size_t i = 0; i < program.weights.size(); ++i) {
+    const auto found = known.find(program.weights[i].data);
+    if (uses[i] == Use::none || found == known.end() || other_uses[found->second] != uses[i]) continue;
+    const core::Weight &w = program.weights[i], &other = other_program.weights[found->second];
+    const auto shape = [](const core::Weight& of) {
+      return std::tuple(of.type, of.cols, of.rows, of.count, of.row_bytes, of.run_rows, of.run_stride);
+    };
+    if (shape(w) != shape(other)) continue;
+    weights_[i] = others.weights_[found->second];
+    shared_[i] = true;
+  }
+  others_memory_ = others.others_memory_;
+  others_memory_.push_back(others.memory_);
 }
 
 // A piece is some rows or, of experts that stay in the host's memory, some matrices.
@@ -113,7 +139,8 @@ DeviceWeights::Pieces DeviceWeights::find_pieces(const core::Program& program) c
 
 void DeviceWeights::upload(const core::Program& program, const Launch& launch,
                            const std::function<void(double, double)>& progress) const {
-  RIDGE_CUDA(cudaMemsetAsync(memory_.as(), 0, memory_.bytes(), launch.stream)); // padding is fetched, too
+  if (memory_->bytes() > 0)
+    RIDGE_CUDA(cudaMemsetAsync(memory_->as(), 0, memory_->bytes(), launch.stream)); // padding is fetched, too
   const Pieces sizes = find_pieces(program);
   const auto make_piece = [&] { return Piece(sizes.bytes, sizes.repacked_bytes); };
   std::array<Piece, kPieces> pieces = {make_piece(), make_piece(), make_piece(), make_piece()};

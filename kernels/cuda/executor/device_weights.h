@@ -6,6 +6,7 @@
 #include "kernels/cuda/runtime/device.h"
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 namespace ridge::kernels::cuda {
@@ -19,8 +20,11 @@ struct DeviceWeight {
 
 class DeviceWeights {
  public:
-  // Takes the memory for the weights that a Program uses and `experts` does not have. Throws OutOfMemory.
-  DeviceWeights(const core::Program& program, const ExpertStore& experts);
+  // Takes the memory for the weights that a Program uses and `experts` does not have. Throws OutOfMemory. What
+  // `others`, those of `other_program`, have of the same data is shared with them, also when they are gone; null:
+  // nothing is.
+  DeviceWeights(const core::Program& program, const ExpertStore& experts, const DeviceWeights* others = nullptr,
+                const core::Program* other_program = nullptr);
 
   // Streams through pinned buffers: while the GPU copies and repacks one piece, the CPU's threads fill the next. What
   // stays in the host's memory comes back from the GPU, repacked, and what stays in the file is left out. Waits for the
@@ -28,7 +32,7 @@ class DeviceWeights {
   void upload(const core::Program& program, const Launch& launch,
               const std::function<void(double done_bytes, double total_bytes)>& progress) const;
 
-  int64_t bytes() const { return static_cast<int64_t>(memory_.bytes()); } // on the GPU
+  int64_t bytes() const { return static_cast<int64_t>(memory_->bytes()); } // on the GPU, without what is shared
 
   const DeviceWeight& operator[](core::WeightId id) const { return weights_[id]; }
   // Null where there is none (a negative id).
@@ -40,9 +44,12 @@ class DeviceWeights {
   struct Pieces;
   Pieces find_pieces(const core::Program& program) const;
   bool on_host(size_t id) const { return weights_[id].expert_stride > 0; }
-  bool is_uploaded(size_t id) const { return weights_[id].data && !(experts_filed_ && on_host(id)); }
+  bool is_uploaded(size_t id) const { return weights_[id].data && !shared_[id] && !(experts_filed_ && on_host(id)); }
+  void share(const core::Program& program, const DeviceWeights& others, const core::Program& other_program);
 
-  DeviceMemory memory_;
+  std::shared_ptr<DeviceMemory> memory_;
+  std::vector<std::shared_ptr<DeviceMemory>> others_memory_;
+  std::vector<bool> shared_;          // by WeightId: lies in others' memory
   std::vector<DeviceWeight> weights_; // by WeightId; unused ones are empty
   bool experts_filed_;
 };

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/strings/units.h"
+#include "kernels/cuda/ops/rows/take_rows.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,7 +13,8 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr size_t kPlansKept = 64; // prompts come in many lengths
+// Prompts come in many lengths, and small batches with many numbers of tokens and outputs.
+constexpr size_t kPlansKept = 64, kGraphsKept = 128;
 
 core::ExecutorConfig checked(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
@@ -58,6 +60,12 @@ void require_usable(int device) {
 
 } // namespace
 
+DeviceWeights Executor::make_weights(const core::Program& program, const ExpertStore& experts,
+                                     const core::Executor* others) {
+  const auto* other = dynamic_cast<const Executor*>(others);
+  return DeviceWeights(program, experts, other ? &other->weights_ : nullptr, other ? &other->program_ : nullptr);
+}
+
 PlanShape shape_of(const core::Batch& batch) {
   const auto stream = [&](size_t i) { return batch.streams.empty() ? 0 : batch.streams[i]; };
   const int64_t tokens = std::ssize(batch.tokens);
@@ -74,7 +82,9 @@ PlanShape shape_of(const core::Batch& batch) {
           .outputs = std::ssize(batch.outputs),
           .tile_tokens = one_run ? kAttentionRows : 1,
           .distinct_streams = distinct(batch.streams, tokens),
-          .prompts = std::move(runs)};
+          .prompts = std::move(runs),
+          .gives_rows = !batch.rows.empty(),
+          .has_blocks = std::ranges::any_of(batch.block_ends, [](int32_t end) { return end > 0; })};
 }
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
@@ -83,11 +93,11 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       free_before_(free_memory()),
       experts_(program, options.experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{},
                options.host_limit, !options.upload, context_.limits().sm_count),
-      weights_(program, experts_), routers_(program, config_, plan_, context_.limits()),
-      cache_(program, config_, context_.stream()), states_(program, config_, context_.stream()),
-      workspace_(program, config_, plan_, context_), batch_(config_.max_batch),
-      launcher_(program_, config_, context_, weights_, routers_, experts_, cache_, states_, workspace_, batch_,
-                decoding_),
+      weights_(make_weights(program, experts_, options.weights_of)),
+      routers_(program, config_, plan_, context_.limits()), cache_(program, config_, context_.stream()),
+      states_(program, config_, context_.stream()), workspace_(program, config_, plan_, context_),
+      batch_(program_, config_), launcher_(program_, config_, context_, weights_, routers_, experts_, cache_, states_,
+                                           workspace_, batch_, decoding_),
       plan_inputs_{program_,          config_,  plan_, context_.limits(), options.overlap, options.dataflow_sync,
                    !experts_.empty(), launcher_},
       positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())),
@@ -144,11 +154,26 @@ void Executor::load_input(std::span<const float> input) {
                              context_.stream()));
 }
 
+bool Executor::take_input(const core::Executor& from, std::span<const int32_t> which) {
+  const auto* other = dynamic_cast<const Executor*>(&from);
+  if (!other || other->context_.device() != context_.device() || program_.input < 0) return false;
+  const core::ValueId result = other->program_.result();
+  const int64_t width = other->program_.values[result].width, count = std::ssize(which);
+  const bool fits = count * width <= config_.max_batch * program_.values[program_.input].width;
+  if (!fits || std::ranges::any_of(which, [&](int32_t row) { return row >= other->result_rows_; }))
+    throw std::logic_error("CUDA: rows that the other executor has not, or that there is no room for");
+  const CurrentDevice current(context_.device());
+  if (taken_rows_.bytes() < which.size_bytes()) taken_rows_ = DeviceMemory(which.size_bytes(), "the batch");
+  RIDGE_CUDA(
+      cudaMemcpyAsync(taken_rows_.as(), which.data(), which.size_bytes(), cudaMemcpyHostToDevice, context_.stream()));
+  launch_take_rows(context_.launch(), other->workspace_.value(result), taken_rows_.as<int32_t>(),
+                   workspace_.value(program_.input), count, width);
+  return true;
+}
+
 void Executor::forward(const core::Batch& batch) {
   const CurrentDevice current(context_.device());
   core::check_batch(program_, config_, batch);
-  if (!batch.rows.empty() || !batch.axes.empty() || !batch.block_ends.empty())
-    throw_error("pictures are evaluated on the CPU only, so far: choose it with --device cpu");
   positions_.advance(batch);
   const PlanShape shape = shape_of(batch);
   batch_.load(batch, context_.stream());
@@ -297,6 +322,10 @@ void Executor::launch_all(const BatchPlan& plan, LaunchLog* log) {
 
 void Executor::run(const PlanShape& shape) {
   if (!options_.graphs || shape.tokens > kGraphTokens || experts_.filed()) return launch_all(plan_of(shape));
+  if (graphs_.size() == kGraphsKept && !graphs_.contains(shape)) {
+    context_.synchronize(); // none is running
+    graphs_.clear();
+  }
   Graph& graph = graphs_[shape];
   if (!graph.handle) capture(context_.stream(), graph, [&] { launch_all(plan_of(shape)); });
   RIDGE_CUDA(cudaGraphLaunch(graph.handle, context_.stream()));

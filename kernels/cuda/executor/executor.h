@@ -40,6 +40,8 @@ struct CudaOptions {
   int device = 0;
   std::function<void(double done_bytes, double total_bytes)> upload_progress; // may be empty
   bool upload = true; // else only the memory is taken, see fits()
+  // Another executor on this device. What its Program has of the same data is shared with it, also when it is gone.
+  const core::Executor* weights_of = nullptr;
   // Routed experts stay in page-locked host memory; the GPU keeps copies of those used most in whatever room is left
   // (experts/expert_cache.h). Without routed experts this changes nothing.
   bool experts_on_host = false;

@@ -25,6 +25,7 @@ class Executor final : public core::Executor {
     cudaStreamSynchronize(context_.stream());
   }
 
+  bool take_input(const core::Executor& from, std::span<const int32_t> which) override;
   void forward(const core::Batch& batch) override;
   std::span<const float> logits(int64_t i) override;
   std::span<const float> hidden() override;
@@ -83,6 +84,8 @@ class Executor final : public core::Executor {
   int64_t rows_of(core::ValueId id, const PlanShape& shape) const {
     return program_.values[id].gathered ? shape.outputs : shape.tokens;
   }
+  static DeviceWeights make_weights(const core::Program& program, const ExpertStore& experts,
+                                    const core::Executor* others);
   void take_expert_slots();
   void load_input(std::span<const float> input);
   void start_loop(const core::Sampler& sampler, int32_t position);
@@ -133,6 +136,7 @@ class Executor final : public core::Executor {
   std::map<PlanShape, BatchPlan> plans_;
   std::map<PlanShape, Graph> graphs_;
   PinnedBlocks blocks_, state_copies_;
+  DeviceMemory taken_rows_; // of take_input(): which
 };
 
 } // namespace ridge::kernels::cuda

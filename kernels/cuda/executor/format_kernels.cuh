@@ -59,7 +59,7 @@ __global__ void embed_kernel(const uint8_t* weights, int64_t row_bytes, int64_t 
        i += int64_t{gridDim.x} * blockDim.x) {
     const int64_t row = i / groups, group = i % groups, tile = group / kTileGroups;
     Numbers<L::kGroupWeights> w;
-    load_numbers<Format>(w, weights + U::offset(ids[row], static_cast<int>(tile), row_bytes),
+    load_numbers<Format>(w, weights + U::offset(max(ids[row], 0), static_cast<int>(tile), row_bytes),
                          static_cast<int>(min(int64_t{kTileGroups}, groups - tile * kTileGroups)),
                          static_cast<int>(group % kTileGroups));
     float* to = out + row * cols + group * L::kGroupWeights;

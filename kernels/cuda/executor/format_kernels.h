@@ -41,7 +41,7 @@ struct FormatKernels {
   bool (*can_pair)(const ChipLimits&, const MatvecArgs&, const MatvecArgs& other, quant::Type other_type);
   void (*matvec_pair)(const Launch&, const MatvecArgs&, const MatvecArgs& other, quant::Type other_type);
 
-  // out[i] = row ids[i] as f32, [n, cols].
+  // out[i] = row ids[i] as f32, [n, cols]; row 0 for a number below 0.
   void (*embed)(const Launch&, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out);
 
   // out = x Wᵀ with f16 activations, for prompts, on any chip with tensor cores.

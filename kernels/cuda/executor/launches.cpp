@@ -44,8 +44,13 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
 
 RopeArgs KernelLauncher::rope_args(int32_t index) const {
   const core::RopeTable& table = program_.rope_tables[index];
-  return {workspace_.rope_table(index), static_cast<int>(table.inverse_frequency.size()), table.magnitude,
-          table.style == core::RopeStyle::split, table.span};
+  return {workspace_.rope_table(index),
+          static_cast<int>(table.inverse_frequency.size()),
+          table.magnitude,
+          table.style == core::RopeStyle::split,
+          table.span,
+          workspace_.rope_axes(index),
+          batch_.places()};
 }
 
 RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const HeadsStep& h) const {
@@ -88,7 +93,9 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const Kernel
   args.tokens = static_cast<int>(call.rows);
   args.heads = static_cast<int>(params.heads);
   args.scale = params.scale;
-  args.visible = {static_cast<int>(params.window), params.chunked, params.causal};
+  args.visible = {static_cast<int>(params.window), params.chunked, params.causal, params.in_blocks,
+                  params.causal && params.block_ahead};
+  if (sees_ahead(params, plan.shape)) args.places = batch_.places() + call.first_row;
   args.soft_cap = params.soft_cap;
   args.max_bias = params.max_bias;
   args.reach = static_cast<int>(params.reach);
@@ -164,6 +171,7 @@ void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const Kernel
     args.chosen = ids(plan, call.inputs[2]);
     args.most = static_cast<int>(width(call.inputs[2]));
   }
+  if (sees_ahead(params, plan.shape)) args.places = batch_.places();
   args.tokens_share_tiles = plan.shape.tile_tokens > 1 && !plan.shape.distinct_streams;
   args.lone_tokens = plan.shape.distinct_streams;
   args.most_splits = static_cast<int>(std::min<int64_t>(launch.sm_count, (config_.context + 63) / 64));
@@ -203,12 +211,11 @@ void KernelLauncher::fetch_experts(const BatchPlan& plan, const KernelCall& call
 }
 
 // What only plain_attention knows.
-static bool is_plain(const core::AttentionParams& params) {
-  return params.max_bias > 0 || !params.causal || params.reach > 0;
-}
+static bool is_plain(const core::AttentionParams& params) { return params.max_bias > 0 || params.reach > 0; }
 
 bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads, bool one_run) const {
-  if (is_plain(std::get<core::AttentionParams>(heads.attention->params))) return false;
+  const auto& params = std::get<core::AttentionParams>(heads.attention->params);
+  if (is_plain(params) || !params.causal) return false;
   const BatchPlan plan{one_run ? PlanShape{2, 1, kAttentionRows, false} : PlanShape{1, 1, 1, true}};
   const Launch launch = context_.launch();
   KernelCall call{Kernel::rope_attention};
@@ -294,8 +301,8 @@ OpCall KernelLauncher::op_call(const BatchPlan& plan, const KernelCall& call) co
   for (size_t i = 0; i < call.inputs.size(); ++i) args.in[i] = value(plan, call.inputs[i]);
   for (size_t i = 0; i < call.outputs.size(); ++i) args.out[i] = value(plan, call.outputs[i]);
   for (size_t i = 0; i < op.weights.size(); ++i) args.weight_data[i] = weights_[op.weights[i]].data;
-  if (const auto* rope = std::get_if<core::RopeParams>(&op.params))
-    args.rope_table = workspace_.rope_table(rope->table);
+  if (const auto* rope = std::get_if<core::RopeParams>(&op.params)) args.rope = rope_args(rope->table);
+  if (plan.shape.gives_rows) args.given_rows = batch_.rows();
   if (const auto* store = std::get_if<core::KvParams>(&op.params)) args.cache = cache_.layer(store->layer);
   core::OpParams params = op.params;
   if (const int32_t* state = core::state_layer(params)) {

@@ -19,8 +19,15 @@ void Workspace::allocate_values() {
 void Workspace::copy_rope_tables(const core::Program& program, int64_t context, cudaStream_t stream) {
   for (size_t i = 0; i < program.rope_tables.size(); ++i) {
     rope_tables_.push_back(memory(sizes_.rope_tables[i], "a rotation table"));
-    RIDGE_CUDA(cudaMemcpyAsync(rope_tables_[i].as(), program.rope_tables[i].frequencies(context).data(),
-                               sizes_.rope_tables[i], cudaMemcpyHostToDevice, stream));
+    const core::RopeTable& table = program.rope_tables[i];
+    const std::span frequencies(table.frequencies(context));
+    const auto copy = [&](auto from, size_t at) {
+      RIDGE_CUDA(
+          cudaMemcpyAsync(rope_tables_[i].as() + at, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream));
+    };
+    copy(frequencies, 0);
+    rope_axes_.push_back(table.axes.empty() ? nullptr : rope_tables_[i].as() + frequencies.size_bytes());
+    copy(std::span(table.axes), frequencies.size_bytes());
   }
 }
 

@@ -28,7 +28,8 @@ class Workspace {
   void clear_dataflow(int64_t tokens, cudaStream_t stream) const;
 
   const float* rope_table(int32_t index) const { return rope_tables_[index].as<float>(); }
-  int64_t bytes() const { return bytes_; } // that were allocated
+  const uint8_t* rope_axes(int32_t index) const { return rope_axes_[index]; } // null: pairs turn by the position
+  int64_t bytes() const { return bytes_; }                                    // that were allocated
 
   // WorkspacePlan says what these are.
   uint16_t* half_x() const { return half_x_.as<uint16_t>(); }
@@ -65,7 +66,8 @@ class Workspace {
   int64_t bytes_ = 0;
   std::vector<DeviceMemory> values_; // by slot
   DeviceMemory dataflow_;
-  std::vector<DeviceMemory> rope_tables_;
+  std::vector<DeviceMemory> rope_tables_; // frequencies, with axes behind them
+  std::vector<const uint8_t*> rope_axes_;
   DeviceMemory half_x_, glu_half_, glu_largest_, exponents_, gate_, up_, parts_, slots_;
   std::unique_ptr<PromptScratch> prompt_scratch_;
   DeviceMemory attention_partial_, latent_partial_, index_scores_, attention_tickets_;

@@ -13,9 +13,9 @@ struct Pair {
   int first, second;
   float2 angle;
 
-  __device__ __forceinline__ Pair(const RopeArgs& rope, int pair, int position)
+  __device__ __forceinline__ Pair(const RopeArgs& rope, int pair, int token, int position)
       : first(rope.split ? pair : 2 * pair), second(rope.split ? pair + rope.pairs : 2 * pair + 1),
-        angle(pair < rope.pairs ? rope_cos_sin(rope, pair, position) : float2{}) {}
+        angle(pair < rope.pairs ? rope_cos_sin(rope, pair, token, position) : float2{}) {}
   __device__ __forceinline__ void rotate(const float* from, float* to) const {
     float a = from[first], b = from[second];
     rotate_pair(a, b, angle);
@@ -25,10 +25,10 @@ struct Pair {
 };
 
 // Pairs number `first`, `first` + `step` … of a head; `own` is the first of them.
-__device__ __forceinline__ void rotate_pairs(const RopeArgs& rope, const Pair& own, int first, int step, int position,
-                                             const float* from, float* to) {
+__device__ __forceinline__ void rotate_pairs(const RopeArgs& rope, const Pair& own, int first, int step, int token,
+                                             int position, const float* from, float* to) {
   if (first < rope.pairs) own.rotate(from, to);
-  for (int pair = first + step; pair < rope.pairs; pair += step) Pair(rope, pair, position).rotate(from, to);
+  for (int pair = first + step; pair < rope.pairs; pair += step) Pair(rope, pair, token, position).rotate(from, to);
 }
 
 // Per token: a block for the cache's row, and blocks with a head of the queries per warp. What does not depend on the
@@ -42,11 +42,12 @@ __global__ void latent_store_kernel(const __grid_constant__ LatentStoreArgs args
   const int warp = threadIdx.x / kWarp, warps = kThreads / kWarp, lane = threadIdx.x % kWarp;
   const int c_dim = cache.v_dim, r_dim = cache.k_dim - cache.v_dim;
   if (blockIdx.x > 0) {
-    const Pair own(args.rope, lane, position);
+    const Pair own(args.rope, lane, token, position);
     work.wait();
     const int head = (blockIdx.x - 1) * warps + warp;
     const int64_t at = (int64_t{token} * args.q_heads + head) * r_dim;
-    if (head < args.q_heads) rotate_pairs(args.rope, own, lane, kWarp, position, args.q_in + at, args.q_out + at);
+    if (head < args.q_heads)
+      rotate_pairs(args.rope, own, lane, kWarp, token, position, args.q_in + at, args.q_out + at);
     return;
   }
   const int64_t at = (args.streams[token] * cache.rows + cache.row_of(position)) * cache.k_dim;
@@ -56,7 +57,7 @@ __global__ void latent_store_kernel(const __grid_constant__ LatentStoreArgs args
 #pragma unroll
   for (int j = 0; j < kOwn; ++j)
     if (const int i = threadIdx.x + j * kThreads; i < c_dim) weight[j] = weight_of(i);
-  const Pair own(args.rope, args.rotate ? threadIdx.x : args.rope.pairs, position);
+  const Pair own(args.rope, args.rotate ? threadIdx.x : args.rope.pairs, token, position);
   work.wait();
 
 #pragma unroll
@@ -64,7 +65,7 @@ __global__ void latent_store_kernel(const __grid_constant__ LatentStoreArgs args
     const int i = threadIdx.x + j * kThreads;
     x[j] = i < c_dim ? c[i] : 0;
   }
-  if (args.rotate) rotate_pairs(args.rope, own, threadIdx.x, kThreads, position, r, row + c_dim);
+  if (args.rotate) rotate_pairs(args.rope, own, threadIdx.x, kThreads, token, position, r, row + c_dim);
   for (int i = threadIdx.x + (args.rotate ? 2 * args.rope.pairs : 0); i < r_dim; i += kThreads) row[c_dim + i] = r[i];
   float squares = 0;
 #pragma unroll

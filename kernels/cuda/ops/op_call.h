@@ -23,7 +23,8 @@ struct OpCall {
   const int32_t *token_ids, *positions, *streams, *outputs;
 
   const uint8_t* weight_data[3] = {}; // matrices in the device layout of their format, vectors as they are in the file
-  const float* rope_table = nullptr;  // inverse frequencies, of ops that rotate
+  RopeArgs rope = {};                 // of ops that rotate
+  const float* given_rows = nullptr;  // core::Batch::rows, where the batch has some
   Cache cache = {};                   // the layer's, of ops that write one
   float* state = nullptr;             // the layer's, of recurrent ops: [streams][width]
   Sequences sequences = {};           // of recurrent ops: how the batch's tokens follow one another

@@ -87,6 +87,14 @@ struct HalfArgs {
 };
 void launch_to_half(const Launch&, const HalfArgs&);
 
+// Where a token is, beside its position, in Programs with places and in those whose tokens see later ones.
+struct alignas(32) TokenPlace {
+  int32_t shift[core::kPlaceAxes];    // from its position to its places (core::Batch::axes)
+  int32_t block_first, block_end = 0; // the positions of its block; end 0: it is in none
+  int32_t stream_end;                 // the position behind its stream's last token in the batch
+  int32_t unused = 0;
+};
+
 // What one head's rotation needs: `pairs` angular frequencies, and where a pair's second element lies.
 struct RopeArgs {
   const float* inverse_frequency; // [pairs]
@@ -94,6 +102,13 @@ struct RopeArgs {
   float magnitude;
   bool split; // pairs (i, i + pairs), else (2i, 2i + 1)
   int span;   // a position counts as the first of its `span`
+  // [pairs]: which of a token's places turns each pair, and the tokens' places; null: their position does.
+  const uint8_t* axes = nullptr;
+  const TokenPlace* places = nullptr;
+
+  RIDGE_HD int place_of(int pair, int token, int position) const {
+    return (axes ? position + places[token].shift[axes[pair]] : position) / span * span;
+  }
 };
 
 // A layer's cache: K of stream s, head h, position p at ((s * heads + h) * rows + p) * k_dim elements; V likewise. In a
@@ -161,7 +176,8 @@ void launch_latent_store(const Launch&, const LatentStoreArgs&);
 struct Window {
   int size; // 0: all before it
   bool chunked;
-  bool causal = true; // else also later ones: of the whole stream, or as many as before it
+  bool causal = true;                          // else also later ones: of the whole stream, or as many as before it
+  bool in_blocks = false, block_ahead = false; // a token in a block sees that block only, or all up to its end
 
   RIDGE_HD int first_seen(int position) const {
     if (size == 0) return 0;
@@ -171,6 +187,16 @@ struct Window {
   RIDGE_HD int end_seen(int position, int end) const {
     if (causal) return position + 1;
     return size == 0 || end - position < size ? end : position + size;
+  }
+
+  // The same for a token whose place is needed: where tokens see later ones. Positions from first to end.
+  struct Span {
+    int first, end;
+  };
+  RIDGE_HD Span seen_from(int position, const TokenPlace& place) const {
+    const bool in_block = (in_blocks || block_ahead) && place.block_end > 0;
+    return {in_blocks && in_block ? place.block_first : first_seen(position),
+            in_block ? place.block_end : end_seen(position, place.stream_end)};
   }
 };
 
@@ -188,8 +214,9 @@ struct AttentionArgs {
   Divisor group; // the heads that share one of the cache's
   float scale;
   Window visible;
-  float soft_cap;     // 0: none
-  const float* sinks; // [heads] or null
+  const TokenPlace* places = nullptr; // of tokens that see later ones: for prompts, and launch_plain_attention
+  float soft_cap;                     // 0: none
+  const float* sinks;                 // [heads] or null
   // For launch_plain_attention:
   float max_bias = 0;            // of ALiBi, 0: none
   const float* biases = nullptr; // [heads][2 * reach + 1], by distance, or null
@@ -216,8 +243,8 @@ void launch_plain_attention(const Launch&, const AttentionArgs&); // for any hea
 bool can_fuse_rope(const ChipLimits&, const AttentionArgs&, const RopeStoreArgs&, bool one_run);
 void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreArgs&, bool one_run);
 
-// launch_attention for many consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h);
-// `tile_tokens`, `splits` and the scratch are not used.
+// launch_attention for many consecutive tokens of one stream, also such as see later ones, where can_multiply_prompts
+// (prompt_product.h); `tile_tokens`, `splits` and the scratch are not used.
 bool can_attend_prompts(const Cache& cache, int heads);
 void launch_prompt_attention(const Launch&, AttentionArgs);
 
@@ -236,6 +263,7 @@ struct LatentArgs {
 
   const int32_t* chosen = nullptr; // of launch_plain_latent_attention: [tokens, most], -1 behind the last; null: all
   int most = 0;
+  const TokenPlace* places = nullptr; // likewise, where tokens see the end of their blocks
 
   // Of launch_latent_attention:
   bool tokens_share_tiles; // all tokens are of one stream and in sequence

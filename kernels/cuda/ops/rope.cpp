@@ -5,7 +5,6 @@ namespace ridge::kernels::cuda {
 
 void launch_rope(const Launch& launch, const OpCall& call) {
   const auto& params = std::get<core::RopeParams>(call.op.params);
-  const core::RopeTable& table = call.program.rope_tables[params.table];
   RopeStoreArgs args = {};
   args.positions = call.positions;
   args.streams = call.streams;
@@ -15,8 +14,7 @@ void launch_rope(const Launch& launch, const OpCall& call) {
   args.q_heads = static_cast<int>(params.heads);
   args.head_dim = static_cast<int>(params.head_dim);
   args.rotate = true;
-  args.rope = {call.rope_table, static_cast<int>(table.inverse_frequency.size()), table.magnitude,
-               table.style == core::RopeStyle::split, table.span};
+  args.rope = call.rope;
   launch_rope_store(launch, args);
 }
 

@@ -37,6 +37,10 @@ std::vector<bool> find_siblings(const std::vector<Step>& steps) {
 
 } // namespace
 
+bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape) {
+  return !params.causal || (shape.has_blocks && params.block_ahead);
+}
+
 BatchPlanner::BatchPlanner(const PlanInputs& in, const PlanShape& shape)
     : in_(in), steps_(in.plan.steps), sibling_follows_(find_siblings(steps_)) {
   batch_.shape = shape;
@@ -195,7 +199,9 @@ void BatchPlanner::add_heads(HeadsStep heads) {
   rope.rows = shape().tokens;
   rope.dataflow_input = dataflow_input();
   const bool one_run = !shape().distinct_streams && shape().tile_tokens > 1 && shape().tokens <= kAttentionRows;
-  if (heads.attention && (shape().distinct_streams || one_run) && in_.kernels.can_rope_in_attention(heads, one_run)) {
+  const bool ahead = heads.attention && looks_ahead(*heads.attention);
+  if (heads.attention && !ahead && (shape().distinct_streams || one_run) &&
+      in_.kernels.can_rope_in_attention(heads, one_run)) {
     rope.kernel = Kernel::rope_attention;
     rope.one_run = one_run;
     rope.op = heads.attention;
@@ -235,7 +241,8 @@ void BatchPlanner::add_latent(const LatentStep& latent) {
 
 // Pieces of prompts, each for itself, and the tokens between them.
 void BatchPlanner::add_attention(const core::Op& op) {
-  const bool splits = op.kind == OpKind::attention && in_.kernels.has_fast_attention(op);
+  const bool splits = op.kind == OpKind::attention &&
+                      (looks_ahead(op) ? in_.kernels.can_attend_prompts(op) : in_.kernels.has_fast_attention(op));
   if (!splits || shape().prompts.empty()) return add_attention(op, {0, shape().tokens}, shape().tile_tokens > 1);
   int64_t first = 0;
   for (const TokenRun& prompt : shape().prompts) {
@@ -252,7 +259,7 @@ void BatchPlanner::add_attention(const core::Op& op, const TokenRun& rows, bool 
   const auto kernel = [&] {
     if (op.kind == OpKind::index_choice) return Kernel::index_choice;
     if (op.kind == OpKind::sparse_attention) return Kernel::plain_attention;
-    const bool fast = op.kind != OpKind::chosen_attention && in_.kernels.has_fast_attention(op);
+    const bool fast = op.kind != OpKind::chosen_attention && !looks_ahead(op) && in_.kernels.has_fast_attention(op);
     if (op.kind != OpKind::attention) return fast ? Kernel::latent_attention : Kernel::plain_latent_attention;
     return prompt ? Kernel::prompt_attention : fast ? Kernel::attention : Kernel::plain_attention;
   };

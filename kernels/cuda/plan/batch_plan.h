@@ -41,6 +41,7 @@ struct PlanShape {
   bool sample = false;   // ends with the choice of the next token by the sampler chain, behind every output
   // Of at least kPromptTokensAtLeast tokens beside others: attention works on each of them as on a batch of its own.
   std::vector<TokenRun> prompts = {};
+  bool gives_rows = false, has_blocks = false; // core::Batch::rows, block_ends
   auto operator<=>(const PlanShape&) const = default;
 };
 
@@ -156,7 +157,7 @@ class KernelChoices {
   virtual bool can_rope_in_attention(const HeadsStep& heads, bool one_run) const = 0;
   virtual bool can_rope_prompts(const HeadsStep& heads) const = 0;
   virtual bool can_attend_prompts(const core::Op& attention) const = 0;
-  virtual bool has_fast_attention(const core::Op& attention) const = 0;
+  virtual bool has_fast_attention(const core::Op& attention) const = 0; // where no token sees later ones
   virtual bool attention_writes_half(const core::Op& attention) const = 0;
 };
 
@@ -170,6 +171,9 @@ struct PlanInputs {
   bool experts_on_host = false;
   const KernelChoices& kernels;
 };
+
+// Whether tokens see later ones: in the whole text, or in blocks that the batch has.
+bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape);
 
 bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
 bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits);

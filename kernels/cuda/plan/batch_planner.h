@@ -92,6 +92,10 @@ class BatchPlanner {
            folds_routers(in_.config, in_.limits) &&
            in_.kernels.can_take_router(steps_[step - 1].matrix, steps_[step].matrix, shape().tokens);
   }
+  bool looks_ahead(const core::Op& attention) const {
+    const auto* params = std::get_if<core::AttentionParams>(&attention.params);
+    return params && sees_ahead(*params, shape());
+  }
   bool dataflow_input() const { return batch_.dataflow_tokens > 0 && steps_[step_].dataflow_input; }
   // No kernel of the first step starts before the batch in front of it is done: attention reads positions and caches
   // early, and recurrent ops their state.

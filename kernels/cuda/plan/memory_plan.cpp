@@ -67,6 +67,14 @@ CacheBytes cache_bytes(const core::KvLayer& layer, int64_t rows, const core::Exe
           layer.latent ? 0 : round_up(heads * core::head_bytes(config.v_type, layer.v_dim), kAligned)};
 }
 
+int64_t place_bytes(const core::Program& program, const core::ExecutorConfig& config) {
+  return program.has_places || core::sees_ahead(program) ? config.max_batch * kPlaceBytes : 0;
+}
+
+int64_t given_bytes(const core::Program& program, const core::ExecutorConfig& config) {
+  return config.max_batch * program.row_width * kFloatBytes;
+}
+
 int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& config) {
   return round_up(config.streams * layer.width, 64); // kernels read 16 bytes at a time
 }
@@ -106,7 +114,8 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
     memory.cache += bytes.keys + bytes.values;
   }
   for (const core::StateLayer& layer : program.states) memory.state += state_floats(layer, config) * kFloatBytes;
-  memory.scratch = plan_workspace(program, config, plan, limits).bytes() + batch_bytes(config.max_batch) +
+  memory.scratch = plan_workspace(program, config, plan, limits).bytes() + 4 * config.max_batch * kFloatBytes +
+                   place_bytes(program, config) + given_bytes(program, config) +
                    expert_table_bytes(groups, limits.sm_count) + mailbox_bytes(program, config);
   memory.reserve = reserve_bytes(program, config);
   return memory;

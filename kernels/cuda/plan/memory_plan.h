@@ -17,7 +17,10 @@ struct CacheBytes {
 };
 CacheBytes cache_bytes(const core::KvLayer& layer, int64_t rows, const core::ExecutorConfig& config);
 int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& config);
-constexpr int64_t batch_bytes(int64_t max_batch) { return 4 * max_batch * 4; } // four numbers of a token
+// Of a batch, beside four numbers of each token: where tokens are (TokenPlace), and rows that they are given.
+inline constexpr int64_t kPlaceBytes = 32;
+int64_t place_bytes(const core::Program& program, const core::ExecutorConfig& config);
+int64_t given_bytes(const core::Program& program, const core::ExecutorConfig& config);
 
 // What an executor leaves free for what it does not allocate at once, or not by itself: kernels, graphs, buffers of the
 // upload, sampling, copies of caches and states. At most so much, but for kernels and graphs, which are the driver's:

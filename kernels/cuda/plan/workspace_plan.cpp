@@ -23,7 +23,7 @@ void plan_values(const core::Program& program, const core::ExecutorConfig& confi
                                  (plan.dataflow_values[id] ? round_up(program.values[id].width, 4) : 0));
   to.dataflow = to.dataflow_offset.back() * kMatvecTokens * kFloatBytes;
   for (const core::RopeTable& table : program.rope_tables)
-    to.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloatBytes);
+    to.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloatBytes + std::ssize(table.axes));
 }
 
 // What the products of all steps need at most.

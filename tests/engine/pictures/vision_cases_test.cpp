@@ -10,8 +10,6 @@ using namespace ridge;
 
 namespace {
 
-constexpr double kLeastBound = 5e-6;
-
 void check_chunks(const engine::PicturePrompt& prompt, const nlohmann::ordered_json& chunks, bool mrope) {
   int64_t at = 0;
   size_t pictures = 0;
@@ -47,17 +45,14 @@ void check_case(const std::string& name) {
   CHECK(opened.reader.row_width() == c.count("n_embd"));
   const engine::PicturePrompt prompt = opened.prompt();
   check_chunks(prompt, c.document["chunks"], c.document["mrope"]);
-  std::vector<float> rows;
-  for (const engine::TextPictures::Place& place : prompt.pictures.places())
-    rows.insert(rows.end(), place.tile->rows.begin(), place.tile->rows.end());
-  const std::vector<float> embeddings = c.embeddings();
+  const std::vector<float> rows = tests::rows_of(prompt), embeddings = c.embeddings();
   REQUIRE(rows.size() == embeddings.size());
   const double error = tests::nmse(rows, embeddings);
-  CHECK(error <= std::max(kLeastBound, 5 * c.spread("spread")));
+  CHECK(error <= c.bound("spread"));
   const std::vector<float> golden = c.logits(),
                            at_once = tests::vision_logits(opened, prompt, std::ssize(prompt.tokens));
   REQUIRE(at_once.size() == golden.size());
-  const double bound = std::max(kLeastBound, 5 * c.spread("spread_logits"));
+  const double bound = c.bound("spread_logits");
   const double logits_error = tests::nmse(at_once, golden);
   CHECK(logits_error <= bound);
   CHECK(tests::nmse(tests::vision_logits(opened, prompt, 3), golden) <= bound);

@@ -5,6 +5,7 @@
 #include "engine/pictures/picture_prompt.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
+#include "support/executor_runs.h"
 #include "support/recipes/vision_case.h"
 #include "support/temporary_folder.h"
 
@@ -25,10 +26,10 @@ struct OpenedVision {
   core::Program program;
   engine::PictureReader reader;
 
-  explicit OpenedVision(const VisionCase& of)
+  explicit OpenedVision(const VisionCase& of,
+                        const engine::PictureReader::Options& options = {.threads = 1, .exact = true})
       : c(of), file(gguf::File::open(write("model"))), tokenizer(text::Tokenizer::from_file(file)),
-        program(models::build_program(file, models::Ending::pictures)),
-        reader(write("mmproj"), {.threads = 1, .exact = true}) {}
+        program(models::build_program(file, models::Ending::pictures)), reader(write("mmproj"), options) {}
 
   std::string write(const std::string& part) const {
     const std::vector<std::byte> bytes = c.image(part);
@@ -40,13 +41,23 @@ struct OpenedVision {
   }
 };
 
+// The rows of all pictures.
+inline std::vector<float> rows_of(const engine::PicturePrompt& prompt) {
+  std::vector<float> rows;
+  for (const engine::TextPictures::Place& place : prompt.pictures.places())
+    rows.insert(rows.end(), place.tile->rows.begin(), place.tile->rows.end());
+  return rows;
+}
+
 // Logits of the text's tokens, `most` tokens at once where no picture wants more.
-inline std::vector<float> vision_logits(OpenedVision& opened, const engine::PicturePrompt& prompt, int64_t most) {
+inline std::vector<float> vision_logits(OpenedVision& opened, const engine::PicturePrompt& prompt, int64_t most,
+                                        const MakeExecutor& make_executor = kernels::cpu::make_cpu_executor,
+                                        bool exact = true) {
   const int64_t count = std::ssize(prompt.tokens);
   core::ExecutorConfig config = {.context = count, .max_batch = count, .max_outputs = count, .threads = 1};
-  config.k_type = config.v_type = core::KvType::f32;
-  config.exact = true;
-  const auto executor = kernels::cpu::make_cpu_executor(opened.program, config);
+  config.k_type = config.v_type = exact ? core::KvType::f32 : core::KvType::f16;
+  config.exact = exact;
+  const auto executor = make_executor(opened.program, config);
   std::vector<float> logits;
   for (int64_t at = 0, end = 0; at < count; at = end) {
     end = prompt.pictures.end_of_part(at, std::min(count, at + most));

@@ -1,4 +1,5 @@
-// Rows of the embedding table, by token or position, scaled and with a bias where the model asks for it.
+// Rows of the embedding table, by token or position, scaled and with a bias where the model asks for it. A token that
+// is given a row has that instead.
 #include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
@@ -6,11 +7,23 @@
 namespace ridge::kernels::cuda {
 namespace {
 
+// Rows that tokens are given, of `width` elements each; ids null: no token has one.
+struct Given {
+  const int32_t* ids;
+  const float* rows;
+  int64_t width;
+  bool scaled;
+};
+
 // x, of rows of `width`, times a scale, plus a bias (null: none).
-__global__ void scale_kernel(float* x, float scale, const float* bias, int64_t width, int64_t n, Stamp* stamps) {
+__global__ void scale_kernel(float* x, float scale, const float* bias, Given given, int64_t width, int64_t n,
+                             Stamp* stamps) {
   const DependentWork work(stamps);
-  for (int64_t i = first_index(); i < n; i += index_step())
-    x[i] = __fadd_rn(__fmul_rn(x[i], scale), bias ? bias[i % width] : 0);
+  for (int64_t i = first_index(); i < n; i += index_step()) {
+    const int id = given.ids ? given.ids[i / width] : 0;
+    const float value = id < 0 ? given.rows[(-1 - int64_t{id}) * given.width + i % width] : x[i];
+    x[i] = __fadd_rn(__fmul_rn(value, id < 0 && !given.scaled ? 1 : scale), bias ? bias[i % width] : 0);
+  }
 }
 
 } // namespace
@@ -21,9 +34,13 @@ void launch_embed(const Launch& launch, const OpCall& call) {
       .embed(launch, call.weight_data[0], call.out_width(0), params.of_positions ? call.positions : call.token_ids,
              call.tokens, call.out[0]);
   const float* bias = call.op.weights.size() > 1 ? call.vector(1) : nullptr;
-  if (params.scale == 1 && !bias) return;
+  const bool gives = call.given_rows && !params.of_positions && params.rows != core::RowUse::none;
+  if (params.scale == 1 && !bias && !gives) return;
   const int64_t width = call.out_width(0), n = call.tokens * width;
-  launch(scale_kernel, blocks_for(launch, n), kElementThreads, 0, call.out[0], params.scale, bias, width, n, launch.stamps());
+  const Given given = {gives ? call.token_ids : nullptr, call.given_rows, call.program.row_width,
+                       params.rows == core::RowUse::scaled};
+  launch(scale_kernel, blocks_for(launch, n), kElementThreads, 0, call.out[0], params.scale, bias, given, width, n,
+         launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

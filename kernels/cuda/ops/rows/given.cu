@@ -1,21 +1,27 @@
-// Part of the row that a token is given. The executor takes no batches with such rows, and other tokens
-// have zeros.
+// Part of the row that a token is given instead of an id; zeros for other tokens.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
 namespace ridge::kernels::cuda {
 namespace {
 
-__global__ void zero_kernel(float* out, int64_t n, Stamp* stamps) {
+// out [tokens, width]; `rows`, of `row_width` elements, begins with the part. Null: no token has a row.
+__global__ void given_kernel(const int32_t* ids, const float* rows, int64_t row_width, float* out, int64_t width,
+                             int64_t n, Stamp* stamps) {
   const DependentWork work(stamps);
-  for (int64_t i = first_index(); i < n; i += index_step()) out[i] = 0;
+  for (int64_t i = first_index(); i < n; i += index_step()) {
+    const int id = ids[i / width];
+    out[i] = rows && id < 0 ? rows[(-1 - int64_t{id}) * row_width + i % width] : 0;
+  }
 }
 
 } // namespace
 
 void launch_given(const Launch& launch, const OpCall& call) {
-  const int64_t n = call.rows * call.out_width(0);
-  launch(zero_kernel, blocks_for(launch, n), kElementThreads, 0, call.out[0], n, launch.stamps());
+  const int64_t width = call.out_width(0), n = call.rows * width;
+  const float* rows = call.given_rows ? call.given_rows + std::get<core::GivenParams>(call.op.params).first : nullptr;
+  launch(given_kernel, blocks_for(launch, n), kElementThreads, 0, call.token_ids, rows, call.program.row_width,
+         call.out[0], width, n, launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

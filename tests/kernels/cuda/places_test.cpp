@@ -1,0 +1,146 @@
+// Tokens with rows and places on the GPU, and pictures: what becomes of them, against the plainest terms, against
+// forward() where tokens are chosen on the device, and against another implementation.
+#include "device.h"
+#include "support/placed_batches.h"
+#include "support/recipes/recipe_runs.h"
+#include "support/recipes/vision_runs.h"
+
+#include <algorithm>
+#include <array>
+
+using namespace ridge;
+
+namespace {
+
+constexpr double kExact = 1e-9, kFast = 1e-5;
+constexpr double kFastPicture = 1e-3; // of another resizing 1e-4 to 1
+
+core::ExecutorConfig config_for(bool exact, int64_t tokens) {
+  core::ExecutorConfig config = exact ? tests::exact_config() : tests::fast_config();
+  config.context = config.max_batch = config.max_outputs = tokens;
+  return config;
+}
+
+int32_t best_of(std::span<const float> logits) {
+  return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+}
+
+} // namespace
+
+TEST_CASE("CUDA: rows, places and blocks of tokens are what they mean, in small batches") {
+  REQUIRE_DEVICE();
+  tests::for_each_placed_setting([](const tests::PlacedSetting& setting) {
+    for (const bool exact : {true, false}) {
+      CAPTURE(exact);
+      tests::RandomProgram m(tests::fresh_seed());
+      tests::make_placed_program(m, setting);
+      CHECK(tests::placed_error(tests::make_executor, m, config_for(exact, 64), setting, {10, 13, 1, 2}) <
+            (exact ? kExact : kFast));
+    }
+  });
+}
+
+TEST_CASE("CUDA: tokens of prompts that see later ones, in heads of many widths") {
+  REQUIRE_DEVICE();
+  tests::for_each_placed_setting([](tests::PlacedSetting setting) {
+    if (setting.style == core::RopeStyle::adjacent) return; // as in small batches
+    for (const int64_t dim : {16, 40, 64, 72, 80, 96, 128, 256}) {
+      if (setting.attention.window > 0) setting.attention.window = 70;
+      if (setting.attention.in_blocks) setting.attention.window = setting.block;
+      for (const int64_t block : {5, 90}) {
+        setting.dim = dim;
+        setting.block = block;
+        setting.kv_heads = dim == 64 ? 1 : 3; // heads share keys
+        CAPTURE(dim);
+        CAPTURE(block);
+        tests::RandomProgram m(tests::fresh_seed());
+        tests::make_placed_program(m, setting);
+        CHECK(tests::placed_error(tests::make_executor, m, config_for(false, 420), setting, {200, 130}) < kFast);
+      }
+    }
+  });
+}
+
+TEST_CASE("CUDA: chosen tokens and guesses have the places behind the prompt's last token") {
+  REQUIRE_DEVICE();
+  constexpr int64_t kPrompt = 20, kChosen = 8;
+  for (const int64_t dim : {16, 64, 128}) {
+    CAPTURE(dim);
+    tests::PlacedSetting setting = {.axes = core::kPlaceAxes - 1, .dim = dim, .pairs = dim / 2};
+    setting.attention.heads = 3;
+    tests::RandomProgram m(tests::fresh_seed());
+    tests::make_placed_program(m, setting);
+    const auto executor = tests::make_executor(m.program, config_for(false, 64));
+    // Text behind a picture: all places are 7 less than the position.
+    tests::Placed prompt(m.program, 0, kPrompt, 64);
+    for (int64_t axis = 0; axis < core::kPlaceAxes; ++axis)
+      prompt.axes[(kPrompt - 1) * core::kPlaceAxes + axis] = kPrompt - 1 - 7;
+    prompt.outputs = {kPrompt - 1};
+    const auto step = [&](int32_t token, int64_t position) {
+      const auto at = static_cast<int32_t>(position), place = at - 7, output = 0;
+      const std::array<int32_t, 4> axes = {place, place, place, place};
+      core::Batch batch{{&token, 1}, {&at, 1}, {}, {&output, 1}};
+      batch.axes = axes;
+      executor->forward(batch);
+      return best_of(executor->logits(0));
+    };
+    executor->forward(prompt.batch());
+    std::vector<int32_t> wanted = {best_of(executor->logits(0))};
+    for (int64_t i = 0; i < kChosen; ++i) wanted.push_back(step(wanted.back(), kPrompt + i));
+
+    core::SamplerParams greedy;
+    greedy.temp = 0;
+    executor->forward(prompt.batch());
+    REQUIRE(executor->start_decoding(core::Sampler(greedy, m.program.vocab), kPrompt, 0));
+    std::vector<int32_t> chosen;
+    for (int64_t i = 0; i < 4; ++i) chosen.push_back(executor->next_token(i < 3));
+    const std::vector<int32_t> guessed = {chosen.back(), wanted[4], wanted[5]};
+    executor->decode_guesses(guessed, 2, static_cast<int32_t>(kPrompt + 3));
+    for (const int32_t token : executor->chosen_tokens()) chosen.push_back(token);
+    CHECK(chosen == std::vector(wanted.begin(), wanted.begin() + std::ssize(chosen)));
+    CHECK(std::ssize(chosen) == 7);
+
+    core::Sampler sampler(greedy, m.program.vocab);
+    CHECK(executor->go_on(prompt.batch(), sampler, kChosen) == std::vector(wanted.begin(), wanted.begin() + kChosen));
+  }
+}
+
+TEST_CASE("CUDA: batches of more shapes than graphs are kept of have the logits that they had") {
+  REQUIRE_DEVICE();
+  tests::RandomProgram m(tests::fresh_seed());
+  m.finish(m.embed(quant::Type::F32, 32, 20));
+  const auto executor = tests::make_executor(m.program, config_for(false, 64));
+  tests::Steps steps = tests::consecutive(m, 0, 20);
+  const std::vector<float> first = tests::run(*executor, steps);
+  const std::vector<int32_t> all = steps.outputs;
+  for (size_t tokens = 1; tokens <= 20; ++tokens)
+    for (size_t outputs = 1; outputs <= tokens; ++outputs) { // 210 shapes
+      const core::Batch batch{std::span(steps.tokens).first(tokens), std::span(steps.positions).first(tokens),
+                              std::span(steps.streams).first(tokens), std::span(all).first(outputs)};
+      executor->forward(batch);
+      const std::span<const float> row = executor->logits(static_cast<int64_t>(outputs) - 1);
+      CHECK(tests::nmse(row, std::span(first).subspan((outputs - 1) * row.size(), row.size())) < 1e-12);
+    }
+}
+
+TEST_CASE("CUDA: tiny models of every projector have the reference's embeddings and logits") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  for (const std::string& name : tests::share_of(tests::known_vision_cases(), 1)) {
+    CAPTURE(name);
+    const tests::VisionCase c(name);
+    for (const bool exact : {true, false}) {
+      CAPTURE(exact);
+      tests::OpenedVision opened(c, {.gpu = 0, .exact = exact});
+      const engine::PicturePrompt prompt = opened.prompt();
+      const double error = tests::nmse(tests::rows_of(prompt), c.embeddings());
+      CHECK(error <= (exact ? c.bound("spread") : kFastPicture));
+      for (const int64_t most : {std::ssize(prompt.tokens), int64_t{3}}) {
+        const std::vector<float> logits = tests::vision_logits(opened, prompt, most, tests::make_executor, exact);
+        const double logits_error = tests::nmse(logits, c.logits());
+        CHECK(logits_error <= (exact ? c.bound("spread_logits") : kFastPicture));
+        MESSAGE(name, exact ? ", exact" : ", fast", ": NMSE of embeddings ", error, ", of logits ", logits_error);
+      }
+    }
+  }
+}

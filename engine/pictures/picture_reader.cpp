@@ -27,30 +27,24 @@ uint64_t hash_of(std::string_view key, const media::Picture& tile) {
   return hash;
 }
 
-// All rows of a Program's output for these rows of input.
-std::vector<float> run(core::Executor& executor, const core::Program& program, std::span<const float> input,
-                       const models::vision::Encoder* places) {
-  const int64_t rows = executor.config().max_batch;
+// All rows of a stage's output for these rows of input.
+std::vector<float> run(core::Executor& executor, const models::vision::Stage& stage, std::span<const float> input) {
+  const int64_t rows = stage.rows();
   std::vector<int32_t> tokens(rows), positions(rows);
   std::iota(positions.begin(), positions.end(), 0);
-  core::Batch batch{.tokens = tokens, .positions = positions, .input = input};
-  if (places) {
-    batch.axes = places->axes;
-    batch.block_ends = places->block_ends;
-  }
-  executor.forward(batch);
-  const int64_t width = program.values[program.output].width;
+  executor.forward(
+      {.tokens = tokens, .positions = positions, .input = input, .axes = stage.axes, .block_ends = stage.block_ends});
   const float* first = executor.logits(0).data();
-  return {first, first + rows * width};
+  return {first, first + rows * stage.width()};
 }
 
-std::unique_ptr<core::Executor> executor_of(const core::Program& program, int64_t rows,
-                                            const PictureReader::Options& options) {
+std::unique_ptr<core::Executor> executor_of(const models::vision::Stage& stage, const PictureReader::Options& options) {
+  const int64_t rows = stage.rows();
   core::ExecutorConfig config = {.context = rows, .max_batch = rows, .max_outputs = 0, .going_back = 0};
   config.threads = options.threads;
   config.exact = options.exact;
   config.k_type = config.v_type = options.exact ? core::KvType::f32 : core::KvType::f16;
-  return kernels::cpu::make_cpu_executor(program, config);
+  return kernels::cpu::make_cpu_executor(stage.program, config);
 }
 
 // Rows of `rows` that `which` names, one after another; those below 0 are `other(-1 - which)`.
@@ -70,10 +64,7 @@ std::vector<float> chosen_rows(std::span<const float> rows, int64_t width, std::
 // By the Programs of a small picture's first tile, which also shows that the file has all that they need.
 int64_t row_width_of(const models::vision::Model& model) {
   for (const models::vision::Part& part : model.cut(media::Picture(64, 64)))
-    if (part.tile) {
-      const models::vision::Encoder encoder = model.build(part.tile->width, part.tile->height);
-      return encoder.merger.values[encoder.merger.output].width;
-    }
+    if (part.tile) return model.build(part.tile->width, part.tile->height).width();
   return 0;
 }
 
@@ -96,9 +87,8 @@ PictureReader::Sized& PictureReader::sized_for(int64_t width, int64_t height) {
   sized->width = width;
   sized->height = height;
   sized->encoder = model_.build(width, height);
-  const models::vision::Encoder& encoder = sized->encoder;
-  sized->patches = executor_of(encoder.encoder, std::ssize(encoder.patches), options_);
-  sized->squares = executor_of(encoder.merger, std::ssize(encoder.merged) / encoder.group, options_);
+  for (const models::vision::Stage& stage : sized->encoder.stages)
+    sized->executors.push_back(executor_of(stage, options_));
   last_ = std::move(sized);
   return *last_;
 }
@@ -112,9 +102,10 @@ std::vector<float> PictureReader::patches_of(const Sized& sized, const media::Pi
       values[c][v] =
           (static_cast<float>(v) / 255.0f - model_.mean()[c]) / model_.deviation()[c] * sized.encoder.pixel_scale +
           sized.encoder.pixel_shift;
-  std::vector<float> patches(sized.encoder.patches.size() * 3 * pixels);
+  const std::vector<int32_t>& chosen = sized.encoder.stages[0].from;
+  std::vector<float> patches(chosen.size() * 3 * pixels);
   float* out = patches.data();
-  for (const int32_t patch : sized.encoder.patches) {
+  for (const int32_t patch : chosen) {
     if (patch >= 0) {
       const int64_t top = patch / columns * side, left = patch % columns * side;
       for (int64_t y = 0; y < side; ++y) {
@@ -131,14 +122,15 @@ std::vector<float> PictureReader::patches_of(const Sized& sized, const media::Pi
 EncodedTile PictureReader::encode(const media::Picture& tile) {
   Sized& sized = sized_for(tile.width, tile.height);
   const models::vision::Encoder& encoder = sized.encoder;
-  const std::vector<float> hidden = run(*sized.patches, encoder.encoder, patches_of(sized, tile), &encoder);
-  const int64_t hidden_width = encoder.encoder.values[encoder.encoder.output].width;
-  const std::vector<float> zeros(hidden_width);
-  const std::vector<float> squares =
-      chosen_rows(hidden, hidden_width, encoder.merged, [&](int32_t) { return std::span(zeros); });
-  const std::vector<float> rows = run(*sized.squares, encoder.merger, squares, nullptr);
+  std::vector<float> rows = run(*sized.executors[0], encoder.stages[0], patches_of(sized, tile));
+  for (size_t i = 1; i < encoder.stages.size(); ++i) {
+    const int64_t width = encoder.stages[i - 1].width();
+    const std::vector<float> zeros(width);
+    rows = chosen_rows(rows, width, encoder.stages[i].from, [&](int32_t) { return std::span(zeros); });
+    rows = run(*sized.executors[i], encoder.stages[i], rows);
+  }
   EncodedTile encoded;
-  encoded.width = encoder.merger.values[encoder.merger.output].width;
+  encoded.width = encoder.width();
   encoded.tokens = std::ssize(encoder.tokens);
   encoded.columns = encoder.columns;
   encoded.lines = encoder.lines;

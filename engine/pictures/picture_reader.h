@@ -41,7 +41,7 @@ class PictureReader {
   struct Sized { // for tiles of one size
     int64_t width = 0, height = 0;
     models::vision::Encoder encoder;
-    std::unique_ptr<core::Executor> patches, squares; // they run the two Programs
+    std::vector<std::unique_ptr<core::Executor>> executors; // of its stages
   };
   Sized& sized_for(int64_t width, int64_t height);
   EncodedTile encode(const media::Picture& tile);

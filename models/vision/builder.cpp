@@ -18,7 +18,7 @@ using core::ValueId;
 using core::WeightId;
 
 Builder::Builder(const gguf::File& file, int64_t width, int64_t height)
-    : file_(file), hparams_(file), width_px_(width), height_px_(height), program_(&encoder_.encoder) {}
+    : file_(file), hparams_(file), width_px_(width), height_px_(height) {}
 
 const gguf::Tensor& Builder::tensor(const std::string& name) {
   const gguf::Tensor* tensor = file_.find_tensor(name);
@@ -49,8 +49,8 @@ core::Weight Builder::view(const std::string& name, int64_t cols, int64_t rows) 
 }
 
 WeightId Builder::add_weight(core::Weight weight) {
-  program_->weights.push_back(std::move(weight));
-  return static_cast<WeightId>(program_->weights.size() - 1);
+  program().weights.push_back(std::move(weight));
+  return static_cast<WeightId>(program().weights.size() - 1);
 }
 
 WeightId Builder::matrix(const std::string& name, int64_t cols, int64_t rows) {
@@ -82,15 +82,15 @@ std::vector<float> Builder::values(const std::string& name, int64_t count) {
 
 ValueId Builder::emit(OpKind kind, const std::string& name, std::vector<ValueId> inputs, int64_t width,
                       std::vector<WeightId> weights, core::OpParams params) {
-  program_->values.push_back({name, width});
-  const auto out = static_cast<ValueId>(program_->values.size() - 1);
-  program_->ops.push_back({kind, layer_, name, std::move(inputs), {out}, std::move(weights), std::move(params)});
+  program().values.push_back({name, width});
+  const auto out = static_cast<ValueId>(program().values.size() - 1);
+  program().ops.push_back({kind, layer_, name, std::move(inputs), {out}, std::move(weights), std::move(params)});
   return out;
 }
 
-ValueId Builder::begin(core::Program& program, const std::string& input, int64_t width) {
-  program_ = &program;
+ValueId Builder::begin(const std::string& input, int64_t width) {
   layer_ = -1;
+  core::Program& program = encoder_.stages.emplace_back().program;
   program.architecture = "clip";
   program.label = "encoder of pictures";
   program.vocab = 1; // rows have no ids
@@ -118,9 +118,9 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
     throw_error("{}: a tile of {} × {} pixels has more than {} patches of {}", file_.path(), width_px_, height_px_,
                 kMostPatches, side);
   encoder_.patch = side;
-  encoder_.patches.resize(count + more, -1);
-  std::iota(encoder_.patches.begin(), encoder_.patches.begin() + count, 0);
-  ValueId input = begin(encoder_.encoder, "patches", pixels);
+  ValueId input = begin("patches", pixels);
+  stage().from.resize(count + more, -1);
+  std::iota(stage().from.begin(), stage().from.begin() + count, 0);
   if (first) input = first(input);
   const std::string name = "v.patch_embd";
   std::vector<WeightId> weights = {add_weight(view(name + ".weight", pixels, width))};
@@ -133,13 +133,14 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
 }
 
 void Builder::in_squares(int64_t side) {
-  encoder_.patches.clear();
+  Stage& s = stage();
+  s.from.clear();
   for (int64_t top = 0; top < lines_; top += side)
     for (int64_t left = 0; left < columns_; left += side) {
       const int64_t bottom = std::min(top + side, lines_), right = std::min(left + side, columns_);
       for (int64_t y = top; y < bottom; ++y)
-        for (int64_t x = left; x < right; ++x) encoder_.patches.push_back(static_cast<int32_t>(y * columns_ + x));
-      encoder_.block_ends.resize(encoder_.patches.size(), static_cast<int32_t>(encoder_.patches.size()));
+        for (int64_t x = left; x < right; ++x) s.from.push_back(static_cast<int32_t>(y * columns_ + x));
+      s.block_ends.resize(s.from.size(), static_cast<int32_t>(s.from.size()));
     }
 }
 
@@ -153,7 +154,7 @@ ValueId Builder::add_rows(ValueId x, const std::string& name, std::span<const fl
 ValueId Builder::add_to_patches(ValueId x, const std::string& name, std::span<const float> table) {
   const int64_t width = width_of(x);
   std::vector<float> rows;
-  for (const int32_t patch : encoder_.patches) {
+  for (const int32_t patch : stage().from) {
     const auto row = table.subspan(patch * width, width);
     rows.insert(rows.end(), row.begin(), row.end());
   }
@@ -192,13 +193,13 @@ int32_t Builder::rope(const RopeSpec& spec) {
         static_cast<float>(std::pow(spec.base, exponent) * (second ? spec.second_factor : 1)));
     table.axes.push_back(static_cast<uint8_t>(second ? 3 - spec.first_axis : spec.first_axis));
   }
-  if (encoder_.axes.empty())
-    for (const int32_t patch : encoder_.patches) {
+  if (stage().axes.empty())
+    for (const int32_t patch : stage().from) {
       const auto at = [&](int64_t place) { return patch < 0 ? 0 : static_cast<int32_t>(place) + spec.first; };
-      for (const int32_t place : {0, at(patch / columns_), at(patch % columns_), 0}) encoder_.axes.push_back(place);
+      for (const int32_t place : {0, at(patch / columns_), at(patch % columns_), 0}) stage().axes.push_back(place);
     }
-  program_->rope_tables.push_back(std::move(table));
-  return static_cast<int32_t>(program_->rope_tables.size() - 1);
+  program().rope_tables.push_back(std::move(table));
+  return static_cast<int32_t>(program().rope_tables.size() - 1);
 }
 
 ValueId Builder::norm(ValueId x, const std::string& name, Norm kind) {
@@ -267,8 +268,9 @@ ValueId Builder::times(ValueId x, const std::string& name) {
 
 std::vector<int32_t> Builder::rows_of_patches() const {
   std::vector<int32_t> rows(columns_ * lines_);
-  for (size_t row = 0; row < encoder_.patches.size(); ++row)
-    if (encoder_.patches[row] >= 0) rows[encoder_.patches[row]] = static_cast<int32_t>(row);
+  const std::vector<int32_t>& patches = encoder_.stages[0].from;
+  for (size_t row = 0; row < patches.size(); ++row)
+    if (patches[row] >= 0) rows[patches[row]] = static_cast<int32_t>(row);
   return rows;
 }
 
@@ -288,7 +290,7 @@ std::vector<int32_t> Builder::squares(int64_t side) const {
 ValueId Builder::merge_padded(ValueId value, int64_t side) {
   encoder_.columns = (columns_ + side - 1) / side;
   encoder_.lines = (lines_ + side - 1) / side;
-  return begin_merger(value, side * side, squares(side));
+  return begin_stage(value, side * side, squares(side));
 }
 
 std::vector<ValueId> Builder::merge(const std::vector<ValueId>& values, int64_t side) {
@@ -296,15 +298,15 @@ std::vector<ValueId> Builder::merge(const std::vector<ValueId>& values, int64_t 
     throw_error("{}: {} × {} patches do not make squares of {}", file_.path(), columns_, lines_, side);
   encoder_.columns = columns_ / side;
   encoder_.lines = lines_ / side;
-  return begin_merger(values, side * side, squares(side));
+  return begin_stage(values, side * side, squares(side));
 }
 
-ValueId Builder::begin_merger(ValueId value, int64_t group, std::vector<int32_t> rows) {
-  return begin_merger(std::vector{value}, group, std::move(rows))[0];
+ValueId Builder::begin_stage(ValueId value, int64_t group, std::vector<int32_t> from) {
+  return begin_stage(std::vector{value}, group, std::move(from))[0];
 }
 
-std::vector<ValueId> Builder::begin_merger(const std::vector<ValueId>& values, int64_t group,
-                                           std::vector<int32_t> rows) {
+std::vector<ValueId> Builder::begin_stage(const std::vector<ValueId>& values, int64_t group,
+                                          std::vector<int32_t> from) {
   ValueId all = values[0];
   std::vector<int64_t> widths = {width_of(all)};
   for (size_t i = 1; i < values.size(); ++i) {
@@ -312,10 +314,10 @@ std::vector<ValueId> Builder::begin_merger(const std::vector<ValueId>& values, i
     all = concat(all, values[i], fmt::format("v.all.{}", i));
   }
   const int64_t width = width_of(all);
-  encoder_.encoder.output = all;
-  encoder_.group = group;
-  encoder_.merged = std::move(rows);
-  const ValueId input = begin(encoder_.merger, "squares of patches", group * width);
+  program().output = all;
+  const ValueId input = begin("rows side by side", group * width);
+  stage().group = group;
+  stage().from = std::move(from);
   if (values.size() == 1) return {input};
   std::vector<ValueId> parts;
   int64_t first = 0;
@@ -353,8 +355,8 @@ void Builder::skip_layer(int64_t il) {
 }
 
 void Builder::tokens(ValueId x) {
-  encoder_.merger.output = x;
-  encoder_.tokens.resize(encoder_.merged.size() / encoder_.group);
+  program().output = x;
+  encoder_.tokens.resize(stage().rows());
   std::iota(encoder_.tokens.begin(), encoder_.tokens.end(), 0);
 }
 
@@ -368,8 +370,7 @@ void Builder::refuse_unused() const {
 
 Encoder Builder::finish() && {
   refuse_unused();
-  core::validate(encoder_.encoder);
-  core::validate(encoder_.merger);
+  for (const Stage& stage : encoder_.stages) core::validate(stage.program);
   return std::move(encoder_);
 }
 

@@ -1,5 +1,5 @@
 // What projectors' files are written with: a builder that reads an mmproj file's hyperparameters and tensors and
-// appends ops to the two Programs of an Encoder.
+// appends ops to the Programs of an Encoder, one stage after the other.
 //
 // Tensors are named as in GGUF, without ".weight". Each is checked against the shape that the hyperparameters imply.
 // A linear takes its ".bias" tensor where the file has one, and clamps its input and output where the file has limits.
@@ -54,13 +54,13 @@ class Builder {
   core::ActivationParams activation() const;
 
   using Step = std::function<core::ValueId(core::ValueId)>;
-  // Begins the encoder: rows are patches of `side` pixels, line by line, through v.patch_embd, with its bias. `first`:
-  // what pixels go through before. `more` rows of zeros come behind the patches: then without the bias.
+  // Begins the first stage: rows are patches of `side` pixels, line by line, through v.patch_embd, with its bias.
+  // `first`: what pixels go through before. `more` rows of zeros come behind the patches: then without the bias.
   core::ValueId patches(int64_t side, int64_t more = 0, const Step& first = {});
   // Patches come square by square, of `side` patches, line by line in each: such a square is a block. Before anything
   // that depends on their order.
   void in_squares(int64_t side);
-  // Adds a row to each row of x: `table` [rows, width], row by row of the encoder, or of each patch.
+  // Adds a row to each row of x: `table` [rows, width], row by row of the stage, or of each patch.
   core::ValueId add_rows(core::ValueId x, const std::string& name, std::span<const float> table);
   core::ValueId add_to_patches(core::ValueId x, const std::string& name, std::span<const float> table);
   core::ValueId add_vector(core::ValueId x, const std::string& name, std::span<const float> vector); // to every row
@@ -102,25 +102,25 @@ class Builder {
   core::ValueId layers(core::ValueId x, const LayerSpec& spec, int64_t count = -1,
                        const std::function<void(core::ValueId x, int64_t il)>& ended = {});
 
-  // Ends the encoder and begins the merger: rows are squares of `side` × `side` patches, line by line, each with what
+  // Ends the first stage and begins one whose rows are squares of `side` × `side` patches, line by line, each with what
   // `values` are of its patches, line by line. Returns the parts of it, each [side² * width].
   std::vector<core::ValueId> merge(const std::vector<core::ValueId>& values, int64_t side);
   core::ValueId merge(core::ValueId value, int64_t side) { return merge(std::vector{value}, side)[0]; }
-  // Begins the merger with rows that are `group` rows of the encoder each, by their numbers; -1: zeros.
-  core::ValueId begin_merger(core::ValueId value, int64_t group, std::vector<int32_t> rows);
+  // Ends a stage with `value` and begins the next, whose rows are `group` rows of it each, by their numbers; -1: zeros.
+  core::ValueId begin_stage(core::ValueId value, int64_t group, std::vector<int32_t> from);
   // As merge(), with zeros where squares are not whole.
   core::ValueId merge_padded(core::ValueId value, int64_t side);
   // One row of the squares of `patches` patches each: a convolution [rows][channel][dy][dx], with its bias.
   core::ValueId convolution(core::ValueId x, const std::string& tensor, int64_t patches);
   // Reorders the columns of merge()'s rows from [dy, dx][channel] to [channel][dy, dx], the order of a convolution.
   core::ValueId channels_first(core::ValueId x, const std::string& name, int64_t patches);
-  // Ends the merger: its rows are the tokens, in order, as wide as the language model.
+  // Ends the last stage: its rows are the tokens, in order, as wide as the language model.
   void tokens(core::ValueId x);
 
   void skip_layer(int64_t il); // one that is not used
   // A tensor that a file may have and that nothing depends on.
   void skip(std::string_view tensor) { used_.emplace(tensor); }
-  int64_t width_of(core::ValueId id) const { return program_->values[id].width; }
+  int64_t width_of(core::ValueId id) const { return encoder_.stages.back().program.values[id].width; }
   int64_t rows_of(const std::string& tensor) const;    // of a matrix; throws Error where it is missing
   const gguf::Tensor& tensor(const std::string& name); // throws Error where it is missing
 
@@ -142,11 +142,13 @@ class Builder {
   core::WeightId matrix(const std::string& name, int64_t cols, int64_t rows);
   core::WeightId vector(const std::string& name, int64_t width);
   core::WeightId add_weight(core::Weight weight);
-  std::vector<int32_t> rows_of_patches() const; // of the encoder, line by line
+  std::vector<int32_t> rows_of_patches() const; // of the first stage, line by line
   std::vector<int32_t> squares(int64_t side) const;
-  std::vector<core::ValueId> begin_merger(const std::vector<core::ValueId>& values, int64_t group,
-                                          std::vector<int32_t> rows);
-  core::ValueId begin(core::Program& program, const std::string& input, int64_t width);
+  std::vector<core::ValueId> begin_stage(const std::vector<core::ValueId>& values, int64_t group,
+                                         std::vector<int32_t> from);
+  core::ValueId begin(const std::string& input, int64_t width);
+  Stage& stage() { return encoder_.stages.back(); }
+  core::Program& program() { return stage().program; }
   [[noreturn]] void misshapen(const gguf::Tensor& tensor, int64_t cols, int64_t rows) const;
   void refuse_unused() const;
 
@@ -155,7 +157,6 @@ class Builder {
   const int64_t width_px_, height_px_;
   int64_t columns_ = 0, lines_ = 0;
   Encoder encoder_;
-  core::Program* program_; // that ops are appended to
   int32_t layer_ = -1;
   std::set<std::string, std::less<>> used_;
 };

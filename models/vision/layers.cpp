@@ -56,15 +56,15 @@ ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
   if (spec.v_norm) v = unit_norm(v, blk + "attn_v_norm", dim);
   if (spec.rope >= 0) {
     for (ValueId* value : {&q, &k}) {
-      const std::string name = program_->values[*value].name;
+      const std::string name = program().values[*value].name;
       if (!spec.head_order.empty()) *value = permute(*value, name + " order", spec.head_order, dim);
       *value = emit(OpKind::rope, name + " rope", {*value}, width_of(*value), {},
                     core::RopeParams{spec.rope, width_of(*value) / dim, dim});
     }
   }
-  const auto layer = static_cast<int32_t>(program_->kv_layers.size());
-  program_->kv_layers.push_back({kv_heads, dim, dim});
-  program_->ops.push_back({OpKind::kv_store, layer_, blk + "kv_store", {k, v}, {}, {}, core::KvParams{layer}});
+  const auto layer = static_cast<int32_t>(program().kv_layers.size());
+  program().kv_layers.push_back({kv_heads, dim, dim});
+  program().ops.push_back({OpKind::kv_store, layer_, blk + "kv_store", {k, v}, {}, {}, core::KvParams{layer}});
   core::AttentionParams params = {layer, heads};
   params.scale = static_cast<float>(spec.scale > 0 ? spec.scale : 1 / std::sqrt(static_cast<double>(dim)));
   params.causal = false;

@@ -134,6 +134,7 @@ EncodedTile PictureReader::encode(const media::Picture& tile) {
   encoded.tokens = std::ssize(encoder.tokens);
   encoded.columns = encoder.columns;
   encoded.lines = encoder.lines;
+  encoded.framed = encoder.framed;
   encoded.sees_ahead = model_.sees_ahead(encoded.width);
   encoded.rows = chosen_rows(rows, encoded.width, encoder.tokens, [&](int32_t row) {
     return std::span(encoder.further).subspan(row * encoded.width, encoded.width);

@@ -146,9 +146,12 @@ void Builder::in_squares(int64_t side) {
 
 ValueId Builder::add_rows(ValueId x, const std::string& name, std::span<const float> table) {
   const int64_t width = width_of(x);
-  const ValueId rows = emit(OpKind::embed, name, {}, width, {constant(name, table, std::ssize(table) / width)},
-                            core::EmbedParams{1, true});
-  return add(x, rows, name + "_add");
+  return add(x, rows(name, table, width), name + "_add");
+}
+
+ValueId Builder::rows(const std::string& name, std::span<const float> table, int64_t width) {
+  return emit(OpKind::embed, name, {}, width, {constant(name, table, std::ssize(table) / width)},
+              core::EmbedParams{1, true});
 }
 
 ValueId Builder::add_to_patches(ValueId x, const std::string& name, std::span<const float> table) {
@@ -236,6 +239,15 @@ ValueId Builder::linear(ValueId x, const std::string& name, int64_t rows) {
 }
 ValueId Builder::linear(ValueId x, const std::string& name) { return linear(x, name, rows_of(name)); }
 
+std::vector<float> Builder::linear_of(std::span<const float> row, const std::string& name) {
+  const int64_t cols = std::ssize(row), rows = rows_of(name);
+  const std::vector<float> weights = values(name + ".weight", cols * rows);
+  std::vector<float> made = has(name + ".bias") ? values(name + ".bias", rows) : std::vector<float>(rows);
+  for (int64_t i = 0; i < rows; ++i)
+    made[i] += static_cast<float>(std::inner_product(row.begin(), row.end(), weights.begin() + i * cols, 0.0));
+  return made;
+}
+
 ValueId Builder::activate(ValueId x, const std::string& name, core::ActivationParams params) {
   return emit(OpKind::activate, name, {x}, width_of(x), {}, params);
 }
@@ -264,6 +276,16 @@ ValueId Builder::permute(ValueId x, const std::string& name, std::span<const int
 ValueId Builder::times(ValueId x, const std::string& name) {
   return emit(OpKind::activate, name, {x}, width_of(x), {vector(name, width_of(x))},
               core::ActivationParams{core::Activation::identity});
+}
+
+ValueId Builder::before_heads(ValueId x, int64_t heads, ValueId part, const std::string& name) {
+  const int64_t width = width_of(x), dim = width / heads, own = width_of(part);
+  std::vector<int32_t> order;
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t i = 0; i < own; ++i) order.push_back(static_cast<int32_t>(i));
+    for (int64_t i = 0; i < dim; ++i) order.push_back(static_cast<int32_t>(own + h * dim + i));
+  }
+  return permute(concat(part, x, name + " all"), name, order, own + width);
 }
 
 std::vector<int32_t> Builder::rows_of_patches() const {
@@ -332,6 +354,7 @@ std::vector<ValueId> Builder::begin_stage(const std::vector<ValueId>& values, in
 }
 
 ValueId Builder::channels_first(ValueId x, const std::string& name, int64_t patches) {
+  if (patches == 1) return x;
   const int64_t width = width_of(x) / patches;
   std::vector<int32_t> order;
   for (int64_t c = 0; c < width; ++c)
@@ -362,7 +385,8 @@ void Builder::tokens(ValueId x) {
 
 void Builder::refuse_unused() const {
   for (const gguf::Tensor& tensor : file_.tensors())
-    if ((tensor.name.starts_with("v.") || (tensor.name.starts_with("mm.") && !tensor.name.starts_with("mm.a."))) &&
+    if ((tensor.name.starts_with("v.") || tensor.name.starts_with("resampler.") ||
+         (tensor.name.starts_with("mm.") && !tensor.name.starts_with("mm.a."))) &&
         !used_.contains(tensor.name))
       throw_error("{}: tensor {} has no place in this kind of projector: what it is for is not supported yet",
                   file_.path(), core::printable(tensor.name));

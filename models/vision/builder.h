@@ -22,6 +22,7 @@ enum class Norm : uint8_t { layer, rms };
 enum class TableResize : uint8_t {
   corners,     // bilinear, corners on corners
   linear,      // bilinear, centres of pixels
+  wider,       // the same, for sides that are a tenth of a place longer, as Hunyuan's encoder was trained
   antialiased, // the same, a triangle that is as much wider as the table gets smaller
   cubic,       // a = -0.75, centres of pixels
 };
@@ -64,6 +65,8 @@ class Builder {
   core::ValueId add_rows(core::ValueId x, const std::string& name, std::span<const float> table);
   core::ValueId add_to_patches(core::ValueId x, const std::string& name, std::span<const float> table);
   core::ValueId add_vector(core::ValueId x, const std::string& name, std::span<const float> vector); // to every row
+  // A row of `table` for each row of the stage.
+  core::ValueId rows(const std::string& name, std::span<const float> table, int64_t width);
   // v.position_embd of one grid, with a row more for v.class_embd, where the file has that; the patches' bias is in it.
   std::vector<float> table_with_class();
   // v.position_embd, of a square, for this grid of patches [columns * lines, width].
@@ -72,6 +75,8 @@ class Builder {
   // v.position_embd as two tables, by column and by line: their sum for each patch.
   std::vector<float> table_by_axes();
   std::vector<float> values(const std::string& tensor, int64_t count); // of a tensor with so many, decoded
+  // What a linear makes of a row that is the same for all pictures: computed once, here.
+  std::vector<float> linear_of(std::span<const float> row, const std::string& tensor);
 
   // Rope of `dims` elements: half of the pairs turn by one axis (1: the line, 2: the column), half by the other. Rows
   // have the place of their patch, from `first` on; further ones are at 0.
@@ -97,6 +102,11 @@ class Builder {
   core::ValueId concat(core::ValueId a, core::ValueId b, const std::string& name);
   core::ValueId permute(core::ValueId x, const std::string& name, std::span<const int32_t> order, int64_t group);
   core::ValueId times(core::ValueId x, const std::string& tensor); // each column with its factor
+  // Each of so many heads of x with `part`, which is the same for all, before it.
+  core::ValueId before_heads(core::ValueId x, int64_t heads, core::ValueId part, const std::string& name);
+  // Attention of all rows to one another, or as `params` say, whose layer is set here.
+  core::ValueId attend(core::ValueId q, core::ValueId k, core::ValueId v, const std::string& name,
+                       const core::KvLayer& heads, core::AttentionParams params);
   // All layers, or the first `count`, between v.pre_ln and v.post_ln, where the file has those; `ended` gets what each
   // layer gives.
   core::ValueId layers(core::ValueId x, const LayerSpec& spec, int64_t count = -1,

@@ -62,18 +62,22 @@ ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
                     core::RopeParams{spec.rope, width_of(*value) / dim, dim});
     }
   }
-  const auto layer = static_cast<int32_t>(program().kv_layers.size());
-  program().kv_layers.push_back({kv_heads, dim, dim});
-  program().ops.push_back({OpKind::kv_store, layer_, blk + "kv_store", {k, v}, {}, {}, core::KvParams{layer}});
-  core::AttentionParams params = {layer, heads};
+  core::AttentionParams params = {.heads = heads};
   params.scale = static_cast<float>(spec.scale > 0 ? spec.scale : 1 / std::sqrt(static_cast<double>(dim)));
-  params.causal = false;
   if (spec.in_blocks && spec.in_blocks(il)) {
     params.in_blocks = true;
     params.window = spec.window;
   }
-  const ValueId attended = emit(OpKind::attention, blk + "attention", {q}, q_rows, {}, params);
-  return linear(attended, blk + "attn_out", hparams_.width());
+  return linear(attend(q, k, v, blk, {kv_heads, dim, dim}, params), blk + "attn_out", hparams_.width());
+}
+
+ValueId Builder::attend(ValueId q, ValueId k, ValueId v, const std::string& name, const core::KvLayer& heads,
+                        core::AttentionParams params) {
+  params.layer = static_cast<int32_t>(program().kv_layers.size());
+  params.causal = false;
+  program().kv_layers.push_back(heads);
+  program().ops.push_back({OpKind::kv_store, layer_, name + "kv_store", {k, v}, {}, {}, core::KvParams{params.layer}});
+  return emit(OpKind::attention, name + "attention", {q}, params.heads * heads.v_dim, {}, params);
 }
 
 ValueId Builder::ffn(ValueId x, int64_t il, const LayerSpec& spec) {

@@ -63,6 +63,10 @@ std::vector<Entry> entries(int64_t from, int64_t to, TableResize resize) {
       made.push_back(linear_entry(at / steps, from));
       break;
     }
+    case TableResize::wider:
+      made.push_back(
+          linear_entry((at + 0.5f) / ((static_cast<float>(to) + 0.1f) / static_cast<float>(from)) - 0.5f, from));
+      break;
     case TableResize::linear: made.push_back(linear_entry((at + 0.5f) / ratio - 0.5f, from)); break;
     case TableResize::cubic: made.push_back(cubic_entry((at + 0.5f) / ratio - 0.5f, from)); break;
     case TableResize::antialiased:
@@ -77,7 +81,7 @@ std::vector<Entry> entries(int64_t from, int64_t to, TableResize resize) {
 
 std::vector<float> resized_table(std::span<const float> table, int64_t width, TableSize from, TableSize to,
                                  TableResize resize) {
-  if (from == to) return {table.begin(), table.end()};
+  if (from == to && resize != TableResize::wider) return {table.begin(), table.end()};
   const std::vector<Entry> columns = entries(from.columns, to.columns, resize),
                            lines = entries(from.lines, to.lines, resize);
   std::vector<float> made(to.columns * to.lines * width);

@@ -52,6 +52,7 @@ struct Encoder {
   std::vector<int32_t> tokens;            // rows of the last stage in the order of the text; -1 - i: row i of `further`
   std::vector<float> further;             // rows that the file has, such as for the end of a line of patches
   int64_t columns = 0, lines = 0;         // of tokens, where they make a grid
+  bool framed = false;                    // a token stands before that grid and one behind it
 
   int64_t width() const { return stages.back().width(); } // of a token
 };

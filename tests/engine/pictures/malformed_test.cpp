@@ -34,7 +34,8 @@ nlohmann::ordered_json recipe_of(const std::string& name) {
 
 TEST_CASE("hyperparameters out of range and missing tensors are named") {
   REQUIRE_REFERENCE();
-  for (const char* name : {"qwen3vl-deep", "gemma3", "gemma4v", "internvl", "qwen25vl", "mlp-pinpoints", "lfm2"}) {
+  for (const char* name :
+       {"qwen3vl-deep", "gemma3", "gemma4v", "internvl", "qwen25vl", "mlp-pinpoints", "lfm2", "hunyuanvl"}) {
     CAPTURE(name);
     const nlohmann::ordered_json whole = recipe_of(name);
     CHECK(error_of(whole) == "");

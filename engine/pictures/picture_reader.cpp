@@ -4,6 +4,7 @@
 #include "core/files/sha256.h"
 #include "engine/prefixes/model_key.h"
 #include "kernels/cpu/executor/executor.h"
+#include "media/resize.h"
 
 #include <fmt/format.h>
 
@@ -95,7 +96,7 @@ PictureReader::Sized& PictureReader::sized_for(int64_t width, int64_t height) {
 
 // Pixels of each patch, [red, green, blue][line][column], shifted and scaled.
 std::vector<float> PictureReader::patches_of(const Sized& sized, const media::Picture& tile) const {
-  const int64_t side = sized.encoder.patch, columns = sized.width / side, pixels = side * side;
+  const int64_t side = sized.encoder.patch, columns = tile.width / side, pixels = side * side;
   std::array<std::array<float, 256>, 3> values;
   for (int c = 0; c < 3; ++c)
     for (int v = 0; v < 256; ++v)
@@ -119,15 +120,27 @@ std::vector<float> PictureReader::patches_of(const Sized& sized, const media::Pi
   return patches;
 }
 
-EncodedTile PictureReader::encode(const media::Picture& tile) {
-  Sized& sized = sized_for(tile.width, tile.height);
+// Rows of the last stage.
+std::vector<float> PictureReader::rows_of(const Sized& sized, const media::Picture& square) const {
   const models::vision::Encoder& encoder = sized.encoder;
-  std::vector<float> rows = run(*sized.executors[0], encoder.stages[0], patches_of(sized, tile));
+  std::vector<float> rows = run(*sized.executors[0], encoder.stages[0], patches_of(sized, square));
   for (size_t i = 1; i < encoder.stages.size(); ++i) {
     const int64_t width = encoder.stages[i - 1].width();
     const std::vector<float> zeros(width);
     rows = chosen_rows(rows, width, encoder.stages[i].from, [&](int32_t) { return std::span(zeros); });
     rows = run(*sized.executors[i], encoder.stages[i], rows);
+  }
+  return rows;
+}
+
+EncodedTile PictureReader::encode(const media::Picture& tile) {
+  const Sized& sized = sized_for(tile.width, tile.height);
+  const models::vision::Encoder& encoder = sized.encoder;
+  const int64_t width = tile.width / encoder.squares;
+  std::vector<float> rows;
+  for (int64_t i = 0; i < encoder.squares; ++i) {
+    const std::vector<float> own = rows_of(sized, media::crop(tile, i * width, 0, width, tile.height));
+    rows.insert(rows.end(), own.begin(), own.end());
   }
   EncodedTile encoded;
   encoded.width = encoder.width();

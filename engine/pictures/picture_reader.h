@@ -45,6 +45,7 @@ class PictureReader {
   };
   Sized& sized_for(int64_t width, int64_t height);
   EncodedTile encode(const media::Picture& tile);
+  std::vector<float> rows_of(const Sized& sized, const media::Picture& square) const;
   std::vector<float> patches_of(const Sized& sized, const media::Picture& tile) const;
 
   const gguf::File file_;

@@ -42,8 +42,8 @@ class TextPictures {
   // The picture that the token is of; null: of none.
   const Place* at(int64_t token) const;
   // Where a token is for rope in models that tell rows from columns: core::Batch::axes. A picture is as long as its
-  // longer side there. A framed one is as long as it has tokens; what stands in the frame has its column, its line, both
-  // from 0, and the number of the picture.
+  // longer side there. A framed one is as long as it has tokens; what stands in the frame has its column, its line,
+  // both from 0, and the number of the picture.
   std::array<int32_t, core::kPlaceAxes> axes(int64_t token) const;
   // As many of the first `count` tokens as can be kept without those behind them: not a part of a picture whose tokens
   // see one another.

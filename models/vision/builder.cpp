@@ -107,10 +107,22 @@ core::ActivationParams Builder::activation() const {
   return {core::Activation::silu, kQuick};
 }
 
+int64_t Builder::cut_squares() {
+  if (width_px_ % height_px_ != 0)
+    throw_error("{}: a tile of {} × {} pixels is not made of squares", file_.path(), width_px_, height_px_);
+  encoder_.squares = width_px_ / height_px_;
+  width_px_ = height_px_;
+  return encoder_.squares;
+}
+
 ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
+  return patches(side, more, first, "v.patch_embd", hparams_.width());
+}
+
+ValueId Builder::patches(int64_t side, int64_t more, const Step& first, const std::string& name, int64_t width) {
   columns_ = width_px_ / side;
   lines_ = height_px_ / side;
-  const int64_t count = columns_ * lines_, pixels = 3 * side * side, width = hparams_.width();
+  const int64_t count = columns_ * lines_, pixels = 3 * side * side;
   if (count < 1)
     throw_error("{}: a tile of {} × {} pixels has no patch of {}", file_.path(), width_px_, height_px_, side);
   constexpr int64_t kMostPatches = 1 << 16; // their attention takes minutes
@@ -122,7 +134,6 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
   stage().from.resize(count + more, -1);
   std::iota(stage().from.begin(), stage().from.begin() + count, 0);
   if (first) input = first(input);
-  const std::string name = "v.patch_embd";
   std::vector<WeightId> weights = {add_weight(view(name + ".weight", pixels, width))};
   if (more == 0 && has(name + ".bias")) weights.push_back(vector(name + ".bias", width));
   ValueId x = emit(OpKind::linear, name, {input}, width, std::move(weights));
@@ -132,14 +143,16 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
   return x;
 }
 
-void Builder::in_squares(int64_t side) {
+void Builder::in_squares(int64_t side, bool whole) {
   Stage& s = stage();
   s.from.clear();
   for (int64_t top = 0; top < lines_; top += side)
     for (int64_t left = 0; left < columns_; left += side) {
-      const int64_t bottom = std::min(top + side, lines_), right = std::min(left + side, columns_);
-      for (int64_t y = top; y < bottom; ++y)
-        for (int64_t x = left; x < right; ++x) s.from.push_back(static_cast<int32_t>(y * columns_ + x));
+      for (int64_t y = top; y < top + side; ++y)
+        for (int64_t x = left; x < left + side; ++x) {
+          const bool inside = y < lines_ && x < columns_;
+          if (inside || whole) s.from.push_back(inside ? static_cast<int32_t>(y * columns_ + x) : -1);
+        }
       s.block_ends.resize(s.from.size(), static_cast<int32_t>(s.from.size()));
     }
 }
@@ -158,8 +171,10 @@ ValueId Builder::add_to_patches(ValueId x, const std::string& name, std::span<co
   const int64_t width = width_of(x);
   std::vector<float> rows;
   for (const int32_t patch : stage().from) {
-    const auto row = table.subspan(patch * width, width);
-    rows.insert(rows.end(), row.begin(), row.end());
+    if (patch >= 0)
+      rows.insert(rows.end(), table.begin() + patch * width, table.begin() + (patch + 1) * width);
+    else
+      rows.resize(rows.size() + width);
   }
   return add_rows(x, name, rows);
 }
@@ -201,12 +216,16 @@ int32_t Builder::rope(const RopeSpec& spec) {
       const auto at = [&](int64_t place) { return patch < 0 ? 0 : static_cast<int32_t>(place) + spec.first; };
       for (const int32_t place : {0, at(patch / columns_), at(patch % columns_), 0}) stage().axes.push_back(place);
     }
+  return rope(std::move(table));
+}
+
+int32_t Builder::rope(core::RopeTable table) {
   program().rope_tables.push_back(std::move(table));
   return static_cast<int32_t>(program().rope_tables.size() - 1);
 }
 
 ValueId Builder::norm(ValueId x, const std::string& name, Norm kind) {
-  return norm(x, name, kind, hparams_.epsilon(), width_of(x));
+  return norm(x, name, kind, epsilon(), width_of(x));
 }
 
 ValueId Builder::norm(ValueId x, const std::string& name, Norm kind, float epsilon, int64_t group) {
@@ -218,7 +237,7 @@ ValueId Builder::norm(ValueId x, const std::string& name, Norm kind, float epsil
 
 ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
   return emit(OpKind::rms_norm, name, {x}, width_of(x), {constant(name, std::vector<float>(group, 1))},
-              core::NormParams{hparams_.epsilon(), group});
+              core::NormParams{epsilon(), group});
 }
 
 // What the file says of a matrix's input or output: NAME.input_min and so on, of one number each.

@@ -8,7 +8,9 @@
 #include "models/vision/hparams.h"
 #include "models/vision/projector.h"
 
+#include <array>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -20,11 +22,12 @@ enum class Norm : uint8_t { layer, rms };
 
 // How a table of positions becomes one of another size.
 enum class TableResize : uint8_t {
-  corners,     // bilinear, corners on corners
-  linear,      // bilinear, centres of pixels
-  wider,       // the same, for sides that are a tenth of a place longer, as Hunyuan's encoder was trained
-  antialiased, // the same, a triangle that is as much wider as the table gets smaller
-  cubic,       // a = -0.75, centres of pixels
+  corners,      // bilinear, corners on corners
+  linear,       // bilinear, centres of pixels
+  wider,        // the same, for sides that are a tenth of a place longer, as Hunyuan's encoder was trained
+  antialiased,  // the same, a triangle that is as much wider as the table gets smaller
+  cubic,        // a = -0.75, centres of pixels
+  smooth_cubic, // a = -0.5, as much wider as the table gets smaller
 };
 
 // What all layers of an encoder have in common.
@@ -55,12 +58,15 @@ class Builder {
   core::ActivationParams activation() const;
 
   using Step = std::function<core::ValueId(core::ValueId)>;
+  // Tiles are squares side by side, which are encoded one by one. Returns how many. Before anything else.
+  int64_t cut_squares();
   // Begins the first stage: rows are patches of `side` pixels, line by line, through v.patch_embd, with its bias.
   // `first`: what pixels go through before. `more` rows of zeros come behind the patches: then without the bias.
   core::ValueId patches(int64_t side, int64_t more = 0, const Step& first = {});
-  // Patches come square by square, of `side` patches, line by line in each: such a square is a block. Before anything
-  // that depends on their order.
-  void in_squares(int64_t side);
+  core::ValueId patches(int64_t side, int64_t more, const Step& first, const std::string& tensor, int64_t width);
+  // Patches come square by square, of `side` patches, line by line in each: such a square is a block. With `whole`, all
+  // are of the same size: with rows of zeros where the grid ends. Before anything that depends on their order.
+  void in_squares(int64_t side, bool whole = false);
   // Adds a row to each row of x: `table` [rows, width], row by row of the stage, or of each patch.
   core::ValueId add_rows(core::ValueId x, const std::string& name, std::span<const float> table);
   core::ValueId add_to_patches(core::ValueId x, const std::string& name, std::span<const float> table);
@@ -89,8 +95,10 @@ class Builder {
     int32_t first = 0;
   };
   int32_t rope(const RopeSpec& spec);
+  int32_t rope(core::RopeTable table); // where rows are is set by the projector: Stage::axes
 
   core::ValueId norm(core::ValueId x, const std::string& tensor, Norm kind);
+  void use_epsilon(float epsilon) { epsilon_ = epsilon; } // in norms, instead of the file's
   core::ValueId norm(core::ValueId x, const std::string& tensor, Norm kind, float epsilon, int64_t group);
   core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group); // RMS, without weights
   core::ValueId linear(core::ValueId x, const std::string& tensor, int64_t rows);
@@ -107,6 +115,11 @@ class Builder {
   // Attention of all rows to one another, or as `params` say, whose layer is set here.
   core::ValueId attend(core::ValueId q, core::ValueId k, core::ValueId v, const std::string& name,
                        const core::KvLayer& heads, core::AttentionParams params);
+  // The same matrix, [rows][elements of a head], times each of so many heads of x, and the same bias behind it.
+  core::ValueId times_heads(core::ValueId x, int64_t heads, const std::string& name, std::span<const float> matrix,
+                            std::span<const float> bias);
+  // q, k and v of a tensor that has one behind the other.
+  std::array<core::ValueId, 3> split_qkv(core::ValueId x, const std::string& tensor, int64_t q_rows, int64_t kv_rows);
   // All layers, or the first `count`, between v.pre_ln and v.post_ln, where the file has those; `ended` gets what each
   // layer gives.
   core::ValueId layers(core::ValueId x, const LayerSpec& spec, int64_t count = -1,
@@ -126,6 +139,8 @@ class Builder {
   core::ValueId channels_first(core::ValueId x, const std::string& name, int64_t patches);
   // Ends the last stage: its rows are the tokens, in order, as wide as the language model.
   void tokens(core::ValueId x);
+  const std::vector<int32_t>& from() const { return encoder_.stages.back().from; }
+  std::vector<int32_t> rows_of_patches() const; // of the first stage, line by line
 
   void skip_layer(int64_t il); // one that is not used
   // A tensor that a file may have and that nothing depends on.
@@ -152,11 +167,11 @@ class Builder {
   core::WeightId matrix(const std::string& name, int64_t cols, int64_t rows);
   core::WeightId vector(const std::string& name, int64_t width);
   core::WeightId add_weight(core::Weight weight);
-  std::vector<int32_t> rows_of_patches() const; // of the first stage, line by line
   std::vector<int32_t> squares(int64_t side) const;
   std::vector<core::ValueId> begin_stage(const std::vector<core::ValueId>& values, int64_t group,
                                          std::vector<int32_t> from);
   core::ValueId begin(const std::string& input, int64_t width);
+  float epsilon() const { return epsilon_ ? *epsilon_ : hparams_.epsilon(); }
   Stage& stage() { return encoder_.stages.back(); }
   core::Program& program() { return stage().program; }
   [[noreturn]] void misshapen(const gguf::Tensor& tensor, int64_t cols, int64_t rows) const;
@@ -164,10 +179,11 @@ class Builder {
 
   const gguf::File& file_;
   const Hparams hparams_;
-  const int64_t width_px_, height_px_;
+  int64_t width_px_, height_px_;
   int64_t columns_ = 0, lines_ = 0;
   Encoder encoder_;
   int32_t layer_ = -1;
+  std::optional<float> epsilon_;
   std::set<std::string, std::less<>> used_;
 };
 

@@ -53,6 +53,9 @@ struct Encoder {
   std::vector<float> further;             // rows that the file has, such as for the end of a line of patches
   int64_t columns = 0, lines = 0;         // of tokens, where they make a grid
   bool framed = false;                    // a token stands before that grid and one behind it
+  // Squares side by side that a tile consists of, which see nothing of one another: the stages are for one of them, and
+  // `tokens` counts the rows of all, one square after the other.
+  int64_t squares = 1;
 
   int64_t width() const { return stages.back().width(); } // of a token
 };

@@ -39,6 +39,17 @@ void check_chunks(const engine::PicturePrompt& prompt, const nlohmann::ordered_j
   CHECK(pictures == prompt.pictures.places().size());
 }
 
+// Of pictures from the `first` on.
+std::vector<float> rows_of(const engine::PicturePrompt& prompt, size_t first = 0) {
+  std::vector<float> rows;
+  for (const engine::TextPictures::Place& place : prompt.pictures.places().subspan(first))
+    rows.insert(rows.end(), place.tile->rows.begin(), place.tile->rows.end());
+  return rows;
+}
+
+// There the reference resizes a table for tiles wrongly: only the last picture is comparable, and no logits are.
+bool has_wrong_tiles(const std::string& name) { return name == "deepseekocr-quirk"; }
+
 void check_case(const std::string& name) {
   CAPTURE(name);
   const tests::VisionCase c(name);
@@ -47,17 +58,14 @@ void check_case(const std::string& name) {
   CHECK(opened.reader.row_width() == c.count("n_embd"));
   const engine::PicturePrompt prompt = opened.prompt();
   check_chunks(prompt, c.document["chunks"], c.document["mrope"]);
-  // Here the reference resizes a table for tiles wrongly; what does not follow from them is the last picture.
-  const bool only_last = name == "deepseekocr-quirk";
-  std::vector<float> rows, embeddings = c.embeddings();
-  for (const engine::TextPictures::Place& place :
-       prompt.pictures.places().last(only_last ? 1 : prompt.pictures.places().size()))
-    rows.insert(rows.end(), place.tile->rows.begin(), place.tile->rows.end());
-  if (only_last) embeddings.erase(embeddings.begin(), embeddings.end() - std::ssize(rows));
+  const std::vector<float> rows = rows_of(prompt, has_wrong_tiles(name) ? prompt.pictures.places().size() - 1 : 0);
+  std::vector<float> embeddings = c.embeddings();
+  REQUIRE(rows.size() <= embeddings.size());
+  if (has_wrong_tiles(name)) embeddings.erase(embeddings.begin(), embeddings.end() - std::ssize(rows));
   REQUIRE(rows.size() == embeddings.size());
   const double error = tests::nmse(rows, embeddings);
   CHECK(error <= std::max(kLeastBound, 5 * c.spread("spread")));
-  if (only_last) return;
+  if (has_wrong_tiles(name)) return;
   const std::vector<float> golden = c.logits(),
                            at_once = tests::vision_logits(opened, prompt, std::ssize(prompt.tokens));
   REQUIRE(at_once.size() == golden.size());
@@ -68,21 +76,65 @@ void check_case(const std::string& name) {
   MESSAGE(name, ": NMSE of embeddings ", error, ", of logits ", logits_error);
 }
 
-} // namespace
+struct Outputs {
+  std::vector<float> embeddings, logits;
+};
 
-TEST_CASE("tiny models of every projector have the reference's chunks, embeddings and logits") {
-  REQUIRE_REFERENCE();
+Outputs outputs_of(const tests::VisionCase& c, bool exact, quant::Type type) {
+  tests::OpenedVision opened(c, exact, type);
+  const engine::PicturePrompt prompt = opened.prompt();
+  return {rows_of(prompt), tests::vision_logits(opened, prompt, std::ssize(prompt.tokens), exact)};
+}
+
+void check_fast(const std::string& name, quant::Type type, const Outputs& wanted) {
+  constexpr double kBound = 1e-3;
+  CAPTURE(name);
+  const Outputs fast = outputs_of(tests::VisionCase(name), false, type);
+  const double error = tests::nmse(fast.embeddings, wanted.embeddings),
+               logits_error = tests::nmse(fast.logits, wanted.logits);
+  CHECK(error <= kBound);
+  CHECK(logits_error <= kBound);
+  MESSAGE(name, " ", quant::format(type).name, ": fast mode's NMSE of embeddings ", error, ", of logits ",
+          logits_error);
+}
+
+// Calls with each case's name; what it throws fails the test.
+template <typename Check>
+void for_each_case(const Check& check) {
   const std::vector<std::string> names = tests::known_vision_cases();
   CHECK(names.size() >= models::vision::projector_table().size());
   const char* only = std::getenv("RIDGE_TEST_CASE"); // those with this in their names
   for (const std::string& name : names)
     if (!only || name.find(only) != std::string::npos) {
       try {
-        check_case(name);
+        check(name);
       } catch (const core::Error& error) {
         FAIL_CHECK(name, ": ", error.what());
       }
     }
+}
+
+} // namespace
+
+TEST_CASE("tiny models of every projector have the reference's chunks, embeddings and logits") {
+  REQUIRE_REFERENCE();
+  for_each_case(check_case);
+}
+
+TEST_CASE("in fast mode, embeddings and logits of tiny models are near the reference's") {
+  REQUIRE_REFERENCE();
+  for_each_case([](const std::string& name) {
+    const tests::VisionCase c(name);
+    if (!has_wrong_tiles(name)) check_fast(name, quant::Type::F32, {c.embeddings(), c.logits()});
+  });
+}
+
+TEST_CASE("in fast mode, packed models are near what they are in exact mode") {
+  REQUIRE_REFERENCE();
+  for_each_case([](const std::string& name) {
+    constexpr quant::Type kPacked = quant::Type::Q8_0;
+    check_fast(name, kPacked, outputs_of(tests::VisionCase(name), true, kPacked));
+  });
 }
 
 TEST_CASE("docs/images.md shows every projector as projectors.def has it") {

@@ -19,19 +19,20 @@ namespace ridge::tests {
 // A case in files, as the engine opens them.
 struct OpenedVision {
   const VisionCase& c;
+  const quant::Type type; // of the layers' matrices
   TemporaryFolder folder;
   gguf::File file;
   std::unique_ptr<text::Tokenizer> tokenizer;
   core::Program program;
   engine::PictureReader reader;
 
-  explicit OpenedVision(const VisionCase& of)
-      : c(of), file(gguf::File::open(write("model"))), tokenizer(text::Tokenizer::from_file(file)),
+  explicit OpenedVision(const VisionCase& of, bool exact = true, quant::Type as = quant::Type::F32)
+      : c(of), type(as), file(gguf::File::open(write("model"))), tokenizer(text::Tokenizer::from_file(file)),
         program(models::build_program(file, models::Ending::pictures)),
-        reader(write("mmproj"), {.threads = 1, .exact = true}) {}
+        reader(write("mmproj"), {.threads = 1, .exact = exact}) {}
 
   std::string write(const std::string& part) const {
-    const std::vector<std::byte> bytes = c.image(part);
+    const std::vector<std::byte> bytes = c.image(part, type);
     return folder.write(part + ".gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
   std::string path(const std::string& part) const { return folder / (part + ".gguf"); }
@@ -41,11 +42,12 @@ struct OpenedVision {
 };
 
 // Logits of the text's tokens, `most` tokens at once where no picture wants more.
-inline std::vector<float> vision_logits(OpenedVision& opened, const engine::PicturePrompt& prompt, int64_t most) {
+inline std::vector<float> vision_logits(OpenedVision& opened, const engine::PicturePrompt& prompt, int64_t most,
+                                        bool exact = true) {
   const int64_t count = std::ssize(prompt.tokens);
   core::ExecutorConfig config = {.context = count, .max_batch = count, .max_outputs = count, .threads = 1};
-  config.k_type = config.v_type = core::KvType::f32;
-  config.exact = true;
+  config.k_type = config.v_type = exact ? core::KvType::f32 : core::KvType::f16;
+  config.exact = exact;
   const auto executor = kernels::cpu::make_cpu_executor(opened.program, config);
   std::vector<float> logits;
   for (int64_t at = 0, end = 0; at < count; at = end) {

@@ -146,7 +146,7 @@ core::RopeTable make_rope_table(const gguf::File& file, const Hparams& hparams, 
       made.push_back(static_cast<float>(plain / factor * (1 - blend) + plain * blend));
     }
     for (size_t pair = 0; pair < table.axes.size(); ++pair)
-      if (table.axes[pair] == kFourthAxis) made[pair] = 0;
+      if (table.axes[pair] == kFourthAxis && spec.axes != RopeAxes::numbered) made[pair] = 0;
     return made;
   };
   std::vector<float> divisors, for_long;

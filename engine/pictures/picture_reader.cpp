@@ -6,6 +6,7 @@
 #include "engine/prefixes/model_key.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/executor/executor.h"
+#include "media/resize.h"
 
 #include <fmt/format.h>
 
@@ -30,23 +31,22 @@ uint64_t hash_of(std::string_view key, const media::Picture& tile) {
   return hash;
 }
 
-// Runs a Program for all rows that its executor was made for. Without `input`, that was taken from another one.
-void run(core::Executor& executor, std::span<const float> input, const models::vision::Encoder* places) {
-  const int64_t rows = executor.config().max_batch;
+// Computes all rows of a stage. Without `input`, that was taken from another one's executor.
+void run(core::Executor& executor, const models::vision::Stage& stage, std::span<const float> input) {
+  const int64_t rows = stage.rows();
   std::vector<int32_t> tokens(rows), positions(rows);
   std::iota(positions.begin(), positions.end(), 0);
-  core::Batch batch{.tokens = tokens, .positions = positions, .input = input, .input_taken = input.empty()};
-  if (places) {
-    batch.axes = places->axes;
-    batch.block_ends = places->block_ends;
-  }
-  executor.forward(batch);
+  executor.forward({.tokens = tokens,
+                    .positions = positions,
+                    .input = input,
+                    .input_taken = input.empty(),
+                    .axes = stage.axes,
+                    .block_ends = stage.block_ends});
 }
 
-// All rows of the output of the last run.
-std::span<const float> result_of(core::Executor& executor, const core::Program& program) {
-  return {executor.logits(0).data(),
-          static_cast<size_t>(executor.config().max_batch * program.values[program.output].width)};
+// What a stage gave last.
+std::span<const float> rows_of(core::Executor& executor, const models::vision::Stage& stage) {
+  return {executor.logits(0).data(), static_cast<size_t>(stage.rows() * stage.width())};
 }
 
 bool all_finite(std::span<const float> values) {
@@ -54,11 +54,6 @@ bool all_finite(std::span<const float> values) {
   uint32_t bad = 0;
   for (const float value : values) bad |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent; // in vectors
   return bad == 0;
-}
-
-double flops_of(const core::Executor& executor, const core::Program& program) {
-  const int64_t rows = executor.config().max_batch;
-  return core::program_cost(program, {.tokens = rows, .outputs = rows}).flops;
 }
 
 // Rows of `rows` that `which` names, one after another; those below 0 are `other(-1 - which)`.
@@ -78,10 +73,7 @@ std::vector<float> chosen_rows(std::span<const float> rows, int64_t width, std::
 // By the Programs of a small picture's first tile, which also shows that the file has all that they need.
 int64_t row_width_of(const models::vision::Model& model) {
   for (const models::vision::Part& part : model.cut(media::Picture(64, 64)))
-    if (part.tile) {
-      const models::vision::Encoder encoder = model.build(part.tile->width, part.tile->height);
-      return encoder.merger.values[encoder.merger.output].width;
-    }
+    if (part.tile) return model.build(part.tile->width, part.tile->height).width();
   return 0;
 }
 
@@ -98,8 +90,9 @@ void PictureReader::check_fits(const core::Program& program, const std::string& 
 }
 
 // On the GPU, with the weights of an executor for another size where there is one, or on the CPU.
-std::unique_ptr<core::Executor> PictureReader::executor_of(const core::Program& program, int64_t rows,
+std::unique_ptr<core::Executor> PictureReader::executor_of(const models::vision::Stage& stage,
                                                            const core::Executor* weights_of) {
+  const int64_t rows = stage.rows();
   core::ExecutorConfig config = {.context = rows, .max_batch = rows, .max_outputs = 0, .going_back = 0};
   config.threads = options_.threads;
   config.exact = options_.exact;
@@ -108,12 +101,12 @@ std::unique_ptr<core::Executor> PictureReader::executor_of(const core::Program& 
       kernels::cuda::CudaOptions cuda;
       cuda.device = options_.gpu;
       cuda.weights_of = weights_of;
-      return kernels::cuda::make_cuda_executor(program, config, cuda);
+      return kernels::cuda::make_cuda_executor(stage.program, config, cuda);
     } catch (const kernels::cuda::OutOfMemory& error) {
       options_.gpu = -1;
       if (options_.note) options_.note(fmt::format("pictures are encoded on the CPU: {}", error.what()));
     }
-  return kernels::cpu::make_cpu_executor(program, config);
+  return kernels::cpu::make_cpu_executor(stage.program, config);
 }
 
 PictureReader::Sized& PictureReader::sized_for(int64_t width, int64_t height) {
@@ -122,26 +115,28 @@ PictureReader::Sized& PictureReader::sized_for(int64_t width, int64_t height) {
   sized->width = width;
   sized->height = height;
   sized->encoder = model_.build(width, height);
-  const models::vision::Encoder& encoder = sized->encoder;
-  sized->patches = executor_of(encoder.encoder, std::ssize(encoder.patches), last_ ? last_->patches.get() : nullptr);
-  sized->squares =
-      executor_of(encoder.merger, std::ssize(encoder.merged) / encoder.group, last_ ? last_->squares.get() : nullptr);
+  for (const models::vision::Stage& stage : sized->encoder.stages) {
+    const size_t number = sized->executors.size();
+    const bool known = last_ && number < last_->executors.size();
+    sized->executors.push_back(executor_of(stage, known ? last_->executors[number].get() : nullptr));
+  }
   last_ = std::move(sized);
   return *last_;
 }
 
 // Pixels of each patch, [red, green, blue][line][column], shifted and scaled.
 std::vector<float> PictureReader::patches_of(const Sized& sized, const media::Picture& tile) const {
-  const int64_t side = sized.encoder.patch, columns = sized.width / side, pixels = side * side;
+  const int64_t side = sized.encoder.patch, columns = tile.width / side, pixels = side * side;
   std::array<std::array<float, 256>, 3> values;
   for (int c = 0; c < 3; ++c)
     for (int v = 0; v < 256; ++v)
       values[c][v] =
           (static_cast<float>(v) / 255.0f - model_.mean()[c]) / model_.deviation()[c] * sized.encoder.pixel_scale +
           sized.encoder.pixel_shift;
-  std::vector<float> patches(sized.encoder.patches.size() * 3 * pixels);
+  const std::vector<int32_t>& chosen = sized.encoder.stages[0].from;
+  std::vector<float> patches(chosen.size() * 3 * pixels);
   float* out = patches.data();
-  for (const int32_t patch : sized.encoder.patches) {
+  for (const int32_t patch : chosen) {
     if (patch >= 0) {
       const int64_t top = patch / columns * side, left = patch % columns * side;
       for (int64_t y = 0; y < side; ++y) {
@@ -155,32 +150,49 @@ std::vector<float> PictureReader::patches_of(const Sized& sized, const media::Pi
   return patches;
 }
 
-EncodedTile PictureReader::encode(const media::Picture& tile) {
-  Sized& sized = sized_for(tile.width, tile.height);
-  const models::vision::Encoder& encoder = sized.encoder;
-  std::future<uint64_t> hash = std::async(std::launch::async, [&] { return hash_of(key_, tile); });
-  const std::vector<float> patches = patches_of(sized, tile);
+// Rows of the last stage, valid until the next call.
+std::span<const float> PictureReader::encode_square(const Sized& sized, const media::Picture& square) {
+  const std::vector<models::vision::Stage>& stages = sized.encoder.stages;
+  const std::vector<float> patches = patches_of(sized, square);
   const double start = core::seconds_now();
-  run(*sized.patches, patches, &encoder);
-  if (sized.squares->take_input(*sized.patches, encoder.merged)) {
-    run(*sized.squares, {}, nullptr);
-  } else {
-    const int64_t width = encoder.encoder.values[encoder.encoder.output].width;
-    const std::vector<float> zeros(width);
-    run(*sized.squares,
-        chosen_rows(result_of(*sized.patches, encoder.encoder), width, encoder.merged,
-                    [&](int32_t) { return std::span(zeros); }),
-        nullptr);
+  run(*sized.executors[0], stages[0], patches);
+  for (size_t i = 1; i < stages.size(); ++i) {
+    core::Executor &before = *sized.executors[i - 1], &executor = *sized.executors[i];
+    std::vector<float> input;
+    if (!executor.take_input(before, stages[i].from)) {
+      const int64_t width = stages[i - 1].width();
+      const std::vector<float> zeros(width);
+      input =
+          chosen_rows(rows_of(before, stages[i - 1]), width, stages[i].from, [&](int32_t) { return std::span(zeros); });
+    }
+    run(executor, stages[i], input);
   }
-  const std::span<const float> rows = result_of(*sized.squares, encoder.merger);
+  const std::span<const float> rows = rows_of(*sized.executors.back(), stages.back());
   work_.seconds += core::seconds_now() - start;
-  work_.flops += flops_of(*sized.patches, encoder.encoder) + flops_of(*sized.squares, encoder.merger);
-  work_.patches += std::ssize(encoder.patches);
+  for (const models::vision::Stage& stage : stages)
+    work_.flops += core::program_cost(stage.program, {.tokens = stage.rows(), .outputs = stage.rows()}).flops;
+  work_.patches += stages[0].rows();
+  return rows;
+}
+
+EncodedTile PictureReader::encode(const media::Picture& tile) {
+  std::future<uint64_t> hash = std::async(std::launch::async, [&] { return hash_of(key_, tile); });
+  const Sized& sized = sized_for(tile.width, tile.height);
+  const models::vision::Encoder& encoder = sized.encoder;
+  const int64_t width = tile.width / encoder.squares;
+  std::vector<float> of_squares; // where there are several
+  std::span<const float> rows;
+  for (int64_t i = 0; i < encoder.squares; ++i) {
+    rows = encode_square(sized, encoder.squares > 1 ? media::crop(tile, i * width, 0, width, tile.height) : tile);
+    if (encoder.squares > 1) of_squares.insert(of_squares.end(), rows.begin(), rows.end());
+  }
+  if (encoder.squares > 1) rows = of_squares;
   EncodedTile encoded;
-  encoded.width = encoder.merger.values[encoder.merger.output].width;
+  encoded.width = encoder.width();
   encoded.tokens = std::ssize(encoder.tokens);
   encoded.columns = encoder.columns;
   encoded.lines = encoder.lines;
+  encoded.framed = encoder.framed;
   encoded.sees_ahead = model_.sees_ahead(encoded.width);
   encoded.rows = chosen_rows(rows, encoded.width, encoder.tokens, [&](int32_t row) {
     return std::span(encoder.further).subspan(row * encoded.width, encoded.width);

@@ -34,7 +34,7 @@ class PictureReader {
     std::shared_ptr<const EncodedTile> tile = nullptr; // null: text
   };
   std::vector<Piece> read(const media::Picture& picture);
-  // What the two Programs took for the last picture, all its tiles together.
+  // What the encoder's Programs took for the last picture, all its tiles together.
   struct Work {
     double seconds = 0, flops = 0; // flops as op_cost counts them
     int64_t patches = 0;
@@ -52,12 +52,12 @@ class PictureReader {
   struct Sized { // for tiles of one size
     int64_t width = 0, height = 0;
     models::vision::Encoder encoder;
-    std::unique_ptr<core::Executor> patches, squares; // they run the two Programs
+    std::vector<std::unique_ptr<core::Executor>> executors; // of its stages
   };
   Sized& sized_for(int64_t width, int64_t height);
-  std::unique_ptr<core::Executor> executor_of(const core::Program& program, int64_t rows,
-                                              const core::Executor* weights_of);
+  std::unique_ptr<core::Executor> executor_of(const models::vision::Stage& stage, const core::Executor* weights_of);
   EncodedTile encode(const media::Picture& tile);
+  std::span<const float> encode_square(const Sized& sized, const media::Picture& square);
   std::vector<float> patches_of(const Sized& sized, const media::Picture& tile) const;
 
   const gguf::File file_;

@@ -24,17 +24,23 @@ const TextPictures::Place* TextPictures::at(int64_t token) const {
 }
 
 std::array<int32_t, core::kPlaceAxes> TextPictures::axes(int64_t token) const {
-  int64_t shorter = 0; // than in tokens, all pictures before
+  int64_t shorter = 0;  // than in tokens, all pictures before
+  int32_t pictures = 0; // before
   for (const Place& place : places_) {
     if (place.first > token) break;
     const EncodedTile& tile = *place.tile;
     if (token < place.end()) {
       const auto start = static_cast<int32_t>(place.first - shorter);
+      const int64_t i = token - place.first - (tile.framed ? 1 : 0);
       if (tile.columns == 0) break;
-      const int64_t i = token - place.first;
-      return {start, start + static_cast<int32_t>(i / tile.columns), start + static_cast<int32_t>(i % tile.columns), 0};
+      const auto line = static_cast<int32_t>(i / tile.columns), column = static_cast<int32_t>(i % tile.columns);
+      if (!tile.framed) return {start, start + line, start + column, 0};
+      const auto place = static_cast<int32_t>(token - shorter);
+      if (i < 0 || line == tile.lines) return {place, place, place, place};
+      return {place, column, line, pictures};
     }
-    if (tile.columns > 0) shorter += tile.tokens - std::max(tile.columns, tile.lines);
+    ++pictures;
+    if (tile.columns > 0 && !tile.framed) shorter += tile.tokens - std::max(tile.columns, tile.lines);
   }
   const auto place = static_cast<int32_t>(token - shorter);
   return {place, place, place, 0};
@@ -59,13 +65,23 @@ void PlacedBatch::append(std::span<const int32_t> part, int64_t first, int32_t s
   streams.insert(streams.end(), part.size(), stream);
 }
 
+// Whether rope turns by the number of a picture, too: then text has a place of its own there, which is 0.
+static bool numbers_pictures(const core::Program& program) {
+  constexpr uint8_t kNumber = 3;
+  return std::ranges::any_of(program.rope_tables, [](const core::RopeTable& table) {
+    for (size_t pair = 0; pair < table.axes.size(); ++pair)
+      if (table.axes[pair] == kNumber && table.inverse_frequency[pair] != 0) return true;
+    return false;
+  });
+}
+
 core::Batch PlacedBatch::batch(const core::Program& program) {
   rows_.clear();
   axes_.clear();
   block_ends_.clear();
   std::span<const float> rows; // of one tile, as they lie there, until there are others
-  if (!parts_.empty()) {
-    block_ends_.resize(tokens.size());
+  if (!parts_.empty()) block_ends_.resize(tokens.size());
+  if (!parts_.empty() || numbers_pictures(program)) {
     for (const int32_t position : positions) axes_.insert(axes_.end(), {position, position, position, 0});
   }
   for (const Part& part : parts_)

@@ -19,6 +19,7 @@ struct EncodedTile {
   std::vector<float> rows; // [tokens][width]
   int64_t tokens = 0, width = 0;
   int64_t columns = 0, lines = 0; // of tokens, where they make a grid
+  bool framed = false;            // a token stands before that grid and one behind it
   bool sees_ahead = false;        // they see one another in the language model
   uint64_t hash = 0;              // of its pixels
 
@@ -41,7 +42,8 @@ class TextPictures {
   // The picture that the token is of; null: of none.
   const Place* at(int64_t token) const;
   // Where a token is for rope in models that tell rows from columns: core::Batch::axes. A picture is as long as its
-  // longer side there.
+  // longer side there. A framed one is as long as it has tokens; what stands in the frame has its column, its line,
+  // both from 0, and the number of the picture.
   std::array<int32_t, core::kPlaceAxes> axes(int64_t token) const;
   // As many of the first `count` tokens as can be kept without those behind them: not a part of a picture whose tokens
   // see one another.

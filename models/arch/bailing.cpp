@@ -1,6 +1,6 @@
 // Experts chosen by scores, behind some dense layers and with a shared one where the file has them: bailingmoe and
-// bailingmoe2 (Ling, Ring), deepseek (DeepSeek MoE), dots1, olmoe, minimax-m2, exaone-moe, hy_v3 (Hunyuan 3)
-// and afmoe (Trinity).
+// bailingmoe2 (Ling, Ring), deepseek (DeepSeek MoE), deepseek2-ocr, dots1, olmoe, minimax-m2, exaone-moe, hy_v3
+// (Hunyuan 3) and afmoe (Trinity).
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -22,7 +22,7 @@ struct Kind {
   std::optional<core::Gate> gate; // not set: expert_gating_func
 };
 
-constexpr AttentionSpec kPlain = {.rope = Rope::adjacent},
+constexpr AttentionSpec kPlain = {.rope = Rope::adjacent}, kSplit = {.rope = Rope::split, .rope_factors = false},
                         kNormed = {.rope = Rope::split, .qk_norm = true, .rope_factors = false},
                         kNormedWhole = {.rope = Rope::split,
                                         .qk_norm = true,
@@ -34,6 +34,7 @@ constexpr auto kKinds = std::to_array<Kind>({
     {"bailingmoe", kPlain, {}, core::Gate::softmax},
     {"bailingmoe2", kNormed, {}, {}},
     {"deepseek", kPlain, false, core::Gate::softmax},
+    {"deepseek2-ocr", kSplit, {}, {}},
     {"dots1", kNormed, {}, {}},
     {"exaone-moe", kSliding, {}, {}},
     {"hy_v3", kSliding, {}, {}},

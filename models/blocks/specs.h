@@ -21,6 +21,7 @@ enum class RopeAxes : uint8_t {
   one,         // there is one position
   interleaved, // in turn one pair of each axis, as far as its section goes: rope.dimension_sections
   in_order,    // the sections one after the other
+  numbered,    // the same, and the fourth is the number of a picture: batches have places, or it does not turn
 };
 
 // Which hidden rows the draft heads of a model take, from the model and from each other.

@@ -18,7 +18,7 @@ using core::ValueId;
 using core::WeightId;
 
 Builder::Builder(const gguf::File& file, int64_t width, int64_t height)
-    : file_(file), hparams_(file), width_px_(width), height_px_(height), program_(&encoder_.encoder) {}
+    : file_(file), hparams_(file), width_px_(width), height_px_(height) {}
 
 const gguf::Tensor& Builder::tensor(const std::string& name) {
   const gguf::Tensor* tensor = file_.find_tensor(name);
@@ -49,8 +49,8 @@ core::Weight Builder::view(const std::string& name, int64_t cols, int64_t rows) 
 }
 
 WeightId Builder::add_weight(core::Weight weight) {
-  program_->weights.push_back(std::move(weight));
-  return static_cast<WeightId>(program_->weights.size() - 1);
+  program().weights.push_back(std::move(weight));
+  return static_cast<WeightId>(program().weights.size() - 1);
 }
 
 WeightId Builder::matrix(const std::string& name, int64_t cols, int64_t rows) {
@@ -82,15 +82,15 @@ std::vector<float> Builder::values(const std::string& name, int64_t count) {
 
 ValueId Builder::emit(OpKind kind, const std::string& name, std::vector<ValueId> inputs, int64_t width,
                       std::vector<WeightId> weights, core::OpParams params) {
-  program_->values.push_back({name, width});
-  const auto out = static_cast<ValueId>(program_->values.size() - 1);
-  program_->ops.push_back({kind, layer_, name, std::move(inputs), {out}, std::move(weights), std::move(params)});
+  program().values.push_back({name, width});
+  const auto out = static_cast<ValueId>(program().values.size() - 1);
+  program().ops.push_back({kind, layer_, name, std::move(inputs), {out}, std::move(weights), std::move(params)});
   return out;
 }
 
-ValueId Builder::begin(core::Program& program, const std::string& input, int64_t width) {
-  program_ = &program;
+ValueId Builder::begin(const std::string& input, int64_t width) {
   layer_ = -1;
+  core::Program& program = encoder_.stages.emplace_back().program;
   program.architecture = "clip";
   program.label = "encoder of pictures";
   program.vocab = 1; // rows have no ids
@@ -107,10 +107,22 @@ core::ActivationParams Builder::activation() const {
   return {core::Activation::silu, kQuick};
 }
 
+int64_t Builder::cut_squares() {
+  if (width_px_ % height_px_ != 0)
+    throw_error("{}: a tile of {} × {} pixels is not made of squares", file_.path(), width_px_, height_px_);
+  encoder_.squares = width_px_ / height_px_;
+  width_px_ = height_px_;
+  return encoder_.squares;
+}
+
 ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
+  return patches(side, more, first, "v.patch_embd", hparams_.width());
+}
+
+ValueId Builder::patches(int64_t side, int64_t more, const Step& first, const std::string& name, int64_t width) {
   columns_ = width_px_ / side;
   lines_ = height_px_ / side;
-  const int64_t count = columns_ * lines_, pixels = 3 * side * side, width = hparams_.width();
+  const int64_t count = columns_ * lines_, pixels = 3 * side * side;
   if (count < 1)
     throw_error("{}: a tile of {} × {} pixels has no patch of {}", file_.path(), width_px_, height_px_, side);
   constexpr int64_t kMostPatches = 1 << 16; // their attention takes minutes
@@ -118,11 +130,10 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
     throw_error("{}: a tile of {} × {} pixels has more than {} patches of {}", file_.path(), width_px_, height_px_,
                 kMostPatches, side);
   encoder_.patch = side;
-  encoder_.patches.resize(count + more, -1);
-  std::iota(encoder_.patches.begin(), encoder_.patches.begin() + count, 0);
-  ValueId input = begin(encoder_.encoder, "patches", pixels);
+  ValueId input = begin("patches", pixels);
+  stage().from.resize(count + more, -1);
+  std::iota(stage().from.begin(), stage().from.begin() + count, 0);
   if (first) input = first(input);
-  const std::string name = "v.patch_embd";
   std::vector<WeightId> weights = {add_weight(view(name + ".weight", pixels, width))};
   if (more == 0 && has(name + ".bias")) weights.push_back(vector(name + ".bias", width));
   ValueId x = emit(OpKind::linear, name, {input}, width, std::move(weights));
@@ -132,30 +143,38 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
   return x;
 }
 
-void Builder::in_squares(int64_t side) {
-  encoder_.patches.clear();
+void Builder::in_squares(int64_t side, bool whole) {
+  Stage& s = stage();
+  s.from.clear();
   for (int64_t top = 0; top < lines_; top += side)
     for (int64_t left = 0; left < columns_; left += side) {
-      const int64_t bottom = std::min(top + side, lines_), right = std::min(left + side, columns_);
-      for (int64_t y = top; y < bottom; ++y)
-        for (int64_t x = left; x < right; ++x) encoder_.patches.push_back(static_cast<int32_t>(y * columns_ + x));
-      encoder_.block_ends.resize(encoder_.patches.size(), static_cast<int32_t>(encoder_.patches.size()));
+      for (int64_t y = top; y < top + side; ++y)
+        for (int64_t x = left; x < left + side; ++x) {
+          const bool inside = y < lines_ && x < columns_;
+          if (inside || whole) s.from.push_back(inside ? static_cast<int32_t>(y * columns_ + x) : -1);
+        }
+      s.block_ends.resize(s.from.size(), static_cast<int32_t>(s.from.size()));
     }
 }
 
 ValueId Builder::add_rows(ValueId x, const std::string& name, std::span<const float> table) {
   const int64_t width = width_of(x);
-  const ValueId rows = emit(OpKind::embed, name, {}, width, {constant(name, table, std::ssize(table) / width)},
-                            core::EmbedParams{1, true});
-  return add(x, rows, name + "_add");
+  return add(x, rows(name, table, width), name + "_add");
+}
+
+ValueId Builder::rows(const std::string& name, std::span<const float> table, int64_t width) {
+  return emit(OpKind::embed, name, {}, width, {constant(name, table, std::ssize(table) / width)},
+              core::EmbedParams{1, true});
 }
 
 ValueId Builder::add_to_patches(ValueId x, const std::string& name, std::span<const float> table) {
   const int64_t width = width_of(x);
   std::vector<float> rows;
-  for (const int32_t patch : encoder_.patches) {
-    const auto row = table.subspan(patch * width, width);
-    rows.insert(rows.end(), row.begin(), row.end());
+  for (const int32_t patch : stage().from) {
+    if (patch >= 0)
+      rows.insert(rows.end(), table.begin() + patch * width, table.begin() + (patch + 1) * width);
+    else
+      rows.resize(rows.size() + width);
   }
   return add_rows(x, name, rows);
 }
@@ -192,17 +211,21 @@ int32_t Builder::rope(const RopeSpec& spec) {
         static_cast<float>(std::pow(spec.base, exponent) * (second ? spec.second_factor : 1)));
     table.axes.push_back(static_cast<uint8_t>(second ? 3 - spec.first_axis : spec.first_axis));
   }
-  if (encoder_.axes.empty())
-    for (const int32_t patch : encoder_.patches) {
+  if (stage().axes.empty())
+    for (const int32_t patch : stage().from) {
       const auto at = [&](int64_t place) { return patch < 0 ? 0 : static_cast<int32_t>(place) + spec.first; };
-      for (const int32_t place : {0, at(patch / columns_), at(patch % columns_), 0}) encoder_.axes.push_back(place);
+      for (const int32_t place : {0, at(patch / columns_), at(patch % columns_), 0}) stage().axes.push_back(place);
     }
-  program_->rope_tables.push_back(std::move(table));
-  return static_cast<int32_t>(program_->rope_tables.size() - 1);
+  return rope(std::move(table));
+}
+
+int32_t Builder::rope(core::RopeTable table) {
+  program().rope_tables.push_back(std::move(table));
+  return static_cast<int32_t>(program().rope_tables.size() - 1);
 }
 
 ValueId Builder::norm(ValueId x, const std::string& name, Norm kind) {
-  return norm(x, name, kind, hparams_.epsilon(), width_of(x));
+  return norm(x, name, kind, epsilon(), width_of(x));
 }
 
 ValueId Builder::norm(ValueId x, const std::string& name, Norm kind, float epsilon, int64_t group) {
@@ -214,7 +237,7 @@ ValueId Builder::norm(ValueId x, const std::string& name, Norm kind, float epsil
 
 ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
   return emit(OpKind::rms_norm, name, {x}, width_of(x), {constant(name, std::vector<float>(group, 1))},
-              core::NormParams{hparams_.epsilon(), group});
+              core::NormParams{epsilon(), group});
 }
 
 // What the file says of a matrix's input or output: NAME.input_min and so on, of one number each.
@@ -234,6 +257,15 @@ ValueId Builder::linear(ValueId x, const std::string& name, int64_t rows) {
   return clamped(emit(OpKind::linear, name, {x}, rows, std::move(weights)), name, "output");
 }
 ValueId Builder::linear(ValueId x, const std::string& name) { return linear(x, name, rows_of(name)); }
+
+std::vector<float> Builder::linear_of(std::span<const float> row, const std::string& name) {
+  const int64_t cols = std::ssize(row), rows = rows_of(name);
+  const std::vector<float> weights = values(name + ".weight", cols * rows);
+  std::vector<float> made = has(name + ".bias") ? values(name + ".bias", rows) : std::vector<float>(rows);
+  for (int64_t i = 0; i < rows; ++i)
+    made[i] += static_cast<float>(std::inner_product(row.begin(), row.end(), weights.begin() + i * cols, 0.0));
+  return made;
+}
 
 ValueId Builder::activate(ValueId x, const std::string& name, core::ActivationParams params) {
   return emit(OpKind::activate, name, {x}, width_of(x), {}, params);
@@ -265,10 +297,21 @@ ValueId Builder::times(ValueId x, const std::string& name) {
               core::ActivationParams{core::Activation::identity});
 }
 
+ValueId Builder::before_heads(ValueId x, int64_t heads, ValueId part, const std::string& name) {
+  const int64_t width = width_of(x), dim = width / heads, own = width_of(part);
+  std::vector<int32_t> order;
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t i = 0; i < own; ++i) order.push_back(static_cast<int32_t>(i));
+    for (int64_t i = 0; i < dim; ++i) order.push_back(static_cast<int32_t>(own + h * dim + i));
+  }
+  return permute(concat(part, x, name + " all"), name, order, own + width);
+}
+
 std::vector<int32_t> Builder::rows_of_patches() const {
   std::vector<int32_t> rows(columns_ * lines_);
-  for (size_t row = 0; row < encoder_.patches.size(); ++row)
-    if (encoder_.patches[row] >= 0) rows[encoder_.patches[row]] = static_cast<int32_t>(row);
+  const std::vector<int32_t>& patches = encoder_.stages[0].from;
+  for (size_t row = 0; row < patches.size(); ++row)
+    if (patches[row] >= 0) rows[patches[row]] = static_cast<int32_t>(row);
   return rows;
 }
 
@@ -288,7 +331,7 @@ std::vector<int32_t> Builder::squares(int64_t side) const {
 ValueId Builder::merge_padded(ValueId value, int64_t side) {
   encoder_.columns = (columns_ + side - 1) / side;
   encoder_.lines = (lines_ + side - 1) / side;
-  return begin_merger(value, side * side, squares(side));
+  return begin_stage(value, side * side, squares(side));
 }
 
 std::vector<ValueId> Builder::merge(const std::vector<ValueId>& values, int64_t side) {
@@ -296,15 +339,15 @@ std::vector<ValueId> Builder::merge(const std::vector<ValueId>& values, int64_t 
     throw_error("{}: {} × {} patches do not make squares of {}", file_.path(), columns_, lines_, side);
   encoder_.columns = columns_ / side;
   encoder_.lines = lines_ / side;
-  return begin_merger(values, side * side, squares(side));
+  return begin_stage(values, side * side, squares(side));
 }
 
-ValueId Builder::begin_merger(ValueId value, int64_t group, std::vector<int32_t> rows) {
-  return begin_merger(std::vector{value}, group, std::move(rows))[0];
+ValueId Builder::begin_stage(ValueId value, int64_t group, std::vector<int32_t> from) {
+  return begin_stage(std::vector{value}, group, std::move(from))[0];
 }
 
-std::vector<ValueId> Builder::begin_merger(const std::vector<ValueId>& values, int64_t group,
-                                           std::vector<int32_t> rows) {
+std::vector<ValueId> Builder::begin_stage(const std::vector<ValueId>& values, int64_t group,
+                                          std::vector<int32_t> from) {
   ValueId all = values[0];
   std::vector<int64_t> widths = {width_of(all)};
   for (size_t i = 1; i < values.size(); ++i) {
@@ -312,10 +355,10 @@ std::vector<ValueId> Builder::begin_merger(const std::vector<ValueId>& values, i
     all = concat(all, values[i], fmt::format("v.all.{}", i));
   }
   const int64_t width = width_of(all);
-  encoder_.encoder.output = all;
-  encoder_.group = group;
-  encoder_.merged = std::move(rows);
-  const ValueId input = begin(encoder_.merger, "squares of patches", group * width);
+  program().output = all;
+  const ValueId input = begin("rows side by side", group * width);
+  stage().group = group;
+  stage().from = std::move(from);
   if (values.size() == 1) return {input};
   std::vector<ValueId> parts;
   int64_t first = 0;
@@ -330,6 +373,7 @@ std::vector<ValueId> Builder::begin_merger(const std::vector<ValueId>& values, i
 }
 
 ValueId Builder::channels_first(ValueId x, const std::string& name, int64_t patches) {
+  if (patches == 1) return x;
   const int64_t width = width_of(x) / patches;
   std::vector<int32_t> order;
   for (int64_t c = 0; c < width; ++c)
@@ -353,14 +397,15 @@ void Builder::skip_layer(int64_t il) {
 }
 
 void Builder::tokens(ValueId x) {
-  encoder_.merger.output = x;
-  encoder_.tokens.resize(encoder_.merged.size() / encoder_.group);
+  program().output = x;
+  encoder_.tokens.resize(stage().rows());
   std::iota(encoder_.tokens.begin(), encoder_.tokens.end(), 0);
 }
 
 void Builder::refuse_unused() const {
   for (const gguf::Tensor& tensor : file_.tensors())
-    if ((tensor.name.starts_with("v.") || (tensor.name.starts_with("mm.") && !tensor.name.starts_with("mm.a."))) &&
+    if ((tensor.name.starts_with("v.") || tensor.name.starts_with("resampler.") ||
+         (tensor.name.starts_with("mm.") && !tensor.name.starts_with("mm.a."))) &&
         !used_.contains(tensor.name))
       throw_error("{}: tensor {} has no place in this kind of projector: what it is for is not supported yet",
                   file_.path(), core::printable(tensor.name));
@@ -368,8 +413,7 @@ void Builder::refuse_unused() const {
 
 Encoder Builder::finish() && {
   refuse_unused();
-  core::validate(encoder_.encoder);
-  core::validate(encoder_.merger);
+  for (const Stage& stage : encoder_.stages) core::validate(stage.program);
   return std::move(encoder_);
 }
 

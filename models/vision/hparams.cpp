@@ -21,6 +21,10 @@ int64_t Hparams::count_or(std::string_view name, int64_t fallback, int64_t most,
   return in_range(name, file_.get_int(key(name), fallback), least, most);
 }
 
+int64_t Hparams::whole_key_or(std::string_view whole_key, int64_t fallback) const {
+  return file_.get_int(whole_key, fallback);
+}
+
 double Hparams::number(std::string_view name) const {
   const double value = file_.get_float(key(name));
   if (!std::isfinite(value)) throw_error("{}: {} is {}", path(), key(name), value);

@@ -22,8 +22,9 @@ class Hparams {
   // An integer from 1 (or `least`) to `most`. Without a fallback the key is required.
   int64_t count(std::string_view name, int64_t most, int64_t least = 1) const;
   int64_t count_or(std::string_view name, int64_t fallback, int64_t most, int64_t least = 1) const;
-  double number(std::string_view name) const;               // required, finite
-  std::array<float, 3> colors(std::string_view name) const; // of red, green and blue
+  int64_t whole_key_or(std::string_view whole_key, int64_t fallback) const; // an integer, whatever its key begins with
+  double number(std::string_view name) const;                               // required, finite
+  std::array<float, 3> colors(std::string_view name) const;                 // of red, green and blue
   std::vector<int64_t> counts(std::string_view name) const; // of an array of integers; none where there is none
   bool flag(std::string_view whole_key) const;              // false where it is not there
 

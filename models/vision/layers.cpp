@@ -27,11 +27,35 @@ ValueId Builder::part_of(ValueId x, const std::string& name, const char* part, i
   return emit(OpKind::linear, fmt::format("{} {}", name, part), {x}, rows, std::move(weights));
 }
 
+std::array<ValueId, 3> Builder::split_qkv(ValueId x, const std::string& name, int64_t q_rows, int64_t kv_rows) {
+  const int64_t all = q_rows + 2 * kv_rows;
+  return {part_of(x, name, "q", 0, q_rows, all), part_of(x, name, "k", q_rows, kv_rows, all),
+          part_of(x, name, "v", q_rows + kv_rows, kv_rows, all)};
+}
+
+ValueId Builder::times_heads(ValueId x, int64_t heads, const std::string& name, std::span<const float> matrix,
+                             std::span<const float> bias) {
+  const auto for_all = [&](std::span<const float> one) {
+    std::vector<float> all;
+    for (int64_t h = 0; h < heads; ++h) all.insert(all.end(), one.begin(), one.end());
+    return all;
+  };
+  const int64_t rows = std::ssize(bias);
+  const core::WeightId matrices = constant(name, for_all(matrix), rows * heads);
+  core::Weight& weight = program().weights[matrices];
+  weight.rows = rows;
+  weight.count = heads;
+  const core::WeightId biases = constant(name + ".bias", for_all(bias));
+  const ValueId ids = emit(OpKind::head_ids, name + ".ids", {}, heads);
+  program().values[ids].kind = core::ValueKind::i32;
+  return emit(OpKind::expert_linear, name, {x, ids}, heads * rows, {matrices, biases}, core::ExpertParams{heads});
+}
+
 // Norms each head by itself, or all heads together where the file's weights are that wide.
 ValueId Builder::head_norm(ValueId x, const std::string& name, Norm kind, int64_t head_dim) {
   const gguf::Tensor* weights = file_.find_tensor(name + ".weight");
   if (!weights) return x;
-  return norm(x, name, kind, hparams_.epsilon(), weights->weights() == width_of(x) ? width_of(x) : head_dim);
+  return norm(x, name, kind, epsilon(), weights->weights() == width_of(x) ? width_of(x) : head_dim);
 }
 
 ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
@@ -42,10 +66,7 @@ ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
   const int64_t q_rows = heads * dim, kv_rows = kv_heads * dim;
   ValueId q, k, v;
   if (const std::string qkv = blk + "attn_qkv"; has(qkv + ".weight")) {
-    const int64_t all = q_rows + 2 * kv_rows;
-    q = part_of(x, qkv, "q", 0, q_rows, all);
-    k = part_of(x, qkv, "k", q_rows, kv_rows, all);
-    v = part_of(x, qkv, "v", q_rows + kv_rows, kv_rows, all);
+    std::tie(q, k, v) = std::tuple_cat(split_qkv(x, qkv, q_rows, kv_rows));
   } else {
     q = linear(x, blk + "attn_q", q_rows);
     k = linear(x, blk + "attn_k", kv_rows);
@@ -56,24 +77,28 @@ ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
   if (spec.v_norm) v = unit_norm(v, blk + "attn_v_norm", dim);
   if (spec.rope >= 0) {
     for (ValueId* value : {&q, &k}) {
-      const std::string name = program_->values[*value].name;
+      const std::string name = program().values[*value].name;
       if (!spec.head_order.empty()) *value = permute(*value, name + " order", spec.head_order, dim);
       *value = emit(OpKind::rope, name + " rope", {*value}, width_of(*value), {},
                     core::RopeParams{spec.rope, width_of(*value) / dim, dim});
     }
   }
-  const auto layer = static_cast<int32_t>(program_->kv_layers.size());
-  program_->kv_layers.push_back({kv_heads, dim, dim});
-  program_->ops.push_back({OpKind::kv_store, layer_, blk + "kv_store", {k, v}, {}, {}, core::KvParams{layer}});
-  core::AttentionParams params = {layer, heads};
+  core::AttentionParams params = {.heads = heads};
   params.scale = static_cast<float>(spec.scale > 0 ? spec.scale : 1 / std::sqrt(static_cast<double>(dim)));
-  params.causal = false;
   if (spec.in_blocks && spec.in_blocks(il)) {
     params.in_blocks = true;
     params.window = spec.window;
   }
-  const ValueId attended = emit(OpKind::attention, blk + "attention", {q}, q_rows, {}, params);
-  return linear(attended, blk + "attn_out", hparams_.width());
+  return linear(attend(q, k, v, blk, {kv_heads, dim, dim}, params), blk + "attn_out", hparams_.width());
+}
+
+ValueId Builder::attend(ValueId q, ValueId k, ValueId v, const std::string& name, const core::KvLayer& heads,
+                        core::AttentionParams params) {
+  params.layer = static_cast<int32_t>(program().kv_layers.size());
+  params.causal = false;
+  program().kv_layers.push_back(heads);
+  program().ops.push_back({OpKind::kv_store, layer_, name + "kv_store", {k, v}, {}, {}, core::KvParams{params.layer}});
+  return emit(OpKind::attention, name + "attention", {q}, params.heads * heads.v_dim, {}, params);
 }
 
 ValueId Builder::ffn(ValueId x, int64_t il, const LayerSpec& spec) {

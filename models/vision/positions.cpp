@@ -21,8 +21,10 @@ Entry linear_entry(float at, int64_t from) {
   return {{{inside(first), 1 - share}, {inside(first + 1), share}}};
 }
 
-float cubic_weight(float x) {
-  constexpr float kA = -0.75f;
+float triangle(float x) { return std::max(0.0f, 1 - std::abs(x)); }
+
+template <float kA>
+float cubic(float x) {
   x = std::abs(x);
   if (x <= 1) return ((kA + 2) * x - (kA + 3)) * x * x + 1;
   if (x < 2) return ((kA * x - 5 * kA) * x + 8 * kA) * x - 4 * kA;
@@ -33,18 +35,18 @@ Entry cubic_entry(float at, int64_t from) {
   Entry entry;
   const float low = std::floor(at);
   for (int64_t i = static_cast<int64_t>(low) - 1; i <= static_cast<int64_t>(low) + 2; ++i)
-    entry.of.emplace_back(std::clamp<int64_t>(i, 0, from - 1), cubic_weight(at - static_cast<float>(i)));
+    entry.of.emplace_back(std::clamp<int64_t>(i, 0, from - 1), cubic<-0.75f>(at - static_cast<float>(i)));
   return entry;
 }
 
-// `center` is in pixels of `from`, a pixel's own centre being at a half.
-Entry antialiased_entry(float center, float widening, int64_t from) {
-  const int64_t first = std::max<int64_t>(0, static_cast<int64_t>(center - widening + 0.5f)),
-                end = std::min(from, static_cast<int64_t>(center + widening + 0.5f));
+// `center` is in pixels of `from`, a pixel's own centre being at a half. The filter is 0 from `reach` on.
+Entry antialiased_entry(float center, float widening, int64_t from, float (*filter)(float), float reach) {
+  const int64_t first = std::max<int64_t>(0, static_cast<int64_t>(center - reach * widening + 0.5f)),
+                end = std::min(from, static_cast<int64_t>(center + reach * widening + 0.5f));
   Entry entry;
   float total = 0;
   for (int64_t i = first; i < end; ++i) {
-    const float weight = std::max(0.0f, 1 - std::abs((static_cast<float>(i) - center + 0.5f) / widening));
+    const float weight = filter((static_cast<float>(i) - center + 0.5f) / widening);
     entry.of.emplace_back(i, weight);
     total += weight;
   }
@@ -63,10 +65,17 @@ std::vector<Entry> entries(int64_t from, int64_t to, TableResize resize) {
       made.push_back(linear_entry(at / steps, from));
       break;
     }
+    case TableResize::wider:
+      made.push_back(
+          linear_entry((at + 0.5f) / ((static_cast<float>(to) + 0.1f) / static_cast<float>(from)) - 0.5f, from));
+      break;
     case TableResize::linear: made.push_back(linear_entry((at + 0.5f) / ratio - 0.5f, from)); break;
     case TableResize::cubic: made.push_back(cubic_entry((at + 0.5f) / ratio - 0.5f, from)); break;
     case TableResize::antialiased:
-      made.push_back(antialiased_entry((at + 0.5f) / ratio, std::max(1.0f, 1 / ratio), from));
+      made.push_back(antialiased_entry((at + 0.5f) / ratio, std::max(1.0f, 1 / ratio), from, triangle, 1));
+      break;
+    case TableResize::smooth_cubic:
+      made.push_back(antialiased_entry((at + 0.5f) / ratio, std::max(1.0f, 1 / ratio), from, cubic<-0.5f>, 2));
       break;
     }
   }
@@ -77,7 +86,7 @@ std::vector<Entry> entries(int64_t from, int64_t to, TableResize resize) {
 
 std::vector<float> resized_table(std::span<const float> table, int64_t width, TableSize from, TableSize to,
                                  TableResize resize) {
-  if (from == to) return {table.begin(), table.end()};
+  if (from == to && resize != TableResize::wider) return {table.begin(), table.end()};
   const std::vector<Entry> columns = entries(from.columns, to.columns, resize),
                            lines = entries(from.lines, to.lines, resize);
   std::vector<float> made(to.columns * to.lines * width);

@@ -2,10 +2,10 @@
 // says.
 //
 // A picture is first cut: resized to what the encoder takes, for some families to several tiles, with text around them.
-// Each tile then goes through two Programs. The encoder's rows are patches, squares of pixels; all of them see one
-// another. The merger's rows are what some neighbouring patches became, side by side; it makes rows of the language
-// model's width. Both are Programs of the same ops as language models, so that every executor runs them. They are built
-// for one size of tile.
+// Each tile then goes through some Programs, one after another: stages. Rows of the first are patches, squares of
+// pixels; all of them see one another. Rows of each further stage are what some rows of the one before became, side by
+// side, such as neighbouring patches. The last stage makes rows of the language model's width. All are Programs of the
+// same ops as language models, so that every executor runs them. They are built for one size of tile.
 #pragma once
 
 #include "core/program.h"
@@ -32,20 +32,32 @@ struct Part {
   std::optional<media::Picture> tile = {};
 };
 
-// The Programs for tiles of one size, and how rows get from one to the other.
-struct Encoder {
-  core::Program encoder, merger; // their inputs are Program::input
+// A Program, and where its rows come from.
+struct Stage {
+  core::Program program = {};           // it has an input and an output
+  int64_t group = 1;                    // rows of the stage before that are side by side in one of its rows
+  std::vector<int32_t> from = {};       // [rows][group]: which; -1: zeros. Of the first stage: patches, line by line
+  std::vector<int32_t> axes = {};       // of each row: core::Batch::axes; empty: nothing turns by them
+  std::vector<int32_t> block_ends = {}; // core::Batch::block_ends
 
+  int64_t rows() const { return std::ssize(from) / group; }
+  int64_t width() const { return program.values[program.output].width; } // of what it gives
+};
+
+// The stages for tiles of one size.
+struct Encoder {
+  std::vector<Stage> stages;
   float pixel_scale = 1, pixel_shift = 0; // of normalized pixels
   int64_t patch = 0;                      // pixels of a patch's side
-  std::vector<int32_t> patches;           // of each row of the encoder: which patch, counted row by row; -1: zeros
-  std::vector<int32_t> axes;              // of each of these rows: core::Batch::axes; empty: nothing turns by them
-  std::vector<int32_t> block_ends;        // core::Batch::block_ends
-  int64_t group = 1;                      // rows of the encoder that are side by side in one of the merger's
-  std::vector<int32_t> merged;            // [merger rows][group]: which; -1: zeros
-  std::vector<int32_t> tokens;            // rows of the merger in the order of the text; -1 - i: row i of `further`
+  std::vector<int32_t> tokens;            // rows of the last stage in the order of the text; -1 - i: row i of `further`
   std::vector<float> further;             // rows that the file has, such as for the end of a line of patches
   int64_t columns = 0, lines = 0;         // of tokens, where they make a grid
+  bool framed = false;                    // a token stands before that grid and one behind it
+  // Squares side by side that a tile consists of, which see nothing of one another: the stages are for one of them, and
+  // `tokens` counts the rows of all, one square after the other.
+  int64_t squares = 1;
+
+  int64_t width() const { return stages.back().width(); } // of a token
 };
 
 // What a projector's file defines.

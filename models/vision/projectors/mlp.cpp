@@ -49,7 +49,7 @@ void build(Builder& b) {
   // The table's first row is that of the class, which comes last: so the first patch has its place, and is left out.
   std::vector<int32_t> rows(b.columns() * b.lines());
   std::iota(rows.begin(), rows.end(), has_class ? 1 : 0);
-  x = b.begin_merger(x, 1, std::move(rows));
+  x = b.begin_stage(x, 1, std::move(rows));
   x = b.linear(x, "mm.0");
   if (!b.has("mm.3.weight")) return b.tokens(b.linear(b.gelu(x, "mm.gelu"), "mm.2"));
   x = b.gelu(b.norm(x, "mm.1", Norm::layer), "mm.gelu");

@@ -45,10 +45,11 @@ void check_case(const std::string& name) {
   CHECK(opened.reader.row_width() == c.count("n_embd"));
   const engine::PicturePrompt prompt = opened.prompt();
   check_chunks(prompt, c.document["chunks"], c.document["mrope"]);
-  const std::vector<float> rows = tests::rows_of(prompt), embeddings = c.embeddings();
+  const auto [rows, embeddings] = tests::rows_to_compare(c, prompt);
   REQUIRE(rows.size() == embeddings.size());
   const double error = tests::nmse(rows, embeddings);
   CHECK(error <= c.bound("spread"));
+  if (c.has_wrong_tiles()) return;
   const std::vector<float> golden = c.logits(),
                            at_once = tests::vision_logits(opened, prompt, std::ssize(prompt.tokens));
   REQUIRE(at_once.size() == golden.size());
@@ -59,21 +60,65 @@ void check_case(const std::string& name) {
   MESSAGE(name, ": NMSE of embeddings ", error, ", of logits ", logits_error);
 }
 
-} // namespace
+struct Outputs {
+  std::vector<float> embeddings, logits;
+};
 
-TEST_CASE("tiny models of every projector have the reference's chunks, embeddings and logits") {
-  REQUIRE_REFERENCE();
+Outputs outputs_of(const tests::VisionCase& c, bool exact, quant::Type type) {
+  tests::OpenedVision opened(c, exact, type);
+  const engine::PicturePrompt prompt = opened.prompt();
+  return {tests::rows_of(prompt), tests::vision_logits(opened, prompt, std::ssize(prompt.tokens), exact)};
+}
+
+void check_fast(const std::string& name, quant::Type type, const Outputs& wanted) {
+  constexpr double kBound = 1e-3;
+  CAPTURE(name);
+  const Outputs fast = outputs_of(tests::VisionCase(name), false, type);
+  const double error = tests::nmse(fast.embeddings, wanted.embeddings),
+               logits_error = tests::nmse(fast.logits, wanted.logits);
+  CHECK(error <= kBound);
+  CHECK(logits_error <= kBound);
+  MESSAGE(name, " ", quant::format(type).name, ": fast mode's NMSE of embeddings ", error, ", of logits ",
+          logits_error);
+}
+
+// Calls with each case's name; what it throws fails the test.
+template <typename Check>
+void for_each_case(const Check& check) {
   const std::vector<std::string> names = tests::known_vision_cases();
   CHECK(names.size() >= models::vision::projector_table().size());
   const char* only = std::getenv("RIDGE_TEST_CASE"); // those with this in their names
   for (const std::string& name : names)
     if (!only || name.find(only) != std::string::npos) {
       try {
-        check_case(name);
+        check(name);
       } catch (const core::Error& error) {
         FAIL_CHECK(name, ": ", error.what());
       }
     }
+}
+
+} // namespace
+
+TEST_CASE("tiny models of every projector have the reference's chunks, embeddings and logits") {
+  REQUIRE_REFERENCE();
+  for_each_case(check_case);
+}
+
+TEST_CASE("in fast mode, embeddings and logits of tiny models are near the reference's") {
+  REQUIRE_REFERENCE();
+  for_each_case([](const std::string& name) {
+    const tests::VisionCase c(name);
+    if (!c.has_wrong_tiles()) check_fast(name, quant::Type::F32, {c.embeddings(), c.logits()});
+  });
+}
+
+TEST_CASE("in fast mode, packed models are near what they are in exact mode") {
+  REQUIRE_REFERENCE();
+  for_each_case([](const std::string& name) {
+    constexpr quant::Type kPacked = quant::Type::Q8_0;
+    check_fast(name, kPacked, outputs_of(tests::VisionCase(name), true, kPacked));
+  });
 }
 
 TEST_CASE("docs/images.md shows every projector as projectors.def has it") {

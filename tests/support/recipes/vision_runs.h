@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ridge::tests {
@@ -20,19 +21,20 @@ namespace ridge::tests {
 // A case in files, as the engine opens them.
 struct OpenedVision {
   const VisionCase& c;
+  const quant::Type type; // of the layers' matrices
   TemporaryFolder folder;
   gguf::File file;
   std::unique_ptr<text::Tokenizer> tokenizer;
   core::Program program;
   engine::PictureReader reader;
 
-  explicit OpenedVision(const VisionCase& of,
-                        const engine::PictureReader::Options& options = {.threads = 1, .exact = true})
-      : c(of), file(gguf::File::open(write("model"))), tokenizer(text::Tokenizer::from_file(file)),
-        program(models::build_program(file, models::Ending::pictures)), reader(write("mmproj"), options) {}
+  explicit OpenedVision(const VisionCase& of, bool exact = true, quant::Type as = quant::Type::F32, int gpu = -1)
+      : c(of), type(as), file(gguf::File::open(write("model"))), tokenizer(text::Tokenizer::from_file(file)),
+        program(models::build_program(file, models::Ending::pictures)),
+        reader(write("mmproj"), {.threads = 1, .gpu = gpu, .exact = exact}) {}
 
   std::string write(const std::string& part) const {
-    const std::vector<std::byte> bytes = c.image(part);
+    const std::vector<std::byte> bytes = c.image(part, type);
     return folder.write(part + ".gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
   std::string path(const std::string& part) const { return folder / (part + ".gguf"); }
@@ -41,18 +43,27 @@ struct OpenedVision {
   }
 };
 
-// The rows of all pictures.
-inline std::vector<float> rows_of(const engine::PicturePrompt& prompt) {
+// Rows of all pictures from the `first` on.
+inline std::vector<float> rows_of(const engine::PicturePrompt& prompt, size_t first = 0) {
   std::vector<float> rows;
-  for (const engine::TextPictures::Place& place : prompt.pictures.places())
+  for (const engine::TextPictures::Place& place : prompt.pictures.places().subspan(first))
     rows.insert(rows.end(), place.tile->rows.begin(), place.tile->rows.end());
   return rows;
 }
 
+// A case's rows and those of the reference, as far as they can be compared.
+inline std::pair<std::vector<float>, std::vector<float>> rows_to_compare(const VisionCase& c,
+                                                                         const engine::PicturePrompt& prompt) {
+  const std::vector<float> rows = rows_of(prompt, c.has_wrong_tiles() ? prompt.pictures.places().size() - 1 : 0);
+  std::vector<float> wanted = c.embeddings();
+  if (c.has_wrong_tiles()) wanted.erase(wanted.begin(), wanted.end() - std::ssize(rows));
+  return {rows, wanted};
+}
+
 // Logits of the text's tokens, `most` tokens at once where no picture wants more.
 inline std::vector<float> vision_logits(OpenedVision& opened, const engine::PicturePrompt& prompt, int64_t most,
-                                        const MakeExecutor& make_executor = kernels::cpu::make_cpu_executor,
-                                        bool exact = true) {
+                                        bool exact = true,
+                                        const MakeExecutor& make_executor = kernels::cpu::make_cpu_executor) {
   const int64_t count = std::ssize(prompt.tokens);
   core::ExecutorConfig config = {.context = count, .max_batch = count, .max_outputs = count, .threads = 1};
   config.k_type = config.v_type = exact ? core::KvType::f32 : core::KvType::f16;

@@ -1,0 +1,275 @@
+// deepseekocr: DeepSeek-OCR. SAM's encoder sees small windows of the picture and in every third layer all of it,
+// convolutions make a sixteenth of its rows, and CLIP sees those. Large pictures are cut into lines of tiles, behind
+// which comes the picture as a whole.
+#include "core/error.h"
+#include "core/executor.h"
+#include "models/vision/builder.h"
+#include "models/vision/cuts.h"
+#include "models/vision/tables.h"
+
+#include <numbers>
+
+namespace ridge::models::vision {
+namespace {
+
+using core::ValueId;
+
+constexpr int64_t kWhole = 1024, kTile = 640; // pixels of a side, also where the file says others
+constexpr int64_t kPatch = 16;
+constexpr float kSamEpsilon = 1e-6f, kClipEpsilon = 1e-5f; // as above
+
+std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
+  constexpr int64_t kLeastTiles = 2, kMostTiles = 9, kMost = 256;
+  constexpr media::Color kGrey = {127, 127, 127};
+  const int64_t least = h.count_or("preproc_min_tiles", kLeastTiles, kMost, 0),
+                most = h.count_or("preproc_max_tiles", kMostTiles, kMost, std::max<int64_t>(least, 1));
+  std::vector<Part> parts;
+  if (picture.width > kTile || picture.height > kTile) {
+    const media::Size grid = nearest_grid(picture, least, most, kTile);
+    const int64_t width = grid.width * kTile;
+    const media::Picture large = media::resize(picture, width, grid.height * kTile, media::Filter::bicubic);
+    for (int64_t y = 0; y < large.height; y += kTile) parts.push_back({.tile = media::crop(large, 0, y, width, kTile)});
+  }
+  parts.push_back(
+      {.tile = media::resize_padded(picture, kWhole, kWhole, media::Filter::bicubic, kGrey, media::Rounding::nearest)});
+  parts.push_back({.text = "\n"});
+  return parts;
+}
+
+// What scores get by how far apart two places are, `distance` = place of q - place of k, is q · table[distance]. As a
+// sum of waves in the distance this is rope: the table is transformed, and cos(q - k) = cos q cos k + sin q sin k. So q
+// gets its products with the waves' coefficients, turned by its place, and k the waves at its own place. A wave of no
+// length adds the same to all scores of a token, so it is left out.
+struct Waves {
+  int64_t reach; // places of a line, so that distances are from 1 - reach to reach - 1
+
+  int64_t count() const { return reach - 1; }
+  double frequency(int64_t wave) const {
+    return 2 * std::numbers::pi * static_cast<double>(wave + 1) / static_cast<double>(2 * reach - 1);
+  }
+  // Two rows for each wave that a q of `dim` elements is multiplied with; the table begins with the distance 1 - reach.
+  void append_coefficients(std::vector<float>& rows, std::span<const float> table, int64_t dim, double scale) const {
+    const auto distances = 2 * reach - 1;
+    for (int64_t wave = 0; wave < count(); ++wave)
+      for (const bool is_cosine : {true, false})
+        for (int64_t i = 0; i < dim; ++i) {
+          double sum = 0;
+          for (int64_t at = 0; at < distances; ++at) {
+            const double angle = frequency(wave) * static_cast<double>(at + 1 - reach);
+            sum += table[at * dim + i] * (is_cosine ? std::cos(angle) : -std::sin(angle));
+          }
+          rows.push_back(static_cast<float>(2 * scale * sum / static_cast<double>(distances)));
+        }
+  }
+  void append_at(std::vector<float>& row, int64_t place) const {
+    for (int64_t wave = 0; wave < count(); ++wave) {
+      const double angle = frequency(wave) * static_cast<double>(place);
+      row.push_back(static_cast<float>(std::cos(angle)));
+      row.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+};
+
+// The layers of SAM. Rows are patches, window by window, with rows of zeros where windows are not whole.
+class Sam {
+ public:
+  explicit Sam(Builder& b)
+      : b_(b), width_(b.hparams().count("sam.embedding_length", 1 << 14)),
+        heads_(b.hparams().count("sam.head_count", 256)), window_(b.hparams().count("window_size", 64, 2)) {
+    if (width_ % heads_ != 0)
+      throw_error("{}: {} heads do not share a width of {}", b.hparams().path(), heads_, width_);
+  }
+
+  ValueId build() {
+    constexpr int64_t kMostLayers = 256, kTableSide = kWhole / kPatch;
+    ValueId x = b_.patches(kPatch, 0, {}, "v.sam.patch_embd", width_);
+    b_.in_squares(window_, true);
+    place_rows();
+    const std::vector<float> table = b_.values("v.sam.pos_embd.weight", kTableSide * kTableSide * width_);
+    x = b_.add_to_patches(
+        x, "v.sam.pos_embd",
+        resized_table(table, width_, {kTableSide, kTableSide}, {b_.columns(), b_.lines()}, TableResize::cubic));
+    windows_ = places({window_}, false);
+    all_ = places({b_.columns()}, true);
+    inside_ = b_.rows("v.sam.inside", is_inside(), 1);
+    for (int64_t il = 0; il < b_.hparams().count("sam.block_count", kMostLayers); ++il) x = layer(x, il);
+    return x;
+  }
+
+ private:
+  struct Places {
+    Waves waves;
+    bool hides; // zeros from one another
+    int32_t rope;
+    ValueId keys;                                                         // waves at each row's place
+    int64_t extra() const { return 4 * waves.count() + (hides ? 1 : 0); } // elements before those of a head
+  };
+
+  // Where each row is, also those of zeros, which have no patch.
+  void place_rows() {
+    const int64_t square = window_ * window_, of_line = (b_.columns() + window_ - 1) / window_;
+    for (int64_t row = 0; row < std::ssize(b_.from()); ++row) {
+      const int64_t at = row / square, in = row % square;
+      const int64_t line = at / of_line * window_ + in / window_, column = at % of_line * window_ + in % window_;
+      for (const int64_t axis : {int64_t{0}, line, column, int64_t{0}})
+        b_.encoder().stages.back().axes.push_back(static_cast<int32_t>(axis));
+    }
+  }
+
+  std::vector<float> is_inside() const {
+    std::vector<float> made;
+    for (const int32_t patch : b_.from()) made.push_back(patch >= 0 ? 1 : 0);
+    return made;
+  }
+
+  Places places(Waves waves, bool hides) {
+    constexpr float kNever = -30000; // leaves nothing of a score
+    core::RopeTable table = {{}, 1, core::RopeStyle::adjacent};
+    for (const uint8_t axis : {1, 2})
+      for (int64_t wave = 0; wave < waves.count(); ++wave) {
+        table.inverse_frequency.push_back(static_cast<float>(waves.frequency(wave)));
+        table.axes.push_back(axis);
+      }
+    std::vector<float> keys;
+    const std::vector<int32_t>& axes = b_.encoder().stages.back().axes;
+    for (int64_t row = 0; row < std::ssize(b_.from()); ++row) {
+      for (const int64_t axis : {1, 2}) waves.append_at(keys, axes[row * core::kPlaceAxes + axis]);
+      if (hides) keys.push_back(b_.from()[row] < 0 ? kNever : 0);
+    }
+    Places made = {waves, hides, b_.rope(std::move(table))};
+    made.keys = b_.rows(fmt::format("v.sam.waves.{}", waves.reach), keys, made.extra());
+    return made;
+  }
+
+  // What each head of q is multiplied with: coefficients of its waves, a 1 for what hides, itself.
+  ValueId with_waves(ValueId q, const Places& places, const std::string& blk) {
+    const int64_t dim = width_ / heads_, rows = places.extra() + dim;
+    const double root = std::sqrt(static_cast<double>(dim)); // what is divided by it counts as a whole
+    std::vector<float> matrix, bias(rows);
+    for (const char* name : {"pos_h", "pos_w"}) {
+      const std::string tensor = blk + "attn." + name;
+      const int64_t distances = b_.rows_of(tensor);
+      const std::vector<float> table = b_.values(tensor + ".weight", distances * dim);
+      places.waves.append_coefficients(
+          matrix, resized_table(table, dim, {1, distances}, {1, 2 * places.waves.reach - 1}, TableResize::linear), dim,
+          root);
+    }
+    if (places.hides) bias[places.extra() - 1] = 1;
+    matrix.resize(rows * dim);
+    for (int64_t i = 0; i < dim; ++i) matrix[(places.extra() + i) * dim + i] = 1;
+    q = b_.times_heads(q, heads_, blk + "attn.waves", matrix, bias);
+    return b_.emit(core::OpKind::rope, blk + "attn.waves rope", {q}, b_.width_of(q), {},
+                   core::RopeParams{places.rope, heads_, rows});
+  }
+
+  ValueId attention(ValueId x, int64_t il, const std::string& blk) {
+    const bool sees_all = il % 3 == 2;
+    const Places& places = sees_all ? all_ : windows_;
+    const int64_t dim = width_ / heads_;
+    if (!sees_all) // rows of zeros are seen
+      x = b_.emit(core::OpKind::glu, blk + "inside", {inside_, x}, width_, {}, core::ActivationParams{});
+    const auto [q, k, v] = b_.split_qkv(x, blk + "attn.qkv", width_, width_);
+    core::AttentionParams params = {.heads = heads_};
+    params.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
+    params.in_blocks = !sees_all;
+    if (!sees_all) params.window = window_ * window_;
+    x = b_.attend(with_waves(q, places, blk), b_.before_heads(k, heads_, places.keys, blk + "attn.keys"), v, blk,
+                  {heads_, places.extra() + dim, dim}, params);
+    return b_.linear(x, blk + "attn.out", width_);
+  }
+
+  ValueId layer(ValueId x, int64_t il) {
+    const std::string blk = fmt::format("v.sam.blk.{}.", il);
+    const auto normed = [&](const char* name) { return b_.norm(x, blk + name, Norm::layer, kSamEpsilon, width_); };
+    x = b_.add(x, attention(normed("pre_ln"), il, blk), blk + "attn_add");
+    ValueId hidden = b_.linear(normed("post_ln"), blk + "mlp.lin1");
+    hidden = b_.activate(hidden, blk + "activation", b_.activation());
+    return b_.add(x, b_.linear(hidden, blk + "mlp.lin2", width_), blk + "ffn_add");
+  }
+
+  Builder& b_;
+  const int64_t width_, heads_, window_;
+  Places windows_ = {}, all_ = {};
+  ValueId inside_ = -1;
+};
+
+// Begins a stage whose rows are 3 × 3 places around every `step`th of a grid, line by line. `row_of`: which row of the
+// stage before a place has. `more`: further rows of zeros.
+ValueId around(Builder& b, ValueId x, std::span<const int32_t> row_of, int64_t side, int64_t step, int64_t more = 0) {
+  std::vector<int32_t> from;
+  for (int64_t top = 0; top < side; top += step)
+    for (int64_t left = 0; left < side; left += step)
+      for (int64_t y = top - 1; y <= top + 1; ++y)
+        for (int64_t x_at = left - 1; x_at <= left + 1; ++x_at) {
+          const bool inside = y >= 0 && x_at >= 0 && y < side && x_at < side;
+          from.push_back(inside ? row_of[y * side + x_at] : -1);
+        }
+  from.resize(from.size() + 9 * more, -1);
+  return b.begin_stage(x, 9, std::move(from));
+}
+
+// SAM's rows as a sixteenth of them, and one of zeros behind.
+ValueId fewer_rows(Builder& b, ValueId x) {
+  const int64_t side = b.columns(), half = (side + 1) / 2;
+  const auto normed = [&](const char* name) { return b.norm(x, name, Norm::layer, kSamEpsilon, b.width_of(x)); };
+  std::vector<int32_t> in_order(side * side);
+  std::iota(in_order.begin(), in_order.end(), 0);
+  x = b.convolution(x, "v.sam.neck.0", 1);
+  x = around(b, normed("v.sam.neck.1"), b.rows_of_patches(), side, 1);
+  x = b.convolution(x, "v.sam.neck.2", 9);
+  x = around(b, normed("v.sam.neck.3"), in_order, side, 2);
+  x = around(b, b.convolution(x, "v.sam.net_2", 9), in_order, half, 2, 1);
+  return b.convolution(x, "v.sam.net_3", 9);
+}
+
+// CLIP's learned places for a square of `side`, behind which comes the class, whose row is the table's first.
+std::vector<float> places_with_class(Builder& b, int64_t side) {
+  constexpr int64_t kSide = 16;
+  const int64_t width = b.hparams().width();
+  const std::vector<float> table = b.values("v.position_embd.weight", (kSide * kSide + 1) * width),
+                           own = b.values("v.class_embd", width);
+  std::vector<float> made =
+      resized_table(std::span(table).subspan(width), width, {kSide, kSide}, {side, side}, TableResize::smooth_cubic);
+  for (int64_t i = 0; i < width; ++i) made.push_back(table[i] + own[i]);
+  return made;
+}
+
+// Lines of tokens through all squares, with a row of the file behind each, and behind the last line of a whole picture
+// another.
+std::vector<int32_t> order_of(const Encoder& encoder, int64_t side, bool is_whole) {
+  constexpr int32_t kLineEnd = -1, kEnd = -2;
+  const int64_t rows = encoder.stages.back().rows();
+  std::vector<int32_t> order;
+  for (int64_t y = 0; y < side; ++y) {
+    for (int64_t square = 0; square < encoder.squares; ++square)
+      for (int64_t x = 0; x < side; ++x) order.push_back(static_cast<int32_t>(square * rows + y * side + x));
+    order.push_back(kLineEnd);
+  }
+  if (is_whole) order.push_back(kEnd);
+  return order;
+}
+
+void build(Builder& b) {
+  constexpr core::ActivationParams kQuickGelu = {core::Activation::silu, 1.702f};
+  b.cut_squares();
+  const ValueId sam = fewer_rows(b, Sam(b).build());
+  const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(b.from().size() / 9 - 1))));
+  b.use_epsilon(kClipEpsilon);
+  ValueId x = b.add_rows(sam, "v.position_embd", places_with_class(b, side));
+  x = b.layers(x, {.activation = kQuickGelu});
+  x = b.linear(b.concat(x, sam, "mm.both"), "mm.model.fc");
+  b.tokens(x);
+  Encoder& encoder = b.encoder();
+  for (const char* name : {"v.image_newline", "v.view_seperator"}) {
+    const std::vector<float> row = b.values(name, b.width_of(x));
+    encoder.further.insert(encoder.further.end(), row.begin(), row.end());
+  }
+  encoder.tokens = order_of(encoder, side, b.columns() * kPatch == kWhole);
+  encoder.columns = encoder.lines = 0;
+}
+
+} // namespace
+
+constinit const ProjectorFile projectors::deepseekocr = {.cut = cut, .build = build};
+
+} // namespace ridge::models::vision

@@ -1,6 +1,7 @@
 // Measures what a picture costs: its encoding, and the first token of an answer behind it.
 #pragma once
 
+#include "core/ceiling.h"
 #include "measure/bench.h"
 
 #include <string>

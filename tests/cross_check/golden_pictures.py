@@ -145,9 +145,52 @@ def minicpm_v46(name, picture, mode):
     encoder.write(name, picture, tokens, torch.cat(rows))
 
 
+def nemotron(name, picture):
+    from transformers.models.nemotron_h_omni import modeling_nemotron_h_omni as code
+    from transformers.models.radio import RadioConfig, RadioModel
+    width, heads, ffn, layers, text, patch, image, registers = 32, 2, 48, 2, 24, 8, 64, 10
+    tower = RadioModel(RadioConfig(hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
+                                   mlp_ratio=ffn / width, patch_size=patch, max_img_size=image, num_cls_tokens=3,
+                                   num_registers=registers - 3)).double().eval()
+    tower.make_preprocessor_external()
+    projector = code.NemotronH_Omni_Reasoning_V3MultiModalProjector(4 * width, 40, text).double().eval()
+    encoder = Encoder("nemotron_v2_vl", keys_of(width, heads, ffn, layers, text, image, patch, [0.48, 0.46, 0.41],
+                                                [0.27, 0.26, 0.28]))
+    encoder.metadata.append(["clip.vision.projector.scale_factor", 4, 2])
+    encoder.set(tower.embeddings.patch_projection.weight, "v.patch_embd.weight", [width, 3, patch, patch])
+    encoder.set(tower.embeddings.position_embedding, "v.position_embd.weight")
+    encoder.set(tower.embeddings.cls_register_token, "v.class_embd")
+    for i, layer in enumerate(tower.encoder.layer):
+        block = f"v.blk.{i}."
+        encoder.linear(layer.norm1, block + "ln1")
+        encoder.linear(layer.norm2, block + "ln2")
+        parts = [getattr(layer.attention, part) for part in ("q_proj", "k_proj", "v_proj")]
+        qkv = torch.nn.Linear(width, 3 * width).double()
+        encoder.linear(qkv, block + "attn_qkv")
+        with torch.no_grad():
+            for j, part in enumerate(parts):
+                part.weight.copy_(qkv.weight[j * width:(j + 1) * width])
+                part.bias.copy_(qkv.bias[j * width:(j + 1) * width])
+        encoder.linear(layer.attention.o_proj, block + "attn_out")
+        encoder.linear(layer.mlp.fc1, block + "ffn_up")
+        encoder.linear(layer.mlp.fc2, block + "ffn_down")
+    encoder.linear(projector.layer_norm, "mm.model.mlp.0")
+    encoder.linear(projector.linear_1, "mm.model.mlp.1")
+    encoder.linear(projector.linear_2, "mm.model.mlp.3")
+    pixels = torch.from_numpy(np.array(formula_picture(*picture))).double().permute(2, 0, 1) / 255
+    mean, std = (torch.tensor(next(v["values"] for k, _, v in encoder.metadata if k.endswith(key)))[:, None, None]
+                 for key in ("image_mean", "image_std"))
+    side = image // patch
+    x = tower(((pixels - mean) / std)[None]).features.view(1, side, side, width)
+    x = code.NemotronH_Omni_Reasoning_V3.pixel_shuffle(None, x, 0.5)
+    rows = projector(x.reshape(-1, 4 * width))
+    encoder.write(name, picture, [len(rows)], rows)
+
+
 if __name__ == "__main__":
     torch.manual_seed(1)
     GOLDEN.mkdir(exist_ok=True)
     minicpm_v46("minicpmv46", [90, 61, 5], "16x")
     minicpm_v46("minicpmv46-slices", [170, 101, 6], "16x")
     minicpm_v46("minicpmv46-4x", [60, 41, 7], "4x")
+    nemotron("nemotron_v2_vl", [64, 64, 8])

@@ -29,7 +29,7 @@ TEST_CASE("tiny encoders cut pictures and make rows of them as transformers does
     std::vector<float> rows;
     for (const auto& piece : reader.read(tests::formula_picture(picture[0], picture[1], picture[2]))) {
       if (!piece.tile) continue;
-      CHECK(piece.tile->columns == 0);
+      if (name.starts_with("minicpm")) CHECK(piece.tile->columns == 0); // its tokens have the places of text
       tokens.push_back(piece.tile->tokens);
       rows.insert(rows.end(), piece.tile->rows.begin(), piece.tile->rows.end());
     }

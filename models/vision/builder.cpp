@@ -107,14 +107,6 @@ core::ActivationParams Builder::activation() const {
   return {core::Activation::silu, kQuick};
 }
 
-int64_t Builder::cut_squares() {
-  if (width_px_ % height_px_ != 0)
-    throw_error("{}: a tile of {} × {} pixels is not made of squares", file_.path(), width_px_, height_px_);
-  encoder_.squares = width_px_ / height_px_;
-  width_px_ = height_px_;
-  return encoder_.squares;
-}
-
 ValueId Builder::patches(int64_t side, int64_t more, const Step& first) {
   return patches(side, more, first, "v.patch_embd", hparams_.width());
 }
@@ -130,6 +122,7 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first, const st
     throw_error("{}: a tile of {} × {} pixels has more than {} patches of {}", file_.path(), width_px_, height_px_,
                 kMostPatches, side);
   encoder_.patch = side;
+  grid_ = {columns_, lines_};
   ValueId input = begin("patches", pixels);
   stage().from.resize(count + more, -1);
   std::iota(stage().from.begin(), stage().from.begin() + count, 0);
@@ -141,20 +134,6 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first, const st
     x = add(x, emit(OpKind::linear, name + ".1", {input}, width, {add_weight(view(second, pixels, width))}),
             name + "_add");
   return x;
-}
-
-void Builder::in_squares(int64_t side, bool whole) {
-  Stage& s = stage();
-  s.from.clear();
-  for (int64_t top = 0; top < lines_; top += side)
-    for (int64_t left = 0; left < columns_; left += side) {
-      for (int64_t y = top; y < top + side; ++y)
-        for (int64_t x = left; x < left + side; ++x) {
-          const bool inside = y < lines_ && x < columns_;
-          if (inside || whole) s.from.push_back(inside ? static_cast<int32_t>(y * columns_ + x) : -1);
-        }
-      s.block_ends.resize(s.from.size(), static_cast<int32_t>(s.from.size()));
-    }
 }
 
 ValueId Builder::add_rows(ValueId x, const std::string& name, std::span<const float> table) {
@@ -307,99 +286,10 @@ ValueId Builder::before_heads(ValueId x, int64_t heads, ValueId part, const std:
   return permute(concat(part, x, name + " all"), name, order, own + width);
 }
 
-std::vector<int32_t> Builder::rows_of_patches() const {
-  std::vector<int32_t> rows(columns_ * lines_);
-  const std::vector<int32_t>& patches = encoder_.stages[0].from;
-  for (size_t row = 0; row < patches.size(); ++row)
-    if (patches[row] >= 0) rows[patches[row]] = static_cast<int32_t>(row);
-  return rows;
-}
-
-// Squares of `side` patches, line by line, and the patches of each line by line; -1 where there is none.
-std::vector<int32_t> Builder::squares(int64_t side) const {
-  const std::vector<int32_t> row_of = rows_of_patches();
-  std::vector<int32_t> rows;
-  for (int64_t top = 0; top < lines_; top += side)
-    for (int64_t left = 0; left < columns_; left += side)
-      for (int64_t i = 0; i < side * side; ++i) {
-        const int64_t line = top + i / side, column = left + i % side;
-        rows.push_back(line < lines_ && column < columns_ ? row_of[line * columns_ + column] : -1);
-      }
-  return rows;
-}
-
-ValueId Builder::merge_padded(ValueId value, int64_t side) {
-  encoder_.columns = (columns_ + side - 1) / side;
-  encoder_.lines = (lines_ + side - 1) / side;
-  return begin_stage(value, side * side, squares(side));
-}
-
-std::vector<ValueId> Builder::merge(const std::vector<ValueId>& values, int64_t side) {
-  if (columns_ % side != 0 || lines_ % side != 0)
-    throw_error("{}: {} × {} patches do not make squares of {}", file_.path(), columns_, lines_, side);
-  encoder_.columns = columns_ / side;
-  encoder_.lines = lines_ / side;
-  return begin_stage(values, side * side, squares(side));
-}
-
-ValueId Builder::begin_stage(ValueId value, int64_t group, std::vector<int32_t> from) {
-  return begin_stage(std::vector{value}, group, std::move(from))[0];
-}
-
-std::vector<ValueId> Builder::begin_stage(const std::vector<ValueId>& values, int64_t group,
-                                          std::vector<int32_t> from) {
-  ValueId all = values[0];
-  std::vector<int64_t> widths = {width_of(all)};
-  for (size_t i = 1; i < values.size(); ++i) {
-    widths.push_back(width_of(values[i]));
-    all = concat(all, values[i], fmt::format("v.all.{}", i));
-  }
-  const int64_t width = width_of(all);
-  program().output = all;
-  const ValueId input = begin("rows side by side", group * width);
-  stage().group = group;
-  stage().from = std::move(from);
-  if (values.size() == 1) return {input};
-  std::vector<ValueId> parts;
-  int64_t first = 0;
-  for (const int64_t own : widths) {
-    std::vector<int32_t> order;
-    for (int64_t i = 0; i < group; ++i)
-      for (int64_t c = 0; c < own; ++c) order.push_back(static_cast<int32_t>(i * width + first + c));
-    parts.push_back(permute(input, fmt::format("mm.part.{}", parts.size()), order, group * width));
-    first += own;
-  }
-  return parts;
-}
-
-ValueId Builder::channels_first(ValueId x, const std::string& name, int64_t patches) {
-  if (patches == 1) return x;
-  const int64_t width = width_of(x) / patches;
-  std::vector<int32_t> order;
-  for (int64_t c = 0; c < width; ++c)
-    for (int64_t i = 0; i < patches; ++i) order.push_back(static_cast<int32_t>(i * width + c));
-  return permute(x, name, order, width_of(x));
-}
-
-ValueId Builder::convolution(ValueId x, const std::string& name, int64_t patches) {
-  const gguf::Tensor& kernel = tensor(name + ".weight");
-  const int64_t cols = width_of(x), rows = kernel.weights() / cols;
-  x = channels_first(x, name + ".order", patches);
-  std::vector<WeightId> weights = {add_weight(view(name + ".weight", cols, rows))};
-  if (has(name + ".bias")) weights.push_back(vector(name + ".bias", rows));
-  return emit(OpKind::linear, name, {x}, rows, std::move(weights));
-}
-
 void Builder::skip_layer(int64_t il) {
   const std::string blk = fmt::format("v.blk.{}.", il);
   for (const gguf::Tensor& tensor : file_.tensors())
     if (tensor.name.starts_with(blk)) skip(tensor.name);
-}
-
-void Builder::tokens(ValueId x) {
-  program().output = x;
-  encoder_.tokens.resize(stage().rows());
-  std::iota(encoder_.tokens.begin(), encoder_.tokens.end(), 0);
 }
 
 void Builder::refuse_unused() const {

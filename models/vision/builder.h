@@ -58,8 +58,8 @@ class Builder {
   core::ActivationParams activation() const;
 
   using Step = std::function<core::ValueId(core::ValueId)>;
-  // Tiles are squares side by side, which are encoded one by one. Returns how many. Before anything else.
-  int64_t cut_squares();
+  // Tiles are squares side by side, which are encoded one by one. Before anything else.
+  void cut_squares();
   // Begins the first stage: rows are patches of `side` pixels, line by line, through v.patch_embd, with its bias.
   // `first`: what pixels go through before. `more` rows of zeros come behind the patches: then without the bias.
   core::ValueId patches(int64_t side, int64_t more = 0, const Step& first = {});
@@ -78,6 +78,8 @@ class Builder {
   // v.position_embd, of a square, for this grid of patches [columns * lines, width].
   std::vector<float> position_table(TableResize resize);
   int64_t table_side(); // of that square
+  // The same of a square of `side`, by its nearest row before: a picture's edges are those of the square.
+  std::vector<float> nearest_places(int64_t side);
   // v.position_embd as two tables, by column and by line: their sum for each patch.
   std::vector<float> table_by_axes();
   std::vector<float> values(const std::string& tensor, int64_t count); // of a tensor with so many, decoded
@@ -120,19 +122,22 @@ class Builder {
                             std::span<const float> bias);
   // q, k and v of a tensor that has one behind the other.
   std::array<core::ValueId, 3> split_qkv(core::ValueId x, const std::string& tensor, int64_t q_rows, int64_t kv_rows);
-  // All layers, or the first `count`, between v.pre_ln and v.post_ln, where the file has those; `ended` gets what each
-  // layer gives.
+  // All layers, or the first `count`, between v.pre_ln and v.post_ln, where the file has those. `ended` gets what each
+  // layer gives, and returns what goes on.
   core::ValueId layers(core::ValueId x, const LayerSpec& spec, int64_t count = -1,
-                       const std::function<void(core::ValueId x, int64_t il)>& ended = {});
+                       const std::function<core::ValueId(core::ValueId x, int64_t il)>& ended = {});
 
-  // Ends the first stage and begins one whose rows are squares of `side` × `side` patches, line by line, each with what
-  // `values` are of its patches, line by line. Returns the parts of it, each [side² * width].
+  // Ends a stage and begins one whose rows are squares of `side` × `side` rows of it, line by line, each with what
+  // `values` are of them, line by line. Returns the parts of it, each [side² * width].
   std::vector<core::ValueId> merge(const std::vector<core::ValueId>& values, int64_t side);
   core::ValueId merge(core::ValueId value, int64_t side) { return merge(std::vector{value}, side)[0]; }
   // Ends a stage with `value` and begins the next, whose rows are `group` rows of it each, by their numbers; -1: zeros.
   core::ValueId begin_stage(core::ValueId value, int64_t group, std::vector<int32_t> from);
   // As merge(), with zeros where squares are not whole.
   core::ValueId merge_padded(core::ValueId value, int64_t side);
+  // The same with the 3 × 3 rows around each, or around every `step`th of each line and column. `more` rows of zeros
+  // come behind.
+  core::ValueId around(core::ValueId value, int64_t step, int64_t more = 0);
   // One row of the squares of `patches` patches each: a convolution [rows][channel][dy][dx], with its bias.
   core::ValueId convolution(core::ValueId x, const std::string& tensor, int64_t patches);
   // Reorders the columns of merge()'s rows from [dy, dx][channel] to [channel][dy, dx], the order of a convolution.
@@ -140,7 +145,6 @@ class Builder {
   // Ends the last stage: its rows are the tokens, in order, as wide as the language model.
   void tokens(core::ValueId x);
   const std::vector<int32_t>& from() const { return encoder_.stages.back().from; }
-  std::vector<int32_t> rows_of_patches() const; // of the first stage, line by line
 
   void skip_layer(int64_t il); // one that is not used
   // A tensor that a file may have and that nothing depends on.
@@ -167,7 +171,8 @@ class Builder {
   core::WeightId matrix(const std::string& name, int64_t cols, int64_t rows);
   core::WeightId vector(const std::string& name, int64_t width);
   core::WeightId add_weight(core::Weight weight);
-  std::vector<int32_t> squares(int64_t side) const;
+  std::vector<int32_t> rows_by_line(); // of the stage's grid
+  std::vector<int32_t> squares(int64_t side, int64_t step, int64_t first);
   std::vector<core::ValueId> begin_stage(const std::vector<core::ValueId>& values, int64_t group,
                                          std::vector<int32_t> from);
   core::ValueId begin(const std::string& input, int64_t width);
@@ -180,7 +185,10 @@ class Builder {
   const gguf::File& file_;
   const Hparams hparams_;
   int64_t width_px_, height_px_;
-  int64_t columns_ = 0, lines_ = 0;
+  int64_t columns_ = 0, lines_ = 0; // of patches
+  struct Grid {
+    int64_t columns, lines;
+  } grid_ = {}; // of the stage's rows
   Encoder encoder_;
   int32_t layer_ = -1;
   std::optional<float> epsilon_;

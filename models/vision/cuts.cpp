@@ -63,6 +63,69 @@ void append_tiles(std::vector<Part>& parts, const media::Picture& picture, int64
       parts.push_back({.tile = media::crop(picture, x, y, side, side)});
 }
 
+namespace {
+
+int64_t to_multiple(int64_t length, int64_t factor, bool to_even) {
+  const float exact = static_cast<float>(length) / static_cast<float>(factor),
+              whole = to_even ? std::nearbyint(exact) : std::round(exact);
+  return std::max(static_cast<int64_t>(whole * static_cast<float>(factor)), factor);
+}
+
+// Of about as many slices as the picture is larger than one; the shape that is nearest to the picture's.
+media::Size slice_grid(const media::Picture& picture, int64_t side) {
+  constexpr int64_t kMostSlices = 9;
+  const auto w = static_cast<float>(picture.width), h = static_cast<float>(picture.height);
+  const auto wanted = static_cast<int64_t>(
+      std::min(std::ceil(w * h / static_cast<float>(side * side)), static_cast<float>(kMostSlices)));
+  const float ratio = std::log(w / h);
+  media::Size best = {1, 1};
+  float least = std::numeric_limits<float>::infinity();
+  for (const int64_t count : {wanted - 1, wanted, wanted + 1})
+    for (int64_t columns = 1; columns <= count && count != 1 && count <= kMostSlices; ++columns) {
+      if (count % columns != 0) continue;
+      const media::Size grid = {columns, count / columns};
+      const auto error = static_cast<float>(
+          std::abs(ratio - std::log(static_cast<double>(grid.width) / static_cast<double>(grid.height))));
+      if (error < least) best = grid;
+      least = std::min(least, error);
+    }
+  return best;
+}
+
+} // namespace
+
+media::Size area_size(media::Size size, const Slices& slices, bool grows) {
+  const int64_t side = slices.side;
+  if (grows || size.width * size.height > side * side) {
+    const float ratio = static_cast<float>(size.width) / static_cast<float>(size.height);
+    size.height = static_cast<int64_t>(static_cast<float>(side) / std::sqrt(ratio));
+    size.width = static_cast<int64_t>(static_cast<float>(size.height) * ratio);
+  }
+  return {to_multiple(size.width, slices.factor, slices.to_even),
+          to_multiple(size.height, slices.factor, slices.to_even)};
+}
+
+void append_slices(std::vector<Part>& parts, const media::Picture& picture, const Slices& slices,
+                   const std::string& before, const std::string& behind) {
+  const media::Size grid = slice_grid(picture, slices.side);
+  const auto of_grid = [&](int64_t length, int64_t count) {
+    return to_multiple(length, count, slices.to_even) / count;
+  };
+  const media::Size slice =
+      area_size({of_grid(picture.width, grid.width), of_grid(picture.height, grid.height)}, slices, true);
+  const media::Size size = {slice.width * grid.width, slice.height * grid.height};
+  const media::Picture large = slices.pads ? media::resize_padded(picture, size, media::Filter::bicubic)
+                                           : media::resize(picture, size.width, size.height, media::Filter::bicubic);
+  for (int64_t y = 0; y < grid.height; ++y) {
+    if (y > 0) parts.push_back({.text = "\n"});
+    for (int64_t x = 0; x < grid.width; ++x) {
+      parts.push_back({.text = before});
+      parts.push_back({.tile = media::crop(large, x * slice.width, y * slice.height, slice.width, slice.height)});
+      parts.push_back({.text = behind});
+    }
+  }
+}
+
 int64_t qwen_side(const Hparams& h) { return h.count_or("spatial_merge_size", 2, 2, 2); }
 
 std::vector<Part> qwen_cut(const Hparams& h, const media::Picture& picture) {

@@ -41,6 +41,18 @@ media::Size nearest_grid(const media::Picture& picture, int64_t least, int64_t m
 // Tiles of `side` pixels, line by line.
 void append_tiles(std::vector<Part>& parts, const media::Picture& picture, int64_t side);
 
+// MiniCPM's sizes, multiples of `factor`: of a picture's shape and as many pixels as a square of `side`; of fewer only
+// where it does not grow.
+struct Slices {
+  int64_t side, factor;
+  bool pads = true;     // else the picture's shape changes a little
+  bool to_even = false; // half a multiple becomes an even one
+};
+media::Size area_size(media::Size picture, const Slices& slices, bool grows);
+// The picture in up to nine slices of such a size, line by line, with text around each.
+void append_slices(std::vector<Part>& parts, const media::Picture& picture, const Slices& slices,
+                   const std::string& before, const std::string& behind);
+
 // A tile, and what stands around it.
 std::vector<Part> wrapped(std::string before, media::Picture tile, std::string behind);
 

@@ -133,11 +133,11 @@ ValueId Builder::layer(ValueId x, int64_t il, const LayerSpec& spec) {
 }
 
 ValueId Builder::layers(ValueId x, const LayerSpec& spec, int64_t count,
-                        const std::function<void(ValueId, int64_t)>& ended) {
+                        const std::function<ValueId(ValueId, int64_t)>& ended) {
   if (has("v.pre_ln.weight")) x = norm(x, "v.pre_ln", spec.norm);
   for (int64_t il = 0; il < (count < 0 ? hparams_.layers() : count); ++il) {
     x = layer(x, il, spec);
-    if (ended) ended(x, il);
+    if (ended) x = ended(x, il);
   }
   return has("v.post_ln.weight") ? norm(x, "v.post_ln", spec.norm) : x;
 }

@@ -117,6 +117,18 @@ std::vector<float> Builder::position_table(TableResize resize) {
   return resized_table(values(kTable, side * side * width), width, {side, side}, {columns_, lines_}, resize);
 }
 
+std::vector<float> Builder::nearest_places(int64_t side) {
+  const int64_t width = hparams_.width();
+  const std::vector<float> all = values(kTable, side * side * width);
+  std::vector<float> chosen;
+  for (int64_t y = 0; y < lines_; ++y)
+    for (int64_t x = 0; x < columns_; ++x) {
+      const auto first = all.begin() + (side * y / lines_ * side + side * x / columns_) * width;
+      chosen.insert(chosen.end(), first, first + width);
+    }
+  return chosen;
+}
+
 std::vector<float> Builder::table_by_axes() {
   const int64_t width = hparams_.width(), count = tensor(kTable).weights() / width / 2;
   if (std::max(columns_, lines_) > count)

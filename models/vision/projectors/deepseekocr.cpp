@@ -49,17 +49,18 @@ struct Waves {
   }
   // Two rows for each wave that a q of `dim` elements is multiplied with; the table begins with the distance 1 - reach.
   void append_coefficients(std::vector<float>& rows, std::span<const float> table, int64_t dim, double scale) const {
-    const auto distances = 2 * reach - 1;
+    const int64_t distances = 2 * reach - 1;
     for (int64_t wave = 0; wave < count(); ++wave)
-      for (const bool is_cosine : {true, false})
-        for (int64_t i = 0; i < dim; ++i) {
-          double sum = 0;
-          for (int64_t at = 0; at < distances; ++at) {
-            const double angle = frequency(wave) * static_cast<double>(at + 1 - reach);
-            sum += table[at * dim + i] * (is_cosine ? std::cos(angle) : -std::sin(angle));
-          }
-          rows.push_back(static_cast<float>(2 * scale * sum / static_cast<double>(distances)));
+      for (const bool is_cosine : {true, false}) {
+        std::vector<double> sums(dim);
+        for (int64_t at = 0; at < distances; ++at) {
+          const double angle = frequency(wave) * static_cast<double>(at + 1 - reach);
+          const double factor = is_cosine ? std::cos(angle) : -std::sin(angle);
+          for (int64_t i = 0; i < dim; ++i) sums[i] += table[at * dim + i] * factor;
         }
+        for (const double sum : sums)
+          rows.push_back(static_cast<float>(2 * scale * sum / static_cast<double>(distances)));
+      }
   }
   void append_at(std::vector<float>& row, int64_t place) const {
     for (int64_t wave = 0; wave < count(); ++wave) {
@@ -193,32 +194,14 @@ class Sam {
   ValueId inside_ = -1;
 };
 
-// Begins a stage whose rows are 3 × 3 places around every `step`th of a grid, line by line. `row_of`: which row of the
-// stage before a place has. `more`: further rows of zeros.
-ValueId around(Builder& b, ValueId x, std::span<const int32_t> row_of, int64_t side, int64_t step, int64_t more = 0) {
-  std::vector<int32_t> from;
-  for (int64_t top = 0; top < side; top += step)
-    for (int64_t left = 0; left < side; left += step)
-      for (int64_t y = top - 1; y <= top + 1; ++y)
-        for (int64_t x_at = left - 1; x_at <= left + 1; ++x_at) {
-          const bool inside = y >= 0 && x_at >= 0 && y < side && x_at < side;
-          from.push_back(inside ? row_of[y * side + x_at] : -1);
-        }
-  from.resize(from.size() + 9 * more, -1);
-  return b.begin_stage(x, 9, std::move(from));
-}
-
 // SAM's rows as a sixteenth of them, and one of zeros behind.
 ValueId fewer_rows(Builder& b, ValueId x) {
-  const int64_t side = b.columns(), half = (side + 1) / 2;
   const auto normed = [&](const char* name) { return b.norm(x, name, Norm::layer, kSamEpsilon, b.width_of(x)); };
-  std::vector<int32_t> in_order(side * side);
-  std::iota(in_order.begin(), in_order.end(), 0);
   x = b.convolution(x, "v.sam.neck.0", 1);
-  x = around(b, normed("v.sam.neck.1"), b.rows_of_patches(), side, 1);
+  x = b.around(normed("v.sam.neck.1"), 1);
   x = b.convolution(x, "v.sam.neck.2", 9);
-  x = around(b, normed("v.sam.neck.3"), in_order, side, 2);
-  x = around(b, b.convolution(x, "v.sam.net_2", 9), in_order, half, 2, 1);
+  x = b.around(normed("v.sam.neck.3"), 2);
+  x = b.around(b.convolution(x, "v.sam.net_2", 9), 2, 1);
   return b.convolution(x, "v.sam.net_3", 9);
 }
 
@@ -253,7 +236,7 @@ void build(Builder& b) {
   constexpr core::ActivationParams kQuickGelu = {core::Activation::silu, 1.702f};
   b.cut_squares();
   const ValueId sam = fewer_rows(b, Sam(b).build());
-  const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(b.from().size() / 9 - 1))));
+  const int64_t side = b.encoder().columns;
   b.use_epsilon(kClipEpsilon);
   ValueId x = b.add_rows(sam, "v.position_embd", places_with_class(b, side));
   x = b.layers(x, {.activation = kQuickGelu});

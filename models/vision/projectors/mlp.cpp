@@ -42,6 +42,7 @@ void build(Builder& b) {
   std::vector<ValueId> chosen;
   x = b.layers(x, {.activation = b.activation(), .may_swap_ffn = true}, last, [&](ValueId end, int64_t il) {
     if (counts(il + 1) && il + 1 < last) chosen.push_back(end);
+    return end;
   });
   chosen.push_back(x);
   for (ValueId all = x = chosen[0]; const ValueId next : std::span(chosen).subspan(1))

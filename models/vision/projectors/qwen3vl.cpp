@@ -20,9 +20,10 @@ void build(Builder& b) {
   std::vector<std::string> mergers;
   ends[0] = b.layers(x, spec, -1, [&](ValueId end, int64_t il) {
     const std::string merger = fmt::format("v.deepstack.{}.", il);
-    if (!b.has(merger + "fc1.weight")) return;
+    if (!b.has(merger + "fc1.weight")) return end;
     ends.push_back(end);
     mergers.push_back(merger);
+    return end;
   });
   const std::vector<ValueId> squares = b.merge(ends, qwen_side(h));
   ValueId row = b.linear(b.gelu(b.linear(squares[0], "mm.0"), "mm.gelu"), "mm.2");

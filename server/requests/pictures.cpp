@@ -1,13 +1,13 @@
 #include "server/requests/pictures.h"
 
 #include "core/error.h"
+#include "core/strings/base64.h"
 #include "media/picture.h"
 #include "server/api_error.h"
 #include "server/service.h"
 
 #include <fmt/format.h>
 
-#include <array>
 #include <optional>
 #include <string_view>
 
@@ -16,35 +16,6 @@ namespace {
 
 constexpr size_t kMostPictures = 64;           // of a request
 constexpr int64_t kMostPixels = 1'000'000'000; // of them together, which take some ten seconds
-
-// Of base64 with or without its padding, also of its form for addresses; nothing for other text.
-std::optional<std::string> decode_base64(std::string_view text) {
-  static constexpr auto kValues = [] {
-    std::array<int8_t, 256> values{};
-    values.fill(-1);
-    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < kDigits.size(); ++i) values[static_cast<uint8_t>(kDigits[i])] = static_cast<int8_t>(i);
-    values['-'] = 62;
-    values['_'] = 63;
-    return values;
-  }();
-  while (text.ends_with('=')) text.remove_suffix(1);
-  std::string bytes;
-  bytes.reserve(text.size() / 4 * 3 + 3);
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    if (c == '\n' || c == '\r') continue;
-    const int value = kValues[static_cast<uint8_t>(c)];
-    if (value < 0) return std::nullopt;
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    bytes += static_cast<char>(bits >> count & 0xff);
-  }
-  return bytes;
-}
 
 const Json* member(const Json& object, const char* name) {
   const auto at = object.find(name);
@@ -58,7 +29,7 @@ std::string text_of(const Json* value) { return value && value->is_string() ? va
 RequestPictures::RequestPictures(const Service& service) : shelf_(service.model().pictures) {}
 
 Json RequestPictures::mark_of_base64(std::string_view base64, const std::string& path) {
-  const std::optional<std::string> bytes = decode_base64(base64);
+  const std::optional<std::string> bytes = core::from_base64(base64);
   if (!bytes) throw_invalid(path, "{}: expected base64", path);
   if (held_.size() == kMostPictures) throw_invalid(path, "{}: a request has at most {} pictures", path, kMostPictures);
   try {

@@ -1,4 +1,5 @@
 // Pictures in requests of every API: what they cost, what is kept of them, and what is refused.
+#include "core/strings/base64.h"
 #include "engine/pictures/open_pictures.h"
 #include "support/http/endpoint.h"
 #include "support/recipes/vision_case.h"
@@ -11,16 +12,7 @@ using server::Json;
 
 namespace {
 
-std::string base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t bits = 0;
-    for (size_t k = 0; k < 3; ++k) bits = bits << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
-    for (size_t k = 0; k < 4; ++k) text += i + k > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * k) & 63];
-  }
-  return text;
-}
+std::string base64(std::string_view bytes) { return core::to_base64(std::as_bytes(std::span(bytes))); }
 
 std::string picture(uint64_t seed) {
   const media::Picture made = tests::formula_picture(40, 30, seed);

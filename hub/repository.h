@@ -1,7 +1,7 @@
 // What a repository of a hub holds, by its API, and which of it is the model that is wanted.
 #pragma once
 
-#include "hub/http.h"
+#include "hub/http/http.h"
 #include "hub/reference.h"
 
 #include <span>

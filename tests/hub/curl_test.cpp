@@ -1,5 +1,5 @@
 // The declarations of hub/curl.h against libcurl's own, where its headers are installed.
-#include "hub/curl.h"
+#include "hub/http/curl.h"
 
 #include <doctest/doctest.h>
 

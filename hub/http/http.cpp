@@ -1,4 +1,4 @@
-#include "hub/http.h"
+#include "hub/http/http.h"
 
 #include "core/error.h"
 #include "core/strings/lower.h"

@@ -4,7 +4,7 @@
 // libcurl: never to another scheme, host or port, and never from https to http.
 #pragma once
 
-#include "hub/curl.h"
+#include "hub/http/curl.h"
 
 #include <atomic>
 #include <cstddef>

@@ -120,7 +120,12 @@ void add_picture_options(CLI::App& command, std::vector<std::string>& images, st
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->expected(1)
       ->type_name("FILE");
-  command.add_option("--mmproj", mmproj, "the GGUF file with the model's encoder of pictures")->type_name("FILE");
+  command
+      .add_option(
+          "--mmproj", mmproj,
+          "the GGUF file with the model's encoder of pictures; none: do without; default: an mmproj*.gguf of the "
+          "model that lies beside it")
+      ->type_name("FILE");
 }
 
 void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options) {

@@ -56,10 +56,8 @@ const std::vector<Chat::Command>& Chat::commands() {
   return list;
 }
 
-Chat::Chat(const engine::LoadedModel& model, engine::Session& session, engine::Conversation& conversation,
-           core::GenerateRequest& request, bool context_shift, InterruptFlag& interrupt)
-    : model_(model), session_(session), conversation_(conversation), request_(request), context_shift_(context_shift),
-      interrupt_(interrupt), answerer_(std::make_unique<engine::Answerer>(model, session, request)) {}
+Chat::Chat(ChatModel& model, core::GenerateRequest& request, bool context_shift, InterruptFlag& interrupt)
+    : model_(model), request_(request), context_shift_(context_shift), interrupt_(interrupt) {}
 
 bool Chat::take(const std::string& message) {
   try {
@@ -91,18 +89,18 @@ void Chat::run_command(const std::string& line) {
 void Chat::say(std::string text) {
   text = pictures_ + text;
   if (!make_room(text)) return;
-  const Json before = conversation_.messages();
+  const Json before = conversation().messages();
   request_.prompt = std::move(text);
-  conversation_.add_user(request_.prompt);
+  conversation().add_user(request_.prompt);
   answer(before);
   pictures_.clear();
 }
 
 void Chat::give_result(std::string text) {
-  const Json before = conversation_.messages();
+  const Json before = conversation().messages();
   const text::ToolCall call = calls_.front();
   calls_.pop_front();
-  conversation_.add_result(call, std::move(text));
+  conversation().add_result(call, std::move(text));
   if (calls_.empty()) return answer(before);
   ask_for_result();
 }
@@ -116,12 +114,12 @@ void Chat::ask_for_result() const {
 // Says what happens when the context is full before it happens: with context shift the oldest exchanges are forgotten,
 // without it the message is refused.
 bool Chat::make_room(const std::string& text) {
-  const int64_t context = session_.context();
-  int64_t needed = conversation_.tokens_with(text);
+  const int64_t context = session().context();
+  int64_t needed = conversation().tokens_with(text);
   int forgotten = 0;
-  while (context_shift_ && needed > context - context / kAnswerShare && conversation_.drop_oldest()) {
+  while (context_shift_ && needed > context - context / kAnswerShare && conversation().drop_oldest()) {
     ++forgotten;
-    needed = conversation_.tokens_with(text);
+    needed = conversation().tokens_with(text);
   }
   if (forgotten > 0)
     note(fmt::format("[context shift: the {} oldest exchange{} forgotten]", forgotten,
@@ -143,19 +141,20 @@ void Chat::answer(const Json& before) {
   TextPrinter printer;
   engine::Answer answer;
   try {
-    answer = conversation_.answer(
-        *answerer_, [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); }, interrupt_.flag());
+    answer = conversation().answer(
+        model_.answerer(), [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); },
+        interrupt_.flag());
   } catch (...) {
     interrupt_.lower();
     printer.finish();
-    conversation_.set_messages(before, "conversation");
+    conversation().set_messages(before, "conversation");
     throw;
   }
   interrupt_.lower();
   printer.finish();
-  total_prompt_ += session_.prompt_usage();
-  total_generation_ += session_.generation_usage();
-  total_guesses_ += session_.guesses();
+  total_prompt_ += session().prompt_usage();
+  total_generation_ += session().generation_usage();
+  total_guesses_ += session().guesses();
   show_status(answer);
   calls_.assign(answer.calls.begin(), answer.calls.end());
   if (!calls_.empty()) ask_for_result();
@@ -167,10 +166,10 @@ void Chat::show_status(const engine::Answer& answer) const {
   if (answer.stop == engine::StopReason::context_full)
     note("[the context is full: the answer is cut; /clear makes room]");
   if (!stderr_is_terminal()) return;
-  const engine::Usage &prompt = session_.prompt_usage(), &generation = session_.generation_usage();
+  const engine::Usage &prompt = session().prompt_usage(), &generation = session().generation_usage();
   note(fmt::format("[prompt {} tokens, {:.0f}/s · answer {} tokens, {:.1f}/s, {:.1f} GB/s · context {} of {}]",
                    prompt.tokens, prompt.tokens_per_second(), generation.tokens, generation.tokens_per_second(),
-                   generation.bytes_per_second() / 1e9, session_.tokens().size(), session_.context()));
+                   generation.bytes_per_second() / 1e9, session().tokens().size(), session().context()));
 }
 
 void Chat::help(const std::string&) {
@@ -180,7 +179,7 @@ void Chat::help(const std::string&) {
 }
 
 void Chat::clear(const std::string&) {
-  conversation_.clear();
+  conversation().clear();
   pictures_.clear();
   calls_.clear();
   warned_full_ = false;
@@ -188,30 +187,30 @@ void Chat::clear(const std::string&) {
 }
 
 void Chat::regenerate(const std::string&) {
-  const Json before = conversation_.messages();
-  if (!conversation_.drop_answer()) throw_error("/regen: there is no answer yet");
+  const Json before = conversation().messages();
+  if (!conversation().drop_answer()) throw_error("/regen: there is no answer yet");
   if (request_.sampling.params.seed < 0) // a sampler's seed gives the same answer again
-    answerer_ = std::make_unique<engine::Answerer>(model_, session_, request_);
+    model_.renew_answerer();
   else if (request_.sampling.params.temp > 0)
     note("[the seed is fixed, and the answer with it; /set seed -1 lets it vary]");
   answer(before);
 }
 
 void Chat::undo(const std::string&) {
-  if (!conversation_.undo()) throw_error("/undo: there is nothing to take back");
+  if (!conversation().undo()) throw_error("/undo: there is nothing to take back");
   calls_.clear();
   note("[taken back]");
 }
 
 void Chat::system(const std::string& text) {
   if (text.empty()) {
-    const Json& messages = conversation_.messages();
+    const Json& messages = conversation().messages();
     const bool has = !messages.empty() && messages[0]["role"] == "system";
     const Json content = has ? messages[0]["content"] : Json("[no system prompt]");
     note(content.is_string() ? content.get<std::string>() : content.dump());
     return;
   }
-  conversation_.set_system(text == "none" ? "" : text);
+  conversation().set_system(text == "none" ? "" : text);
   note(text == "none" ? "[system prompt removed]" : "[system prompt set]");
 }
 
@@ -225,26 +224,27 @@ void Chat::read(const std::string& path) {
 
 void Chat::image(const std::string& path) {
   if (path.empty()) throw_error("/image: name a file");
-  pictures_ += add_picture(model_, conversation_, path);
+  model_.take_pictures();
+  pictures_ += add_picture(model_.loaded(), conversation(), path);
 }
 
 void Chat::save(const std::string& path) {
   if (path.empty()) throw_error("/save: name a file");
-  core::check_output(path, {model_.file.path()});
-  const std::string text = text::json_text(Json{{"messages", conversation_.messages()}}, 2) + "\n";
+  core::check_output(path, {model_.loaded().file.path()});
+  const std::string text = text::json_text(Json{{"messages", conversation().messages()}}, 2) + "\n";
   core::AtomicFile file(path, text.size(), core::kPrivateFile);
   file.write(std::as_bytes(std::span(text)));
   file.commit();
-  note(fmt::format("[saved {} messages to {}]", conversation_.messages().size(), path));
+  note(fmt::format("[saved {} messages to {}]", conversation().messages().size(), path));
 }
 
 void Chat::load(const std::string& path) {
   if (path.empty()) throw_error("/load: name a file");
   const Json json = core::parse_json(core::read_text_file(path), path, {.exact_numbers = true});
-  conversation_.set_messages(json, path);
+  conversation().set_messages(json, path);
   calls_.clear();
   warned_full_ = false;
-  note(fmt::format("[loaded {} messages]", conversation_.messages().size()));
+  note(fmt::format("[loaded {} messages]", conversation().messages().size()));
 }
 
 void Chat::set(const std::string& assignment) {
@@ -263,7 +263,7 @@ void Chat::set(const std::string& assignment) {
   setting->set(changed, value);
   core::validate(changed.params);
   request_.sampling = changed;
-  answerer_ = std::make_unique<engine::Answerer>(model_, session_, request_);
+  model_.renew_answerer();
   note(fmt::format("[{} = {}]", name, setting->get(request_.sampling)));
 }
 
@@ -277,19 +277,19 @@ void Chat::stats(const std::string&) {
     fmt::print("guesses    {} of {} tokens right, {:.2f} tokens a step in {} steps with guesses\n", guesses.all_right(),
                guesses.all_made(), 1 + static_cast<double>(guesses.all_right()) / static_cast<double>(guesses.steps),
                guesses.steps);
-  if (const core::ExpertUse use = model_.executor->expert_use(); use.found + use.missed > 0)
+  if (const core::ExpertUse use = model_.loaded().executor->expert_use(); use.found + use.missed > 0)
     fmt::print("experts    {} of {} in the host's memory, {} on the GPU, where {:.1f} % were found{}\n", use.on_host,
                use.experts, use.copies, 100 * use.found_share(),
                use.on_host < use.experts ? fmt::format("; {} were read from the file", use.read) : "");
-  fmt::print("context    {} of {} tokens, {} messages\n", session_.tokens().size(), session_.context(),
-             conversation_.messages().size());
-  fmt::print("seed       {}\n", answerer_->seed());
+  fmt::print("context    {} of {} tokens, {} messages\n", session().tokens().size(), session().context(),
+             conversation().messages().size());
+  fmt::print("seed       {}\n", model_.answerer().seed());
   core::SamplingOptions recommended;
-  if (const auto changed = engine::take_model_defaults(recommended, model_.file, [](const std::string&) {});
+  if (const auto changed = engine::take_model_defaults(recommended, model_.loaded().file, [](const std::string&) {});
       !changed.empty())
     fmt::print("sampling   the model file recommends {}; /set shows what is used\n", fmt::join(changed, ", "));
-  fmt::print("engine     {}, {:.1f} MB beside the model\n", model_.executor->description(),
-             model_.executor->memory_bytes() / 1e6);
+  fmt::print("engine     {}, {:.1f} MB beside the model\n", model_.loaded().executor->description(),
+             model_.loaded().executor->memory_bytes() / 1e6);
 }
 
 } // namespace ridge::app

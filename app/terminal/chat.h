@@ -1,11 +1,10 @@
 // The terminal chat: what a person types in, what the model says out.
 #pragma once
 
+#include "app/terminal/chat_model.h"
 #include "app/terminal/terminal.h"
-#include "engine/conversation.h"
 
 #include <deque>
-#include <memory>
 #include <string>
 
 namespace ridge::app {
@@ -15,8 +14,7 @@ using engine::Json;
 class Chat {
  public:
   // All must outlive it.
-  Chat(const engine::LoadedModel& model, engine::Session& session, engine::Conversation& conversation,
-       core::GenerateRequest& request, bool context_shift, InterruptFlag& interrupt);
+  Chat(ChatModel& model, core::GenerateRequest& request, bool context_shift, InterruptFlag& interrupt);
 
   // One message or slash command; false: the user wants to leave. Errors of a turn are shown and the chat goes on.
   bool take(const std::string& message);
@@ -47,13 +45,13 @@ class Chat {
   void stats(const std::string&);
   void exit(const std::string&) { leaving_ = true; }
 
-  const engine::LoadedModel& model_;
-  engine::Session& session_;
-  engine::Conversation& conversation_;
+  engine::Session& session() const { return model_.session(); }
+  engine::Conversation& conversation() const { return model_.conversation(); }
+
+  ChatModel& model_;
   core::GenerateRequest& request_;
   const bool context_shift_;
-  InterruptFlag& interrupt_; // stops an answer, also one that has not begun yet
-  std::unique_ptr<engine::Answerer> answerer_;
+  InterruptFlag& interrupt_;         // stops an answer, also one that has not begun yet
   std::string pictures_;             // marks of those that go with the next message
   std::deque<text::ToolCall> calls_; // of the last answer, that have no result yet
   bool leaving_ = false, failed_ = false, warned_full_ = false;

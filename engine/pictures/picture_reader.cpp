@@ -79,15 +79,21 @@ int64_t row_width_of(const models::vision::Model& model) {
 
 } // namespace
 
+int64_t encoder_row_width(const std::string& path) {
+  const gguf::File file = gguf::File::open(path);
+  return row_width_of(models::vision::Model(file));
+}
+
+void check_row_width(const std::string& encoder, int64_t width, const core::Program& program,
+                     const std::string& model) {
+  if (program.row_width != width)
+    throw_error("{}: makes rows of {} elements of a picture, {} takes {}: the two files do not belong together",
+                encoder, width, model, program.row_width);
+}
+
 PictureReader::PictureReader(const std::string& path, const Options& options)
     : file_(gguf::File::open(path)), model_(file_), options_(options), key_(model_key(file_)),
       row_width_(row_width_of(model_)) {}
-
-void PictureReader::check_fits(const core::Program& program, const std::string& path) const {
-  if (program.row_width != row_width_)
-    throw_error("{}: makes rows of {} elements of a picture, {} takes {}: the two files do not belong together",
-                this->path(), row_width_, path, program.row_width);
-}
 
 PictureReader::Sized& PictureReader::sized_for(int64_t width, int64_t height) {
   if (last_ && last_->width == width && last_->height == height) return *last_;

@@ -14,6 +14,11 @@
 
 namespace ridge::engine {
 
+// The width of the rows that an mmproj file makes. Throws Error where it has no encoder of pictures that is known.
+int64_t encoder_row_width(const std::string& path);
+// Throws Error where a language model, at `model`, takes rows of another width than the encoder at `encoder` makes.
+void check_row_width(const std::string& encoder, int64_t width, const core::Program& program, const std::string& model);
+
 class PictureReader {
  public:
   struct Options {
@@ -31,9 +36,10 @@ class PictureReader {
   };
   std::vector<Piece> read(const media::Picture& picture);
 
-  int64_t row_width() const { return row_width_; } // of tiles
-  // Throws Error where the language model, of this path, takes rows of another width.
-  void check_fits(const core::Program& program, const std::string& path) const;
+  int64_t row_width() const { return row_width_; }                                // of tiles
+  void check_fits(const core::Program& program, const std::string& model) const { // check_row_width()
+    check_row_width(path(), row_width_, program, model);
+  }
   const std::string& path() const { return file_.path(); }
   const models::vision::Model& model() const { return model_; }
 

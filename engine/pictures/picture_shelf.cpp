@@ -13,9 +13,13 @@ namespace {
 
 constexpr size_t kHashDigits = 32;
 
-std::string new_prefix() {
-  std::random_device random;
-  return fmt::format("<picture {:08x}{:08x}{:08x} ", random(), random(), random());
+// What all marks of the process begin with.
+const std::string& mark_prefix() {
+  static const std::string prefix = [] {
+    std::random_device random;
+    return fmt::format("<picture {:08x}{:08x}{:08x} ", random(), random(), random());
+  }();
+  return prefix;
 }
 
 std::shared_ptr<const ShelvedPicture> encoded(PictureReader& reader, const media::Picture& picture,
@@ -36,10 +40,12 @@ std::shared_ptr<const ShelvedPicture> encoded(PictureReader& reader, const media
 } // namespace
 
 PictureShelf::PictureShelf(std::unique_ptr<PictureReader> reader, int64_t most_bytes)
-    : reader_(std::move(reader)), prefix_(new_prefix()), most_bytes_(most_bytes) {}
+    : reader_(std::move(reader)), most_bytes_(most_bytes) {}
+
+bool PictureShelf::has_mark(std::string_view text) { return text.find(mark_prefix()) != text.npos; }
 
 std::string PictureShelf::mark_of(std::span<const std::byte> file) const {
-  return fmt::format("{}{}>", prefix_, core::Sha256().add(file).hex().substr(0, kHashDigits));
+  return fmt::format("{}{}>", mark_prefix(), core::Sha256().add(file).hex().substr(0, kHashDigits));
 }
 
 std::shared_ptr<const ShelvedPicture> PictureShelf::find(std::string_view mark) const {
@@ -78,16 +84,17 @@ void PictureShelf::keep(const std::shared_ptr<const ShelvedPicture>& picture) {
 PicturePrompt
 PictureShelf::prompt_of(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& text,
                         const std::function<std::vector<int32_t>(const text::jinja::TaintedText&)>& tokens_of) const {
+  const std::string& prefix = mark_prefix();
   std::string_view rest = text.bytes();
-  size_t mark = rest.find(prefix_);
+  size_t mark = rest.find(prefix);
   PicturePromptBuilder builder(tokenizer, tokens_of(text.part(rest.substr(0, mark))));
   while (mark != rest.npos) {
-    const std::string_view name = rest.substr(mark, prefix_.size() + kHashDigits + 1);
+    const std::string_view name = rest.substr(mark, prefix.size() + kHashDigits + 1);
     const std::shared_ptr<const ShelvedPicture> picture = find(name);
     if (!picture) throw_error("a picture of this conversation is not there any more: send it again");
     builder.add_pieces(picture->pieces);
     rest.remove_prefix(mark + name.size());
-    mark = rest.find(prefix_);
+    mark = rest.find(prefix);
     builder.add_text(text.part(rest.substr(0, mark)));
   }
   return std::move(builder).finish();

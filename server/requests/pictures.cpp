@@ -26,11 +26,13 @@ std::string text_of(const Json* value) { return value && value->is_string() ? va
 
 } // namespace
 
-RequestPictures::RequestPictures(const Service& service) : shelf_(service.model().pictures) {}
+RequestPictures::RequestPictures(const Service& service)
+    : taken_(service.takes_pictures()), shelf_(service.model().pictures) {}
 
 Json RequestPictures::mark_of_base64(std::string_view base64, const std::string& path) {
   const std::optional<std::string> bytes = core::from_base64(base64);
   if (!bytes) throw_invalid(path, "{}: expected base64", path);
+  if (!shelf_) throw PicturesWanted();
   if (held_.size() == kMostPictures) throw_invalid(path, "{}: a request has at most {} pictures", path, kMostPictures);
   try {
     held_.push_back(shelf_->add(std::as_bytes(std::span(*bytes)), path));
@@ -76,7 +78,7 @@ void RequestPictures::put_into(Json& content, const std::string& path) {
 }
 
 Json RequestPictures::put(Json messages, const std::string& path) {
-  if (!shelf_ || !messages.is_array()) return messages;
+  if (!taken_ || !messages.is_array()) return messages;
   for (size_t i = 0; i < messages.size(); ++i) {
     Json& message = messages[i];
     if (!message.is_object()) continue;

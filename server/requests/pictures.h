@@ -19,7 +19,8 @@ class RequestPictures {
   explicit RequestPictures(const Service& service);
 
   // The messages, or items of a response's input, with marks. `path` stands for the list. Where the model takes no
-  // pictures, as they are. Throws ApiError for pictures that are none, and for addresses: nothing is fetched.
+  // pictures, as they are. Throws ApiError for pictures that are none, and for addresses: nothing is fetched;
+  // PicturesWanted where the model is not open for the first one.
   Json put(Json messages, const std::string& path);
 
  private:
@@ -28,7 +29,8 @@ class RequestPictures {
   Json mark_of_base64(std::string_view base64, const std::string& path);
 
   int64_t pixels_ = 0;                                // of all so far
-  const std::shared_ptr<engine::PictureShelf> shelf_; // null: the model takes none
+  const bool taken_;                                  // the model takes some
+  const std::shared_ptr<engine::PictureShelf> shelf_; // null: it is not open for them
   std::vector<std::shared_ptr<const engine::ShelvedPicture>> held_;
 };
 

@@ -64,6 +64,41 @@ TEST_CASE("ridge run and ridge chat answer to pictures, and find the encoder bes
   CHECK(chat.err.find("none.png") != std::string::npos);
 }
 
+TEST_CASE("a chat opens the encoder beside the model with the first picture, and not before") {
+  REQUIRE_REFERENCE();
+  const Files files(VisionCase("gemma3"));
+  const auto chat = [&](const std::string& input, std::vector<std::string> extra = {}) {
+    std::vector<std::string> args = {"chat", "-m", files.model, "-n", "2"};
+    args.insert(args.end(), extra.begin(), extra.end());
+    return run_ridge(args, input);
+  };
+  const auto says = [](const Result& result, const std::string& text) {
+    return result.err.find(text) != std::string::npos;
+  };
+  CHECK_FALSE(says(chat("a\n"), "pictures"));
+  const Result seen = chat("a\n/system be brief\n/image " + files.image + "\nand this?\n/stats\n");
+  CHECK_MESSAGE(seen.status == 0, seen.err);
+  CHECK(says(seen, "pictures are read by"));
+  CHECK(says(seen, "16 tokens]"));
+  CHECK(seen.out.find(", 5 messages") != std::string::npos); // what was said before is still there
+  CHECK(says(chat("/image " + files.image + "\na\n", {"--mmproj", "none"}), "started with --mmproj none"));
+  CHECK(chat("a\n", {"--mmproj", files.model}).status != 0); // what is named is looked at
+
+  std::filesystem::rename(files.mmproj, files.own / "mmproj-a.gguf");
+  std::filesystem::copy_file(files.own / "mmproj-a.gguf", files.own / "mmproj-b.gguf");
+  const Result either = chat("/image " + files.image + "\na\n");
+  CHECK(
+      says(either, "its encoder of pictures may be " + files.own / "mmproj-a.gguf or " + files.own / "mmproj-b.gguf"));
+  std::filesystem::rename(files.own / "mmproj-b.gguf", files.own / "mmproj-model-q8_0.gguf");
+  CHECK(says(chat("/image " + files.image + "\na\n"), "pictures are read by " + files.own / "mmproj-model-q8_0.gguf"));
+  const Files wider(VisionCase("qwen3vl-deep"));
+  std::filesystem::copy_file(wider.mmproj, files.own / "mmproj-model-q8_0.gguf",
+                             std::filesystem::copy_options::overwrite_existing);
+  const Result refused = chat("/image " + files.image + "\na\n");
+  CHECK(says(refused, "do not belong together"));
+  CHECK(refused.out.size() > 1); // the chat goes on
+}
+
 TEST_CASE("commands say what is wrong with pictures") {
   REQUIRE_REFERENCE();
   const Files files(VisionCase("gemma3"));
@@ -86,6 +121,6 @@ TEST_CASE("commands say what is wrong with pictures") {
   CHECK(refusal({"run", "-m", files.model, "--mmproj", wider.mmproj, "-p", "x"}).find("do not belong together") !=
         std::string::npos);
   std::filesystem::remove(files.mmproj);
-  CHECK(refusal({"run", "-m", files.model, "--image", files.image, "-p", "x"}).find("no mmproj*.gguf lies beside") !=
-        std::string::npos);
+  CHECK(refusal({"run", "-m", files.model, "--image", files.image, "-p", "x"})
+            .find("no mmproj*.gguf of the model lies beside") != std::string::npos);
 }

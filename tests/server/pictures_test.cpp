@@ -7,6 +7,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <mutex>
+#include <thread>
+
 using namespace ridge;
 using server::Json;
 
@@ -116,4 +120,77 @@ TEST_CASE("a server says that its model takes pictures") {
   const tests::Endpoint guide;
   CHECK(takes(guide) == Json(std::vector{"text"}));
   CHECK(Json::parse(guide.get("/props"))["modalities"]["vision"] == false);
+}
+
+TEST_CASE("a model with an encoder beside it is loaded again for the first picture, and only then") {
+  REQUIRE_REFERENCE();
+  tests::TemporaryFolder folder;
+  const auto write = [&](const std::string& part) {
+    const std::vector<std::byte> bytes = tests::VisionCase("gemma3").image(part);
+    return folder.write(part + ".gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  };
+  const std::string model = write("model"), mmproj = write("mmproj"),
+                    plain = folder.write("plain.gguf", tests::read_file(model));
+  server::ModelSetup setup;
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  const auto log = [&](const std::string& line) {
+    const std::scoped_lock lock(mutex);
+    lines.push_back(line);
+  };
+  const auto logged = [&](std::string_view end) {
+    const std::scoped_lock lock(mutex);
+    return std::ranges::count_if(lines, [&](const std::string& line) { return line.find(end) != std::string::npos; });
+  };
+  const auto serve = [&](std::vector<server::ModelFile> files, bool only_one, const auto& ask) {
+    lines.clear();
+    server::Models models(std::move(files), {setup, 0, 0, only_one}, {.note = log}, log);
+    server::Server server(models, {.port = 0, .limits = tests::patient()});
+    std::jthread thread([&] { server.run(); });
+    const auto post = [&](const std::string& path, const Json& body) {
+      const tests::HttpReply reply = tests::HttpClient(server.port()).post(path, body.dump());
+      REQUIRE(reply.whole);
+      return std::pair(reply.status, Json::parse(reply.body));
+    };
+    const auto get = [&](const std::string& path) {
+      return Json::parse(tests::HttpClient(server.port()).get(path).body);
+    };
+    ask(post, get);
+    server.stop();
+  };
+  const std::string chat = "/v1/chat/completions";
+  Json with_picture = openai(url_of(picture(1)));
+
+  serve({{"model", model, mmproj}}, true, [&](const auto& post, const auto& get) {
+    CHECK(post(chat, question("a")).first == 200);
+    CHECK(get("/props")["modalities"]["vision"] == true);
+    CHECK(get("/v1/models")["data"][0]["architecture"]["input_modalities"][1] == "image");
+    CHECK(logged("to be loaded with its encoder") == 0);
+    CHECK(post(chat, openai("data:image/png;base64,!")).first == 400);
+    CHECK(logged("to be loaded with its encoder") == 0);
+    std::vector<std::jthread> together;
+    for (int i = 0; i < 4; ++i) together.emplace_back([&] { CHECK(post(chat, with_picture).first == 200); });
+    together.clear();
+    CHECK(logged("to be loaded with its encoder") == 1);
+    const Json ollama = {{"messages", Json::array({{{"role", "user"}, {"content", "a"}, {"images", {picture(2)}}}})},
+                         {"stream", false},
+                         {"keep_alive", 0},
+                         {"options", {{"num_predict", 1}}}};
+    CHECK(post("/api/chat", ollama).first == 200);
+    CHECK(post(chat, question("a")).first == 200);
+    CHECK(logged("is unloaded") == 1);
+  });
+
+  serve({{"model", model, mmproj}, {"plain", plain}}, false, [&](const auto& post, const auto& get) {
+    const Json list = get("/v1/models")["data"];
+    CHECK(list[0]["architecture"]["input_modalities"].size() == 2);
+    CHECK(list[1]["architecture"]["input_modalities"].size() == 1);
+    with_picture["model"] = "plain";
+    CHECK(post(chat, with_picture).first == 400);
+    with_picture["model"] = "model";
+    CHECK(post(chat, with_picture).first == 200);
+    CHECK(logged("is unloaded") == 1);
+  });
 }

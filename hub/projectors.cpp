@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBeside = 50000; // of a folder
+constexpr size_t kMostBeside = 50000;        // of a folder
+constexpr std::string_view kBetween = "-_."; // words of a name
 
 std::string last_part(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
 
@@ -37,8 +38,16 @@ int rank_of_type(const std::string& path) {
   return static_cast<int>(std::size(kBest));
 }
 
+// Whether the words of `part` stand in a name, one after the other.
+bool has_words(std::string_view name, std::string_view part) {
+  const auto is_between = [&](size_t at) { return at >= name.size() || kBetween.find(name[at]) != kBetween.npos; };
+  for (size_t at = name.find(part); at != name.npos; at = name.find(part, at + 1))
+    if ((at == 0 || is_between(at - 1)) && is_between(at + part.size())) return true;
+  return false;
+}
+
 bool is_named_like(const std::string& owner, const std::string& model) {
-  return !owner.empty() && (model.find(owner) != std::string::npos || owner.find(model) != std::string::npos);
+  return !owner.empty() && (has_words(model, owner) || has_words(owner, model));
 }
 
 std::vector<std::string> files_in(const fs::path& folder, bool (*wanted)(std::string_view)) {
@@ -74,7 +83,7 @@ std::vector<std::string> named_by_manifests(const fs::path& blob) {
 
 std::string projector_owner(std::string_view file_name) {
   if (!is_projector_file(last_part(file_name))) return "";
-  constexpr std::string_view kWord = "mmproj", kBetween = "-_.";
+  constexpr std::string_view kWord = "mmproj";
   std::string name = stem_of(file_name);
   name.erase(name.starts_with(kWord) ? 0 : name.size() - kWord.size(), kWord.size());
   name.erase(0, std::min(name.find_first_not_of(kBetween), name.size()));

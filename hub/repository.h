@@ -46,6 +46,12 @@ const RemoteModel* model_of_type(const std::vector<RemoteModel>& models, const s
 const RemoteModel& choose_model(const std::vector<RemoteModel>& models, const Reference& wanted,
                                 std::vector<std::string>* others = nullptr);
 
+// The encoder of pictures that goes with a model: of its type or its file, where `wanted` names one, else the best that
+// lies beside it or at the top. Null: there is none, or there are several for different models, whose names are
+// `others`. Throws Error where the wanted one is not there.
+const RemoteFile* projector_for(const RemoteModel& model, const std::vector<RemoteFile>& files,
+                                const std::string& wanted, std::vector<std::string>* others = nullptr);
+
 // The first of the names, and how many more there are.
 std::string some_of(const std::vector<std::string>& names);
 

@@ -44,15 +44,6 @@ std::vector<float> run(core::Executor& executor, const core::Program& program, s
   return {first, first + rows * width};
 }
 
-std::unique_ptr<core::Executor> executor_of(const core::Program& program, int64_t rows,
-                                            const PictureReader::Options& options) {
-  core::ExecutorConfig config = {.context = rows, .max_batch = rows, .max_outputs = 0, .going_back = 0};
-  config.threads = options.threads;
-  config.exact = options.exact;
-  config.k_type = config.v_type = options.exact ? core::KvType::f32 : core::KvType::f16;
-  return kernels::cpu::make_cpu_executor(program, config);
-}
-
 // Rows of `rows` that `which` names, one after another; those below 0 are `other(-1 - which)`.
 template <typename Other>
 std::vector<float> chosen_rows(std::span<const float> rows, int64_t width, std::span<const int32_t> which,
@@ -79,6 +70,14 @@ int64_t row_width_of(const models::vision::Model& model) {
 
 } // namespace
 
+core::ExecutorConfig encoder_config(int64_t rows, const PictureReader::Options& options) {
+  core::ExecutorConfig config = {.context = rows, .max_batch = rows, .max_outputs = 0, .going_back = 0};
+  config.threads = options.threads;
+  config.exact = options.exact;
+  config.k_type = config.v_type = options.exact ? core::KvType::f32 : core::KvType::f16;
+  return config;
+}
+
 int64_t encoder_row_width(const std::string& path) {
   const gguf::File file = gguf::File::open(path);
   return row_width_of(models::vision::Model(file));
@@ -103,8 +102,11 @@ PictureReader::Sized& PictureReader::sized_for(int64_t width, int64_t height) {
   sized->height = height;
   sized->encoder = model_.build(width, height);
   const models::vision::Encoder& encoder = sized->encoder;
-  sized->patches = executor_of(encoder.encoder, std::ssize(encoder.patches), options_);
-  sized->squares = executor_of(encoder.merger, std::ssize(encoder.merged) / encoder.group, options_);
+  const auto start = [&](const core::Program& program, int64_t rows) {
+    return kernels::cpu::make_cpu_executor(program, encoder_config(rows, options_));
+  };
+  sized->patches = start(encoder.encoder, std::ssize(encoder.patches));
+  sized->squares = start(encoder.merger, std::ssize(encoder.merged) / encoder.group);
   last_ = std::move(sized);
   return *last_;
 }

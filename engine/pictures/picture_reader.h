@@ -61,4 +61,7 @@ class PictureReader {
   std::unique_ptr<Sized> last_; // most pictures of a conversation have one size
 };
 
+// How an executor is configured that runs one of an encoder's Programs, for so many rows.
+core::ExecutorConfig encoder_config(int64_t rows, const PictureReader::Options& options);
+
 } // namespace ridge::engine

@@ -2,6 +2,8 @@
 #include "app/support.h"
 #include "support/recipes/vision_case.h"
 
+#include <nlohmann/json.hpp>
+
 #include <filesystem>
 
 using namespace ridge;
@@ -97,6 +99,40 @@ TEST_CASE("a chat opens the encoder beside the model with the first picture, and
   const Result refused = chat("/image " + files.image + "\na\n");
   CHECK(says(refused, "do not belong together"));
   CHECK(refused.out.size() > 1); // the chat goes on
+}
+
+TEST_CASE("ridge models and ridge fit know which model has an encoder") {
+  REQUIRE_REFERENCE();
+  const Files files(VisionCase("gemma3"));
+  std::filesystem::create_directories(files.own / "models/plain");
+  std::filesystem::rename(files.model, files.own / "models/seer.gguf");
+  std::filesystem::rename(files.mmproj, files.own / "models/mmproj-f16.gguf");
+  std::filesystem::copy_file(files.own / "models/seer.gguf", files.own / "models/plain/other.gguf");
+  const auto ridge = [&](const std::vector<std::string>& args) {
+    std::vector<std::string> all = {"env", "-i", "HOME=" + files.own.path(), "PATH=/usr/bin:/bin", RIDGE_BINARY};
+    all.insert(all.end(), args.begin(), args.end());
+    const Result result = run(all);
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    return result.out;
+  };
+  const auto list = nlohmann::json::parse(ridge({"models", "--json"}))["models"];
+  REQUIRE(list.size() == 2);
+  CHECK(list[0]["pictures"] == false);
+  CHECK(list[1]["name"] == "seer");
+  CHECK(list[1]["pictures"] == true);
+  CHECK(list[1]["mmproj"].get<std::string>() == files.own / "models/mmproj-f16.gguf");
+  CHECK(ridge({"models"}).find("PICTURES") != std::string::npos);
+
+  const auto bytes = [&](const char* model, std::vector<std::string> more) {
+    more.insert(more.begin(), {"fit", "-m", model, "--json"});
+    const auto fit = nlohmann::json::parse(ridge(more));
+    return std::pair(fit["pictures_weight_bytes"].get<int64_t>(), fit["pictures_scratch_bytes"].get<int64_t>());
+  };
+  CHECK(bytes("seer", {}).first > 10'000);
+  CHECK(bytes("seer", {}).second > 10'000);
+  CHECK(bytes("seer", {"--mmproj", "none"}).first == 0);
+  CHECK(bytes("other", {}).first == 0);
+  CHECK(ridge({"fit", "-m", "seer"}).find("pictures ") != std::string::npos);
 }
 
 TEST_CASE("commands say what is wrong with pictures") {

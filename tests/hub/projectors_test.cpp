@@ -15,12 +15,12 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-void put(const TemporaryFolder& folder, const std::string& path, const std::string& bytes = "GGUF") {
+void put_file(const TemporaryFolder& folder, const std::string& path, const std::string& bytes = "GGUF") {
   fs::create_directories(fs::path(folder / path).parent_path());
   folder.write(path, bytes);
 }
 
-std::string manifest(const std::string& model, const std::string& projector) {
+std::string manifest_of(const std::string& model, const std::string& projector) {
   return fmt::format(R"({{"layers": [
     {{"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:{}"}},
     {{"mediaType": "application/vnd.ollama.image.projector", "digest": "sha256:{}"}}]}})",
@@ -48,29 +48,29 @@ TEST_CASE("of several encoders a model has those that are named like it, the bes
   CHECK(found("Plain.gguf", both) == Names{"mmproj-F16.gguf"});
   CHECK(found("Plain.gguf", {"mmproj-Tall-8B-Q8_0.gguf"}) == Names{});                   // another one's
   CHECK(found("Plain.gguf", {"mmproj-Gone-f16.gguf"}) == Names{"mmproj-Gone-f16.gguf"}); // nobody's else
-  CHECK(found("Plain.gguf", {"mmproj-a.gguf", "mmproj-b.gguf"}).size() == 2);
+  CHECK(found("Plain.gguf", {"mmproj-a.gguf", "mmproj-b.gguf"}).size() == 2);            // "a" is no word of it
 }
 
 TEST_CASE("encoders are found beside models, at the top of a repository, and by manifests") {
   const TemporaryFolder folder;
-  put(folder, "flat/Tall-8B-Q8_0.gguf");
-  put(folder, "flat/Tall-8B-mmproj-f16.gguf");
-  put(folder, "flat/notes.txt");
+  put_file(folder, "flat/Tall-8B-Q8_0.gguf");
+  put_file(folder, "flat/Tall-8B-mmproj-f16.gguf");
+  put_file(folder, "flat/notes.txt");
   CHECK(projectors_beside(folder / "flat/Tall-8B-Q8_0.gguf") == Names{folder / "flat/Tall-8B-mmproj-f16.gguf"});
-  put(folder, "hub/models--a--b/snapshots/c/mmproj-F16.gguf");
-  put(folder, "hub/models--a--b/snapshots/c/big/x-F16-00001-of-00002.gguf");
+  put_file(folder, "hub/models--a--b/snapshots/c/mmproj-F16.gguf");
+  put_file(folder, "hub/models--a--b/snapshots/c/big/x-F16-00001-of-00002.gguf");
   CHECK(projectors_beside(folder / "hub/models--a--b/snapshots/c/big/x-F16-00001-of-00002.gguf") ==
         Names{folder / "hub/models--a--b/snapshots/c/mmproj-F16.gguf"});
   CHECK(projectors_beside(folder / "gone/x.gguf") == Names{});
 
   const std::string model(64, '1'), eyes(64, '2'), other(64, '3'), gone(64, '4');
-  for (const std::string& hash : {model, eyes, other}) put(folder, "ollama/blobs/sha256-" + hash);
+  for (const std::string& hash : {model, eyes, other}) put_file(folder, "ollama/blobs/sha256-" + hash);
   const std::string manifests = "ollama/manifests/registry.ollama.ai/library/";
-  put(folder, manifests + "seer/7b", manifest(model, eyes));
-  put(folder, manifests + "seer/again", manifest(model, eyes));
-  put(folder, manifests + "seer/gone", manifest(model, gone));
-  put(folder, manifests + "other/1b", manifest(other, "../../x"));
-  put(folder, manifests + "broken/1b", "{\"layers\": [");
+  put_file(folder, manifests + "seer/7b", manifest_of(model, eyes));
+  put_file(folder, manifests + "seer/again", manifest_of(model, eyes));
+  put_file(folder, manifests + "seer/gone", manifest_of(model, gone));
+  put_file(folder, manifests + "other/1b", manifest_of(other, "../../x"));
+  put_file(folder, manifests + "broken/1b", "{\"layers\": [");
   CHECK(projectors_beside(folder / ("ollama/blobs/sha256-" + model)) ==
         Names{folder / ("ollama/blobs/sha256-" + eyes)});
   CHECK(projectors_beside(folder / ("ollama/blobs/sha256-" + other)) == Names{});

@@ -14,7 +14,10 @@
 #include "engine/pictures/open_pictures.h"
 #include "engine/ranks/ranks.h"
 #include "engine/speculation/speculation.h"
+#include "hub/http/curl.h"
+#include "hub/http/fetch.h"
 #include "hub/names.h"
+#include "media/picture.h"
 #include "server/server.h"
 
 #include <fmt/format.h>
@@ -87,6 +90,7 @@ struct ServeCommand {
   std::string folder, key_file, memory;
   std::string most_body = "32MiB";
   double idle_seconds = 0;
+  bool image_urls = false;
 
   void run() {
     give_memory_back();
@@ -105,6 +109,12 @@ struct ServeCommand {
     }
     if (several()) engine::need_one_process("serve", "they share out one model, not several (-m, --models-dir)");
     engine::check_prefixes(setup.prefixes);
+    if (image_urls) {
+      hub::curl::library(); // throws where it is missing
+      setup.fetch_picture = [](const std::string& url, double seconds) {
+        return hub::fetch_public(url, {.bytes = media::PictureLimits().bytes, .seconds = seconds});
+      };
+    }
     if (!key_file.empty()) settings.key = read_key();
     if (settings.access.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
     take_limits();
@@ -116,7 +126,7 @@ struct ServeCommand {
     const std::unique_ptr<server::ServedModel> only = several() || one_with_encoder ? nullptr : open_only(log);
     const std::unique_ptr<server::Models> models =
         only ? std::make_unique<server::Models>(only->service()) : list(std::move(all), log);
-    if (one_with_encoder) say_opened(models->use({}).service(), log);
+    if (one_with_encoder) open_first(*models, log);
     server::Server server(*models, settings);
     fmt::print("{}\n", server.address());
     log(fmt::format("at most {} connections", settings.limits.connections));
@@ -145,6 +155,14 @@ struct ServeCommand {
                                                        load_on_terminal(), log);
     say_opened(model->service(), log);
     return model;
+  }
+
+  static void open_first(server::Models& models, const engine::Notice& log) {
+    try {
+      say_opened(models.use({}).service(), log);
+    } catch (const server::ApiError& error) {
+      throw Error(error.what());
+    }
   }
 
   void check_only() const {
@@ -255,6 +273,9 @@ void add_serve_command(CLI::App& app) {
           "the GGUF file with the model's encoder of pictures, which requests may then have; none: do without; "
           "default: an mmproj*.gguf of the model that lies beside it")
       ->type_name("FILE");
+  command->add_flag("--image-urls", options->image_urls,
+                    "requests may name pictures by http:// and https:// addresses, which the server fetches, but only "
+                    "from the public internet");
   command->add_option("--models-dir", options->folder, "serve the GGUF files of a folder, each when a request names it")
       ->type_name("FOLDER");
   command

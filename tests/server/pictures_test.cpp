@@ -194,3 +194,33 @@ TEST_CASE("a model with an encoder beside it is loaded again for the first pictu
     CHECK(logged("is unloaded") == 1);
   });
 }
+
+TEST_CASE("pictures of addresses are fetched where the server was told to") {
+  REQUIRE_REFERENCE();
+  Pictures pictures;
+  const std::string data = picture(1), file = *core::from_base64(data);
+  std::vector<double> seconds;
+  std::mutex mutex;
+  const tests::Endpoint& endpoint = pictures.endpoint;
+  pictures.endpoint.service.fetch_pictures_by([&](const std::string& url, double left) {
+    const std::scoped_lock lock(mutex);
+    seconds.push_back(left);
+    if (url != "https://example.org/cat.ppm") throw_error("cannot be fetched: {}", url);
+    return file;
+  });
+  const auto usage = [&](const Json& body) { return endpoint.post("/v1/chat/completions", body)["usage"]; };
+  const Json known = usage(openai(url_of(data))), fetched = usage(openai("https://example.org/cat.ppm"));
+  CHECK(fetched["prompt_tokens"] == known["prompt_tokens"]);
+  CHECK(fetched["prompt_tokens_details"]["cached_tokens"] == known["prompt_tokens"].get<int64_t>() - 1);
+  const Json block = {{"type", "image"}, {"source", {{"type", "url"}, {"url", "https://example.org/cat.ppm"}}}};
+  endpoint.post("/v1/messages", question(Json::array({block, kText})));
+  CHECK(seconds.size() == 2);
+  CHECK(seconds[0] > 1);
+  const auto refusal = [&](const std::string& url) {
+    return endpoint.post("/v1/chat/completions", openai(url), 400)["error"]["message"].get<std::string>();
+  };
+  const std::string place = "messages[0].content[0].image_url.url: ";
+  CHECK(refusal("http://localhost/") == place + "cannot be fetched: http://localhost/");
+  for (const char* url : {"file:///etc/passwd", "ftp://example.org/a", "cat.png", ""})
+    CHECK(refusal(url).starts_with(place + "expected an address of http or https"));
+}

@@ -44,7 +44,7 @@ struct ChatCommand {
         note("[Ctrl-D or /exit leaves]");
         continue;
       }
-      if (!chat.take(message)) break;
+      if (!chat.take(message, interactive)) break;
     }
     if (!interactive && chat.failed()) throw Error("not every message was answered");
   }

@@ -4,12 +4,17 @@
 #include "app/terminal/pictures.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
+#include "app/terminal/typed_pictures.h"
 #include "core/error.h"
 #include "core/files/atomic_file.h"
 #include "core/files/private_folder.h"
 #include "core/json/parse.h"
+#include "core/strings/base64.h"
+#include "core/strings/printable.h"
 #include "engine/options.h"
+#include "engine/pictures/message_pictures.h"
 #include "engine/sampling_defaults.h"
+#include "media/picture.h"
 #include "text/json/kept_number.h"
 
 #include <fmt/format.h>
@@ -46,7 +51,8 @@ const std::vector<Chat::Command>& Chat::commands() {
       {"/undo", "", "take back the last message and its answer", &Chat::undo},
       {"/system", "TEXT", "set the system prompt; without TEXT: show it; `/system none` removes it", &Chat::system},
       {"/read", "FILE", "send a file's text as your message", &Chat::read},
-      {"/image", "FILE", "show the model a picture, with your next message", &Chat::image},
+      {"/image", "FILE", "show the model a picture, with your next message; or drop its file into the line",
+       &Chat::image},
       {"/save", "FILE", "save the conversation (JSON messages as in the OpenAI API)", &Chat::save},
       {"/load", "FILE", "continue a saved conversation", &Chat::load},
       {"/set", "NAME VALUE", "change a sampling option, e.g. /set temp 0.7; alone: show them", &Chat::set},
@@ -59,9 +65,10 @@ const std::vector<Chat::Command>& Chat::commands() {
 Chat::Chat(ChatModel& model, core::GenerateRequest& request, bool context_shift, InterruptFlag& interrupt)
     : model_(model), request_(request), context_shift_(context_shift), interrupt_(interrupt) {}
 
-bool Chat::take(const std::string& message) {
+bool Chat::take(const std::string& message, bool typed) {
   try {
     const std::string line = trim(message);
+    if (typed && calls_.empty() && !find_command(line) && take_typed_pictures(line)) return true;
     if (line.starts_with('/')) {
       run_command(line);
     } else if (!calls_.empty()) {
@@ -78,12 +85,55 @@ bool Chat::take(const std::string& message) {
   return !leaving_;
 }
 
+const Chat::Command* Chat::find_command(const std::string& line) {
+  const std::string name = line.substr(0, line.find_first_of(" \t\n"));
+  for (const Command& command : commands())
+    if (name == command.name || (name == "/quit" && command.run == &Chat::exit)) return &command;
+  return nullptr;
+}
+
 void Chat::run_command(const std::string& line) {
   const size_t space = line.find_first_of(" \t\n");
-  const std::string name = line.substr(0, space), argument = space == std::string::npos ? "" : trim(line.substr(space));
-  for (const Command& command : commands())
-    if (name == command.name || (name == "/quit" && command.run == &Chat::exit)) return (this->*command.run)(argument);
-  throw_error("unknown command {}; /help lists them", name);
+  const Command* command = find_command(line);
+  if (!command) throw_error("unknown command {}; /help lists them", line.substr(0, space));
+  (this->*command->run)(space == std::string::npos ? "" : trim(line.substr(space)));
+}
+
+// Pictures alone wait for the next message, as behind /image; among words they stand where their paths were, or stay
+// text where the model takes none. False: there are none.
+bool Chat::take_typed_pictures(const std::string& line) {
+  const std::vector<TypedPicture> found = typed_pictures(line);
+  if (found.empty()) return false;
+  const auto with_instead = [&](const std::vector<std::string>& texts) {
+    std::string text = line;
+    for (size_t i = found.size(); i-- > 0;) text.replace(found[i].begin, found[i].end - found[i].begin, texts[i]);
+    return text;
+  };
+  std::vector<std::string> marks(found.size());
+  const bool alone = trim(with_instead(marks)).empty();
+  try {
+    model_.take_pictures();
+  } catch (const Error& error) {
+    if (alone) throw;
+    note(fmt::format("[{} stays text: {}]", core::printable(found[0].path, 300), error.what()));
+    say(line);
+    return true;
+  }
+  for (size_t i = 0; i < found.size(); ++i) marks[i] = add_picture_file(found[i].path);
+  if (!alone) {
+    say(with_instead(marks));
+    return true;
+  }
+  for (const std::string& mark : marks) pictures_ += mark;
+  note("[goes with your next message]");
+  return true;
+}
+
+std::string Chat::add_picture_file(const std::string& path) {
+  std::string file = media::read_picture_file(path);
+  const std::string mark = add_picture(model_.loaded(), conversation(), file, path);
+  picture_files_[mark] = std::move(file);
+  return mark;
 }
 
 void Chat::say(std::string text) {
@@ -181,6 +231,7 @@ void Chat::help(const std::string&) {
 void Chat::clear(const std::string&) {
   conversation().clear();
   pictures_.clear();
+  picture_files_.clear();
   calls_.clear();
   warned_full_ = false;
   note("[cleared]");
@@ -225,13 +276,19 @@ void Chat::read(const std::string& path) {
 void Chat::image(const std::string& path) {
   if (path.empty()) throw_error("/image: name a file");
   model_.take_pictures();
-  pictures_ += add_picture(model_.loaded(), conversation(), path);
+  pictures_ += add_picture_file(given_path(path));
 }
 
 void Chat::save(const std::string& path) {
   if (path.empty()) throw_error("/save: name a file");
   core::check_output(path, {model_.loaded().file.path()});
-  const std::string text = text::json_text(Json{{"messages", conversation().messages()}}, 2) + "\n";
+  const Json messages = engine::without_marks(conversation().messages(), [&](std::string_view mark) {
+    const auto file = picture_files_.find(mark);
+    if (file == picture_files_.end()) return std::string();
+    const auto bytes = std::as_bytes(std::span(file->second));
+    return fmt::format("data:{};base64,{}", media::type_of_picture(bytes), core::to_base64(bytes));
+  });
+  const std::string text = text::json_text(Json{{"messages", messages}}, 2) + "\n";
   core::AtomicFile file(path, text.size(), core::kPrivateFile);
   file.write(std::as_bytes(std::span(text)));
   file.commit();
@@ -240,7 +297,17 @@ void Chat::save(const std::string& path) {
 
 void Chat::load(const std::string& path) {
   if (path.empty()) throw_error("/load: name a file");
-  const Json json = core::parse_json(core::read_text_file(path), path, {.exact_numbers = true});
+  Json json = core::parse_json(core::read_text_file(path), path, {.exact_numbers = true});
+  Json& messages = json.is_object() && json.contains("messages") ? json["messages"] : json;
+  messages = engine::with_marks(std::move(messages), path, [&](const engine::GivenPicture& picture) {
+    std::optional<std::string> file = core::from_base64(picture.base64);
+    if (picture.is_address) throw_error("{}: an address: a chat fetches no pictures", picture.place);
+    if (!file) throw_error("{}: expected base64", picture.place);
+    model_.take_pictures();
+    const std::string mark = add_picture(model_.loaded(), conversation(), *file, picture.place);
+    picture_files_[mark] = std::move(*file);
+    return mark;
+  });
   conversation().set_messages(json, path);
   calls_.clear();
   warned_full_ = false;

@@ -6,7 +6,6 @@
 #include "core/strings/printable.h"
 #include "engine/pictures/open_pictures.h"
 #include "engine/pictures/picture_shelf.h"
-#include "media/picture.h"
 
 #include <fmt/format.h>
 
@@ -25,11 +24,11 @@ void take_pictures(core::ModelOptions& model, const std::vector<std::string>& im
   engine::settle_for_pictures(model, note);
 }
 
-std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, const std::string& path) {
-  const std::string file = media::read_picture_file(path);
-  const auto picture = model.pictures->add(std::as_bytes(std::span(file)), path);
+std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, std::string_view file,
+                        const std::string& name) {
+  const auto picture = model.pictures->add(std::as_bytes(std::span(file)), name);
   conversation.hold(picture);
-  note(fmt::format("[{}: {} × {} pixels, {} tokens]", core::printable(path), picture->width, picture->height,
+  note(fmt::format("[{}: {} × {} pixels, {} tokens]", core::printable(name, 300), picture->width, picture->height,
                    picture->tokens));
   return picture->mark;
 }

@@ -5,6 +5,7 @@
 #include "engine/conversation.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::app {
@@ -13,8 +14,9 @@ namespace ridge::app {
 // is no encoder.
 void take_pictures(core::ModelOptions& model, const std::vector<std::string>& images);
 
-// Reads and encodes a picture for the next message, says what it costs, and returns what stands for it in the message.
-// The model is open with its encoder.
-std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, const std::string& path);
+// Encodes a picture for the next message, says what it costs, and returns what stands for it in the message. `name`: of
+// its file. The model is open with its encoder.
+std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, std::string_view file,
+                        const std::string& name);
 
 } // namespace ridge::app

@@ -1,5 +1,6 @@
 // The commands that take pictures.
 #include "app/support.h"
+#include "app/terminal/typed_pictures.h"
 #include "support/recipes/vision_case.h"
 
 #include <nlohmann/json.hpp>
@@ -99,6 +100,96 @@ TEST_CASE("a chat opens the encoder beside the model with the first picture, and
   const Result refused = chat("/image " + files.image + "\na\n");
   CHECK(says(refused, "do not belong together"));
   CHECK(refused.out.size() > 1); // the chat goes on
+}
+
+TEST_CASE("pictures that are dropped into the line become pictures, and other text stays text") {
+  REQUIRE_REFERENCE();
+  const Files files(VisionCase("gemma3"));
+  const std::string image = read_file(files.image), spaced = files.own.write("my 'best' cat.ppm", image),
+                    notes = files.own.write("notes.txt", "no picture");
+  const auto found = [](const std::string& line) {
+    std::string text = line;
+    const auto pictures = ridge::app::typed_pictures(line);
+    for (size_t i = pictures.size(); i-- > 0;)
+      text.replace(pictures[i].begin, pictures[i].end - pictures[i].begin, "[" + pictures[i].path + "]");
+    return text;
+  };
+  const std::string path = files.image, folder = files.own.path(), best = "[" + spaced + "]", cat = "[" + path + "]";
+  CHECK(found("what is " + path + "?") == "what is " + cat + "?");
+  CHECK(found(path + " " + path) == cat + " " + cat);
+  CHECK(found("'" + path + "' here") == cat + " here");
+  CHECK(found("file://" + path) == cat);
+  CHECK(found("file://localhost" + path + ".") == cat + ".");
+  CHECK(found("see file://" + folder + "/my%20%27best%27%20cat.ppm") == "see " + best);
+  CHECK(found(spaced) == best); // as it is, alone
+  CHECK(found("see " + folder + "/my\\ \\'best\\'\\ cat.ppm") == "see " + best);
+  CHECK(found("see '" + folder + "/my '\\''best'\\'' cat.ppm' now") == "see " + best + " now");
+  CHECK(found("see \"" + spaced + "\" now") == "see " + best + " now");
+  CHECK(found("it isn't " + path) == "it isn't " + cat);
+  for (const std::string& text :
+       {notes, path + ".gone", folder, std::string("cat.ppm"), std::string("/dev/zero"), "file://elsewhere" + path,
+        "file://" + folder + "/%00", std::string("file:///%"), std::string("'"), std::string("/"), std::string("~/"),
+        std::string("a / b"), std::string()})
+    CHECK(found(text) == text);
+
+  Terminal chat({RIDGE_BINARY, "chat", "-m", files.model, "-n", "2", "-t", "1"},
+                {{"TERM", "xterm"}, {"XDG_STATE_HOME", files.own / "state"}, {"LC_ALL", "C.UTF-8"}, {"NO_COLOR", "1"}},
+                200);
+  REQUIRE(chat.expect("> "));
+  chat.type("about " + notes + "\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("\033[200~'" + path + "'\033[201~ \r");
+  CHECK(chat.expect("16 tokens]"));
+  CHECK(chat.expect("[goes with your next message]"));
+  chat.type("and now?\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("is " + path + " a cat?\r");
+  CHECK(chat.expect("16 tokens]"));
+  REQUIRE(chat.expect("· context "));
+  chat.type("/save " + (files.own / "talk.json") + "\r");
+  REQUIRE(chat.expect("[saved 6 messages"));
+  chat.type("/load " + (files.own / "talk.json") + "\r");
+  CHECK(chat.expect("16 tokens]"));
+  REQUIRE(chat.expect("[loaded 6 messages]"));
+  chat.type("/regen\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("/save " + (files.own / "again.json") + "\r");
+  REQUIRE(chat.expect("[saved 6 messages"));
+  chat.type("/absent\r");
+  CHECK(chat.expect("unknown command /absent"));
+
+  const auto saved = [&](const char* name) { return nlohmann::json::parse(read_file(files.own / name))["messages"]; };
+  const auto messages = saved("talk.json");
+  CHECK(messages[0]["content"] == "about " + notes);
+  CHECK(messages[2]["content"][1]["text"] == "and now?");
+  REQUIRE(messages[4]["content"].size() == 3);
+  CHECK(messages[4]["content"][0]["text"] == "is ");
+  const std::string url = messages[4]["content"][1]["image_url"]["url"];
+  CHECK(url.starts_with("data:image/x-portable-pixmap;base64,"));
+  CHECK(messages[4]["content"][2]["text"] == " a cat?");
+  CHECK(saved("again.json")[4] == messages[4]);
+
+  // In another chat, which opens its encoder for it; and one that has none.
+  const Result loaded =
+      run_ridge({"chat", "-m", files.model, "-n", "2"}, "/load " + (files.own / "talk.json") + "\n/regen\n");
+  CHECK_MESSAGE(loaded.status == 0, loaded.err);
+  const Result none = run_ridge({"chat", "-m", files.model, "-n", "2", "--mmproj", "none"},
+                                "/load " + (files.own / "talk.json") + "\n/image " + path + "\n");
+  CHECK(none.err.find("started with --mmproj none") != std::string::npos);
+  files.own.write("odd.json",
+                  R"([{"role": "user", "content": [{"type": "image_url", "image_url": "http://x/a.png"}]}])");
+  const Result odd = run_ridge({"chat", "-m", files.model, "-n", "2"}, "/load " + (files.own / "odd.json") + "\n");
+  CHECK(odd.err.find("[0].content[0].image_url: an address: a chat fetches no pictures") != std::string::npos);
+
+  Terminal blind({RIDGE_BINARY, "chat", "-m", files.model, "-n", "2", "-t", "1", "--mmproj", "none"},
+                 {{"TERM", "xterm"}, {"XDG_STATE_HOME", files.own / "state"}, {"LC_ALL", "C.UTF-8"}, {"NO_COLOR", "1"}},
+                 200);
+  REQUIRE(blind.expect("> "));
+  blind.type(path + "\r");
+  CHECK(blind.expect("takes no pictures"));
+  blind.type("is " + path + " a cat?\r");
+  CHECK(blind.expect("stays text"));
+  CHECK(blind.expect("· context "));
 }
 
 TEST_CASE("ridge models and ridge fit know which model has an encoder") {

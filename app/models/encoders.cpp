@@ -28,7 +28,9 @@ std::string find_encoder(const std::string& model) {
 
 std::string encoder_to_use(const std::string& mmproj, const std::string& model) {
   if (mmproj == kNoEncoder) return {};
-  return mmproj.empty() ? find_encoder(model) : mmproj;
+  if (mmproj.empty()) return find_encoder(model);
+  engine::fitting_encoders(model, std::vector{mmproj}); // throws where it does not fit
+  return mmproj;
 }
 
 std::string encoder_for_images(const std::string& mmproj, const std::string& model) {

@@ -28,8 +28,7 @@ core::ModelOptions without_pictures(core::ModelOptions options) {
 ChatModel::ChatModel(core::ModelOptions options, core::GenerateRequest& request, const std::string& tools)
     : options_(std::move(options)), request_(request) {
   if (!tools.empty()) tools_ = engine::read_tools(core::read_text_file(tools), tools);
-  if (!options_.mmproj.empty() && options_.mmproj != kNoEncoder)
-    engine::fitting_encoders(options_.model, std::vector{options_.mmproj}); // throws where it is none
+  if (!options_.mmproj.empty()) encoder_to_use(options_.mmproj, options_.model); // throws where it does not fit
   open(without_pictures(options_), note);
   recommended_ = engine::take_model_defaults(request_.sampling, loaded().file, note);
   renew_answerer();

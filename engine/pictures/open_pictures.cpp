@@ -11,12 +11,12 @@ namespace ridge::engine {
 std::vector<std::string> fitting_encoders(const std::string& model, std::span<const std::string> files) {
   std::vector<std::string> fitting;
   if (files.empty()) return fitting;
-  const gguf::File file = gguf::File::open(model);
+  const gguf::File file = open_file(model, {});
   const core::Program program = models::build_program(file, models::Ending::pictures);
   std::exception_ptr problem;
   for (const std::string& path : files) {
     try {
-      check_row_width(path, encoder_row_width(path), program, model);
+      check_row_width(path, encoder_row_width(path), program, file.path());
       fitting.push_back(path);
     } catch (const Error&) {
       if (!problem) problem = std::current_exception();

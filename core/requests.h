@@ -132,7 +132,7 @@ struct BenchRequest {
   GpuOptions ranks;
   std::string device = "auto";
   std::string image;    // "1024x1024": a picture of so many pixels is encoded instead; empty: no such test
-  std::string mmproj;   // the file of its encoder; empty: that of the shape, or beside the model
+  std::string mmproj;   // the file of the encoder of `files`; a shape has its own
   ClientLoad load;      // with prompts and answers as long as `prompts` and `generated` say
   int repetitions = 5;  // after a warm-up
   bool profile = false; // also measure a step op by op

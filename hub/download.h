@@ -1,7 +1,7 @@
 // One file by HTTP into an IncompleteFile: several ranges at once, tries again where that may help, hashed as it comes.
 #pragma once
 
-#include "hub/http.h"
+#include "hub/http/http.h"
 #include "hub/incomplete_file.h"
 
 #include <functional>

@@ -5,6 +5,7 @@
 #include "hub/file_hash.h"
 #include "hub/incomplete_file.h"
 #include "hub/names.h"
+#include "hub/projectors.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -84,6 +85,27 @@ void remove_empty(fs::path folder, const fs::path& top) {
   for (; folder != top && folder.has_relative_path() && fs::is_empty(folder, problem) && !problem;
        folder = folder.parent_path())
     fs::remove(folder, problem);
+}
+
+// Encoders of pictures that ridge pulled and that no other model of the repository may have.
+std::vector<std::string> own_projectors(const LocalModel& model, const fs::path& repository,
+                                        const std::set<std::string>& pulled) {
+  const auto is_model = [](const fs::path& path) { return is_model_file(path.filename().string()); };
+  if (!is_model(model.path)) return {};
+  std::vector<std::string> found = projectors_beside(model.path);
+  std::error_code problem;
+  std::erase_if(found, [&](const std::string& path) {
+    return !path.starts_with(repository.string() + "/") ||
+           !pulled.contains(fs::read_symlink(path, problem).filename().string());
+  });
+  for (fs::recursive_directory_iterator at(repository / "snapshots", problem), end; !problem && at != end;
+       at.increment(problem)) {
+    const std::string path = at->path().string();
+    if (found.empty()) break;
+    if (!is_model(at->path()) || std::ranges::count(model.parts, path)) continue;
+    for (const std::string& others : projectors_beside(path)) std::erase(found, others);
+  }
+  return found;
 }
 
 } // namespace
@@ -167,22 +189,26 @@ int64_t remove_model(const LocalModel& model) {
   repository = repository.parent_path();
   std::set<std::string> pulled = pulled_blobs(repository);
   if (pulled.empty()) refuse();
-  std::vector<std::string> blobs;
-  for (const std::string& part : model.parts) {
+  std::vector<std::string> blobs, parts = model.parts;
+  for (const std::string& part : parts) {
     blobs.push_back(blob_of(part));
     if (!blobs.back().empty() && !pulled.contains(blobs.back())) refuse();
+  }
+  for (std::string& projector : own_projectors(model, repository, pulled)) {
+    blobs.push_back(blob_of(projector));
+    parts.push_back(std::move(projector));
   }
   std::error_code problem;
   for (size_t i = blobs.size(); i-- > 0;) {
     if (blobs[i].empty()) continue; // a part that was not pulled yet
-    freed += remove_file(model.parts[i]);
+    freed += remove_file(parts[i]);
     const fs::path blob = repository / "blobs" / blobs[i];
     if (is_linked(repository / "snapshots", blob)) continue;
     freed += remove_file(blob);
     pulled.erase(blobs[i]);
   }
   freed += remove_incomplete_files(repository);
-  remove_empty(fs::path(model.path).parent_path(), repository);
+  for (const std::string& part : parts) remove_empty(fs::path(part).parent_path(), repository);
   std::string record;
   for (const std::string& blob : pulled) record += blob + "\n";
   if (record.empty()) {

@@ -36,8 +36,8 @@ class HubCache {
   std::string folder_;
 };
 
-// Removes a model and what nothing else needs of it. Throws Error where ridge did not pull it. Returns the bytes that
-// are free then.
+// Removes a model and what nothing else needs of it: also its encoder of pictures, where ridge pulled that. Throws
+// Error where ridge did not pull it. Returns the bytes that are free then.
 int64_t remove_model(const LocalModel& model);
 
 } // namespace ridge::hub

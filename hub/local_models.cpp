@@ -6,6 +6,7 @@
 #include "gguf/shard_name.h"
 #include "hub/hub_cache.h"
 #include "hub/names.h"
+#include "hub/projectors.h"
 
 #include <sys/stat.h>
 
@@ -161,7 +162,24 @@ class Collector {
 
 } // namespace
 
-std::vector<LocalModel> local_models(std::span<const Place> places) {
+namespace {
+
+// Encoders of pictures that were pulled, where they are a listed model's.
+void leave_encoders_out(std::vector<LocalModel>& models) {
+  const auto is_encoder = [](const LocalModel& model) {
+    return is_projector_file(fs::path(model.path).filename().string());
+  };
+  if (std::ranges::none_of(models, is_encoder)) return;
+  std::set<std::string> of_models;
+  for (const LocalModel& model : models)
+    if (!is_encoder(model))
+      for (std::string& path : projectors_beside(model.path)) of_models.insert(std::move(path));
+  std::erase_if(models, [&](const LocalModel& model) { return is_encoder(model) && of_models.contains(model.path); });
+}
+
+} // namespace
+
+std::vector<LocalModel> local_models(std::span<const Place> places, bool encoders) {
   Collector collector;
   for (const Place& place : places) {
     if (place.source == Source::hugging_face || place.source == Source::llama_cpp)
@@ -171,6 +189,7 @@ std::vector<LocalModel> local_models(std::span<const Place> places) {
     else if (place.source != Source::hugging_face)
       collector.add_folder(place);
   }
+  if (!encoders) leave_encoders_out(collector.models);
   std::ranges::stable_sort(collector.models, {}, [](const LocalModel& m) { return core::lower(m.name); });
   return std::move(collector.models);
 }

@@ -43,8 +43,9 @@ struct LocalModel {
   bool whole = true;              // no part is missing
 };
 
-// All models of the places, by name. A file that is found twice counts where it is found first.
-std::vector<LocalModel> local_models(std::span<const Place> places);
+// All models of the places, by name. A file that is found twice counts where it is found first. With `encoders`, those
+// of pictures that ridge pulled and that lie beside their models are there, too.
+std::vector<LocalModel> local_models(std::span<const Place> places, bool encoders = false);
 
 // The model that a person means: by its name, the beginning of it, or a part of ORIGIN/NAME, whatever the case. Null
 // where there is none; throws Error (usage) naming the candidates where there are several. Copies of one model are

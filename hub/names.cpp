@@ -26,6 +26,30 @@ bool ends_with_word(std::string_view name, std::string_view word) {
 
 constexpr std::string_view kGguf = ".gguf";
 
+// In lower case and without ".gguf".
+std::string lower_stem(std::string_view file_name) {
+  return core::lower(file_name.substr(0, file_name.size() - kGguf.size()));
+}
+
+std::optional<std::string> blob_of_type(std::string_view manifest, std::string_view wanted) {
+  constexpr core::JsonLimits kManifestLimits{.inside = 10'000, .bytes = size_t{1} << 20};
+  constexpr std::string_view kKind = "sha256:";
+  const nlohmann::json parsed = core::find_json<nlohmann::json>(manifest, kManifestLimits).value_or(nullptr);
+  const auto layers = parsed.is_object() ? parsed.find("layers") : parsed.end();
+  if (!parsed.is_object() || layers == parsed.end() || !layers->is_array()) return std::nullopt;
+  std::optional<std::string> found;
+  for (const nlohmann::json& layer : *layers) {
+    if (!layer.is_object()) continue;
+    const auto type = layer.find("mediaType"), digest = layer.find("digest");
+    if (type == layer.end() || *type != wanted || digest == layer.end() || !digest->is_string()) continue;
+    const std::string& hash = digest->get_ref<const std::string&>();
+    if (found || !hash.starts_with(kKind) || !is_hash(std::string_view(hash).substr(kKind.size()), 64))
+      return std::nullopt;
+    found = "sha256-" + hash.substr(kKind.size());
+  }
+  return found;
+}
+
 } // namespace
 
 std::string upper(std::string_view text) {
@@ -41,19 +65,25 @@ std::string environment(const char* name) {
 }
 
 bool is_gguf_file(std::string_view path) {
-  return core::lower(path).ends_with(kGguf) && path.size() > kGguf.size() && path[path.size() - kGguf.size() - 1] != '/';
+  return core::lower(path).ends_with(kGguf) && path.size() > kGguf.size() &&
+         path[path.size() - kGguf.size() - 1] != '/';
 }
 
 // Models that can draft for themselves have MTP in their names, and those quantized with importance say imatrix. So
 // only what a name begins or ends with tells what a file is; a projector's ends with a type, too.
 bool is_model_file(std::string_view file_name) {
   if (!is_gguf_file(file_name)) return false;
-  std::string name = core::lower(file_name.substr(0, file_name.size() - kGguf.size()));
+  const std::string name = lower_stem(file_name);
   for (const char* drafter : {"mtp-", "eagle3-", "dflash-", "dspark-"})
     if (name.starts_with(drafter)) return false;
-  if (begins_with_word(name, "imatrix") || ends_with_word(name, "imatrix")) return false;
+  return !begins_with_word(name, "imatrix") && !ends_with_word(name, "imatrix") && !is_projector_file(file_name);
+}
+
+bool is_projector_file(std::string_view file_name) {
+  if (!is_gguf_file(file_name)) return false;
+  std::string name = lower_stem(file_name);
   if (const size_t type = type_in_name(name).size(); type > 0) name.resize(name.size() - type - 1);
-  return !begins_with_word(name, "mmproj") && !ends_with_word(name, "mmproj");
+  return begins_with_word(name, "mmproj") || ends_with_word(name, "mmproj");
 }
 
 std::string type_in_name(std::string_view name) {
@@ -110,22 +140,11 @@ std::string url_escaped(std::string_view path, bool slashes) {
 }
 
 std::optional<std::string> model_blob(std::string_view manifest) {
-  constexpr core::JsonLimits kManifestLimits{.inside = 10'000, .bytes = size_t{1} << 20};
-  constexpr std::string_view kType = "application/vnd.ollama.image.model", kKind = "sha256:";
-  const nlohmann::json parsed = core::find_json<nlohmann::json>(manifest, kManifestLimits).value_or(nullptr);
-  const auto layers = parsed.is_object() ? parsed.find("layers") : parsed.end();
-  if (!parsed.is_object() || layers == parsed.end() || !layers->is_array()) return std::nullopt;
-  std::optional<std::string> found;
-  for (const nlohmann::json& layer : *layers) {
-    if (!layer.is_object()) continue;
-    const auto type = layer.find("mediaType"), digest = layer.find("digest");
-    if (type == layer.end() || *type != kType || digest == layer.end() || !digest->is_string()) continue;
-    const std::string& hash = digest->get_ref<const std::string&>();
-    if (found || !hash.starts_with(kKind) || !is_hash(std::string_view(hash).substr(kKind.size()), 64))
-      return std::nullopt;
-    found = "sha256-" + hash.substr(kKind.size());
-  }
-  return found;
+  return blob_of_type(manifest, "application/vnd.ollama.image.model");
+}
+
+std::optional<std::string> projector_blob(std::string_view manifest) {
+  return blob_of_type(manifest, "application/vnd.ollama.image.projector");
 }
 
 } // namespace ridge::hub

@@ -16,6 +16,7 @@ bool is_gguf_file(std::string_view path); // by its name: any file that a person
 // Whether a file name is a language model's: not a projector of images, a drafter or an importance matrix. For files
 // that nobody named: where a model is to be chosen, or those of other programs are listed.
 bool is_model_file(std::string_view file_name);
+bool is_projector_file(std::string_view file_name); // an encoder of pictures: mmproj-X.gguf, X-mmproj-F16.gguf
 
 // The type that the name of a model ends with, in upper case: "Q4_K_M" of "Qwen3-8B-Q4_K_M". Empty where there is none.
 std::string type_in_name(std::string_view name);
@@ -26,6 +27,7 @@ bool is_hash(std::string_view text, size_t digits);
 // The blob that is the model of an Ollama manifest, as a file name: "sha256-0123…". Nothing where the text is no
 // manifest, has no model or several, or names anything but a hash.
 std::optional<std::string> model_blob(std::string_view manifest);
+std::optional<std::string> projector_blob(std::string_view manifest); // the same of its encoder of pictures
 
 // Whether a path stays below the folder it is joined to and can be shown: relative, its parts neither empty nor "." nor
 // "..", no control characters, no part longer than file systems take.

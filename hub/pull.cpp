@@ -56,45 +56,89 @@ DownloadOptions download_options(const PullOptions& options, const std::string& 
   return download;
 }
 
+// Files of a repository on their way into Hugging Face's cache.
+class HubPull {
+ public:
+  HubPull(const Reference& reference, const Listing& listing, const PullOptions& options)
+      : reference_(reference), listing_(listing), options_(options), cache_(options.cache, reference.repository) {
+    cache_.make_folders();
+  }
+
+  // Gets what is missing, and links all. `label`: for the progress.
+  void get(const std::vector<RemoteFile>& files, const std::string& label) const {
+    int64_t total = 0, before = 0;
+    for (const RemoteFile& file : files) total += file.bytes;
+    for (const RemoteFile& file : files) {
+      if (!cache_.has_blob(file)) fetch(file, download_options(options_, label, before, total));
+      cache_.link(listing_.commit, file);
+      before += file.bytes;
+    }
+  }
+
+  // After all files are there.
+  std::string finish(const RemoteFile& first) const {
+    cache_.set_revision(reference_.revision, listing_.commit);
+    return cache_.link_path(listing_.commit, first);
+  }
+
+ private:
+  void fetch(const RemoteFile& file, const DownloadOptions& download_options) const {
+    const Asker& asker = options_.asker;
+    IncompleteFile incomplete(cache_.incomplete_path(file), waiting(options_, file.path));
+    if (cache_.has_blob(file)) return incomplete.remove(); // another process has pulled it meanwhile
+    const std::string url = fmt::format("{}/{}/resolve/{}/{}", asker.endpoint, url_escaped(reference_.repository),
+                                        listing_.commit, url_escaped(file.path));
+    incomplete.begin(file.bytes, options_.download.piece_bytes, file.blob);
+    download({url, file.path, file.sha256 ? file.blob : "", ""}, asker, incomplete, download_options,
+             [&](const Head& head) { throw_refused(head, asker, reference_); });
+    cache_.note_pulled(file);
+    incomplete.finish(cache_.blob_path(file));
+  }
+
+  const Reference& reference_;
+  const Listing& listing_;
+  const PullOptions& options_;
+  HubCache cache_;
+};
+
+std::string size_text(int64_t bytes) { return core::human_bytes(static_cast<double>(bytes)); }
+
+// The encoder of pictures that goes with it; null: none. A file that a person named comes alone where it is no model.
+const RemoteFile* choose_projector(const RemoteModel& model, const Listing& listing, const Reference& reference,
+                                   const PullOptions& options) {
+  if (options.projector == kNoProjector || !is_model_file(fs::path(model.files[0].path).filename().string()))
+    return nullptr;
+  std::vector<std::string> others;
+  const RemoteFile* found = nullptr;
+  try {
+    found = projector_for(model, listing.files, options.projector, &others);
+  } catch (const Error& error) {
+    throw_error("{}: {}", core::printable(text_of(reference), 300), error.what());
+  }
+  if (!others.empty() && options.note)
+    options.note(fmt::format("its encoder of pictures may be {}: --mmproj names one", some_of(others)));
+  return found;
+}
+
 Pulled pull_from_hub(const Reference& reference, const PullOptions& options) {
-  const Asker& asker = options.asker;
-  Connection connection(asker);
+  Connection connection(options.asker);
   const Listing listing = list_repository(connection, reference);
   const std::vector<RemoteModel> models = models_of(listing.files, reference.file);
   std::vector<std::string> others;
   const RemoteModel& model = choose_model(models, reference, &others);
+  const RemoteFile* const projector = choose_projector(model, listing, reference, options);
   const std::string label = fs::path(model.name).filename().string();
   if (options.note) {
-    options.note(fmt::format("{}: {}, {}{}", text_of(reference), label,
-                             core::human_bytes(static_cast<double>(model.bytes())),
+    options.note(fmt::format("{}: {}, {}{}", text_of(reference), label, size_text(model.bytes()),
                              model.files.size() > 1 ? fmt::format(" in {} files", model.files.size()) : ""));
     if (!others.empty()) options.note(fmt::format("of this type there are also {}", some_of(others)));
+    if (projector)
+      options.note(fmt::format("with its encoder of pictures: {}, {}", projector->path, size_text(projector->bytes)));
   }
-
-  HubCache cache(options.cache, reference.repository);
-  cache.make_folders();
-  int64_t before = 0;
-  for (const RemoteFile& file : model.files) {
-    if (!cache.has_blob(file)) {
-      IncompleteFile incomplete(cache.incomplete_path(file), waiting(options, file.path));
-      if (cache.has_blob(file)) { // another process has pulled it meanwhile
-        incomplete.remove();
-      } else {
-        const std::string url = fmt::format("{}/{}/resolve/{}/{}", asker.endpoint, url_escaped(reference.repository),
-                                            listing.commit, url_escaped(file.path));
-        incomplete.begin(file.bytes, options.download.piece_bytes, file.blob);
-        download({url, file.path, file.sha256 ? file.blob : "", ""}, asker, incomplete,
-                 download_options(options, label, before, model.bytes()),
-                 [&](const Head& head) { throw_refused(head, asker, reference); });
-        cache.note_pulled(file);
-        incomplete.finish(cache.blob_path(file));
-      }
-    }
-    cache.link(listing.commit, file);
-    before += file.bytes;
-  }
-  cache.set_revision(reference.revision, listing.commit);
-  return {cache.link_path(listing.commit, model.files[0]), model.bytes()};
+  const HubPull pull(reference, listing, options);
+  pull.get(model.files, label);
+  if (projector) pull.get({*projector}, fs::path(projector->path).filename().string());
+  return {pull.finish(model.files[0]), model.bytes()};
 }
 
 // What a server says of a file before it is fetched.
@@ -180,7 +224,7 @@ Pulled pull_address(const std::string& url, const PullOptions& options) {
     incomplete.remove();
     return {target, found.bytes};
   }
-  if (options.note) options.note(fmt::format("{}, {}", name, core::human_bytes(static_cast<double>(found.bytes))));
+  if (options.note) options.note(fmt::format("{}, {}", name, size_text(found.bytes)));
   incomplete.begin(found.bytes, options.download.piece_bytes, found.sha256.empty() ? found.etag : found.sha256);
   if (found.sha256.empty() && found.etag.empty()) incomplete.forget(); // nothing says that it is the same file
   download({url, name, found.sha256, found.sha256.empty() ? found.etag : ""}, options.asker, incomplete,

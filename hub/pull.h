@@ -11,10 +11,15 @@
 
 namespace ridge::hub {
 
+inline constexpr const char* kNoProjector = "none";
+
 struct PullOptions {
   Asker asker;
   std::string cache, downloads; // folders, as hugging_face_cache() and download_folder()
-  DownloadOptions download;     // without progress
+  // The encoder of pictures that is pulled along with a model of a repository: its type or its file; empty: the best;
+  // kNoProjector: none.
+  std::string projector;
+  DownloadOptions download;                                                           // without progress
   std::function<void(const std::string& what, int64_t done, int64_t total)> progress; // bytes of all files
   std::function<void(const std::string& line)> note;
 };
@@ -25,7 +30,7 @@ PullOptions pull_options();
 
 struct Pulled {
   std::string path;  // of the first file
-  int64_t bytes = 0; // of all files
+  int64_t bytes = 0; // of all its files
 };
 
 // Gets what is missing, checks it, and gives it its place. Throws Error. Safe to run twice at once and to be killed at

@@ -5,10 +5,13 @@
 #include "core/strings/printable.h"
 #include "gguf/shard_name.h"
 #include "hub/names.h"
+#include "hub/projectors.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -163,6 +166,43 @@ const RemoteModel& choose_model(const std::vector<RemoteModel>& models, const Re
   if (const RemoteModel* found = model_of_type(models, wanted.type, others)) return *found;
   if (wanted.type.empty()) throw_error("{}: has several models; name a type or a file: {}", what, list_of(models));
   throw_error("{}: there is no {}; there are: {}", what, wanted.type, list_of(models));
+}
+
+const RemoteFile* projector_for(const RemoteModel& model, const std::vector<RemoteFile>& files,
+                                const std::string& wanted, std::vector<std::string>* others) {
+  const auto folder_of = [](const std::string& path) { return path.substr(0, path.rfind('/') + 1); };
+  const auto file_name = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+  std::vector<std::string> all, models;
+  for (const RemoteFile& file : files) {
+    const std::string name = file_name(file.path);
+    if (is_projector_file(name) && !gguf::shard_name(name)) all.push_back(file.path);
+    if (is_model_file(name)) models.push_back(file.path);
+  }
+  std::vector<std::string> found;
+  for (const std::string& folder : {folder_of(model.files[0].path), std::string()})
+    if (found.empty())
+      std::ranges::copy_if(all, std::back_inserter(found), [&](const auto& path) { return folder_of(path) == folder; });
+  if (!wanted.empty()) {
+    const auto is_wanted = [&](const std::string& path) {
+      return path == wanted || file_name(path) == wanted || is_of_type({path.substr(0, path.size() - 5), {}}, wanted);
+    };
+    if (std::ranges::any_of(found, is_wanted))
+      std::erase_if(found, std::not_fn(is_wanted));
+    else {
+      found = all;
+      std::erase_if(found, std::not_fn(is_wanted));
+    }
+    if (found.empty())
+      throw_error("there is no encoder of pictures {}; there {}", core::printable(wanted),
+                  all.empty() ? "are none" : fmt::format("are: {}", some_of(all)));
+  }
+  found = projectors_of(model.files[0].path, std::move(found), models);
+  for (const std::string& path : found)
+    if (projector_owner(path) != projector_owner(found[0])) {
+      if (others) *others = found;
+      return nullptr;
+    }
+  return found.empty() ? nullptr : &*std::ranges::find(files, found[0], &RemoteFile::path);
 }
 
 [[noreturn]] void throw_refused(const Head& head, const Asker& asker, const Reference& reference) {

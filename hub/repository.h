@@ -1,7 +1,7 @@
 // What a repository of a hub holds, by its API, and which of it is the model that is wanted.
 #pragma once
 
-#include "hub/http.h"
+#include "hub/http/http.h"
 #include "hub/reference.h"
 
 #include <span>
@@ -45,6 +45,12 @@ const RemoteModel* model_of_type(const std::vector<RemoteModel>& models, const s
 // The wanted one, by its file or its type. Throws Error naming what there is where nothing fits.
 const RemoteModel& choose_model(const std::vector<RemoteModel>& models, const Reference& wanted,
                                 std::vector<std::string>* others = nullptr);
+
+// The encoder of pictures that goes with a model: of its type or its file, where `wanted` names one, else the best that
+// lies beside it or at the top. Null: there is none, or there are several for different models, whose names are
+// `others`. Throws Error where the wanted one is not there.
+const RemoteFile* projector_for(const RemoteModel& model, const std::vector<RemoteFile>& files,
+                                const std::string& wanted, std::vector<std::string>* others = nullptr);
 
 // The first of the names, and how many more there are.
 std::string some_of(const std::vector<std::string>& names);

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -20,12 +21,23 @@ using core::throw_error;
 namespace {
 
 struct Format {
-  std::string_view start;
+  std::string_view start, type;
   Stored (*decode)(std::span<const std::byte>, const PictureLimits&);
 };
 
-constexpr std::array kFormats = {Format{"\xff\xd8\xff", decode_jpeg}, Format{"\x89PNG\r\n\x1a\n", decode_png},
-                                 Format{"RIFF", decode_webp}, Format{"P6", decode_ppm}};
+constexpr std::array kFormats = {Format{"\xff\xd8\xff", "image/jpeg", decode_jpeg},
+                                 Format{"\x89PNG\r\n\x1a\n", "image/png", decode_png},
+                                 Format{"RIFF", "image/webp", decode_webp}, Format{"GIF8", "image/gif", decode_gif},
+                                 Format{"P6", "image/x-portable-pixmap", decode_ppm}};
+
+// Null: bytes of none.
+const Format* format_of(std::span<const std::byte> bytes) {
+  const auto at = std::ranges::find_if(kFormats, [&](const Format& format) {
+    return bytes.size() >= format.start.size() &&
+           std::memcmp(bytes.data(), format.start.data(), format.start.size()) == 0;
+  });
+  return at == kFormats.end() ? nullptr : &*at;
+}
 
 // EXIF's orientations: 2 to 4 mirror and turn by half, 5 to 8 exchange rows and columns, too.
 Picture turned(Picture from, int orientation) {
@@ -91,18 +103,29 @@ Picture decode_picture(std::span<const std::byte> bytes, const std::string& name
   try {
     if (std::ssize(bytes) > limits.bytes)
       throw_error("has {} bytes, expected at most {}: make it smaller", bytes.size(), limits.bytes);
-    for (const Format& format : kFormats)
-      if (bytes.size() >= format.start.size() &&
-          std::memcmp(bytes.data(), format.start.data(), format.start.size()) == 0) {
-        Stored stored = format.decode(bytes, limits);
-        return turned(std::move(stored.picture), stored.orientation);
-      }
-    throw_error("is no picture that can be read: expected JPEG, PNG, WebP or PPM");
+    const Format* format = format_of(bytes);
+    if (!format) throw_error("is no picture that can be read: expected JPEG, PNG, WebP, GIF or PPM");
+    Stored stored = format->decode(bytes, limits);
+    return turned(std::move(stored.picture), stored.orientation);
   } catch (const std::bad_alloc&) {
     throw PictureError(fmt::format("{}: not enough memory for the picture", core::printable(name)));
   } catch (const core::Error& error) {
     throw PictureError(fmt::format("{}: {}", core::printable(name), error.what()));
   }
+}
+
+std::string_view type_of_picture(std::span<const std::byte> bytes) {
+  const Format* format = format_of(bytes);
+  return format ? format->type : "";
+}
+
+bool is_picture_file(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) return false; // a pipe would be waited for
+  std::array<char, 16> start{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), start.size());
+  return format_of(std::as_bytes(std::span(start).first(file.gcount())));
 }
 
 std::string read_picture_file(const std::string& path, const PictureLimits& limits) {

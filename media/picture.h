@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::media {
@@ -34,10 +35,14 @@ struct PictureError : core::Error {
   using Error::Error;
 };
 
-// A JPEG, PNG, WebP or PPM file, as it is to be looked at: turned as its EXIF data say, over white where it is
-// transparent. Colours are taken as sRGB, 16 bits are rounded to 8. `name` begins the PictureError that is thrown for
-// what is no such picture, has more than one, is beyond a limit, or ends early.
+// A JPEG, PNG, WebP, GIF or PPM file, as it is to be looked at: turned as its EXIF data say, over white where it is
+// transparent, of a GIF the first frame. Colours are taken as sRGB, 16 bits are rounded to 8. `name` begins the
+// PictureError that is thrown for what is no such picture, has more than one, is beyond a limit, or ends early.
 Picture decode_picture(std::span<const std::byte> bytes, const std::string& name, const PictureLimits& limits = {});
+
+// "image/png": what the first bytes say; empty: they are no such picture's.
+std::string_view type_of_picture(std::span<const std::byte> bytes);
+bool is_picture_file(const std::string& path); // by its first bytes; false also where none can be read
 
 // The bytes of a file at `path`. Throws Error where it cannot be read, or has more than a picture may have.
 std::string read_picture_file(const std::string& path, const PictureLimits& limits = {});

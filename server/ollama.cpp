@@ -250,16 +250,17 @@ void answer(Models& models, const HttpRequest& request, HttpResponse& response, 
   const Fields fields(body, "");
   const std::optional<double> keep = keep_alive(fields);
   if (is_empty(fields, chat)) return load(models, fields, chat, keep, response);
-  const ModelService::Use use = models.use(fields.text("model"));
-  Service& service = service_as<Service>(use.service());
-  if (!service.model().pictures || fields.flag("raw").value_or(false)) refuse_images(fields);
-  check_fields(service, fields, Api::ollama);
-  if (const auto options = fields.object("options")) check_fields(service, *options, Api::options);
-  const bool stream = fields.flag("stream").value_or(true);
-  const auto reply = std::make_shared<OllamaReply>(service, fields, chat);
-  if (keep) service.keep_for(*keep);
-  reply_later(response, stream ? Stream::lines : Stream::none, ErrorForm::ollama,
-              [stream, reply](Client& client) { reply->run(client, stream); });
+  models.with(fields.text("model"), [&](ModelService& model) {
+    Service& service = service_as<Service>(model);
+    if (!service.takes_pictures() || fields.flag("raw").value_or(false)) refuse_images(fields);
+    check_fields(service, fields, Api::ollama);
+    if (const auto options = fields.object("options")) check_fields(service, *options, Api::options);
+    const bool stream = fields.flag("stream").value_or(true);
+    const auto reply = std::make_shared<OllamaReply>(service, fields, chat);
+    if (keep) service.keep_for(*keep);
+    reply_later(response, stream ? Stream::lines : Stream::none, ErrorForm::ollama,
+                [stream, reply](Client& client) { reply->run(client, stream); });
+  });
 }
 
 } // namespace

@@ -67,8 +67,7 @@ void with(Models& models, const HttpRequest& request, const std::function<void(T
   if constexpr (std::is_same_v<std::remove_const_t<Takes>, Models>) {
     route(models);
   } else {
-    const ModelService::Use use = models.use(model_wanted(models, request));
-    route(service_as<Takes>(use.service()));
+    models.with(model_wanted(models, request), [&](ModelService& service) { route(service_as<Takes>(service)); });
   }
 }
 

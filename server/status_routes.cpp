@@ -16,7 +16,7 @@ void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
                      {"executor", model.executor->description()},
                      {"total_slots", model.executor->config().streams},
                      {"n_ctx", service.context()},
-                     {"modalities", {{"vision", model.pictures != nullptr}, {"audio", false}}}};
+                     {"modalities", {{"vision", service.takes_pictures()}, {"audio", false}}}};
   if (const auto* texts = dynamic_cast<const Service*>(&service)) {
     properties["speculative"] = texts->scheduler().speculates();
     properties["chat_template"] = texts->chat_template().source();

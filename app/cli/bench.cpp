@@ -4,6 +4,7 @@
 #include "measure/bench.h"
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/encoders.h"
 #include "app/models/model_names.h"
 #include "app/report/bench_report.h"
 #include "app/report/load_report.h"
@@ -61,7 +62,10 @@ struct BenchCommand {
     if (output != "md" && output != "json") throw Error("bench: --image is shown as md or json", Error::kUsage);
     if (!save.empty() || request.profile || !request.verified.empty() || !request.speculation.empty())
       throw Error("bench: --image goes without --save, --profile, --verify and --spec", Error::kUsage);
-    const std::vector<measure::PictureRow> pictures = measure::bench_pictures(request, load_on_terminal());
+    if (request.files.size() > 1) throw Error("bench: --image takes one -m at a time", Error::kUsage);
+    core::BenchRequest own = request;
+    if (!request.files.empty()) own.mmproj = encoder_for_images(request.mmproj, request.files[0]);
+    const std::vector<measure::PictureRow> pictures = measure::bench_pictures(own, load_on_terminal());
     output == "json" ? print_pictures_json(pictures) : print_pictures_markdown(pictures);
   }
 

@@ -3,12 +3,8 @@
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/terminal/line_reader.h"
-#include "app/terminal/pictures.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
-#include "core/files/read_file.h"
-#include "engine/options.h"
-#include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
 #include "models/model.h"
 
@@ -26,29 +22,19 @@ struct ChatCommand {
   void run() {
     core::validate(request.sampling.params);
     engine::check_speculation(model);
-    take_pictures(model, request.images);
-    engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
-    for (const std::string& warning : loaded.need_tokenizer().warnings()) note(warning);
-    const std::vector<std::string> recommended = engine::take_model_defaults(request.sampling, loaded.file, note);
-    const text::ChatTemplate chosen = engine::choose_template(request.chat_template, loaded.file, note);
-    engine::start_executor(loaded, engine::generating_config(model, loaded.program.trained_context), model.device,
-                           engine::placement_of(model), load_on_terminal());
-    engine::Session session(*loaded.executor, loaded.program,
-                            engine::make_speculator(model, loaded, load_on_terminal()));
-    engine::Conversation conversation(loaded, session, chosen,
-                                      engine::template_variables(request.chat_template, chosen, note));
-    conversation.set_system(request.system);
-    if (!tools.empty()) conversation.set_tools(engine::read_tools(core::read_text_file(tools), tools));
+    ChatModel opened(model, request, tools);
     InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
-    Chat chat(loaded, session, conversation, request, context_shift, interrupt);
+    Chat chat(opened, request, context_shift, interrupt);
     for (const std::string& image : request.images) chat.take("/image " + image);
 
     const bool interactive = stdin_is_terminal();
-    if (interactive && !recommended.empty())
-      note(fmt::format("sampling as the model file recommends: {} (/set changes it)", fmt::join(recommended, ", ")));
+    if (interactive && !opened.recommended().empty())
+      note(fmt::format("sampling as the model file recommends: {} (/set changes it)",
+                       fmt::join(opened.recommended(), ", ")));
     if (interactive)
       note(fmt::format("{} on {}, context {} tokens. /help lists commands, Ctrl-D leaves.",
-                       models::model_label(loaded.file), loaded.executor->description(), session.context()));
+                       models::model_label(opened.loaded().file), opened.loaded().executor->description(),
+                       opened.session().context()));
     LineReader reader(interrupt);
     std::string message;
     while (true) {
@@ -58,7 +44,7 @@ struct ChatCommand {
         note("[Ctrl-D or /exit leaves]");
         continue;
       }
-      if (!chat.take(message)) break;
+      if (!chat.take(message, interactive)) break;
     }
     if (!interactive && chat.failed()) throw Error("not every message was answered");
   }

@@ -4,7 +4,7 @@
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "engine/machine.h"
-#include "hub/curl.h"
+#include "hub/http/curl.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/microbench/bandwidth.h"
 #include "kernels/cuda/exchange/exchange.h"

@@ -1,6 +1,7 @@
 // ridge embed: the vectors of texts, as a line of JSON for each or as a NumPy file.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/encoders.h"
 #include "app/report/npy.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
@@ -36,8 +37,8 @@ struct EmbedCommand {
   std::vector<std::string> images;
   bool exact = false, no_normalize = false, truncate = false;
 
-  void run() const {
-    if (!images.empty() || !mmproj.empty()) return run_pictures();
+  void run() {
+    if (!images.empty() || (!mmproj.empty() && mmproj != kNoEncoder)) return run_pictures();
     if (model.model.empty()) throw Error("embed: no model; give -m FILE", Error::kUsage);
     if (!pooling.empty()) engine::pooling_of_name(pooling);
     std::vector<std::vector<int32_t>> inputs;
@@ -66,10 +67,11 @@ struct EmbedCommand {
   }
 
   // The rows that a language model reads in place of tokens.
-  void run_pictures() const {
+  void run_pictures() {
     if (!texts.empty() || !file.empty() || !ids.empty() || (!pooling.empty() && pooling != "none"))
       throw Error("--image: goes without texts, with --pooling none", Error::kUsage);
-    if (images.empty() || mmproj.empty()) throw Error("embed: pictures take --image and --mmproj", Error::kUsage);
+    if (images.empty()) throw Error("--mmproj: goes with --image", Error::kUsage);
+    mmproj = encoder_for_images(mmproj, model.model);
     if (!out.empty()) core::check_output(out, {model.model, mmproj});
     engine::PictureReader::Options encoding = engine::encoding_options(model, note);
     encoding.exact = exact;

@@ -1,6 +1,7 @@
 // ridge logits: the raw output of a model for given token ids, to compare engines and formats with.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/encoders.h"
 #include "app/models/model_names.h"
 #include "app/report/npy.h"
 #include "app/terminal/terminal.h"
@@ -51,10 +52,10 @@ struct LogitsCommand {
     return loaded;
   }
 
-  void run() const {
+  void run() {
     if (ids.empty() == prompt.empty())
       throw Error("logits: give token ids with --ids, or a text with -p", Error::kUsage);
-    if (!mmproj.empty() || !images.empty()) return run_with_pictures();
+    if (!images.empty() || (!mmproj.empty() && mmproj != kNoEncoder)) return run_with_pictures();
     if (!prompt.empty()) return run_text();
     run_ids(parse_ids(ids, "--ids"));
   }
@@ -65,9 +66,9 @@ struct LogitsCommand {
   }
 
   // The logits of the text's tokens, without those of pictures.
-  void run_with_pictures() const {
+  void run_with_pictures() {
     if (mtp || !ids.empty()) throw Error("--image: goes with a text, -p, and without --mtp", Error::kUsage);
-    if (mmproj.empty()) throw Error("--image: no encoder of pictures; give its file with --mmproj", Error::kUsage);
+    mmproj = encoder_for_images(mmproj, model.model);
     engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal(), models::Ending::pictures);
     core::check_output(out, {model.model, mmproj});
     engine::PictureReader::Options encoding = engine::encoding_options(model, note);

@@ -116,11 +116,16 @@ void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
 }
 
 void add_picture_options(CLI::App& command, std::vector<std::string>& images, std::string& mmproj) {
-  command.add_option("--image", images, "a picture: JPEG, PNG, WebP or PPM; several: again for each")
+  command.add_option("--image", images, "a picture: JPEG, PNG, WebP, GIF or PPM; several: again for each")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->expected(1)
       ->type_name("FILE");
-  command.add_option("--mmproj", mmproj, "the GGUF file with the model's encoder of pictures")->type_name("FILE");
+  command
+      .add_option(
+          "--mmproj", mmproj,
+          "the GGUF file with the model's encoder of pictures; none: do without; default: an mmproj*.gguf of the "
+          "model that lies beside it")
+      ->type_name("FILE");
 }
 
 void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options) {

@@ -12,6 +12,7 @@
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
 #include "measure/profile_report.h"
+#include "media/picture.h"
 
 #include <fmt/format.h>
 
@@ -100,7 +101,8 @@ struct RunCommand {
                                       engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);
     std::string message;
-    for (const std::string& image : request.images) message += add_picture(loaded, conversation, image);
+    for (const std::string& image : request.images)
+      message += add_picture(loaded, conversation, media::read_picture_file(image), image);
     message += request.prompt;
     if (request.sampling.max_tokens > 0) note_limit(conversation.tokens_with(message), session.context());
     conversation.add_user(std::move(message));

@@ -1,17 +1,23 @@
 // ridge serve: an HTTP endpoint for OpenAI's, Anthropic's and Ollama's clients.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/encoders.h"
 #include "app/models/model_names.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/descriptors.h"
 #include "core/files/read_file.h"
+#include "core/strings/printable.h"
 #include "core/strings/units.h"
 #include "engine/options.h"
 #include "engine/pictures/open_pictures.h"
 #include "engine/ranks/ranks.h"
 #include "engine/speculation/speculation.h"
+#include "hub/http/curl.h"
+#include "hub/http/fetch.h"
+#include "hub/names.h"
+#include "media/picture.h"
 #include "server/server.h"
 
 #include <fmt/format.h>
@@ -84,6 +90,7 @@ struct ServeCommand {
   std::string folder, key_file, memory;
   std::string most_body = "32MiB";
   double idle_seconds = 0;
+  bool image_urls = false;
 
   void run() {
     give_memory_back();
@@ -94,18 +101,32 @@ struct ServeCommand {
     engine::check_speculation(setup.model);
     if (several() && !setup.model.draft_model.empty())
       throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
+    const bool looks_beside = setup.model.mmproj.empty();
+    if (setup.model.mmproj == kNoEncoder) setup.model.mmproj.clear();
     if (!setup.model.mmproj.empty()) {
       if (several()) throw Error("--mmproj is for one model: its rows fit no other", Error::kUsage);
       engine::settle_for_pictures(setup.model);
     }
     if (several()) engine::need_one_process("serve", "they share out one model, not several (-m, --models-dir)");
     engine::check_prefixes(setup.prefixes);
+    if (image_urls) {
+      hub::curl::library(); // throws where it is missing
+      setup.fetch_picture = [](const std::string& url, double seconds) {
+        return hub::fetch_public(url, {.bytes = media::PictureLimits().bytes, .seconds = seconds});
+      };
+    }
     if (!key_file.empty()) settings.key = read_key();
     if (settings.access.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
     take_limits();
     const auto log = [](const std::string& line) { note(line); };
-    const std::unique_ptr<server::ServedModel> only = several() ? nullptr : open_only(log);
-    const std::unique_ptr<server::Models> models = only ? std::make_unique<server::Models>(only->service()) : list(log);
+    std::vector<server::ModelFile> all = model_files();
+    for (server::ModelFile& file : all)
+      if (looks_beside) file.mmproj = encoder_beside(file.path);
+    const bool one_with_encoder = !several() && !all[0].mmproj.empty();
+    const std::unique_ptr<server::ServedModel> only = several() || one_with_encoder ? nullptr : open_only(log);
+    const std::unique_ptr<server::Models> models =
+        only ? std::make_unique<server::Models>(only->service()) : list(std::move(all), log);
+    if (one_with_encoder) open_first(*models, log);
     server::Server server(*models, settings);
     fmt::print("{}\n", server.address());
     log(fmt::format("at most {} connections", settings.limits.connections));
@@ -127,28 +148,74 @@ struct ServeCommand {
   bool several() const { return files.size() > 1 || !folder.empty(); }
 
   std::unique_ptr<server::ServedModel> open_only(const engine::Notice& log) const {
-    if (!memory.empty() || idle_seconds > 0)
-      throw Error("--memory and --idle-unload are for several models: --models-dir, or more than one -m",
-                  Error::kUsage);
+    check_only();
     const std::string path = files.empty() ? "" : files[0];
     auto model = std::make_unique<server::ServedModel>(server::open_served(path, setup.model, load_on_terminal()),
                                                        setup, path.empty() ? "guide" : server::model_name(path),
                                                        load_on_terminal(), log);
-    const server::ModelService& service = model->service();
-    log(fmt::format("{} on {}; {} requests at once with {} tokens each", service.name(),
-                    service.model().executor->description(), service.model().executor->config().streams,
-                    service.context()));
+    say_opened(model->service(), log);
     return model;
   }
 
-  std::unique_ptr<server::Models> list(const engine::Notice& log) const {
+  static void open_first(server::Models& models, const engine::Notice& log) {
+    try {
+      say_opened(models.use({}).service(), log);
+    } catch (const server::ApiError& error) {
+      throw Error(error.what());
+    }
+  }
+
+  void check_only() const {
+    if (!memory.empty() || idle_seconds > 0)
+      throw Error("--memory and --idle-unload are for several models: --models-dir, or more than one -m",
+                  Error::kUsage);
+  }
+
+  static void say_opened(const server::ModelService& service, const engine::Notice& log) {
+    log(fmt::format("{} on {}; {} requests at once with {} tokens each", service.name(),
+                    service.model().executor->description(), service.model().executor->config().streams,
+                    service.context()));
+  }
+
+  // Encoders of pictures are left out of a folder: they are no models.
+  std::vector<server::ModelFile> model_files() const {
     std::vector<server::ModelFile> all;
     for (const std::string& file : files) all.push_back({server::model_name(file), file});
-    if (!folder.empty())
-      for (server::ModelFile& file : server::model_files(folder)) all.push_back(std::move(file));
-    server::Models::Settings of_all = {setup, 0, idle_seconds};
-    if (!memory.empty()) of_all.memory_bytes = static_cast<double>(core::parse_bytes(memory, "--memory"));
-    log(fmt::format("{} models, each loaded when a request names it; {} requests at once", all.size(), setup.parallel));
+    if (files.empty() && folder.empty()) all.push_back({"guide", ""});
+    if (folder.empty()) return all;
+    for (server::ModelFile& file : server::model_files(folder))
+      if (!hub::is_projector_file(file.path.substr(file.path.rfind('/') + 1))) all.push_back(std::move(file));
+    if (all.empty()) throw_error("--models-dir: {}: no models are there", folder);
+    return all;
+  }
+
+  // With which a model is opened when a request has a picture. Where what lies there is of no use, a line says why, but
+  // not for each model of a folder.
+  std::string encoder_beside(const std::string& path) const {
+    try {
+      std::string found = find_encoder(path);
+      core::ModelOptions with = setup.model;
+      if (!found.empty()) {
+        engine::settle_for_pictures(with);
+        note(fmt::format("{} may have pictures, which {} reads: with the first one it is loaded again",
+                         server::model_name(path), core::printable(found, 300)));
+      }
+      return found;
+    } catch (const Error& error) {
+      if (!several()) note(fmt::format("{} takes no pictures: {}", server::model_name(path), error.what()));
+      return {};
+    }
+  }
+
+  std::unique_ptr<server::Models> list(std::vector<server::ModelFile> all, const engine::Notice& log) const {
+    server::Models::Settings of_all = {setup, 0, idle_seconds, !several()};
+    if (several()) {
+      if (!memory.empty()) of_all.memory_bytes = static_cast<double>(core::parse_bytes(memory, "--memory"));
+      log(fmt::format("{} models, each loaded when a request names it; {} requests at once", all.size(),
+                      setup.parallel));
+    } else {
+      check_only();
+    }
     return std::make_unique<server::Models>(std::move(all), std::move(of_all), engine::LoadSteps{.note = log}, log);
   }
 
@@ -201,9 +268,14 @@ void add_serve_command(CLI::App& app) {
                    "the built-in guide")
       ->type_name(kModelType);
   command
-      ->add_option("--mmproj", options->setup.model.mmproj,
-                   "the GGUF file with the model's encoder of pictures, which requests may then have")
+      ->add_option(
+          "--mmproj", options->setup.model.mmproj,
+          "the GGUF file with the model's encoder of pictures, which requests may then have; none: do without; "
+          "default: an mmproj*.gguf of the model that lies beside it")
       ->type_name("FILE");
+  command->add_flag("--image-urls", options->image_urls,
+                    "requests may name pictures by http:// and https:// addresses, which the server fetches, but only "
+                    "from the public internet");
   command->add_option("--models-dir", options->folder, "serve the GGUF files of a folder, each when a request names it")
       ->type_name("FOLDER");
   command

@@ -2,11 +2,13 @@
 #include "engine/fit/fit.h"
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/encoders.h"
 #include "app/models/model_names.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/strings/units.h"
+#include "engine/fit/fit_pictures.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/model.h"
@@ -21,11 +23,12 @@ using Json = nlohmann::ordered_json;
 
 struct FitCommand {
   core::ModelOptions model;
-  std::string memory;
+  std::string memory, mmproj;
   bool json = false;
 
   void run() const {
     engine::check_speculation(model);
+    const std::string encoder = encoder_to_use(mmproj, model.model);
     const engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
     if (!model.draft_model.empty() && loaded.heads.empty())
       throw_error("--draft-model {}: is no draft head; ask for it by itself: ridge fit -m", model.draft_model);
@@ -37,8 +40,18 @@ struct FitCommand {
     if (model.device == "cuda" && room.gpu <= 0 && room.gpus.empty())
       throw_error("--device cuda: {}; --gpu-memory plans as if there were a GPU", kernels::cuda::device_info().problem);
     if (!memory.empty()) room.cpu = static_cast<double>(core::parse_bytes(memory, "--memory"));
+    // An encoder runs on the GPU where the model leaves it room.
+    engine::Need pictures;
+    if (!encoder.empty()) pictures = engine::encoder_need(encoder, model.threads);
+    if (room.gpu <= 0) room.cpu -= static_cast<double>(pictures.total());
     const core::ExecutorConfig config = engine::generating_config(model, loaded.program.trained_context);
     const engine::Fit fit = engine::fit(loaded.program, config, room, placement, loaded.heads);
+    bool pictures_on_gpu = false;
+    if (!encoder.empty() && fit.gpu) {
+      const engine::Need on_gpu = engine::encoder_need(encoder, model.threads, &room.limits);
+      pictures_on_gpu = static_cast<double>(fit.gpu->total() + on_gpu.total()) <= fit.room.gpu;
+      if (pictures_on_gpu) pictures = on_gpu;
+    }
     const std::string advice =
         fit.fits ? "" : engine::what_would_fit(loaded.program, fit, models::parameter_count(loaded.file));
 
@@ -53,7 +66,7 @@ struct FitCommand {
     };
     const double fastest = known ? speed(fit.cpu_bytes, fit.gpu_bytes) : 0;
     const double slowest = known ? speed(fit.full_cpu_bytes, fit.full_gpu_bytes) : 0;
-    if (json) return print_json(loaded, fit, advice, fastest, slowest);
+    if (json) return print_json(loaded, fit, advice, fastest, slowest, encoder, pictures);
 
     const auto row = [](const char* what, const std::string& text) { fmt::print("{:<17}{}\n", what, text); };
     row("model", models::model_label(loaded.file));
@@ -65,6 +78,9 @@ struct FitCommand {
       print_device("CPU", fit.cpu, room.cpu, fit.layers - fit.gpu_layers, fit.layers);
     for (const auto& [name, need] : {std::pair("GPU", fit.heads.gpu), std::pair("CPU", fit.heads.cpu)})
       if (need.total() > 0) row("draft heads", fmt::format("on the {}: {}", name, parts_of(need)));
+    if (!encoder.empty())
+      row("pictures", fmt::format("on the {0}, for one of {1} × {1} pixels: {2}", pictures_on_gpu ? "GPU" : "CPU",
+                                  engine::kPlannedSide, parts_of(pictures)));
     row("KV cache", fmt::format("{} per 1,000 further tokens", core::human_bytes(1000 * fit.cache_per_token)));
     row("context", fmt::format("{} tokens; the largest that has room: {} (trained for {})", config.context,
                                fit.largest_context, loaded.program.trained_context));
@@ -122,7 +138,7 @@ struct FitCommand {
   }
 
   void print_json(const engine::LoadedModel& loaded, const engine::Fit& fit, const std::string& advice, double fastest,
-                  double slowest) const {
+                  double slowest, const std::string& encoder, const engine::Need& pictures) const {
     const auto device = [](const std::optional<engine::Need>& need, double room) {
       if (!need) return Json();
       return Json{{"weight_bytes", need->weights},
@@ -160,6 +176,9 @@ struct FitCommand {
                          {"draft_heads", std::ssize(loaded.heads)},
                          {"draft_heads_gpu_bytes", fit.heads.gpu.total()},
                          {"draft_heads_cpu_bytes", fit.heads.cpu.total()},
+                         {"mmproj", encoder},
+                         {"pictures_weight_bytes", pictures.weights},
+                         {"pictures_scratch_bytes", pictures.total() - pictures.weights},
                          {"cache_bytes_per_token", fit.cache_per_token},
                          {"context_tokens", fit.config.context},
                          {"largest_context_tokens", fit.largest_context},
@@ -183,6 +202,10 @@ void add_fit_command(CLI::App& app) {
       ->type_name("WHO");
   command->add_option("--draft-model", options->model.draft_model, "an EAGLE-3 head, which counts, too (-md)")
       ->type_name(kModelType);
+  command
+      ->add_option("--mmproj", options->mmproj,
+                   "the encoder of pictures, which counts, too; none: without; default: what lies beside the model")
+      ->type_name("FILE");
   command->get_option("--gpu-memory")->description("as if there were GPUs with so much free each, such as 24GiB");
   command->add_option("--memory", options->memory, "as if so much of the CPU's memory were free")->type_name("SIZE");
   command->add_flag("--json", options->json, "machine-readable");

@@ -12,8 +12,9 @@ namespace {
 std::string resolved(const std::string& given) {
   std::error_code ignored;
   if (given.empty() || std::filesystem::exists(given, ignored)) return given;
-  const std::vector<hub::LocalModel> models = hub::local_models(hub::places());
-  if (const auto reference = hub::parse_reference(given)) {
+  const auto reference = hub::parse_reference(given);
+  const std::vector<hub::LocalModel> models = hub::local_models(hub::places(), reference.has_value());
+  if (reference) {
     const hub::LocalModel* pulled = hub::find_pulled(models, *reference);
     return pulled ? pulled->path : pull_model(*reference);
   }

@@ -22,7 +22,8 @@ void resolve_models(CLI::App& command);
 // The names of the models on this machine, as `ridge models` lists them.
 std::vector<std::string> model_names();
 
-// Gets a model, with progress on stderr; Ctrl-C stops it. Returns its path. Throws Error.
-std::string pull_model(const hub::Reference& reference);
+// Gets a model, with progress on stderr; Ctrl-C stops it. `mmproj`: its encoder of pictures (hub::PullOptions). Returns
+// the model's path. Throws Error.
+std::string pull_model(const hub::Reference& reference, const std::string& mmproj = "");
 
 } // namespace ridge::app

@@ -1,5 +1,6 @@
 // ridge models: the models that lie on this machine, or with --architectures those that run.
 #include "app/cli/cli.h"
+#include "app/models/encoders.h"
 #include "app/models/model_row.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
@@ -43,19 +44,25 @@ struct ModelsCommand {
     if (markdown) return fmt::print("{}", models::architectures_as_markdown());
     if (architectures) return print_architectures();
     std::vector<core::ModelRow> rows;
+    std::vector<std::string> encoders; // of pictures, for each; empty: none
     const engine::Room room = engine::free_room();
-    for (const hub::LocalModel& model : hub::local_models(hub::places()))
+    for (const hub::LocalModel& model : hub::local_models(hub::places())) {
       look_into(rows.emplace_back(row_of(model)), {}, room);
-    if (json) return print_json(rows);
+      encoders.push_back(encoder_of(rows.back()));
+    }
+    if (json) return print_json(rows, encoders);
     if (rows.empty())
       return note("no models here: neither Hugging Face's cache nor the folders of LM Studio, llama.cpp and Ollama nor "
                   "~/models has any; ridge pull hf:OWNER/REPO gets one");
     std::vector<std::vector<std::string>> table = {
-        {"NAME", "SIZE", "ARCHITECTURE", "TYPE", "CONTEXT", "FITS HERE", "FROM"}};
-    for (const core::ModelRow& row : rows)
+        {"NAME", "SIZE", "ARCHITECTURE", "TYPE", "CONTEXT", "FITS HERE", "PICTURES", "FROM"}};
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const core::ModelRow& row = rows[i];
       table.push_back({row.name, core::human_bytes(static_cast<double>(row.bytes)), row.architecture, row.type,
-                       row.trained_context > 0 ? fmt::format("{}", row.trained_context) : "", fits(row), row.from});
-    print_columns(table, {false, true, false, false, true, false, false});
+                       row.trained_context > 0 ? fmt::format("{}", row.trained_context) : "", fits(row),
+                       encoders[i].empty() ? "" : "yes", row.from});
+    }
+    print_columns(table, {false, true, false, false, true, false, false, false});
     for (const core::ModelRow& row : rows)
       if (!row.problem.empty()) note(fmt::format("{}: {}", row.name, row.problem));
   }
@@ -65,9 +72,20 @@ struct ModelsCommand {
     return row.context == 0 ? "no" : row.context >= row.trained_context ? "yes" : fmt::format("to -c {}", row.context);
   }
 
-  static void print_json(const std::vector<core::ModelRow>& rows) {
+  // Of what lies beside it; what does not fit is none.
+  static std::string encoder_of(const core::ModelRow& row) {
+    if (row.trained_context == 0) return "";
+    try {
+      return find_encoder(row.path);
+    } catch (const std::exception&) {
+      return "";
+    }
+  }
+
+  static void print_json(const std::vector<core::ModelRow>& rows, const std::vector<std::string>& encoders) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const core::ModelRow& row : rows)
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const core::ModelRow& row = rows[i];
       list.push_back({{"name", row.name},
                       {"source", row.from},
                       {"path", row.path},
@@ -77,7 +95,10 @@ struct ModelsCommand {
                       {"parameters", row.parameters},
                       {"trained_context_tokens", row.trained_context},
                       {"context_tokens", row.context},
+                      {"pictures", !encoders[i].empty()},
+                      {"mmproj", encoders[i]},
                       {"problem", row.problem}});
+    }
     print_report("models", {{"models", list}});
   }
 };

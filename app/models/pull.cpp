@@ -1,11 +1,11 @@
 // ridge pull and ridge rm: models from a hub, and away again.
-#include "core/strings/lower.h"
 #include "hub/pull.h"
 #include "app/cli/cli.h"
 #include "app/models/model_names.h"
 #include "app/terminal/terminal.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/strings/lower.h"
 #include "core/strings/printable.h"
 #include "core/strings/units.h"
 #include "hub/hub_cache.h"
@@ -19,12 +19,13 @@
 
 namespace ridge::app {
 
-std::string pull_model(const hub::Reference& reference) {
+std::string pull_model(const hub::Reference& reference, const std::string& mmproj) {
   const InterruptFlag interrupt;
   Progress bar;
   hub::Speed speed;
   hub::PullOptions options = hub::pull_options();
   options.asker.cancel = interrupt.flag();
+  options.projector = mmproj;
   options.progress = [&](const std::string& what, int64_t done, int64_t total) {
     bar.update(what, done, total, "  " + speed.text(core::seconds_now(), done, total));
   };
@@ -37,14 +38,14 @@ std::string pull_model(const hub::Reference& reference) {
 
 namespace {
 
-void pull(const std::vector<std::string>& wanted) {
+void pull(const std::vector<std::string>& wanted, const std::string& mmproj) {
   std::vector<hub::Reference> references;
   for (const std::string& text : wanted) {
     references.push_back(hub::parse_reference(text).value_or(hub::Reference{}));
     if (references.back().repository.empty() && references.back().url.empty())
       references.back() = *hub::parse_reference("hf:" + text); // throws, or takes OWNER/REPO
   }
-  for (const hub::Reference& reference : references) fmt::print("{}\n", pull_model(reference));
+  for (const hub::Reference& reference : references) fmt::print("{}\n", pull_model(reference, mmproj));
 }
 
 // What was pulled by this reference.
@@ -57,7 +58,7 @@ const hub::LocalModel* pulled_model(std::span<const hub::LocalModel> models, con
 
 void remove(const std::vector<std::string>& wanted) {
   for (const std::string& text : wanted) {
-    const std::vector<hub::LocalModel> models = hub::local_models(hub::places());
+    const std::vector<hub::LocalModel> models = hub::local_models(hub::places(), true);
     const auto reference = hub::parse_reference(text);
     const hub::LocalModel* model = reference ? pulled_model(models, *reference) : hub::find_model(models, text);
     if (!model && reference) { // a pull of it may have been stopped
@@ -89,13 +90,20 @@ void add_pull_commands(CLI::App& app) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("NAME")
       ->required();
+  const auto mmproj = std::make_shared<std::string>();
+  command
+      ->add_option(
+          "--mmproj", *mmproj,
+          "the encoder of pictures that comes along with a model of a repository: a type such as Q8_0, a file's "
+          "name, or none; default: F16, BF16 or Q8_0, whichever there is first")
+      ->type_name("WHICH");
   command->footer(
       "Of a repository, the file of the type that is named, by default Q4_K_M or the nearest. It goes where Hugging\n"
       "Face's own tools keep theirs (HF_HOME, HF_HUB_CACHE), and is checked by its SHA-256. A pull that was\n"
       "stopped goes on when it is run again. HF_TOKEN, HF_ENDPOINT and https_proxy are heeded.");
-  command->callback([wanted] { pull(*wanted); });
+  command->callback([wanted, mmproj] { pull(*wanted, *mmproj); });
 
-  command = app.add_subcommand("rm", "remove models that ridge pulled");
+  command = app.add_subcommand("rm", "remove models that ridge pulled, with their encoders of pictures");
   command->add_option("model", *wanted, "as `ridge models` names it, hf:OWNER/REPO:TYPE or https://HOST/FILE.gguf")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name(kLocalModelType)

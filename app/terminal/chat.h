@@ -1,11 +1,12 @@
 // The terminal chat: what a person types in, what the model says out.
 #pragma once
 
+#include "app/terminal/chat_model.h"
 #include "app/terminal/terminal.h"
-#include "engine/conversation.h"
 
 #include <deque>
-#include <memory>
+#include <functional>
+#include <map>
 #include <string>
 
 namespace ridge::app {
@@ -15,18 +16,21 @@ using engine::Json;
 class Chat {
  public:
   // All must outlive it.
-  Chat(const engine::LoadedModel& model, engine::Session& session, engine::Conversation& conversation,
-       core::GenerateRequest& request, bool context_shift, InterruptFlag& interrupt);
+  Chat(ChatModel& model, core::GenerateRequest& request, bool context_shift, InterruptFlag& interrupt);
 
-  // One message or slash command; false: the user wants to leave. Errors of a turn are shown and the chat goes on.
-  bool take(const std::string& message);
+  // One message or slash command; false: the user wants to leave. Errors of a turn are shown and the chat goes on. In
+  // what was typed, words that are files of pictures become pictures (typed_pictures.h).
+  bool take(const std::string& message, bool typed = false);
 
   bool failed() const { return failed_; } // a turn ended in an error
 
  private:
   struct Command;
   static const std::vector<Command>& commands();
+  static const Command* find_command(const std::string& line);
   void run_command(const std::string& line);
+  bool take_typed_pictures(const std::string& line);
+  std::string add_picture_file(const std::string& path);
   void say(std::string text);
   void give_result(std::string text); // of the first call that waits for one
   void ask_for_result() const;
@@ -47,15 +51,16 @@ class Chat {
   void stats(const std::string&);
   void exit(const std::string&) { leaving_ = true; }
 
-  const engine::LoadedModel& model_;
-  engine::Session& session_;
-  engine::Conversation& conversation_;
+  engine::Session& session() const { return model_.session(); }
+  engine::Conversation& conversation() const { return model_.conversation(); }
+
+  ChatModel& model_;
   core::GenerateRequest& request_;
   const bool context_shift_;
-  InterruptFlag& interrupt_; // stops an answer, also one that has not begun yet
-  std::unique_ptr<engine::Answerer> answerer_;
-  std::string pictures_;             // marks of those that go with the next message
-  std::deque<text::ToolCall> calls_; // of the last answer, that have no result yet
+  InterruptFlag& interrupt_;                                      // stops an answer, also one that has not begun yet
+  std::string pictures_;                                          // marks of those that go with the next message
+  std::map<std::string, std::string, std::less<>> picture_files_; // what /save writes, by mark
+  std::deque<text::ToolCall> calls_;                              // of the last answer, that have no result yet
   bool leaving_ = false, failed_ = false, warned_full_ = false;
   engine::GuessCounts total_guesses_;
   engine::Usage total_prompt_, total_generation_;

@@ -1,11 +1,11 @@
 #include "app/terminal/pictures.h"
 
+#include "app/models/encoders.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "engine/pictures/open_pictures.h"
 #include "engine/pictures/picture_shelf.h"
-#include "media/picture.h"
 
 #include <fmt/format.h>
 
@@ -14,23 +14,21 @@
 namespace ridge::app {
 
 void take_pictures(core::ModelOptions& model, const std::vector<std::string>& images) {
-  if (images.empty() && model.mmproj.empty()) return;
-  if (model.mmproj.empty()) {
-    model.mmproj = engine::find_mmproj(model.model);
-    if (model.mmproj.empty())
-      throw Error("--image: no mmproj*.gguf lies beside the model; name the file of its encoder with --mmproj",
-                  Error::kUsage);
-    note(fmt::format("pictures are read by {}", core::printable(model.mmproj)));
+  const bool named = !model.mmproj.empty() && model.mmproj != kNoEncoder;
+  if (images.empty() && !named) {
+    model.mmproj.clear();
+    return;
   }
+  model.mmproj = encoder_for_images(model.mmproj, model.model);
+  if (!named) note(fmt::format("pictures are read by {}", core::printable(model.mmproj, 300)));
   engine::settle_for_pictures(model);
 }
 
-std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, const std::string& path) {
-  if (!model.pictures) throw_error("the model was started without an encoder of pictures: start with --mmproj FILE");
-  const std::string file = media::read_picture_file(path);
-  const auto picture = model.pictures->add(std::as_bytes(std::span(file)), path);
+std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, std::string_view file,
+                        const std::string& name) {
+  const auto picture = model.pictures->add(std::as_bytes(std::span(file)), name);
   conversation.hold(picture);
-  note(fmt::format("[{}: {} × {} pixels, {} tokens]", core::printable(path), picture->width, picture->height,
+  note(fmt::format("[{}: {} × {} pixels, {} tokens]", core::printable(name, 300), picture->width, picture->height,
                    picture->tokens));
   return picture->mark;
 }

@@ -175,10 +175,11 @@ std::vector<int32_t> ChatRequests::tokens_of(const text::jinja::TaintedText& pro
 }
 
 void ChatRequests::set_prompt(Generation& generation, const text::jinja::TaintedText& prompt) const {
-  if (!model_.pictures || !model_.pictures->has_mark(prompt.bytes())) {
+  if (!PictureShelf::has_mark(prompt.bytes())) {
     generation.prompt = tokens_of(prompt);
     return;
   }
+  if (!model_.pictures) throw_error("a picture of this conversation is not there any more: send it again");
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
   PicturePrompt read = model_.pictures->prompt_of(
       tokenizer, prompt, [&](const text::jinja::TaintedText& begin) { return chat_tokens(tokenizer, begin); });
@@ -188,7 +189,7 @@ void ChatRequests::set_prompt(Generation& generation, const text::jinja::Tainted
 
 void ChatRequests::remember(const text::jinja::TaintedText& prompt, std::string_view answer,
                             std::span<const int32_t> tokens) {
-  if (model_.pictures && model_.pictures->has_mark(prompt.bytes())) return; // a text alone says not what it was
+  if (PictureShelf::has_mark(prompt.bytes())) return; // a text alone says not what it was
   auto known = std::make_shared<const KnownText>(model_.need_tokenizer(), prompt, answer, tokens);
   const std::scoped_lock lock(mutex_);
   known_.push_front(std::move(known));

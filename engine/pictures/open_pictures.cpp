@@ -1,32 +1,29 @@
 #include "engine/pictures/open_pictures.h"
 
 #include "core/error.h"
-#include "core/strings/lower.h"
 #include "engine/pictures/picture_shelf.h"
 #include "kernels/cuda/executor/executor.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <vector>
+#include <exception>
 
 namespace ridge::engine {
 
-std::string find_mmproj(const std::string& model) {
-  namespace fs = std::filesystem;
-  std::error_code failed;
-  const fs::path folder = fs::path(model).has_parent_path() ? fs::path(model).parent_path() : fs::path(".");
-  std::vector<std::string> found;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
-    const std::string name = core::lower(at->path().filename().string());
-    if (name.starts_with("mmproj") && name.ends_with(".gguf")) found.push_back(at->path().string());
+std::vector<std::string> fitting_encoders(const std::string& model, std::span<const std::string> files) {
+  std::vector<std::string> fitting;
+  if (files.empty()) return fitting;
+  const gguf::File file = open_file(model, {});
+  const core::Program program = models::build_program(file, models::Ending::pictures);
+  std::exception_ptr problem;
+  for (const std::string& path : files) {
+    try {
+      check_row_width(path, encoder_row_width(path), program, file.path());
+      fitting.push_back(path);
+    } catch (const Error&) {
+      if (!problem) problem = std::current_exception();
+    }
   }
-  if (found.empty()) return {};
-  const auto rank = [](const std::string& path) {
-    const std::string name = core::lower(path);
-    const bool f16 = name.find("f16") != name.npos && name.find("bf16") == name.npos;
-    return std::pair(!f16, path);
-  };
-  return *std::ranges::min_element(found, {}, rank);
+  if (fitting.empty()) std::rethrow_exception(problem);
+  return fitting;
 }
 
 void settle_for_pictures(core::ModelOptions& options) {

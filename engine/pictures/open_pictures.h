@@ -5,16 +5,17 @@
 #include "engine/loaded_model.h"
 #include "engine/pictures/picture_reader.h"
 
+#include <span>
 #include <string>
+#include <vector>
 
 namespace ridge::engine {
 
 // Pictures whose tokens see one another are evaluated at once; no family's have more than so many.
 inline constexpr int64_t kMostTokensAhead = 1280;
 
-// The file of an encoder that lies beside a model: mmproj*.gguf in its folder, the one of F16 where there are several.
-// Empty: there is none.
-std::string find_mmproj(const std::string& model);
+// Of these files, those with an encoder whose rows the model takes. Throws Error where there are some and none is such.
+std::vector<std::string> fitting_encoders(const std::string& model, std::span<const std::string> files);
 
 // Sets the options that go with an encoder: tokens are guessed from the text itself (ngram), if at all. Throws Error
 // where the options demand a draft head or model.

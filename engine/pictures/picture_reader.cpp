@@ -79,24 +79,34 @@ int64_t row_width_of(const models::vision::Model& model) {
 
 } // namespace
 
+core::ExecutorConfig encoder_config(int64_t rows, const PictureReader::Options& options) {
+  core::ExecutorConfig config = {.context = rows, .max_batch = rows, .max_outputs = 0, .going_back = 0};
+  config.threads = options.threads;
+  config.exact = options.exact;
+  config.k_type = config.v_type = options.exact ? core::KvType::f32 : core::KvType::f16;
+  return config;
+}
+
+int64_t encoder_row_width(const std::string& path) {
+  const gguf::File file = gguf::File::open(path);
+  return row_width_of(models::vision::Model(file));
+}
+
+void check_row_width(const std::string& encoder, int64_t width, const core::Program& program,
+                     const std::string& model) {
+  if (program.row_width != width)
+    throw_error("{}: makes rows of {} elements of a picture, {} takes {}: the two files do not belong together",
+                encoder, width, model, program.row_width);
+}
+
 PictureReader::PictureReader(gguf::File file, const Options& options)
     : file_(std::move(file)), model_(file_), options_(options), key_(model_key(file_)),
       row_width_(row_width_of(model_)) {}
 
-void PictureReader::check_fits(const core::Program& program, const std::string& path) const {
-  if (program.row_width != row_width_)
-    throw_error("{}: makes rows of {} elements of a picture, {} takes {}: the two files do not belong together",
-                this->path(), row_width_, path, program.row_width);
-}
-
 // On the GPU, with the weights of an executor for another size where there is one, or on the CPU.
 std::unique_ptr<core::Executor> PictureReader::executor_of(const models::vision::Stage& stage,
                                                            const core::Executor* weights_of) {
-  const int64_t rows = stage.rows();
-  core::ExecutorConfig config = {.context = rows, .max_batch = rows, .max_outputs = 0, .going_back = 0};
-  config.threads = options_.threads;
-  config.exact = options_.exact;
-  config.k_type = config.v_type = options_.exact ? core::KvType::f32 : core::KvType::f16;
+  const core::ExecutorConfig config = encoder_config(stage.rows(), options_);
   if (options_.gpu >= 0) try {
       kernels::cuda::CudaOptions cuda;
       cuda.device = options_.gpu;

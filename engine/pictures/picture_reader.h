@@ -15,6 +15,11 @@
 
 namespace ridge::engine {
 
+// The width of the rows that an mmproj file makes. Throws Error where it has no encoder of pictures that is known.
+int64_t encoder_row_width(const std::string& path);
+// Throws Error where a language model, at `model`, takes rows of another width than the encoder at `encoder` makes.
+void check_row_width(const std::string& encoder, int64_t width, const core::Program& program, const std::string& model);
+
 class PictureReader {
  public:
   struct Options {
@@ -42,9 +47,10 @@ class PictureReader {
   const Work& work() const { return work_; }
   bool on_gpu() const { return options_.gpu >= 0; }
 
-  int64_t row_width() const { return row_width_; } // of tiles
-  // Throws Error where the language model, of this path, takes rows of another width.
-  void check_fits(const core::Program& program, const std::string& path) const;
+  int64_t row_width() const { return row_width_; }                                // of tiles
+  void check_fits(const core::Program& program, const std::string& model) const { // check_row_width()
+    check_row_width(path(), row_width_, program, model);
+  }
   const std::string& path() const { return file_.path(); }
   const models::vision::Model& model() const { return model_; }
 
@@ -68,5 +74,8 @@ class PictureReader {
   Work work_;
   std::unique_ptr<Sized> last_; // most pictures of a conversation have one size
 };
+
+// How an executor is configured that runs one of an encoder's Programs, for so many rows.
+core::ExecutorConfig encoder_config(int64_t rows, const PictureReader::Options& options);
 
 } // namespace ridge::engine

@@ -13,9 +13,13 @@ namespace {
 
 constexpr size_t kHashDigits = 32;
 
-std::string new_prefix() {
-  std::random_device random;
-  return fmt::format("<picture {:08x}{:08x}{:08x} ", random(), random(), random());
+// What all marks of the process begin with.
+const std::string& mark_prefix() {
+  static const std::string prefix = [] {
+    std::random_device random;
+    return fmt::format("<picture {:08x}{:08x}{:08x} ", random(), random(), random());
+  }();
+  return prefix;
 }
 
 std::shared_ptr<const ShelvedPicture> encoded(PictureReader& reader, const media::Picture& picture,
@@ -36,10 +40,15 @@ std::shared_ptr<const ShelvedPicture> encoded(PictureReader& reader, const media
 } // namespace
 
 PictureShelf::PictureShelf(std::unique_ptr<PictureReader> reader, int64_t most_bytes)
-    : reader_(std::move(reader)), prefix_(new_prefix()), most_bytes_(most_bytes) {}
+    : reader_(std::move(reader)), most_bytes_(most_bytes) {}
+
+std::string_view PictureShelf::find_mark(std::string_view text) {
+  const size_t at = text.find(mark_prefix());
+  return at == text.npos ? std::string_view() : text.substr(at, mark_prefix().size() + kHashDigits + 1);
+}
 
 std::string PictureShelf::mark_of(std::span<const std::byte> file) const {
-  return fmt::format("{}{}>", prefix_, core::Sha256().add(file).hex().substr(0, kHashDigits));
+  return fmt::format("{}{}>", mark_prefix(), core::Sha256().add(file).hex().substr(0, kHashDigits));
 }
 
 std::shared_ptr<const ShelvedPicture> PictureShelf::find(std::string_view mark) const {
@@ -78,17 +87,16 @@ void PictureShelf::keep(const std::shared_ptr<const ShelvedPicture>& picture) {
 PicturePrompt
 PictureShelf::prompt_of(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& text,
                         const std::function<std::vector<int32_t>(const text::jinja::TaintedText&)>& tokens_of) const {
-  std::string_view rest = text.bytes();
-  size_t mark = rest.find(prefix_);
-  PicturePromptBuilder builder(tokenizer, tokens_of(text.part(rest.substr(0, mark))));
-  while (mark != rest.npos) {
-    const std::string_view name = rest.substr(mark, prefix_.size() + kHashDigits + 1);
-    const std::shared_ptr<const ShelvedPicture> picture = find(name);
+  std::string_view rest = text.bytes(), mark = find_mark(rest);
+  const auto before = [&] { return mark.empty() ? rest : rest.substr(0, mark.data() - rest.data()); };
+  PicturePromptBuilder builder(tokenizer, tokens_of(text.part(before())));
+  while (!mark.empty()) {
+    const std::shared_ptr<const ShelvedPicture> picture = find(mark);
     if (!picture) throw_error("a picture of this conversation is not there any more: send it again");
     builder.add_pieces(picture->pieces);
-    rest.remove_prefix(mark + name.size());
-    mark = rest.find(prefix_);
-    builder.add_text(text.part(rest.substr(0, mark)));
+    rest.remove_prefix(mark.data() + mark.size() - rest.data());
+    mark = find_mark(rest);
+    builder.add_text(text.part(before()));
   }
   return std::move(builder).finish();
 }

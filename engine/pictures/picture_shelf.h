@@ -38,7 +38,9 @@ class PictureShelf {
   // the memory of one. Throws media::PictureError as media::decode_picture().
   std::shared_ptr<const ShelvedPicture> add(std::span<const std::byte> file, const std::string& name,
                                             const media::PictureLimits& limits = {});
-  bool has_mark(std::string_view text) const { return text.find(prefix_) != text.npos; }
+  // The first mark in a text, of this shelf or another one of the process; empty: there is none.
+  static std::string_view find_mark(std::string_view text);
+  static bool has_mark(std::string_view text) { return !find_mark(text).empty(); }
   const PictureReader& reader() const { return *reader_; }
 
   // The tokens of a chat's prompt with marks. `tokens_of`: of what comes before the first one. Throws Error for the
@@ -52,7 +54,6 @@ class PictureShelf {
   void keep(const std::shared_ptr<const ShelvedPicture>& picture);
 
   const std::unique_ptr<PictureReader> reader_;
-  const std::string prefix_; // of all marks
   const int64_t most_bytes_;
   std::mutex adding_;
   mutable std::mutex mutex_;

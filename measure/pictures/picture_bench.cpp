@@ -140,13 +140,9 @@ std::vector<PictureRow> bench_pictures(const core::BenchRequest& request, const 
     rows.push_back(PictureBench(model, reader, request, picture).run(name, options, steps));
   };
   for (const std::string& path : request.files) {
-    const std::string mmproj = request.mmproj.empty() ? engine::find_mmproj(path) : request.mmproj;
-    if (mmproj.empty())
-      throw Error("--image: no mmproj*.gguf lies beside the model; name the file of its encoder with --mmproj",
-                  Error::kUsage);
     gguf::File file = engine::open_file(path, steps);
     const std::string label = models::model_label(file);
-    run(std::move(file), gguf::File::open(mmproj), label);
+    run(std::move(file), gguf::File::open(request.mmproj), label);
   }
   for (const std::string& shape : request.shapes)
     run(gguf::File::from_bytes(models::synthetic_model(shape), shape),

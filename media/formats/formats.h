@@ -16,6 +16,7 @@ struct Stored {
 Stored decode_jpeg(std::span<const std::byte> bytes, const PictureLimits& limits);
 Stored decode_png(std::span<const std::byte> bytes, const PictureLimits& limits);
 Stored decode_webp(std::span<const std::byte> bytes, const PictureLimits& limits);
+Stored decode_gif(std::span<const std::byte> bytes, const PictureLimits& limits);
 Stored decode_ppm(std::span<const std::byte> bytes, const PictureLimits& limits);
 
 // Throws Error for a picture without pixels, or with more than the limit.

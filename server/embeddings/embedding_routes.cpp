@@ -1,5 +1,6 @@
 // The vectors of texts: POST /v1/embeddings as OpenAI's clients speak, /api/embed and /api/embeddings as Ollama's do.
 #include "core/clock.h"
+#include "core/strings/base64.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/embeddings/embedding_service.h"
@@ -7,9 +8,9 @@
 #include "server/requests/request_fields.h"
 #include "server/routes.h"
 
-#include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 
 namespace ridge::server {
@@ -126,20 +127,6 @@ std::vector<std::vector<int32_t>> inputs_of(const EmbeddingService& service, con
   return inputs;
 }
 
-// The bytes of the elements, least significant first, in base64.
-std::string base64(const std::vector<float>& vector) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes(vector.size() * sizeof(float), '\0'), text;
-  std::memcpy(bytes.data(), vector.data(), bytes.size());
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    uint32_t group = 0;
-    for (size_t i = 0; i < 3; ++i)
-      group = group << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0);
-    for (size_t i = 0; i < 4; ++i) text += at + i <= bytes.size() ? kDigits[group >> (18 - 6 * i) & 63] : '=';
-  }
-  return text;
-}
-
 } // namespace
 
 void openai_embeddings(EmbeddingService& service, const HttpRequest& request, HttpResponse& response) {
@@ -154,7 +141,7 @@ void openai_embeddings(EmbeddingService& service, const HttpRequest& request, Ht
     for (const std::vector<float>& vector : embeddings.vectors())
       data.push_back({{"object", "embedding"},
                       {"index", data.size()},
-                      {"embedding", as_text ? Json(base64(vector)) : Json(vector)}});
+                      {"embedding", as_text ? Json(core::to_base64(std::as_bytes(std::span(vector)))) : Json(vector)}});
     const int64_t tokens = embeddings.tokens();
     return Json{{"object", "list"},
                 {"data", std::move(data)},

@@ -35,13 +35,9 @@ Json openai_model_of(const Models& models, const Models::State& state) {
                 {"max_input_tokens", nullptr},
                 {"max_tokens", nullptr}};
   if (state.loaded) model["max_model_len"] = model["max_input_tokens"] = model["max_tokens"] = state.context;
-  if (!models.several()) { // of several, none takes pictures
-    const Json capabilities = models.facts(state).capabilities;
-    const bool sees = std::ranges::find(capabilities, "vision") != capabilities.end();
-    model["architecture"] = {
-        {"input_modalities", sees ? Json(std::vector{"text", "image"}) : Json(std::vector{"text"})},
-        {"output_modalities", Json(std::vector{"text"})}};
-  }
+  model["architecture"] = {
+      {"input_modalities", state.pictures ? Json(std::vector{"text", "image"}) : Json(std::vector{"text"})},
+      {"output_modalities", Json(std::vector{"text"})}};
   if (models.several()) model["status"] = state.loading ? "loading" : state.loaded ? "loaded" : "unloaded";
   return model;
 }
@@ -122,7 +118,7 @@ void ollama_show(ModelService& service, const HttpRequest&, HttpResponse& respon
   const gguf::File& file = service.model().file;
   const core::Program& program = service.model().program;
   const std::string& family = program.architecture;
-  const FileFacts facts = facts_of(file, program);
+  const FileFacts facts = facts_of(file, program, service.takes_pictures());
   Json info = {{"general.architecture", family},
                {"general.parameter_count", models::parameter_count(file)},
                {family + ".context_length", service.context()}};

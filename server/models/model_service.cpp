@@ -10,20 +10,20 @@
 
 namespace ridge::server {
 
-Json capabilities(const gguf::File& file, const core::Program& program) {
+Json capabilities(const gguf::File& file, const core::Program& program, bool pictures) {
   if (engine::is_embedding_model(file, program)) return {"embedding"};
   Json all = {"completion", "tools"};
   if (!text::find_reasoning_markers(file.get_string("tokenizer.chat_template", "")).open.empty())
     all.push_back("thinking");
-  if (program.has_places) all.push_back("vision");
+  if (pictures) all.push_back("vision");
   return all;
 }
 
-FileFacts facts_of(const gguf::File& file, const core::Program& program) {
+FileFacts facts_of(const gguf::File& file, const core::Program& program, bool pictures) {
   const std::string key = engine::model_key(file);
   const auto parameters = static_cast<double>(models::parameter_count(file));
   const std::string& family = program.architecture;
-  return {.capabilities = capabilities(file, program),
+  return {.capabilities = capabilities(file, program, pictures),
           .details = {{"parent_model", ""},
                       {"format", "gguf"},
                       {"family", family},

@@ -7,6 +7,7 @@
 #include "server/models/request_list.h"
 
 #include <atomic>
+#include <functional>
 #include <string>
 
 namespace ridge::server {
@@ -17,6 +18,12 @@ struct RequestCounts : engine::Scheduler::Counts {
   int64_t ignored_fields = 0; // that no API has
   int64_t schema_misses = 0;  // calls, and answers of a schema, that break what the grammar left out of it
 };
+
+// The file at an http:// or https:// address, which a client wrote, within so many seconds. Throws Error.
+using PictureFetch = std::function<std::string(const std::string& url, double seconds)>;
+
+// Thrown where a request has pictures and the model, which takes some, is not open for them yet (Models::with()).
+struct PicturesWanted {};
 
 class ModelService {
  public:
@@ -49,6 +56,12 @@ class ModelService {
   const text::Tokenizer& tokenizer() const { return model_.need_tokenizer(); }
   int64_t context() const { return model_.executor->config().context; }
   const std::string& name() const { return name_; }
+  // Whether requests may have pictures: the model has its encoder, or there is one with which it is opened again.
+  bool takes_pictures() const { return model_.pictures || offers_pictures_; }
+  void offer_pictures() { offers_pictures_ = true; } // before any request
+  // Of pictures that requests name by an address; empty: such are refused.
+  const PictureFetch& picture_fetch() const { return fetch_; }
+  void fetch_pictures_by(PictureFetch fetch) { fetch_ = std::move(fetch); } // before any request
   void log(const std::string& line) const { log_(line); }
   RequestList& requests() { return requests_; }
   // A call, or an answer of a schema, that breaks what the grammar had to leave out of the schema. The log gets a line.
@@ -78,13 +91,15 @@ class ModelService {
   std::atomic<int64_t> users_ = 0;
   std::atomic<double> kept_for_ = -1; // below 0: nothing was said
   std::atomic<bool> abandoned_ = false;
+  bool offers_pictures_ = false;
+  PictureFetch fetch_;
   std::atomic<int64_t> failed_ = 0, ignored_fields_ = 0, schema_misses_ = 0;
   RequestList requests_;
 };
 
 // What clients may ask of a model, in Ollama's words: embedding; or completion, tools and, where its template knows
-// reasoning, thinking.
-Json capabilities(const gguf::File& file, const core::Program& program);
+// reasoning, thinking; and vision, where it takes pictures.
+Json capabilities(const gguf::File& file, const core::Program& program, bool pictures);
 
 // What lists say of a model's file, in Ollama's words.
 struct FileFacts {
@@ -92,6 +107,6 @@ struct FileFacts {
   std::string digest; // in the form of a SHA-256; of the metadata and samples of the weights, as whole files take long
   int64_t bytes = 0;
 };
-FileFacts facts_of(const gguf::File& file, const core::Program& program);
+FileFacts facts_of(const gguf::File& file, const core::Program& program, bool pictures);
 
 } // namespace ridge::server

@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "engine/machine.h"
+#include "engine/pictures/open_pictures.h"
 #include "kernels/cuda/executor/executor.h"
 #include "server/requests/errors.h"
 #include "server/service.h"
@@ -111,7 +112,7 @@ int64_t Models::parallel() const {
 }
 
 Models::Entry& Models::find(const std::optional<std::string>& name) {
-  if (!name || name->empty()) return *std::ranges::max_element(entries_, {}, &Entry::last_used);
+  if (settings_.only_one || !name || name->empty()) return *std::ranges::max_element(entries_, {}, &Entry::last_used);
   std::string_view wanted = *name;
   auto at = std::ranges::find(entries_, wanted, [](const Entry& entry) { return std::string_view(entry.file.name); });
   constexpr std::string_view kLatest = ":latest"; // Ollama's clients add it
@@ -123,20 +124,53 @@ Models::Entry& Models::find(const std::optional<std::string>& name) {
   return *at;
 }
 
-ModelService::Use Models::use(const std::optional<std::string>& name) {
+ModelService::Use Models::use(const std::optional<std::string>& name, bool pictures) {
   if (only_) return ModelService::Use(*only_);
   std::unique_lock lock(mutex_);
   Entry& entry = find(name);
-  while (!entry.model || entry.leaving) {
+  while (!entry.model || entry.leaving || (pictures && !entry.pictures)) {
     if (stopping_) throw_stopping();
     const Counted waits(entry.waiting);
     if (loading_)
       changed_.wait(lock);
+    else if (entry.model)
+      leave_for_pictures(entry, lock);
     else
       load(entry, lock);
   }
   entry.last_used = seconds_now();
   return ModelService::Use(entry.model->service());
+}
+
+void Models::with(const std::optional<std::string>& name, const std::function<void(ModelService&)>& answer) {
+  try {
+    const ModelService::Use use = this->use(name);
+    return answer(use.service());
+  } catch (const PicturesWanted&) { // the model is not used any more
+  }
+  const ModelService::Use use = this->use(name, true);
+  answer(use.service());
+}
+
+ModelSetup Models::setup_of(const Entry& entry) const {
+  ModelSetup setup = settings_.setup;
+  if (!entry.pictures) return setup;
+  setup.model.mmproj = entry.file.mmproj;
+  engine::settle_for_pictures(setup.model);
+  return setup;
+}
+
+// Unloads a model when its answers have ended, to be loaded with its encoder. It takes no further requests before.
+void Models::leave_for_pictures(Entry& entry, std::unique_lock<std::mutex>& lock) {
+  loading_ = entry.leaving = true;
+  while (entry.model->service().users() > 0 && !stopping_) changed_.wait_for(lock, kPollOfAnswers);
+  if (stopping_)
+    entry.leaving = false;
+  else
+    unload(entry, lock, "to be loaded with its encoder of pictures");
+  entry.pictures = !stopping_;
+  loading_ = false;
+  changed_.notify_all();
 }
 
 // Opens the file without the lock, makes room for it, and starts it without the lock.
@@ -147,15 +181,17 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   std::unique_ptr<ServedModel> model;
   lock.unlock();
   try {
-    engine::LoadedModel opened = open_served(entry.file.path, settings_.setup.model, steps_);
-    const double bytes = ServedModel::bytes_needed(opened, settings_.setup);
+    const ModelSetup setup = setup_of(entry);
+    engine::LoadedModel opened = open_served(entry.file.path, setup.model, steps_);
+    const double bytes = ServedModel::bytes_needed(opened, setup);
     lock.lock();
     make_room(bytes, lock);
     lock.unlock();
-    const auto log = [this, name = entry.file.name](const std::string& line) {
-      log_(fmt::format("{}: {}", name, line));
+    const engine::Notice log = [this, name = entry.file.name](const std::string& line) {
+      log_(several() ? fmt::format("{}: {}", name, line) : line);
     };
-    model = std::make_unique<ServedModel>(std::move(opened), settings_.setup, entry.file.name, steps_, log);
+    model = std::make_unique<ServedModel>(std::move(opened), setup, entry.file.name, steps_, log);
+    if (!entry.file.mmproj.empty()) model->service().offer_pictures();
   } catch (const ApiError&) {
     problem = "the server is shutting down";
   } catch (const std::bad_alloc&) {
@@ -167,6 +203,7 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   loading_ = entry.loading = false;
   changed_.notify_all();
   if (!model) {
+    entry.pictures = false; // without it may be another matter
     log_(fmt::format("{} cannot be loaded: {}", entry.file.name, problem));
     if (stopping_) throw_stopping();
     throw ApiError(500, "server_error", fmt::format("the model {} cannot be loaded: {}", entry.file.name, problem),
@@ -225,7 +262,7 @@ void Models::make_room(double bytes, std::unique_lock<std::mutex>& lock) {
 void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why) {
   entry.past = sum(entry.past, entry.model->service().request_counts());
   std::unique_ptr<ServedModel> model = std::move(entry.model);
-  entry.leaving = false;
+  entry.leaving = entry.pictures = false;
   lock.unlock();
   model.reset();
   log_(fmt::format("{} is unloaded, {}", entry.file.name, why));
@@ -234,11 +271,12 @@ void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char
 
 double Models::unload_after(const Entry& entry) const {
   constexpr double kNever = std::numeric_limits<double>::infinity();
+  if (settings_.only_one) return kNever;
   return entry.model->service().kept_for(settings_.idle_seconds > 0 ? settings_.idle_seconds : kNever);
 }
 
 void Models::let_go(const std::optional<std::string>& name) {
-  if (only_) return; // it is always there
+  if (!several()) return; // it is always there
   const std::scoped_lock lock(mutex_);
   const Entry& entry = find(name);
   if (entry.model) entry.model->service().keep_for(0);
@@ -274,6 +312,7 @@ std::vector<Models::State> Models::states() const {
   if (only_) {
     State& state = states.emplace_back();
     state.file = {only_->name(), only_->model().file.path()};
+    state.pictures = only_->takes_pictures();
     state.counts = only_->request_counts();
     describe(state, *only_);
     return states;
@@ -282,6 +321,7 @@ std::vector<Models::State> Models::states() const {
   for (const Entry& entry : entries_) {
     State& state = states.emplace_back();
     state.file = entry.file;
+    state.pictures = !entry.file.mmproj.empty();
     state.loading = entry.loading;
     state.waiting = entry.waiting;
     state.counts = entry.past;
@@ -302,9 +342,9 @@ FileFacts Models::facts(const State& state) const {
   const auto known = facts_.find(key);
   if (known != facts_.end()) return known->second;
   try {
-    if (only_) return facts_[key] = facts_of(only_->model().file, only_->model().program);
+    if (only_) return facts_[key] = facts_of(only_->model().file, only_->model().program, state.pictures);
     const gguf::File file = gguf::File::open(state.file.path);
-    return facts_[key] = facts_of(file, models::build_program(file));
+    return facts_[key] = facts_of(file, models::build_program(file), state.pictures);
   } catch (const Error&) { // loading it says what is wrong
     return {};
   }

@@ -6,6 +6,7 @@
 #include "server/responses/response_store.h"
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,7 +19,8 @@
 namespace ridge::server {
 
 struct ModelFile {
-  std::string name, path; // what clients call it
+  std::string name, path;  // what clients call it
+  std::string mmproj = {}; // its encoder of pictures; empty: none
 };
 
 // The GGUF files of a folder, by name; of a split model its first part. Throws Error where it cannot be read or has
@@ -33,6 +35,7 @@ class Models {
     ModelSetup setup;
     double memory_bytes = 0; // that all loaded models may take together; 0: what is free
     double idle_seconds = 0; // a model that was not used for so long is unloaded; 0: never
+    bool only_one = false;   // there is one file, whose model answers to any name and stays loaded
   };
 
   explicit Models(ModelService& only); // answers to any name; must outlive this
@@ -43,17 +46,21 @@ class Models {
 
   // The model of that name, which is loaded first where it is not; of no name, the one that was used last. It stays
   // loaded while the returned object or an answer lives. Throws ApiError for an unknown name, for a file that cannot be
-  // loaded, and after stop().
-  ModelService::Use use(const std::optional<std::string>& name);
-  bool several() const { return !only_; }
+  // loaded, and after stop(). With `pictures`, a model that has an encoder is loaded with it: it answers to what it
+  // has, is unloaded, and loaded again.
+  ModelService::Use use(const std::optional<std::string>& name, bool pictures = false);
+  // Calls answer(service) for that model, and again where it throws PicturesWanted.
+  void with(const std::optional<std::string>& name, const std::function<void(ModelService&)>& answer);
+  bool several() const { return !only_ && !settings_.only_one; }
   void log(const std::string& line) const { only_ ? only_->log(line) : log_(line); }
   int64_t parallel() const;
 
   struct State {
     ModelFile file;
     bool loaded = false, loading = false;
-    int64_t waiting = 0;  // requests, until it is loaded
-    RequestCounts counts; // since the server started
+    bool pictures = false; // requests may have some
+    int64_t waiting = 0;   // requests, until it is loaded
+    RequestCounts counts;  // since the server started
     // Of a loaded model:
     int64_t context = 0;
     double bytes = 0, gpu_share = 0, idle_seconds = 0;
@@ -78,14 +85,17 @@ class Models {
     std::unique_ptr<ServedModel> model; // null: not loaded
     double bytes = 0, weight_bytes = 0; // of a loaded one, and of these the weights
     bool loading = false, leaving = false;
-    int64_t waiting = 0;  // requests, until it is loaded
-    double last_used = 0; // core::seconds_now()
-    RequestCounts past;   // of the times it was loaded before
+    bool pictures = false; // it is loaded with its encoder
+    int64_t waiting = 0;   // requests, until it is loaded
+    double last_used = 0;  // core::seconds_now()
+    RequestCounts past;    // of the times it was loaded before
   };
 
   Entry& find(const std::optional<std::string>& name);
   void load(Entry& entry, std::unique_lock<std::mutex>& lock);
   void make_room(double bytes, std::unique_lock<std::mutex>& lock);
+  void leave_for_pictures(Entry& entry, std::unique_lock<std::mutex>& lock);
+  ModelSetup setup_of(const Entry& entry) const;
   void unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why);
   double room() const;
   double unload_after(const Entry& entry) const;

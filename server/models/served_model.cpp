@@ -92,6 +92,7 @@ ServedModel::ServedModel(engine::LoadedModel opened, const ModelSetup& setup, st
     kind_ = std::make_unique<Embedding>(std::move(opened), setup, std::move(name), steps, log);
   else
     kind_ = std::make_unique<Writing>(std::move(opened), setup, std::move(name), steps, log);
+  service().fetch_pictures_by(setup.fetch_picture);
 }
 
 ServedModel::~ServedModel() = default;

@@ -16,6 +16,7 @@ struct ModelSetup {
   core::TemplateOptions chat_template;
   core::PrefixOptions prefixes;
   int64_t parallel = 4; // requests evaluated together
+  PictureFetch fetch_picture = nullptr;
 };
 
 double bytes_of_weights(const core::Program& program);

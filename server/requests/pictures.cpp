@@ -1,128 +1,76 @@
 #include "server/requests/pictures.h"
 
+#include "core/clock.h"
 #include "core/error.h"
+#include "core/strings/base64.h"
 #include "media/picture.h"
 #include "server/api_error.h"
 #include "server/service.h"
 
 #include <fmt/format.h>
 
-#include <array>
 #include <optional>
-#include <string_view>
+#include <span>
+#include <utility>
 
 namespace ridge::server {
 namespace {
 
 constexpr size_t kMostPictures = 64;           // of a request
+constexpr double kFetchSeconds = 20;           // for all that are fetched for it
 constexpr int64_t kMostPixels = 1'000'000'000; // of them together, which take some ten seconds
-
-// Of base64 with or without its padding, also of its form for addresses; nothing for other text.
-std::optional<std::string> decode_base64(std::string_view text) {
-  static constexpr auto kValues = [] {
-    std::array<int8_t, 256> values{};
-    values.fill(-1);
-    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < kDigits.size(); ++i) values[static_cast<uint8_t>(kDigits[i])] = static_cast<int8_t>(i);
-    values['-'] = 62;
-    values['_'] = 63;
-    return values;
-  }();
-  while (text.ends_with('=')) text.remove_suffix(1);
-  std::string bytes;
-  bytes.reserve(text.size() / 4 * 3 + 3);
-  uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    if (c == '\n' || c == '\r') continue;
-    const int value = kValues[static_cast<uint8_t>(c)];
-    if (value < 0) return std::nullopt;
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    bytes += static_cast<char>(bits >> count & 0xff);
-  }
-  return bytes;
-}
-
-const Json* member(const Json& object, const char* name) {
-  const auto at = object.find(name);
-  return at == object.end() ? nullptr : &*at;
-}
-
-std::string text_of(const Json* value) { return value && value->is_string() ? value->get<std::string>() : ""; }
 
 } // namespace
 
-RequestPictures::RequestPictures(const Service& service) : shelf_(service.model().pictures) {}
-
-Json RequestPictures::mark_of_base64(std::string_view base64, const std::string& path) {
-  const std::optional<std::string> bytes = decode_base64(base64);
-  if (!bytes) throw_invalid(path, "{}: expected base64", path);
-  if (held_.size() == kMostPictures) throw_invalid(path, "{}: a request has at most {} pictures", path, kMostPictures);
-  try {
-    held_.push_back(shelf_->add(std::as_bytes(std::span(*bytes)), path));
-  } catch (const media::PictureError& error) {
-    throw_invalid(path, "{}", error.what());
-  }
-  pixels_ += held_.back()->width * held_.back()->height;
-  if (pixels_ > kMostPixels) throw_invalid(path, "{}: a request's pictures have at most {} pixels", path, kMostPixels);
-  return {{"type", "text"}, {"text", held_.back()->mark}};
-}
-
-Json RequestPictures::mark(const std::string& url, const std::string& path) {
-  constexpr std::string_view kBase64 = ";base64,";
-  const size_t data = url.find(kBase64);
-  if (!url.starts_with("data:") || data == std::string::npos)
-    throw_invalid(path, "{}: this server fetches no pictures: send data:image/png;base64,…", path);
-  return mark_of_base64(std::string_view(url).substr(data + kBase64.size()), path);
-}
-
-// A content, or what a tool gave: its parts, and theirs.
-void RequestPictures::put_into(Json& content, const std::string& path) {
-  if (!content.is_array()) return;
-  for (size_t i = 0; i < content.size(); ++i) {
-    Json& part = content[i];
-    if (!part.is_object()) continue;
-    const std::string place = fmt::format("{}[{}]", path, i), type = text_of(member(part, "type"));
-    if (type == "image_url" || type == "input_image") {
-      const Json* given = member(part, "image_url");
-      const bool nested = given && given->is_object();
-      const std::string url = text_of(nested ? member(*given, "url") : given);
-      part = mark(url, place + (nested ? ".image_url.url" : ".image_url"));
-    } else if (type == "image") {
-      const Json* source = member(part, "source");
-      const bool inside = source && source->is_object();
-      if (inside && text_of(member(*source, "type")) == "base64")
-        part = mark_of_base64(text_of(member(*source, "data")), place + ".source.data");
-      else
-        part = mark(inside ? text_of(member(*source, "url")) : "", place + ".source");
-    } else if (part.contains("content")) {
-      put_into(part["content"], place + ".content");
-    }
-  }
-}
+RequestPictures::RequestPictures(const Service& service)
+    : service_(service), seconds_left_(kFetchSeconds), shelf_(service.model().pictures) {}
 
 Json RequestPictures::put(Json messages, const std::string& path) {
-  if (!shelf_ || !messages.is_array()) return messages;
-  for (size_t i = 0; i < messages.size(); ++i) {
-    Json& message = messages[i];
-    if (!message.is_object()) continue;
-    const std::string place = fmt::format("{}[{}]", path, i);
-    for (const char* name : {"content", "output"})
-      if (message.contains(name)) put_into(message[name], fmt::format("{}.{}", place, name));
-    const Json* images = member(message, "images"); // Ollama's
-    if (!images || !images->is_array()) continue;
-    Json parts = Json::array();
-    for (size_t k = 0; k < images->size(); ++k)
-      parts.push_back(mark_of_base64(text_of(&(*images)[k]), fmt::format("{}.images[{}]", place, k)));
-    if (const std::string text = text_of(member(message, "content")); !text.empty())
-      parts.push_back({{"type", "text"}, {"text", text}});
-    message["content"] = std::move(parts);
-    message.erase("images");
+  if (!service_.takes_pictures()) return messages;
+  return engine::with_marks(std::move(messages), path,
+                            [this](const engine::GivenPicture& picture) { return mark_of(picture); });
+}
+
+std::string RequestPictures::mark_of(const engine::GivenPicture& picture) {
+  const std::string& place = picture.place;
+  if (picture.is_address) check_address(picture);
+  std::optional<std::string> bytes;
+  if (!picture.is_address && !(bytes = core::from_base64(picture.base64)))
+    throw_invalid(place, "{}: expected base64", place);
+  if (!shelf_) throw PicturesWanted();
+  if (held_.size() == kMostPictures)
+    throw_invalid(place, "{}: a request has at most {} pictures", place, kMostPictures);
+  if (picture.is_address) bytes = fetch(picture);
+  try {
+    held_.push_back(shelf_->add(std::as_bytes(std::span(*bytes)), place));
+  } catch (const media::PictureError& error) {
+    throw_invalid(place, "{}", error.what());
   }
-  return messages;
+  pixels_ += held_.back()->width * held_.back()->height;
+  if (pixels_ > kMostPixels)
+    throw_invalid(place, "{}: a request's pictures have at most {} pixels", place, kMostPixels);
+  return held_.back()->mark;
+}
+
+void RequestPictures::check_address(const engine::GivenPicture& picture) const {
+  if (!service_.picture_fetch())
+    throw_invalid(picture.place,
+                  "{}: this server fetches no pictures (ridge serve --image-urls): send data:image/png;base64,…",
+                  picture.place);
+  if (!picture.url.starts_with("http://") && !picture.url.starts_with("https://"))
+    throw_invalid(picture.place, "{}: expected an address of http or https, or data:image/png;base64,…", picture.place);
+}
+
+std::string RequestPictures::fetch(const engine::GivenPicture& picture) {
+  const double start = core::seconds_now();
+  try {
+    if (seconds_left_ <= 0) throw_error("cannot be fetched: a request's pictures take more than {:g} s", kFetchSeconds);
+    std::string file = service_.picture_fetch()(std::string(picture.url), seconds_left_);
+    seconds_left_ -= core::seconds_now() - start;
+    return file;
+  } catch (const Error& error) {
+    throw_invalid(picture.place, "{}: {}", picture.place, error.what());
+  }
 }
 
 } // namespace ridge::server

@@ -1,6 +1,7 @@
 // Pictures in requests: as OpenAI's, Anthropic's and Ollama's clients send them in messages.
 #pragma once
 
+#include "engine/pictures/message_pictures.h"
 #include "engine/pictures/picture_shelf.h"
 #include "server/fields.h"
 
@@ -19,16 +20,19 @@ class RequestPictures {
   explicit RequestPictures(const Service& service);
 
   // The messages, or items of a response's input, with marks. `path` stands for the list. Where the model takes no
-  // pictures, as they are. Throws ApiError for pictures that are none, and for addresses: nothing is fetched.
+  // pictures, as they are. Throws ApiError for pictures that are none, and for addresses that are not to
+  // be fetched or cannot be; PicturesWanted where the model is not open for the first one.
   Json put(Json messages, const std::string& path);
 
  private:
-  void put_into(Json& content, const std::string& path);
-  Json mark(const std::string& url, const std::string& path);
-  Json mark_of_base64(std::string_view base64, const std::string& path);
+  std::string mark_of(const engine::GivenPicture& picture);
+  void check_address(const engine::GivenPicture& picture) const;
+  std::string fetch(const engine::GivenPicture& picture);
 
+  const Service& service_;
   int64_t pixels_ = 0;                                // of all so far
-  const std::shared_ptr<engine::PictureShelf> shelf_; // null: the model takes none
+  double seconds_left_;                               // for fetching
+  const std::shared_ptr<engine::PictureShelf> shelf_; // null: it is not open for them
   std::vector<std::shared_ptr<const engine::ShelvedPicture>> held_;
 };
 

@@ -1,7 +1,6 @@
 // The chat through a real pseudo-terminal, typed at as a person would, and through a pipe.
 #include "app/support.h"
 #include "app/terminal/chat.h"
-#include "engine/options.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>
@@ -115,15 +114,16 @@ TEST_CASE("Ctrl-C stops the answer and not the program, and on an empty line it 
 }
 
 TEST_CASE("Ctrl-C between a message and its answer stops the answer, and no later one") {
-  ridge::engine::LoadedModel model = ridge::engine::open_model(tiny_model());
-  ridge::engine::start_executor(model, ridge::engine::executor_config({}, model.program.trained_context), "cpu");
-  ridge::engine::Session session(*model.executor, model.program);
-  const auto chosen = ridge::engine::choose_template({}, model.file, [](const std::string&) {});
-  ridge::engine::Conversation conversation(model, session, chosen);
   ridge::core::GenerateRequest request;
   request.sampling.grammar = "root ::= [a-z]{8}";
+  ridge::core::ModelOptions options;
+  options.model = tiny_model();
+  options.device = "cpu";
+  options.speculation = "off";
+  ridge::app::ChatModel model(options, request, "");
   ridge::app::InterruptFlag interrupt;
-  ridge::app::Chat chat(model, session, conversation, request, false, interrupt);
+  ridge::app::Chat chat(model, request, false, interrupt);
+  const ridge::engine::Conversation& conversation = model.conversation();
   const auto last = [&] { return conversation.messages().back()["content"].get<std::string>(); };
 
   CHECK(chat.take("hello"));

@@ -1,6 +1,9 @@
 // The commands that take pictures.
 #include "app/support.h"
+#include "app/terminal/typed_pictures.h"
 #include "support/recipes/vision_case.h"
+
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
 
@@ -64,6 +67,165 @@ TEST_CASE("ridge run and ridge chat answer to pictures, and find the encoder bes
   CHECK(chat.err.find("none.png") != std::string::npos);
 }
 
+TEST_CASE("a chat opens the encoder beside the model with the first picture, and not before") {
+  REQUIRE_REFERENCE();
+  const Files files(VisionCase("gemma3"));
+  const auto chat = [&](const std::string& input, std::vector<std::string> extra = {}) {
+    std::vector<std::string> args = {"chat", "-m", files.model, "-n", "2"};
+    args.insert(args.end(), extra.begin(), extra.end());
+    return run_ridge(args, input);
+  };
+  const auto says = [](const Result& result, const std::string& text) {
+    return result.err.find(text) != std::string::npos;
+  };
+  CHECK_FALSE(says(chat("a\n"), "pictures"));
+  const Result seen = chat("a\n/system be brief\n/image " + files.image + "\nand this?\n/stats\n");
+  CHECK_MESSAGE(seen.status == 0, seen.err);
+  CHECK(says(seen, "pictures are read by"));
+  CHECK(says(seen, "16 tokens]"));
+  CHECK(seen.out.find(", 5 messages") != std::string::npos); // what was said before is still there
+  CHECK(says(chat("/image " + files.image + "\na\n", {"--mmproj", "none"}), "started with --mmproj none"));
+  CHECK(chat("a\n", {"--mmproj", files.model}).status != 0); // what is named is looked at
+
+  std::filesystem::rename(files.mmproj, files.own / "mmproj-a.gguf");
+  std::filesystem::copy_file(files.own / "mmproj-a.gguf", files.own / "mmproj-b.gguf");
+  const Result either = chat("/image " + files.image + "\na\n");
+  CHECK(
+      says(either, "its encoder of pictures may be " + files.own / "mmproj-a.gguf or " + files.own / "mmproj-b.gguf"));
+  std::filesystem::rename(files.own / "mmproj-b.gguf", files.own / "mmproj-model-q8_0.gguf");
+  CHECK(says(chat("/image " + files.image + "\na\n"), "pictures are read by " + files.own / "mmproj-model-q8_0.gguf"));
+  const Files wider(VisionCase("qwen3vl-deep"));
+  std::filesystem::copy_file(wider.mmproj, files.own / "mmproj-model-q8_0.gguf",
+                             std::filesystem::copy_options::overwrite_existing);
+  const Result refused = chat("/image " + files.image + "\na\n");
+  CHECK(says(refused, "do not belong together"));
+  CHECK(refused.out.size() > 1); // the chat goes on
+}
+
+TEST_CASE("pictures that are dropped into the line become pictures, and other text stays text") {
+  REQUIRE_REFERENCE();
+  const Files files(VisionCase("gemma3"));
+  const std::string image = read_file(files.image), spaced = files.own.write("my 'best' cat.ppm", image),
+                    notes = files.own.write("notes.txt", "no picture");
+  const auto found = [](const std::string& line) {
+    std::string text = line;
+    const auto pictures = ridge::app::typed_pictures(line);
+    for (size_t i = pictures.size(); i-- > 0;)
+      text.replace(pictures[i].begin, pictures[i].end - pictures[i].begin, "[" + pictures[i].path + "]");
+    return text;
+  };
+  const std::string path = files.image, folder = files.own.path(), best = "[" + spaced + "]", cat = "[" + path + "]";
+  CHECK(found("what is " + path + "?") == "what is " + cat + "?");
+  CHECK(found(path + " " + path) == cat + " " + cat);
+  CHECK(found("'" + path + "' here") == cat + " here");
+  CHECK(found("file://" + path) == cat);
+  CHECK(found("file://localhost" + path + ".") == cat + ".");
+  CHECK(found("see file://" + folder + "/my%20%27best%27%20cat.ppm") == "see " + best);
+  CHECK(found(spaced) == best); // as it is, alone
+  CHECK(found("see " + folder + "/my\\ \\'best\\'\\ cat.ppm") == "see " + best);
+  CHECK(found("see '" + folder + "/my '\\''best'\\'' cat.ppm' now") == "see " + best + " now");
+  CHECK(found("see \"" + spaced + "\" now") == "see " + best + " now");
+  CHECK(found("it isn't " + path) == "it isn't " + cat);
+  for (const std::string& text :
+       {notes, path + ".gone", folder, std::string("cat.ppm"), std::string("/dev/zero"), "file://elsewhere" + path,
+        "file://" + folder + "/%00", std::string("file:///%"), std::string("'"), std::string("/"), std::string("~/"),
+        std::string("a / b"), std::string()})
+    CHECK(found(text) == text);
+
+  Terminal chat({RIDGE_BINARY, "chat", "-m", files.model, "-n", "2", "-t", "1"},
+                {{"TERM", "xterm"}, {"XDG_STATE_HOME", files.own / "state"}, {"LC_ALL", "C.UTF-8"}, {"NO_COLOR", "1"}},
+                200);
+  REQUIRE(chat.expect("> "));
+  chat.type("about " + notes + "\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("\033[200~'" + path + "'\033[201~ \r");
+  CHECK(chat.expect("16 tokens]"));
+  CHECK(chat.expect("[goes with your next message]"));
+  chat.type("and now?\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("is " + path + " a cat?\r");
+  CHECK(chat.expect("16 tokens]"));
+  REQUIRE(chat.expect("· context "));
+  chat.type("/save " + (files.own / "talk.json") + "\r");
+  REQUIRE(chat.expect("[saved 6 messages"));
+  chat.type("/load " + (files.own / "talk.json") + "\r");
+  CHECK(chat.expect("16 tokens]"));
+  REQUIRE(chat.expect("[loaded 6 messages]"));
+  chat.type("/regen\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("/save " + (files.own / "again.json") + "\r");
+  REQUIRE(chat.expect("[saved 6 messages"));
+  chat.type("/absent\r");
+  CHECK(chat.expect("unknown command /absent"));
+
+  const auto saved = [&](const char* name) { return nlohmann::json::parse(read_file(files.own / name))["messages"]; };
+  const auto messages = saved("talk.json");
+  CHECK(messages[0]["content"] == "about " + notes);
+  CHECK(messages[2]["content"][1]["text"] == "and now?");
+  REQUIRE(messages[4]["content"].size() == 3);
+  CHECK(messages[4]["content"][0]["text"] == "is ");
+  const std::string url = messages[4]["content"][1]["image_url"]["url"];
+  CHECK(url.starts_with("data:image/x-portable-pixmap;base64,"));
+  CHECK(messages[4]["content"][2]["text"] == " a cat?");
+  CHECK(saved("again.json")[4] == messages[4]);
+
+  // In another chat, which opens its encoder for it; and one that has none.
+  const Result loaded =
+      run_ridge({"chat", "-m", files.model, "-n", "2"}, "/load " + (files.own / "talk.json") + "\n/regen\n");
+  CHECK_MESSAGE(loaded.status == 0, loaded.err);
+  const Result none = run_ridge({"chat", "-m", files.model, "-n", "2", "--mmproj", "none"},
+                                "/load " + (files.own / "talk.json") + "\n/image " + path + "\n");
+  CHECK(none.err.find("started with --mmproj none") != std::string::npos);
+  files.own.write("odd.json",
+                  R"([{"role": "user", "content": [{"type": "image_url", "image_url": "http://x/a.png"}]}])");
+  const Result odd = run_ridge({"chat", "-m", files.model, "-n", "2"}, "/load " + (files.own / "odd.json") + "\n");
+  CHECK(odd.err.find("[0].content[0].image_url: an address: a chat fetches no pictures") != std::string::npos);
+
+  Terminal blind({RIDGE_BINARY, "chat", "-m", files.model, "-n", "2", "-t", "1", "--mmproj", "none"},
+                 {{"TERM", "xterm"}, {"XDG_STATE_HOME", files.own / "state"}, {"LC_ALL", "C.UTF-8"}, {"NO_COLOR", "1"}},
+                 200);
+  REQUIRE(blind.expect("> "));
+  blind.type(path + "\r");
+  CHECK(blind.expect("takes no pictures"));
+  blind.type("is " + path + " a cat?\r");
+  CHECK(blind.expect("stays text"));
+  CHECK(blind.expect("· context "));
+}
+
+TEST_CASE("ridge models and ridge fit know which model has an encoder") {
+  REQUIRE_REFERENCE();
+  const Files files(VisionCase("gemma3"));
+  std::filesystem::create_directories(files.own / "models/plain");
+  std::filesystem::rename(files.model, files.own / "models/seer.gguf");
+  std::filesystem::rename(files.mmproj, files.own / "models/mmproj-f16.gguf");
+  std::filesystem::copy_file(files.own / "models/seer.gguf", files.own / "models/plain/other.gguf");
+  const auto ridge = [&](const std::vector<std::string>& args) {
+    std::vector<std::string> all = {"env", "-i", "HOME=" + files.own.path(), "PATH=/usr/bin:/bin", RIDGE_BINARY};
+    all.insert(all.end(), args.begin(), args.end());
+    const Result result = run(all);
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    return result.out;
+  };
+  const auto list = nlohmann::json::parse(ridge({"models", "--json"}))["models"];
+  REQUIRE(list.size() == 2);
+  CHECK(list[0]["pictures"] == false);
+  CHECK(list[1]["name"] == "seer");
+  CHECK(list[1]["pictures"] == true);
+  CHECK(list[1]["mmproj"].get<std::string>() == files.own / "models/mmproj-f16.gguf");
+  CHECK(ridge({"models"}).find("PICTURES") != std::string::npos);
+
+  const auto bytes = [&](const char* model, std::vector<std::string> more) {
+    more.insert(more.begin(), {"fit", "-m", model, "--json"});
+    const auto fit = nlohmann::json::parse(ridge(more));
+    return std::pair(fit["pictures_weight_bytes"].get<int64_t>(), fit["pictures_scratch_bytes"].get<int64_t>());
+  };
+  CHECK(bytes("seer", {}).first > 10'000);
+  CHECK(bytes("seer", {}).second > 10'000);
+  CHECK(bytes("seer", {"--mmproj", "none"}).first == 0);
+  CHECK(bytes("other", {}).first == 0);
+  CHECK(ridge({"fit", "-m", "seer"}).find("pictures ") != std::string::npos);
+}
+
 TEST_CASE("commands say what is wrong with pictures") {
   REQUIRE_REFERENCE();
   const Files files(VisionCase("gemma3"));
@@ -86,6 +248,6 @@ TEST_CASE("commands say what is wrong with pictures") {
   CHECK(refusal({"run", "-m", files.model, "--mmproj", wider.mmproj, "-p", "x"}).find("do not belong together") !=
         std::string::npos);
   std::filesystem::remove(files.mmproj);
-  CHECK(refusal({"run", "-m", files.model, "--image", files.image, "-p", "x"}).find("no mmproj*.gguf lies beside") !=
-        std::string::npos);
+  CHECK(refusal({"run", "-m", files.model, "--image", files.image, "-p", "x"})
+            .find("no mmproj*.gguf of the model lies beside") != std::string::npos);
 }

@@ -2,6 +2,7 @@
 // below the folder it is joined to.
 #include "core/error.h"
 #include "hub/names.h"
+#include "hub/projectors.h"
 #include "hub/reference.h"
 #include "hub/repository.h"
 
@@ -26,9 +27,11 @@ bool stays_below(const std::string& path) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  if (const auto blob = hub::model_blob(text)) require(stays_below(*blob) && blob->find('/') == std::string::npos);
+  for (const auto& blob : {hub::model_blob(text), hub::projector_blob(text)})
+    if (blob) require(stays_below(*blob) && blob->find('/') == std::string::npos);
   hub::next_page(text);
   hub::type_in_name(text);
+  hub::projector_owner(text);
   try {
     const auto reference = hub::parse_reference(text);
     if (reference && !reference->repository.empty()) {
@@ -46,6 +49,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const hub::RemoteFile& file : files)
       require(stays_below(file.path) && file.bytes > 0 && stays_below(file.blob));
     const std::vector<hub::RemoteModel> models = hub::models_of(files);
+    for (const hub::RemoteModel& model : models)
+      if (const hub::RemoteFile* projector = hub::projector_for(model, files, ""))
+        require(stays_below(projector->path));
     hub::choose_model(models, {"owner/name"});
   } catch (const Error&) {
   }

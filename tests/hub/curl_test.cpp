@@ -1,5 +1,5 @@
 // The declarations of hub/curl.h against libcurl's own, where its headers are installed.
-#include "hub/curl.h"
+#include "hub/http/curl.h"
 
 #include <doctest/doctest.h>
 
@@ -30,6 +30,13 @@ RIDGE_SAME(c::kProtocols, CURLOPT_PROTOCOLS);
 RIDGE_SAME(c::kWriteFunction, CURLOPT_WRITEFUNCTION);
 RIDGE_SAME(c::kHeaderFunction, CURLOPT_HEADERFUNCTION);
 RIDGE_SAME(c::kProgressFunction, CURLOPT_XFERINFOFUNCTION);
+RIDGE_SAME(c::kProxy, CURLOPT_PROXY);
+RIDGE_SAME(c::kTimeoutMs, CURLOPT_TIMEOUT_MS);
+RIDGE_SAME(c::kSocketData, CURLOPT_OPENSOCKETDATA);
+RIDGE_SAME(c::kDirectHosts, CURLOPT_NOPROXY);
+RIDGE_SAME(c::kSocketFunction, CURLOPT_OPENSOCKETFUNCTION);
+RIDGE_SAME(sizeof(c::SocketAddress), sizeof(curl_sockaddr));
+RIDGE_SAME(offsetof(c::SocketAddress, address), offsetof(curl_sockaddr, addr));
 RIDGE_SAME(c::kHttp, CURLPROTO_HTTP);
 RIDGE_SAME(c::kHttps, CURLPROTO_HTTPS);
 RIDGE_SAME(c::kRedirectUrl, CURLINFO_REDIRECT_URL);

@@ -32,6 +32,7 @@ TEST_CASE("a pull fills Hugging Face's cache, asks in ranges, and gives the toke
   Puller puller(hub.hub.address());
   puller.options.asker.token = "hf_secret";
   puller.options.download.piece_bytes = 500'000;
+  puller.options.projector = kNoProjector;
   const Pulled pulled = puller.pull("hf:acme/Tall-GGUF");
   CHECK(read_whole(pulled.path) == kBig);
   const std::string hash = sha256_of(kBig), link = kRepository + "/snapshots/" + hub.commit + "/sub/Tall-Q4_K_M.gguf";
@@ -91,6 +92,66 @@ TEST_CASE("what is named by its file is pulled and removed whatever its name, an
                      puller.folder / (kRepository + "/snapshots/" + hub.commit + "/mmproj-of-another-tool.gguf"));
   puller.folder.write(kRepository + "/blobs/" + std::string(64, 'a'), "eyes");
   CHECK(local_models(place).size() == 1);
+}
+
+TEST_CASE("the best encoder of pictures comes along with a model, and goes with the last one that may need it") {
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", kSmall}, {"Tall-Q8_0.gguf", kBig},       {"mmproj-BF16.gguf", "bf16"},
+               {"mmproj-F32.gguf", "f32"},   {"sub/mmproj-F16.gguf", "f16"}, {"mmproj-Q8_0.gguf", "q8"}};
+  Puller puller(hub.hub.address());
+  const Place place[] = {{Source::hugging_face, puller.options.cache}};
+  const std::string at = puller.folder / (kRepository + "/snapshots/" + hub.commit + "/");
+  CHECK(puller.pull("hf:acme/Tall-GGUF").path == at + "Tall-Q4_K_M.gguf");
+  CHECK(read_whole(at + "mmproj-BF16.gguf") == "bf16");
+  CHECK_FALSE(fs::exists(at + "mmproj-F32.gguf"));
+  REQUIRE(local_models(place).size() == 1); // the encoder is the model's
+  CHECK(local_models(place, true).size() == 2);
+
+  puller.options.projector = "q8_0";
+  CHECK(puller.pull("hf:acme/Tall-GGUF:Q8_0").path == at + "Tall-Q8_0.gguf");
+  CHECK(read_whole(at + "mmproj-Q8_0.gguf") == "q8");
+  puller.options.projector = "sub/mmproj-F16.gguf";
+  puller.pull("hf:acme/Tall-GGUF");
+  CHECK(read_whole(at + "sub/mmproj-F16.gguf") == "f16");
+  puller.options.projector = "Q2_K";
+  CHECK(puller.refusal("hf:acme/Tall-GGUF") ==
+        "hf:acme/Tall-GGUF: there is no encoder of pictures Q2_K; there are: mmproj-BF16.gguf, mmproj-F32.gguf, "
+        "mmproj-Q8_0.gguf, sub/mmproj-F16.gguf");
+
+  const auto remove = [&](const char* name) {
+    const std::vector<LocalModel> models = local_models(place, true);
+    return remove_model(*std::ranges::find(models, std::string(name), &LocalModel::name));
+  };
+  CHECK(remove("Tall-Q4_K_M") == 1000);
+  CHECK(fs::exists(at + "mmproj-Q8_0.gguf"));
+  CHECK(remove("mmproj-BF16") == 4); // one by itself
+  CHECK(remove("Tall-Q8_0") == 3'000'002);
+  CHECK(remove("mmproj-F16") == 3); // lay beside none of them
+  CHECK(puller.files().empty());
+}
+
+TEST_CASE("an encoder that is another model's is not pulled, and one that breaks off goes on") {
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", kSmall},
+               {"mmproj-Tall-f16.gguf", kBig},
+               {"mmproj-Wide-f16.gguf", "wide"},
+               {"Wide-Q8_0.gguf", "w"}};
+  Puller puller(hub.hub.address());
+  const std::string at = puller.folder / (kRepository + "/snapshots/" + hub.commit + "/");
+  bool dying = true;
+  hub.store_before = [&](const HttpRequest& request, const HttpReply&) {
+    return dying && request.path.starts_with("/mmproj"); // closes
+  };
+  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "mmproj-Tall-f16.gguf: "));
+  dying = false;
+  puller.pull("hf:acme/Tall-GGUF");
+  CHECK(read_whole(at + "mmproj-Tall-f16.gguf") == kBig);
+  CHECK_FALSE(fs::exists(at + "mmproj-Wide-f16.gguf"));
+  hub.files = {{"x-Q4_K_M.gguf", "x"}, {"mmproj-a.gguf", "a"}, {"mmproj-b.gguf", "b"}};
+  puller.notes.clear();
+  puller.pull("hf:acme/Tall-GGUF");
+  CHECK(std::ranges::count(puller.notes, "its encoder of pictures may be mmproj-a.gguf, mmproj-b.gguf: --mmproj names "
+                                         "one") == 1);
 }
 
 TEST_CASE("all parts of a split model are pulled, and what others put there is not removed") {

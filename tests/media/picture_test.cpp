@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string>
 
+#include <gif_lib.h>
 #include <jpeglib.h>
 #include <png.h>
 #include <webp/encode.h>
@@ -124,6 +125,44 @@ std::string webp(const Picture& picture) {
   return file;
 }
 
+struct GifFrame {
+  int left, top, width, height;
+  std::string pixels; // numbers of colours
+  bool interlaced = false;
+  int transparent = NO_TRANSPARENT_COLOR;
+};
+
+// Of four colours: red, green, blue and 9, 8, 7.
+std::string gif(int width, int height, const std::vector<GifFrame>& frames, bool colors_of_frame = false) {
+  std::string file;
+  int problem = 0;
+  GifFileType* writer = EGifOpen(
+      &file,
+      [](GifFileType* gif, const GifByteType* data, int count) {
+        static_cast<std::string*>(gif->UserData)->append(text_of(data, count));
+        return count;
+      },
+      &problem);
+  const GifColorType colors[] = {{255, 0, 0}, {0, 255, 0}, {0, 0, 255}, {9, 8, 7}};
+  ColorMapObject* map = GifMakeMapObject(4, colors);
+  EGifSetGifVersion(writer, true);
+  EGifPutScreenDesc(writer, width, height, 2, 0, colors_of_frame ? nullptr : map);
+  for (const GifFrame& frame : frames) {
+    if (frame.transparent != NO_TRANSPARENT_COLOR) {
+      GifByteType block[4];
+      const GraphicsControlBlock control = {DISPOSAL_UNSPECIFIED, false, 10, frame.transparent};
+      EGifPutExtension(writer, GRAPHICS_EXT_FUNC_CODE, static_cast<int>(EGifGCBToExtension(&control, block)), block);
+    }
+    EGifPutImageDesc(writer, frame.left, frame.top, frame.width, frame.height, frame.interlaced,
+                     colors_of_frame ? map : nullptr);
+    std::string pixels = frame.pixels;
+    EGifPutLine(writer, reinterpret_cast<GifPixelType*>(pixels.data()), static_cast<int>(pixels.size()));
+  }
+  GifFreeMapObject(map);
+  EGifCloseFile(writer, &problem);
+  return file;
+}
+
 // A TIFF header and one entry: the orientation.
 std::string exif(int orientation) {
   return {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, static_cast<char>(orientation),
@@ -179,6 +218,45 @@ TEST_CASE("16 bits are rounded, grey is red, green and blue, and what is transpa
         std::vector<uint8_t>{1, 255, 128});
 }
 
+TEST_CASE("of a GIF the first frame is taken, as it lies on the canvas") {
+  const std::vector<uint8_t> red = {255, 0, 0}, green = {0, 255, 0}, blue = {0, 0, 255}, white = {255, 255, 255};
+  const auto joined = [](std::initializer_list<std::vector<uint8_t>> pixels) {
+    std::vector<uint8_t> all;
+    for (const std::vector<uint8_t>& pixel : pixels) all.insert(all.end(), pixel.begin(), pixel.end());
+    return all;
+  };
+  const GifFrame whole = {0, 0, 2, 2, {0, 1, 2, 0}}, other = {0, 0, 2, 2, {3, 3, 3, 3}};
+  for (const bool colors_of_frame : {false, true}) {
+    const Picture first = decode(gif(2, 2, {whole, other}, colors_of_frame));
+    CHECK(first.width == 2);
+    CHECK(first.rgb == joined({red, green, blue, red}));
+  }
+  CHECK(decode(gif(2, 2, {{0, 0, 2, 2, {0, 1, 2, 0}, false, 2}})).rgb == joined({red, green, white, red}));
+  CHECK(decode(gif(3, 1, {{1, 0, 1, 1, {2}}})).rgb == joined({white, blue, white}));
+  CHECK(decode(gif(2, 1, {{1, 0, 3, 2, {1, 2, 2, 2, 2, 2}}})).rgb == joined({white, green})); // the rest is cut
+  // Lines of an interlaced frame as they are written: 0, 4, 2, 1, 3.
+  CHECK(decode(gif(1, 5, {{0, 0, 1, 5, {0, 1, 2, 3, 0}, true}})).rgb == joined({red, {9, 8, 7}, blue, red, green}));
+  CHECK(refusal(gif(2, 2, {})) == "picture: cannot be decoded: it has no frame");
+  CHECK(refusal(gif(60000, 60000, {whole})).find("is 60000 × 60000 pixels") != std::string::npos);
+  CHECK(refusal(gif(2, 2, {{0, 0, 60000, 60000, {0, 1}}})).find("is 60000 × 60000 pixels") != std::string::npos);
+}
+
+TEST_CASE("the first bytes tell a picture's type") {
+  const auto type = [](const std::string& file) { return media::type_of_picture(std::as_bytes(std::span(file))); };
+  CHECK(type(png(sample(2, 2))) == "image/png");
+  CHECK(type(jpeg(sample(2, 2))) == "image/jpeg");
+  CHECK(type(webp(sample(2, 2))) == "image/webp");
+  CHECK(type(gif(1, 1, {{0, 0, 1, 1, {0}}})) == "image/gif");
+  CHECK(type("BM and more") == "");
+  CHECK(type("") == "");
+  const tests::TemporaryFolder folder;
+  CHECK(media::is_picture_file(folder.write("a", ppm(sample(2, 2)))));
+  CHECK_FALSE(media::is_picture_file(folder.write("b.png", "text")));
+  CHECK_FALSE(media::is_picture_file(folder.write("c", "")));
+  CHECK_FALSE(media::is_picture_file(folder.path()));
+  CHECK_FALSE(media::is_picture_file("/dev/zero"));
+}
+
 TEST_CASE("pictures are turned as EXIF says") {
   // Of pixels A B / C D / E F what each orientation shows.
   const char* shown[] = {"ABCDEF", "BADCFE", "FEDCBA", "EFCDAB", "ACEBDF", "ECAFDB", "FDBECA", "BDFACE"};
@@ -210,16 +288,18 @@ TEST_CASE("a picture beyond a limit is refused before it is decoded") {
 }
 
 TEST_CASE("what is no whole picture is one line of error") {
-  for (const std::string& file : {ppm(sample(30, 30)), png(sample(30, 30)), jpeg(sample(30, 30)),
-                                  jpeg(sample(30, 30), true), webp(sample(30, 30))})
+  for (const std::string& file :
+       {ppm(sample(30, 30)), png(sample(30, 30)), jpeg(sample(30, 30)), jpeg(sample(30, 30), true),
+        webp(sample(30, 30)), gif(9, 9, {{0, 0, 9, 9, std::string(81, '\1')}})})
     for (size_t size = 0; size < file.size(); size += size < 64 ? 1 : 37) {
-      if (file.starts_with("\xff\xd8") && size + 2 >= file.size()) continue; // only the end mark is missing
+      // Only the end mark is missing.
+      if ((file.starts_with("\xff\xd8") || file.starts_with("GIF")) && size + 2 >= file.size()) continue;
       const std::string line = refusal(file.substr(0, size));
       CAPTURE(size);
       CHECK(line.starts_with("picture: "));
       CHECK(line.find('\n') == line.npos);
     }
-  CHECK(refusal("GIF89a and more") == "picture: is no picture that can be read: expected JPEG, PNG, WebP or PPM");
+  CHECK(refusal("BM and more") == "picture: is no picture that can be read: expected JPEG, PNG, WebP, GIF or PPM");
   CHECK(refusal("P6 0 4 255\n") == "picture: has no pixels");
   CHECK(refusal("P6 four 4 255\n").find("has no number") != std::string::npos);
 }

@@ -1,4 +1,5 @@
 // Pictures in requests of every API: what they cost, what is kept of them, and what is refused.
+#include "core/strings/base64.h"
 #include "engine/pictures/open_pictures.h"
 #include "support/http/endpoint.h"
 #include "support/recipes/vision_case.h"
@@ -6,21 +7,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <mutex>
+#include <thread>
+
 using namespace ridge;
 using server::Json;
 
 namespace {
 
-std::string base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t bits = 0;
-    for (size_t k = 0; k < 3; ++k) bits = bits << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
-    for (size_t k = 0; k < 4; ++k) text += i + k > bytes.size() ? '=' : kDigits[bits >> (18 - 6 * k) & 63];
-  }
-  return text;
-}
+std::string base64(std::string_view bytes) { return core::to_base64(std::as_bytes(std::span(bytes))); }
 
 std::string picture(uint64_t seed) {
   const media::Picture made = tests::formula_picture(40, 30, seed);
@@ -33,7 +29,8 @@ struct Pictures {
   tests::TemporaryFolder folder;
   std::string model = write("model"), mmproj = write("mmproj");
   tests::Endpoint endpoint{[this] {
-    engine::LoadedModel opened = engine::open_with_pictures(gguf::File::open(model), {.mmproj = mmproj});
+    engine::LoadedModel opened =
+        engine::open_with_pictures(gguf::File::open(model), {.mmproj = mmproj, .device = "cpu"}, {});
     core::ExecutorConfig config = {.context = 256, .streams = 2, .max_batch = 64, .max_outputs = 2, .threads = 1};
     config.exact = true;
     engine::start_executor(opened, config, "cpu");
@@ -124,4 +121,107 @@ TEST_CASE("a server says that its model takes pictures") {
   const tests::Endpoint guide;
   CHECK(takes(guide) == Json(std::vector{"text"}));
   CHECK(Json::parse(guide.get("/props"))["modalities"]["vision"] == false);
+}
+
+TEST_CASE("a model with an encoder beside it is loaded again for the first picture, and only then") {
+  REQUIRE_REFERENCE();
+  tests::TemporaryFolder folder;
+  const auto write = [&](const std::string& part) {
+    const std::vector<std::byte> bytes = tests::VisionCase("gemma3").image(part);
+    return folder.write(part + ".gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  };
+  const std::string model = write("model"), mmproj = write("mmproj"),
+                    plain = folder.write("plain.gguf", tests::read_file(model));
+  server::ModelSetup setup;
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  const auto log = [&](const std::string& line) {
+    const std::scoped_lock lock(mutex);
+    lines.push_back(line);
+  };
+  const auto logged = [&](std::string_view end) {
+    const std::scoped_lock lock(mutex);
+    return std::ranges::count_if(lines, [&](const std::string& line) { return line.find(end) != std::string::npos; });
+  };
+  const auto serve = [&](std::vector<server::ModelFile> files, bool only_one, const auto& ask) {
+    lines.clear();
+    server::Models models(std::move(files), {setup, 0, 0, only_one}, {.note = log}, log);
+    server::Server server(models, {.port = 0, .limits = tests::patient()});
+    std::jthread thread([&] { server.run(); });
+    const auto post = [&](const std::string& path, const Json& body) {
+      const tests::HttpReply reply = tests::HttpClient(server.port()).post(path, body.dump());
+      REQUIRE(reply.whole);
+      return std::pair(reply.status, Json::parse(reply.body));
+    };
+    const auto get = [&](const std::string& path) {
+      return Json::parse(tests::HttpClient(server.port()).get(path).body);
+    };
+    ask(post, get);
+    server.stop();
+  };
+  const std::string chat = "/v1/chat/completions";
+  Json with_picture = openai(url_of(picture(1)));
+
+  serve({{"model", model, mmproj}}, true, [&](const auto& post, const auto& get) {
+    CHECK(post(chat, question("a")).first == 200);
+    CHECK(get("/props")["modalities"]["vision"] == true);
+    CHECK(get("/v1/models")["data"][0]["architecture"]["input_modalities"][1] == "image");
+    CHECK(logged("to be loaded with its encoder") == 0);
+    CHECK(post(chat, openai("data:image/png;base64,!")).first == 400);
+    CHECK(logged("to be loaded with its encoder") == 0);
+    std::vector<std::jthread> together;
+    for (int i = 0; i < 4; ++i) together.emplace_back([&] { CHECK(post(chat, with_picture).first == 200); });
+    together.clear();
+    CHECK(logged("to be loaded with its encoder") == 1);
+    const Json ollama = {{"messages", Json::array({{{"role", "user"}, {"content", "a"}, {"images", {picture(2)}}}})},
+                         {"stream", false},
+                         {"keep_alive", 0},
+                         {"options", {{"num_predict", 1}}}};
+    CHECK(post("/api/chat", ollama).first == 200);
+    CHECK(post(chat, question("a")).first == 200);
+    CHECK(logged("is unloaded") == 1);
+  });
+
+  serve({{"model", model, mmproj}, {"plain", plain}}, false, [&](const auto& post, const auto& get) {
+    const Json list = get("/v1/models")["data"];
+    CHECK(list[0]["architecture"]["input_modalities"].size() == 2);
+    CHECK(list[1]["architecture"]["input_modalities"].size() == 1);
+    with_picture["model"] = "plain";
+    CHECK(post(chat, with_picture).first == 400);
+    with_picture["model"] = "model";
+    CHECK(post(chat, with_picture).first == 200);
+    CHECK(logged("is unloaded") == 1);
+  });
+}
+
+TEST_CASE("pictures of addresses are fetched where the server was told to") {
+  REQUIRE_REFERENCE();
+  Pictures pictures;
+  const std::string data = picture(1), file = *core::from_base64(data);
+  std::vector<double> seconds;
+  std::mutex mutex;
+  const tests::Endpoint& endpoint = pictures.endpoint;
+  pictures.endpoint.service.fetch_pictures_by([&](const std::string& url, double left) {
+    const std::scoped_lock lock(mutex);
+    seconds.push_back(left);
+    if (url != "https://example.org/cat.ppm") throw_error("cannot be fetched: {}", url);
+    return file;
+  });
+  const auto usage = [&](const Json& body) { return endpoint.post("/v1/chat/completions", body)["usage"]; };
+  const Json known = usage(openai(url_of(data))), fetched = usage(openai("https://example.org/cat.ppm"));
+  CHECK(fetched["prompt_tokens"] == known["prompt_tokens"]);
+  CHECK(fetched["prompt_tokens_details"]["cached_tokens"] == known["prompt_tokens"].get<int64_t>() - 1);
+  const Json block = {{"type", "image"}, {"source", {{"type", "url"}, {"url", "https://example.org/cat.ppm"}}}};
+  endpoint.post("/v1/messages", question(Json::array({block, kText})));
+  CHECK(seconds.size() == 2);
+  CHECK(seconds[0] > 1);
+  const auto refusal = [&](const std::string& url) {
+    return endpoint.post("/v1/chat/completions", openai(url), 400)["error"]["message"].get<std::string>();
+  };
+  const std::string place = "messages[0].content[0].image_url.url: ";
+  CHECK(refusal("http://localhost/") == place + "cannot be fetched: http://localhost/");
+  for (const char* url : {"file:///etc/passwd", "ftp://example.org/a", "cat.png", ""})
+    CHECK(refusal(url).starts_with(place + "expected an address of http or https"));
 }

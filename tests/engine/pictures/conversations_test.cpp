@@ -167,13 +167,3 @@ TEST_CASE("a shelf encodes a picture once, and only its own marks are pictures")
   unknown[unknown.size() - 2] ^= 1;
   CHECK_THROWS_WITH_AS(prompt_of(unknown), doctest::Contains("send it again"), core::Error);
 }
-
-TEST_CASE("an encoder is found beside its model") {
-  const tests::TemporaryFolder folder;
-  CHECK(engine::find_mmproj(folder / "model.gguf").empty());
-  folder.write("mmproj-model-BF16.gguf", "");
-  folder.write("mmproj-model-f32.gguf", "");
-  folder.write("model.gguf", "");
-  const std::string f16 = folder.write("mmproj-model-F16.gguf", "");
-  CHECK(engine::find_mmproj(folder / "model.gguf") == f16);
-}

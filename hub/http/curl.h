@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <sys/socket.h>
+
 namespace ridge::hub::curl {
 
 struct Easy; // one connection
@@ -16,6 +18,7 @@ struct Url;
 enum Option : int {
   kWriteData = 10001,
   kUrl = 10002,
+  kProxy = 10004,
   kRange = 10007,
   kErrorBuffer = 10010,
   kUserAgent = 10018,
@@ -25,6 +28,9 @@ enum Option : int {
   kHeaderData = 10029,
   kNoProgress = 43,
   kProgressData = 10057,
+  kTimeoutMs = 155,
+  kSocketData = 10164,
+  kDirectHosts = 10177, // where no proxy is used
   kConnectTimeout = 78,
   kBufferSize = 98,
   kNoSignal = 99,
@@ -32,6 +38,7 @@ enum Option : int {
   kWriteFunction = 20011,
   kHeaderFunction = 20079,
   kProgressFunction = 20219,
+  kSocketFunction = 20163,
 };
 enum Protocol : long { kHttp = 1, kHttps = 2 };
 enum Info : int { kRedirectUrl = 0x10001f };
@@ -57,7 +64,13 @@ enum UrlFlag : unsigned { kDefaultPort = 1 };
 inline constexpr int kErrorBytes = 256; // of an error buffer
 
 using DataFunction = size_t (*)(char* data, size_t one, size_t bytes,
-                                void* user);                                      // bytes taken; others end the request
+                                void* user); // bytes taken; others end the request
+struct SocketAddress {
+  int family, type, protocol;
+  unsigned bytes;
+  sockaddr address;
+};
+using SocketFunction = int (*)(void* user, int purpose, SocketAddress*); // makes the socket of a connection; -1: none
 using ProgressFunction = int (*)(void* user, int64_t, int64_t, int64_t, int64_t); // not 0 ends the request
 
 struct Library {

@@ -4,7 +4,7 @@
 // libcurl: never to another scheme, host or port, and never from https to http.
 #pragma once
 
-#include "hub/curl.h"
+#include "hub/http/curl.h"
 
 #include <atomic>
 #include <cstddef>
@@ -24,6 +24,9 @@ struct Asker {
   const std::atomic<bool>* cancel = nullptr; // raised: requests end
   int tries = 6;                             // of a request, without a byte of progress
   double retry_seconds = 1;                  // before the second one; then twice that, and so on
+  double seconds = 0;                        // for a request with its redirects; 0: as long as bytes come
+  // Asked for the very address of each connection, which no proxy then makes; null: any, and as the environment says.
+  bool (*may_connect)(const sockaddr& address) = nullptr;
 
   bool cancelled() const { return cancel && cancel->load(); }
   // An Error about `name`, which was asked for, with the exit status of an interrupt. `rest` ends its line.
@@ -72,8 +75,9 @@ class Connection {
   struct State;
   static size_t take_header(char* data, size_t one, size_t bytes, void* user);
   static size_t take_body(char* data, size_t one, size_t bytes, void* user);
+  static int open_socket(void* user, int purpose, curl::SocketAddress* address);
   static int check_cancel(void* user, int64_t, int64_t, int64_t, int64_t);
-  int perform(State& state, const Request& request, const std::string& url);
+  int perform(State& state, const Request& request, const std::string& url, double seconds);
 
   const Asker asker_;
   const curl::Library& curl_;

@@ -1,5 +1,6 @@
-#include "hub/http.h"
+#include "hub/http/http.h"
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/strings/lower.h"
 #include "core/strings/printable.h"
@@ -51,7 +52,7 @@ struct Connection::State {
   const std::function<bool(std::span<const char>)>& body;
   Head head;
   size_t header_bytes = 0, redirect_bytes = 0;
-  bool begun = false, ended = false, flooded = false;
+  bool begun = false, ended = false, flooded = false, refused = false;
   char problem[curl::kErrorBytes] = "";
 
   bool start() { // of the body
@@ -116,11 +117,18 @@ size_t Connection::take_body(char* data, size_t, size_t bytes, void* user) {
   return state.ended ? 0 : bytes;
 }
 
+// Of a connection to an address that is not refused: what is checked here is what is connected to.
+int Connection::open_socket(void* user, int, curl::SocketAddress* address) {
+  State& state = *static_cast<State*>(user);
+  state.refused = !state.connection.asker_.may_connect(address->address);
+  return state.refused ? -1 : ::socket(address->family, address->type | SOCK_CLOEXEC, address->protocol);
+}
+
 int Connection::check_cancel(void* user, int64_t, int64_t, int64_t, int64_t) {
   return static_cast<const State*>(user)->connection.asker_.cancelled();
 }
 
-int Connection::perform(State& state, const Request& request, const std::string& url) {
+int Connection::perform(State& state, const Request& request, const std::string& url, double seconds) {
   const auto set = [&](int option, auto value) { curl_.easy_setopt(easy_, option, value); };
   curl_.easy_reset(easy_);
   std::unique_ptr<curl::List, void (*)(curl::List*)> headers(nullptr, curl_.slist_free_all);
@@ -152,6 +160,13 @@ int Connection::perform(State& state, const Request& request, const std::string&
   set(curl::kProgressFunction, curl::ProgressFunction(check_cancel));
   set(curl::kProgressData, &state);
   set(curl::kNoProgress, 0L);
+  if (seconds > 0) set(curl::kTimeoutMs, static_cast<long>(seconds * 1e3) + 1);
+  if (asker_.may_connect) {
+    set(curl::kSocketFunction, curl::SocketFunction(open_socket));
+    set(curl::kSocketData, &state);
+    set(curl::kProxy, "");
+    set(curl::kDirectHosts, "*");
+  }
   return curl_.easy_perform(easy_);
 }
 
@@ -159,15 +174,21 @@ Failure Connection::get(const Request& request, const std::function<bool(const H
                         const std::function<bool(std::span<const char>)>& body) {
   std::string url = request.url;
   std::map<std::string, std::string> before; // headers of redirects
+  const double end = core::seconds_now() + asker_.seconds;
   for (int redirects = 0;; ++redirects) {
     const bool secure = origin_of(url).starts_with("https:");
     State state{*this, begin, body};
     state.head.headers = before;
-    const int code = perform(state, request, url);
+    const double left = end - core::seconds_now();
+    if (asker_.seconds > 0 && left <= 0) return {fmt::format("it takes longer than {:g} s", asker_.seconds)};
+    const int code = perform(state, request, url, asker_.seconds > 0 ? left : 0);
     if (state.flooded)
       throw_error("{}: answers with more than {} kB of headers", core::printable(url, 200), kMostHeaderBytes >> 10);
     if (asker_.cancelled()) return {"was cancelled", false};
     if (state.ended) return {};
+    if (state.refused && code != curl::kOk) return {"its address is not of the public internet"};
+    if (code == curl::kTimedOut && asker_.seconds > 0)
+      return {fmt::format("it takes longer than {:g} s", asker_.seconds)};
     if (code != curl::kOk && !(code == curl::kWriteError && is_redirect(state.head.status))) {
       const std::string reason = *state.problem ? state.problem : curl_.easy_strerror(code);
       return {core::printable(trimmed(reason), 300), may_help(code)};

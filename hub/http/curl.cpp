@@ -1,4 +1,4 @@
-#include "hub/curl.h"
+#include "hub/http/curl.h"
 
 #include "core/error.h"
 

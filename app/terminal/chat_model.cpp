@@ -1,0 +1,82 @@
+#include "app/terminal/chat_model.h"
+
+#include "app/models/encoders.h"
+#include "app/terminal/terminal.h"
+#include "core/error.h"
+#include "core/files/read_file.h"
+#include "core/strings/printable.h"
+#include "engine/options.h"
+#include "engine/pictures/open_pictures.h"
+#include "engine/sampling_defaults.h"
+#include "engine/speculation/speculation.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+
+namespace ridge::app {
+namespace {
+
+core::ModelOptions without_pictures(core::ModelOptions options) {
+  options.mmproj.clear();
+  return options;
+}
+
+} // namespace
+
+ChatModel::ChatModel(core::ModelOptions options, core::GenerateRequest& request, const std::string& tools)
+    : options_(std::move(options)), request_(request) {
+  if (!tools.empty()) tools_ = engine::read_tools(core::read_text_file(tools), tools);
+  if (!options_.mmproj.empty()) encoder_to_use(options_.mmproj, options_.model); // throws where it does not fit
+  open(without_pictures(options_), note);
+  recommended_ = engine::take_model_defaults(request_.sampling, loaded().file, note);
+  renew_answerer();
+  conversation().set_system(request_.system);
+}
+
+void ChatModel::open(const core::ModelOptions& options, const engine::Notice& notice) {
+  open_.reset(); // its memory is needed
+  open_ = std::make_unique<Open>(engine::open_generating(options, load_on_terminal()));
+  engine::LoadedModel& loaded = open_->loaded;
+  for (const std::string& warning : loaded.need_tokenizer().warnings()) notice(warning);
+  open_->chat_template.emplace(engine::choose_template(request_.chat_template, loaded.file, notice));
+  engine::start_executor(loaded, engine::generating_config(options, loaded.program.trained_context), options.device,
+                         engine::placement_of(options), load_on_terminal());
+  open_->session.emplace(*loaded.executor, loaded.program,
+                         engine::make_speculator(options, loaded, load_on_terminal()));
+  open_->conversation.emplace(loaded, *open_->session, *open_->chat_template,
+                              engine::template_variables(request_.chat_template, *open_->chat_template, notice));
+  if (tools_) open_->conversation->set_tools(*tools_);
+  renew_answerer();
+}
+
+void ChatModel::renew_answerer() {
+  open_->answerer = std::make_unique<engine::Answerer>(loaded(), session(), request_);
+}
+
+void ChatModel::take_pictures() {
+  if (loaded().pictures) return;
+  core::ModelOptions options = options_;
+  options.mmproj = encoder_to_use(options_.mmproj, options_.model);
+  if (options.mmproj.empty())
+    throw Error(
+        options_.mmproj == kNoEncoder
+            ? "this chat takes no pictures: it was started with --mmproj none"
+            : "this chat takes no pictures: no mmproj*.gguf of the model lies beside it; start with --mmproj FILE");
+  engine::settle_for_pictures(options);
+  note(fmt::format("pictures are read by {}", core::printable(options.mmproj, 300)));
+  const engine::Json messages = conversation().messages();
+  const auto quiet = [](const std::string&) {}; // it was said before
+  std::exception_ptr problem;
+  try {
+    open(options, quiet);
+  } catch (...) {
+    problem = std::current_exception();
+    open(without_pictures(options_), quiet);
+  }
+  conversation().set_messages(messages, "conversation");
+  if (problem) std::rethrow_exception(problem);
+}
+
+} // namespace ridge::app

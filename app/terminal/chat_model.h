@@ -1,0 +1,57 @@
+// The model of a chat, with its session and conversation. Without pictures it is opened as if there were none: with its
+// draft heads, and on the GPU. When the first picture comes, it is opened again together with its encoder.
+#pragma once
+
+#include "core/requests.h"
+#include "engine/answer.h"
+#include "engine/conversation.h"
+#include "engine/sequences/session.h"
+#include "text/chat/chat_template.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ridge::app {
+
+class ChatModel {
+ public:
+  // `tools`: a JSON file of functions; empty: none. The request's sampling becomes the model's where it leaves that
+  // open, and must outlive this. Throws Error for what cannot run, and for an encoder that is named and does not fit.
+  ChatModel(core::ModelOptions options, core::GenerateRequest& request, const std::string& tools);
+
+  const engine::LoadedModel& loaded() const { return open_->loaded; }
+  engine::Session& session() { return *open_->session; }
+  const engine::Session& session() const { return *open_->session; }
+  engine::Conversation& conversation() { return *open_->conversation; }
+  const engine::Conversation& conversation() const { return *open_->conversation; }
+  engine::Answerer& answerer() { return *open_->answerer; }
+  const engine::Answerer& answerer() const { return *open_->answerer; }
+  void renew_answerer(); // with another seed, and the request as it is now
+  const std::vector<std::string>& recommended() const { return recommended_; } // sampling that the file asks for
+
+  // Opens the model again with its encoder, unless it has one. The conversation stays, and is evaluated anew. Throws
+  // Error where the model takes no pictures; it is then as before.
+  void take_pictures();
+
+ private:
+  struct Open {
+    explicit Open(engine::LoadedModel opened) : loaded(std::move(opened)) {}
+    engine::LoadedModel loaded;
+    std::optional<text::ChatTemplate> chat_template;
+    std::optional<engine::Session> session;
+    std::optional<engine::Conversation> conversation;
+    std::unique_ptr<engine::Answerer> answerer;
+  };
+  void open(const core::ModelOptions& options, const engine::Notice& notice);
+
+  const core::ModelOptions options_;
+  core::GenerateRequest& request_;
+  std::optional<engine::ToolUse> tools_;
+  std::vector<std::string> recommended_;
+  std::unique_ptr<Open> open_; // executors and sessions refer to it
+};
+
+} // namespace ridge::app

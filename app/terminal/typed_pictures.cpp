@@ -1,0 +1,112 @@
+#include "app/terminal/typed_pictures.h"
+
+#include "media/picture.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+namespace ridge::app {
+namespace {
+
+constexpr std::string_view kSpace = " \t\n", kUrl = "file:";
+
+struct Word {
+  size_t end; // in the line
+  std::string text;
+};
+
+// The word at `begin` as a shell reads it. Nothing where a quote does not end: an apostrophe, say.
+std::optional<Word> read_word(std::string_view line, size_t begin) {
+  Word word{begin, {}};
+  char quote = 0;
+  for (; word.end < line.size(); ++word.end) {
+    const char c = line[word.end];
+    if (!quote && kSpace.find(c) != kSpace.npos) break;
+    if (c == quote) {
+      quote = 0;
+    } else if (!quote && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == '\\' && quote != '\'' && word.end + 1 < line.size()) {
+      word.text += line[++word.end];
+    } else {
+      word.text += c;
+    }
+  }
+  if (quote) return std::nullopt;
+  return word;
+}
+
+// Of file:///a%20b, file://localhost/a, file:/a. Empty: of another machine, or no path.
+std::string path_of_url(std::string_view url) {
+  url.remove_prefix(kUrl.size());
+  if (url.starts_with("//")) {
+    url.remove_prefix(2);
+    const std::string_view host = url.substr(0, url.find('/'));
+    if (!host.empty() && host != "localhost") return "";
+    url.remove_prefix(host.size());
+  }
+  std::string path;
+  for (size_t i = 0; i < url.size(); ++i) {
+    unsigned char byte = 0;
+    if (url[i] != '%') {
+      path += url[i];
+      continue;
+    }
+    const std::string_view digits = url.substr(i + 1, 2);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+    if (error != std::errc() || end != digits.data() + 2 || byte == 0) return "";
+    path += static_cast<char>(byte);
+    i += 2;
+  }
+  return path.starts_with('/') ? path : "";
+}
+
+// Empty: it is no absolute path.
+std::string absolute_path(const std::string& word) {
+  if (word.starts_with(kUrl)) return path_of_url(word);
+  const char* home = std::getenv("HOME");
+  if (word.starts_with("~/") && home) return home + word.substr(1);
+  return word.starts_with('/') ? word : "";
+}
+
+bool is_picture(const std::string& path) { return !path.empty() && media::is_picture_file(path); }
+
+} // namespace
+
+std::vector<TypedPicture> typed_pictures(std::string_view line) {
+  const size_t first = line.find_first_not_of(kSpace);
+  if (first == line.npos) return {};
+  const size_t last = line.find_last_not_of(kSpace) + 1;
+  const std::string whole = absolute_path(std::string(line.substr(first, last - first)));
+  if (is_picture(whole)) return {{first, last, whole}};
+  std::vector<TypedPicture> found;
+  for (size_t at = first; at != line.npos; at = line.find_first_not_of(kSpace, at)) {
+    std::optional<Word> word = read_word(line, at);
+    size_t end = word ? word->end : std::min(line.find_first_of(kSpace, at), line.size());
+    if (word) {
+      std::string path = absolute_path(word->text);
+      constexpr std::string_view kMarks = ".,;:!?)"; // that may follow it in a sentence
+      if (!path.empty() && !is_picture(path) && kMarks.find(path.back()) != kMarks.npos &&
+          line[end - 1] == path.back()) {
+        path.pop_back();
+        --end;
+      }
+      if (is_picture(path)) found.push_back({at, end, path});
+    }
+    at = word ? word->end : end;
+  }
+  return found;
+}
+
+std::string given_path(const std::string& text) {
+  std::error_code none;
+  if (std::filesystem::exists(text, none)) return text;
+  const std::optional<Word> word = read_word(text, 0);
+  if (!word || word->end != text.size()) return text;
+  const std::string path = absolute_path(word->text);
+  return path.empty() ? word->text : path;
+}
+
+} // namespace ridge::app

@@ -1,0 +1,103 @@
+#include "hub/http/fetch.h"
+
+#include "core/error.h"
+#include "hub/http/http.h"
+
+#include <fmt/format.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+
+namespace ridge::hub {
+namespace {
+
+// Networks of IPv4 that are not of the public internet (IANA's registry of special purposes), by their first bits.
+struct Network {
+  uint32_t first;
+  int bits;
+};
+constexpr uint32_t number(uint32_t a, uint32_t b, uint32_t c, uint32_t d) { return a << 24 | b << 16 | c << 8 | d; }
+constexpr Network kNotPublic[] = {
+    {number(0, 0, 0, 0), 8},       // this network
+    {number(10, 0, 0, 0), 8},      // private
+    {number(100, 64, 0, 0), 10},   // behind a provider's translation
+    {number(127, 0, 0, 0), 8},     // this machine
+    {number(169, 254, 0, 0), 16},  // a link; also what clouds tell their machines
+    {number(172, 16, 0, 0), 12},   // private
+    {number(192, 0, 0, 0), 24},    // protocols
+    {number(192, 0, 2, 0), 24},    // documentation
+    {number(192, 88, 99, 0), 24},  // relays to IPv6
+    {number(192, 168, 0, 0), 16},  // private
+    {number(198, 18, 0, 0), 15},   // benchmarks
+    {number(198, 51, 100, 0), 24}, // documentation
+    {number(203, 0, 113, 0), 24},  // documentation
+    {number(224, 0, 0, 0), 4},     // groups
+    {number(240, 0, 0, 0), 4},     // reserved
+};
+
+bool is_public(const in_addr& address) {
+  const uint32_t value = ntohl(address.s_addr);
+  for (const Network& network : kNotPublic)
+    if ((value ^ network.first) >> (32 - network.bits) == 0) return false;
+  return true;
+}
+
+// Only 2000::/3 is given out. Of it, 2001::/23 is for protocols and tunnels, 2001:db8::/32 and 3fff::/20 are for
+// documentation, and 2002::/16 stands for addresses of IPv4.
+bool is_public(const in6_addr& address) {
+  const auto word = [&](int i) {
+    return static_cast<uint32_t>(address.s6_addr[2 * i] << 8 | address.s6_addr[2 * i + 1]);
+  };
+  if (word(0) >> 13 != 1) return false;
+  if (word(0) == 0x2001 && (word(1) < 0x200 || word(1) == 0xdb8)) return false;
+  return word(0) != 0x2002 && !(word(0) == 0x3fff && word(1) < 0x1000);
+}
+
+} // namespace
+
+bool is_public_address(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    sockaddr_in v4;
+    std::memcpy(&v4, &address, sizeof v4);
+    return is_public(v4.sin_addr);
+  }
+  if (address.sa_family != AF_INET6) return false;
+  sockaddr_in6 v6;
+  std::memcpy(&v6, &address, sizeof v6);
+  return is_public(v6.sin6_addr);
+}
+
+std::string fetch_public(const std::string& url, const FetchLimits& limits) {
+  Asker asker;
+  asker.may_connect = limits.may_connect;
+  asker.seconds = limits.seconds;
+  Connection connection(asker);
+  std::string file;
+  bool too_long = false;
+  int status = 0;
+  const Failure failure = connection.get(
+      {url},
+      [&](const Head& head) {
+        status = head.status;
+        int64_t length = 0;
+        const std::string said = head.header("content-length");
+        std::from_chars(said.data(), said.data() + said.size(), length);
+        too_long = length > limits.bytes;
+        return status == 200 && !too_long;
+      },
+      [&](std::span<const char> bytes) {
+        too_long = std::ssize(file) + std::ssize(bytes) > limits.bytes;
+        if (!too_long) file.append(bytes.data(), bytes.size());
+        return !too_long;
+      });
+  if (!failure.reason.empty()) throw_error("cannot be fetched: {}", failure.reason);
+  if (status != 200) throw_error("cannot be fetched: the server answers with status {}", status);
+  if (too_long) throw_error("has more than {} bytes", limits.bytes);
+  return file;
+}
+
+} // namespace ridge::hub

@@ -66,7 +66,7 @@ struct FitCommand {
     };
     const double fastest = known ? speed(fit.cpu_bytes, fit.gpu_bytes) : 0;
     const double slowest = known ? speed(fit.full_cpu_bytes, fit.full_gpu_bytes) : 0;
-    if (json) return print_json(loaded, fit, advice, fastest, slowest, encoder, pictures);
+    if (json) return print_json(loaded, fit, advice, fastest, slowest, encoder, pictures, pictures_on_gpu);
 
     const auto row = [](const char* what, const std::string& text) { fmt::print("{:<17}{}\n", what, text); };
     row("model", models::model_label(loaded.file));
@@ -138,7 +138,8 @@ struct FitCommand {
   }
 
   void print_json(const engine::LoadedModel& loaded, const engine::Fit& fit, const std::string& advice, double fastest,
-                  double slowest, const std::string& encoder, const engine::Need& pictures) const {
+                  double slowest, const std::string& encoder, const engine::Need& pictures,
+                  bool pictures_on_gpu) const {
     const auto device = [](const std::optional<engine::Need>& need, double room) {
       if (!need) return Json();
       return Json{{"weight_bytes", need->weights},
@@ -177,6 +178,7 @@ struct FitCommand {
                          {"draft_heads_gpu_bytes", fit.heads.gpu.total()},
                          {"draft_heads_cpu_bytes", fit.heads.cpu.total()},
                          {"mmproj", encoder},
+                         {"pictures_on_gpu", pictures_on_gpu},
                          {"pictures_weight_bytes", pictures.weights},
                          {"pictures_scratch_bytes", pictures.total() - pictures.weights},
                          {"cache_bytes_per_token", fit.cache_per_token},

@@ -255,13 +255,12 @@ int64_t Config::count(std::string_view key) const {
   return found == values.end() ? 0 : static_cast<int64_t>(found->second);
 }
 
-Config read_config(const std::string& folder, gguf::Metadata& metadata) {
-  Json document = read_json_file(folder, "config.json");
-  if (document.is_null())
-    throw_error("{}/config.json: is missing; expected the folder of a Hugging Face checkpoint", folder);
+Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   Config out;
-  out.document = std::make_shared<const Json>(flattened(std::move(document)));
-  out.path = folder + "/config.json";
+  out.path = files.path("config.json");
+  const Json& document = files.get("config.json");
+  if (document.is_null()) throw_error("{}: is missing; expected the folder of a Hugging Face checkpoint", out.path);
+  out.document = std::make_shared<const Json>(flattened(document));
   const Fields config = out.fields();
   read_experts(out);
   out.architecture = &find_architecture(config, out.experts);

@@ -45,8 +45,8 @@ struct Config {
   int64_t count(std::string_view key) const; // of `values`; 0: not written
 };
 
-// Reads `folder`/config.json and appends the hyperparameters to `metadata`.
-Config read_config(const std::string& folder, gguf::Metadata& metadata);
+// Reads config.json and appends the hyperparameters to `metadata`.
+Config read_config(JsonFiles& files, gguf::Metadata& metadata);
 
 // Parts of read_config.
 void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::string& prefix);

@@ -91,7 +91,8 @@ ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress
   metadata.set("general.architecture", ""); // first in the file, by custom
   metadata.set("general.type", "model");
   metadata.set("general.name", model_name(folder));
-  Config config = read_config(folder, metadata);
+  JsonFiles files(folder);
+  Config config = read_config(files, metadata);
   metadata.set("general.architecture", config.architecture->name);
 
   const gguf::Safetensors tensors = gguf::Safetensors::open(folder);
@@ -106,8 +107,8 @@ ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress
   metadata.set("general.quantization_version", uint32_t{2});
   if (!plan.method().empty()) metadata.set("ridge.quant.source", plan.method());
   if (!plan.planar_scheme.empty()) metadata.set("ridge.quant.scheme", plan.planar_scheme);
-  read_sampling(folder, metadata, config.notes);
-  read_tokenizer(folder, config.vocab, metadata, config.notes);
+  read_sampling(files, metadata, config.notes);
+  read_tokenizer(files, config.vocab, metadata, config.notes);
 
   std::vector<gguf::TensorInfo> infos;
   for (const Output& output : plan.outputs) infos.push_back(output.info);

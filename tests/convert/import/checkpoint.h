@@ -1,6 +1,7 @@
 // A small checkpoint folder for tests: one layer of llama, its linears packed as a test says.
 #pragma once
 
+#include "convert/import/config.h"
 #include "support/numerics.h"
 #include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
@@ -14,6 +15,11 @@
 namespace ridge::tests {
 
 using Numbers = std::vector<double>; // [rows][cols]
+
+inline convert::import::Config config_in(const TemporaryFolder& folder, gguf::Metadata& metadata) {
+  convert::import::JsonFiles files(folder.path());
+  return convert::import::read_config(files, metadata);
+}
 
 struct Checkpoint {
   TemporaryFolder folder;

@@ -194,7 +194,7 @@ TEST_CASE("convert: every class of the table of architectures is taken for its r
         c.config[key] = 2;
       c.save();
       gguf::Metadata metadata;
-      const convert::import::Config config = convert::import::read_config(c.folder.path(), metadata);
+      const convert::import::Config config = config_in(c.folder, metadata);
       CHECK(config.architecture == &row);
       CHECK(metadata.find(std::string(row.name) + ".block_count") != nullptr);
       for (const models::FixedField& fixed : layout.fixed) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
 #include <vector>
 
 namespace ridge::engine {
@@ -20,10 +21,11 @@ std::string find_mmproj(const std::string& model) {
     if (name.starts_with("mmproj") && name.ends_with(".gguf")) found.push_back(at->path().string());
   }
   if (found.empty()) return {};
-  const auto rank = [](const std::string& path) {
-    const std::string name = core::lower(path);
+  const std::string own = core::lower("mmproj-" + fs::path(model).filename().string());
+  const auto rank = [&](const std::string& path) {
+    const std::string name = core::lower(fs::path(path).filename().string());
     const bool f16 = name.find("f16") != name.npos && name.find("bf16") == name.npos;
-    return std::pair(!f16, path);
+    return std::tuple(name != own, !f16, path);
   };
   return *std::ranges::min_element(found, {}, rank);
 }

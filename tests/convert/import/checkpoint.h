@@ -75,4 +75,36 @@ struct Checkpoint {
   }
 };
 
+// A byte-level tokenizer: 256 bytes, "he", "hel", special tokens, of which the first one begins texts, and "<think>".
+inline nlohmann::json byte_level_tokenizer(const std::vector<std::string>& special = {"<s>"}) {
+  nlohmann::json vocab;
+  std::vector<std::string> letters; // as GPT-2 spells bytes
+  int extra = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool shown = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    const int point = shown ? byte : 256 + extra++;
+    std::string text;
+    if (point < 0x80) {
+      text = static_cast<char>(point);
+    } else {
+      text = {static_cast<char>(0xc0 | point >> 6), static_cast<char>(0x80 | (point & 0x3f))};
+    }
+    vocab[text] = byte;
+  }
+  vocab["he"] = 256;
+  vocab["hel"] = 257;
+  nlohmann::json added = nlohmann::json::array();
+  int id = 258;
+  for (const std::string& text : special) added.push_back({{"id", id++}, {"content", text}, {"special", true}});
+  added.push_back({{"id", id}, {"content", "<think>"}, {"special", false}});
+  return {
+      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"h e", nlohmann::json{"he", "l"}}}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+      {"added_tokens", added},
+      {"post_processor",
+       {{"type", "TemplateProcessing"},
+        {"single",
+         {{{"SpecialToken", {{"id", special[0]}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}}}}};
+}
+
 } // namespace ridge::tests

@@ -268,9 +268,10 @@ void JobQueue::work_on(const core::ConvertRequest& request, Job& job) {
       request, [&](int64_t done, int64_t total) { progress("converting", share_of(done, total)); });
   job.notes = report.notes;
   job.opens = request.output;
-  job.result = fmt::format("{}, {} tensors, {} in {}", models::model_label(gguf::File::open(request.output)),
-                           report.tensors, core::human_bytes(static_cast<double>(report.file_bytes)),
-                           core::human_seconds(seconds_now() - start));
+  for (const auto& [path, tensors, bytes] : report.files)
+    job.result += fmt::format("{}: {}, {} tensors, {}; ", file_name(path), models::model_label(gguf::File::open(path)),
+                              tensors, core::human_bytes(static_cast<double>(bytes)));
+  job.result += core::human_seconds(seconds_now() - start);
 }
 
 void JobQueue::work_on(core::QuantizeRequest request, Job& job) {

@@ -72,11 +72,13 @@ struct GenerateRequest {
   TemplateOptions chat_template;
 };
 
-// A Hugging Face checkpoint becomes a GGUF file.
+// A Hugging Face checkpoint becomes a GGUF file, and another one where it has an encoder of pictures.
 struct ConvertRequest {
-  std::string input;  // the checkpoint's folder
-  std::string output; // the file to write
-  std::string type;   // f32, f16, bf16 or q8_0: what unquantized matrices become; empty: what they are
+  std::string input;      // the checkpoint's folder
+  std::string output;     // the file to write; empty: only the encoder
+  std::string type;       // f32, f16, bf16 or q8_0: what unquantized matrices become; empty: what they are
+  std::string mmproj;     // the encoder's file; empty: "mmproj-" before the name of `output`
+  bool text_only = false; // the encoder is left out
 };
 
 // A model is written in other types.

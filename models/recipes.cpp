@@ -145,9 +145,10 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-// The layer in "blk.12.ffn_down.weight"; -1: none.
+// The layer in "blk.12.ffn_down.weight", or in "v.blk.12.ffn_down.weight" of an encoder of pictures; -1: none.
 int64_t layer_of(std::string_view name) {
   int64_t layer = -1;
+  if (name.starts_with("v.")) name.remove_prefix(2);
   if (name.starts_with("blk.")) std::from_chars(name.data() + 4, name.data() + name.size(), layer);
   return layer;
 }
@@ -207,6 +208,8 @@ Type mixed_type(const Recipe& recipe, const ModelTraits& traits, const RecipeOpt
 
 Role role_of(std::string_view name) {
   if (name == "output.weight") return Role::output;
+  // What an encoder of pictures makes rows of the language model's with.
+  if (name.starts_with("mm.") || name.starts_with("v.deepstack.")) return Role::output;
   if (name == "token_embd.weight" || name == "per_layer_token_embd.weight") return Role::token_embd;
   constexpr auto kParts = std::to_array<std::pair<std::string_view, Role>>({
       {"attn_qkv.weight", Role::attn_v},
@@ -215,6 +218,7 @@ Role role_of(std::string_view name) {
       {"attn_k.weight", Role::attn_k},
       {"attn_q.weight", Role::attn_q},
       {"attn_output.weight", Role::attn_output},
+      {"attn_out.weight", Role::attn_output}, // of encoders of pictures
       {"ffn_up", Role::ffn_up},
       {"ffn_gate", Role::ffn_gate},
       {"ffn_down", Role::ffn_down},
@@ -246,7 +250,8 @@ ModelTraits model_traits(const gguf::File& file) {
   traits.architecture = file.get_string("general.architecture", "");
   // Some architectures give a number per layer; the first one is taken.
   const auto get = [&](const char* key, int64_t fallback) {
-    const gguf::Value* value = file.find(traits.architecture + "." + key);
+    const std::string prefix = traits.architecture == "clip" ? "clip.vision." : traits.architecture + ".";
+    const gguf::Value* value = file.find(prefix + key);
     if (!value) return fallback;
     if (value->is_array()) {
       const auto numbers = value->as_ints();
@@ -299,6 +304,7 @@ bool is_quantizable(const gguf::TensorInfo& tensor) {
       ".rel_pos",
       ".patch_embd",
       ".patch_merger",
+      "mm.input_projection", // which some read as columns
       "a.rvq.codebook",
       "mm.a.code_embd",
   });

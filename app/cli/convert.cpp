@@ -1,4 +1,4 @@
-// ridge convert: a Hugging Face checkpoint to a GGUF file.
+// ridge convert: a Hugging Face checkpoint to a GGUF file, and its encoder of pictures to another one.
 #include "app/cli/cli.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
@@ -26,17 +26,17 @@ struct ConvertCommand {
     }
     for (const std::string& line : report.notes) note(line);
     const double elapsed = core::seconds_now() - start;
-    const std::string label = models::model_label(gguf::File::open(request.output));
-    if (json)
-      return print_report("convert", {{"folder", request.input},
-                                      {"written", request.output},
-                                      {"label", label},
-                                      {"tensors", report.tensors},
-                                      {"file_bytes", report.file_bytes},
-                                      {"elapsed_seconds", elapsed},
-                                      {"notes", report.notes}});
-    fmt::print("{}: {}, {} tensors, {:.3f} GB in {:.1f} s\n", request.output, label, report.tensors,
-               static_cast<double>(report.file_bytes) / 1e9, elapsed);
+    nlohmann::ordered_json files = nlohmann::ordered_json::array();
+    for (const auto& [path, tensors, bytes] : report.files) {
+      const std::string label = models::model_label(gguf::File::open(path));
+      files.push_back({{"written", path}, {"label", label}, {"tensors", tensors}, {"file_bytes", bytes}});
+      if (!json) fmt::print("{}: {}, {} tensors, {:.3f} GB\n", path, label, tensors, static_cast<double>(bytes) / 1e9);
+    }
+    if (!json) return fmt::print("in {:.1f} s\n", elapsed);
+    print_report("convert", {{"folder", request.input},
+                             {"files", std::move(files)},
+                             {"elapsed_seconds", elapsed},
+                             {"notes", report.notes}});
   }
 };
 
@@ -44,13 +44,19 @@ struct ConvertCommand {
 
 void add_convert_command(CLI::App& app) {
   auto options = std::make_shared<ConvertCommand>();
-  CLI::App* command = app.add_subcommand("convert", "turn a Hugging Face checkpoint into a GGUF file");
+  CLI::App* command = app.add_subcommand(
+      "convert", "turn a Hugging Face checkpoint into a GGUF file, and its encoder of pictures into another");
   command->add_option("folder", options->request.input, "holds config.json, *.safetensors and the tokenizer")
       ->type_name("DIR")
       ->required();
-  command->add_option("-o,--out", options->request.output, "the file to write; appears when it is whole")
-      ->type_name("OUT.gguf")
-      ->required();
+  command
+      ->add_option("-o,--out", options->request.output,
+                   "the file to write; appears when it is whole. An encoder of pictures becomes mmproj-OUT.gguf beside "
+                   "it, where run and chat find it")
+      ->type_name("OUT.gguf");
+  command->add_option("--mmproj", options->request.mmproj, "the encoder's file instead; without -o: only the encoder")
+      ->type_name("FILE.gguf");
+  command->add_flag("--text-only", options->request.text_only, "leave the encoder out");
   command->add_option("--type", options->request.type, "what unquantized matrices become (default: what they are)")
       ->type_name("f16|bf16|f32|q8_0")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}, CLI::ignore_case));

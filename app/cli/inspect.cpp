@@ -16,6 +16,7 @@
 #include "gguf/gguf.h"
 #include "models/architecture.h"
 #include "models/model.h"
+#include "models/vision/projector.h"
 #include "text/chat/chat_template.h"
 
 #include <fmt/format.h>
@@ -140,11 +141,22 @@ struct InspectCommand {
                              {"tensors", tensors}});
   }
 
+  static std::string encoder_fact(const gguf::File& file) {
+    try {
+      return fmt::format("an encoder of pictures for {}: give it to run, chat or serve with --mmproj",
+                         models::vision::Model(file).projector().models);
+    } catch (const Error& error) {
+      return fmt::format("runs: no, {}", error.what());
+    }
+  }
+
   // What a chat with the model will be like: a line each.
   static std::vector<std::string> chat_facts(const gguf::File& file) {
     std::vector<std::string> facts;
     const std::string_view architecture = file.get_string("general.architecture", "");
-    if (!models::find_architecture(architecture))
+    if (architecture == "clip")
+      facts.push_back(encoder_fact(file));
+    else if (!models::find_architecture(architecture))
       facts.push_back("runs: no, its architecture is unknown (ridge models --architectures)");
     if (file.find("tokenizer.ggml.tokens")) {
       try {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -65,12 +66,16 @@ const Json* find_path(const Json& document, std::string_view path) {
   return at && !at->is_null() && !at->is_string() && !(at->is_object() && at->contains("__float__")) ? at : nullptr;
 }
 
-// The architecture whose row of models/arches.def lists the class that the checkpoint names.
-const Architecture& find_architecture(const Fields& fields, int64_t experts) {
-  const Json* classes = fields.find("architectures");
-  const bool named = classes && classes->is_array() && !classes->empty() && (*classes)[0].is_string();
-  if (!named) throw_error("{}: expected a list with the model's class", fields.where("architectures"));
-  const auto& name = (*classes)[0].get_ref<const std::string&>();
+// The first of "architectures"; empty: none is named.
+std::string class_of(const Json& document) {
+  const auto classes = document.find("architectures");
+  const bool named = classes != document.end() && classes->is_array() && !classes->empty() && (*classes)[0].is_string();
+  return named ? (*classes)[0].get<std::string>() : "";
+}
+
+// The architecture whose row of models/arches.def lists the class.
+const Architecture& find_architecture(const Fields& fields, const std::string& name, int64_t experts) {
+  if (name.empty()) throw_error("{}: expected a list with the model's class", fields.where("architectures"));
   std::vector<std::string_view> known;
   for (const Architecture& architecture : models::architecture_table())
     for (const std::string_view hf_class : architecture.hf_classes) {
@@ -84,8 +89,31 @@ const Architecture& find_architecture(const Fields& fields, int64_t experts) {
               fmt::join(known, ", "));
 }
 
+bool is_known(std::string_view hf_class) {
+  return std::ranges::any_of(models::architecture_table(), [&](const Architecture& architecture) {
+    return std::ranges::any_of(architecture.hf_classes,
+                               [&](std::string_view known) { return known.substr(0, known.find(' ')) == hf_class; });
+  });
+}
+
+// The class of language models that model_type names: "qwen3_moe" is Qwen3MoeForCausalLM. Empty: none that is known.
+std::string class_of_type(std::string_view type) {
+  const auto plain = [](std::string_view name) {
+    std::string made;
+    for (const char c : name)
+      if (c != '_') made += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return made;
+  };
+  for (const Architecture& architecture : models::architecture_table())
+    for (const std::string_view known : architecture.hf_classes)
+      if (const size_t end = known.find("ForCausalLM");
+          end != std::string_view::npos && plain(known.substr(0, end)) == plain(type))
+        return std::string(known.substr(0, known.find(' ')));
+  return "";
+}
+
 // The language model's fields at one level.
-Json flattened(Json document) {
+Json flattened(const Json& document) {
   for (const char* key : {"text_config", "llm_config"}) {
     const auto inner = document.find(key);
     if (inner == document.end() || !inner->is_object()) continue;
@@ -96,6 +124,14 @@ Json flattened(Json document) {
     outer.update(*inner);
     for (const char* own : {"architectures", "tie_word_embeddings"})
       if (around.contains(own)) outer[own] = around[own];
+    // A class that joins any language model with an encoder does not say which one.
+    if (!is_known(class_of(around))) {
+      std::string own = class_of(*inner);
+      if (const auto type = inner->find("model_type"); own.empty() && type != inner->end() && type->is_string())
+        own = class_of_type(type->get<std::string>());
+      if (!own.empty()) outer["architectures"] = {own};
+    }
+    add_defaults(outer);
     return outer;
   }
   return document;
@@ -255,16 +291,16 @@ int64_t Config::count(std::string_view key) const {
   return found == values.end() ? 0 : static_cast<int64_t>(found->second);
 }
 
-Config read_config(const std::string& folder, gguf::Metadata& metadata) {
-  Json document = read_json_file(folder, "config.json");
-  if (document.is_null())
-    throw_error("{}/config.json: is missing; expected the folder of a Hugging Face checkpoint", folder);
+Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   Config out;
-  out.document = std::make_shared<const Json>(flattened(std::move(document)));
-  out.path = folder + "/config.json";
+  out.path = files.path("config.json");
+  const Json& document = files.get("config.json");
+  if (document.is_null()) throw_error("{}: is missing; expected the folder of a Hugging Face checkpoint", out.path);
+  out.document = std::make_shared<const Json>(flattened(document));
   const Fields config = out.fields();
   read_experts(out);
-  out.architecture = &find_architecture(config, out.experts);
+  out.hf_class = class_of(document);
+  out.architecture = &find_architecture(config, class_of(*out.document), out.experts);
   const std::string prefix = std::string(out.architecture->name) + ".";
   refuse_what_cannot_run(out);
 

@@ -19,7 +19,8 @@ namespace ridge::convert::import {
 enum class LayerKind : uint8_t { attention, sliding, recurrent, ffn };
 
 struct Config {
-  const models::Architecture* architecture = nullptr;
+  const models::Architecture* architecture = nullptr; // of the language model
+  std::string hf_class;                               // that config.json names: of all that the checkpoint has
   // The fields of the language model: those of text_config, where there is one, before those around it.
   std::shared_ptr<const Json> document;
   std::string path;
@@ -45,10 +46,11 @@ struct Config {
   int64_t count(std::string_view key) const; // of `values`; 0: not written
 };
 
-// Reads `folder`/config.json and appends the hyperparameters to `metadata`.
-Config read_config(const std::string& folder, gguf::Metadata& metadata);
+// Reads config.json and appends the hyperparameters to `metadata`.
+Config read_config(JsonFiles& files, gguf::Metadata& metadata);
 
 // Parts of read_config.
+void add_defaults(Json& document); // of a language model's fields, where they are parts of another's and leave them out
 void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::string& prefix);
 void read_rope(Config& config, gguf::Metadata& metadata, const std::string& prefix);
 

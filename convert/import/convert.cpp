@@ -3,16 +3,23 @@
 #include "convert/import/config.h"
 #include "convert/import/generation.h"
 #include "convert/import/import.h"
+#include "convert/import/names.h"
+#include "convert/import/pictures/fields.h"
+#include "convert/import/pictures/plan.h"
 #include "convert/import/plan.h"
 #include "convert/import/tokenizer.h"
 #include "core/error.h"
+#include "core/strings/printable.h"
 #include "gguf/safetensors.h"
 #include "gguf/writer.h"
 #include "models/model.h"
+#include "models/vision/projector.h"
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <initializer_list>
+#include <memory>
 #include <optional>
 #include <sys/mman.h>
 
@@ -38,21 +45,57 @@ class ZeroImage {
   void* bytes_;
 };
 
-// Throws Error unless the tensors of these shapes are all that a model of these hyperparameters has.
-void check_model(const gguf::Metadata& metadata, const Plan& plan, const std::string& folder) {
-  const std::vector<std::byte> head = gguf::file_head(metadata, plan.shapes);
-  const ZeroImage image(head, gguf::file_bytes(metadata, plan.shapes));
+std::vector<gguf::TensorInfo> infos_of(const std::vector<Output>& outputs) {
+  std::vector<gguf::TensorInfo> infos;
+  for (const Output& output : outputs) infos.push_back(output.info);
+  return infos;
+}
+
+// Gives `use` a file of these tensors, all of them zeros but what `outputs` writes for those that `wanted` says.
+template <typename Use>
+void with_shapes(const gguf::Metadata& metadata, const std::vector<gguf::TensorInfo>& shapes,
+                 const std::vector<Output>& outputs, bool (*wanted)(const Output&), const std::string& folder,
+                 Use&& use) {
+  const std::vector<std::byte> head = gguf::file_head(metadata, shapes);
+  const ZeroImage image(head, gguf::file_bytes(metadata, shapes));
   const auto file = gguf::File::from_span(image.bytes(), folder);
-  for (const Output& output : plan.outputs) { // factors of rope are read when a Program is built
-    if (!output.parts.empty() || !output.info.name.starts_with("rope_f")) continue;
+  for (const Output& output : outputs) {
+    if (!wanted(output)) continue;
     std::byte* to = image.bytes().data() + (file.find_tensor(output.info.name)->data.data() - image.bytes().data());
-    output.write([&](std::span<const std::byte> bytes) { std::ranges::copy(bytes, to); });
+    output.write([&](std::span<const std::byte> bytes) { to = std::ranges::copy(bytes, to).out; });
   }
   try {
-    models::build_program(file);
+    use(file);
   } catch (const Error& error) {
     throw_error("the checkpoint's tensors are not those of the model that its config.json describes: {}", error.what());
   }
+}
+
+// Throws Error unless the tensors of these shapes are all that a model of these hyperparameters has.
+void check_model(const gguf::Metadata& metadata, const Plan& plan, const std::string& folder) {
+  const auto is_rope = [](const Output& output) { // read when a Program is built
+    return output.parts.empty() && output.info.name.starts_with("rope_f");
+  };
+  with_shapes(metadata, plan.shapes, plan.outputs, is_rope, folder,
+              [](const gguf::File& file) { models::build_program(file); });
+}
+
+// The same for an encoder of pictures whose rows go into a language model of a width.
+void check_encoder(const gguf::Metadata& metadata, const std::vector<Output>& outputs, int64_t width,
+                   const std::string& folder) {
+  constexpr int64_t kSide = 64; // pixels of a picture, which encoders make larger where they want to
+  const auto none = [](const Output&) { return false; };
+  with_shapes(metadata, infos_of(outputs), outputs, none, folder, [width](const gguf::File& file) {
+    const models::vision::Model model(file);
+    for (const models::vision::Part& part : model.cut(media::Picture(kSide, kSide))) {
+      if (!part.tile) continue;
+      const core::Program merger = model.build(part.tile->width, part.tile->height).merger;
+      const int64_t row = merger.values[merger.output].width; // with those behind the first layers beside each other
+      if (row % width != 0)
+        throw_error("its encoder makes rows of {} numbers, the language model's have {}", row, width);
+      return; // further tiles are of the same size
+    }
+  });
 }
 
 // general.file_type for files that are plainly of one type.
@@ -82,48 +125,162 @@ std::string model_name(const std::string& folder) {
   return path.filename().string();
 }
 
-} // namespace
+// A file that is planned.
+struct PlannedFile {
+  std::string path;
+  gguf::Metadata metadata;
+  std::vector<Output> outputs;
+};
 
-ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress& progress) {
-  const std::string& folder = request.input;
-  const std::optional<quant::Type> type = parse_type(request.type);
+gguf::Metadata begin_metadata(const char* type, const std::string& folder) {
   gguf::Metadata metadata;
   metadata.set("general.architecture", ""); // first in the file, by custom
-  metadata.set("general.type", "model");
+  metadata.set("general.type", type);
   metadata.set("general.name", model_name(folder));
-  Config config = read_config(folder, metadata);
-  metadata.set("general.architecture", config.architecture->name);
+  return metadata;
+}
 
-  const gguf::Safetensors tensors = gguf::Safetensors::open(folder);
-  Plan plan(tensors, config, type);
-  plan.run();
-  check_model(metadata, plan, folder);
-  if (plan.has_drafts) config.notes.push_back("layers that draft tokens are left out");
-  for (const Output& output : plan.outputs)
-    if (output.info.name == "blk.0.ffn_down.weight" || output.info.name == "blk.0.ffn_down_exps.weight")
+// `matrix`: one that is of the type that most have.
+void set_types(PlannedFile& file, std::initializer_list<std::string_view> matrix) {
+  for (const Output& output : file.outputs)
+    if (std::ranges::find(matrix, output.info.name) != matrix.end())
       if (const auto* format = output.info.type.format())
-        if (const auto type = file_type(format->type)) metadata.set("general.file_type", *type);
-  metadata.set("general.quantization_version", uint32_t{2});
-  if (!plan.method().empty()) metadata.set("ridge.quant.source", plan.method());
-  if (!plan.planar_scheme.empty()) metadata.set("ridge.quant.scheme", plan.planar_scheme);
-  read_sampling(folder, metadata, config.notes);
-  read_tokenizer(folder, config.vocab, metadata, config.notes);
+        if (const auto type = file_type(format->type)) file.metadata.set("general.file_type", *type);
+  file.metadata.set("general.quantization_version", uint32_t{2});
+}
 
-  std::vector<gguf::TensorInfo> infos;
-  for (const Output& output : plan.outputs) infos.push_back(output.info);
-  gguf::Writer writer(request.output, metadata, infos);
-  int64_t done = 0;
-  for (const Output& output : plan.outputs) {
-    output.write([&](std::span<const std::byte> bytes) {
-      writer.write(bytes);
-      done += std::ssize(bytes);
-      if (progress) progress(done, static_cast<int64_t>(writer.size_bytes()));
-    });
-    for (const gguf::SafeTensor* part : output.parts) tensors.release(*part);
-    tensors.check();
+class Conversion {
+ public:
+  explicit Conversion(const core::ConvertRequest& request)
+      : request_(request), type_(parse_type(request.type)), files_(request.input),
+        text_(begin_metadata("model", request.input)), config_(read_config(files_, text_)),
+        tensors_(gguf::Safetensors::open(request.input)) {
+    text_.set("general.architecture", config_.architecture->name);
   }
-  writer.finish();
-  return {std::ssize(plan.outputs), static_cast<int64_t>(writer.size_bytes()), config.notes};
+
+  ConvertReport run(const ConvertProgress& progress) {
+    std::vector<PlannedFile> planned;
+    if (!request_.output.empty()) planned.push_back(plan_text());
+    if (const PictureFamily* family = wanted_family()) planned.push_back(plan_encoder(*family));
+    write(planned, progress);
+    return std::move(report_);
+  }
+
+ private:
+  PlannedFile plan_text() {
+    Plan plan(tensors_, config_, type_);
+    plan.run();
+    check_model(text_, plan, request_.input);
+    if (plan.has_drafts) config_.notes.push_back("layers that draft tokens are left out");
+    PlannedFile file = {request_.output, text_, std::move(plan.outputs)};
+    set_types(file, {"blk.0.ffn_down.weight", "blk.0.ffn_down_exps.weight"});
+    if (!plan.method().empty()) file.metadata.set("ridge.quant.source", plan.method());
+    if (!plan.planar_scheme.empty()) file.metadata.set("ridge.quant.scheme", plan.planar_scheme);
+    read_sampling(files_, file.metadata, config_.notes);
+    for (const auto& [key, value] : tokenizer().entries()) file.metadata.set(key, value);
+    return file;
+  }
+
+  // The family of the encoder that is to be written; nullptr: none is.
+  const PictureFamily* wanted_family() {
+    const PictureFamily* family = request_.text_only ? nullptr : find_picture_family(config_);
+    if (family && has_encoder(*family, tensors_)) return family;
+    if (!request_.mmproj.empty() || request_.output.empty())
+      throw_error("{}: {} has no encoder of pictures that can be converted", request_.input,
+                  core::printable(config_.hf_class));
+    if (!request_.text_only && config_.fields().find("vision_config"))
+      config_.notes.push_back("the encoder of pictures is left out: it is missing, or of a kind that is not known");
+    return nullptr;
+  }
+
+  PlannedFile plan_encoder(const PictureFamily& family) {
+    try {
+      return planned_encoder(family);
+    } catch (const Error& error) {
+      if (request_.output.empty()) throw;
+      throw_error("{} (--text-only leaves the encoder of pictures out)", error.what());
+    }
+  }
+
+  PlannedFile planned_encoder(const PictureFamily& family) {
+    if (config_.fields().find("audio_config")) config_.notes.push_back("the encoder of sound is left out");
+    PlannedFile file = {mmproj_path(request_), begin_metadata("mmproj", request_.input), {}};
+    const PictureFields fields = read_picture_fields(family, config_, files_, file.metadata, config_.notes);
+    PicturePlan plan(tensors_, family, fields, type_);
+    plan.run();
+    if (!family.table_row.empty())
+      plan.add_table_row(find_prefix(tensors_) + "embed_tokens.weight", token_of(family.table_row));
+    file.outputs = std::move(plan.outputs);
+    check_encoder(file.metadata, file.outputs, config_.width, request_.input);
+    set_types(file, {"v.blk.0.ffn_down.weight", "mm.input_projection.weight"});
+    return file;
+  }
+
+  const gguf::Metadata& tokenizer() {
+    if (!tokenizer_) read_tokenizer(files_, config_.vocab, tokenizer_.emplace(), config_.notes);
+    return *tokenizer_;
+  }
+
+  // The id of a token by its text.
+  int64_t token_of(std::string_view text) {
+    const gguf::OwnedValue* list = tokenizer().find("tokenizer.ggml.tokens");
+    const auto tokens = list ? list->view().as_strings() : std::nullopt;
+    if (tokens)
+      if (const auto found = std::ranges::find(*tokens, text); found != tokens->end()) return found - tokens->begin();
+    throw_error("{}: the tokenizer has no token {}, which stands between lines of a picture", request_.input, text);
+  }
+
+  void write(const std::vector<PlannedFile>& planned, const ConvertProgress& progress) {
+    std::vector<std::unique_ptr<gguf::Writer>> writers;
+    int64_t all = 0, done = 0;
+    for (const PlannedFile& file : planned) {
+      writers.push_back(std::make_unique<gguf::Writer>(file.path, file.metadata, infos_of(file.outputs)));
+      all += static_cast<int64_t>(writers.back()->size_bytes());
+    }
+    for (size_t i = 0; i < planned.size(); ++i)
+      for (const Output& output : planned[i].outputs) {
+        output.write([&](std::span<const std::byte> bytes) {
+          writers[i]->write(bytes);
+          done += std::ssize(bytes);
+          if (progress) progress(done, all);
+        });
+        for (const gguf::SafeTensor* part : output.parts) tensors_.release(*part);
+        tensors_.check();
+      }
+    for (size_t i = 0; i < planned.size(); ++i) {
+      writers[i]->finish();
+      report_.files.push_back(
+          {planned[i].path, std::ssize(planned[i].outputs), static_cast<int64_t>(writers[i]->size_bytes())});
+    }
+    report_.notes = std::move(config_.notes);
+  }
+
+  const core::ConvertRequest& request_;
+  const std::optional<quant::Type> type_;
+  JsonFiles files_;
+  gguf::Metadata text_;                     // of the language model
+  std::optional<gguf::Metadata> tokenizer_; // tokenizer.*, once they were read
+  Config config_;
+  const gguf::Safetensors tensors_;
+  ConvertReport report_;
+};
+
+} // namespace
+
+std::string mmproj_path(const core::ConvertRequest& request) {
+  if (!request.mmproj.empty() || request.output.empty()) return request.mmproj;
+  const std::filesystem::path output = request.output;
+  return (output.parent_path() / ("mmproj-" + output.filename().string())).string();
+}
+
+ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress& progress) {
+  if (request.output.empty() && request.mmproj.empty())
+    throw Error("convert: name the file to write with -o, or one for the encoder of pictures with --mmproj",
+                Error::kUsage);
+  if (request.text_only && !request.mmproj.empty()) throw Error("--text-only: goes without --mmproj", Error::kUsage);
+  if (std::filesystem::weakly_canonical(request.output) == std::filesystem::weakly_canonical(mmproj_path(request)))
+    throw Error("--mmproj: is the file that -o names", Error::kUsage);
+  return Conversion(request).run(progress);
 }
 
 } // namespace ridge::convert::import

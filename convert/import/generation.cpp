@@ -1,7 +1,5 @@
 #include "convert/import/generation.h"
 
-#include "convert/import/json_file.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,10 +25,10 @@ constexpr Param kParams[] = {
 
 } // namespace
 
-void read_sampling(const std::string& folder, gguf::Metadata& metadata, std::vector<std::string>& notes) {
-  const Json file = read_json_file(folder, "generation_config.json");
+void read_sampling(JsonFiles& files, gguf::Metadata& metadata, std::vector<std::string>& notes) {
+  const Json& file = files.get("generation_config.json");
   if (!file.is_object()) return;
-  const Fields fields(file, folder + "/generation_config.json");
+  const Fields fields(file, files.path("generation_config.json"));
   if (!fields.get_bool("do_sample", true)) return; // its numbers are said to be unused
   for (const Param& param : kParams) {
     const std::optional<double> value = fields.find_number(param.field);
@@ -47,14 +45,14 @@ void read_sampling(const std::string& folder, gguf::Metadata& metadata, std::vec
   }
 }
 
-std::vector<int64_t> end_tokens(const std::string& folder) {
+std::vector<int64_t> end_tokens(JsonFiles& files) {
   std::vector<int64_t> ids;
   const auto add = [&](const Json& id) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX || ids.size() == kMostEnds) return;
     if (std::ranges::find(ids, id.get<int64_t>()) == ids.end()) ids.push_back(id.get<int64_t>());
   };
   for (const char* name : {"generation_config.json", "config.json"}) {
-    const Json file = read_json_file(folder, name);
+    const Json& file = files.get(name);
     if (!file.is_object() || !file.contains("eos_token_id")) continue;
     const Json& value = file["eos_token_id"];
     if (value.is_array())

@@ -13,12 +13,20 @@ namespace ridge::convert::import {
 using ConvertProgress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
 
 struct ConvertReport {
-  int64_t tensors = 0, file_bytes = 0;
+  struct File {
+    std::string path;
+    int64_t tensors = 0, file_bytes = 0;
+  };
+  std::vector<File> files;        // the language model, then its encoder of pictures; either may be missing
   std::vector<std::string> notes; // what the user should know
 };
 
-// Writes request.output whole or not at all; the checkpoint is only read. Memory stays under a few times the largest
-// matrix's piece, and 300 MB.
+// Where the encoder of pictures is written, if the checkpoint has one: request.mmproj, or "mmproj-" before the name of
+// request.output.
+std::string mmproj_path(const core::ConvertRequest& request);
+
+// Writes files whole or not at all; the checkpoint is only read. Memory stays under a few times the largest matrix's
+// piece, and 300 MB.
 //
 // request.type is for matrices that the checkpoint does not quantize; q8_0 falls back to f16 where the columns are no
 // multiple of 32. Vectors and the experts' routers are always F32, packed matrices stay as they are.

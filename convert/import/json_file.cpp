@@ -50,6 +50,13 @@ Json read_json_file(const std::string& folder, std::string_view name) {
   return document;
 }
 
+std::string JsonFiles::path(std::string_view name) const { return (std::filesystem::path(folder_) / name).string(); }
+
+const Json& JsonFiles::get(std::string_view name) {
+  const auto found = read_.find(name);
+  return found != read_.end() ? found->second : read_.emplace(name, read_json_file(folder_, name)).first->second;
+}
+
 Fields::Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
   if (!object.is_object()) throw_error("{}: expected a JSON object", where_);
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,21 @@ using Json = nlohmann::json;
 Json read_json_file(const std::string& folder, std::string_view name);
 // The whole text of a file; nullopt if there is no such file.
 std::optional<std::string> read_text_file(const std::string& folder, std::string_view name);
+
+// The JSON files of a checkpoint's folder that several readers ask for. Each is read once, when it is first asked for.
+class JsonFiles {
+ public:
+  explicit JsonFiles(std::string folder) : folder_(std::move(folder)) {}
+
+  const std::string& folder() const { return folder_; }
+  std::string path(std::string_view name) const; // for messages
+  // As read_json_file. The document stays where it is as long as this.
+  const Json& get(std::string_view name);
+
+ private:
+  const std::string folder_;
+  std::map<std::string, Json, std::less<>> read_;
+};
 
 // Typed look-ups in one object. A field that is null counts as absent. Errors begin with `where`.
 class Fields {

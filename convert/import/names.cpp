@@ -99,7 +99,8 @@ std::span<const TensorRule> model_rules() { return kModel; }
 std::span<const TensorRule> layer_rules() { return kLayer; }
 
 std::string find_prefix(const gguf::Safetensors& tensors) {
-  for (const char* prefix : {"model.language_model.", "language_model.model.", "model.", "backbone.", ""})
+  for (const char* prefix :
+       {"model.language_model.", "language_model.model.", "model.text_model.", "model.", "backbone.", ""})
     for (const std::string_view table : kTables)
       if (tensors.find(fmt::format("{}{}.weight", prefix, table))) return prefix;
   throw_error("tensor model.embed_tokens.weight is missing: the checkpoint is incomplete or of an unknown layout");
@@ -119,7 +120,8 @@ bool is_beside(std::string_view name) {
   // itself.
   constexpr std::string_view kParts[] = {
       "visual.",    "vision_",         "vision_tower.",         "vision_adapter.", "vision_projection.", "audio_",
-      "projector.", "patch_embedding", "multi_modal_projector", "embed_vision.",   "embed_audio."};
+      "projector.", "patch_embedding", "multi_modal_projector", "embed_vision.",   "embed_audio.",       "connector.",
+      "mlp1."};
   constexpr std::string_view kEnds[] = {
       "rotary_emb.inv_freq", ".input_scale", ".input_global_scale", ".input_zero_point", ".k_scale",
       ".activation_scale",   ".v_scale",     ".output_scale",       ".weight_format"};

@@ -40,10 +40,11 @@ constexpr Role kRoles[] = {
 };
 
 // The tokens that tokenizer_config.json or added_tokens.json add to a tokenizer.model.
-void add_tokens(const Json& config, const std::string& folder, int64_t limit, Vocabulary& vocabulary) {
+void add_tokens(JsonFiles& files, int64_t limit, Vocabulary& vocabulary) {
+  const Json& config = files.get("tokenizer_config.json");
   std::vector<std::pair<int64_t, Token>> added;
   if (config.is_object() && config.contains("added_tokens_decoder")) {
-    const std::string where = folder + "/tokenizer_config.json: added_tokens_decoder";
+    const std::string where = files.path("tokenizer_config.json") + ": added_tokens_decoder";
     const Json& decoder = config["added_tokens_decoder"];
     if (!decoder.is_object()) throw_error("{}: expected an object", where);
     for (const auto& [key, value] : decoder.items()) {
@@ -54,9 +55,9 @@ void add_tokens(const Json& config, const std::string& folder, int64_t limit, Vo
       added.push_back(
           {std::stoll(key), {fields.get_string("content"), 0, special ? TokenKind::control : TokenKind::user_defined}});
     }
-  } else if (const Json names = read_json_file(folder, "added_tokens.json"); names.is_object()) {
+  } else if (const Json& names = files.get("added_tokens.json"); names.is_object()) {
     for (const auto& [text, id] : names.items()) {
-      if (!id.is_number_unsigned()) throw_error("{}/added_tokens.json: expected ids of 0 and more", folder);
+      if (!id.is_number_unsigned()) throw_error("{}: expected ids of 0 and more", files.path("added_tokens.json"));
       added.push_back({id.get<int64_t>(), {text, 0, TokenKind::user_defined}});
     }
   }
@@ -64,24 +65,25 @@ void add_tokens(const Json& config, const std::string& folder, int64_t limit, Vo
   for (auto& [id, token] : added) {
     if (id < std::ssize(vocabulary.tokens) && vocabulary.tokens[id].kind == TokenKind::unknown)
       token.kind = TokenKind::unknown;
-    vocabulary.add(id, std::move(token), limit, folder + "/tokenizer_config.json: added tokens");
+    vocabulary.add(id, std::move(token), limit, files.path("tokenizer_config.json") + ": added tokens");
   }
 }
 
-void write_chat_template(const std::string& folder, const Json& config, gguf::Metadata& metadata) {
-  if (const auto file = read_text_file(folder, "chat_template.jinja")) {
+void write_chat_template(JsonFiles& files, gguf::Metadata& metadata) {
+  const Json& config = files.get("tokenizer_config.json");
+  if (const auto file = read_text_file(files.folder(), "chat_template.jinja")) {
     metadata.set("tokenizer.chat_template", *file);
     return;
   }
   Json found = config.is_object() && config.contains("chat_template") ? config["chat_template"] : Json();
   if (found.is_null())
-    if (const Json file = read_json_file(folder, "chat_template.json"); file.is_object())
+    if (const Json& file = files.get("chat_template.json"); file.is_object())
       found = file.value("chat_template", Json());
   if (found.is_string()) metadata.set("tokenizer.chat_template", found.get<std::string>());
   if (!found.is_array()) return;
   std::vector<std::string> names; // of several: {"name": "default", "template": "…"}
   for (const Json& entry : found) {
-    const Fields fields(entry, folder + "/tokenizer_config.json: chat_template");
+    const Fields fields(entry, files.path("tokenizer_config.json") + ": chat_template");
     const std::string name = fields.get_string("name");
     const bool plain = std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_'; });
     if (name == "default") {
@@ -129,8 +131,8 @@ void write_vocabulary(const Vocabulary& vocabulary, gguf::Metadata& metadata) {
 }
 
 // The tokens that end an answer, the one called "eos" first.
-void read_ends(const std::string& folder, Vocabulary& vocabulary) {
-  std::vector<int64_t> ids = end_tokens(folder);
+void read_ends(JsonFiles& files, Vocabulary& vocabulary) {
+  std::vector<int64_t> ids = end_tokens(files);
   if (const auto eos = vocabulary.special.find("eos"); eos != vocabulary.special.end()) {
     std::erase(ids, eos->second);
     ids.insert(ids.begin(), eos->second);
@@ -144,9 +146,10 @@ void read_ends(const std::string& folder, Vocabulary& vocabulary) {
 }
 
 // Special tokens of tokenizer_config.json, else of generation_config.json, else of config.json.
-void read_settings(const std::string& folder, const Json& config, Vocabulary& vocabulary) {
+void read_settings(JsonFiles& files, Vocabulary& vocabulary) {
+  const Json& config = files.get("tokenizer_config.json");
   static const Json kNone = Json::object();
-  const Fields settings(config.is_object() ? config : kNone, folder + "/tokenizer_config.json");
+  const Fields settings(config.is_object() ? config : kNone, files.path("tokenizer_config.json"));
   if (const auto add = settings.find_bool("add_bos_token")) vocabulary.add_bos = add;
   if (const auto add = settings.find_bool("add_eos_token")) vocabulary.add_eos = add;
   for (const Role& role : kRoles) {
@@ -155,13 +158,13 @@ void read_settings(const std::string& folder, const Json& config, Vocabulary& vo
     if (const auto text = token_text(settings, key + "_token")) id = vocabulary.find(*text);
     if (id < 0 && !vocabulary.special.contains(role.name))
       for (const char* name : {"generation_config.json", "config.json"})
-        if (const Json file = read_json_file(folder, name); id < 0 && file.is_object())
+        if (const Json& file = files.get(name); id < 0 && file.is_object())
           id = token_id(Fields(file, name), key + "_token_id").value_or(-1);
     if (id >= 0) vocabulary.special[role.name] = id;
   }
   std::erase_if(vocabulary.special,
                 [&](const auto& role) { return role.second < 0 || role.second >= std::ssize(vocabulary.tokens); });
-  read_ends(folder, vocabulary);
+  read_ends(files, vocabulary);
   for (const char* role : {"bos", "eos", "padding"}) // these are markers, not text
     if (const auto at = vocabulary.special.find(role); at != vocabulary.special.end())
       if (Token& token = vocabulary.tokens[at->second]; token.kind == TokenKind::user_defined)
@@ -191,10 +194,9 @@ int64_t Vocabulary::find(std::string_view text) const {
   return at == ids_.end() ? -1 : at->second;
 }
 
-void read_tokenizer(const std::string& folder, int64_t vocab, gguf::Metadata& metadata,
-                    std::vector<std::string>& notes) {
-  const Json config = read_json_file(folder, "tokenizer_config.json");
-  const Json document = read_json_file(folder, "tokenizer.json");
+void read_tokenizer(JsonFiles& files, int64_t vocab, gguf::Metadata& metadata, std::vector<std::string>& notes) {
+  const std::string& folder = files.folder();
+  const Json document = read_json_file(folder, "tokenizer.json"); // the largest one: gone when this ends
   const auto sentencepiece = read_text_file(folder, "tokenizer.model");
   // If both files are there, they describe one tokenizer, and tokenizer.model has the true scores of its pieces.
   const bool byte_level =
@@ -202,7 +204,7 @@ void read_tokenizer(const std::string& folder, int64_t vocab, gguf::Metadata& me
   Vocabulary vocabulary;
   if (sentencepiece && !byte_level) {
     vocabulary = read_sentencepiece(*sentencepiece, folder + "/tokenizer.model", vocab);
-    add_tokens(config, folder, vocab, vocabulary);
+    add_tokens(files, vocab, vocabulary);
   } else if (document.is_object()) {
     vocabulary = read_tokenizer_json(document, folder + "/tokenizer.json", vocab);
   } else {
@@ -212,12 +214,12 @@ void read_tokenizer(const std::string& folder, int64_t vocab, gguf::Metadata& me
   if (vocabulary.left_out > 0)
     notes.push_back(fmt::format("{} added tokens from {} on are left out: the embedding table has {} rows",
                                 vocabulary.left_out, core::printable(vocabulary.first_left_out), vocab));
-  read_settings(folder, config, vocabulary);
+  read_settings(files, vocabulary);
   while (std::ssize(vocabulary.tokens) < vocab)
     vocabulary.set(std::ssize(vocabulary.tokens),
                    {fmt::format("[PAD{}]", vocabulary.tokens.size()), 0, TokenKind::unused}, vocab, folder);
   write_vocabulary(vocabulary, metadata);
-  write_chat_template(folder, config, metadata);
+  write_chat_template(files, metadata);
 }
 
 } // namespace ridge::convert::import

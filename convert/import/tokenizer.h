@@ -52,9 +52,8 @@ Vocabulary read_sentencepiece(std::string_view model, const std::string& where, 
 // if there is none.
 std::string find_family(const std::vector<std::string>& patterns, bool ignore_merges);
 
-// Reads the tokenizer in `folder` and its settings, pads it to `vocab` tokens, and appends the keys. Without a
+// Reads the tokenizer of the checkpoint and its settings, pads it to `vocab` tokens, and appends the keys. Without a
 // tokenizer it appends no key and says so in `notes`.
-void read_tokenizer(const std::string& folder, int64_t vocab, gguf::Metadata& metadata,
-                    std::vector<std::string>& notes);
+void read_tokenizer(JsonFiles& files, int64_t vocab, gguf::Metadata& metadata, std::vector<std::string>& notes);
 
 } // namespace ridge::convert::import

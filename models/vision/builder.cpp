@@ -167,7 +167,7 @@ std::vector<float> Builder::table_with_class() {
   const bool has_class = has("v.class_embd");
   const int64_t width = hparams_.width(), patches = columns_ * lines_;
   std::vector<float> table = values("v.position_embd.weight", (patches + (has_class ? 1 : 0)) * width);
-  if (has("v.patch_embd.bias")) {
+  if (has_class && has("v.patch_embd.bias")) { // else patches() adds it
     const std::vector<float> bias = values("v.patch_embd.bias", width);
     for (int64_t i = 0; i < patches * width; ++i) table[i] += bias[i % width];
   }

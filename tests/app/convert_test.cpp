@@ -51,6 +51,25 @@ TEST_CASE("a checkpoint becomes a model that inspect reads") {
   CHECK(run_ridge({"inspect", folder() / "made.gguf"}).status == 0);
 }
 
+TEST_CASE("convert wants a file to write, and one for each of two") {
+  Checkpoint c;
+  c.write();
+  const std::string out = folder() / "one.gguf";
+  using Options = std::vector<std::string>;
+  for (const Options& options :
+       {Options{}, Options{"--mmproj", out, "--text-only"}, Options{"-o", out, "--mmproj", out}}) {
+    Options command = {"convert", c.folder.path()};
+    command.insert(command.end(), options.begin(), options.end());
+    const Result result = run_ridge(command);
+    CHECK(result.status == 2);
+    CHECK_MESSAGE(std::ranges::count(result.err, '\n') == 1, result.err);
+    CHECK(!std::filesystem::exists(out));
+  }
+  const Result result = run_ridge({"convert", c.folder.path(), "--mmproj", out}); // it has none
+  CHECK(result.status == 1);
+  CHECK_MESSAGE(result.err.find("no encoder of pictures") != std::string::npos, result.err);
+}
+
 TEST_CASE("a truncated shard, a lying index and a lying config.json are named in one line, and nothing is written") {
   Checkpoint c;
   c.write();

@@ -263,3 +263,30 @@ TEST_CASE("rules for shared heads of keys and values ask the first layer, which 
   CHECK(types(8)[1] == Type::F32);
   CHECK(types(8)[2] == Type::F32); // one row: a vector
 }
+
+TEST_CASE("in an encoder of pictures patches and positions stay wide, and what makes rows of tokens is as an output") {
+  std::vector<gguf::TensorInfo> tensors = {{"v.patch_embd.weight", Type::F32, {14, 14, 3, 1024}},
+                                           {"v.position_embd.weight", Type::F32, {1024, 729}},
+                                           {"mm.input_projection.weight", Type::F16, {2048, 1024}},
+                                           {"mm.patch_merger.weight", Type::F16, {4096, 1024}},
+                                           {"mm.2.weight", Type::F16, {4096, 2048}},
+                                           {"v.deepstack.3.fc1.weight", Type::F16, {4096, 4096}},
+                                           {"v.blk.0.ln1.weight", Type::F32, {1024}},
+                                           {"v.blk.0.attn_out.weight", Type::F16, {1024, 1024}}};
+  const size_t first = tensors.size();
+  for (int64_t il = 0; il < 24; ++il)
+    for (const char* part : {"attn_v", "ffn_down"})
+      tensors.push_back({fmt::format("v.blk.{}.{}.weight", il, part), Type::F16, {1024, 1024}});
+  const auto types = models::assign_types(*models::find_recipe("Q4_K_M"), {"clip", 24, 16, 16, 0}, tensors);
+  CHECK(types[0] == Type::F32);
+  CHECK(types[1] == Type::F32);
+  CHECK(types[2] == Type::F16);
+  CHECK(types[3] == Type::F16);
+  CHECK(types[4] == Type::Q6_K);
+  CHECK(types[5] == Type::Q6_K);
+  CHECK(types[6] == Type::F32);
+  CHECK(types[7] == Type::Q4_K);
+  CHECK(types[first] == Type::Q6_K); // the first layers, and every third
+  CHECK(types[first + 2 * 3] == Type::Q4_K);
+  CHECK(types[first + 2 * 23 + 1] == Type::Q6_K);
+}

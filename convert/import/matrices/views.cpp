@@ -29,17 +29,15 @@ Matrix::Reader<T> rows_of(Matrix::Reader<T> read, std::shared_ptr<const std::vec
   };
 }
 
+// Of rows of `width`.
 template <typename T>
-Matrix::Reader<T> cols_of(Matrix::Reader<T> read, std::vector<int64_t> source) {
+Matrix::Reader<T> cols_of(Matrix::Reader<T> read, std::vector<int64_t> source, int64_t width) {
   if (!read) return nullptr;
-  return [read = std::move(read), source = std::move(source)](int64_t first, int64_t count, T* out) {
-    const auto width = std::ssize(source);
-    std::vector<T> row(width);
-    read(first, count, out);
-    for (T* at = out; at < out + count * width; at += width) {
-      std::copy_n(at, width, row.data());
-      for (int64_t c = 0; c < width; ++c) at[c] = row[source[c]];
-    }
+  return [read = std::move(read), source = std::move(source), width](int64_t first, int64_t count, T* out) {
+    std::vector<T> rows(count * width);
+    read(first, count, rows.data());
+    for (const T* row = rows.data(); row < rows.data() + count * width; row += width)
+      for (const int64_t c : source) *out++ = row[c];
   };
 }
 
@@ -86,7 +84,7 @@ Matrix pick_cols(Matrix matrix, std::vector<int64_t> source, std::string_view na
     // Whole groups must move, and their scales with them.
     std::vector<int64_t> groups;
     bool whole = matrix.order.empty();
-    for (int64_t c = 0; c < matrix.cols; ++c) {
+    for (int64_t c = 0; c < std::ssize(source); ++c) {
       if (c % matrix.group == 0) groups.push_back(source[c] / matrix.group);
       whole &= source[c] == groups.back() * matrix.group + c % matrix.group;
     }
@@ -94,12 +92,13 @@ Matrix pick_cols(Matrix matrix, std::vector<int64_t> source, std::string_view na
       throw_error("{}: is packed in groups of {} columns, wider than the heads whose order changes: such a matrix "
                   "cannot be converted",
                   name, matrix.group);
-    matrix.scales = cols_of(std::move(matrix.scales), groups);
-    matrix.scale_bytes = cols_of(std::move(matrix.scale_bytes), groups);
-    matrix.zeros = cols_of(std::move(matrix.zeros), groups);
+    matrix.scales = cols_of(std::move(matrix.scales), groups, matrix.groups());
+    matrix.scale_bytes = cols_of(std::move(matrix.scale_bytes), groups, matrix.groups());
+    matrix.zeros = cols_of(std::move(matrix.zeros), groups, matrix.groups());
   }
-  matrix.floats = cols_of(std::move(matrix.floats), source);
-  matrix.codes = cols_of(std::move(matrix.codes), std::move(source));
+  matrix.floats = cols_of(std::move(matrix.floats), source, matrix.cols);
+  matrix.codes = cols_of(std::move(matrix.codes), source, matrix.cols);
+  matrix.cols = std::ssize(source);
   return matrix;
 }
 

@@ -1,6 +1,7 @@
 // A small checkpoint folder for tests: one layer of llama, its linears packed as a test says.
 #pragma once
 
+#include "convert/import/config.h"
 #include "support/numerics.h"
 #include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
@@ -14,6 +15,11 @@
 namespace ridge::tests {
 
 using Numbers = std::vector<double>; // [rows][cols]
+
+inline convert::import::Config config_in(const TemporaryFolder& folder, gguf::Metadata& metadata) {
+  convert::import::JsonFiles files(folder.path());
+  return convert::import::read_config(files, metadata);
+}
 
 struct Checkpoint {
   TemporaryFolder folder;
@@ -68,5 +74,37 @@ struct Checkpoint {
     folder.write("model.safetensors", file.bytes());
   }
 };
+
+// A byte-level tokenizer: 256 bytes, "he", "hel", special tokens, of which the first one begins texts, and "<think>".
+inline nlohmann::json byte_level_tokenizer(const std::vector<std::string>& special = {"<s>"}) {
+  nlohmann::json vocab;
+  std::vector<std::string> letters; // as GPT-2 spells bytes
+  int extra = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool shown = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    const int point = shown ? byte : 256 + extra++;
+    std::string text;
+    if (point < 0x80) {
+      text = static_cast<char>(point);
+    } else {
+      text = {static_cast<char>(0xc0 | point >> 6), static_cast<char>(0x80 | (point & 0x3f))};
+    }
+    vocab[text] = byte;
+  }
+  vocab["he"] = 256;
+  vocab["hel"] = 257;
+  nlohmann::json added = nlohmann::json::array();
+  int id = 258;
+  for (const std::string& text : special) added.push_back({{"id", id++}, {"content", text}, {"special", true}});
+  added.push_back({{"id", id}, {"content", "<think>"}, {"special", false}});
+  return {
+      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"h e", nlohmann::json{"he", "l"}}}}},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+      {"added_tokens", added},
+      {"post_processor",
+       {{"type", "TemplateProcessing"},
+        {"single",
+         {{{"SpecialToken", {{"id", special[0]}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}}}}};
+}
 
 } // namespace ridge::tests

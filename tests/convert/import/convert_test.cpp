@@ -38,35 +38,6 @@ bool names(const std::string& message, std::string_view part) {
   return message.find(part) != std::string::npos;
 }
 
-// A byte-level tokenizer: 256 bytes, "he", "hel" and two special tokens, fewer than the 300 rows of the table.
-nlohmann::json byte_level_tokenizer() {
-  nlohmann::json vocab;
-  std::vector<std::string> letters; // as GPT-2 spells bytes
-  int extra = 0;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool shown = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    const int point = shown ? byte : 256 + extra++;
-    std::string text;
-    if (point < 0x80) {
-      text = static_cast<char>(point);
-    } else {
-      text = {static_cast<char>(0xc0 | point >> 6), static_cast<char>(0x80 | (point & 0x3f))};
-    }
-    vocab[text] = byte;
-  }
-  vocab["he"] = 256;
-  vocab["hel"] = 257;
-  return {{"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"h e", nlohmann::json{"he", "l"}}}}},
-          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-          {"added_tokens",
-           {{{"id", 258}, {"content", "<s>"}, {"special", true}},
-            {{"id", 259}, {"content", "<think>"}, {"special", false}}}},
-          {"post_processor",
-           {{"type", "TemplateProcessing"},
-            {"single",
-             {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}}}}};
-}
-
 struct WithVocabulary : Checkpoint { // a table of 300 rows
   WithVocabulary() {
     write();
@@ -194,7 +165,7 @@ TEST_CASE("convert: every class of the table of architectures is taken for its r
         c.config[key] = 2;
       c.save();
       gguf::Metadata metadata;
-      const convert::import::Config config = convert::import::read_config(c.folder.path(), metadata);
+      const convert::import::Config config = config_in(c.folder, metadata);
       CHECK(config.architecture == &row);
       CHECK(metadata.find(std::string(row.name) + ".block_count") != nullptr);
       for (const models::FixedField& fixed : layout.fixed) {

@@ -54,7 +54,7 @@ struct Pieces {
     folder.write("config.json", config.dump());
     folder.write("model.safetensors", file.bytes());
     gguf::Metadata metadata;
-    const auto read = convert::import::read_config(folder.path(), metadata);
+    const auto read = config_in(folder, metadata);
     const auto tensors = gguf::Safetensors::open(folder.path());
     convert::import::Plan plan(tensors, read, quant::Type::F32);
     plan.run();
@@ -239,7 +239,7 @@ TEST_CASE("convert: of latent attention's expanded keys and values each head get
   CHECK(made["blk.0.attn_v_b.weight"].dims == Dims{4, 2, 2});
   CHECK(rows_of(made["blk.0.attn_v_b.weight"]) == Floats{1, 2, 4, 5});
   gguf::Metadata metadata;
-  convert::import::read_config(p.folder.path(), metadata);
+  config_in(p.folder, metadata);
   CHECK(metadata.find("deepseek2.attention.key_length")->view().as_int() == 6);
   CHECK(metadata.find("deepseek2.attention.key_length_mla")->view().as_int() == 3);
   CHECK(metadata.find("deepseek2.attention.head_count_kv")->view().as_int() == 1);
@@ -265,7 +265,7 @@ TEST_CASE("convert: the language model is found within a model that also sees, a
   CHECK(made.size() == 2);
   CHECK(p.has_drafts);
   gguf::Metadata metadata;
-  convert::import::read_config(p.folder.path(), metadata);
+  config_in(p.folder, metadata);
   CHECK(metadata.find("qwen3vl.n_deepstack_layers")->view().as_int() == 3);
   CHECK(metadata.find("qwen3vl.embedding_length")->view().as_int() == 4);
 }
@@ -278,7 +278,7 @@ TEST_CASE("convert: kinds of layers are read however config.json spells them") {
     p.config["mlp_hidden_act"] = std::string(hf_class).starts_with("Nemotron") ? "relu2" : "silu";
     p.folder.write("config.json", p.config.dump());
     gguf::Metadata metadata;
-    const auto config = convert::import::read_config(p.folder.path(), metadata);
+    const auto config = config_in(p.folder, metadata);
     return *metadata.find(std::string(config.architecture->name) + ".attention.head_count_kv")->view().as_ints();
   };
   using Ints = std::vector<int64_t>;
@@ -375,7 +375,7 @@ TEST_CASE("convert: Gemma 4's layers that see all have heads of their own, and r
   CHECK(made.contains("blk.0.post_attention_norm.weight"));
 
   gguf::Metadata metadata;
-  convert::import::read_config(p.folder.path(), metadata);
+  config_in(p.folder, metadata);
   const auto integer = [&](const char* key) { return metadata.find(std::string("gemma4.") + key)->view().as_int(); };
   const auto integers = [&](const char* key) { return *metadata.find(std::string("gemma4.") + key)->view().as_ints(); };
   using Ints = std::vector<int64_t>;

@@ -3,6 +3,7 @@
 
 #include "support/numerics.h"
 #include "support/recipes/vision_runs.h"
+#include "support/temporary_folder.h"
 
 #include <cstdlib>
 
@@ -119,6 +120,35 @@ TEST_CASE("in fast mode, packed models are near what they are in exact mode") {
     constexpr quant::Type kPacked = quant::Type::Q8_0;
     check_fast(name, kPacked, outputs_of(tests::VisionCase(name), true, kPacked));
   });
+}
+
+TEST_CASE("the bias of patches is added once, with and without a row for the class") {
+  REQUIRE_REFERENCE();
+  constexpr double kBias = 0.25;
+  for (const char* name : {"mlp-nocls", "mlp"}) {
+    CAPTURE(name);
+    const auto rows = [&](bool in_table) {
+      nlohmann::ordered_json recipe =
+          nlohmann::ordered_json::parse(tests::read_file(tests::VisionCase::folder() + "/" + name + ".mmproj.json"));
+      const auto shift = [&](std::string_view name, double by) {
+        for (auto& tensor : recipe["tensors"])
+          if (tensor[0].get<std::string>() == name) tensor[2] = tensor[2].get<double>() + by;
+      };
+      if (in_table) shift("v.position_embd.weight", kBias);
+      if (in_table) shift("v.class_embd", -kBias); // which has no patch
+      if (!in_table) recipe["tensors"].push_back({"v.patch_embd.bias", {32}, kBias, 0.0});
+      tests::Recipe made(name, recipe);
+      const std::vector<std::byte> bytes = made.image();
+      const tests::TemporaryFolder folder;
+      const std::string path = folder.write("mmproj.gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      engine::PictureReader reader(path, {.threads = 1, .exact = true});
+      std::vector<float> all;
+      for (const auto& piece : reader.read(tests::formula_picture(64, 64, 1)))
+        if (piece.tile) all.insert(all.end(), piece.tile->rows.begin(), piece.tile->rows.end());
+      return all;
+    };
+    CHECK(tests::nmse(rows(false), rows(true)) < 1e-9);
+  }
 }
 
 TEST_CASE("docs/images.md shows every projector as projectors.def has it") {

@@ -1,0 +1,214 @@
+#include "convert/import/pictures/plan.h"
+
+#include "convert/import/matrices/views.h"
+#include "core/error.h"
+#include "models/recipes.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace ridge::convert::import {
+
+using gguf::SafeTensor;
+
+namespace {
+
+constexpr std::string_view kRoots[] = {"model.", ""};
+
+// Empty names where the checkpoint has no such tensors.
+PicturePlan::Tower find_tower(const PictureFamily& family, const gguf::Safetensors& tensors) {
+  for (const std::string_view tower : family.towers)
+    for (const std::string_view root : kRoots) {
+      std::string whole = std::string(root) + std::string(tower);
+      if (std::ranges::any_of(tensors.tensors(), [&](const SafeTensor& t) { return t.name.starts_with(whole); }))
+        return {std::move(whole), std::string(root)};
+    }
+  return {};
+}
+
+std::string numbered(std::string_view name, int64_t number) {
+  std::string made(name);
+  return made.replace(made.find("{}"), 2, std::to_string(number));
+}
+
+std::vector<int64_t> range(int64_t first, int64_t count) {
+  std::vector<int64_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
+[[noreturn]] void refuse(const SafeTensor& tensor, std::string_view expected) {
+  throw_error("tensor {}: has shape [{}], expected {}", tensor.name, fmt::join(tensor.shape, ", "), expected);
+}
+
+} // namespace
+
+bool has_encoder(const PictureFamily& family, const gguf::Safetensors& tensors) {
+  return !find_tower(family, tensors).name.empty();
+}
+
+PicturePlan::PicturePlan(const gguf::Safetensors& tensors, const PictureFamily& family, const PictureFields& fields,
+                         std::optional<quant::Type> type)
+    : tensors_(tensors), family_(family), fields_(fields), type_(type), tower_(find_tower(family, tensors)),
+      reader_(tensors, fields.config()) {}
+
+void PicturePlan::run() {
+  add_rules(tower_.name, "", family_.tower);
+  for (int64_t il = 0; il < fields_.written("block_count"); ++il)
+    add_rules(fmt::format("{}{}{}.", tower_.name, family_.layers, il), fmt::format("v.blk.{}.", il), family_.layer);
+  add_rules(tower_.root, "", family_.beside);
+  check_all_used();
+}
+
+void PicturePlan::add_table_row(const std::string& table, int64_t token) {
+  const SafeTensor* rows = tensors_.find(table);
+  if (!rows || rows->shape.size() != 2 || token >= rows->shape[0])
+    throw_error("tensor {}: has no row {}, that of {}", table, token, family_.table_row);
+  Matrix row = pick_rows(plain_matrix(*rows, 0, rows->shape[0], rows->shape[1]), {token});
+  outputs.push_back(vector_output({transposed(std::move(row), table)}, "v.token_embd.img_break", {rows->shape[1]}));
+}
+
+void PicturePlan::add_rules(const std::string& from, const std::string& to, std::span<const PictureRule> rules) {
+  for (const PictureRule& rule : rules) {
+    if (rule.from.find("{}") == std::string_view::npos) {
+      add_rule(from + std::string(rule.from), to + std::string(rule.to), rule);
+      continue;
+    }
+    int64_t number = 0;
+    for (const int64_t layer : fields_.layers_of(family_.numbered))
+      add_rule(from + numbered(rule.from, number++), numbered(rule.to, layer), rule);
+  }
+}
+
+void PicturePlan::add_rule(const std::string& from, const std::string& to, const PictureRule& rule) {
+  const Take take = rule.take;
+  if (const SafeTensor* tensor = tensors_.find(from)) return add(*tensor, to, take);
+  if (!reader_.has(from)) {
+    if (!rule.required) return;
+    throw_error("tensor {} is missing: the checkpoint is incomplete or config.json is another's", from);
+  }
+  if (const SafeTensor* weight = tensors_.find(from + ".weight"); weight && weight->shape.size() != 2) {
+    add(*weight, to + ".weight", take);
+  } else {
+    Matrix matrix = reader_.read(from);
+    const std::vector<int64_t> dims = {matrix.cols, matrix.rows};
+    for (const SafeTensor* part : matrix.parts) used_.insert(part->name);
+    add_matrix(std::move(matrix), to + ".weight", take, dims);
+  }
+  if (const SafeTensor* bias = tensors_.find(from + ".bias")) add(*bias, to + ".bias", take);
+}
+
+void PicturePlan::add(const SafeTensor& tensor, const std::string& to, Take take) {
+  used_.insert(tensor.name);
+  std::vector<int64_t> shape = tensor.shape;
+  while (shape.size() > 1 && shape.front() == 1) shape.erase(shape.begin());
+  if (tensor.elements() == 0 || shape.size() > 5) refuse(tensor, "numbers");
+  if (shape.size() < 2) {
+    std::vector<Matrix> vectors;
+    vectors.push_back(taken(plain_matrix(tensor, 0, tensor.elements(), 1), take, tensor.name));
+    const int64_t rows = vectors.front().rows;
+    outputs.push_back(vector_output(std::move(vectors), to, {rows}));
+    return;
+  }
+  std::vector<int64_t> dims(shape.rbegin(), shape.rend());
+  // Of a kernel, a row is all that one output is made of; of other tensors, what lies together.
+  const int64_t rows = shape.size() > 3 ? shape.front() : tensor.elements() / shape.back();
+  Matrix matrix = plain_matrix(tensor, 0, rows, tensor.elements() / rows);
+  if (take == Take::first_frame || take == Take::second_frame) {
+    if (shape.size() != 5 || shape[2] != 2) refuse(tensor, "a kernel for two frames [rows, colours, 2, y, x]");
+    std::vector<int64_t> columns;
+    const int64_t patch = shape[3] * shape[4];
+    for (int64_t color = 0; color < shape[1]; ++color)
+      for (const int64_t column : range((2 * color + (take == Take::second_frame ? 1 : 0)) * patch, patch))
+        columns.push_back(column);
+    matrix = pick_cols(std::move(matrix), std::move(columns), tensor.name);
+    dims = {shape[4], shape[3], shape[1], shape[0]};
+  }
+  if (take == Take::colors_first) {
+    const int64_t side = fields_.written("patch_size"), pixels = side * side;
+    if (shape.size() != 2 || shape[1] != 3 * pixels) refuse(tensor, fmt::format("{} columns", 3 * pixels));
+    std::vector<int64_t> columns;
+    for (int64_t color = 0; color < 3; ++color)
+      for (int64_t pixel = 0; pixel < pixels; ++pixel) columns.push_back(3 * pixel + color);
+    matrix = pick_cols(std::move(matrix), std::move(columns), tensor.name);
+    dims = {side, side, 3, shape[0]};
+  }
+  if (dims.size() > gguf::kMaxDims) refuse(tensor, "at most four dimensions");
+  add_matrix(std::move(matrix), to, take, std::move(dims));
+}
+
+// `dims`: of all rows.
+void PicturePlan::add_matrix(Matrix matrix, const std::string& to, Take take, std::vector<int64_t> dims) {
+  matrix = taken(std::move(matrix), take, to);
+  if (dims.size() == 2) dims[1] = matrix.rows;
+  const std::optional<quant::Type> type = type_of({to, quant::Type::F32, dims});
+  std::vector<Matrix> one;
+  one.push_back(std::move(matrix));
+  std::string scheme;
+  const std::string name = to.ends_with(".weight") ? to.substr(0, to.size() - 7) : to;
+  std::vector<Output> made = outputs_of(std::move(one), name, type, scheme);
+  if (!scheme.empty() || made.size() != 1)
+    throw_error("tensor {}: is packed in a way that encoders of pictures cannot read", to);
+  made.front().info.name = to;
+  made.front().info.dims = std::move(dims);
+  outputs.push_back(std::move(made.front()));
+}
+
+Matrix PicturePlan::taken(Matrix matrix, Take take, const std::string& name) const {
+  const int64_t rows = matrix.rows;
+  const auto third = [&](int64_t which) {
+    if (rows % 3 != 0) throw_error("tensor {}: {} rows are not those of queries, keys and values", name, rows);
+    return pick_rows(std::move(matrix), range(which * rows / 3, rows / 3));
+  };
+  switch (take) {
+  case Take::first_third: return third(0);
+  case Take::second_third: return third(1);
+  case Take::last_third: return third(2);
+  case Take::rope_pairs: {
+    const int64_t heads = fields_.written("attention.head_count"), dim = heads > 0 ? rows / heads : 0;
+    if (dim < 2 || dim % 2 != 0 || dim * heads != rows)
+      throw_error("tensor {}: {} rows are not those of {} heads", name, rows, heads);
+    std::vector<int64_t> order(rows);
+    for (int64_t r = 0; r < rows; ++r) order[r] = r / dim * dim + r % 2 * (dim / 2) + r % dim / 2;
+    return pick_rows(std::move(matrix), std::move(order));
+  }
+  case Take::plus_one:
+    return map_numbers(
+        std::move(matrix), [](float x) { return x + 1; }, name);
+  case Take::class_last: {
+    std::vector<int64_t> order = range(1, rows);
+    order.back() = 0;
+    return pick_rows(std::move(matrix), std::move(order));
+  }
+  default: return matrix;
+  }
+}
+
+// Patch embeddings and positions stay F32: they are small, and all else depends on them. Other matrices that are not
+// quantized are numbers of the type that is wanted, where that is one of numbers.
+std::optional<quant::Type> PicturePlan::type_of(const gguf::TensorInfo& tensor) const {
+  if (models::is_quantizable(tensor)) return type_;
+  if (tensor.dims.size() > 2 || !tensor.name.starts_with("mm.")) return quant::Type::F32;
+  return type_ && quant::format(*type_).packed ? quant::Type::F16 : type_;
+}
+
+// A tensor without a place would be a part of the encoder that is silently lost.
+void PicturePlan::check_all_used() const {
+  const auto belongs = [&](const std::string& name) {
+    return name.starts_with(tower_.name) || std::ranges::any_of(family_.beside, [&](const PictureRule& rule) {
+             return name.starts_with(tower_.root + std::string(rule.from.substr(0, rule.from.find('.') + 1)));
+           });
+  };
+  for (const SafeTensor& tensor : tensors_.tensors()) {
+    if (used_.contains(tensor.name) || !belongs(tensor.name) || tensor.name.ends_with("position_ids")) continue;
+    if (std::ranges::any_of(family_.unused, [&](auto part) { return tensor.name.find(part) != std::string::npos; }))
+      continue;
+    throw_error("{}: tensor {} has no place in an encoder of the kind {}: the checkpoint is of another kind than "
+                "config.json says",
+                tensors_.path_of(tensor), tensor.name, family_.projector);
+  }
+}
+
+} // namespace ridge::convert::import

@@ -30,6 +30,8 @@ class PictureReader {
     std::shared_ptr<const EncodedTile> tile = nullptr; // null: text
   };
   std::vector<Piece> read(const media::Picture& picture);
+  // How many rows read() would give of it, without encoding it. Any thread.
+  int64_t count_tokens(const media::Picture& picture) const;
 
   int64_t row_width() const { return row_width_; } // of tiles
   // Throws Error where the language model, of this path, takes rows of another width.

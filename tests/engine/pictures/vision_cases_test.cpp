@@ -52,6 +52,7 @@ void check_case(const std::string& name) {
     rows.insert(rows.end(), place.tile->rows.begin(), place.tile->rows.end());
   const std::vector<float> embeddings = c.embeddings();
   REQUIRE(rows.size() == embeddings.size());
+  CHECK(opened.reader.count_tokens(c.picture()) == c.count("tokens"));
   const double error = tests::nmse(rows, embeddings);
   CHECK(error <= std::max(kLeastBound, 5 * c.spread("spread")));
   const std::vector<float> golden = c.logits(),

@@ -27,6 +27,11 @@ const GlFunctions& gl() {
     find(f.read_pixels, "glReadPixels");
     find(f.bind_texture, "glBindTexture");
     find(f.tex_sub_image_2d, "glTexSubImage2D");
+    find(f.gen_textures, "glGenTextures");
+    find(f.delete_textures, "glDeleteTextures");
+    find(f.tex_parameter_i, "glTexParameteri");
+    find(f.tex_image_2d, "glTexImage2D");
+    find(f.generate_mipmap, "glGenerateMipmap");
     return f;
   }();
   return functions;

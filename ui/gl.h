@@ -14,6 +14,11 @@ struct GlFunctions {
   decltype(&::glReadPixels) read_pixels;
   decltype(&::glBindTexture) bind_texture;
   decltype(&::glTexSubImage2D) tex_sub_image_2d;
+  decltype(&::glGenTextures) gen_textures;
+  decltype(&::glDeleteTextures) delete_textures;
+  decltype(&::glTexParameteri) tex_parameter_i;
+  decltype(&::glTexImage2D) tex_image_2d;
+  void (*generate_mipmap)(GLenum target); // <GL/gl.h> ends before OpenGL 3
 };
 
 // Those of the current context, which must exist at the first call. Throws Error where one is missing.

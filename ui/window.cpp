@@ -4,6 +4,8 @@
 #include "ui/gl.h"
 #include "ui/png.h"
 #include "ui/widgets/glyphs.h"
+#include "ui/widgets/picture_paths.h"
+#include "ui/widgets/textures.h"
 #include "ui/widgets/widgets.h"
 
 #include <GLFW/glfw3.h>
@@ -45,6 +47,7 @@ Window::Window(WindowOptions options) : impl_(std::make_unique<Impl>()) {
 
 Window::~Window() {
   if (ImGui::GetCurrentContext()) {
+    free_unused_textures();
     ImGui_ImplOpenGL3_Shutdown();
     ImGui_ImplGlfw_Shutdown();
     ImGui::DestroyContext();
@@ -106,7 +109,7 @@ void Window::Impl::open() {
       window, [](GLFWwindow* w, float, float) { static_cast<Impl*>(glfwGetWindowUserPointer(w))->rescale = true; });
   glfwSetDropCallback(window, [](GLFWwindow* w, int count, const char** paths) {
     auto* impl = static_cast<Impl*>(glfwGetWindowUserPointer(w));
-    if (count > 0 && impl->engine) impl->open_path(paths[0]);
+    if (impl->engine) impl->take_dropped({paths, paths + count});
   });
   IMGUI_CHECKVERSION();
   ImGui::CreateContext();
@@ -160,6 +163,7 @@ void Window::run(const EngineLink& engine) {
       const auto now = engine.snapshot();
       const bool busy = now->state == EngineState::loading || now->state == EngineState::reading ||
                         now->state == EngineState::writing || now->state == EngineState::measuring ||
+                        now->picture_facts->size() < now->pictures.size() ||
                         (now->tensor && static_cast<int>(now->tensor->formats.size()) < now->tensor->formats_to_try);
       quiet_frames = busy ? 0 : quiet_frames + 1;
       if (quiet_frames > w.options.after_frames) {
@@ -218,6 +222,7 @@ void Window::Impl::draw_frame() {
   gl().clear_color(back.x, back.y, back.z, 1);
   gl().clear(GL_COLOR_BUFFER_BIT);
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+  free_unused_textures();
 }
 
 void Window::Impl::take_keys(const core::Snapshot& now) {
@@ -234,7 +239,7 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
     if (pressed(GLFW_KEY_L)) set_dark(!dark);
     if (pressed(GLFW_KEY_Q)) glfwSetWindowShouldClose(window, GLFW_TRUE);
   }
-  if (dialog.is_open()) return; // Escape closes it
+  if (dialog.is_open() || shown[panel]->takes_escape()) return;
   if (pressed(GLFW_KEY_F1)) help = !help;
   const bool in_field = ImGui::GetInputTextState(ImGui::GetActiveID()) != nullptr; // which Escape leaves
   if (pressed(GLFW_KEY_ESCAPE) && !in_field) {
@@ -249,18 +254,33 @@ void Window::Impl::ask_for_file() {
   dialog.ask(FileDialog::For::open, "Open a model", "", [this](const std::string& path) { open_path(path); });
 }
 
-// A folder goes to the panel that knows what to do with it, an address becomes a job, a file goes to the engine.
+// All pictures among them, or the first that is something else.
+void Window::Impl::take_dropped(const std::vector<std::string>& paths) {
+  bool opened = false;
+  for (const std::string& path : paths)
+    if (is_picture_name(path) || !std::exchange(opened, true)) open_path(path);
+}
+
+// A picture goes into the message that is being written. A folder goes to the panel that knows what to do with it, an
+// address becomes a job, a file goes to the engine.
 void Window::Impl::open_path(const std::string& path) {
+  if (is_picture_name(path)) {
+    engine->send(core::intent::AddPicture{path});
+    return show_panel("chat");
+  }
   if (FileDialog::is_address(path)) {
     engine->send(core::intent::StartJob{core::PullRequest{path}});
-    for (size_t i = 0; i < shown.size(); ++i)
-      if (panels()[i].name == std::string_view("jobs")) panel = i;
-    return;
+    return show_panel("jobs");
   }
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return engine->send(core::intent::OpenModel{path});
   for (size_t i = 0; i < shown.size(); ++i)
     if (shown[i]->take_folder(path)) panel = i;
+}
+
+void Window::Impl::show_panel(std::string_view name) {
+  for (size_t i = 0; i < shown.size(); ++i)
+    if (panels()[i].name == name) panel = i;
 }
 
 void Window::Impl::set_dark(bool now_dark) {

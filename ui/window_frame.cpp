@@ -19,6 +19,7 @@ struct Shortcut {
 constexpr Shortcut kShortcuts[] = {
     {"Ctrl 1 … 9", "show a panel"},
     {"Ctrl O", "open a model or a checkpoint's folder"},
+    {"Ctrl V", "paste text, or pictures by their paths"},
     {"Enter", "send the message"},
     {"Shift Enter", "new line in the message"},
     {"Esc", "leave a field; stop the answer"},

@@ -46,6 +46,8 @@ struct Window::Impl {
   void take_keys(const core::Snapshot& now);
   void ask_for_file();
   void open_path(const std::string& path);
+  void take_dropped(const std::vector<std::string>& paths);
+  void show_panel(std::string_view name);
   void save_screenshot() const;
   void set_dark(bool now_dark);
   void remember();

@@ -16,6 +16,7 @@
 
 #include <cstdio>
 #include <optional>
+#include <vector>
 
 namespace ridge::app {
 namespace {
@@ -24,6 +25,7 @@ struct GuiCommand {
   WindowSetup setup;
   ui::WindowOptions window;
   std::string size, prompt;
+  std::vector<std::string> images;
   bool light = false, dark = false, frame_times = false;
 
   void run() {
@@ -45,6 +47,7 @@ struct GuiCommand {
       window.layout_file = folder + "/window.ini";
     ui::Window shown(window);
     WindowEngine engine(setup, [&] { shown.wake(); });
+    for (const std::string& image : images) engine.send(core::intent::AddPicture{image});
     if (!prompt.empty()) engine.send(core::intent::Send{prompt});
     shown.run({[&] { return engine.snapshot(); }, [&](core::Intent intent) { engine.send(std::move(intent)); }});
     if (frame_times) fmt::print("{}", shown.frame_times().report());
@@ -64,6 +67,7 @@ void add_gui_command(CLI::App& app) {
       ->type_name(kModelType);
   command->add_option("--system-prompt", options->setup.request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_option("-p,--prompt", options->prompt, "a first message, sent at once")->type_name("TEXT");
+  add_picture_options(*command, options->images, options->setup.model.mmproj);
   command
       ->add_option("--panel", options->window.panel,
                    "the panel to begin with: chat, gauges, roofline, model, quant, jobs, server, sequences; a part of "

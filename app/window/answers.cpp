@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
+
 namespace ridge::app {
 
 using core::EngineState;
@@ -42,18 +45,39 @@ class WindowEngine::SpeedMeter {
   engine::Usage last_, recent_;
 };
 
-WindowEngine::Messages WindowEngine::messages() const { return {state_.messages, loaded_->conversation.messages()}; }
+WindowEngine::Messages WindowEngine::messages() const {
+  const std::lock_guard lock(mutex_);
+  return {state_.messages, loaded_->conversation.messages(), state_.pictures};
+}
 
-void WindowEngine::say(std::string text, const Messages& before) {
-  begin_conversation(text);
-  change([&](core::Snapshot& s) { s.messages.push_back({true, text, "", ""}); });
-  setup_.request.prompt = std::move(text);
-  loaded_->conversation.add_user(setup_.request.prompt);
+void WindowEngine::need_encoder(std::span<const core::ChatMessage> kept, const core::MessagePictures& sent) {
+  bool pictures = !sent.empty();
+  for (const core::ChatMessage& message : kept) pictures |= !message.pictures.empty();
+  if (pictures) open_encoder();
+}
+
+void WindowEngine::say(const std::string& text) {
+  const Messages before = messages();
+  need_encoder(before.shown, before.unsent);
+  ask(text, before);
+}
+
+void WindowEngine::ask(const std::string& text, const Messages& before) {
+  const core::ChatMessage message = {true, text, "", "", nullptr, before.unsent};
+  begin_conversation(message);
+  change([&](core::Snapshot& s) {
+    s.messages.push_back(message);
+    std::erase_if(s.pictures, [&](const auto& picture) { return std::ranges::count(before.unsent, picture) > 0; });
+  });
+  setup_.request.prompt = text;
+  loaded_->conversation.add_user(text);
   answer(before);
 }
 
 void WindowEngine::regenerate() {
-  const Messages before = messages();
+  Messages before = messages();
+  before.unsent.clear(); // they stay
+  need_encoder(before.shown, {});
   if (loaded_->conversation.drop_answer()) change([](core::Snapshot& s) { s.messages.pop_back(); });
   if (state_.messages.empty() || !state_.messages.back().user) return;
   answer(before);
@@ -61,6 +85,7 @@ void WindowEngine::regenerate() {
 
 void WindowEngine::edit(size_t message, const std::string& text) {
   const Messages before = messages();
+  need_encoder(std::span(before.shown).first(std::min(message, before.shown.size())), before.unsent);
   Json kept = Json::array();
   size_t number = 0;
   for (const Json& m : loaded_->conversation.messages()) {
@@ -70,7 +95,7 @@ void WindowEngine::edit(size_t message, const std::string& text) {
   }
   loaded_->conversation.set_messages(kept, "conversation");
   change([&](core::Snapshot& s) { s.messages.resize(std::min(message, s.messages.size())); });
-  say(text, before);
+  ask(text, before);
 }
 
 // To be called on the worker, which drives the session.
@@ -107,6 +132,7 @@ void WindowEngine::answer(const Messages& before) {
     s.activity = "reading the prompt";
   });
   try {
+    const EncodedPictures held = put_pictures();
     setup_.request.keep_choices = state_.keep_choices;
     engine::Answerer answerer(m.model, m.session, setup_.request);
     engine::Answer answer = m.conversation.answer(
@@ -138,7 +164,11 @@ void WindowEngine::answer(const Messages& before) {
     seconds_before_ += whole.seconds;
   } catch (...) {
     m.conversation.set_messages(before.sent, "conversation");
-    change([&](core::Snapshot& s) { s.messages = before.shown; });
+    change([&](core::Snapshot& s) {
+      s.messages = before.shown;
+      s.pictures.insert(s.pictures.begin(), before.unsent.begin(), before.unsent.end());
+    });
+    look_at_pictures();
     abandon_conversation();
     throw;
   }

@@ -46,22 +46,27 @@ StoredConversation parse(const std::string& text, const std::string& label) {
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& m = messages[i];
     if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !m.contains("content") ||
-        !m["content"].is_string() || (m.contains("reasoning_content") && !m["reasoning_content"].is_string()))
-      throw_error("{}: message {}: expected an object with the strings \"role\" and \"content\"", label, i);
-  }
-  for (const Json& m : messages) { // where other programs keep the system prompt
-    const bool system = m["role"] == "system";
-    if (system && c.system.empty()) c.system = m["content"];
-    if (!system) c.messages.push_back(m);
+        (m.contains("reasoning_content") && !m["reasoning_content"].is_string()))
+      throw_error("{}: message {}: expected an object with \"role\", a string, and \"content\"", label, i);
+    KeptContent content = read_kept_content(m["content"], fmt::format("{}: message {}", label, i));
+    if (m["role"] == "system") { // where other programs keep the system prompt
+      if (c.system.empty()) c.system = std::move(content.text);
+      continue;
+    }
+    if (!content.pictures.empty()) c.pictures[c.messages.size()] = std::move(content.pictures);
+    c.messages.push_back(m);
+    c.messages.back()["content"] = std::move(content.text);
   }
   return c;
 }
 
 } // namespace
 
-std::string title_of(const std::string& question) {
-  const size_t start = std::min(question.find_first_not_of(" \n\t"), question.size());
-  std::string line = question.substr(start, question.find('\n', start) - start);
+std::string title_of(const core::ChatMessage& question) {
+  const bool blank = question.text.find_first_not_of(" \n\t") == std::string::npos;
+  const std::string& text = blank && !question.pictures.empty() ? question.pictures[0]->name : question.text;
+  const size_t start = std::min(text.find_first_not_of(" \n\t"), text.size());
+  std::string line = text.substr(start, text.find('\n', start) - start);
   size_t characters = 0, end = 0;
   while (end < line.size() && characters < kTitleCharacters) {
     do ++end;
@@ -127,6 +132,12 @@ StoredConversation& ConversationStore::create() {
   return *list_.insert(list_.begin(), std::move(c));
 }
 
+PicturesByMessage ConversationStore::pictures(const StoredConversation& c) const {
+  PicturesByMessage pictures = c.pictures;
+  if (!folder_.empty()) read_picture_files(picture_folder_of(c.id), pictures);
+  return pictures;
+}
+
 void ConversationStore::refresh(const std::string& id) {
   StoredConversation* known = find(id);
   if (known && written_elsewhere(*known)) *known = read(id);
@@ -136,6 +147,7 @@ std::string ConversationStore::keep_both(const std::string& id) {
   const StoredConversation* known = find(id);
   if (!known || !written_elsewhere(*known)) return id;
   StoredConversation ours = *known;
+  ours.pictures = pictures(ours);
   ours.id = new_id();
   ours.file_time = 0;
   try {
@@ -155,21 +167,29 @@ void ConversationStore::save(std::string id) {
   std::error_code error;
   core::create_private_folders(folder_, error);
   if (error) throw_error("cannot create {}: {}; conversations are not saved", folder_, error.message());
+  write_picture_files(picture_folder_of(c.id), c.pictures);
+  Json messages = c.messages;
+  for (const auto& [message, pictures] : c.pictures) {
+    Json& content = messages[message]["content"];
+    content = kept_content(content.get<std::string>(), pictures, picture_folder(c.id));
+  }
   const Json json = {{"title", c.title},
                      {"named", c.named},
                      {"changed_ms", c.changed_ms},
                      {"system", c.system},
-                     {"messages", c.messages}};
+                     {"messages", messages}};
   // A model may write what is no UTF-8.
   const std::string text = text::json_text(json, 1) + "\n";
   core::AtomicFile file(path_of(c.id), text.size(), core::kPrivateFile);
   file.write(std::as_bytes(std::span(text)));
   file.commit();
   c.file_time = file_time(c.id);
+  remove_picture_files(picture_folder_of(c.id), c.pictures);
 }
 
 void ConversationStore::remove(std::string id) {
   std::error_code error;
+  if (!folder_.empty()) remove_picture_files(picture_folder_of(id), {});
   if (!folder_.empty()) fs::remove(path_of(id), error);
   if (error) throw_error("cannot remove {}: {}", path_of(id), error.message());
   std::erase_if(list_, [&](const StoredConversation& c) { return c.id == id; });

@@ -6,12 +6,11 @@
 namespace ridge::app {
 namespace {
 
-std::vector<core::ChatMessage> shown(const Json& messages) {
+std::vector<core::ChatMessage> shown(const Json& messages, const PicturesByMessage& pictures) {
   std::vector<core::ChatMessage> result;
-  for (const Json& m : messages) {
-    if (m["role"] == "system") continue;
-    result.push_back({m["role"] == "user", m["content"], m.value("reasoning_content", ""), "", nullptr});
-  }
+  for (const Json& m : messages)
+    result.push_back({m["role"] == "user", m["content"], m.value("reasoning_content", ""), "", nullptr, {}});
+  for (const auto& [message, list] : pictures) result[message].pictures = list;
   return result;
 }
 
@@ -35,16 +34,19 @@ void WindowEngine::open_conversation(const std::string& id) {
   const StoredConversation* stored = store_.find(id);
   if (!id.empty() && !stored) return;
   const Json messages = stored ? stored->messages : Json::array();
+  const PicturesByMessage pictures = stored ? store_.pictures(*stored) : PicturesByMessage();
   loaded_->conversation.set_messages(messages, "conversation");
   if (stored) loaded_->conversation.set_system(stored->system);
   change([&](core::Snapshot& s) {
     s.conversation = id;
-    s.messages = shown(messages);
+    s.messages = shown(messages, pictures);
     if (stored) s.system_prompt = stored->system;
     s.kv.tokens = 0;
     s.kv.bytes = 0;
   });
   if (!stored) loaded_->conversation.set_system(state_.system_prompt);
+  forget_unused_pictures();
+  look_at_pictures();
 }
 
 void WindowEngine::rename_conversation(const std::string& id, const std::string& title) {
@@ -73,7 +75,7 @@ void WindowEngine::continue_conversation(Loaded& loaded) const {
   loaded.conversation.set_system(state_.system_prompt);
 }
 
-void WindowEngine::begin_conversation(const std::string& question) {
+void WindowEngine::begin_conversation(const core::ChatMessage& question) {
   if (!state_.conversation.empty()) return;
   StoredConversation& stored = store_.create();
   stored.title = title_of(question);
@@ -86,6 +88,7 @@ void WindowEngine::begin_conversation(const std::string& question) {
 StoredConversation* WindowEngine::to_be_changed(const std::string& id) {
   const std::string kept = store_.keep_both(id);
   if (kept != id) {
+    give_pictures(*store_.find(kept));
     change([&](core::Snapshot& s) { s.conversation = kept; });
     fail("another window has changed this conversation; what stands here goes on as a copy");
   }
@@ -97,9 +100,22 @@ void WindowEngine::save_conversation() {
   if (!stored) return;
   stored->system = state_.system_prompt;
   stored->messages = without_system(loaded_->conversation.messages());
-  if (!stored->named && !state_.messages.empty()) stored->title = title_of(state_.messages[0].text);
+  give_pictures(*stored);
+  if (!stored->named && !state_.messages.empty()) stored->title = title_of(messages().shown[0]);
   store_.save(stored->id);
   change([&](core::Snapshot& s) { list_conversations(s); });
+  forget_unused_pictures();
+}
+
+// Where there are pictures, the model's message has what stands for them.
+void WindowEngine::give_pictures(StoredConversation& stored) const {
+  stored.pictures.clear();
+  const std::vector<core::ChatMessage> shown = messages().shown;
+  for (size_t i = 0; i < std::min(shown.size(), stored.messages.size()); ++i) {
+    if (shown[i].pictures.empty()) continue;
+    stored.pictures[i] = shown[i].pictures;
+    stored.messages[i]["content"] = shown[i].text;
+  }
 }
 
 void WindowEngine::abandon_conversation() {

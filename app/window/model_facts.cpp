@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
+#include <span>
 
 namespace ridge::app {
 namespace {
@@ -60,6 +62,19 @@ core::ModelFacts::OpRow op_row(const core::Program& program, const core::Op& op)
   row.bytes = cost.bytes();
   row.flops = cost.flops;
   return row;
+}
+
+// Numbers below 0 are a picture's.
+std::string decode_with_pictures(const text::Tokenizer& tokenizer, std::span<const int32_t> tokens) {
+  std::string text;
+  while (!tokens.empty()) {
+    const bool picture = tokens[0] < 0;
+    const auto end = std::ranges::find_if(tokens, [&](int32_t token) { return (token < 0) != picture; });
+    const std::span<const int32_t> part(tokens.begin(), end);
+    text += picture ? "[picture]" : tokenizer.decode(part);
+    tokens = tokens.subspan(part.size());
+  }
+  return text;
 }
 
 } // namespace
@@ -114,7 +129,7 @@ std::vector<std::string> display_vocabulary(const engine::LoadedModel& model) {
 core::Sequences with_texts(const engine::LoadedModel& model, core::Sequences sequences) {
   const text::Tokenizer& tokenizer = model.need_tokenizer();
   for (core::Sequences::Prefix& part : sequences.prefixes)
-    part.text = core::printable(tokenizer.decode(part.first_tokens));
+    part.text = core::printable(decode_with_pictures(tokenizer, part.first_tokens));
   return sequences;
 }
 

@@ -6,6 +6,7 @@
 #include "core/cache/rings.h"
 #include "core/error.h"
 #include "engine/options.h"
+#include "engine/pictures/open_pictures.h"
 #include "engine/sampling_defaults.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/guide.h"
@@ -13,6 +14,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
+#include <utility>
 
 namespace ridge::app {
 
@@ -23,6 +26,8 @@ namespace {
 
 constexpr auto kPublishInterval = std::chrono::milliseconds(10);
 
+gguf::File open_file(const std::string& path) { return path.empty() ? models::open_guide() : gguf::File::open(path); }
+
 template <class... Handlers>
 struct Match : Handlers... {
   using Handlers::operator()...;
@@ -30,50 +35,11 @@ struct Match : Handlers... {
 
 } // namespace
 
-class WindowEngine::Worker {
- public:
-  explicit Worker(std::function<void(const core::Intent&)> handle)
-      : handle_(std::move(handle)), thread_([this] { run(); }) {}
-  ~Worker() {
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  void push(core::Intent intent) {
-    {
-      const std::lock_guard lock(mutex_);
-      queue_.push_back(std::move(intent));
-    }
-    changed_.notify_all();
-  }
-
- private:
-  void run() {
-    while (true) {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
-      if (closing_) return;
-      const core::Intent intent = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      handle_(intent);
-    }
-  }
-
-  std::function<void(const core::Intent&)> handle_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<core::Intent> queue_;
-  bool closing_ = false;
-  std::thread thread_;
-};
-
 WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
     : setup_(std::move(setup)), wake_(std::move(wake)), asked_(setup_.request.sampling),
       store_(setup_.conversation_folder) {
+  const std::string given = std::exchange(setup_.model.mmproj, {}); // for the first model
+  options_ = setup_.model;
   state_.system_prompt = setup_.request.system;
   state_.sampling = setup_.request.sampling.params;
   state_.max_tokens = setup_.request.sampling.max_tokens;
@@ -81,6 +47,7 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
   state_.jobs = std::make_shared<std::vector<core::Job>>();
   state_.serving = std::make_shared<core::Serving>();
   state_.sequences = std::make_shared<core::Sequences>();
+  state_.picture_facts = std::make_shared<core::PictureFactsByKey>();
   state_.recent = recent_files();
   list_conversations(state_);
   if (!store_.problem().empty()) {
@@ -94,15 +61,7 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
   server_ = std::make_unique<WindowServer>(
       server::ModelSetup{setup_.model, setup_.request.sampling, setup_.request.chat_template, setup_.prefixes},
       [this](auto serving) { change([&](core::Snapshot& s) { s.serving = std::move(serving); }); });
-  worker_ = std::make_unique<Worker>([this](const core::Intent& intent) { handle(intent); });
-  study_worker_ = std::make_unique<Worker>([this](const core::Intent& intent) {
-    --studies_waiting_;
-    study(intent);
-  });
-  query_worker_ = std::make_unique<Worker>([this](const core::Intent& intent) { study(intent); });
-  list_worker_ = std::make_unique<Worker>(
-      [this, options = setup_.model](const core::Intent&) { guarded([&] { list_models(options); }, false); });
-  worker_->push(intent::OpenModel{setup_.model.model});
+  worker_.push([this, given] { guarded([&] { load(setup_.model.model, given); }, true); });
   gpu_watch_ = std::jthread([this](const std::stop_token& stop) { watch_gpu(stop); });
 }
 
@@ -113,10 +72,8 @@ WindowEngine::~WindowEngine() {
   ++studies_waiting_; // the one that runs stops
   jobs_.reset();
   server_.reset();
-  worker_.reset();
-  study_worker_.reset();
-  query_worker_.reset();
-  list_worker_.reset();
+  for (Worker* worker : {&worker_, &study_worker_, &query_worker_, &list_worker_, &picture_worker_, &encoder_worker_})
+    worker->stop(); // the first one may wait for the pictures
 }
 
 std::shared_ptr<const core::Snapshot> WindowEngine::snapshot() const {
@@ -168,9 +125,12 @@ void WindowEngine::send(core::Intent intent) {
     cancel_ = true;
   } else if (std::holds_alternative<intent::StudyTensor>(intent)) {
     ++studies_waiting_;
-    study_worker_->push(std::move(intent));
+    study_worker_.push([this, what = std::move(intent)] {
+      --studies_waiting_;
+      study(what);
+    });
   } else if (std::holds_alternative<intent::ListModels>(intent)) {
-    list_worker_->push(std::move(intent));
+    list_worker_.push([this] { guarded([&] { list_models(options_); }, false); });
   } else if (auto* job = std::get_if<intent::StartJob>(&intent)) {
     jobs_->start(std::move(job->request));
   } else if (const auto* unwanted = std::get_if<intent::CancelJob>(&intent)) {
@@ -178,16 +138,32 @@ void WindowEngine::send(core::Intent intent) {
   } else if (const auto* old = std::get_if<intent::ForgetJob>(&intent)) {
     jobs_->forget(old->id);
   } else if (const auto* server = std::get_if<intent::StartServer>(&intent)) {
-    const std::shared_ptr<const core::ModelFacts> model = snapshot()->model;
-    if (model) server_->start(*server, model->built_in ? "" : model->path);
+    const std::shared_ptr<const core::Snapshot> now = snapshot();
+    if (now->model)
+      server_->start(*server, now->model->built_in ? "" : now->model->path, now->encoder_open ? now->encoder : "");
   } else if (std::holds_alternative<intent::StopServer>(intent)) {
     server_->stop();
   } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent) ||
              std::holds_alternative<intent::StudySlice>(intent) ||
              std::holds_alternative<intent::PredictStep>(intent)) {
-    query_worker_->push(std::move(intent));
+    query_worker_.push([this, what = std::move(intent)] { study(what); });
+  } else if (const auto* added = std::get_if<intent::AddPicture>(&intent)) {
+    picture_worker_.push([this, path = added->path] { guarded([&] { add_picture(path); }, false); });
+  } else if (const auto* removed = std::get_if<intent::RemovePicture>(&intent)) {
+    remove_picture(removed->key);
+  } else if (const auto* edited = std::get_if<intent::EditPictures>(&intent)) {
+    edit_pictures(edited->message);
+  } else if (const auto* large = std::get_if<intent::EnlargePicture>(&intent)) {
+    query_worker_.push([this, key = large->key] { guarded([&] { enlarge_picture(key); }, false); });
+  } else if (std::holds_alternative<intent::Send>(intent) || std::holds_alternative<intent::EditAndResend>(intent)) {
+    const auto added = std::make_shared<std::promise<void>>(); // the pictures that were given before
+    picture_worker_.push([added] { added->set_value(); });
+    worker_.push([this, added, what = std::move(intent)] {
+      added->get_future().wait();
+      handle(what);
+    });
   } else {
-    worker_->push(std::move(intent));
+    worker_.push([this, what = std::move(intent)] { handle(what); });
   }
 }
 
@@ -197,11 +173,11 @@ void WindowEngine::handle(const core::Intent& wanted) {
         if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return load(open->path);
         if (std::holds_alternative<intent::UseCpu>(wanted)) {
           setup_.model.device = "cpu";
-          return load(path_);
+          return open_model(path_, open_file(path_), encoder_, loaded_ && loaded_->model.pictures);
         }
         if (!loaded_) return; // why not has been said
         std::visit(Match{
-                       [&](const intent::Send& send) { say(send.text, messages()); },
+                       [&](const intent::Send& send) { say(send.text); },
                        [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
                        [&](const intent::Regenerate&) { regenerate(); },
                        [&](const intent::NewConversation&) { open_conversation(""); },
@@ -242,14 +218,26 @@ void WindowEngine::set_sampling(const intent::SetSampling& wanted) {
   });
 }
 
-void WindowEngine::load(const std::string& path) {
+void WindowEngine::load(const std::string& path, const std::string& encoder) {
+  gguf::File file = open_file(path);
+  if (loaded_ && file.get_string("general.architecture", "") == "clip")
+    return open_model(path_, open_file(path_), path, true);
+  const bool found = encoder.empty() && !path.empty();
+  open_model(path, std::move(file), found ? engine::find_mmproj(path) : encoder, !encoder.empty());
+}
+
+void WindowEngine::open_model(const std::string& path, gguf::File file, const std::string& encoder, bool with_encoder) {
   const std::string name = path.empty() ? "the built-in guide" : path;
   change([&](core::Snapshot& s) {
     s.state = EngineState::loading;
-    s.activity = fmt::format("opening {}", name);
+    s.activity = fmt::format("opening {}", with_encoder ? encoder : name);
   });
-  auto loaded = std::make_shared<Loaded>(
-      engine::open_generating(path.empty() ? models::open_guide() : gguf::File::open(path), setup_.model), setup_);
+  WindowSetup setup = setup_;
+  if (with_encoder) {
+    setup.model.mmproj = encoder;
+    engine::settle_for_pictures(setup.model, note);
+  }
+  auto loaded = std::make_shared<Loaded>(engine::open_generating(std::move(file), setup.model), setup);
   loaded->model.need_tokenizer();
   continue_conversation(*loaded);
   auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));
@@ -263,6 +251,7 @@ void WindowEngine::load(const std::string& path) {
   const core::ExecutorConfig& config = loaded->model.executor->config();
   seconds_before_ = 0;
   path_ = path;
+  encoder_ = encoder;
   told_deleted_ = false;
   setup_.request.sampling = sampling;
   auto previous = loaded; // freed after the lock, which the window waits for
@@ -274,6 +263,11 @@ void WindowEngine::load(const std::string& path) {
     s.vocabulary = vocabulary;
     s.keep_choices = loaded->device == engine::Device::cpu;
     for (core::ChatMessage& message : s.messages) message.choices = nullptr; // another vocabulary's
+    auto pictures = std::make_shared<core::PictureFactsByKey>(*s.picture_facts);
+    for (auto& [key, known] : *pictures) known.tokens = known.seconds = 0; // another encoder's
+    s.picture_facts = std::move(pictures);
+    s.encoder = encoder;
+    s.encoder_open = with_encoder;
     s.speed = {};
     s.speed.roof_bytes_per_s = roof;
     s.kv = {0, loaded->session.context(), 0, core::kv_cache_bytes(loaded->model.program, config, config.context)};
@@ -290,6 +284,7 @@ void WindowEngine::load(const std::string& path) {
     s.block = nullptr;
     s.slice = nullptr;
   });
+  look_at_pictures();
   if (path.empty() || !setup_.remember_files) return;
   remember_file(path);
   change([](core::Snapshot& s) { s.recent = recent_files(); });

@@ -1,19 +1,22 @@
 // The engine behind the window. It takes intents and publishes snapshots.
 //
-// Four threads take the intents, so that a short one never waits for a long one: the worker runs the model and owns
+// Six threads take the intents, so that a short one never waits for a long one: the worker runs the model and owns
 // the conversation; the query worker answers what takes no time, such as a single block; the study worker reads whole
-// tensors, which takes seconds; the list worker looks into the models on this machine. Jobs and the server have threads
-// of their own.
+// tensors, which takes seconds; the list worker looks into the models on this machine; the picture worker reads and
+// decodes pictures; the encoder worker encodes those of the message that is being written. Jobs and the server have
+// threads of their own.
 #pragma once
 
 #include "app/jobs.h"
 #include "app/terminal/terminal.h"
 #include "app/window/conversation_store.h"
 #include "app/window/window_server.h"
+#include "app/window/worker.h"
 #include "core/clock.h"
 #include "core/view/snapshot.h"
 #include "engine/conversation.h"
 #include "engine/options.h"
+#include "engine/pictures/picture_shelf.h"
 #include "measure/roofline_report.h"
 
 #include <atomic>
@@ -22,6 +25,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stop_token>
 #include <thread>
 
@@ -54,11 +58,13 @@ class WindowEngine {
 
  private:
   struct Loaded; // a model with its session and conversation
-  class Worker;  // a thread that takes intents one after the other
   class SpeedMeter;
 
   void handle(const core::Intent& intent);
-  void load(const std::string& path);
+  // A model, with an encoder of pictures if that is named, or an encoder for the open model.
+  void load(const std::string& path, const std::string& encoder = {});
+  // `encoder`: empty: there is none; else it is opened, too, or is what open_encoder() opens.
+  void open_model(const std::string& path, gguf::File file, const std::string& encoder, bool with_encoder);
   void set_sampling(const core::intent::SetSampling& wanted);
   void study(const core::Intent& intent);
   void predict(const Loaded& loaded, const core::intent::PredictStep& wanted);
@@ -68,14 +74,39 @@ class WindowEngine {
   struct Messages {
     std::vector<core::ChatMessage> shown;
     Json sent;
+    core::MessagePictures unsent; // of the message that is being written
   };
   Messages messages() const;
-  void say(std::string text, const Messages& before);
+  // Opens it if the messages that are kept, or the new one, have pictures.
+  void need_encoder(std::span<const core::ChatMessage> kept, const core::MessagePictures& sent);
+  void say(const std::string& text);
+  void ask(const std::string& text, const Messages& before);
   void answer(const Messages& before); // `before`: what the conversation goes back to where the answer fails
   void regenerate();
   void edit(size_t message, const std::string& text);
   void show_speed(core::Snapshot& s, SpeedMeter& meter) const;
   static std::shared_ptr<const core::Sequences> sequences_of(const Loaded& loaded);
+
+  // pictures.cpp
+  using Shelf = std::shared_ptr<engine::PictureShelf>; // null: the open model takes no pictures
+  using Picture = std::shared_ptr<const core::MessagePicture>;
+  void add_picture(const std::string& path);
+  void remove_picture(const std::string& key);
+  void edit_pictures(size_t message);
+  void enlarge_picture(const std::string& key);
+  core::MessagePictures unsent_pictures() const;
+  void look_at_pictures(); // at those of which not everything is known
+  void look_at(const Picture& picture);
+  void take_facts(const Picture& picture, const media::Picture& pixels);
+  void change_facts(const std::string& key, const std::function<void(core::PictureFacts&)>& how);
+  void forget_unused_pictures(); // what is known of them
+  Shelf shelf() const;
+  void open_encoder(); // and the model again, with it, unless it is open. Throws Error where the model has none.
+  void encode_ahead(const core::MessagePicture& picture);
+  std::shared_ptr<const engine::ShelvedPicture> encode(const Shelf& shelf, const core::MessagePicture& picture);
+  // What stands for them, into the messages that the model gets. They are to be held until it has answered.
+  using EncodedPictures = std::vector<std::shared_ptr<const engine::ShelvedPicture>>;
+  EncodedPictures put_pictures();
 
   // local_models.cpp
   void list_models(const core::ModelOptions& options);
@@ -86,7 +117,8 @@ class WindowEngine {
   void delete_conversation(const std::string& id);
   void set_system(const std::string& text);
   void continue_conversation(Loaded& loaded) const; // gives a newly loaded model the messages so far
-  void begin_conversation(const std::string& question);
+  void begin_conversation(const core::ChatMessage& question);
+  void give_pictures(StoredConversation& stored) const;     // those of the messages
   StoredConversation* to_be_changed(const std::string& id); // or a copy of it; nullptr: there is none
   void save_conversation();
   void abandon_conversation(); // where its first question failed
@@ -112,9 +144,11 @@ class WindowEngine {
   std::function<void()> wake_;
   std::atomic<bool> cancel_ = false, closing_ = false;
   std::atomic<int> studies_waiting_ = 0; // the one that runs stops where there is another
-  // Only the worker uses the next five.
+  core::ModelOptions options_;           // as they were at the start
+  // Only the worker uses the next six.
   core::SamplingOptions asked_; // the sampling without what the open model recommends
   std::string path_;            // of the open model; empty: the guide
+  std::string encoder_;         // of pictures, for the open model; empty: there is none
   bool told_deleted_ = false;   // that its file is
   double seconds_before_ = 0;   // of generation, in answers before this one
   ConversationStore store_;
@@ -128,7 +162,7 @@ class WindowEngine {
   std::string roofs_of_;
 
   // Last, because their threads use all of the above.
-  std::unique_ptr<Worker> worker_, study_worker_, query_worker_, list_worker_;
+  Worker worker_, study_worker_, query_worker_, list_worker_, picture_worker_, encoder_worker_;
   std::unique_ptr<JobQueue> jobs_;
   std::unique_ptr<WindowServer> server_;
   std::jthread gpu_watch_;

@@ -3,6 +3,7 @@
 #include "app/window/model_facts.h"
 #include "core/cache/rings.h"
 #include "core/error.h"
+#include "engine/pictures/open_pictures.h"
 #include "server/server.h"
 #include "server/service.h"
 
@@ -69,14 +70,15 @@ Serving state_of(server::ModelService& service, const std::string& address) {
 
 WindowServer::~WindowServer() { stop(); }
 
-void WindowServer::start(const core::intent::StartServer& wanted, const std::string& path) {
+void WindowServer::start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder) {
   const std::scoped_lock lock(mutex_);
   thread_.request_stop();
   // The one before ends on the new thread: whoever asked does not wait.
-  thread_ = std::jthread([this, wanted, path, before = std::move(thread_)](const std::stop_token& stop) mutable {
-    if (before.joinable()) before.join();
-    run(stop, wanted, path);
-  });
+  thread_ = std::jthread(
+      [this, served = Served{wanted, path, encoder}, before = std::move(thread_)](const std::stop_token& stop) mutable {
+        if (before.joinable()) before.join();
+        run(stop, served);
+      });
 }
 
 void WindowServer::stop() {
@@ -84,14 +86,14 @@ void WindowServer::stop() {
   thread_.request_stop();
 }
 
-void WindowServer::run(const std::stop_token& stop, const core::intent::StartServer& wanted, const std::string& path) {
+void WindowServer::run(const std::stop_token& stop, const Served& served) {
   const auto end = [&](std::string problem) {
     auto off = std::make_shared<Serving>();
     off->problem = std::move(problem);
     show_(std::move(off));
   };
   try {
-    serve(stop, wanted, path);
+    serve(stop, served);
     end("");
   } catch (const std::bad_alloc&) {
     end("there is not enough memory");
@@ -100,13 +102,15 @@ void WindowServer::run(const std::stop_token& stop, const core::intent::StartSer
   }
 }
 
-void WindowServer::serve(const std::stop_token& stop, const core::intent::StartServer& wanted,
-                         const std::string& path) {
+void WindowServer::serve(const std::stop_token& stop, const Served& served) {
+  const auto& [wanted, path, encoder] = served;
   Serving state = {.state = Serving::State::starting};
   show_(std::make_shared<Serving>(state));
   server::ModelSetup setup = setup_;
   setup.parallel = wanted.parallel;
   const auto silent = [](const std::string&) {};
+  setup.model.mmproj = encoder;
+  if (!encoder.empty()) engine::settle_for_pictures(setup.model, silent);
   server::ServedModel model(server::open_served(path, setup.model, {}), setup,
                             path.empty() ? "guide" : server::model_name(path), {.note = silent}, silent);
   server::Server server(model.service(), {.host = wanted.host, .port = wanted.port, .key = wanted.key});

@@ -21,13 +21,17 @@ class WindowServer {
   ~WindowServer(); // ends running answers
 
   // Both return at once. A server that is on ends first, and with it its running answers. path: of the model; empty:
-  // the guide. What goes wrong becomes Serving::problem.
-  void start(const core::intent::StartServer& wanted, const std::string& path);
+  // the guide. encoder: of pictures; empty: it takes none. What goes wrong becomes Serving::problem.
+  void start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder = {});
   void stop();
 
  private:
-  void run(const std::stop_token& stop, const core::intent::StartServer& wanted, const std::string& path);
-  void serve(const std::stop_token& stop, const core::intent::StartServer& wanted, const std::string& path);
+  struct Served {
+    core::intent::StartServer wanted;
+    std::string path, encoder;
+  };
+  void run(const std::stop_token& stop, const Served& served);
+  void serve(const std::stop_token& stop, const Served& served);
 
   const server::ModelSetup setup_;
   const Show show_;

@@ -9,6 +9,7 @@
 #include "core/sampler.h"
 #include "core/token_choice.h"
 #include "core/view/jobs.h"
+#include "core/view/pictures.h"
 #include "core/view/serving.h"
 
 #include <cstdint>
@@ -27,6 +28,7 @@ struct ChatMessage {
   std::string text, reasoning;
   std::string note; // how it ended, where that is worth saying: "stopped", "cut: the context is full"
   std::shared_ptr<const std::vector<TokenChoice>> choices; // of an answer that is written; null: not kept
+  MessagePictures pictures;                                // before the text
 };
 
 struct ConversationRow {
@@ -55,6 +57,7 @@ struct Speed {
   double bytes_per_s = 0;                           // likewise, while tokens are generated
   double roof_bytes_per_s = 0;                      // measured: what this machine's memory gives
   int64_t prompt_tokens = 0, answer_tokens = 0;
+  PicturesRead pictures; // of the conversation
   struct Sample {
     double seconds, tokens_per_s; // seconds of generation since the start of the session
   };
@@ -205,6 +208,11 @@ struct Snapshot {
   std::shared_ptr<const std::vector<ConversationRow>> conversations; // the kept ones, the newest first; never null
   std::string conversation;                                          // the id of the one that is shown
   std::shared_ptr<const std::vector<std::string>> vocabulary;        // the tokens' texts, made printable
+  MessagePictures pictures;                                          // of the message that is being written
+  std::shared_ptr<const PictureFactsByKey> picture_facts;            // of all these pictures; never null
+  std::shared_ptr<const EnlargedPicture> enlarged;                   // null: none is, or it is not decoded yet
+  std::string encoder;                                               // the model's file for pictures; empty: none
+  bool encoder_open = false;                                         // else it is with the first picture
   bool keep_choices = false;                                         // of the answers to come
   std::string system_prompt;
   SamplerParams sampling;
@@ -229,12 +237,24 @@ struct Snapshot {
 };
 
 namespace intent {
-struct Send {
+struct Send { // the text, and the pictures of the message that is being written
   std::string text;
 };
-struct EditAndResend { // messages from number `message` on are dropped, and text is sent in their place
+struct EditAndResend { // messages from number `message` on are dropped, and this is sent in their place
   size_t message;
   std::string text;
+};
+struct AddPicture { // to the message that is being written
+  std::string path;
+};
+struct RemovePicture {
+  std::string key; // empty: all
+};
+struct EditPictures { // the message that is being written gets those of another one
+  size_t message;
+};
+struct EnlargePicture {
+  std::string key; // empty: none any more
 };
 struct Regenerate {};
 struct Stop {};
@@ -304,7 +324,8 @@ struct StopServer {};
 } // namespace intent
 
 using Intent =
-    std::variant<intent::Send, intent::EditAndResend, intent::Regenerate, intent::Stop, intent::NewConversation,
+    std::variant<intent::Send, intent::EditAndResend, intent::AddPicture, intent::RemovePicture, intent::EditPictures,
+                 intent::EnlargePicture, intent::Regenerate, intent::Stop, intent::NewConversation,
                  intent::OpenConversation, intent::RenameConversation, intent::DeleteConversation, intent::KeepChoices,
                  intent::MeasureRoofs, intent::MeasureStep, intent::PredictStep, intent::SetSystemPrompt,
                  intent::SetSampling, intent::OpenModel, intent::ListModels, intent::UseCpu, intent::Tokenize,

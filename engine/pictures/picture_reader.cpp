@@ -15,6 +15,7 @@
 #include <bit>
 #include <cstring>
 #include <future>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -223,6 +224,18 @@ std::vector<PictureReader::Piece> PictureReader::read(const media::Picture& pict
       pieces.push_back({.text = part.text, .otherwise = part.otherwise});
   }
   return pieces;
+}
+
+int64_t PictureReader::count_tokens(const media::Picture& picture) const {
+  int64_t tokens = 0;
+  std::map<std::pair<int64_t, int64_t>, int64_t> by_size; // of tiles
+  for (const models::vision::Part& part : model_.cut(picture)) {
+    if (!part.tile) continue;
+    const auto [count, is_new] = by_size.try_emplace({part.tile->width, part.tile->height});
+    if (is_new) count->second = std::ssize(model_.build(part.tile->width, part.tile->height).tokens);
+    tokens += count->second;
+  }
+  return tokens;
 }
 
 } // namespace ridge::engine

@@ -46,6 +46,8 @@ class PictureReader {
   };
   const Work& work() const { return work_; }
   bool on_gpu() const { return options_.gpu >= 0; }
+  // How many rows read() would give of it, without encoding it. Any thread.
+  int64_t count_tokens(const media::Picture& picture) const;
 
   int64_t row_width() const { return row_width_; }                                // of tiles
   void check_fits(const core::Program& program, const std::string& model) const { // check_row_width()

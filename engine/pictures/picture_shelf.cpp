@@ -1,5 +1,6 @@
 #include "engine/pictures/picture_shelf.h"
 
+#include "core/clock.h"
 #include "core/files/sha256.h"
 
 #include <fmt/format.h>
@@ -28,7 +29,9 @@ std::shared_ptr<const ShelvedPicture> encoded(PictureReader& reader, const media
   made->mark = mark;
   made->width = picture.width;
   made->height = picture.height;
+  const double begun = core::seconds_now();
   made->pieces = reader.read(picture);
+  made->seconds = core::seconds_now() - begun;
   for (const PictureReader::Piece& piece : made->pieces)
     if (piece.tile) {
       made->tokens += piece.tile->tokens;

@@ -27,6 +27,7 @@ struct ShelvedPicture {
   std::vector<PictureReader::Piece> pieces;
   int64_t tokens = 0; // without those of text
   int64_t bytes = 0;  // that its rows take
+  double seconds = 0; // that encoding it took
 };
 
 class PictureShelf {

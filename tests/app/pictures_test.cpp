@@ -2,6 +2,7 @@
 #include "app/support.h"
 #include "app/terminal/typed_pictures.h"
 #include "support/recipes/vision_case.h"
+#include "support/recipes/vision_files.h"
 
 #include <nlohmann/json.hpp>
 
@@ -10,27 +11,7 @@
 using namespace ridge;
 using namespace ridge::tests;
 
-namespace {
-
-// The files of a case in a folder of their own, with its picture.
-struct Files {
-  TemporaryFolder own;
-  std::string model, mmproj, image;
-
-  explicit Files(const VisionCase& c) {
-    const auto write = [&](const char* part) {
-      const std::vector<std::byte> bytes = c.image(part);
-      return own.write(std::string(part) + ".gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    };
-    model = write("model");
-    mmproj = write("mmproj");
-    const media::Picture picture = c.picture();
-    image = own.write("cat.ppm", fmt::format("P6 {} {} 255\n", picture.width, picture.height) +
-                                     std::string(picture.rgb.begin(), picture.rgb.end()));
-  }
-};
-
-} // namespace
+using Files = VisionFiles;
 
 TEST_CASE("ridge embed and ridge logits write what the reference has of pictures") {
   REQUIRE_REFERENCE();

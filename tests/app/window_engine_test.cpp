@@ -229,11 +229,12 @@ TEST_CASE("a folder that cannot be written to costs a message, not the conversat
 }
 
 TEST_CASE("a title is the first line of the question, cut between characters") {
-  CHECK(app::title_of("  hello\nworld") == "hello");
-  CHECK(app::title_of("") == "");
+  const auto title_of = [](const std::string& text) { return app::title_of({true, text, "", "", nullptr, {}}); };
+  CHECK(title_of("  hello\nworld") == "hello");
+  CHECK(title_of("") == "");
   std::string longest;
   for (int i = 0; i < 50; ++i) longest += "ж";
-  CHECK(app::title_of(longest) == longest.substr(0, 80) + "…");
+  CHECK(title_of(longest) == longest.substr(0, 80) + "…");
 }
 
 TEST_CASE("each token of an answer comes with the likeliest ones, whose probabilities are the model's") {

@@ -204,6 +204,7 @@ class GaugesPanel : public Panel {
   void draw(const View& view) override {
     const core::Snapshot& now = view.now;
     const ImVec2 area = ImGui::GetContentRegionAvail();
+    const float bottom = ImGui::GetCursorPosY() + area.y; // an error may stand above
     const float gap = px(12), step = px(116), small = px(118);
     const float top = area.y - step - small - 2 * gap;
     const float dial = std::clamp(area.x * 0.36f, px(300), px(420)), gpu = now.gpus.empty() ? 0 : px(216);
@@ -225,7 +226,7 @@ class GaugesPanel : public Panel {
       draw_gpus(now.gpus, {gpu, top});
     }
     draw_small_cards(now, area.x, small, gap);
-    ImGui::SetCursorPosY(area.y - step);
+    ImGui::SetCursorPosY(bottom - step);
     begin_card("step", {0, step});
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, px(6)));
     draw_step(view);
@@ -241,6 +242,9 @@ class GaugesPanel : public Panel {
     begin_card("prompt", {third, height}, "Prompt");
     big_number(rate_text(now.speed.prompt_tokens_per_s), "tok/s");
     dim_text(fmt::format("{} tokens read · {} written", now.speed.prompt_tokens, now.speed.answer_tokens));
+    if (const core::PicturesRead& read = now.speed.pictures; read.pictures > 0)
+      dim_text(fmt::format("{} picture{}, {} tokens, encoded in {:.{}f} s", read.pictures,
+                           read.pictures == 1 ? "" : "s", read.tokens, read.seconds, read.seconds < 10 ? 2 : 0));
     end_card();
     ImGui::SameLine(0, gap);
     begin_card("kv", {third, height}, "KV cache");

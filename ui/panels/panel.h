@@ -27,6 +27,8 @@ class Panel {
   virtual bool show(std::string_view /*part*/) { return false; }
   // A folder was dropped or opened; true: this panel has a use for it and wants to be seen.
   virtual bool take_folder(const std::string& /*path*/) { return false; }
+  // Something of it is open that Escape closes.
+  virtual bool takes_escape() const { return false; }
 };
 
 struct PanelInfo {

@@ -2,6 +2,7 @@
 
 #include "core/strings/lower.h"
 #include "core/strings/units.h"
+#include "ui/widgets/picture_paths.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
@@ -20,7 +21,9 @@ namespace {
 
 constexpr size_t kMostEntries = 5000; // of a folder: no list that a person reads is longer
 
-bool begins_with(const std::string& text, const std::string& part) { return core::lower(text).starts_with(core::lower(part)); }
+bool begins_with(const std::string& text, const std::string& part) {
+  return core::lower(text).starts_with(core::lower(part));
+}
 bool holds(const std::string& text, const std::string& part) {
   return core::lower(text).find(core::lower(part)) != std::string::npos;
 }
@@ -95,6 +98,7 @@ std::vector<FileDialog::Entry> FileDialog::list(const std::string& folder, For w
       if (what == For::checkpoint || !each->is_regular_file(ignored)) continue;
       if ((what == For::model || what == For::open || what == For::save) && !core::lower(entry.name).ends_with(".gguf"))
         continue;
+      if (what == For::picture && !is_picture_name(entry.name)) continue;
       entry.bytes = static_cast<int64_t>(each->file_size(ignored));
     }
     entries.push_back(std::move(entry));
@@ -204,8 +208,11 @@ bool FileDialog::accept() {
   }
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   const bool folder = fs::is_directory(path, ignored);
-  if (folder && (what_ == For::any || what_ == For::save || !is_checkpoint(path))) {
-    if (what_ != For::save) problem_ = fmt::format("{}: a folder without a checkpoint; choose a file in it", path);
+  if (folder && (what_ == For::any || what_ == For::picture || what_ == For::save || !is_checkpoint(path))) {
+    if (what_ == For::picture)
+      problem_ = fmt::format("{}: a folder; choose a picture in it", path);
+    else if (what_ != For::save)
+      problem_ = fmt::format("{}: a folder without a checkpoint; choose a file in it", path);
     if (path != folder_) go_to(path);
     return false;
   }
@@ -348,6 +355,7 @@ void FileDialog::draw(const core::Snapshot& now) {
     ImGui::SameLine();
     const bool take = accent_button(what_ == For::save                        ? "Write here"
                                     : what_ == For::open && is_address(text_) ? "Download"
+                                    : what_ == For::picture                   ? "Add"
                                                                               : "Open",
                                     {px(96), 0});
     if (cancel || ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape), false)) {

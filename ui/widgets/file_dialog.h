@@ -17,6 +17,7 @@ class FileDialog {
     model,      // a .gguf file, or the folder of a checkpoint
     open,       // the same, a model on this machine, or the address of one: hf:OWNER/REPO, https://…
     checkpoint, // a folder that holds config.json and safetensors
+    picture,    // a JPEG, PNG, WebP or PPM file
     any,        // a file
     save,       // a file that need not be there
   };

@@ -147,7 +147,8 @@ bool TextEditor::take_keys(Enter enter) {
       if (const std::string chosen = text_.selected(); !chosen.empty()) ImGui::SetClipboardText(chosen.c_str());
     if (cut) text_.cut();
     if (pressed(ImGuiKey_V))
-      if (const char* clipboard = ImGui::GetClipboardText()) text_.paste(clipboard);
+      if (const char* clipboard = ImGui::GetClipboardText())
+        if (!takes_paste_ || !takes_paste_(clipboard)) text_.paste(clipboard);
     changed |= cut || pressed(ImGuiKey_V);
   }
   if (changed) {

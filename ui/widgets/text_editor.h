@@ -5,6 +5,7 @@
 
 #include <imgui.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -23,12 +24,15 @@ class TextEditor {
   void focus() { focus_ = true; } // when it is drawn next
   bool active() const { return active_; }
   bool was_left() const { return was_left_; } // in the last draw()
+  // What is asked before text is pasted: whether it takes the text, which then stays out.
+  void set_paste(std::function<bool(std::string_view)> takes) { takes_paste_ = std::move(takes); }
 
  private:
   bool take_keys(Enter enter);
   void draw_text(ImVec2 at, float line, ImFont* font, const std::vector<WrappedText::Row>& rows) const;
 
   WrappedText text_;
+  std::function<bool(std::string_view)> takes_paste_;
   bool focus_ = false, active_ = false, was_left_ = false, show_cursor_ = false;
   double changed_at_ = 0; // when the caret moved: it does not blink right after
 };

@@ -153,6 +153,7 @@ TEST_CASE("a shelf encodes a picture once, and only its own marks are pictures")
   CHECK(first == again);
   CHECK(first->mark != other->mark);
   CHECK(first->tokens == 16);
+  CHECK(first->seconds > 0);
   const auto tokens_of = [&](const text::jinja::TaintedText& text) {
     return opened.tokenizer->encode(text.bytes(), {.add_special = true, .parse_special = true});
   };

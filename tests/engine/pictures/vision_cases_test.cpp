@@ -48,6 +48,7 @@ void check_case(const std::string& name) {
   check_chunks(prompt, c.document["chunks"], c.document["mrope"]);
   const auto [rows, embeddings] = tests::rows_to_compare(c, prompt);
   REQUIRE(rows.size() == embeddings.size());
+  CHECK(opened.reader.count_tokens(c.picture()) == c.count("tokens"));
   const double error = tests::nmse(rows, embeddings);
   CHECK(error <= c.bound("spread"));
   if (c.has_wrong_tiles()) return;

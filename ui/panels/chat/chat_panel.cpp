@@ -1,9 +1,11 @@
 // The conversation, between the list of all of them and what decides how the model answers.
-#include "ui/panels/chat_settings.h"
-#include "ui/panels/conversation_list.h"
+#include "ui/panels/chat/chat_pictures.h"
+#include "ui/panels/chat/chat_settings.h"
+#include "ui/panels/chat/conversation_list.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/glyphs.h"
 #include "ui/widgets/markdown.h"
+#include "ui/widgets/picture_paths.h"
 #include "ui/widgets/text_editor.h"
 #include "ui/widgets/widgets.h"
 
@@ -11,12 +13,21 @@
 
 #include <algorithm>
 #include <span>
+#include <vector>
 
 namespace ridge::ui {
 namespace {
 
 namespace intent = core::intent;
 using core::EngineState;
+
+// How many of them are decoded: rows of pictures are as wide as these.
+size_t shown_pictures(const core::Snapshot& now, const core::MessagePictures& pictures) {
+  return std::ranges::count_if(pictures, [&](const auto& picture) {
+    const auto known = now.picture_facts->find(picture->key);
+    return known != now.picture_facts->end() && known->second.small;
+  });
+}
 
 class ChatPanel : public Panel {
  public:
@@ -37,11 +48,13 @@ class ChatPanel : public Panel {
       ImGui::SameLine(0, gap);
       settings_.draw(view, {side, area.y});
     }
+    pictures_.draw_over(view);
   }
+  bool takes_escape() const override { return pictures_.is_over(); }
 
  private:
   void draw_conversation(const View& view, ImVec2 size) {
-    const float header = px(30), composer = px(98);
+    const float header = px(30), composer = px(98) + ChatPictures::unsent_height(view.now);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, 0));
     ImGui::BeginChild("conversation", size, false, ImGuiWindowFlags_NoScrollbar);
     if (quiet_button(view.layout.conversations ? "‹ list" : "list ›"))
@@ -63,15 +76,19 @@ class ChatPanel : public Panel {
 
   // A message that failed comes back into the composer, rather than being lost.
   void keep_unsent(const core::Snapshot& now) {
-    if (now.error_number == seen_error_) return;
-    seen_error_ = now.error_number;
     const bool arrived = sent_at_ < now.messages.size() && now.messages[sent_at_].text == sent_;
+    if (now.error_number == seen_error_) {
+      if (arrived && !busy(now)) sent_.clear(); // it has its answer
+      return;
+    }
+    seen_error_ = now.error_number;
     if (draft_.empty() && !arrived) draft_.set_text(sent_);
   }
 
   void send(const View& view) {
     const std::string text = draft_.text();
-    if (text.find_first_not_of(" \n\t") == std::string::npos || busy(view.now)) return;
+    const bool blank = text.find_first_not_of(" \n\t") == std::string::npos;
+    if ((blank && view.now.pictures.empty()) || busy(view.now)) return;
     sent_ = text;
     sent_at_ = editing_ < 0 ? view.now.messages.size() : static_cast<size_t>(editing_);
     editing_ < 0 ? view.send(intent::Send{text}) : view.send(intent::EditAndResend{sent_at_, text});
@@ -96,7 +113,8 @@ class ChatPanel : public Panel {
     heights_.resize(messages.size());
     for (size_t i = 0; i < messages.size(); ++i) {
       Height& known = heights_[i];
-      const size_t length = messages[i].text.size() + messages[i].reasoning.size() + messages[i].note.size();
+      const size_t length = messages[i].text.size() + messages[i].reasoning.size() + messages[i].note.size() +
+                            shown_pictures(view.now, messages[i].pictures);
       const float top = ImGui::GetCursorScreenPos().y, window = ImGui::GetWindowPos().y;
       const bool last = i + 1 == messages.size();
       if (!last && known.length == length && // out of sight
@@ -128,12 +146,30 @@ class ChatPanel : public Panel {
     ImGui::Dummy({0, px(4)});
     text(fmt::format("{} answers, on this machine.", view.now.model->label), theme().dim);
     dim_text("Drop another GGUF file on the window to open it.");
+    if (!view.now.encoder.empty()) dim_text("Drop pictures on it, or paste their paths, to ask about them.");
     ImGui::EndGroup();
     (void)column;
   }
 
   void draw_question(const View& view, size_t i, float column) {
     const std::string& content = view.now.messages[i].text;
+    const float left = ImGui::GetCursorPosX();
+    pictures_.draw_sent(view, view.now.messages[i].pictures, column);
+    if (!content.empty()) draw_bubble(content, column);
+    ImGui::SetCursorPosX(left + column - px(84));
+    if (quiet_button("copy")) ImGui::SetClipboardText(content.c_str());
+    ImGui::SameLine(0, 0);
+    ImGui::BeginDisabled(busy(view.now));
+    if (quiet_button("edit")) {
+      draft_.set_text(content);
+      editing_ = static_cast<int>(i);
+      draft_.focus();
+      if (!view.now.messages[i].pictures.empty() || !view.now.pictures.empty()) view.send(intent::EditPictures{i});
+    }
+    ImGui::EndDisabled();
+  }
+
+  static void draw_bubble(const std::string& content, float column) {
     ImFont* font = fonts().body;
     const std::string shown(showable(content, font));
     const float pad = px(14), widest = column * 0.8f;
@@ -146,16 +182,6 @@ class ChatPanel : public Panel {
     draw->AddText(font, font->FontSize, {at.x + pad, at.y + px(10)}, theme().text, shown.c_str(), nullptr,
                   widest - 2 * pad);
     ImGui::Dummy({size.x + 2 * pad, size.y + px(20)});
-    ImGui::SetCursorPosX(x + size.x + 2 * pad - px(84));
-    if (quiet_button("copy")) ImGui::SetClipboardText(content.c_str());
-    ImGui::SameLine(0, 0);
-    ImGui::BeginDisabled(busy(view.now));
-    if (quiet_button("edit")) {
-      draft_.set_text(content);
-      editing_ = static_cast<int>(i);
-      draft_.focus();
-    }
-    ImGui::EndDisabled();
   }
 
   void draw_answer(const View& view, size_t i, float column, bool last) {
@@ -168,7 +194,7 @@ class ChatPanel : public Panel {
       ImGui::Dummy({0, px(6)});
     }
     if (growing && message.text.empty() && message.reasoning.empty())
-      text(view.now.state == EngineState::reading ? "reading…" : "…", theme().dim);
+      text(view.now.state == EngineState::reading ? view.now.activity + "…" : "…", theme().dim);
     else if (growing)
       markdown(message.text + " ▍", column, heights_[i].lines);
     else
@@ -236,17 +262,38 @@ class ChatPanel : public Panel {
     ImGui::PopStyleVar(2);
   }
 
+  // Below the text: keys, the button for pictures, what they cost.
+  void draw_hints(const View& view, ImVec2 size) {
+    const ImVec2 corner = ImGui::GetWindowPos();
+    const float cost = ChatPictures::draw_cost(view, {corner.x + size.x - px(16), corner.y + size.y - px(22)});
+    const float room = size.x - cost - px(150);
+    const std::string keys =
+        fitting({"Enter sends · Shift Enter starts a line", "Enter sends", ""}, room, fonts().small);
+    ImGui::SetCursorPos({px(16), size.y - px(22)});
+    dim_text(keys);
+    ImGui::SetCursorPos({px(keys.empty() ? 9 : 25) + size_of(keys, fonts().small).x, size.y - px(25)});
+    pictures_.draw_button();
+  }
+
   void draw_composer(const View& view, ImVec2 size) {
     const float button = px(84);
     begin_card("composer", size);
     ImGui::SetCursorPos({px(16), px(12)});
+    const float pictures = ChatPictures::unsent_height(view.now), top = px(16) + pictures;
+    if (pictures > 0) pictures_.draw_unsent(view, size.x - px(32));
+    ImGui::SetCursorPos({px(16), px(12) + pictures});
     if (ImGui::IsWindowAppearing()) draft_.focus();
-    const bool entered = draft_.draw("draft", {size.x - button - px(48), size.y - px(38)}, fonts().body,
+    draft_.set_paste([&](std::string_view text) {
+      const std::vector<std::string> paths = picture_paths(text);
+      for (const std::string& path : paths) view.send(intent::AddPicture{path});
+      return !paths.empty();
+    });
+    const bool entered = draft_.draw("draft", {size.x - button - px(48), size.y - px(38) - pictures}, fonts().body,
                                      TextEditor::Enter::sends, "Message");
+    draft_.set_paste({});
     if (entered) send(view);
-    ImGui::SetCursorPos({px(16), size.y - px(22)});
-    dim_text("Enter sends · Shift Enter starts a line");
-    ImGui::SetCursorPos({size.x - button - px(16), px(16)});
+    draw_hints(view, size);
+    ImGui::SetCursorPos({size.x - button - px(16), top});
     const bool answering = view.now.state == EngineState::reading || view.now.state == EngineState::writing;
     if (answering) {
       if (ImGui::Button("Stop", {button, px(36)})) view.send(intent::Stop{});
@@ -256,10 +303,11 @@ class ChatPanel : public Panel {
       ImGui::EndDisabled();
     }
     if (editing_ >= 0) {
-      ImGui::SetCursorPos({size.x - button - px(16), px(58)});
+      ImGui::SetCursorPos({size.x - button - px(16), top + px(42)});
       if (quiet_button("cancel edit")) {
         editing_ = -1;
         draft_.set_text("");
+        if (pictures > 0) view.send(intent::RemovePicture{});
       }
     }
     end_card();
@@ -280,6 +328,7 @@ class ChatPanel : public Panel {
   bool follow_ = true;
   ConversationList list_;
   ChatSettings settings_;
+  ChatPictures pictures_;
 };
 
 } // namespace

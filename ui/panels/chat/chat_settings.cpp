@@ -1,4 +1,4 @@
-#include "ui/panels/chat_settings.h"
+#include "ui/panels/chat/chat_settings.h"
 
 #include "core/strings/units.h"
 #include "ui/widgets/widgets.h"
@@ -26,6 +26,21 @@ void draw_context(const core::Snapshot& now) {
            ? fmt::format("{:.1f} tok/s · {}/s", now.speed.tokens_per_s, core::human_bytes(now.speed.bytes_per_s))
            : "nothing measured yet",
        theme().text, fonts().small);
+  ImGui::Dummy({0, px(2)});
+}
+
+// Which file reads pictures for the model.
+void draw_encoder(const core::Snapshot& now) {
+  dim_text("Pictures");
+  if (now.encoder.empty()) {
+    dim_text("the model takes none");
+    tooltip("No mmproj*.gguf lies beside the model. If it has an encoder of pictures, drop its file on the window.");
+  } else {
+    text(now.encoder.substr(now.encoder.rfind('/') + 1), theme().text, fonts().small);
+    tooltip(now.encoder +
+            (now.encoder_open ? "" : "\nIt is opened with the first picture, and the model again with it."));
+    if (now.encoder_open && !now.gpus.empty()) dim_text("with it, the model runs on the CPU");
+  }
   ImGui::Dummy({0, px(2)});
 }
 
@@ -88,6 +103,7 @@ void draw_sampling(const View& view) {
 void ChatSettings::draw(const View& view, ImVec2 size) {
   begin_card("settings", size, nullptr, true);
   draw_context(view.now);
+  draw_encoder(view.now);
   ImGui::BeginDisabled(view.now.state != core::EngineState::idle); // what they change counts from the next answer on
   draw_system(view);
   draw_sampling(view);

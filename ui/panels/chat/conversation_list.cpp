@@ -1,4 +1,4 @@
-#include "ui/panels/conversation_list.h"
+#include "ui/panels/chat/conversation_list.h"
 
 #include "ui/widgets/widgets.h"
 

@@ -1,0 +1,275 @@
+// Pictures in the window's engine: added to the message that is being written, looked at, encoded, enlarged.
+#include "app/window/loaded.h"
+#include "core/error.h"
+#include "core/files/sha256.h"
+#include "core/strings/printable.h"
+#include "media/resize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <span>
+
+namespace ridge::app {
+
+using core::EngineState;
+
+namespace {
+
+// Sides of what the window gets: two pixels for a unit in messages, and a large screen.
+constexpr int64_t kSmallWidth = 480, kSmallHeight = 320, kLargeSide = 2048;
+
+core::MessagePicture read_file(const std::string& path) {
+  if (path.starts_with("http://") || path.starts_with("https://"))
+    throw_error("{}: is an address: save the picture, and drop its file", core::printable(path));
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) throw_error("{}: is no file", core::printable(path));
+  auto file = std::make_shared<const std::string>(media::read_picture_file(path));
+  return {core::Sha256().add(*file).hex(), core::printable(std::filesystem::path(path).filename().string()), file};
+}
+
+std::span<const std::byte> bytes_of(const core::MessagePicture& picture) {
+  if (!picture.file)
+    throw_error("{}: the picture's file is not there any more, or was changed: edit the message to send it without",
+                picture.name);
+  return std::as_bytes(std::span(*picture.file));
+}
+
+media::Picture decoded(const core::MessagePicture& picture) {
+  return media::decode_picture(bytes_of(picture), picture.name);
+}
+
+// As large as fits, of the same shape, and not larger than it is.
+std::shared_ptr<const core::Pixels> fitted(const media::Picture& picture, int64_t width, int64_t height) {
+  const double scale = std::min({1.0, static_cast<double>(width) / static_cast<double>(picture.width),
+                                 static_cast<double>(height) / static_cast<double>(picture.height)});
+  const auto side = [&](int64_t pixels) {
+    return std::max(int64_t{1}, static_cast<int64_t>(static_cast<double>(pixels) * scale + 0.5));
+  };
+  media::Picture made =
+      scale < 1 ? media::resize(picture, side(picture.width), side(picture.height), media::Filter::bicubic) : picture;
+  auto pixels = std::make_shared<core::Pixels>();
+  pixels->width = static_cast<int>(made.width);
+  pixels->height = static_cast<int>(made.height);
+  pixels->rgb = std::move(made.rgb);
+  return pixels;
+}
+
+bool holds(const core::MessagePictures& pictures, const std::string& key) {
+  return std::ranges::any_of(pictures, [&](const auto& picture) { return picture->key == key; });
+}
+
+// Those of the message that is being written and of the conversation, each once.
+core::MessagePictures all_pictures(const core::Snapshot& s) {
+  core::MessagePictures all;
+  std::set<std::string> seen;
+  const auto take = [&](const core::MessagePictures& pictures) {
+    for (const auto& picture : pictures)
+      if (seen.insert(picture->key).second) all.push_back(picture);
+  };
+  take(s.pictures);
+  for (const core::ChatMessage& message : s.messages) take(message.pictures);
+  return all;
+}
+
+void check_room(const core::Snapshot& s, const core::MessagePicture& picture) {
+  if (s.pictures.size() >= kMostPicturesOfMessage)
+    throw_error("{}: a message has at most {} pictures", picture.name, kMostPicturesOfMessage);
+  size_t bytes = picture.file->size();
+  for (const auto& other : all_pictures(s)) bytes += other->file && other->key != picture.key ? other->file->size() : 0;
+  if (bytes > kMostPictureBytes)
+    throw_error("{}: the pictures of a conversation have at most {} MiB together: begin a new one", picture.name,
+                kMostPictureBytes >> 20);
+}
+
+} // namespace
+
+WindowEngine::Shelf WindowEngine::shelf() const {
+  const std::lock_guard lock(mutex_);
+  return loaded_ ? loaded_->model.pictures : nullptr;
+}
+
+void WindowEngine::change_facts(const std::string& key, const std::function<void(core::PictureFacts&)>& how) {
+  change([&](core::Snapshot& s) {
+    auto changed = std::make_shared<core::PictureFactsByKey>(*s.picture_facts);
+    how((*changed)[key]);
+    s.picture_facts = std::move(changed);
+  });
+}
+
+// On the picture worker. A file that is no picture is said to be none, and not added.
+void WindowEngine::add_picture(const std::string& path) {
+  const auto picture = std::make_shared<const core::MessagePicture>(read_file(path));
+  const media::Picture pixels = decoded(*picture);
+  change([&](core::Snapshot& s) {
+    if (holds(s.pictures, picture->key)) return;
+    check_room(s, *picture);
+    s.pictures.push_back(picture);
+  });
+  take_facts(picture, pixels);
+  worker_.push([this] {
+    guarded(
+        [&] {
+          if (unsent_pictures().empty()) return;
+          try {
+            open_encoder();
+          } catch (...) {
+            remove_picture("");
+            throw;
+          }
+        },
+        true);
+  });
+}
+
+void WindowEngine::remove_picture(const std::string& key) {
+  change([&](core::Snapshot& s) {
+    std::erase_if(s.pictures, [&](const auto& picture) { return key.empty() || picture->key == key; });
+  });
+}
+
+void WindowEngine::edit_pictures(size_t message) {
+  change([&](core::Snapshot& s) {
+    if (message < s.messages.size()) s.pictures = s.messages[message].pictures;
+  });
+}
+
+core::MessagePictures WindowEngine::unsent_pictures() const {
+  const std::lock_guard lock(mutex_);
+  return state_.pictures;
+}
+
+// On the picture worker.
+void WindowEngine::take_facts(const Picture& picture, const media::Picture& pixels) {
+  const auto small = fitted(pixels, kSmallWidth, kSmallHeight);
+  const Shelf taken_by = shelf();
+  const int64_t tokens = taken_by ? taken_by->reader().count_tokens(pixels) : 0;
+  change_facts(picture->key, [&](core::PictureFacts& facts) {
+    facts.width = pixels.width;
+    facts.height = pixels.height;
+    facts.small = small;
+    if (loaded_ && loaded_->model.pictures == taken_by) facts.tokens = tokens; // else another model is open by now
+  });
+  if (taken_by) encoder_worker_.push([this, picture] { guarded([&] { encode_ahead(*picture); }, false); });
+}
+
+void WindowEngine::look_at(const Picture& picture) {
+  if (closing_) return;
+  try {
+    take_facts(picture, decoded(*picture));
+  } catch (const Error& error) {
+    change_facts(picture->key, [&](core::PictureFacts& facts) { facts.problem = error.what(); });
+    throw;
+  }
+}
+
+void WindowEngine::look_at_pictures() {
+  core::MessagePictures pictures;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool counts = loaded_ && loaded_->model.pictures;
+    for (const auto& picture : all_pictures(state_)) {
+      const auto known = state_.picture_facts->find(picture->key);
+      if (known == state_.picture_facts->end() ||
+          (counts && known->second.tokens == 0 && known->second.problem.empty()))
+        pictures.push_back(picture);
+    }
+  }
+  for (const auto& picture : pictures)
+    picture_worker_.push([this, picture] { guarded([&] { look_at(picture); }, false); });
+}
+
+void WindowEngine::forget_unused_pictures() {
+  change([&](core::Snapshot& s) {
+    const core::MessagePictures used = all_pictures(s);
+    const auto unused = [&](const auto& entry) { return !holds(used, entry.first); };
+    auto facts = std::make_shared<core::PictureFactsByKey>(*s.picture_facts);
+    std::erase_if(*facts, unused);
+    s.picture_facts = std::move(facts);
+  });
+}
+
+// On the encoder worker: so that the answer need not wait for it. Not beside an answer, which it would slow down.
+void WindowEngine::encode_ahead(const core::MessagePicture& picture) {
+  if (closing_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool answers = state_.state == EngineState::reading || state_.state == EngineState::writing;
+    if (answers || !holds(state_.pictures, picture.key)) return;
+  }
+  if (const Shelf taken_by = shelf()) encode(taken_by, picture);
+}
+
+std::shared_ptr<const engine::ShelvedPicture> WindowEngine::encode(const Shelf& shelf,
+                                                                   const core::MessagePicture& picture) {
+  const auto encoded = shelf->add(bytes_of(picture), picture.name);
+  change_facts(picture.key, [&](core::PictureFacts& facts) {
+    if (!loaded_ || loaded_->model.pictures != shelf) return; // another model is open by now
+    facts.tokens = encoded->tokens;
+    facts.seconds = encoded->seconds;
+  });
+  return encoded;
+}
+
+void WindowEngine::open_encoder() {
+  if (!loaded_) throw_error("a picture needs a model that reads it: open one first");
+  if (loaded_->model.pictures) return;
+  if (path_.empty()) throw_error("the built-in guide takes no pictures: open a model that has an mmproj file");
+  if (encoder_.empty())
+    throw_error("{} takes no pictures: no mmproj*.gguf lies beside it; if it has an encoder of pictures, drop its file "
+                "on the window",
+                core::printable(path_));
+  open_model(path_, gguf::File::open(path_), encoder_, true);
+}
+
+// On the worker. What stands for a picture is another text for each model and encoder.
+WindowEngine::EncodedPictures WindowEngine::put_pictures() {
+  const std::vector<core::ChatMessage> shown = messages().shown;
+  Json sent = loaded_->conversation.messages();
+  EncodedPictures held;
+  core::PicturesRead read;
+  size_t number = 0;
+  for (Json& message : sent) {
+    if (message["role"] == "system") continue;
+    const core::ChatMessage& said = shown[number++];
+    if (said.pictures.empty()) continue;
+    std::string content;
+    for (const auto& picture : said.pictures) {
+      if (cancel_) return held; // the answer ends before it begins
+      change([&](core::Snapshot& s) { s.activity = fmt::format("encoding {}", picture->name); });
+      held.push_back(encode(loaded_->model.pictures, *picture));
+      content += held.back()->mark;
+      read.tokens += held.back()->tokens;
+      read.seconds += held.back()->seconds;
+    }
+    message["content"] = content + said.text;
+  }
+  read.pictures = std::ssize(held);
+  if (!held.empty()) loaded_->conversation.set_messages(sent, "conversation");
+  change([&](core::Snapshot& s) {
+    s.speed.pictures = read;
+    s.activity = "reading the prompt";
+  });
+  return held;
+}
+
+// On the query worker.
+void WindowEngine::enlarge_picture(const std::string& key) {
+  Picture picture;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& each : all_pictures(state_))
+      if (each->key == key) picture = each;
+  }
+  std::shared_ptr<core::EnlargedPicture> enlarged;
+  if (picture) {
+    enlarged = std::make_shared<core::EnlargedPicture>();
+    enlarged->key = key;
+    enlarged->pixels = fitted(decoded(*picture), kLargeSide, kLargeSide);
+  }
+  change([&](core::Snapshot& s) { s.enlarged = std::move(enlarged); });
+}
+
+} // namespace ridge::app

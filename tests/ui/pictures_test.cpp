@@ -1,0 +1,115 @@
+// Pictures in a real window: dropped, pasted, picked, left out, enlarged, sent. Run by run_under_xvfb.sh, as
+// window_test.cpp is.
+#include "app/window/window_engine.h"
+#include "support/recipes/vision_files.h"
+#include "support/temporary_folder.h"
+#include "ui/driver.h"
+#include "ui/widgets/picture_paths.h"
+#include "ui/window.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+using namespace ridge;
+using tests::comes;
+using tests::run_with_user;
+using tests::User;
+
+namespace {
+
+app::WindowSetup setup_of(const tests::VisionFiles& files) {
+  app::WindowSetup setup = tests::guide_setup();
+  setup.model.model = files.model;
+  setup.model.context = 600;
+  setup.request.sampling.max_tokens = 4;
+  setup.remember_files = false;
+  return setup;
+}
+
+// The user's side; runs beside the window, which must stay in the main thread.
+void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window& window,
+                  const tests::VisionFiles& files) {
+  const auto now = [&] { return engine.snapshot(); };
+  const auto unsent = [&](size_t pictures) {
+    return comes([&] {
+      return now()->pictures.size() == pictures && now()->state == core::EngineState::idle &&
+             (pictures == 0 || now()->picture_facts->at(now()->pictures.back()->key).tokens > 0);
+    });
+  };
+  const std::string dog = files.own.write("a dog.ppm", tests::ppm_of(tests::formula_picture(300, 200, 4)));
+#ifdef RIDGE_DROP_FILE
+  CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, dog).c_str()) == 0);
+  CHECK(comes([&] { return window.panel() == "chat"; }));
+#else
+  user.press("ctrl+1");
+  user.click(640, 752); // add a picture
+  user.type(dog);
+  user.press("Return");
+  (void)window;
+#endif
+  REQUIRE(unsent(1));
+  CHECK(now()->pictures[0]->name == "a dog.ppm");
+  user.click(576, 620); // leave it out
+  REQUIRE(unsent(0));
+  user.click(640, 752); // add a picture
+  user.type(dog);
+  user.press("Return");
+  REQUIRE(unsent(1));
+
+  user.click(500, 710); // into the composer
+  user.type(files.image);
+  user.press("ctrl+a");
+  user.press("ctrl+x");
+  user.press("ctrl+v");
+  REQUIRE(unsent(2));
+  user.type("what is it?");
+
+  user.click(422, 632); // the first one
+  REQUIRE(comes([&] { return now()->enlarged != nullptr; }));
+  CHECK(now()->enlarged->key == now()->pictures[0]->key);
+  CHECK(now()->enlarged->pixels->width == 300);
+  user.press("Escape");
+  CHECK(comes([&] { return now()->enlarged == nullptr; }));
+
+  user.click(500, 710);
+  user.press("Return");
+  REQUIRE(comes([&] { return now()->messages.size() == 2 && now()->state == core::EngineState::idle; }));
+  CHECK(now()->messages[0].text == "what is it?");
+  CHECK(now()->messages[0].pictures.size() == 2);
+  user.point(900, 100); // one of them in the conversation
+  user.press("ctrl+2"); // what they took
+  CHECK(comes([&] { return window.panel() == "gauges"; }));
+  user.press("ctrl+l");
+  user.press("ctrl+1");
+  CHECK(now()->error == "");
+}
+
+} // namespace
+
+TEST_CASE("pictures are dropped, picked, pasted, left out, enlarged and sent") {
+  REQUIRE_REFERENCE();
+  const tests::VisionFiles files{tests::VisionCase("gemma3")};
+  ui::WindowOptions options;
+  options.panel = "gauges";
+  ui::Window window(options);
+  app::WindowEngine engine(setup_of(files), [&] { window.wake(); });
+  run_with_user(window, engine, [&](User& user) { use_pictures(user, engine, window, files); });
+}
+
+TEST_CASE("what file managers copy are pictures, and other text is none") {
+  const tests::TemporaryFolder folder;
+  const std::string cat = folder.write("a cat.jpg", ""), dog = folder.write("DOG.PNG", ""),
+                    text = folder.write("t.txt", "");
+  const std::string url = fmt::format("file://{}/a%20cat.jpg", folder.path());
+  CHECK(ui::picture_paths(cat) == std::vector{cat});
+  CHECK(ui::picture_paths(cat + "\n" + dog + "\n") == std::vector{cat, dog});
+  CHECK(ui::picture_paths(url + "\r\n" + dog) == std::vector{cat, dog});
+  CHECK(ui::picture_paths(fmt::format("file://localhost{}", dog)) == std::vector{dog});
+  for (const std::string& other : {std::string(), text, "see " + cat, cat + "\n" + text, cat + ".none.png",
+                                   std::string("cat.jpg"), std::string("file://"), std::string("file:///%zz.png")})
+    CHECK(ui::picture_paths(other).empty());
+  CHECK(ui::is_picture_name("x/Y.JPEG"));
+  CHECK(!ui::is_picture_name("model.gguf"));
+}

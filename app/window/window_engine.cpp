@@ -1,5 +1,6 @@
 #include "app/window/window_engine.h"
 
+#include "app/models/encoders.h"
 #include "app/window/loaded.h"
 #include "app/window/model_facts.h"
 #include "app/window/recent_files.h"
@@ -218,12 +219,22 @@ void WindowEngine::set_sampling(const intent::SetSampling& wanted) {
   });
 }
 
+// Where what lies beside the model is of no use, a line on the terminal says why.
+static std::string encoder_beside(const std::string& model) {
+  try {
+    return find_encoder(model);
+  } catch (const Error& error) {
+    note(error.what());
+    return {};
+  }
+}
+
 void WindowEngine::load(const std::string& path, const std::string& encoder) {
   gguf::File file = open_file(path);
   if (loaded_ && file.get_string("general.architecture", "") == "clip")
     return open_model(path_, open_file(path_), path, true);
   const bool found = encoder.empty() && !path.empty();
-  open_model(path, std::move(file), found ? engine::find_mmproj(path) : encoder, !encoder.empty());
+  open_model(path, std::move(file), found ? encoder_beside(path) : encoder, !encoder.empty());
 }
 
 void WindowEngine::open_model(const std::string& path, gguf::File file, const std::string& encoder, bool with_encoder) {
@@ -235,7 +246,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   WindowSetup setup = setup_;
   if (with_encoder) {
     setup.model.mmproj = encoder;
-    engine::settle_for_pictures(setup.model, note);
+    engine::settle_for_pictures(setup.model);
   }
   auto loaded = std::make_shared<Loaded>(engine::open_generating(std::move(file), setup.model), setup);
   loaded->model.need_tokenizer();

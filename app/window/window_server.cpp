@@ -110,7 +110,7 @@ void WindowServer::serve(const std::stop_token& stop, const Served& served) {
   setup.parallel = wanted.parallel;
   const auto silent = [](const std::string&) {};
   setup.model.mmproj = encoder;
-  if (!encoder.empty()) engine::settle_for_pictures(setup.model, silent);
+  if (!encoder.empty()) engine::settle_for_pictures(setup.model);
   server::ServedModel model(server::open_served(path, setup.model, {}), setup,
                             path.empty() ? "guide" : server::model_name(path), {.note = silent}, silent);
   server::Server server(model.service(), {.host = wanted.host, .port = wanted.port, .key = wanted.key});

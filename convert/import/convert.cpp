@@ -89,8 +89,8 @@ void check_encoder(const gguf::Metadata& metadata, const std::vector<Output>& ou
     const models::vision::Model model(file);
     for (const models::vision::Part& part : model.cut(media::Picture(kSide, kSide))) {
       if (!part.tile) continue;
-      const core::Program merger = model.build(part.tile->width, part.tile->height).merger;
-      const int64_t row = merger.values[merger.output].width; // with those behind the first layers beside each other
+      // With those behind the first layers beside each other.
+      const int64_t row = model.build(part.tile->width, part.tile->height).width();
       if (row % width != 0)
         throw_error("its encoder makes rows of {} numbers, the language model's have {}", row, width);
       return; // further tiles are of the same size

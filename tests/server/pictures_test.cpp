@@ -30,7 +30,7 @@ struct Pictures {
   std::string model = write("model"), mmproj = write("mmproj");
   tests::Endpoint endpoint{[this] {
     engine::LoadedModel opened =
-        engine::open_with_pictures(gguf::File::open(model), {.mmproj = mmproj, .device = "cpu"}, {});
+        engine::open_with_pictures(gguf::File::open(model), {.device = "cpu", .mmproj = mmproj}, {});
     core::ExecutorConfig config = {.context = 256, .streams = 2, .max_batch = 64, .max_outputs = 2, .threads = 1};
     config.exact = true;
     engine::start_executor(opened, config, "cpu");

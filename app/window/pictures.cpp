@@ -109,19 +109,7 @@ void WindowEngine::add_picture(const std::string& path) {
     s.pictures.push_back(picture);
   });
   take_facts(picture, pixels);
-  worker_.push([this] {
-    guarded(
-        [&] {
-          if (unsent_pictures().empty()) return;
-          try {
-            open_encoder();
-          } catch (...) {
-            remove_picture("");
-            throw;
-          }
-        },
-        true);
-  });
+  worker_.push([this] { guarded([&] { open_encoder_for_unsent(); }, true); });
 }
 
 void WindowEngine::remove_picture(const std::string& key) {
@@ -134,11 +122,21 @@ void WindowEngine::edit_pictures(size_t message) {
   change([&](core::Snapshot& s) {
     if (message < s.messages.size()) s.pictures = s.messages[message].pictures;
   });
+  worker_.push([this] { guarded([&] { open_encoder_for_unsent(); }, true); });
 }
 
-core::MessagePictures WindowEngine::unsent_pictures() const {
-  const std::lock_guard lock(mutex_);
-  return state_.pictures;
+// On the worker. Pictures that the model cannot take do not stay.
+void WindowEngine::open_encoder_for_unsent() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_.pictures.empty()) return;
+  }
+  try {
+    open_encoder();
+  } catch (...) {
+    remove_picture("");
+    throw;
+  }
 }
 
 // On the picture worker.

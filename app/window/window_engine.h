@@ -94,7 +94,7 @@ class WindowEngine {
   void remove_picture(const std::string& key);
   void edit_pictures(size_t message);
   void enlarge_picture(const std::string& key);
-  core::MessagePictures unsent_pictures() const;
+  void open_encoder_for_unsent();
   void look_at_pictures(); // at those of which not everything is known
   void look_at(const Picture& picture);
   void take_facts(const Picture& picture, const media::Picture& pixels);

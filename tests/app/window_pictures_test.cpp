@@ -149,8 +149,11 @@ TEST_CASE(
   CHECK(w.now()->messages[2].text == "");
 
   // The first message again, with its picture and another one; the second picture leaves.
+  CHECK(!w.now()->encoder_open);
   w.engine.send(intent::EditPictures{0});
-  w.until([](const core::Snapshot& s) { return s.pictures.size() == 1; });
+  w.until([](const core::Snapshot& s) { // the encoder is opened, and says what it costs
+    return s.pictures.size() == 1 && Watched::facts(s, s.pictures[0]).tokens == 16;
+  });
   const std::string other = files.own.write("other.ppm", ppm_of(formula_picture(40, 40, 9)));
   w.engine.send(intent::AddPicture{other});
   w.send(intent::EditAndResend{0, "a cat"});

@@ -487,9 +487,6 @@ TEST_CASE("convert: a checkpoint's language model and its encoder become two fil
   CHECK(report.files[0].path == request.output);
   CHECK(report.files[1].path == out / "mmproj-model.gguf");
   CHECK(gguf::File::open(request.output).get_string("general.architecture") == "llama");
-  out.write("mmproj-F16.gguf", "another model's");
-  CHECK(engine::find_mmproj(request.output) == out / "mmproj-model.gguf");
-  CHECK(engine::find_mmproj(out / "other.gguf") == out / "mmproj-F16.gguf");
 
   request.text_only = true;
   request.output = out / "text.gguf";

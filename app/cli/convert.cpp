@@ -30,9 +30,11 @@ struct ConvertCommand {
     for (const auto& [path, tensors, bytes] : report.files) {
       const std::string label = models::model_label(gguf::File::open(path));
       files.push_back({{"written", path}, {"label", label}, {"tensors", tensors}, {"file_bytes", bytes}});
-      if (!json) fmt::print("{}: {}, {} tensors, {:.3f} GB\n", path, label, tensors, static_cast<double>(bytes) / 1e9);
+      if (!json)
+        fmt::print("{}: {}, {} tensors, {:.3f} GB{}\n", path, label, tensors, static_cast<double>(bytes) / 1e9,
+                   files.size() == report.files.size() ? fmt::format(" in {:.1f} s", elapsed) : "");
     }
-    if (!json) return fmt::print("in {:.1f} s\n", elapsed);
+    if (!json) return;
     print_report("convert", {{"folder", request.input},
                              {"files", std::move(files)},
                              {"elapsed_seconds", elapsed},

@@ -34,6 +34,16 @@ TEST_CASE("ridge embed and ridge logits write what the reference has of pictures
   }
 }
 
+TEST_CASE("ridge inspect says of an encoder's file what it is for") {
+  REQUIRE_REFERENCE();
+  const Files files(VisionCase("gemma3"));
+  const Result seen = run_ridge({"inspect", files.mmproj});
+  CHECK(seen.status == 0);
+  CHECK_MESSAGE(seen.out.find("an encoder of pictures for Gemma 3: give it to run, chat or serve with --mmproj") !=
+                    std::string::npos,
+                seen.out);
+}
+
 TEST_CASE("ridge run and ridge chat answer to pictures, and find the encoder beside the model") {
   REQUIRE_REFERENCE();
   const Files files(VisionCase("gemma3"));

@@ -150,7 +150,7 @@ def main():
             model.save_pretrained(folder)
             with torch.no_grad():
                 expected = model(torch.tensor([IDS])).logits[0].double().numpy()
-            for args in (["convert", folder, "-o", folder / "out.gguf"],
+            for args in (["convert", folder, "-o", folder / "out.gguf", "--text-only"],
                          ["logits", "-m", folder / "out.gguf", "--ids", ",".join(map(str, IDS)), "--out",
                           folder / "out.npy", "--device", "cpu", "--exact"]):
                 done = subprocess.run([ridge, *map(str, args)], capture_output=True, text=True)

@@ -12,7 +12,7 @@ namespace ridge::hub {
 // "mmproj-Qwen2.5-VL-7B-F16.gguf". Empty: it says none, as in "mmproj-model-f16.gguf".
 std::string projector_owner(std::string_view file_name);
 
-// Of `projectors`, the files that may be the encoder of `model`, the best type first: F16, BF16, Q8_0, F32, others.
+// Those of `projectors` that may be the encoder of `model`, the best type first: F16, BF16, Q8_0, F32, others.
 // Where names say whose they are, these alone; what is named like another one of `models` is that one's. All are names
 // or paths of files.
 std::vector<std::string> projectors_of(const std::string& model, std::vector<std::string> projectors,

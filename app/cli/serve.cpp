@@ -17,7 +17,6 @@
 #include "hub/http/curl.h"
 #include "hub/http/fetch.h"
 #include "hub/names.h"
-#include "media/picture.h"
 #include "server/server.h"
 
 #include <fmt/format.h>
@@ -112,7 +111,9 @@ struct ServeCommand {
     if (image_urls) {
       hub::curl::library(); // throws where it is missing
       setup.fetch_picture = [](const std::string& url, double seconds) {
-        return hub::fetch_public(url, {.bytes = media::PictureLimits().bytes, .seconds = seconds});
+        constexpr int64_t kMostBytes = int64_t{16}
+                                       << 20; // of a picture; as many requests as have a thread may fetch one
+        return hub::fetch_public(url, {.bytes = kMostBytes, .seconds = seconds});
       };
     }
     if (!key_file.empty()) settings.key = read_key();

@@ -72,7 +72,7 @@ struct ModelsCommand {
     return row.context == 0 ? "no" : row.context >= row.trained_context ? "yes" : fmt::format("to -c {}", row.context);
   }
 
-  // Of what lies beside it; what does not fit is none.
+  // The encoder that lies beside the model; one that does not fit is none.
   static std::string encoder_of(const core::ModelRow& row) {
     if (row.trained_context == 0) return "";
     try {

@@ -38,7 +38,7 @@ std::optional<Word> read_word(std::string_view line, size_t begin) {
   return word;
 }
 
-// Of file:///a%20b, file://localhost/a, file:/a. Empty: of another machine, or no path.
+// The path in file:///a%20b, file://localhost/a, file:/a. Empty: it is another machine's, or none.
 std::string path_of_url(std::string_view url) {
   url.remove_prefix(kUrl.size());
   if (url.starts_with("//")) {

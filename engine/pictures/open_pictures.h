@@ -14,7 +14,7 @@ namespace ridge::engine {
 // Pictures whose tokens see one another are evaluated at once; no family's have more than so many.
 inline constexpr int64_t kMostTokensAhead = 1280;
 
-// Of these files, those with an encoder whose rows the model takes. Throws Error where there are some and none is such.
+// The files with an encoder whose rows the model takes. Throws Error where there are some and none is such.
 std::vector<std::string> fitting_encoders(const std::string& model, std::span<const std::string> files);
 
 // Sets the options that go with an encoder: tokens are guessed from the text itself (ngram), if at all. Throws Error

@@ -46,7 +46,7 @@ bool is_public(const in_addr& address) {
   return true;
 }
 
-// Only 2000::/3 is given out. Of it, 2001::/23 is for protocols and tunnels, 2001:db8::/32 and 3fff::/20 are for
+// Only 2000::/3 is given out. In it, 2001::/23 is for protocols and tunnels, 2001:db8::/32 and 3fff::/20 are for
 // documentation, and 2002::/16 stands for addresses of IPv4.
 bool is_public(const in6_addr& address) {
   const auto word = [&](int i) {

@@ -117,7 +117,7 @@ size_t Connection::take_body(char* data, size_t, size_t bytes, void* user) {
   return state.ended ? 0 : bytes;
 }
 
-// Of a connection to an address that is not refused: what is checked here is what is connected to.
+// Makes a connection's socket, unless its address is refused: what is checked here is what is connected to.
 int Connection::open_socket(void* user, int, curl::SocketAddress* address) {
   State& state = *static_cast<State*>(user);
   state.refused = !state.connection.asker_.may_connect(address->address);

@@ -29,7 +29,7 @@ int take_bytes(GifFileType* gif, GifByteType* to, int count) {
   core::throw_error("cannot be decoded: {}", ends ? "it ends early" : reason ? reason : "it is broken");
 }
 
-// Reads an extension block. Of one that says so, the colour that is transparent; else -1.
+// Reads an extension block. Returns the colour that is transparent, where it names one; else -1.
 int read_extension(GifFileType* gif) {
   int code = 0, transparent = -1;
   GifByteType* block = nullptr; // its length comes first

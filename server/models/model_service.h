@@ -59,7 +59,7 @@ class ModelService {
   // Whether requests may have pictures: the model has its encoder, or there is one with which it is opened again.
   bool takes_pictures() const { return model_.pictures || offers_pictures_; }
   void offer_pictures() { offers_pictures_ = true; } // before any request
-  // Of pictures that requests name by an address; empty: such are refused.
+  // Gets pictures that requests name by an address; empty: such are refused.
   const PictureFetch& picture_fetch() const { return fetch_; }
   void fetch_pictures_by(PictureFetch fetch) { fetch_ = std::move(fetch); } // before any request
   void log(const std::string& line) const { log_(line); }

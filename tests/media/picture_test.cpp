@@ -132,7 +132,7 @@ struct GifFrame {
   int transparent = NO_TRANSPARENT_COLOR;
 };
 
-// Of four colours: red, green, blue and 9, 8, 7.
+// Its four colours are red, green, blue and 9, 8, 7.
 std::string gif(int width, int height, const std::vector<GifFrame>& frames, bool colors_of_frame = false) {
   std::string file;
   int problem = 0;

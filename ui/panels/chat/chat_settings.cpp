@@ -39,7 +39,6 @@ void draw_encoder(const core::Snapshot& now) {
     text(now.encoder.substr(now.encoder.rfind('/') + 1), theme().text, fonts().small);
     tooltip(now.encoder +
             (now.encoder_open ? "" : "\nIt is opened with the first picture, and the model again with it."));
-    if (now.encoder_open && !now.gpus.empty()) dim_text("with it, the model runs on the CPU");
   }
   ImGui::Dummy({0, px(2)});
 }

@@ -134,7 +134,7 @@ std::string read_picture_file(const std::string& path, const PictureLimits& limi
   if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
     throw_error("{}: has {} bytes, expected at most {} of a picture: make it smaller", core::printable(path), bytes,
                 limits.bytes);
-  return core::read_text_file(path);
+  return core::read_text_file(path, limits.bytes); // also what grows meanwhile, or is no file
 }
 
 Picture read_picture(const std::string& path, const PictureLimits& limits) {

@@ -7,11 +7,12 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 namespace ridge::core {
 
-std::string read_text_file(const std::string& path) {
+std::string read_text_file(const std::string& path, int64_t most) {
   const auto close = [](std::FILE* file) {
     if (file != stdin) std::fclose(file);
   };
@@ -19,7 +20,10 @@ std::string read_text_file(const std::string& path) {
   if (!file) throw_error("{}: cannot open: {}", path, std::strerror(errno));
   std::string text;
   char buffer[1 << 16];
-  while (const size_t count = std::fread(buffer, 1, sizeof buffer, file.get())) text.append(buffer, count);
+  while (const size_t count = std::fread(buffer, 1, sizeof buffer, file.get())) {
+    text.append(buffer, count);
+    if (most >= 0 && std::ssize(text) > most) throw_error("{}: has more than {} bytes", path, most);
+  }
   if (std::ferror(file.get())) throw_error("{}: cannot read: {}", path, std::strerror(errno));
   return text;
 }

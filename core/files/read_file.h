@@ -1,13 +1,14 @@
 // The bytes of a whole file.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 
 namespace ridge::core {
 
-// Of a file, or of standard input for "-". Throws Error.
-std::string read_text_file(const std::string& path);
+// Of a file, or of standard input for "-". Throws Error, also where it has more than `most` bytes; -1: any number.
+std::string read_text_file(const std::string& path, int64_t most = -1);
 
 // Throws Error, before the work that it is for, where a file cannot be written or is one of those that are read.
 void check_output(const std::string& path, std::initializer_list<std::string> inputs = {});

@@ -310,4 +310,6 @@ TEST_CASE("a picture's file is read, and one that is missing or too large is nam
   CHECK(media::read_picture(path) == sample(5, 4));
   CHECK_THROWS_AS(media::read_picture(folder / "b.ppm"), core::Error);
   CHECK_THROWS_WITH_AS(media::read_picture(path, {.bytes = 9}), doctest::Contains("expected at most 9"), core::Error);
+  // What has no end is not read to it.
+  CHECK_THROWS_WITH_AS(media::read_picture("/dev/zero"), doctest::Contains("/dev/zero: has more than"), core::Error);
 }

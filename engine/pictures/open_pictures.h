@@ -11,9 +11,8 @@ namespace ridge::engine {
 // Pictures whose tokens see one another are evaluated at once; no family's have more than so many.
 inline constexpr int64_t kMostTokensAhead = 1280;
 
-// The file of an encoder that lies beside a model: mmproj*.gguf in its folder. Of several, the one with the model's name
-// behind "mmproj-" counts, else the one of F16.
-// Empty: there is none.
+// The file of an encoder that lies beside a model: mmproj*.gguf in its folder. Of several, the one with the model's
+// name behind "mmproj-" counts, else the one of F16. Empty: there is none.
 std::string find_mmproj(const std::string& model);
 
 // Sets the options that go with an encoder: models that take pictures run on the CPU and without speculation. Throws

@@ -64,8 +64,8 @@ class Builder {
   core::ValueId add_rows(core::ValueId x, const std::string& name, std::span<const float> table);
   core::ValueId add_to_patches(core::ValueId x, const std::string& name, std::span<const float> table);
   core::ValueId add_vector(core::ValueId x, const std::string& name, std::span<const float> vector); // to every row
-  // v.position_embd of one grid, with a row more for v.class_embd, where the file has that: then the patches' bias is in
-  // it.
+  // v.position_embd of one grid, with a row more for v.class_embd, where the file has that: then the patches' bias is
+  // in it.
   std::vector<float> table_with_class();
   // v.position_embd, of a square, for this grid of patches [columns * lines, width].
   std::vector<float> position_table(TableResize resize);

@@ -110,8 +110,8 @@ struct OpTime {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Makes rows of what `from` computed in its last forward() Program::input of the next batch, `which` of them one after
-  // another; zeros for a number below 0. False, and nothing done, where the two do not share memory.
+  // Makes rows of what `from` computed in its last forward() Program::input of the next batch, `which` of them one
+  // after another; zeros for a number below 0. False, and nothing done, where the two do not share memory.
   virtual bool take_input(const Executor& /*from*/, std::span<const int32_t> /*which*/) { return false; }
   // Runs the batch: fills the KV cache and computes logits for batch.outputs. Throws what check_batch throws, and runs
   // nothing then.

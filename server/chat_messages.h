@@ -30,8 +30,8 @@ engine::LastTurn last_turn(const Fields& body);
 // member `json_schema`, responses as a member. Throws ApiError for another type.
 Json schema_of_format(const Fields& format);
 
-// The prompt of a body's `messages` and `tools`, in today's words or older ones, held to the form that it asks for, with
-// `chat_template_kwargs` and `reasoning_effort` handed to the template.
+// The prompt of a body's `messages` and `tools`, in today's words or older ones, held to the form that it asks for,
+// with `chat_template_kwargs` and `reasoning_effort` handed to the template.
 Generation chat_generation(const Service& service, const Fields& body);
 
 // Hands OpenAI's reasoning_effort to a template: "none" switches reasoning off.

@@ -17,8 +17,8 @@ using engine::Generation;
 
 class Service final : public ModelService {
  public:
-  // The template must outlive the service. `sampling`: defaults for what requests leave open. `speculator`: drafts for a
-  // request that is answered alone; null: no drafts. `prefixes`: where prompts are kept. The rest is ModelService's.
+  // The template must outlive the service. `sampling`: defaults for what requests leave open. `speculator`: drafts for
+  // a request that is answered alone; null: no drafts. `prefixes`: where prompts are kept. The rest is ModelService's.
   Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
           core::SamplingOptions sampling, std::string name, engine::Notice log,
           std::unique_ptr<engine::Speculator> speculator = nullptr, const engine::PrefixSettings& prefixes = {});

@@ -9,8 +9,8 @@ namespace ridge::engine {
 
 inline constexpr int64_t kPlannedSide = 1024; // pixels of a picture's sides
 
-// What the encoder in an mmproj file takes on the CPU, or on a GPU of such limits: its weights, and what reading a picture
-// of kPlannedSide needs. Throws Error where the file has no encoder that is known.
+// What the encoder in an mmproj file takes on the CPU, or on a GPU of such limits: its weights, and what reading a
+// picture of kPlannedSide needs. Throws Error where the file has no encoder that is known.
 Need encoder_need(const std::string& mmproj, int threads = 0, const kernels::cuda::DeviceLimits* gpu = nullptr);
 
 } // namespace ridge::engine

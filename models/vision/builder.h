@@ -73,8 +73,8 @@ class Builder {
   core::ValueId add_vector(core::ValueId x, const std::string& name, std::span<const float> vector); // to every row
   // A row of `table` for each row of the stage.
   core::ValueId rows(const std::string& name, std::span<const float> table, int64_t width);
-  // v.position_embd of one grid, with a row more for v.class_embd, where the file has that: then the patches' bias is in
-  // it.
+  // v.position_embd of one grid, with a row more for v.class_embd, where the file has that: then the patches' bias is
+  // in it.
   std::vector<float> table_with_class();
   // v.position_embd, of a square, for this grid of patches [columns * lines, width].
   std::vector<float> position_table(TableResize resize);

@@ -207,7 +207,7 @@ TEST_CASE("what is no picture, and a model without an encoder, are one line") {
   CHECK(w.now()->pictures.empty());
 }
 
-TEST_CASE("an encoder elsewhere is dropped on the window; one of another model is refused") {
+TEST_CASE("an encoder elsewhere is dropped on the window, and one of another model is refused") {
   REQUIRE_REFERENCE();
   const Files files, wider("qwen3vl-deep");
   const std::string elsewhere = files.own / "elsewhere";

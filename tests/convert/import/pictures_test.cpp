@@ -80,7 +80,7 @@ TEST_CASE("convert: matrices of an encoder get the type that is asked for, posit
   CHECK(gemma3().converted("q8_0").find_tensor("mm.input_projection.weight")->type == quant::Type::F16);
 }
 
-TEST_CASE("convert: a kernel for two frames becomes two, queries, keys and values three; windows are counted") {
+TEST_CASE("convert: a kernel for two frames becomes two, queries, keys and values three, and windows are counted") {
   Encoder e = qwen25();
   const gguf::File file = e.converted();
   CHECK(dims(file, "v.patch_embd.weight") == Dims{4, 4, 3, kWidth});

@@ -32,7 +32,7 @@ engine::Json kept_content(const std::string& text, const core::MessagePictures& 
 void read_picture_files(const std::string& folder, PicturesByMessage& pictures);
 // Writes those that have bytes and no file, creates the folder, and leaves the bytes in the files alone. Throws Error.
 void write_picture_files(const std::string& folder, PicturesByMessage& pictures);
-// Of all pictures but these, and the folder where it is empty then. Throws Error where they cannot be removed.
+// Removes the files of all pictures but these, and the folder if it is empty then. Throws Error where that fails.
 void remove_picture_files(const std::string& folder, const PicturesByMessage& but);
 
 } // namespace ridge::app

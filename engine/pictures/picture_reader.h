@@ -28,7 +28,7 @@ class PictureReader {
     bool exact = false;
     Notice note = {}; // may be empty
   };
-  // Of an mmproj file. Throws Error where it has no encoder of pictures that is known.
+  // Opens the encoder in an mmproj file. Throws Error where it has no encoder of pictures that is known.
   PictureReader(gguf::File file, const Options& options);
   PictureReader(const std::string& path, const Options& options) : PictureReader(gguf::File::open(path), options) {}
 

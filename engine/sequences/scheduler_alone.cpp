@@ -138,9 +138,8 @@ void Scheduler::add_guesses(Piece& piece) {
   if (worth_guessing(stream, known, most_guesses(sequence, known, 0)) == 0) return;
   std::vector<int32_t> guesses = speculator_->draft();
   const std::function<bool(int32_t)>& is_end = sequence.request_.is_end;
-  const auto unusable = [&](int32_t token) {
-    return token < 0 || (is_end && is_end(token));
-  }; // of a picture, or an end
+  // A number below 0 stands for a picture's token.
+  const auto unusable = [&](int32_t token) { return token < 0 || (is_end && is_end(token)); };
   guesses.erase(std::ranges::find_if(guesses, unusable), guesses.end());
   if (guesses.empty()) return;
   piece.guesses = std::ssize(guesses);

@@ -1,5 +1,5 @@
-// Files of addresses that somebody else wrote: fetched from the public internet only, whatever a name stands for and
-// wherever redirects lead.
+// Fetches files from addresses that came in a request. Connections go to the public internet only, whatever a name
+// resolves to and wherever redirects lead.
 #pragma once
 
 #include <cstdint>

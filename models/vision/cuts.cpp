@@ -71,7 +71,8 @@ int64_t to_multiple(int64_t length, int64_t factor, bool to_even) {
   return std::max(static_cast<int64_t>(whole * static_cast<float>(factor)), factor);
 }
 
-// Of about as many slices as the picture is larger than one; the shape that is nearest to the picture's.
+// Returns a grid of slices. Their number is about the picture's area over a slice's; among grids of such numbers, the
+// one whose shape is nearest to the picture's is taken.
 media::Size slice_grid(const media::Picture& picture, int64_t side) {
   constexpr int64_t kMostSlices = 9;
   const auto w = static_cast<float>(picture.width), h = static_cast<float>(picture.height);

@@ -19,9 +19,9 @@ class RequestPictures {
  public:
   explicit RequestPictures(const Service& service);
 
-  // The messages, or items of a response's input, with marks. `path` stands for the list. Where the model takes no
-  // pictures, as they are. Throws ApiError for pictures that are none, and for addresses that are not to
-  // be fetched or cannot be; PicturesWanted where the model is not open for the first one.
+  // Returns the messages, or items of a response's input, with marks in place of pictures; unchanged where the model
+  // takes no pictures. `path` names the list in errors. Throws ApiError for data that is no picture, and for an address
+  // that must not or cannot be fetched. Throws PicturesWanted where the model was opened without its encoder.
   Json put(Json messages, const std::string& path);
 
  private:

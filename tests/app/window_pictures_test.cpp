@@ -262,7 +262,7 @@ TEST_CASE("kept pictures that are gone or changed are said to be, and the rest o
   CHECK(has(w.now()->error, "dog.ppm: the picture's file is not there any more, or was changed"));
   CHECK(has(w.error_of(intent::Send{"more"}), "cat.ppm"));
   w.until([](const core::Snapshot& s) { return s.messages.size() == 2; });
-  // Named by somebody who wants another file to be read.
+  // A hostile conversation that names another file.
   const std::string path = files.own / ("conversations/" + id + ".json");
   std::string text = read_file(path);
   text.replace(text.find(id + ".pictures/" + cat), id.size() + 10 + cat.size(), "../../../etc/passwd");

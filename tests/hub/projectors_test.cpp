@@ -47,7 +47,7 @@ TEST_CASE("of several encoders a model has those that are named like it, the bes
   CHECK(found("Wide-3B-Q4_K_M-00001-of-00002.gguf", both) == Names{"mmproj-Wide-3B-f16.gguf"});
   CHECK(found("Plain.gguf", both) == Names{"mmproj-F16.gguf"});
   CHECK(found("Plain.gguf", {"mmproj-Tall-8B-Q8_0.gguf"}) == Names{});                   // another one's
-  CHECK(found("Plain.gguf", {"mmproj-Gone-f16.gguf"}) == Names{"mmproj-Gone-f16.gguf"}); // nobody's else
+  CHECK(found("Plain.gguf", {"mmproj-Gone-f16.gguf"}) == Names{"mmproj-Gone-f16.gguf"}); // no other model's
   CHECK(found("Plain.gguf", {"mmproj-a.gguf", "mmproj-b.gguf"}).size() == 2);            // "a" is no word of it
 }
 

@@ -10,7 +10,7 @@
 namespace ridge::ui {
 namespace {
 
-// Also formats that are not read: a person who drops one gets to know that.
+// Formats that cannot be read are here, too: dropping such a file then gives an error that says so.
 constexpr std::array kEndings = {".jpg", ".jpeg", ".jpe", ".jfif", ".png",  ".webp", ".ppm",  ".pnm",
                                  ".gif", ".bmp",  ".tif", ".tiff", ".avif", ".heic", ".heif", ".svg"};
 

@@ -29,7 +29,7 @@ Matrix::Reader<T> rows_of(Matrix::Reader<T> read, std::shared_ptr<const std::vec
   };
 }
 
-// Of rows of `width`.
+// Picks the columns `source` of each row, which has `width` of them.
 template <typename T>
 Matrix::Reader<T> cols_of(Matrix::Reader<T> read, std::vector<int64_t> source, int64_t width) {
   if (!read) return nullptr;

@@ -46,7 +46,7 @@ class PictureFields {
   // `preprocessor`: what preprocessor_config.json, or its part of processor_config.json, says.
   PictureFields(const Config& config, const Json& preprocessor, gguf::Metadata& metadata);
 
-  // Of an expression (models::FieldRule) over config.json, with "preprocessor" beside its fields.
+  // The value of an expression (models::FieldRule) over config.json, with "preprocessor" beside its fields.
   std::optional<double> number(std::string_view expression) const { return config_.evaluate(expression); }
   // The same, an integer in a range; throws Error.
   int64_t count(std::string_view expression, int64_t low, int64_t high, std::optional<int64_t> absent = {}) const;
@@ -96,7 +96,7 @@ extern const PictureFamily qwen2vl, qwen25vl, qwen3vl, gemma3, gemma4v, pixtral,
     llava_siglip;
 } // namespace picture_families
 
-// Of colours, as CLIP was trained, and as most others.
+// Means and deviations of colours: those that CLIP was trained with, and those of most other encoders.
 inline constexpr std::array<float, 3> kClipMean = {0.48145466f, 0.4578275f, 0.40821073f},
                                       kClipDeviation = {0.26862954f, 0.26130258f, 0.27577711f},
                                       kHalf = {0.5f, 0.5f, 0.5f};

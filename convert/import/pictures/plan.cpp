@@ -113,7 +113,7 @@ void PicturePlan::add(const SafeTensor& tensor, const std::string& to, Take take
     return;
   }
   std::vector<int64_t> dims(shape.rbegin(), shape.rend());
-  // Of a kernel, a row is all that one output is made of; of other tensors, what lies together.
+  // A row of a kernel has all weights of one output. A row of another tensor is its innermost dimension.
   const int64_t rows = shape.size() > 3 ? shape.front() : tensor.elements() / shape.back();
   Matrix matrix = plain_matrix(tensor, 0, rows, tensor.elements() / rows);
   if (take == Take::first_frame || take == Take::second_frame) {

@@ -17,7 +17,8 @@ struct CacheBytes {
 };
 CacheBytes cache_bytes(const core::KvLayer& layer, int64_t rows, const core::ExecutorConfig& config);
 int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& config);
-// Of a batch, beside four numbers of each token: where tokens are (TokenPlace), and rows that they are given.
+// Bytes that a batch takes beside four numbers of each token: the places of tokens (TokenPlace), and the rows that
+// replace embeddings.
 inline constexpr int64_t kPlaceBytes = 32;
 int64_t place_bytes(const core::Program& program, const core::ExecutorConfig& config);
 int64_t given_bytes(const core::Program& program, const core::ExecutorConfig& config);

@@ -48,7 +48,8 @@ std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
   return parts;
 }
 
-// Of the resampler's keys: sines and cosines of the column, then of the line; of `queries` further rows zeros.
+// What is added to the resampler's keys: sines and cosines of the column, then of the line. The last `queries` rows,
+// which are the queries', are zeros.
 std::vector<float> waves(const Builder& b, int64_t width, int64_t queries) {
   const int64_t quarter = width / 4;
   std::vector<float> table;

@@ -58,7 +58,7 @@ struct VisionCase {
   double spread(const char* key) const { return document.value(key, 0.0); }
   // There the reference resizes a table for tiles wrongly: only the last picture is comparable, and no logits are.
   bool has_wrong_tiles() const { return name == "deepseekocr-quirk"; }
-  // Of the NMSE in exact mode: where the other implementation rounds to f16, results spread.
+  // Bound on the NMSE in exact mode. Where the other implementation rounds to f16, results spread.
   double bound(const char* spread_key) const { return std::max(5e-6, 5 * spread(spread_key)); }
   std::vector<float> embeddings() const { return read_array<float>(path() + ".embd.f32"); }
   std::vector<float> logits() const { return read_array<float>(path() + ".logits.f32"); }

@@ -13,10 +13,10 @@ namespace ridge::ui {
 
 class ChatPictures {
  public:
-  // Of the message that is being written, each with what it costs and a button that removes it.
+  // Draws the pictures of the message that is being written, each with its tokens and a button that removes it.
   static float unsent_height(const core::Snapshot& now); // 0: there are none
   void draw_unsent(const View& view, float width);
-  // Of a message: at the right of a column, in as many rows as they need.
+  // Draws a message's pictures at the right of a column, in as many rows as they need.
   void draw_sent(const View& view, const core::MessagePictures& pictures, float column);
   // What they cost together, red where the context has no room for it, as a line that ends at `right`. Its width.
   static float draw_cost(const View& view, ImVec2 right);

@@ -1,8 +1,8 @@
 #include "app/terminal/typed_pictures.h"
 
+#include "core/strings/file_url.h"
 #include "media/picture.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -10,7 +10,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr std::string_view kSpace = " \t\n", kUrl = "file:";
+constexpr std::string_view kSpace = " \t\n";
 
 struct Word {
   size_t end; // in the line
@@ -38,34 +38,9 @@ std::optional<Word> read_word(std::string_view line, size_t begin) {
   return word;
 }
 
-// The path in file:///a%20b, file://localhost/a, file:/a. Empty: it is another machine's, or none.
-std::string path_of_url(std::string_view url) {
-  url.remove_prefix(kUrl.size());
-  if (url.starts_with("//")) {
-    url.remove_prefix(2);
-    const std::string_view host = url.substr(0, url.find('/'));
-    if (!host.empty() && host != "localhost") return "";
-    url.remove_prefix(host.size());
-  }
-  std::string path;
-  for (size_t i = 0; i < url.size(); ++i) {
-    unsigned char byte = 0;
-    if (url[i] != '%') {
-      path += url[i];
-      continue;
-    }
-    const std::string_view digits = url.substr(i + 1, 2);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
-    if (error != std::errc() || end != digits.data() + 2 || byte == 0) return "";
-    path += static_cast<char>(byte);
-    i += 2;
-  }
-  return path.starts_with('/') ? path : "";
-}
-
 // Empty: it is no absolute path.
 std::string absolute_path(const std::string& word) {
-  if (word.starts_with(kUrl)) return path_of_url(word);
+  if (word.starts_with(core::kFileUrl)) return core::path_of_file_url(word);
   const char* home = std::getenv("HOME");
   if (word.starts_with("~/") && home) return home + word.substr(1);
   return word.starts_with('/') ? word : "";

@@ -1,10 +1,10 @@
 #include "ui/widgets/picture_paths.h"
 
+#include "core/strings/file_url.h"
 #include "core/strings/lower.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 
 namespace ridge::ui {
@@ -16,27 +16,8 @@ constexpr std::array kEndings = {".jpg", ".jpeg", ".jpe", ".jfif", ".png",  ".we
 
 constexpr size_t kLongestText = 1 << 16; // no longer one is a list of files
 
-std::string without_escapes(std::string_view url) {
-  std::string text;
-  for (size_t i = 0; i < url.size(); ++i) {
-    int byte = 0;
-    const char* const digits = url.data() + i + 1;
-    if (url[i] == '%' && i + 2 < url.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-      text += static_cast<char>(byte);
-      i += 2;
-    } else {
-      text += url[i];
-    }
-  }
-  return text;
-}
-
 std::string path_of(std::string_view line) {
-  constexpr std::string_view kScheme = "file://";
-  if (!line.starts_with(kScheme)) return std::string(line);
-  line.remove_prefix(kScheme.size());
-  const size_t path = line.find('/'); // behind the host's name, which is this one's
-  return path == line.npos ? "" : without_escapes(line.substr(path));
+  return line.starts_with(core::kFileUrl) ? core::path_of_file_url(line) : std::string(line);
 }
 
 } // namespace

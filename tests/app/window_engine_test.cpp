@@ -1,11 +1,9 @@
 // The engine behind the window, without a window: conversations that are kept, and what it says of its choices and of
 // the machine.
-#include "app/window/window_engine.h"
-
 #include "app/support.h"
 #include "core/error.h"
 #include "support/reference.h"
-#include "support/watchdog.h"
+#include "support/watched_engine.h"
 
 #include <nlohmann/json.hpp>
 
@@ -30,16 +28,8 @@ app::WindowSetup guide_setup(const std::string& conversations = "") {
   return setup;
 }
 
-// An engine whose state a test waits for.
-struct Watched {
-  explicit Watched(app::WindowSetup setup) : engine(std::move(setup), [] {}) {
-    until([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
-  }
-  std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
-  void until(const std::function<bool(const core::Snapshot&)>& condition,
-             std::source_location at = std::source_location::current()) const {
-    REQUIRE(comes([&] { return condition(*now()); }, at));
-  }
+struct Watched : WatchedEngine {
+  using WatchedEngine::WatchedEngine;
   // Asks, and waits for the whole answer.
   void ask(const std::string& text) {
     const size_t before = now()->messages.size();
@@ -47,7 +37,6 @@ struct Watched {
     until(
         [&](const core::Snapshot& s) { return s.messages.size() == before + 2 && s.state == core::EngineState::idle; });
   }
-  app::WindowEngine engine;
 };
 
 std::vector<std::string> titles(const core::Snapshot& s) {

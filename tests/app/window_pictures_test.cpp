@@ -1,10 +1,8 @@
 // Pictures in the window's engine, without a window: added, counted, sent, kept, edited; what is wrong with them.
-#include "app/window/window_engine.h"
-
 #include "app/support.h"
 #include "core/files/sha256.h"
 #include "support/recipes/vision_files.h"
-#include "support/watchdog.h"
+#include "support/watched_engine.h"
 
 #include <filesystem>
 #include <fstream>
@@ -34,16 +32,8 @@ struct Files : VisionFiles {
   }
 };
 
-// An engine whose state a test waits for.
-struct Watched {
-  explicit Watched(app::WindowSetup setup) : engine(std::move(setup), [] {}) {
-    until([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
-  }
-  std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
-  void until(const std::function<bool(const core::Snapshot&)>& condition,
-             std::source_location at = std::source_location::current()) const {
-    REQUIRE(comes([&] { return condition(*now()); }, at));
-  }
+struct Watched : WatchedEngine {
+  using WatchedEngine::WatchedEngine;
   // Adds it, and waits until it is counted and encoded.
   void add(const std::string& path) {
     const size_t before = now()->pictures.size();
@@ -73,7 +63,6 @@ struct Watched {
     const auto known = s.picture_facts->find(picture->key);
     return known == s.picture_facts->end() ? core::PictureFacts() : known->second;
   }
-  app::WindowEngine engine;
 
  private:
   int done_ = 0;

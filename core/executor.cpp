@@ -65,6 +65,14 @@ void check_whole_texts(const ExecutorConfig& config, const Batch& batch) {
 
 } // namespace
 
+bool turns_by_picture(const Program& program) {
+  return std::ranges::any_of(program.rope_tables, [](const RopeTable& table) {
+    for (size_t pair = 0; pair < table.axes.size(); ++pair)
+      if (table.axes[pair] == kPlaceAxes - 1 && table.inverse_frequency[pair] != 0) return true;
+    return false;
+  });
+}
+
 bool amplifies_errors(const Program& program) {
   constexpr double kSharp = 4; // times the usual scale
   return !program.states.empty() || std::ranges::any_of(program.ops, [&](const Op& op) {

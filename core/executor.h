@@ -76,6 +76,10 @@ struct Batch {
   std::span<const int32_t> block_ends = {};
 };
 
+// Whether rope turns some pairs by the number of a picture, the last of a token's places. Text has 0 there, so places
+// do not all grow with the position then.
+bool turns_by_picture(const Program& program);
+
 // Throws Error if forward() cannot run the batch: it has no tokens, more tokens or outputs than the configuration
 // allows, spans of different lengths, a token, position, stream or output out of range, or part of a text where tokens
 // see later ones. Executors call it in forward().

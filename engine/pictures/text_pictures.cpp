@@ -65,23 +65,13 @@ void PlacedBatch::append(std::span<const int32_t> part, int64_t first, int32_t s
   streams.insert(streams.end(), part.size(), stream);
 }
 
-// Whether rope turns by the number of a picture, too: then text has a place of its own there, which is 0.
-static bool numbers_pictures(const core::Program& program) {
-  constexpr uint8_t kNumber = 3;
-  return std::ranges::any_of(program.rope_tables, [](const core::RopeTable& table) {
-    for (size_t pair = 0; pair < table.axes.size(); ++pair)
-      if (table.axes[pair] == kNumber && table.inverse_frequency[pair] != 0) return true;
-    return false;
-  });
-}
-
 core::Batch PlacedBatch::batch(const core::Program& program) {
   rows_.clear();
   axes_.clear();
   block_ends_.clear();
   std::span<const float> rows; // of one tile, as they lie there, until there are others
   if (!parts_.empty()) block_ends_.resize(tokens.size());
-  if (!parts_.empty() || numbers_pictures(program)) {
+  if (!parts_.empty() || core::turns_by_picture(program)) {
     for (const int32_t position : positions) axes_.insert(axes_.end(), {position, position, position, 0});
   }
   for (const Part& part : parts_)

@@ -12,13 +12,6 @@ namespace {
 // A token that is evaluated, and the choice of the next one.
 const PlanShape kNextToken = {1, 1, kAttentionRows, true, true};
 
-// Whether a token is one place behind the token before it, in all that turn pairs: the number of a picture stays.
-bool places_follow(const core::Program& program) {
-  return std::ranges::none_of(program.rope_tables, [](const core::RopeTable& table) {
-    return std::ranges::count(table.axes, core::kPlaceAxes - 1) > 0;
-  });
-}
-
 } // namespace
 
 std::span<const int32_t> Executor::choose(std::span<const core::Sampler* const> samplers) {
@@ -35,7 +28,7 @@ void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
 }
 
 bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
-  if (program_.output >= 0 || !can_sample(sampler.params()) || !places_follow(program_)) return false;
+  if (program_.output >= 0 || !can_sample(sampler.params()) || core::turns_by_picture(program_)) return false;
   if (result_rows_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
     throw std::logic_error("CUDA: decoding must follow a forward() with one output");
   const CurrentDevice current(context_.device());

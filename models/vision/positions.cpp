@@ -23,19 +23,20 @@ Entry linear_entry(float at, int64_t from) {
 
 float triangle(float x) { return std::max(0.0f, 1 - std::abs(x)); }
 
-template <float kA>
-float cubic(float x) {
+// Keys' cubic convolution with parameter `a`.
+float cubic(float x, float a) {
   x = std::abs(x);
-  if (x <= 1) return ((kA + 2) * x - (kA + 3)) * x * x + 1;
-  if (x < 2) return ((kA * x - 5 * kA) * x + 8 * kA) * x - 4 * kA;
+  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
   return 0;
 }
+float smooth_cubic(float x) { return cubic(x, -0.5f); }
 
 Entry cubic_entry(float at, int64_t from) {
   Entry entry;
   const float low = std::floor(at);
   for (int64_t i = static_cast<int64_t>(low) - 1; i <= static_cast<int64_t>(low) + 2; ++i)
-    entry.of.emplace_back(std::clamp<int64_t>(i, 0, from - 1), cubic<-0.75f>(at - static_cast<float>(i)));
+    entry.of.emplace_back(std::clamp<int64_t>(i, 0, from - 1), cubic(at - static_cast<float>(i), -0.75f));
   return entry;
 }
 
@@ -75,7 +76,7 @@ std::vector<Entry> entries(int64_t from, int64_t to, TableResize resize) {
       made.push_back(antialiased_entry((at + 0.5f) / ratio, std::max(1.0f, 1 / ratio), from, triangle, 1));
       break;
     case TableResize::smooth_cubic:
-      made.push_back(antialiased_entry((at + 0.5f) / ratio, std::max(1.0f, 1 / ratio), from, cubic<-0.5f>, 2));
+      made.push_back(antialiased_entry((at + 0.5f) / ratio, std::max(1.0f, 1 / ratio), from, smooth_cubic, 2));
       break;
     }
   }

@@ -156,10 +156,25 @@ std::vector<int32_t> Executor::go_on(const Batch& batch, Sampler& greedy, int64_
   }
 }
 
-std::shared_ptr<float> Executor::make_state() {
-  const auto floats = std::make_shared_for_overwrite<float[]>(saved_floats());
-  return {floats, floats.get()};
+namespace {
+
+std::shared_ptr<float> plain_memory(int64_t floats) {
+  const auto memory = std::make_shared_for_overwrite<float[]>(floats);
+  return {memory, memory.get()};
 }
+
+} // namespace
+
+std::shared_ptr<const float> Executor::take_rows(int64_t count) {
+  const std::span<const float> row = logits(0);
+  const std::shared_ptr<float> rows = plain_memory(std::ssize(row) * count);
+  std::copy_n(row.data(), row.size() * count, rows.get());
+  return rows;
+}
+
+std::shared_ptr<float> Executor::make_input(int64_t floats) { return plain_memory(floats); }
+
+std::shared_ptr<float> Executor::make_state() { return plain_memory(saved_floats()); }
 
 std::shared_ptr<std::byte> Executor::make_block() {
   const auto bytes = std::make_shared<std::vector<std::byte>>(block_bytes());

@@ -114,6 +114,8 @@ struct OpTime {
 class Executor {
  public:
   virtual ~Executor() = default;
+  // Memory for so many elements of Program::input, from which copies are fast.
+  virtual std::shared_ptr<float> make_input(int64_t floats);
   // Makes rows of what `from` computed in its last forward() Program::input of the next batch, `which` of them one
   // after another; zeros for a number below 0. False, and nothing done, where the two do not share memory.
   virtual bool take_input(const Executor& /*from*/, std::span<const int32_t> /*which*/) { return false; }
@@ -123,6 +125,9 @@ class Executor {
   // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward(). Of the first part
   // of a split Program: row i of its output, rows one after another in memory.
   virtual std::span<const float> logits(int64_t i) = 0;
+  // Of the first part of a split Program: all rows of its output, one after another, in memory that outlives the
+  // executor and from which copies are fast.
+  virtual std::shared_ptr<const float> take_rows(int64_t count);
   // Program::hidden of the last forward(): all its rows, one after another, valid until something else is evaluated.
   // While decoding: of the batch that the tokens were chosen behind that next_token() or chosen_tokens() gave last;
   // none of the forward() before start_decoding(). Empty where the Program keeps none.

@@ -89,7 +89,7 @@ struct EmbedCommand {
       if (piece.tile) tokens += piece.tile->tokens;
     NpyWriter npy(out, {tokens, reader.row_width()});
     for (const engine::PictureReader::Piece& piece : pieces)
-      if (piece.tile) npy.append(piece.tile->rows);
+      if (piece.tile) npy.append(piece.tile->all_rows());
     npy.finish();
   }
 
@@ -100,7 +100,8 @@ struct EmbedCommand {
       if (piece.tile) {
         line = {{"tokens", piece.tile->tokens}, {"columns", piece.tile->columns}, {"lines", piece.tile->lines}};
         auto& rows = line["embedding"] = nlohmann::ordered_json::array();
-        for (auto at = piece.tile->rows.begin(); at != piece.tile->rows.end(); at += piece.tile->width)
+        const std::span<const float> all = piece.tile->all_rows();
+        for (auto at = all.begin(); at != all.end(); at += piece.tile->width)
           rows.push_back(std::vector<float>(at, at + piece.tile->width));
       } else {
         line["text"] = piece.text;

@@ -14,9 +14,11 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <map>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 namespace ridge::engine {
@@ -32,18 +34,28 @@ uint64_t hash_of(std::string_view key, const media::Picture& tile) {
   return hash;
 }
 
-// Computes all rows of a stage. Without `input`, that was taken from another one's executor.
-void run(core::Executor& executor, const models::vision::Stage& stage, std::span<const float> input) {
-  const int64_t rows = stage.rows();
-  std::vector<int32_t> tokens(rows), positions(rows);
-  std::iota(positions.begin(), positions.end(), 0);
-  executor.forward({.tokens = tokens,
-                    .positions = positions,
-                    .input = input,
-                    .input_taken = input.empty(),
-                    .axes = stage.axes,
-                    .block_ends = stage.block_ends});
-}
+// All rows of a stage.
+class StageBatch {
+ public:
+  // Without `input`, that was taken from another stage's executor.
+  StageBatch(const models::vision::Stage& stage, std::span<const float> input)
+      : stage_(stage), input_(input), tokens_(stage.rows()), positions_(stage.rows()) {
+    std::iota(positions_.begin(), positions_.end(), 0);
+  }
+  core::Batch batch() const {
+    return {.tokens = tokens_,
+            .positions = positions_,
+            .input = input_,
+            .input_taken = input_.empty(),
+            .axes = stage_.axes,
+            .block_ends = stage_.block_ends};
+  }
+
+ private:
+  const models::vision::Stage& stage_;
+  std::span<const float> input_;
+  std::vector<int32_t> tokens_, positions_;
+};
 
 // What a stage gave last.
 std::span<const float> rows_of(core::Executor& executor, const models::vision::Stage& stage) {
@@ -55,6 +67,14 @@ bool all_finite(std::span<const float> values) {
   uint32_t bad = 0;
   for (const float value : values) bad |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent; // in vectors
   return bad == 0;
+}
+
+// Whether what was computed are numbers. Patches see one another, so that what is none spreads to all rows: some tell.
+bool are_numbers(std::span<const float> rows, int64_t count, int64_t width) {
+  constexpr int64_t kStep = 16;
+  for (int64_t row = 0; row < count; row += kStep)
+    if (!all_finite(rows.subspan(row * width, width))) return false;
+  return count == 0 || all_finite(rows.subspan((count - 1) * width, width));
 }
 
 // Rows of `rows` that `which` names, one after another; those below 0 are `other(-1 - which)`.
@@ -69,6 +89,24 @@ std::vector<float> chosen_rows(std::span<const float> rows, int64_t width, std::
     made.insert(made.end(), chosen.begin(), chosen.end());
   }
   return made;
+}
+
+// Whether tokens are all rows, one after another.
+bool is_in_order(std::span<const int32_t> tokens, int64_t rows) {
+  if (std::ssize(tokens) != rows) return false;
+  for (int64_t i = 0; i < rows; ++i)
+    if (tokens[i] != i) return false;
+  return true;
+}
+
+// Work on [0, count) in as many pieces as there are threads (0: cores).
+void in_pieces(int64_t count, int threads, const std::function<void(int64_t begin, int64_t end)>& work) {
+  constexpr int64_t kLeast = 256; // patches that are worth a thread
+  const int64_t most = threads > 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
+  const int64_t pieces = std::clamp<int64_t>(count / kLeast, 1, most);
+  std::vector<std::jthread> others;
+  for (int64_t i = 1; i < pieces; ++i) others.emplace_back(work, count * i / pieces, count * (i + 1) / pieces);
+  work(0, count / pieces);
 }
 
 // By the Programs of a small picture's first tile, which also shows that the file has all that they need.
@@ -131,12 +169,19 @@ PictureReader::Sized& PictureReader::sized_for(int64_t width, int64_t height) {
     const bool known = last_ && number < last_->executors.size();
     sized->executors.push_back(executor_of(stage, known ? last_->executors[number].get() : nullptr));
   }
+  sized->patches = sized->executors[0]->make_input(std::ssize(patches_in(*sized)));
   last_ = std::move(sized);
   return *last_;
 }
 
-// Pixels of each patch, [red, green, blue][line][column], shifted and scaled.
-std::vector<float> PictureReader::patches_of(const Sized& sized, const media::Picture& tile) const {
+std::span<float> PictureReader::patches_in(const Sized& sized) {
+  const models::vision::Encoder& encoder = sized.encoder;
+  return {sized.patches.get(), encoder.stages[0].from.size() * 3 * encoder.patch * encoder.patch};
+}
+
+// Pixels of each patch, [red, green, blue][line][column], shifted and scaled. Their memory is kept for the next tile:
+// new pages cost as much as all the rest.
+std::span<const float> PictureReader::patches_of(Sized& sized, const media::Picture& tile) const {
   const int64_t side = sized.encoder.patch, columns = tile.width / side, pixels = side * side;
   std::array<std::array<float, 256>, 3> values;
   for (int c = 0; c < 3; ++c)
@@ -145,40 +190,47 @@ std::vector<float> PictureReader::patches_of(const Sized& sized, const media::Pi
           (static_cast<float>(v) / 255.0f - model_.mean()[c]) / model_.deviation()[c] * sized.encoder.pixel_scale +
           sized.encoder.pixel_shift;
   const std::vector<int32_t>& chosen = sized.encoder.stages[0].from;
-  std::vector<float> patches(chosen.size() * 3 * pixels);
-  float* out = patches.data();
-  for (const int32_t patch : chosen) {
-    if (patch >= 0) {
-      const int64_t top = patch / columns * side, left = patch % columns * side;
+  const std::span<float> patches = patches_in(sized);
+  const auto make = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      float* out = patches.data() + i * 3 * pixels;
+      const int64_t top = chosen[i] / columns * side, left = chosen[i] % columns * side;
+      if (chosen[i] < 0) {
+        std::fill_n(out, 3 * pixels, 0.0f);
+        continue;
+      }
       for (int64_t y = 0; y < side; ++y) {
         const uint8_t* pixel = tile.row(top + y) + 3 * left;
         for (int64_t x = 0; x < side; ++x)
           for (int c = 0; c < 3; ++c) out[c * pixels + y * side + x] = values[c][*pixel++];
       }
     }
-    out += 3 * pixels;
-  }
+  };
+  in_pieces(std::ssize(chosen), options_.threads, make);
   return patches;
 }
 
-// Rows of the last stage, valid until the next call.
-std::span<const float> PictureReader::encode_square(const Sized& sized, const media::Picture& square) {
+// Rows of the stage before, as this one wants them. None where its executor took them where they are.
+std::vector<float> PictureReader::input_of(Sized& sized, size_t stage) {
+  const models::vision::Stage& before = sized.encoder.stages[stage - 1];
+  const std::vector<int32_t>& from = sized.encoder.stages[stage].from;
+  core::Executor& executor = *sized.executors[stage - 1];
+  if (sized.executors[stage]->take_input(executor, from)) return {};
+  const std::vector<float> zeros(before.width());
+  return chosen_rows(rows_of(executor, before), before.width(), from, [&](int32_t) { return std::span(zeros); });
+}
+
+// Rows of the last stage.
+std::shared_ptr<const float> PictureReader::encode_square(Sized& sized, const media::Picture& square) {
   const std::vector<models::vision::Stage>& stages = sized.encoder.stages;
-  const std::vector<float> patches = patches_of(sized, square);
+  const std::span<const float> patches = patches_of(sized, square);
   const double start = core::seconds_now();
-  run(*sized.executors[0], stages[0], patches);
+  sized.executors[0]->forward(StageBatch(stages[0], patches).batch());
   for (size_t i = 1; i < stages.size(); ++i) {
-    core::Executor &before = *sized.executors[i - 1], &executor = *sized.executors[i];
-    std::vector<float> input;
-    if (!executor.take_input(before, stages[i].from)) {
-      const int64_t width = stages[i - 1].width();
-      const std::vector<float> zeros(width);
-      input =
-          chosen_rows(rows_of(before, stages[i - 1]), width, stages[i].from, [&](int32_t) { return std::span(zeros); });
-    }
-    run(executor, stages[i], input);
+    const std::vector<float> input = input_of(sized, i);
+    sized.executors[i]->forward(StageBatch(stages[i], input).batch());
   }
-  const std::span<const float> rows = rows_of(*sized.executors.back(), stages.back());
+  std::shared_ptr<const float> rows = sized.executors.back()->take_rows(stages.back().rows());
   work_.seconds += core::seconds_now() - start;
   for (const models::vision::Stage& stage : stages)
     work_.flops += core::program_cost(stage.program, {.tokens = stage.rows(), .outputs = stage.rows()}).flops;
@@ -186,18 +238,21 @@ std::span<const float> PictureReader::encode_square(const Sized& sized, const me
   return rows;
 }
 
+// Those of all squares, one after another.
+std::shared_ptr<const float> PictureReader::encode_squares(Sized& sized, const media::Picture& tile) {
+  const models::vision::Encoder& encoder = sized.encoder;
+  const int64_t width = tile.width / encoder.squares, floats = encoder.stages.back().rows() * encoder.width();
+  const auto all = std::make_shared_for_overwrite<float[]>(encoder.squares * floats);
+  for (int64_t i = 0; i < encoder.squares; ++i)
+    std::copy_n(encode_square(sized, media::crop(tile, i * width, 0, width, tile.height)).get(), floats,
+                all.get() + i * floats);
+  return {all, all.get()};
+}
+
 EncodedTile PictureReader::encode(const media::Picture& tile) {
   std::future<uint64_t> hash = std::async(std::launch::async, [&] { return hash_of(key_, tile); });
-  const Sized& sized = sized_for(tile.width, tile.height);
+  Sized& sized = sized_for(tile.width, tile.height);
   const models::vision::Encoder& encoder = sized.encoder;
-  const int64_t width = tile.width / encoder.squares;
-  std::vector<float> of_squares; // where there are several
-  std::span<const float> rows;
-  for (int64_t i = 0; i < encoder.squares; ++i) {
-    rows = encode_square(sized, encoder.squares > 1 ? media::crop(tile, i * width, 0, width, tile.height) : tile);
-    if (encoder.squares > 1) of_squares.insert(of_squares.end(), rows.begin(), rows.end());
-  }
-  if (encoder.squares > 1) rows = of_squares;
   EncodedTile encoded;
   encoded.width = encoder.width();
   encoded.tokens = std::ssize(encoder.tokens);
@@ -205,10 +260,17 @@ EncodedTile PictureReader::encode(const media::Picture& tile) {
   encoded.lines = encoder.lines;
   encoded.framed = encoder.framed;
   encoded.sees_ahead = model_.sees_ahead(encoded.width);
-  encoded.rows = chosen_rows(rows, encoded.width, encoder.tokens, [&](int32_t row) {
-    return std::span(encoder.further).subspan(row * encoded.width, encoded.width);
-  });
-  if (!all_finite(encoded.rows)) throw_error("{}: gives no numbers for a picture: the file is broken", file_.path());
+  encoded.rows = encoder.squares > 1 ? encode_squares(sized, tile) : encode_square(sized, tile);
+  const int64_t encoded_rows = encoder.squares * encoder.stages.back().rows();
+  if (!are_numbers({encoded.rows.get(), static_cast<size_t>(encoded_rows * encoded.width)}, encoded_rows,
+                   encoded.width))
+    throw_error("{}: gives no numbers for a picture: the file is broken", file_.path());
+  if (!is_in_order(encoder.tokens, encoded_rows)) {
+    const auto chosen = std::make_shared<const std::vector<float>>(chosen_rows(
+        {encoded.rows.get(), static_cast<size_t>(encoded_rows * encoded.width)}, encoded.width, encoder.tokens,
+        [&](int32_t row) { return std::span(encoder.further).subspan(row * encoded.width, encoded.width); }));
+    encoded.rows = {chosen, chosen->data()};
+  }
   encoded.hash = hash.get();
   file_.check();
   return encoded;
@@ -224,6 +286,16 @@ std::vector<PictureReader::Piece> PictureReader::read(const media::Picture& pict
       pieces.push_back({.text = part.text, .otherwise = part.otherwise});
   }
   return pieces;
+}
+
+void PictureReader::show_stages(const StageUse& use) {
+  if (!last_) return;
+  const std::vector<models::vision::Stage>& stages = last_->encoder.stages;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const std::vector<float> of_stage = i == 0 ? std::vector<float>() : input_of(*last_, i);
+    const std::span<const float> input = i == 0 ? patches_in(*last_) : std::span<const float>(of_stage);
+    use(*last_->executors[i], stages[i], StageBatch(stages[i], input).batch());
+  }
 }
 
 int64_t PictureReader::count_tokens(const media::Picture& picture) const {

@@ -9,6 +9,7 @@
 #include "media/picture.h"
 #include "models/vision/projector.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,9 @@ class PictureReader {
     std::shared_ptr<const EncodedTile> tile = nullptr; // null: text
   };
   std::vector<Piece> read(const media::Picture& picture);
+  // Shows each stage of the encoder's Programs for tiles as the last one, with a batch that runs it again.
+  using StageUse = std::function<void(core::Executor&, const models::vision::Stage&, const core::Batch&)>;
+  void show_stages(const StageUse& use);
   // What the encoder's Programs took for the last picture, all its tiles together.
   struct Work {
     double seconds = 0, flops = 0; // flops as op_cost counts them
@@ -61,12 +65,16 @@ class PictureReader {
     int64_t width = 0, height = 0;
     models::vision::Encoder encoder;
     std::vector<std::unique_ptr<core::Executor>> executors; // of its stages
+    std::shared_ptr<float> patches;                         // of the last tile
   };
   Sized& sized_for(int64_t width, int64_t height);
   std::unique_ptr<core::Executor> executor_of(const models::vision::Stage& stage, const core::Executor* weights_of);
   EncodedTile encode(const media::Picture& tile);
-  std::span<const float> encode_square(const Sized& sized, const media::Picture& square);
-  std::vector<float> patches_of(const Sized& sized, const media::Picture& tile) const;
+  static std::vector<float> input_of(Sized& sized, size_t stage);
+  std::shared_ptr<const float> encode_square(Sized& sized, const media::Picture& square);
+  std::shared_ptr<const float> encode_squares(Sized& sized, const media::Picture& tile);
+  static std::span<float> patches_in(const Sized& sized);
+  std::span<const float> patches_of(Sized& sized, const media::Picture& tile) const;
 
   const gguf::File file_;
   const models::vision::Model model_;

@@ -35,7 +35,7 @@ std::shared_ptr<const ShelvedPicture> encoded(PictureReader& reader, const media
   for (const PictureReader::Piece& piece : made->pieces)
     if (piece.tile) {
       made->tokens += piece.tile->tokens;
-      made->bytes += std::ssize(piece.tile->rows) * static_cast<int64_t>(sizeof(float));
+      made->bytes += static_cast<int64_t>(piece.tile->all_rows().size_bytes());
     }
   return made;
 }

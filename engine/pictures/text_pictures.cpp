@@ -81,7 +81,7 @@ core::Batch PlacedBatch::batch(const core::Program& program) {
       const TextPictures::Place* place = part.pictures->at(token);
       if (!place) continue;
       const EncodedTile& tile = *place->tile;
-      const float* row = tile.rows.data() + (token - place->first) * tile.width;
+      const float* row = tile.rows.get() + (token - place->first) * tile.width;
       tokens[part.begin + i] = -1 - static_cast<int32_t>(rows.size() / tile.width);
       if (rows.empty() || (rows_.empty() && row == rows.data() + rows.size())) {
         rows = {rows.empty() ? row : rows.data(), rows.size() + tile.width};

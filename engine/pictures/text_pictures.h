@@ -16,12 +16,14 @@ namespace ridge::engine {
 
 // A tile of a picture, as a language model reads it.
 struct EncodedTile {
-  std::vector<float> rows; // [tokens][width]
+  std::shared_ptr<const float> rows; // [tokens][width]
   int64_t tokens = 0, width = 0;
   int64_t columns = 0, lines = 0; // of tokens, where they make a grid
   bool framed = false;            // a token stands before that grid and one behind it
   bool sees_ahead = false;        // they see one another in the language model
   uint64_t hash = 0;              // of its pixels
+
+  std::span<const float> all_rows() const { return {rows.get(), static_cast<size_t>(tokens * width)}; }
 
   int32_t id(int64_t token) const; // below 0
 };

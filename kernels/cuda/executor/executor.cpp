@@ -101,17 +101,12 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       plan_inputs_{program_,          config_,  plan_, context_.limits(), options.overlap, options.dataflow_sync,
                    !experts_.empty(), launcher_},
       positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())),
-      state_copies_(context_.device(), static_cast<size_t>(saved_floats()) * sizeof(float)) {
+      state_copies_(context_.device(), static_cast<size_t>(saved_floats()) * sizeof(float)),
+      row_copies_(context_.device(), bytes_of(program_.result())) {
   const DeviceInfo info = device_info(options.device);
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
-  const auto host_rows = [&](core::ValueId id) {
-    const core::ValueInfo& value = program_.values[id];
-    const int64_t most = value.gathered ? config_.max_outputs : config_.max_batch;
-    return PinnedMemory(std::max<int64_t>(most, 1) * value.width * sizeof(float));
-  };
-  logits_host_ = host_rows(program_.result());
   if (program_.hidden >= 0) {
-    hidden_host_ = host_rows(program_.hidden);
+    hidden_host_ = PinnedMemory(bytes_of(program_.hidden));
     const int64_t row_bytes = program_.values[program_.hidden].width * static_cast<int64_t>(sizeof(float));
     for (DecodedRows& rows : decoded_) rows.host = PinnedMemory(std::min(config_.max_batch, kGraphTokens) * row_bytes);
   }
@@ -154,6 +149,12 @@ void Executor::load_input(std::span<const float> input) {
                              context_.stream()));
 }
 
+std::shared_ptr<float> Executor::make_input(int64_t floats) {
+  const CurrentDevice current(context_.device());
+  const auto pinned = std::make_shared<PinnedMemory>(floats * sizeof(float));
+  return {pinned, pinned->as<float>()};
+}
+
 bool Executor::take_input(const core::Executor& from, std::span<const int32_t> which) {
   const auto* other = dynamic_cast<const Executor*>(&from);
   if (!other || other->context_.device() != context_.device() || program_.input < 0) return false;
@@ -191,6 +192,7 @@ std::span<const float> Executor::logits(int64_t i) {
   const CurrentDevice current(context_.device());
   const core::ValueId result = program_.result();
   const auto columns = static_cast<size_t>(program_.values[result].width);
+  if (logits_host_.bytes() == 0) logits_host_ = PinnedMemory(bytes_of(result));
   float* row = logits_host_.as<float>() + i * columns;
   if (result_read_) return {row, columns};
   result_read_ = !whole(); // all rows of a part's result are wanted
@@ -199,6 +201,20 @@ std::span<const float> Executor::logits(int64_t i) {
                              rows * columns * sizeof(float), cudaMemcpyDeviceToHost, context_.stream()));
   context_.synchronize();
   return {row, columns};
+}
+
+std::shared_ptr<const float> Executor::take_rows(int64_t count) {
+  if (count > result_rows_) throw std::logic_error("CUDA: rows that the last forward() did not compute");
+  const CurrentDevice current(context_.device());
+  const std::shared_ptr<std::byte> block = row_copies_.take();
+  if (!block) return core::Executor::take_rows(count);
+  row_copies_.expect(1); // where a part's rows are taken once, they are again
+  const core::ValueId result = program_.result();
+  RIDGE_CUDA(cudaMemcpyAsync(block.get(), workspace_.value(result),
+                             count * program_.values[result].width * sizeof(float), cudaMemcpyDeviceToHost,
+                             context_.stream()));
+  context_.synchronize();
+  return {block, reinterpret_cast<const float*>(block.get())};
 }
 
 std::span<const float> Executor::hidden() {

@@ -25,9 +25,11 @@ class Executor final : public core::Executor {
     cudaStreamSynchronize(context_.stream());
   }
 
+  std::shared_ptr<float> make_input(int64_t floats) override;
   bool take_input(const core::Executor& from, std::span<const int32_t> which) override;
   void forward(const core::Batch& batch) override;
   std::span<const float> logits(int64_t i) override;
+  std::shared_ptr<const float> take_rows(int64_t count) override;
   std::span<const float> hidden() override;
   const core::ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return description_; }
@@ -84,6 +86,11 @@ class Executor final : public core::Executor {
   int64_t rows_of(core::ValueId id, const PlanShape& shape) const {
     return program_.values[id].gathered ? shape.outputs : shape.tokens;
   }
+  size_t bytes_of(core::ValueId id) const { // rows on the host, as many as there can be
+    const core::ValueInfo& value = program_.values[id];
+    const int64_t most = value.gathered ? config_.max_outputs : config_.max_batch;
+    return std::max<int64_t>(most, 1) * value.width * sizeof(float);
+  }
   static DeviceWeights make_weights(const core::Program& program, const ExpertStore& experts,
                                     const core::Executor* others);
   void take_expert_slots();
@@ -135,8 +142,8 @@ class Executor final : public core::Executor {
   bool in_decoding_ = false;                   // hidden() gives decoded_
   std::map<PlanShape, BatchPlan> plans_;
   std::map<PlanShape, Graph> graphs_;
-  PinnedBlocks blocks_, state_copies_;
-  DeviceMemory taken_rows_; // of take_input(): which
+  PinnedBlocks blocks_, state_copies_, row_copies_; // of a stream's cache, its state; a result's rows
+  DeviceMemory taken_rows_;                         // of take_input(): which
 };
 
 } // namespace ridge::kernels::cuda

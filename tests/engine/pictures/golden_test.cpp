@@ -31,7 +31,7 @@ TEST_CASE("tiny encoders cut pictures and make rows of them as transformers does
       if (!piece.tile) continue;
       if (name.starts_with("minicpm")) CHECK(piece.tile->columns == 0); // its tokens have the places of text
       tokens.push_back(piece.tile->tokens);
-      rows.insert(rows.end(), piece.tile->rows.begin(), piece.tile->rows.end());
+      rows.insert(rows.end(), piece.tile->all_rows().begin(), piece.tile->all_rows().end());
     }
     CHECK(tokens == document["tokens"].get<std::vector<int64_t>>());
     const auto golden = tests::read_array<float>(folder + "/" + name + ".f32");

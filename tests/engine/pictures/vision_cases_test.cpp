@@ -145,7 +145,7 @@ TEST_CASE("the bias of patches is added once, with and without a row for the cla
       engine::PictureReader reader(path, {.threads = 1, .exact = true});
       std::vector<float> all;
       for (const auto& piece : reader.read(tests::formula_picture(64, 64, 1)))
-        if (piece.tile) all.insert(all.end(), piece.tile->rows.begin(), piece.tile->rows.end());
+        if (piece.tile) all.insert(all.end(), piece.tile->all_rows().begin(), piece.tile->all_rows().end());
       return all;
     };
     CHECK(tests::nmse(rows(false), rows(true)) < 1e-9);

@@ -47,7 +47,7 @@ struct OpenedVision {
 inline std::vector<float> rows_of(const engine::PicturePrompt& prompt, size_t first = 0) {
   std::vector<float> rows;
   for (const engine::TextPictures::Place& place : prompt.pictures.places().subspan(first))
-    rows.insert(rows.end(), place.tile->rows.begin(), place.tile->rows.end());
+    rows.insert(rows.end(), place.tile->all_rows().begin(), place.tile->all_rows().end());
   return rows;
 }
 

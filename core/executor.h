@@ -109,6 +109,8 @@ struct OpTime {
   double waiting = 0;    // of `seconds`, until a block had its input, on average
   double starts = 0;     // when the first block started, after the end of the part before: mostly negative
   double ends_apart = 0; // from the first block's end to the last one's
+  // How it only prepares the part behind it, of the same ops ("to_half"); else empty.
+  std::string prepares = {};
 };
 
 class Executor {

@@ -11,6 +11,8 @@
 namespace ridge::measure {
 namespace {
 
+constexpr int64_t kManyTokens = 64; // a step of more is bound by computing
+
 bool tells_waiting(const StepProfile& profile) {
   return std::ranges::any_of(profile.ops, [](const OpProfile& op) { return op.waiting > 0; });
 }
@@ -70,8 +72,44 @@ std::string what_of(const StepProfile& profile) {
 } // namespace
 
 std::string name_without_layer(const core::Op& op) {
-  const std::string prefix = fmt::format("blk.{}.", op.layer);
-  return op.name.starts_with(prefix) ? op.name.substr(prefix.size()) : op.name;
+  const std::string layer = fmt::format("blk.{}.", op.layer);
+  std::string name = op.name;
+  if (const size_t at = name.find(layer); at != name.npos) name.erase(at, layer.size());
+  return name;
+}
+
+StepProfile profile_batch(core::Executor& executor, const core::Program& program, const core::Batch& batch,
+                          const core::Step& step, double read_bytes_per_second, int repetitions) {
+  const auto go_back = [&] {
+    for (int32_t stream = 0; stream < step.streams; ++stream) executor.load_state(stream, {}, step.past);
+  };
+  go_back();
+  StepProfile profile{step.past, 0, read_bytes_per_second, {}, step.tokens, step.streams};
+  for (const core::OpTime& time : executor.profile(batch, repetitions)) {
+    OpProfile op{time.prepares.empty() ? "" : time.prepares + ":",
+                 program.ops[time.ops.at(0)].layer,
+                 time.seconds,
+                 0,
+                 0,
+                 time.ops,
+                 time.waiting,
+                 time.starts,
+                 time.ends_apart};
+    for (const int32_t i : time.ops) {
+      op.name += (op.name.empty() ? "" : " ") + name_without_layer(program.ops[i]);
+      if (!time.prepares.empty()) continue;
+      const core::Cost cost = core::op_cost(program, program.ops[i], step);
+      op.bytes += cost.bytes();
+      op.flops += cost.flops;
+    }
+    profile.ops.push_back(std::move(op));
+  }
+  profile.step_seconds = core::median_seconds(repetitions, [&] {
+    go_back();
+    executor.forward(batch);
+  });
+  profile.plan = executor.describe_plan(batch);
+  return profile;
 }
 
 StepProfile profile_step(core::Executor& executor, const core::Program& program, const ProfiledStep& profiled,
@@ -84,44 +122,11 @@ StepProfile profile_step(core::Executor& executor, const core::Program& program,
   else
     of_stream = each;
   const std::span<const int32_t> outputs = std::span(each).last(profiled.only_last ? 1 : count);
-  const core::Batch batch{profiled.tokens, positions, of_stream, outputs};
   const core::ExecutorConfig& config = executor.config();
-  const core::Step step{count,
-                        profiled.position,
-                        streams,
-                        std::ssize(outputs),
-                        core::bytes_per_element(config.k_type),
-                        core::bytes_per_element(config.v_type)};
-
-  const auto go_back = [&] {
-    for (int32_t stream = 0; stream < streams; ++stream) executor.load_state(stream, {}, profiled.position);
-  };
-  go_back();
-  StepProfile profile{profiled.position, 0, read_bytes_per_second, {}, count, streams};
-  for (const core::OpTime& time : executor.profile(batch, repetitions)) {
-    OpProfile op{"",
-                 program.ops[time.ops.at(0)].layer,
-                 time.seconds,
-                 0,
-                 0,
-                 time.ops,
-                 time.waiting,
-                 time.starts,
-                 time.ends_apart};
-    for (const int32_t i : time.ops) {
-      const core::Cost cost = core::op_cost(program, program.ops[i], step);
-      op.bytes += cost.bytes();
-      op.flops += cost.flops;
-      op.name += (op.name.empty() ? "" : " ") + name_without_layer(program.ops[i]);
-    }
-    profile.ops.push_back(std::move(op));
-  }
-  profile.step_seconds = core::median_seconds(repetitions, [&] {
-    go_back();
-    executor.forward(batch);
-  });
-  profile.plan = executor.describe_plan(batch);
-  return profile;
+  return profile_batch(executor, program, {profiled.tokens, positions, of_stream, outputs},
+                       {count, profiled.position, streams, std::ssize(outputs), core::bytes_per_element(config.k_type),
+                        core::bytes_per_element(config.v_type)},
+                       read_bytes_per_second, repetitions);
 }
 
 std::string profile_table(const StepProfile& profile) {
@@ -129,7 +134,7 @@ std::string profile_table(const StepProfile& profile) {
   struct Line {
     std::string name;
     int64_t count = 0;
-    double seconds = 0, waiting = 0, bytes = 0;
+    double seconds = 0, waiting = 0, bytes = 0, flops = 0;
   };
   std::vector<Line> lines;
   Line total{"together"};
@@ -141,24 +146,27 @@ std::string profile_table(const StepProfile& profile) {
       l->seconds += op.seconds;
       l->waiting += op.waiting;
       l->bytes += op.bytes;
+      l->flops += op.flops;
     }
   }
   std::ranges::stable_sort(lines, std::greater(), &Line::seconds);
   lines.push_back(total);
 
-  const bool waiting = tells_waiting(profile);
+  const bool waiting = tells_waiting(profile), computes = profile.tokens > kManyTokens;
   const auto cell = [](double seconds) { return fmt::format(" {:>10.2f}", seconds * 1e6); };
   const auto waiting_cell = [&](const Line& l) {
     return waiting ? cell(l.waiting / static_cast<double>(l.count)) : std::string();
   };
-  std::string text = fmt::format("{} at position {}, µs\n{:<44} {:>5} {:>10}{} {:>10} {:>10} {:>9} {:>7} {:>10}\n",
-                                 what_of(profile), profile.position, "ops", "count", "each",
-                                 waiting ? "    waiting" : "", "all", "MB", "GB/s", "% roof", "gap");
+  std::string text =
+      fmt::format("{} at position {}, µs\n{:<44} {:>5} {:>10}{} {:>10} {:>10} {:>9} {:>7} {:>10}{}\n", what_of(profile),
+                  profile.position, "ops", "count", "each", waiting ? "    waiting" : "", "all", "MB", "GB/s", "% roof",
+                  "gap", computes ? "   TFLOP/s" : "");
   for (const Line& l : lines) {
     const double floor = l.bytes / profile.read_bytes_per_second;
-    text += fmt::format("{:<44} {:>5}{}{}{} {:>10.3f} {:>9.1f} {:>7.1f}{}\n", shortened(l.name, 44), l.count,
+    text += fmt::format("{:<44} {:>5}{}{}{} {:>10.3f} {:>9.1f} {:>7.1f}{}{}\n", shortened(l.name, 44), l.count,
                         cell(l.seconds / static_cast<double>(l.count)), waiting_cell(l), cell(l.seconds), l.bytes / 1e6,
-                        l.bytes / l.seconds / 1e9, 100 * floor / l.seconds, cell(l.seconds - floor));
+                        l.bytes / l.seconds / 1e9, 100 * floor / l.seconds, cell(l.seconds - floor),
+                        computes ? fmt::format(" {:>9.1f}", l.flops / l.seconds / 1e12) : "");
   }
   text += fmt::format("{:<44} {:>5} {:>10}{}{}\n", "the step undivided, on the host's clock", "", "",
                       waiting ? "           " : "", cell(profile.step_seconds));

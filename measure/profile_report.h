@@ -39,7 +39,9 @@ struct StepProfile {
   std::string plan = {};           // Executor::describe_plan
 };
 
-// Evaluates the step twice as often as `repetitions`. The cache must hold what lies before.
+// Evaluates a batch of an executor twice as often as `repetitions`. The cache must hold what lies before.
+StepProfile profile_batch(core::Executor& executor, const core::Program& program, const core::Batch& batch,
+                          const core::Step& step, double read_bytes_per_second, int repetitions = 20);
 StepProfile profile_step(core::Executor& executor, const core::Program& program, const ProfiledStep& step,
                          double read_bytes_per_second, int repetitions = 20);
 

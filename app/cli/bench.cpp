@@ -60,8 +60,8 @@ struct BenchCommand {
 
   void encode_pictures() const {
     if (output != "md" && output != "json") throw Error("bench: --image is shown as md or json", Error::kUsage);
-    if (!save.empty() || request.profile || !request.verified.empty() || !request.speculation.empty())
-      throw Error("bench: --image goes without --save, --profile, --verify and --spec", Error::kUsage);
+    if (!save.empty() || !request.verified.empty() || !request.speculation.empty())
+      throw Error("bench: --image goes without --save, --verify and --spec", Error::kUsage);
     if (request.files.size() > 1) throw Error("bench: --image takes one -m at a time", Error::kUsage);
     core::BenchRequest own = request;
     if (!request.files.empty()) own.mmproj = encoder_for_images(request.mmproj, request.files[0]);

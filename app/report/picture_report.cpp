@@ -18,12 +18,13 @@ void print_pictures_markdown(const std::vector<measure::PictureRow>& rows) {
                r.peak.value / 1e12, r.peak.name);
     fmt::print("encoding      {:.4g} ms, from pixels to rows\n", 1e3 * r.encoding_seconds);
     fmt::print("first token   {:.4g} ms; {}\n", 1e3 * r.first_token_seconds, r.device);
+    for (const measure::StepProfile& profile : r.profiles) fmt::print("\nencoder: {}", profile_table(profile));
   }
 }
 
 void print_pictures_json(const std::vector<measure::PictureRow>& rows) {
   Json pictures = Json::array();
-  for (const measure::PictureRow& r : rows)
+  for (const measure::PictureRow& r : rows) {
     pictures.push_back({{"model", r.model},
                         {"projector", r.projector},
                         {"backend", r.backend},
@@ -39,6 +40,8 @@ void print_pictures_json(const std::vector<measure::PictureRow>& rows) {
                         {"flops_per_second", r.flops_per_second()},
                         {"peak_flops_per_second_measured", r.peak.value},
                         {"peak_name", r.peak.name}});
+    for (const measure::StepProfile& profile : r.profiles) pictures.back()["profiles"].push_back(profile_json(profile));
+  }
   print_report("bench", {{"pictures", pictures}});
 }
 

@@ -73,6 +73,7 @@ class PictureBench {
     row.first_token_seconds = median(first);
     Peaks peaks(model_);
     row.peak = peaks.products();
+    if (request_.profile) row.profiles = profiles(peaks.read_bytes_per_second());
     return row;
   }
 
@@ -92,6 +93,15 @@ class PictureBench {
         pictures_.append(text_, piece.tile);
       }
     text_.resize(text_.size() + kTextTokens, 1);
+  }
+
+  std::vector<StepProfile> profiles(double read_bytes_per_second) {
+    std::vector<StepProfile> made;
+    reader_.show_stages([&](core::Executor& executor, const models::vision::Stage& stage, const core::Batch& batch) {
+      const core::Step step = {.tokens = stage.rows(), .outputs = stage.rows()};
+      made.push_back(profile_batch(executor, stage.program, batch, step, read_bytes_per_second, 5));
+    });
+    return made;
   }
 
   void start(core::ModelOptions options, const engine::LoadSteps& steps) {

@@ -16,8 +16,9 @@ struct PictureRow {
   // Medians: of the encoder's Programs alone, of all from pixels to rows, and with the first token behind the rows and
   // a few tokens of text.
   double program_seconds = 0, encoding_seconds = 0, first_token_seconds = 0;
-  double flops = 0;   // of the Programs, as op_cost counts them
-  core::Ceiling peak; // operations per second, measured in the same process
+  double flops = 0;                       // of the Programs, as op_cost counts them
+  core::Ceiling peak;                     // operations per second, measured in the same process
+  std::vector<StepProfile> profiles = {}; // of the Programs, one after another, where asked for
 
   double flops_per_second() const { return flops / program_seconds; }
 };

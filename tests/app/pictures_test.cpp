@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 
 using namespace ridge;
@@ -32,6 +33,28 @@ TEST_CASE("ridge embed and ridge logits write what the reference has of pictures
     CHECK(lines.status == 0);
     CHECK(lines.out.find("\"tokens\":") != std::string::npos);
   }
+}
+
+TEST_CASE("ridge bench says what a picture costs, and where the encoder's time goes") {
+  REQUIRE_REFERENCE();
+  const Files files(VisionCase("qwen3vl-deep"));
+  std::vector<std::string> args = {"bench", "-m",       files.model, "--mmproj", files.mmproj, "--image",
+                                   "96x64", "--device", "cpu",       "-r",       "1"};
+  const Result table = run_ridge(args);
+  REQUIRE_MESSAGE(table.status == 0, table.err);
+  CHECK(table.out.find("first token") != std::string::npos);
+  CHECK(table.out.find("encoder: one step") == std::string::npos);
+  args.insert(args.end(), {"--profile", "--json"});
+  const Result profiled = run_ridge(args);
+  REQUIRE_MESSAGE(profiled.status == 0, profiled.err);
+  const auto row = nlohmann::json::parse(profiled.out)["pictures"][0];
+  CHECK(row["encoder_seconds"] > 0);
+  CHECK(row["tokens"].get<int64_t>() * 4 == row["patches"]);
+  REQUIRE(row["profiles"].size() == 2); // patches, and what they are merged to
+  const auto& ops = row["profiles"][0]["ops"];
+  const auto attends = [](const auto& op) { return op["ops"] == "v.attention"; };
+  CHECK(std::ranges::count_if(ops, attends) > 1); // in every layer
+  for (const auto& op : ops) CHECK(op["seconds"] > 0);
 }
 
 TEST_CASE("ridge inspect says of an encoder's file what it is for") {

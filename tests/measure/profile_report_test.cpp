@@ -48,3 +48,21 @@ TEST_CASE("a profile with waiting times shows them, and one layer along a line o
   CHECK(plain.find("by itself") != std::string::npos);
   CHECK(!measure::profile_json(profile)["ops"][0].contains("waiting_seconds"));
 }
+
+TEST_CASE("a profile of many tokens has a column of operations per second, and names layers of encoders alike") {
+  measure::StepProfile profile{0, 1e-3, 1e12, {}};
+  profile.ops.push_back({"v.ffn_up", 0, 1e-3, 1e6, 5e11, {0}});
+  CHECK(measure::profile_table(profile).find("TFLOP/s") == std::string::npos);
+  profile.tokens = 4096;
+  const std::string table = measure::profile_table(profile);
+  CHECK(table.find("TFLOP/s") != std::string::npos);
+  CHECK(table.find("500.0\n") != std::string::npos);
+  core::Op op;
+  op.layer = 3;
+  op.name = "v.blk.3.ffn_up";
+  CHECK(measure::name_without_layer(op) == "v.ffn_up");
+  op.name = "blk.3.ffn_up";
+  CHECK(measure::name_without_layer(op) == "ffn_up");
+  op.name = "blk.33.ffn_up";
+  CHECK(measure::name_without_layer(op) == "blk.33.ffn_up");
+}

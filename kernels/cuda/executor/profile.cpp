@@ -29,4 +29,36 @@ std::vector<core::OpTime> profile_graph(const core::Program& program, const Plan
   return times;
 }
 
+std::vector<core::OpTime> profile_calls(const core::Program& program, const Plan& plan, const BatchPlan& batch,
+                                        cudaStream_t stream, int repetitions,
+                                        const std::function<void(const KernelCall&)>& launch) {
+  const std::vector<std::vector<int32_t>> ops = ops_of_steps(program, plan);
+  const size_t count = batch.calls.size();
+  std::vector<core::OpTime> times(count);
+  int32_t step = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const KernelCall& call = batch.calls[i];
+    const bool prepares = i + 1 < count && batch.calls[i + 1].first_step <= call.step;
+    for (int32_t of = step; of <= call.step; ++of)
+      times[i].ops.insert(times[i].ops.end(), ops[of].begin(), ops[of].end());
+    if (prepares)
+      times[i].prepares = name_of(call.kernel);
+    else
+      step = call.step + 1;
+  }
+  const std::vector<TimedEvent> events(count + 1);
+  for (int run = -1; run < repetitions; ++run) { // the first one warms up
+    events[0].record(stream);
+    for (size_t i = 0; i < count; ++i) {
+      launch(batch.calls[i]);
+      events[i + 1].record(stream);
+    }
+    RIDGE_CUDA(cudaStreamSynchronize(stream));
+    for (size_t i = 0; run >= 0 && i < count; ++i)
+      times[i].seconds += events[i + 1].seconds_since(events[i]) / repetitions;
+  }
+  std::erase_if(times, [](const core::OpTime& time) { return time.ops.empty(); });
+  return times;
+}
+
 } // namespace ridge::kernels::cuda

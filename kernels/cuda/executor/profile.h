@@ -3,11 +3,12 @@
 #pragma once
 
 #include "core/executor.h"
-#include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/runtime/device.h"
 
 #include <nvtx3/nvToolsExt.h> // header-only: loads its library, where a profiler brings one, at the first range
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ class StampMemory {
 std::vector<core::OpTime> profile_graph(const core::Program& program, const Plan& plan, const Graph& graph,
                                         const LaunchLog& log, const StampMemory& memory, cudaStream_t stream,
                                         int repetitions);
+
+// Runs the calls of a batch's plan one by one and says how long each takes on average, the start included.
+std::vector<core::OpTime> profile_calls(const core::Program& program, const Plan& plan, const BatchPlan& batch,
+                                        cudaStream_t stream, int repetitions,
+                                        const std::function<void(const KernelCall&)>& launch);
 
 class ProfilerRange {
  public:

@@ -128,6 +128,15 @@ struct RandomProgram {
     return op(core::OpKind::rms_norm, {x}, {factors(group, 0.5, 1.5)}, program.values[x].width,
               core::NormParams{1e-5f, group});
   }
+  core::ValueId layer_norm(core::ValueId x, bool bias = true) {
+    const int64_t width = program.values[x].width;
+    std::vector<core::WeightId> weights = {factors(width, 0.5, 1.5)};
+    if (bias) weights.push_back(factors(width, -1, 1));
+    return op(core::OpKind::layer_norm, {x}, std::move(weights), width, core::NormParams{1e-5f, width});
+  }
+  core::ValueId activate(core::ValueId x, core::Activation kind) {
+    return op(core::OpKind::activate, {x}, {}, program.values[x].width, core::ActivationParams{kind});
+  }
   core::ValueId linear(core::ValueId x, quant::Type type, int64_t rows, bool bias = false) {
     std::vector<core::WeightId> weights = {weight(type, program.values[x].width, rows)};
     if (bias) weights.push_back(weight(quant::Type::F32, rows));

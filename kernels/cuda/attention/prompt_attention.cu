@@ -1,10 +1,11 @@
 // Attention for prompts on Hopper: 128 rows (query heads that share a KV head, times consecutive tokens) against
-// 128 keys at a time. One warpgroup brings keys and values into shared memory, swizzled as wgmma reads them; two
-// multiply, 64 rows each: scores = Q Kᵀ from shared memory, then the exponentials, in registers, times V.
+// 128 keys at a time. One warp has the tensor copy engine bring keys and values into shared memory, as wgmma reads
+// them; two warpgroups multiply, 64 rows each: scores = Q Kᵀ from shared memory, then the exponentials, in registers,
+// times V.
 //
-// Heads of 256 have 128 registers of outputs, so they take 64 keys at a time. Shared memory has room for two steps of
-// them. Keys and values therefore have slots of their own: a slot of keys is free as soon as its scores are there, one
-// step before the values.
+// Keys and values have slots of their own: a slot of keys is free as soon as its scores are there, one step before the
+// values. Heads of 256 have 128 registers of outputs, so they take 64 keys at a time; shared memory has room for two
+// steps of them.
 //
 // Windows, soft caps and tokens that see later ones are a kernel of their own (kVaried): its steps begin with the first
 // key that the tile's first token sees, and rows mask at both ends. What tokens see begins and ends no earlier than
@@ -12,8 +13,14 @@
 //
 // Heads of other widths up to 128 go through kVaried kernels of 64, 80 and 128 (kRagged): their rows are narrower in
 // memory, and zeros from there on in shared memory.
+//
+// Keys come in boxes of all rows of a step; where the cache is a ring, which begins anew somewhere, of 32, of which it
+// has a whole number.
+#include "core/cache/rings.h"
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/gemm/hopper.cuh"
+#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/runtime/tensor_map.h"
 
 #include <algorithm>
 
@@ -22,27 +29,41 @@ namespace {
 
 constexpr int kConsumers = 2, kRows = 64 * kConsumers;
 constexpr int kAttentionThreads = (kConsumers + 1) * 128;
+constexpr int kRingBoxRows = core::kRingTile;
+
+struct CacheMaps {
+  CUtensorMap keys, values; // of all streams' heads
+  int box_rows;
+};
 
 template <int kDim>
 struct AttentionShape {
   static constexpr bool kWide = kDim > 128;
-  static constexpr int kKeys = kWide ? 64 : 128; // of a step
-  // Of shared memory. A slot has the keys and the values of a step, of wide heads one of the two.
-  static constexpr int kSlots = kWide ? 4 : 3, kSlotsPerStep = kWide ? 2 : 1;
+  static constexpr int kKeys = kWide ? 64 : 128;        // of a step
   static constexpr int kStored = (kDim + 63) / 64 * 64; // columns, in tiles of 64
+  static constexpr int kSlots = kWide ? 4 : 6;          // of shared memory, for the keys or the values of a step
   static constexpr int kQueryBytes = kRows * kStored * 2, kKeyBytes = kKeys * kStored * 2;
-  static constexpr int kSlotBytes = kWide ? kKeyBytes : 2 * kKeyBytes, kValuesAt = kWide ? 0 : kKeyBytes;
-  static constexpr int kSharedBytes = kQueryBytes + kSlots * kSlotBytes + 1024;
+  static constexpr int kSharedBytes = kQueryBytes + kSlots * kKeyBytes + 1024;
 };
 
 #ifdef RIDGE_HAS_WGMMA
 
 constexpr float kLog2e = 1.4426950408889634f;
+constexpr int kChains = 4; // of a row's maximum and sum, which do not wait for one another
 
 __device__ __forceinline__ float fast_exp2(float x) { // 2^-126 and less is 0
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// A box of `map` from column, row and matrix on, to shared memory, counted by a barrier there.
+__device__ __forceinline__ void copy_box(uint8_t* to, const CUtensorMap& map, int column, int row, int matrix,
+                                         const CopyBarrier& arrived) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+               "[%5];" ::"r"(shared_address(to)),
+               "l"(&map), "r"(column), "r"(row), "r"(matrix), "r"(shared_address(&arrived))
+               : "memory");
 }
 
 // Where 16-byte piece `piece` of row `row` lies in a matrix of `rows` rows, tiles of 64 columns one after the other.
@@ -54,7 +75,7 @@ __device__ __forceinline__ int swizzled(int row, int piece, int rows) {
 
 template <int kDim, bool kVaried, bool kRagged>
 __global__ void __launch_bounds__(kAttentionThreads, 1)
-    prompt_attention_kernel(const __grid_constant__ AttentionArgs args) {
+    prompt_attention_kernel(const __grid_constant__ AttentionArgs args, const __grid_constant__ CacheMaps maps) {
 #ifdef RIDGE_HAS_WGMMA
   using Shape = AttentionShape<kDim>;
   constexpr int kKeys = Shape::kKeys, kSlots = Shape::kSlots;
@@ -68,7 +89,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   const int tile = static_cast<int>(gridDim.y - 1 - blockIdx.y); // the longest first
   const int first_token = tile * args.tile_tokens, tokens = min(args.tile_tokens, args.tokens - first_token);
   if (threadIdx.x == 0) {
-    for (int s = 0; s < kSlots; ++s) full[s].init(128), empty[s].init(kConsumers * 4);
+    for (int s = 0; s < kSlots; ++s) full[s].init(1), empty[s].init(kConsumers * 4);
     fence_barrier_init();
   }
   let_successor_start();
@@ -81,52 +102,29 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     return Window::Span{kVaried ? args.visible.first_seen(position) : 0, position + 1};
   };
   const Window::Span seen_first = seen_by(0), seen_last = seen_by(tokens - 1);
-  const int first_key = seen_first.first, length = seen_last.end; // of the first step; of all
+  const int first_key = seen_first.first / kRingBoxRows * kRingBoxRows,
+            length = seen_last.end; // of the first step; of all
   const int steps = (length - first_key + kKeys - 1) / kKeys;
   __syncthreads();
 
   if (warpgroup == 0) {
     give_registers<56>();
-    const int64_t head_at = (args.streams[first_token] * cache.heads + kv_head) * cache.rows;
+    if (thread >= kWarp) return;
+    const int head = args.streams[first_token] * cache.heads + kv_head;
     const RowsFrom row_of(cache, first_key);
-    const int pieces = width / 8; // of 16 bytes, of a row
-    const auto* keys = static_cast<const uint4*>(cache.k) + head_at * pieces;
-    const auto* values = static_cast<const uint4*>(cache.v) + head_at * pieces;
-    const auto publish = [&](int fill) {
-      asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // what cp.async wrote, wgmma reads
-      full[fill % kSlots].arrive();
-    };
-    const int fills = steps * Shape::kSlotsPerStep;
-    for (int fill = 0; fill < fills; ++fill) {
-      const int slot = fill % kSlots, step = fill / Shape::kSlotsPerStep;
-      if (!Shape::kWide && fill > 0) {
-        copy_async_wait<0>();
-        publish(fill - 1);
-      }
+    constexpr int kColumnTiles = Shape::kStored / 64;
+    for (int fill = 0; fill < 2 * steps; ++fill) { // keys, values, keys, …
+      const int slot = fill % kSlots, key = first_key + fill / 2 * kKeys;
+      const int rows = maps.box_rows, boxes = (min(kKeys, length - key) + rows - 1) / rows; // of a tile of 64 columns
       empty[slot].wait(fill / kSlots % 2 ^ 1);
-      uint8_t* to = slots + slot * Shape::kSlotBytes;
-      const uint4* of_slot = fill % 2 ? values : keys; // where it has one of the two
-#pragma unroll
-      for (int i = 0; i < kKeys * kDim / 8 / 128; ++i) {
-        const int at = i * 128 + thread, row = at / (kDim / 8), piece = at % (kDim / 8);
-        const int key = min(first_key + step * kKeys + row, length - 1);
-        const int64_t from = int64_t{kVaried ? row_of(key) : key} * pieces + piece;
-        uint8_t* to_piece = to + swizzled(row, piece, kKeys);
-        if (kRagged && piece >= pieces) {
-          *reinterpret_cast<uint4*>(to_piece) = *reinterpret_cast<uint4*>(to_piece + Shape::kValuesAt) = uint4{};
-          continue;
-        }
-        copy_async_16(to_piece, (Shape::kWide ? of_slot : keys) + from);
-        if constexpr (!Shape::kWide) copy_async_16(to_piece + Shape::kValuesAt, values + from);
-      }
-      copy_async_commit();
-      if (Shape::kWide && fill > 0) { // while the next slot is under way
-        copy_async_wait<1>();
-        publish(fill - 1);
+      if (lane == 0) BarrierAddress(&full[slot]).arrive_expecting(kColumnTiles * boxes * rows * 128);
+      __syncwarp();
+      for (int i = lane; i < kColumnTiles * boxes; i += kWarp) {
+        const int box = i % boxes, tile = i / boxes;
+        uint8_t* to = slots + slot * Shape::kKeyBytes + tile * kKeys * 128 + box * rows * 128;
+        copy_box(to, fill % 2 ? maps.values : maps.keys, 64 * tile, row_of(key + box * rows), head, full[slot]);
       }
     }
-    copy_async_wait<0>();
-    publish(fills - 1);
     return;
   }
 
@@ -170,14 +168,14 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #pragma unroll
   for (float& v : out) v = 0;
   // Which filling of a slot has a step's keys, which one its values.
-  const auto fill_of_keys = [](int step) { return step * Shape::kSlotsPerStep; };
-  const auto fill_of_values = [](int step) { return step * Shape::kSlotsPerStep + Shape::kSlotsPerStep - 1; };
+  const auto fill_of_keys = [](int step) { return 2 * step; };
+  const auto fill_of_values = [](int step) { return 2 * step + 1; };
   const auto release = [&](int fill) {
     if (lane == 0) empty[fill % kSlots].arrive();
   };
   const auto start_scores = [&](float(&score)[kKeys / 2], int step) {
     const int fill = fill_of_keys(step);
-    const uint8_t* keys = slots + fill % kSlots * Shape::kSlotBytes;
+    const uint8_t* keys = slots + fill % kSlots * Shape::kKeyBytes;
     full[fill % kSlots].wait(fill / kSlots % 2);
     wgmma_fence();
 #pragma unroll
@@ -188,76 +186,111 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     }
     wgmma_commit();
   };
-  // The scores' exponentials, as the left operand of the next product.
-  uint32_t weights[kKeys / 16][4];
-  const auto make_weights = [&](const float(&score)[kKeys / 2], int step) {
-    const int first = first_key + step * kKeys, base = first + 2 * t;
-    const bool masks = first + kKeys > seen_first.end || (kVaried && first < seen_last.first);
+  uint32_t weights[kKeys / 16][4]; // the left operand of the outputs
+  float shrink[2];                 // what becomes of the outputs before, as the rows' maxima grow
+  // Makes the scores' exponentials in their place.
+  const auto exponentiate = [&](auto plain, auto& score, int step) {
+    constexpr bool kPlain = decltype(plain)::value; // no key is masked, no score capped
+    const int base = first_key + step * kKeys + 2 * t;
     const float cap = kVaried ? args.soft_cap * kLog2e : 0, by = 2 * kLog2e / cap;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float s[kKeys / 4], largest = row_max[half];
+      float largest[kChains];
+#pragma unroll
+      for (float& of : largest) of = row_max[half];
+#pragma unroll
+      for (int i = 0; i < kKeys / 4; ++i) {
+        float& s = score[4 * (i / 2) + 2 * half + i % 2];
+        if constexpr (!kPlain) {
+          const int key = base + 8 * (i / 2) + i % 2;
+          if (kVaried && cap > 0) s = cap - 2 * cap * reciprocal(fast_exp2(s * by) + 1); // cap * tanh(s / cap)
+          if (key >= visible[half] || (kVaried && key < hidden[half])) s = -INFINITY;
+        }
+        largest[i % kChains] = fmaxf(largest[i % kChains], s);
+      }
+      float most = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
+      most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+      // Every row sees key 0, so that `most` is finite; with a window it may see nothing of the first steps.
+      const float reference = kVaried && !kPlain && most == -INFINITY ? 0 : most;
+      shrink[half] = fast_exp2(row_max[half] - reference);
+      row_max[half] = most;
+      float sum[kChains] = {};
+#pragma unroll
+      for (int i = 0; i < kKeys / 4; ++i) {
+        float& s = score[4 * (i / 2) + 2 * half + i % 2];
+        s = fast_exp2(s - reference);
+        sum[i % kChains] += s;
+      }
+      row_sum[half] = row_sum[half] * shrink[half] + (sum[0] + sum[1] + (sum[2] + sum[3]));
+    }
+  };
+  const auto exponentiate_step = [&](auto& score, int step) {
+    const int first = first_key + step * kKeys;
+    const bool masks = first + kKeys > seen_first.end || (kVaried && first < seen_last.first);
+    if (masks || (kVaried && args.soft_cap > 0))
+      exponentiate(std::false_type(), score, step);
+    else
+      exponentiate(std::true_type(), score, step);
+  };
+  // When the outputs before are there.
+  const auto make_weights = [&](const auto& score) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int j = 0; j < kKeys / 8; ++j)
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int key = base + 8 * j + i;
-          float x = score[4 * j + 2 * half + i];
-          if (kVaried && cap > 0) x = cap - 2 * cap * reciprocal(fast_exp2(x * by) + 1); // cap * tanh(x / cap)
-          s[2 * j + i] = masks && (key >= visible[half] || (kVaried && key < hidden[half])) ? -INFINITY : x;
-          largest = fmaxf(largest, s[2 * j + i]);
-        }
-      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-      // Every row sees key 0, so that `largest` is finite; with a window it may see nothing of the first steps.
-      const float reference = kVaried && largest == -INFINITY ? 0 : largest;
-      const float shrink = fast_exp2(row_max[half] - reference);
-      row_max[half] = largest;
-      float sum = 0;
-#pragma unroll
-      for (int j = 0; j < kKeys / 8; ++j) {
-        const float a = fast_exp2(s[2 * j] - reference), b = fast_exp2(s[2 * j + 1] - reference);
-        sum += a + b;
-        weights[j / 2][j % 2 * 2 + half] = pack_half2(a, b);
-      }
-      row_sum[half] = row_sum[half] * shrink + sum;
-      if (Shape::kWide && !__any_sync(~0u, shrink != 1)) continue; // seldom anything new behind the first steps
+        weights[j / 2][j % 2 * 2 + half] = pack_half2(score[4 * j + 2 * half], score[4 * j + 2 * half + 1]);
+      if (!__any_sync(~0u, shrink[half] != 1)) continue; // seldom anything new behind the first steps
 #pragma unroll
       for (int j = 0; j < kDim / 8; ++j) {
-        out[4 * j + 2 * half] *= shrink;
-        out[4 * j + 2 * half + 1] *= shrink;
+        out[4 * j + 2 * half] *= shrink[half];
+        out[4 * j + 2 * half + 1] *= shrink[half];
       }
     }
   };
+  // No cache has values behind the last key: what lies there is multiplied by zero, and must be a number.
+  const auto clear_behind = [&](int step) {
+    const int first = length - (first_key + step * kKeys), fill = fill_of_values(step);
+    if (first >= kKeys) return;
+    uint8_t* values = slots + fill % kSlots * Shape::kKeyBytes;
+    full[fill % kSlots].wait(fill / kSlots % 2);
+    constexpr int kPieces = Shape::kStored / 8, kMultiplying = kConsumers * 128;
+    for (int i = threadIdx.x - 128; i < (kKeys - first) * kPieces; i += kMultiplying)
+      *reinterpret_cast<uint4*>(values + swizzled(first + i / kPieces, i % kPieces, kKeys)) = uint4{};
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("bar.sync 3, %0;" ::"n"(kMultiplying) : "memory");
+  };
   const auto start_outputs = [&](int step) {
     const int fill = fill_of_values(step);
-    const uint8_t* values = slots + fill % kSlots * Shape::kSlotBytes + Shape::kValuesAt;
-    if constexpr (Shape::kWide) full[fill % kSlots].wait(fill / kSlots % 2);
+    const uint8_t* values = slots + fill % kSlots * Shape::kKeyBytes;
+    full[fill % kSlots].wait(fill / kSlots % 2);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kKeys / 16; ++k)
       wgmma_transposed(out, weights[k], transposed_tile_descriptor(values + k * 16 * 128, kKeys * 128));
     wgmma_commit();
   };
-  // A step's scores are started right behind the outputs of the step before, so that the tensor cores go on while this
-  // warpgroup waits.
+  // A step's outputs are started right behind the scores of the next one, whose exponentials are made meanwhile.
   {
     float score[kKeys / 2];
     start_scores(score, 0);
     wgmma_wait<0>();
-    if constexpr (Shape::kWide) release(fill_of_keys(0));
-    make_weights(score, 0);
+    release(fill_of_keys(0));
+    exponentiate_step(score, 0);
+    make_weights(score);
   }
   for (int step = 0; step + 1 < steps; ++step) {
     float score[kKeys / 2];
-    start_outputs(step);
     start_scores(score, step + 1);
+    start_outputs(step);
     wgmma_wait<1>();
-    release(fill_of_values(step));
+    release(fill_of_keys(step + 1));
+    exponentiate_step(score, step + 1);
     wgmma_wait<0>();
-    if constexpr (Shape::kWide) release(fill_of_keys(step + 1));
-    make_weights(score, step + 1);
+    release(fill_of_values(step));
+    make_weights(score);
   }
+  clear_behind(steps - 1);
   start_outputs(steps - 1);
   wgmma_wait<0>();
 
@@ -268,8 +301,21 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
     if (row >= tokens * group) continue;
-    float* to =
-        args.out + (int64_t{first_token + row / group} * args.heads + kv_head * group + row % group) * width + 2 * t;
+    const int token = first_token + row / group, head = kv_head * group + row % group;
+    if (args.out_half) { // tiles of 64 columns (half_layout.h)
+      if (head == 0 && t == 0) args.exponents[token] = 0;
+      const int64_t tile_rows = (args.tokens + kPromptTokens - 1) / kPromptTokens * kPromptTokens;
+#pragma unroll
+      for (int j = 0; j < kDim / 8; ++j) {
+        const int piece = (head * width + 8 * j) / 8;
+        if (!kRagged || 8 * j < width)
+          *reinterpret_cast<uint32_t*>(args.out_half + (piece / 8 * tile_rows + token) * 64 +
+                                       (piece % 8 ^ token % 8) * 8 + 2 * t) =
+              pack_half2(out[4 * j + 2 * half] / sum, out[4 * j + 2 * half + 1] / sum);
+      }
+      continue;
+    }
+    float* to = args.out + (int64_t{token} * args.heads + head) * width + 2 * t;
 #pragma unroll
     for (int j = 0; j < kDim / 8; ++j)
       if (!kRagged || 8 * j < width)
@@ -287,7 +333,12 @@ void launch_for(const Launch& launch, AttentionArgs args) {
   allow_shared(kernel, kShared);
   args.tile_tokens = kRows / (args.heads / args.cache.heads);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-  launch(kernel, dim3(args.cache.heads, tiles), kAttentionThreads, kShared, args);
+  const Cache& cache = args.cache;
+  const int64_t matrices = int64_t{cache.streams} * cache.heads;
+  const int box = cache.ring ? kRingBoxRows : AttentionShape<kDim>::kKeys;
+  const auto map = [&](const void* rows) { return tensor_map(rows, matrices, cache.rows, cache.k_dim, box); };
+  launch(kernel, dim3(cache.heads, tiles), kAttentionThreads, kShared, args,
+         CacheMaps{map(cache.k), map(cache.v), box});
 }
 
 } // namespace

@@ -34,6 +34,7 @@ KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& confi
                    static_cast<int>(kv.k_dim),
                    static_cast<int>(kv.v_dim),
                    rows[i].rows};
+    layer.streams = static_cast<int>(config.streams);
     layer.ring = rows[i].is_ring();
     const int64_t all_rows = config.streams * kv.heads * layer.rows;
     layer.k = at;

@@ -114,6 +114,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   if (!options.upload) return;
   weights_.upload(program, context_.launch(), options.upload_progress);
   routers_.make(program, plan_, weights_, context_.launch());
+  if (has_prompt_products(config_, context_.limits())) launcher_.bound_products(plan_, context_.launch());
   if (saved_floats() > 0) state_copies_.expect(1); // one is always ready
 }
 

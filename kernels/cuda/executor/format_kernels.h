@@ -1,8 +1,8 @@
 // What the executor asks of a weight format: a table of launchers, one per format, filled from its header.
 #pragma once
 
+#include "kernels/cuda/gemm/expand.h"
 #include "kernels/cuda/gemm/gemm.h"
-#include "kernels/cuda/gemm/prompt_product.h"
 #include "kernels/cuda/matvec/matvec.h"
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/small_batch/wide_batch.h"

@@ -134,6 +134,13 @@ void KernelLauncher::launch_to_half(const BatchPlan& plan, const KernelCall& cal
     args.row_floats = int64_t{cut.row_tiles} * kBatchRows;
     args.range_floats = int64_t{cut.token_tiles} * call.tile_tokens * args.row_floats;
   }
+  if (call.op) { // the layer norm in front
+    args.x = value(plan, call.inputs[0]);
+    args.norm_weight = weights_.vector(call.op->weights[0]);
+    if (call.op->weights.size() > 1) args.norm_bias = weights_.vector(call.op->weights[1]);
+    args.epsilon = std::get<core::NormParams>(call.op->params).epsilon;
+    args.centers = true;
+  }
   if (call.cleared > 0) {
     args.cleared = workspace_.glu_largest();
     args.cleared_per_row = static_cast<int>(call.cleared);
@@ -193,16 +200,52 @@ void KernelLauncher::launch_expert_dots(const BatchPlan& plan, const KernelCall&
   format_of(m).expert_dots(launch, args);
 }
 
+PromptMatrices KernelLauncher::prompt_matrices(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const {
+  return {gemm_args(plan, m, rows), format_of(m).expand};
+}
+
+PromptResult KernelLauncher::prompt_result(const BatchPlan& plan, const KernelCall& call) const {
+  const MatrixStep& m = call.products[0].matrix;
+  PromptResult result;
+  result.log2_largest = call.unscaled ? kLog2LargestHalf : kLog2LargestConverted;
+  result.glu = glu_of(m);
+  result.gated = m.glu && m.parts.size() == 2;
+  if (!call.writes_half) return result;
+  const core::ValueId out = m.parts[0].out;
+  result.half = tiled_half(value(plan, out), call.rows, width(out));
+  for (size_t i = 0; i < m.parts.size(); ++i) result.bounds[i] = workspace_.product_bound(m.parts[i].weight);
+  return result;
+}
+
+void KernelLauncher::bound_products(const Plan& plan, const Launch& launch) const {
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    MatrixStep m = plan.steps[i].matrix;
+    if (plan.steps[i].kind != Step::Kind::matrix || m.ids != kNone) continue;
+    if (!m.glu && !activation_behind(program_, plan, i)) continue;
+    const std::vector<MatrixStep::Part> parts = std::move(m.parts);
+    for (const MatrixStep::Part& part : parts) {
+      m.parts = {part};
+      launch_product_bound(launch, prompt_matrices(any_plan(), m, 1), workspace_.prompt_scratch(),
+                           workspace_.product_bound(part.weight));
+    }
+  }
+}
+
 void KernelLauncher::launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) {
   std::vector<PromptMatrices> matrices;
   for (const KernelCall::Product& product : call.products)
-    matrices.push_back({gemm_args(plan, product.matrix, call.rows), format_of(product.matrix).expand});
+    matrices.push_back(prompt_matrices(plan, product.matrix, call.rows));
+  if (call.reads_half) {
+    const core::ValueId x = call.products[0].matrix.x;
+    const TiledHalf half = tiled_half(value(plan, x), call.rows, width(x));
+    for (PromptMatrices& m : matrices) m.args.x = half.tiles, m.args.exponent = half.exponents;
+  }
   if (!call.op)
-    return cuda::launch_prompt_product(launch, matrices, glu_of(call.products[0].matrix), workspace_.prompt_scratch());
+    return cuda::launch_prompt_product(launch, matrices, prompt_result(plan, call), workspace_.prompt_scratch());
   const ExchangeArgs summed = exchange_args(plan, call);
   if (summed.ranks > 0)
     return cuda::launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), part_exchange(summed));
-  cuda::launch_prompt_product(launch, matrices, std::nullopt, workspace_.prompt_scratch());
+  cuda::launch_prompt_product(launch, matrices, {}, workspace_.prompt_scratch());
   exchange_on_host(summed, launch);
 }
 

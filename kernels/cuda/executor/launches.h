@@ -26,6 +26,8 @@ class KernelLauncher final : public KernelChoices {
         cache_(cache), states_(states), workspace_(workspace), batch_(batch), decoding_(decoding) {}
 
   void launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
+  // Computes what prompts' products need to know of uploaded weights.
+  void bound_products(const Plan& plan, const Launch& launch) const;
   // What a call of fetch_experts is about: the choice of experts.
   const int32_t* chosen_experts(const BatchPlan& plan, const KernelCall& call) const {
     return ids(plan, call.outputs[0]);
@@ -57,6 +59,8 @@ class KernelLauncher final : public KernelChoices {
   MatvecArgs matvec_args(const BatchPlan& plan, const KernelCall::Product& product, int64_t tokens) const;
   RouterRows router_rows(const BatchPlan& plan, const KernelCall& call) const;
   GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
+  PromptMatrices prompt_matrices(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
+  PromptResult prompt_result(const BatchPlan& plan, const KernelCall& call) const;
   BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
   BatchCut cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const;
   BatchCut cut_wide_batch(const MatrixStep& m, int64_t tokens) const;

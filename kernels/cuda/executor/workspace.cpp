@@ -41,6 +41,7 @@ void Workspace::allocate_products(cudaStream_t stream) {
     prompt_scratch_ = std::make_unique<PromptScratch>(sizes_.widest_cols);
     bytes_ += 2 * prompt_scratch_->buffer_bytes();
   }
+  bounds_ = memory(sizes_.product_bounds, "the activations");
   gate_ = memory(sizes_.gate, "the activations");
   up_ = memory(sizes_.gate, "the activations");
   parts_ = memory(sizes_.batch_parts, "sums of small batches");

@@ -39,6 +39,7 @@ class Workspace {
   float* gate() const { return gate_.as<float>(); }
   float* up() const { return up_.as<float>(); }
   PromptScratch& prompt_scratch() const { return *prompt_scratch_; } // where DeviceLimits::prompt_products and prompts
+  ProductBound* product_bound(core::WeightId id) const { return bounds_.as<ProductBound>() + id; } // likewise
   float* batch_parts() const { return parts_.as<float>(); }
 
   int32_t* tile_count() const { return slots_.as<int32_t>(); }
@@ -68,7 +69,7 @@ class Workspace {
   DeviceMemory dataflow_;
   std::vector<DeviceMemory> rope_tables_; // frequencies, with axes behind them
   std::vector<const uint8_t*> rope_axes_;
-  DeviceMemory half_x_, glu_half_, glu_largest_, exponents_, gate_, up_, parts_, slots_;
+  DeviceMemory half_x_, glu_half_, glu_largest_, exponents_, bounds_, gate_, up_, parts_, slots_;
   std::unique_ptr<PromptScratch> prompt_scratch_;
   DeviceMemory attention_partial_, latent_partial_, index_scores_, attention_tickets_;
 };

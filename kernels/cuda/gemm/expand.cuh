@@ -1,7 +1,9 @@
 // Packed rows -> f16 operands of a prompt's product (prompt_product.h).
 #pragma once
 
-#include "kernels/cuda/gemm/prompt_product.h"
+#include "kernels/cuda/gemm/expand.h"
+#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/small_batch/span_weights.cuh"
 
 namespace ridge::kernels::cuda {

@@ -1,38 +1,20 @@
 #include "kernels/cuda/gemm/prompt_exchange.h"
 
-#include "core/host_device/round_up.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/gemm/hopper.cuh"
+#include "kernels/cuda/gemm/prompt_results.cuh"
 
 #include <algorithm>
+#include <utility>
 
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kConsumers = 2, kProductThreads = kConsumers * 128 + kWarp;
-
-struct ProductSegment {
-  int rows; // of out
-  float* out;
-  int64_t out_stride;
-  const float *bias, *up_bias;
-  const float* residual; // as out
-};
-
-struct ProductArgs {
-  const uint8_t *x, *w;
-  const int8_t* exponent;
-  int tokens, token_rows;
-  int w_rows, w_pitch; // rows of W that are there, and from one column tile to the next
-  int steps;           // of 64 columns
-  bool gated;          // even rows of w are gates, odd ones up
-  FusedGlu glu;
-  int segments;
-  ProductSegment segment[kMostSegments];
-};
+constexpr int kConsumers = 2, kProductThreads = (kConsumers + 1) * 128;
 
 // A block makes tiles of [128 tokens x kN rows], each in steps of 64 columns. One thread brings the operands of several
-// steps ahead into shared memory; two warpgroups multiply, 64 tokens each.
+// steps ahead into shared memory, and two warpgroups multiply. Tiles of 256 rows they share, 64 tokens each. Tiles of
+// 128 rows they take in turn: so one multiplies while the other one writes its result, which takes as long as 16 steps.
 template <int kN>
 struct ProductShape {
   static constexpr int kXBytes = kPromptTokens * kTileRowBytes, kWBytes = kN * kTileRowBytes,
@@ -41,18 +23,18 @@ struct ProductShape {
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;
 };
 
-// Compiled as if for 384 threads, which leaves a quarter of the registers to the blocks that decode weights at the same
-// time.
 template <int kN>
-__global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__ ProductArgs args) {
+__global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __grid_constant__ ProductArgs args) {
 #ifdef RIDGE_HAS_WGMMA
   using Shape = ProductShape<kN>;
+  constexpr bool kInTurn = kN == 128;
+  constexpr int kParts = kInTurn ? 2 : 1; // of 64 tokens, that a warpgroup has of a tile
   extern __shared__ uint8_t dynamic[];
   __shared__ CopyBarrier full[Shape::kStages], empty[Shape::kStages];
   uint8_t* tiles = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
   const int warpgroup = threadIdx.x / 128, lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4;
   if (threadIdx.x == 0) {
-    for (int s = 0; s < Shape::kStages; ++s) full[s].init(1), empty[s].init(kConsumers * 4);
+    for (int s = 0; s < Shape::kStages; ++s) full[s].init(1), empty[s].init(kInTurn ? 4 : kConsumers * 4);
     fence_barrier_init();
   }
   __syncthreads();
@@ -65,7 +47,8 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
     if (++stage == Shape::kStages) stage = 0, parity ^= 1;
   };
   if (warpgroup == kConsumers) {
-    if (lane != 0) return;
+    give_registers<40>();
+    if (threadIdx.x != kConsumers * 128) return;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
       const uint8_t* x = args.x + int64_t{tile % token_tiles} * Shape::kXBytes;
       const uint8_t* w = args.w + int64_t{tile / token_tiles} * Shape::kWBytes;
@@ -81,16 +64,37 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
     }
     return;
   }
-  for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
-    float sum[kN / 2];
+  take_registers<232>();
+  // In turn: a warpgroup begins when the other one has all of its steps, so that it waits for the next filling of each
+  // stage, not for one after that.
+  const auto skip_tile = [&] { // the other warpgroup's
+    stage += args.steps;
+    parity ^= stage / Shape::kStages % 2;
+    stage %= Shape::kStages;
+  };
+  const auto wait_for_turn = [&] { asm volatile("bar.sync %0, 256;" ::"r"(1 + warpgroup) : "memory"); };
+  const auto give_turn = [&] { asm volatile("bar.arrive %0, 256;" ::"r"(1 + (warpgroup ^ 1)) : "memory"); };
+  if (kInTurn && warpgroup == 1) {
+    skip_tile();
+    give_turn();
+  }
+  const int own = kInTurn ? warpgroup : 0, stride = static_cast<int>(gridDim.x) * (kInTurn ? kConsumers : 1);
+  for (int tile = static_cast<int>(blockIdx.x + own * gridDim.x); tile < total; tile += stride) {
+    float sum[kParts][kN / 2];
     int last_stage = 0;
+    if (kInTurn) wait_for_turn();
     for (int step = 0; step < args.steps; ++step) {
       full[stage].wait(parity);
       const uint8_t* at = tiles + stage * Shape::kStageBytes;
-      const uint64_t x = tile_descriptor(at + warpgroup * 64 * kTileRowBytes), w = tile_descriptor(at + Shape::kXBytes);
+      const uint64_t w = tile_descriptor(at + Shape::kXBytes);
       wgmma_fence();
 #pragma unroll
-      for (int k = 0; k < 4; ++k) wgmma(sum, x + 2 * k, w + 2 * k, step > 0 || k > 0);
+      for (int k = 0; k < 4; ++k)
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          const uint64_t x = tile_descriptor(at + (kInTurn ? part : warpgroup) * 64 * kTileRowBytes);
+          wgmma(sum[part], x + 2 * k, w + 2 * k, step > 0 || k > 0);
+        }
       wgmma_commit();
       if (step > 0) {
         wgmma_wait<1>();
@@ -99,49 +103,14 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
       last_stage = stage;
       next_stage();
     }
+    if (kInTurn && tile + static_cast<int>(gridDim.x) < total) give_turn();
     wgmma_wait<0>();
     if (lane == 0) empty[last_stage].arrive();
-
-    int column = tile / token_tiles * kN, s = 0;
-    const auto padded = [&](int rows) {
-      return ((args.gated ? 2 * rows : rows) + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
-    };
-    while (column >= padded(args.segment[s].rows)) column -= padded(args.segment[s++].rows);
-    const ProductSegment& segment = args.segment[s];
+    if (kInTurn) skip_tile();
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int token = tile % token_tiles * kPromptTokens + warpgroup * 64 + warp * 16 + lane / 4 + 8 * half;
-      if (token >= args.tokens) continue;
-      const float scale = exp2f(static_cast<float>(args.exponent[token] - kWeightExponent));
-      float* out = segment.out + token * segment.out_stride;
-      const float* residual = segment.residual ? segment.residual + token * segment.out_stride : nullptr;
-      const bool pairs = segment.out_stride % 2 == 0 && reinterpret_cast<uintptr_t>(segment.out) % 8 == 0;
-#pragma unroll
-      for (int j = 0; j < kN / 8; ++j) {
-        float2 v = {sum[4 * j + 2 * half] * scale, sum[4 * j + 2 * half + 1] * scale};
-        int row = column + 8 * j + lane % 4 * 2;
-        if (args.gated) {
-          row /= 2;
-          if (row >= segment.rows) continue;
-          if (segment.bias) v.x += segment.bias[row];
-          if (segment.up_bias) v.y += segment.up_bias[row];
-          out[row] = args.glu(v.x, v.y);
-          continue;
-        }
-        if (pairs && row + 1 < segment.rows && !segment.bias) {
-          if (residual) {
-            const float2 r = *reinterpret_cast<const float2*>(residual + row);
-            v.x += r.x, v.y += r.y;
-          }
-          *reinterpret_cast<float2*>(out + row) = v;
-          continue;
-        }
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-          if (row + i < segment.rows)
-            out[row + i] =
-                (i ? v.y : v.x) + (segment.bias ? segment.bias[row + i] : 0) + (residual ? residual[row + i] : 0);
-      }
+    for (int part = 0; part < kParts; ++part) {
+      const int token = tile % token_tiles * kPromptTokens + (kInTurn ? part : warpgroup) * 64 + warp * 16;
+      LaneResults<kN>(args, sum[part], tile / token_tiles * kN, token, lane).write();
     }
   }
 #endif
@@ -149,10 +118,10 @@ __global__ void __launch_bounds__(384, 1) product_kernel(const __grid_constant__
 
 template <int kN>
 void launch_product(const Launch& launch, const ProductArgs& args) {
-  using Shape = ProductShape<kN>;
-  allow_shared(product_kernel<kN>, Shape::kSharedBytes);
+  constexpr int kShared = ProductShape<kN>::kSharedBytes;
+  allow_shared(product_kernel<kN>, kShared);
   const int tiles = args.token_rows / kPromptTokens * (args.w_rows / kN);
-  launch(product_kernel<kN>, std::min(tiles, launch.sm_count), kProductThreads, Shape::kSharedBytes, args);
+  launch(product_kernel<kN>, std::min(tiles, launch.sm_count), kProductThreads, kShared, args);
 }
 
 } // namespace
@@ -171,9 +140,9 @@ PromptScratch::PromptScratch(int64_t cols) {
 // One call of launch_prompt_product: passes over as many rows as a buffer takes.
 class PromptProduct {
  public:
-  PromptProduct(const Launch& launch, std::span<const PromptMatrices> matrices, const std::optional<FusedGlu>& glu,
+  PromptProduct(const Launch& launch, std::span<const PromptMatrices> matrices, const PromptResult& result,
                 PromptScratch& scratch, const PartExchange* exchange = nullptr)
-      : launch_(launch), matrices_(matrices), gated_(glu.has_value()), stride_(gated_ ? 2 : 1), scratch_(scratch),
+      : launch_(launch), matrices_(matrices), gated_(result.gated), stride_(gated_ ? 2 : 1), scratch_(scratch),
         exchange_(exchange) {
     const GemmArgs& input = matrices[0].args;
     product_.x = reinterpret_cast<const uint8_t*>(input.x);
@@ -181,35 +150,35 @@ class PromptProduct {
     product_.tokens = input.tokens;
     product_.token_rows = static_cast<int>(core::round_up(input.tokens, kPromptTokens));
     product_.steps = static_cast<int>(tiles_of(input.cols));
+    product_.log2_largest = result.log2_largest;
     product_.gated = gated_;
-    product_.glu = glu.value_or(FusedGlu{});
+    product_.activated = !gated_ && result.glu;
+    product_.glu = result.glu.value_or(FusedGlu{});
+    product_.half = result.half;
+    std::ranges::copy(result.bounds, product_.bounds);
+    product_.tile_rows = rounds(rows_of_all(256), 256) <= rounds(rows_of_all(128), 128) ? 256 : 128;
     product_.w_pitch = static_cast<int>(rows_per_pass());
+    beside_ = exchange_ || product_.w_pitch * bytes_per_row() >= kLargeBytes;
   }
 
   void run() {
-    for (const PromptMatrices& m : matrices_) {
+    for (size_t i = 0; i < matrices_.size(); ++i) {
+      const PromptMatrices& m = matrices_[i];
       int s = 0, done = 0; // rows of segment s that are done
       while (s < segments_of(m.args)) {
         if (product_.w_rows == 0) begin_pass();
-        ExpandArgs from = {};
-        from.cols = m.args.cols;
-        from.stride = stride_;
-        from.row_bytes = m.args.row_bytes;
-        from.out = scratch_.buffer_[scratch_.next_].as();
-        from.out_rows = product_.w_pitch;
+        if (decoded_.segments == 0) begin_decoding(m.args);
         const auto part_ends = [&] { return exchange_ && done % kPartColumns == 0; };
         do {
           int rows = std::min(m.args.segment[s].rows - done, (product_.w_pitch - product_.w_rows) / stride_);
           if (exchange_) rows = std::min(rows, static_cast<int>(kPartColumns) - done % static_cast<int>(kPartColumns));
-          add(m.args, s, done, rows, from);
+          add(m.args, s, done, rows);
           done += rows;
           if (done == m.args.segment[s].rows) ++s, done = 0;
         } while (s < segments_of(m.args) && product_.w_rows < product_.w_pitch && !part_ends());
-        Launch decoding = launch_;
-        decoding.stream = scratch_.stream_.handle;
-        decoding.overlap = false;
-        m.expand(decoding, from);
-        if (product_.w_rows == product_.w_pitch || part_ends()) finish_pass();
+        const bool ends = product_.w_rows == product_.w_pitch || part_ends();
+        if (ends || s < segments_of(m.args) || !decodes_with(i + 1, m)) decode(m);
+        if (ends) finish_pass();
         if (part_ends()) exchange_part(s < segments_of(m.args) ? done : m.args.segment[0].rows);
       }
     }
@@ -220,25 +189,39 @@ class PromptProduct {
   }
 
  private:
+  // Decoded weights of a pass from which on they are decoded in the second stream: the two streams' waiting for each
+  // other takes as long as decoding 20 MB.
+  static constexpr int64_t kLargeBytes = 24 << 20;
+
   int segments_of(const GemmArgs& args) const { return gated_ ? 1 : args.segments; }
+  int64_t bytes_per_row() const { return int64_t{product_.steps} * kTileRowBytes; }
+  int64_t padded(int64_t rows) const { return core::round_up(stride_ * rows, product_.tile_rows); }
 
-  // How long a product with so many rows of W takes, in rounds of all multiprocessors times columns; and whether tiles
-  // are wide, which reads fewer bytes per product, where narrow ones may fill the last round better.
-  double rounds(int64_t rows, int width) const {
-    const int64_t tiles = product_.token_rows / kPromptTokens * (rows / width);
-    return static_cast<double>((tiles + launch_.sm_count - 1) / launch_.sm_count) * width * (width == 256 ? 1 : 1.15);
-  }
-  bool wide(int64_t rows) const { return rounds(rows, 256) <= rounds(rows, 128); }
-
-  int64_t rows_per_pass() const {
+  int64_t rows_of_all(int64_t tile_rows) const {
     int64_t total = 0;
     for (const PromptMatrices& m : matrices_)
       for (int s = 0; s < segments_of(m.args); ++s)
-        total += core::round_up(int64_t{stride_} * m.args.segment[s].rows, kRowsAtOnce);
-    if (exchange_) total = std::min(total, kPartColumns);
-    const int64_t room = std::min(
-        scratch_.buffer_bytes() / (int64_t{product_.steps} * kTileRowBytes) / kRowsAtOnce * kRowsAtOnce, total);
-    const auto cost = [&](int64_t rows) { return std::min(rounds(rows, 256), rounds(rows, 128)); };
+        total += core::round_up(int64_t{stride_} * m.args.segment[s].rows, tile_rows);
+    return total;
+  }
+
+  // How long a product with so many rows of W takes, in rounds of all multiprocessors times columns. Wide tiles read
+  // fewer bytes per product; narrow ones may fill the last round better, and write results while others multiply.
+  double rounds(int64_t rows, int width) const {
+    constexpr double kResultSteps = 16, kNarrow = 1.1;
+    const int64_t tiles = product_.token_rows / kPromptTokens * (rows / width);
+    const auto full = static_cast<double>((tiles + launch_.sm_count - 1) / launch_.sm_count);
+    const double steps = product_.steps;
+    const double all =
+        width == 256 ? full * (steps + kResultSteps) : full * std::max(kNarrow * steps, kResultSteps) + kResultSteps;
+    return all * width / steps;
+  }
+
+  int64_t rows_per_pass() const {
+    const int64_t tile = product_.tile_rows;
+    const int64_t total = exchange_ ? std::min(rows_of_all(tile), kPartColumns) : rows_of_all(tile);
+    const int64_t room = std::min(scratch_.buffer_bytes() / bytes_per_row() / kRowsAtOnce * kRowsAtOnce, total);
+    const auto cost = [&](int64_t rows) { return rounds(rows, product_.tile_rows); };
     constexpr double kPassCost = 16; // of a launch more
     int64_t best = room;
     double best_cost = 0;
@@ -250,33 +233,65 @@ class PromptProduct {
     return best;
   }
 
+  Event& multiplied() { return scratch_.multiplied_[scratch_.next_]; }
+
   void begin_pass() {
-    const int buffer = scratch_.next_;
-    RIDGE_CUDA(cudaStreamWaitEvent(scratch_.stream_.handle, scratch_.multiplied_[buffer].handle));
-    product_.w = scratch_.buffer_[buffer].as();
+    product_.w = scratch_.buffer_[scratch_.next_].as();
+    if (!beside_) return;
+    if (std::exchange(scratch_.in_launch_stream_[scratch_.next_], false))
+      RIDGE_CUDA(cudaEventRecord(multiplied().handle, launch_.stream)); // behind what may still read the buffer
+    RIDGE_CUDA(cudaStreamWaitEvent(scratch_.stream_.handle, multiplied().handle));
+  }
+
+  void begin_decoding(const GemmArgs& args) {
+    decoded_.cols = args.cols;
+    decoded_.stride = stride_;
+    decoded_.row_bytes = args.row_bytes;
+    decoded_.out = scratch_.buffer_[scratch_.next_].as();
+    decoded_.out_rows = product_.w_pitch;
+  }
+
+  // Whether matrix `next` is decoded in the launch that decodes `m`.
+  bool decodes_with(size_t next, const PromptMatrices& m) const {
+    return next < matrices_.size() && matrices_[next].expand == m.expand &&
+           matrices_[next].args.row_bytes == m.args.row_bytes;
+  }
+
+  void decode(const PromptMatrices& m) {
+    Launch decoding = launch_;
+    if (beside_) decoding.stream = scratch_.stream_.handle, decoding.overlap = false;
+    m.expand(decoding, decoded_);
+    decoded_ = {};
   }
 
   // `rows` rows of a segment, from row `first`, come behind what this pass has.
-  void add(const GemmArgs& args, int s, int first, int rows, ExpandArgs& from) {
+  void add(const GemmArgs& args, int s, int first, int rows) {
     const GemmSegment& segment = args.segment[s];
     const auto slice = [&](const float* vector) { return vector ? vector + first : nullptr; };
     product_.segment[product_.segments++] = {rows,
+                                             first,
                                              segment.out + first,
                                              segment.rows,
                                              slice(segment.bias),
                                              gated_ ? slice(args.segment[1].bias) : nullptr,
                                              s == 0 ? slice(args.residual) : nullptr};
     for (int k = 0; k < stride_; ++k)
-      from.segment[from.segments++] = {args.segment[s + k].weights + first * args.row_bytes, rows, product_.w_rows + k};
-    product_.w_rows += static_cast<int>(core::round_up(int64_t{stride_} * rows, kRowsAtOnce));
+      decoded_.segment[decoded_.segments++] = {args.segment[s + k].weights + first * args.row_bytes, rows,
+                                               product_.w_rows + k};
+    product_.w_rows += static_cast<int>(padded(rows));
   }
 
   void finish_pass() {
     const int buffer = scratch_.next_;
-    RIDGE_CUDA(cudaEventRecord(scratch_.decoded_[buffer].handle, scratch_.stream_.handle));
-    RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, scratch_.decoded_[buffer].handle));
-    wide(product_.w_rows) ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
-    RIDGE_CUDA(cudaEventRecord(scratch_.multiplied_[buffer].handle, launch_.stream));
+    if (beside_) {
+      RIDGE_CUDA(cudaEventRecord(scratch_.decoded_[buffer].handle, scratch_.stream_.handle));
+      RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, scratch_.decoded_[buffer].handle));
+    }
+    product_.tile_rows == 256 ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
+    if (beside_)
+      RIDGE_CUDA(cudaEventRecord(scratch_.multiplied_[buffer].handle, launch_.stream));
+    else
+      scratch_.in_launch_stream_[buffer] = true;
     scratch_.next_ ^= 1;
     product_.segments = product_.w_rows = 0;
   }
@@ -298,17 +313,19 @@ class PromptProduct {
   PromptScratch& scratch_;
   const PartExchange* exchange_; // or null
   int exchanged_ = 0;            // columns
+  bool beside_ = true;           // weights are decoded in the second stream
+  ExpandArgs decoded_ = {};      // what the next launch decodes
   ProductArgs product_ = {};
 };
 
-void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices> matrices,
-                           const std::optional<FusedGlu>& glu, PromptScratch& scratch) {
-  PromptProduct(launch, matrices, glu, scratch).run();
+void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices> matrices, const PromptResult& result,
+                           PromptScratch& scratch) {
+  PromptProduct(launch, matrices, result, scratch).run();
 }
 
 void launch_prompt_product(const Launch& launch, const PromptMatrices& matrix, PromptScratch& scratch,
                            const PartExchange& exchange) {
-  PromptProduct(launch, {&matrix, 1}, std::nullopt, scratch, &exchange).run();
+  PromptProduct(launch, {&matrix, 1}, {}, scratch, &exchange).run();
 }
 
 } // namespace ridge::kernels::cuda

@@ -155,9 +155,72 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   stamp_latest(stamps, kEnds);
 }
 
+// A layer norm on the way: one block per row, which stays in registers.
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads) layer_norm_to_half_kernel(const __grid_constant__ HalfArgs args) {
+  __shared__ float scratch[kThreads / kWarp];
+  constexpr int kStep = 8 * kThreads;
+  let_successor_start();
+  const int row = blockIdx.x, cols = args.cols, mine = 8 * threadIdx.x;
+  const float* x = args.x + int64_t{row} * cols;
+  const auto over_block = [&](float value, auto&& both) {
+    value = warp_reduce(value, both);
+    if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    value = scratch[0];
+#pragma unroll
+    for (int w = 1; w < kThreads / kWarp; ++w) value = both(value, scratch[w]);
+    __syncthreads();
+    return value;
+  };
+  const auto sum = [](float a, float b) { return a + b; };
+  wait_for_predecessor();
+  float v[kKept][8] = {}, total = 0, squares = 0, largest = 0;
+  const auto for_each = [&](auto&& body) {
+#pragma unroll
+    for (int k = 0; k < kKept; ++k)
+      if (mine + k * kStep < cols)
+#pragma unroll
+        for (int i = 0; i < 8; ++i) body(v[k][i], mine + k * kStep + i);
+  };
+#pragma unroll
+  for (int k = 0; k < kKept; ++k)
+    if (mine + k * kStep < cols) load_8(v[k], x, mine + k * kStep, cols);
+  for_each([&](float element, int) { total += element; });
+  const float mean = over_block(total, sum) / static_cast<float>(cols);
+  for_each([&](float& element, int column) {
+    element = column < cols ? element - mean : 0;
+    squares += element * element;
+  });
+  const float inverse = rsqrtf(over_block(squares, sum) / static_cast<float>(cols) + args.epsilon);
+#pragma unroll
+  for (int k = 0; k < kKept; ++k)
+    if (mine + k * kStep < cols) {
+      float weight[8], bias[8] = {};
+      load_8(weight, args.norm_weight, mine + k * kStep, cols);
+      if (args.norm_bias) load_8(bias, args.norm_bias, mine + k * kStep, cols);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        v[k][i] = v[k][i] * inverse * weight[i] + bias[i];
+        largest = fmaxf(largest, fabsf(v[k][i]));
+      }
+    }
+  const int exponent = half_exponent(over_block(largest, [](float a, float b) { return fmaxf(a, b); }));
+  if (threadIdx.x == 0) args.exponents[row] = static_cast<int8_t>(exponent);
+  const float factor = exp2f(static_cast<float>(-exponent));
+#pragma unroll
+  for (int k = 0; k < kKept; ++k)
+    if (mine + k * kStep < args.stride) store_8<HalfLayout::tiles>(args, row, mine + k * kStep, v[k], factor);
+}
+
 template <HalfLayout kLayout>
 void launch_for(const Launch& launch, const HalfArgs& args) {
-  if (args.stride <= 1024) return launch(to_half_kernel<128, kLayout>, args.rows, 128, 0, args, launch.stamps());
+  constexpr int kManyRows = 256, kFewColumns = 4096; // small blocks, which have one piece of eight columns or two
+  if (args.centers && args.stride <= kFewColumns)
+    return launch(layer_norm_to_half_kernel<128>, args.rows, 128, 0, args);
+  if (args.centers) return launch(layer_norm_to_half_kernel<512>, args.rows, 512, 0, args);
+  if (args.stride <= 1024 || (args.rows >= kManyRows && args.stride <= kFewColumns))
+    return launch(to_half_kernel<128, kLayout>, args.rows, 128, 0, args, launch.stamps());
   launch(to_half_kernel<512, kLayout>, args.rows, 512, 0, args, launch.stamps());
 }
 

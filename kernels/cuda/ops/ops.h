@@ -63,6 +63,8 @@ void launch_gate_up_glu(const Launch&, const core::ActivationParams&, const floa
 struct HalfArgs {
   const float* x; // [rows, cols]
   const float* norm_weight = nullptr;
+  bool centers = false; // a layer norm instead, of at most kMostNormedColumns, to HalfLayout::tiles
+  const float* norm_bias = nullptr;
   float epsilon = 0;
   int rows, cols;
 
@@ -121,6 +123,7 @@ struct Cache {
   bool k_half, v_half; // f16, else f32, or q8_0 where there are scales
   int heads, k_dim, v_dim;
   int64_t rows;
+  int streams = 1;
   uint16_t *k_scales = nullptr, *v_scales = nullptr;
   bool ring = false;
 
@@ -204,7 +207,7 @@ struct AttentionArgs {
   const float* q; // [tokens, heads * k_dim]
   float* out;     // [tokens, heads * v_dim]
   // For launch_attention: the same as f16, interleaved or wide (half_layout.h), with exponents of 0: a weighted mean of
-  // values of an f16 cache has room in it. Or null.
+  // values of an f16 cache has room in it. For launch_prompt_attention: in tiles. Or null.
   uint16_t* out_half = nullptr;
   HalfLayout half_layout = HalfLayout::interleaved;
   int8_t* exponents = nullptr; // [tokens]

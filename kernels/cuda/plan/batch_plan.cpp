@@ -161,7 +161,7 @@ bool BatchPlanner::joins_product(const core::Op& op) {
 void BatchPlanner::add_op(const Step& step) {
   const core::Op& op = *step.op;
   if (class_of(op.kind) == core::OpClass::attention) return add_attention(op);
-  if (joins_product(op)) return;
+  if (joins_product(op) || activates_product(op)) return;
   KernelCall plain = call(Kernel::op);
   if (class_of(op.kind) == core::OpClass::exchange) {
     plain.kernel = Kernel::exchange;
@@ -270,22 +270,27 @@ void BatchPlanner::add_attention(const core::Op& op, const TokenRun& rows, bool 
   attention.rows = rows.tokens;
   attention.first_row = rows.first;
   attention.one_run = one_run;
-  if (attention.kernel == Kernel::attention) write_half(attention);
+  if (attention.kernel == Kernel::attention || attention.kernel == Kernel::prompt_attention) write_half(attention);
   add(attention);
 }
 
-// Attention over values in f16 gives results that have room in f16. Where a small batch's product comes next, it
+// Attention over values in f16 gives results that have room in f16. Where a product on tensor cores comes next, it
 // writes them as that product reads them.
 void BatchPlanner::write_half(KernelCall& attention) {
   const ValueId out = attention.op->outputs[0];
   const MatrixStep* next = next_matrix(out);
   if (!next || next->norm != kNone || next->ids != kNone) return;
-  if (attention.rows != shape().tokens || width(out) % kGemmColumns != 0) return;
-  const std::optional<HalfLayout> layout = small_batch_layout(*next, rows_of(out));
-  if (!layout || !in_.kernels.attention_writes_half(*attention.op)) return;
+  const bool prompt = attention.kernel == Kernel::prompt_attention;
+  if (attention.rows != shape().tokens || width(out) % (prompt ? kTileColumns : kGemmColumns) != 0) return;
+  std::optional<HalfLayout> layout;
+  if (!prompt)
+    layout = small_batch_layout(*next, rows_of(out));
+  else if (takes_tiles(*next, rows_of(out)))
+    layout = HalfLayout::tiles;
+  if (!layout || in_.config.observer || !in_.kernels.attention_writes_half(*attention.op)) return;
   attention.writes_half = true;
   attention.layout = *layout;
-  converted_ = {out, kNone, width(out), *layout};
+  converted_ = {.x = out, .norm = kNone, .cols = width(out), .layout = *layout, .unscaled = true};
 }
 
 BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape) { return BatchPlanner(inputs, shape).run(); }

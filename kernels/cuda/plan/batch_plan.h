@@ -97,7 +97,7 @@ struct KernelCall {
   SumStep sum;
   NormStep norm;
   const core::Op* op = nullptr;               // of op, attention, observe, exchanges and what follows route;
-                                              // of matvec_router the `route`
+                                              // of matvec_router the `route`, of to_half a layer norm in front
   std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and norm
   bool dataflow_input = false;                // of heads, norm, sum and exchange
 
@@ -114,8 +114,10 @@ struct KernelCall {
   int tile_tokens = 0;      // small_batch, of experts, sort_experts; to_half: of the product whose sums it adds up,
                             // or that wants its input sorted_wide
   bool leaves_sums = false; // small_batch: the next to_half adds up what it makes of ranges of columns
-  // small_batch, expert_batch: gate and up write as f16 what down reads. Attention: what to_half would write.
+  // small_batch, expert_batch: gate and up write as f16 what down reads. prompt_product: in the memory of the value.
+  // Attention: what to_half would write.
   bool writes_half = false, reads_half = false;
+  bool unscaled = false; // prompt_product: its input in f16 is not from to_half, so its exponents say less
   int64_t cleared = 0;   // to_half: largest values per row, for the next product that writes_half
   bool gathers = false;  // one token: the result goes where the gather behind it would have copied it to
   int64_t first_row = 0; // attention and prompt_attention: of the `rows`

@@ -58,6 +58,10 @@ class BatchPlanner {
   void add_attention(const core::Op& op);
   void add_attention(const core::Op& op, const TokenRun& rows, bool one_run);
   void write_half(KernelCall& attention);
+  bool activates_product(const core::Op& op);
+  void write_tiles(KernelCall& product);
+  bool takes_tiles(const MatrixStep& m, int64_t rows) const;
+  bool norms_input(const MatrixStep& m) const;
   std::optional<HalfLayout> small_batch_layout(const MatrixStep& m, int64_t rows) const;
   bool takes_wide_batch(const MatrixStep& m, int64_t rows) const;
   void add_small_batch(KernelCall batch, const KernelChoices::SmallBatch& fit);
@@ -119,12 +123,14 @@ class BatchPlanner {
     core::WeightId norm;
     int64_t cols;
     HalfLayout layout;
-    ValueId ids = kNone; // by which it is sorted
+    ValueId ids = kNone;   // by which it is sorted
+    bool unscaled = false; // attention wrote it
     bool operator==(const Converted&) const = default;
   };
   std::optional<Converted> converted_; // what the memory for converted inputs has; several matrices may want the same
   std::optional<KernelCall> summed_;   // whose sums the next conversion adds up
   ValueId half_of_ = kNone;            // what a product wrote as f16, too
+  ValueId tiled_ = kNone;              // what a prompt's product wrote as f16 in the value's memory
   std::optional<size_t> clearer_;      // among calls: a conversion behind the last reader of such a value
   std::optional<KernelCall> matvec_;   // a product that may be launched together with the sibling behind it
   std::vector<KernelCall::Product> prompt_products_; // those that may be launched with siblings

@@ -40,10 +40,19 @@ bool BatchPlanner::dots_experts(const MatrixStep& m, int64_t slots) const {
 }
 
 void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout) {
-  const Converted wanted = {m.x, m.norm, cols, layout, layout == HalfLayout::sorted_wide ? m.ids : kNone};
+  const bool unscaled = converted_ && converted_->unscaled;
+  const Converted wanted = {m.x, m.norm, cols, layout, layout == HalfLayout::sorted_wide ? m.ids : kNone, unscaled};
   if (converted_ == wanted) return;
   converted_ = wanted;
+  converted_->unscaled = false;
   KernelCall to_half = product_call(Kernel::to_half, m, rows);
+  if (layout == HalfLayout::tiles && norms_input(m)) {
+    const KernelCall norm = std::move(batch_.calls.back());
+    batch_.calls.pop_back();
+    to_half.first_step = norm.first_step;
+    to_half.op = norm.op;
+    to_half.inputs = norm.inputs;
+  }
   to_half.cols = cols;
   to_half.layout = layout;
   if (layout == HalfLayout::sorted_wide)
@@ -151,6 +160,59 @@ void BatchPlanner::add_small_batch(KernelCall batch, const KernelChoices::SmallB
   add(std::move(batch));
 }
 
+// Whether so many rows go through the prompts' product on Hopper.
+bool BatchPlanner::takes_tiles(const MatrixStep& m, int64_t rows) const {
+  const bool small = in_.limits.small_batch && rows <= kBatchTokens;
+  return has_prompt_products(in_.config, in_.limits) && !small && !takes_wide_batch(m, rows);
+}
+
+// What a product of prompts makes for the next one alone it writes as that one reads it.
+void BatchPlanner::write_tiles(KernelCall& product) {
+  const ValueId out = product.products[0].matrix.parts[0].out;
+  const MatrixStep* next = next_matrix(out);
+  const auto reads = [&](const Step& step) { return std::ranges::count(step.inputs, out) > 0; };
+  if (!next || next->norm != kNone || next->ids != kNone || in_.config.observer || in_.program.is_read_after(out) ||
+      std::ranges::count_if(steps_, reads) != 1 || !takes_tiles(*next, product.rows) ||
+      !has_room_for_tiled_half(product.rows, width(out)))
+    return;
+  product.writes_half = true;
+  tiled_ = out;
+}
+
+// An activation becomes part of the prompt's product in front of it.
+bool BatchPlanner::activates_product(const core::Op& op) {
+  if (op.kind != core::OpKind::activate || batch_.calls.empty() || gathered_.from != kNone) return false;
+  KernelCall& before = batch_.calls.back();
+  if (before.kernel != Kernel::prompt_product || before.products.size() != 1 ||
+      before.step + 1 != static_cast<int32_t>(step_) || activation_behind(in_.program, in_.plan, step_ - 1) != &op)
+    return false;
+  MatrixStep& m = before.products[0].matrix;
+  const std::vector<int32_t>& slot_of = in_.plan.buffers.slot_of_value;
+  if (before.reads_half && slot_of[op.outputs[0]] == slot_of[m.x]) return false; // it is read while that is written
+  m.glu = std::get<core::ActivationParams>(op.params);
+  m.parts[0].out = op.outputs[0];
+  before.step = static_cast<int32_t>(step_);
+  write_tiles(before);
+  return true;
+}
+
+// Whether the call in front is a layer norm that none but this product, and siblings right behind it, read.
+bool BatchPlanner::norms_input(const MatrixStep& m) const {
+  if (batch_.calls.empty() || m.norm != kNone || in_.config.observer || in_.program.is_read_after(m.x)) return false;
+  const KernelCall& before = batch_.calls.back();
+  if (before.kernel != Kernel::op || before.op->kind != core::OpKind::layer_norm || before.outputs[0] != m.x)
+    return false;
+  const int64_t group = std::get<core::NormParams>(before.op->params).group;
+  if (group != width(m.x) || weight(before.op->weights[0]).cols != group || group > kMostNormedColumns) return false;
+  const auto reads = [&](const Step& step) { return std::ranges::count(step.inputs, m.x) > 0; };
+  const auto first = steps_.begin() + static_cast<std::ptrdiff_t>(step_);
+  const auto behind = std::find_if(first, steps_.end(), [&](const Step& step) {
+    return step.kind != Step::Kind::matrix || step.matrix.x != m.x || step.matrix.norm != kNone ||
+           step.matrix.ids != kNone || !takes_tiles(step.matrix, rows_of(m.x));
+  });
+  return std::ranges::count_if(steps_, reads) == behind - first;
+}
+
 void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
   const bool small = in_.limits.small_batch && rows <= kBatchTokens,
              tiled = has_prompt_products(in_.config, in_.limits) && !small;
@@ -166,7 +228,8 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
       return add_small_batch(std::move(batch), fit);
     }
   sibling_runs_ = false;
-  convert(m, rows, width(m.x), tiled ? HalfLayout::tiles : HalfLayout::rows);
+  const bool reads_tiles = tiled && m.x == std::exchange(tiled_, kNone);
+  if (!reads_tiles) convert(m, rows, width(m.x), tiled ? HalfLayout::tiles : HalfLayout::rows);
   if (tiled) {
     prompt_products_.push_back(product(m));
     if (sibling_follows_[step_]) return;
@@ -174,6 +237,9 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
     prompt.first_step -= static_cast<int32_t>(prompt_products_.size()) - 1;
     prompt.products = std::exchange(prompt_products_, {});
     prompt.rows = rows;
+    prompt.reads_half = reads_tiles;
+    prompt.unscaled = reads_tiles || converted_->unscaled;
+    if (m.glu) write_tiles(prompt);
     return add(prompt);
   }
   KernelCall gemm = product_call(Kernel::gemm, m, rows);

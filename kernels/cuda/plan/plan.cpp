@@ -337,6 +337,20 @@ Plan Planner::finish() {
   return {std::move(steps_), core::plan_buffers(shadow), std::move(dataflow_values_)};
 }
 
+const Op* activation_behind(const core::Program& program, const Plan& plan, size_t step) {
+  if (step + 1 >= plan.steps.size()) return nullptr;
+  const Step &product = plan.steps[step], &next = plan.steps[step + 1];
+  const MatrixStep& m = product.matrix;
+  if (product.kind != Step::Kind::matrix || m.parts.size() != 1 || m.glu || m.residual != kNone || m.ids != kNone ||
+      next.kind != Step::Kind::op || next.op->kind != OpKind::activate || !next.op->weights.empty())
+    return nullptr;
+  const auto& params = std::get<core::ActivationParams>(next.op->params);
+  const core::ValueId between = m.parts[0].out;
+  const auto reads = [&](const Step& s) { return std::ranges::count(s.inputs, between) > 0; };
+  const bool fits = fused_glu(params) && params.limit == 0 && params.shift == 0 && next.inputs[0] == between;
+  return fits && !program.is_read_after(between) && std::ranges::count_if(plan.steps, reads) == 1 ? next.op : nullptr;
+}
+
 Plan make_plan(const Program& program, bool fuse) {
   Planner planner(program);
   if (fuse) {

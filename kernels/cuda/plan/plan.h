@@ -23,9 +23,11 @@ struct MatrixStep {
   core::WeightId norm = kNone; // x is RMS-normed over its whole width first
   float norm_epsilon = 0;
   std::vector<Part> parts;
-  std::optional<core::ActivationParams> glu; // parts are gate and up, both with the result as `out`
-  core::ValueId residual = kNone;            // added to the result
-  core::ValueId ids = kNone;                 // experts chosen per token
+  // Parts are gate and up, both with the result as `out`. Or there is one part, whose result is activated (only in the
+  // plan of a batch: activation_behind).
+  std::optional<core::ActivationParams> glu;
+  core::ValueId residual = kNone; // added to the result
+  core::ValueId ids = kNone;      // experts chosen per token
   int64_t used = 1;
   std::vector<MatrixStep> beside; // none, or a shared expert's product, of the same format, size and gate
   bool of_heads = false; // ids are 0, 1, 2 … used - 1: a matrix for each head, known before any kernel has run
@@ -117,6 +119,10 @@ struct Plan {
 
 // The Program must outlive the plan.
 Plan make_plan(const core::Program& program, bool fuse);
+
+// The `activate` behind a product without a residual that a product of prompts can apply to its result: no other step
+// reads what is in between. Null: there is none.
+const core::Op* activation_behind(const core::Program& program, const Plan& plan, size_t step);
 
 // Per step, indices into Program::ops. Every op belongs to one step: the one that writes what it computes, or else the
 // one that its result is used up in.

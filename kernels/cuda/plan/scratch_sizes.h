@@ -2,6 +2,7 @@
 // (memory_plan.h) share. Without CUDA headers: memory is planned without a GPU.
 #pragma once
 
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/gemm/half_layout.h"
 
 #include <algorithm>
@@ -37,7 +38,17 @@ inline constexpr int kTileRowBytes = kTileColumns * 2;
 inline constexpr int kRowsAtOnce = 256;              // operands have a multiple of this many rows
 inline constexpr int64_t kExpandedBytes = 112 << 20; // of decoded weights in a buffer, unless 256 rows need more
 
+inline constexpr int kPromptTokens = 128; // x has a multiple of this many rows; what those past the end hold is free
+inline constexpr int64_t kMostNormedColumns = 16384; // that a layer norm may have on the way to f16
+
 constexpr int64_t tiles_of(int64_t cols) { return (cols + kTileColumns - 1) / kTileColumns; }
+// Of a value that lies as f16 tiles in the memory of its floats, with an exponent per row behind them (TiledHalf).
+constexpr int64_t tiled_half_elements(int64_t rows, int64_t cols) {
+  return core::round_up(rows, kPromptTokens) * tiles_of(cols) * kTileColumns;
+}
+constexpr bool has_room_for_tiled_half(int64_t rows, int64_t cols) {
+  return tiled_half_elements(rows, cols) * kF16Bytes + rows <= rows * cols * kFloatBytes;
+}
 // Of each of the two buffers, for matrices of at most so many columns.
 constexpr int64_t expanded_bytes(int64_t cols) {
   return std::max(kExpandedBytes, tiles_of(cols) * kRowsAtOnce * 3 * kTileRowBytes);

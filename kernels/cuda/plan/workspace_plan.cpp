@@ -2,6 +2,7 @@
 
 #include "core/host_device/round_up.h"
 #include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/gemm/product_bound.h"
 #include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/plan/scratch_sizes.h"
 
@@ -71,7 +72,7 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
   to.batch_parts = std::min(to.batch_parts, kBatchScratchBytes);
   to.slots = (2 * to.most_slots + 1) * static_cast<int64_t>(sizeof(int32_t)) + tiles * sizeof(ExpertTile);
   if (has_prompt_products(config, limits))
-    to.decoded = expanded_bytes(to.widest_cols);
+    to.decoded = expanded_bytes(to.widest_cols), to.product_bounds = std::ssize(program.weights) * sizeof(ProductBound);
   else
     to.gate = config.max_batch * gate_rows * kFloatBytes;
 }
@@ -99,7 +100,8 @@ int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(),
 
 int64_t WorkspacePlan::bytes() const {
   return sum(values) + dataflow + sum(rope_tables) + half_x + glu_half + glu_largest + exponents + 2 * gate +
-         2 * decoded + batch_parts + slots + attention_partial + latent_partial + index_scores + attention_tickets;
+         2 * decoded + product_bounds + batch_parts + slots + attention_partial + latent_partial + index_scores +
+         attention_tickets;
 }
 
 WorkspacePlan plan_workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,

@@ -23,8 +23,9 @@ struct WorkspacePlan {
   // experts, and tiles of them.
   // And what gate and up write as f16, with the largest value of each row.
   int64_t half_x = 0, glu_half = 0, glu_largest = 0, exponents = 0, gate = 0, decoded = 0, batch_parts = 0, slots = 0;
-  int64_t most_slots = 0;  // a number
-  int64_t widest_cols = 0; // of a matrix that is no expert's: columns
+  int64_t product_bounds = 0; // by weight
+  int64_t most_slots = 0;     // a number
+  int64_t widest_cols = 0;    // of a matrix that is no expert's: columns
 
   int64_t attention_partial = 0, latent_partial = 0, index_scores = 0, attention_tickets = 0;
 

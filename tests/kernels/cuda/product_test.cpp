@@ -170,6 +170,54 @@ TEST_CASE("CUDA: gate and up hand down its input, however large or small its val
     }
 }
 
+TEST_CASE("CUDA: products of prompts hand one another what they make, however large or small it is") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const Type type : {Type::F16, Type::BF16, Type::Q8_0, Type::Q4_K})
+    for (const int form : {0, 1, 2}) {
+      if (!share.takes_next()) continue;
+      CAPTURE(type);
+      CAPTURE(form);
+      RandomProgram model(seed ^ static_cast<uint64_t>(type) << 8 ^ form);
+      const int64_t unit = type == Type::Q4_K ? 256 : type == Type::Q8_0 ? 32 : 1;
+      RandomProgram::Shape shape;
+      shape.width = unit * model.integer(256 / unit, 1536 / unit);
+      shape.hidden = unit * model.integer(256 / unit, 3000 / unit);
+      CAPTURE(shape.width);
+      CAPTURE(shape.hidden);
+      const core::ValueId x = model.embed(Type::F32, shape.width, 60);
+      auto* rows = reinterpret_cast<float*>(model.storage.back().data());
+      for (int64_t row = 0; row < 60; ++row) {
+        const float scale = std::exp2(static_cast<float>(model.integer(-14, form == 0 ? 14 : 30)));
+        for (int64_t i = 0; i < shape.width; ++i) rows[row * shape.width + i] *= scale;
+      }
+      // Gate and up; a layer norm, and a matrix whose result is activated; the same with a product of that behind it.
+      core::ValueId y = x;
+      if (form == 0) {
+        y = model.dense(x, shape, type);
+      } else {
+        const core::ValueId normed = model.layer_norm(x, form == 1);
+        y = model.activate(model.linear(normed, type, shape.hidden, true), core::Activation::gelu);
+        if (form == 2) y = model.activate(model.linear(y, type, shape.hidden, true), core::Activation::silu);
+        y = model.linear(y, type, shape.width, true);
+      }
+      y = model.op(core::OpKind::add, {x, y}, {}, shape.width);
+      model.finish(model.linear(model.norm(y, shape.width), type, 64));
+      const auto executor = make_cuda_executor(model.program, config_for(1024));
+      for (const int64_t count : {model.integer(513, 700), model.integer(701, 1024)}) {
+        CAPTURE(count);
+        const std::vector<int32_t> tokens = some_tokens(model, count);
+        const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
+        for (int64_t i = 0; i < count; ++i) {
+          CAPTURE(i);
+          CHECK(tests::nmse(row_of(logits, count, i), row_of(expected, count, i)) < 1e-4);
+        }
+      }
+    }
+}
+
 TEST_CASE("CUDA: a prompt at once, in pieces of any size and token by token give the same logits") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

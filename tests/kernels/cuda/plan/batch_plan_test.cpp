@@ -256,6 +256,42 @@ TEST_CASE("batch plan: prompts go through the prompt product where the chip has 
   CHECK(count(setting.plan(600), matvec) == 5);
 }
 
+TEST_CASE("batch plan: what products of prompts read, products, attention and layer norms in front write") {
+  Setting setting(one_layer());
+  const BatchPlan plan = setting.plan(600);
+  CHECK(count(plan, to_half) == 2); // for q, k and v, and for gate and up
+  CHECK(call_of(plan, prompt_attention).writes_half);
+  CHECK(call_of(plan, prompt_attention).layout == kernels::cuda::HalfLayout::tiles);
+  const KernelCall &output = call_of(plan, prompt_product, 1), &gate_up = call_of(plan, prompt_product, 2),
+                   &down = call_of(plan, prompt_product, 3);
+  CHECK((output.unscaled && !output.reads_half && !output.writes_half)); // attention's exponents are 0
+  CHECK((gate_up.writes_half && !gate_up.reads_half && !gate_up.unscaled));
+  CHECK((down.reads_half && down.unscaled && !down.writes_half));
+
+  for (const bool read_twice : {false, true}) {
+    RandomProgram model(2);
+    core::ValueId x = model.embed(Type::F16, 384, 40);
+    const core::ValueId normed = model.layer_norm(x);
+    core::ValueId y = model.activate(model.linear(normed, Type::F16, 512, true), core::Activation::gelu);
+    y = model.linear(y, Type::F16, 384, true);
+    if (read_twice) y = model.op(core::OpKind::add, {y, normed}, {}, 384);
+    model.finish(model.op(core::OpKind::add, {x, y}, {}, 384));
+    setting.model = std::move(model);
+    const BatchPlan encoder = setting.plan(600);
+    CHECK(count(encoder, to_half) == 1);
+    const bool norms = call_of(encoder, to_half).op;
+    CHECK(norms == !read_twice);
+    const KernelCall& up = call_of(encoder, prompt_product);
+    CHECK(up.products[0].matrix.glu->kind == core::Activation::gelu);
+    CHECK((up.writes_half && call_of(encoder, prompt_product, 1).reads_half));
+    for (const KernelCall& call : encoder.calls)
+      CHECK_FALSE((call.kernel == Kernel::op && call.op->kind == core::OpKind::activate));
+    setting.limits.prompt_products = false;
+    CHECK(count(setting.plan(600), Kernel::gemm) == 2);
+    setting.limits.prompt_products = true;
+  }
+}
+
 TEST_CASE(
     "batch plan: a long prompt's products sum what they make over ranks, and what is joined is a call of its own") {
   RandomProgram::Shape shape; // of two layers

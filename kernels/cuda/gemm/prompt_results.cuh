@@ -1,0 +1,227 @@
+// The end of a tile of a prompt's product: from the sums in registers to bias, activation or gated unit and residual,
+// and to memory, as f32 rows or as the f16 tiles that the next product reads.
+#pragma once
+
+#include "kernels/cuda/gemm/hopper.cuh"
+#include "kernels/cuda/gemm/prompt_product.h"
+
+namespace ridge::kernels::cuda {
+
+struct ProductSegment {
+  int rows;  // of out
+  int first; // column of the value, that of this part's first row of weights
+  float* out;
+  int64_t out_stride;
+  const float *bias, *up_bias;
+  const float* residual; // as out
+};
+
+struct ProductArgs {
+  const uint8_t *x, *w;
+  const int8_t* exponent;
+  int log2_largest; // no element of x is as large as 2 to this
+  int tokens, token_rows;
+  int w_rows, w_pitch; // rows of W that are there, and from one column tile to the next
+  int tile_rows;       // of W; each segment has a whole number of tiles
+  int steps;           // of 64 columns
+  bool gated;          // even rows of w are gates, odd ones up
+  bool activated;      // by `glu`
+  FusedGlu glu;
+  TiledHalf half; // or null: f32 rows
+  const ProductBound* bounds[2];
+  int segments;
+  ProductSegment segment[kMostSegments];
+};
+
+#ifdef RIDGE_HAS_WGMMA
+
+// What a lane has of a tile, as wgmma leaves it: of the rows of two tokens, eight apart, two of each eight columns. All
+// its code is run once a tile, so it must be short: with conditions at every element it took longer to fetch than the
+// product took.
+template <int kN>
+class LaneResults {
+ public:
+  __device__ LaneResults(const ProductArgs& args, const float (&sum)[kN / 2], int column, int first_token, int lane)
+      : args_(args), sum_(sum), group_(lane / 4), pair_(lane % 4) {
+    const auto padded = [&](int rows) { return ((args.gated ? 2 * rows : rows) + kN - 1) / kN * kN; };
+    int s = 0;
+    while (column >= padded(args.segment[s].rows)) column -= padded(args.segment[s++].rows);
+    segment_ = &args.segment[s];
+    column_ = args.gated ? column / 2 : column;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      token_[half] = first_token + group_ + 8 * half;
+      there_[half] = token_[half] < args.tokens;
+      const int exponent = there_[half] ? args.exponent[token_[half]] : 0;
+      scale_[half] = exp2f(static_cast<float>(exponent - kWeightExponent));
+      shrink_[half] = 1;
+      if (!args.half.tiles) continue;
+      const int of_result = result_exponent(exponent);
+      shrink_[half] = exp2f(static_cast<float>(-of_result));
+      if (segment_->first + column_ == 0 && pair_ == 0 && there_[half])
+        args.half.exponents[token_[half]] = static_cast<int8_t>(of_result);
+    }
+  }
+
+  __device__ void write() const {
+    if (args_.gated) return args_.half.tiles ? write_gated<true>() : write_gated<false>();
+    const auto aligned = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 8 == 0; };
+    const bool eights = segment_->rows % 8 == 0 && segment_->out_stride % 2 == 0 && aligned(segment_->out) &&
+                        aligned(segment_->bias) && aligned(segment_->residual);
+    if (!eights) return write_singly();
+    if (!args_.activated)
+      return args_.half.tiles ? write_eights<true, Unit::none>() : write_eights<false, Unit::none>();
+    if (args_.glu.is_gelu)
+      return args_.half.tiles ? write_eights<true, Unit::gelu>() : write_eights<false, Unit::gelu>();
+    args_.half.tiles ? write_eights<true, Unit::any>() : write_eights<false, Unit::any>();
+  }
+
+ private:
+  enum class Unit { none, gelu, any };
+  static constexpr int kAhead = 8; // of eight columns each, whose addends are read before anything is written
+
+  // With it, f16 has room for all that the row may have.
+  __device__ int result_exponent(int exponent) const {
+    const float largest = exp2f(static_cast<float>(exponent + args_.log2_largest));
+    const auto bound = [&](const ProductBound& of) { return of.row_sum * largest + of.bias; };
+    float most = bound(*args_.bounds[0]);
+    if (args_.gated) most *= bound(*args_.bounds[1]) + fabsf(args_.glu.shift);
+    return most > 0 ? min(max(ilogbf(most) - 14, -120), 120) : 0;
+  }
+  // As fused_glu() makes it. What the compiler knows of it halves its code.
+  __device__ static float gelu(float v) {
+    constexpr float kLinear = 1.5957691216f;
+    const FusedGlu glu = {.linear = kLinear, .cubic = 0.044715f * kLinear, .is_gelu = true};
+    return glu(v, 1);
+  }
+  // Where a token has a column of the value among the f16 tiles.
+  __device__ uint16_t* tiled(int column, int half) const {
+    return args_.half.tiles + (int64_t{column / 64} * args_.token_rows + token_[half]) * 64 +
+           (column / 8 % 8 ^ group_) * 8 + column % 8;
+  }
+  __device__ float* row_of(int half) const { return segment_->out + token_[half] * segment_->out_stride; }
+
+  // Eight columns at a time, all of them or none. As f16 there are zeros behind the last ones, up to the end of the
+  // tile of 64.
+  template <bool kHalf, Unit kUnit>
+  __device__ void write_eights() const {
+    const int column = column_ + 2 * pair_, rows = segment_->rows, end = kHalf ? (rows + 63) / 64 * 64 : rows;
+#pragma unroll
+    for (int first = 0; first < kN / 8; first += kAhead) {
+      const auto column_of = [&](int j) { return min(column + 8 * (first + j), rows - 2); };
+      float2 bias[kAhead] = {};
+      if (segment_->bias)
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) bias[j] = *reinterpret_cast<const float2*>(segment_->bias + column_of(j));
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (!there_[half]) continue;
+        float2 v[kAhead] = {};
+        if (kUnit == Unit::none && !kHalf && segment_->residual)
+#pragma unroll
+          for (int j = 0; j < kAhead; ++j)
+            v[j] = *reinterpret_cast<const float2*>(segment_->residual + token_[half] * segment_->out_stride +
+                                                    column_of(j));
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) { // without a condition, so that their chains of operations overlap
+          const int at = 4 * (first + j) + 2 * half;
+          const float2 sum = {sum_[at] * scale_[half] + bias[j].x, sum_[at + 1] * scale_[half] + bias[j].y};
+          if constexpr (kUnit == Unit::none) v[j] = {sum.x + v[j].x, sum.y + v[j].y};
+          if constexpr (kUnit == Unit::gelu) v[j] = {gelu(sum.x), gelu(sum.y)};
+          if constexpr (kUnit == Unit::any) v[j] = {args_.glu(sum.x, 1), args_.glu(sum.y, 1)};
+        }
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) {
+          const int of = column_ + 8 * (first + j);
+          if (of >= end) break;
+          if constexpr (kHalf) {
+            *reinterpret_cast<uint32_t*>(tiled(segment_->first + of, half) + 2 * pair_) =
+                of < rows ? pack_half2(v[j].x * shrink_[half], v[j].y * shrink_[half]) : 0;
+          } else {
+            *reinterpret_cast<float2*>(row_of(half) + column + 8 * (first + j)) = v[j];
+          }
+        }
+      }
+    }
+  }
+
+  // Column by column, through a loop that has the sums' numbers at run time (so they go through local memory). As f16
+  // there are zeros behind the last column, up to the end of its tile of 64.
+  __device__ void write_singly() const {
+    float sums[kN / 2];
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) sums[i] = sum_[i];
+    const int end = args_.half.tiles ? (segment_->rows + 63) / 64 * 64 : segment_->rows;
+#pragma unroll 1
+    for (int i = 0; i < kN / 2; ++i) {
+      const int half = i / 2 % 2, row = column_ + i / 4 * 8 + 2 * pair_ + i % 2;
+      if (row >= end || !(half ? there_[1] : there_[0])) continue;
+      const float scale = half ? scale_[1] : scale_[0], shrink = half ? shrink_[1] : shrink_[0];
+      float v = 0;
+      if (row < segment_->rows) {
+        v = sums[i] * scale + (segment_->bias ? segment_->bias[row] : 0);
+        if (args_.activated) v = args_.glu(v, 1);
+        if (segment_->residual) v += segment_->residual[(half ? token_[1] : token_[0]) * segment_->out_stride + row];
+      }
+      if (args_.half.tiles)
+        *reinterpret_cast<__half*>(half ? tiled(segment_->first + row, 1) : tiled(segment_->first + row, 0)) =
+            __float2half_rn(v * shrink);
+      else
+        (half ? row_of(1) : row_of(0))[row] = v;
+    }
+  }
+
+  // A lane has a gate and an element of up of each eight columns: one column of the result. Of sixteen, neighbouring
+  // lanes exchange one, so that each has two that are side by side. Columns behind the last one are zeros as f16.
+  template <bool kHalf>
+  __device__ void write_gated() const {
+    const bool odd = pair_ % 2;
+    const int rows = segment_->rows, beside = odd ? 3 + pair_ : pair_; // the first of the two, among eight
+    const bool pairs = segment_->out_stride % 2 == 0 && reinterpret_cast<uintptr_t>(segment_->out) % 8 == 0;
+    const bool whole = column_ + kN / 2 <= rows;
+    const float *bias = segment_->bias, *up_bias = segment_->up_bias;
+#pragma unroll
+    for (int j = 0; j < kN / 8; j += 2) {
+      const int first = column_ + 4 * j;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float made[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int row = first + 4 * i + pair_, at = 4 * (j + i) + 2 * half;
+          float gate = sum_[at] * scale_[half], up = sum_[at + 1] * scale_[half];
+          if (bias) gate += row < rows ? bias[row] : 0;
+          if (up_bias) up += row < rows ? up_bias[row] : 0;
+          made[i] = args_.glu(gate, up);
+        }
+        const float other = __shfl_xor_sync(~0u, odd ? made[0] : made[1], 1);
+        float2 v = odd ? float2{other, made[1]} : float2{made[0], other};
+        const int row = first + beside;
+        if (!there_[half] || (!whole && row >= (kHalf ? (rows + 63) / 64 * 64 : rows))) continue;
+        if (kHalf) {
+          if (!whole) v = {row < rows ? v.x : 0, row + 1 < rows ? v.y : 0};
+          *reinterpret_cast<uint32_t*>(tiled(segment_->first + first, half) + beside) =
+              pack_half2(v.x * shrink_[half], v.y * shrink_[half]);
+        } else if (pairs && row + 1 < rows) {
+          *reinterpret_cast<float2*>(row_of(half) + row) = v;
+        } else {
+          row_of(half)[row] = v.x;
+          if (row + 1 < rows) row_of(half)[row + 1] = v.y;
+        }
+      }
+    }
+  }
+
+  const ProductArgs& args_;
+  const float (&sum_)[kN / 2];
+  const int group_, pair_;
+  const ProductSegment* segment_;
+  int column_; // of the segment: the tile's first
+  int token_[2];
+  bool there_[2];
+  float scale_[2], shrink_[2];
+};
+
+#endif
+
+} // namespace ridge::kernels::cuda

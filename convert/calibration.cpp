@@ -101,6 +101,7 @@ void ImatrixCollector::observe(const core::Op& op, int64_t matrix, std::span<con
 #pragma omp parallel for schedule(static) if (std::ssize(rows) > 16)
   for (int64_t first = 0; first < cols; first += kPiece)
     for (const float* x : rows)
+#pragma omp simd
       for (int64_t i = first; i < std::min(cols, first + kPiece); ++i) squares[i] += static_cast<double>(x[i]) * x[i];
   sums.counts[static_cast<size_t>(matrix)] += static_cast<double>(rows.size());
 }

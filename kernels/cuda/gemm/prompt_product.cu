@@ -14,7 +14,8 @@ constexpr int kConsumers = 2, kProductThreads = (kConsumers + 1) * 128;
 
 // A block makes tiles of [128 tokens x kN rows], each in steps of 64 columns. One thread brings the operands of several
 // steps ahead into shared memory, and two warpgroups multiply. Tiles of 256 rows they share, 64 tokens each. Tiles of
-// 128 rows they take in turn: so one multiplies while the other one writes its result, which takes as long as 16 steps.
+// 128 rows they take in turn: so one multiplies while the other one writes its result, which takes about as long as 16
+// steps.
 template <int kN>
 struct ProductShape {
   static constexpr int kXBytes = kPromptTokens * kTileRowBytes, kWBytes = kN * kTileRowBytes,
@@ -189,8 +190,8 @@ class PromptProduct {
   }
 
  private:
-  // Decoded weights of a pass from which on they are decoded in the second stream: the two streams' waiting for each
-  // other takes as long as decoding 20 MB.
+  // Decoded weights of a pass from which on they are decoded in the second stream. For less, the two streams' waiting
+  // for each other, some 15 µs, would take longer than decoding does.
   static constexpr int64_t kLargeBytes = 24 << 20;
 
   int segments_of(const GemmArgs& args) const { return gated_ ? 1 : args.segments; }

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -62,21 +63,6 @@ std::span<const float> rows_of(core::Executor& executor, const models::vision::S
   return {executor.logits(0).data(), static_cast<size_t>(stage.rows() * stage.width())};
 }
 
-bool all_finite(std::span<const float> values) {
-  constexpr uint32_t kExponent = 0x7f800000;
-  uint32_t bad = 0;
-  for (const float value : values) bad |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent; // in vectors
-  return bad == 0;
-}
-
-// Whether what was computed are numbers. Patches see one another, so that what is none spreads to all rows: some tell.
-bool are_numbers(std::span<const float> rows, int64_t count, int64_t width) {
-  constexpr int64_t kStep = 16;
-  for (int64_t row = 0; row < count; row += kStep)
-    if (!all_finite(rows.subspan(row * width, width))) return false;
-  return count == 0 || all_finite(rows.subspan((count - 1) * width, width));
-}
-
 // Rows of `rows` that `which` names, one after another; those below 0 are `other(-1 - which)`.
 template <typename Other>
 std::vector<float> chosen_rows(std::span<const float> rows, int64_t width, std::span<const int32_t> which,
@@ -99,14 +85,26 @@ bool is_in_order(std::span<const int32_t> tokens, int64_t rows) {
   return true;
 }
 
-// Work on [0, count) in as many pieces as there are threads (0: cores).
-void in_pieces(int64_t count, int threads, const std::function<void(int64_t begin, int64_t end)>& work) {
-  constexpr int64_t kLeast = 256; // patches that are worth a thread
+// Works on [0, count) in as many pieces as there are threads (0: cores), each of which has at least `least`.
+void in_pieces(int64_t count, int64_t least, int threads, const std::function<void(int64_t begin, int64_t end)>& work) {
   const int64_t most = threads > 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
-  const int64_t pieces = std::clamp<int64_t>(count / kLeast, 1, most);
+  const int64_t pieces = std::clamp<int64_t>(count / least, 1, most);
   std::vector<std::jthread> others;
   for (int64_t i = 1; i < pieces; ++i) others.emplace_back(work, count * i / pieces, count * (i + 1) / pieces);
   work(0, count / pieces);
+}
+
+bool all_finite(std::span<const float> values, int threads) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  constexpr int64_t kWorthAThread = 1 << 20;
+  std::atomic<bool> finite = true;
+  in_pieces(std::ssize(values), kWorthAThread, threads, [&](int64_t begin, int64_t end) {
+    uint32_t bad = 0;
+    for (int64_t i = begin; i < end; ++i)
+      bad |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent; // in vectors
+    if (bad) finite = false;
+  });
+  return finite;
 }
 
 // By the Programs of a small picture's first tile, which also shows that the file has all that they need.
@@ -206,7 +204,8 @@ std::span<const float> PictureReader::patches_of(Sized& sized, const media::Pict
       }
     }
   };
-  in_pieces(std::ssize(chosen), options_.threads, make);
+  constexpr int64_t kWorthAThread = 256;
+  in_pieces(std::ssize(chosen), kWorthAThread, options_.threads, make);
   return patches;
 }
 
@@ -262,15 +261,14 @@ EncodedTile PictureReader::encode(const media::Picture& tile) {
   encoded.sees_ahead = model_.sees_ahead(encoded.width);
   encoded.rows = encoder.squares > 1 ? encode_squares(sized, tile) : encode_square(sized, tile);
   const int64_t encoded_rows = encoder.squares * encoder.stages.back().rows();
-  if (!are_numbers({encoded.rows.get(), static_cast<size_t>(encoded_rows * encoded.width)}, encoded_rows,
-                   encoded.width))
-    throw_error("{}: gives no numbers for a picture: the file is broken", file_.path());
   if (!is_in_order(encoder.tokens, encoded_rows)) {
     const auto chosen = std::make_shared<const std::vector<float>>(chosen_rows(
         {encoded.rows.get(), static_cast<size_t>(encoded_rows * encoded.width)}, encoded.width, encoder.tokens,
         [&](int32_t row) { return std::span(encoder.further).subspan(row * encoded.width, encoded.width); }));
     encoded.rows = {chosen, chosen->data()};
   }
+  if (!all_finite(encoded.all_rows(), options_.threads))
+    throw_error("{}: gives no numbers for a picture: the file is broken", file_.path());
   encoded.hash = hash.get();
   file_.check();
   return encoded;

@@ -127,8 +127,8 @@ class Executor {
   // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward(). Of the first part
   // of a split Program: row i of its output, rows one after another in memory.
   virtual std::span<const float> logits(int64_t i) = 0;
-  // Of the first part of a split Program: all rows of its output, one after another, in memory that outlives the
-  // executor and from which copies are fast.
+  // Copies the first `count` rows of the last forward()'s result, where the Program is a part of another or an encoder.
+  // Their memory outlives the executor, and copies from it are fast.
   virtual std::shared_ptr<const float> take_rows(int64_t count);
   // Program::hidden of the last forward(): all its rows, one after another, valid until something else is evaluated.
   // While decoding: of the batch that the tokens were chosen behind that next_token() or chosen_tokens() gave last;

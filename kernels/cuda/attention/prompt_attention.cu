@@ -14,8 +14,8 @@
 // Heads of other widths up to 128 go through kVaried kernels of 64, 80 and 128 (kRagged): their rows are narrower in
 // memory, and zeros from there on in shared memory.
 //
-// Keys come in boxes of all rows of a step; where the cache is a ring, which begins anew somewhere, of 32, of which it
-// has a whole number.
+// A copy brings a box: all keys of a step. In a ring a box has 32 keys. The ring has a whole number of these, so that
+// it begins anew between two boxes.
 #include "core/cache/rings.h"
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/gemm/hopper.cuh"

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256, kRowsOfBlock = kThreads / kWarp;
 
-// Of numbers that are not negative, which are ordered as integers are.
+// Atomic maximum. Floats that are not negative have the order of their bits as integers.
 __device__ __forceinline__ void raise(float* largest, float value) {
   atomicMax(reinterpret_cast<int*>(largest), __float_as_int(value));
 }

@@ -42,7 +42,8 @@ inline constexpr int kPromptTokens = 128; // x has a multiple of this many rows;
 inline constexpr int64_t kMostNormedColumns = 16384; // that a layer norm may have on the way to f16
 
 constexpr int64_t tiles_of(int64_t cols) { return (cols + kTileColumns - 1) / kTileColumns; }
-// Of a value that lies as f16 tiles in the memory of its floats, with an exponent per row behind them (TiledHalf).
+// Halves that a value takes as f16 tiles. They lie in the memory of its floats, with an exponent per row behind them
+// (TiledHalf).
 constexpr int64_t tiled_half_elements(int64_t rows, int64_t cols) {
   return core::round_up(rows, kPromptTokens) * tiles_of(cols) * kTileColumns;
 }

@@ -49,7 +49,7 @@ RopeArgs KernelLauncher::rope_args(int32_t index) const {
           table.magnitude,
           table.style == core::RopeStyle::split,
           table.span,
-          workspace_.rope_axes(index),
+          batch_.places() ? workspace_.rope_axes(index) : nullptr, // without places each is the position
           batch_.places()};
 }
 

@@ -40,6 +40,40 @@ TEST_CASE("CUDA: rows, places and blocks of tokens are what they mean, in small 
   });
 }
 
+// A text model of a family that takes pictures, opened without its encoder.
+TEST_CASE("CUDA: rope of several axes turns by the position where tokens have no places") {
+  REQUIRE_DEVICE();
+  for (const int64_t dim : {40, 64})
+    for (const bool exact : {true, false}) {
+      CAPTURE(dim);
+      CAPTURE(exact);
+      tests::RandomProgram m(tests::fresh_seed());
+      core::RopeTable& table = m.program.rope_tables.emplace_back(core::RopeTable{{}, 1, core::RopeStyle::split});
+      for (int64_t pair = 0; pair < dim / 2; ++pair) {
+        table.inverse_frequency.push_back(1 / static_cast<float>(1 + pair * pair));
+        table.axes.push_back(static_cast<uint8_t>(pair % core::kPlaceAxes));
+      }
+      core::AttentionParams attention;
+      attention.heads = 3;
+      const core::ValueId x = m.embed(quant::Type::F32, 48, 20);
+      m.finish(tests::turned_attention(m, x, attention, 3, dim));
+      const auto executor = tests::make_executor(m.program, config_for(exact, 128));
+      tests::Naive naive(m.program, config_for(exact, 128).k_type, config_for(exact, 128).v_type);
+      int32_t first = 0;
+      for (const int32_t count : {80, 10, 1, 2}) { // a prompt, a small batch, decoding, a guess behind a token
+        tests::Steps steps;
+        for (int32_t i = 0; i < count; ++i) {
+          steps.tokens.push_back((first + i) * 7 % 20);
+          steps.positions.push_back(first + i);
+          steps.streams.push_back(0);
+          steps.outputs.push_back(i);
+        }
+        CHECK(tests::nmse(tests::run(*executor, steps), naive.forward(steps.batch())) < (exact ? kExact : kFast));
+        first += count;
+      }
+    }
+}
+
 TEST_CASE("CUDA: tokens of prompts that see later ones, in heads of many widths") {
   REQUIRE_DEVICE();
   tests::for_each_placed_setting([](tests::PlacedSetting setting) {

@@ -6,6 +6,7 @@
 #include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/gemm/expand.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
+#include "kernels/cuda/gemm/integer_product.cuh"
 #include "kernels/cuda/matvec/matvec.cuh"
 #include "kernels/cuda/small_batch/batch.cuh"
 #include "kernels/cuda/small_batch/expert_dots.cuh"
@@ -305,10 +306,24 @@ struct Launchers {
   }
 
   static void gemm(const Launch& launch, const GemmArgs& args) {
+    // One block of the others would fill a multiprocessor.
+    if (2 * PromptShape::kSharedBytes > launch.shared_per_block) return gemm_with<SmallShape>(launch, args);
     // The large tiles decode half as often, but there must be enough of them to go round.
     const bool large = LargeShape::kSharedBytes <= launch.shared_per_block && args.tokens > LargeShape::kM / 2 &&
                        gemm_tiles<LargeShape>(args) >= 2 * static_cast<unsigned>(launch.sm_count);
     large ? gemm_with<LargeShape>(launch, args) : gemm_with<PromptShape>(launch, args);
+  }
+
+  static void integer_product(const Launch& launch, const IntegerProductArgs& args) {
+    if constexpr (IntegerFormat<Format>) {
+      using Shape = IntegerShape<Format>;
+      const auto tiles = [](int n, int tile) { return static_cast<unsigned>((n + tile - 1) / tile); };
+      unsigned row_tiles = 0;
+      for (int s = 0; s < (args.gated ? 1 : args.product.segments); ++s)
+        row_tiles += tiles(args.product.segment[s].rows, args.gated ? Shape::kRows / 2 : Shape::kRows);
+      launch(integer_product_kernel<Format>, dim3(tiles(args.product.tokens, Shape::kTokens), row_tiles),
+             Shape::kThreads, Shape::kSharedBytes, args);
+    }
   }
 
   static BatchCut cut_batch(const ChipLimits& chip, const BatchArgs& args, int tile_tokens) {
@@ -403,6 +418,7 @@ constexpr FormatKernels make_format_kernels(quant::Type type) {
           .matvec_pair = &L::matvec_pair,
           .embed = &L::embed,
           .gemm = &L::gemm,
+          .integer_product = IntegerFormat<Format> ? &L::integer_product : nullptr,
           .cut_batch = &L::cut_batch,
           .batch = &L::batch,
           .wide_batch = &L::wide_batch,

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/gemm/expand.h"
-#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/gemm/integer_product.h"
 #include "kernels/cuda/matvec/matvec.h"
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/small_batch/wide_batch.h"
@@ -46,6 +46,9 @@ struct FormatKernels {
 
   // out = x Wᵀ with f16 activations, for prompts, on any chip with tensor cores.
   void (*gemm)(const Launch&, const GemmArgs&);
+
+  // The same with activations as bytes (integer_product.cuh), from sm_80 on; null: not for this format.
+  void (*integer_product)(const Launch&, const IntegerProductArgs&);
 
   // The same for small batches and for experts, in tiles of 8, 16 or 32 tokens; and whether shared memory is large
   // enough for such tiles, and how the work is cut up. Asking follows no pointers. Of siblings none is split by

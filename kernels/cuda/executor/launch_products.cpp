@@ -249,6 +249,17 @@ void KernelLauncher::launch_prompt_product(const BatchPlan& plan, const KernelCa
   exchange_on_host(summed, launch);
 }
 
+void KernelLauncher::launch_integer_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+  const MatrixStep& m = call.products[0].matrix;
+  format_of(m).integer_product(
+      launch,
+      {.product = gemm_args(plan, m, call.rows), .gated = m.glu.has_value(), .glu = glu_of(m).value_or(FusedGlu{})});
+}
+
+bool KernelLauncher::can_multiply_bytes(const MatrixStep& m) const {
+  return format_of(m).integer_product && (!m.glu || glu_of(m));
+}
+
 void KernelLauncher::launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   const MatrixStep& m = call.products[0].matrix;
   GemmArgs args = gemm_args(plan, m, call.rows);

@@ -19,6 +19,7 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
   case Kernel::expert_batch: return launch_batch(plan, call, launch);
   case Kernel::expert_dots: return launch_expert_dots(plan, call, launch);
   case Kernel::prompt_product: return launch_prompt_product(plan, call, launch);
+  case Kernel::integer_product: return launch_integer_product(plan, call, launch);
   case Kernel::gemm: return launch_gemm(plan, call, launch);
   case Kernel::gate_up_glu: return launch_gate_up_glu(plan, call, launch);
   case Kernel::rope_store:
@@ -148,7 +149,10 @@ void KernelLauncher::launch_latent_store(const BatchPlan& plan, const KernelCall
 
 void KernelLauncher::launch_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
   const AttentionArgs args = attention_args(plan, call, *call.op, call.outputs[0], launch);
-  if (call.kernel == Kernel::prompt_attention) return launch_prompt_attention(launch, args);
+  if (call.kernel == Kernel::prompt_attention)
+    return context_.limits().prompt_products && cuda::can_attend_prompts(args.cache, args.heads)
+               ? launch_prompt_attention(launch, args)
+               : launch_mma_attention(launch, args);
   if (call.kernel == Kernel::plain_attention) return launch_plain_attention(launch, args);
   cuda::launch_attention(launch, args);
 }
@@ -231,7 +235,11 @@ bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {
 
 bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
-  return !is_plain(params) && cuda::can_attend_prompts(cache_.layer(params.layer), static_cast<int>(params.heads));
+  if (is_plain(params)) return false;
+  const Cache& cache = cache_.layer(params.layer);
+  const auto heads = static_cast<int>(params.heads);
+  return (context_.limits().prompt_products && cuda::can_attend_prompts(cache, heads)) ||
+         can_attend_by_mma(cache, heads, context_.limits());
 }
 
 bool KernelLauncher::attention_writes_half(const core::Op& attention) const {

@@ -41,6 +41,7 @@ class KernelLauncher final : public KernelChoices {
   bool can_rope_in_attention(const HeadsStep& heads, bool one_run) const override;
   bool can_rope_prompts(const HeadsStep& heads) const override;
   bool can_attend_prompts(const core::Op& attention) const override;
+  bool can_multiply_bytes(const MatrixStep& m) const override;
   bool has_fast_attention(const core::Op& attention) const override;
   bool attention_writes_half(const core::Op& attention) const override;
 
@@ -69,6 +70,7 @@ class KernelLauncher final : public KernelChoices {
   void launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_expert_dots(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
+  void launch_integer_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
   void launch_gate_up_glu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
 

@@ -11,26 +11,26 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kXBuffers = 3;
-
-// A block makes a [kM tokens x kN rows] tile in steps of kK columns; a warp makes [kWarpM x kWarpN] of it.
-template <int kM_, int kN_, int kK_, int kWarpM_, int kWarpN_>
+// A block makes a [kM tokens x kN rows] tile in steps of kK columns; a warp makes [kWarpM x kWarpN] of it. Activations
+// are fetched kXBuffers - 1 steps ahead.
+template <int kM_, int kN_, int kK_, int kWarpM_, int kWarpN_, int kXBuffers_>
 struct GemmShape {
-  static constexpr int kM = kM_, kN = kN_, kK = kK_, kWarpM = kWarpM_, kWarpN = kWarpN_;
+  static constexpr int kM = kM_, kN = kN_, kK = kK_, kWarpM = kWarpM_, kWarpN = kWarpN_, kXBuffers = kXBuffers_;
   static constexpr int kThreads = kN * kK / 32; // each decodes one span of 32 weights per step
   static constexpr int kWarpsM = kM / kWarpM, kWarpsN = kN / kWarpN;
   static_assert(kThreads == kWarpsM * kWarpsN * kWarp);
   static constexpr int kPitch =
       kK + 8; // halves per tile row: an odd number of 16-byte pieces, so that no banks collide
-  static constexpr int kXHalves = kXBuffers * kM * kPitch, kWHalves = kN * kPitch; // three tiles of x, two of W
+  static constexpr int kXHalves = kXBuffers * kM * kPitch, kWHalves = kN * kPitch; // tiles of x; of W there are two
   static constexpr int kSharedBytes = (kXHalves + 2 * kWHalves) * 2;
 };
-using LargeShape = GemmShape<256, 128, 64, 64, 64>;
-using PromptShape = GemmShape<128, 64, 64, 64, 32>;
-static_assert(PromptShape::kSharedBytes <= kGemmSharedBytes);
+using LargeShape = GemmShape<256, 128, 64, 64, 64, 3>;
+using PromptShape = GemmShape<128, 64, 64, 64, 32, 3>;
+using SmallShape = GemmShape<128, 128, 32, 64, 64, 2>; // two blocks in 100 KB, one in 64 KB
+static_assert(SmallShape::kSharedBytes <= kGemmSharedBytes);
 
 template <typename Format, typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::kWarpM* Shape::kWarpN > 2048 ? 1 : 512 / Shape::kThreads)
+__global__ void __launch_bounds__(Shape::kThreads, (Shape::kWarpM * Shape::kWarpN > 2048 ? 256 : 512) / Shape::kThreads)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
   using U = TileLayout<Format>;
   constexpr int kThreadsPerRow = Shape::kK / 32;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kWarpM* Shape::kWarpN 
   };
   const auto fetch_x = [&](int step) {
     constexpr int kPieces = Shape::kK / 8; // of 16 bytes per row
-    __half* to = tiles + step % kXBuffers * Shape::kM * Shape::kPitch;
+    __half* to = tiles + step % Shape::kXBuffers * Shape::kM * Shape::kPitch;
     const uint16_t* from = args.x + first_token * args.x_stride + step * Shape::kK;
 #pragma unroll
     for (int i = threadIdx.x; i < Shape::kM * kPieces; i += Shape::kThreads)
@@ -80,24 +80,25 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kWarpM* Shape::kWarpN 
     for (int n = 0; n < kTilesN; ++n)
       for (float& v : sum[m][n]) v = 0;
 
-  // Weights are fetched into registers two steps ahead and decoded one step ahead; activations are fetched two steps
-  // ahead.
+  // Weights are fetched into registers two steps ahead and decoded one step ahead.
   Fetched even, odd;
   fetch_weights(even, 0);
   fetch_weights(odd, 1);
   wait_for_predecessor();
-  fetch_x(0);
-  copy_async_commit();
-  if (steps > 1) fetch_x(1);
-  copy_async_commit();
+  constexpr int kAhead = Shape::kXBuffers - 1;
+#pragma unroll
+  for (int step = 0; step < kAhead; ++step) {
+    if (step < steps) fetch_x(step);
+    copy_async_commit();
+  }
   store_weights(even, 0);
-  copy_async_wait<1>();
+  copy_async_wait<kAhead - 1>();
   __syncthreads();
   const auto make_step = [&](int step, Fetched& next, Fetched& after) {
-    if (step + 2 < steps) fetch_x(step + 2);
+    if (step + kAhead < steps) fetch_x(step + kAhead);
     copy_async_commit();
     fetch_weights(after, step + 2);
-    const __half* x_tile = tiles + step % kXBuffers * Shape::kM * Shape::kPitch;
+    const __half* x_tile = tiles + step % Shape::kXBuffers * Shape::kM * Shape::kPitch;
     const __half* w_tile = tiles + Shape::kXHalves + step % 2 * Shape::kWHalves;
 #pragma unroll
     for (int column = 0; column < Shape::kK; column += 16) {
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kWarpM* Shape::kWarpN 
         for (int n = 0; n < kTilesN; ++n) mma_16x8x16(sum[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
     }
     store_weights(next, step + 1);
-    copy_async_wait<1>();
+    copy_async_wait<kAhead - 1>();
     __syncthreads();
   };
   for (int step = 0; step < steps; step += 2) {

@@ -26,7 +26,7 @@ RIDGE_HD bool fits_half(float largest) { return largest == 0 || (largest >= 1.F 
 // Weights are multiplied by two to this on the way to f16, so that small ones keep their precision.
 inline constexpr int kWeightExponent = 6;
 
-inline constexpr int kGemmSharedBytes = 72 << 10; // what a block needs; chips with less (sm_75) go without
+inline constexpr int kGemmSharedBytes = 40 << 10; // what a block needs
 
 struct GemmSegment {
   const uint8_t* weights;

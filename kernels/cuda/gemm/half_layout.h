@@ -13,7 +13,16 @@ enum class HalfLayout : uint8_t {
   tiles,       // of an operand of `tiled_rows` rows (prompt_product.h)
   wide,        // the same in another order of columns, as wide_batch.cuh multiplies them
   sorted_wide, // likewise, of experts: rows of tiles that have one expert each (batch.h)
+  bytes,       // rounded to 8 bits (integer_product.cuh)
 };
+
+// Activations as bytes: for every 64 columns the rows come one behind the other, rounded up in number to kByteTokens. A
+// row has 64 bytes, then for each of its two groups of 32 the scale and the sum of the bytes, as floats. Rows of 80
+// bytes collide in no banks of shared memory, so a tile of them is copied as it is.
+inline constexpr int kByteColumns = 64, kByteRowBytes = kByteColumns + 16, kByteTokens = 128;
+RIDGE_HD constexpr int64_t byte_row_place(int64_t rows, int64_t row, int64_t column) { // in bytes
+  return (column / kByteColumns * ((rows + kByteTokens - 1) / kByteTokens * kByteTokens) + row) * kByteRowBytes;
+}
 
 // Interleaved activations lie in chunks of 1024 columns, each of all rows, so that a copy of one piece of memory brings
 // a chunk of many rows. Between rows there are 64 bytes more, so that no banks of shared memory collide.

@@ -1,5 +1,6 @@
-// Activations as f16, the way into every tensor-core product.
+// Activations as f16 or as bytes, the way into every tensor-core product.
 #include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/matvec/matvec_groups.cuh"
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 #include "kernels/cuda/small_batch/batch.h"
@@ -21,6 +22,17 @@ __device__ __forceinline__ void load_8(float (&v)[8], const float* from, int fir
   for (int i = 0; i < 8; ++i) v[i] = first + i < cols ? from[first + i] : 0;
 }
 
+// Four neighbouring lanes have a group of 32 columns.
+__device__ __forceinline__ void store_bytes(const HalfArgs& args, uint32_t row, uint32_t first, const float (&v)[8],
+                                            float factor) {
+  const EightIntegers<false, true> bytes(v, 0xfu << (threadIdx.x % kWarp & ~3u));
+  auto* const to = reinterpret_cast<uint8_t*>(args.out) + byte_row_place(args.rows, row, first);
+  *reinterpret_cast<uint2*>(to + first % kByteColumns) = {bytes.high[0], bytes.high[1]};
+  if (threadIdx.x % 4 == 0)
+    reinterpret_cast<float2*>(to + kByteColumns)[first % kByteColumns / 32] = {bytes.scale * factor,
+                                                                               static_cast<float>(bytes.all)};
+}
+
 // Eight columns of a row, times the factor, to where the product wants them.
 template <HalfLayout kLayout>
 __device__ __forceinline__ void store_8(const HalfArgs& args, uint32_t row, uint32_t first, const float (&v)[8],
@@ -33,7 +45,9 @@ __device__ __forceinline__ void store_8(const HalfArgs& args, uint32_t row, uint
   };
   const uint32_t tile_rows = args.tiled_rows.by, piece = first / 8;
   auto* const pieces = reinterpret_cast<uint4*>(args.out);
-  if constexpr (kLayout == HalfLayout::wide) {
+  if constexpr (kLayout == HalfLayout::bytes) {
+    store_bytes(args, row, first, v, factor);
+  } else if constexpr (kLayout == HalfLayout::wide) {
     store_wide([&](uint32_t column) { return wide_place(args.rows, tile_rows, row, column); });
   } else if constexpr (kLayout == HalfLayout::sorted_wide) {
     for (int i = 0; i < args.used; ++i) {
@@ -127,11 +141,11 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   }
   float factor = norm_weight ? rsqrtf(squares / static_cast<float>(cols) + args.epsilon) : 1;
   const int exponent = half_exponent(largest * factor);
-  factor *= exp2f(static_cast<float>(-exponent));
+  if (kLayout != HalfLayout::bytes) factor *= exp2f(static_cast<float>(-exponent));
   if constexpr (kLayout == HalfLayout::sorted_wide) {
     for (int i = threadIdx.x; i < args.used; i += kThreads)
       args.exponents[args.places[row * args.used + i]] = static_cast<int8_t>(exponent);
-  } else if (threadIdx.x == 0) {
+  } else if (kLayout != HalfLayout::bytes && threadIdx.x == 0) {
     args.exponents[row] = static_cast<int8_t>(exponent);
   }
 
@@ -233,6 +247,7 @@ void launch_to_half(const Launch& launch, const HalfArgs& args) {
   case HalfLayout::tiles: return launch_for<HalfLayout::tiles>(launch, args);
   case HalfLayout::wide: return launch_for<HalfLayout::wide>(launch, args);
   case HalfLayout::sorted_wide: return launch_for<HalfLayout::sorted_wide>(launch, args);
+  case HalfLayout::bytes: return launch_for<HalfLayout::bytes>(launch, args);
   }
 }
 

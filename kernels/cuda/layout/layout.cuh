@@ -124,11 +124,17 @@ struct TileLayout {
   static constexpr int64_t matrix_bytes(int64_t rows, int64_t row_bytes) {
     return (rows + kRowBlockRows - 1) / kRowBlockRows * kRowBlockRows * row_bytes;
   }
-  // Of warp tile `tile` of a row, from the matrix's first byte.
+  // Of warp tile `tile` of a row, from the matrix's first byte: that of the row's block, and what is behind it.
   static __host__ __device__ __forceinline__ int64_t offset(int64_t row, int tile, int64_t row_bytes) {
-    const int64_t before = int64_t{tile} * kBytes, left = row_bytes - before;
-    return row / kRowBlockRows * kRowBlockRows * row_bytes + kRowBlockRows * before +
-           row % kRowBlockRows * (left < kBytes ? left : kBytes);
+    return block_offset(row, row_bytes) + offset_in_block(row, tile, row_bytes);
+  }
+  static __host__ __device__ __forceinline__ int64_t block_offset(int64_t row, int64_t row_bytes) {
+    return row / kRowBlockRows * kRowBlockRows * row_bytes;
+  }
+  template <typename Int>
+  static __host__ __device__ __forceinline__ Int offset_in_block(Int row, int tile, Int row_bytes) {
+    const Int before = Int{tile} * kBytes, left = row_bytes - before;
+    return kRowBlockRows * before + row % kRowBlockRows * (left < kBytes ? left : kBytes);
   }
 };
 

@@ -57,29 +57,29 @@ inline constexpr int kHighWorth = 256; // what a high part of an activation coun
 
 // The largest magnitude of eight values in each of kLanes neighbouring lanes; not 0, which would have no reciprocal.
 template <int kLanes>
-__device__ __forceinline__ float largest_of(const float (&v)[8]) {
+__device__ __forceinline__ float largest_of(const float (&v)[8], uint32_t present = ~0u) {
   float largest = 1e-30f;
 #pragma unroll
   for (float value : v) largest = fmaxf(largest, fabsf(value));
 #pragma unroll
-  for (int lanes = 1; lanes < kLanes; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
+  for (int lanes = 1; lanes < kLanes; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(present, largest, lanes));
   return largest;
 }
 
 // Eight values per lane as integers, and what the group's products need beside them; four neighbouring lanes hold a
-// group. Whole warps make them. kSums: also the sums.
+// group. All lanes that are `present` make them. kSums: also the sums.
 template <bool kLow, bool kSums>
 struct EightIntegers {
   uint32_t high[2], low[kLow ? 2 : 1];
   float scale, scaled_sum = 0;
   int half_sum = 0, all = 0; // sums of the lane's half group and of the group
 
-  __device__ __forceinline__ explicit EightIntegers(const float (&v)[8]) {
+  __device__ __forceinline__ explicit EightIntegers(const float (&v)[8], uint32_t present = ~0u) {
     constexpr float kMax = kLow ? 127 * kHighWorth + 127 : 127;
     // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded,
     // and byte 0 the low part plus 128, which is its signed byte with the top bit turned.
     constexpr float kMagic = 12582912.0f + (kLow ? 128 : 0);
-    const float largest = largest_of<4>(v), inverse = kMax * reciprocal(largest);
+    const float largest = largest_of<4>(v, present), inverse = kMax * reciprocal(largest);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       uint32_t q[4];
@@ -97,8 +97,8 @@ struct EightIntegers {
         half_sum *= kHighWorth;
         half_sum = __dp4a(static_cast<int>(low[1]), kOnes, __dp4a(static_cast<int>(low[0]), kOnes, half_sum));
       }
-      half_sum += __shfl_xor_sync(~0u, half_sum, 1);
-      all = half_sum + __shfl_xor_sync(~0u, half_sum, 2);
+      half_sum += __shfl_xor_sync(present, half_sum, 1);
+      all = half_sum + __shfl_xor_sync(present, half_sum, 2);
       scaled_sum = scale * static_cast<float>(all);
     }
   }

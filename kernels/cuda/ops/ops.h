@@ -250,6 +250,9 @@ void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreA
 // (prompt_product.h); `tile_tokens`, `splits` and the scratch are not used.
 bool can_attend_prompts(const Cache& cache, int heads);
 void launch_prompt_attention(const Launch&, AttentionArgs);
+// The same by mma, from sm_80 on, over caches of f16 or q8_0.
+bool can_attend_by_mma(const Cache& cache, int heads, const ChipLimits& chip);
+void launch_mma_attention(const Launch&, const AttentionArgs&);
 
 // Latent attention: all heads read one key, whose first v_dim elements are the value, too. The cache has no values.
 struct LatentArgs {

@@ -42,7 +42,8 @@ bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape) {
 }
 
 BatchPlanner::BatchPlanner(const PlanInputs& in, const PlanShape& shape)
-    : in_(in), steps_(in.plan.steps), sibling_follows_(find_siblings(steps_)) {
+    : in_(in), steps_(in.plan.steps), sibling_follows_(find_siblings(steps_)),
+      multiplies_bytes_(has_integer_products(in.program, in.config, in.limits)) {
   batch_.shape = shape;
   batch_.dataflow_values = in.plan.dataflow_values;
 }
@@ -254,7 +255,7 @@ void BatchPlanner::add_attention(const core::Op& op) {
 }
 
 void BatchPlanner::add_attention(const core::Op& op, const TokenRun& rows, bool one_run) {
-  const bool prompt = op.kind == OpKind::attention && has_prompt_products(in_.config, in_.limits) && one_run &&
+  const bool prompt = op.kind == OpKind::attention && has_prompt_attention(in_.config, in_.limits) && one_run &&
                       rows.tokens >= kPromptTokensAtLeast && in_.kernels.can_attend_prompts(op);
   const auto kernel = [&] {
     if (op.kind == OpKind::index_choice) return Kernel::index_choice;

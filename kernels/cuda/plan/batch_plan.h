@@ -53,9 +53,10 @@ enum class Kernel : uint8_t {
   matvec_pair,   // two matrices of different formats with the same input
   matvec_router, // with the scores of a folded router and the choice by them (router/folded_router.h)
   small_batch,
-  expert_batch,   // small_batch on the rows that each expert was chosen for
-  expert_dots,    // the same for few rows each, by integers
-  prompt_product, // and, where `op` is a sum over ranks, that of what it makes
+  expert_batch,    // small_batch on the rows that each expert was chosen for
+  expert_dots,     // the same for few rows each, by integers
+  prompt_product,  // and, where `op` is a sum over ranks, that of what it makes
+  integer_product, // with activations as bytes
   gemm,
   gate_up_glu, // behind a gemm with gate and up
   rope_store,
@@ -159,6 +160,7 @@ class KernelChoices {
   virtual bool can_rope_in_attention(const HeadsStep& heads, bool one_run) const = 0;
   virtual bool can_rope_prompts(const HeadsStep& heads) const = 0;
   virtual bool can_attend_prompts(const core::Op& attention) const = 0;
+  virtual bool can_multiply_bytes(const MatrixStep& matrix) const = 0;  // by an integer_product
   virtual bool has_fast_attention(const core::Op& attention) const = 0; // where no token sees later ones
   virtual bool attention_writes_half(const core::Op& attention) const = 0;
 };
@@ -178,6 +180,10 @@ struct PlanInputs {
 bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape);
 
 bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
+// Whether prompts attend by a kernel of their own, where it takes their heads and caches.
+bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits& limits);
+// Whether prompts are multiplied as bytes: where that is faster and 8 bits of activations are enough.
+bool has_integer_products(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits);
 bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
 
 // Whether so many of `slots` choices among `experts` are likely to be the same that slots are sorted by expert, whose

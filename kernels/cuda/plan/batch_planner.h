@@ -133,6 +133,7 @@ class BatchPlanner {
   ValueId tiled_ = kNone;              // what a prompt's product wrote as f16 in the value's memory
   std::optional<size_t> clearer_;      // among calls: a conversion behind the last reader of such a value
   std::optional<KernelCall> matvec_;   // a product that may be launched together with the sibling behind it
+  const bool multiplies_bytes_;
   std::vector<KernelCall::Product> prompt_products_; // those that may be launched with siblings
   bool sibling_runs_ = false;                        // the small batch before is this one's sibling
   int64_t exchanges_ = 0;

@@ -27,7 +27,9 @@ void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
   for (MatrixStep::Part& part : m.parts) part.out = placed(part.out);
   for (MatrixStep& shared : m.beside)
     for (MatrixStep::Part& part : shared.parts) part.out = placed(part.out);
-  if (m.ids == kNone && has_tensor_products(in_.config, in_.limits) && rows > kMatvecTokens)
+  constexpr int64_t kFewForTiles = 16; // without products for small batches: a tile of 128 tokens is computed whole
+  if (m.ids == kNone && has_tensor_products(in_.config, in_.limits) &&
+      rows > (in_.limits.small_batch ? kMatvecTokens : kFewForTiles))
     return add_product(m, rows);
   sorted ? add_experts(m, rows) : add_matvec(m, rows);
 }
@@ -228,6 +230,10 @@ void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
       return add_small_batch(std::move(batch), fit);
     }
   sibling_runs_ = false;
+  if (multiplies_bytes_ && in_.kernels.can_multiply_bytes(m)) {
+    convert(m, rows, width(m.x), HalfLayout::bytes);
+    return add(product_call(Kernel::integer_product, m, rows));
+  }
   const bool reads_tiles = tiled && m.x == std::exchange(tiled_, kNone);
   if (!reads_tiles) convert(m, rows, width(m.x), tiled ? HalfLayout::tiles : HalfLayout::rows);
   if (tiled) {

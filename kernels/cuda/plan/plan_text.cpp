@@ -90,6 +90,7 @@ std::string_view name_of(Kernel kernel) {
   case Kernel::expert_batch: return "expert_batch";
   case Kernel::expert_dots: return "expert_dots";
   case Kernel::prompt_product: return "prompt_product";
+  case Kernel::integer_product: return "integer_product";
   case Kernel::gemm: return "gemm";
   case Kernel::gate_up_glu: return "gate_up_glu";
   case Kernel::rope_store: return "rope_store";

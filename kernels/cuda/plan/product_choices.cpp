@@ -29,6 +29,16 @@ bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits&
   return has_tensor_products(config, limits) && config.max_batch > kBatchTokens && limits.prompt_products;
 }
 
+bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits& limits) {
+  return has_tensor_products(config, limits) && limits.small_batch;
+}
+
+bool has_integer_products(const core::Program& program, const core::ExecutorConfig& config,
+                          const DeviceLimits& limits) {
+  return has_tensor_products(config, limits) && limits.integer_products && !config.wide &&
+         !core::amplifies_errors(program);
+}
+
 bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts,
                    int64_t cols) {
   if (!has_tensor_products(config, limits) || !limits.small_batch) return false;

@@ -19,17 +19,19 @@ DeviceLimits limits_of(int device, int as_compute) {
   DeviceLimits limits;
   limits.sm_count = attribute(cudaDevAttrMultiProcessorCount, device);
   limits.shared_per_block = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  int major = attribute(cudaDevAttrComputeCapabilityMajor, device);
+  int major = attribute(cudaDevAttrComputeCapabilityMajor, device),
+      minor = attribute(cudaDevAttrComputeCapabilityMinor, device);
   if (as_compute > 0) {
     limits.shared_per_block = std::min(limits.shared_per_block, (as_compute < 80    ? 64
                                                                  : as_compute == 80 ? 163
                                                                                     : 99)
                                                                     << 10);
-    major = std::min(major, as_compute / 10);
+    if (major > as_compute / 10) major = as_compute / 10, minor = as_compute % 10;
   }
   limits.overlap = major >= 9 && compiled_for() >= 90;
   limits.bulk_copies = limits.overlap;
   limits.small_batch = major >= 8 && compiled_for() >= 80;
+  limits.integer_products = limits.small_batch && ((major == 8 && minor > 0) || major == 12);
   Launch launch;
   static_cast<ChipLimits&>(launch) = limits;
   limits.prompt_products = can_multiply_prompts(launch);

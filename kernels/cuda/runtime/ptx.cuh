@@ -354,21 +354,42 @@ __device__ __forceinline__ void mma_16x8x32(int (&d)[4], const uint32_t (&a)[4],
 #endif
 }
 
+// d = a · b + c, c being the same everywhere; and for a [16 x 16], b [16 x 8], which have half as many words.
+__device__ __forceinline__ void mma_16x8x32(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, int c) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c));
+#endif
+}
+__device__ __forceinline__ void mma_16x8x16(int (&d)[4], uint32_t a0, uint32_t a1, uint32_t b, int c) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a0), "r"(a1), "r"(b), "r"(c));
+#endif
+}
+
 // Four 8x8 tiles of f16 from shared memory in the lane order that mma wants; lanes 8i … 8i+7 give the row addresses of
 // tile i.
-__device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], const void* shared) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+__device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
 }
+__device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], const void* shared) {
+  load_matrix_x4(r, static_cast<uint32_t>(__cvta_generic_to_shared(shared)));
+}
 
 // The same of transposed tiles.
-__device__ __forceinline__ void load_matrix_transposed_x4(uint32_t (&r)[4], const void* shared) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+__device__ __forceinline__ void load_matrix_transposed_x4(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
+}
+
+__device__ __forceinline__ void load_matrix_transposed_x4(uint32_t (&r)[4], const void* shared) {
+  load_matrix_transposed_x4(r, static_cast<uint32_t>(__cvta_generic_to_shared(shared)));
 }
 
 // An 8x8 tile of f16, transposed: lane l holds columns 2 (l % 4) and + 1 of row l / 4 before and after.

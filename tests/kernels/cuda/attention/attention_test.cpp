@@ -206,8 +206,9 @@ TEST_CASE("CUDA: prompts go on in the middle of a cache, for any head width") {
   for (const Heads& h :
        {Heads{16, 2, 256, 64}, Heads{6, 1, 256, 256}, Heads{3, 3, 256, 64, RopeStyle::adjacent}, Heads{20, 1, 256, 64},
         Heads{8, 2, 128, 64}, Heads{4, 2, 64, 32}, Heads{5, 1, 80, 80}, Heads{6, 2, 96, 48}, Heads{4, 2, 192, 64}})
-    for (const KvType type : {KvType::f16, KvType::q8_0}) {
+    for (const auto& [type, chip] : {std::pair(KvType::f16, 0), {KvType::q8_0, 0}, {KvType::f16, 89}}) {
       if (!has_codes(h.dim, type, type) || !share.takes_next()) continue;
+      CAPTURE(chip);
       CAPTURE(h.heads);
       CAPTURE(h.kv_heads);
       CAPTURE(h.dim);
@@ -220,7 +221,9 @@ TEST_CASE("CUDA: prompts go on in the middle of a cache, for any head width") {
       config.max_batch = config.max_outputs = 300;
       config.k_type = config.v_type = type;
       config.exact = false;
-      CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 64}) < 3e-5);
+      CudaOptions options;
+      options.as_compute = chip;
+      CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 64}, options) < 3e-5);
     }
 }
 
@@ -251,6 +254,7 @@ TEST_CASE("CUDA: windows, sinks and soft caps, in prompts that begin before the 
   CAPTURE(seed);
   using enum RopeStyle;
   tests::Share share;
+  CudaOptions options;
   for (const auto& [heads, kv_heads, dim] :
        {std::tuple(8, 1, 64), {6, 3, 64}, {8, 2, 128}, {8, 4, 256}, {6, 2, 96}, {8, 1, 512}, {40, 2, 128}, {3, 1, 24}})
     for (const core::AttentionParams& sees :
@@ -266,6 +270,8 @@ TEST_CASE("CUDA: windows, sinks and soft caps, in prompts that begin before the 
           CAPTURE(sees.window);
           CAPTURE(sees.chunked);
           CAPTURE(sees.soft_cap);
+          options.as_compute = options.as_compute ? 0 : 89; // this chip's way and an older one's in turn
+          CAPTURE(options.as_compute);
           CAPTURE(sinks);
           CAPTURE(type);
           RandomProgram model = attention_model(seed, {heads, kv_heads, dim, dim, split, sees, sinks}, seed % 2 == 0);
@@ -274,7 +280,7 @@ TEST_CASE("CUDA: windows, sinks and soft caps, in prompts that begin before the 
           config.max_batch = config.max_outputs = 300;
           config.k_type = config.v_type = type;
           config.exact = type == KvType::f32;
-          CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 1, 64, 2}) < 3e-5);
+          CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 1, 64, 2}, options) < 3e-5);
         }
 }
 

@@ -249,11 +249,22 @@ TEST_CASE("batch plan: prompts go through the prompt product where the chip has 
   CHECK(count(older, prompt_product) == 0);
   CHECK(count(older, gemm) == 4);
   CHECK(count(older, gate_up_glu) == 1);
-  CHECK(count(older, attention) == 1);
+  CHECK(count(older, prompt_attention) == 1);
   CHECK(call_of(older, to_half).layout == kernels::cuda::HalfLayout::rows);
+  setting.limits.integer_products = true;
+  const BatchPlan geforce = setting.plan(600);
+  CHECK(count(geforce, integer_product) == 4);
+  CHECK(count(geforce, gemm) + count(geforce, gate_up_glu) == 0);
+  CHECK(call_of(geforce, to_half).layout == kernels::cuda::HalfLayout::bytes);
+  setting.config.wide = true; // 8 bits of activations are too few
+  CHECK(count(setting.plan(600), gemm) == 4);
+  setting.config.wide = false;
+  setting.limits.integer_products = setting.limits.small_batch = false;
   setting.limits.shared_per_block = 64 << 10;
-  CHECK(count(setting.plan(600), gemm) == 0);
-  CHECK(count(setting.plan(600), matvec) == 5);
+  CHECK(count(setting.plan(600), gemm) == 4);
+  CHECK(count(setting.plan(600), attention) == 1);
+  CHECK(count(setting.plan(16), gemm) == 0); // few tokens would not fill a tile
+  CHECK(count(setting.plan(16), matvec) == 5);
 }
 
 TEST_CASE("batch plan: what products of prompts read, products, attention and layer norms in front write") {

@@ -42,6 +42,7 @@ struct Kernels final : kernels::cuda::KernelChoices {
   }
   bool can_rope_prompts(const kernels::cuda::HeadsStep&) const override { return fast; }
   bool can_attend_prompts(const core::Op&) const override { return fast; }
+  bool can_multiply_bytes(const kernels::cuda::MatrixStep&) const override { return true; }
   bool has_fast_attention(const core::Op&) const override { return fast; }
   bool attention_writes_half(const core::Op&) const override { return fast; }
 };

@@ -1,0 +1,300 @@
+// Attention for prompts by mma, in the manner of FlashAttention-2: for chips without wgmma, and over q8_0 caches on all
+// chips. 128 rows (query heads that share a KV head, times consecutive tokens) see some keys at a time, which lie in
+// shared memory as f16, and so do their values. A warp has whole rows: scores, exponentials and outputs stay in its
+// registers.
+//
+// The next step's keys are fetched once a step's scores are made, and its values once the outputs are. Shared memory
+// holds one step, so that two blocks fit a multiprocessor of a GeForce card, which has 100 KB: one waits for its copies
+// while the other one multiplies.
+#include "kernels/cuda/attention/cached_rows.cuh"
+#include "kernels/cuda/plan/scratch_sizes.h"
+
+#include <algorithm>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int kRows = 128;
+constexpr float kLog2e = 1.4426950408889634f;
+
+template <int kDim>
+struct MmaAttentionShape {
+  static constexpr int kRowTiles = kDim > 128 ? 1 : 2, kWarps = kRows / (16 * kRowTiles), kThreads = kWarps * kWarp;
+  static constexpr int kKeys = kDim > 80 ? 32 : 64; // of a step
+  static constexpr int kPieces = kDim / 8;          // 16 bytes of a row
+  static constexpr int kPitch = kPieces % 8 == 0 ? kPieces : kPieces + 1;
+  static constexpr int kQueryPieces = kRows * kPitch, kKeyPieces = kKeys * kPitch;
+  static constexpr int kSharedBytes = (kQueryPieces + 2 * kKeyPieces) * 16;
+  static constexpr int kBlocks = kDim > 128 ? 1 : 2; // of a multiprocessor
+  // Where a piece of a row lies: the eight rows that ldmatrix reads at once collide in no bank.
+  static __device__ __forceinline__ int place(int row, int piece) {
+    return row * kPitch + (kPitch == kPieces ? piece ^ row % 8 : piece);
+  }
+  // The address of a place, from which others follow: `rows` further, a multiple of 8, and an even number of pieces.
+  class LaneAddress {
+   public:
+    __device__ __forceinline__ LaneAddress(const uint4* from, int row, int piece)
+        : address_(static_cast<uint32_t>(__cvta_generic_to_shared(from + place(row, piece)))) {}
+    __device__ __forceinline__ uint32_t operator()(int rows, int pieces) const {
+      return (kPitch == kPieces ? address_ ^ pieces * 16 : address_ + pieces * 16) + rows * kPitch * 16;
+    }
+
+   private:
+    uint32_t address_; // where rows are not padded they begin at a multiple of their size
+  };
+};
+
+// A thread's share of the copy of a step's keys or values to shared memory: f16 asynchronously, q8_0 through registers.
+template <int kDim, bool kRagged, bool kCodes>
+class StepCopy {
+  using S = MmaAttentionShape<kDim>;
+  using CachedRows = Rows<kDim, kCodes, kRagged>;
+  static constexpr int kEach = S::kKeys * S::kPieces / S::kThreads;
+  static_assert(S::kKeys * S::kPieces % S::kThreads == 0);
+
+ public:
+  // `end`: the position behind the last one; what lies there is zero.
+  __device__ __forceinline__ void start(uint4* to, const CachedRows& rows, const RowsFrom& row_of, int first, int end) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int at = threadIdx.x + i * S::kThreads, key = at / S::kPieces, piece = at % S::kPieces;
+      const bool real = first + key < end;
+      const int64_t row = row_of(real ? first + key : end - 1);
+      if constexpr (kCodes) {
+        codes_[i] = real ? rows.load(row, 8 * piece) : uint2{0x80808080, 0x80808080};
+        scales_[i] = real ? rows.scale(row, 8 * piece) : uint16_t{0};
+      } else {
+        const bool copies = real && rows.width.has(8 * piece);
+        copy_async_16_or_zeros(to + S::place(key, piece), rows.at(row, copies ? 8 * piece : 0), copies);
+      }
+    }
+    copy_async_commit();
+  }
+  __device__ __forceinline__ void finish(uint4* to) const {
+    if constexpr (kCodes) {
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const int at = threadIdx.x + i * S::kThreads;
+        to[S::place(at / S::kPieces, at % S::kPieces)] = CachedRows::halves(codes_[i], scales_[i]);
+      }
+    } else {
+      copy_async_wait<0>();
+    }
+  }
+
+ private:
+  uint2 codes_[kCodes ? kEach : 1];
+  uint16_t scales_[kCodes ? kEach : 1];
+};
+
+// kVaried: windows, soft caps and tokens that see later ones. kRagged: heads of other widths (cached_rows.cuh).
+template <int kDim, bool kVaried, bool kRagged, bool kCodes>
+__global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentionShape<kDim>::kBlocks)
+    mma_attention_kernel(const __grid_constant__ AttentionArgs args) {
+  using S = MmaAttentionShape<kDim>;
+  constexpr int kRowTiles = S::kRowTiles, kKeys = S::kKeys;
+  extern __shared__ __align__(1024) uint4 shared[];
+  uint4 *const queries = shared, *const keys = queries + S::kQueryPieces, *const values = keys + S::kKeyPieces;
+  const Cache& cache = args.cache;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, g = lane / 4, t = lane % 4;
+  const int group = args.heads / cache.heads, kv_head = blockIdx.x;
+  const int tile = static_cast<int>(gridDim.y - 1 - blockIdx.y); // the longest first
+  const int first_token = tile * args.tile_tokens, tokens = min(args.tile_tokens, args.tokens - first_token);
+  let_successor_start();
+  wait_for_predecessor();
+  const int width = kRagged ? cache.k_dim : kDim;
+  const int first_position = args.positions[first_token];
+  const auto seen_by = [&](int token) { // of the tile
+    const int position = first_position + token;
+    if (kVaried && args.places) return args.visible.seen_from(position, args.places[first_token + token]);
+    return Window::Span{kVaried ? args.visible.first_seen(position) : 0, position + 1};
+  };
+  const Window::Span seen_first = seen_by(0), seen_last = seen_by(tokens - 1);
+  const int first_key = seen_first.first, length = seen_last.end;
+  const int64_t head_row = (int64_t{args.streams[first_token]} * cache.heads + kv_head) * cache.rows;
+  const HeadWidth<kDim, kRagged> head_width(width);
+  const Rows<kDim, kCodes, kRagged> key_rows(cache.k, cache.k_scales, head_row, head_width),
+      value_rows(cache.v, cache.v_scales, head_row, head_width);
+  const RowsFrom row_of(cache, first_key);
+  StepCopy<kDim, kRagged, kCodes> next_keys, next_values;
+  next_keys.start(keys, key_rows, row_of, first_key, length);
+  // The queries, in log2 units: row r is head r % group of token r / group.
+  for (int i = threadIdx.x; i < kRows * S::kPieces; i += S::kThreads) {
+    const int row = i / S::kPieces, piece = i % S::kPieces;
+    float v[8] = {};
+    if (row < tokens * group && (!kRagged || 8 * piece < width)) {
+      const auto* q =
+          reinterpret_cast<const float4*>(
+              args.q + (int64_t{first_token + row / group} * args.heads + kv_head * group + row % group) * width) +
+          2 * piece;
+      put(v, q[0]), put(v + 4, q[1]);
+#pragma unroll
+      for (float& of : v) of *= args.scale * kLog2e;
+    }
+    queries[S::place(row, piece)] = {pack_half2(v[0], v[1]), pack_half2(v[2], v[3]), pack_half2(v[4], v[5]),
+                                     pack_half2(v[6], v[7])};
+  }
+  next_keys.finish(keys);
+
+  const int first_row = warp * 16 * kRowTiles; // of the warp
+  // What this lane gives ldmatrix: of queries and values rows of 16, of keys rows of 8 and the next 8 columns.
+  const typename S::LaneAddress query_at(queries, first_row + lane % 16, lane / 16),
+      value_at(values, lane % 16, lane / 16), key_at(keys, lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  const auto row_of_lane = [&](int m, int half) { return min(first_row + 16 * m + 8 * half + g, tokens * group - 1); };
+  int visible[kRowTiles][2], hidden[kVaried ? kRowTiles : 1][2] = {}; // keys from hidden on, before visible
+  float out[kRowTiles][kDim / 8][4] = {}, row_max[kRowTiles][2], row_sum[kRowTiles][2];
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = row_of_lane(m, half);
+      const Window::Span seen = seen_by(row / group);
+      visible[m][half] = seen.end;
+      if constexpr (kVaried) hidden[m][half] = seen.first;
+      row_max[m][half] = args.sinks ? args.sinks[kv_head * group + row % group] * kLog2e : -INFINITY;
+      row_sum[m][half] = args.sinks && t == 0; // the four lanes of a row add up their sums
+    }
+
+  const int steps = (length - first_key + kKeys - 1) / kKeys;
+  for (int step = 0; step < steps; ++step) {
+    const int first = first_key + step * kKeys;
+    __syncthreads(); // the keys have come, and all warps are done with the values before
+    next_values.start(values, value_rows, row_of, first, length);
+    float score[kRowTiles][kKeys / 8][4] = {};
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) {
+      uint32_t q[kRowTiles][4];
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) load_matrix_x4(q[m], query_at(16 * m, 2 * k));
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; n += 2) {
+        uint32_t b[4];
+        load_matrix_x4(b, key_at(8 * n, 2 * k));
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m) {
+          mma_16x8x16(score[m][n], q[m], b[0], b[1]);
+          mma_16x8x16(score[m][n + 1], q[m], b[2], b[3]);
+        }
+      }
+    }
+    if (kVaried && args.soft_cap > 0) {
+      const float cap = args.soft_cap * kLog2e, by = 2 * kLog2e / cap;
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+        for (int i = 0; i < kKeys / 2; ++i) {
+          float& s = score[m][i / 4][i % 4];
+          s = cap - 2 * cap * reciprocal(exp2_approx(s * by) + 1); // cap * tanh(s / cap)
+        }
+    }
+    if (first + kKeys > seen_first.end || (kVaried && first < seen_last.first)) {
+      asm volatile(""); // a branch, which most steps do not take
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+        for (int i = 0; i < kKeys / 2; ++i) {
+          const int key = first + 8 * (i / 4) + 2 * t + i % 2, half = i % 4 / 2;
+          if (key >= visible[m][half] || (kVaried && key < hidden[m][half])) score[m][i / 4][i % 4] = -INFINITY;
+        }
+    }
+    uint32_t weights[kRowTiles][kKeys / 16][4]; // the left operand of the outputs
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float most = row_max[m][half];
+#pragma unroll
+        for (int i = 0; i < kKeys / 4; ++i) most = fmaxf(most, score[m][i / 2][2 * half + i % 2]);
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+        const float reference = most == -INFINITY ? 0 : most; // nothing was seen so far
+        const float shrink = exp2_approx(row_max[m][half] - reference);
+        row_max[m][half] = most;
+        float sum = 0;
+#pragma unroll
+        for (int j = 0; j < kKeys / 8; ++j) {
+          const float a = exp2_approx(score[m][j][2 * half] - reference),
+                      b = exp2_approx(score[m][j][2 * half + 1] - reference);
+          sum += a + b;
+          weights[m][j / 2][j % 2 * 2 + half] = pack_half2(a, b);
+        }
+        row_sum[m][half] = row_sum[m][half] * shrink + sum;
+        if (__any_sync(~0u, shrink != 1)) // seldom anything new behind the first steps
+#pragma unroll
+          for (int j = 0; j < kDim / 8; ++j) out[m][j][2 * half] *= shrink, out[m][j][2 * half + 1] *= shrink;
+      }
+    next_values.finish(values);
+    __syncthreads(); // the values have come, and all warps are done with the keys
+    if (step + 1 < steps) next_keys.start(keys, key_rows, row_of, first + kKeys, length);
+#pragma unroll
+    for (int k = 0; k < kKeys / 16; ++k)
+#pragma unroll
+      for (int j = 0; j < kDim / 8; j += 2) {
+        uint32_t b[4];
+        load_matrix_transposed_x4(b, value_at(16 * k, j));
+#pragma unroll
+        for (int m = 0; m < kRowTiles; ++m) {
+          mma_16x8x16(out[m][j], weights[m][k], b[0], b[1]);
+          mma_16x8x16(out[m][j + 1], weights[m][k], b[2], b[3]);
+        }
+      }
+    if (step + 1 < steps) next_keys.finish(keys);
+  }
+
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float sum = row_sum[m][half];
+      sum += __shfl_xor_sync(~0u, sum, 1);
+      sum += __shfl_xor_sync(~0u, sum, 2);
+      const int row = first_row + 16 * m + 8 * half + g;
+      if (row >= tokens * group) continue;
+      const int token = first_token + row / group, head = kv_head * group + row % group;
+      float* to = args.out + (int64_t{token} * args.heads + head) * width + 2 * t;
+#pragma unroll
+      for (int j = 0; j < kDim / 8; ++j)
+        if (!kRagged || 8 * j < width)
+          *reinterpret_cast<float2*>(to + 8 * j) = {out[m][j][2 * half] / sum, out[m][j][2 * half + 1] / sum};
+    }
+}
+
+template <int kDim, bool kRagged, bool kCodes>
+void launch_for(const Launch& launch, AttentionArgs args) {
+  using S = MmaAttentionShape<kDim>;
+  const bool varied = kRagged || args.visible.size > 0 || args.soft_cap > 0 || args.places;
+  const auto kernel =
+      varied ? mma_attention_kernel<kDim, true, kRagged, kCodes> : mma_attention_kernel<kDim, kRagged, kRagged, kCodes>;
+  allow_shared(kernel, S::kSharedBytes);
+  args.tile_tokens = kRows / (args.heads / args.cache.heads);
+  const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
+  launch(kernel, dim3(args.cache.heads, tiles), S::kThreads, S::kSharedBytes, args);
+}
+
+template <bool kCodes>
+void launch_over(const Launch& launch, const AttentionArgs& args) {
+  const int width = args.cache.k_dim;
+  if (width < 64) return launch_for<64, true, kCodes>(launch, args);
+  if (width == 64) return launch_for<64, false, kCodes>(launch, args);
+  if (width <= 80 && !kCodes) return launch_for<80, true, false>(launch, args);
+  if (width < 128) return launch_for<128, true, kCodes>(launch, args);
+  if (width == 128) return launch_for<128, false, kCodes>(launch, args);
+  launch_for<256, false, kCodes>(launch, args);
+}
+
+} // namespace
+
+bool can_attend_by_mma(const Cache& cache, int heads, const ChipLimits& chip) {
+  const int dim = cache.k_dim;
+  const bool codes = cache.k_scales && cache.v_scales;
+  if (!codes && !(cache.k_half && cache.v_half)) return false;
+  if (dim != cache.v_dim || dim % (codes ? 32 : 8) != 0 || (dim > 128 && dim != 256)) return false;
+  const int shared = dim <= 128 ? MmaAttentionShape<128>::kSharedBytes : MmaAttentionShape<256>::kSharedBytes;
+  return shared <= chip.shared_per_block && heads / cache.heads <= kRows;
+}
+
+void launch_mma_attention(const Launch& launch, const AttentionArgs& args) {
+  args.cache.k_scales ? launch_over<true>(launch, args) : launch_over<false>(launch, args);
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,17 @@
+// The arguments of products with activations as bytes (integer_product.cuh).
+#pragma once
+
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/runtime/glu.h"
+
+namespace ridge::kernels::cuda {
+
+inline constexpr int kIntegerRows = 64; // of weights in a block's tile; of a gated one half as many of each matrix
+
+struct IntegerProductArgs {
+  GemmArgs product; // x in HalfLayout::bytes; exponents are not read
+  bool gated;       // segments 0 and 1 are gate and up; what `glu` makes of them is the result, at segment 0's out
+  FusedGlu glu;
+};
+
+} // namespace ridge::kernels::cuda

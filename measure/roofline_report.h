@@ -3,7 +3,7 @@
 
 #include "core/ceiling.h"
 #include "measure/datasheet.h"
-#include "measure/kept_peaks.h"
+#include "measure/peaks/kept_peaks.h"
 #include "measure/probe.h"
 
 #include <optional>

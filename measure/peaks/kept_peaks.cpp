@@ -1,4 +1,4 @@
-#include "measure/kept_peaks.h"
+#include "measure/peaks/kept_peaks.h"
 
 #include "core/files/atomic_file.h"
 #include "core/files/private_folder.h"

@@ -3,6 +3,8 @@
 #include "convert/calibration.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "core/strings/closest.h"
+#include "core/strings/printable.h"
 #include "engine/loaded_model.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/encode/hessian.h"
@@ -29,7 +31,10 @@ quant::Type parse_type(const std::string& name, const char* flag) {
     std::vector<std::string_view> names;
     for (const quant::FormatInfo& known : quant::formats())
       if (known.stored() && quant::can_encode(known.type)) names.push_back(known.name);
-    throw Error(fmt::format("{}: unknown type '{}'; known are {}", flag, name, fmt::join(names, ", ")), Error::kUsage);
+    const std::string meant = core::did_you_mean(name, names);
+    throw Error(fmt::format("{}: unknown type '{}'{}; known are {}", flag, core::printable(name), meant,
+                            fmt::join(names, ", ")),
+                Error::kUsage);
   }
   if (!quant::can_encode(format->type))
     throw Error(fmt::format("{}: {} can be read but not written", flag, format->name), Error::kUsage);
@@ -85,7 +90,9 @@ const models::Recipe& parse_recipe(const std::string& name) {
   if (const models::Recipe* recipe = models::find_recipe(name)) return *recipe;
   std::vector<std::string_view> names;
   for (const models::Recipe& known : models::recipes()) names.push_back(known.name);
-  throw Error(fmt::format("quantize: unknown type '{}'; known are {}, COPY", name, fmt::join(names, ", ")),
+  names.push_back("COPY");
+  throw Error(fmt::format("quantize: unknown type '{}'{}; known are {}", core::printable(name),
+                          core::did_you_mean(name, names), fmt::join(names, ", ")),
               Error::kUsage);
 }
 

@@ -7,7 +7,7 @@
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/speculation.h"
 #include "engine/speculation/speculator.h"
-#include "measure/peaks.h"
+#include "measure/peaks/peaks.h"
 #include "models/model.h"
 #include "models/synthetic.h"
 

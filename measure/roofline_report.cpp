@@ -16,6 +16,9 @@ namespace ridge::measure {
 
 namespace {
 
+constexpr double kTolerance = 1.1;   // times are medians, and caches keep a little of what is read again
+constexpr double kUsualShare = 0.85; // of the best, that memory gives to a machine at rest each time
+
 double value_of(const RooflineReport& report, std::initializer_list<const char*> names) { // the largest of those there
   double best = 0;
   for (const char* name : names)
@@ -27,20 +30,21 @@ double value_of(const RooflineReport& report, std::initializer_list<const char*>
 
 RooflineReport measure_machine(engine::Device on, int threads) {
   RooflineReport report;
+  report.device = device_name(on, threads);
   if (on == engine::Device::cuda) {
-    report.device = kernels::cuda::device_info().name;
     report.datasheet = find_datasheet(report.device);
     report.ceilings = kernels::cuda::measure_ceilings();
   } else {
-    const int used = threads > 0 ? threads : omp_get_num_procs();
-    report.device = fmt::format("{}, {} thread{}, {}", engine::proc_field("/proc/cpuinfo", "model name"), used,
-                                used == 1 ? "" : "s", kernels::cpu::instruction_set());
     report.ceilings = kernels::cpu::measure_ceilings(threads);
   }
+  keep_read_peak(report.device, report.read_now());
+  report.kept = kept_read_peak(report.device);
   return report;
 }
 
-double RooflineReport::read() const { return value_of(*this, {"dram_read"}); }
+double RooflineReport::read() const { return std::max(read_now(), kept ? kept->best : 0); }
+double RooflineReport::read_now() const { return value_of(*this, {"dram_read"}); }
+bool RooflineReport::disturbed() const { return read_now() < kUsualShare * read(); }
 double RooflineReport::peak() const { return value_of(*this, {"mma_f16", "wgmma_f16", "int8"}); }
 std::string RooflineReport::peak_name() const {
   const auto c = std::ranges::find(ceilings, peak(), &core::Ceiling::value);
@@ -69,7 +73,12 @@ TimeParts RooflineReport::parts(const RooflinePoint& p) const {
   return parts;
 }
 
+bool RooflineReport::above_roof(const RooflinePoint& p) const {
+  return p.seconds > 0 && floor_seconds(p) > kTolerance * p.seconds;
+}
+
 std::string RooflineReport::bound_by(const RooflinePoint& p) const {
+  if (above_roof(p)) return "disturbed";
   const TimeParts of = parts(p);
   const std::pair<double, const char*> causes[] = {{of.memory_seconds, "memory"},
                                                    {of.compute_seconds, "compute"},

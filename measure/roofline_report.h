@@ -3,6 +3,7 @@
 
 #include "core/ceiling.h"
 #include "measure/datasheet.h"
+#include "measure/peaks/kept_peaks.h"
 #include "measure/probe.h"
 
 #include <optional>
@@ -25,15 +26,21 @@ struct RooflineReport {
   const Datasheet* datasheet = nullptr;
   std::vector<core::Ceiling> ceilings;
   std::vector<RooflinePoint> points;
+  std::optional<KeptPeak> kept; // of memory reads, these ones included; nothing: none were kept
 
-  double read() const;                                 // bytes per second
+  double read() const;                                 // bytes per second: the roof, at its best so far
+  double read_now() const;                             // as it was measured with the other ceilings
+  bool disturbed() const;                              // that is far below the roof: something else used the memory
   double peak() const;                                 // of the products that prompts use
   std::string peak_name() const;                       // the ceiling that peak() is
   double step_latency() const;                         // seconds that a dependent step costs at least
   double memory_seconds(const RooflinePoint& p) const; // bytes at the roof; of vectors, which caches hold, at the L2's
   double floor_seconds(const RooflinePoint& p) const;  // the least time that the roofs, or dependent steps, allow
   TimeParts parts(const RooflinePoint& p) const;
-  std::string bound_by(const RooflinePoint& p) const; // the largest part: "memory" or "compute", "latency", "kernel"
+  // It took less time than the roofs allow: these were measured while something else used the machine.
+  bool above_roof(const RooflinePoint& p) const;
+  // The largest part: "memory" or "compute", "latency", "kernel"; "disturbed" above the roof.
+  std::string bound_by(const RooflinePoint& p) const;
 };
 
 // The ceilings of the GPU, or of so many threads of the CPU (0: all cores); nothing is placed. Seconds. Throws Error,

@@ -2,8 +2,8 @@
 # libraries.sh FOLDER: static builds of the libraries that Debian has as shared ones only, from Debian's own source
 # packages (signatures checked by apt), installed under FOLDER. With them ridge needs nothing at run time but glibc.
 #
-#   Highway, fmt   the versions that the other builds use
-#   GLFW 3.4       of the next Debian: the first that loads X11 when a window is asked for, not before
+#   Highway, fmt, MD4C   the versions that the other builds use
+#   GLFW 3.4             of the next Debian: the first that loads X11 when a window is asked for, not before
 set -euo pipefail
 folder=$(realpath -m "${1:?libraries.sh FOLDER}")
 [ -f "$folder/complete" ] && exit
@@ -45,6 +45,8 @@ fetch highway bookworm
 install_static highway -DHWY_ENABLE_TESTS=OFF -DHWY_ENABLE_EXAMPLES=OFF -DHWY_ENABLE_CONTRIB=OFF
 fetch fmtlib bookworm
 install_static fmtlib -DFMT_TEST=OFF -DFMT_DOC=OFF
+fetch md4c bookworm
+install_static md4c
 fetch glfw3 trixie
 install_static glfw3 -DGLFW_BUILD_WAYLAND=OFF -DGLFW_BUILD_EXAMPLES=OFF -DGLFW_BUILD_TESTS=OFF -DGLFW_BUILD_DOCS=OFF
 touch "$folder/complete"

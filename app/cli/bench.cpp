@@ -7,6 +7,7 @@
 #include "app/models/encoders.h"
 #include "app/models/model_names.h"
 #include "app/report/bench_report.h"
+#include "app/report/bench_share.h"
 #include "app/report/load_report.h"
 #include "app/report/picture_report.h"
 #include "app/terminal/terminal.h"
@@ -23,12 +24,14 @@ namespace {
 struct BenchCommand {
   core::BenchRequest request;
   std::string save, output = "md";
-  bool json = false, verbose = false;
+  bool json = false, verbose = false, share = false;
 
   std::vector<measure::BenchRow> rows;
 
   void run() {
     if (json) output = "json";
+    if (share && (output != "md" || request.load.clients > 0 || !request.image.empty() || request.profile))
+      throw Error("bench: --share is a format of its own, of prompts and generation", Error::kUsage);
     if (!save.empty() && (request.shapes.size() != 1 || !request.files.empty()))
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
     if (request.load.clients > 0) return play_load();
@@ -39,6 +42,10 @@ struct BenchCommand {
       steps.opened = [&](const engine::LoadedModel& model) { save_model(model.file, model.program.vocab); };
     steps.load = load_on_terminal();
     measure::bench(request, steps);
+    if (share) {
+      fmt::print("{}", bench_as_shared(rows));
+      return note("docs/results.md collects such blocks; nothing in it says whose machine this is");
+    }
     if (output == "md") print_bench_markdown(rows);
     if (output == "md" && verbose)
       for (const measure::BenchRow& row : rows)
@@ -176,6 +183,8 @@ void add_bench_command(CLI::App& app) {
       ->capture_default_str()
       ->type_name("FORMAT");
   command->add_flag("--json", o->json, "as -o json");
+  command->add_flag("--share", o->share,
+                    "a block of Markdown to show others: speeds, shares, machine, driver and build, nothing personal");
   command->callback([o] { o->run(); });
 }
 

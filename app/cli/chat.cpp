@@ -1,12 +1,12 @@
 // ridge chat: the chat on a terminal, or line by line from a pipe.
-#include "app/terminal/chat.h"
+#include "app/terminal/chat/chat.h"
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/models/model_names.h"
 #include "app/terminal/line_reader.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "engine/speculation/speculation.h"
-#include "models/model.h"
 
 #include <fmt/ranges.h>
 
@@ -16,15 +16,15 @@ namespace {
 struct ChatCommand {
   core::ModelOptions model;
   core::GenerateRequest request;
-  std::string tools;
-  bool context_shift = false;
+  std::string tools, first;
+  bool context_shift = false, no_markdown = false;
 
   void run() {
     core::validate(request.sampling.params);
     engine::check_speculation(model);
     ChatModel opened(model, request, tools);
     InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
-    Chat chat(opened, request, context_shift, interrupt);
+    Chat chat(opened, request, {.context_shift = context_shift, .markdown = !no_markdown}, interrupt);
     for (const std::string& image : request.images) chat.take("/image " + image);
 
     const bool interactive = stdin_is_terminal();
@@ -33,9 +33,11 @@ struct ChatCommand {
                        fmt::join(opened.recommended(), ", ")));
     if (interactive)
       note(fmt::format("{} on {}, context {} tokens. /help lists commands, Ctrl-D leaves.",
-                       models::model_label(opened.loaded().file), opened.loaded().executor->description(),
+                       model_title(opened.loaded().file), opened.loaded().executor->description(),
                        opened.session().context()));
-    LineReader reader(interrupt);
+    LineReader reader(interrupt, [&](const std::string& before) { return chat.completions(before); });
+    if (interactive && !first.empty()) print_row("> ", 2, first);
+    if (!first.empty() && !chat.take(first)) return;
     std::string message;
     while (true) {
       const LineReader::Event event = reader.read(message);
@@ -59,6 +61,8 @@ void add_chat_command(CLI::App& app) {
   add_speculation_options(*command, options->model);
   add_picture_options(*command, options->request.images, options->model.mmproj);
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
+  command->add_option("-p,--prompt", options->first, "a first message, sent at once")->type_name("TEXT");
+  command->add_flag("--no-markdown", options->no_markdown, kNoMarkdownHelp);
   command->add_flag("--context-shift", options->context_shift, "when the context fills, forget the oldest exchanges");
   command
       ->add_option("--tools", options->tools,

@@ -1,6 +1,8 @@
 #include "app/cli/cli.h"
 
 #include "app/help/command_tree.h"
+#include "app/help/help_page.h"
+#include "app/help/words.h"
 #include "app/models/model_names.h"
 #include "app/terminal/streams.h"
 #include "core/error.h"
@@ -11,24 +13,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
+#include <initializer_list>
 #include <new>
 #include <string_view>
 #include <system_error>
 
 namespace ridge::app {
 namespace {
-
-constexpr auto kShortWords = std::to_array<std::pair<std::string_view, std::string_view>>({
-    {"-sys", "--system-prompt"},
-    {"-ub", "--ubatch-size"},
-    {"-ngl", "--gpu-layers"},
-    {"-np", "--parallel"},
-    {"-md", "--draft-model"},
-    {"-ctk", "--cache-type-k"},
-    {"-ctv", "--cache-type-v"},
-});
 
 constexpr const char* kFooter = "`ridge COMMAND --help` lists a command's options.";
 
@@ -45,12 +37,9 @@ int fail_of_ours(const std::exception& error) { // a bug, but still one line
 // Returns the exit status.
 int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
   if (argc > 1 && argv[1] == std::string_view("__complete")) return print_completions(app, {argv + 2, argv + argc});
-  std::vector<std::string> args = expand_short_words(argc, argv);
+  std::vector<std::string> args = read_words(app, {argv + 1, argv + argc});
   try {
     if (args.empty()) return app.exit(CLI::CallForHelp());
-    const auto known = app.get_subcommands([](CLI::App*) { return true; });
-    if (!args[0].starts_with('-') && std::ranges::find(known, args[0], &CLI::App::get_name) == known.end())
-      throw Error(fmt::format("unknown command '{}'; see ridge --help", args[0]), Error::kUsage);
     std::ranges::reverse(args); // CLI11 takes them last first
     app.parse(std::move(args));
     core::check_mappings();
@@ -84,15 +73,24 @@ int run_and_report(CLI::App& app, int argc, const char* const* argv) {
   }
 }
 
-} // namespace
-
-std::vector<std::string> expand_short_words(int argc, const char* const* argv) {
-  std::vector<std::string> args(argv + 1, argv + argc);
-  for (std::string& arg : args)
-    for (const auto& [word, option] : kShortWords)
-      if (arg == word) arg = option;
-  return args;
+void add_group(CLI::App& app, const char* name, std::initializer_list<void (*)(CLI::App&)> commands) {
+  const size_t before = commands_of(app).size();
+  for (const auto add : commands) add(app);
+  const auto all = commands_of(app);
+  for (size_t i = before; i < all.size(); ++i) all[i]->group(name);
 }
+
+void add_commands(CLI::App& app) {
+  add_group(app, "Ask models", {add_chat_command, add_run_command, add_serve_command, add_gui_command});
+  add_group(app, "Models at hand", {add_models_command, add_pull_commands, add_fit_command, add_inspect_command});
+  add_group(app, "Make models", {add_convert_command, add_quantize_command, add_imatrix_command});
+  add_group(app, "Measure", {add_bench_command, add_roofline_command, add_perplexity_command});
+  add_group(app, "Parts of a model's way",
+            {add_tokenize_commands, add_template_command, add_logits_command, add_embed_command});
+  add_group(app, "This machine", {add_doctor_command, add_completion_command, add_manual_command});
+}
+
+} // namespace
 
 int run_cli(int argc, const char* const* argv) {
   if (!open_missing_streams()) return Error::kFailed;
@@ -101,30 +99,14 @@ int run_cli(int argc, const char* const* argv) {
   app.require_subcommand(1, 1);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // of a repeated option the last counts
   app.footer(kFooter);
-  add_chat_command(app);
-  add_run_command(app);
-  add_serve_command(app);
-  add_inspect_command(app);
-  add_models_command(app);
-  add_pull_commands(app);
-  add_fit_command(app);
-  add_tokenize_commands(app);
-  add_template_command(app);
-  add_logits_command(app);
-  add_embed_command(app);
-  add_convert_command(app);
-  add_quantize_command(app);
-  add_imatrix_command(app);
-  add_bench_command(app);
-  add_perplexity_command(app);
-  add_roofline_command(app);
-  add_gui_command(app);
-  add_doctor_command(app);
-  add_completion_command(app);
-  add_manual_command(app);
+  app.formatter(std::make_shared<HelpPage>());
+  add_commands(app);
 
   app.parse_complete_callback([&app] { // before the command itself
-    for (CLI::App* command : app.get_subcommands()) resolve_models(*command);
+    for (CLI::App* command : app.get_subcommands()) {
+      take_model_word(*command);
+      resolve_models(*command);
+    }
   });
 
   const int status = run_and_report(app, argc, argv);

@@ -3,9 +3,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <string>
-#include <vector>
-
 namespace ridge::app {
 
 void add_run_command(CLI::App& app);
@@ -29,10 +26,6 @@ void add_gui_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_completion_command(CLI::App& app);
 void add_manual_command(CLI::App& app);
-
-// This field writes -sys, -ctk, -ub with one dash; the parser knows only one-letter short options. Gives the arguments
-// with the long form in their place.
-std::vector<std::string> expand_short_words(int argc, const char* const* argv);
 
 // Parses and runs; returns the exit status. Errors end up on stderr as one line.
 int run_cli(int argc, const char* const* argv);

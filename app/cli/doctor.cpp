@@ -6,9 +6,9 @@
 #include "engine/machine.h"
 #include "hub/http/curl.h"
 #include "kernels/cpu/executor/executor.h"
-#include "kernels/cpu/microbench/bandwidth.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/executor/executor.h"
+#include "measure/peaks/kept_peaks.h"
 #include "models/architecture.h"
 #include "quant/registry.h"
 
@@ -130,7 +130,7 @@ struct DoctorCommand {
   bool json = false;
 
   void run() const {
-    const double bandwidth = kernels::cpu::measure_read_bandwidth(0);
+    const double bandwidth = measure::measure_and_keep_read_peak(engine::Device::cpu, 0);
     std::vector<std::string_view> types;
     for (const quant::FormatInfo& format : quant::stored_formats()) types.push_back(format.name);
 
@@ -163,8 +163,7 @@ struct DoctorCommand {
         list.push_back({{"topic", f.topic}, {"ok", f.good}, {"found", f.found}, {"advice", f.advice}});
       return print_report("doctor", {{"cpu_read_bytes_per_second", bandwidth}, {"findings", list}});
     }
-    for (const Finding& f : findings)
-      fmt::print("{:<14} {}{}\n", f.topic, f.found, f.advice.empty() ? "" : dim(fmt::format(" - {}", f.advice)));
+    for (const Finding& f : findings) print_row(f.topic, 15, f.found + (f.advice.empty() ? "" : " - " + f.advice));
   }
 };
 

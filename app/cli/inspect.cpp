@@ -6,9 +6,13 @@
 #include "app/models/model_names.h"
 #include "app/report/npy.h"
 #include "app/report/report.h"
+#include "app/report/table.h"
 #include "app/terminal/streams.h"
+#include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "core/strings/natural_order.h"
+#include "core/strings/printable.h"
 #include "core/strings/units.h"
 #include "core/strings/utf8.h"
 #include "engine/machine.h"
@@ -189,13 +193,16 @@ struct InspectCommand {
 
     size_t key_width = 0;
     for (const auto& [key, value] : file.metadata()) key_width = std::max(key_width, key.size());
+    const size_t beside = key_width + 11; // columns that are not the text's, with its "…"
+    const auto columns = static_cast<size_t>(terminal_columns());
+    const size_t shown_text = columns == 0 ? kShownText : columns - std::min(columns - 1, beside);
     for (const auto& [key, value] : file.metadata()) {
       const Json shown = to_json(value, full);
       std::string text = dump(shown);
       if (value.is_array() && shown.is_object())
         text = fmt::format("{} × {}: {}", value.size(), gguf::name_of(value.element_type()), dump(shown["first"]));
-      if (!full && text.size() > kShownText) {
-        size_t cut = kShownText;
+      if (!full && text.size() > shown_text) {
+        size_t cut = shown_text;
         while (cut > 0 && core::is_utf8_continuation(text[cut])) --cut; // whole characters
         text = text.substr(0, cut) + "…";
       }
@@ -203,18 +210,25 @@ struct InspectCommand {
                  gguf::name_of(value.type()), text);
     }
 
-    fmt::print("\n{:<8} {:>8} {:>16} {:>12} {:>8} {:>7}\n", "type", "tensors", "weights", "size", "bpw", "share");
+    fmt::print("\n");
+    std::vector<std::vector<std::string>> rows;
     for (const auto& [name, total] : totals(file))
-      fmt::print("{:<8} {:>8} {:>16} {:>12} {:>8.4f} {:>6.1f}%\n", name, total.tensors, total.weights,
-                 core::human_bytes(static_cast<double>(total.bytes)), bits_per_weight(total.bytes, total.weights),
-                 bytes ? 100.0 * static_cast<double>(total.bytes) / static_cast<double>(bytes) : 0);
+      rows.push_back(
+          {name, fmt::format("{}", total.tensors), fmt::format("{}", total.weights),
+           core::human_bytes(static_cast<double>(total.bytes)),
+           fmt::format("{:.4f}", bits_per_weight(total.bytes, total.weights)),
+           fmt::format("{:.1f} %", bytes ? 100.0 * static_cast<double>(total.bytes) / static_cast<double>(bytes) : 0)});
+    print_table({{"type"}, {"tensors", true}, {"weights", true}, {"size", true}, {"bpw", true}, {"share", true}}, rows);
 
-    size_t name_width = 4;
-    for (const gguf::Tensor& t : file.tensors()) name_width = std::max(name_width, std::min<size_t>(t.name.size(), 60));
-    fmt::print("\n{:<{}}  {:<8} {:<24} {:>12}\n", "tensor", name_width, "type", "shape", "size");
-    for (const gguf::Tensor& t : file.tensors())
-      fmt::print("{:<{}}  {:<8} {:<24} {:>12}\n", t.name, name_width, t.type.name(), shape_text(t),
-                 core::human_bytes(static_cast<double>(t.data.size())));
+    fmt::print("\n");
+    std::vector<const gguf::Tensor*> tensors;
+    for (const gguf::Tensor& t : file.tensors()) tensors.push_back(&t);
+    std::ranges::sort(tensors, core::natural_less, [](const gguf::Tensor* t) { return std::string_view(t->name); });
+    rows.clear();
+    for (const gguf::Tensor* t : tensors)
+      rows.push_back({core::printable(t->name, 300), std::string(t->type.name()), shape_text(*t),
+                      core::human_bytes(static_cast<double>(t->data.size()))});
+    print_table({{"tensor", false, true}, {"type"}, {"shape"}, {"size", true}}, rows);
   }
 
   // Decodes one tensor to f32, row by row: its statistics, or with --out all of it.

@@ -1,11 +1,14 @@
 #include "app/cli/inspect_errors.h"
 
 #include "app/report/report.h"
+#include "app/report/table.h"
 
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "convert/requantize.h"
 #include "core/error.h"
+#include "core/strings/closest.h"
+#include "core/strings/natural_order.h"
 #include "core/strings/printable.h"
 #include "core/strings/units.h"
 #include "engine/machine.h"
@@ -59,18 +62,35 @@ std::string error_columns(const quant::ErrorStats& e) {
   return fmt::format("{:>10.3g} {:>8.2f} {:>10.7f} {:>10.3g}", e.rmse(), e.sqnr_db(), e.cosine(), e.max_error);
 }
 
+std::string meant_type(const std::string& name) {
+  std::vector<std::string_view> known;
+  for (const quant::FormatInfo& format : quant::formats())
+    if (format.stored() && quant::can_encode(format.type)) known.push_back(format.name);
+  return core::did_you_mean(name, known);
+}
+
 } // namespace
 
 void compare_files(const std::string& path, const std::string& reference, bool json) {
   const gguf::File file_a = gguf::File::open(path), file_b = gguf::File::open(reference);
-  const auto sources_a = convert::weight_sources(file_a), sources_b = convert::weight_sources(file_b);
+  auto sources_a = convert::weight_sources(file_a);
+  const auto sources_b = convert::weight_sources(file_b);
+  std::ranges::sort(sources_a, core::natural_less,
+                    [](const convert::WeightSource& s) { return std::string_view(s.name()); });
   std::vector<std::string> only_a, only_b;
   Json rows = Json::array();
-  size_t width = 6;
+  size_t width = 0;
   for (const auto& a : sources_a) width = std::max(width, std::min<size_t>(a.name().size(), 48));
-  if (!json)
-    fmt::print("{:<{}}  {:<8} {:<8} {:>7} {}\n", "tensor", width, "type", "against", "bpw",
-               fmt::format(kErrorHeader, "RMSE", "SQNR dB", "cosine", "max error"));
+  const Table table({{"tensor", false, true, 0, width},
+                     {"type", false, false, 0, 7},
+                     {"against", false, false, 0, 7},
+                     {"bpw", true, false, 1, 7},
+                     {"RMSE", true, false, 3, 9},
+                     {"SQNR dB", true, false, 0, 7},
+                     {"cosine", true, false, 2, 10},
+                     {"max error", true, false, 4, 9}},
+                    terminal_columns());
+  if (!json) fmt::print("{}", table.title());
   quant::ErrorStats total;
   for (const auto& a : sources_a) {
     const auto b = std::ranges::find(sources_b, a.name(), &convert::WeightSource::name);
@@ -91,8 +111,10 @@ void compare_files(const std::string& path, const std::string& reference, bool j
       row.update(to_json(e));
       rows.push_back(std::move(row));
     } else {
-      fmt::print("{:<{}}  {:<8} {:<8} {:>7.4f} {}\n", name, width, a.type().name(), b->type().name(), bpw,
-                 error_columns(e));
+      fmt::print("{}", table.row({name, std::string(a.type().name()), std::string(b->type().name()),
+                                  fmt::format("{:.4f}", bpw), fmt::format("{:.3g}", e.rmse()),
+                                  fmt::format("{:.2f}", e.sqnr_db()), fmt::format("{:.7f}", e.cosine()),
+                                  fmt::format("{:.3g}", e.max_error)}));
       flush_stdout();
     }
   }
@@ -126,7 +148,8 @@ void show_tensor_as(const gguf::File& file, const std::string& tensor, const std
   for (std::string name; std::getline(list, name, ',');) {
     const quant::FormatInfo* format = quant::find_format(name);
     if (!format || !quant::can_encode(format->type))
-      throw Error(fmt::format("--as: '{}' is no type that can be written", name), Error::kUsage);
+      throw Error(fmt::format("--as: '{}' is no type that can be written{}", core::printable(name), meant_type(name)),
+                  Error::kUsage);
     if (source->cols() % format->block_weights != 0)
       throw Error(fmt::format("--as: rows of {} weights are no whole blocks of {} ({})", source->cols(), format->name,
                               format->block_weights),

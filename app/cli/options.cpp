@@ -1,8 +1,11 @@
 #include "app/cli/options.h"
 
+#include "app/help/help_page.h"
 #include "app/models/model_names.h"
+#include "app/terminal/piped_text.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "core/strings/printable.h"
 #include "engine/options.h"
 #include "engine/speculation/speculator.h"
 
@@ -12,10 +15,15 @@
 #include <charconv>
 
 namespace ridge::app {
+namespace {
 
-void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
+constexpr int kManyWords = 10000;
+
+} // namespace
+
+void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide, bool bare) {
   command
-      .add_option("-m,--model,model", o.model,
+      .add_option(bare ? "-m,--model,model" : "-m,--model", o.model,
                   fmt::format("GGUF file (of a split model: any part), or the name of one that `ridge models` lists{}",
                               guide ? "; default: the built-in guide" : ""))
       ->type_name(kModelType)
@@ -29,6 +37,7 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
                               engine::kDefaultContext))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->type_name("N");
+  const OptionGroup group(command, kMemoryGroup);
   command.add_option("-b,--batch-size", o.batch, "prompt tokens handed to the engine at once")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
@@ -62,6 +71,7 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide) {
 }
 
 void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {
+  const OptionGroup group(command, kMemoryGroup);
   command
       .add_flag("--cpu-moe", o.experts_on_host,
                 "experts stay in the host's memory, and the GPU keeps copies of those used most; "
@@ -97,6 +107,7 @@ void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {
 }
 
 void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
+  const OptionGroup group(command, kAdvancedGroup);
   command
       .add_option(
           "--spec", o.speculation,
@@ -129,6 +140,7 @@ void add_picture_options(CLI::App& command, std::vector<std::string>& images, st
 }
 
 void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options) {
+  const OptionGroup group(command, kMemoryGroup);
   command
       .add_option("--prefix-cache", options.size,
                   "memory of the host for prompts and answers that were evaluated, such as 8GiB, for each model; 0: "
@@ -149,6 +161,7 @@ void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
       .add_option("-n,--predict", o.max_tokens,
                   "tokens to generate (default: until the model ends or the context is full)")
       ->type_name("N");
+  const OptionGroup group(command, kSamplingGroup);
   option("--temp", o.params.temp, "temperature; 0: always the most probable token", "X");
   option("--top-k", o.params.top_k, "keep the k most probable tokens; 0: all", "K");
   option("--top-p", o.params.top_p, "keep the most probable tokens of this total probability; 1: all", "P");
@@ -162,6 +175,7 @@ void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
       ->type_name("N");
   command.add_option("--stop", o.stop, "end the answer before this text (repeatable)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1)
       ->type_name("TEXT");
   command.add_flag("--ignore-eos", o.ignore_eos, "do not stop where the model ends its turn");
   auto* text = command.add_option("--grammar", o.grammar, "hold the answer to this GBNF grammar")->type_name("GBNF");
@@ -174,6 +188,7 @@ void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
 }
 
 void add_template_options(CLI::App& command, core::TemplateOptions& o) {
+  const OptionGroup group(command, kAdvancedGroup);
   auto* by_name = command
                       .add_option("--chat-template", o.name,
                                   fmt::format("a built-in chat template instead of the model's own: {}",
@@ -199,7 +214,35 @@ void TextOptions::add_to(CLI::App& command, const char* text_help) {
       ->excludes(text_option);
 }
 
-std::string TextOptions::read() const { return file.empty() ? text : core::read_text_file(file); }
+void TextOptions::add_words(CLI::App& command) {
+  words_option =
+      command
+          .add_option("words",
+                      "the same without -m and -p: a model and a text in quotes; a text alone is the built-in guide's")
+          ->expected(1, kManyWords)
+          ->allow_extra_args()
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+          ->type_name(kModelAndTextType);
+}
+
+std::vector<std::string> TextOptions::words() const {
+  return words_option ? words_option->results() : std::vector<std::string>{};
+}
+
+std::string TextOptions::read() const {
+  const std::vector<std::string> all = words();
+  if (all.empty()) return file.empty() ? text : core::read_text_file(file);
+  if (!text.empty() || !file.empty())
+    throw Error(fmt::format("'{}': there is a text already, by -p or -f", core::printable(all[0])), Error::kUsage);
+  return fmt::format("{}", fmt::join(all, " "));
+}
+
+std::string TextOptions::read_with_piped() const {
+  const std::string own = read();
+  if (file == "-") return own;
+  const std::string piped = piped_text();
+  return own.empty() || piped.empty() ? own + piped : fmt::format("{}\n\n{}", own, piped);
+}
 
 std::vector<int32_t> parse_ids(const std::string& text, const char* flag) {
   std::vector<int32_t> ids;

@@ -10,8 +10,9 @@
 
 namespace ridge::app {
 
-// With `guide`, -m may be left out: engine::open_model then takes the built-in guide.
-void add_model_options(CLI::App& command, core::ModelOptions& options, bool guide = false);
+// With `guide`, -m may be left out: engine::open_model then takes the built-in guide. `bare`: -m's model may also be a
+// word without -m, unless TextOptions::add_words takes such words.
+void add_model_options(CLI::App& command, core::ModelOptions& options, bool guide = false, bool bare = true);
 // --cpu-moe, --gpu-memory, --host-memory, --gpus, --tensor-parallel and --pipeline; behind --gpu-layers.
 struct RoomOptions {
   bool& experts_on_host;
@@ -27,14 +28,23 @@ void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options); /
 void add_sampling_options(CLI::App& command, core::SamplingOptions& options);  // also the command's footer
 void add_template_options(CLI::App& command, core::TemplateOptions& options);
 
-// -p TEXT or -f FILE ("-": standard input): the text of whichever was given.
+// -p TEXT or -f FILE ("-": standard input), or words of the command line: the text of whichever was given.
 struct TextOptions {
   std::string text, file;
+  const CLI::Option* words_option = nullptr; // add_words()
 
   void add_to(CLI::App& command, const char* text_help);
-  bool given() const { return !text.empty() || !file.empty(); }
+  void add_words(CLI::App& command);      // a model and a text, without -m and -p; behind add_to()
+  std::vector<std::string> words() const; // without the model
+  bool given() const { return !text.empty() || !file.empty() || !words().empty(); }
+  // Throws Error (usage) where there are two texts.
   std::string read() const;
+  // The same, and behind it what is piped into the command, if anything (app/terminal/piped_text.h).
+  std::string read_with_piped() const;
 };
+
+// Of commands that show answers on a terminal.
+inline constexpr const char* kNoMarkdownHelp = "a terminal gets answers as they are written, not as Markdown";
 
 // "1,2,3" or "1 2 3" -> numbers. Throws Error (usage) naming the flag and the word.
 std::vector<int32_t> parse_ids(const std::string& text, const char* flag);

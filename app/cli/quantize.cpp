@@ -1,8 +1,10 @@
 // ridge quantize: a model in other types. Shows what each tensor loses while it goes.
 #include "convert/quantize.h"
 #include "app/cli/cli.h"
+#include "app/models/model_names.h"
 #include "app/report/frontier_report.h"
 #include "app/report/report.h"
+#include "app/report/table.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "convert/type_search.h"
@@ -22,7 +24,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
 
 namespace ridge::app {
 namespace {
@@ -50,7 +54,7 @@ struct QuantizeCommand {
   std::string first, second, third; // IN [OUT] [TYPE]
   core::QuantizeRequest request;
   std::string svg;
-  bool dry_run = false, json = false;
+  bool dry_run = false, json = false, verbose = false;
 
   void run() {
     std::vector<std::string> names = {first, second, third};
@@ -87,8 +91,10 @@ struct QuantizeCommand {
       if (dry_run) report->add_plan();
     };
     steps.done = [&](const convert::TensorResult& result) {
-      progress.clear();
+      if (report->by_tensor()) progress.clear();
       report->add(result);
+      const auto [done, total] = report->progress();
+      progress.update("quantizing", done, total);
     };
     const convert::QuantizeResult result = convert::quantize(request, steps);
     progress.clear();
@@ -121,48 +127,51 @@ struct QuantizeCommand {
     note(fmt::format("wrote {}", svg));
   }
 
-  // The table, one line per tensor as it is done, and the summary.
+  // What became of the tensors: a line for each type, or with --verbose for each tensor as it is done, and the summary.
   class Report {
    public:
     Report(const QuantizeCommand& command, const convert::Requantization& plan)
-        : command_(command), plan_(plan), layers_(models::model_traits(*plan.file).layers) {
-      for (const auto& source : plan.sources)
-        name_width_ = std::max(name_width_, std::min<size_t>(source.name().size(), 48));
-      if (!command.json)
-        fmt::print("{:<{}}  {:<20} {:>7} {:<8} {:>7} {:>10} {:>7} {:>10} {:>11}\n", "tensor", name_width_, "shape",
-                   "from", "to", "bpw", "RMSE", "dB", "max error", "size");
+        : command_(command), plan_(plan), layers_(models::model_traits(*plan.file).layers),
+          table_(columns(plan), terminal_columns()) {
+      for (const auto& source : plan.sources) bytes_in_all_ += source.bytes();
+      if (command.json) return;
+      print_plan();
+      if (by_tensor()) fmt::print("\n{}", table_.title());
+      flush_stdout(); // a result that nobody takes is an error before the work
     }
 
+    // How much of the work is done.
+    std::pair<int64_t, int64_t> progress() const {
+      return {static_cast<int64_t>(before_), static_cast<int64_t>(bytes_in_all_)};
+    }
+    bool by_tensor() const { return command_.verbose && !command_.json; }
+
     void add(const convert::TensorResult& r) {
+      const bool has_weights = plan_.sources[done_].has_weights();
       before_ += r.bytes_before;
       after_ += r.bytes;
-      if (plan_.sources[done_++].has_weights()) weights_ += r.weights;
-      const double bpw = 8.0 * static_cast<double>(r.bytes) / static_cast<double>(std::max<int64_t>(1, r.weights));
+      if (has_weights) weights_ += r.weights;
+      TypeTotal& of = types_[{std::string(r.to), std::string(r.from)}];
+      ++of.tensors;
+      of.bytes += r.bytes;
+      of.weights += r.weights;
       if (r.encoded) {
         total_ += r.error;
+        of.error += r.error;
         seconds_ += r.seconds;
-        const convert::WeightSource& source = plan_.sources[done_ - 1];
+        const convert::WeightSource& source = plan_.sources[done_];
         loss_ += convert::sensitivity(r.name, plan_.is_output(source), layers_) * r.error.weighted_relative();
       }
-      if (command_.json) {
-        Json row = {
-            {"name", core::printable(r.name)}, {"shape", r.dims}, {"from", r.from}, {"to", r.to}, {"bytes", r.bytes},
-            {"bits_per_weight", bpw}};
-        if (r.encoded)
-          row.update({{"rmse", r.error.rmse()},
-                      {"sqnr_db", r.error.sqnr_db()},
-                      {"max_error", r.error.max_error},
-                      {"relative_error", r.error.relative()},
-                      {"weighted_relative_error", r.error.weighted_relative()}});
-        rows_.push_back(std::move(row));
-        return;
-      }
-      fmt::print(
-          "{:<{}}  {:<20} {:>7} {:<8} {:>7.4f} {:>10} {:>7} {:>10} {:>11}\n", core::printable(r.name), name_width_,
-          fmt::format("{}", fmt::join(r.dims, "x")), r.from, r.from == r.to ? "" : "> " + std::string(r.to), bpw,
-          r.encoded ? fmt::format("{:.3g}", r.error.rmse()) : "",
-          r.encoded ? fmt::format("{:.2f}", r.error.sqnr_db()) : "",
-          r.encoded ? fmt::format("{:.3g}", r.error.max_error) : "", core::human_bytes(static_cast<double>(r.bytes)));
+      ++done_;
+      if (command_.json) rows_.push_back(json_row(r));
+      if (!by_tensor()) return;
+      fmt::print("{}", table_.row({core::printable(r.name, 300), fmt::format("{}", fmt::join(r.dims, "x")),
+                                   std::string(r.from), r.from == r.to ? "" : "> " + std::string(r.to),
+                                   fmt::format("{:.4f}", bits_per_weight(r.bytes, r.weights)),
+                                   r.encoded ? fmt::format("{:.3g}", r.error.rmse()) : "",
+                                   r.encoded ? fmt::format("{:.2f}", r.error.sqnr_db()) : "",
+                                   r.encoded ? fmt::format("{:.3g}", r.error.max_error) : "",
+                                   core::human_bytes(static_cast<double>(r.bytes))}));
       flush_stdout();
     }
 
@@ -185,7 +194,7 @@ struct QuantizeCommand {
     }
 
     void finish(const std::string& type, const convert::QuantizeResult& result, double seconds) {
-      const double bpw = weights_ ? 8.0 * static_cast<double>(after_) / static_cast<double>(weights_) : 0;
+      const double bpw = weights_ ? bits_per_weight(after_, weights_) : 0;
       if (command_.json) {
         Json summary = {{"file", command_.request.input},
                         {"written", result.paths},
@@ -209,25 +218,101 @@ struct QuantizeCommand {
               {search->measured ? "expected_divergence_nats" : "expected_loss", search->expected_loss}};
         return print_report("quantize", summary);
       }
-      fmt::print("\n{} > {}, {:.3f} bits per weight", core::human_bytes(static_cast<double>(before_)),
-                 core::human_bytes(static_cast<double>(after_)), bpw);
-      if (total_.weights > 0)
-        fmt::print(", {:.2f} dB, loss {:.4f}; {:.1f} s, {:.0f} M weights/s, {} of memory", total_.sqnr_db(), loss_,
-                   seconds, static_cast<double>(total_.weights) / seconds / 1e6,
-                   core::human_bytes(static_cast<double>(peak_memory_bytes())));
-      if (result.search && result.search->measured)
-        fmt::print("; expected divergence {:.3g} nats per token", result.search->expected_loss);
       fmt::print("\n");
+      if (!by_tensor()) print_types();
+      std::string summary;
+      if (total_.weights > 0)
+        summary = fmt::format("{:.2f} dB, loss {:.4f}; {:.1f} s, {:.0f} M weights/s, {} of memory", total_.sqnr_db(),
+                              loss_, seconds, static_cast<double>(total_.weights) / seconds / 1e6,
+                              core::human_bytes(static_cast<double>(peak_memory_bytes())));
+      if (result.search && result.search->measured)
+        summary += fmt::format("{}expected divergence {:.3g} nats per token", summary.empty() ? "" : "; ",
+                               result.search->expected_loss);
+      if (!summary.empty()) print_row("\n", 0, summary);
       for (const std::string& path : result.paths) write_stderr(fmt::format("wrote {}\n", path));
     }
 
    private:
+    struct TypeTotal {
+      int64_t tensors = 0, weights = 0;
+      uint64_t bytes = 0;
+      quant::ErrorStats error;
+    };
+
+    static double bits_per_weight(uint64_t bytes, int64_t weights) {
+      return 8.0 * static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(1, weights));
+    }
+
+    static std::vector<TableColumn> columns(const convert::Requantization& plan) {
+      constexpr size_t kWidest = 48;
+      size_t name = 0, shape = 0;
+      for (const auto& source : plan.sources) {
+        name = std::max(name, std::min<size_t>(source.name().size(), kWidest));
+        shape = std::max(shape, fmt::format("{}", fmt::join(source.dims(), "x")).size());
+      }
+      return {{"tensor", false, true, 0, name}, {"shape", false, false, 3, shape}, {"from", true, false, 0, 7},
+              {"to", false, false, 0, 9},       {"bpw", true, false, 1, 7},        {"RMSE", true, false, 4, 9},
+              {"dB", true, false, 0, 6},        {"max error", true, false, 5, 9},  {"size", true, false, 0, 9}};
+    }
+
+    static Json json_row(const convert::TensorResult& r) {
+      Json row = {{"name", core::printable(r.name)},
+                  {"shape", r.dims},
+                  {"from", r.from},
+                  {"to", r.to},
+                  {"bytes", r.bytes},
+                  {"bits_per_weight", bits_per_weight(r.bytes, r.weights)}};
+      if (r.encoded)
+        row.update({{"rmse", r.error.rmse()},
+                    {"sqnr_db", r.error.sqnr_db()},
+                    {"max_error", r.error.max_error},
+                    {"relative_error", r.error.relative()},
+                    {"weighted_relative_error", r.error.weighted_relative()}});
+      return row;
+    }
+
+    void print_plan() const {
+      uint64_t bytes = 0;
+      int64_t weights = 0;
+      const auto infos = plan_.infos();
+      for (size_t i = 0; i < infos.size(); ++i) {
+        bytes += infos[i].bytes();
+        if (plan_.sources[i].has_weights()) weights += plan_.sources[i].weights();
+      }
+      fmt::print("{} > {}, {:.3f} bits per weight\n", core::human_bytes(static_cast<double>(bytes_in_all_)),
+                 core::human_bytes(static_cast<double>(bytes)), weights > 0 ? bits_per_weight(bytes, weights) : 0);
+    }
+
+    void print_types() const {
+      std::vector<std::vector<std::string>> rows;
+      for (const auto& [types, of] : types_)
+        rows.push_back({types.first, types.first == types.second ? "" : types.second, fmt::format("{}", of.tensors),
+                        core::human_bytes(static_cast<double>(of.bytes)),
+                        fmt::format("{:.1f} %", 100 * static_cast<double>(of.bytes) /
+                                                    static_cast<double>(std::max<uint64_t>(1, after_))),
+                        fmt::format("{:.3f}", bits_per_weight(of.bytes, of.weights)),
+                        of.error.weights > 0 ? fmt::format("{:.3g}", of.error.rmse()) : "",
+                        of.error.weights > 0 ? fmt::format("{:.2f}", of.error.sqnr_db()) : ""});
+      print_table({{"type"},
+                   {"from"},
+                   {"tensors", true, false, 2},
+                   {"size", true},
+                   {"share", true, false, 3},
+                   {"bpw", true},
+                   {"RMSE", true, false, 1},
+                   {"dB", true}},
+                  rows);
+    }
+
     const QuantizeCommand& command_;
     const convert::Requantization& plan_; // gone when finish() is called
-    size_t name_width_ = 6, done_ = 0;
+    size_t done_ = 0;
+    uint64_t bytes_in_all_ = 0;
+    std::map<std::pair<std::string, std::string>, TypeTotal> types_; // by what they are now, and were
     uint64_t before_ = 0, after_ = 0;
     int64_t weights_ = 0;
     int64_t layers_;
+    Table table_;     // of tensors
     double loss_ = 0; // as convert/type_search.h counts it
     quant::ErrorStats total_;
     convert::StageSeconds seconds_; // of encoded tensors; the rest is copying, and bringing the file to the disk
@@ -244,7 +329,9 @@ void add_quantize_command(CLI::App& app) {
   std::vector<std::string_view> names;
   for (const models::Recipe& recipe : models::recipes()) names.push_back(recipe.name);
   command->footer(fmt::format("TYPE: {}, or COPY.", fmt::join(names, " ")));
-  command->add_option("IN.gguf", options->first, "the model (of a split one: any part)")->type_name("")->required();
+  command->add_option("IN.gguf", options->first, "the model: its file (of a split one: any part) or its name")
+      ->type_name(kModelType)
+      ->required();
   command->add_option("OUT.gguf", options->second, "the file to write")->type_name("");
   command->add_option("TYPE", options->third, "its type, one of those below")->type_name("");
   command->add_option("--imatrix", request.imatrix, "importance matrix: keeps exact what matters (ridge imatrix)")
@@ -257,6 +344,7 @@ void add_quantize_command(CLI::App& app) {
       ->add_option("--tensor-type", request.tensor_types,
                    "type of tensors whose name has this regular expression (repeatable)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1)
       ->type_name("RE=TYPE");
   command->add_flag("--leave-output-tensor", request.leave_output, "the output matrix as it is");
   command->add_flag("--allow-requantize", request.allow_requantize, "also from packed types, at a loss");
@@ -304,6 +392,7 @@ void add_quantize_command(CLI::App& app) {
   command->add_option("--split-max-size", request.split_size, "write files of at most this much tensor data")
       ->type_name("4GiB");
   command->add_flag("--dry-run", options->dry_run, "show types and sizes only (OUT may be left out)");
+  command->add_flag("-v,--verbose", options->verbose, "a line for each tensor, not for each type");
   command->add_flag("--json", options->json, "the summary, machine-readable");
   command->add_option("-t,--threads", request.threads, "CPU threads (default: all cores)")
       ->check(CLI::Range(1, 1024))

@@ -26,14 +26,17 @@ struct RunCommand {
   core::ModelOptions model;
   core::GenerateRequest request;
   TextOptions prompt;
-  bool json = false, profile = false, verbose = false;
+  bool json = false, profile = false, verbose = false, no_markdown = false;
 
   void run() {
-    if (!prompt.given()) throw Error("run: no prompt; give -p TEXT or -f FILE", Error::kUsage);
     if (request.raw && !request.system.empty()) throw Error("run: --raw takes no system prompt", Error::kUsage);
     core::validate(request.sampling.params);
     engine::check_speculation(model);
-    request.prompt = prompt.read();
+    request.prompt = prompt.read_with_piped();
+    if (request.prompt.empty())
+      throw Error("run: no text; write it behind the model in quotes, or give -p TEXT, -f FILE or standard input; "
+                  "`ridge chat` is for conversations",
+                  Error::kUsage);
     if (request.raw && !request.images.empty()) throw Error("run: --raw takes no pictures", Error::kUsage);
     take_pictures(model, request.images);
     engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
@@ -50,7 +53,7 @@ struct RunCommand {
                             engine::make_speculator(model, loaded, load_on_terminal()));
     engine::Answerer answerer(loaded, session, request);
     const InterruptFlag interrupt;
-    TextPrinter printer;
+    TextPrinter printer(!request.raw && !no_markdown);
     const engine::TextSink sink = [&](std::string_view part, bool reasoning) {
       if (!json) printer.print(part, reasoning);
     };
@@ -153,12 +156,14 @@ struct RunCommand {
 void add_run_command(CLI::App& app) {
   auto options = std::make_shared<RunCommand>();
   CLI::App* command = app.add_subcommand("run", "one answer to stdout");
-  add_model_options(*command, options->model, true);
+  add_model_options(*command, options->model, true, false);
   add_speculation_options(*command, options->model);
   add_picture_options(*command, options->request.images, options->model.mmproj);
-  options->prompt.add_to(*command, "your message");
+  options->prompt.add_to(*command, "your message; what is piped into the command follows it");
+  options->prompt.add_words(*command);
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_flag("--raw", options->request.raw, "complete the text as it is, without a chat template");
+  command->add_flag("--no-markdown", options->no_markdown, kNoMarkdownHelp);
   command->add_flag("--json", options->json, "answer, reasoning and usage as JSON");
   command->add_flag("--profile", options->profile, "then show where the time of one step goes, op by op");
   command->add_flag("-v,--verbose", options->verbose, "with --profile: also the kernels of the step (GPU)");

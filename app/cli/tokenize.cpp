@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "engine/loaded_model.h"
 #include "engine/machine.h"
+#include "models/guide.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -33,9 +34,9 @@ struct TokenizeCommand {
   bool ids = false, no_bos = false, special = false, json = false;
 
   void run() const {
-    if (!text.given()) throw Error("tokenize: no text; give -p TEXT or -f FILE", Error::kUsage);
+    if (!text.given()) throw Error("tokenize: no text; write it in quotes, or give -p TEXT or -f FILE", Error::kUsage);
     const std::string input = text.read();
-    const gguf::File file = gguf::File::open(model);
+    const gguf::File file = model.empty() ? models::open_guide() : gguf::File::open(model);
     const auto tokenizer = load_tokenizer(file);
     const std::vector<int32_t> tokens = tokenizer->encode(input, {.add_special = !no_bos, .parse_special = special});
     if (ids) {
@@ -76,10 +77,11 @@ void add_tokenize_commands(CLI::App& app) {
   {
     auto options = std::make_shared<TokenizeCommand>();
     CLI::App* command = app.add_subcommand("tokenize", "text to token ids");
-    command->add_option("-m,--model", options->model, "GGUF file with a tokenizer, or name")
-        ->type_name(kModelType)
-        ->required();
+    command
+        ->add_option("-m,--model", options->model, "GGUF file with a tokenizer, or name; default: the built-in guide")
+        ->type_name(kModelType);
     options->text.add_to(*command, "the text");
+    options->text.add_words(*command);
     command->add_flag("--ids", options->ids, "only the ids, space-separated, on one line");
     command->add_flag("--json", options->json, "machine-readable: ids and texts");
     command->add_flag("--no-bos", options->no_bos, "do not add the beginning-of-text token");

@@ -8,25 +8,27 @@ std::vector<CLI::App*> commands_of(CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+OptionWords words_of(const CLI::Option& option) {
+  OptionWords words;
+  for (const std::string& name : option.get_snames()) words.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) words.names.push_back("--" + name);
+  words.help = option.get_description();
+  words.standard = option.get_default_str();
+  words.group = option.get_group();
+  if (option.get_items_expected_max() == 0) return words;
+  // CLI11 appends what its validators say: "NAME:{auto,cuda,cpu}", "N:INT in [0 - 9]".
+  const std::string type = option.get_type_name();
+  words.value = type.substr(0, type.find(':'));
+  const size_t open = type.find(":{"), close = type.find('}');
+  if (open != std::string::npos && close != std::string::npos && open < close)
+    words.choices = CLI::detail::split(type.substr(open + 2, close - open - 2), ',');
+  if (words.value.empty()) words.value = words.names.empty() ? option.get_name() : "VALUE";
+  return words;
+}
+
 std::vector<OptionWords> options_of(const CLI::App& command) {
   std::vector<OptionWords> all;
-  for (const CLI::Option* option : command.get_options()) {
-    OptionWords words;
-    for (const std::string& name : option->get_snames()) words.names.push_back("-" + name);
-    for (const std::string& name : option->get_lnames()) words.names.push_back("--" + name);
-    words.help = option->get_description();
-    words.standard = option->get_default_str();
-    if (option->get_items_expected_max() > 0) {
-      // CLI11 appends what its validators say: "NAME:{auto,cuda,cpu}", "N:INT in [0 - 9]".
-      const std::string type = option->get_type_name();
-      words.value = type.substr(0, type.find(':'));
-      const size_t open = type.find(":{"), close = type.find('}');
-      if (open != std::string::npos && close != std::string::npos && open < close)
-        words.choices = CLI::detail::split(type.substr(open + 2, close - open - 2), ',');
-      if (words.value.empty()) words.value = words.names.empty() ? option->get_name() : "VALUE";
-    }
-    all.push_back(std::move(words));
-  }
+  for (const CLI::Option* option : command.get_options()) all.push_back(words_of(*option));
   return all;
 }
 

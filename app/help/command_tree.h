@@ -13,9 +13,11 @@ struct OptionWords {
   std::string value;                // "FILE"; empty: a flag
   std::vector<std::string> choices; // what the value can be, where these are few
   std::string help, standard;       // the default, as the parser shows it
+  std::string group;                // help_page.h
 };
 
 std::vector<CLI::App*> commands_of(CLI::App& app);
+OptionWords words_of(const CLI::Option& option);
 std::vector<OptionWords> options_of(const CLI::App& command);
 
 // `ridge __complete WORD…`, which the scripts call with the words so far but "ridge" itself: prints what may stand

@@ -82,7 +82,9 @@ complete -c ridge -f -a '(__ridge_complete)'
 )SCRIPT";
 
 bool names_a_file(const std::string& value) {
-  if (value == kModelType || value == "DIR" || value.starts_with("FILE") || value.starts_with("FOLDER")) return true;
+  if (value == kModelType || value == kModelAndTextType || value == "DIR" || value.starts_with("FILE") ||
+      value.starts_with("FOLDER"))
+    return true;
   return value.ends_with(".gguf") || value.ends_with(".npy");
 }
 
@@ -96,7 +98,7 @@ struct Found {
   }
   void add_values(const OptionWords& option) {
     for (const std::string& choice : option.choices) add(choice, option.help);
-    if (option.value == kModelType || option.value == kLocalModelType)
+    if (option.value == kModelType || option.value == kLocalModelType || option.value == kModelAndTextType)
       for (const std::string& name : model_names()) add(name, option.help);
     if (names_a_file(option.value) && !std::ranges::count(lines, ":files")) lines.emplace_back(":files");
   }

@@ -13,7 +13,10 @@ constexpr const char* kEnd = R"(.SH FILES
 how the window looked last (default folder: ~/.config)
 .TP
 .I $XDG_DATA_HOME/ridge
-conversations, and what was typed in the terminal (default folder: ~/.local/share)
+conversations and models that were pulled from addresses (default folder: ~/.local/share)
+.TP
+.I $XDG_STATE_HOME/ridge
+what was typed in the terminal, and what this machine's memory gave at its best (default folder: ~/.local/state)
 .TP
 .I $HF_HOME/hub
 models that were pulled, shared with other tools (default folder: ~/.cache/huggingface)

@@ -11,6 +11,7 @@
 #include "engine/fit/fit_pictures.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cuda/executor/executor.h"
+#include "measure/peaks/kept_peaks.h"
 #include "models/model.h"
 
 #include <fmt/format.h>
@@ -21,10 +22,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kNameWidth = 17; // columns
+
 struct FitCommand {
   core::ModelOptions model;
   std::string memory, mmproj;
-  bool json = false;
+  bool measure_anew = false, json = false;
 
   void run() const {
     engine::check_speculation(model);
@@ -56,11 +59,10 @@ struct FitCommand {
         fit.fits ? "" : engine::what_would_fit(loaded.program, fit, models::parameter_count(loaded.file));
 
     // Of the devices that are here; nobody knows the other ones' bandwidth.
-    const double cpu_bandwidth =
-        fit.cpu && fit.fits ? engine::measure_read_bandwidth(engine::Device::cpu, model.threads) : 0;
-    const double gpu_bandwidth =
-        fit.gpu && fit.fits && gpu_here ? engine::measure_read_bandwidth(engine::Device::cuda, 0) : 0;
-    const bool known = fit.fits && fit.experts == 0 && (!fit.gpu || gpu_bandwidth > 0);
+    const double cpu_bandwidth = fit.cpu && fit.fits ? bandwidth(engine::Device::cpu) : 0;
+    const double gpu_bandwidth = fit.gpu && fit.fits && gpu_here ? bandwidth(engine::Device::cuda) : 0;
+    const bool can_be_known = fit.fits && fit.experts == 0 && (!fit.gpu || gpu_here);
+    const bool known = can_be_known && (!fit.gpu || gpu_bandwidth > 0) && (!fit.cpu || cpu_bandwidth > 0);
     const auto speed = [&](double cpu_bytes, double gpu_bytes) {
       return 1 / ((fit.cpu ? cpu_bytes / cpu_bandwidth : 0) + (fit.gpu ? gpu_bytes / gpu_bandwidth : 0));
     };
@@ -68,8 +70,8 @@ struct FitCommand {
     const double slowest = known ? speed(fit.full_cpu_bytes, fit.full_gpu_bytes) : 0;
     if (json) return print_json(loaded, fit, advice, fastest, slowest, encoder, pictures, pictures_on_gpu);
 
-    const auto row = [](const char* what, const std::string& text) { fmt::print("{:<17}{}\n", what, text); };
-    row("model", models::model_label(loaded.file));
+    const auto row = [](const char* what, const std::string& text) { print_row(what, kNameWidth, text); };
+    row("model", model_title(loaded.file));
     for (const engine::RankFit& rank : fit.ranks) print_rank(rank, fit.layers, row);
     if (fit.ranks.empty()) print_device("GPU", fit.gpu, fit.room.gpu, fit.gpu_layers, fit.layers);
     if (fit.experts > 0)
@@ -87,7 +89,17 @@ struct FitCommand {
     if (known)
       row("speed", fmt::format("at most {:.1f} tokens/s, {:.1f} with the context full (by measured memory bandwidth)",
                                fastest, slowest));
+    else if (can_be_known)
+      row("speed", "not known before this machine's memory was measured: ridge fit --measure");
     row("fits", fit.fits ? "yes" : "no: " + advice);
+  }
+
+  // Memory reads in bytes per second, as measured earlier; 0: never.
+  double bandwidth(engine::Device on) const {
+    const int threads = on == engine::Device::cpu ? model.threads : 0;
+    if (measure_anew) return measure::measure_and_keep_read_peak(on, threads);
+    const auto kept = measure::kept_read_peak(measure::device_name(on, threads));
+    return kept ? kept->best : 0;
   }
 
   // As many as there are, or as are asked for.
@@ -125,7 +137,8 @@ struct FitCommand {
   static void print_device(const char* name, const std::optional<engine::Need>& need, double room, int32_t layers,
                            int32_t all) {
     if (need)
-      fmt::print("{:<17}{} of {} layers: {} of {} free\n", name, layers, all, parts_of(*need), core::human_bytes(room));
+      print_row(name, kNameWidth,
+                fmt::format("{} of {} layers: {} of {} free", layers, all, parts_of(*need), core::human_bytes(room)));
   }
 
   static std::string parts_of(const engine::Need& need) {
@@ -210,6 +223,9 @@ void add_fit_command(CLI::App& app) {
       ->type_name("FILE");
   command->get_option("--gpu-memory")->description("as if there were GPUs with so much free each, such as 24GiB");
   command->add_option("--memory", options->memory, "as if so much of the CPU's memory were free")->type_name("SIZE");
+  command->add_flag("--measure", options->measure_anew,
+                    "measure memory reads anew, some seconds; else the best of earlier measurements counts, which "
+                    "roofline and doctor make, too");
   command->add_flag("--json", options->json, "machine-readable");
   command->callback([options] { options->run(); });
 }

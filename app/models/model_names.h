@@ -3,6 +3,7 @@
 // to be right.
 #pragma once
 
+#include "gguf/gguf.h"
 #include "hub/reference.h"
 
 #include <CLI/CLI.hpp>
@@ -14,6 +15,20 @@ namespace ridge::app {
 
 inline constexpr const char* kModelType = "MODEL";      // of such an option
 inline constexpr const char* kLocalModelType = "LOCAL"; // of one that takes names only, which are left as they are
+
+inline constexpr const char* kModelAndTextType = "[MODEL] TEXT"; // of words that are a model and then a text
+
+// Of a command with such words, and with no model named otherwise: the first of them becomes --model's. A single one is
+// the text where it has spaces, or where the command is mostly about texts (`ridge tokenize`), unless the text comes
+// from elsewhere.
+void take_model_word(CLI::App& command);
+
+// The path of a model that is named by its file, its name or where to pull it from. Throws Error as resolve_models().
+std::string model_path(const std::string& given);
+
+// What its makers call a model, and its type: "SmolLM2 135M Instruct Q8_0"; models::model_label() where they do not
+// say.
+std::string model_title(const gguf::File& file);
 
 // Puts the paths of models in place of names given to such options of `command`, and pulls those that are hf:… or an
 // address. Throws Error where no model or several have a name, or a pull fails.

@@ -3,9 +3,9 @@
 #include "app/models/encoders.h"
 #include "app/models/model_row.h"
 #include "app/report/report.h"
+#include "app/report/table.h"
 #include "app/terminal/terminal.h"
 #include "core/strings/units.h"
-#include "core/strings/utf8.h"
 #include "models/architecture.h"
 
 #include <fmt/format.h>
@@ -20,21 +20,7 @@ void print_architectures() {
   size_t width = 0;
   for (const models::Architecture& row : models::architecture_table()) width = std::max(width, row.name.size());
   for (const models::Architecture& row : models::architecture_table())
-    fmt::print("{:<{}}  {} ({})\n", row.name, width, row.models, row.layers);
-}
-
-// Columns as wide as their widest cell; the first row is the heading.
-void print_columns(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right) {
-  std::vector<size_t> widths(right.size(), 0);
-  for (const auto& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], core::utf8_length(row[i]));
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i)
-      line += right[i] ? fmt::format("{:>{}}  ", row[i], widths[i]) : fmt::format("{:<{}}  ", row[i], widths[i]);
-    line.erase(line.find_last_not_of(' ') + 1);
-    fmt::print("{}\n", &row == &rows[0] ? dim(line) : line);
-  }
+    print_row(row.name, static_cast<int>(width) + 2, fmt::format("{} ({})", row.models, row.layers));
 }
 
 struct ModelsCommand {
@@ -54,15 +40,22 @@ struct ModelsCommand {
     if (rows.empty())
       return note("no models here: neither Hugging Face's cache nor the folders of LM Studio, llama.cpp and Ollama nor "
                   "~/models has any; ridge pull hf:OWNER/REPO gets one");
-    std::vector<std::vector<std::string>> table = {
-        {"NAME", "SIZE", "ARCHITECTURE", "TYPE", "CONTEXT", "FITS HERE", "PICTURES", "FROM"}};
+    std::vector<std::vector<std::string>> table;
     for (size_t i = 0; i < rows.size(); ++i) {
       const core::ModelRow& row = rows[i];
       table.push_back({row.name, core::human_bytes(static_cast<double>(row.bytes)), row.architecture, row.type,
                        row.trained_context > 0 ? fmt::format("{}", row.trained_context) : "", fits(row),
                        encoders[i].empty() ? "" : "yes", row.from});
     }
-    print_columns(table, {false, true, false, false, true, false, false, false});
+    print_table({{"NAME", false, true},
+                 {"SIZE", true},
+                 {"ARCHITECTURE", false, false, 2},
+                 {"TYPE", false, false, 1},
+                 {"CONTEXT", true, false, 3},
+                 {"FITS HERE", false},
+                 {"PICTURES", false, false, 4},
+                 {"FROM", false, true, 5}},
+                table);
     for (const core::ModelRow& row : rows)
       if (!row.problem.empty()) note(fmt::format("{}: {}", row.name, row.problem));
   }

@@ -1,6 +1,9 @@
 #include "app/report/bench_report.h"
 
 #include "app/report/report.h"
+#include "app/report/table.h"
+#include "app/terminal/terminal.h"
+#include "core/strings/units.h"
 #include "core/strings/utf8.h"
 #include "engine/machine.h"
 
@@ -22,21 +25,20 @@ struct Column {
   bool left;
   bool always; // else only where rows differ
   std::string (*text)(const measure::BenchRow&);
+  int rank = 0; // TableColumn
 };
 
 const Column kColumns[] = {
     {"model", true, true, [](const measure::BenchRow& r) { return r.model; }},
     {"size", false, true,
-     [](const measure::BenchRow& r) {
-       const double mebibytes = static_cast<double>(r.file_bytes) / (1 << 20);
-       return mebibytes < 1024 ? fmt::format("{:.2f} MiB", mebibytes) : fmt::format("{:.2f} GiB", mebibytes / 1024);
-     }},
+     [](const measure::BenchRow& r) { return core::human_bytes(static_cast<double>(r.file_bytes)); }, 5},
     {"params", false, true,
      [](const measure::BenchRow& r) {
        const double millions = static_cast<double>(r.parameters) / 1e6;
        return millions < 1000 ? fmt::format("{:.2f} M", millions) : fmt::format("{:.2f} B", millions / 1000);
-     }},
-    {"backend", true, true, [](const measure::BenchRow& r) { return r.backend; }},
+     },
+     6},
+    {"backend", true, true, [](const measure::BenchRow& r) { return r.backend; }, 4},
     {"threads", false, false, [](const measure::BenchRow& r) { return fmt::format("{}", r.threads); }},
     {"ngl", false, false, [](const measure::BenchRow& r) { return fmt::format("{}", r.gpu_layers); }},
     {"n_batch", false, false, [](const measure::BenchRow& r) { return fmt::format("{}", r.batch_tokens); }},
@@ -57,15 +59,46 @@ const Column kColumns[] = {
        return fmt::format("{:.1f}", 100 * r.bytes_per_second() / r.read_bytes_per_second);
      }},
     {"TFLOP/s", false, true,
-     [](const measure::BenchRow& r) { return r.prompt > 0 ? fmt::format("{:.2f}", r.flops_per_second() / 1e12) : ""; }},
+     [](const measure::BenchRow& r) { return r.prompt > 0 ? fmt::format("{:.2f}", r.flops_per_second() / 1e12) : ""; },
+     2},
     {"MFU %", false, true,
      [](const measure::BenchRow& r) {
        return r.prompt > 0 ? fmt::format("{:.1f}", 100 * r.flops_per_second() / r.peak_flops) : "";
-     }},
+     },
+     3},
 };
 
 std::string column_bar(const Column& column, size_t width) {
   return column.left ? fmt::format(" {:-<{}} ", "", width) : fmt::format(" {:-<{}}:", "", width);
+}
+
+// A Markdown table; on a terminal that is too narrow for it, a table that fits.
+void print_rows(const std::vector<const Column*>& shown, const std::vector<measure::BenchRow>& rows) {
+  std::vector<TableColumn> columns;
+  std::vector<std::vector<std::string>> texts(rows.size());
+  size_t whole = 1;
+  for (const Column* column : shown) {
+    size_t width = core::utf8_length(column->title);
+    for (size_t r = 0; r < rows.size(); ++r) {
+      texts[r].push_back(column->text(rows[r]));
+      width = std::max(width, core::utf8_length(texts[r].back()));
+    }
+    whole += width + 3;
+    columns.push_back({column->title, !column->left, false, column->rank, width});
+  }
+  if (terminal_columns() > 0 && whole > static_cast<size_t>(terminal_columns())) return print_table(columns, texts);
+  const auto line = [&](auto&& cell) {
+    std::string text = "|";
+    for (size_t i = 0; i < shown.size(); ++i) text += cell(i) + "|";
+    fmt::print("{}\n", text);
+  };
+  const auto padded = [&](size_t i, const std::string& text) {
+    const std::string space(columns[i].width - core::utf8_length(text), ' ');
+    return columns[i].right ? " " + space + text + " " : " " + text + space + " ";
+  };
+  line([&](size_t i) { return padded(i, columns[i].title); });
+  line([&](size_t i) { return column_bar(*shown[i], columns[i].width); });
+  for (const auto& row : texts) line([&](size_t i) { return padded(i, row[i]); });
 }
 
 template <typename Value>
@@ -141,26 +174,7 @@ void print_bench_markdown(const std::vector<measure::BenchRow>& rows) {
     for (const measure::BenchRow& row : rows) values.insert(column.text(row));
     if (column.always || values.size() > 1) shown.push_back(&column);
   }
-  std::vector<size_t> widths;
-  for (const Column* column : shown) {
-    widths.push_back(core::utf8_length(column->title));
-    for (const measure::BenchRow& row : rows)
-      widths.back() = std::max(widths.back(), core::utf8_length(column->text(row)));
-  }
-  const auto line = [&](auto&& cell) {
-    std::string text = "|";
-    for (size_t i = 0; i < shown.size(); ++i) text += cell(*shown[i], widths[i]) + "|";
-    fmt::print("{}\n", text);
-  };
-  const auto padded = [](const Column& column, size_t width, const std::string& text) {
-    const std::string space(width - core::utf8_length(text), ' ');
-    return column.left ? " " + text + space + " " : " " + space + text + " ";
-  };
-  line([&](const Column& column, size_t width) { return padded(column, width, column.title); });
-  line(column_bar);
-  for (const measure::BenchRow& row : rows)
-    line([&](const Column& column, size_t width) { return padded(column, width, column.text(row)); });
-
+  print_rows(shown, rows);
   fmt::print("\n{}\n", fmt::join(distinct(rows, &measure::BenchRow::device), "; "));
   fmt::print("t/s: median of {} ± standard deviation; ridge {} ({})\n", rows[0].seconds.size(), RIDGE_VERSION,
              engine::kCommit);

@@ -1,5 +1,6 @@
 #include "app/report/frontier_report.h"
 
+#include "app/report/table.h"
 #include "core/strings/printable.h"
 #include "core/strings/units.h"
 #include "engine/machine.h"
@@ -40,6 +41,7 @@ class Picture {
         13.5, measure::kMuted);
     draw_grid();
     draw_mixes();
+    for (const FrontierPoint& point : frontier_.points) taken_.push_back(around(point));
     for (const FrontierPoint& point : frontier_.points)
       if (!point.name.empty()) draw_recipe(point);
     page_.circle(kWidth - 250, 56, 5, kRecipeColor);
@@ -94,7 +96,38 @@ class Picture {
   void draw_recipe(const FrontierPoint& point) {
     const double at = x(static_cast<double>(point.bytes));
     page_.circle(at, y(point), 5, kRecipeColor, description(point));
-    page_.text(at + 9, y(point) - 5, point.name, 11, kRecipeColor);
+    draw_label(at, y(point), point.name);
+  }
+
+  struct Box {
+    double left, top, right, bottom;
+    bool meets(const Box& b) const { return left < b.right && b.left < right && top < b.bottom && b.top < bottom; }
+  };
+
+  Box around(const FrontierPoint& point) const {
+    constexpr double kRadius = 5;
+    const double at = x(static_cast<double>(point.bytes));
+    return {at - kRadius, y(point) - kRadius, at + kRadius, y(point) + kRadius};
+  }
+
+  // Beside its point where nothing else is, else farther above or below, with a line to the point.
+  void draw_label(double at, double height, const std::string& name) {
+    constexpr double kSize = 11, kLetter = 6.9, kAway = 9, kStep = 13;
+    const double width = kLetter * static_cast<double>(name.size());
+    for (int step = 0;; ++step)
+      for (const double offset : {-5 - kStep * step, kSize + 1 + kStep * step})
+        for (const bool left : {false, true}) {
+          const double from = left ? at - kAway - width : at + kAway, base = height + offset;
+          const Box box = {from, base - kSize + 1, from + width, base + 2};
+          const bool on_page =
+              box.left > kLeft && box.right < kWidth && box.top > kTop - 10 && box.bottom < kHeight - kBottom;
+          const bool free = on_page && std::ranges::none_of(taken_, [&](const Box& b) { return box.meets(b); });
+          if (!free && step < kMostSteps) continue;
+          if (step > 0) page_.line(at, height, left ? box.right : box.left, base - 4, kRecipeColor, 0.6);
+          page_.text(left ? box.right : box.left, base, name, kSize, kRecipeColor, left ? "end" : "start");
+          taken_.push_back(box);
+          return;
+        }
   }
 
   static std::string description(const FrontierPoint& point) {
@@ -105,7 +138,10 @@ class Picture {
 
   const Frontier& frontier_;
   const std::string title_;
+  static constexpr int kMostSteps = 30; // then labels may meet
+
   const double least_, most_; // bytes
+  std::vector<Box> taken_;    // by points and labels
   const measure::Axis y_;
   measure::SvgPage page_{kWidth, kHeight};
 };
@@ -113,11 +149,20 @@ class Picture {
 } // namespace
 
 void print_frontier(const Frontier& frontier) {
-  fmt::print("  {:<10} {:>10} {:>7} {:>24} {:>10}\n", "types", "size", "bpw", "divergence, nats/token", "expected");
+  std::vector<std::vector<std::string>> rows;
   for (const FrontierPoint& p : frontier.points)
-    fmt::print("{} {:<10} {:>10} {:>7.3f} {:>12.6f} ± {:>9.6f} {:>10}\n", p.best ? "*" : " ", name_of(p),
-               core::human_bytes(static_cast<double>(p.bytes)), p.bits_per_weight, p.divergence.value,
-               p.divergence.error, p.name.empty() ? fmt::format("{:.6f}", p.expected) : "");
+    rows.push_back({p.best ? "*" : "", name_of(p), core::human_bytes(static_cast<double>(p.bytes)),
+                    fmt::format("{:.3f}", p.bits_per_weight), fmt::format("{:.6f}", p.divergence.value),
+                    fmt::format("{:.6f}", p.divergence.error),
+                    p.name.empty() ? fmt::format("{:.6f}", p.expected) : ""});
+  print_table({{""},
+               {"types"},
+               {"size", true},
+               {"bpw", true, false, 2},
+               {"nats/token", true},
+               {"±", true, false, 3},
+               {"expected", true, false, 1}},
+              rows);
   fmt::print("\n* nothing else is as small and diverges less. {} tokens were scored.\n"
              "--target-size, --target-bpw or --target-divergence writes a mix.\n",
              frontier.scored_tokens);

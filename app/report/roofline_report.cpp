@@ -1,7 +1,8 @@
 #include "app/report/roofline_report.h"
 
 #include "app/report/report.h"
-#include "core/strings/utf8.h"
+#include "app/report/table.h"
+#include "app/terminal/terminal.h"
 #include "engine/machine.h"
 
 #include <fmt/format.h>
@@ -36,22 +37,31 @@ const char* unit_key(Unit unit) {
 // In words: what the machine gives, what the model makes of it, and why not more.
 void print_summary(const measure::RooflineReport& report) {
   const auto promised = measure::datasheet_value(report.datasheet, "dram_read");
-  fmt::print("\nIn short\n{:<18} {} of memory reads{}\n", "this machine",
-             in_units(Unit::bytes_per_second, report.read()),
-             promised ? fmt::format(", {:.0f} % of the datasheet's", 100 * report.read() / *promised) : "");
+  const auto row = [](const std::string& name, const std::string& text) { print_row(name, 19, text); };
+  fmt::print("\nIn short\n");
+  row("this machine",
+      fmt::format("{} of memory reads{}", in_units(Unit::bytes_per_second, report.read()),
+                  promised ? fmt::format(", {:.0f} % of the datasheet's", 100 * report.read() / *promised) : ""));
   for (const measure::RooflinePoint& p : report.points) {
     if (p.group != "model") continue;
     const measure::TimeParts of = report.parts(p);
     const auto tokens = static_cast<double>(p.tokens);
     const double roof = of.memory_seconds + of.compute_seconds;
     const auto share = [&](double seconds) { return fmt::format("{:.0f} %", 100 * seconds / p.seconds); };
-    fmt::print("{:<18} {:.0f} tokens/s, {} of the {:.0f} that {} allows; {:.2f} ms: {} {}, {} starting {} kernels, {} "
-               "inside them\n",
-               p.name, tokens / p.seconds, share(roof), tokens / roof, of.memory_seconds > 0 ? "memory" : "arithmetic",
-               p.seconds * 1e3, share(roof), of.memory_seconds > 0 ? "bytes" : "operations", share(of.latency_seconds),
-               p.steps, share(of.kernel_seconds));
+    if (report.above_roof(p)) {
+      row(p.name, fmt::format("{:.0f} tokens/s; disturbed: faster than the roofs allow that were measured ({:.0f} %). "
+                              "Measure again when nothing else runs",
+                              tokens / p.seconds, 100 * report.floor_seconds(p) / p.seconds));
+      continue;
+    }
+    row(p.name,
+        fmt::format("{:.0f} tokens/s, {} of the {:.0f} that {} allows; {:.2f} ms: {} {}, {} starting {} kernels, {} "
+                    "inside them",
+                    tokens / p.seconds, share(roof), tokens / roof, of.memory_seconds > 0 ? "memory" : "arithmetic",
+                    p.seconds * 1e3, share(roof), of.memory_seconds > 0 ? "bytes" : "operations",
+                    share(of.latency_seconds), p.steps, share(of.kernel_seconds)));
   }
-  for (const char* cause : {"memory", "compute", "latency", "kernel"}) {
+  for (const char* cause : {"memory", "compute", "latency", "kernel", "disturbed"}) {
     std::vector<std::string> formats; // by their largest matrices, which come last
     for (size_t i = 0; i < report.points.size(); ++i) {
       const measure::RooflinePoint& p = report.points[i];
@@ -60,7 +70,8 @@ void print_summary(const measure::RooflineReport& report) {
       if (p.group == "matvec" && last && report.bound_by(p) == cause) formats.push_back(p.format);
     }
     if (!formats.empty())
-      fmt::print("{:<18} {}\n", fmt::format("bound by {}", cause), fmt::format("{}", fmt::join(formats, " ")));
+      row(cause == std::string_view("disturbed") ? cause : fmt::format("bound by {}", cause),
+          fmt::format("{}", fmt::join(formats, " ")));
   }
 }
 
@@ -68,38 +79,58 @@ void print_summary(const measure::RooflineReport& report) {
 
 void print_roofline_text(const measure::RooflineReport& report) {
   fmt::print("{}\n\n", report.device);
-  // Padded by hand, because "µ" is two bytes and one column.
-  const auto cell = [](const std::string& text, size_t width) {
-    const size_t shown = core::utf8_length(text);
-    return std::string(width > shown ? width - shown : 0, ' ') + text;
-  };
-  fmt::print("{:<22} {:>14} {:>14} {:>6}  {}\n", "ceiling", "measured", "datasheet", "%", "how");
+  std::vector<std::vector<std::string>> rows;
   for (const core::Ceiling& c : report.ceilings) {
     const auto promised = measure::datasheet_value(report.datasheet, c.name);
     const bool could_be = c.unit != Unit::seconds;
-    fmt::print("{:<22} {} {} {:>6}  {}\n", c.name, cell(in_units(c.unit, c.value), 14),
-               cell(promised   ? in_units(c.unit, *promised)
+    rows.push_back({c.name, in_units(c.unit, c.value),
+                    promised   ? in_units(c.unit, *promised)
                     : could_be ? "unknown"
                                : "",
-                    14),
-               promised ? fmt::format("{:.1f}", 100 * c.value / *promised) : "", c.how);
+                    promised ? fmt::format("{:.1f}", 100 * c.value / *promised) : "", c.how});
   }
+  print_table(
+      {{"ceiling"}, {"measured", true}, {"datasheet", true, false, 2}, {"%", true, false, 1}, {"how", false, true, 3}},
+      rows);
+  if (report.kept && report.kept->times > 1)
+    fmt::print("\nMemory reads here: {} at best, {} at least in {} measurements; the best is the roof.\n",
+               in_units(Unit::bytes_per_second, report.kept->best),
+               in_units(Unit::bytes_per_second, report.kept->least), report.kept->times);
+  if (report.disturbed())
+    fmt::print("Disturbed: now they give {:.0f} % of it. Something else uses the machine; measure again when nothing "
+               "else runs.\n",
+               100 * report.read_now() / report.read());
   fmt::print("\nThe ridge point: {:.0f} operations per byte.\n", report.peak() / report.read());
   if (report.points.empty()) return;
 
-  fmt::print("\n{}: each kernel as often as caches need, µs per kernel; % roof: of the least time that memory, "
-             "arithmetic or latency allow\n{:<10} {:<38} {:>8} {:>8} {:>7} {:>8} {:>6}  {:<8} {:>8} {:>8} {:>8}\n",
-             report.model, "group", "kernel", "µs", "FLOP/B", "GB/s", "TFLOP/s", "% roof", "bound by", "roof",
-             "latency", "kernel");
+  print_row(
+      "", 0,
+      fmt::format("\n{}: each kernel as often as caches need, µs per kernel; % roof: of the least time that memory, "
+                  "arithmetic or latency allow",
+                  report.model));
+  rows.clear();
   for (const measure::RooflinePoint& p : report.points) {
     const double each = p.group == "model" ? 1 : static_cast<double>(p.steps);
     const measure::TimeParts of = report.parts(p);
     const auto us = [&](double seconds) { return fmt::format("{:.2f}", seconds / each * 1e6); };
-    fmt::print("{:<10} {:<38} {:>8} {:>8.2f} {:>7.1f} {:>8.3f} {:>6.1f}  {:<8} {:>8} {:>8} {:>8}\n", p.group, p.name,
-               us(p.seconds), p.flops_per_byte(), p.bytes_per_second() / 1e9, p.flops_per_second() / 1e12,
-               100 * report.floor_seconds(p) / p.seconds, report.bound_by(p),
-               us(of.memory_seconds + of.compute_seconds), us(of.latency_seconds), us(of.kernel_seconds));
+    rows.push_back({p.group, p.name, us(p.seconds), fmt::format("{:.2f}", p.flops_per_byte()),
+                    fmt::format("{:.1f}", p.bytes_per_second() / 1e9),
+                    fmt::format("{:.3f}", p.flops_per_second() / 1e12),
+                    fmt::format("{:.1f}", 100 * report.floor_seconds(p) / p.seconds), report.bound_by(p),
+                    us(of.memory_seconds + of.compute_seconds), us(of.latency_seconds), us(of.kernel_seconds)});
   }
+  print_table({{"group", false, false, 7},
+               {"kernel", false, true},
+               {"µs", true},
+               {"FLOP/B", true, false, 3},
+               {"GB/s", true, false, 1},
+               {"TFLOP/s", true, false, 2},
+               {"% roof", true},
+               {"bound by"},
+               {"roof", true, false, 6},
+               {"latency", true, false, 5},
+               {"kernel", true, false, 4}},
+              rows);
   print_summary(report);
 }
 
@@ -127,6 +158,7 @@ void print_roofline_json(const measure::RooflineReport& report) {
                        {"floor_seconds", report.floor_seconds(p)},
                        {"share_of_roof", report.floor_seconds(p) / p.seconds},
                        {"bound_by", report.bound_by(p)},
+                       {"disturbed", report.above_roof(p)},
                        {"memory_seconds", of.memory_seconds},
                        {"compute_seconds", of.compute_seconds},
                        {"latency_seconds", of.latency_seconds},
@@ -134,6 +166,10 @@ void print_roofline_json(const measure::RooflineReport& report) {
   }
   const Json out = {{"device", report.device},
                     {"model", report.model.empty() ? Json(nullptr) : Json(report.model)},
+                    {"read_roof_bytes_per_second", report.read()},
+                    {"read_least_bytes_per_second", report.kept ? Json(report.kept->least) : Json(nullptr)},
+                    {"read_measurements", report.kept ? report.kept->times : 0},
+                    {"disturbed", report.disturbed()},
                     {"ridge_point_flops_per_byte", report.peak() / report.read()},
                     {"ceilings", ceilings},
                     {"kernels", kernels}};

@@ -1,8 +1,10 @@
 #include "app/terminal/line_reader.h"
 
 #include "app/terminal/terminal.h"
+#include "app/terminal/word_wrap.h"
 #include "core/files/private_folder.h"
 #include "core/files/xdg.h"
+#include "core/strings/utf8.h"
 
 #include <histedit.h>
 #include <langinfo.h>
@@ -18,6 +20,7 @@
 #include <cwchar>
 #include <filesystem>
 #include <iostream>
+#include <utility>
 #include <vector>
 
 namespace ridge::app {
@@ -25,6 +28,7 @@ namespace {
 
 constexpr const char* kPrompt = "> ";
 constexpr const char* kContinuation = "… ";
+constexpr int kPromptColumns = 2;
 constexpr int kHistoryLines = 2000;
 constexpr size_t kShownPaste = 400; // characters of a one-line paste that are shown as typed
 
@@ -63,7 +67,8 @@ class WaitForSignals {
 
 class LineReader::Editor {
  public:
-  explicit Editor(const InterruptFlag& interrupt) : interrupt_(interrupt) {
+  Editor(const InterruptFlag& interrupt, Completer completer)
+      : interrupt_(interrupt), completer_(std::move(completer)) {
     // libedit works on wide characters of the locale; any locale that is not UTF-8 would garble input.
     std::setlocale(LC_CTYPE, "");
     if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
@@ -75,6 +80,8 @@ class LineReader::Editor {
     el_wset(edit_, EL_GETCFN, &read_character);
     el_set(edit_, EL_ADDFN, "ridge-paste", "insert pasted text", &on_paste);
     el_set(edit_, EL_ADDFN, "ridge-newline", "continue on a new line", &on_newline);
+    el_set(edit_, EL_ADDFN, "ridge-complete", "complete a command, its value or a path", &on_tab);
+    el_set(edit_, EL_BIND, "\t", "ridge-complete", nullptr);
     el_set(edit_, EL_BIND, "\033[200~", "ridge-paste", nullptr);
     el_set(edit_, EL_BIND, "\033\r", "ridge-newline", nullptr);
     el_set(edit_, EL_BIND, "\033\n", "ridge-newline", nullptr);
@@ -103,6 +110,7 @@ class LineReader::Editor {
     const WaitForSignals signals(waiting_);
     first_ = first;
     newline_ = false;
+    drawn_width_ = 0;
     pastes_.clear();
     el_set(edit_, EL_PREP_TERM,
            1); // raw before the prompt shows: a key typed at once must not meet the line discipline
@@ -155,6 +163,7 @@ class LineReader::Editor {
       if (editor.interrupt_.raised()) return -1;
       if (window_changed) {
         window_changed = 0;
+        go_to_start(edit);
         el_resize(edit);
         el_set(edit, EL_REFRESH);
       }
@@ -171,6 +180,51 @@ class LineReader::Editor {
       }
       return 1;
     }
+  }
+
+  // Clears what is on the screen of the line, so that it can be drawn again in its place. A terminal that changes its
+  // width wraps text anew and keeps the cursor at its character, but leaves breaks alone that libedit put where it drew
+  // the line as a whole.
+  static void go_to_start(EditLine* edit) {
+    Editor& editor = self(edit);
+    const LineInfoW* line = el_wline(edit);
+    const int width = std::max(terminal_columns(), 1), before = kPromptColumns + columns_of(line->buffer, line->cursor);
+    int rows = before / width;
+    if (editor.drawn_width_ > 0) {
+      const int broken = std::min(before, editor.drawn_columns_) / editor.drawn_width_;
+      rows = broken * ((editor.drawn_width_ + width - 1) / width) + (before - broken * editor.drawn_width_) / width;
+    }
+    std::fputs((rows > 0 ? "\033[" + std::to_string(rows) + "A\r\033[J" : std::string("\r\033[J")).c_str(), stdout);
+    std::fflush(stdout);
+    editor.drawn_width_ = width;
+    editor.drawn_columns_ = kPromptColumns + columns_of(line->buffer, line->lastchar);
+  }
+
+  static int columns_of(const wchar_t* begin, const wchar_t* end) {
+    int columns = 0;
+    for (; begin < end; ++begin) columns += display_width(static_cast<char32_t>(*begin));
+    return columns;
+  }
+
+  static unsigned char on_tab(EditLine* edit, int) {
+    const Editor& editor = self(edit);
+    const LineInfo* info = el_line(edit);
+    const std::string before(info->buffer, info->cursor);
+    const Completions found = editor.completer_ && editor.first_ ? editor.completer_(before) : Completions{};
+    if (found.words.empty()) return CC_REFRESH_BEEP;
+    const std::string typed = before.substr(std::min(found.begin, before.size()));
+    std::string text = common_start(found.words);
+    if (found.words.size() == 1 && !text.ends_with('/')) text += ' ';
+    if (text != typed && text.size() >= typed.size()) {
+      el_deletestr(edit, static_cast<int>(core::utf8_length(typed)));
+      el_insertstr(edit, text.c_str());
+      return CC_REFRESH;
+    }
+    std::string list = "\r\n";
+    for (const char c : in_columns(found.words, std::max(terminal_columns(), 1)))
+      list += c == '\n' ? "\r\n" : std::string(1, c);
+    std::fputs(list.c_str(), stdout);
+    return CC_REDISPLAY;
   }
 
   // A bracketed paste. A short line is inserted as if typed; anything larger is stored and shown as a placeholder.
@@ -220,15 +274,18 @@ class LineReader::Editor {
   History* history_;
   std::string path_;
   const InterruptFlag& interrupt_;
+  const Completer completer_;
   sigset_t waiting_; // the signal mask while waiting for input
   bool first_ = true, newline_ = false;
+  int drawn_width_ = 0,
+      drawn_columns_ = 0; // of the terminal and of the line, where it was drawn as a whole; 0: it was not
   std::vector<std::string> pastes_;
 };
 
-LineReader::LineReader(InterruptFlag& interrupt) : interrupt_(interrupt) {
+LineReader::LineReader(InterruptFlag& interrupt, Completer completer) : interrupt_(interrupt) {
   const char* term = std::getenv("TERM");
   if (stdin_is_terminal() && stdout_is_terminal() && term && std::strcmp(term, "dumb") != 0)
-    editor_ = std::make_unique<Editor>(interrupt);
+    editor_ = std::make_unique<Editor>(interrupt, std::move(completer));
 }
 
 LineReader::~LineReader() = default;

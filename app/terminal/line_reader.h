@@ -2,8 +2,10 @@
 // message), plain lines from a pipe or a dumb terminal.
 #pragma once
 
+#include "app/terminal/completions.h"
 #include "app/terminal/terminal.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,8 +16,11 @@ class LineReader {
  public:
   enum class Event { message, end_of_input, interrupted };
 
+  // What may stand where a line that begins so ends: for the Tab key.
+  using Completer = std::function<Completions(const std::string& before)>;
+
   // History is kept in $XDG_STATE_HOME/ridge/history (~/.local/state/…). The flag must outlive the reader.
-  explicit LineReader(InterruptFlag& interrupt);
+  explicit LineReader(InterruptFlag& interrupt, Completer completer = nullptr);
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;

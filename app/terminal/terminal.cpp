@@ -1,6 +1,9 @@
 #include "app/terminal/terminal.h"
 
+#include "app/jobs.h"
 #include "app/terminal/streams.h"
+#include "core/strings/base64.h"
+#include "core/strings/units.h"
 #include "core/strings/utf8.h"
 
 #include <fmt/format.h>
@@ -12,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <unistd.h>
 
 namespace ridge::app {
@@ -39,7 +43,17 @@ std::string without_controls(std::string_view text) {
   return kept;
 }
 
-constexpr std::chrono::milliseconds kQuietTime{500}, kRedrawTime{100}, kLineTime{5000};
+int columns_of(int file) {
+  winsize size = {};
+  return ::isatty(file) && ::ioctl(file, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+int terminal_rows() {
+  winsize size = {};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
+}
+
+constexpr std::chrono::milliseconds kQuietTime{500}, kRedrawTime{100};
 
 } // namespace
 
@@ -64,12 +78,18 @@ std::string bold(std::string_view text) {
   return use_color() ? fmt::format("\033[1m{}\033[0m", text) : std::string(text);
 }
 
-void note(std::string_view line) { write_stderr(fmt::format("{}\n", dim(line))); }
+void note(std::string_view line) { write_stderr(fmt::format("{}\n", dim(wrapped(line, stderr_columns(), 0)))); }
 
-int terminal_columns() {
-  winsize size = {};
-  return stdout_is_terminal() && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+void print_row(std::string_view name, int width, std::string_view text) {
+  fmt::print("{:<{}}{}\n", name, width, wrapped(text, terminal_columns(), width));
 }
+
+std::string clipboard_order(std::string_view text) {
+  return fmt::format("\033]52;c;{}\a", core::to_base64(std::as_bytes(std::span(text))));
+}
+
+int terminal_columns() { return columns_of(STDOUT_FILENO); }
+int stderr_columns() { return columns_of(STDERR_FILENO); }
 
 void TextPrinter::print(std::string_view text, bool reasoning) {
   if (stdout_is_terminal()) {
@@ -88,13 +108,18 @@ void TextPrinter::print_on_terminal(std::string_view text, bool reasoning) {
     if (use_color()) line += reasoning ? "\033[2m" : "\033[0m";
     dimmed_ = reasoning;
   }
-  write_stdout(line + wrap_.add(without_controls(text), terminal_columns()));
+  const std::string shown = without_controls(text);
+  if (markdown_ && !reasoning)
+    line += answer_.add(shown, terminal_columns(), terminal_rows());
+  else
+    line += wrap_.add(shown, terminal_columns());
+  write_stdout(line);
 }
 
 void TextPrinter::finish() {
-  std::string rest = wrap_.flush(terminal_columns());
+  std::string rest = wrap_.flush(terminal_columns()) + answer_.flush(terminal_columns());
   if (dimmed_ && use_color()) rest += "\033[0m";
-  if (!wrap_.at_line_start() || last_ != '\n') rest += '\n';
+  if (!wrap_.at_line_start() || !answer_.at_line_start() || last_ != '\n') rest += '\n';
   write_stdout(rest);
 }
 
@@ -112,30 +137,31 @@ void Progress::update(std::string_view label, int64_t done, int64_t total, std::
     clear();
     label_ = label;
     start_ = shown_ = Clock::now();
+    begun_at_ = -1;
   }
   update(done, total, detail);
 }
 
 void Progress::update(int64_t done, int64_t total, std::string_view detail) {
+  if (!stderr_is_terminal()) return;
   const auto now = Clock::now();
   const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
-  if (stderr_is_terminal()) {
-    if (now - start_ < kQuietTime || now - shown_ < kRedrawTime) return;
-    // One line, whatever its parts are: a longer one would leave its beginning behind.
-    constexpr int kLongestBar = 30, kRest = 10, kUsualColumns = 80;
-    winsize size = {};
-    const int columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualColumns;
-    const int texts = static_cast<int>(core::utf8_length(label_) + core::utf8_length(detail));
-    const int width = std::clamp(columns - texts - kRest, 0, kLongestBar), full = static_cast<int>(share * width);
-    const std::string bar =
-        width > 2 ? fmt::format(" [{}{}]", std::string(full, '#'), std::string(width - full, ' ')) : "";
-    const std::string line = fmt::format("{}{} {:3.0f} %{}", label_, bar, 100 * share, detail);
-    write_stderr(fmt::format(
-        "\r{}\033[K", line.substr(0, core::utf8_valid_prefix(line.substr(0, static_cast<size_t>(columns - 1))))));
-  } else {
-    if (now - shown_ < kLineTime) return;
-    write_stderr(fmt::format("{}: {:.0f} %{}\n", label_, 100 * share, detail));
-  }
+  if (begun_at_ < 0) begun_at_ = share;
+  if (now - start_ < kQuietTime || now - shown_ < kRedrawTime) return;
+  std::string behind(detail);
+  const double spent_s = std::chrono::duration<double>(now - start_).count();
+  if (const double left_s = remaining_seconds(spent_s, begun_at_, share); behind.empty() && left_s >= 0)
+    behind = fmt::format(", {} left", core::human_seconds(left_s));
+  // One line, whatever its parts are: a longer one would leave its beginning behind.
+  constexpr int kLongestBar = 30, kRest = 10, kUsualColumns = 80;
+  const int columns = stderr_columns() > 0 ? stderr_columns() : kUsualColumns;
+  const int texts = static_cast<int>(core::utf8_length(label_) + core::utf8_length(behind));
+  const int width = std::clamp(columns - texts - kRest, 0, kLongestBar), full = static_cast<int>(share * width);
+  const std::string bar =
+      width > 2 ? fmt::format(" [{}{}]", std::string(full, '#'), std::string(width - full, ' ')) : "";
+  const std::string line = fmt::format("{}{} {:3.0f} %{}", label_, bar, 100 * share, behind);
+  write_stderr(fmt::format("\r{}\033[K",
+                           line.substr(0, core::utf8_valid_prefix(line.substr(0, static_cast<size_t>(columns - 1))))));
   shown_ = now;
   drawn_ = true;
 }

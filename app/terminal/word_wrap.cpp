@@ -37,6 +37,20 @@ int display_width(char32_t character) {
   return is_skin_tone(character) ? 0 : std::max(0, utf8proc_charwidth(static_cast<utf8proc_int32_t>(character)));
 }
 
+std::string wrapped(std::string_view text, int columns, int indent) {
+  if (columns == 0) return std::string(text);
+  WordWrap wrap;
+  const int width = std::max(columns - indent, 1);
+  std::string lines = wrap.add(text, width);
+  lines += wrap.flush(width);
+  std::string out;
+  for (const char c : lines) {
+    out += c;
+    if (c == '\n') out.append(static_cast<size_t>(indent), ' ');
+  }
+  return out;
+}
+
 std::string WordWrap::add(std::string_view text, int columns) {
   if (columns > 0 && column_ > columns) column_ %= columns; // the terminal became narrower
   while (!text.empty()) {

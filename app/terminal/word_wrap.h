@@ -14,6 +14,10 @@ namespace ridge::app {
 // Columns that a terminal uses for a character: 0 for combining ones, 2 for wide ones such as Chinese.
 int display_width(char32_t character);
 
+// A whole text, wrapped for `columns`: lines behind its first begin with `indent` spaces, which count. columns 0: as it
+// is.
+std::string wrapped(std::string_view text, int columns, int indent);
+
 class WordWrap {
  public:
   // Takes more text, UTF-8 in whole characters without control characters except \n and \t. Returns what is to be

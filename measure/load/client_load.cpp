@@ -5,7 +5,7 @@
 #include "engine/options.h"
 #include "engine/sequences/scheduler.h"
 #include "measure/divergence.h"
-#include "measure/peaks.h"
+#include "measure/peaks/peaks.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include "engine/options.h"
 #include "engine/pictures/open_pictures.h"
 #include "measure/divergence.h"
-#include "measure/peaks.h"
+#include "measure/peaks/peaks.h"
 #include "models/model.h"
 #include "models/synthetic.h"
 #include "models/vision/synthetic.h"

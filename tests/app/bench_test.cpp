@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 using namespace ridge;
@@ -342,4 +343,21 @@ TEST_CASE("bench plays a load of many clients, whose prompts share their beginni
   for (const char* part :
        {"3 clients, 12 requests, 2 at once, preempted 0 times", "first token", "between tokens", "GB/s measured"})
     CHECK(table.out.find(part) != std::string::npos);
+}
+
+TEST_CASE("bench --share prints a block of Markdown that names the machine and the model, and nobody") {
+  const std::string folder_of_mine = folder() / "Jane Doe";
+  std::filesystem::create_directories(folder_of_mine);
+  std::filesystem::copy_file(tiny_model(), folder_of_mine + "/secret.gguf",
+                             std::filesystem::copy_options::overwrite_existing);
+  const Result result =
+      run({"env", "USER=janedoe", "LOGNAME=janedoe", RIDGE_BINARY, "bench", "-m", folder_of_mine + "/secret.gguf",
+           "--device", "cpu", "-p", "8", "-n", "4", "-r", "1", "-t", "1", "--share"});
+  REQUIRE_MESSAGE(result.status == 0, result.err);
+  CHECK(result.out.starts_with("### "));
+  for (const char* part :
+       {"| pp8 |", "| tg4 |", "- machine: ", "- models: llama", "- build: ridge ", "1 threads", "GB/s"})
+    CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
+  for (const char* part : {"Jane", "jane", "secret"}) CHECK_MESSAGE(result.out.find(part) == std::string::npos, part);
+  CHECK(run_ridge({"bench", "--share", "--json"}).status == 2);
 }

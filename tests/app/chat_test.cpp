@@ -1,6 +1,6 @@
 // The chat through a real pseudo-terminal, typed at as a person would, and through a pipe.
 #include "app/support.h"
-#include "app/terminal/chat.h"
+#include "app/terminal/chat/chat.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>
@@ -122,7 +122,7 @@ TEST_CASE("Ctrl-C between a message and its answer stops the answer, and no late
   options.speculation = "off";
   ridge::app::ChatModel model(options, request, "");
   ridge::app::InterruptFlag interrupt;
-  ridge::app::Chat chat(model, request, false, interrupt);
+  ridge::app::Chat chat(model, request, {}, interrupt);
   const ridge::engine::Conversation& conversation = model.conversation();
   const auto last = [&] { return conversation.messages().back()["content"].get<std::string>(); };
 
@@ -142,18 +142,53 @@ TEST_CASE("a resize in the middle of a line loses nothing") {
   chat.type("before ");
   REQUIRE(chat.expect("before "));
   chat.resize(40, 132);
-  REQUIRE(chat.expect("before ")); // the line is drawn again
+  REQUIRE(chat.expect("\r\033[J")); // what was drawn is cleared,
+  REQUIRE(chat.expect("before "));  // and the line drawn again in its place
   chat.type("after\r");
   REQUIRE(chat.expect("· context "));
   CHECK(saved(chat, "resized.json")[0]["content"] == "before after");
+}
+
+TEST_CASE("a line of several rows is drawn again from its first row when the terminal is resized") {
+  Terminal chat(chat_args(), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type(std::string(60, 'x'));
+  REQUIRE(chat.expect(std::string(60, 'x')));
+  chat.resize(40, 25); // 62 columns with the prompt: the terminal breaks them into three rows
+  REQUIRE(chat.expect("\033[2A\r\033[J"));
+  REQUIRE(chat.expect("xxxxxxxxxx"));
+  chat.resize(40, 100); // rows that were drawn one by one stay rows
+  REQUIRE(chat.expect("\033[2A\r\033[J"));
+  chat.type("y\r");
+  REQUIRE(chat.expect("· context "));
+  CHECK(saved(chat, "rows.json")[0]["content"] == std::string(60, 'x') + "y");
+}
+
+TEST_CASE("Tab completes commands, their values and paths") {
+  const std::string file = folder().write("a file to read.txt", "text\n");
+  Terminal chat(chat_args(), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("/sa\t" + (folder() / "tab.json") + "\r");
+  CHECK(chat.expect("[saved 0 messages to " + (folder() / "tab.json")));
+  chat.type("/set repeat-p\t1.5\r");
+  CHECK(chat.expect("[repeat-penalty = 1.5]"));
+  chat.type("/set context-s\to\tn\r"); // on and off begin so
+  CHECK(chat.expect("on   off"));
+  CHECK(chat.expect("[context-shift = on]"));
+  chat.type("/read " + (folder() / "a fi") + "\t\r");
+  CHECK(chat.expect("a file to read.txt: 5 bytes]"));
+  REQUIRE(chat.expect("· context "));
+  chat.type("/s\t");
+  CHECK(chat.expect("/set"));
+  CHECK(chat.expect("/stats"));
 }
 
 TEST_CASE("every command does what /help says") {
   Terminal chat(chat_args(), environment());
   REQUIRE(chat.expect("> "));
   chat.type("/help\r");
-  for (const char* name :
-       {"/help", "/clear", "/regen", "/undo", "/system", "/read", "/save", "/load", "/set", "/stats", "/exit"})
+  for (const char* name : {"/help", "/clear", "/regen", "/undo", "/system", "/read", "/image", "/model", "/copy",
+                           "/export", "/save", "/load", "/set", "/shift", "/stats", "/exit"})
     CHECK(chat.expect(name));
   chat.type("/system You are a test.\r");
   CHECK(chat.expect("[system prompt set]"));
@@ -182,7 +217,9 @@ TEST_CASE("every command does what /help says") {
   chat.type("/clear\r");
   CHECK(chat.expect("[cleared]"));
   CHECK(saved(chat, "cleared.json").size() == 1);
-  chat.type("/exit\r");
+  chat.type("/?\r");
+  CHECK(chat.expect("/help"));
+  chat.type("/bye\r");
   CHECK(chat.exit_status() == 0);
 }
 
@@ -228,7 +265,17 @@ TEST_CASE("mistakes are explained and the chat goes on") {
   REQUIRE(chat.expect("> "));
   const std::string junk = folder().write("junk.json", "{{{");
   for (const auto& [typed, said] : std::vector<std::pair<std::string, std::string>>{
-           {"/nonsense", "unknown command /nonsense"},
+           {"/nonsense", "unknown command /nonsense; /help lists them"},
+           {"/staats", "unknown command /staats; did you mean '/stats'?"},
+           {"/set tmep 1", "unknown option 'tmep'; did you mean 'temp'?"},
+           {"/set temp", "which value? It is 0.8"},
+           {"/set grammar root ::= nothing", "nothing"},
+           {"/set thinking perhaps", "'perhaps' is neither on nor off"},
+           {"/set ctx-size -3", "'-3' is no number from 0 to"},
+           {"/model /no/such/model.gguf", "there is no such file"},
+           {"/model " + junk, "junk.json"},
+           {"/copy", "there is no answer yet"},
+           {"/export", "name a file"},
            {"/read " + (folder() / "absent.txt"), "absent.txt: cannot open"},
            {"/load " + junk, "is no JSON"},
            {"/save /no/such/folder/x.json", "/no/such/folder"},
@@ -292,6 +339,22 @@ TEST_CASE("a full context is announced, then refused, or with --context-shift fo
     chat.type(words + "\r");
     CHECK(chat.expect("the context holds 256"));
   }
+  SUBCASE("and /shift sends what had no room, where it is wanted then") {
+    Terminal chat(chat_args({"-c", "256"}), environment());
+    REQUIRE(chat.expect("> "));
+    for (int i = 0; i < 2; ++i) {
+      chat.type(words + "\r");
+      REQUIRE(chat.expect("· context "));
+    }
+    chat.type("the last " + words + "\r");
+    CHECK(chat.expect("/shift forgets the oldest exchanges"));
+    chat.type("/shift\r");
+    CHECK(chat.expect("[context shift: the "));
+    REQUIRE(chat.expect("· context "));
+    const json messages = saved(chat, "shift.json");
+    CHECK(messages.size() < 6);
+    CHECK(messages[messages.size() - 2]["content"] == "the last " + words);
+  }
   SUBCASE("with shift") {
     Terminal chat(chat_args({"-c", "256", "--context-shift"}), environment());
     REQUIRE(chat.expect("> "));
@@ -304,6 +367,68 @@ TEST_CASE("a full context is announced, then refused, or with --context-shift fo
     CHECK(chat.expect("answer"));
     CHECK(saved(chat, "shifted.json").size() < 8);
   }
+}
+
+TEST_CASE("a context that an answer has filled counts no more tokens than it holds") {
+  Terminal chat({RIDGE_BINARY, "chat", "-m", tiny_model(), "-s", "1", "-t", "1", "-c", "96", "--ignore-eos"},
+                environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("go on\r");
+  CHECK(chat.expect("[the context is full"));
+  CHECK(chat.expect("context 96 of 96]"));
+  chat.type("/stats\r");
+  CHECK(chat.expect("96 of 96 tokens"));
+}
+
+TEST_CASE("/model goes on with another model, and with the same messages") {
+  TinyModel other;
+  other.further.set("general.name", std::string("Other 1B Instruct"));
+  other.further.set("general.sampling.top_k", int32_t{7});
+  other.write(folder() / "other.gguf");
+  Terminal chat(chat_args({"--temp", "0.5"}), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("hello\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("/model " + (folder() / "other.gguf") + "\r");
+  CHECK(chat.expect("[Other 1B Instruct F16, context 512 tokens]"));
+  chat.type("/set\r");
+  CHECK(chat.expect("temp               0.5"));
+  CHECK(chat.expect("top-k              7")); // as the new model recommends
+  chat.type("and on\r");
+  REQUIRE(chat.expect("· context "));
+  CHECK(saved(chat, "both.json").size() == 4);
+  chat.type("/set ctx-size 300\r");
+  CHECK(chat.expect("[ctx-size = 300]"));
+  chat.type("/set ignore-eos on\r/set stop zz\r/set cache-type-k f32\r");
+  CHECK(chat.expect("[ignore-eos = on]"));
+  CHECK(chat.expect("[stop = zz]"));
+  CHECK(chat.expect("[cache-type-k = f32]"));
+  chat.type("/model " + tiny_model() + "\r/set\r");
+  CHECK(chat.expect("top-k              40"));
+  chat.type("once more\r");
+  REQUIRE(chat.expect("· context "));
+  CHECK(saved(chat, "thrice.json").size() == 6);
+}
+
+TEST_CASE("/copy gives the terminal the answer, /export writes the conversation as Markdown") {
+  Terminal chat({RIDGE_BINARY, "chat", "-m", tiny_model(), "-s", "1", "-t", "1", "--grammar",
+                 "root ::= \"Code:\\n```c\\nint x;\\n```\\nDone.\""},
+                environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("/system Be brief.\rwrite\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("/copy\r");
+  CHECK(chat.expect("\033]52;c;Q29kZToKYGBgYwppbnQgeDsKYGBgCkRvbmUu\a"));
+  CHECK(chat.expect("[27 bytes to the clipboard"));
+  chat.type("/copy code\r");
+  CHECK(chat.expect("\033]52;c;aW50IHg7Cg==\a"));
+  const std::string file = folder() / "talk.md";
+  chat.type("/export " + file + "\r");
+  REQUIRE(chat.expect("[wrote 3 messages to "));
+  const std::string text = read_file(file);
+  CHECK(text.ends_with("\n\n## System prompt\n\nBe brief.\n\n## You\n\nwrite\n\n## Answer\n\n"
+                       "Code:\n```c\nint x;\n```\nDone.\n"));
+  CHECK(text.starts_with("# "));
 }
 
 TEST_CASE("through a pipe the chat prints answers alone") {

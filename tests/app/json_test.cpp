@@ -22,7 +22,7 @@ const std::set<std::string> kPureNumbers = {
     "cores", "multiprocessors", "tensors", "weights", "parameters", "shards", "entries", "chunks", "repetitions",
     "streams", "threads", "gpu_layers", "experts_on_host", "experts_in_file_only", "expert_copies_on_gpu",
     "matrices_never_used", "draft_heads", "dependent_steps", "not_finite", "shape", "matrix_rows", "length", "layers",
-    "ranks",
+    "ranks", "read_measurements",
     // names and places
     "id", "version", "seed", "layer", "position", "shard", "gpu", "rank", "first_layer", "end_layer",
     // ratios and statistics of weights and probabilities
@@ -69,10 +69,9 @@ void check_report(const std::string& command, const std::vector<std::string>& ar
 std::vector<std::string> commands_with_json() {
   std::vector<std::string> commands;
   std::istringstream help(run_ridge({"--help"}).out);
-  bool listed = false;
   for (std::string line; std::getline(help, line);) {
-    if (line == "Subcommands:") listed = true;
-    if (!listed || !line.starts_with("  ")) continue;
+    if (line == "Options") break;
+    if (!line.starts_with("  ")) continue;
     const std::string command = line.substr(2, line.find(' ', 2) - 2);
     std::istringstream own(run_ridge({command, "--help"}).out);
     for (std::string option; std::getline(own, option);)

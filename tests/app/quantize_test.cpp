@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <csignal>
+#include <regex>
 
 using namespace ridge;
 using namespace ridge::tests;
@@ -59,11 +61,41 @@ std::string big_model(const TemporaryFolder& where, int tensors) {
   return where / "big.gguf";
 }
 
+// The names of recipes in a picture: none lies over another.
+void check_labels_apart(const std::string& picture, int expected) {
+  struct Label {
+    double left, right, bottom;
+    std::string name;
+  };
+  std::vector<Label> labels;
+  const std::regex element(
+      "<text x=\"([0-9.-]+)\" "
+      "y=\"([0-9.-]+)\"[^>]*font-size=\"11\"[^>]*text-anchor=\"([a-z]+)\"[^>]*>([A-Z0-9_]+)</text>");
+  for (auto it = std::sregex_iterator(picture.begin(), picture.end(), element); it != std::sregex_iterator(); ++it) {
+    const double at = std::stod((*it)[1]), width = 6 * static_cast<double>((*it)[4].length());
+    const bool ends = (*it)[3] == "end";
+    labels.push_back({ends ? at - width : at, ends ? at : at + width, std::stod((*it)[2]), (*it)[4]});
+  }
+  CHECK(static_cast<int>(labels.size()) == expected);
+  for (size_t i = 0; i < labels.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      const Label &a = labels[i], &b = labels[j];
+      const bool over = a.left < b.right && b.left < a.right && std::abs(a.bottom - b.bottom) < 10;
+      CHECK_MESSAGE(!over, a.name, " over ", b.name);
+    }
+}
+
 } // namespace
 
-TEST_CASE("quantize shows each tensor and writes a model that runs") {
+TEST_CASE("quantize sums up by type, or with --verbose shows each tensor, and writes a model that runs") {
   const std::string out = folder() / "q4km.gguf";
-  const Result result = run_ridge({"quantize", wide_model(), out, "Q4_K_M"});
+  const Result summary = run_ridge({"quantize", wide_model(), out, "Q4_K_M"});
+  REQUIRE(summary.status == 0);
+  CHECK(summary.out.find("blk.1.ffn_down.weight") == std::string::npos);
+  CHECK(summary.out.find("\nQ6_K  F16") != std::string::npos);
+  CHECK(summary.out.find("bits per weight") != std::string::npos);
+  CHECK(summary.err == "wrote " + out + "\n"); // no progress in a pipe
+  const Result result = run_ridge({"quantize", wide_model(), out, "Q4_K_M", "--verbose"});
   REQUIRE(result.status == 0);
   CHECK(result.out.find("blk.1.ffn_down.weight") != std::string::npos);
   CHECK(result.out.find("> Q6_K") != std::string::npos);
@@ -75,6 +107,15 @@ TEST_CASE("quantize shows each tensor and writes a model that runs") {
   CHECK(report["tensors"].size() == 21);
   for (const json& tensor : report["tensors"])
     if (tensor["from"] != tensor["to"]) CHECK(tensor["sqnr_db"] > 10);
+}
+
+TEST_CASE("quantize takes a model by its name") {
+  const std::string home = folder() / "named";
+  std::filesystem::create_directories(home + "/models");
+  std::filesystem::copy_file(wide_model(), home + "/models/Wide-F16.gguf",
+                             std::filesystem::copy_options::overwrite_existing);
+  const Result result = run({"env", "-i", "HOME=" + home, RIDGE_BINARY, "quantize", "wide-f16", "Q4_0", "--dry-run"});
+  CHECK_MESSAGE(result.status == 0, result.err);
 }
 
 TEST_CASE("a dry run says what would be written, and writes nothing") {
@@ -160,7 +201,9 @@ TEST_CASE("exploring measures recipes and mixes of their sizes, and writes nothi
   }
   CHECK(recipes > 15);
   CHECK(mixes > 5);
-  CHECK(read_file(svg).find("Q4_K_M") != std::string::npos);
+  const std::string picture = read_file(svg);
+  CHECK(picture.find("Q4_K_M") != std::string::npos);
+  check_labels_apart(picture, recipes);
   check_one_line(run_ridge({"quantize", wide_model(), "Q4_0", "--explore"}), 2, "--explore");
   check_one_line(run_ridge({"quantize", wide_model(), "out.gguf", "Q4_0", "--svg", svg}), 2, "--explore");
 }
@@ -202,8 +245,8 @@ TEST_CASE("a calibrated method goes on after a kill, and leaves nothing behind w
   const std::string out = folder() / "killed.gguf", unfinished = out + ".unfinished", whole = folder() / "whole.gguf";
   const auto args = [&](const std::string& output) {
     return std::vector<std::string>{
-        RIDGE_BINARY,    "quantize",  wide_model(),           output, "Q4_K_S", "--method", "gptq", "--device", "cpu",
-        "--calibration", some_text(), "--calibration-tokens", "2048"};
+        RIDGE_BINARY,    "quantize",  wide_model(),           output, "Q4_K_S",   "--method", "gptq", "--device", "cpu",
+        "--calibration", some_text(), "--calibration-tokens", "2048", "--verbose"};
   };
   { // killed when the first layer is done
     ridge::tests::Terminal quantize(args(out), {});
@@ -229,7 +272,7 @@ TEST_CASE("inspect compares two files, and a tensor in several types") {
   const json same = json::parse(run_ridge({"inspect", "--compare", out, out, "--json"}).out);
   CHECK(same["all"]["rmse"] == 0);
   check_one_line(run_ridge({"inspect", "--compare", tiny_model(), wide_model()}), 1, "different models");
-  check_one_line(run_ridge({"inspect", "--compare", out}), 2, "two files");
+  check_one_line(run_ridge({"inspect", "--compare", out}), 2, "takes 2 words, MODEL each");
   check_one_line(run_ridge({"inspect", out, "--compare", out, out}), 2, "two files");
   check_one_line(run_ridge({"inspect", out, "--imatrix", out}), 2, "--as");
 

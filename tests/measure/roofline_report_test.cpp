@@ -1,8 +1,12 @@
 // What a roofline's report says of its points, and how it is drawn.
 #include "measure/roofline_report.h"
+#include "support/temporary_folder.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
 
 using namespace ridge;
 
@@ -45,6 +49,47 @@ TEST_CASE("a kernel's time is its roof, its start and the rest, and the largest 
   CHECK(report.floor_seconds(report.points[1]) == doctest::Approx(4e-2));
   CHECK(report.bound_by(report.points[2]) == "latency");
   CHECK(report.floor_seconds(report.points[2]) == doctest::Approx(1e-4));
+}
+
+TEST_CASE("a time that the roofs do not allow is disturbed, and the best reads that were kept are the roof") {
+  measure::RooflineReport report = invented_report();
+  measure::RooflinePoint point = report.points[0]; // 1e9 bytes
+  point.seconds = 0.95e-3;
+  CHECK(!report.above_roof(point));
+  point.seconds = 0.3e-3;
+  CHECK(report.above_roof(point));
+  CHECK(report.bound_by(point) == "disturbed");
+  report.kept = measure::KeptPeak{4e12, 1e12, 3};
+  CHECK(report.read() == 4e12);
+  CHECK(report.read_now() == 1e12);
+  CHECK(report.disturbed());
+  CHECK(!report.above_roof(point));
+  CHECK(report.floor_seconds(point) == doctest::Approx(0.25e-3));
+}
+
+TEST_CASE("peaks are kept for each device, at their best, and a broken file costs only them") {
+  const tests::TemporaryFolder folder;
+  ::setenv("XDG_STATE_HOME", (folder / "state").c_str(), 1);
+  CHECK(!measure::kept_read_peak("A"));
+  for (const double value : {3e9, 20e9, 7e9}) measure::keep_read_peak("A", value);
+  measure::keep_read_peak("B \"quoted\"", 1e9);
+  measure::keep_read_peak("A", 0); // no measurement
+  const auto kept = measure::kept_read_peak("A");
+  REQUIRE(kept);
+  CHECK(kept->best == 20e9);
+  CHECK(kept->least == 3e9);
+  CHECK(kept->times == 3);
+  CHECK(measure::kept_read_peak("B \"quoted\"")->best == 1e9);
+  for (int i = 0; i < 20; ++i) measure::keep_read_peak("A", 5e9);
+  CHECK(measure::kept_read_peak("A")->best == 5e9); // old ones are forgotten
+  const std::string path = folder / "state/ridge/peaks.json";
+  for (const char* text : {"{{{", "[1]", R"({"A": 3})", R"({"A": {"read_bytes_per_second": ["x", -1]}})"}) {
+    std::ofstream(path) << text;
+    CHECK(!measure::kept_read_peak("A"));
+  }
+  measure::keep_read_peak("A", 6e9);
+  CHECK(measure::kept_read_peak("A")->best == 6e9);
+  ::unsetenv("XDG_STATE_HOME");
 }
 
 TEST_CASE("the plot is well-formed, with each format, attention and the model in it, and no raw text of others") {

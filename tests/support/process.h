@@ -101,7 +101,7 @@ class Terminal {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
 
-  Terminal(const std::vector<std::string>& args, const Environment& environment, unsigned short columns = 80) {
+  Terminal(const std::vector<std::string>& args, const Environment& environment, unsigned short columns = 120) {
     winsize size = {24, columns, 0, 0};
     pid_ = ::forkpty(&fd_, nullptr, nullptr, &size);
     REQUIRE(pid_ >= 0);

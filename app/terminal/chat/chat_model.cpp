@@ -1,4 +1,4 @@
-#include "app/terminal/chat_model.h"
+#include "app/terminal/chat/chat_model.h"
 
 #include "app/models/encoders.h"
 #include "app/terminal/terminal.h"
@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -45,9 +46,48 @@ void ChatModel::open(const core::ModelOptions& options, const engine::Notice& no
                          engine::placement_of(options), load_on_terminal());
   open_->session.emplace(*loaded.executor, loaded.program,
                          engine::make_speculator(options, loaded, load_on_terminal()));
-  open_->conversation.emplace(loaded, *open_->session, *open_->chat_template,
+  make_conversation(notice);
+  renew_answerer();
+}
+
+void ChatModel::make_conversation(const engine::Notice& notice) {
+  open_->conversation.emplace(loaded(), *open_->session, *open_->chat_template,
                               engine::template_variables(request_.chat_template, *open_->chat_template, notice));
   if (tools_) open_->conversation->set_tools(*tools_);
+}
+
+void ChatModel::renew_conversation() {
+  const engine::Json messages = conversation().messages();
+  make_conversation(note);
+  conversation().set_messages(messages, "conversation");
+}
+
+void ChatModel::open_instead(const core::ModelOptions& options, const core::ModelOptions& before,
+                             const engine::Notice& notice) {
+  const engine::Json messages = conversation().messages();
+  std::exception_ptr problem;
+  try {
+    open(options, notice);
+  } catch (...) {
+    problem = std::current_exception();
+    open(before, [](const std::string&) {}); // what there is to say was said
+  }
+  conversation().set_messages(messages, "conversation");
+  if (problem) std::rethrow_exception(problem);
+}
+
+void ChatModel::reopen(const core::ModelOptions& options) {
+  const bool other = options.model != options_.model;
+  open_instead(without_pictures(options), without_pictures(options_), note);
+  options_ = options;
+  if (!other) return;
+  core::SamplingOptions& sampling = request_.sampling;
+  const core::SamplingOptions usual;
+  for (const engine::SamplingSetting& setting : engine::sampling_settings())
+    if (setting.name != "predict" && setting.name != "seed" &&
+        std::ranges::find(sampling.chosen, setting.name) == sampling.chosen.end())
+      setting.set(sampling, setting.get(usual));
+  recommended_ = engine::take_model_defaults(sampling, loaded().file, note);
   renew_answerer();
 }
 
@@ -66,17 +106,7 @@ void ChatModel::take_pictures() {
             : "this chat takes no pictures: no mmproj*.gguf of the model lies beside it; start with --mmproj FILE");
   engine::settle_for_pictures(options);
   note(fmt::format("pictures are read by {}", core::printable(options.mmproj, 300)));
-  const engine::Json messages = conversation().messages();
-  const auto quiet = [](const std::string&) {}; // it was said before
-  std::exception_ptr problem;
-  try {
-    open(options, quiet);
-  } catch (...) {
-    problem = std::current_exception();
-    open(without_pictures(options_), quiet);
-  }
-  conversation().set_messages(messages, "conversation");
-  if (problem) std::rethrow_exception(problem);
+  open_instead(options, without_pictures(options_), [](const std::string&) {}); // what there is to say was said
 }
 
 } // namespace ridge::app

@@ -1,4 +1,4 @@
-#include "measure/peaks.h"
+#include "measure/peaks/peaks.h"
 
 #include "kernels/cpu/microbench/microbench.h"
 #include "kernels/cuda/executor/executor.h"

@@ -36,6 +36,12 @@ class ChatModel {
   // Error where the model takes no pictures; it is then as before.
   void take_pictures();
 
+  // Opens the model anew with other options, perhaps another file. The conversation stays, and is evaluated anew;
+  // sampling that nobody chose becomes the new model's. Throws Error where that fails; it is then as before.
+  void reopen(const core::ModelOptions& options);
+  const core::ModelOptions& options() const { return options_; }
+  void renew_conversation(); // with the request's template options as they are now
+
  private:
   struct Open {
     explicit Open(engine::LoadedModel opened) : loaded(std::move(opened)) {}
@@ -46,8 +52,11 @@ class ChatModel {
     std::unique_ptr<engine::Answerer> answerer;
   };
   void open(const core::ModelOptions& options, const engine::Notice& notice);
+  void make_conversation(const engine::Notice& notice);
+  // open(), and where it throws what was open before, with the same messages either way.
+  void open_instead(const core::ModelOptions& options, const core::ModelOptions& before, const engine::Notice& notice);
 
-  const core::ModelOptions options_;
+  core::ModelOptions options_;
   core::GenerateRequest& request_;
   std::optional<engine::ToolUse> tools_;
   std::vector<std::string> recommended_;

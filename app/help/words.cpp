@@ -1,0 +1,267 @@
+#include "app/help/words.h"
+
+#include "app/help/command_tree.h"
+#include "core/error.h"
+#include "core/strings/closest.h"
+#include "core/strings/printable.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace ridge::app {
+namespace {
+
+// What is done with a word of another program.
+enum class Way : uint8_t {
+  renamed,    // the option `here`, with the same value
+  repository, // the option `here`, its value a repository of Hugging Face
+  always,     // nothing: ridge does so anyway
+  always_on,  // likewise; it may have a value, which must not be "off"
+  never,      // an error: `here` says what to do instead
+};
+
+struct ForeignWord {
+  std::string_view name, longer; // one spelling and another; the latter may be empty
+  Way way;
+  std::string_view here;
+  std::string_view command = {}; // of this command alone; empty: of every one
+};
+
+constexpr auto kForeignWords = std::to_array<ForeignWord>({
+    {"-sys", "--system", Way::renamed, "--system-prompt"},
+    {"-ub", "", Way::renamed, "--ubatch-size"},
+    {"-ngl", "", Way::renamed, "--gpu-layers"},
+    {"-np", "", Way::renamed, "--parallel"},
+    {"-md", "--model-draft", Way::renamed, "--draft-model"},
+    {"-ctk", "", Way::renamed, "--cache-type-k"},
+    {"-ctv", "", Way::renamed, "--cache-type-v"},
+    {"-cmoe", "", Way::renamed, "--cpu-moe"},
+    {"-mm", "", Way::renamed, "--mmproj"},
+    {"-mg", "--main-gpu", Way::renamed, "--gpus"},
+    {"-mu", "--model-url", Way::renamed, "--model"},
+    {"-n-predict", "--n-predict", Way::renamed, "--predict"},
+    {"-max-tokens", "--max-tokens", Way::renamed, "--predict"},
+    {"-temp", "--temperature", Way::renamed, "--temp"},
+    {"-hf", "--hf-repo", Way::repository, "--model"},
+    {"-hfr", "", Way::repository, "--model"},
+    {"-hff", "--hf-file", Way::never, "name the file behind its repository: -m hf:OWNER/REPO/FILE.gguf"},
+    {"-fa", "--flash-attn", Way::always_on, "attention here never keeps a matrix of scores, and has no other way"},
+    {"-jinja", "--jinja", Way::always, ""},
+    {"-no-warmup", "--no-warmup", Way::always, ""},
+    {"-cb", "--cont-batching", Way::always, ""},
+    {"-cnv", "--conversation", Way::always, "", "chat"},
+    {"-cnv", "--conversation", Way::never, "`ridge chat` is for conversations"},
+    {"-no-cnv", "--no-conversation", Way::always, "", "run"},
+    {"-no-cnv", "--no-conversation", Way::never, "`ridge run` gives one answer"},
+    {"-st", "--single-turn", Way::always, "", "run"},
+    {"-st", "--single-turn", Way::never, "`ridge run` gives one answer"},
+    {"-i", "--interactive", Way::never, "`ridge chat` is for conversations"},
+    {"-no-jinja", "--no-jinja", Way::never,
+     "chat templates are always Jinja; --chat-template NAME takes a built-in one"},
+    {"-mlock", "--mlock", Way::never, "weights stay in memory as long as there is room, which `ridge fit` shows"},
+    {"-no-mmap", "--no-mmap", Way::never, "files are always mapped, and what a GPU has is read once"},
+    {"-ts", "--tensor-split", Way::never, "--tensor-parallel N shares every layer out to N GPUs alike"},
+    {"-sm", "--split-mode", Way::never, "--pipeline N gives N GPUs whole layers, --tensor-parallel N shares of each"},
+    {"-dev", "", Way::never, "--device cuda or cpu says where, --gpus 0,1 on which GPUs"},
+    {"-ot", "--override-tensor", Way::never, "--cpu-moe keeps experts in the host's memory"},
+    {"-ncmoe", "--n-cpu-moe", Way::never, "--cpu-moe keeps experts in the host's memory, and copies on the GPU"},
+    {"-tb", "--threads-batch", Way::never, "-t is also for prompts"},
+    {"-nkvo", "--no-kv-offload", Way::never, "a layer's KV cache lies where the layer runs; see -ngl"},
+    {"-jf", "--json-schema-file", Way::never, "write -j \"$(cat FILE)\""},
+    {"-sysf", "--system-prompt-file", Way::never, "write --system-prompt \"$(cat FILE)\""},
+    {"-r", "--reverse-prompt", Way::never, "--stop TEXT ends the answer before a text"},
+});
+
+struct OtherCommand {
+  std::string_view name, here;
+};
+// What the commands of other programs are here.
+constexpr auto kOtherCommands = std::to_array<OtherCommand>({
+    {"list", "models"},
+    {"ls", "models"},
+    {"show", "inspect"},
+    {"info", "inspect"},
+    {"remove", "rm"},
+    {"delete", "rm"},
+    {"download", "pull"},
+    {"get", "pull"},
+    {"server", "serve"},
+    {"cli", "chat"},
+    {"generate", "run"},
+    {"ask", "run"},
+    {"create", "convert"},
+    {"imat", "imatrix"},
+    {"benchmark", "bench"},
+    {"window", "gui"},
+    {"ppl", "perplexity"},
+    {"version", "--version"},
+});
+
+[[noreturn]] void refuse(const CLI::App& command, std::string_view word, std::string_view why) {
+  throw Error(fmt::format("{}: {}: {}", command.get_name(), core::printable(word), why), Error::kUsage);
+}
+
+CLI::App& find_command(CLI::App& app, const std::string& word) {
+  const auto commands = commands_of(app);
+  if (const auto found = std::ranges::find(commands, word, &CLI::App::get_name); found != commands.end())
+    return **found;
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  const auto other = std::ranges::find(kOtherCommands, word, &OtherCommand::name);
+  const std::string meant = other == kOtherCommands.end() ? core::did_you_mean(word, names)
+                                                          : fmt::format("; did you mean '{}'?", other->here);
+  throw Error(
+      fmt::format("unknown command '{}'{}{}", core::printable(word), meant, meant.empty() ? "; see ridge --help" : ""),
+      Error::kUsage);
+}
+
+const ForeignWord* find_foreign(const CLI::App& command, std::string_view name) {
+  for (const ForeignWord& word : kForeignWords)
+    if ((name == word.name || name == word.longer) && (word.command.empty() || word.command == command.get_name()))
+      return &word;
+  return nullptr;
+}
+
+// The words of one command, from left to right: which are options, which their values.
+class Reader {
+ public:
+  Reader(CLI::App& command, const std::vector<std::string>& words) : command_(command), words_(words) {}
+
+  std::vector<std::string> read() {
+    out_ = {command_.get_name()};
+    for (at_ = 1; at_ < words_.size(); ++at_) {
+      if (words_[at_] == "--") break;
+      take(words_[at_]);
+    }
+    for (; at_ < words_.size(); ++at_) {
+      out_.push_back(words_[at_]);
+      if (words_[at_] != "--") count_text(words_[at_]);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  static bool is_option(std::string_view word) {
+    return word.size() > 1 && word[0] == '-' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
+  }
+
+  const CLI::Option* find(const std::string& name) const { return command_.get_option_no_throw(name); }
+
+  void take(const std::string& word) {
+    if (!is_option(word)) {
+      count_text(word);
+      out_.push_back(word);
+      return;
+    }
+    const size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
+    const std::string name = word.substr(0, equals);
+    if (const CLI::Option* option = find(name)) return take_option(*option, word, equals < word.size() - 1);
+    if (const ForeignWord* foreign = find_foreign(command_, name))
+      return take_foreign(*foreign, name, equals == std::string::npos ? "" : word.substr(equals + 1));
+    if (!word.starts_with("--") && is_glued(word)) return out_.push_back(word);
+    refuse_unknown(name);
+  }
+
+  void take_option(const CLI::Option& option, const std::string& word, bool has_value) {
+    out_.push_back(word);
+    int values = has_value;
+    while (at_ + 1 < words_.size() && (values < option.get_items_expected_min() ||
+                                       (values < option.get_items_expected_max() && !is_option(words_[at_ + 1])))) {
+      out_.push_back(words_[++at_]);
+      ++values;
+    }
+    if (values < option.get_items_expected_min()) refuse_without_value(option, word);
+  }
+
+  [[noreturn]] void refuse_without_value(const CLI::Option& option, const std::string& word) const {
+    const OptionWords words = words_of(option);
+    const int count = option.get_items_expected_min();
+    refuse(command_, word,
+           !words.choices.empty() ? fmt::format("a word is missing behind it: {}", fmt::join(words.choices, ", "))
+           : count > 1            ? fmt::format("takes {} words, {} each", count, words.value)
+                                  : fmt::format("{} is missing behind it", words.value));
+  }
+
+  void take_foreign(const ForeignWord& foreign, const std::string& name, std::string value) {
+    if (foreign.way == Way::never) refuse(command_, name, foreign.here);
+    if (foreign.way == Way::always) return;
+    if (foreign.way == Way::always_on) return take_always_on(foreign, name, value);
+    const std::string here(foreign.here);
+    const CLI::Option* option = find(here);
+    if (!option) refuse(command_, name, fmt::format("would be {}, which this command does not have", here));
+    out_.push_back(here);
+    if (option->get_items_expected_min() == 0) return;
+    if (value.empty() && at_ + 1 < words_.size()) value = words_[++at_];
+    if (value.empty()) refuse_without_value(*option, name);
+    const bool bare = value.find("://") == std::string::npos && !value.starts_with("hf:");
+    out_.push_back(foreign.way == Way::repository && bare ? "hf:" + value : value);
+  }
+
+  void take_always_on(const ForeignWord& foreign, const std::string& name, std::string value) {
+    const auto is_switch = [](std::string_view text) {
+      return text == "on" || text == "off" || text == "auto" || text == "1" || text == "0";
+    };
+    if (value.empty() && at_ + 1 < words_.size() && is_switch(words_[at_ + 1])) value = words_[++at_];
+    if (value == "off" || value == "0") refuse(command_, fmt::format("{} {}", name, value), foreign.here);
+  }
+
+  // -t4, -mmodel.gguf: an option of one letter and its value. Letters alone are a word that is not known.
+  bool is_glued(const std::string& word) const {
+    const CLI::Option* option = find(word.substr(0, 2));
+    if (!option || option->get_items_expected_min() == 0) return false;
+    return !std::ranges::all_of(word.substr(2), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
+    });
+  }
+
+  [[noreturn]] void refuse_unknown(const std::string& name) const {
+    const std::string see = fmt::format("; see ridge {} --help", command_.get_name());
+    if (!name.starts_with("--"))
+      if (const CLI::Option* option = find(name.substr(0, 2)); option && option->get_items_expected_min() > 0)
+        refuse(command_, name,
+               fmt::format("no such option; {} {} would be written with a space{}", name.substr(0, 2),
+                           core::printable(name.substr(2)), see));
+    std::vector<std::string> known;
+    for (const OptionWords& option : options_of(command_))
+      for (const std::string& each : option.names) known.push_back(each);
+    const std::string meant = core::did_you_mean(name, known);
+    refuse(command_, name, "no such option" + (meant.empty() ? see : meant));
+  }
+
+  // A word that is no option's: as many as the command takes.
+  void count_text(const std::string& word) {
+    int most = 0;
+    for (const CLI::Option* option : command_.get_options())
+      if (option->get_positional()) most += std::min(option->get_items_expected_max(), kMany);
+    if (++texts_ <= most) return;
+    if (most == 0) refuse(command_, word, fmt::format("takes only options; see ridge {} --help", command_.get_name()));
+    refuse(command_, word,
+           fmt::format("is one word too many; a text with spaces goes into quotes; see ridge {} --help",
+                       command_.get_name()));
+  }
+
+  static constexpr int kMany = 1 << 20;
+
+  CLI::App& command_;
+  const std::vector<std::string>& words_;
+  std::vector<std::string> out_;
+  size_t at_ = 0;
+  int texts_ = 0;
+};
+
+} // namespace
+
+std::vector<std::string> read_words(CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty() || words[0].starts_with('-')) return words;
+  if (words[0] == "help") {
+    if (words.size() == 1) return {"--help"};
+    return {find_command(app, words[1]).get_name(), "--help"};
+  }
+  return Reader(find_command(app, words[0]), words).read();
+}
+
+} // namespace ridge::app

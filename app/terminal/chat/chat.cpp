@@ -1,0 +1,181 @@
+#include "app/terminal/chat/chat.h"
+
+#include "app/terminal/pictures.h"
+#include "app/terminal/streams.h"
+#include "app/terminal/terminal.h"
+#include "app/terminal/typed_pictures.h"
+#include "core/error.h"
+#include "core/strings/printable.h"
+#include "media/picture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ridge::app {
+namespace {
+
+constexpr double kNearlyFull = 0.8; // of the context: above it, a warning is printed
+constexpr int64_t kAnswerShare = 4; // context shift keeps 1/4 of the context free for the answer
+
+} // namespace
+
+std::string Chat::trim(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\n"), last = text.find_last_not_of(" \t\n");
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+
+Chat::Chat(ChatModel& model, core::GenerateRequest& request, Ways ways, InterruptFlag& interrupt)
+    : model_(model), request_(request), ways_(ways), interrupt_(interrupt) {}
+
+bool Chat::take(const std::string& message, bool typed) {
+  try {
+    const std::string line = trim(message);
+    if (typed && calls_.empty() && !find_command(line) && take_typed_pictures(line)) return true;
+    if (line.starts_with('/')) {
+      run_command(line);
+    } else if (!calls_.empty()) {
+      give_result(message);
+    } else if (!line.empty()) {
+      say(message);
+    }
+  } catch (const OutputError&) {
+    throw;
+  } catch (const Error& error) {
+    failed_ = true;
+    write_stderr(fmt::format("ridge: error: {}\n", error.what()));
+  }
+  return !leaving_;
+}
+
+// Pictures alone wait for the next message, as behind /image; among words they stand where their paths were, or stay
+// text where the model takes none. False: there are none.
+bool Chat::take_typed_pictures(const std::string& line) {
+  const std::vector<TypedPicture> found = typed_pictures(line);
+  if (found.empty()) return false;
+  const auto with_instead = [&](const std::vector<std::string>& texts) {
+    std::string text = line;
+    for (size_t i = found.size(); i-- > 0;) text.replace(found[i].begin, found[i].end - found[i].begin, texts[i]);
+    return text;
+  };
+  std::vector<std::string> marks(found.size());
+  const bool alone = trim(with_instead(marks)).empty();
+  try {
+    model_.take_pictures();
+  } catch (const Error& error) {
+    if (alone) throw;
+    note(fmt::format("[{} stays text: {}]", core::printable(found[0].path, 300), error.what()));
+    say(line);
+    return true;
+  }
+  for (size_t i = 0; i < found.size(); ++i) marks[i] = add_picture_file(found[i].path);
+  if (!alone) {
+    say(with_instead(marks));
+    return true;
+  }
+  for (const std::string& mark : marks) pictures_ += mark;
+  note("[goes with your next message]");
+  return true;
+}
+
+std::string Chat::add_picture_file(const std::string& path) {
+  std::string file = media::read_picture_file(path);
+  const std::string mark = add_picture(model_.loaded(), conversation(), file, path);
+  picture_files_[mark] = std::move(file);
+  return mark;
+}
+
+void Chat::say(std::string text) {
+  text = pictures_ + text;
+  if (!make_room(text)) return;
+  const Json before = conversation().messages();
+  request_.prompt = std::move(text);
+  conversation().add_user(request_.prompt);
+  answer(before);
+  pictures_.clear();
+}
+
+void Chat::give_result(std::string text) {
+  const Json before = conversation().messages();
+  const text::ToolCall call = calls_.front();
+  calls_.pop_front();
+  conversation().add_result(call, std::move(text));
+  if (calls_.empty()) return answer(before);
+  ask_for_result();
+}
+
+void Chat::ask_for_result() const {
+  const text::ToolCall& call = calls_.front();
+  note(fmt::format("[the result of {}({})? A line of text, which may be empty; /undo takes the question back]",
+                   call.name, call.arguments));
+}
+
+// Says what happens when the context is full before it happens: with context shift the oldest exchanges are forgotten,
+// without it the message is refused.
+bool Chat::make_room(const std::string& text) {
+  const int64_t context = session().context();
+  int64_t needed = conversation().tokens_with(text);
+  int forgotten = 0;
+  while (ways_.context_shift && needed > context - context / kAnswerShare && conversation().drop_oldest()) {
+    ++forgotten;
+    needed = conversation().tokens_with(text);
+  }
+  if (forgotten > 0)
+    note(fmt::format("[context shift: the {} oldest exchange{} forgotten]", forgotten,
+                     forgotten == 1 ? " is" : "s are"));
+  if (needed >= context && !ways_.context_shift) refused_ = text;
+  if (needed >= context)
+    throw_error("the conversation would have {} tokens, the context holds {}: {}shorten the message, /undo, /clear, or "
+                "/set ctx-size to more",
+                needed, context,
+                ways_.context_shift ? "" : "/shift forgets the oldest exchanges and sends the message again; or ");
+  refused_.clear();
+  if (!ways_.context_shift && !warned_full_ &&
+      static_cast<double>(needed) > kNearlyFull * static_cast<double>(context)) {
+    warned_full_ = true;
+    note(fmt::format("[context nearly full: {} of {} tokens; when it is full, answers stop. /clear makes room, /shift "
+                     "lets the oldest exchanges be forgotten]",
+                     needed, context));
+  }
+  return true;
+}
+
+void Chat::answer(const Json& before) {
+  TextPrinter printer(ways_.markdown);
+  engine::Answer answer;
+  try {
+    answer = conversation().answer(
+        model_.answerer(), [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); },
+        interrupt_.flag());
+  } catch (...) {
+    interrupt_.lower();
+    printer.finish();
+    conversation().set_messages(before, "conversation");
+    throw;
+  }
+  interrupt_.lower();
+  printer.finish();
+  total_prompt_ += session().prompt_usage();
+  total_generation_ += session().generation_usage();
+  total_guesses_ += session().guesses();
+  show_status(answer);
+  calls_.assign(answer.calls.begin(), answer.calls.end());
+  if (!calls_.empty()) ask_for_result();
+}
+
+void Chat::show_status(const engine::Answer& answer) const {
+  for (const std::string& miss : answer.schema_misses) note(fmt::format("[{}]", miss));
+  if (answer.stop == engine::StopReason::interrupted) note("[stopped]");
+  if (answer.stop == engine::StopReason::context_full)
+    note("[the context is full: the answer is cut; /shift lets the oldest exchanges be forgotten, /clear all]");
+  if (!stderr_is_terminal()) return;
+  const engine::Usage &prompt = session().prompt_usage(), &generation = session().generation_usage();
+  note(fmt::format("[prompt {}, {:.0f}/s · answer {} tokens, {:.1f}/s, {:.1f} GB/s · context {} of {}]", prompt.tokens,
+                   prompt.tokens_per_second(), generation.tokens, generation.tokens_per_second(),
+                   generation.bytes_per_second() / 1e9, context_used(), session().context()));
+}
+
+// An answer's last token is not evaluated, and takes no room.
+int64_t Chat::context_used() const { return std::min<int64_t>(std::ssize(session().tokens()), session().context()); }
+
+} // namespace ridge::app

@@ -1,0 +1,320 @@
+// The slash commands of the chat.
+#include "app/models/model_names.h"
+#include "app/terminal/chat/chat.h"
+#include "app/terminal/chat/markdown_export.h"
+#include "app/terminal/pictures.h"
+#include "app/terminal/streams.h"
+#include "app/terminal/terminal.h"
+#include "app/terminal/typed_pictures.h"
+#include "core/error.h"
+#include "core/files/atomic_file.h"
+#include "core/files/private_folder.h"
+#include "core/files/read_file.h"
+#include "core/json/parse.h"
+#include "core/strings/base64.h"
+#include "core/strings/closest.h"
+#include "core/strings/printable.h"
+#include "core/strings/units.h"
+#include "engine/pictures/message_pictures.h"
+#include "engine/sampling_defaults.h"
+#include "media/picture.h"
+#include "text/json/kept_number.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ridge::app {
+namespace {
+
+constexpr int kCommandWidth = 21, kStatWidth = 11; // columns of names
+
+} // namespace
+
+struct Chat::Command {
+  const char* name;
+  const char* argument;
+  const char* help;
+  void (Chat::*run)(const std::string&);
+  std::vector<std::string_view> others = {}; // what other programs call it
+  // What its argument may be: of a line up to the cursor, in which the argument begins at `begin`.
+  Completions (*complete)(Chat&, const std::string& line, size_t begin) = nullptr;
+
+  static Completions path(Chat&, const std::string& line, size_t begin) { return path_completions(line, begin, false); }
+  static Completions command(Chat&, const std::string& line, size_t begin) {
+    std::vector<std::string> names;
+    for (const Command& each : commands()) names.emplace_back(each.name);
+    return completions_of(line, begin, names);
+  }
+  static Completions model(Chat&, const std::string& line, size_t begin) {
+    Completions found = completions_of(line, begin, model_names());
+    const Completions paths = path_completions(line, begin, false);
+    found.words.insert(found.words.end(), paths.words.begin(), paths.words.end());
+    return found;
+  }
+  static Completions code(Chat&, const std::string& line, size_t begin) {
+    return completions_of(line, begin, std::vector<std::string>{"code"});
+  }
+  static Completions setting(Chat& chat, const std::string& line, size_t begin) {
+    std::vector<std::string> names;
+    const size_t space = line.find_first_of(" \t", begin);
+    for (const Setting& each : chat.settings()) {
+      if (space == std::string::npos)
+        names.emplace_back(each.name);
+      else if (line.substr(begin, space - begin) == each.name)
+        names = each.values;
+    }
+    return completions_of(line, space == std::string::npos ? begin : line.find_last_of(" \t") + 1, names);
+  }
+};
+
+const std::vector<Chat::Command>& Chat::commands() {
+  static const std::vector<Command> list = {
+      {"/help", "", "this list", &Chat::help, {"/?", "/h"}, &Command::command},
+      {"/clear", "", "forget the conversation, keep the system prompt", &Chat::clear, {"/new", "/reset"}},
+      {"/regen", "", "answer the last message again", &Chat::regenerate, {"/retry"}},
+      {"/undo", "", "take back the last message and its answer", &Chat::undo},
+      {"/system", "TEXT", "set the system prompt; without TEXT: show it; `/system none` removes it", &Chat::system},
+      {"/read", "FILE", "send a file's text as your message", &Chat::read, {}, &Command::path},
+      {"/image",
+       "FILE",
+       "show the model a picture, with your next message; or drop its file into the line",
+       &Chat::image,
+       {},
+       &Command::path},
+      {"/model",
+       "NAME",
+       "go on with another model; alone: show this one and those at hand",
+       &Chat::use_model,
+       {},
+       &Command::model},
+      {"/copy",
+       "[code]",
+       "the last answer, or its last block of code, to the clipboard",
+       &Chat::copy,
+       {},
+       &Command::code},
+      {"/export", "FILE", "write the conversation as Markdown", &Chat::export_to, {}, &Command::path},
+      {"/save", "FILE", "save the conversation (JSON messages as in the OpenAI API)", &Chat::save, {}, &Command::path},
+      {"/load", "FILE", "continue a saved conversation", &Chat::load, {}, &Command::path},
+      {"/set",
+       "NAME VALUE",
+       "change an option, e.g. /set temp 0.7; alone: show them",
+       &Chat::set,
+       {},
+       &Command::setting},
+      {"/shift", "", "when the context fills, forget the oldest exchanges; sends what had no room", &Chat::shift},
+      {"/stats", "", "tokens, speed and context so far", &Chat::stats},
+      {"/exit", "", "leave (also Ctrl-D)", &Chat::exit, {"/bye", "/quit", "/q"}},
+  };
+  return list;
+}
+
+const Chat::Command* Chat::find_command(const std::string& line) {
+  const std::string name = line.substr(0, line.find_first_of(" \t\n"));
+  for (const Command& command : commands())
+    if (name == command.name || std::ranges::find(command.others, name) != command.others.end()) return &command;
+  return nullptr;
+}
+
+void Chat::run_command(const std::string& line) {
+  const size_t space = line.find_first_of(" \t\n");
+  const Command* command = find_command(line);
+  if (!command) {
+    std::vector<std::string_view> names;
+    for (const Command& known : commands()) names.push_back(known.name);
+    const std::string word = line.substr(0, space), meant = core::did_you_mean(word, names);
+    throw_error("unknown command {}{}", core::printable(word), meant.empty() ? "; /help lists them" : meant);
+  }
+  (this->*command->run)(space == std::string::npos ? "" : trim(line.substr(space)));
+}
+
+Completions Chat::completions(const std::string& before) {
+  const size_t space = before.find_first_of(" \t");
+  if (before.starts_with('/') && space == std::string::npos) {
+    std::vector<std::string> names;
+    for (const Command& command : commands()) names.emplace_back(command.name);
+    Completions found = completions_of(before, 0, names);
+    return found.words.empty() ? path_completions(before, 0, true) : found;
+  }
+  const size_t last = before.find_last_of(" \t") + 1; // npos + 1 is 0
+  const Command* command = before.starts_with('/') ? find_command(before) : nullptr;
+  if (!command) {
+    const std::string word = before.substr(last);
+    const bool is_path = word.starts_with('/') || word.starts_with("~/") || word.starts_with("./");
+    return is_path ? path_completions(before, last, true) : Completions{last, {}};
+  }
+  const size_t begin = std::min(before.find_first_not_of(" \t", space), before.size());
+  if (command->complete) return command->complete(*this, before, begin);
+  return {begin, {}};
+}
+
+void Chat::help(const std::string&) {
+  for (const Command& command : commands())
+    print_row(fmt::format("{} {}", command.name, command.argument), kCommandWidth, command.help);
+  print_row("", 0,
+            "A line that ends with \\ (or Alt-Enter) continues on the next. Tab completes. Ctrl-C stops an answer.");
+}
+
+void Chat::clear(const std::string&) {
+  conversation().clear();
+  pictures_.clear();
+  picture_files_.clear();
+  calls_.clear();
+  refused_.clear();
+  warned_full_ = false;
+  note("[cleared]");
+}
+
+void Chat::regenerate(const std::string&) {
+  const Json before = conversation().messages();
+  if (!conversation().drop_answer()) throw_error("/regen: there is no answer yet");
+  if (request_.sampling.params.seed < 0) // a sampler's seed gives the same answer again
+    model_.renew_answerer();
+  else if (request_.sampling.params.temp > 0)
+    note("[the seed is fixed, and the answer with it; /set seed -1 lets it vary]");
+  answer(before);
+}
+
+void Chat::undo(const std::string&) {
+  if (!conversation().undo()) throw_error("/undo: there is nothing to take back");
+  calls_.clear();
+  note("[taken back]");
+}
+
+void Chat::system(const std::string& text) {
+  if (text.empty()) {
+    const Json& messages = conversation().messages();
+    const bool has = !messages.empty() && messages[0]["role"] == "system";
+    const Json content = has ? messages[0]["content"] : Json("[no system prompt]");
+    note(content.is_string() ? content.get<std::string>() : content.dump());
+    return;
+  }
+  conversation().set_system(text == "none" ? "" : text);
+  note(text == "none" ? "[system prompt removed]" : "[system prompt set]");
+}
+
+void Chat::read(const std::string& path) {
+  if (path.empty()) throw_error("/read: name a file");
+  std::string text = core::read_text_file(path);
+  if (trim(text).empty()) throw_error("{}: holds no text", path);
+  note(fmt::format("[{}: {} bytes]", path, text.size()));
+  say(std::move(text));
+}
+
+void Chat::image(const std::string& path) {
+  if (path.empty()) throw_error("/image: name a file");
+  model_.take_pictures();
+  pictures_ += add_picture_file(given_path(path));
+}
+
+void Chat::save(const std::string& path) {
+  if (path.empty()) throw_error("/save: name a file");
+  core::check_output(path, {model_.loaded().file.path()});
+  const Json messages = engine::without_marks(conversation().messages(), [&](std::string_view mark) {
+    const auto file = picture_files_.find(mark);
+    if (file == picture_files_.end()) return std::string();
+    const auto bytes = std::as_bytes(std::span(file->second));
+    return fmt::format("data:{};base64,{}", media::type_of_picture(bytes), core::to_base64(bytes));
+  });
+  const std::string text = text::json_text(Json{{"messages", messages}}, 2) + "\n";
+  core::AtomicFile file(path, text.size(), core::kPrivateFile);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+  note(fmt::format("[saved {} messages to {}]", conversation().messages().size(), path));
+}
+
+void Chat::load(const std::string& path) {
+  if (path.empty()) throw_error("/load: name a file");
+  Json json = core::parse_json(core::read_text_file(path), path, {.exact_numbers = true});
+  Json& messages = json.is_object() && json.contains("messages") ? json["messages"] : json;
+  messages = engine::with_marks(std::move(messages), path, [&](const engine::GivenPicture& picture) {
+    std::optional<std::string> file = core::from_base64(picture.base64);
+    if (picture.is_address) throw_error("{}: an address: a chat fetches no pictures", picture.place);
+    if (!file) throw_error("{}: expected base64", picture.place);
+    model_.take_pictures();
+    const std::string mark = add_picture(model_.loaded(), conversation(), *file, picture.place);
+    picture_files_[mark] = std::move(*file);
+    return mark;
+  });
+  conversation().set_messages(json, path);
+  calls_.clear();
+  warned_full_ = false;
+  note(fmt::format("[loaded {} messages]", conversation().messages().size()));
+}
+
+void Chat::shift(const std::string&) {
+  ways_.context_shift = true;
+  note("[when the context fills, the oldest exchanges are forgotten; /set context-shift off keeps them]");
+  if (!refused_.empty()) say(std::exchange(refused_, {}));
+}
+
+void Chat::use_model(const std::string& name) {
+  if (name.empty()) {
+    note(fmt::format("[{}: {}]", model_title(model_.loaded().file), core::printable(model_.loaded().file.path(), 300)));
+    const std::vector<std::string> names = model_names();
+    if (!names.empty()) fmt::print("{}", in_columns(names, std::max(terminal_columns(), 1)));
+    return;
+  }
+  const std::string path = model_path(name);
+  change_model([&](core::ModelOptions& o) {
+    o.model = path;
+    o.draft_model.clear(); // those were the other model's
+    o.mmproj.clear();
+  });
+  note(fmt::format("[{}, context {} tokens]", model_title(model_.loaded().file), session().context()));
+}
+
+void Chat::copy(const std::string& what) {
+  if (!what.empty() && what != "code")
+    throw_error("/copy: '{}'? Alone: the last answer; /copy code: its last code", what);
+  const Json& messages = conversation().messages();
+  if (messages.empty() || messages.back()["role"] != "assistant") throw_error("/copy: there is no answer yet");
+  std::string text = messages.back()["content"].is_string() ? messages.back()["content"].get<std::string>() : "";
+  if (what == "code") text = last_code(text);
+  if (text.empty()) throw_error("/copy: the answer {}", what == "code" ? "has no block of code" : "is empty");
+  if (!stdout_is_terminal()) throw_error("/copy: the clipboard is a terminal's, and stdout is none");
+  write_stdout(clipboard_order(text));
+  note(fmt::format("[{} bytes to the clipboard, where the terminal allows it (OSC 52)]", text.size()));
+}
+
+void Chat::export_to(const std::string& path) {
+  if (path.empty()) throw_error("/export: name a file");
+  core::check_output(path, {model_.loaded().file.path()});
+  const std::string text = conversation_as_markdown(conversation().messages(), model_title(model_.loaded().file));
+  core::AtomicFile file(path, text.size(), core::kPrivateFile);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+  note(fmt::format("[wrote {} messages to {}]", conversation().messages().size(), path));
+}
+
+void Chat::stats(const std::string&) {
+  const auto row = [](const char* what, const std::string& text) { print_row(what, kStatWidth, text); };
+  row("prompts", fmt::format("{} tokens, {:.1f} s, {:.1f} tokens/s", total_prompt_.tokens, total_prompt_.seconds,
+                             total_prompt_.tokens_per_second()));
+  row("answers", fmt::format("{} tokens, {:.1f} s, {:.1f} tokens/s, {:.2f} GB/s", total_generation_.tokens,
+                             total_generation_.seconds, total_generation_.tokens_per_second(),
+                             total_generation_.bytes_per_second() / 1e9));
+  if (const engine::GuessCounts& guesses = total_guesses_; guesses.steps > 0)
+    row("guesses",
+        fmt::format("{} of {} tokens right, {:.2f} tokens a step in {} steps with guesses", guesses.all_right(),
+                    guesses.all_made(),
+                    1 + static_cast<double>(guesses.all_right()) / static_cast<double>(guesses.steps), guesses.steps));
+  if (const core::ExpertUse use = model_.loaded().executor->expert_use(); use.found + use.missed > 0)
+    row("experts", fmt::format("{} of {} in the host's memory, {} on the GPU, where {:.1f} % were found{}", use.on_host,
+                               use.experts, use.copies, 100 * use.found_share(),
+                               use.on_host < use.experts ? fmt::format("; {} were read from the file", use.read) : ""));
+  row("context", fmt::format("{} of {} tokens, {} messages", context_used(), session().context(),
+                             conversation().messages().size()));
+  row("seed", fmt::format("{}", model_.answerer().seed()));
+  core::SamplingOptions recommended;
+  if (const auto changed = engine::take_model_defaults(recommended, model_.loaded().file, [](const std::string&) {});
+      !changed.empty())
+    row("sampling", fmt::format("the model file recommends {}; /set shows what is used", fmt::join(changed, ", ")));
+  row("engine", fmt::format("{}, {} beside the model", model_.loaded().executor->description(),
+                            core::human_bytes(model_.loaded().executor->memory_bytes())));
+}
+
+} // namespace ridge::app

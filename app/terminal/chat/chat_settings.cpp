@@ -1,0 +1,168 @@
+// /set: what can be changed while a chat goes on.
+#include "app/terminal/chat/chat.h"
+#include "app/terminal/terminal.h"
+#include "core/error.h"
+#include "core/strings/closest.h"
+#include "core/strings/printable.h"
+#include "engine/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace ridge::app {
+namespace {
+
+constexpr int kNameWidth = 19; // columns
+
+const std::vector<std::string> kSwitch = {"on", "off"};
+
+bool is_on(const std::string& text) {
+  if (text != "on" && text != "off") throw_error("'{}' is neither on nor off", core::printable(text));
+  return text == "on";
+}
+
+std::string switch_text(bool on) { return on ? "on" : "off"; }
+
+template <typename Number>
+Number number_from(const std::string& text, Number least, Number most) {
+  Number value{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size() || value < least || value > most)
+    throw_error("'{}' is no number from {} to {}", core::printable(text), least, most);
+  return value;
+}
+
+std::string text_or_none(const std::string& text) { return text.empty() ? "none" : text; }
+std::string none_is_empty(const std::string& text) { return text == "none" ? "" : text; }
+
+} // namespace
+
+void Chat::change_sampling(const std::function<void(core::SamplingOptions&)>& change) {
+  core::SamplingOptions changed = request_.sampling;
+  change(changed);
+  core::validate(changed.params);
+  std::swap(request_.sampling, changed);
+  try {
+    model_.renew_answerer();
+  } catch (...) { // a grammar that does not parse
+    std::swap(request_.sampling, changed);
+    throw;
+  }
+}
+
+void Chat::change_model(const std::function<void(core::ModelOptions&)>& change) {
+  if (!picture_files_.empty())
+    throw_error("the conversation has pictures, which only this model's encoder has read: /clear first");
+  core::ModelOptions changed = model_.options();
+  change(changed);
+  model_.reopen(changed);
+  warned_full_ = false;
+}
+
+std::vector<Chat::Setting> Chat::settings() {
+  std::vector<Setting> all;
+  for (const engine::SamplingSetting& each : engine::sampling_settings())
+    all.push_back({each.name,
+                   {},
+                   [this, &each] { return each.get(request_.sampling); },
+                   [this, &each](const std::string& text) {
+                     change_sampling([&](core::SamplingOptions& o) {
+                       each.set(o, text);
+                       o.chosen.emplace_back(each.name);
+                     });
+                   }});
+  const auto sampling = [&](std::string_view name, std::vector<std::string> values, auto get, auto set) {
+    all.push_back(
+        {name, std::move(values), [this, get] { return get(request_.sampling); },
+         [this, set](const std::string& text) { change_sampling([&](core::SamplingOptions& o) { set(o, text); }); }});
+  };
+  using Sampling = core::SamplingOptions;
+  sampling(
+      "stop", {"none"}, [](const Sampling& o) { return o.stop.empty() ? "none" : o.stop.front(); },
+      [](Sampling& o, const std::string& text) {
+        o.stop.clear();
+        if (text != "none") o.stop.push_back(text);
+      });
+  sampling(
+      "ignore-eos", kSwitch, [](const Sampling& o) { return switch_text(o.ignore_eos); },
+      [](Sampling& o, const std::string& text) { o.ignore_eos = is_on(text); });
+  const auto constrain = [&](std::string_view name, std::string Sampling::*one, std::string Sampling::*other) {
+    sampling(
+        name, {"none"}, [one](const Sampling& o) { return text_or_none(o.*one); },
+        [one, other](Sampling& o, const std::string& text) {
+          o.*one = none_is_empty(text);
+          (o.*other).clear();
+          o.grammar_file.clear();
+        });
+  };
+  constrain("grammar", &Sampling::grammar, &Sampling::json_schema);
+  constrain("json-schema", &Sampling::json_schema, &Sampling::grammar);
+  all.push_back({"thinking",
+                 {"on", "off", "auto"},
+                 [this] { return request_.chat_template.thinking.empty() ? "auto" : request_.chat_template.thinking; },
+                 [this](const std::string& text) {
+                   request_.chat_template.thinking = text == "auto" ? "" : switch_text(is_on(text));
+                   model_.renew_conversation();
+                 }});
+  all.push_back({"context-shift", kSwitch, [this] { return switch_text(ways_.context_shift); },
+                 [this](const std::string& text) { ways_.context_shift = is_on(text); }});
+  all.push_back({"markdown", kSwitch, [this] { return switch_text(ways_.markdown); },
+                 [this](const std::string& text) { ways_.markdown = is_on(text); }});
+  const auto model = [&](std::string_view name, std::vector<std::string> values, auto get, auto set) {
+    all.push_back(
+        {name, std::move(values), [this, get]() -> std::string { return get(model_.options()); },
+         [this, set](const std::string& text) { change_model([&](core::ModelOptions& o) { set(o, text); }); }});
+  };
+  using Model = core::ModelOptions;
+  model(
+      "ctx-size", {}, [this](const Model&) { return fmt::format("{}", session().context()); },
+      [](Model& o, const std::string& text) { o.context = number_from<int64_t>(text, 0, int64_t{1} << 31); });
+  model(
+      "threads", {}, [](const Model& o) { return o.threads == 0 ? "auto" : fmt::format("{}", o.threads); },
+      [](Model& o, const std::string& text) { o.threads = number_from<int>(text, 1, 1024); });
+  model(
+      "gpu-layers", {}, [](const Model& o) { return o.gpu_layers < 0 ? "auto" : fmt::format("{}", o.gpu_layers); },
+      [](Model& o, const std::string& text) { o.gpu_layers = number_from<int64_t>(text, -1, 1 << 20); });
+  const auto word = [&](std::string_view name, std::vector<std::string> values, std::string Model::*field) {
+    model(
+        name, values, [field](const Model& o) { return o.*field; },
+        [field, values](Model& o, const std::string& text) {
+          if (std::ranges::find(values, text) == values.end())
+            throw_error("'{}' is none of {}", core::printable(text), fmt::join(values, ", "));
+          o.*field = text;
+        });
+  };
+  word("cache-type-k", {"f16", "f32", "q8_0"}, &Model::k_type);
+  word("cache-type-v", {"f16", "f32", "q8_0"}, &Model::v_type);
+  word("spec", {"auto", "off", "mtp", "ngram", "draft"}, &Model::speculation);
+  return all;
+}
+
+void Chat::set(const std::string& assignment) {
+  const std::vector<Setting> all = settings();
+  if (assignment.empty()) {
+    for (const Setting& setting : all) print_row(setting.name, kNameWidth, core::printable(setting.get(), 300));
+    return;
+  }
+  const size_t space = assignment.find_first_of(" \t=");
+  const std::string name = assignment.substr(0, space),
+                    value = space == std::string::npos ? "" : trim(assignment.substr(space + 1));
+  const auto setting = std::ranges::find(all, name, &Setting::name);
+  if (setting == all.end()) {
+    std::vector<std::string_view> names;
+    for (const Setting& each : all) names.push_back(each.name);
+    const std::string meant = core::did_you_mean(name, names);
+    throw_error("/set: unknown option '{}'{}", core::printable(name),
+                meant.empty() ? "; /set alone lists them" : meant);
+  }
+  if (value.empty())
+    throw_error("/set {}: which value? It is {}{}", name, setting->get(),
+                setting->values.empty() ? "" : fmt::format("; {}", fmt::join(setting->values, ", ")));
+  setting->set(value);
+  note(fmt::format("[{} = {}]", name, core::printable(setting->get(), 300)));
+}
+
+} // namespace ridge::app

@@ -1,0 +1,381 @@
+#include "app/terminal/markdown/markdown.h"
+
+#include "app/terminal/markdown/styled_text.h"
+#include "app/terminal/word_wrap.h"
+#include "core/strings/utf8.h"
+
+#include <fmt/format.h>
+#include <md4c.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace ridge::app {
+namespace {
+
+constexpr int kLeastColumns = 8; // of text in lists within lists
+
+struct Cell {
+  StyledText text;
+  MD_ALIGN align = MD_ALIGN_DEFAULT;
+};
+
+// Takes what md4c finds, and makes lines of it.
+class Renderer {
+ public:
+  explicit Renderer(int columns) : columns_(std::max(columns, kLeastColumns)) {}
+
+  std::vector<std::string> lines(std::string_view source) {
+    MD_PARSER parser = {};
+    parser.flags = MD_DIALECT_GITHUB | MD_FLAG_NOHTML | MD_FLAG_LATEXMATHSPANS;
+    parser.enter_block = [](MD_BLOCKTYPE type, void* detail, void* self) { return of(self).enter(type, detail); };
+    parser.leave_block = [](MD_BLOCKTYPE type, void* detail, void* self) { return of(self).leave(type, detail); };
+    parser.enter_span = [](MD_SPANTYPE type, void* detail, void* self) { return of(self).enter(type, detail); };
+    parser.leave_span = [](MD_SPANTYPE type, void*, void* self) { return of(self).leave(type); };
+    parser.text = [](MD_TEXTTYPE type, const char* text, MD_SIZE size, void* self) {
+      return of(self).take(type, {text, size});
+    };
+    md_parse(source.data(), static_cast<MD_SIZE>(source.size()), &parser, this);
+    return std::move(lines_);
+  }
+
+ private:
+  struct List {
+    bool ordered, tight;
+    unsigned next;
+    bool begun = false;
+  };
+
+  static Renderer& of(void* self) { return *static_cast<Renderer*>(self); }
+
+  int enter(MD_BLOCKTYPE type, void* detail) {
+    switch (type) {
+    case MD_BLOCK_QUOTE:
+      begin_block();
+      prefixes_.push_back("│ ");
+      first_inside_ = true;
+      break;
+    case MD_BLOCK_UL: begin_list({false, static_cast<MD_BLOCK_UL_DETAIL*>(detail)->is_tight != 0, 0}); break;
+    case MD_BLOCK_OL: {
+      const auto* list = static_cast<MD_BLOCK_OL_DETAIL*>(detail);
+      begin_list({true, list->is_tight != 0, list->start});
+      break;
+    }
+    case MD_BLOCK_LI: begin_item(*static_cast<MD_BLOCK_LI_DETAIL*>(detail)); break;
+    case MD_BLOCK_HR:
+      begin_block();
+      put_line(styled("────────", Style::dim));
+      break;
+    case MD_BLOCK_H:
+      begin_block();
+      text_.push(Style::bold);
+      break;
+    case MD_BLOCK_CODE:
+      begin_block();
+      code_ = std::string();
+      break;
+    case MD_BLOCK_P: begin_block(); break;
+    case MD_BLOCK_TABLE:
+      begin_block();
+      rows_.clear();
+      break;
+    case MD_BLOCK_TR: rows_.emplace_back(); break;
+    case MD_BLOCK_TH: text_.push(Style::bold); break;
+    default: break;
+    }
+    return 0;
+  }
+
+  int leave(MD_BLOCKTYPE type, void* detail) {
+    switch (type) {
+    case MD_BLOCK_QUOTE: end_prefix(); break;
+    case MD_BLOCK_UL:
+    case MD_BLOCK_OL: lists_.pop_back(); break;
+    case MD_BLOCK_LI:
+      put_text(); // of a tight list
+      end_prefix();
+      break;
+    case MD_BLOCK_H:
+      text_.pop();
+      put_text();
+      break;
+    case MD_BLOCK_P: put_text(); break;
+    case MD_BLOCK_CODE: put_code(); break;
+    case MD_BLOCK_TABLE: put_table(); break;
+    case MD_BLOCK_TH: text_.pop(); [[fallthrough]];
+    case MD_BLOCK_TD:
+      rows_.back().push_back({std::exchange(text_, {}), static_cast<MD_BLOCK_TD_DETAIL*>(detail)->align});
+      break;
+    default: break;
+    }
+    return 0;
+  }
+
+  int enter(MD_SPANTYPE type, void* detail) {
+    switch (type) {
+    case MD_SPAN_EM: text_.push(Style::italic); break;
+    case MD_SPAN_STRONG: text_.push(Style::bold); break;
+    case MD_SPAN_DEL: text_.push(Style::struck); break;
+    case MD_SPAN_CODE: text_.push(Style::code); break;
+    case MD_SPAN_A: begin_link(static_cast<MD_SPAN_A_DETAIL*>(detail)->href); break;
+    case MD_SPAN_IMG: begin_link(static_cast<MD_SPAN_IMG_DETAIL*>(detail)->src); break;
+    case MD_SPAN_LATEXMATH: text_.add("$"); break;
+    case MD_SPAN_LATEXMATH_DISPLAY: text_.add("$$"); break;
+    default: text_.push(Style::plain); break;
+    }
+    return 0;
+  }
+
+  int leave(MD_SPANTYPE type) {
+    if (type == MD_SPAN_LATEXMATH || type == MD_SPAN_LATEXMATH_DISPLAY) {
+      text_.add(type == MD_SPAN_LATEXMATH ? "$" : "$$");
+      return 0;
+    }
+    text_.pop();
+    if (type == MD_SPAN_A || type == MD_SPAN_IMG) end_link();
+    return 0;
+  }
+
+  int take(MD_TEXTTYPE type, std::string_view text) {
+    if (code_) {
+      *code_ += text;
+    } else if (type == MD_TEXT_BR) {
+      text_.add("\n");
+    } else if (type == MD_TEXT_SOFTBR) {
+      text_.add(" ");
+    } else if (type == MD_TEXT_ENTITY) {
+      text_.add(character_of(text));
+    } else {
+      text_.add(text);
+    }
+    return 0;
+  }
+
+  // "&amp;" and others that models write; what is not known stays as it is.
+  static std::string character_of(std::string_view entity) {
+    constexpr std::pair<std::string_view, std::string_view> kKnown[] = {
+        {"&amp;", "&"},  {"&lt;", "<"},   {"&gt;", ">"}, {"&quot;", "\""},
+        {"&apos;", "'"}, {"&nbsp;", " "}, {"&#39;", "'"}};
+    for (const auto& [name, character] : kKnown)
+      if (entity == name) return std::string(character);
+    return std::string(entity);
+  }
+
+  void begin_link(const MD_ATTRIBUTE& address) {
+    links_.emplace_back(std::string(address.text ? address.text : "", address.size), text_.plain().size());
+    text_.push(Style::underlined);
+  }
+
+  // The address stands behind the text, unless it is the text.
+  void end_link() {
+    const auto [address, begin] = std::exchange(links_.back(), {});
+    links_.pop_back();
+    const std::string shown = text_.plain().substr(begin);
+    if (address.empty() || address == shown || address == "mailto:" + shown || address == "http://" + shown) return;
+    text_.push(Style::dim);
+    text_.add(fmt::format(" ({})", address));
+    text_.pop();
+  }
+
+  void begin_list(List list) {
+    put_text(); // of the item that the list is in
+    if (lists_.empty()) begin_block();
+    lists_.push_back(list);
+  }
+
+  void begin_item(const MD_BLOCK_LI_DETAIL& item) {
+    if (!lists_.back().tight && lists_.back().begun) begin_block();
+    lists_.back().begun = true;
+    std::string mark = lists_.back().ordered ? fmt::format("{}. ", lists_.back().next++) : "• ";
+    if (item.is_task) mark = item.task_mark == ' ' ? "☐ " : "☑ ";
+    prefixes_.push_back(std::string(static_cast<size_t>(shown_width(mark)), ' '));
+    mark_ = mark;
+    first_inside_ = true;
+  }
+
+  void end_prefix() {
+    if (!mark_.empty()) put_line(""); // an empty item
+    prefixes_.pop_back();
+  }
+
+  // An empty line between blocks.
+  void begin_block() {
+    put_text();
+    const bool first = std::exchange(first_inside_, false) || lines_.empty();
+    if (!first) put_line("");
+  }
+
+  int room() const {
+    int taken = 0;
+    for (const std::string& prefix : prefixes_) taken += shown_width(prefix);
+    return std::max(columns_ - taken, kLeastColumns);
+  }
+
+  void put_line(const std::string& line) {
+    std::string whole;
+    for (size_t i = 0; i < prefixes_.size(); ++i) {
+      const bool is_mark = i + 1 == prefixes_.size() && !mark_.empty();
+      whole += is_mark ? std::exchange(mark_, {}) : prefixes_[i];
+    }
+    whole += line;
+    if (line.empty()) whole.erase(whole.find_last_not_of(' ') + 1);
+    lines_.push_back(std::move(whole));
+  }
+
+  void put_text() {
+    if (text_.empty()) return;
+    first_inside_ = false;
+    for (const std::string& line : std::exchange(text_, text_.begin_again()).wrapped(room())) put_line(line);
+  }
+
+  void put_code() {
+    std::string code = *std::exchange(code_, std::nullopt);
+    while (code.ends_with('\n')) code.pop_back();
+    for (size_t at = 0; at <= code.size();) {
+      const size_t end = std::min(code.find('\n', at), code.size());
+      put_line(styled(code.substr(at, end - at), Style::code));
+      at = end + 1;
+    }
+  }
+
+  // Columns as wide as their widest cell, but all of them within the room: then cells wrap.
+  void put_table() {
+    size_t count = 0;
+    for (const auto& row : rows_) count = std::max(count, row.size());
+    if (count == 0) return;
+    std::vector<int> widths(count, 1);
+    for (const auto& row : rows_)
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].text.width());
+    const auto sum = [&] {
+      int all = 3 * static_cast<int>(count - 1);
+      for (const int width : widths) all += width;
+      return all;
+    };
+    while (sum() > room()) {
+      int& widest = *std::ranges::max_element(widths);
+      if (widest <= 3) break;
+      --widest;
+    }
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      put_table_row(rows_[r], widths);
+      if (r > 0) continue;
+      std::string line;
+      for (size_t i = 0; i < count; ++i) {
+        for (int c = 0; c < widths[i]; ++c) line += "─";
+        if (i + 1 < count) line += "─┼─";
+      }
+      put_line(styled(line, Style::dim));
+    }
+    rows_.clear();
+  }
+
+  void put_table_row(std::vector<Cell>& row, const std::vector<int>& widths) {
+    std::vector<std::vector<std::string>> cells(widths.size());
+    size_t height = 1;
+    for (size_t i = 0; i < row.size() && i < widths.size(); ++i) {
+      cells[i] = row[i].text.wrapped(widths[i]);
+      height = std::max(height, cells[i].size());
+    }
+    for (size_t h = 0; h < height; ++h) {
+      std::string line;
+      for (size_t i = 0; i < widths.size(); ++i) {
+        const std::string cell = h < cells[i].size() ? cells[i][h] : "";
+        const int space = std::max(widths[i] - shown_width(cell), 0);
+        const MD_ALIGN align = i < row.size() ? row[i].align : MD_ALIGN_DEFAULT;
+        const int before = align == MD_ALIGN_RIGHT ? space : align == MD_ALIGN_CENTER ? space / 2 : 0;
+        line.append(static_cast<size_t>(before), ' ');
+        line += cell;
+        if (i + 1 < widths.size()) {
+          line.append(static_cast<size_t>(space - before), ' ');
+          line += styled(" │ ", Style::dim);
+        }
+      }
+      put_line(line);
+    }
+  }
+
+  const int columns_;
+  std::vector<std::string> lines_;
+  std::vector<std::string> prefixes_; // before each line: of quotes and lists
+  std::string mark_;                  // instead of the last prefix, once: of an item
+  bool first_inside_ = false;         // nothing of the item or quote is there yet
+  std::vector<List> lists_;
+  StyledText text_;
+  std::vector<std::pair<std::string, size_t>> links_; // addresses, and where their texts begin
+  std::optional<std::string> code_;                   // of the block that is open
+  std::vector<std::vector<Cell>> rows_;
+};
+
+// A line of ``` or ~~~ in front of which are no more than three spaces: how many marks; 0: it is none.
+size_t fence_marks(std::string_view line) {
+  const size_t first = std::min(line.find_first_not_of(' '), line.size());
+  line.remove_prefix(first);
+  if (first > 3 || line.empty() || (line[0] != '`' && line[0] != '~')) return 0;
+  const size_t marks = std::min(line.find_first_not_of(line[0]), line.size());
+  return marks >= 3 ? marks : 0;
+}
+
+} // namespace
+
+std::vector<std::string> markdown_lines(std::string_view source, int columns) {
+  return Renderer(columns).lines(source);
+}
+
+int shown_width(std::string_view line) {
+  int columns = 0;
+  while (!line.empty()) {
+    if (line[0] == '\033') { // an order: to its letter
+      const size_t end = line.find_first_of("mK");
+      line.remove_prefix(end == line.npos ? line.size() : end + 1);
+    } else {
+      columns += display_width(core::take_character(line));
+    }
+  }
+  return columns;
+}
+
+namespace {
+
+enum class Begins { unknown, a_block, perhaps_more_of_the_last };
+
+// What a line behind an empty one begins. What is indented or an item may belong to the list before it. `whole`: the
+// line has ended.
+Begins beginning_of(std::string_view line, bool whole) {
+  if (line.empty() || line[0] == ' ' || line[0] == '\t') return Begins::perhaps_more_of_the_last;
+  size_t mark = std::min(line.find_first_not_of("0123456789"), line.size());
+  const bool digits = mark > 0;
+  if (mark < line.size() &&
+      (digits ? line[mark] == '.' || line[mark] == ')' : line[0] == '-' || line[0] == '*' || line[0] == '+'))
+    ++mark;
+  else if (!digits || mark < line.size())
+    return Begins::a_block;
+  if (mark == line.size()) return whole ? Begins::perhaps_more_of_the_last : Begins::unknown;
+  return line[mark] == ' ' || line[mark] == '\t' ? Begins::perhaps_more_of_the_last : Begins::a_block;
+}
+
+} // namespace
+
+// Behind the last empty line that is not in code and is followed by a line that begins a block of its own.
+size_t unfinished_block(std::string_view source) {
+  size_t begin = 0, fence = 0;
+  bool was_empty = false;
+  for (size_t at = 0; at < source.size();) {
+    const size_t end = source.find('\n', at);
+    const std::string_view line = source.substr(at, end == source.npos ? source.npos : end - at);
+    const bool is_empty = line.find_first_not_of(" \t") == line.npos;
+    if (fence == 0 && was_empty && !is_empty && beginning_of(line, end != source.npos) == Begins::a_block) begin = at;
+    const size_t marks = fence_marks(line);
+    if (fence == 0) {
+      fence = marks;
+    } else if (marks >= fence && line.find_first_not_of(" `~") == line.npos) {
+      fence = 0;
+    }
+    was_empty = is_empty && fence == 0;
+    if (end == source.npos) break;
+    at = end + 1;
+  }
+  return begin;
+}
+
+} // namespace ridge::app

@@ -234,6 +234,7 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
       generated += count;
     }
     if (piece.guesses == 0) stream.cache.evaluated(piece.tokens);
+    if (piece.reading) stream.sequence->read_ = stream.cache.size();
     stream.last_used = step_;
   }
   count_step(seconds, bytes);
@@ -323,7 +324,10 @@ void Scheduler::choose(const Piece& piece, int64_t output, std::span<const int32
 int32_t Scheduler::sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice) {
   const std::span<const float> logits = executor_.logits(output);
   const int32_t token = sequence.sampler_->sample(logits, sequence.request_.constraint.get());
-  if (sequence.request_.keep_choices) choice = core::describe_choice(logits, token);
+  if (sequence.request_.choices_after_samplers)
+    choice = core::describe_choice(sequence.sampler_->candidates(), token);
+  else if (sequence.request_.keep_choices)
+    choice = core::describe_choice(logits, token);
   sequence.sampler_->accept(token);
   return token;
 }

@@ -36,6 +36,8 @@ struct TextOptions {
   std::string read() const;
 };
 
+std::vector<std::string> lines_of(const std::string& text); // without their ends
+
 // "1,2,3" or "1 2 3" -> numbers. Throws Error (usage) naming the flag and the word.
 std::vector<int32_t> parse_ids(const std::string& text, const char* flag);
 

@@ -32,7 +32,7 @@ struct Files : VisionFiles {
   }
 };
 
-struct Watched : WatchedEngine {
+struct WatchedPictures : WatchedEngine {
   using WatchedEngine::WatchedEngine;
   // Adds it, and waits until it is counted and encoded.
   void add(const std::string& path) {
@@ -73,7 +73,7 @@ struct Watched : WatchedEngine {
 TEST_CASE("an encoder beside the model is named, opened with the first picture, and says what pictures cost") {
   REQUIRE_REFERENCE();
   const Files files;
-  Watched w(files.setup());
+  WatchedPictures w(files.setup());
   CHECK(w.now()->encoder == files.mmproj);
   CHECK(!w.now()->encoder_open);
   w.add(files.cat);
@@ -81,7 +81,7 @@ TEST_CASE("an encoder beside the model is named, opened with the first picture, 
   REQUIRE(w.now()->pictures.size() == 2);
   CHECK(w.now()->encoder_open);
   CHECK(w.now()->pictures[0]->name == "cat.ppm");
-  const core::PictureFacts dog = Watched::facts(*w.now(), w.now()->pictures[1]);
+  const core::PictureFacts dog = WatchedPictures::facts(*w.now(), w.now()->pictures[1]);
   CHECK(dog.tokens == 16);
   CHECK(dog.width == 900);
   REQUIRE(dog.small);
@@ -114,7 +114,7 @@ TEST_CASE(
   const Files files;
   std::string id, answer;
   {
-    Watched w(files.setup());
+    WatchedPictures w(files.setup());
     w.add(files.cat);
     w.send(intent::Send{"a cat"});
     w.add(files.dog);
@@ -127,10 +127,10 @@ TEST_CASE(
     CHECK(std::distance(std::filesystem::directory_iterator(files.own / ("conversations/" + id + ".pictures")), {}) ==
           2);
   }
-  Watched w(files.setup());
+  WatchedPictures w(files.setup());
   w.engine.send(intent::OpenConversation{id});
   w.until([](const core::Snapshot& s) {
-    return s.messages.size() == 4 && Watched::facts(s, s.messages[2].pictures[0]).small;
+    return s.messages.size() == 4 && WatchedPictures::facts(s, s.messages[2].pictures[0]).small;
   });
   CHECK(w.now()->messages[0].pictures[0]->name == "cat.ppm");
   CHECK(*w.now()->messages[0].pictures[0]->file == read_file(files.cat));
@@ -141,7 +141,7 @@ TEST_CASE(
   CHECK(!w.now()->encoder_open);
   w.engine.send(intent::EditPictures{0});
   w.until([](const core::Snapshot& s) { // the encoder is opened, and says what it costs
-    return s.pictures.size() == 1 && Watched::facts(s, s.pictures[0]).tokens == 16;
+    return s.pictures.size() == 1 && WatchedPictures::facts(s, s.pictures[0]).tokens == 16;
   });
   const std::string other = files.own.write("other.ppm", ppm_of(formula_picture(40, 40, 9)));
   w.engine.send(intent::AddPicture{other});
@@ -166,7 +166,7 @@ TEST_CASE(
 TEST_CASE("a picture is enlarged, as large as it is or as a screen") {
   REQUIRE_REFERENCE();
   const Files files;
-  Watched w(files.setup());
+  WatchedPictures w(files.setup());
   w.add(files.own.write("wide.ppm", ppm_of(formula_picture(3000, 600, 2))));
   const std::string key = w.now()->pictures[0]->key;
   w.engine.send(intent::EnlargePicture{key});
@@ -181,7 +181,7 @@ TEST_CASE("a picture is enlarged, as large as it is or as a screen") {
 TEST_CASE("what is no picture, and a model without an encoder, are one line") {
   REQUIRE_REFERENCE();
   const Files files;
-  Watched w(files.setup());
+  WatchedPictures w(files.setup());
   CHECK(has(w.error_of(intent::AddPicture{files.own.write("text.png", "this is text")}), "text.png: is no picture"));
   CHECK(has(w.error_of(intent::AddPicture{files.own / "none.png"}), "none.png: is no file"));
   CHECK(has(w.error_of(intent::AddPicture{"/dev/zero"}), "/dev/zero: is no file"));
@@ -202,7 +202,7 @@ TEST_CASE("an encoder elsewhere is dropped on the window, and one of another mod
   const std::string elsewhere = files.own / "elsewhere";
   std::filesystem::create_directory(elsewhere);
   std::filesystem::rename(files.mmproj, elsewhere + "/vision.gguf");
-  Watched w(files.setup());
+  WatchedPictures w(files.setup());
   CHECK(has(w.error_of(intent::AddPicture{files.cat}), "no mmproj*.gguf lies beside it"));
   CHECK(has(w.error_of(intent::OpenModel{wider.mmproj}), "do not belong together"));
   CHECK(!w.now()->encoder_open);
@@ -231,7 +231,7 @@ TEST_CASE("kept pictures that are gone or changed are said to be, and the rest o
   const Files files;
   std::string id;
   {
-    Watched w(files.setup());
+    WatchedPictures w(files.setup());
     w.add(files.cat);
     w.add(files.dog);
     w.send(intent::Send{"two"});
@@ -242,11 +242,11 @@ TEST_CASE("kept pictures that are gone or changed are said to be, and the rest o
                     dog = core::Sha256().add(read_file(files.dog)).hex();
   std::filesystem::remove(folder + cat);
   std::ofstream(folder + dog, std::ios::binary | std::ios::in) << "P5";
-  Watched w(files.setup());
+  WatchedPictures w(files.setup());
   w.engine.send(intent::OpenConversation{id});
   w.until([&](const core::Snapshot& s) {
-    return s.messages.size() == 2 && !Watched::facts(s, s.messages[0].pictures[0]).problem.empty() &&
-           !Watched::facts(s, s.messages[0].pictures[1]).problem.empty();
+    return s.messages.size() == 2 && !WatchedPictures::facts(s, s.messages[0].pictures[0]).problem.empty() &&
+           !WatchedPictures::facts(s, s.messages[0].pictures[1]).problem.empty();
   });
   CHECK(has(w.now()->error, "dog.ppm: the picture's file is not there any more, or was changed"));
   CHECK(has(w.error_of(intent::Send{"more"}), "cat.ppm"));
@@ -267,7 +267,7 @@ TEST_CASE("a question with pictures that fails comes back with them") {
   const Files files;
   app::WindowSetup small = files.setup();
   small.model.context = 24;
-  Watched w(std::move(small));
+  WatchedPictures w(std::move(small));
   w.add(files.cat);
   w.add(files.dog);
   CHECK(has(w.error_of(intent::Send{"too much"}), "context"));

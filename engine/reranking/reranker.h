@@ -36,11 +36,15 @@ class Reranker {
            const LoadSteps& steps);
   std::vector<int32_t> pair(std::string_view query, std::string_view document) const;
   std::vector<int32_t> rendered(std::string_view query, std::string_view document) const;
+  std::vector<float> second_type(std::vector<int32_t>& tokens) const;
+  int32_t end() const; // the token behind each of the texts; -1: none
 
   Embedder embedder_;
   const RankingHead head_;
   std::string template_;   // with {query} and {document}; empty: the tokenizer's own tokens stand between the texts
   bool doubled_separator_; // … of which there are two
+  // What BERT adds to the document's tokens, in place of what it adds to the query's; empty: it tells no texts apart.
+  std::vector<float> type_difference_;
 };
 
 } // namespace ridge::engine

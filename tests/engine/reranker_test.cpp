@@ -98,6 +98,23 @@ TEST_CASE("query and document stand between the tokenizer's tokens, or in the fi
                        doctest::Contains("expected {query} and {document}, once each"), Error);
 }
 
+TEST_CASE("a document's tokens have the second type of BERT's two") {
+  const tests::TemporaryFolder folder;
+  tests::TinyModel tiny = scorer({random("cls.output.weight", kWidth, 1), random("token_types.weight", kWidth, 2)});
+  tiny.further.set("tokenizer.ggml.model", "bert");
+  tiny.write(folder / "types.gguf");
+  Reranker reranker(open(folder / "types.gguf"), where(), true);
+  engine::Embedder embedder(open(folder / "types.gguf"), where(), {.pooling = "cls", .exact = true});
+  const std::vector<int32_t> tokens = reranker.tokens_of("the", "a", false);
+  const auto of_first_type = [&](std::span<const int32_t> read) {
+    return dot(embedder.embed(read, false), weights_of(reranker.model(), "cls.output.weight").data());
+  };
+  CHECK(std::abs(reranker.score(tokens).logit - of_first_type(tokens)) > 1e-3f);
+  const auto query = std::span(tokens).first(std::ranges::find(tokens, tokens.back()) - tokens.begin() + 1);
+  CHECK(query.size() < tokens.size());
+  CHECK(reranker.score(query).logit == doctest::Approx(of_first_type(query)).epsilon(1e-4));
+}
+
 TEST_CASE("a document that does not fit loses its end, and a query is never cut") {
   const tests::TemporaryFolder folder;
   scorer({random("cls.output.weight", kWidth, 1)}).write(folder / "tiny.gguf");

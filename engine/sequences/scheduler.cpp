@@ -104,6 +104,7 @@ bool Scheduler::advance() {
 void Scheduler::work() {
   try {
     end_cancelled();
+    if (!awaits_) run_jobs();
     if (!awaits_) start_waiting();
     step();
   } catch (...) {
@@ -129,15 +130,16 @@ bool Scheduler::look_around() {
 bool Scheduler::wait_for_work() {
   const bool busy = look_around();
   std::unique_lock lock(mutex_);
-  const auto idle = [&] { return !busy && waiting_.empty(); };
+  const auto idle = [&] { return !busy && waiting_.empty() && jobs_.empty(); };
   if (idle() && draining_ && !kept_) keep_all(lock);
-  if (idle()) changed_.wait(lock, [&] { return stopping_ || !waiting_.empty() || (draining_ && !kept_); });
+  if (idle()) changed_.wait(lock, [&] { return stopping_ || !idle() || (draining_ && !kept_); });
   return !stopping_;
 }
 
 void Scheduler::end_everything() {
   std::unique_lock lock(mutex_);
   const std::vector<std::shared_ptr<Sequence>> waiting = std::exchange(waiting_, {});
+  jobs_.clear(); // whoever waits for one gets an error
   lock.unlock();
   for (const auto& sequence : waiting) finish(sequence, StopReason::interrupted);
   for (Stream& stream : streams_)

@@ -46,6 +46,8 @@ struct SamplingOptions {
   std::vector<std::string> stop;   // the answer ends before any of these texts
   bool ignore_eos = false;
   std::string grammar, grammar_file, json_schema; // at most one of them: constrains the answer
+  int64_t reasoning_budget = -1;                  // tokens of a chat's reasoning; -1: as many as the model wants
+  std::string reasoning_message;                  // what ends the reasoning when they are used up
 };
 
 // Which chat template renders the messages, and how.

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
+#include <utility>
 
 namespace ridge::core {
 
@@ -19,10 +21,6 @@ constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kHighest = std::numeric_limits<float>::max(); // +infinity becomes this, so that differences exist
 constexpr size_t kOrderedCandidates = 64, kAllOrdered = 256;  // promised by candidates()
 constexpr int32_t kHeapTopK = 512;                            // up to here a heap beats nth_element over the vocabulary
-
-bool better(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
-}
 
 void require(bool valid, const char* flag, const char* range, double value) {
   if (!valid) throw Error(fmt::format("{} must be {}, not {}", flag, range, value), Error::kUsage);
@@ -46,6 +44,28 @@ void validate(const SamplerParams& p) {
   require(p.repeat_last_n >= -1, "--repeat-last-n", "-1 (all), 0 (off) or a positive number", p.repeat_last_n);
   for (const SamplerParams::Bias& one : p.bias)
     if (!std::isfinite(one.bias)) throw_error("the bias of token {} must be a finite number", one.token);
+  require(std::isfinite(p.dry.multiplier) && p.dry.multiplier >= 0.0f, "--dry-multiplier",
+          "0 (off) or a positive number", p.dry.multiplier);
+  require(std::isfinite(p.dry.base), "--dry-base", "a finite number, below 1 being off", p.dry.base);
+  require(p.dry.allowed_length >= 0, "--dry-allowed-length", "0 or a positive number", p.dry.allowed_length);
+  require(p.dry.last_n >= -1, "--dry-penalty-last-n", "-1 (all), 0 (off) or a positive number", p.dry.last_n);
+  require(std::isfinite(p.top_n_sigma), "--top-n-sigma", "a finite number, 0 and below being off", p.top_n_sigma);
+  require(in_unit_interval(p.xtc_probability), "--xtc-probability", "from 0 (off) to 1", p.xtc_probability);
+  require(in_unit_interval(p.xtc_threshold), "--xtc-threshold", "from 0 to 1, above 0.5 being off", p.xtc_threshold);
+  require(std::isfinite(p.dynatemp_range) && p.dynatemp_range >= 0.0f, "--dynatemp-range",
+          "0 (off) or a positive number", p.dynatemp_range);
+  require(std::isfinite(p.dynatemp_exponent) && p.dynatemp_exponent >= 0.0f, "--dynatemp-exp", "0 or a positive number",
+          p.dynatemp_exponent);
+  require(p.mirostat >= 0 && p.mirostat <= 2, "--mirostat", "0 (off), 1 or 2", p.mirostat);
+  require(std::isfinite(p.mirostat_tau) && p.mirostat_tau >= 0.0f, "--mirostat-ent", "0 or a positive number",
+          p.mirostat_tau);
+  require(std::isfinite(p.mirostat_eta) && p.mirostat_eta >= 0.0f, "--mirostat-lr", "0 or a positive number",
+          p.mirostat_eta);
+  require(std::isfinite(p.adaptive_target) && p.adaptive_target <= 1.0f, "--adaptive-target",
+          "a number to 1, below 0 being off", p.adaptive_target);
+  require(in_unit_interval(p.adaptive_decay) && p.adaptive_decay <= 0.99f, "--adaptive-decay", "from 0 to 0.99",
+          p.adaptive_decay);
+  require(p.min_keep >= 0, "--min-keep", "0 or a positive number", p.min_keep);
   require(p.seed >= -1, "--seed", "-1 (random), 0 or a positive number", static_cast<double>(p.seed));
 }
 
@@ -60,13 +80,15 @@ void throw_unusable_logits() {
   throw Error("the model's logits are NaN or all -infinity: the model file is damaged or a computation overflowed");
 }
 
-Sampler::Sampler(const SamplerParams& params, int64_t vocab) : params_(params) {
+Sampler::Sampler(const SamplerParams& params, int64_t vocab, const TokenTexts* texts)
+    : params_(without_unnamed(params)), texts_(texts), usual_(is_usual(params_)) {
   if (vocab <= 0) throw_error("the sampler needs a vocabulary of at least one token, not {}", vocab);
   validate(params, vocab);
   seed_ = params.seed >= 0 ? static_cast<uint64_t>(params.seed) : std::random_device{}();
   logits_.resize(vocab);
   candidates_.reserve(vocab);
   counts_.resize(vocab);
+  plan_chain();
   reset();
 }
 
@@ -75,12 +97,20 @@ void Sampler::reset() {
   std::fill(counts_.begin(), counts_.end(), 0);
   recent_.clear();
   oldest_ = 0;
+  if (repetitions_) repetitions_->reset();
+  surprise_ = 2.0 * params_.mirostat_tau;
+  adaptive_weight_ = 1.0 / (1.0 - params_.adaptive_decay); // as if the target had been met so far
+  adaptive_sum_ = params_.adaptive_target * adaptive_weight_;
+  drawn_ = {};
 }
 
 void Sampler::accept(int32_t token) {
   if (token < 0 || static_cast<size_t>(token) >= counts_.size()) {
     throw_error("token {} is outside the vocabulary of {}", token, counts_.size());
   }
+  if (token == drawn_.token) learn(drawn_.probability);
+  drawn_ = {};
+  if (repetitions_) repetitions_->accept(token);
   if (params_.repeat_last_n == 0) return;
   ++counts_[token];
   if (params_.repeat_last_n < 0) return;
@@ -125,29 +155,53 @@ void Sampler::load(std::span<const float> logits) {
   }
   for (const SamplerParams::Bias& one : params_.bias)
     logits_[one.token] = std::min(logits_[one.token] + one.bias, kHighest);
-  if (params_.repeat_penalty == 1.0f && params_.presence_penalty == 0.0f && params_.frequency_penalty == 0.0f) return;
-  for (size_t i = 0; i < logits_.size(); ++i) {
-    if (counts_[i] == 0) continue;
-    float& logit = logits_[i];
-    logit = logit > 0.0f ? logit / params_.repeat_penalty : logit * params_.repeat_penalty;
-    logit -= static_cast<float>(counts_[i]) * params_.frequency_penalty + params_.presence_penalty;
-    logit = std::min(logit, kHighest);
+  for (const SamplerKind kind : before_) {
+    if (kind == SamplerKind::dry) {
+      for (const Repetitions::Penalty& one : repetitions_->penalties()) logits_[one.token] -= one.value;
+    } else {
+      for (size_t i = 0; i < logits_.size(); ++i)
+        if (counts_[i] > 0) logits_[i] = penalized(static_cast<int32_t>(i), logits_[i]);
+    }
   }
 }
 
-int32_t Sampler::choose() {
-  if (params_.temp == 0.0f) return choose_greedy();
-  collect_top_k();
-  if (params_.typical_p < 1.0f) keep_typical();
-  if (params_.top_p < 1.0f) keep_top_p();
-  if (params_.min_p > 0.0f) keep_min_p();
+float Sampler::penalized(int32_t token, float logit) const {
+  logit = logit > 0.0f ? logit / params_.repeat_penalty : logit * params_.repeat_penalty;
+  logit -= static_cast<float>(counts_[token]) * params_.frequency_penalty + params_.presence_penalty;
+  return std::min(logit, kHighest);
+}
 
-  const double total = weigh(params_.temp);
-  const size_t head = candidates_.size() <= kAllOrdered ? candidates_.size() : kOrderedCandidates;
-  std::partial_sort(candidates_.begin(), candidates_.begin() + head, candidates_.end(), better);
-  const size_t chosen = draw(total);
+int32_t Sampler::choose() {
+  if (greedy_) return choose_greedy();
+  temperature_ = 1;
+  if (usual_) {
+    collect(params_.top_k);
+    if (params_.typical_p < 1.0f) keep_typical();
+    if (params_.top_p < 1.0f) keep_top_p();
+    if (params_.min_p > 0.0f) keep_min_p();
+    temperature_ = params_.temp;
+  } else {
+    run_chain();
+  }
+  double total = weigh();
+  const double unbent = total;
+  const bool adapts = !chain_.empty() && chain_.back() == SamplerKind::adaptive_p;
+  if (adapts) total = favour_target(total);
+  const auto likelier = [](const Candidate& a, const Candidate& b) {
+    return a.probability != b.probability ? a.probability > b.probability : better(a, b);
+  };
+  const auto first = candidates_.begin(), last = candidates_.end();
+  const auto head =
+      first + static_cast<std::ptrdiff_t>(candidates_.size() <= kAllOrdered ? candidates_.size() : kOrderedCandidates);
+  if (adapts)
+    std::partial_sort(first, head, last, likelier);
+  else
+    std::partial_sort(first, head, last, better);
+  const Candidate& chosen = candidates_[draw(total)];
+  const double weight = adapts ? std::exp((chosen.logit - highest_logit()) / temperature_) : chosen.probability;
+  drawn_ = {chosen.token, static_cast<float>(weight / unbent)};
   for (Candidate& candidate : candidates_) candidate.probability = static_cast<float>(candidate.probability / total);
-  return candidates_[chosen].token;
+  return chosen.token;
 }
 
 int32_t Sampler::choose_greedy() {
@@ -158,11 +212,11 @@ int32_t Sampler::choose_greedy() {
   return token;
 }
 
-// Fills candidates_ with the top_k possible tokens, in no particular order.
-void Sampler::collect_top_k() {
+// Fills candidates_ with the `most` best tokens that are possible (0: with all), in no particular order.
+void Sampler::collect(int32_t most) {
   candidates_.clear();
   const auto vocab = static_cast<int32_t>(logits_.size());
-  const int32_t k = params_.top_k == 0 ? vocab : std::min(params_.top_k, vocab);
+  const int32_t k = most == 0 ? vocab : std::min(most, vocab);
   if (k <= kHeapTopK) {
     // A heap of the best k so far, the worst of them in front. A later equal logit has a higher id: not better.
     float worst = kMasked;
@@ -193,12 +247,13 @@ float Sampler::highest_logit() const {
   return std::max_element(candidates_.begin(), candidates_.end(), lower)->logit;
 }
 
-// Sets each candidate's probability to its weight relative to the best (1) at the given temperature; returns their sum.
-double Sampler::weigh(float temperature) {
+// Sets each candidate's probability to its weight relative to the best (1) at the temperature so far; returns their
+// sum.
+double Sampler::weigh() {
   const float highest = highest_logit();
   double total = 0;
   for (Candidate& candidate : candidates_) {
-    candidate.probability = std::exp((candidate.logit - highest) / temperature);
+    candidate.probability = std::exp((candidate.logit - highest) / temperature_);
     total += candidate.probability;
   }
   return total;
@@ -218,7 +273,7 @@ void Sampler::keep_mass(double mass, Before before) {
     std::sort(first, last, before);
     for (; ordered < end; ++ordered) {
       sum += candidates_[ordered].probability;
-      if (sum >= mass) {
+      if (sum >= mass && std::cmp_greater_equal(ordered + 1, params_.min_keep)) {
         candidates_.resize(ordered + 1);
         return;
       }
@@ -226,18 +281,19 @@ void Sampler::keep_mass(double mass, Before before) {
   }
 }
 
-void Sampler::keep_top_p() { keep_mass(weigh(1.0f) * params_.top_p, better); }
+void Sampler::keep_top_p() { keep_mass(weigh() * params_.top_p, better); }
 
 // Locally typical sampling: prefers tokens whose surprise -log p is near the entropy of the whole distribution.
 // Meister et al. 2022, https://arxiv.org/abs/2202.00666
 void Sampler::keep_typical() {
-  const double total = weigh(1.0f);
+  const double total = weigh();
   double entropy = 0;
   for (const Candidate& candidate : candidates_) {
     const double p = candidate.probability / total;
     if (p > 0) entropy -= p * std::log(p);
   }
-  const double offset = std::log(total) - entropy + highest_logit(); // surprise = log(total) + highest - logit
+  // The surprise is log(total) + (highest - logit) / temperature.
+  const double offset = (std::log(total) - entropy) * temperature_ + highest_logit();
   const auto distance = [&](const Candidate& candidate) { return std::abs(offset - candidate.logit); };
   keep_mass(total * params_.typical_p, [&](const Candidate& a, const Candidate& b) {
     const double da = distance(a), db = distance(b);
@@ -246,8 +302,11 @@ void Sampler::keep_typical() {
 }
 
 void Sampler::keep_min_p() {
-  weigh(1.0f);
-  std::erase_if(candidates_, [&](const Candidate& candidate) { return candidate.probability < params_.min_p; });
+  weigh();
+  const auto unlikely = [&](const Candidate& candidate) { return candidate.probability < params_.min_p; };
+  if (params_.min_keep > 1 && std::ranges::count_if(candidates_, std::not_fn(unlikely)) < params_.min_keep)
+    return keep_best(params_.min_keep);
+  std::erase_if(candidates_, unlikely);
 }
 
 // Index of a candidate drawn in proportion to the weights, which sum to `total`.

@@ -29,4 +29,15 @@ TokenChoice describe_choice(std::span<const float> logits, int32_t token) {
   return choice;
 }
 
+TokenChoice describe_choice(std::span<const Candidate> candidates, int32_t token) {
+  TokenChoice choice;
+  choice.token = token;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const float log_probability = std::log(candidates[i].probability);
+    if (i < choice.top.size()) choice.top[i] = {candidates[i].token, log_probability};
+    if (candidates[i].token == token) choice.log_probability = log_probability;
+  }
+  return choice;
+}
+
 } // namespace ridge::core

@@ -1,6 +1,8 @@
 // What a model thought when it chose a token: the likeliest ones of that step, for people to look at.
 #pragma once
 
+#include "core/sampler.h"
+
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -29,5 +31,7 @@ struct TokenChoice {
 
 // `logits`: [vocab], as the model computed them. One pass for the best, one for their weights: 0.4 ms for 128 k tokens.
 TokenChoice describe_choice(std::span<const float> logits, int32_t token);
+// The same by what a sampler drew from, of which the first ones are in descending order of probability.
+TokenChoice describe_choice(std::span<const Candidate> candidates, int32_t token);
 
 } // namespace ridge::core

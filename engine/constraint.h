@@ -8,12 +8,28 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::engine {
 
 // Takes some 100 ms for 128 k tokens; every constraint of a model shares one.
 std::shared_ptr<const text::TokenTable> make_token_table(const text::Tokenizer& tokenizer);
+
+// As samplers see it.
+class VocabularyTexts final : public core::TokenTexts {
+ public:
+  explicit VocabularyTexts(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  std::string_view piece(int32_t token) const override {
+    return tokenizer_.has(token) && !tokenizer_.is_special(token) ? tokenizer_.piece(token) : std::string_view();
+  }
+  bool ends(int32_t token) const override { return tokenizer_.is_eog(token); }
+  int32_t end() const override { return tokenizer_.eot() >= 0 ? tokenizer_.eot() : tokenizer_.eos(); }
+
+ private:
+  const text::Tokenizer& tokenizer_;
+};
 
 class GrammarConstraint final : public Constraint {
  public:

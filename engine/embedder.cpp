@@ -44,7 +44,7 @@ std::vector<int32_t> Embedder::tokens_of(std::string_view text, bool truncate) c
   return tokens;
 }
 
-std::vector<float> Embedder::hidden_states(std::span<const int32_t> tokens) {
+std::vector<float> Embedder::hidden_states(std::span<const int32_t> tokens, std::span<const float> given) {
   const core::ExecutorConfig& config = model_.executor->config();
   const int64_t count = std::ssize(tokens);
   std::vector<int32_t> positions(tokens.size());
@@ -60,7 +60,10 @@ std::vector<float> Embedder::hidden_states(std::span<const int32_t> tokens) {
     } else {
       outputs.assign(positions.begin(), positions.begin() + now);
     }
-    model_.executor->forward({tokens.subspan(at, now), std::span(positions).subspan(at, now), {}, outputs});
+    model_.executor->forward({.tokens = tokens.subspan(at, now),
+                              .positions = std::span(positions).subspan(at, now),
+                              .outputs = outputs,
+                              .rows = given});
     for (int64_t i = 0; i < std::ssize(outputs); ++i) {
       const std::span<const float> row = model_.executor->logits(i);
       rows.insert(rows.end(), row.begin(), row.end());
@@ -70,12 +73,12 @@ std::vector<float> Embedder::hidden_states(std::span<const int32_t> tokens) {
   return rows;
 }
 
-std::vector<float> Embedder::embed(std::span<const int32_t> tokens, bool normalized) {
+std::vector<float> Embedder::embed(std::span<const int32_t> tokens, bool normalized, std::span<const float> rows) {
   if (tokens.empty()) throw_error("a text without tokens has no embedding");
   if (std::ssize(tokens) > context())
     throw_error("{} tokens, the context holds {}: raise -c, or truncate the text", tokens.size(), context());
   const std::scoped_lock lock(mutex_);
-  std::vector<float> vector = pooled(hidden_states(tokens), width(), pooling_);
+  std::vector<float> vector = pooled(hidden_states(tokens, rows), width(), pooling_);
   model_.file.check();
   if (normalized && pooling_ != Pooling::none) normalize(vector);
   return vector;

@@ -34,7 +34,8 @@ class Embedder {
   std::vector<int32_t> tokens_of(std::string_view text, bool truncate) const;
   // The vector of a text, of width() elements, normed to length 1 if wanted. With Pooling::none the hidden states of
   // all tokens, one after the other, as they are. Throws Error for no tokens, too many, or one outside the vocabulary.
-  std::vector<float> embed(std::span<const int32_t> tokens, bool normalized = true);
+  // `rows`: core::Batch::rows, where the Program takes some.
+  std::vector<float> embed(std::span<const int32_t> tokens, bool normalized = true, std::span<const float> rows = {});
 
   const LoadedModel& model() const { return model_; }
   Pooling pooling() const { return pooling_; }
@@ -42,7 +43,8 @@ class Embedder {
   int64_t context() const { return model_.executor->config().context; }
 
  private:
-  std::vector<float> hidden_states(std::span<const int32_t> tokens); // of the tokens that the pooling needs
+  // Of the tokens that the pooling needs.
+  std::vector<float> hidden_states(std::span<const int32_t> tokens, std::span<const float> rows);
 
   LoadedModel model_;
   Pooling pooling_;

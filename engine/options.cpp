@@ -162,15 +162,23 @@ T parse_number(const std::string& text) {
 
 template <auto Member>
 constexpr SamplingSetting param(std::string_view name) {
-  using T = std::remove_reference_t<decltype(core::SamplerParams{}.*Member)>;
+  using T = std::remove_reference_t<decltype(std::declval<core::SamplerParams&>().*Member)>;
   return {name, [](const core::SamplingOptions& o) { return fmt::format("{}", o.params.*Member); },
           [](core::SamplingOptions& o, const std::string& text) { o.params.*Member = parse_number<T>(text); }};
+}
+
+template <auto Member>
+constexpr SamplingSetting dry_param(std::string_view name) {
+  using T = std::remove_reference_t<decltype(std::declval<core::DryParams&>().*Member)>;
+  return {name, [](const core::SamplingOptions& o) { return fmt::format("{}", o.params.dry.*Member); },
+          [](core::SamplingOptions& o, const std::string& text) { o.params.dry.*Member = parse_number<T>(text); }};
 }
 
 } // namespace
 
 std::span<const SamplingSetting> sampling_settings() {
   using P = core::SamplerParams;
+  using D = core::DryParams;
   static constexpr SamplingSetting kSettings[] = {
       param<&P::temp>("temp"),
       param<&P::top_k>("top-k"),
@@ -181,6 +189,22 @@ std::span<const SamplingSetting> sampling_settings() {
       param<&P::repeat_last_n>("repeat-last-n"),
       param<&P::presence_penalty>("presence-penalty"),
       param<&P::frequency_penalty>("frequency-penalty"),
+      dry_param<&D::multiplier>("dry-multiplier"),
+      dry_param<&D::base>("dry-base"),
+      dry_param<&D::allowed_length>("dry-allowed-length"),
+      dry_param<&D::last_n>("dry-penalty-last-n"),
+      param<&P::top_n_sigma>("top-n-sigma"),
+      param<&P::xtc_probability>("xtc-probability"),
+      param<&P::xtc_threshold>("xtc-threshold"),
+      param<&P::dynatemp_range>("dynatemp-range"),
+      param<&P::dynatemp_exponent>("dynatemp-exp"),
+      param<&P::mirostat>("mirostat"),
+      param<&P::mirostat_tau>("mirostat-ent"),
+      param<&P::mirostat_eta>("mirostat-lr"),
+      param<&P::adaptive_target>("adaptive-target"),
+      param<&P::adaptive_decay>("adaptive-decay"),
+      {"samplers", [](const core::SamplingOptions& o) { return core::order_text(o.params.order); },
+       [](core::SamplingOptions& o, const std::string& text) { o.params.order = core::parse_order(text, "samplers"); }},
       param<&P::seed>("seed"),
       {"predict", [](const core::SamplingOptions& o) { return fmt::format("{}", o.max_tokens); },
        [](core::SamplingOptions& o, const std::string& text) { o.max_tokens = parse_number<int64_t>(text); }},

@@ -29,29 +29,35 @@ constexpr Param kParams[] = {
     {"min_p", "min-p", &SamplerParams::min_p},
     {"penalty_repeat", "repeat-penalty", &SamplerParams::repeat_penalty},
     {"penalty_last_n", "repeat-last-n", nullptr, &SamplerParams::repeat_last_n},
+    {"xtc_probability", "xtc-probability", &SamplerParams::xtc_probability},
+    {"xtc_threshold", "xtc-threshold", &SamplerParams::xtc_threshold},
+    {"mirostat", "mirostat", nullptr, &SamplerParams::mirostat},
+    {"mirostat_tau", "mirostat-ent", &SamplerParams::mirostat_tau},
+    {"mirostat_eta", "mirostat-lr", &SamplerParams::mirostat_eta},
 };
 
-// Samplers that ridge does not have; they are off where the key is 0.
-constexpr std::string_view kAbsentSamplers[] = {"mirostat", "xtc_probability"};
-
-// The samplers in the order in which core::Sampler runs them, with the params that switch them off.
+// The samplers with the params that switch them off.
 struct Step {
+  core::SamplerKind kind;
   std::string_view names; // in general.sampling.sequence, without "_" and "-", space-separated
   std::vector<std::pair<std::string_view, std::string_view>> off; // setting, value
 };
 std::span<const Step> steps() {
+  using enum core::SamplerKind;
   static const Step list[] = {
-      {"penalties", {{"repeat-penalty", "1"}, {"presence-penalty", "0"}, {"frequency-penalty", "0"}}},
-      {"topk", {{"top-k", "0"}}},
-      {"typp typ", {{"typical", "1"}}},
-      {"topp nucleus", {{"top-p", "1"}}},
-      {"minp", {{"min-p", "0"}}},
-      {"temperature temp", {{"temp", "1"}}},
+      {penalties, "penalties", {{"repeat-penalty", "1"}, {"presence-penalty", "0"}, {"frequency-penalty", "0"}}},
+      {dry, "dry", {{"dry-multiplier", "0"}}},
+      {top_n_sigma, "topnsigma", {{"top-n-sigma", "-1"}}},
+      {top_k, "topk", {{"top-k", "0"}}},
+      {typ_p, "typp typ", {{"typical", "1"}}},
+      {top_p, "topp nucleus", {{"top-p", "1"}}},
+      {min_p, "minp", {{"min-p", "0"}}},
+      {xtc, "xtc", {{"xtc-probability", "0"}}},
+      {temperature, "temperature temp", {{"temp", "1"}, {"dynatemp-range", "0"}}},
+      {adaptive_p, "adaptivep", {{"adaptive-target", "-1"}}},
   };
   return list;
 }
-// Without a param of their own, which no key gives them, they do nothing.
-constexpr std::string_view kIdleSteps = "dry topnsigma xtc adaptivep";
 
 bool has_word(std::string_view words, std::string_view wanted) {
   for (size_t at = 0; at <= words.size();) {
@@ -69,9 +75,6 @@ class Defaults {
 
   void take() {
     for (const Param& param : kParams) take_param(param);
-    for (const std::string_view key : kAbsentSamplers)
-      if (const gguf::Value* value = find(key); value && value->as_float() != 0.0)
-        ignore(key, "ridge has no such sampler");
     take_sequence();
   }
 
@@ -111,16 +114,14 @@ class Defaults {
       options_.params.*param.count = alone.*param.count;
   }
 
-  // The sequence names the samplers that run; the others are off.
+  // The sequence names the samplers that run, in their order; the others are off.
   void take_sequence() {
     constexpr std::string_view kKey = "sequence";
     const gguf::Value* value = find(kKey);
     if (!value) return;
     const std::optional<std::string_view> text = value->as_string();
     if (!text) return ignore(kKey, fmt::format("expected a string, found {}", gguf::name_of(value->type())));
-    std::vector<bool> runs(steps().size());
-    bool in_order = true;
-    size_t last = 0;
+    core::SamplerOrder order, unnamed;
     for (size_t at = 0; at <= text->size();) {
       const size_t end = std::min(text->find(';', at), text->size());
       const std::string_view entry = text->substr(at, end - at);
@@ -128,19 +129,21 @@ class Defaults {
       std::string name;
       for (const char c : entry)
         if (c != '_' && c != '-') name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      if (name.empty() || has_word(kIdleSteps, name)) continue;
+      if (name.empty()) continue;
       const auto step = std::ranges::find_if(steps(), [&](const Step& s) { return has_word(s.names, name); });
       if (step == steps().end())
         return ignore(kKey, fmt::format("ridge has no sampler \"{}\"", core::printable(entry, 32)));
-      const auto index = static_cast<size_t>(step - steps().begin());
-      in_order &= index >= last;
-      last = index;
-      runs[index] = true;
+      if (std::ranges::find(order, step->kind) == order.end()) order.push_back(step->kind);
     }
-    if (std::ranges::find(runs, true) == runs.end()) return ignore(kKey, "it names no sampler");
-    if (!in_order) ignore(kKey, "as far as the order goes: penalties, top-k, typical, top-p, min-p, temperature");
-    for (size_t i = 0; i < runs.size(); ++i)
-      if (!runs[i]) switch_off(steps()[i]);
+    if (order.empty()) return ignore(kKey, "it names no sampler");
+    for (const Step& step : steps()) {
+      if (std::ranges::find(order, step.kind) != order.end()) continue;
+      switch_off(step);
+      unnamed.push_back(step.kind); // which may run where the user chose it
+    }
+    if (is_chosen("samplers") || std::ranges::is_sorted(order)) return; // as they are in the usual order
+    order.insert(order.end(), unnamed.begin(), unnamed.end());
+    options_.params.order = std::move(order);
   }
 
   void switch_off(const Step& step) {

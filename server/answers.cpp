@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <sys/random.h>
 #include <system_error>
 
@@ -18,40 +17,7 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{100};           // for a token, until the client is looked after
 constexpr std::chrono::milliseconds kPatienceAmongSeveral{2}; // for a token of any of several answers
 
-// Whole numbers of 64 bits, with a sign or without one; -1 stands for a fresh seed. The sampler has seeds of 63 bits.
-std::optional<int64_t> seed_of(const Fields& body) {
-  const Json* given = body.find("seed");
-  if (!given) return std::nullopt;
-  if (given->is_number_integer()) {
-    const int64_t seed = given->get<int64_t>(); // of 64 bits without a sign: the same bits
-    const bool fresh = seed == -1 && !given->is_number_unsigned();
-    return fresh ? seed : seed & INT64_MAX;
-  }
-  return body.integer("seed", -1, int64_t{1} << 53); // 5.0
-}
-
 } // namespace
-
-void take_numbers(const Fields& body, core::SamplerParams& params) {
-  const auto take = [&](const char* name, float& value, double lowest, double highest) {
-    if (const auto given = body.number(name, lowest, highest)) value = static_cast<float>(*given);
-  };
-  take("temperature", params.temp, 0, 100);
-  take("top_p", params.top_p, 0, 1);
-  take("min_p", params.min_p, 0, 1);
-  take("typical_p", params.typical_p, 0, 1);
-  take("presence_penalty", params.presence_penalty, -100, 100);
-  take("frequency_penalty", params.frequency_penalty, -100, 100);
-  for (const char* name : {"repeat_penalty", "repetition_penalty"}) {
-    take(name, params.repeat_penalty, 0, 100);
-    if (params.repeat_penalty == 0) params.repeat_penalty = 1; // off, as Ollama's clients write it
-  }
-  if (const auto k = body.integer("top_k", -1, INT32_MAX))
-    params.top_k = static_cast<int32_t>(std::max<int64_t>(0, *k));
-  if (const auto last = body.integer("repeat_last_n", -1, INT32_MAX))
-    params.repeat_last_n = static_cast<int32_t>(*last);
-  if (const auto seed = seed_of(body)) params.seed = *seed;
-}
 
 std::vector<int32_t> raw_tokens(const Service& service, const std::string& text, bool special, bool begins) {
   const text::Tokenizer& tokenizer = service.tokenizer();
@@ -113,7 +79,8 @@ bool Answers::follow_all(const std::function<bool()>& client_is_there, const Tak
       }
     if (!ready) { // tokens of a step come together: any of them will do
       const auto next = std::ranges::find(answers_, false, &Answer::ended);
-      next->sequence->wait(left() > 1 ? kPatienceAmongSeveral : kPatience);
+      const bool came = next->sequence->wait(left() > 1 ? kPatienceAmongSeveral : kPatience);
+      if (!came && waiting_ && !waiting_()) return false;
     }
     if (service_.abandoned() || !client_is_there()) return false;
   }
@@ -123,7 +90,7 @@ bool Answers::follow_all(const std::function<bool()>& client_is_there, const Tak
 void Answers::advance(size_t number, const Take& take) {
   Answer& answer = answers_[number];
   if (const auto token = answer.sequence->next()) {
-    if (answer.text.stopped()) return; // the sequence ends soon
+    if (answer.text.stopped() || answer.cut) return; // the sequence ends soon
     ++answer.taken;
     running_->count_token();
     take(number, &*token, answer.text.push(token->id));
@@ -131,19 +98,26 @@ void Answers::advance(size_t number, const Take& take) {
     return;
   }
   answer.ended = true;
-  answer.stop = answer.text.stopped() ? engine::StopReason::stopped : answer.sequence->stop();
+  answer.stop = answer.text.stopped() ? engine::StopReason::stopped
+                : answer.cut          ? engine::StopReason::limit
+                                      : answer.sequence->stop();
   take(number, nullptr, answer.text.finish());
   for (const std::string& miss : answer.text.schema_misses())
     service_.count_schema_miss(fmt::format("{}: {}", route_, miss));
   using engine::StopReason; // of others, the tokens run past the text
-  if (answer.chat_prompt && (answer.stop == StopReason::end_of_turn || answer.stop == StopReason::limit))
+  if (answer.chat_prompt && !answer.cut && (answer.stop == StopReason::end_of_turn || answer.stop == StopReason::limit))
     service_.remember(*answer.chat_prompt, answer.text.raw(), answer.sequence->tokens());
+}
+
+void Answers::cut(size_t answer) {
+  answers_[answer].cut = true;
+  answers_[answer].sequence->cancel();
 }
 
 int64_t Answers::generated_tokens() const {
   int64_t sum = 0;
   for (const Answer& answer : answers_)
-    sum += answer.text.stopped() ? answer.taken : answer.sequence->generated_tokens();
+    sum += answer.text.stopped() || answer.cut ? answer.taken : answer.sequence->generated_tokens();
   return sum;
 }
 

@@ -14,10 +14,6 @@ namespace ridge::server {
 
 inline constexpr size_t kMostStops = 16; // texts that a request may ask its answer to end at
 
-// Takes the numbers that sampling depends on, in the names that all APIs use. What the body leaves open stays. Throws
-// ApiError for values out of range.
-void take_numbers(const Fields& body, core::SamplerParams& params);
-
 // The tokens of a text that is continued as it is. `special`: names of control tokens in it are those tokens. `begins`:
 // the model's own begin and end are added, unless the text has the begin already.
 std::vector<int32_t> raw_tokens(const Service& service, const std::string& text, bool special, bool begins);
@@ -34,6 +30,7 @@ class Answers {
     bool copied = false; // its prompt is the one of the answer before
     int64_t taken = 0;   // tokens that were handed on
     bool ended = false;
+    bool cut = false;
     engine::StopReason stop = engine::StopReason::interrupted; // once ended
 
     bool is_cut() const { return stop == engine::StopReason::limit || stop == engine::StopReason::context_full; }
@@ -50,6 +47,10 @@ class Answers {
   // Returns whether all have ended; false: the client has gone, and what was left is cancelled. Throws the Error that
   // ended an answer. The service's log gets a line then.
   bool follow(const std::function<bool()>& client_is_there, const Take& take);
+  // Called about every kPatience while no token comes; false: the client has gone. Before follow().
+  void call_while_waiting(std::function<bool()> call) { waiting_ = std::move(call); }
+  // From `take`: the answer ends here as by a limit.
+  void cut(size_t answer);
 
   const std::vector<Answer>& all() const { return answers_; }
   int64_t prompt_tokens() const { return prompt_tokens_; } // of several answers to a prompt it counts once
@@ -74,6 +75,7 @@ class Answers {
   std::vector<Answer> answers_;
   int64_t prompt_tokens_ = 0;
   std::optional<RequestList::Running> running_;
+  std::function<bool()> waiting_;
 };
 
 } // namespace ridge::server

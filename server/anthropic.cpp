@@ -4,8 +4,10 @@
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/reply.h"
+#include "server/requests/chat_body.h"
 #include "server/requests/pictures.h"
 #include "server/requests/request_fields.h"
+#include "server/requests/sampling_fields.h"
 #include "server/routes.h"
 #include "server/tools.h"
 
@@ -88,6 +90,7 @@ Generation generation_of(const Service& service, const Fields& body) {
   const auto tools = anthropic_tools(body);
   Generation generation = service.chat(messages, tools ? &*tools : nullptr, variables, output_schema(body));
   take_numbers(body, generation.sampling.params);
+  take_reasoning_budget(body, generation.sampling);
   if (body.find("stop_sequences")) generation.sampling.stop = body.texts("stop_sequences", kMostStops);
   return generation;
 }

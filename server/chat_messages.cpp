@@ -52,6 +52,7 @@ Generation chat_generation(const Service& service, const Fields& given) {
   Generation generation = service.chat(read_messages(service, body.required("messages")), tools ? &*tools : nullptr,
                                        variables, form.schema, last_turn(body));
   hold(service, form, generation);
+  take_reasoning_budget(given, generation.sampling);
   return generation;
 }
 

@@ -6,8 +6,10 @@
 #include "server/chat_messages.h"
 #include "server/openai.h"
 #include "server/reply.h"
+#include "server/requests/fill.h"
 #include "server/requests/pictures.h"
 #include "server/requests/request_fields.h"
+#include "server/requests/sampling_fields.h"
 #include "server/routes.h"
 #include "server/tools.h"
 
@@ -70,9 +72,12 @@ Generation chat_of(const Service& service, const Fields& body) {
 Generation text_of(const Service& service, const Fields& body) {
   const std::string prompt = body.text("prompt").value_or("");
   if (prompt.empty()) throw_invalid("prompt", "prompt: expected text");
-  if (body.flag("raw").value_or(false)) {
+  const std::string suffix = body.text("suffix").value_or("");
+  if (body.flag("raw").value_or(false) || !suffix.empty()) {
+    const text::Tokenizer& tokenizer = service.tokenizer();
     Generation generation;
-    generation.prompt = raw_tokens(service, prompt, true, true);
+    generation.prompt = suffix.empty() ? raw_tokens(service, prompt, true, true)
+                                       : fill_prompt(service, {tokenizer.encode(prompt), tokenizer.encode(suffix)});
     generation.sampling = service.sampling();
     if (const Json schema = format_schema(body); !schema.is_null())
       generation.sampling.json_schema = Client::to_text(schema);

@@ -4,6 +4,8 @@
 #include "engine/calls/call_constraint.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/llamacpp/settings.h"
+#include "server/requests/sampling_fields.h"
 
 #include <algorithm>
 #include <charconv>
@@ -171,7 +173,7 @@ void OpenAiReply::stream(Client& client) {
   const auto send_choice = [&](Json choice, bool last) {
     if (choice.is_null()) return;
     Json chunk = envelope(names_.event, Json::array({std::move(choice)}));
-    if (last && !usage_in_stream_) chunk["timings"] = timings();
+    if (last && !usage_in_stream_) chunk["timings"] = timings_json(answers_);
     if (usage_in_events_) chunk["usage"] = usage_so_far();
     client.event(chunk);
   };
@@ -185,7 +187,7 @@ void OpenAiReply::stream(Client& client) {
   if (usage_in_stream_) {
     Json last = envelope(names_.event, Json::array());
     last["usage"] = usage();
-    last["timings"] = timings();
+    last["timings"] = timings_json(answers_);
     client.event(last);
   }
   client.write("data: [DONE]\n\n");
@@ -199,7 +201,7 @@ void OpenAiReply::answer(Client& client) {
   for (size_t i = 0; i < answers(); ++i) choices.push_back(whole(i));
   Json object = envelope(names_.whole, std::move(choices));
   object["usage"] = usage();
-  object["timings"] = timings();
+  object["timings"] = timings_json(answers_);
   client.line(object);
 }
 
@@ -220,29 +222,6 @@ Json OpenAiReply::usage() const {
           {"completion_tokens", generated},
           {"total_tokens", prompt + generated},
           {"prompt_tokens_details", {{"cached_tokens", answers_.cached_tokens()}}}};
-}
-
-// What the answers took, in the words of llama.cpp's server.
-Json OpenAiReply::timings() const {
-  const engine::Usage prompt = answers_.prompt_usage(), generation = answers_.generation_usage();
-  const engine::GuessCounts guesses = answers_.guesses();
-  const auto per_token_ms = [](const engine::Usage& usage) {
-    return 1e3 * usage.seconds / static_cast<double>(std::max<int64_t>(1, usage.tokens));
-  };
-  Json timings = {{"cache_n", answers_.cached_tokens()},
-                  {"prompt_n", prompt.tokens},
-                  {"prompt_ms", 1e3 * prompt.seconds},
-                  {"prompt_per_token_ms", per_token_ms(prompt)},
-                  {"prompt_per_second", prompt.tokens_per_second()},
-                  {"predicted_n", answers_.generated_tokens()},
-                  {"predicted_ms", 1e3 * generation.seconds},
-                  {"predicted_per_token_ms", per_token_ms(generation)},
-                  {"predicted_per_second", generation.tokens_per_second()}};
-  if (guesses.steps > 0) {
-    timings["draft_n"] = guesses.all_made();
-    timings["draft_n_accepted"] = guesses.all_right();
-  }
-  return timings;
 }
 
 } // namespace ridge::server

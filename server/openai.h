@@ -72,7 +72,6 @@ class OpenAiReply {
   Json envelope(const char* object, Json choices) const;
   Json usage() const;
   Json usage_so_far() const;
-  Json timings() const;
 
   const Service& service_;
   const Names names_;

@@ -18,7 +18,8 @@ class Chat final : public OpenAiReply {
   Chat(Service& service, const Fields& body)
       : OpenAiReply(service, body, {"/v1/chat/completions", "chatcmpl-", "chat.completion", "chat.completion.chunk"},
                     generations(service, body)),
-        likely_(likely_of(body)), functions_(has_functions(body)), messages_(answers()) {}
+        likely_(likely_of(body)), functions_(has_functions(body)), hides_(hides_reasoning(body)), messages_(answers()) {
+  }
 
  private:
   struct Message {
@@ -40,7 +41,7 @@ class Chat final : public OpenAiReply {
 
   Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) override {
     Json delta = Json::object();
-    if (!piece.reasoning.empty()) delta["reasoning_content"] = piece.reasoning;
+    if (!piece.reasoning.empty() && !hides_) delta["reasoning_content"] = piece.reasoning;
     if (!piece.content.empty()) delta["content"] = piece.content;
     if (Json calls = call_deltas(piece.calls); !calls.empty()) {
       if (functions_) // one call, in one piece or several
@@ -59,7 +60,7 @@ class Chat final : public OpenAiReply {
 
   void add(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) override {
     messages_[i].content += piece.content;
-    messages_[i].reasoning += piece.reasoning;
+    if (!hides_) messages_[i].reasoning += piece.reasoning;
     messages_[i].calls.add(piece.calls);
     if (token && likely_ >= 0) messages_[i].logprobs.push_back(logprobs_of(service(), *token->choice, likely_));
   }
@@ -117,6 +118,7 @@ class Chat final : public OpenAiReply {
 
   const int64_t likely_;
   const bool functions_; // calls are written as `function_call`
+  const bool hides_;     // the reasoning
   std::vector<Message> messages_;
 };
 

@@ -3,6 +3,7 @@
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/openai.h"
+#include "server/requests/fill.h"
 #include "server/requests/request_fields.h"
 #include "server/routes.h"
 
@@ -14,11 +15,12 @@ namespace {
 
 constexpr size_t kMostPrompts = 2048; // and answers of one request
 
-// The prompts: a text or a list of texts, a list of tokens or a list of such lists.
-std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Fields& body) {
-  const Json& prompt = body.required("prompt");
-  const bool special = body.flag("parse_special").value_or(true);
-  const bool begins = body.flag("add_special_tokens").value_or(true);
+bool is_true(const Fields& body, const char* name) { // or 1, as some clients write it
+  const Json* given = body.find(name);
+  return given && (*given == 1 || (*given != 0 && *body.flag(name)));
+}
+
+std::vector<std::vector<int32_t>> texts_of(const Service& service, const Json& prompt, bool special, bool begins) {
   const auto encode = [&](const Json& text) { return raw_tokens(service, text.get<std::string>(), special, begins); };
   if (prompt.is_string()) return {encode(prompt)};
   if (!prompt.is_array() || prompt.empty()) throw_invalid("prompt", "prompt: expected text, tokens or a list of them");
@@ -30,17 +32,31 @@ std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Field
   return prompts;
 }
 
+// The prompts: a text or a list of texts, a list of tokens or a list of such lists. With a suffix, each of them is what
+// stands before a gap.
+std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Fields& body) {
+  const Json& prompt = body.required("prompt");
+  const std::string suffix = body.text("suffix").value_or("");
+  if (!suffix.empty()) {
+    if (is_true(body, "echo")) throw_invalid("echo", "echo: a prompt with a suffix is not repeated");
+    text::FillText text{.suffix = service.tokenizer().encode(suffix)};
+    std::vector<std::vector<int32_t>> prompts = texts_of(service, prompt, false, false);
+    for (std::vector<int32_t>& one : prompts) {
+      text.prefix = std::move(one);
+      one = fill_prompt(service, text);
+    }
+    return prompts;
+  }
+  return texts_of(service, prompt, body.flag("parse_special").value_or(true),
+                  body.flag("add_special_tokens").value_or(true));
+}
+
 // How many likely tokens are wanted for each one; -1: not even its own probability.
 int64_t logprobs_wanted(const Fields& body) {
   const Json* given = body.find("logprobs");
   if (!given || *given == false) return -1;
   if (*given == true) return 1;
   return *body.integer("logprobs", 0, core::TokenChoice::kMost);
-}
-
-bool is_true(const Fields& body, const char* name) { // or 1, as some clients write it
-  const Json* given = body.find(name);
-  return given && (*given == 1 || (*given != 0 && *body.flag(name)));
 }
 
 class Completion final : public OpenAiReply {

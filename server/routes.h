@@ -5,21 +5,30 @@
 #include "server/embeddings/embedding_service.h"
 #include "server/http/message.h"
 #include "server/models/models.h"
+#include "server/reranking/rerank_service.h"
 #include "server/service.h"
 
 #include <type_traits>
 
 namespace ridge::server {
 
+// What a model does, as an error says it.
+inline const char* does(const ModelService& service) {
+  if (dynamic_cast<const EmbeddingService*>(&service))
+    return "embeds texts and writes none: it answers /v1/embeddings, /api/embed and /api/embeddings";
+  if (dynamic_cast<const RerankService*>(&service))
+    return "scores texts and writes none: it answers /v1/rerank and /v1/score";
+  return "writes texts and embeds none";
+}
+
 // The service as the kind that a route takes. Throws ApiError for a model of another kind.
 template <typename Takes>
 Takes& service_as(ModelService& service) {
   Takes* const taken = dynamic_cast<Takes*>(&service);
-  if (!taken)
-    throw_invalid("model", "the model {} {}", service.name(),
-                  std::is_same_v<Takes, EmbeddingService>
-                      ? "writes texts and embeds none: this needs an embedding model"
-                      : "embeds texts and writes none: it answers /v1/embeddings, /api/embed and /api/embeddings");
+  const char* wants = std::is_same_v<Takes, EmbeddingService> ? ": this needs an embedding model"
+                      : std::is_same_v<Takes, RerankService>  ? ": this needs a reranker"
+                                                              : "";
+  if (!taken) throw_invalid("model", "the model {} {}{}", service.name(), does(service), wants);
   return *taken;
 }
 

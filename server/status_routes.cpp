@@ -1,14 +1,28 @@
 // What the server and its model are and do: health, properties, streams, counters.
+#include "server/llamacpp/settings.h"
 #include "server/reply.h"
 #include "server/routes.h"
+#include "text/fill/fill_tokens.h"
 
 #include <fmt/format.h>
 
 #include <string>
 
 namespace ridge::server {
+namespace {
+
+std::string token_or_nothing(const text::Tokenizer& tokenizer, int32_t id) {
+  return id < 0 ? std::string() : std::string(tokenizer.token_text(id));
+}
+
+} // namespace
 
 void health(const Models&, const HttpRequest&, HttpResponse& response) { reply(response, {{"status", "ok"}}); }
+
+// As vLLM's server.
+void version(const Models&, const HttpRequest&, HttpResponse& response) {
+  reply(response, {{"version", RIDGE_VERSION}});
+}
 
 void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
   const engine::LoadedModel& model = service.model();
@@ -16,10 +30,25 @@ void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
                      {"executor", model.executor->description()},
                      {"total_slots", model.executor->config().streams},
                      {"n_ctx", service.context()},
-                     {"modalities", {{"vision", service.takes_pictures()}, {"audio", false}}}};
+                     {"modalities", {{"vision", service.takes_pictures()}, {"audio", false}}},
+                     {"model_alias", service.name()},
+                     {"model_path", fmt::format("{}.gguf", service.name())}, // where it lies is nobody's business
+                     {"bos_token", token_or_nothing(service.tokenizer(), service.tokenizer().bos())},
+                     {"eos_token", token_or_nothing(service.tokenizer(), service.tokenizer().eos())},
+                     {"build_info", fmt::format("ridge {}", RIDGE_VERSION)},
+                     {"is_sleeping", false},
+                     {"endpoint_slots", true},
+                     {"endpoint_props", false}, // they cannot be changed
+                     {"endpoint_metrics", true}};
   if (const auto* texts = dynamic_cast<const Service*>(&service)) {
     properties["speculative"] = texts->scheduler().speculates();
     properties["chat_template"] = texts->chat_template().source();
+    properties["fills_in"] = text::find_fill_tokens(service.tokenizer()).complete();
+    properties["default_generation_settings"] = {{"id", 0},
+                                                 {"n_ctx", service.context()},
+                                                 {"speculative", texts->scheduler().speculates()},
+                                                 {"is_processing", false},
+                                                 {"params", settings_json(texts->sampling())}};
   }
   reply(response, properties);
 }
@@ -31,6 +60,7 @@ void slots(Service& service, const HttpRequest&, HttpResponse& response) {
                     {"n_ctx", service.context()},
                     {"speculative", service.scheduler().speculates()},
                     {"is_processing", position >= 0},
+                    {"params", settings_json(service.sampling())},
                     {"n_past", std::max<int64_t>(position, 0)}});
   reply(response, list);
 }

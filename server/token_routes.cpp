@@ -1,10 +1,21 @@
 // Text to tokens and back, and a chat's prompt, as the model sees it.
+#include "core/strings/utf8.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/reply.h"
 #include "server/routes.h"
 
 namespace ridge::server {
+namespace {
+
+// A token's text; of one that is a part of a character, its bytes.
+Json piece_json(const ModelService& service, int32_t token) {
+  const std::string_view piece = service.tokenizer().piece(token);
+  if (core::is_utf8(piece)) return piece;
+  return std::vector<uint8_t>(piece.begin(), piece.end());
+}
+
+} // namespace
 
 // llama.cpp's server calls the text "content", vLLM's "prompt", which has what begins texts unless that is refused.
 void tokenize(ModelService& service, const HttpRequest& request, HttpResponse& response) {
@@ -16,7 +27,18 @@ void tokenize(ModelService& service, const HttpRequest& request, HttpResponse& r
   const text::EncodeOptions options = {.add_special = fields.flag("add_special").value_or(begins),
                                        .parse_special = fields.flag("parse_special").value_or(true)};
   const std::vector<int32_t> tokens = service.tokenizer().encode(body[name].get<std::string>(), options);
-  reply(response, {{"tokens", tokens}, {"count", tokens.size()}, {"max_model_len", service.context()}});
+  Json list = tokens;
+  if (fields.flag("with_pieces").value_or(false)) {
+    list = Json::array();
+    for (const int32_t token : tokens) list.push_back({{"id", token}, {"piece", piece_json(service, token)}});
+  }
+  Json json = {{"tokens", std::move(list)}, {"count", tokens.size()}, {"max_model_len", service.context()}};
+  if (fields.flag("return_token_strs").value_or(false)) { // vLLM's word for the same
+    json["token_strs"] = Json::array();
+    for (const int32_t token : tokens)
+      json["token_strs"].push_back(service.tokenizer().has(token) ? service.tokenizer().token_text(token) : "");
+  }
+  reply(response, json);
 }
 
 void detokenize(ModelService& service, const HttpRequest& request, HttpResponse& response) {

@@ -1,5 +1,6 @@
 #include "app/cli/cli.h"
 
+#include "app/config/merge.h"
 #include "app/help/command_tree.h"
 #include "app/help/help_page.h"
 #include "app/help/words.h"
@@ -14,15 +15,17 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <initializer_list>
+#include <functional>
 #include <new>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 namespace ridge::app {
 namespace {
 
-constexpr const char* kFooter = "`ridge COMMAND --help` lists a command's options.";
+constexpr const char* kFooter = "`ridge COMMAND --help` lists a command's options; `ridge config` says which of them "
+                                "the configuration file sets (--config FILE: another file; none: no file).";
 
 // One line to stderr. Returns the exit status.
 int fail(std::string_view what, int status = Error::kFailed) {
@@ -34,12 +37,47 @@ int fail_of_ours(const std::exception& error) { // a bug, but still one line
   return fail(fmt::format("internal error, please report it: {}", error.what()));
 }
 
+// What the configuration file adds to a command line.
+struct Configuration {
+  SettingsFile file;
+  std::vector<Setting> holding; // of this command line
+  bool helps = false;
+
+  // Reads the file and takes its name out of the words. Help is there whatever the file says.
+  void read(std::vector<std::string>& words) {
+    const auto is_help = [](const std::string& word) {
+      return word == "--help" || word == "-h" || word == "--version";
+    };
+    helps = std::ranges::any_of(words, is_help) || (!words.empty() && words[0] == "help");
+    try {
+      file = read_settings(words);
+    } catch (const Error&) {
+      if (!helps) throw;
+    }
+  }
+  // Adds what holds to the words of a command.
+  void complete(CLI::App& app, std::vector<std::string>& args) {
+    if (helps) return;
+    check_settings(app, file);
+    const std::vector<CLI::App*> commands = commands_of(app);
+    const auto command = std::ranges::find(commands, args[0], &CLI::App::get_name);
+    if (command == commands.end()) return;
+    holding = settings_for(**command, args, file);
+    args = with_settings(std::move(args), holding);
+  }
+  // An error about what the file sets, with its line.
+  std::string explained(const std::string& error) const { return error + origin_of(error, holding, file); }
+};
+
 // Returns the exit status.
-int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
+int parse_and_run(CLI::App& app, Configuration& configuration, int argc, const char* const* argv) {
   if (argc > 1 && argv[1] == std::string_view("__complete")) return print_completions(app, {argv + 2, argv + argc});
-  std::vector<std::string> args = read_words(app, {argv + 1, argv + argc});
+  std::vector<std::string> words(argv + 1, argv + argc);
+  configuration.read(words);
+  std::vector<std::string> args = read_words(app, words);
   try {
     if (args.empty()) return app.exit(CLI::CallForHelp());
+    configuration.complete(app, args);
     std::ranges::reverse(args); // CLI11 takes them last first
     app.parse(std::move(args));
     core::check_mappings();
@@ -50,18 +88,18 @@ int parse_and_run(CLI::App& app, int argc, const char* const* argv) {
     if (error.get_exit_code() == 0) return app.exit(error); // --help, --version
     const auto used = app.get_subcommands();
     const std::string command = used.empty() ? "" : used.front()->get_name() + " ";
-    return fail(fmt::format("{}; see ridge {}--help", error.what(), command), Error::kUsage);
+    return fail(fmt::format("{}; see ridge {}--help", configuration.explained(error.what()), command), Error::kUsage);
   }
 }
 
 // Reports what was thrown, and results that could not be written.
-int run_and_report(CLI::App& app, int argc, const char* const* argv) {
+int run_and_report(CLI::App& app, Configuration& configuration, int argc, const char* const* argv) {
   try {
-    const int status = parse_and_run(app, argc, argv);
+    const int status = parse_and_run(app, configuration, argc, argv);
     if (status == 0) flush_stdout();
     return status;
   } catch (const Error& error) {
-    return fail(error.what(), error.exit_code);
+    return fail(configuration.explained(error.what()), error.exit_code);
   } catch (const std::bad_alloc&) {
     write_stderr("ridge: error: out of memory\n"); // which takes none
     return Error::kFailed;
@@ -73,21 +111,24 @@ int run_and_report(CLI::App& app, int argc, const char* const* argv) {
   }
 }
 
-void add_group(CLI::App& app, const char* name, std::initializer_list<void (*)(CLI::App&)> commands) {
+using AddCommand = std::function<void(CLI::App&)>;
+
+void add_group(CLI::App& app, const char* name, const std::vector<AddCommand>& commands) {
   const size_t before = commands_of(app).size();
-  for (const auto add : commands) add(app);
+  for (const AddCommand& add : commands) add(app);
   const auto all = commands_of(app);
   for (size_t i = before; i < all.size(); ++i) all[i]->group(name);
 }
 
-void add_commands(CLI::App& app) {
+void add_commands(CLI::App& app, const SettingsFile& file) {
   add_group(app, "Ask models", {add_chat_command, add_run_command, add_serve_command, add_gui_command});
   add_group(app, "Models at hand", {add_models_command, add_pull_commands, add_fit_command, add_inspect_command});
   add_group(app, "Make models", {add_convert_command, add_quantize_command, add_imatrix_command});
   add_group(app, "Measure", {add_bench_command, add_roofline_command, add_perplexity_command});
   add_group(app, "Parts of a model's way",
-            {add_tokenize_commands, add_template_command, add_logits_command, add_embed_command});
-  add_group(app, "This machine", {add_doctor_command, add_completion_command, add_manual_command});
+            {add_tokenize_commands, add_template_command, add_logits_command, add_embed_command, add_rerank_command});
+  const auto add_config = [&](CLI::App& to) { add_config_command(to, file); };
+  add_group(app, "This machine", {add_doctor_command, add_config, add_completion_command, add_manual_command});
 }
 
 } // namespace
@@ -100,7 +141,8 @@ int run_cli(int argc, const char* const* argv) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // of a repeated option the last counts
   app.footer(kFooter);
   app.formatter(std::make_shared<HelpPage>());
-  add_commands(app);
+  Configuration configuration;
+  add_commands(app, configuration.file);
 
   app.parse_complete_callback([&app] { // before the command itself
     for (CLI::App* command : app.get_subcommands()) {
@@ -109,7 +151,7 @@ int run_cli(int argc, const char* const* argv) {
     }
   });
 
-  const int status = run_and_report(app, argc, argv);
+  const int status = run_and_report(app, configuration, argc, argv);
   drain_stderr();
   return status;
 }

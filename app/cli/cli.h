@@ -5,6 +5,8 @@
 
 namespace ridge::app {
 
+struct SettingsFile;
+
 void add_run_command(CLI::App& app);
 void add_chat_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
@@ -16,6 +18,7 @@ void add_tokenize_commands(CLI::App& app); // tokenize and detokenize
 void add_template_command(CLI::App& app);
 void add_logits_command(CLI::App& app);
 void add_embed_command(CLI::App& app);
+void add_rerank_command(CLI::App& app);
 void add_convert_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
 void add_imatrix_command(CLI::App& app);
@@ -24,6 +27,8 @@ void add_perplexity_command(CLI::App& app);
 void add_roofline_command(CLI::App& app);
 void add_gui_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
+// `file`: the one of this command line, read before its command runs.
+void add_config_command(CLI::App& app, const SettingsFile& file);
 void add_completion_command(CLI::App& app);
 void add_manual_command(CLI::App& app);
 

@@ -19,17 +19,6 @@
 namespace ridge::app {
 namespace {
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    if (lines.back().ends_with('\r')) lines.back().pop_back();
-    at = end + 1;
-  }
-  return lines;
-}
-
 struct EmbedCommand {
   core::ModelOptions model;
   std::vector<std::string> texts;

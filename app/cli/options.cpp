@@ -148,6 +148,77 @@ void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options) {
       ->type_name("SIZE");
 }
 
+namespace {
+
+// Those that are off unless they are asked for, and the order of all.
+void add_rarer_samplers(CLI::App& command, core::SamplingOptions& o) {
+  const auto option = [&](const char* names, auto& variable, const char* setting, const char* help, const char* type) {
+    command.add_option(names, variable, help)
+        ->capture_default_str()
+        ->type_name(type)
+        ->each([&o, setting](const std::string&) { o.chosen.emplace_back(setting); });
+  };
+  core::SamplerParams& p = o.params;
+  option("--dry-multiplier", p.dry.multiplier, "dry-multiplier",
+         "DRY: penalty on tokens that go on with a repetition; 0: off", "X");
+  option("--dry-base", p.dry.base, "dry-base", "the penalty grows so much with each repeated token", "X");
+  option("--dry-allowed-length", p.dry.allowed_length, "dry-allowed-length", "repetitions of fewer tokens cost nothing",
+         "N");
+  option("--dry-penalty-last-n", p.dry.last_n, "dry-penalty-last-n", "how many tokens are searched; 0: none, -1: all",
+         "N");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--dry-sequence-breaker",
+          [&p](const std::vector<std::string>& texts) {
+            p.dry.breakers = texts;
+            std::erase(p.dry.breakers, "none");
+          },
+          "text over which no repetition is counted (repeatable; none: no text; default: a new line, \":\", \"\\\"\", "
+          "\"*\")")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("TEXT");
+  option("--top-n-sigma,--top-nsigma", p.top_n_sigma, "top-n-sigma",
+         "keep logits within so many standard deviations of the highest; 0 or less: all", "X");
+  option("--xtc-probability", p.xtc_probability, "xtc-probability",
+         "XTC: how often all but the least of the probable tokens go; 0: never", "P");
+  option("--xtc-threshold", p.xtc_threshold, "xtc-threshold", "from where on a token is probable; above 0.5: none is",
+         "P");
+  option("--dynatemp-range", p.dynatemp_range, "dynatemp-range",
+         "the temperature moves so far down and up with the entropy; 0: it stays", "X");
+  option("--dynatemp-exp", p.dynatemp_exponent, "dynatemp-exp", "how it moves with the entropy", "X");
+  option("--mirostat", p.mirostat, "mirostat",
+         "hold the surprise of tokens by version 1 or 2 of Mirostat, in place of all filters; 0: off", "N");
+  option("--mirostat-ent", p.mirostat_tau, "mirostat-ent", "the surprise, in bits", "X");
+  option("--mirostat-lr", p.mirostat_eta, "mirostat-lr", "how fast Mirostat learns", "X");
+  option("--adaptive-target", p.adaptive_target, "adaptive-target",
+         "draw tokens of about this probability; below 0: off", "P");
+  option("--adaptive-decay", p.adaptive_decay, "adaptive-decay", "how long earlier tokens count for that, up to 0.99",
+         "X");
+  option("--min-keep", p.min_keep, "min-keep", "top-p, min-p, typical and XTC leave at least so many tokens", "N");
+  auto* by_name = command
+                      .add_option_function<std::string>(
+                          "--samplers",
+                          [&o](const std::string& text) {
+                            o.params.order = core::parse_order(text, "--samplers");
+                            o.chosen.emplace_back("samplers");
+                          },
+                          fmt::format("samplers in the order in which they run; others are off (default: {})",
+                                      core::order_text(core::usual_order())))
+                      ->type_name("LIST");
+  command
+      .add_option_function<std::string>(
+          "--sampler-seq,--sampling-seq",
+          [&o](const std::string& letters) {
+            o.params.order = core::parse_order_letters(letters, "--sampler-seq");
+            o.chosen.emplace_back("samplers");
+          },
+          "the same by letters (edskypmxta)")
+      ->type_name("LETTERS")
+      ->excludes(by_name);
+}
+
+} // namespace
+
 void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
   const auto option = [&](const char* name, auto& variable, const char* help, const char* type) {
     command.add_option(name, variable, help)
@@ -171,11 +242,19 @@ void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
   option("--repeat-last-n", o.params.repeat_last_n, "how many tokens are recent; 0: none, -1: all", "N");
   option("--presence-penalty", o.params.presence_penalty, "subtracted from the logits of recent tokens", "X");
   option("--frequency-penalty", o.params.frequency_penalty, "subtracted once per recent occurrence", "X");
+  add_rarer_samplers(command, o);
   command.add_option("-s,--seed", o.params.seed, "random seed; the same seed gives the same text (default: a new one)")
       ->type_name("N");
   command.add_option("--stop", o.stop, "end the answer before this text (repeatable)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->expected(1)
+      ->type_name("TEXT");
+  command
+      .add_option("--reasoning-budget", o.reasoning_budget,
+                  "tokens that a chat's reasoning may have before it is ended; 0: none (default: as many as it takes)")
+      ->check(CLI::Range(int64_t{-1}, int64_t{INT32_MAX}))
+      ->type_name("N");
+  command.add_option("--reasoning-budget-message", o.reasoning_message, "what the reasoning ends with then")
       ->type_name("TEXT");
   command.add_flag("--ignore-eos", o.ignore_eos, "do not stop where the model ends its turn");
   auto* text = command.add_option("--grammar", o.grammar, "hold the answer to this GBNF grammar")->type_name("GBNF");
@@ -242,6 +321,17 @@ std::string TextOptions::read_with_piped() const {
   if (file == "-") return own;
   const std::string piped = piped_text();
   return own.empty() || piped.empty() ? own + piped : fmt::format("{}\n\n{}", own, piped);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    if (lines.back().ends_with('\r')) lines.back().pop_back();
+    at = end + 1;
+  }
+  return lines;
 }
 
 std::vector<int32_t> parse_ids(const std::string& text, const char* flag) {

@@ -46,6 +46,8 @@ struct TextOptions {
 // Of commands that show answers on a terminal.
 inline constexpr const char* kNoMarkdownHelp = "a terminal gets answers as they are written, not as Markdown";
 
+std::vector<std::string> lines_of(const std::string& text); // without their ends
+
 // "1,2,3" or "1 2 3" -> numbers. Throws Error (usage) naming the flag and the word.
 std::vector<int32_t> parse_ids(const std::string& text, const char* flag);
 

@@ -28,6 +28,7 @@ struct Generation {
   std::optional<text::jinja::TaintedText> chat_prompt; // a chat's prompt as text; none: a text is continued
   core::SamplingOptions sampling;
   bool keep_choices = false;
+  bool choices_after_samplers = false; // of what the samplers left over
   bool keep_prompt_choices = false;
   bool reuse = true;                                // of what was evaluated of the prompt before
   bool copied = false;                              // from the one before: another answer to its prompt
@@ -41,7 +42,7 @@ struct Generation {
 // Makes sequences of generations, for one model, which must outlive it. May be used by several threads.
 class SequenceRequests {
  public:
-  explicit SequenceRequests(const LoadedModel& model) : model_(model) {}
+  explicit SequenceRequests(const LoadedModel& model) : model_(model), texts_(model.need_tokenizer()) {}
 
   // With what the text is held to: a grammar in GBNF before anything else, a chat's tools or schema, or the schema of
   // a text. It ends with a token that ends texts, unless that is to be ignored and nothing holds it. Throws Error for a
@@ -55,6 +56,7 @@ class SequenceRequests {
   std::shared_ptr<const text::TokenTable> token_table() const;
 
   const LoadedModel& model_;
+  const VocabularyTexts texts_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const text::TokenTable> token_table_; // made for the first request that needs it
 };

@@ -1,5 +1,6 @@
 #include "engine/chat/chat_request.h"
 #include "engine/options.h"
+#include "engine/reasoning_budget.h"
 
 #include <algorithm>
 #include <string>
@@ -46,15 +47,25 @@ SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
   request.prompt = generation.prompt;
   request.pictures = generation.pictures;
   request.sampling = generation.sampling.params;
+  request.texts = &texts_;
   request.limit = generation.sampling.max_tokens;
   request.keep_choices = generation.keep_choices;
+  request.choices_after_samplers = generation.keep_choices && generation.choices_after_samplers;
   request.keep_prompt_choices = generation.keep_prompt_choices;
   request.reuse = generation.reuse;
   request.priority = generation.priority;
   request.constraint = constraint_of(generation);
+  const bool held = request.constraint != nullptr;
+  if (generation.chat_prompt && generation.sampling.reasoning_budget >= 0) {
+    auto budget = std::make_unique<ReasoningBudget>(
+        model_.need_tokenizer(), opened_prompt(generation), generation.sampling.reasoning_budget,
+        generation.sampling.reasoning_message, std::move(request.constraint));
+    if (generation.begun > 0) budget->begin_with(begun_answer(generation));
+    request.constraint = std::move(budget);
+  }
   std::vector<int32_t> stops = generation.stop_tokens;
   std::ranges::sort(stops);
-  const bool ends = !generation.sampling.ignore_eos || request.constraint;
+  const bool ends = !generation.sampling.ignore_eos || held;
   if (generation.min_tokens > 0)
     request.constraint = std::make_unique<MinimumConstraint>(generation.min_tokens, end_tokens(ends, stops),
                                                              std::move(request.constraint));

@@ -104,6 +104,7 @@ bool Scheduler::advance() {
 void Scheduler::work() {
   try {
     end_cancelled();
+    if (!awaits_) run_jobs();
     if (!awaits_) start_waiting();
     step();
   } catch (...) {
@@ -129,15 +130,16 @@ bool Scheduler::look_around() {
 bool Scheduler::wait_for_work() {
   const bool busy = look_around();
   std::unique_lock lock(mutex_);
-  const auto idle = [&] { return !busy && waiting_.empty(); };
+  const auto idle = [&] { return !busy && waiting_.empty() && jobs_.empty(); };
   if (idle() && draining_ && !kept_) keep_all(lock);
-  if (idle()) changed_.wait(lock, [&] { return stopping_ || !waiting_.empty() || (draining_ && !kept_); });
+  if (idle()) changed_.wait(lock, [&] { return stopping_ || !idle() || (draining_ && !kept_); });
   return !stopping_;
 }
 
 void Scheduler::end_everything() {
   std::unique_lock lock(mutex_);
   const std::vector<std::shared_ptr<Sequence>> waiting = std::exchange(waiting_, {});
+  jobs_.clear(); // whoever waits for one gets an error
   lock.unlock();
   for (const auto& sequence : waiting) finish(sequence, StopReason::interrupted);
   for (Stream& stream : streams_)
@@ -234,6 +236,7 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
       generated += count;
     }
     if (piece.guesses == 0) stream.cache.evaluated(piece.tokens);
+    if (piece.reading) stream.sequence->read_ = stream.cache.size();
     stream.last_used = step_;
   }
   count_step(seconds, bytes);
@@ -323,7 +326,10 @@ void Scheduler::choose(const Piece& piece, int64_t output, std::span<const int32
 int32_t Scheduler::sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice) {
   const std::span<const float> logits = executor_.logits(output);
   const int32_t token = sequence.sampler_->sample(logits, sequence.request_.constraint.get());
-  if (sequence.request_.keep_choices) choice = core::describe_choice(logits, token);
+  if (sequence.request_.choices_after_samplers)
+    choice = core::describe_choice(sequence.sampler_->candidates(), token);
+  else if (sequence.request_.keep_choices)
+    choice = core::describe_choice(logits, token);
   sequence.sampler_->accept(token);
   return token;
 }

@@ -23,9 +23,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -58,6 +61,16 @@ class Scheduler {
   // was used for something else.
   std::span<const int32_t> cached(int32_t stream) const { return streams_.at(stream).cache.tokens(); }
   void keep(int32_t stream, int64_t count) { streams_.at(stream).cache.keep(count); }
+
+  // What a stream holds goes to a folder, comes back from there in place of what the stream holds, or is forgotten, as
+  // soon as no sequence has the stream. Unless the scheduler is driven. The first two throw Error for a folder that
+  // cannot be written or read, one of another model, and where the executor cannot copy its caches.
+  struct StreamFile {
+    int64_t tokens = 0, bytes = 0; // that were written, or came back
+  };
+  StreamFile save_stream(int32_t stream, const std::string& folder, const std::string& model);
+  StreamFile restore_stream(int32_t stream, const std::string& folder, const std::string& model);
+  int64_t erase_stream(int32_t stream); // returns how many tokens were there
 
   struct Counts {
     int64_t running = 0, waiting = 0; // sequences now
@@ -100,6 +113,10 @@ class Scheduler {
   };
 
   void check_pictures(const SequenceRequest& request) const;
+  void when_free(int32_t stream, std::function<void(StreamCache& cache)> work);
+  bool has_free_job() const;
+  void run_jobs();
+  PrefixSettings own_files(const std::string& folder, const std::string& model, std::string& problem) const;
   void run();
   bool look_around();
   bool wait_for_work();
@@ -186,6 +203,11 @@ class Scheduler {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Sequence>> waiting_;
+  struct Job { // for a stream that is free
+    int32_t stream;
+    std::packaged_task<void(StreamCache&)> work;
+  };
+  std::vector<Job> jobs_;
   std::vector<int64_t> positions_;
   core::Sequences seen_;
   mutable std::atomic<bool> looked_at_ = true; // since seen_ was made

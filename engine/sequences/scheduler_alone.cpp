@@ -20,7 +20,7 @@ Scheduler::Stream* Scheduler::only_one() {
 // Whether another sequence takes part from the next step on.
 bool Scheduler::somebody_joins() const {
   const std::scoped_lock lock(mutex_);
-  return stopping_ || next_start().sequence;
+  return stopping_ || has_free_job() || next_start().sequence;
 }
 
 // A stream is about to read its sequence's text. Where it is alone, a speculator that reads hidden rows follows it,

@@ -114,6 +114,8 @@ void Scheduler::start(const Start& next) {
     sequence.reads_again_ = true;
   }
   const int64_t prompt = std::ssize(sequence.request_.prompt);
+  sequence.read_ = same;
+  if (sequence.stream_.exchange(number_of(stream)) < 0) sequence.resumed_ = same;
   count_cached(sequence, std::min(same, prompt) - std::min(sequence.evaluated_, prompt));
   const std::scoped_lock lock(mutex_);
   if (sequence.preempted_ == 0) counts_.prompt_tokens += prompt;

@@ -10,7 +10,7 @@ Sequence::Sequence(SequenceRequest request)
 void Sequence::start(int64_t vocab, double now) {
   waiting_ += now - waits_since_;
   if (sampler_) return; // it goes on
-  sampler_.emplace(request_.sampling, vocab);
+  sampler_.emplace(request_.sampling, vocab, request_.texts);
   for (const int32_t token : tokens_)
     if (token >= 0) sampler_->accept(token); // else it is a picture's
 }

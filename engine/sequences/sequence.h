@@ -49,12 +49,14 @@ struct SequenceRequest {
   std::vector<int32_t> prompt;
   TextPictures pictures = {}; // of the prompt
   core::SamplerParams sampling;
-  int64_t limit = -1;                  // tokens to generate; below 0: until the context is full
-  std::function<bool(int32_t)> is_end; // which tokens end the answer; they are not passed on
+  const core::TokenTexts* texts = nullptr; // for samplers that look at texts; null: they do without
+  int64_t limit = -1;                      // tokens to generate; below 0: until the context is full
+  std::function<bool(int32_t)> is_end;     // which tokens end the answer; they are not passed on
   // Takes each token before it is evaluated, and returns false to stop behind it; empty: next() gives them.
   std::function<bool(const Token&)> on_token;
   std::unique_ptr<Constraint> constraint; // null: every token may come
   bool keep_choices = false;              // also say of each token what else was likely
+  bool choices_after_samplers = false;    // by what the samplers left over, not by the model's own logits
   bool keep_prompt_choices = false;       // … and of each token of the prompt, which is evaluated whole for that
   bool reuse = true;                      // false: nothing that was evaluated before stands for a part of the prompt
   int64_t priority = 0;                   // of those that wait, the lowest goes first
@@ -72,6 +74,13 @@ class Sequence {
   // Ends the sequence soon. What it has generated until then can still be taken.
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
+
+  // While it runs, from any thread: how far the prompt is read, of how much nobody had to evaluate, and where.
+  struct Progress {
+    int64_t read = 0, cached = 0; // tokens
+    int32_t stream = -1;          // -1: it has none yet
+  };
+  Progress progress() const { return {read_, resumed_, stream_}; }
 
   // Once next() has returned nothing; also before, to who drives the scheduler:
   StopReason stop() const { return stop_; }
@@ -108,6 +117,8 @@ class Sequence {
   SequenceRequest request_;
   uint64_t number_ = 0; // in the order of submission
   std::atomic<bool> cancelled_ = false;
+  std::atomic<int64_t> read_ = 0, resumed_ = 0;
+  std::atomic<int32_t> stream_ = -1;
 
   // The scheduler's thread alone, until the end.
   std::optional<core::Sampler> sampler_; // from the first start on: 20 bytes for each token of the vocabulary

@@ -38,7 +38,8 @@ Json openai_model_of(const Models& models, const Models::State& state) {
   model["architecture"] = {
       {"input_modalities", state.pictures ? Json(std::vector{"text", "image"}) : Json(std::vector{"text"})},
       {"output_modalities", Json(std::vector{"text"})}};
-  if (models.several()) model["status"] = state.loading ? "loading" : state.loaded ? "loaded" : "unloaded";
+  if (state.loaded) model["meta"] = models.facts(state).meta; // what clients of llama.cpp's server read
+  if (models.several()) model["status"] = {{"value", state.loading ? "loading" : state.loaded ? "loaded" : "unloaded"}};
   return model;
 }
 
@@ -81,6 +82,24 @@ void openai_model(const Models& models, const HttpRequest& request, HttpResponse
   for (const Models::State& state : models.states())
     if (state.file.name == request.rest) return reply(response, openai_model_of(models, state));
   throw no_such_model(request.rest);
+}
+
+// Has the model loaded when it returns; others may have to go for it.
+void llamacpp_load(Models& models, const HttpRequest& request, HttpResponse& response) {
+  const Json body = parse_body(request.body);
+  const Fields fields(body, "");
+  fields.required("model");
+  models.use(fields.text("model"));
+  reply(response, {{"success", true}});
+}
+
+void llamacpp_unload(Models& models, const HttpRequest& request, HttpResponse& response) {
+  const Json body = parse_body(request.body);
+  const Fields fields(body, "");
+  fields.required("model");
+  if (!models.several()) throw_invalid("model", "model: the only model of this server stays loaded");
+  models.let_go(fields.text("model"));
+  reply(response, {{"success", true}});
 }
 
 void ollama_root(const Models&, const HttpRequest&, HttpResponse& response) {

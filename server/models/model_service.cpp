@@ -3,6 +3,7 @@
 #include "core/files/sha256.h"
 #include "engine/embedder.h"
 #include "engine/prefixes/model_key.h"
+#include "engine/reranking/ranking_head.h"
 #include "models/model.h"
 #include "text/chat/reasoning.h"
 
@@ -11,6 +12,7 @@
 namespace ridge::server {
 
 Json capabilities(const gguf::File& file, const core::Program& program, bool pictures) {
+  if (engine::is_reranker(file)) return {"rerank"};
   if (engine::is_embedding_model(file, program)) return {"embedding"};
   Json all = {"completion", "tools"};
   if (!text::find_reasoning_markers(file.get_string("tokenizer.chat_template", "")).open.empty())
@@ -31,6 +33,11 @@ FileFacts facts_of(const gguf::File& file, const core::Program& program, bool pi
                       {"parameter_size", parameters >= 1e9 ? fmt::format("{:.1f}B", parameters / 1e9)
                                                            : fmt::format("{:.2f}M", parameters / 1e6)},
                       {"quantization_level", models::file_type_label(file)}},
+          .meta = {{"n_vocab", program.vocab},
+                   {"n_ctx_train", program.trained_context},
+                   {"n_embd", file.get_int(fmt::format("{}.embedding_length", family), 0)},
+                   {"n_params", models::parameter_count(file)},
+                   {"size", file.size_bytes()}},
           .digest = core::Sha256().add(key).hex(),
           .bytes = static_cast<int64_t>(file.size_bytes())};
 }

@@ -104,6 +104,7 @@ Json capabilities(const gguf::File& file, const core::Program& program, bool pic
 // What lists say of a model's file, in Ollama's words.
 struct FileFacts {
   Json capabilities = Json::array(), details = Json::object();
+  Json meta = Json::object(); // in the words of llama.cpp's server
   std::string digest; // in the form of a SHA-256; of the metadata and samples of the weights, as whole files take long
   int64_t bytes = 0;
 };

@@ -7,6 +7,7 @@
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
 #include "server/embeddings/embedding_service.h"
+#include "server/reranking/rerank_service.h"
 #include "server/service.h"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ engine::LoadedModel open_served(const std::string& path, core::ModelOptions opti
   options.model = path;
   if (path.empty()) return engine::open_generating(options, steps);
   gguf::File file = gguf::File::open(path);
-  if (engine::is_embedding_model(file, models::build_program(file)))
+  if (engine::is_reranker(file) || engine::is_embedding_model(file, models::build_program(file)))
     return engine::open_model(std::move(file), models::Ending::hidden);
   return engine::open_generating(std::move(file), options, steps);
 }
@@ -86,9 +87,21 @@ struct ServedModel::Embedding final : Kind {
   EmbeddingService vectors;
 };
 
+struct ServedModel::Ranking final : Kind {
+  Ranking(engine::LoadedModel opened, const ModelSetup& setup, std::string name, const engine::LoadSteps& steps,
+          const engine::Notice& log)
+      : reranker(std::move(opened), setup.model, false, steps), scores(reranker, std::move(name), log) {}
+  ModelService& service() override { return scores; }
+
+  engine::Reranker reranker;
+  RerankService scores;
+};
+
 ServedModel::ServedModel(engine::LoadedModel opened, const ModelSetup& setup, std::string name,
                          const engine::LoadSteps& steps, const engine::Notice& log) {
-  if (engine::is_embedding_model(opened.file, opened.program))
+  if (engine::is_reranker(opened.file))
+    kind_ = std::make_unique<Ranking>(std::move(opened), setup, std::move(name), steps, log);
+  else if (engine::is_embedding_model(opened.file, opened.program))
     kind_ = std::make_unique<Embedding>(std::move(opened), setup, std::move(name), steps, log);
   else
     kind_ = std::make_unique<Writing>(std::move(opened), setup, std::move(name), steps, log);
@@ -101,7 +114,7 @@ ModelService& ServedModel::service() { return kind_->service(); }
 
 double ServedModel::bytes_needed(const engine::LoadedModel& opened, const ModelSetup& setup) {
   core::ExecutorConfig config = config_of(opened, setup);
-  if (engine::is_embedding_model(opened.file, opened.program)) config.streams = 1;
+  if (engine::is_reranker(opened.file) || engine::is_embedding_model(opened.file, opened.program)) config.streams = 1;
   const auto need = [&](const core::Program& program, const core::ExecutorConfig& own) {
     return bytes_of_weights(program) +
            static_cast<double>(own.streams) * core::kv_cache_bytes(program, own, own.context);

@@ -21,7 +21,7 @@ struct ModelSetup {
 
 double bytes_of_weights(const core::Program& program);
 
-// Opens a file as what it is: a model that embeds texts with its hidden state as the end, any other with its logits,
+// Opens a file as what it is: a model that embeds or scores texts with its hidden state as the end, any other with its logits,
 // and with its draft heads where `options` have them guess. An empty path means the built-in guide. Throws Error for
 // what cannot be opened.
 engine::LoadedModel open_served(const std::string& path, core::ModelOptions options, const engine::LoadSteps& steps);
@@ -41,6 +41,7 @@ class ServedModel {
   struct Kind;
   struct Writing;
   struct Embedding;
+  struct Ranking;
   std::unique_ptr<Kind> kind_;
 };
 

@@ -62,13 +62,29 @@ void replace_thinking(const Fields& fields, Json& body) {
     if (const auto effort = reasoning->text("effort"); effort && !fields.find("reasoning_effort"))
       body["reasoning_effort"] = *effort;
     if (const auto enabled = reasoning->flag("enabled")) think(*enabled);
-    for (const char* name : {"max_tokens", "exclude"})
-      if (const Json* value = reasoning->find(name); value && *value != false && *value != 0)
-        throw_invalid(reasoning->path_of(name), "{} is not supported", reasoning->path_of(name));
+    if (reasoning->integer("max_tokens", 0, INT32_MAX) == 0 && !reasoning->find("enabled")) think(false);
   }
 }
 
 } // namespace
+
+void take_reasoning_budget(const Fields& body, core::SamplingOptions& sampling) {
+  const auto take = [&](const Fields& from, const char* name) {
+    if (const auto budget = from.integer(name, -1, INT32_MAX)) sampling.reasoning_budget = *budget;
+  };
+  for (const char* name : {"thinking_budget", "thinking_token_budget", "thinking_budget_tokens", "reasoning_budget",
+                           "reasoning_budget_tokens"})
+    take(body, name);
+  if (const auto thinking = body.object("thinking"); thinking && thinking->text("type") != "disabled")
+    take(*thinking, "budget_tokens");
+  if (const auto reasoning = body.object("reasoning")) take(*reasoning, "max_tokens");
+  if (const auto message = body.text("reasoning_budget_message")) sampling.reasoning_message = *message;
+}
+
+bool hides_reasoning(const Fields& body) {
+  const auto reasoning = body.object("reasoning");
+  return !body.flag("include_reasoning").value_or(true) || (reasoning && reasoning->flag("exclude").value_or(false));
+}
 
 bool has_functions(const Fields& body) { return body.find("functions") && !body.find("tools"); }
 

@@ -22,6 +22,9 @@ enum class Api : uint8_t {
   ollama,     // /api/chat, /api/generate
   options,    // the `options` of these
   embeddings, // /v1/embeddings, /api/embed, /api/embeddings
+  rerank,     // /v1/rerank, /v1/score
+  native,     // /completion
+  infill,     // /infill
 };
 
 // Counts the fields that no API has. Throws ApiError for one that this server does not do, unless its value is one that

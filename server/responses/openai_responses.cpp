@@ -6,6 +6,7 @@
 #include "server/chat_messages.h"
 #include "server/openai.h"
 #include "server/reply.h"
+#include "server/requests/chat_body.h"
 #include "server/requests/pictures.h"
 #include "server/requests/request_fields.h"
 #include "server/responses/response_items.h"
@@ -95,6 +96,7 @@ Generation whole_generation(const Service& service, const Fields& body, const Js
   Generation generation = service.chat(prompt, tools ? &*tools : nullptr, variables, schema);
   hold(service, form, generation);
   take_sampling(service, body, generation, "max_output_tokens");
+  take_reasoning_budget(body, generation.sampling);
   generation.keep_choices = likely_of(body) >= 0;
   return generation;
 }

@@ -6,6 +6,7 @@
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 
+#include <cstdlib>
 #include <cstring>
 
 namespace ridge::tests {
@@ -23,7 +24,9 @@ inline const std::string& tiny_model() {
   return path;
 }
 
+// Without the configuration file of whoever runs the tests, unless a test names one.
 inline Result run_ridge(std::vector<std::string> args, const std::string& input = "") {
+  ::setenv("RIDGE_CONFIG", "none", 0);
   args.insert(args.begin(), RIDGE_BINARY);
   return run(args, input);
 }

@@ -161,15 +161,14 @@ TEST_CASE("fields that change an answer and are not done are refused, others are
     body[field] = harmless;
     endpoint.post(path, body);
   };
-  refused("/v1/chat/completions", "mirostat", 2, 0);
-  refused("/v1/chat/completions", "dry_multiplier", 0.8, 0.0);
+  refused("/v1/chat/completions", "top_a", 2, 0);
+  refused("/v1/chat/completions", "smoothing_factor", 0.8, 0.0);
   refused("/v1/chat/completions", "modalities", {"text", "audio"}, {"text"});
   refused("/v1/chat/completions", "skip_special_tokens", false, true);
-  refused("/v1/completions", "suffix", "x", "");
   refused("/v1/completions", "use_beam_search", true, false);
   refused("/v1/responses", "background", true, false);
-  Json body = {{"prompt", "Hi"}, {"options", {{"mirostat", 1}}}, {"stream", false}};
-  CHECK(error_of(endpoint, "/api/generate", body) == "options.mirostat is not supported");
+  Json body = {{"prompt", "Hi"}, {"options", {{"tfs_z", 0.5}}}, {"stream", false}};
+  CHECK(error_of(endpoint, "/api/generate", body) == "options.tfs_z is not supported");
 
   CHECK(endpoint.get("/metrics").find("\nridge_ignored_fields_total 0\n") != std::string::npos);
   body = chat_body("Hi", 1);

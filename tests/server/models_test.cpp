@@ -92,7 +92,7 @@ TEST_CASE("models are loaded when a request names them") {
   CHECK(endpoint.answers("a:latest"));
   CHECK(endpoint.loaded() == "a b ");
   CHECK(endpoint.get("/props?model=a")["model"] == "a");
-  CHECK(endpoint.get("/v1/models")["data"][0]["status"] == "loaded");
+  CHECK(endpoint.get("/v1/models")["data"][0]["status"]["value"] == "loaded");
   CHECK(endpoint.get("/v1/models/b") == endpoint.get("/v1/models")["data"][1]);
   CHECK(Socket(endpoint.server.port()).ask("GET /v1/models/c").starts_with("HTTP/1.1 404"));
   const std::string metrics = Socket(endpoint.server.port()).ask("GET /metrics");
@@ -105,6 +105,25 @@ TEST_CASE("models are loaded when a request names them") {
   CHECK(broken.find("the model broken cannot be loaded: ") != std::string::npos);
   CHECK(endpoint.answers("a"));
   CHECK(endpoint.loaded() == "a b ");
+}
+
+TEST_CASE("models are loaded and unloaded by name, as clients of llama.cpp's server ask") {
+  const ThreeFiles files;
+  const SeveralModels endpoint(files.folder);
+  const auto ask = [&](const char* what, const Json& body) {
+    const tests::HttpReply reply =
+        tests::HttpClient(endpoint.server.port()).post(fmt::format("/models/{}", what), body.dump());
+    REQUIRE(reply.whole);
+    return std::pair(reply.status, Json::parse(reply.body));
+  };
+  const std::pair done(200, Json{{"success", true}});
+  CHECK(ask("load", {{"model", "b"}}) == done);
+  CHECK(endpoint.loaded() == "b ");
+  CHECK(endpoint.get("/v1/models")["data"][1]["meta"]["n_ctx_train"] == 512);
+  CHECK(ask("unload", {{"model", "b"}}) == done);
+  while (!endpoint.loaded().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(ask("load", {{"model", "c"}}).first == 404);
+  CHECK(ask("load", Json::object()).first == 400);
 }
 
 TEST_CASE("the model unused for longest makes room, and its counters stay") {

@@ -485,8 +485,17 @@ TEST_CASE("the server says what it does") {
   CHECK(metrics.find("\nridge_requests_total 1\n") != std::string::npos);
   CHECK(metrics.find("\nridge_generated_tokens_total 5\n") != std::string::npos);
   CHECK(Json::parse(endpoint.get("/slots")).size() == 2);
-  CHECK(Json::parse(endpoint.get("/props"))["n_ctx"] == 1024);
+  CHECK(Json::parse(endpoint.get("/slots"))[0]["params"]["top_k"] == 40);
+  const Json properties = Json::parse(endpoint.get("/props"));
+  CHECK(properties["n_ctx"] == 1024);
+  CHECK(properties["default_generation_settings"]["params"]["samplers"].size() == 10);
+  CHECK(properties["fills_in"] == false);
+  CHECK(properties["model_alias"] == "guide");
+  CHECK(properties["eos_token"] == endpoint.model.tokenizer->token_text(endpoint.model.tokenizer->eos()));
+  CHECK(endpoint.get("/v1/health") == endpoint.get("/health"));
+  CHECK(Json::parse(endpoint.get("/version"))["version"].is_string());
   CHECK(Json::parse(endpoint.get("/v1/models"))["data"][0]["object"] == "model");
+  CHECK(Json::parse(endpoint.get("/v1/models"))["data"][0]["meta"]["n_params"].get<int64_t>() > 0);
   CHECK_THROWS_AS(server::Server(const_cast<server::Service&>(endpoint.service), {.port = endpoint.server.port()}),
                   Error);
 }

@@ -17,7 +17,10 @@ struct TinyModel {
   std::string chat_template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
                               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
   uint64_t seed = 7;
-  gguf::Metadata further; // keys beside the usual ones
+  gguf::Metadata further;                   // keys beside the usual ones
+  std::vector<std::string> controls = {};   // control tokens behind the others
+  std::string architecture = "llama";       // or one with the same tensors
+  std::vector<gguf::TensorInfo> extra = {}; // further tensors; F16 ones are random
 
   // SentencePiece-style: specials, 256 byte tokens, and printable single characters, so any text can be encoded.
   void write(const std::string& path) const {
@@ -32,19 +35,21 @@ struct TinyModel {
     for (char c = '!'; c <= '~'; ++c) tokens.push_back(std::string(1, c));
     for (const char* word : {"▁the", "▁a", "er", "in", "ing", "▁of", "on"}) tokens.push_back(word);
     kinds.resize(tokens.size(), kNormal);
+    for (const std::string& control : controls) tokens.push_back(control);
+    kinds.resize(tokens.size(), kControl);
     std::vector<float> scores;
     for (size_t i = 0; i < tokens.size(); ++i) scores.push_back(-static_cast<float>(i));
 
     gguf::Metadata metadata;
     const auto u32 = [](int64_t value) { return static_cast<uint32_t>(value); };
-    metadata.set("general.architecture", "llama");
-    metadata.set("llama.block_count", u32(layers));
-    metadata.set("llama.context_length", u32(context));
-    metadata.set("llama.embedding_length", u32(width));
-    metadata.set("llama.feed_forward_length", u32(ffn_width));
-    metadata.set("llama.attention.head_count", u32(heads));
-    metadata.set("llama.attention.head_count_kv", u32(kv_heads));
-    metadata.set("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    metadata.set("general.architecture", architecture);
+    metadata.set(architecture + ".block_count", u32(layers));
+    metadata.set(architecture + ".context_length", u32(context));
+    metadata.set(architecture + ".embedding_length", u32(width));
+    metadata.set(architecture + ".feed_forward_length", u32(ffn_width));
+    metadata.set(architecture + ".attention.head_count", u32(heads));
+    metadata.set(architecture + ".attention.head_count_kv", u32(kv_heads));
+    metadata.set(architecture + ".attention.layer_norm_rms_epsilon", 1e-5f);
     metadata.set("tokenizer.ggml.model", "llama");
     metadata.set("tokenizer.ggml.tokens", tokens);
     metadata.set("tokenizer.ggml.scores", scores);
@@ -76,6 +81,7 @@ struct TinyModel {
     }
     vector("output_norm.weight");
     matrix("output.weight", width, vocab);
+    infos.insert(infos.end(), extra.begin(), extra.end());
 
     gguf::Writer writer(path, metadata, infos);
     std::mt19937_64 random(seed);

@@ -26,6 +26,7 @@ namespace ridge::text {
 
 struct SpecialIds { // tokens of the vocabulary; -1: the model has none
   int32_t bos = -1, eos = -1, eot = -1, eom = -1, unknown = -1, separator = -1, padding = -1, mask = -1;
+  int32_t fim_prefix = -1, fim_suffix = -1, fim_middle = -1;    // of fill-in-the-middle: stand before its three parts
   int32_t fim_padding = -1, fim_repository = -1, fim_file = -1; // of fill-in-the-middle: end the generated part
 };
 

@@ -77,6 +77,12 @@ constexpr SpecialKey kSpecialKeys[] = {
     {"tokenizer.ggml.seperator_token_id", &SpecialIds::separator}, // so spelled in files
     {"tokenizer.ggml.padding_token_id", &SpecialIds::padding},
     {"tokenizer.ggml.mask_token_id", &SpecialIds::mask},
+    {"tokenizer.ggml.prefix_token_id", &SpecialIds::fim_prefix}, // as older files call it; so the next two
+    {"tokenizer.ggml.suffix_token_id", &SpecialIds::fim_suffix},
+    {"tokenizer.ggml.middle_token_id", &SpecialIds::fim_middle},
+    {"tokenizer.ggml.fim_pre_token_id", &SpecialIds::fim_prefix},
+    {"tokenizer.ggml.fim_suf_token_id", &SpecialIds::fim_suffix},
+    {"tokenizer.ggml.fim_mid_token_id", &SpecialIds::fim_middle},
     {"tokenizer.ggml.fim_pad_token_id", &SpecialIds::fim_padding},
     {"tokenizer.ggml.fim_rep_token_id", &SpecialIds::fim_repository},
     {"tokenizer.ggml.fim_sep_token_id", &SpecialIds::fim_file},

@@ -8,7 +8,8 @@ bool is_greedy(const core::SamplerParams& p) { return p.temp == 0.0f; }
 } // namespace
 
 bool can_sample(const core::SamplerParams& p) {
-  return p.bias.empty() && (is_greedy(p) || (p.typical_p >= 1.0f && p.top_k >= 1 && p.top_k <= kMaxTopK));
+  return core::is_usual(p) && p.bias.empty() &&
+         (is_greedy(p) || (p.typical_p >= 1.0f && p.top_k >= 1 && p.top_k <= kMaxTopK));
 }
 
 bool has_penalties(const core::SamplerParams& p) {

@@ -177,6 +177,11 @@ TEST_CASE("CUDA: what the device cannot sample is left to the host, and logits t
   CHECK_FALSE(executor->start_decoding(Sampler(typical, 100), 1, 0));
   CHECK_FALSE(executor->start_decoding(Sampler(all, 100), 1, 0));
   CHECK_FALSE(executor->can_choose(typical));
+  SamplerParams xtc, reordered;
+  xtc.xtc_probability = 0.5f;
+  reordered.order = {ridge::core::SamplerKind::temperature, ridge::core::SamplerKind::top_k};
+  CHECK_FALSE(executor->can_choose(xtc));
+  CHECK_FALSE(executor->can_choose(reordered));
   CHECK_FALSE(executor->can_choose(all));
   SamplerParams penalties;
   penalties.presence_penalty = 1;

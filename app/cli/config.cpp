@@ -1,0 +1,54 @@
+// ridge config: what the configuration file sets, and what of it holds for a command.
+#include "app/cli/cli.h"
+#include "app/config/merge.h"
+#include "app/help/command_tree.h"
+#include "core/error.h"
+#include "core/files/xdg.h"
+#include "core/strings/printable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace ridge::app {
+namespace {
+
+struct ConfigCommand {
+  CLI::App& app;
+  const SettingsFile& file;
+  std::string command, model;
+
+  void run() const {
+    if (file.path.empty()) {
+      fmt::print("no configuration file; {}/config.ini would be read\n", core::config_folder());
+      return;
+    }
+    fmt::print("{}\n", core::printable(file.path, 4096));
+    for (const Setting& setting : command.empty() ? file.settings : holding())
+      fmt::print("{:<40} {}\n", core::printable(fmt::format("{} = {}", setting.name, setting.value), 200),
+                 core::printable(setting.place(), 100));
+  }
+
+  std::vector<Setting> holding() const {
+    const std::vector<CLI::App*> commands = commands_of(app);
+    const auto found = std::ranges::find(commands, command, &CLI::App::get_name);
+    if (found == commands.end())
+      throw Error(fmt::format("unknown command '{}'; see ridge --help", command), Error::kUsage);
+    std::vector<std::string> args = {command};
+    if (!model.empty()) args.push_back("--model=" + model);
+    return settings_for(**found, args, file);
+  }
+};
+
+} // namespace
+
+void add_config_command(CLI::App& app, const SettingsFile& file) {
+  auto options = std::make_shared<ConfigCommand>(ConfigCommand{app, file, {}, {}});
+  CLI::App* command = app.add_subcommand("config", "what the configuration file sets, and where it says so");
+  command->add_option("command", options->command, "only what holds for this command")->type_name("COMMAND");
+  command->add_option("for", options->model, "… with this model")->type_name("MODEL-NAME");
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

@@ -1,0 +1,73 @@
+// ridge rerank: documents in the order in which they answer a query.
+#include "app/cli/cli.h"
+#include "app/cli/options.h"
+#include "app/terminal/streams.h"
+#include "app/terminal/terminal.h"
+#include "core/error.h"
+#include "core/files/read_file.h"
+#include "engine/reranking/reranker.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <functional>
+
+namespace ridge::app {
+namespace {
+
+struct RerankCommand {
+  core::ModelOptions model;
+  std::string query, file;
+  std::vector<std::string> documents;
+  size_t most = SIZE_MAX;
+  bool exact = false, raw = false, no_truncate = false;
+
+  void run() {
+    if (query.empty()) throw Error("rerank: no query; give --query TEXT", Error::kUsage);
+    if (documents.empty() || !file.empty())
+      for (const std::string& line : lines_of(core::read_text_file(file.empty() ? "-" : file)))
+        documents.push_back(line);
+    if (documents.empty())
+      throw Error("rerank: no document; give TEXT, --file FILE or lines on standard input", Error::kUsage);
+    engine::Reranker reranker(engine::open_model(model.model, load_on_terminal(), models::Ending::hidden), model, exact,
+                              load_on_terminal());
+    std::vector<std::pair<float, size_t>> scores;
+    for (size_t i = 0; i < documents.size(); ++i) {
+      const engine::Reranker::Score score = reranker.score(reranker.tokens_of(query, documents[i], !no_truncate));
+      scores.emplace_back(raw ? score.logit : score.probability(), i);
+    }
+    std::ranges::stable_sort(scores, std::greater(), &std::pair<float, size_t>::first);
+    scores.resize(std::min(most, scores.size()));
+    for (const auto& [score, index] : scores)
+      fmt::print("{}\n",
+                 nlohmann::ordered_json{{"index", index}, {"score", score}, {"document", documents[index]}}.dump());
+    flush_stdout();
+  }
+};
+
+} // namespace
+
+void add_rerank_command(CLI::App& app) {
+  auto options = std::make_shared<RerankCommand>();
+  CLI::App* command =
+      app.add_subcommand("rerank", "documents, the best answers to a query first: a line of JSON for each");
+  add_model_options(*command, options->model);
+  command->add_option("-q,--query", options->query, "what the documents are to answer")->type_name("TEXT");
+  CLI::Option* texts =
+      command->add_option("document", options->documents, "the documents; none: each line of standard input is one")
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+          ->type_name("TEXT");
+  command->add_option("--file", options->file, "each line of the file is a document; -: standard input")
+      ->type_name("FILE")
+      ->excludes(texts);
+  command->add_option("--top-n", options->most, "print the best N only")
+      ->check(CLI::Range(1, INT32_MAX))
+      ->type_name("N");
+  command->add_flag("--raw", options->raw, "scores are the model's logits; else probabilities");
+  command->add_flag("--no-truncate", options->no_truncate, "a document that does not fit the context is an error");
+  command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
+  command->callback([options] { options->run(); });
+}
+
+} // namespace ridge::app

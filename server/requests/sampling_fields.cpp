@@ -1,0 +1,110 @@
+#include "server/requests/sampling_fields.h"
+
+#include "core/error.h"
+#include "server/api_error.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ridge::server {
+namespace {
+
+constexpr size_t kMostBreakers = 64, kLongestBreaker = 256; // of DRY; the length in bytes
+
+// Whole numbers of 64 bits, with a sign or without one; -1 stands for a fresh seed. The sampler has seeds of 63 bits.
+std::optional<int64_t> seed_of(const Fields& body) {
+  const Json* given = body.find("seed");
+  if (!given) return std::nullopt;
+  if (given->is_number_integer()) {
+    const int64_t seed = given->get<int64_t>(); // of 64 bits without a sign: the same bits
+    const bool fresh = seed == -1 && !given->is_number_unsigned();
+    return fresh ? seed : seed & INT64_MAX;
+  }
+  return body.integer("seed", -1, int64_t{1} << 53); // 5.0
+}
+
+void take_float(const Fields& body, const char* name, float& value, double lowest, double highest) {
+  if (const auto given = body.number(name, lowest, highest)) value = static_cast<float>(*given);
+}
+
+void take_count(const Fields& body, const char* name, int32_t& value, int64_t lowest, int64_t highest = INT32_MAX) {
+  if (const auto given = body.integer(name, lowest, highest)) value = static_cast<int32_t>(*given);
+}
+
+void take_breakers(const Fields& body, core::SamplerParams& params) {
+  constexpr const char* kName = "dry_sequence_breakers";
+  const Json* given = body.find(kName);
+  if (!given) return;
+  if (!given->is_array() || given->empty())
+    throw_invalid(body.path_of(kName), "{}: expected a list of texts that is not empty", body.path_of(kName));
+  params.dry.breakers = body.texts(kName, kMostBreakers);
+  if (std::ranges::any_of(params.dry.breakers, [](const auto& text) { return text.size() > kLongestBreaker; }))
+    throw_invalid(body.path_of(kName), "{}: a text has {} bytes at most", body.path_of(kName), kLongestBreaker);
+}
+
+// A list of names, or a text of llama.cpp's letters.
+void take_order(const Fields& body, core::SamplerParams& params) {
+  const Json* given = body.find("samplers");
+  if (!given || (given->is_array() && given->empty()) || *given == "") return;
+  const std::string path = body.path_of("samplers");
+  try {
+    if (given->is_string()) {
+      params.order = core::parse_order_letters(given->get_ref<const std::string&>(), path);
+      return;
+    }
+    std::string names;
+    for (const std::string& name : body.texts("samplers", core::sampler_names().size()))
+      names += (names.empty() ? "" : ";") + name;
+    params.order = core::parse_order(names, path);
+  } catch (const Error& error) {
+    throw_invalid(path, "{}", error.what());
+  }
+}
+
+// Samplers that are off unless they are asked for, in the names that llama.cpp's server has for them.
+void take_rarer(const Fields& body, core::SamplerParams& params) {
+  take_float(body, "dry_multiplier", params.dry.multiplier, 0, 1000);
+  take_float(body, "dry_base", params.dry.base, -1000, 1000);
+  if (params.dry.base < 1) params.dry.base = core::DryParams{}.base; // as llama.cpp's server does
+  take_count(body, "dry_allowed_length", params.dry.allowed_length, 0);
+  take_count(body, "dry_penalty_last_n", params.dry.last_n, -1);
+  take_breakers(body, params);
+  take_float(body, "top_n_sigma", params.top_n_sigma, -1000, 1000);
+  take_float(body, "xtc_probability", params.xtc_probability, 0, 1);
+  take_float(body, "xtc_threshold", params.xtc_threshold, 0, 1);
+  take_float(body, "dynatemp_range", params.dynatemp_range, 0, 100);
+  take_float(body, "dynatemp_exponent", params.dynatemp_exponent, 0, 100);
+  take_count(body, "mirostat", params.mirostat, 0, 2);
+  take_float(body, "mirostat_tau", params.mirostat_tau, 0, 1000);
+  take_float(body, "mirostat_eta", params.mirostat_eta, 0, 1000);
+  take_float(body, "adaptive_target", params.adaptive_target, -1, 1);
+  take_float(body, "adaptive_decay", params.adaptive_decay, 0, 0.99);
+  take_count(body, "min_keep", params.min_keep, 0);
+  take_order(body, params);
+}
+
+} // namespace
+
+void take_numbers(const Fields& body, core::SamplerParams& params) {
+  const auto take = [&](const char* name, float& value, double lowest, double highest) {
+    if (const auto given = body.number(name, lowest, highest)) value = static_cast<float>(*given);
+  };
+  take("temperature", params.temp, 0, 100);
+  take("top_p", params.top_p, 0, 1);
+  take("min_p", params.min_p, 0, 1);
+  take("typical_p", params.typical_p, 0, 1);
+  take("presence_penalty", params.presence_penalty, -100, 100);
+  take("frequency_penalty", params.frequency_penalty, -100, 100);
+  for (const char* name : {"repeat_penalty", "repetition_penalty"}) {
+    take(name, params.repeat_penalty, 0, 100);
+    if (params.repeat_penalty == 0) params.repeat_penalty = 1; // off, as Ollama's clients write it
+  }
+  if (const auto k = body.integer("top_k", -1, INT32_MAX))
+    params.top_k = static_cast<int32_t>(std::max<int64_t>(0, *k));
+  if (const auto last = body.integer("repeat_last_n", -1, INT32_MAX))
+    params.repeat_last_n = static_cast<int32_t>(*last);
+  if (const auto seed = seed_of(body)) params.seed = *seed;
+  take_rarer(body, params);
+}
+
+} // namespace ridge::server

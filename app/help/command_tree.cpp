@@ -15,6 +15,7 @@ OptionWords words_of(const CLI::Option& option) {
   words.help = option.get_description();
   words.standard = option.get_default_str();
   words.group = option.get_group();
+  words.bare = option.get_positional();
   if (option.get_items_expected_max() == 0) return words;
   // CLI11 appends what its validators say: "NAME:{auto,cuda,cpu}", "N:INT in [0 - 9]".
   const std::string type = option.get_type_name();

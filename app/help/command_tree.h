@@ -14,6 +14,7 @@ struct OptionWords {
   std::vector<std::string> choices; // what the value can be, where these are few
   std::string help, standard;       // the default, as the parser shows it
   std::string group;                // help_page.h
+  bool bare = false;                // its value may stand without a name
 };
 
 std::vector<CLI::App*> commands_of(CLI::App& app);

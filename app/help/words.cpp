@@ -127,9 +127,9 @@ const ForeignWord* find_foreign(const CLI::App& command, std::string_view name) 
 }
 
 // The words of one command, from left to right: which are options, which their values.
-class Reader {
+class WordReader {
  public:
-  Reader(CLI::App& command, const std::vector<std::string>& words) : command_(command), words_(words) {}
+  WordReader(CLI::App& command, const std::vector<std::string>& words) : command_(command), words_(words) {}
 
   std::vector<std::string> read() {
     out_ = {command_.get_name()};
@@ -261,7 +261,7 @@ std::vector<std::string> read_words(CLI::App& app, const std::vector<std::string
     if (words.size() == 1) return {"--help"};
     return {find_command(app, words[1]).get_name(), "--help"};
   }
-  return Reader(find_command(app, words[0]), words).read();
+  return WordReader(find_command(app, words[0]), words).read();
 }
 
 } // namespace ridge::app

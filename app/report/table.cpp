@@ -11,7 +11,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr size_t kSpace = 2;                       // between columns
+constexpr size_t kBetween = 2;                     // between columns
 constexpr size_t kReadable = 24, kLeastWidth = 10; // of a text that is cut: before columns are left out, and after
 
 std::string first_characters(std::string_view text, size_t count) {
@@ -43,7 +43,7 @@ Table::Table(std::vector<TableColumn> columns, int terminal_columns)
 size_t Table::width() const {
   size_t sum = 0;
   for (size_t i = 0; i < columns_.size(); ++i)
-    if (shown_[i]) sum += columns_[i].width + (sum > 0 ? kSpace : 0);
+    if (shown_[i]) sum += columns_[i].width + (sum > 0 ? kBetween : 0);
   return sum;
 }
 
@@ -76,7 +76,7 @@ std::string Table::line(const std::vector<std::string>& cells) const {
     const std::string cell = i < cells.size() ? column.cuts ? abbreviated(cells[i], column.width) : cells[i] : "";
     const std::string space(column.width - std::min(column.width, core::utf8_length(cell)), ' ');
     text += column.right ? space + cell : cell + space;
-    text.append(kSpace, ' ');
+    text.append(kBetween, ' ');
   }
   text.erase(text.find_last_not_of(' ') + 1);
   return text;

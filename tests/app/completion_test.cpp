@@ -110,6 +110,8 @@ TEST_CASE("completions are commands, options, an option's values or files") {
   CHECK(offered({"run", "--device", "cp"}) == Words{"cpu"});
   CHECK(offered({"run", "-m", "mod"}) == Words{":files"});
   CHECK(offered({"inspect", "no-such"}) == Words{":files"});
+  CHECK(offered({"chat", "no-such"}) == Words{":files"}); // a model without -m
+  CHECK(offered({"run", "no-such"}) == Words{":files"});
   CHECK(offered({"quantize", "a.gguf", ""}) == Words{":files"});
   CHECK(offered({"convert", ""}) == Words{":files"});
   CHECK(offered({"convert", "-o", ""}) == Words{":files"});

@@ -13,25 +13,25 @@ using app::Table;
 
 namespace {
 
-const std::vector<app::TableColumn> kColumns = {{"NAME", false, true, 0, 60},
-                                                {"SIZE", true, false, 0, 9},
-                                                {"FROM", false, true, 2, 30},
-                                                {"CONTEXT", true, false, 1, 7}};
-const std::vector<std::string> kRow = {std::string(30, 'a') + std::string(30, 'z'), "1.23 GB", "Hugging Face: o/r",
-                                       "8192"};
+const std::vector<app::TableColumn> kTableColumns = {{"NAME", false, true, 0, 60},
+                                                     {"SIZE", true, false, 0, 9},
+                                                     {"FROM", false, true, 2, 30},
+                                                     {"CONTEXT", true, false, 1, 7}};
+const std::vector<std::string> kTableRow = {std::string(30, 'a') + std::string(30, 'z'), "1.23 GB", "Hugging Face: o/r",
+                                            "8192"};
 
 } // namespace
 
 TEST_CASE("a table is as wide as the terminal at most: texts are cut, then columns left out by rank") {
   for (int columns = 24; columns <= 140; ++columns) {
-    const Table table(kColumns, columns);
-    for (const std::string& line : {table.title(), table.row(kRow)})
+    const Table table(kTableColumns, columns);
+    for (const std::string& line : {table.title(), table.row(kTableRow)})
       CHECK_MESSAGE(core::utf8_length(line) - 1 <= static_cast<size_t>(columns), columns, ": ", line);
-    CHECK(table.row(kRow).find("1.23 GB") != std::string::npos);
+    CHECK(table.row(kTableRow).find("1.23 GB") != std::string::npos);
   }
-  CHECK(Table(kColumns, 200).row(kRow).find("Hugging Face: o/r") != std::string::npos);
-  CHECK(Table(kColumns, 0).row(kRow).find(kRow[0]) != std::string::npos);
-  const std::string narrow = Table(kColumns, 50).row(kRow);
+  CHECK(Table(kTableColumns, 200).row(kTableRow).find("Hugging Face: o/r") != std::string::npos);
+  CHECK(Table(kTableColumns, 0).row(kTableRow).find(kTableRow[0]) != std::string::npos);
+  const std::string narrow = Table(kTableColumns, 50).row(kTableRow);
   CHECK(narrow.find("Hugging") == std::string::npos);
   CHECK(narrow.find("8192") != std::string::npos);
   CHECK(narrow.find("a…z") != std::string::npos);

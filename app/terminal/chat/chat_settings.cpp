@@ -15,7 +15,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr int kNameWidth = 19; // columns
+constexpr int kSettingWidth = 19; // columns
 
 const std::vector<std::string> kSwitch = {"on", "off"};
 
@@ -144,7 +144,7 @@ std::vector<Chat::Setting> Chat::settings() {
 void Chat::set(const std::string& assignment) {
   const std::vector<Setting> all = settings();
   if (assignment.empty()) {
-    for (const Setting& setting : all) print_row(setting.name, kNameWidth, core::printable(setting.get(), 300));
+    for (const Setting& setting : all) print_row(setting.name, kSettingWidth, core::printable(setting.get(), 300));
     return;
   }
   const size_t space = assignment.find_first_of(" \t=");

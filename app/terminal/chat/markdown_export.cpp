@@ -1,7 +1,12 @@
 #include "app/terminal/chat/markdown_export.h"
 
+#include "app/terminal/markdown/markdown.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <utility>
 
 namespace ridge::app {
 namespace {
@@ -44,15 +49,6 @@ std::string message_text(const Json& message) {
   return out;
 }
 
-// Behind up to three spaces; how many marks, 0: none.
-size_t fence_marks(std::string_view line) {
-  const size_t first = std::min(line.find_first_not_of(' '), line.size());
-  line.remove_prefix(first);
-  if (first > 3 || line.empty() || (line[0] != '`' && line[0] != '~')) return 0;
-  const size_t marks = std::min(line.find_first_not_of(line[0]), line.size());
-  return marks >= 3 ? marks : 0;
-}
-
 } // namespace
 
 std::string conversation_as_markdown(const Json& messages, std::string_view title) {
@@ -63,22 +59,18 @@ std::string conversation_as_markdown(const Json& messages, std::string_view titl
 
 std::string last_code(std::string_view markdown) {
   std::string last, code;
-  size_t opened = 0; // marks of the fence that is open; 0: none
+  Fences fences;
   while (!markdown.empty()) {
     const size_t end = std::min(markdown.find('\n'), markdown.size());
     const std::string_view line = markdown.substr(0, end);
     markdown.remove_prefix(std::min(end + 1, markdown.size()));
-    const size_t marks = fence_marks(line);
-    if (opened == 0) {
-      opened = marks;
-    } else if (marks >= opened && line.find_first_not_of(" `~") == std::string_view::npos) {
+    const bool fence = fences.take(line);
+    if (fence && !fences.in_code())
       last = std::exchange(code, {});
-      opened = 0;
-    } else {
+    else if (!fence && fences.in_code())
       code += fmt::format("{}\n", line);
-    }
   }
-  return opened > 0 ? code : last;
+  return fences.in_code() ? code : last;
 }
 
 } // namespace ridge::app

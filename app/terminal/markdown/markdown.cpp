@@ -14,7 +14,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr int kLeastColumns = 8; // of text in lists within lists
+constexpr int kLeastRoom = 8; // of text in lists within lists
 
 struct Cell {
   StyledText text;
@@ -24,7 +24,7 @@ struct Cell {
 // Takes what md4c finds, and makes lines of it.
 class Renderer {
  public:
-  explicit Renderer(int columns) : columns_(std::max(columns, kLeastColumns)) {}
+  explicit Renderer(int columns) : columns_(std::max(columns, kLeastRoom)) {}
 
   std::vector<std::string> lines(std::string_view source) {
     MD_PARSER parser = {};
@@ -209,7 +209,7 @@ class Renderer {
   int room() const {
     int taken = 0;
     for (const std::string& prefix : prefixes_) taken += shown_width(prefix);
-    return std::max(columns_ - taken, kLeastColumns);
+    return std::max(columns_ - taken, kLeastRoom);
   }
 
   void put_line(const std::string& line) {
@@ -307,19 +307,22 @@ class Renderer {
   std::vector<std::vector<Cell>> rows_;
 };
 
-// A line of ``` or ~~~ in front of which are no more than three spaces: how many marks; 0: it is none.
-size_t fence_marks(std::string_view line) {
-  const size_t first = std::min(line.find_first_not_of(' '), line.size());
-  line.remove_prefix(first);
-  if (first > 3 || line.empty() || (line[0] != '`' && line[0] != '~')) return 0;
-  const size_t marks = std::min(line.find_first_not_of(line[0]), line.size());
-  return marks >= 3 ? marks : 0;
-}
-
 } // namespace
 
 std::vector<std::string> markdown_lines(std::string_view source, int columns) {
   return Renderer(columns).lines(source);
+}
+
+bool Fences::take(std::string_view line) {
+  const std::string_view whole = line;
+  const size_t first = std::min(line.find_first_not_of(' '), line.size());
+  line.remove_prefix(first);
+  const bool may_be = first <= 3 && !line.empty() && (line[0] == '`' || line[0] == '~');
+  const size_t marks = may_be ? std::min(line.find_first_not_of(line[0]), line.size()) : 0;
+  if (marks < 3 || marks < open_) return false;
+  if (open_ > 0 && whole.find_first_not_of(" `~") != whole.npos) return false; // text within the code
+  open_ = open_ > 0 ? 0 : marks;
+  return true;
 }
 
 int shown_width(std::string_view line) {
@@ -358,20 +361,17 @@ Begins beginning_of(std::string_view line, bool whole) {
 
 // Behind the last empty line that is not in code and is followed by a line that begins a block of its own.
 size_t unfinished_block(std::string_view source) {
-  size_t begin = 0, fence = 0;
+  size_t begin = 0;
+  Fences fences;
   bool was_empty = false;
   for (size_t at = 0; at < source.size();) {
     const size_t end = source.find('\n', at);
     const std::string_view line = source.substr(at, end == source.npos ? source.npos : end - at);
     const bool is_empty = line.find_first_not_of(" \t") == line.npos;
-    if (fence == 0 && was_empty && !is_empty && beginning_of(line, end != source.npos) == Begins::a_block) begin = at;
-    const size_t marks = fence_marks(line);
-    if (fence == 0) {
-      fence = marks;
-    } else if (marks >= fence && line.find_first_not_of(" `~") == line.npos) {
-      fence = 0;
-    }
-    was_empty = is_empty && fence == 0;
+    if (!fences.in_code() && was_empty && !is_empty && beginning_of(line, end != source.npos) == Begins::a_block)
+      begin = at;
+    fences.take(line);
+    was_empty = is_empty && !fences.in_code();
     if (end == source.npos) break;
     at = end + 1;
   }

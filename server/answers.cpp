@@ -38,8 +38,8 @@ Answers::Answers(Service& service, const char* route, const std::vector<Generati
     : service_(service), use_(service), route_(route) {
   try {
     for (const Generation& generation : generations) {
-      answers_.push_back(
-          {service.start(generation), service.text_of(generation), generation.chat_prompt, generation.copied});
+      answers_.push_back({service.start(generation), service.text_of(generation), generation.chat_prompt,
+                          generation.copied, std::ssize(generation.prompt)});
       if (!generation.copied) prompt_tokens_ += std::ssize(generation.prompt);
     }
   } catch (...) {

@@ -27,8 +27,9 @@ class Answers {
     std::shared_ptr<engine::Sequence> sequence;
     engine::AnswerText text;
     std::optional<text::jinja::TaintedText> chat_prompt;
-    bool copied = false; // its prompt is the one of the answer before
-    int64_t taken = 0;   // tokens that were handed on
+    bool copied = false;       // its prompt is the one of the answer before
+    int64_t prompt_tokens = 0; // all of it
+    int64_t taken = 0;         // tokens that were handed on
     bool ended = false;
     bool cut = false;
     engine::StopReason stop = engine::StopReason::interrupted; // once ended

@@ -4,7 +4,6 @@
 #include "engine/calls/call_constraint.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
-#include "server/llamacpp/settings.h"
 #include "server/requests/sampling_fields.h"
 
 #include <algorithm>
@@ -154,6 +153,8 @@ Json logprobs_of(const Service& service, const core::TokenChoice& choice, int64_
 OpenAiReply::OpenAiReply(Service& service, const Fields& body, const Names& names,
                          const std::vector<Generation>& generations)
     : service_(service), names_(names), stream_(body.flag("stream").value_or(false)),
+      timings_in_events_(body.flag("timings_per_token").value_or(false)),
+      progress_in_events_(body.flag("return_progress").value_or(false)),
       model_(body.text("model").value_or(service.name())), id_(new_id(names.id)), created_(std::time(nullptr)),
       answers_(service, names.route, generations) {
   if (const auto options = body.object("stream_options")) {
@@ -173,13 +174,16 @@ void OpenAiReply::stream(Client& client) {
   const auto send_choice = [&](Json choice, bool last) {
     if (choice.is_null()) return;
     Json chunk = envelope(names_.event, Json::array({std::move(choice)}));
+    if (timings_in_events_) chunk["timings"] = timings_.json(answers_);
     if (last && !usage_in_stream_) chunk["timings"] = timings_json(answers_);
     if (usage_in_events_) chunk["usage"] = usage_so_far();
     client.event(chunk);
   };
   for (size_t i = 0; i < answers(); ++i) send_choice(opening(i), false);
+  if (progress_in_events_) answers_.call_while_waiting([&] { return send_progress(client); });
   if (!answers_.follow([&] { return client.is_there(); },
                        [&](size_t i, const auto* token, const auto& piece) {
+                         if (token) timings_.count_token();
                          const bool last = !token && std::ranges::all_of(answers_.all(), &Answers::Answer::ended);
                          send_choice(event(i, token, piece), last);
                        }))
@@ -191,6 +195,20 @@ void OpenAiReply::stream(Client& client) {
     client.event(last);
   }
   client.write("data: [DONE]\n\n");
+}
+
+// How far prompts are read.
+bool OpenAiReply::send_progress(Client& client) {
+  for (size_t i = 0; i < answers(); ++i) {
+    const Answers::Answer& answer = answers_.all()[i];
+    const int64_t read = answer.sequence->progress().read;
+    if (answer.taken > 0 || answer.ended || read == sent_progress_) continue;
+    sent_progress_ = read;
+    Json chunk = envelope(names_.event, Json::array({nothing(i)}));
+    chunk["prompt_progress"] = progress_json(answer, timings_.seconds());
+    if (!client.event(chunk)) return false;
+  }
+  return true;
 }
 
 void OpenAiReply::answer(Client& client) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/answers.h"
+#include "server/llamacpp/settings.h"
 #include "server/reply.h"
 #include "server/requests/answer_form.h"
 
@@ -52,6 +53,8 @@ class OpenAiReply {
   // Starts the generations. `body` says whether to stream.
   OpenAiReply(Service& service, const Fields& body, const Names& names, const std::vector<Generation>& generations);
 
+  // The choice of an event that says nothing of answer number i.
+  virtual Json nothing(size_t i) const = 0;
   // The choice that opens answer number i's events; null: none.
   virtual Json opening(size_t) const { return nullptr; }
   // The choice of an event: what a token completed, or with a null `token` the end. Null: nothing to say.
@@ -68,6 +71,7 @@ class OpenAiReply {
  private:
   void run(Client& client);
   void stream(Client& client);
+  bool send_progress(Client& client);
   void answer(Client& client);
   Json envelope(const char* object, Json choices) const;
   Json usage() const;
@@ -77,6 +81,9 @@ class OpenAiReply {
   const Names names_;
   const bool stream_;
   bool usage_in_stream_ = false, usage_in_events_ = false; // behind the events, and in each of them
+  const bool timings_in_events_, progress_in_events_;      // as llama.cpp's server has them
+  RunningTimings timings_;
+  int64_t sent_progress_ = -1;
   const std::string model_, id_;
   const int64_t created_;
   Answers answers_;

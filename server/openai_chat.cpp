@@ -35,6 +35,10 @@ class Chat final : public OpenAiReply {
     return copies(generation, answers_wanted(body));
   }
 
+  Json nothing(size_t i) const override {
+    return {{"index", i}, {"delta", Json::object()}, {"finish_reason", nullptr}};
+  }
+
   Json opening(size_t i) const override {
     return {{"index", i}, {"delta", {{"role", "assistant"}, {"content", ""}}}, {"finish_reason", nullptr}};
   }

@@ -99,6 +99,10 @@ class Completion final : public OpenAiReply {
     return all;
   }
 
+  Json nothing(size_t i) const override {
+    return {{"index", i}, {"text", ""}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
+  }
+
   Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) override {
     add(i, token, piece);
     Choice& choice = choices_[i];

@@ -45,6 +45,12 @@ class Service final : public ModelService {
   ResponseStore& responses() { return *responses_; }
   const ResponseStore& responses() const { return *responses_; }
   const std::shared_ptr<ResponseStore>& response_store() const { return responses_; }
+  // Where slots are saved, and what says which model their files are of; both empty: nowhere.
+  const std::string& slot_folder() const { return slot_folder_; }
+  const std::string& slot_model() const { return slot_model_; }
+  void save_slots(std::string folder, std::string model) { // before any request
+    slot_folder_ = std::move(folder), slot_model_ = std::move(model);
+  }
   void share_responses(std::shared_ptr<ResponseStore> store) { responses_ = std::move(store); } // before any request
   engine::Scheduler::Counts counts() const override { return scheduler_.counts(); }
   void drain() override { scheduler_.drain(); }
@@ -52,6 +58,7 @@ class Service final : public ModelService {
  private:
   const core::SamplingOptions sampling_;
   const engine::SequenceRequests sequences_;
+  std::string slot_folder_, slot_model_;
   std::shared_ptr<ResponseStore> responses_ = std::make_shared<ResponseStore>();
   engine::Scheduler scheduler_;
   engine::ChatRequests chats_;

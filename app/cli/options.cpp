@@ -226,8 +226,8 @@ void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
         ->type_name(type)
         ->each([&o, name](const std::string&) { o.chosen.emplace_back(name + 2); }); // without "--"
   };
-  command.footer("Where the model file states temp, top-k, top-p, min-p, repeat-penalty or repeat-last-n\n"
-                 "(general.sampling.*), its values are the defaults of these options.");
+  command.footer("Where the model file states values for samplers, or their order (general.sampling.*),\n"
+                 "these are the defaults of their options.");
   command
       .add_option("-n,--predict", o.max_tokens,
                   "tokens to generate (default: until the model ends or the context is full)")

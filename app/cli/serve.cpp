@@ -320,6 +320,10 @@ void add_serve_command(CLI::App& app) {
   command->add_option("--cache-dir-size", options->setup.prefixes.folder_size, "what may lie there; the oldest goes")
       ->capture_default_str()
       ->type_name("SIZE");
+  command
+      ->add_option("--slot-save-path", options->setup.slot_folder,
+                   "clients may save what a stream holds to this folder, and restore it, by POST /slots/N")
+      ->type_name("FOLDER");
   add_speculation_options(*command, options->setup.model);
   add_template_options(*command, options->setup.chat_template);
   add_sampling_options(*command, options->setup.sampling);

@@ -233,8 +233,10 @@ void Sampler::end_infill() {
                                            [](const auto& a, const auto& b) { return a.probability < b.probability; });
   drop_below(kCertain);
   const auto certain = candidates_.size() - static_cast<size_t>(std::ranges::count_if(candidates_, ends));
-  if (certain == 0) { // nothing is: the text ends
-    candidates_.assign(1, texts_->end() >= 0 ? Candidate{texts_->end(), 0, 1} : best);
+  if (certain == 0) { // the text ends
+    const int32_t end = texts_->end();
+    const bool may_end = end >= 0 && std::isfinite(logits_[end]); // a mask may forbid it
+    candidates_.assign(1, may_end ? Candidate{end, 0, 1} : best);
     return;
   }
   double left = 0;

@@ -20,6 +20,15 @@ std::string_view begun_answer(const Generation& generation) {
   return prompt.substr(prompt.size() - generation.begun);
 }
 
+// Whether the budget of reasoning ends before the answer does. Clients also send one that is as large as the answer may
+// be, and tokens are chosen faster without it.
+bool limits_reasoning(const Generation& generation, const LoadedModel& model) {
+  const int64_t budget = generation.sampling.reasoning_budget, limit = generation.sampling.max_tokens;
+  if (!generation.chat_prompt || budget < 0) return false;
+  const int64_t room = model.executor->config().context - std::ssize(generation.prompt);
+  return budget + 1 < (limit < 0 ? room : std::min(room, limit));
+}
+
 } // namespace
 
 std::shared_ptr<const text::TokenTable> SequenceRequests::token_table() const {
@@ -56,7 +65,7 @@ SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
   request.priority = generation.priority;
   request.constraint = constraint_of(generation);
   const bool held = request.constraint != nullptr;
-  if (generation.chat_prompt && generation.sampling.reasoning_budget >= 0) {
+  if (limits_reasoning(generation, model_)) {
     auto budget = std::make_unique<ReasoningBudget>(
         model_.need_tokenizer(), opened_prompt(generation), generation.sampling.reasoning_budget,
         generation.sampling.reasoning_message, std::move(request.constraint));

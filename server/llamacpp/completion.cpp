@@ -1,5 +1,4 @@
 // POST /completion and /infill in the form of llama.cpp's server: texts that are continued, or filled in.
-#include "core/clock.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/llamacpp/line_guard.h"
@@ -138,7 +137,6 @@ class NativeReply {
     settings_["timings_per_token"] = form_.timings;
     for (const Generation& generation : generations) {
       prompts_.push_back(service.tokenizer().decode(generation.prompt, {.render_special = true}));
-      prompt_tokens_.push_back(std::ssize(generation.prompt));
       parts_.emplace_back(form_.least_indent);
     }
   }
@@ -211,7 +209,7 @@ class NativeReply {
       if (answer.taken > 0 || answer.ended || read == sent_progress_) continue;
       sent_progress_ = read;
       Json event = partial(i);
-      event["prompt_progress"] = progress_json(answer, prompt_tokens_[i], core::seconds_now() - start_);
+      event["prompt_progress"] = progress_json(answer, timings_.seconds());
       if (!client.event(event)) return false;
     }
     return true;
@@ -226,7 +224,7 @@ class NativeReply {
                  {"stop", false},
                  {"id_slot", answer.sequence->progress().stream},
                  {"tokens_predicted", answer.taken},
-                 {"tokens_evaluated", prompt_tokens_[i]}};
+                 {"tokens_evaluated", answer.prompt_tokens}};
     if (form_.timings) json["timings"] = timings_.json(answers_);
     if (!part.probabilities.empty())
       json["completion_probabilities"] = std::exchange(part.probabilities, Json::array());
@@ -244,14 +242,14 @@ class NativeReply {
                  {"stop", true},
                  {"model", model_},
                  {"tokens_predicted", generated},
-                 {"tokens_evaluated", prompt_tokens_[i]},
+                 {"tokens_evaluated", answer.prompt_tokens},
                  {"generation_settings", settings_},
                  {"prompt", prompts_[i]},
                  {"has_new_line", part.has_new_line},
                  {"truncated", false}, // a prompt that does not fit is an error
                  {"stop_type", stop_type(answer)},
                  {"stopping_word", answer.text.stop()},
-                 {"tokens_cached", prompt_tokens_[i] + generated},
+                 {"tokens_cached", answer.prompt_tokens + generated},
                  {"timings", timings_.json(answers_)}};
     if (std::ranges::all_of(answers_.all(), &Answers::Answer::ended)) json["timings"] = timings_json(answers_);
     if (!part.probabilities.empty()) json["completion_probabilities"] = std::move(part.probabilities);
@@ -303,10 +301,8 @@ class NativeReply {
   const bool stream_;
   const std::string model_;
   Json settings_;
-  std::vector<std::string> prompts_;   // as text
-  std::vector<int64_t> prompt_tokens_; // of each answer
+  std::vector<std::string> prompts_; // as text
   std::vector<Part> parts_;
-  const double start_ = core::seconds_now();
   int64_t sent_progress_ = -1;
   RunningTimings timings_;
   Answers answers_;

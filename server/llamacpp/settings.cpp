@@ -85,6 +85,8 @@ void RunningTimings::count_token() {
   if (tokens_++ == 0) first_ = core::seconds_now();
 }
 
+double RunningTimings::seconds() const { return core::seconds_now() - start_; }
+
 double RunningTimings::seconds_generating() const { return tokens_ > 0 ? core::seconds_now() - first_ : 0; }
 
 Json RunningTimings::json(const Answers& answers) const {
@@ -95,11 +97,11 @@ Json RunningTimings::json(const Answers& answers) const {
                     (tokens_ > 0 ? first_ : core::seconds_now()) - start_, tokens_, seconds_generating());
 }
 
-Json progress_json(const Answers::Answer& answer, int64_t prompt_tokens, double seconds) {
+Json progress_json(const Answers::Answer& answer, double seconds) {
   const engine::Sequence::Progress progress = answer.sequence->progress();
-  return {{"total", prompt_tokens},
+  return {{"total", answer.prompt_tokens},
           {"cache", progress.cached},
-          {"processed", std::min(progress.read, prompt_tokens)},
+          {"processed", std::min(progress.read, answer.prompt_tokens)},
           {"time_ms", 1e3 * seconds}};
 }
 

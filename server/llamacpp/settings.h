@@ -20,6 +20,7 @@ class RunningTimings {
   RunningTimings();
   void count_token();
 
+  double seconds() const;            // since the start
   double seconds_generating() const; // since the first token
   Json json(const Answers& answers) const;
 
@@ -30,6 +31,6 @@ class RunningTimings {
 };
 
 // How far the prompt of the answer is read: "prompt_progress".
-Json progress_json(const Answers::Answer& answer, int64_t prompt_tokens, double seconds);
+Json progress_json(const Answers::Answer& answer, double seconds);
 
 } // namespace ridge::server

@@ -4,6 +4,7 @@
 #include "engine/embedder.h"
 #include "engine/fit/fit.h"
 #include "engine/options.h"
+#include "engine/prefixes/model_key.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
 #include "server/embeddings/embedding_service.h"
@@ -68,7 +69,9 @@ struct ServedModel::Writing final : Kind {
         chat_template(engine::choose_template(setup.chat_template, model.file, steps.note)),
         texts(model, chat_template, engine::template_variables(setup.chat_template, chat_template, steps.note),
               sampling, std::move(name), log, engine::make_speculator(setup.model, model, steps),
-              engine::prefix_settings(setup.prefixes, model.file, log)) {}
+              engine::prefix_settings(setup.prefixes, model.file, log)) {
+    if (!setup.slot_folder.empty()) texts.save_slots(setup.slot_folder, engine::model_key(model.file));
+  }
   ModelService& service() override { return texts; }
 
   engine::LoadedModel model;

@@ -15,15 +15,16 @@ struct ModelSetup {
   core::SamplingOptions sampling;
   core::TemplateOptions chat_template;
   core::PrefixOptions prefixes;
-  int64_t parallel = 4; // requests evaluated together
+  int64_t parallel = 4;         // requests evaluated together
+  std::string slot_folder = {}; // where clients may save what streams hold; empty: nowhere
   PictureFetch fetch_picture = nullptr;
 };
 
 double bytes_of_weights(const core::Program& program);
 
-// Opens a file as what it is: a model that embeds or scores texts with its hidden state as the end, any other with its logits,
-// and with its draft heads where `options` have them guess. An empty path means the built-in guide. Throws Error for
-// what cannot be opened.
+// Opens a file as what it is: a model that embeds or scores texts with its hidden state as the end, any other with its
+// logits, and with its draft heads where `options` have them guess. An empty path means the built-in guide. Throws
+// Error for what cannot be opened.
 engine::LoadedModel open_served(const std::string& path, core::ModelOptions options, const engine::LoadSteps& steps);
 
 class ServedModel {

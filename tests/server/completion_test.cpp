@@ -141,7 +141,9 @@ TEST_CASE("n_probs gives what was likely, by the model or by what samplers left"
     }
   }
   body.update({{"post_sampling_probs", true}, {"temperature", 1}, {"top_k", 3}, {"top_p", 1}, {"min_p", 0}});
-  for (const Json& one : endpoint.post("/completion", body)["completion_probabilities"]) {
+  const Json drawn = endpoint.post("/completion", body)["completion_probabilities"];
+  REQUIRE(drawn.size() == 3);
+  for (const Json& one : drawn) {
     CHECK_FALSE(one.contains("logprob"));
     REQUIRE(one["top_probs"].size() == 3);
     double sum = 0;
@@ -185,6 +187,24 @@ TEST_CASE("a stream has timings with each token and says how far the prompt is r
     }
   }
   CHECK(tokens >= 1);
+  for (const char* path : {"/v1/completions", "/v1/chat/completions"}) {
+    Json asked = body;
+    asked["messages"] = {{{"role", "user"}, {"content", prompt}}};
+    asked.erase(path == std::string_view("/v1/completions") ? "messages" : "prompt");
+    int timed = 0;
+    std::istringstream lines([&] {
+      asked["stream"] = true;
+      return endpoint.client().post(path, asked.dump()).body;
+    }());
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("data: {")) continue;
+      const Json event = Json::parse(line.substr(6));
+      REQUIRE(event.contains("timings"));
+      timed = event["timings"]["predicted_n"];
+      REQUIRE(event["choices"].size() == 1);
+    }
+    CHECK(timed == 2);
+  }
 }
 
 TEST_CASE("a text that is filled in gets what stands around the gap, and other files") {
@@ -314,7 +334,8 @@ TEST_CASE("tokens come with their texts, and with their bytes where these are pa
   const Json body = {{"content", "ridge \U0001F980"}, {"with_pieces", true}};
   std::string text;
   bool bytes = false;
-  for (const Json& token : endpoint.post("/tokenize", body)["tokens"]) {
+  const Json tokens = endpoint.post("/tokenize", body)["tokens"];
+  for (const Json& token : tokens) {
     CHECK(token["id"].is_number());
     bytes |= token["piece"].is_array();
     if (token["piece"].is_string()) text += token["piece"];

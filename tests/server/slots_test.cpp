@@ -1,0 +1,93 @@
+// Slots that are saved, restored and erased, as clients of llama.cpp's server ask.
+#include "engine/prefixes/model_key.h"
+#include "support/http/endpoint.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
+
+#include <filesystem>
+#include <fstream>
+
+using namespace ridge;
+using server::Json;
+using tests::Endpoint;
+
+namespace {
+
+const char* const kPrompt = "Saved slots are found again by whoever asks for a prompt that begins like what they hold.";
+
+struct Slots {
+  explicit Slots(const std::string& folder) : endpoint(2) { endpoint.service.save_slots(folder, "the guide"); }
+
+  Json act(int slot, const char* action, const Json& body = Json::object(), int status = 200) const {
+    return endpoint.post(fmt::format("/slots/{}?action={}", slot, action), body, status);
+  }
+  Json complete() const {
+    return endpoint.post("/completion", {{"prompt", kPrompt}, {"n_predict", 4}, {"temperature", 0}});
+  }
+
+  Endpoint endpoint;
+};
+
+} // namespace
+
+TEST_CASE("a slot is saved, erased and restored, also by a later server") {
+  const tests::TemporaryFolder folder;
+  Json first;
+  int64_t tokens = 0;
+  {
+    const Slots slots(folder.path());
+    first = slots.complete();
+    CHECK(first["timings"]["cache_n"] == 0);
+    const int slot = first["id_slot"];
+    const Json saved = slots.act(slot, "save", {{"filename", "one.bin"}});
+    tokens = saved["n_saved"];
+    CHECK(tokens >= first["tokens_evaluated"].get<int64_t>());
+    CHECK(saved["n_written"].get<int64_t>() > 0);
+    CHECK(saved["filename"] == "one.bin");
+    CHECK(slots.act(slot, "erase")["n_erased"] == tokens);
+    const Json fresh = slots.complete();
+    CHECK(fresh["timings"]["cache_n"] == 0);
+    slots.act(fresh["id_slot"], "save", {{"filename", "one.bin"}}); // again
+  }
+  const Slots slots(folder.path());
+  const Json restored = slots.act(1, "restore", {{"filename", "one.bin"}});
+  CHECK(restored["n_restored"] == tokens);
+  CHECK(restored["n_read"].get<int64_t>() > 0);
+  const Json again = slots.complete();
+  CHECK(again["content"] == first["content"]);
+  CHECK(again["id_slot"] == 1);
+  CHECK(again["timings"]["prompt_n"] == 1); // whose logits are wanted
+}
+
+TEST_CASE("slots that cannot be saved or restored are refused, and nothing leaves the folder") {
+  const tests::TemporaryFolder folder;
+  const Slots slots(folder.path());
+  const auto error = [&](int slot, const char* action, const Json& body = Json::object()) -> std::string {
+    return slots.act(slot, action, body, 400)["error"]["message"];
+  };
+  CHECK(error(0, "save", {{"filename", "x"}}).find("too few") != std::string::npos);
+  for (const char* name : {"../x", "a/b", ".hidden", "", "..", "a\\b", "a b"}) {
+    CAPTURE(name);
+    CHECK(error(0, "save", {{"filename", name}}).starts_with("filename: expected"));
+  }
+  CHECK(error(0, "save") == "filename is missing");
+  CHECK(error(2, "erase").starts_with("id_slot: expected a number from 0 to 1"));
+  CHECK(error(0, "frobnicate").starts_with("action: expected"));
+  CHECK(error(0, "restore", {{"filename", "absent"}}).find("absent") != std::string::npos);
+
+  const Json answer = slots.complete();
+  const int slot = answer["id_slot"];
+  std::filesystem::create_directory(folder / "mine");
+  CHECK(error(slot, "save", {{"filename", "mine"}}).find("holds no slot") != std::string::npos);
+  slots.act(slot, "save", {{"filename", "good"}});
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "good"))
+    if (entry.path().filename() != "tokens.json") std::ofstream(entry.path(), std::ios::trunc) << "damaged";
+  CHECK(error(slot, "restore", {{"filename", "good"}}).find("cannot be restored") != std::string::npos);
+  std::ofstream(folder / "good/tokens.json") << "[1, -5]";
+  CHECK(error(slot, "restore", {{"filename", "good"}}).find("expected a list of tokens") != std::string::npos);
+  CHECK(slots.complete()["content"] == answer["content"]);
+
+  const Endpoint without(1);
+  CHECK(without.post("/slots/0?action=save", {{"filename", "x"}}, 501)["error"]["message"].get<std::string>().find(
+            "--slot-save-path") != std::string::npos);
+}

@@ -124,7 +124,7 @@ struct AttentionBlock {
   __device__ __forceinline__ bool has_newest() const {
     return Shape::kRun ? end > first_new() : Shape::kRope && end == length;
   }
-  // The last position that may be read from the cache. Where there is none, it is one whose row nobody uses.
+  // The last position that may be read from the cache. Where there is none, it is a position whose row is not used.
   __device__ __forceinline__ int last_stored() const {
     return Shape::kRun ? max(first_new() - 1, begin) : Shape::kRope ? max(length - 2, 0) : length - 1;
   }

@@ -69,7 +69,7 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
     else
       args.out[i] = result;
   }
-  if (args.dataflow_input) wait_for_predecessor(); // so that who waits for this kernel has waited for all before it
+  if (args.dataflow_input) wait_for_predecessor(); // so a kernel that waits for this one has waited for all before it
   stamp_latest(stamps, kEnds);
 }
 

@@ -39,7 +39,7 @@ struct ExchangeArgs {
   Mailbox mailboxes[kMostRanks];
   int64_t most_pieces, most_flags; // of the mailboxes
   const ExchangeNumbers* numbers;
-  const int* failed; // not 0: a rank has failed, nobody waits any more
+  const int* failed; // not 0: a rank has failed, and no rank waits any more
 };
 
 void launch_exchange(const Launch& launch, const ExchangeArgs& args);

@@ -23,7 +23,7 @@ class BatchActivations {
 
   // Begins to bring a range's activations; `number`: of the range in the block's order.
   __device__ __forceinline__ void bring(const BatchTask& work, const Range& range, int number) const {
-    named_sync(kConsumers, threads_); // nobody reads those before
+    named_sync(kConsumers, threads_); // all warps are done with those before
     const int chunks = (range.end - range.first + kChunkTiles<Format> - 1) / kChunkTiles<Format>;
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x < kWarp) copy_in_bulk(work, first_chunk(range), chunks);

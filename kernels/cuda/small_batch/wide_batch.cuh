@@ -197,7 +197,7 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[Shape::kTokens / 2], 
   wgmma_commit();
 }
 
-// The tokens of a tile. Copies bring what is not known yet, and nobody waits for them before the end.
+// The tokens of a tile. Copies bring what is not known yet; no thread waits for them before the end.
 template <typename Shape>
 struct WideTokens {
   static constexpr int kTokens = Shape::kTokens;
@@ -320,8 +320,8 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
     x += next_unit;
     --to_bring;
   };
-  // Half of the slots are filled ahead. So a slot is filled again some units after it was read, and who brings does not
-  // wait for the slowest of several warpgroups.
+  // Half of the slots are filled ahead. So a slot is filled again some units after it was read, and the warp that fills
+  // it does not wait for the slowest of several warpgroups.
   for (int i = (count + 1) / 2; i > 0; --i) bring();
   tokens.request(batch, tile, work.token_tile);
 

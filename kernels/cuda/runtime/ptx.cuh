@@ -110,7 +110,7 @@ class BarrierAddress {
     asm volatile("" : "+r"(same.address_));
     return same;
   }
-  // Of the barrier `count` further.
+  // The address of the barrier `count` further.
   __device__ __forceinline__ BarrierAddress operator+(int count) const {
     BarrierAddress other = *this;
     other.address_ += 8 * count;

@@ -77,7 +77,7 @@ struct Weight {
   std::shared_ptr<const std::vector<std::byte>> owned = nullptr; // holds `data` where no file does
   std::string part = {};                                         // of the tensor `name`, where it is not all of it
 
-  // Of a weight that shares its tensor with others (the gates between the heads of q): its rows lie in runs of
+  // A weight may share its tensor with others (the gates between the heads of q). Its rows then lie in runs of
   // `run_rows`, which start `run_stride` bytes apart. 0: all rows lie one behind the other.
   int64_t run_rows = 0, run_stride = 0;
 
@@ -122,7 +122,7 @@ struct Program {
   std::vector<Op> ops;
   ValueId logits = -1; // [outputs, vocab]; of a draft head, perhaps of the vocabulary's first tokens only
 
-  // Of a part of a Program (split.h): the value that it is given instead of computing it, and the value that it ends
+  // A part of a Program (split.h) has the value that it is given instead of computing it, and the value that it ends
   // with instead of logits. A model that embeds texts ends with the hidden state [outputs, width], too. A draft head is
   // given the hidden row of the token before each.
   ValueId input = -1, output = -1;
@@ -136,7 +136,7 @@ struct Program {
   bool has_places = false;
   int64_t row_width = 0;
 
-  // Of how many tokens there are logits.
+  // How many tokens have logits.
   int64_t choices() const { return logits >= 0 ? values[logits].width : 0; }
   ValueId result() const { return output >= 0 ? output : logits; }
   // Whether the caller reads the value after the run, so that it has to be in memory then.

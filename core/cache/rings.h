@@ -20,7 +20,7 @@ struct CacheRows {
 
   bool is_ring() const { return window > 0; }
   int64_t row_of(int64_t entry) const { return is_ring() ? entry % rows : entry; }
-  // Of a ring: the first position that the token at `position` sees.
+  // In a ring: the first position that the token at `position` sees.
   int64_t first_seen(int64_t position) const {
     return AttentionParams{.window = window, .chunked = chunked}.first_seen(position);
   }

@@ -12,7 +12,7 @@
 
 namespace ridge::core {
 
-// Of one rank. All ranks make the same calls in the same order; a call returns when all have made it.
+// One rank's end. All ranks make the same calls in the same order; a call returns when all have made it.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -46,7 +46,7 @@ class Shares {
   };
   const OpForms& of(size_t op) const { return forms_[op]; }
   int64_t units(const ValueForm& value) const { return units_[root(value.group)]; }
-  // Of a cache; 0: every rank has all of it.
+  // The units of a cache; 0: every rank has all of it.
   int64_t units_of_cache(int32_t layer) const { return caches_[layer] < 0 ? 0 : units_[root(caches_[layer])]; }
   const ValueForm& final_form(ValueId id) const { return values_[id]; } // behind the last op
 

@@ -13,7 +13,7 @@ struct Serving {
   enum class State : uint8_t { off, starting, on, stopping };
   State state = State::off;
   std::string problem; // why it could not start; empty: it could, or was not asked to
-  // Of one that is on:
+  // While it is on:
   std::string address; // "http://127.0.0.1:8080"
   std::string model;   // what clients call it
   std::string engine;  // "CPU, 8 threads, AVX3_DL"

@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
   if (kRope && heads.dataflow_input) wait_for_predecessor(); // a kernel that waits for this one waits for those before
 }
 
-// Of shared memory, what a block has besides its rounds.
+// The shared memory that a block has besides its rounds.
 template <int kDim, NewTokens kNew>
 constexpr int kMostStaticBytes = kAttentionRows*(kDim + 32) * 2 +
                                  (kNew == NewTokens::run ? kAttentionRows * (8 * kDim + 64) : 9 * kDim) + 128;

@@ -240,7 +240,7 @@ class AttentionVectors {
   __device__ __forceinline__ Quad<kDim> quad(int of_lane) const {
     return Quad<kDim>(kRope && heads_.rope.split, heads_.rope.pairs, of_lane);
   }
-  // Of a run: which of the batch's tokens vector v belongs to.
+  // In a run: which of the batch's tokens vector v belongs to.
   __device__ __forceinline__ int token(int v) const {
     const int rows = block_.rows;
     return v < rows ? block_.first_token + block_.token_of(v) : first_made_ + v - rows - (v < rows + made_ ? 0 : made_);

@@ -131,7 +131,7 @@ class SplitMerge {
         sum[k] = s < used_splits ? __ldcg(parts_ + s * stride() + kAttentionRows + row) : 0;
       }
       const float most = warp_reduce(fmaxf(largest[0], largest[1]), [](float a, float b) { return fmaxf(a, b); });
-      // Of all splits at least one sees a key, of a group perhaps none.
+      // At least one of all splits sees a key; in a group perhaps none does.
       const float reference = kGroups && most == -INFINITY ? 0 : most;
       float total = 0;
 #pragma unroll

@@ -98,8 +98,8 @@ struct AttentionBlock {
     first_token = tile * args.tile_tokens;
     tokens = min(args.tile_tokens, args.tokens - first_token), rows = tokens * group;
   }
-  // Of a context with a window only what its last token sees is shared out: a tile is one token then. False: that is so
-  // short that this split has none of it.
+  // Where there is a window, a tile is one token, and only what that token sees is shared out. False: that is so short
+  // that this split has none of it.
   __device__ __forceinline__ bool take_split(int64_t stream, int context_length) {
     length = context_length;
     head_at = (stream * args.cache.heads + kv_head) * args.cache.rows;
@@ -124,11 +124,11 @@ struct AttentionBlock {
   __device__ __forceinline__ bool has_newest() const {
     return Shape::kRun ? end > first_new() : Shape::kRope && end == length;
   }
-  // The last position that may be read from the cache. Where there is none, it is one whose row nobody uses.
+  // The last position that may be read from the cache. Where there is none, it is a position whose row is not used.
   __device__ __forceinline__ int last_stored() const {
     return Shape::kRun ? max(first_new() - 1, begin) : Shape::kRope ? max(length - 2, 0) : length - 1;
   }
-  // Of a row: its token among the tile's, and its head among those that share the KV head.
+  // A row's token among the tile's, and its head among those that share the KV head.
   __device__ __forceinline__ int token_of(int row) const { return kTokenTiles ? 0 : args.group.quotient(row); }
   __device__ __forceinline__ int head_of(int row) const { return row - token_of(row) * group; }
   // Where a row's output goes.

@@ -11,7 +11,7 @@ inline constexpr int kMergeThreads = 256, kMergeWarps = kMergeThreads / kWarp;
 inline constexpr int kMostMergedSplits = kMergeThreads; // a thread knows each
 inline constexpr int kMergedColumns = 2 * kWarp;        // of a block: a pair per lane
 
-// Of a tile's splits, per split: maximum and sum of each of `most_rows` rows, then their outputs [rows][dim].
+// What a tile's splits leave, per split: maximum and sum of each of `most_rows` rows, then their outputs [rows][dim].
 struct SplitParts {
   const float* parts;
   int splits, most_rows, dim;

@@ -1,7 +1,7 @@
 // Blocks of page-locked host memory, to and from which the copy engine works at full speed. Locking memory takes
 // over ten times as long as filling it from the GPU: the system has to find and clear the pages first. So blocks are
-// cut from chunks of large pages, and a thread makes as many ahead as are expected to be wanted. One that nobody needs
-// any more is given out again, if more are expected than are ready.
+// cut from chunks of large pages, and a thread makes as many ahead as are expected to be wanted. A block
+// that is free again is given out once more, if more are expected than are ready.
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +28,7 @@ class PinnedBlocks {
   int64_t ready() const;
 
  private:
-  // Where blocks go that nobody needs any more; nowhere once the pool is gone.
+  // Takes back a block that is free again; does nothing once the pool is gone.
   struct Return {
     std::mutex mutex;
     PinnedBlocks* to;

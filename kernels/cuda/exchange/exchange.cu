@@ -23,7 +23,7 @@ __device__ __forceinline__ float receive(const Packet* from, uint32_t number, co
   return __uint_as_float(static_cast<uint32_t>(packet));
 }
 
-// Of the whole value, element i: whether it is of this rank's part, and where in x.
+// Whether element i of the whole value is of this rank's part, and where in x.
 struct Own {
   bool is;
   int64_t at;
@@ -40,7 +40,7 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
   if (!args.dataflow_input) wait_for_predecessor();
   const uint32_t number = args.numbers->first + args.place;
   const int64_t n = args.rows * args.width;
-  // Of sums a place for each sender; parts of a joined value do not overlap.
+  // Sums have a place for each sender; parts of a joined value do not overlap.
   const auto place = [&](int rank) { return (number % 2 * args.ranks + (args.gathers ? 0 : rank)) * kPacketFloats; };
   const auto load = [&](int64_t i) {
     float value = load_latest(args.x + i);
@@ -69,7 +69,7 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
     else
       args.out[i] = result;
   }
-  if (args.dataflow_input) wait_for_predecessor(); // so that who waits for this kernel has waited for all before it
+  if (args.dataflow_input) wait_for_predecessor(); // so a kernel that waits for this one has waited for all before it
   stamp_latest(stamps, kEnds);
 }
 

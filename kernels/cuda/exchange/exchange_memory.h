@@ -13,7 +13,7 @@ namespace ridge::kernels::cuda {
 // that it is there.
 using Packet = uint64_t;
 
-// Of a step's exchanges the first has the number `first`. Numbers go on from one step to the next, on all ranks alike.
+// The first of a step's exchanges has the number `first`. Numbers go on from one step to the next, on all ranks alike.
 struct ExchangeNumbers {
   uint32_t first, next;
 };
@@ -39,11 +39,11 @@ struct ExchangeArgs {
   Mailbox mailboxes[kMostRanks];
   int64_t most_pieces, most_flags; // of the mailboxes
   const ExchangeNumbers* numbers;
-  const int* failed; // not 0: a rank has failed, nobody waits any more
+  const int* failed; // not 0: a rank has failed, and no rank waits any more
 };
 
 void launch_exchange(const Launch& launch, const ExchangeArgs& args);
-// Of a sum the part that args say, of any size. Every rank has the same parts in the same order.
+// Adds up the part that args say, of any size. Every rank has the same parts in the same order.
 void launch_exchange_part(const Launch& launch, const ExchangeArgs& args);
 // How many pieces such a part has.
 constexpr int64_t pieces_of_part(int64_t rows, int64_t part) { return (rows * part + kPieceFloats - 1) / kPieceFloats; }

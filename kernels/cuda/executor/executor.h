@@ -71,7 +71,7 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program,
 // Whether make_cuda_executor would find the GPU memory it needs: tries, and gives it back.
 bool fits(const core::Program& program, const core::ExecutorConfig& config, CudaOptions options = {});
 
-// Of that GPU, for plan_memory(); of an H100 where it cannot be used.
+// That GPU's limits, for plan_memory(); an H100's where it cannot be used.
 DeviceLimits limits_for_plans(int device = 0);
 
 // What an executor of make_cuda_executor has allocated, without copies of experts: as plan_memory() counts it, but in

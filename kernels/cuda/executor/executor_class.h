@@ -132,7 +132,7 @@ class Executor final : public core::Executor {
   PinnedMemory hidden_host_;
   int64_t hidden_rows_ = 0; // of the last forward()
   bool hidden_read_ = false;
-  // Of the steps of decoding, in turn: while the host reads those of one, the next step's come.
+  // Rows of the steps of decoding, in turn: while the host reads those of one, the next step's come.
   struct DecodedRows {
     PinnedMemory host;
     int64_t count = 0;

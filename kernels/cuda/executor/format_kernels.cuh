@@ -147,7 +147,7 @@ struct Launchers {
     const bool single = args.tokens == 1 || args.has_slots() || exact;
     const int most = matvec_warps<false>(launch, args.cols, 1);
     if constexpr (kHasExactKernel<Format>) { // exact mode has no table, which may leave no room (64 KB of 64 or 99)
-      // Of float formats the two differ in nothing else: little room is enough to do without.
+      // For float formats the two differ in nothing else: little room is enough to do without.
       const bool crowded = quant::FloatFormat<Format> && matvec_warps<true>(launch, args.cols, 1) > 2 * most;
       if (exact || most < 1 || crowded) return matvec_with<1, true>(launch, args);
     }

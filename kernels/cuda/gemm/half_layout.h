@@ -46,7 +46,7 @@ RIDGE_HD constexpr uint32_t interleaved_place(uint32_t piece) {
 RIDGE_HD constexpr uint32_t interleaved_place(uint32_t rows, uint32_t row, uint32_t piece) {
   return (piece / kChunkPieces * rows + row) * (kChunkPitch / 16) + interleaved_place(piece % kChunkPieces);
 }
-// Of a piece's columns.
+// The same for a piece's columns.
 RIDGE_HD constexpr uint32_t interleaved_column(uint32_t column) {
   return column % 4 == 1 || column % 4 == 2 ? column ^ 3 : column;
 }
@@ -70,12 +70,12 @@ RIDGE_HD constexpr uint32_t wide_unit_place(uint32_t tile_rows, uint32_t unit, u
   const uint32_t at = product % 4 * 16 + column % 2 * 8 + span * 2 + column % 4 / 2;
   return ((2 * unit + product / 4) * tile_rows + row) * 64 + (at / 8 ^ row % 8) * 8 + at % 8;
 }
-// Of one or two tiles, `tile_rows` being wide_tile_rows(rows).
+// The same in one or two tiles, `tile_rows` being wide_tile_rows(rows).
 RIDGE_HD constexpr uint32_t wide_place(uint32_t rows, uint32_t tile_rows, uint32_t row, uint32_t column) {
   const uint32_t tile = row >= tile_rows;
   return wide_unit_place(tile_rows, column / kWideColumns * wide_tiles(rows) + tile, row - tile * tile_rows, column);
 }
-// Of sorted rows, of which this one is number `row` of its tile; all columns of a tile lie together.
+// The same for sorted rows, this one being number `row` of its tile; all columns of a tile lie together.
 RIDGE_HD constexpr uint32_t sorted_wide_place(uint32_t tile_rows, uint32_t cols, uint32_t tile, uint32_t row,
                                               uint32_t column) {
   const uint32_t units = (cols + kWideColumns - 1) / kWideColumns;

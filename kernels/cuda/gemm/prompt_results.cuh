@@ -90,8 +90,7 @@ class LaneResults {
   }
   // As fused_glu() makes it. What the compiler knows of it halves its code.
   __device__ static float gelu(float v) {
-    constexpr float kLinear = 1.5957691216f;
-    const FusedGlu glu = {.linear = kLinear, .cubic = 0.044715f * kLinear, .is_gelu = true};
+    const FusedGlu glu = {.linear = kGeluLinear, .cubic = kGeluCubic, .is_gelu = true};
     return glu(v, 1);
   }
   // Where a token has a column of the value among the f16 tiles.

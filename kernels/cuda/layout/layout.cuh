@@ -124,7 +124,8 @@ struct TileLayout {
   static constexpr int64_t matrix_bytes(int64_t rows, int64_t row_bytes) {
     return (rows + kRowBlockRows - 1) / kRowBlockRows * kRowBlockRows * row_bytes;
   }
-  // Of warp tile `tile` of a row, from the matrix's first byte: that of the row's block, and what is behind it.
+  // Where warp tile `tile` of a row begins, from the matrix's first byte; then where the row's block does, and what is
+  // between the two.
   static __host__ __device__ __forceinline__ int64_t offset(int64_t row, int tile, int64_t row_bytes) {
     return block_offset(row, row_bytes) + offset_in_block(row, tile, row_bytes);
   }

@@ -82,8 +82,8 @@ struct ScaledLayout : FloatLayout {
   }
 };
 
-// Of every four weights a, b, c, d the first two are halves in a word but for three bits that are 0, shifted apart from
-// the last two: a and b in bits 15 and 13-7 of a half each, c and d in bits 14 and 6-0.
+// Four weights a, b, c, d share a word. Each is a half but for three bits that are 0: a and b lie in bits 15 and 13-7
+// of a half each, c and d in bits 14 and 6-0.
 template <>
 struct Layout<quant::FP8_E4M3> : ScaledLayout<quant::FP8_E4M3, 16> {
   static __device__ void store(const quant::FP8_E4M3& block, int piece, uint8_t* tile, int groups, int group) {

@@ -113,7 +113,7 @@ __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) 
         sum.add(term.scale * (term.gated ? sigmoid(factor[t]) : factor[t]), x[t]);
     sum.store(args.out + at * args.width + col);
   }
-  if (kDataflow) wait_for_predecessor(); // who waits for this kernel thereby waits for those before it
+  if (kDataflow) wait_for_predecessor(); // a kernel that waits for this one thereby waits for all before it
 }
 
 template <int kColumns, bool kDataflow>

@@ -115,7 +115,7 @@ struct RopeArgs {
 
 // A layer's cache: K of stream s, head h, position p at ((s * heads + h) * rows + p) * k_dim elements; V likewise. In a
 // ring, which has fewer rows than a context, positions take them in turn: p % rows stands for p.
-// Of latent attention there is no V. In q8_0 an element is a byte, and the f16 scales of 32 elements each are arrays of
+// Latent attention has no V. In q8_0 an element is a byte, and the f16 scales of 32 elements each are arrays of
 // their own.
 struct Cache {
   void* k;
@@ -271,7 +271,7 @@ struct LatentArgs {
   int most = 0;
   const TokenPlace* places = nullptr; // likewise, where tokens see the end of their blocks
 
-  // Of launch_latent_attention:
+  // For launch_latent_attention:
   bool tokens_share_tiles; // all tokens are of one stream and in sequence
   bool lone_tokens;        // each token is the only one of its stream
   int most_splits;         // blocks that may share a tile's context

@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads > kElementThreads ? kThreads : kEleme
     const auto result = [&](int c) { return summed(args, x[c] * scale * factor[c], residual[c]); };
     store_latest(args.out + group.first + i, float4{result(k), result(k + 1), result(k + 2), result(k + 3)});
   });
-  if (dataflow) wait_for_predecessor(); // who waits for this kernel thereby waits for those before it
+  if (dataflow) wait_for_predecessor(); // a kernel that waits for this one thereby waits for all before it
 }
 
 // Any other group, by a block.

@@ -33,13 +33,14 @@ struct TokenRun {
   auto operator<=>(const TokenRun&) const = default;
 };
 
-// Of a batch, as far as kernels depend on it.
+// What kernels depend on in a batch.
 struct PlanShape {
   int64_t tokens, outputs;
   int tile_tokens;       // most tokens of an attention tile: more than one where all are of one stream and in sequence
   bool distinct_streams; // no two tokens are of one stream: none attends to another one's key
   bool sample = false;   // ends with the choice of the next token by the sampler chain, behind every output
-  // Of at least kPromptTokensAtLeast tokens beside others: attention works on each of them as on a batch of its own.
+  // Prompts of at least kPromptTokensAtLeast tokens beside other tokens: attention works on each of them as on a batch
+  // of its own.
   std::vector<TokenRun> prompts = {};
   bool gives_rows = false, has_blocks = false; // core::Batch::rows, block_ends
   auto operator<=>(const PlanShape&) const = default;
@@ -90,8 +91,8 @@ struct KernelCall {
   int32_t first_step = 0, step = 0; // of Plan::steps: what it computes, up to `step`; a profile counts it to `step`
   bool overlap = false;             // may start while its predecessor runs
 
-  // Of products; of to_half and observe the one whose input it is, and then of to_half the one whose sums it adds up.
-  // Of matvec_router the router comes second.
+  // The products of the call. to_half and observe have the one whose input it is, to_half then the one whose sums it
+  // adds up; matvec_router has the router second.
   std::vector<Product> products;
   HeadsStep heads;   // of rope_store, prompt_rope, rope_attention
   LatentStep latent; // of latent_store

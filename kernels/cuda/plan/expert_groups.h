@@ -22,13 +22,13 @@ struct ExpertGroup {
 inline constexpr int64_t kExpertAligned = 256;
 constexpr int64_t expert_aligned(int64_t bytes) { return core::round_up(bytes, kExpertAligned); }
 
-// Of so many slots of each layer, or as many as it has experts.
+// Bytes of so many slots of each layer, or of as many as it has experts.
 int64_t slot_bytes(const std::vector<ExpertGroup>& groups, int64_t slots);
 
 inline constexpr int64_t kMovedAtOnce = 4;   // experts that leave the GPU while others come
 inline constexpr double kUsesHalfLife = 100; // steps after which an expert's use counts half
 
-// Of the tables that say where experts are (experts/expert_cache.h), for a GPU of so many multiprocessors.
+// Bytes of the tables that say where experts are (experts/expert_cache.h), for a GPU of so many multiprocessors.
 int64_t expert_table_bytes(const std::vector<ExpertGroup>& groups, int sm_count);
 
 // Weights that other ops or groups use as well are left out.

@@ -42,7 +42,7 @@ class ExpertTiers {
 
   ExpertPlace place_of(int expert) const;
 
-  // Of the last call: wanted experts that had slots, and those that were read from the file.
+  // What the last call found: wanted experts that had slots, and those that were read from the file.
   int64_t found() const { return found_; }
   int64_t wanted() const { return wanted_count_; }
   int64_t read() const { return read_; }

@@ -23,7 +23,7 @@ FoldedSizes folded_sizes(const core::Program& program, const Plan& plan, size_t 
 
 // Whether any batch of this configuration can use them: they need dataflow sync.
 bool folds_routers(const core::ExecutorConfig& config, const DeviceLimits& limits);
-// Of all steps; 0 where no batch can use them.
+// Bytes for all steps; 0 where no batch can use them.
 int64_t folded_bytes(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
                      const DeviceLimits& limits);
 

@@ -11,7 +11,7 @@
 
 namespace ridge::kernels::cuda {
 
-// Of all streams, in bytes; `rows` of a stream's head (core::CacheRows).
+// The caches of all streams, in bytes; `rows` of a stream's head (core::CacheRows).
 struct CacheBytes {
   int64_t keys, values;
 };
@@ -37,7 +37,7 @@ LayoutBytes layout_bytes(const quant::FormatInfo& format, int64_t cols);
 
 struct MemoryPlan {
   int64_t weights = 0, cache = 0, state = 0, scratch = 0, reserve = 0; // bytes
-  // Of an executor that starts where so much is free, or may be taken.
+  // What an executor takes that starts where so much is free, or may be taken.
   int64_t total() const { return weights + cache + state + scratch + reserve; }
 
   ExpertSizes experts; // where routed ones stay in the host's memory. `weights` counts no copies of them

@@ -96,7 +96,7 @@ struct Step {
   NormStep norm;
   std::vector<core::ValueId> inputs, outputs;
   bool dataflow_input = false; // all that it reads are dataflow values: it need not wait for its predecessor
-  bool only_sorted = false;    // head_ids that nobody reads but who sorts tokens by them
+  bool only_sorted = false;    // head_ids that are read only to sort tokens by them
   bool folded = false;         // a router that is multiplied by the product in front (router/folded_router.h)
 
   // Whether its blocks wait for a value before they do anything with it: not for what they add in the end.

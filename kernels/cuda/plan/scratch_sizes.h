@@ -50,7 +50,7 @@ constexpr int64_t tiled_half_elements(int64_t rows, int64_t cols) {
 constexpr bool has_room_for_tiled_half(int64_t rows, int64_t cols) {
   return tiled_half_elements(rows, cols) * kF16Bytes + rows <= rows * cols * kFloatBytes;
 }
-// Of each of the two buffers, for matrices of at most so many columns.
+// Bytes of each of the two buffers, for matrices of at most so many columns.
 constexpr int64_t expanded_bytes(int64_t cols) {
   return std::max(kExpandedBytes, tiles_of(cols) * kRowsAtOnce * 3 * kTileRowBytes);
 }
@@ -72,7 +72,7 @@ constexpr int attention_splits(int64_t tiles_and_heads, int64_t head_dim, int64_
 }
 // Per tile, KV head and split: running maximum and sum of 16 rows, then their outputs [16][v_dim].
 constexpr int64_t part_floats(int64_t v_dim) { return 2 * kAttentionRows + kAttentionRows * v_dim; }
-// Of all blocks that share a context: no more than run at once do (attention_splits; of wide heads, their launcher).
+// For all blocks that share a context, which are no more than run at once (attention_splits; wide heads' launcher).
 constexpr int64_t attention_scratch_floats(int64_t head_dim, int64_t v_dim, int sm_count) {
   return int64_t{attention_blocks_per_sm(head_dim)} * sm_count * part_floats(v_dim);
 }

@@ -18,7 +18,7 @@ struct WorkspacePlan {
   int64_t dataflow = 0;
   std::vector<int64_t> rope_tables;
 
-  // Of matrix products: the input as f16 with an exponent per row; gate and up, each, where the product does not gate;
+  // For matrix products: the input as f16 with an exponent per row; gate and up, each, where the product does not gate;
   // two buffers of decoded weights; sums of small batches over some columns; experts' slots in the order of their
   // experts, and tiles of them.
   // And what gate and up write as f16, with the largest value of each row.

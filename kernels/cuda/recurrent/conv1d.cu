@@ -74,7 +74,7 @@ __global__ void conv1d_kernel(const __grid_constant__ ConvArgs args, Stamp* stam
   work.wait();
 
   const float* x = args.x + channel;
-  // Of consecutive tokens: the input of token `at`, which may be before the batch.
+  // Among consecutive tokens, the input of token `at`, which may be before the batch.
   const auto input = [&](int at) { return at >= 0 ? x[at * channels] : before(history + at); };
   if (!is_first)
     for (int i = 0; i < history; ++i) window.input[i + 1] = input(begin + i - history);

@@ -12,7 +12,7 @@
 
 namespace ridge::kernels::cuda {
 
-// Of a block whose first kExperts threads have an expert each.
+// For a block whose first kExperts threads have an expert each.
 template <int kExperts, int kThreads>
 struct ChoiceMemory {
   static constexpr int kFours = kWarp / 4;

@@ -15,7 +15,7 @@
 
 namespace ridge::kernels::cuda {
 
-// Of one layer, in device memory.
+// One layer's router, in device memory.
 struct FoldedRouter {
   float* matrix = nullptr;   // [experts][cols + width]: R' O and R'. `cols`: of O, `width`: of y
   float* constant = nullptr; // [experts]: R' b; null where there is no b

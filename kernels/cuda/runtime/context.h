@@ -18,7 +18,7 @@ class CurrentDevice {
   int device_, before_ = 0;
 };
 
-// Of the calling thread's current device.
+// Properties of the calling thread's current device.
 cudaDeviceProp current_device_properties();
 
 class DeviceContext {

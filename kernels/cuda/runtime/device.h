@@ -23,7 +23,7 @@ inline void check(cudaError_t status, const char* call) {
 }
 #define RIDGE_CUDA(call) ::ridge::kernels::cuda::check((call), #call)
 
-// Memory that is one owner's, who frees it.
+// Memory with one owner, whose destructor frees it.
 template <cudaError_t (*kFree)(void*)>
 class Memory {
  public:

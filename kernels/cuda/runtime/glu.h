@@ -30,6 +30,8 @@ struct FusedGlu {
 #endif
 };
 
+inline constexpr float kGeluLinear = 1.5957691216f, kGeluCubic = 0.044715f * kGeluLinear; // 2 sqrt(2 / pi)
+
 // None: an activation of another kind.
 inline std::optional<FusedGlu> fused_glu(const core::ActivationParams& params) {
   if (params.limit > 0 && params.limits_activated) return std::nullopt;
@@ -40,8 +42,8 @@ inline std::optional<FusedGlu> fused_glu(const core::ActivationParams& params) {
   }
   if (params.kind != core::Activation::gelu) return std::nullopt;
   glu.is_gelu = true;
-  glu.linear = 1.5957691216f; // 2 sqrt(2 / pi)
-  glu.cubic = 0.044715f * glu.linear;
+  glu.linear = kGeluLinear;
+  glu.cubic = kGeluCubic;
   return glu;
 }
 

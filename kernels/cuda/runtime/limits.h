@@ -19,7 +19,7 @@ struct DeviceLimits : ChipLimits {
   bool prompt_products = false;  // wgmma: the product and the attention for prompts run (sm_90a)
 };
 
-// Of an H100, for plans where there is no GPU.
+// An H100's limits, for plans where there is no GPU.
 inline constexpr DeviceLimits kPresumedLimits = {{132, 227 << 10}, true, true, true, false, true};
 
 } // namespace ridge::kernels::cuda

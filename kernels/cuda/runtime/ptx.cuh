@@ -110,7 +110,7 @@ class BarrierAddress {
     asm volatile("" : "+r"(same.address_));
     return same;
   }
-  // Of the barrier `count` further.
+  // The address of the barrier `count` further.
   __device__ __forceinline__ BarrierAddress operator+(int count) const {
     BarrierAddress other = *this;
     other.address_ += 8 * count;
@@ -240,7 +240,8 @@ __device__ __forceinline__ void store_latest(float* to, float4 v) {
   asm volatile("st.relaxed.gpu.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
                : "memory");
 }
-// How many took one before; who sees that sees what they wrote. 0.35 µs sooner than by an addition between two fences.
+// Atomic increment with acquire-release order; returns the number before it. The block that gets the last ticket sees
+// what all others stored before theirs. 0.35 µs sooner than an addition between two fences.
 __device__ __forceinline__ unsigned take_ticket(unsigned* tickets) {
   unsigned before;
   asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");

@@ -31,7 +31,7 @@ struct Shared {
   uint16_t chunk_of[kSampleChunks];
   int chunks, listed, best;  // how many
   uint32_t highest, deepest; // of the groups' keys the highest, and the lowest's complement
-  // Of the sorted candidates. Weights are relative to the best: at temperature 1 and at the one asked for.
+  // The sorted candidates' weights. They are relative to the best: at temperature 1 and at the one asked for.
   float weight[kMaxTopK], tempered[kMaxTopK];
   int32_t token[kMaxTopK];
 };

@@ -25,7 +25,7 @@ struct BatchArgs {
   // A product with the same x comes next, or came right before and may still be under way.
   bool sibling_follows, follows_sibling;
   bool gated;              // segments are gate and up, what `glu` makes of them goes to segment 0's out
-  bool leaves_sums;        // nobody adds up sums over ranges but who reads the result: launch_to_half
+  bool leaves_sums;        // launch_to_half adds up the sums over ranges, when it reads the result
   Stamp* stamps;           // the launcher fills this in
   const ExpertTile* tiles; // null: no experts
   const int* tile_count;

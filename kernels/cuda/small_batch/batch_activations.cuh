@@ -23,7 +23,7 @@ class BatchActivations {
 
   // Begins to bring a range's activations; `number`: of the range in the block's order.
   __device__ __forceinline__ void bring(const BatchTask& work, const Range& range, int number) const {
-    named_sync(kConsumers, threads_); // nobody reads those before
+    named_sync(kConsumers, threads_); // all warps are done with those before
     const int chunks = (range.end - range.first + kChunkTiles<Format> - 1) / kChunkTiles<Format>;
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x < kWarp) copy_in_bulk(work, first_chunk(range), chunks);
@@ -44,7 +44,7 @@ class BatchActivations {
   static __device__ __forceinline__ int64_t first_chunk(const Range& range) {
     return range.first / kChunkTiles<Format>;
   }
-  // Of a token of the task, in memory.
+  // The row of a token of the task, in memory.
   __device__ __forceinline__ int64_t row(const BatchTask& work, int token) const {
     return tasks_.row_of(tasks_.slot(work, token));
   }
@@ -87,7 +87,7 @@ class BatchActivations {
     named_sync(kConsumers, threads_);
   }
 
-  // Of rows that do not fit f16 as they are: there are none in most models.
+  // Converts rows that do not fit f16 as they are: there are none in most models.
   __device__ __forceinline__ void convert_others(const BatchTask& work, const Range& range, int chunks,
                                                  int number) const {
     const BatchArgs& args = tasks_.args;

@@ -88,7 +88,7 @@ class ExpertDotConsumer {
         tokens += more;
       }
       const int first = __shfl_sync(~0U, tile.first, 0);
-      named_sync(kConsumerBarrier, S::kConsumers * kWarp); // nobody reads those before
+      named_sync(kConsumerBarrier, S::kConsumers * kWarp); // all warps are done with those before
       input.bring(first, tokens);
       named_sync(kConsumerBarrier, S::kConsumers * kWarp);
 #pragma unroll 1
@@ -147,7 +147,7 @@ class ExpertDotConsumer {
     for (int h = 0; h < 2; ++h) L::unpack(codes[h], raw[h], group);
     if (tokens == 1) return multiply_tokens<1>(sum, codes, block_scale, integers, scales);
 #pragma unroll
-    for (int n = 0; n < kDotTokens; n += 2) { // nobody reads the sums of one token too many
+    for (int n = 0; n < kDotTokens; n += 2) { // the sums of one token too many are not read
       if (n >= tokens) break;
       multiply_tokens<2>(sum + n, codes, block_scale, integers, scales);
     }

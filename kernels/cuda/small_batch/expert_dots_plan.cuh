@@ -21,7 +21,7 @@ struct ExpertDotShape {
   static constexpr int kConsumers = 16, kFinishers = 3, kWarps = kConsumers + kFinishers + 1; // the last one fetches
   static constexpr int kThreads = kWarps * kWarp, kMostStages = 32;
   static constexpr int kRowBlockRows = U::kRowBlockRows, kRowBlocks = kBatchRows / kRowBlockRows;
-  // Of a unit of a token: 16 bytes for each half of a group, group and part of an activation (high, low), as the lanes
+  // A unit of a token has 16 bytes for each half of a group, group and part of an activation (high, low), as the lanes
   // of a product read them; then ColumnScales of each group.
   static constexpr int kPartBytes = 16 * 2 * kUnitGroups, kUnitBytes = 2 * kPartBytes + 16 * kUnitGroups;
   static constexpr int kSumBytes = kConsumers * kDotTokens * kBatchRows * 4, kZeroBytes = 2 * kPartBytes;

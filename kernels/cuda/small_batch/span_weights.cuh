@@ -151,7 +151,7 @@ class SpanWeights {
     const GroupScales<L> scales = {half_scales<L>(group, 0), half_scales<L>(group, 1)};
     scaled<kOrder>(out, group, scales);
   }
-  // Of the same span of two rows.
+  // The same span of two rows.
   template <ColumnOrder kOrder>
   static __device__ __forceinline__ void halves_of_rows(uint32_t (&out)[2][16], const SpanWeights (&rows)[2],
                                                         int span) {

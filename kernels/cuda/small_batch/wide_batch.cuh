@@ -26,7 +26,7 @@ struct WideShape {
   static constexpr int kUnitBytes = kWideColumns * kTokens * 2, kTileBytes = kUnitBytes / 2; // tiles of 64 columns
   static constexpr int kSlots = wide_slots(kTokens);
   static constexpr int kGroups = wide_groups(kTokens), kThreads = kGroups * 128;
-  // Of two warpgroups each decodes its next unit while its products are made: of four, others do.
+  // Two warpgroups decode their next units while their own products are made; among four, others' are.
   static constexpr bool kOverlaps = kGroups == 2;
 };
 
@@ -60,7 +60,7 @@ struct WideTask {
     first_unit = first_of(piece), units = first_of(piece + 1) - first_unit;
   }
 
-  // Of the tile. Count 0: there is nothing to do.
+  // The tile's tokens. Count 0: there is nothing to do.
   __device__ __forceinline__ ExpertTile tokens(const BatchArgs& args, int tile_tokens) const {
     if (args.tiles) return token_tile < *args.tile_count ? args.tiles[token_tile] : ExpertTile{};
     const int first = token_tile * tile_tokens;
@@ -197,7 +197,7 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[Shape::kTokens / 2], 
   wgmma_commit();
 }
 
-// The tokens of a tile. Copies bring what is not known yet, and nobody waits for them before the end.
+// The tokens of a tile. Copies bring what is not known yet; no thread waits for them before the end.
 template <typename Shape>
 struct WideTokens {
   static constexpr int kTokens = Shape::kTokens;
@@ -320,8 +320,8 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
     x += next_unit;
     --to_bring;
   };
-  // Half of the slots are filled ahead. So a slot is filled again some units after it was read, and who brings does not
-  // wait for the slowest of several warpgroups.
+  // Half of the slots are filled ahead. So a slot is filled again some units after it was read, and the warp that fills
+  // it does not wait for the slowest of several warpgroups.
   for (int i = (count + 1) / 2; i > 0; --i) bring();
   tokens.request(batch, tile, work.token_tile);
 

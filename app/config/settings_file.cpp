@@ -22,9 +22,9 @@ std::string_view trimmed(std::string_view text) {
                                          : text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
 }
 
-class Reader {
+class SettingsReader {
  public:
-  Reader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+  SettingsReader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
 
   std::vector<Setting> read() {
     for (size_t at = 0; at < text_.size();) {
@@ -121,7 +121,7 @@ std::string Setting::place() const {
 SettingsFile parse_settings(std::string_view text, const std::string& path) {
   if (!core::is_utf8(text) || text.find('\0') != std::string_view::npos)
     throw_error("{}: expected text in UTF-8", path);
-  return {path, Reader(text, path).read()};
+  return {path, SettingsReader(text, path).read()};
 }
 
 SettingsFile read_settings(std::vector<std::string>& args) {

@@ -9,7 +9,8 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostBreakers = 64, kLongestBreaker = 256; // of DRY; the length in bytes
+// DRY searches each token of a prompt for all of its texts.
+constexpr size_t kMostBreakers = 32, kLongestBreaker = 64; // bytes
 
 // Whole numbers of 64 bits, with a sign or without one; -1 stands for a fresh seed. The sampler has seeds of 63 bits.
 std::optional<int64_t> seed_of(const Fields& body) {

@@ -76,6 +76,13 @@ void set_expert_linear_cost(Cost& cost, const Program& program, const Op& op, co
   cost.flops = 2 * rows * used * static_cast<double>(w.rows) * static_cast<double>(w.cols);
 }
 
+// Of a table of the experts of each token, a row per token.
+void set_route_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  if (op.weights.size() < 3) return;
+  const auto used = std::get<RouteParams>(op.params).used;
+  cost.weight_bytes += static_cast<double>(step.tokens * used * 4 - program.weights[op.weights[2]].total_bytes());
+}
+
 void set_expert_sum_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   cost.flops =
       2 * elements_of(program, op.outputs[0], step) * static_cast<double>(std::get<ExpertParams>(op.params).used);
@@ -138,6 +145,24 @@ void set_chosen_attention_cost(Cost& cost, const Program& program, const Op& op,
   cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
 }
 
+// The window of the one cache, and of the other what a token sees: chosen entries, or all.
+void set_mixed_attention_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto& params = std::get<MixedParams>(op.params);
+  const KvLayer &rows = program.kv_layers[params.layer], &entries = program.kv_layers[params.entries];
+  const auto streams = static_cast<double>(step.streams), past = static_cast<double>(step.past);
+  const double end = past + static_cast<double>(step.tokens) / streams;
+  const auto pairs = [&](int64_t window) {
+    return streams * (visible_pairs({.window = window}, end) - visible_pairs({.window = window}, past));
+  };
+  const bool chosen = op.inputs[1] != op.inputs[0];
+  const double near = pairs(params.window), far = pairs(chosen ? program.values[op.inputs[1]].width : 0);
+  cost.kv_bytes =
+      streams * (end - static_cast<double>(params.first_seen(step.past))) *
+          bytes_per_token(rows, step.k_bytes, step.v_bytes) +
+      (chosen ? std::min(far, streams * end) : streams * end) * bytes_per_token(entries, step.k_bytes, step.v_bytes);
+  cost.flops = 4 * (near + far / static_cast<double>(entries.span)) * static_cast<double>(params.heads * rows.k_dim);
+}
+
 // A product and a sum per pair of residual streams and element, or where they do not mix per stream.
 void set_hyper_join_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto count = static_cast<double>(program.values[op.inputs[1]].width / program.values[op.inputs[0]].width);
@@ -178,6 +203,13 @@ void set_scan_cost(Cost& cost, const Program& program, const Op& op, const Step&
   cost.flops = 5 * static_cast<double>(step.tokens * width * params.states);
 }
 
+// Per element of S: its decay, the rank-1 update, products with r and the decay's and the bonus's factors.
+void set_wkv_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
+  const auto& params = std::get<WkvParams>(op.params);
+  cost.state_bytes = state_bytes(program, params.state, step);
+  cost.flops = 5 * static_cast<double>(params.dim) * elements_of(program, op.outputs[0], step);
+}
+
 // What a rank has goes to each of the others, and as much as it gives away comes from each.
 void set_exchange_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto others = static_cast<double>(std::get<RankParams>(op.params).ranks - 1);
@@ -207,6 +239,7 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::permute: set_permute_cost(cost, program, op, step); break;
   case OpKind::gather: set_gather_cost(cost, program, op, step); break;
   case OpKind::linear: set_linear_cost(cost, program, op, step); break;
+  case OpKind::route: set_route_cost(cost, program, op, step); break;
   case OpKind::expert_linear: set_expert_linear_cost(cost, program, op, step); break;
   case OpKind::expert_sum: set_expert_sum_cost(cost, program, op, step); break;
   case OpKind::kv_store:
@@ -215,6 +248,7 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::index_choice: set_index_choice_cost(cost, program, op, step); break;
   case OpKind::sparse_attention:
   case OpKind::chosen_attention: set_chosen_attention_cost(cost, program, op, step); break;
+  case OpKind::mixed_attention: set_mixed_attention_cost(cost, program, op, step); break;
   case OpKind::attention:
   case OpKind::latent_attention: set_attention_cost(cost, program, op, step); break;
   case OpKind::all_reduce:
@@ -224,6 +258,7 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::pool: set_pool_cost(cost, program, op, step); break;
   case OpKind::delta_rule: set_delta_rule_cost(cost, program, op, step); break;
   case OpKind::scan: set_scan_cost(cost, program, op, step); break;
+  case OpKind::wkv: set_wkv_cost(cost, program, op, step); break;
   default: break;
   }
   return cost;

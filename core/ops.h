@@ -72,7 +72,8 @@ inline constexpr int64_t kMostNgram = 16;
 
 struct NormParams {
   float epsilon;
-  int64_t group; // elements normalized together: the whole row, or one head (q/k norms)
+  int64_t group;        // elements normalized together: the whole row, or one head (q/k norms)
+  bool centered = true; // of layer_norm: the mean is taken off
 };
 
 struct RopeParams {
@@ -91,6 +92,7 @@ enum class Activation : uint8_t {
   soft_cap,     // alpha * tanh(x / alpha)
   root_sigmoid, // the sigmoid of the root of |x|, of kLeastRooted at least, with the sign of x
   xielu,        // above 0: alpha * x² + beta * x; else: alpha_negative * (exp(min(x, epsilon)) - 1 - x) + beta * x
+  softplus,     // log(1 + exp(x))
 };
 
 inline constexpr float kLeastRooted = 1e-6f; // of root_sigmoid
@@ -187,6 +189,7 @@ enum class Gate : uint8_t {
   softmax = 1,           // over all experts
   sigmoid = 2,           // of each by itself
   softmax_of_chosen = 3, // the choice is by score
+  root_softplus = 4,     // the root of log(1 + exp(score)), of each by itself
 };
 
 inline constexpr int64_t kMostExperts = 1024; // of a layer
@@ -199,15 +202,20 @@ struct RouteParams {
   Gate gate = Gate::softmax;
   float scale = 1; // of the shares, at last
   int64_t groups = 1, groups_used = 1;
-  bool by_score = false; // experts and groups are chosen by score, before the gate
+  bool by_score = false;   // experts and groups are chosen by score, before the gate
+  bool by_sigmoid = false; // they are chosen by the sigmoid of scores, whatever the gate
+  // So many neighbours in the list of experts have one matrix: an id is the expert's number divided by this, and its
+  // share is that of the expert whose number the id is (GroveMoE).
+  int64_t share_matrix = 1;
 };
 
 // M is made of y by a softmax of each row (from), to which epsilon is added; then columns and rows are divided by their
 // sums + epsilon in turns, columns `iterations` times, rows once less.
 struct HyperParams {
   int64_t count;
-  int64_t iterations;
+  int64_t iterations; // 0: there is no M
   float epsilon;
+  float magnitude = 2, out_epsilon = 0; // of the gates for what a block gives
 };
 
 inline constexpr int64_t kMostHyperStreams = 16;
@@ -236,6 +244,19 @@ struct ConvParams {
 struct PoolParams {
   int32_t state;
   int64_t kernel; // tokens
+  // x and gates are twice as wide as what comes out: the first halves are those of the older half of the tokens, the
+  // others those of the newer half. Before the first token there is nothing, rather than zeros.
+  bool overlaps = false;
+};
+
+// Attention to the last positions in one cache, and to what stands for positions in another one.
+struct MixedParams {
+  int32_t layer, entries; // indices into Program::kv_layers
+  int64_t heads;
+  float scale;
+  int64_t window; // positions of `layer` that a token sees
+
+  int64_t first_seen(int64_t position) const { return position < window ? 0 : position + 1 - window; }
 };
 
 struct DeltaParams {
@@ -255,18 +276,30 @@ struct ScanParams {
   int64_t x_at, b_at, c_at;                // first columns within the rows of the inputs
 };
 
+struct WkvParams {
+  int32_t state;
+  int64_t heads, dim; // at most kMostWkvDim
+};
+
+inline constexpr int64_t kMostWkvDim = 1024;
+
 using OpParams = std::variant<NoParams, EmbedParams, NormParams, RopeParams, PositionScaleParams, ActivationParams,
                               AddParams, GivenParams, ClampParams, PermuteParams, KvParams, AttentionParams,
                               IndexParams, RouteParams, HyperParams, FoldParams, ExpertParams, RankParams, NgramParams,
-                              ConvParams, PoolParams, DeltaParams, ScanParams>;
+                              ConvParams, PoolParams, DeltaParams, ScanParams, WkvParams, MixedParams>;
 
-// The index into Program::kv_layers in an op's params, null for ops without a cache. The only place that knows which
-// params name one.
+// The index into Program::kv_layers in an op's params, null for ops without a cache, and that of ops with two. The only
+// place that knows which params name one.
 inline int32_t* cache_layer(OpParams& params) {
   if (auto* store = std::get_if<KvParams>(&params)) return &store->layer;
   if (auto* attention = std::get_if<AttentionParams>(&params)) return &attention->layer;
   if (auto* index = std::get_if<IndexParams>(&params)) return &index->layer;
+  if (auto* mixed = std::get_if<MixedParams>(&params)) return &mixed->layer;
   return nullptr;
+}
+inline int32_t* second_cache_layer(OpParams& params) {
+  auto* mixed = std::get_if<MixedParams>(&params);
+  return mixed ? &mixed->entries : nullptr;
 }
 
 // The same for the index into Program::states.
@@ -276,6 +309,7 @@ inline int32_t* state_layer(OpParams& params) {
   if (auto* pool = std::get_if<PoolParams>(&params)) return &pool->state;
   if (auto* delta = std::get_if<DeltaParams>(&params)) return &delta->state;
   if (auto* scan = std::get_if<ScanParams>(&params)) return &scan->state;
+  if (auto* wkv = std::get_if<WkvParams>(&params)) return &wkv->state;
   return nullptr;
 }
 

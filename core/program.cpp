@@ -139,14 +139,16 @@ void check_latent_attention(const Operands& o) {
   o.expect(o.in(0).width == params.heads * kv.v_dim && fits_rest(o, params.heads * (kv.k_dim - kv.v_dim)) &&
                o.out(0).width == params.heads * kv.v_dim,
            "shape");
-  o.expect(params.window == 0 && params.soft_cap == 0 && params.causal && params.reach == 0,
-           "latent attention is causal, without windows, soft caps and biases");
+  o.expect(params.window >= 0 && !params.chunked && params.soft_cap == 0 && params.causal && params.reach == 0,
+           "latent attention is causal, without chunks, soft caps and biases");
+  if (!o.op.weights.empty()) o.expect(o.weight(0).cols == params.heads, "not one sink per head");
 }
 
 void shape_latent_attention(const Operands& o) { check_latent_attention(o); }
 
 void shape_chosen_attention(const Operands& o) {
   check_latent_attention(o);
+  o.expect(std::get<AttentionParams>(o.op.params).window == 0, "chosen positions within a window");
   o.expect(o.in(2).kind == ValueKind::i32, "positions");
 }
 
@@ -171,12 +173,26 @@ void shape_index_choice(const Operands& o) {
   o.expect(params.tail || !params.fills, "a choice that fills has the positions that no entry has, too");
 }
 
+void shape_mixed_attention(const Operands& o) {
+  const auto& params = std::get<MixedParams>(o.op.params);
+  const KvLayer& rows = latent_layer_of(o, params.layer);
+  const KvLayer& entries = index_layer_of(o, params.entries);
+  o.expect(rows.k_dim == rows.v_dim && entries.k_dim == rows.k_dim && params.window > 0, "the caches do not fit");
+  o.expect(o.in(0).width == params.heads * rows.k_dim && o.out(0).width == o.in(0).width, "shape");
+  o.expect(o.op.inputs[1] == o.op.inputs[0] || (o.in(1).kind == ValueKind::i32 && o.in(1).width % entries.span == 0),
+           "positions");
+  if (!o.op.weights.empty()) o.expect(o.weight(0).cols == params.heads, "not one sink per head");
+}
+
 void shape_hyper_gates(const Operands& o) {
   const auto& params = std::get<HyperParams>(o.op.params);
   const int64_t count = params.count;
-  o.expect(count > 0 && count <= kMostHyperStreams && params.iterations > 0, "params");
-  o.expect(o.in(0).width == (2 + count) * count && o.weight(0).cols == 3 && o.weight(1).cols == o.in(0).width, "shape");
-  o.expect(o.out(0).width == count && o.out(1).width == (1 + count) * count, "gates");
+  const int64_t matrix = params.iterations > 0 ? count : 0; // columns of M
+  o.expect(count > 0 && count <= kMostHyperStreams && params.iterations >= 0, "params");
+  o.expect(o.in(0).width == (2 + matrix) * count && o.weight(0).cols == (matrix > 0 ? 3 : 2) &&
+               o.weight(1).cols == o.in(0).width,
+           "shape");
+  o.expect(o.out(0).width == count && o.out(1).width == (1 + matrix) * count, "gates");
 }
 
 void shape_hyper_join(const Operands& o) {
@@ -184,6 +200,8 @@ void shape_hyper_join(const Operands& o) {
   o.expect(o.in(1).width == count * width && o.out(0).width == count * width, "shape");
   o.expect(count <= kMostHyperStreams && (o.in(2).width == count || o.in(2).width == (1 + count) * count), "gates");
 }
+
+void shape_softmax(const Operands& o) { o.expect(o.in(0).width == o.out(0).width, "changes the width"); }
 
 void shape_fold(const Operands& o) { o.expect(o.in(0).width % o.out(0).width == 0, "parts of different widths"); }
 
@@ -229,8 +247,13 @@ void shape_route(const Operands& o) {
   o.expect(params.groups_used > 0 && params.groups_used <= params.groups &&
                params.used <= params.experts / params.groups * params.groups_used,
            "too few experts in the groups used");
-  for (size_t i = 0; i < o.op.weights.size(); ++i)
+  o.expect(params.share_matrix > 0 && params.experts % params.share_matrix == 0,
+           "experts do not share matrices evenly");
+  for (size_t i = 0; i < std::min<size_t>(2, o.op.weights.size()); ++i)
     o.expect(o.weight(i).cols == params.experts, "the bias or the scale has another width");
+  if (o.op.weights.size() > 2)
+    o.expect(o.weight(2).cols == o.program.vocab * params.used && !o.out(0).gathered && !o.program.has_places,
+             "not the experts of each token");
 }
 
 void shape_expert_linear(const Operands& o) {
@@ -279,10 +302,11 @@ void shape_conv1d(const Operands& o) {
 
 void shape_pool(const Operands& o) {
   const auto& params = std::get<PoolParams>(o.op.params);
-  const int64_t channels = o.in(0).width;
-  o.expect(channels == o.in(1).width && channels == o.out(0).width, "changes the width");
-  o.expect(params.kernel > 1 && o.weight(0).cols == params.kernel * channels, "bias");
-  o.expect(state_of(o, params.state).width == 2 * (params.kernel - 1) * channels, "state");
+  const int64_t width = o.in(0).width, halves = params.overlaps ? 2 : 1;
+  o.expect(params.kernel > 1 && params.kernel % halves == 0, "kernel");
+  o.expect(o.in(1).width == width && o.out(0).width * halves == width, "changes the width");
+  o.expect(o.weight(0).cols == params.kernel / halves * width, "bias");
+  o.expect(state_of(o, params.state).width == 2 * (params.kernel - 1) * width, "state");
 }
 
 void shape_delta_rule(const Operands& o) {
@@ -310,6 +334,15 @@ void shape_scan(const Operands& o) {
   o.expect(o.weight(0).cols == params.heads || o.weight(0).cols == params.heads * params.states, "a");
   o.expect(o.weight(1).cols == params.heads && o.weight(2).cols == params.heads, "d or bias of dt");
   o.expect(state_of(o, params.state).width == width * params.states, "state");
+}
+
+void shape_wkv(const Operands& o) {
+  const auto& params = std::get<WkvParams>(o.op.params);
+  const int64_t width = params.heads * params.dim;
+  o.expect(params.heads > 0 && params.dim > 0 && params.dim <= kMostWkvDim, "heads");
+  for (size_t i = 0; i < 4; ++i) o.expect(o.in(i).width == width, "input width");
+  o.expect(o.weight(0).cols == width && o.weight(1).cols == width && o.out(0).width == width, "shape");
+  o.expect(state_of(o, params.state).width == width * params.dim, "state");
 }
 
 using CheckShape = void (*)(const Operands&);

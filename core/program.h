@@ -96,8 +96,8 @@ struct Weight {
 struct KvLayer {
   int64_t heads, k_dim, v_dim; // per token: heads * (k_dim + v_dim) elements
   bool latent = false;         // one head, whose value is the first v_dim elements of its key: k_dim elements. Of an
-                               // index there are no values: v_dim is 0
-  int64_t span = 1;            // positions of an entry; more than one only of an index
+                               // index, and of entries of mixed_attention, v_dim is 0
+  int64_t span = 1;            // positions of an entry; more than one only of those
 
   int64_t entries(int64_t positions) const { return (positions + span - 1) / span; } // with one that is not whole
 };

@@ -35,7 +35,8 @@ Program part_of(const Program& whole, std::vector<Op> ops) {
   };
   for (Op& op : part.ops) {
     for (WeightId& id : op.weights) kept(id, weight_of, whole.weights, part.weights);
-    if (int32_t* layer = cache_layer(op.params)) kept(*layer, cache_of, whole.kv_layers, part.kv_layers);
+    for (int32_t* layer : {cache_layer(op.params), second_cache_layer(op.params)})
+      if (layer) kept(*layer, cache_of, whole.kv_layers, part.kv_layers);
     if (int32_t* state = state_layer(op.params)) kept(*state, state_of, whole.states, part.states);
   }
   return part;
@@ -167,7 +168,8 @@ int32_t next_cut(const Program& program, int32_t layer) {
   std::vector<int32_t> made(program.values.size(), -1);                         // by which layer
   for (int32_t reached = -1; const Op& op : program.ops) {
     OpParams params = op.params;
-    if (const int32_t* cache = cache_layer(params)) together[*cache].add(op.layer);
+    for (const int32_t* cache : {cache_layer(params), second_cache_layer(params)})
+      if (cache) together[*cache].add(op.layer);
     reached = std::max(reached, op.layer);
     const int32_t at = op.layer < 0 && reached >= 0 ? reached + 1 : op.layer;
     for (const ValueId id : op.outputs) made[id] = at;

@@ -265,7 +265,7 @@ bool Hparams::has_experts(int64_t layer) const {
   return experts() > 0 && layer >= dense && (layer + 1) % step == 0;
 }
 
-bool Hparams::is_recurrent(int64_t layer) const {
+bool Hparams::is_recurrent(int64_t layer, int64_t interval) const {
   constexpr std::string_view kLayers = "attention.recurrent_layers", kInterval = "full_attention_interval";
   if (layer >= layers()) return false;
   if (const gguf::Value* flags = array(kLayers)) {
@@ -275,7 +275,7 @@ bool Hparams::is_recurrent(int64_t layer) const {
     return (*values)[layer] != 0;
   }
   if (file_.find(asked(kLayers))) return get_bool(kLayers, false);
-  return (layer + 1) % in_range(kInterval, get_int(kInterval, 4), 1, kMaxLayers) != 0;
+  return (layer + 1) % in_range(kInterval, get_int(kInterval, interval), 1, kMaxLayers) != 0;
 }
 
 int64_t Hparams::ssm(std::string_view name) const {

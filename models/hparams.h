@@ -81,9 +81,9 @@ class Hparams {
   // Whether the layer's feed-forward part is one of experts: expert_count is not 0, leading_dense_block_count layers
   // are over, and it is the last of every interleave_moe_layer_step.
   bool has_experts(int64_t layer) const;
-  // Whether the layer is recurrent: attention.recurrent_layers, or all but every full_attention_interval-th (4). Draft
-  // layers never are.
-  bool is_recurrent(int64_t layer) const;
+  // Whether the layer is recurrent: attention.recurrent_layers, or all but every full_attention_interval-th
+  // (`interval`). Draft layers never are.
+  bool is_recurrent(int64_t layer, int64_t interval = 4) const;
   // ssm.NAME, 1 to kMaxWidth.
   int64_t ssm(std::string_view name) const;
 

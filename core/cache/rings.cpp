@@ -15,12 +15,15 @@ std::optional<AttentionParams> window_of(const Program& program, int32_t layer) 
   std::optional<AttentionParams> found;
   for (const Op& op : program.ops) {
     OpParams params = op.params;
-    const int32_t* cache = cache_layer(params);
+    const int32_t *cache = cache_layer(params), *second = second_cache_layer(params);
+    if (second && *second == layer) return std::nullopt;
     if (!cache || *cache != layer || std::holds_alternative<KvParams>(params)) continue;
-    const auto* attention = std::get_if<AttentionParams>(&params);
-    if (!attention || attention->window == 0) return std::nullopt;
-    if (found && (found->window != attention->window || found->chunked != attention->chunked)) return std::nullopt;
-    found = *attention;
+    AttentionParams seen = {};
+    if (const auto* attention = std::get_if<AttentionParams>(&params)) seen = *attention;
+    if (const auto* mixed = std::get_if<MixedParams>(&params)) seen.window = mixed->window;
+    if (seen.window == 0) return std::nullopt;
+    if (found && (found->window != seen.window || found->chunked != seen.chunked)) return std::nullopt;
+    found = seen;
   }
   return found;
 }

@@ -1,6 +1,6 @@
 // Experts chosen by scores, behind some dense layers and with a shared one where the file has them: bailingmoe and
-// bailingmoe2 (Ling, Ring), deepseek (DeepSeek MoE), deepseek2-ocr, dots1, olmoe, minimax-m2, exaone-moe, hy_v3
-// (Hunyuan 3) and afmoe (Trinity).
+// bailingmoe2 (Ling, Ring), deepseek (DeepSeek MoE), deepseek2-ocr, dots1, olmoe, minimax-m2, minimax-m3, exaone-moe,
+// hy_v3 (Hunyuan 3) and afmoe (Trinity).
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -20,6 +20,7 @@ struct Kind {
   AttentionSpec attention;
   std::optional<bool> normalize;  // not set: expert_weights_norm, or false
   std::optional<core::Gate> gate; // not set: expert_gating_func
+  ActivationSpec activation = {};
 };
 
 constexpr AttentionSpec kPlain = {.rope = Rope::adjacent}, kSplit = {.rope = Rope::split, .rope_factors = false},
@@ -39,6 +40,7 @@ constexpr auto kKinds = std::to_array<Kind>({
     {"exaone-moe", kSliding, {}, {}},
     {"hy_v3", kSliding, {}, {}},
     {"minimax-m2", kNormedWhole, true, {}},
+    {"minimax-m3", kNormed, {}, {}, {{core::Activation::silu, 1.702f, 7, false, 1}}},
     {"olmoe", kNormedWhole, false, core::Gate::softmax},
 });
 
@@ -63,6 +65,13 @@ bool hunyuan_has_experts(Builder& b, int64_t il) {
   return true;
 }
 
+// MiniMax M3 attends to all positions, as it does in llama.cpp, too: to choose blocks of them makes a difference only
+// where a text is longer than attention.indexer.top_k blocks.
+void skip_block_indexer(Builder& b, int64_t il) {
+  for (const char* unused : {"q_proj", "k_proj", "q_norm", "k_norm"})
+    b.skip(fmt::format("blk.{}.indexer.{}.weight", il, unused));
+}
+
 void build(Builder& b) {
   const Hparams& h = b.hparams();
   const Kind& kind = *std::ranges::find(kKinds, h.architecture(), &Kind::name);
@@ -75,6 +84,8 @@ void build(Builder& b) {
                          .selection_bias = true,
                          .shared = true};
   const bool hunyuan = kind.name == "hy_v3";
+  if (kind.name == "minimax-m3")
+    for (int64_t il = 0; il < h.layers(); ++il) skip_block_indexer(b, il);
   if ((afmoe || hunyuan) && h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
   b.build(
       {.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, slides ? sliding(h, kind, il) : attention); },
@@ -82,8 +93,8 @@ void build(Builder& b) {
            [&](ValueId x, int64_t il) {
              if (kind.name == "minimax-m2" || kind.name == "olmoe") routing.width = h.ffn_width(il);
              if (hunyuan ? hunyuan_has_experts(b, il) : kind.name == "bailingmoe" || h.has_experts(il))
-               return b.experts(x, il, routing);
-             return b.ffn(x, il);
+               return b.experts(x, il, routing, kind.activation);
+             return b.ffn(x, il, kind.activation);
            },
        .mixer_post_norm = afmoe ? "post_attention_norm" : "",
        .ffn_post_norm = afmoe ? "post_ffw_norm" : "",

@@ -1,6 +1,6 @@
 // Decoders with layer norms, as GPT 2 has them: gpt2, starcoder, starcoder2, codeshell, gptneox (Pythia), falcon, phi2,
-// jais2, dbrx, nemotron, stablelm and orion, and with ALiBi bloom, mpt and jais. They differ in how they know
-// positions, in the feed-forward part, and in whether that part has the same input as attention.
+// jais2, dbrx, nemotron, stablelm, orion and pockettts, and with ALiBi bloom, mpt and jais. They differ in how they
+// know positions, in the feed-forward part, and in whether that part has the same input as attention.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -37,6 +37,7 @@ constexpr auto kKinds = std::to_array<Kind>({
     {"nemotron", Rope::split, {{Activation::relu_squared}, false}},
     {"stablelm", Rope::split, kGated},
     {"orion", Rope::split, kGated},
+    {"pockettts", Rope::adjacent, kGelu},
     {"bloom", Rope::none, kGelu},
     {"mpt", Rope::none, {.activation = {Activation::gelu}, .gated = false, .divides = true}},
     {"jais", Rope::none, kGated},

@@ -1,6 +1,6 @@
 // qwen3vl and qwen3vlmoe: the language models of Qwen3-VL, dense and with experts. For text they are qwen3 and
 // qwen3moe, but for pairs of rope that belong to no axis. Pictures have a row for the embedding, and one more for what
-// each of the first layers gives.
+// each of the first layers gives. qwen3tts, which speaks, is qwen3vl with tokens of sound.
 #include "core/error.h"
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"

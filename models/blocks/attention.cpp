@@ -67,14 +67,22 @@ AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
   return spec;
 }
 
+// A number for each head or for each element of its output, as the matrix has it.
+ValueId Builder::attention_gate(ValueId x, const std::string& blk, int64_t heads, int64_t v_dim) {
+  const gguf::Tensor* gate = file_.find_tensor(blk + "attn_gate.weight");
+  const bool per_head = gate && gate->weights() == width_of(x) * heads;
+  return linear(x, blk + "attn_gate", per_head ? heads : heads * v_dim);
+}
+
 // From one tensor attn_qkv, or from three. With an output gate, each head of q has its gate behind it. Without keys and
 // values of their own, queries alone.
 Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string& blk, const AttentionSpec& spec) {
   const int64_t dim = *spec.k_dim, per_head = spec.output_gate ? 2 * dim : dim;
   const int64_t q = *spec.heads * per_head, k = *spec.kv_heads * dim, v = *spec.kv_heads * *spec.v_dim;
+  const int64_t v_at = spec.qkv_thirds ? 2 * q : q + k;
   const bool fused = has(blk + "attn_qkv.weight");
   const std::string q_tensor = blk + (fused ? "attn_qkv" : "attn_q");
-  int64_t q_rows = fused ? q + k + v : q;
+  int64_t q_rows = !fused ? q : spec.qkv_thirds ? 3 * q : q + k + v;
   if (fused && spec.qkv_has_more) q_rows = std::max(q_rows, file_.find_tensor(q_tensor + ".weight")->dims[1]);
   QueryKeyValue made = {-1, -1, -1, -1};
   if (spec.output_gate) {
@@ -85,11 +93,7 @@ Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string
     made.q = fused ? linear_of(x, q_tensor, {"q", q_rows, 0, q}, blk + "attn_q.bias")
                    : linear(x, q_tensor, q, spec.qkv_bias);
   }
-  if (spec.gate_matrix) {
-    const gguf::Tensor* gate = file_.find_tensor(blk + "attn_gate.weight");
-    const bool per_head = gate && gate->weights() == width_of(x) * *spec.heads;
-    made.gate = linear(x, blk + "attn_gate", per_head ? *spec.heads : *spec.heads * *spec.v_dim);
-  }
+  if (spec.gate_matrix) made.gate = attention_gate(x, blk, *spec.heads, *spec.v_dim);
   if (spec.kv_of) {
     for (const char* unused : {"attn_k.weight", "attn_k.bias", "attn_k_norm.weight", "attn_v.weight", "attn_v.bias"})
       skip(blk + unused);
@@ -100,7 +104,7 @@ Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string
   if (spec.k_is_v && !fused && !has(blk + "attn_v.weight"))
     made.v = made.k;
   else
-    made.v = fused ? linear_of(x, q_tensor, {"v", q_rows, q + k, v}, blk + "attn_v.bias")
+    made.v = fused ? linear_of(x, q_tensor, {"v", q_rows, v_at, v}, blk + "attn_v.bias")
                    : linear(x, blk + "attn_v", v, spec.qkv_bias);
   return made;
 }
@@ -201,7 +205,7 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
   ValueId attended =
       spec.chosen ? emit(OpKind::sparse_attention, blk + "attention", {q, *spec.chosen}, heads * v_dim, weights, params)
                   : emit(OpKind::attention, blk + "attention", {q}, heads * v_dim, weights, params);
-  if (gate >= 0) attended = glu(core::Activation::sigmoid, gate, attended, blk + "attn_gate");
+  if (gate >= 0) attended = glu(spec.gate, gate, attended, blk + "attn_gate");
   if (spec.output_norm) attended = norm(attended, blk + "attn_sub_norm");
   return linear(attended, blk + std::string(spec.output_tensor), hparams_.width(), spec.output_bias);
 }

@@ -200,7 +200,7 @@ ValueId Builder::given(int64_t slice, const std::string& name) {
   return emit(OpKind::given, name, {}, width, {}, core::GivenParams{slice * width});
 }
 
-ValueId Builder::embed(double scale, core::RowUse rows) {
+ValueId Builder::embed(double scale, core::RowUse rows, const std::string& plus) {
   const int64_t width = hparams_.width();
   // A file may leave the one or the other of two equal matrices out.
   std::string name = has("token_embd.weight") || !has("output.weight") ? "token_embd.weight" : "output.weight";
@@ -213,6 +213,7 @@ ValueId Builder::embed(double scale, core::RowUse rows) {
     quant::find_format(table.type)->decode(table.data, width, first.data());
     weights.push_back(constant(types, first));
   }
+  if (!plus.empty()) weights.push_back(vector(plus, width));
   return emit(OpKind::embed, "token_embd", {}, width, std::move(weights),
               core::EmbedParams{static_cast<float>(scale), false, rows});
 }
@@ -245,11 +246,12 @@ ValueId Builder::group_norm(ValueId x, const std::string& tensor, int64_t group,
     vectors.push_back(repeated(name, groups, group));
   else
     vectors.push_back(bare_norms_ && !weights ? constant(name, width, 1) : flat_vector(name, width));
-  if (kind == NormKind::rms)
-    return emit(OpKind::rms_norm, tensor, {x}, width_of(x), vectors, core::NormParams{hparams_.norm_epsilon(), group});
-  if (has(tensor + ".bias")) vectors.push_back(flat_vector(tensor + ".bias", width));
-  return emit(OpKind::layer_norm, tensor, {x}, width_of(x), vectors,
-              core::NormParams{hparams_.layer_norm_epsilon(), group});
+  const bool centered = kind == NormKind::layer;
+  const float epsilon = centered ? hparams_.layer_norm_epsilon() : hparams_.norm_epsilon();
+  if (kind != NormKind::rms && has(tensor + ".bias")) vectors.push_back(flat_vector(tensor + ".bias", width));
+  if (!centered && vectors.size() == 1)
+    return emit(OpKind::rms_norm, tensor, {x}, width_of(x), vectors, core::NormParams{epsilon, group});
+  return emit(OpKind::layer_norm, tensor, {x}, width_of(x), vectors, core::NormParams{epsilon, group, centered});
 }
 
 ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
@@ -305,8 +307,8 @@ ValueId Builder::linear_of(ValueId x, const std::string& tensor, const RowSlice&
   return emit(OpKind::linear, fmt::format("{} {}", tensor, rows.part), {x}, rows.rows, std::move(weights));
 }
 
-ValueId Builder::add(ValueId a, ValueId b, const std::string& name) {
-  return emit(OpKind::add, name, {a, b}, width_of(a), {}, core::AddParams{});
+ValueId Builder::add(ValueId a, ValueId b, const std::string& name, double scale) {
+  return emit(OpKind::add, name, {a, b}, width_of(a), {}, core::AddParams{static_cast<float>(scale)});
 }
 
 ValueId Builder::gather(ValueId x) { return emit(OpKind::gather, "gather", {x}, width_of(x)); }
@@ -351,7 +353,8 @@ void Builder::refuse_unused_tensors() const {
 core::Program Builder::finish() && {
   if ((keeps_hidden_ || taken_) && program_.hidden < 0) refuse_drafts();
   if (program_.has_places && std::ranges::any_of(program_.ops, [](const core::Op& op) {
-        return op.kind == OpKind::ngram_embed || op.kind == OpKind::index_choice;
+        const bool by_token = op.kind == OpKind::route && op.weights.size() > 2;
+        return by_token || op.kind == OpKind::ngram_embed || op.kind == OpKind::index_choice;
       }))
     throw_error("{}: pictures for {} models are not supported yet", file_.path(), program_.architecture);
   for (const core::Op& op : program_.ops)

@@ -44,8 +44,8 @@ class Builder {
   bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
   const gguf::Tensor* tensor(const std::string& name) const { return file_.find_tensor(name); } // null: not there
 
-  // With the first row of token_types, where the file has it.
-  core::ValueId embed(double scale = 1, core::RowUse rows = core::RowUse::as_it_is);
+  // With the first row of token_types, where the file has it, and the vector `plus`, where that is not empty.
+  core::ValueId embed(double scale = 1, core::RowUse rows = core::RowUse::as_it_is, const std::string& plus = "");
   // Whether tokens may have rows instead of ids; and part `slice` of such rows, each as wide as the model (0: what
   // embed() takes), zeros for other tokens.
   bool takes_pictures() const { return program_.has_places; }
@@ -55,7 +55,7 @@ class Builder {
   core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group); // of each group, without weights
   core::ValueId layer_norm(core::ValueId x, const std::string& tensor); // with the .bias, where the file has one
   core::ValueId linear(core::ValueId x, const std::string& tensor, int64_t rows, bool bias = true);
-  core::ValueId add(core::ValueId a, core::ValueId b, const std::string& name);
+  core::ValueId add(core::ValueId a, core::ValueId b, const std::string& name, double scale = 1); // of b
   core::ValueId gather(core::ValueId x);
   core::ValueId activate(core::ValueId x, const std::string& name, const ActivationSpec& activation = {});
 
@@ -68,10 +68,18 @@ class Builder {
   // neighbors_share: core::DeltaParams; `gate`: of the output.
   core::ValueId delta_net(core::ValueId x, int64_t il, bool neighbors_share,
                           core::Activation gate = core::Activation::silu);
-  core::ValueId kimi_delta(core::ValueId x, int64_t il, float epsilon); // of the norms of q and k
+  // `epsilon`: of the norms of q and k; `minus`: whether the file's rates are minus those of other files.
+  core::ValueId kimi_delta(core::ValueId x, int64_t il, float epsilon, bool minus = false);
   core::ValueId mamba2(core::ValueId x, int64_t il);
+  core::ValueId mamba(core::ValueId x, int64_t il);       // the first one: a rate for each channel and state
+  core::ValueId plamo_mamba(core::ValueId x, int64_t il); // of PLaMo 2: a rate for each head
   core::ValueId short_conv(core::ValueId x, int64_t il);
+  // Linear attention whose heads forget at fixed paces, times `pace`.
+  core::ValueId lightning_attention(core::ValueId x, int64_t il, double pace);
+  core::ValueId time_mix(core::ValueId x, int64_t il);    // of RWKV 6, in attention's place
+  core::ValueId channel_mix(core::ValueId x, int64_t il); // of RWKV 6, the feed-forward part
   core::ValueId latent_attention(core::ValueId x, int64_t il, const LatentSpec& spec);
+  core::ValueId compressed_attention(core::ValueId x, int64_t il); // of DeepSeek V4
   // The positions that the layer's indexer chooses, of attention.compress_ratios of the layer next to each other
   // together; nothing where that is 0. `attention`: whose rope its heads have.
   std::optional<core::ValueId> chosen_blocks(core::ValueId x, int64_t il, const AttentionSpec& attention);
@@ -91,6 +99,11 @@ class Builder {
   core::ValueId add_layer_input(core::ValueId x, core::ValueId inputs, int64_t il);
   core::ValueId scaled_by(core::ValueId x, const std::string& tensor); // of one number
   core::ValueId scaled(core::ValueId x, const std::string& name, double factor);
+
+  // The residual stream of some layers, side by side, with x behind them; and the mean of such `kept` and of x, by a
+  // softmax of how well their norms fit the vector `scores`.
+  core::ValueId keep_residual(std::optional<core::ValueId> kept, core::ValueId x, const std::string& name);
+  core::ValueId mix_residuals(core::ValueId kept, core::ValueId x, const std::string& scores);
 
   // AltUp: a residual stream of several parts [parts * width], of which the first goes through a layer.
   core::ValueId altup_stream(core::ValueId x, int64_t parts); // from the embedding
@@ -121,8 +134,10 @@ class Builder {
     bool parallel = false;
     Drafts drafts = Drafts::none;  // a draft head has a layer of the same blocks, of number layers() and above
     bool layer_norms = false;      // norms take off the mean, and have biases where the file has them
+    bool norm_biases = false;      // norms have biases where the file has them
     bool bare_norms = false;       // norms have no weights
     bool learns_positions = false; // position_embd.weight
+    bool ffn_has_state = false;    // so all tokens go through the last one
     double embedding_scale = 1, residual_scale = 1, logit_scale = 1; // factors
     bool scaled = false; // where the file has embedding_scale, residual_scale and logit_scale (a divisor), they count
     bool output_bias = true; // output.bias counts, where the file has it
@@ -163,7 +178,7 @@ class Builder {
     int64_t tensor_rows, first, rows, run = 0, stride = 0;
   };
 
-  enum class NormKind : uint8_t { rms, layer };
+  enum class NormKind : uint8_t { rms, biased_rms, layer }; // those two with the .bias, where the file has one
   // Norm of each `group` of x. The tensor has weights for one group, or for the whole row.
   core::ValueId group_norm(core::ValueId x, const std::string& tensor, int64_t group, NormKind kind = NormKind::rms);
   // Of the kind that the model has, whole rows.
@@ -202,6 +217,10 @@ class Builder {
   void scale_weight(core::WeightId id, double scale);
   core::ValueId permute(core::ValueId x, const std::string& name, std::span<const int32_t> order);
   core::ValueId repeated(core::ValueId x, const std::string& name, int64_t parts);
+  core::ValueId last_first(core::ValueId x, const std::string& name, int64_t head_dim, int64_t count);
+  core::WeightId experts_of_tokens(const std::string& name, int64_t experts, int64_t used);
+  core::ValueId turned(core::ValueId x, const std::string& name, const AttentionSpec& spec, bool back = false);
+  core::ValueId compressed(core::ValueId x, const std::string& tensor, const AttentionSpec& spec, int64_t ratio);
   core::ValueId gated_layer_input(core::ValueId x, core::ValueId inputs, int64_t il);
   core::ValueId magnitude(core::ValueId x, const std::string& name, double factor, int64_t count);
   core::ValueId bare_norm(core::ValueId x, const std::string& name, int64_t group, std::vector<core::WeightId> weights);
@@ -225,6 +244,12 @@ class Builder {
   core::ValueId shared_expert(core::ValueId x, const std::string& blk, const ActivationSpec& activation);
   std::pair<core::ValueId, core::ValueId> delta_net_inputs(core::ValueId x, const std::string& blk, int64_t k_heads,
                                                            int64_t v_heads, int64_t dim);
+  core::ValueId before_minus_now(core::ValueId x, const std::string& name);
+  core::ValueId toward(core::ValueId x, core::ValueId difference, const std::string& tensor);
+  core::WeightId time_mix_share(const std::string& blk, std::string_view which, int64_t place);
+  core::ValueId attention_gate(core::ValueId x, const std::string& blk, int64_t heads, int64_t v_dim);
+  core::ValueId scanned(core::ValueId x, core::ValueId b, core::ValueId c, core::ValueId dt, core::ValueId gate,
+                        const std::string& blk);
   int32_t store_keys_values(core::ValueId k, core::ValueId v, const std::string& blk, const AttentionSpec& spec);
   int32_t cache_of(int64_t il, const AttentionSpec& spec) const;
   int32_t rope_table(const AttentionSpec& spec);
@@ -235,7 +260,9 @@ class Builder {
   core::ValueId hyper_end(HyperConnections kind, core::ValueId x);
   std::pair<core::ValueId, core::ValueId> hyper_input(HyperConnections kind, core::ValueId x,
                                                       const std::string& tensor);
-  std::pair<core::ValueId, core::ValueId> hyper_gates(core::ValueId x, const std::string& tensor);
+  std::pair<core::ValueId, core::ValueId> hyper_gates(core::ValueId x, const std::string& tensor, bool mixes);
+  float hyper_epsilon() const;
+  core::ValueId gated_sum(core::ValueId x, const std::string& tensor);
   core::ValueId gated_mean(core::ValueId normed, const std::string& tensor);
   // Rotates the first `rotated` elements of each head.
   core::ValueId latent_rope(core::ValueId x, const std::string& name, int64_t head_dim, int64_t rotated, Rope style,
@@ -302,6 +329,7 @@ class Builder {
   Drafts drafts_ = Drafts::none;
   int32_t layer_ = -1; // that ops are appended to
   std::map<RopeSpec, int32_t> rope_tables_;
+  std::map<int32_t, int32_t> tables_back_;    // that turn back what another table turns
   std::map<int64_t, int32_t> cache_of_layer_; // that the layer's attention reads
   bool embeds_;                               // the Program ends with the hidden state
   std::string_view stack_;                    // Model::stack

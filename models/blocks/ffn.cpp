@@ -42,6 +42,12 @@ ValueId Builder::gated_up(ValueId x, const std::string& blk, std::string_view su
 
 ValueId Builder::activate(ValueId gate, ValueId up, const std::string& name, const ActivationSpec& spec) {
   if (gate < 0) return activate(up, name, spec);
+  if (spec.situ_cap > 0) {
+    if (spec.situ_up_cap > 0) up = activate(up, name + " up cap", {{core::Activation::soft_cap, spec.situ_up_cap}});
+    up = glu(core::Activation::sigmoid, gate, up, name + " sigmoid");
+    return emit(OpKind::glu, name, {gate, up}, width_of(up), {},
+                core::ActivationParams{core::Activation::soft_cap, spec.situ_cap});
+  }
   return emit(OpKind::glu, name, {gate, up}, width_of(up), {}, spec.activation);
 }
 ValueId Builder::activate(ValueId x, const std::string& name, const ActivationSpec& spec) {
@@ -78,8 +84,8 @@ RoutingSpec Builder::resolved(RoutingSpec spec, int64_t il) const {
   if (!spec.normalize) spec.normalize = h.get_bool("expert_weights_norm", true);
   if (!spec.gate) {
     const int64_t gate = h.get_int("expert_gating_func", 0);
-    if (gate < 0 || gate > static_cast<int64_t>(core::Gate::softmax_of_chosen))
-      h.refuse("expert_gating_func", std::to_string(gate), "gates other than softmax and sigmoid are");
+    if (gate < 0 || gate > static_cast<int64_t>(core::Gate::root_softplus))
+      h.refuse("expert_gating_func", std::to_string(gate), "gates other than softmax, sigmoid and sqrt(softplus) are");
     spec.gate = gate == 0 ? core::Gate::softmax : static_cast<core::Gate>(gate);
   }
   if (!spec.scale) spec.scale = scale_of("expert_weights_scale", 1);
@@ -113,6 +119,21 @@ WeightId Builder::expert_bias(const std::string& name, const RowSlice& rows, int
   return add_weight(std::move(bias));
 }
 
+// A table of the numbers of experts, `used` for each token.
+WeightId Builder::experts_of_tokens(const std::string& name, int64_t experts, int64_t used) {
+  const gguf::Tensor* tensor = file_.find_tensor(name);
+  skip(name);
+  if (!tensor || tensor->type != gguf::PlainType::I32 || tensor->dims[0] != used || tensor->dims[1] != program_.vocab ||
+      tensor->weights() != used * program_.vocab)
+    throw_error("{}: tensor {} is missing, or not I32 of shape [{}, {}]", file_.path(), name, used, program_.vocab);
+  std::vector<int32_t> numbers(tensor->weights());
+  std::memcpy(numbers.data(), tensor->data.data(), tensor->data.size());
+  for (const int32_t number : numbers)
+    if (number < 0 || number >= experts)
+      throw_error("{}: tensor {} has expert {} of {}", file_.path(), name, number, experts);
+  return integers(name, numbers);
+}
+
 ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const ActivationSpec& activation) {
   const std::string blk = layer_name(il);
   if (has(blk + "ffn_gate.0.weight"))
@@ -122,6 +143,8 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
   const RoutingSpec spec = resolved(wanted, il);
   const int64_t used = *spec.used, hidden_width = *spec.width;
   const ValueId router = spec.router ? *spec.router : linear(x, blk + "ffn_gate_inp", *spec.experts);
+  if (spec.share_matrix < 1 || *spec.experts % spec.share_matrix != 0)
+    throw_error("{}: {} experts cannot share {} matrices evenly", file_.path(), *spec.experts, spec.share_matrix);
   const ValueId ids = value(blk + "expert_ids", used, gathered(x), core::ValueKind::i32);
   const ValueId shares = value(blk + "expert_shares", used, gathered(x));
   std::vector<WeightId> bias;
@@ -131,6 +154,10 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
     if (bias.empty()) bias.push_back(constant(blk + "no_bias", *spec.experts, 0));
     bias.push_back(vector(scale, *spec.experts));
   }
+  if (spec.by_token) { // neither biases nor scales
+    bias = {constant(blk + "no_bias", *spec.experts, 0), constant(blk + "no_scale", *spec.experts, 1),
+            experts_of_tokens(blk + "ffn_gate_tid2eid.weight", *spec.experts, used)};
+  }
   program_.ops.push_back(
       {OpKind::route,
        layer_,
@@ -139,10 +166,11 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
        {ids, shares},
        bias,
        core::RouteParams{*spec.experts, used, *spec.normalize, *spec.gate, static_cast<float>(*spec.scale),
-                         *spec.groups, *spec.groups_used, spec.by_score}});
+                         *spec.groups, *spec.groups_used, spec.by_score, spec.by_sigmoid, spec.share_matrix}});
 
   ValueId inner = x; // what the experts work on
-  const std::string to_latent = blk + "ffn_latent_down";
+  const std::string_view kind = has(blk + "ffn_routed_down.weight") ? "routed" : "latent";
+  const std::string to_latent = fmt::format("{}ffn_{}_down", blk, kind);
   const bool latent = spec.latent && has(to_latent + ".weight");
   if (latent) inner = linear(x, to_latent, file_.find_tensor(to_latent + ".weight")->dims[1]);
   const int64_t width = width_of(inner);
@@ -154,9 +182,10 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
     return emit(OpKind::expert_linear, name, {in_order_of(id, in), ids}, used * rows.rows, std::move(weights),
                 core::ExpertParams{used});
   };
-  const auto expert_linear = [&](ValueId in, const char* name, int64_t cols, int64_t rows) {
-    const WeightId id = weight(blk + name + ".weight", cols, rows, *spec.experts);
-    return multiply(in, blk + name, blk + name, id, {"", rows, 0, rows});
+  const auto expert_linear = [&](ValueId in, std::string_view which, int64_t cols, int64_t rows) {
+    const std::string name = fmt::format("{}ffn_{}_{}", blk, which, spec.suffix);
+    const WeightId id = weight(name + ".weight", cols, rows, *spec.experts / spec.share_matrix);
+    return multiply(in, name, name, id, {"", rows, 0, rows});
   };
   ValueId gate = -1, up = -1;
   if (const std::string both = blk + "ffn_gate_up_exps"; activation.gated && has(both + ".weight")) {
@@ -168,8 +197,8 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
     gate = half("gate", 0);
     up = half("up", hidden_width);
   } else {
-    if (activation.gated) gate = expert_linear(inner, "ffn_gate_exps", width, hidden_width);
-    up = expert_linear(inner, "ffn_up_exps", width, hidden_width);
+    if (activation.gated) gate = expert_linear(inner, "gate", width, hidden_width);
+    up = expert_linear(inner, "up", width, hidden_width);
   }
   if (spec.shares_scale_input) {
     // Of what follows from the input linearly, only the gate needs it: up and down are scaled at last.
@@ -178,10 +207,11 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
   }
   ActivationSpec of_experts = activation;
   if (activation.limit_of_experts) of_experts.activation.limit = *activation.limit_of_experts;
-  const ValueId down =
-      expert_linear(activate(gate, up, blk + "swiglu", of_experts), "ffn_down_exps", hidden_width, width);
+  const ValueId down = expert_linear(activate(gate, up, blk + "swiglu", of_experts), "down", hidden_width, width);
   ValueId y = emit(OpKind::expert_sum, blk + "expert_sum", {down, shares}, width, {}, core::ExpertParams{used});
-  if (latent) y = linear(y, blk + "ffn_latent_up", hparams_.width());
+  if (const std::string norm = fmt::format("{}ffn_{}_norm", blk, kind); latent && has(norm + ".weight"))
+    y = rms_norm(y, norm);
+  if (latent) y = linear(y, fmt::format("{}ffn_{}_up", blk, kind), hparams_.width());
   if (spec.shared && has(blk + "ffn_up_shexp.weight"))
     y = emit(OpKind::add, blk + "shexp_add", {y, shared_expert(x, blk, activation)}, width_of(y), {},
              core::AddParams{static_cast<float>(spec.scale_of_both)});

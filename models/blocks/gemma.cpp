@@ -51,6 +51,14 @@ ValueId Builder::columns(ValueId x, const std::string& name, int64_t first, int6
   return permute(x, name, order);
 }
 
+// Of each head the last `count` of its elements before the others.
+ValueId Builder::last_first(ValueId x, const std::string& name, int64_t head_dim, int64_t count) {
+  std::vector<int32_t> order(width_of(x));
+  for (int64_t i = 0; i < width_of(x); ++i)
+    order[i] = static_cast<int32_t>(i / head_dim * head_dim + (i % head_dim + head_dim - count) % head_dim);
+  return permute(x, name, order);
+}
+
 ValueId Builder::permute(ValueId x, const std::string& name, std::span<const int32_t> order) {
   return emit(OpKind::permute, name, {x}, std::ssize(order), {integers(name, order)}, core::PermuteParams{width_of(x)});
 }

@@ -3,6 +3,8 @@
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
+#include <cstring>
+
 namespace ridge::models {
 
 using core::Activation;
@@ -13,23 +15,52 @@ int64_t Builder::hyper_count() const {
   return hparams_.positive_int("hyper_connection.count", core::kMostHyperStreams);
 }
 
-std::pair<ValueId, ValueId> Builder::hyper_gates(ValueId x, const std::string& tensor) {
-  const int64_t count = hyper_count(), rounds = hparams_.positive_int("hyper_connection.sinkhorn_iterations", 1000);
+// Without a matrix that mixes streams where `mixes` is false.
+std::pair<ValueId, ValueId> Builder::hyper_gates(ValueId x, const std::string& tensor, bool mixes) {
+  const int64_t count = hyper_count(), parts = mixes ? 2 + count : 2, outs = (parts - 1) * count;
+  core::HyperParams params = {count, 0, hyper_epsilon()};
+  if (mixes) {
+    params.iterations = hparams_.positive_int("hyper_connection.sinkhorn_iterations", 1000);
+  } else {
+    params.magnitude = static_cast<float>(hparams_.get_float("hyper_connection.magnitude", 2));
+    params.out_epsilon = params.epsilon;
+  }
+  const ValueId mixed = linear(unit_norm(x, tensor + "_norm", width_of(x)), tensor + "_fn", parts * count);
+  const ValueId in = value(tensor + "_in", count, gathered(x)), out = value(tensor + "_out", outs, gathered(x));
+  program_.ops.push_back(
+      {OpKind::hyper_gates,
+       layer_,
+       tensor + "_gates",
+       {mixed},
+       {in, out},
+       {vector(tensor + "_scale.weight", mixes ? 3 : 2), vector(tensor + "_base.weight", parts * count)},
+       params});
+  return {emit(OpKind::expert_sum, tensor + "_sum", {x, in}, width_of(x) / count, {}, core::ExpertParams{count}), out};
+}
+
+float Builder::hyper_epsilon() const {
   const double epsilon = hparams_.get_float("hyper_connection.epsilon", 0);
   if (!(epsilon >= 0 && epsilon < 1))
     throw_error("{}: {} is {}, expected 0 to 1", file_.path(), hparams_.key("hyper_connection.epsilon"), epsilon);
-  const int64_t mixes = (2 + count) * count;
-  const ValueId mixed = linear(unit_norm(x, tensor + "_norm", width_of(x)), tensor + "_fn", mixes);
-  const ValueId in = value(tensor + "_in", count, gathered(x)),
-                out = value(tensor + "_out", mixes - count, gathered(x));
-  program_.ops.push_back({OpKind::hyper_gates,
-                          layer_,
-                          tensor + "_gates",
-                          {mixed},
-                          {in, out},
-                          {vector(tensor + "_scale.weight", 3), vector(tensor + "_base.weight", mixes)},
-                          core::HyperParams{count, rounds, static_cast<float>(epsilon)}});
-  return {emit(OpKind::expert_sum, tensor + "_sum", {x, in}, width_of(x) / count, {}, core::ExpertParams{count}), out};
+  return static_cast<float>(epsilon);
+}
+
+// The sum of the streams under gates, sigmoid(scale * y + base) + epsilon. The scale is in the norm before y.
+ValueId Builder::gated_sum(ValueId x, const std::string& tensor) {
+  const int64_t count = hyper_count(), width = width_of(x) / count;
+  const ValueId normed = unit_norm(x, tensor + "_norm", width_of(x));
+  const core::Weight scale = tensor_weight(tensor + "_scale.weight", 1, 1, 1);
+  require_f32(scale);
+  float factor;
+  std::memcpy(&factor, scale.data, sizeof factor);
+  scale_weight(program_.ops.back().weights[0], factor);
+  const ValueId mixed =
+      emit(OpKind::linear, tensor + "_fn", {normed}, count,
+           {weight(tensor + "_fn.weight", width_of(x), count), vector(tensor + "_base.weight", count)});
+  const ValueId gates = activate(mixed, tensor + "_gates", {{Activation::sigmoid}});
+  const ValueId sum = emit(OpKind::expert_sum, tensor + "_sum", {x, gates}, width, {}, core::ExpertParams{count});
+  return add(sum, emit(OpKind::fold, tensor + "_rest", {x}, width, {}, core::FoldParams{hyper_epsilon()}),
+             tensor + "_add");
 }
 
 // The mean of the streams under gates, which a matrix of low rank makes of all of them.
@@ -44,7 +75,7 @@ ValueId Builder::gated_mean(ValueId normed, const std::string& tensor) {
 }
 
 std::pair<ValueId, ValueId> Builder::hyper_input(HyperConnections kind, ValueId x, const std::string& tensor) {
-  if (kind == HyperConnections::mixing) return hyper_gates(x, tensor);
+  if (kind != HyperConnections::gated) return hyper_gates(x, tensor, kind != HyperConnections::independent);
   const int64_t count = hyper_count();
   const ValueId normed = group_norm(x, tensor + "_norm", width_of(x) / count);
   // Around 1: where the matrix makes 0, the block's output is added as it is.
@@ -59,6 +90,7 @@ ValueId Builder::hyper_begin(ValueId x) { return repeated(x, "hyper_begin", hype
 ValueId Builder::hyper_end(HyperConnections kind, ValueId x) {
   const std::string tensor = "output_hc";
   layer_ = -1;
+  if (kind == HyperConnections::independent || kind == HyperConnections::mixing_to_gates) return gated_sum(x, tensor);
   if (kind == HyperConnections::gated) return gated_mean(group_norm(x, tensor + "_norm", hparams_.width()), tensor);
   const auto share = static_cast<float>(hparams_.width()) / static_cast<float>(width_of(x));
   return emit(OpKind::fold, "hyper_end", {x}, hparams_.width(), {}, core::FoldParams{share});

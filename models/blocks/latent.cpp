@@ -105,7 +105,8 @@ LatentSpec Builder::latent_spec(double multiplier, double rope_multiplier) const
 ValueId Builder::latent_rope(ValueId x, const std::string& name, int64_t head_dim, int64_t rotated, Rope rope,
                              const LatentSpec& spec) {
   if (rotated == 0 || rope == Rope::none) return x;
-  if (spec.plain_rope) return this->rope(x, name, {.rope = rope, .k_dim = head_dim, .rope_dims = rotated});
+  if (spec.plain_rope)
+    return this->rope(x, name, {.rope = rope, .k_dim = head_dim, .rope_dims = rotated, .rope_base = spec.rope_base});
   const auto [at, is_new] = latent_tables_.try_emplace(rope, static_cast<int32_t>(program_.rope_tables.size()));
   if (is_new) {
     const auto style = rope == Rope::adjacent ? core::RopeStyle::adjacent : core::RopeStyle::split;
@@ -141,15 +142,19 @@ ValueId Builder::chosen_positions(ValueId x, ValueId q, const std::string& blk, 
     throw_error("{}: {} is {}, expected a multiple of {}", file_.path(), h.key("attention.indexer.top_k"), top, span);
   const bool tail = span > 1 && h.get_bool("attention.indexer.kpool_select_tail", true);
   const int64_t most = std::min(top, std::max(h.context() / span, int64_t{1}) * span) + (tail ? span - 1 : 0);
-  const ValueId queries = latent_rope(linear(q, blk + "indexer.attn_q_b", heads * dim), blk + "index_q_rope", dim,
-                                      rotated, spec.index_rope, spec);
+  // What is rotated comes first. The order of a head's elements makes no difference to products with keys.
+  const auto rotated_first = [&](ValueId x, const char* name) {
+    return spec.index_rope_last ? last_first(x, blk + name, dim, rotated) : x;
+  };
+  const ValueId queries = latent_rope(rotated_first(linear(q, blk + "indexer.attn_q_b", heads * dim), "index_q_order"),
+                                      blk + "index_q_rope", dim, rotated, spec.index_rope, spec);
   const std::string norm = blk + "indexer.k_norm";
   std::vector<WeightId> weights = {vector(norm + ".weight", dim)};
   if (has(norm + ".bias")) weights.push_back(vector(norm + ".bias", dim));
   ValueId key = emit(OpKind::layer_norm, norm, {linear(x, blk + "indexer.attn_k", dim)}, dim, std::move(weights),
                      core::NormParams{static_cast<float>(spec.index_epsilon), dim});
   if (span > 1) key = pooled_keys(x, key, blk, span);
-  key = latent_rope(key, blk + "index_k_rope", dim, rotated, spec.index_rope, spec);
+  key = latent_rope(rotated_first(key, "index_k_order"), blk + "index_k_rope", dim, rotated, spec.index_rope, spec);
   const ValueId shares = linear(x, blk + "indexer.proj", heads);
   return best_positions(queries, shares, key, blk, span, most, {.heads = heads, .tail = tail});
 }
@@ -163,8 +168,10 @@ void Builder::skip_indexer(int64_t il) {
 ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec) {
   const Hparams& h = hparams_;
   const std::string blk = fmt::format("blk.{}.", il);
-  const int64_t heads = h.heads(il), rank = h.positive_int("attention.kv_lora_rank", kMaxHeadDim);
-  const int64_t k_dim = h.latent_k_dim(il), v_dim = h.latent_v_dim(il);
+  const int64_t heads = h.heads(il),
+                rank = spec.rank ? *spec.rank : h.positive_int("attention.kv_lora_rank", kMaxHeadDim);
+  const int64_t k_dim = spec.k_dim ? *spec.k_dim : h.latent_k_dim(il),
+                v_dim = spec.v_dim ? *spec.v_dim : h.latent_v_dim(il);
   const int64_t rotated = spec.rope == Rope::none ? h.get_int("rope.dimension_count") : h.rope_dims(k_dim);
   const int64_t nope = k_dim - rotated;
   if (rotated < 0 || nope < 0)
@@ -188,6 +195,7 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
   if (rotated > 0) {
     q_r = linear_of(q_in, q_tensor, {"rope", heads * k_dim, nope, heads * rotated, rotated, k_dim});
     r = linear_of(x, blk + "attn_kv_a_mqa", {"rope", rank + rotated, rank, rotated});
+    if (spec.rope_norm) r = rms_norm(r, blk + "attn_k_norm");
     q_r = latent_rope(q_r, blk + "q_rope", rotated, rotated, spec.rope, spec);
   }
   if (spec.position_scale)
@@ -213,14 +221,19 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
       emit(OpKind::expert_linear, blk + "attn_k_b", {q, ids}, heads * rank, {k_b}, core::ExpertParams{heads});
   if (q_r < 0) q_r = q_c;
   const double scale = spec.score_scale / std::sqrt(static_cast<double>(k_dim));
-  const core::AttentionParams params = {layer, heads, static_cast<float>(scale)};
+  const core::AttentionParams params = {layer, heads, static_cast<float>(scale),
+                                        spec.window < h.context() ? spec.window : 0};
+  std::vector<WeightId> sinks;
+  if (spec.sinks) sinks.push_back(vector(blk + "attn_sinks.weight", heads));
   ValueId attended = -1;
   if (spec.sees == LatentSpec::Sees::all)
-    attended = emit(OpKind::latent_attention, blk + "attention", {q_c, q_r}, heads * rank, {}, params);
+    attended = emit(OpKind::latent_attention, blk + "attention", {q_c, q_r}, heads * rank, sinks, params);
   else
-    attended = emit(OpKind::chosen_attention, blk + "attention", {q_c, q_r, chosen_}, heads * rank, {}, params);
-  const ValueId values =
+    attended = emit(OpKind::chosen_attention, blk + "attention", {q_c, q_r, chosen_}, heads * rank, sinks, params);
+  ValueId values =
       emit(OpKind::expert_linear, blk + "attn_v_b", {attended, ids}, heads * v_dim, {v_b}, core::ExpertParams{heads});
+  if (spec.gate)
+    values = glu(core::Activation::sigmoid, attention_gate(x, blk, heads, v_dim), values, blk + "attn_gate");
   return linear(values, blk + "attn_output", h.width());
 }
 

@@ -91,8 +91,9 @@ ValueId Builder::delta_net(ValueId x, int64_t il, bool neighbors_share, Activati
 }
 
 // Kimi Delta Attention: a delta net whose state forgets each element of a key at a pace of its own. q, k and v have a
-// convolution each, and as many heads as the first layer's attention.
-ValueId Builder::kimi_delta(ValueId x, int64_t il, float epsilon) {
+// convolution each, and as many heads as the first layer's attention. What says how fast it forgets, and the gate of
+// the output, follow from the input by two matrices or one.
+ValueId Builder::kimi_delta(ValueId x, int64_t il, float epsilon, bool minus) {
   const std::string blk = fmt::format("blk.{}.", il);
   const Hparams& h = hparams_;
   const int64_t heads = h.heads(0), dim = h.positive_int("kda.head_dim", kMaxHeadDim), inner = heads * dim;
@@ -110,14 +111,20 @@ ValueId Builder::kimi_delta(ValueId x, int64_t il, float epsilon) {
     return conv1d(y, fmt::format("{}ssm_conv1d_{}", blk, which), h.ssm("conv_kernel"), Activation::silu);
   };
   const ValueId q = projected("q", 0), k = projected("k", 1), v = projected("v", 2);
-  const ValueId alpha = linear(linear(x, blk + "ssm_f_a", dim), blk + "ssm_f_b", inner);
+  const auto of_input = [&](const std::string& tensor) {
+    if (has(tensor + ".weight")) return linear(x, tensor, inner);
+    if (!has(tensor + "_b.weight")) return linear(x, tensor + "_a", inner);
+    return linear(linear(x, tensor + "_a", dim), tensor + "_b", inner);
+  };
+  const ValueId alpha = of_input(blk + "ssm_f");
   const ValueId beta = linear(x, blk + "ssm_beta", heads);
   const WeightId a = flat_vector(blk + "ssm_a", heads), dt = flat_vector(blk + "ssm_dt.bias", inner);
+  if (minus) scale_weight(a, -1);
   const int32_t state = new_state(blk + "delta_rule", heads * dim * dim);
   core::DeltaParams params = {state, heads, heads, dim, epsilon, false};
   if (std::isfinite(least)) params.least = static_cast<float>(least);
   ValueId y = emit(OpKind::delta_rule, blk + "delta_rule", {q, k, v, alpha, beta}, inner, {a, dt}, params);
-  const ValueId gate = linear(linear(x, blk + "ssm_g_a", dim), blk + "ssm_g_b", inner);
+  const ValueId gate = of_input(blk + "ssm_g");
   y = glu(Activation::sigmoid, gate, group_norm(y, blk + "ssm_norm", dim), blk + "ssm_gate");
   return linear(y, blk + "attn_output", h.width());
 }

@@ -34,8 +34,10 @@ enum class Drafts : uint8_t {
 // Several residual streams, hyper_connection.count of them: the embedding begins all.
 enum class HyperConnections : uint8_t {
   none,
-  mixing, // matrices of the token mix them (core::HyperParams), and their mean is the end
-  gated,  // a block gets a mean of them, each normed and under gates of low rank, and so does the output matrix
+  mixing,          // matrices of the token mix them (core::HyperParams), and their mean is the end
+  mixing_to_gates, // as mixing, but gates make the end of them
+  independent,     // as mixing, but they do not mix, and gates make the end of them
+  gated, // a block gets a mean of them, each normed and under gates of low rank, and so does the output matrix
 };
 
 struct AttentionSpec {
@@ -66,10 +68,12 @@ struct AttentionSpec {
   std::optional<core::ValueId> chosen = {}; // positions that a token attends to: Builder::chosen_blocks
   bool output_norm = false;                 // attn_sub_norm: of all heads' outputs, before the output matrix
   bool qkv_has_more = false;                // attn_qkv may have rows behind those of v, which are not used
-  bool qkv_bias = true;                     // that the three matrices of q, k and v have counts
-  bool output_bias = true;                  // that the output matrix has counts
-  double max_bias = 0;                      // ALiBi: core::AttentionParams
-  bool output_gate = false;                 // behind each head of q a gate, whose sigmoid scales the head's output
+  bool qkv_thirds = false;  // q, k and v begin at thirds of attn_qkv's rows, also where k and v are less
+  bool qkv_bias = true;     // that the three matrices of q, k and v have counts
+  bool output_bias = true;  // that the output matrix has counts
+  double max_bias = 0;      // ALiBi: core::AttentionParams
+  bool output_gate = false; // behind each head of q a gate, whose sigmoid scales the head's output
+  core::Activation gate = core::Activation::sigmoid; // of the output
   bool gate_matrix = false; // attn_gate: a matrix that makes a gate for each element or head of the layer's input
   std::optional<bool> causal = {}; // false: a token sees later ones: attention.causal, or true
   bool block_ahead = true;         // a picture's token sees all of the picture, where its family wants that
@@ -85,12 +89,20 @@ struct LatentSpec {
   // Of the part of keys that all heads share, rope.dimension_count. Where nothing turns it, it may be empty.
   Rope rope = Rope::adjacent;
   bool plain_rope = false; // its frequencies and magnitude are those of other attention, not of latent_spec
+  std::optional<double> rope_base = {};          // of a plain rope: rope.freq_base
+  bool rope_norm = false;                        // attn_k_norm: of that part of keys, before rope
+  std::optional<int64_t> rank = {};              // of keys and values: attention.kv_lora_rank
+  std::optional<int64_t> k_dim = {}, v_dim = {}; // per head: attention.key_length_mla, attention.value_length_mla
+  int64_t window = 0;                            // tokens that a token sees, 0: all
+  bool sinks = false;                            // attn_sinks: a learned score per head that takes part in the softmax
+  bool gate = false; // attn_gate: a matrix that makes a gate for each element or head of the layer's input
 
   // Which positions a token attends to: all, those that the layer's own indexer chooses, or the choice of the last
   // layer that had one.
   enum class Sees : uint8_t { all, own_choice, last_choice };
   Sees sees = Sees::all;
   Rope index_rope = Rope::adjacent; // of the first elements of the indexer's heads
+  bool index_rope_last = false;     // or of the last ones
   double index_epsilon = 0;         // of the norm of its keys
   // The indexer's keys are means of attention.indexer.kpool positions, and it chooses all of them or none. With
   // attention.indexer.kpool_select_tail a token attends to the last positions, too, of which there is no mean yet.
@@ -112,8 +124,12 @@ struct RoutingSpec {
   bool shares_scale_input = false;          // an expert's input is multiplied with its share, not its output
   double scale_of_both = 1;                 // of the sum of the experts and the shared one
   std::optional<core::ValueId> router = {}; // the experts' scores, else those that ffn_gate_inp makes of the input
-  bool scales_outputs = false; // ffn_down_exps.scale, a factor of each expert's output, where the file has it
-  bool latent = false;         // experts work on a narrower copy of the input, where the file has one
+  bool scales_outputs = false;      // ffn_down_exps.scale, a factor of each expert's output, where the file has it
+  bool latent = false;              // experts work on a narrower copy of the input, where the file has one
+  std::string_view suffix = "exps"; // of the experts' tensors
+  bool by_sigmoid = false;          // experts and groups are chosen by the sigmoid of scores
+  int64_t share_matrix = 1;         // core::RouteParams
+  bool by_token = false;            // ffn_gate_tid2eid: the experts of each token, whatever its scores
 };
 
 // hidden = activation(gate) * up if it is gated, else activation(up).
@@ -125,6 +141,8 @@ struct ActivationSpec {
   std::optional<int64_t> width = {};          // of a dense part's hidden layer: feed_forward_length of the layer
   bool divides = false; // by ffn.act.scales, a dense part's hidden layer without gate, where the file has it
   bool bias = true;     // that the matrices of a dense part have counts
+  // SiTU, where the first is not 0: soft_cap(gate) * sigmoid(gate) * soft_cap(up), the latter 0: up as it is.
+  float situ_cap = 0, situ_up_cap = 0;
 };
 
 } // namespace ridge::models

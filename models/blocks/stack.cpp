@@ -125,7 +125,7 @@ ValueId Builder::layer(const Model& model, ValueId x, int64_t il, bool gathers) 
 }
 
 void Builder::build(const Model& model) {
-  norms_ = model.layer_norms ? NormKind::layer : NormKind::rms;
+  norms_ = model.layer_norms ? NormKind::layer : model.norm_biases ? NormKind::biased_rms : NormKind::rms;
   bare_norms_ = model.bare_norms;
   embeds_ |= model.embeds;
   stack_ = model.stack;
@@ -141,13 +141,13 @@ void Builder::build(const Model& model) {
   if (has_streams) x = hyper_begin(x);
   const int64_t layers = hparams_.layers();
   // The last feed-forward only for tokens whose logits are wanted; draft heads need all.
-  const bool all_to_end = keeps_hidden_ || (taken_ && taken_->last_layer() == layers);
+  const bool all_to_end = keeps_hidden_ || model.ffn_has_state || (taken_ && taken_->last_layer() == layers);
   for (int64_t il = 0; il < layers; ++il) {
     take_row(x, il);
     x = layer(model, x, il, il + 1 == layers && !all_to_end);
   }
   take_row(x, layers);
-  if (taken_ && all_to_end) x = gather(x);
+  if (all_to_end && !keeps_hidden_) x = gather(x);
   if (has_streams) x = hyper_end(model.hyper_connections, x);
   end(model, x, std::string(model.output_norm));
 }

@@ -133,8 +133,9 @@ TEST_CASE("hyperparameters that change the computation and are not supported are
   const models::Shape llama = ModelImage::dense("llama"), moe = ModelImage::with_experts("qwen3moe");
   CHECK(with(moe, "expert_group_count", uint32_t{4}) ==
         "small.gguf: key 'qwen3moe.expert_group_used_count' is missing, expected an integer");
-  CHECK(with(moe, "expert_gating_func", uint32_t{4}) ==
-        "small.gguf: qwen3moe.expert_gating_func is 4: gates other than softmax and sigmoid are not supported yet");
+  CHECK(with(moe, "expert_gating_func", uint32_t{5}) ==
+        "small.gguf: qwen3moe.expert_gating_func is 5: gates other than softmax, sigmoid and sqrt(softplus) are not "
+        "supported yet");
   CHECK(with(moe, "expert_shared_count", uint32_t{1}) ==
         "small.gguf: qwen3moe.expert_shared_count is 1: shared experts are not supported yet");
   CHECK(with(llama, "attention.sliding_window", uint32_t{4096}) ==
@@ -289,6 +290,21 @@ TEST_CASE("the routing spec reaches the op, from the architecture or the file") 
   CHECK(refusal({.gate = core::Gate::sigmoid, .scale = 2.5, .groups = 2, .groups_used = 1}) == "");
   CHECK(refusal({.groups = 3, .groups_used = 1}).find("8 experts in 3 groups") != std::string::npos);
   CHECK(refusal({.groups = 8, .groups_used = 1}).find("do not give 2 experts per token") != std::string::npos);
+}
+
+TEST_CASE("experts may be those that a table has for each token") {
+  const auto refusal = [](gguf::TensorType type, std::vector<int64_t> dims) {
+    ModelImage image(ModelImage::with_experts("qwen3moe"));
+    image.tensors.push_back({"blk.0.ffn_gate_tid2eid.weight", type, std::move(dims)});
+    const gguf::File file = image.open();
+    return message_of([&] {
+      Builder b(file);
+      b.experts(b.embed(), 0, {.by_token = true});
+    });
+  };
+  CHECK(refusal(gguf::PlainType::I32, {2, 32}) == "");
+  CHECK(refusal(gguf::PlainType::I32, {3, 32}).find("not I32 of shape [2, 32]") != std::string::npos);
+  CHECK(refusal(quant::Type::F32, {2, 32}).find("not I32 of shape [2, 32]") != std::string::npos);
 }
 
 TEST_CASE("norms come before and behind blocks, and blocks side by side share an input") {

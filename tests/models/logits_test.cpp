@@ -88,6 +88,30 @@ TEST_CASE("tiny models that embed texts have the reference's hidden states, in f
   for (const std::string& name : names) tests::check_embedding_recipe(kernels::cpu::make_cpu_executor, name);
 }
 
+TEST_CASE("tiny models whose tokens see later ones have the reference's logits, in fast mode and other types nearly") {
+  using enum quant::Type;
+  REQUIRE_REFERENCE();
+  const std::vector<std::string> names = tests::known_recipes("logits", true);
+  CHECK(names.size() >= 4);
+  for (const std::string& name : names) {
+    tests::check_recipe(kernels::cpu::make_cpu_executor, name, false);
+    tests::check_fast(kernels::cpu::make_cpu_executor, name, {Q8_0, Q4_K}, {0}, {3e-3, 1e-2, 2e-2});
+  }
+}
+
+TEST_CASE("texts longer than the longest stretch that an entry stands for are the same in pieces") {
+  REQUIRE_REFERENCE();
+  const tests::Recipe recipe("deepseek4-moe");
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  const std::vector<int32_t> text = tests::long_text(recipe, 200);
+  core::ExecutorConfig config = tests::exact_config();
+  config.context = config.max_batch = config.max_outputs = 256;
+  const std::vector<float> whole =
+      tests::in_pieces(kernels::cpu::make_cpu_executor, program, config, text, text.size());
+  CHECK(tests::nmse(tests::in_pieces(kernels::cpu::make_cpu_executor, program, config, text, 11), whole) <= 1e-9);
+}
+
 TEST_CASE("a recurrent state goes on where it is, and nowhere else") {
   REQUIRE_REFERENCE();
   const tests::Recipe recipe("qwen35-dense");

@@ -19,10 +19,11 @@ void naive_hyper_gates(Naive& naive, const core::Op& op) {
     for (int64_t i = 0; i < p.count; ++i)
       in.push_back(activation_of(core::Activation::sigmoid, affine(0, i)) + p.epsilon);
     for (int64_t i = p.count; i < 2 * p.count; ++i)
-      out.push_back(2 * activation_of(core::Activation::sigmoid, affine(1, i)));
+      out.push_back(p.magnitude * activation_of(core::Activation::sigmoid, affine(1, i)) + p.out_epsilon);
 
-    Naive::Matrix matrix(p.count, Naive::Row(p.count)); // [from][to]
-    for (int64_t from = 0; from < p.count; ++from) {
+    const int64_t rows = p.iterations > 0 ? p.count : 0;
+    Naive::Matrix matrix(rows, Naive::Row(p.count)); // [from][to]
+    for (int64_t from = 0; from < rows; ++from) {
       double sum = 0;
       for (int64_t to = 0; to < p.count; ++to) sum += matrix[from][to] = std::exp(affine(2, (2 + from) * p.count + to));
       for (double& m : matrix[from]) m = m / sum + p.epsilon;

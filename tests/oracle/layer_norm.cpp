@@ -14,7 +14,7 @@ void naive_layer_norm(Naive& naive, const core::Op& op) {
     Naive::Row y = naive.in(op, 0, t);
     for (size_t g = 0; g < y.size(); g += p.group) {
       double mean = 0, variance = 0;
-      for (int64_t i = 0; i < p.group; ++i) mean += y[g + i] / count;
+      for (int64_t i = 0; p.centered && i < p.group; ++i) mean += y[g + i] / count;
       for (int64_t i = 0; i < p.group; ++i) variance += (y[g + i] - mean) * (y[g + i] - mean) / count;
       for (int64_t i = 0; i < p.group; ++i) {
         const size_t at = w.size() == y.size() ? g + i : i;

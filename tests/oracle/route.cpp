@@ -2,6 +2,7 @@
 #include "support/activation.h"
 #include "support/naive.h"
 
+#include <cstring>
 #include <numeric>
 
 namespace ridge::tests {
@@ -35,8 +36,11 @@ void naive_route(Naive& naive, const core::Op& op) {
     for (double& e : shares_of_all) {
       if (p.gate == core::Gate::softmax) e = std::exp(e - largest) / all;
       if (p.gate == core::Gate::sigmoid) e = activation_of(core::Activation::sigmoid, e);
+      if (p.gate == core::Gate::root_softplus) e = std::sqrt(activation_of(core::Activation::softplus, e));
     }
     choice = p.by_score ? x : shares_of_all;
+    if (p.by_sigmoid)
+      for (size_t e = 0; e < x.size(); ++e) choice[e] = activation_of(core::Activation::sigmoid, x[e]);
     if (!op.weights.empty()) {
       const Naive::Row bias = naive.weight_row(op.weights[0], 0);
       for (size_t e = 0; e < choice.size(); ++e) choice[e] += bias[e];
@@ -45,6 +49,12 @@ void naive_route(Naive& naive, const core::Op& op) {
     std::vector<int> order(x.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return choice[a] > choice[b]; });
+    for (int& e : order) e /= static_cast<int>(p.share_matrix);
+    if (op.weights.size() > 2) { // the ids by the token
+      const core::Weight& table = naive.program().weights[op.weights[2]];
+      const size_t bytes = p.used * sizeof(int32_t);
+      std::memcpy(order.data(), table.data + naive.batch().tokens[t] * bytes, bytes);
+    }
 
     Naive::Row ids(order.begin(), order.begin() + p.used), shares;
     for (int64_t s = 0; s < p.used; ++s) shares.push_back(shares_of_all[order[s]]);

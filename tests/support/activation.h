@@ -26,6 +26,7 @@ inline double activation_of(const core::ActivationParams& p, double x) {
     return std::abs(x) >= core::kGeluIsIdentity ? std::max(x, 0.0) : as_half(gelu(as_half(x)));
   case core::Activation::gelu_erf: return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
   case core::Activation::soft_cap: return p.alpha * std::tanh(x / p.alpha);
+  case core::Activation::softplus: return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
   case core::Activation::root_sigmoid: {
     const double root = std::sqrt(std::max(std::abs(x), static_cast<double>(core::kLeastRooted)));
     return x == 0 ? 0.5 : 1 / (1 + std::exp(x > 0 ? -root : root));

@@ -42,7 +42,8 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       const int64_t weights = m.integer(0, 1) ? group : width;
       std::vector<core::WeightId> both = {m.factors(weights, 0.5, 1.5)};
       if (bias) both.push_back(m.factors(weights, -0.1, 0.1));
-      m.finish(m.op(OpKind::layer_norm, {m.embed(Type::F32, width, 20)}, both, width, core::NormParams{1e-5f, group}));
+      m.finish(m.op(OpKind::layer_norm, {m.embed(Type::F32, width, 20)}, both, width,
+                    core::NormParams{1e-5f, group, m.integer(0, 1) == 1}));
     });
   with("position_scale, embed of positions", [](RandomProgram& m) {
     const int64_t width = m.integer(1, 100);
@@ -107,15 +108,20 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
   attention({0, 0, 3.0f, 7, false, 1.5f}, true);
   attention({0, 0, 0.3f, 0, false, 0, 8}, false);
   attention({0, 0, 0.3f, 9, false, 2, 3}, true);
-  with("latent attention", [](RandomProgram& m) {
-    const int64_t c_dim = m.integer(1, 70), r_dim = m.integer(1, 20), heads = m.integer(1, 40);
-    m.program.kv_layers.push_back({1, c_dim + r_dim, c_dim, true});
-    const core::ValueId x = m.embed(Type::F32, 16, 30);
-    m.op(OpKind::latent_store, {m.linear(x, Type::F32, c_dim), m.linear(x, Type::F32, r_dim)}, {}, 0,
-         core::KvParams{0});
-    const core::ValueId q = m.linear(x, Type::F32, heads * c_dim), q_rest = m.linear(x, Type::F32, heads * r_dim);
-    m.finish(m.op(OpKind::latent_attention, {q, q_rest}, {}, heads * c_dim, core::AttentionParams{0, heads, 0.3f}));
-  });
+  for (const bool sinks : {false, true})
+    for (const int64_t window : {0, 5, 40})
+      with("latent attention", [&](RandomProgram& m) {
+        const int64_t c_dim = m.integer(1, 70), r_dim = m.integer(1, 20), heads = m.integer(1, 40);
+        m.program.kv_layers.push_back({1, c_dim + r_dim, c_dim, true});
+        const core::ValueId x = m.embed(Type::F32, 16, 30);
+        m.op(OpKind::latent_store, {m.linear(x, Type::F32, c_dim), m.linear(x, Type::F32, r_dim)}, {}, 0,
+             core::KvParams{0});
+        const core::ValueId q = m.linear(x, Type::F32, heads * c_dim), q_rest = m.linear(x, Type::F32, heads * r_dim);
+        std::vector<core::WeightId> weights;
+        if (sinks) weights.push_back(m.factors(heads, -2, 2));
+        m.finish(m.op(OpKind::latent_attention, {q, q_rest}, weights, heads * c_dim,
+                      core::AttentionParams{0, heads, 0.3f, window}));
+      });
   with("latent attention without a rest of the keys", [](RandomProgram& m) {
     const int64_t dim = m.integer(1, 70), heads = m.integer(1, 40);
     m.program.kv_layers.push_back({1, dim, dim, true});
@@ -151,8 +157,38 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
                                {},
                                core::IndexParams{0, index_heads, choice.tail}});
       const core::ValueId q = m.linear(x, Type::F32, heads * c_dim), q_rest = m.linear(x, Type::F32, heads * r_dim);
+      std::vector<core::WeightId> sinks;
+      if (choice.span == 1) sinks.push_back(m.factors(heads, -2, 2));
+      m.finish(m.op(OpKind::chosen_attention, {q, q_rest, chosen}, sinks, heads * c_dim,
+                    core::AttentionParams{1, heads, 300}));
+    });
+  for (const bool chooses : {false, true})
+    with("attention to the last positions and to entries", [&](RandomProgram& m) {
+      const int64_t dim = m.integer(1, 70), heads = m.integer(1, 20), span = m.integer(2, 5), width = m.integer(1, 9);
+      const int64_t index_heads = m.integer(1, 5), index_dim = m.integer(1, 30), most = span * m.integer(1, 4);
+      m.program.kv_layers = {{1, dim, dim, true}, {1, dim, 0, true, span}, {1, index_dim, 0, true, span}};
+      const core::ValueId token = m.embed(Type::F32, 16, 30); // with its position: no two keys are the same
+      const core::ValueId place =
+          m.op(OpKind::embed, {}, {m.weight(Type::F32, 16, 64)}, 16, core::EmbedParams{1, true});
+      const core::ValueId x = m.op(OpKind::add, {token, place}, {}, 16), kv = m.linear(x, Type::F32, dim);
+      m.op(OpKind::latent_store, {kv, kv}, {}, 0, core::KvParams{0});
+      m.op(OpKind::index_store, {m.linear(x, Type::F32, dim)}, {}, 0, core::KvParams{1});
+      const core::ValueId q = m.linear(x, Type::F32, heads * dim);
+      core::ValueId chosen = q;
+      if (chooses) {
+        m.op(OpKind::index_store, {m.linear(x, Type::F32, index_dim)}, {}, 0, core::KvParams{2});
+        const core::ValueId index = m.linear(x, Type::F32, index_heads * index_dim),
+                            weights = m.linear(x, Type::F32, index_heads);
+        chosen = m.value(most, false, core::ValueKind::i32);
+        m.program.ops.push_back(
+            {OpKind::index_choice, -1, "choice", {index, weights}, {chosen}, {}, core::IndexParams{2, index_heads}});
+      } else {
+        m.program.kv_layers.pop_back();
+      }
+      std::vector<core::WeightId> sinks;
+      if (m.integer(0, 1) == 1) sinks.push_back(m.factors(heads, -2, 2));
       m.finish(
-          m.op(OpKind::chosen_attention, {q, q_rest, chosen}, {}, heads * c_dim, core::AttentionParams{1, heads, 300}));
+          m.op(OpKind::mixed_attention, {q, chosen}, sinks, heads * dim, core::MixedParams{0, 1, heads, 0.3f, width}));
     });
   for (const auto& [most, span] : {std::pair<int64_t, int64_t>{7, 4}, {12, 4}, {19, 4}, {10, 3}, {5, 1}, {100, 4}})
     for (const bool ties : {false, true})
@@ -219,6 +255,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
                                                {Activation::gelu},
                                                {Activation::gelu_erf},
                                                {Activation::soft_cap, 0.2f},
+                                               {Activation::softplus},
                                                {Activation::xielu, 0.8f, 0, false, 0, 0.5f, 0.9f, -1e-6f}})
     with(params.kind == Activation::gelu ? kGelu : "glu, activate and add", [&](RandomProgram& m) {
       const int64_t gates = m.integer(1, 30), width = gates * m.integer(1, 4);
@@ -269,13 +306,13 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       m.finish(m.op(OpKind::delta_rule, {q, k, v, alpha, beta}, {a, dt}, heads * dim,
                     core::DeltaParams{0, k_heads, heads, dim, 1e-6f, false, 0, 4, 0, least}));
     });
-  for (const int64_t kernel : {2, 4, 11})
-    with("pool", [&](RandomProgram& m) {
-      const int64_t channels = m.integer(1, 300);
+  for (const auto& [kernel, overlaps] : {std::pair<int64_t, bool>{2, false}, {4, false}, {11, false}, {8, true}})
+    with("pool", [&, kernel = kernel, overlaps = overlaps](RandomProgram& m) {
+      const int64_t halves = overlaps ? 2 : 1, channels = halves * m.integer(1, 150);
       m.program.states.push_back({"pool", 2 * (kernel - 1) * channels});
       const core::ValueId x = m.embed(Type::F32, channels, 30), gate = m.linear(x, Type::F32, channels);
-      m.finish(
-          m.op(OpKind::pool, {x, gate}, {m.factors(kernel * channels, -1, 1)}, channels, core::PoolParams{0, kernel}));
+      m.finish(m.op(OpKind::pool, {x, gate}, {m.factors(kernel / halves * channels, -1, 1)}, channels / halves,
+                    core::PoolParams{0, kernel, overlaps}));
     });
   for (const int64_t count : {1, 2, 4, 5})
     with("hyper-connections", [&](RandomProgram& m) {
@@ -293,6 +330,24 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       const core::ValueId joined = m.op(OpKind::hyper_join, {block, x, out}, {}, count * width);
       m.finish(m.op(OpKind::fold, {joined}, {}, width, core::FoldParams{0.3f}));
     });
+  for (const int64_t count : {1, 3, 4})
+    with("hyper-connections that do not mix", [&](RandomProgram& m) {
+      const int64_t width = m.integer(1, 300);
+      const core::ValueId x = m.embed(Type::F32, count * width, 30), in = m.value(count), out = m.value(count);
+      m.program.ops.push_back({OpKind::hyper_gates,
+                               -1,
+                               "gates",
+                               {m.linear(x, Type::F32, 2 * count)},
+                               {in, out},
+                               {m.factors(2, -2, 2), m.factors(2 * count, -1, 1)},
+                               core::HyperParams{count, 0, 1e-3f, 1.5f, 2e-3f}});
+      const core::ValueId block = m.op(OpKind::expert_sum, {x, in}, {}, width, core::ExpertParams{count});
+      m.finish(m.op(OpKind::hyper_join, {block, x, out}, {}, count * width));
+    });
+  with("softmax", [](RandomProgram& m) {
+    const int64_t width = m.integer(1, 300);
+    m.finish(m.op(OpKind::softmax, {m.embed(Type::F32, width, 30)}, {}, width));
+  });
   for (const int64_t count : {1, 3, 4})
     with("residual streams that do not mix", [&](RandomProgram& m) {
       const int64_t width = m.integer(1, 300);
@@ -313,6 +368,16 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
                            d = m.factors(heads, -1, 1), bias = m.factors(heads, -1, 1);
       m.finish(m.op(OpKind::scan, {xbc, xbc, xbc, dt}, {a, d, bias}, width,
                     core::ScanParams{0, heads, head_dim, groups, states, 0, width, width + shared}));
+    });
+  for (const int64_t dim : {0, 64})
+    with("wkv", [&](RandomProgram& m) {
+      const int64_t heads = m.integer(1, 5), of_head = dim > 0 ? dim : m.integer(1, 70), width = heads * of_head;
+      m.program.states.push_back({"wkv", width * of_head});
+      const core::ValueId x = m.embed(Type::F32, 16, 30);
+      const auto part = [&] { return m.linear(x, Type::F32, width); };
+      const core::ValueId r = part(), k = part(), v = part(), decay = part();
+      m.finish(m.op(OpKind::wkv, {r, k, v, decay}, {m.factors(width, -1, 1), m.factors(width, -3, 1)}, width,
+                    core::WkvParams{0, heads, of_head}));
     });
   with("several sums of one row", [](RandomProgram& m) {
     const int64_t sums = m.integer(1, 5), used = m.integer(1, 12), width = m.integer(1, 200);
@@ -338,7 +403,8 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     const core::ValueId sum = m.op(OpKind::add, {m.moe(x, shape, Type::F32), gated}, {}, shape.width);
     m.finish(m.op(OpKind::add, {x, sum}, {}, shape.width, core::AddParams{0.5f}));
   });
-  for (const core::Gate gate : {core::Gate::softmax, core::Gate::sigmoid, core::Gate::softmax_of_chosen})
+  using core::Gate;
+  for (const Gate gate : {Gate::softmax, Gate::sigmoid, Gate::softmax_of_chosen, Gate::root_softplus})
     with("experts in groups", [&](RandomProgram& m) {
       RandomProgram::Shape shape;
       shape.hidden = m.integer(1, 80);
@@ -348,9 +414,29 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       shape.used = m.integer(1, groups_used * size);
       shape.route = {0, 0, m.integer(0, 1) == 1, gate, 2.5f, groups, groups_used, m.integer(0, 1) == 1};
       shape.selection_bias = m.integer(0, 1) == 1;
-      shape.share_scales = gate == core::Gate::softmax;
+      shape.share_scales = gate == Gate::softmax;
       m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
     });
+  with("experts by the token", [](RandomProgram& m) {
+    RandomProgram::Shape shape;
+    shape.hidden = m.integer(1, 80);
+    shape.width = m.integer(1, 80);
+    shape.experts = m.integer(2, 9);
+    shape.used = m.integer(1, shape.experts);
+    shape.route = {0, 0, true, Gate::root_softplus};
+    shape.share_scales = shape.chosen_by_token = true;
+    m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
+  });
+  with("experts of which some share a matrix", [](RandomProgram& m) {
+    RandomProgram::Shape shape;
+    shape.hidden = m.integer(1, 80);
+    shape.width = m.integer(1, 80);
+    const int64_t groups = m.integer(1, 3), sharing = m.integer(1, 3);
+    shape.experts = groups * sharing * m.integer(2, 6);
+    shape.used = m.integer(1, shape.experts / groups);
+    shape.route = {0, 0, m.integer(0, 1) == 1, core::Gate::softmax, 1, groups, 1, false, true, sharing};
+    m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
+  });
   with("rows in runs", [](RandomProgram& m) { // as the heads of q and their gates share a tensor
     const int64_t run = m.integer(1, 40), runs = m.integer(1, 4), cols = 32 * m.integer(1, 3);
     const core::ValueId x = m.embed(Type::F32, cols, 30);

@@ -154,7 +154,8 @@ struct RandomProgram {
     int64_t experts = 0, used = 0;
     bool normalize_shares = true, bias = false, head_norms = false, selection_bias = false, share_scales = false,
          equal_scores = false, router_bias = false, expert_bias = false, output_bias = false,
-         shared_expert = false;                  // the latter with a gate
+         shared_expert = false, // the latter with a gate
+        chosen_by_token = false;
     std::optional<core::RouteParams> route = {}; // else the softmax of all
     core::RopeStyle style = core::RopeStyle::adjacent;
     int64_t rotated = 64;
@@ -214,9 +215,10 @@ struct RandomProgram {
     std::vector<core::WeightId> bias;
     if (s.selection_bias || s.share_scales) bias.push_back(factors(s.experts, -0.2, 0.2));
     if (s.share_scales) bias.push_back(factors(s.experts, 0.5, 1.5));
+    if (s.chosen_by_token) bias.push_back(order(program.vocab * s.used, s.experts));
     program.ops.push_back({core::OpKind::route, layer, "route", {scores}, {ids, shares}, bias, params});
     const auto expert = [&](core::ValueId x, int64_t cols, int64_t rows) {
-      std::vector<core::WeightId> weights = {weight(type, cols, rows, s.experts)};
+      std::vector<core::WeightId> weights = {weight(type, cols, rows, s.experts / params.share_matrix)};
       if (s.expert_bias) weights.push_back(factors(s.experts * rows, -1, 1));
       return op(core::OpKind::expert_linear, {x, ids}, std::move(weights), s.used * rows, core::ExpertParams{s.used});
     };

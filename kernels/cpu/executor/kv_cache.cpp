@@ -23,7 +23,7 @@ KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& confi
                    kv,
                    core::block_positions(program) / kv.span,
                    positions * core::head_bytes(config.k_type, kv.k_dim),
-                   positions * core::head_bytes(config.v_type, round_up(kv.v_dim, 16)),
+                   kv.latent ? 0 : positions * core::head_bytes(config.v_type, round_up(kv.v_dim, 16)),
                    rows[i],
                    {},
                    {}};
@@ -61,8 +61,7 @@ int64_t KvCache::block_bytes() const {
   int64_t sum = 0;
   for (const Layer& layer : layers_)
     if (!layer.rows.is_ring())
-      sum += layer.heads * layer.block_entries *
-             (layer.key_bytes + (layer.values.bytes() > 0 ? layer.value_bytes : 0)) / layer.positions;
+      sum += layer.heads * layer.block_entries * (layer.key_bytes + layer.value_bytes) / layer.positions;
   return sum;
 }
 
@@ -123,7 +122,7 @@ void KvCache::for_window_tiles(int64_t stream, int64_t position, Copy copy) cons
     const int64_t tiles = layer.positions / kPositionTile, first = layer.rows.first_seen(position) / kPositionTile;
     for (const auto& [memory, head_bytes] :
          {std::pair(&layer.keys, layer.key_bytes), std::pair(&layer.values, layer.value_bytes)})
-      for (int64_t head = 0; head < layer.heads; ++head)
+      for (int64_t head = 0; head < layer.heads && head_bytes > 0; ++head)
         for (int64_t i = first; i < first + window_tiles(layer); ++i)
           copy(memory->data() + (stream * layer.heads + head) * head_bytes + i % tiles * (head_bytes / tiles),
                static_cast<size_t>(head_bytes / tiles));

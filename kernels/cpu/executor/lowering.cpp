@@ -65,6 +65,9 @@ void Lowering::allocate_scratch() {
       largest_group = std::max(largest_group, program_.kv_layers[params->layer].latent
                                                   ? latent_heads_of_item(params->heads, threads_)
                                                   : params->heads / program_.kv_layers[params->layer].heads);
+  for (const core::Op& op : program_.ops)
+    if (const auto* mixed = std::get_if<core::MixedParams>(&op.params))
+      largest_group = std::max(largest_group, latent_heads_of_item(mixed->heads, threads_));
   segment_tokens_ = std::max<int64_t>(1, kAttentionRows / largest_group);
   for (const core::KvLayer& kv : program_.kv_layers)
     scratch_bytes =

@@ -83,7 +83,8 @@ const MatmulKernels& matmul_kernels();
 struct VectorKernels {
   void (*quantize)(const float* x, int64_t cols, QuantizedRow out);
   void (*rms_norm)(const float* x, const float* weight, int64_t width, float epsilon, float* out);
-  void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t width, float epsilon, float* out);
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t width, float epsilon,
+                     bool centered, float* out);
   // cos_sin: `pairs` cosines, then as many sines. Elements past the rotated ones are copied.
   void (*rope_adjacent)(const float* x, const float* cos_sin, int64_t pairs, int64_t head_dim, float* out);
   void (*rope_split)(const float* x, const float* cos_sin, int64_t pairs, int64_t head_dim, float* out);

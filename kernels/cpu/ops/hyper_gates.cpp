@@ -8,8 +8,9 @@ namespace {
 
 struct Gates {
   core::HyperParams params;
-  const float *x, *scale, *base; // [tokens][(2 + count) * count], [3], [(2 + count) * count]
-  float *in, *out;               // [tokens][count], [tokens][(1 + count) * count]
+  // [tokens][(2 + count) * count], [3], [(2 + count) * count]; without M [tokens][2 * count], [2], [2 * count]
+  const float *x, *scale, *base;
+  float *in, *out; // [tokens][count], [tokens][(1 + count) * count] or [tokens][count]
 
   static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
@@ -22,12 +23,14 @@ struct Gates {
 
   void run(int64_t token) const {
     const int64_t count = params.count;
-    const float* row = x + token * (2 + count) * count;
-    float *to_in = in + token * count, *to_out = out + token * (1 + count) * count, *matrix = to_out + count;
+    const int64_t columns = params.iterations > 0 ? count : 0; // of M
+    const float* row = x + token * (2 + columns) * count;
+    float *to_in = in + token * count, *to_out = out + token * (1 + columns) * count, *matrix = to_out + count;
     for (int64_t i = 0; i < count; ++i) {
       to_in[i] = sigmoid(row[i] * scale[0] + base[i]) + params.epsilon;
-      to_out[i] = 2 * sigmoid(row[count + i] * scale[1] + base[count + i]);
+      to_out[i] = params.magnitude * sigmoid(row[count + i] * scale[1] + base[count + i]) + params.out_epsilon;
     }
+    if (columns == 0) return;
     for (int64_t from = 0; from < count; ++from) {
       float* m = matrix + from * count;
       const int64_t first = (2 + from) * count;

@@ -1,4 +1,5 @@
-// Takes the mean off each group of a row, divides it by its standard deviation, and applies weights and bias.
+// Takes the mean off each group of a row, divides it by its standard deviation, and applies weights and bias. What is
+// not centered keeps its mean.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {
@@ -15,7 +16,7 @@ void lower_layer_norm(Lowering& lowering, const core::Op& op) {
                     [=, &vectors](int64_t first, int64_t last) {
                       for (int64_t i = first * width; i < last * width; i += params.group)
                         vectors.layer_norm(x + i, weight + i % weights, bias ? bias + i % weights : nullptr,
-                                           params.group, params.epsilon, out + i);
+                                           params.group, params.epsilon, params.centered, out + i);
                     });
 }
 

@@ -29,13 +29,21 @@ class Router {
   Router(const core::RouteParams& params, const float* bias, const float* scale)
       : params_(params), bias_(bias), scale_(scale) {}
 
-  void route(const float* scores, int32_t* ids, float* shares) {
+  // `given`: the ids, or null.
+  void route(const float* scores, const int32_t* given, int32_t* ids, float* shares) {
     weigh(scores);
+    if (given) {
+      std::copy_n(given, params_.used, ids);
+      return share(ids, shares);
+    }
     choice_ = weights_;
-    if (params_.by_score) choice_.assign(scores, scores + params_.experts);
+    if (params_.by_score || params_.by_sigmoid) choice_.assign(scores, scores + params_.experts);
+    if (params_.by_sigmoid)
+      for (float& score : choice_) score = 1 / (1 + std::exp(-score));
     for (int64_t e = 0; bias_ && e < params_.experts; ++e) choice_[e] += bias_[e];
     if (params_.groups > 1) drop_groups();
     for (int64_t s = 0; s < params_.used; ++s) ids[s] = best_other(choice_.data(), params_.experts, ids, s);
+    for (int64_t s = 0; s < params_.used; ++s) ids[s] /= static_cast<int32_t>(params_.share_matrix);
     share(ids, shares);
   }
 
@@ -45,6 +53,8 @@ class Router {
     weights_.assign(scores, scores + params_.experts);
     if (params_.gate == core::Gate::sigmoid)
       for (float& w : weights_) w = 1 / (1 + std::exp(-w));
+    if (params_.gate == core::Gate::root_softplus)
+      for (float& w : weights_) w = std::sqrt(std::max(w, 0.0f) + std::log1p(std::exp(-std::abs(w))));
     if (params_.gate != core::Gate::softmax) return;
     const float largest = *std::ranges::max_element(weights_);
     double all = 0;
@@ -100,13 +110,17 @@ void lower_route(Lowering& lowering, const core::Op& op) {
     return i < op.weights.size() ? lowering.vector_weight(op.weights[i]).data() : nullptr;
   };
   const float *bias = weight(0), *scale = weight(1);
+  const auto* table =
+      op.weights.size() > 2 ? reinterpret_cast<const int32_t*>(lowering.weight(op.weights[2]).data) : nullptr;
   auto* ids = reinterpret_cast<int32_t*>(lowering.value(op.outputs[0]));
   float* shares = lowering.value(op.outputs[1]);
   lowering.add_rows(lowering.slots(op.inputs), lowering.slots(op.outputs), lowering.info(op.inputs[0]).gathered,
-                    params.experts * params.used, [=](int64_t first, int64_t last) {
+                    params.experts * params.used, [=, &batch = lowering.batch()](int64_t first, int64_t last) {
                       Router router(params, bias, scale);
-                      for (int64_t t = first; t < last; ++t)
-                        router.route(x + t * params.experts, ids + t * params.used, shares + t * params.used);
+                      for (int64_t t = first; t < last; ++t) {
+                        const int32_t* given = table ? table + batch.tokens[t] * params.used : nullptr;
+                        router.route(x + t * params.experts, given, ids + t * params.used, shares + t * params.used);
+                      }
                     });
 }
 

@@ -83,10 +83,11 @@ void rms_norm(const float* x, const float* weight, int64_t width, float epsilon,
 }
 
 // bias may be null.
-void layer_norm(const float* x, const float* weight, const float* bias, int64_t width, float epsilon, float* out) {
+void layer_norm(const float* x, const float* weight, const float* bias, int64_t width, float epsilon, bool centered,
+                float* out) {
   const double count = static_cast<double>(width);
   double sum = 0, squares = 0;
-  for (int64_t i = 0; i < width; ++i) sum += x[i];
+  for (int64_t i = 0; centered && i < width; ++i) sum += x[i];
   const auto mean = static_cast<float>(sum / count);
   for (int64_t i = 0; i < width; ++i) squares += static_cast<double>(x[i] - mean) * (x[i] - mean);
   const auto factor = static_cast<float>(1 / std::sqrt(squares / count + epsilon));
@@ -150,6 +151,7 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
     return hn::IfThenElse(large, hn::IfThenElseZero(hn::Gt(x, zero), x), y);
   }
   if constexpr (kKind == soft_cap) return hn::Mul(alpha, hn::Tanh(kF, hn::Div(x, alpha)));
+  if constexpr (kKind == softplus) return hn::Add(hn::Max(x, zero), hn::Log1p(kF, hn::Exp(kF, hn::Neg(hn::Abs(x)))));
   if constexpr (kKind == xielu) {
     const VF negative = hn::Sub(hn::Expm1(kF, hn::Min(x, hn::Set(kF, params.epsilon))), x);
     return hn::MulAdd(hn::Set(kF, params.beta), x,
@@ -176,6 +178,7 @@ HWY_INLINE float activated(const core::ActivationParams& params, float x) {
   }
   if constexpr (kKind == gelu_erf) return 0.5f * x * (1 + std::erf(x * 0.7071067812f));
   if constexpr (kKind == soft_cap) return params.alpha * std::tanh(x / params.alpha);
+  if constexpr (kKind == softplus) return std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x)));
   if constexpr (kKind == xielu)
     return (x > 0 ? params.alpha * x * x : params.alpha_negative * (std::expm1(std::min(x, params.epsilon)) - x)) +
            params.beta * x;
@@ -207,6 +210,7 @@ HWY_INLINE void for_activated(const core::ActivationParams& params, const float*
   case soft_cap: return for_activated<soft_cap>(params, x, width, gate, store);
   case root_sigmoid: return for_activated<root_sigmoid>(params, x, width, gate, store);
   case xielu: return for_activated<xielu>(params, x, width, gate, store);
+  case softplus: return for_activated<softplus>(params, x, width, gate, store);
   }
 }
 

@@ -1,5 +1,6 @@
 // Latent attention in the plainest terms, for the widths and caches that the fast kernel does not take, and to
-// positions that were chosen. Where none was, zeros.
+// positions that were chosen. Where none was, zeros. And attention to the last positions of one cache and to entries of
+// another one.
 #include "kernels/cuda/attention/cached_rows.cuh"
 
 namespace ridge::kernels::cuda {
@@ -23,33 +24,48 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
         args.scale * (i < cache.v_dim ? args.q[row * cache.v_dim + i] : args.q_rest[row * rest + i - cache.v_dim]);
   for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
   __syncthreads();
-  const int64_t first_key = args.streams[token] * cache.rows;
-  const auto read = [&](int64_t key, int i) { return cached_key(cache, (first_key + key) * cache.k_dim + i); };
+  const auto read = [&](bool entry, int64_t key, int i) {
+    const Cache& from = entry ? args.entries : cache;
+    return cached_key(from, (args.streams[token] * from.rows + key) * from.k_dim + i);
+  };
   const int32_t* chosen = args.chosen ? args.chosen + int64_t{token} * args.most : nullptr;
   const bool ahead = args.places && args.places[token].block_end > 0;
-  const int last = chosen ? args.most - 1 : ahead ? args.places[token].block_end - 1 : args.positions[token];
-  float largest = -INFINITY, sum = 0;
-  for (int number = warp; number <= last; number += kWarps) {
-    const int key = chosen ? chosen[number] : number;
+  const bool mixed = args.span > 0;
+  const int position = args.positions[token];
+  const int last = ahead ? args.places[token].block_end - 1 : position;
+  const int first = args.window == 0 ? 0 : max(0, position + 1 - args.window);
+  const RowsFrom row_of(cache, first);
+  // Keys of positions in sequence, and behind them those of chosen ones or of entries.
+  const int near = chosen && !mixed ? 0 : last - first + 1;
+  const int far = mixed && !chosen ? (position + 1) / args.span : chosen ? args.most / max(1, args.span) : 0;
+  // A sink is a score that came first and has no value.
+  const bool has_sink = args.sinks && warp == 0;
+  float largest = has_sink ? args.sinks[head] : -INFINITY, sum = has_sink ? 1 : 0;
+  for (int number = warp; number < near + far; number += kWarps) {
+    const bool entry = mixed && number >= near;
+    int64_t key = first + number;
+    if (number >= near) key = chosen ? chosen[(number - near) * max(1, args.span)] : (number - near) * args.span;
     if (key < 0) break;
+    key = entry ? key / args.span : chosen && !mixed ? key : row_of(static_cast<int>(key));
     float score = 0;
-    for (int i = lane; i < cache.k_dim; i += kWarp) score += query[i] * read(key, i);
+    for (int i = lane; i < cache.k_dim; i += kWarp) score += query[i] * read(entry, key, i);
     score = warp_sum(score);
     const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
     const float weight = expf(score - new_largest);
     largest = new_largest;
     sum = sum * shrink + weight;
-    for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = out[i] * shrink + weight * read(key, i);
+    for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = out[i] * shrink + weight * read(entry, key, i);
   }
   if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
   __syncthreads();
+  const bool none = chosen && !mixed && chosen[0] < 0;
   float block_max = -INFINITY, total = 0;
   for (int w = 0; w < kWarps; ++w) block_max = fmaxf(block_max, warp_max[w]);
   for (int w = 0; w < kWarps; ++w) total += warp_weight[w] * expf(warp_max[w] - block_max);
   for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
     float value = 0;
     for (int w = 0; w < kWarps; ++w) value += shared[cache.k_dim + w * cache.v_dim + i] * expf(warp_max[w] - block_max);
-    args.out[row * cache.v_dim + i] = total > 0 ? value / total : 0;
+    args.out[row * cache.v_dim + i] = none || total <= 0 ? 0 : value / total;
   }
 }
 

@@ -159,10 +159,13 @@ void KernelLauncher::launch_attention(const BatchPlan& plan, const KernelCall& c
 
 void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const KernelCall& call,
                                              const Launch& launch) const {
-  const auto& params = std::get<core::AttentionParams>(call.op->params);
+  const auto* mixed = std::get_if<core::MixedParams>(&call.op->params);
+  const core::AttentionParams params =
+      mixed ? core::AttentionParams{mixed->layer, mixed->heads, mixed->scale, mixed->window}
+            : std::get<core::AttentionParams>(call.op->params);
   LatentArgs args = {};
   args.q = value(plan, call.inputs[0]);
-  args.q_rest = value(plan, call.inputs[1]);
+  args.q_rest = value(plan, call.inputs[mixed ? 0 : 1]);
   args.out = value(plan, call.outputs[0]);
   args.positions = batch_.device().positions;
   args.streams = batch_.device().streams;
@@ -171,11 +174,17 @@ void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const Kernel
   args.scale = params.scale;
   args.cache = cache_.layer(params.layer);
   args.stamps = launch.stamps();
-  if (call.inputs.size() > 2) {
-    args.chosen = ids(plan, call.inputs[2]);
-    args.most = static_cast<int>(width(call.inputs[2]));
+  if (mixed) {
+    args.entries = cache_.layer(mixed->entries);
+    args.span = static_cast<int>(program_.kv_layers[mixed->entries].span);
+  }
+  if (mixed ? call.inputs[1] != call.inputs[0] : call.inputs.size() > 2) {
+    args.chosen = ids(plan, call.inputs.back());
+    args.most = static_cast<int>(width(call.inputs.back()));
   }
   if (sees_ahead(params, plan.shape)) args.places = batch_.places();
+  if (!call.op->weights.empty()) args.sinks = weights_.vector(call.op->weights[0]);
+  args.window = static_cast<int>(params.window);
   args.tokens_share_tiles = plan.shape.tile_tokens > 1 && !plan.shape.distinct_streams;
   args.lone_tokens = plan.shape.distinct_streams;
   args.most_splits = static_cast<int>(std::min<int64_t>(launch.sm_count, (config_.context + 63) / 64));
@@ -250,7 +259,8 @@ bool KernelLauncher::attention_writes_half(const core::Op& attention) const {
 bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
   const auto& params = std::get<core::AttentionParams>(attention.params);
   const Cache& cache = cache_.layer(params.layer);
-  if (attention.kind == core::OpKind::latent_attention) return fast_latent_attention(cache, context_.launch());
+  if (attention.kind == core::OpKind::latent_attention)
+    return params.window == 0 && attention.weights.empty() && fast_latent_attention(cache, context_.launch());
   return !is_plain(params) && fast_attention(cache, params.soft_cap, context_.launch()) &&
          params.heads / cache.heads <= kAttentionRows;
 }

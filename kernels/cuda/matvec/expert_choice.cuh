@@ -60,7 +60,7 @@ __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const Rou
         norm_factor(router, args.segment[0].out + token * args.segment[0].out_stride, token, memory.scratch);
     if (is_expert) score = factor * score + score_bias;
     const float weight = gate_weight(route, score, memory.scratch);
-    if (is_expert) choice = choice_bias + (route.by_score ? score : weight);
+    if (is_expert) choice = choice_bias + choice_weight(route, score, weight);
     if (e < kMostFoldedExperts) memory.weights[e] = weight;
   }
   __syncthreads();

@@ -28,6 +28,7 @@ __device__ __forceinline__ float activated(const core::ActivationParams& params,
   case core::Activation::gelu: return gelu(x);
   case core::Activation::gelu_erf: return 0.5f * x * (1 + erff(x * 0.7071067812f));
   case core::Activation::soft_cap: return params.alpha * tanhf(x / params.alpha);
+  case core::Activation::softplus: return fmaxf(x, 0) + log1pf(expf(-fabsf(x)));
   case core::Activation::root_sigmoid:
     return x == 0 ? 0.5f : sigmoid(copysignf(sqrtf(fmaxf(fabsf(x), core::kLeastRooted)), x));
   case core::Activation::xielu:

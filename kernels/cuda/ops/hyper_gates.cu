@@ -12,8 +12,8 @@ struct GatesArgs {
   const float *x, *scale, *base; // [rows][(2 + count) count], [3], [(2 + count) count]
   float *in, *out;               // [rows][count], [rows][(1 + count) count]
   int64_t rows;
-  int count, iterations;
-  float epsilon;
+  int count, iterations; // 0: no matrix
+  float epsilon, magnitude, out_epsilon;
 };
 
 __global__ void hyper_gates_kernel(const __grid_constant__ GatesArgs args, Stamp* stamps) {
@@ -23,13 +23,17 @@ __global__ void hyper_gates_kernel(const __grid_constant__ GatesArgs args, Stamp
   const int64_t token = int64_t{blockIdx.x} * kTokens + threadIdx.x / kWarp;
   if (token >= args.rows) return;
   auto& matrix = matrices[threadIdx.x / kWarp];
-  const float* x = args.x + token * (2 + count) * count;
+  const int columns = args.iterations > 0 ? count : 0; // of the matrix
+  const float* x = args.x + token * (2 + columns) * count;
   const auto affine = [&](int part, int i) { return x[i] * args.scale[part] + args.base[i]; };
-  float* out = args.out + token * (1 + count) * count;
+  float* out = args.out + token * (1 + columns) * count;
   const bool active = lane < count;
   if (active) {
     args.in[token * count + lane] = sigmoid(affine(0, lane)) + args.epsilon;
-    out[lane] = 2 * sigmoid(affine(1, count + lane));
+    out[lane] = args.magnitude * sigmoid(affine(1, count + lane)) + args.out_epsilon;
+  }
+  if (columns == 0) return;
+  if (active) {
     float largest = -INFINITY, sum = 0;
     for (int to = 0; to < count; ++to) largest = fmaxf(largest, matrix[lane][to] = affine(2, (2 + lane) * count + to));
     for (int to = 0; to < count; ++to) sum += matrix[lane][to] = expf(matrix[lane][to] - largest);
@@ -65,7 +69,9 @@ void launch_hyper_gates(const Launch& launch, const OpCall& call) {
                           call.rows,
                           static_cast<int>(params.count),
                           static_cast<int>(params.iterations),
-                          params.epsilon};
+                          params.epsilon,
+                          params.magnitude,
+                          params.out_epsilon};
   launch(hyper_gates_kernel, static_cast<unsigned>((call.rows + kTokens - 1) / kTokens), kTokens * kWarp, 0, args,
          launch.stamps());
 }

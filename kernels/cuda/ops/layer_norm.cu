@@ -6,7 +6,7 @@ namespace ridge::kernels::cuda {
 namespace {
 
 __global__ void layer_norm_kernel(const float* x, const float* weight, const float* bias, float* out, int64_t group,
-                                  int64_t weights, float epsilon, Stamp* stamps) {
+                                  int64_t weights, float epsilon, bool centered, Stamp* stamps) {
   __shared__ float scratch[kElementThreads / kWarp];
   const DependentWork work(stamps);
   const int64_t first = blockIdx.x * group, first_weight = first % weights; // a row's groups may have their own
@@ -14,7 +14,7 @@ __global__ void layer_norm_kernel(const float* x, const float* weight, const flo
   out += first;
   weight += first_weight;
   float sum = 0, squares = 0;
-  for (int64_t i = threadIdx.x; i < group; i += kElementThreads) sum += x[i];
+  for (int64_t i = threadIdx.x; centered && i < group; i += kElementThreads) sum += x[i];
   const float mean = block_sum(sum, scratch) / static_cast<float>(group);
   for (int64_t i = threadIdx.x; i < group; i += kElementThreads) squares += (x[i] - mean) * (x[i] - mean);
   const float inverse = rsqrtf(block_sum(squares, scratch) / static_cast<float>(group) + epsilon);
@@ -29,7 +29,7 @@ void launch_layer_norm(const Launch& launch, const OpCall& call) {
   const auto groups = static_cast<unsigned>(call.rows * call.out_width(0) / params.group);
   const float* bias = call.op.weights.size() > 1 ? call.vector(1) : nullptr;
   launch(layer_norm_kernel, groups, kElementThreads, 0, call.in[0], call.vector(0), bias, call.out[0], params.group,
-         call.weight(0).cols, params.epsilon, launch.stamps());
+         call.weight(0).cols, params.epsilon, params.centered, launch.stamps());
 }
 
 } // namespace ridge::kernels::cuda

@@ -267,9 +267,14 @@ struct LatentArgs {
   Cache cache;
   Stamp* stamps = nullptr;
 
-  const int32_t* chosen = nullptr; // of launch_plain_latent_attention: [tokens, most], -1 behind the last; null: all
+  // Of launch_plain_latent_attention:
+  const int32_t* chosen = nullptr; // [tokens, most], -1 behind the last; null: all
   int most = 0;
-  const TokenPlace* places = nullptr; // likewise, where tokens see the end of their blocks
+  const TokenPlace* places = nullptr; // where tokens see the end of their blocks
+  const float* sinks = nullptr;       // [heads], or null
+  int window = 0;                     // positions that a token sees; 0: all
+  Cache entries = {};                 // seen beside the window: entries for `span` positions, the chosen or all
+  int span = 0;                       // 0: there are none
 
   // For launch_latent_attention:
   bool tokens_share_tiles; // all tokens are of one stream and in sequence

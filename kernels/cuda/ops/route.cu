@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kExperts) route_kernel(const __grid_constant__
 
   const float score = is_expert ? load_latest(args.scores + int64_t{token} * args.experts + e) : -INFINITY;
   const float weight = gate_weight(args, score, memory.scratch);
-  float choice = is_expert ? bias + (args.by_score ? score : weight) : -INFINITY;
+  float choice = is_expert ? bias + choice_weight(args, score, weight) : -INFINITY;
   if (args.groups > 1) {
     choices[e] = choice;
     __syncthreads();
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kExperts) route_kernel(const __grid_constant__
     choice = choices[e];
   }
   memory.weights[e] = weight;
-  choose(args, token, choice, memory);
+  args.table ? take_given(args, token, memory) : choose(args, token, choice, memory);
   store_shares(args, token, memory);
 }
 
@@ -92,7 +92,11 @@ RouteArgs route_args(const OpCall& call) {
           .gate = params.gate,
           .normalize = params.normalize,
           .scale = params.scale,
-          .by_score = params.by_score};
+          .by_score = params.by_score,
+          .by_sigmoid = params.by_sigmoid,
+          .share_matrix = static_cast<int>(params.share_matrix),
+          .table = call.op.weights.size() > 2 ? reinterpret_cast<const int32_t*>(call.weight_data[2]) : nullptr,
+          .tokens = call.token_ids};
 }
 
 void launch_route(const Launch& launch, const OpCall& call) {

@@ -260,6 +260,7 @@ void BatchPlanner::add_attention(const core::Op& op, const TokenRun& rows, bool 
   const auto kernel = [&] {
     if (op.kind == OpKind::index_choice) return Kernel::index_choice;
     if (op.kind == OpKind::sparse_attention) return Kernel::plain_attention;
+    if (op.kind == OpKind::mixed_attention) return Kernel::plain_latent_attention;
     const bool fast = op.kind != OpKind::chosen_attention && !looks_ahead(op) && in_.kernels.has_fast_attention(op);
     if (op.kind != OpKind::attention) return fast ? Kernel::latent_attention : Kernel::plain_latent_attention;
     return prompt ? Kernel::prompt_attention : fast ? Kernel::attention : Kernel::plain_attention;

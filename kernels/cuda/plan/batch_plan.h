@@ -68,7 +68,7 @@ enum class Kernel : uint8_t {
   plain_attention, // for any head size and cache type, and for chosen positions
   prompt_attention,
   latent_attention,
-  plain_latent_attention, // for any widths and cache type, and for chosen positions
+  plain_latent_attention, // for any widths and cache type, for chosen positions, and for entries beside a window
   index_choice,
   sort_experts,  // slots in the order of their experts, behind route
   fetch_experts, // of those in the host's memory, behind route

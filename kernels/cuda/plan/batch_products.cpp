@@ -204,8 +204,9 @@ bool BatchPlanner::norms_input(const MatrixStep& m) const {
   const KernelCall& before = batch_.calls.back();
   if (before.kernel != Kernel::op || before.op->kind != core::OpKind::layer_norm || before.outputs[0] != m.x)
     return false;
-  const int64_t group = std::get<core::NormParams>(before.op->params).group;
-  if (group != width(m.x) || weight(before.op->weights[0]).cols != group || group > kMostNormedColumns) return false;
+  const auto& [epsilon, group, centered] = std::get<core::NormParams>(before.op->params);
+  if (!centered || group != width(m.x) || weight(before.op->weights[0]).cols != group || group > kMostNormedColumns)
+    return false;
   const auto reads = [&](const Step& step) { return std::ranges::count(step.inputs, m.x) > 0; };
   const auto first = steps_.begin() + static_cast<std::ptrdiff_t>(step_);
   const auto behind = std::find_if(first, steps_.end(), [&](const Step& step) {

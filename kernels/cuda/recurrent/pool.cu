@@ -12,9 +12,10 @@ namespace {
 constexpr int kThreads = 64, kChunkTokens = 32;
 
 struct PoolArgs {
-  const float *x, *gate, *bias; // [tokens][channels] each, [kernel][channels]
-  float *out, *state;           // [tokens][channels], [streams][kernel - 1][x, gate][channels]
-  int channels, kernel, chunk_tokens;
+  const float *x, *gate, *bias; // [tokens][width] each, [kernel][width], or where halves overlap [kernel / 2][width]
+  float *out, *state;           // [tokens][channels], [streams][kernel - 1][x, gate][width]
+  int channels, width, kernel, chunk_tokens;
+  bool overlaps; // core::PoolParams; then `width` is twice the channels
   Batch batch;
 };
 
@@ -27,37 +28,44 @@ __global__ void pool_kernel(const __grid_constant__ PoolArgs args, Stamp* stamps
   const int begin = chunks ? blockIdx.y * args.chunk_tokens : sequence.next(-1);
   const int end = chunks ? min(args.batch.tokens, begin + args.chunk_tokens) : args.batch.tokens;
   if (begin >= end) return;
-  const int64_t channels = args.channels;
-  float* state = args.state + args.batch.streams[begin] * (2 * history * channels) + channel;
+  const int64_t width = args.width;
+  float* state = args.state + args.batch.streams[begin] * (2 * history * width);
+  const int half = args.kernel / 2;
+  // The column of the i-th token that a token looks at, and where its gate's bias is.
+  const auto column = [&](int i) { return channel + (args.overlaps && i >= half ? args.channels : 0); };
+  const auto bias = [&](int i) { return args.bias[(args.overlaps ? i % half : i) * width + column(i)]; };
   if (sequence.starts(chunks ? 0 : begin) && (!chunks || begin == 0))
-    for (int i = 0; i < 2 * history; ++i) state[i * channels] = 0;
+    for (int i = 0; i < 2 * history; ++i)
+      for (int64_t at = channel; at < width; at += args.channels)
+        state[i * width + at] = i % 2 == 1 && args.overlaps ? -INFINITY : 0;
   // x or gate, `i` rows behind the first of the state; the rows behind the state are tokens from `first` on.
-  const auto input = [&](int i, int first, bool gate) {
-    return i < history ? state[(2 * i + gate) * channels]
-                       : (gate ? args.gate : args.x)[(first + i - history) * channels + channel];
+  const auto input = [&](int i, int first, bool gate, int64_t at) {
+    return i < history ? state[(2 * i + gate) * width + at]
+                       : (gate ? args.gate : args.x)[(first + i - history) * width + at];
+  };
+  // Of all columns of this thread.
+  const auto store = [&](int i, int from, int first) {
+    for (int64_t at = channel; at < width; at += args.channels) {
+      state[2 * i * width + at] = input(from, first, false, at);
+      state[(2 * i + 1) * width + at] = input(from, first, true, at);
+    }
   };
   for (int t = begin; t < end; t = sequence.next(t)) {
     const int first = chunks ? 0 : t, row = t - first; // the first row that the token looks at
-    const auto gate = [&](int i) { return input(row + i, first, true) + args.bias[i * channels + channel]; };
+    const auto gate = [&](int i) { return input(row + i, first, true, column(i)) + bias(i); };
     float largest = -INFINITY, sum = 0, mean = 0;
     for (int i = 0; i <= history; ++i) largest = fmaxf(largest, gate(i));
     for (int i = 0; i <= history; ++i) {
       const float share = expf(gate(i) - largest);
       sum += share;
-      mean += share * input(row + i, first, false);
+      mean += share * input(row + i, first, false, column(i));
     }
-    args.out[t * channels + channel] = mean / sum;
+    args.out[int64_t{t} * args.channels + channel] = mean / sum;
     if (chunks) continue;
-    for (int i = 0; i < history; ++i) { // ascending: each row takes the next
-      state[2 * i * channels] = input(i + 1, t, false);
-      state[(2 * i + 1) * channels] = input(i + 1, t, true);
-    }
+    for (int i = 0; i < history; ++i) store(i, i + 1, t); // ascending: each row takes the next
   }
   if (!chunks || begin > 0) return;
-  for (int i = 0; i < history; ++i) {
-    state[2 * i * channels] = input(args.batch.tokens + i, 0, false);
-    state[(2 * i + 1) * channels] = input(args.batch.tokens + i, 0, true);
-  }
+  for (int i = 0; i < history; ++i) store(i, args.batch.tokens + i, 0);
 }
 
 } // namespace
@@ -71,8 +79,10 @@ void launch_pool(const Launch& launch, const OpCall& call) {
                          call.out[0],
                          call.state,
                          static_cast<int>(call.out_width(0)),
+                         static_cast<int>(call.in_width(0)),
                          static_cast<int>(params.kernel),
                          chunk,
+                         params.overlaps,
                          {call.positions, call.streams, call.tokens, call.sequences.kind}};
   const bool chunks = call.sequences.kind == Sequences::Kind::one;
   const dim3 grid((args.channels + kThreads - 1) / kThreads, chunks ? (call.tokens + chunk - 1) / chunk : 1,

@@ -80,30 +80,53 @@ __device__ __forceinline__ int place_of(uint32_t key, int experts, int used, Cho
   return place;
 }
 
+// Which matrix an expert has.
+__device__ __forceinline__ int matrix_of(const RouteArgs& args, int expert) {
+  return args.share_matrix == 1 ? expert : expert / args.share_matrix;
+}
+
 // Chooses the `used` best experts by this thread's `choice`, -infinity where it has none, and stores their numbers.
 template <int kExperts, int kThreads>
 __device__ __forceinline__ void choose(const RouteArgs& args, int token, float choice,
                                        ChoiceMemory<kExperts, kThreads>& memory) {
   const int place = place_of(ordered(choice), args.experts, args.used, memory);
-  if (place < args.used && ordered(choice) > ordered(-INFINITY)) memory.chosen[place] = threadIdx.x;
+  if (place < args.used && ordered(choice) > ordered(-INFINITY)) memory.chosen[place] = matrix_of(args, threadIdx.x);
   __syncthreads();
 #pragma unroll 1
   for (int s = threadIdx.x; s < args.used; s += kThreads)
     store_latest(reinterpret_cast<float*>(args.ids) + token * args.used + s, __int_as_float(memory.chosen[s]));
 }
 
+// Stores the numbers of the experts that the token is given.
+template <int kExperts, int kThreads>
+__device__ __forceinline__ void take_given(const RouteArgs& args, int token, ChoiceMemory<kExperts, kThreads>& memory) {
+  const int32_t* given = args.table + int64_t{args.tokens[token]} * args.used;
+#pragma unroll 1
+  for (int s = threadIdx.x; s < args.used; s += kThreads) {
+    memory.chosen[s] = given[s];
+    store_latest(reinterpret_cast<float*>(args.ids) + token * args.used + s, __int_as_float(given[s]));
+  }
+  __syncthreads();
+}
+
 // What `choose` leaves where weights are broken and scores no numbers.
 template <int kExperts, int kThreads>
 __device__ __forceinline__ void set_default_choice(const RouteArgs& args, ChoiceMemory<kExperts, kThreads>& memory) {
 #pragma unroll 1
-  for (int s = threadIdx.x; s < args.used; s += kThreads) memory.chosen[s] = s;
+  for (int s = threadIdx.x; s < args.used; s += kThreads) memory.chosen[s] = matrix_of(args, s);
 }
 
 // This thread's score as a share's weight.
 __device__ __forceinline__ float gate_weight(const RouteArgs& args, float score, float* scratch) {
-  return args.gate == core::Gate::softmax   ? softmax(score, scratch)
-         : args.gate == core::Gate::sigmoid ? 1 / (1 + expf(-score))
-                                            : score; // softmax_of_chosen
+  return args.gate == core::Gate::softmax         ? softmax(score, scratch)
+         : args.gate == core::Gate::sigmoid       ? 1 / (1 + expf(-score))
+         : args.gate == core::Gate::root_softplus ? sqrtf(fmaxf(score, 0) + log1pf(expf(-fabsf(score))))
+                                                  : score; // softmax_of_chosen
+}
+
+// By what experts are chosen, but for a bias.
+__device__ __forceinline__ float choice_weight(const RouteArgs& args, float score, float weight) {
+  return args.by_sigmoid ? 1 / (1 + expf(-score)) : args.by_score ? score : weight;
 }
 
 // Stores the weights of the chosen as shares, which add up to `scale` where they are normalized, each times a scale of

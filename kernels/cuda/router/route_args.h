@@ -18,7 +18,9 @@ struct RouteArgs {
   core::Gate gate;
   bool normalize;
   float scale;
-  bool by_score;
+  bool by_score, by_sigmoid;
+  int share_matrix;
+  const int32_t *table, *tokens; // [vocabulary][used]: the experts of each token, whatever the scores; or null
 };
 RouteArgs route_args(const OpCall& call); // of a `route`
 

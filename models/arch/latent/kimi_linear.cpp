@@ -1,5 +1,6 @@
 // kimi-linear: Kimi Linear (48B-A3B). Three of four layers are Kimi delta attention, the others latent attention that
-// does not know positions. Experts and a shared one behind a dense layer.
+// does not know positions. Experts and a shared one behind a dense layer. bailingmoe3 (Ling 3) is the same with rope
+// and gates in its latent attention.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -9,15 +10,28 @@ using core::ValueId;
 
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
+  const bool ling = h.architecture() == "bailingmoe3";
   h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
-  const LatentSpec attention = {.rope = Rope::none};
-  const RoutingSpec routing = {.normalize = true, .selection_bias = true, .shared = true};
+  LatentSpec attention = {.rope = Rope::none};
+  // Files of models that see have rope in sections for pictures. Without pictures all sections have one position.
+  if (ling)
+    attention = {.rope = h.has_rope_sections() ? Rope::split : Rope::adjacent, .plain_rope = true, .gate = true};
+  RoutingSpec routing = {.normalize = true, .selection_bias = true, .shared = true};
+  if (ling) routing.normalize = h.get_bool("expert_weights_norm", false);
+  const auto feed_forward = [&](ValueId x, int64_t il) {
+    if (!ling) return b.feed_forward(x, il, routing);
+    ActivationSpec activation;
+    activation.activation.limit = static_cast<float>(h.layer_float("swiglu_clamp_shexp", il, 0));
+    activation.activation.limits_activated = true;
+    activation.limit_of_experts = static_cast<float>(h.layer_float("swiglu_clamp_exp", il, 0));
+    return b.feed_forward(x, il, routing, activation);
+  };
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  return h.has_attention(il) ? b.latent_attention(x, il, attention)
-                                            : b.kimi_delta(x, il, h.norm_epsilon());
+                                            : b.kimi_delta(x, il, h.norm_epsilon(), ling);
                },
-           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); }});
+           .ffn = feed_forward});
 }
 
 constinit const ArchitectureFile arch::kimi_linear = {.build = build};

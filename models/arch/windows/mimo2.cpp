@@ -1,9 +1,10 @@
 // Windows in some layers, and experts: mellum, maple, mimo2 (MiMo V2) and step35 (Step 3.5); and spark2_5 (Spark 2.5),
-// which is dense. They differ in the rope of the two kinds of layers, in how experts are
-// chosen, and in what becomes of attention's output:
+// which is dense; laguna. They differ in the rope of the two kinds of layers, in how experts are chosen, and in what
+// becomes of attention's output:
 //   mimo2    has sinks in some layers, and a scale of the output
 //   step35   may have a gate for each head, and limits in activations
 //   spark2_5 has a gate for each head
+//   laguna   has a gate for each head or element, which softplus makes positive
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -86,6 +87,22 @@ AttentionSpec spark(Builder& b, int64_t il) {
   return spec;
 }
 
+AttentionSpec laguna(Builder& b, int64_t il) {
+  const Hparams& h = b.hparams();
+  const bool slides = h.get_int("attention.sliding_window", 0) > 0 && h.slides(il, 4, Hparams::Sees::all_first);
+  AttentionSpec spec = {.rope = Rope::split,
+                        .qk_norm = true,
+                        .rope_dims = h.rope_dims(h.k_dim(il), slides),
+                        .rope_factors = false,
+                        .window = slides ? h.window() : 0,
+                        .gate = Activation::softplus,
+                        .gate_matrix = true};
+  if (!slides) return spec;
+  spec.rope_base = h.sliding_rope_base();
+  spec.rope_scaling = false;
+  return spec;
+}
+
 struct Kind {
   std::string_view name;
   AttentionSpec (*attention)(Builder& b, int64_t il);
@@ -95,6 +112,7 @@ struct Kind {
 
 constexpr RoutingSpec kSoftmax = {.normalize = true, .gate = Gate::softmax};
 constexpr auto kKinds = std::to_array<Kind>({
+    {"laguna", laguna, {.selection_bias = true, .shared = true}},
     {"maple", maple, {.normalize = true, .gate = Gate::softmax, .scale = 1}},
     {"mellum", mellum, kSoftmax},
     {"mimo2", mimo2, {.normalize = true, .gate = Gate::sigmoid, .selection_bias = true}},

@@ -52,6 +52,13 @@ TEST_CASE("CUDA: tiny models that embed texts have the reference's hidden states
     tests::check_embedding_recipe(tests::make_executor, name);
 }
 
+TEST_CASE("CUDA: tiny models whose tokens see later ones have the reference's logits") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  for (const std::string& name : tests::known_recipes("logits", true))
+    tests::check_recipe(tests::make_executor, name, false);
+}
+
 TEST_CASE("CUDA: streams of tiny models go on behind the first tokens of another stream") {
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();

@@ -22,6 +22,7 @@ Naive::Row attend_to_latent_keys(Naive& naive, const core::Op& op, size_t t, con
       for (int64_t d = 0; d < rest; ++d) dot += naive.in(op, 1, t)[h * rest + d] * key[kv.v_dim + d];
       score.push_back(dot * p.scale);
     }
+    if (!op.weights.empty()) score.push_back(naive.weight_row(op.weights[0], 0)[h]); // a sink, without a value
     const double largest = *std::ranges::max_element(score);
     double sum = 0;
     for (double& s : score) sum += s = std::exp(s - largest);
@@ -33,9 +34,11 @@ Naive::Row attend_to_latent_keys(Naive& naive, const core::Op& op, size_t t, con
 
 void naive_latent_attention(Naive& naive, const core::Op& op) {
   naive.for_rows(op, [&](size_t t) {
-    std::vector<int64_t> all(naive.batch().positions[t] + 1);
-    std::iota(all.begin(), all.end(), 0);
-    return attend_to_latent_keys(naive, op, t, all);
+    const int64_t position = naive.batch().positions[t];
+    const int64_t first = std::get<core::AttentionParams>(op.params).first_seen(position);
+    std::vector<int64_t> seen(position + 1 - first);
+    std::iota(seen.begin(), seen.end(), first);
+    return attend_to_latent_keys(naive, op, t, seen);
   });
 }
 

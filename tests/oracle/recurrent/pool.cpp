@@ -1,5 +1,5 @@
 // pool: per channel, the last inputs of the token's stream weighed by a softmax of their gates; before the first token
-// input and gate are zero.
+// input and gate are zero, or where halves overlap, nothing.
 #include "support/naive.h"
 
 #include <cmath>
@@ -13,15 +13,18 @@ void naive_pool(Naive& naive, const core::Op& op) {
     Naive::Matrix& rows = naive.states(p.state, t); // inputs and gates in turns
     rows.push_back(naive.in(op, 0, t));
     rows.push_back(naive.in(op, 1, t));
-    const auto tokens = std::ssize(rows) / 2, channels = std::ssize(rows[0]);
+    const auto tokens = std::ssize(rows) / 2, width = std::ssize(rows[0]), channels = p.overlaps ? width / 2 : width;
     Naive::Row y(channels);
     for (int64_t c = 0; c < channels; ++c) {
       double sum = 0;
       for (int64_t i = 0; i < p.kernel; ++i) {
         const int64_t from = tokens - p.kernel + i;
-        const double share = std::exp((from < 0 ? 0 : rows[2 * from + 1][c]) + bias[i * channels + c]);
+        if (from < 0 && p.overlaps) continue;
+        const bool newer = p.overlaps && i >= p.kernel / 2;
+        const int64_t column = newer ? channels + c : c, place = newer ? i - p.kernel / 2 : i;
+        const double share = std::exp((from < 0 ? 0 : rows[2 * from + 1][column]) + bias[place * width + column]);
         sum += share;
-        y[c] += share * (from < 0 ? 0 : rows[2 * from][c]);
+        y[c] += share * (from < 0 ? 0 : rows[2 * from][column]);
       }
       y[c] /= sum;
     }

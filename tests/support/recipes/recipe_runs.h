@@ -19,14 +19,17 @@
 
 namespace ridge::tests {
 
-// The recipes of architectures that are known, by name.
-inline std::vector<std::string> known_recipes(const std::string& output = "logits") {
+// The recipes of architectures that are known, by name. `whole`: those of models whose tokens see later ones, so that a
+// text is evaluated at once.
+inline std::vector<std::string> known_recipes(const std::string& output = "logits", bool whole = false) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(reference_dir() + "/recipes")) {
     if (entry.path().extension() != ".json") continue;
     const Recipe recipe(entry.path().stem().string());
     const std::string architecture = recipe.document["metadata"][0][2];
-    if (recipe.document["output"] == output && models::find_architecture(architecture)) names.push_back(recipe.name);
+    if (recipe.document["output"] == output && recipe.document.value("whole", false) == whole &&
+        models::find_architecture(architecture))
+      names.push_back(recipe.name);
   }
   std::ranges::sort(names);
   return names;

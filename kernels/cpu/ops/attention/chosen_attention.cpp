@@ -12,6 +12,7 @@ void lower_chosen_attention(Lowering& lowering, const core::Op& op) {
   const float *q_c = lowering.value(op.inputs[0]), *q_r = lowering.value(op.inputs[1]);
   const auto* chosen = reinterpret_cast<const int32_t*>(lowering.value(op.inputs[2]));
   const int64_t most = lowering.info(op.inputs[2]).width;
+  const float* sinks = op.weights.empty() ? nullptr : lowering.vector_weight(op.weights[0]).data();
   float* out = lowering.value(op.outputs[0]);
   const int64_t heads_of_item = latent_heads_of_item(params.heads, lowering.threads());
   const int64_t pieces = ceil_div(params.heads, heads_of_item);
@@ -41,6 +42,7 @@ void lower_chosen_attention(Lowering& lowering, const core::Op& op) {
         task.group = std::min(heads_of_item, params.heads - head);
         task.first_position = count - 1;
         task.k = keys.data();
+        task.sinks = sinks ? sinks + head : nullptr;
         kernels.attend(task);
       });
 }

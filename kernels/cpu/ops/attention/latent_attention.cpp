@@ -10,6 +10,7 @@ void lower_latent_attention(Lowering& lowering, const core::Op& op) {
   const auto& params = std::get<core::AttentionParams>(op.params);
   const core::KvLayer kv = lowering.program().kv_layers[params.layer];
   const float *q_c = lowering.value(op.inputs[0]), *q_r = lowering.value(op.inputs[1]);
+  const float* sinks = op.weights.empty() ? nullptr : lowering.vector_weight(op.weights[0]).data();
   float* out = lowering.value(op.outputs[0]);
   const int64_t heads_of_item = latent_heads_of_item(params.heads, lowering.threads());
   const int64_t pieces = ceil_div(params.heads, heads_of_item);
@@ -35,6 +36,8 @@ void lower_latent_attention(Lowering& lowering, const core::Op& op) {
         task.block_first = segment.block_first;
         task.block_end = segment.block_end;
         task.k = lowering.cache().keys(params.layer, segment.stream, 0);
+        if (const core::CacheRows& rows = lowering.cache().rows(params.layer); rows.is_ring()) task.ring = rows.rows;
+        task.sinks = sinks ? sinks + head : nullptr;
         kernels.attend(task);
       });
 }

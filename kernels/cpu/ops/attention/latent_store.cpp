@@ -18,7 +18,7 @@ void lower_latent_store(Lowering& lowering, const core::Op& op) {
                       for (int64_t t = first; t < last; ++t) {
                         std::copy_n(c + t * c_dim, c_dim, key.begin());
                         std::copy_n(r + t * r_dim, r_dim, key.begin() + c_dim);
-                        kernels.store_key(key.data(), kv.k_dim, batch.positions[t], type,
+                        kernels.store_key(key.data(), kv.k_dim, cache.rows(layer).row_of(batch.positions[t]), type,
                                           cache.keys(layer, batch.streams[t], 0));
                       }
                     });

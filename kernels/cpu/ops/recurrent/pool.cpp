@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace ridge::kernels::cpu {
 namespace {
@@ -11,7 +12,8 @@ namespace {
 constexpr int64_t kPoolChannels = 64;
 
 struct Pool {
-  int64_t kernel, channels;
+  int64_t kernel, channels;     // of the inputs
+  bool overlaps;                // core::PoolParams
   const float *x, *gate, *bias; // [tokens][channels] each, [kernel][channels]
   float* out;                   // [tokens][channels]
 
@@ -25,13 +27,19 @@ struct Pool {
   void run(const BatchState::Sequence& sequence, float* state, int64_t first, int64_t count) const {
     const int64_t history = kernel - 1;
     const auto tokens = std::ssize(sequence.tokens);
-    if (sequence.starts)
-      for (int64_t i = 0; i < 2 * history; ++i) std::fill_n(state + i * channels + first, count, 0.0f);
+    const int64_t outs = overlaps ? channels / 2 : channels, halves = overlaps ? 2 : 1;
+    const float before = overlaps ? -std::numeric_limits<float>::infinity() : 0; // gates of tokens that there are not
+    for (int64_t i = 0; sequence.starts && i < 2 * history; ++i)
+      for (int64_t half = 0; half < halves; ++half)
+        std::fill_n(state + i * channels + half * outs + first, count, i % 2 == 0 ? 0 : before);
     std::vector<float> largest(count), sum(count);
     for (int64_t t = 0; t < tokens; ++t) {
-      float* y = out + sequence.tokens[t] * channels + first;
+      float* y = out + sequence.tokens[t] * outs + first;
+      // Of the i-th token back: where its row's columns are, and its gates' biases.
+      const auto column = [&](int64_t i) { return overlaps && i >= kernel / 2 ? outs + first : first; };
       const auto gate_of = [&](const float* gates, int64_t i, int64_t c) {
-        return gates[first + c] + bias[i * channels + first + c];
+        const int64_t place = overlaps ? i % (kernel / 2) : i;
+        return gates[column(i) + c] + bias[place * channels + column(i) + c];
       };
       for (int64_t i = 0; i < kernel; ++i) {
         const float* gates = row(sequence, state, t + i - history, true);
@@ -46,15 +54,16 @@ struct Pool {
         for (int64_t c = 0; c < count; ++c) {
           const float share = std::exp(gate_of(gates, i, c) - largest[c]);
           sum[c] += share;
-          y[c] += share * values[first + c];
+          y[c] += share * values[column(i) + c];
         }
       }
       for (int64_t c = 0; c < count; ++c) y[c] /= sum[c];
     }
     for (int64_t i = 0; i < history; ++i) // ascending: row i takes one behind it
       for (const bool gates : {false, true})
-        std::copy_n(row(sequence, state, tokens + i - history, gates) + first, count,
-                    state + (2 * i + gates) * channels + first);
+        for (int64_t at = first; at < halves * outs; at += outs)
+          std::copy_n(row(sequence, state, tokens + i - history, gates) + at, count,
+                      state + (2 * i + gates) * channels + at);
   }
 };
 
@@ -64,15 +73,16 @@ void lower_pool(Lowering& lowering, const core::Op& op) {
   const auto params = std::get<core::PoolParams>(op.params);
   const Pool pool = {params.kernel,
                      lowering.info(op.inputs[0]).width,
+                     params.overlaps,
                      lowering.value(op.inputs[0]),
                      lowering.value(op.inputs[1]),
                      lowering.vector_weight(op.weights[0]).data(),
                      lowering.value(op.outputs[0])};
-  const int64_t pieces = ceil_div(pool.channels, kPoolChannels);
+  const int64_t outs = lowering.info(op.outputs[0]).width, pieces = ceil_div(outs, kPoolChannels);
   lowering.add_sequences(op, params.state, pieces,
                          [=](const BatchState::Sequence& sequence, float* state, int64_t piece, int) {
                            const int64_t first = piece * kPoolChannels;
-                           pool.run(sequence, state, first, std::min(kPoolChannels, pool.channels - first));
+                           pool.run(sequence, state, first, std::min(kPoolChannels, outs - first));
                          });
 }
 

@@ -1,0 +1,32 @@
+// dots3note: dots.note 3. Gated latent attention, in most layers within a window and of other widths, in the others to
+// positions that an indexer chooses. Experts and a shared one behind some dense layers.
+#include "models/architecture.h"
+#include "models/blocks/blocks.h"
+
+namespace ridge::models {
+
+using core::ValueId;
+
+static void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
+  const LatentSpec plain = {.plain_rope = true, .rope_norm = true, .gate = true};
+  LatentSpec slides = plain, chooses = plain;
+  slides.rope_base = h.sliding_rope_base();
+  slides.rank = h.positive_int("attention.kv_lora_rank_swa", kMaxHeadDim);
+  slides.k_dim = h.positive_int("attention.key_length_mla_swa", kMaxHeadDim);
+  slides.v_dim = h.positive_int("attention.value_length_mla_swa", kMaxHeadDim);
+  slides.window = h.window();
+  chooses.sees = LatentSpec::Sees::own_choice;
+  chooses.index_rope = Rope::split;
+  chooses.index_epsilon = 1e-6;
+  const RoutingSpec routing = {
+      .normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
+  b.build(
+      {.mixer = [&](ValueId x, int64_t il) { return b.latent_attention(x, il, h.slides(il, 1) ? slides : chooses); },
+       .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); }});
+}
+
+constinit const ArchitectureFile arch::dots3note = {.build = build};
+
+} // namespace ridge::models

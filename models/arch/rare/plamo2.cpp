@@ -1,0 +1,23 @@
+// plamo2: PLaMo 2. Layers without key-value heads are Mamba, of a form between the first and the second one; all have
+// norms behind their parts.
+#include "models/architecture.h"
+#include "models/blocks/blocks.h"
+
+namespace ridge::models {
+
+using core::ValueId;
+
+static void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  const AttentionSpec attention = {.rope = Rope::split, .qk_norm = true, .rope_factors = false};
+  b.build(
+      {.mixer = [&](ValueId x,
+                    int64_t il) { return h.has_attention(il) ? b.attention(x, il, attention) : b.plamo_mamba(x, il); },
+       .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+       .mixer_post_norm = "post_attention_norm",
+       .ffn_post_norm = "post_ffw_norm"});
+}
+
+constinit const ArchitectureFile arch::plamo2 = {.build = build};
+
+} // namespace ridge::models

@@ -1,0 +1,102 @@
+// Mamba's selective scans: the first Mamba, where each channel and state has a rate of its own, and PLaMo 2's, where
+// each head has one. Rates and what goes into the state follow from the convolved input. (Mamba 2 is in recurrent.cpp.)
+// And lightning attention, which is such a scan at fixed paces.
+#include "core/error.h"
+#include "models/blocks/blocks.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ridge::models {
+
+using core::Activation;
+using core::OpKind;
+using core::ValueId;
+
+namespace {
+
+constexpr int64_t kMostStates = 4096;
+
+} // namespace
+
+// The scan of x by b, c and the steps of its heads, then the gate and the output matrix.
+ValueId Builder::scanned(ValueId x, ValueId b, ValueId c, ValueId dt, ValueId gate, const std::string& blk) {
+  const int64_t inner = width_of(x), heads = width_of(dt), states = width_of(b);
+  const gguf::Tensor* rates = file_.find_tensor(blk + "ssm_a");
+  const bool rate_per_state = rates && rates->weights() != heads;
+  const core::WeightId a = flat_vector(blk + "ssm_a", rate_per_state ? heads * states : heads),
+                       d = flat_vector(blk + "ssm_d", heads), bias = vector(blk + "ssm_dt.bias", heads);
+  const int32_t state = new_state(blk + "scan", inner * states);
+  const ValueId y = emit(OpKind::scan, blk + "scan", {x, b, c, dt}, inner, {a, d, bias},
+                         core::ScanParams{state, heads, inner / heads, 1, states, 0, 0, 0});
+  return linear(glu(Activation::silu, gate, y, blk + "ssm_gate"), blk + "ssm_out", hparams_.width());
+}
+
+ValueId Builder::mamba(ValueId x, int64_t il) {
+  const std::string blk = layer_name(il), in = blk + "ssm_in", from_x = blk + "ssm_x";
+  const int64_t inner = hparams_.ssm("inner_size"), states = hparams_.ssm("state_size"),
+                rank = hparams_.ssm("time_step_rank"), all = rank + 2 * states;
+  if (states > kMostStates) throw_error("{}: a scan with {} states", file_.path(), states);
+  const ValueId gate = linear_of(x, in, {"z", 2 * inner, inner, inner});
+  const ValueId mixed = conv1d(linear_of(x, in, {"x", 2 * inner, 0, inner}), blk + "ssm_conv1d",
+                               hparams_.ssm("conv_kernel"), Activation::silu);
+  const bool bare = hparams_.get_bool("ssm.dt_b_c_rms", false); // norms without weights
+  const auto part = [&](std::string_view which, int64_t first, int64_t rows) {
+    const ValueId y = linear_of(mixed, from_x, {which, all, first, rows});
+    const std::string norm = fmt::format("{}ssm_{}_norm", blk, which);
+    if (has(norm + ".weight")) return rms_norm(y, norm);
+    return bare ? unit_norm(y, norm, rows) : y;
+  };
+  const ValueId dt = linear(part("dt", 0, rank), blk + "ssm_dt", inner, false);
+  const ValueId b = part("b", rank, states), c = part("c", rank + states, states);
+  return scanned(mixed, b, c, dt, gate, blk);
+}
+
+ValueId Builder::plamo_mamba(ValueId x, int64_t il) {
+  constexpr int64_t kLeastRank = 64, kWidthOfRank = 16;
+  const std::string blk = layer_name(il), in = blk + "ssm_in", from_x = blk + "ssm_x";
+  const int64_t inner = hparams_.ssm("inner_size"), states = hparams_.ssm("state_size"),
+                heads = hparams_.ssm("time_step_rank"), rank = std::max(kLeastRank, hparams_.width() / kWidthOfRank);
+  const int64_t head = inner / heads, all = 2 * states + rank;
+  if (heads > kMaxHeads || inner % heads != 0 || states > kMostStates)
+    throw_error("{}: a scan of {} channels in {} heads with {} states: the file is damaged or not a {} model",
+                file_.path(), inner, heads, states, program_.architecture);
+  const ValueId gate = linear_of(x, in, {"z", 2 * inner, 0, inner, head, 2 * head}); // of each head, before its x
+  const ValueId mixed = conv1d(linear_of(x, in, {"x", 2 * inner, head, inner, head, 2 * head}), blk + "ssm_conv1d",
+                               hparams_.ssm("conv_kernel"), Activation::silu);
+  const auto part = [&](std::string_view which, int64_t first, int64_t rows) {
+    return rms_norm(linear_of(mixed, from_x, {which, all, first, rows}), fmt::format("{}ssm_{}_norm", blk, which));
+  };
+  const ValueId b = part("b", 0, states), c = part("c", states, states);
+  const ValueId dt = linear(part("dt", 2 * states, rank), blk + "ssm_dt", heads, false);
+  return scanned(mixed, b, c, dt, gate, blk);
+}
+
+// S = exp(-pace of the head) S + v kᵀ, and S q. As a scan whose steps are all softplus(0 + bias) = 1, with as many
+// states as a key has elements.
+ValueId Builder::lightning_attention(ValueId x, int64_t il, double pace) {
+  const std::string blk = layer_name(il), qkv = blk + "attn_qkv";
+  const int64_t heads = hparams_.heads(il), dim = hparams_.k_dim(il), inner = heads * dim;
+  const auto part = [&](std::string_view which, int64_t place) { // of each head, one behind the other
+    const ValueId y = linear_of(x, qkv, {which, 3 * inner, place * dim, inner, dim, 3 * dim});
+    return activate(y, fmt::format("{}_{}", qkv, which), {{Activation::silu}});
+  };
+  const ValueId q = part("q", 0), k = part("k", 1), v = part("v", 2);
+  const ValueId zeros = emit(OpKind::clamp, blk + "steps", {columns(x, blk + "step_columns", 0, heads)}, heads, {},
+                             core::ClampParams{0, 0});
+  const double first = std::exp2(-std::exp2(3 - std::log2(static_cast<double>(heads))));
+  std::vector<float> rates(heads);
+  for (int64_t i = 0; i < heads; ++i)
+    rates[i] = static_cast<float>(-pace * std::pow(first, static_cast<double>(i + 1)));
+  const auto one = static_cast<float>(std::log(std::exp(1.0) - 1)); // whose softplus is 1
+  const int32_t state = new_state(blk + "scan", inner * dim);
+  const ValueId y = emit(
+      OpKind::scan, blk + "scan", {v, k, q, zeros}, inner,
+      {constant(blk + "rates", rates), constant(blk + "skips", heads, 0), constant(blk + "step_biases", heads, one)},
+      core::ScanParams{state, heads, dim, heads, dim, 0, 0, 0});
+  const ValueId gate = linear(x, blk + "attn_gate", inner);
+  return linear(glu(Activation::sigmoid, gate, rms_norm(y, blk + "attn_norm_2"), blk + "attn_gated"),
+                blk + "attn_output", hparams_.width());
+}
+
+} // namespace ridge::models

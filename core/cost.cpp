@@ -76,7 +76,7 @@ void set_expert_linear_cost(Cost& cost, const Program& program, const Op& op, co
   cost.flops = 2 * rows * used * static_cast<double>(w.rows) * static_cast<double>(w.cols);
 }
 
-// Of a table of the experts of each token, a row per token.
+// A table of the experts of each token: a row per token.
 void set_route_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   if (op.weights.size() < 3) return;
   const auto used = std::get<RouteParams>(op.params).used;

@@ -32,7 +32,7 @@ void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
                      {"n_ctx", service.context()},
                      {"modalities", {{"vision", service.takes_pictures()}, {"audio", false}}},
                      {"model_alias", service.name()},
-                     {"model_path", fmt::format("{}.gguf", service.name())}, // where it lies is nobody's business
+                     {"model_path", fmt::format("{}.gguf", service.name())}, // where it lies is not told
                      {"bos_token", token_or_nothing(service.tokenizer(), service.tokenizer().bos())},
                      {"eos_token", token_or_nothing(service.tokenizer(), service.tokenizer().eos())},
                      {"build_info", fmt::format("ridge {}", RIDGE_VERSION)},

@@ -20,7 +20,7 @@ struct RoomOptions {
   core::GpuOptions& ranks;
 };
 void add_gpu_room_options(CLI::App& command, const RoomOptions& options);
-// Of commands that generate: who guesses tokens ahead.
+// For commands that generate: how tokens are guessed ahead.
 void add_speculation_options(CLI::App& command, core::ModelOptions& options);
 // --image and --mmproj.
 void add_picture_options(CLI::App& command, std::vector<std::string>& images, std::string& mmproj);
@@ -43,7 +43,7 @@ struct TextOptions {
   std::string read_with_piped() const;
 };
 
-// Of commands that show answers on a terminal.
+// For commands that show answers on a terminal.
 inline constexpr const char* kNoMarkdownHelp = "a terminal gets answers as they are written, not as Markdown";
 
 std::vector<std::string> lines_of(const std::string& text); // without their ends

@@ -137,7 +137,7 @@ struct QuantizeCommand {
       if (command.json) return;
       print_plan();
       if (by_tensor()) fmt::print("\n{}", table_.title());
-      flush_stdout(); // a result that nobody takes is an error before the work
+      flush_stdout(); // a closed stdout is an error before the work
     }
 
     // How much of the work is done.

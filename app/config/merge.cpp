@@ -99,7 +99,7 @@ class Merge {
     return setting.scope == Setting::Scope::command && setting.section == command_.get_name();
   }
 
-  // Of a command line that names none.
+  // Where a command line names none.
   std::vector<std::string> models_of_file() const {
     std::vector<std::string> of_command, general;
     for (const Setting& setting : file_.settings)

@@ -58,7 +58,7 @@ struct FitCommand {
     const std::string advice =
         fit.fits ? "" : engine::what_would_fit(loaded.program, fit, models::parameter_count(loaded.file));
 
-    // Of the devices that are here; nobody knows the other ones' bandwidth.
+    // For the devices that are here; the bandwidth of others is not known.
     const double cpu_bandwidth = fit.cpu && fit.fits ? bandwidth(engine::Device::cpu) : 0;
     const double gpu_bandwidth = fit.gpu && fit.fits && gpu_here ? bandwidth(engine::Device::cuda) : 0;
     const bool can_be_known = fit.fits && fit.experts == 0 && (!fit.gpu || gpu_here);

@@ -18,7 +18,7 @@ inline constexpr const char* kLocalModelType = "LOCAL"; // of one that takes nam
 
 inline constexpr const char* kModelAndTextType = "[MODEL] TEXT"; // of words that are a model and then a text
 
-// Of a command with such words, and with no model named otherwise: the first of them becomes --model's. A single one is
+// For a command with such words and with no model named otherwise, the first becomes --model's. A single one is
 // the text where it has spaces, or where the command is mostly about texts (`ridge tokenize`), unless the text comes
 // from elsewhere.
 void take_model_word(CLI::App& command);

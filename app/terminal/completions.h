@@ -14,7 +14,7 @@ struct Completions {
   std::vector<std::string> words; // each in place of what stands from there on
 };
 
-// Of the words, those that begin with the line's text from `begin` on.
+// The words that begin with the line's text from `begin` on.
 Completions completions_of(std::string_view line, size_t begin, std::span<const std::string> words);
 
 // Paths of files and folders, the latter with a slash at the end. `escape`: with a backslash before spaces, as within a

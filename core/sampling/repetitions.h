@@ -43,7 +43,7 @@ class Repetitions {
 
   void accept(int32_t token);
   void reset();
-  // Of the tokens that would go on with a repetition, each once. Takes a time in proportion to the text's length.
+  // Visits each token that would go on with a repetition once. Takes a time in proportion to the text's length.
   std::span<const Penalty> penalties();
 
  private:

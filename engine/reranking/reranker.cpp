@@ -39,7 +39,7 @@ bool doubles_separator(const gguf::File& file, const text::Tokenizer& tokenizer)
   return roberta && file.get_bool("tokenizer.ggml.add_sep_token", true);
 }
 
-// Of the second type of token against the first. Only BERT's tokenizer tells two texts apart so.
+// What the second type of token adds to the first. Only BERT's tokenizer tells two texts apart so.
 std::vector<float> type_difference(const gguf::File& file, const text::Tokenizer& tokenizer, int64_t width) {
   const gguf::Tensor* types = file.find_tensor("token_types.weight");
   if (tokenizer.model() != "bert" || !types || types->dims[1] < 2) return {};

@@ -359,7 +359,7 @@ void Scheduler::end(Stream& stream, StopReason stop, std::exception_ptr error) {
   finish(std::exchange(stream.sequence, nullptr), stop, std::move(error));
 }
 
-// Of a sequence that has no stream, or has none any more.
+// For a sequence that has no stream, or has none any more.
 void Scheduler::finish(const std::shared_ptr<Sequence>& sequence, StopReason stop, std::exception_ptr error) {
   sequence->evaluated_rows_.reset();
   {

@@ -75,7 +75,7 @@ class Sequence {
   void cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
 
-  // While it runs, from any thread: how far the prompt is read, of how much nobody had to evaluate, and where.
+  // While it runs, from any thread: how far the prompt is read, how much of it was cached, and in which stream.
   struct Progress {
     int64_t read = 0, cached = 0; // tokens
     int32_t stream = -1;          // -1: it has none yet

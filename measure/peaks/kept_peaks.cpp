@@ -28,7 +28,7 @@ constexpr const char* kWhat = "read_bytes_per_second";
 
 std::string peaks_path() { return core::state_folder().empty() ? "" : core::state_folder() + "/peaks.json"; }
 
-// Of all devices; an empty object where the file is missing or is not as it was written.
+// The peaks of all devices; an empty object where the file is missing or is not as it was written.
 Json read_peaks() {
   std::error_code none;
   const std::string path = peaks_path();

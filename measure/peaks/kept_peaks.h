@@ -1,5 +1,5 @@
 // What devices of this machine gave at their best, kept from one program to the next in $XDG_STATE_HOME/ridge: a
-// measurement beside other programs gives less, and nobody needs to wait for one where an earlier one is known.
+// measurement beside other programs gives less, and none is waited for where an earlier one is known.
 #pragma once
 
 #include "engine/loaded_model.h"

@@ -51,7 +51,7 @@ ValueId Builder::columns(ValueId x, const std::string& name, int64_t first, int6
   return permute(x, name, order);
 }
 
-// Of each head the last `count` of its elements before the others.
+// Puts the last `count` elements of each head before the others.
 ValueId Builder::last_first(ValueId x, const std::string& name, int64_t head_dim, int64_t count) {
   std::vector<int32_t> order(width_of(x));
   for (int64_t i = 0; i < width_of(x); ++i)

@@ -33,7 +33,7 @@ ValueId Builder::toward(ValueId x, ValueId difference, const std::string& tensor
   return add(x, part, tensor + "_add");
 }
 
-// Of the five shares in one tensor, or of a tensor of its own.
+// One of the five shares in one tensor, or a tensor of its own.
 WeightId Builder::time_mix_share(const std::string& blk, std::string_view which, int64_t place) {
   const std::string own = fmt::format("{}time_mix_lerp_{}.weight", blk, which),
                     fused = blk + "time_mix_lerp_fused.weight";

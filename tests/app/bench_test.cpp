@@ -345,7 +345,7 @@ TEST_CASE("bench plays a load of many clients, whose prompts share their beginni
     CHECK(table.out.find(part) != std::string::npos);
 }
 
-TEST_CASE("bench --share prints a block of Markdown that names the machine and the model, and nobody") {
+TEST_CASE("bench --share prints a block of Markdown that names the machine and the model, and nothing personal") {
   const std::string folder_of_mine = folder() / "Jane Doe";
   std::filesystem::create_directories(folder_of_mine);
   std::filesystem::copy_file(tiny_model(), folder_of_mine + "/secret.gguf",

@@ -50,7 +50,7 @@ using Tokens = std::vector<int32_t>;
 
 void append(Tokens& to, std::span<const int32_t> tokens) { to.insert(to.end(), tokens.begin(), tokens.end()); }
 
-// The texts of the files, and the mark behind which the one with the gap begins. Names that nobody gave are as in
+// The texts of the files, and the mark behind which the one with the gap begins. Names that were not given are as in
 // llama.cpp's server. Without a token that divides files, lines do.
 Tokens other_files(const Tokenizer& tokenizer, const FillTokens& tokens, std::span<const FillFile> files) {
   Tokens all;

@@ -37,7 +37,7 @@ class ChatModel {
   void take_pictures();
 
   // Opens the model anew with other options, perhaps another file. The conversation stays, and is evaluated anew;
-  // sampling that nobody chose becomes the new model's. Throws Error where that fails; it is then as before.
+  // sampling that was not chosen becomes the new model's. Throws Error where that fails; it is then as before.
   void reopen(const core::ModelOptions& options);
   const core::ModelOptions& options() const { return options_; }
   void renew_conversation(); // with the request's template options as they are now

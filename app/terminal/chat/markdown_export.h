@@ -8,7 +8,7 @@
 
 namespace ridge::app {
 
-// Messages in OpenAI's form, as Markdown that shows in order who said what. Reasoning folds away.
+// Messages in OpenAI's form, as Markdown, in order and with the role of each. Reasoning folds away.
 std::string conversation_as_markdown(const nlohmann::ordered_json& messages, std::string_view title);
 
 // What stands in the last block between ``` or ~~~ fences; empty: there is none. A block that does not end goes to the

@@ -95,7 +95,7 @@ void BatchPlanner::add_input(KernelCall& batch, const MatrixStep& m, int64_t row
   clearer_.reset();
 }
 
-// Gate and up write what down reads as f16, if they can, so that nobody has to convert it.
+// Gate and up write what down reads as f16, if they can, so that no conversion is needed.
 void BatchPlanner::write_half(KernelCall& batch, const MatrixStep& m, int64_t slots) {
   const MatrixStep* next = next_matrix(m.parts[0].out);
   if (batch.tile_tokens > kMostHalfTokens || !m.glu || !next || next->norm != kNone || next->ids != m.ids || !clearer_)

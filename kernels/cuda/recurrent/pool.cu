@@ -43,7 +43,7 @@ __global__ void pool_kernel(const __grid_constant__ PoolArgs args, Stamp* stamps
     return i < history ? state[(2 * i + gate) * width + at]
                        : (gate ? args.gate : args.x)[(first + i - history) * width + at];
   };
-  // Of all columns of this thread.
+  // For all columns of this thread.
   const auto store = [&](int i, int from, int first) {
     for (int64_t at = channel; at < width; at += args.channels) {
       state[2 * i * width + at] = input(from, first, false, at);

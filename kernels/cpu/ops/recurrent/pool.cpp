@@ -35,7 +35,7 @@ struct Pool {
     std::vector<float> largest(count), sum(count);
     for (int64_t t = 0; t < tokens; ++t) {
       float* y = out + sequence.tokens[t] * outs + first;
-      // Of the i-th token back: where its row's columns are, and its gates' biases.
+      // For the i-th token back: where its row's columns are, and its gates' biases.
       const auto column = [&](int64_t i) { return overlaps && i >= kernel / 2 ? outs + first : first; };
       const auto gate_of = [&](const float* gates, int64_t i, int64_t c) {
         const int64_t place = overlaps ? i % (kernel / 2) : i;

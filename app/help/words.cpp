@@ -25,7 +25,7 @@ enum class Way : uint8_t {
 };
 
 struct ForeignWord {
-  std::string_view name, longer; // one spelling and another; the latter may be empty
+  std::string_view name, longer; // one spelling and another; either may be empty
   Way way;
   std::string_view here;
   std::string_view command = {}; // of this command alone; empty: of every one
@@ -43,15 +43,15 @@ constexpr auto kForeignWords = std::to_array<ForeignWord>({
     {"-mm", "", Way::renamed, "--mmproj"},
     {"-mg", "--main-gpu", Way::renamed, "--gpus"},
     {"-mu", "--model-url", Way::renamed, "--model"},
-    {"-n-predict", "--n-predict", Way::renamed, "--predict"},
-    {"-max-tokens", "--max-tokens", Way::renamed, "--predict"},
-    {"-temp", "--temperature", Way::renamed, "--temp"},
+    {"", "--n-predict", Way::renamed, "--predict"},
+    {"", "--max-tokens", Way::renamed, "--predict"},
+    {"", "--temperature", Way::renamed, "--temp"},
     {"-hf", "--hf-repo", Way::repository, "--model"},
     {"-hfr", "", Way::repository, "--model"},
     {"-hff", "--hf-file", Way::never, "name the file behind its repository: -m hf:OWNER/REPO/FILE.gguf"},
     {"-fa", "--flash-attn", Way::always_on, "attention here never keeps a matrix of scores, and has no other way"},
-    {"-jinja", "--jinja", Way::always, ""},
-    {"-no-warmup", "--no-warmup", Way::always, ""},
+    {"", "--jinja", Way::always, ""},
+    {"", "--no-warmup", Way::always, ""},
     {"-cb", "--cont-batching", Way::always, ""},
     {"-cnv", "--conversation", Way::always, "", "chat"},
     {"-cnv", "--conversation", Way::never, "`ridge chat` is for conversations"},
@@ -60,10 +60,9 @@ constexpr auto kForeignWords = std::to_array<ForeignWord>({
     {"-st", "--single-turn", Way::always, "", "run"},
     {"-st", "--single-turn", Way::never, "`ridge run` gives one answer"},
     {"-i", "--interactive", Way::never, "`ridge chat` is for conversations"},
-    {"-no-jinja", "--no-jinja", Way::never,
-     "chat templates are always Jinja; --chat-template NAME takes a built-in one"},
-    {"-mlock", "--mlock", Way::never, "weights stay in memory as long as there is room, which `ridge fit` shows"},
-    {"-no-mmap", "--no-mmap", Way::never, "files are always mapped, and what a GPU has is read once"},
+    {"", "--no-jinja", Way::never, "chat templates are always Jinja; --chat-template NAME takes a built-in one"},
+    {"", "--mlock", Way::never, "weights stay in memory as long as there is room, which `ridge fit` shows"},
+    {"", "--no-mmap", Way::never, "files are always mapped, and what a GPU has is read once"},
     {"-ts", "--tensor-split", Way::never, "--tensor-parallel N shares every layer out to N GPUs alike"},
     {"-sm", "--split-mode", Way::never, "--pipeline N gives N GPUs whole layers, --tensor-parallel N shares of each"},
     {"-dev", "", Way::never, "--device cuda or cpu says where, --gpus 0,1 on which GPUs"},
@@ -220,6 +219,8 @@ class WordReader {
 
   [[noreturn]] void refuse_unknown(const std::string& name) const {
     const std::string see = fmt::format("; see ridge {} --help", command_.get_name());
+    if (const std::string with_two = "-" + name; find(with_two) || find_foreign(command_, with_two))
+      refuse(command_, name, fmt::format("no such option; did you mean '{}'?", core::printable(with_two)));
     if (!name.starts_with("--"))
       if (const CLI::Option* option = find(name.substr(0, 2)); option && option->get_items_expected_min() > 0)
         refuse(command_, name,

@@ -63,6 +63,7 @@ TEST_CASE("words of several letters behind one dash mean what they mean elsewher
   check_wrong({"run", "-p", "x", "--mlock"}, {"run: --mlock: ", "ridge fit"});
   check_wrong({"run", "-p", "x", "--no-mmap"}, {"run: --no-mmap: ", "always mapped"});
   check_wrong({"run", "-phello"}, {"run: -phello: ", "-p hello"});
+  check_wrong({"run", "-temp", "1"}, {"run: -temp: no such option; did you mean '--temp'?"});
   check_wrong({"run", "-xyz"}, {"run: -xyz: no such option", "ridge run --help"});
   check_wrong({"tokenize", "-ngl", "3", "x"}, {"tokenize: -ngl: ", "--gpu-layers"});
 }

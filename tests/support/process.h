@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <fcntl.h>
 #include <fstream>
 #include <poll.h>
 #include <pty.h>
@@ -58,7 +59,8 @@ inline int64_t written_by(pid_t pid) {
 // Runs to the end, `input` on stdin, everything else in pipes.
 inline Result run(const std::vector<std::string>& args, const std::string& input = "") {
   int in[2], out[2], err[2];
-  REQUIRE((::pipe(in) == 0 && ::pipe(out) == 0 && ::pipe(err) == 0));
+  // Programs that other threads start meanwhile must not hold them open.
+  REQUIRE((::pipe2(in, O_CLOEXEC) == 0 && ::pipe2(out, O_CLOEXEC) == 0 && ::pipe2(err, O_CLOEXEC) == 0));
   const pid_t pid = ::fork();
   REQUIRE(pid >= 0);
   if (pid == 0) {

@@ -176,6 +176,7 @@ void add_rarer_samplers(CLI::App& command, core::SamplingOptions& o) {
           "text over which no repetition is counted (repeatable; none: no text; default: a new line, \":\", \"\\\"\", "
           "\"*\")")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1)
       ->type_name("TEXT");
   option("--top-n-sigma,--top-nsigma", p.top_n_sigma, "top-n-sigma",
          "keep logits within so many standard deviations of the highest; 0 or less: all", "X");

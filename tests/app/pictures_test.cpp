@@ -1,6 +1,7 @@
 // The commands that take pictures.
 #include "app/support.h"
 #include "app/terminal/typed_pictures.h"
+#include "support/numerics.h"
 #include "support/recipes/vision_case.h"
 #include "support/recipes/vision_files.h"
 

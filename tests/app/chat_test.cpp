@@ -229,7 +229,8 @@ TEST_CASE("the sampling that the model file recommends is said and used, and an 
   model.further.set("general.sampling.top_k", int32_t{7});
   model.further.set("general.sampling.top_p", -1.0f);
   model.write(folder() / "recommends.gguf");
-  Terminal chat({RIDGE_BINARY, "chat", "-m", folder() / "recommends.gguf", "-t", "1", "--temp", "0.9"}, environment());
+  Terminal chat({RIDGE_BINARY, "chat", "-m", folder() / "recommends.gguf", "-t", "1", "--temp", "0.9"}, environment(),
+                500); // wide enough for a line with the file's path
   CHECK(chat.expect("general.sampling.top_p is ignored: --top-p must be from 0 to 1 (off), not -1"));
   CHECK(chat.expect("sampling as the model file recommends: top-k 7 (/set changes it)"));
   REQUIRE(chat.expect("> "));

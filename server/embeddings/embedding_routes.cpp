@@ -27,25 +27,16 @@ class Embeddings {
         dimensions_(dimensions(service, body)), inputs_(std::move(inputs)) {}
 
   // Answers after the route has returned, with what `make` makes of this. A client that goes away ends the work.
-  static void send(std::shared_ptr<Embeddings> request, ErrorForm form, const char* route,
+  static void send(const std::shared_ptr<Embeddings>& request, ErrorForm form, const char* route,
                    const std::function<Json(const Embeddings&)>& make, HttpResponse& response) {
-    reply_later(response, Stream::none, form, [request = std::move(request), make, route](Client& client) {
-      RequestList::Running running(request->service_.requests(), route, request->tokens());
-      const double start = core::seconds_now();
-      bool whole = false;
-      try {
-        whole = request->embed(client);
-      } catch (const std::exception& error) {
-        running.end(error.what());
-        request->service_.count_failure();
-        throw;
-      }
-      if (whole) running.end("");
-      if (whole) client.line(make(*request));
-      request->service_.log(whole ? fmt::format("{}: {} texts, {} tokens, {:.2f} s", route, request->inputs_.size(),
-                                                request->tokens(), core::seconds_now() - start)
-                                  : fmt::format("{}: the client has gone", route));
-    });
+    EmbeddingService& service = request->service_;
+    reply_unscheduled(service,
+                      {.route = route,
+                       .what = fmt::format("{} texts", request->inputs_.size()),
+                       .tokens = request->tokens(),
+                       .work = [request](Client& client) { return request->embed(client); },
+                       .answer = [request, make] { return make(*request); }},
+                      form, response);
   }
 
   const std::string& model() const { return model_; }

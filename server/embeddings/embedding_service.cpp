@@ -8,7 +8,7 @@
 namespace ridge::server {
 
 EmbeddingService::EmbeddingService(engine::Embedder& embedder, std::string name, engine::Notice log)
-    : ModelService(embedder.model(), std::move(name), std::move(log)), embedder_(embedder) {
+    : UnscheduledService(embedder.model(), std::move(name), std::move(log)), embedder_(embedder) {
   if (embedder.pooling() == engine::Pooling::none)
     throw_error("{}: its pooling is none: it has a vector for each token and none for a text, which no API takes; see "
                 "ridge embed --pooling",
@@ -22,23 +22,8 @@ std::vector<float> EmbeddingService::embed(std::span<const int32_t> tokens, int6
     vector.resize(static_cast<size_t>(dimensions));
     engine::normalize(vector);
   }
-  const std::scoped_lock lock(mutex_);
-  ++counts_.steps;
-  counts_.prompt_tokens += std::ssize(tokens);
-  counts_.seconds += core::seconds_now() - start;
+  count_step(std::ssize(tokens), start);
   return vector;
-}
-
-void EmbeddingService::count_request() {
-  const std::scoped_lock lock(mutex_);
-  ++counts_.ended;
-}
-
-engine::Scheduler::Counts EmbeddingService::counts() const {
-  const std::scoped_lock lock(mutex_);
-  engine::Scheduler::Counts counts = counts_;
-  counts.running = users();
-  return counts;
 }
 
 } // namespace ridge::server

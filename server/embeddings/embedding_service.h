@@ -2,16 +2,15 @@
 #pragma once
 
 #include "engine/embedder.h"
-#include "server/models/model_service.h"
+#include "server/models/unscheduled_service.h"
 
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace ridge::server {
 
-class EmbeddingService final : public ModelService {
+class EmbeddingService final : public UnscheduledService {
  public:
   // The embedder must outlive the service. Throws Error for one that makes no vector of a whole text.
   EmbeddingService(engine::Embedder& embedder, std::string name, engine::Notice log);
@@ -20,16 +19,9 @@ class EmbeddingService final : public ModelService {
   // The vector of a text of these tokens, of length 1. `dimensions`: how many elements, the first ones; 0: all. Throws
   // what Embedder::embed throws.
   std::vector<float> embed(std::span<const int32_t> tokens, int64_t dimensions);
-  void count_request(); // that has all its vectors
-
-  // A step is a text.
-  engine::Scheduler::Counts counts() const override;
-  void drain() override {} // texts are embedded on the threads of their requests
 
  private:
   engine::Embedder& embedder_;
-  mutable std::mutex mutex_;
-  engine::Scheduler::Counts counts_;
 };
 
 } // namespace ridge::server

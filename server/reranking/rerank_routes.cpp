@@ -1,6 +1,5 @@
 // Documents in the order in which they answer a query, as Jina's, Cohere's and TEI's clients ask (/rerank), and scores
 // of pairs of texts as vLLM's do (/score).
-#include "core/clock.h"
 #include "server/answers.h"
 #include "server/api_error.h"
 #include "server/reply.h"
@@ -39,25 +38,16 @@ class Ranking {
   }
 
   // Answers after the route has returned, with what `make` makes of this. A client that goes away ends the work.
-  static void send(std::shared_ptr<Ranking> request, const char* route, const std::function<Json(const Ranking&)>& make,
-                   HttpResponse& response) {
-    reply_later(response, Stream::none, ErrorForm::openai, [request = std::move(request), make, route](Client& client) {
-      RequestList::Running running(request->service_.requests(), route, request->tokens_);
-      const double start = core::seconds_now();
-      bool whole = false;
-      try {
-        whole = request->score(client);
-      } catch (const std::exception& error) {
-        running.end(error.what());
-        request->service_.count_failure();
-        throw;
-      }
-      if (whole) running.end("");
-      if (whole) client.line(make(*request));
-      request->service_.log(whole ? fmt::format("{}: {} documents, {} tokens, {:.2f} s", route, request->pairs_.size(),
-                                                request->tokens_, core::seconds_now() - start)
-                                  : fmt::format("{}: the client has gone", route));
-    });
+  static void send(const std::shared_ptr<Ranking>& request, const char* route,
+                   const std::function<Json(const Ranking&)>& make, HttpResponse& response) {
+    RerankService& service = request->service_;
+    reply_unscheduled(service,
+                      {.route = route,
+                       .what = fmt::format("{} documents", request->pairs_.size()),
+                       .tokens = request->tokens_,
+                       .work = [request](Client& client) { return request->score(client); },
+                       .answer = [request, make] { return make(*request); }},
+                      ErrorForm::openai, response);
   }
 
   const std::string& model() const { return model_; }

@@ -1,6 +1,6 @@
 // The routes for embeddings over sockets: the vectors are the engine's, in every form that clients ask for, and models
 // that write and models that embed stand side by side.
-#include "server/server.h"
+#include "support/http/models_endpoint.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 
@@ -9,20 +9,13 @@
 #include <bit>
 #include <cmath>
 #include <doctest/doctest.h>
-#include <thread>
 
 using namespace ridge;
 using server::Json;
 
 namespace {
 
-server::ModelSetup setup() {
-  server::ModelSetup setup;
-  setup.model.device = "cpu";
-  setup.model.threads = 1;
-  setup.model.context = 32;
-  return setup;
-}
+constexpr int64_t kContext = 32;
 
 // A model that writes, "writer", and one that embeds, "vectors", behind one server.
 struct WriterAndVectors {
@@ -35,33 +28,8 @@ struct WriterAndVectors {
   tests::TemporaryFolder folder;
 };
 
-struct EmbeddingEndpoint {
-  EmbeddingEndpoint()
-      : models(server::model_files(files.folder.path()), {setup()}, {}, [](const std::string&) {}),
-        server(models, {.port = 0}), thread([this] { server.run(); }) {}
-  ~EmbeddingEndpoint() {
-    server.stop();
-    thread.join();
-  }
-
-  Json post(const std::string& path, Json body, int status = 200) const {
-    if (!body.contains("model")) body["model"] = "vectors";
-    tests::HttpClient client(server.port());
-    const tests::HttpReply result = client.post(path, body.dump());
-    REQUIRE(result.whole);
-    CHECK(result.status == status);
-    return Json::parse(result.body);
-  }
-  Json get(const std::string& path) const {
-    const tests::HttpReply result = tests::HttpClient(server.port()).get(path);
-    REQUIRE(result.whole);
-    return Json::parse(result.body);
-  }
-
-  const WriterAndVectors files;
-  server::Models models;
-  server::Server server;
-  std::thread thread;
+struct EmbeddingEndpoint : WriterAndVectors, tests::ModelsEndpoint {
+  EmbeddingEndpoint() : tests::ModelsEndpoint(folder.path(), kContext, "vectors") {}
 };
 
 void check_same(const std::vector<float>& a, const std::vector<float>& b) {
@@ -91,8 +59,8 @@ std::vector<float> from_base64(const std::string& text) {
 
 TEST_CASE("embeddings over HTTP are the engine's, of texts and of tokens, in every form") {
   const EmbeddingEndpoint endpoint;
-  engine::Embedder embedder(engine::open_model(endpoint.files.folder / "vectors.gguf", {}, models::Ending::hidden),
-                            setup().model, {});
+  engine::Embedder embedder(engine::open_model(endpoint.folder / "vectors.gguf", {}, models::Ending::hidden),
+                            tests::one_thread(kContext).model, {});
   const std::vector<std::string> texts = {"the rain", "in spain"};
   std::vector<std::vector<int32_t>> tokens;
   std::vector<std::vector<float>> expected;

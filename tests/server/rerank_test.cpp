@@ -1,28 +1,19 @@
 // The routes that score documents, in each form that clients ask for.
 #include "engine/reranking/reranker.h"
-#include "server/server.h"
-#include "support/http/client.h"
-#include "support/http/patience.h"
+#include "support/http/models_endpoint.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <thread>
 
 using namespace ridge;
 using server::Json;
 
 namespace {
 
-server::ModelSetup on_cpu() {
-  server::ModelSetup setup;
-  setup.model.device = "cpu";
-  setup.model.threads = 1;
-  setup.model.context = 64;
-  return setup;
-}
+constexpr int64_t kContext = 64;
 
 // A model that scores, "scorer", and one that writes, "writer", behind one server.
 struct Files {
@@ -36,30 +27,8 @@ struct Files {
   tests::TemporaryFolder folder;
 };
 
-struct RerankEndpoint {
-  RerankEndpoint()
-      : models(server::model_files(files.folder.path()), {on_cpu()}, {}, [](const std::string&) {}),
-        server(models, {.port = 0, .limits = tests::patient()}), thread([this] { server.run(); }) {}
-  ~RerankEndpoint() {
-    server.stop();
-    thread.join();
-  }
-
-  Json post(const std::string& path, Json body, int status = 200) const {
-    if (!body.contains("model")) body["model"] = "scorer";
-    const tests::HttpReply result = tests::HttpClient(server.port()).post(path, body.dump());
-    REQUIRE(result.whole);
-    CHECK(result.status == status);
-    return Json::parse(result.body);
-  }
-  std::string error(const std::string& path, const Json& body) const {
-    return post(path, body, 400)["error"]["message"];
-  }
-
-  const Files files;
-  server::Models models;
-  server::Server server;
-  std::thread thread;
+struct RerankEndpoint : Files, tests::ModelsEndpoint {
+  RerankEndpoint() : tests::ModelsEndpoint(folder.path(), kContext, "scorer") {}
 };
 
 const std::vector<std::string> kDocuments = {"a cat", "the rain in spain", "x", "numbers 1 2 3"};
@@ -68,8 +37,8 @@ const std::vector<std::string> kDocuments = {"a cat", "the rain in spain", "x", 
 
 TEST_CASE("documents come back in the order of their scores, which are the engine's") {
   const RerankEndpoint endpoint;
-  engine::Reranker reranker(engine::open_model(endpoint.files.folder / "scorer.gguf", {}, models::Ending::hidden),
-                            on_cpu().model);
+  engine::Reranker reranker(engine::open_model(endpoint.folder / "scorer.gguf", {}, models::Ending::hidden),
+                            tests::one_thread(kContext).model);
   std::vector<engine::Reranker::Score> scores;
   size_t tokens = 0;
   for (const std::string& document : kDocuments) {

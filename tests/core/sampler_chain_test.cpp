@@ -1,5 +1,6 @@
 // The samplers that are usually off, and orders other than the usual one.
 #include "core/error.h"
+#include "core/plain_sampling.h"
 #include "core/random.h"
 #include "core/sampler.h"
 
@@ -11,20 +12,10 @@
 #include <string>
 
 using namespace ridge::core;
+using ridge::tests::plain_sampling;
 using enum SamplerKind;
 
 namespace {
-
-// Every filter off, temperature 1.
-SamplerParams bare(int64_t seed = 1) {
-  SamplerParams params;
-  params.temp = 1.0f;
-  params.top_k = 0;
-  params.top_p = 1.0f;
-  params.min_p = 0.0f;
-  params.seed = seed;
-  return params;
-}
 
 std::vector<float> logs_of(std::vector<float> probabilities) {
   for (float& p : probabilities) p = std::log(p);
@@ -59,7 +50,7 @@ struct Letters : TokenTexts {
 } // namespace
 
 TEST_CASE("top-n-sigma keeps logits within so many standard deviations of the highest") {
-  SamplerParams params = bare();
+  SamplerParams params = plain_sampling();
   params.top_n_sigma = 1;
   // Mean 2, standard deviation 2.
   CHECK(left_of(params, {0, 4, 0, 4, 2.5f, 1.5f}) == Ids{1, 3, 4});
@@ -73,7 +64,7 @@ TEST_CASE("top-n-sigma keeps logits within so many standard deviations of the hi
 
 TEST_CASE("XTC removes all but the least of the probable tokens, as often as it is to") {
   const std::vector<float> logits = logs_of({0.4f, 0.3f, 0.2f, 0.06f, 0.04f});
-  SamplerParams params = bare();
+  SamplerParams params = plain_sampling();
   params.xtc_probability = 1;
   params.xtc_threshold = 0.1f;
   CHECK(left_of(params, logits) == Ids{2, 3, 4});
@@ -98,7 +89,7 @@ TEST_CASE("XTC removes all but the least of the probable tokens, as often as it 
 }
 
 TEST_CASE("a dynamic temperature is low where one token is sure and high where none is") {
-  SamplerParams params = bare();
+  SamplerParams params = plain_sampling();
   params.temp = 1;
   params.dynatemp_range = 0.5f;
   const auto ratio = [&](const std::vector<float>& logits) {
@@ -116,7 +107,7 @@ TEST_CASE("a dynamic temperature is low where one token is sure and high where n
 
 TEST_CASE("mirostat 2 removes tokens more surprising than it allows and learns from what is drawn") {
   const std::vector<float> logits = logs_of({0.5f, 0.25f, 0.125f, 0.0625f, 0.0625f});
-  SamplerParams params = bare();
+  SamplerParams params = plain_sampling();
   params.mirostat = 2;
   params.mirostat_tau = 1.25f; // at first twice that is allowed: 2.5 bits
   params.mirostat_eta = 0.5f;
@@ -137,7 +128,7 @@ TEST_CASE("mirostat, of either version, holds the average surprise to its target
   std::vector<float> logits(2000);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = -1.1f * std::log(static_cast<float>(i + 1)); // Zipf's law
   for (const int version : {1, 2}) {
-    SamplerParams params = bare(7);
+    SamplerParams params = plain_sampling(7);
     params.mirostat = version;
     params.mirostat_tau = 3;
     Sampler sampler(params, std::ssize(logits));
@@ -155,7 +146,7 @@ TEST_CASE("mirostat, of either version, holds the average surprise to its target
 TEST_CASE("adaptive-p draws tokens of about the wanted probability") {
   const std::vector<float> logits = logs_of({0.6f, 0.2f, 0.1f, 0.05f, 0.05f});
   for (const float target : {0.1f, 0.3f}) {
-    SamplerParams params = bare(3);
+    SamplerParams params = plain_sampling(3);
     params.adaptive_target = target;
     Sampler sampler(params, 5);
     double sum = 0;
@@ -170,7 +161,7 @@ TEST_CASE("adaptive-p draws tokens of about the wanted probability") {
 
 TEST_CASE("DRY's penalty grows with the length of the repetition, and stops at breakers") {
   const Letters letters;
-  SamplerParams params = bare();
+  SamplerParams params = plain_sampling();
   params.dry.multiplier = 1;
   params.dry.base = 2;
   params.dry.breakers = {"\n"};
@@ -202,7 +193,7 @@ TEST_CASE("DRY's penalty grows with the length of the repetition, and stops at b
 }
 
 TEST_CASE("DRY over a long text finds the longest repetition of each token") {
-  SamplerParams params = bare();
+  SamplerParams params = plain_sampling();
   params.dry.multiplier = 1;
   params.dry.base = 1.5f;
   Repetitions repetitions(params.dry, nullptr);
@@ -225,7 +216,7 @@ TEST_CASE("DRY over a long text finds the longest repetition of each token") {
 
 TEST_CASE("infill ends a text where its end is probable, and keeps tokens that are certain") {
   const Letters letters;
-  SamplerParams params = bare();
+  SamplerParams params = plain_sampling();
   params.order = {infill};
   CHECK(left_of(params, logs_of({0.1f, 0.3f, 0.2f, 0.2f, 0.1f, 0.1f}), &letters) == Ids{0});
   // "a" and "ab" count together; of the others none reaches a fifth.
@@ -237,7 +228,7 @@ TEST_CASE("infill ends a text where its end is probable, and keeps tokens that a
 
 TEST_CASE("samplers run in the order that is asked for, and those that are not named are off") {
   const std::vector<float> logits = logs_of({0.5f, 0.3f, 0.15f, 0.05f});
-  SamplerParams params = bare();
+  SamplerParams params = plain_sampling();
   params.temp = 4; // flattens: the four have 0.33, 0.29, 0.24 and 0.18 … of four
   params.top_p = 0.6f;
   params.order = {top_p, temperature};
@@ -252,7 +243,7 @@ TEST_CASE("samplers run in the order that is asked for, and those that are not n
   CHECK(probability_of(sampler, 0) == doctest::Approx(0.5));
   CHECK(sampler.params().temp == 1);
 
-  params = bare(); // a penalty on the best, behind a filter
+  params = plain_sampling(); // a penalty on the best, behind a filter
   params.presence_penalty = 100;
   params.top_k = 2;
   params.order = {top_k, penalties};

@@ -1,6 +1,7 @@
 #include "core/sampler.h"
 
 #include "core/error.h"
+#include "core/plain_sampling.h"
 #include "core/random.h"
 #include "support/numerics.h"
 
@@ -11,21 +12,11 @@
 #include <string>
 
 using namespace ridge::core;
+using ridge::tests::plain_sampling;
 
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-// Every filter off, temperature 1: draws from softmax(logits).
-SamplerParams plain(int64_t seed = 1) {
-  SamplerParams params;
-  params.temp = 1.0f;
-  params.top_k = 0;
-  params.top_p = 1.0f;
-  params.min_p = 0.0f;
-  params.seed = seed;
-  return params;
-}
 
 std::vector<int32_t> tokens_of(const Sampler& sampler) {
   std::vector<int32_t> tokens;
@@ -99,7 +90,7 @@ TEST_CASE("one seed gives the same tokens again, in the same and in another samp
 }
 
 TEST_CASE("a known seed draws known tokens on every platform") {
-  Sampler sampler(plain(42), 4);
+  Sampler sampler(plain_sampling(42), 4);
   const auto logits = log_of({0.1f, 0.2f, 0.3f, 0.4f});
   std::string drawn;
   for (int i = 0; i < 16; ++i) drawn += static_cast<char>('0' + sampler.sample(logits));
@@ -147,7 +138,7 @@ TEST_CASE("tokens are drawn as often as their probabilities say") {
   const uint64_t seed = ridge::tests::fresh_seed();
   CAPTURE(seed);
   const std::vector<float> p = {0.5f, 0.25f, 0.15f, 0.1f};
-  Sampler sampler(plain(static_cast<int64_t>(seed)), 4);
+  Sampler sampler(plain_sampling(static_cast<int64_t>(seed)), 4);
   std::map<int32_t, int> counts;
   constexpr int kDraws = 100000;
   const auto logits = log_of(p);
@@ -159,7 +150,7 @@ TEST_CASE("tokens are drawn as often as their probabilities say") {
 }
 
 TEST_CASE("temperature divides the logits") {
-  SamplerParams params = plain();
+  SamplerParams params = plain_sampling();
   params.temp = 0.5f;
   Sampler sampler(params, 2);
   sampler.sample(log_of({0.8f, 0.2f}));
@@ -176,7 +167,7 @@ TEST_CASE("top-k keeps exactly the k highest, of equals the lowest ids, whicheve
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
   for (const int k : {1, 2, 40, 512, 513, 2000, 5000, 9000}) {
     CAPTURE(k);
-    SamplerParams params = plain();
+    SamplerParams params = plain_sampling();
     params.top_k = k;
     Sampler sampler(params, 5000);
     sampler.sample(logits);
@@ -190,7 +181,7 @@ TEST_CASE("top-k keeps exactly the k highest, of equals the lowest ids, whicheve
 }
 
 TEST_CASE("top-p keeps the fewest most probable tokens that reach the mass") {
-  SamplerParams params = plain();
+  SamplerParams params = plain_sampling();
   params.top_p = 0.7f;
   Sampler sampler(params, 4);
   sampler.sample(log_of({0.1f, 0.4f, 0.2f, 0.3f}));
@@ -216,7 +207,7 @@ TEST_CASE("top-p over a large flat vocabulary agrees with a full sort") {
   for (const double w : weights) total += w;
   size_t expected = 0;
   while (sum < 0.6 * total) sum += weights[expected++];
-  SamplerParams params = plain();
+  SamplerParams params = plain_sampling();
   params.top_p = 0.6f;
   Sampler sampler(params, 20000);
   sampler.sample(logits);
@@ -224,7 +215,7 @@ TEST_CASE("top-p over a large flat vocabulary agrees with a full sort") {
 }
 
 TEST_CASE("min-p keeps tokens at least that fraction as probable as the best") {
-  SamplerParams params = plain();
+  SamplerParams params = plain_sampling();
   params.min_p = 0.5f;
   Sampler sampler(params, 4);
   sampler.sample(log_of({0.4f, 0.21f, 0.19f, 0.2f}));
@@ -233,7 +224,7 @@ TEST_CASE("min-p keeps tokens at least that fraction as probable as the best") {
 
 TEST_CASE("typical-p prefers tokens of typical surprise to the most probable one") {
   // Entropy 1.47 nats: the surprises of 0.2 (1.61) are typical, that of 0.4 (0.92) is not.
-  SamplerParams params = plain();
+  SamplerParams params = plain_sampling();
   params.typical_p = 0.35f;
   Sampler sampler(params, 5);
   sampler.sample(log_of({0.4f, 0.2f, 0.2f, 0.1f, 0.1f}));
@@ -243,7 +234,7 @@ TEST_CASE("typical-p prefers tokens of typical surprise to the most probable one
 TEST_CASE("the filters act in order, each on what the one before left") {
   // top-k 2 leaves 0.4 and 0.3, renormalized to 0.571 and 0.429; top-p 0.55 of that is the first alone. Without top-k
   // it would have kept two.
-  SamplerParams params = plain();
+  SamplerParams params = plain_sampling();
   params.top_k = 2;
   params.top_p = 0.55f;
   Sampler sampler(params, 4);
@@ -295,7 +286,7 @@ TEST_CASE("repeat-last-n -1 remembers everything, 0 nothing") {
 }
 
 TEST_CASE("NaN logits are an error, infinite ones are not") {
-  Sampler sampler(plain(), 4);
+  Sampler sampler(plain_sampling(), 4);
   CHECK_THROWS_WITH_AS(sampler.sample(std::vector<float>{1, NAN, 2, 3}), doctest::Contains("NaN logits (1 of 4)"),
                        Error);
   for (int i = 0; i < 50; ++i) {
@@ -305,7 +296,7 @@ TEST_CASE("NaN logits are an error, infinite ones are not") {
   }
   CHECK_THROWS_WITH_AS(sampler.sample(std::vector<float>(4, -kInfinity)), doctest::Contains("no token can follow"),
                        Error);
-  SamplerParams every = plain();
+  SamplerParams every = plain_sampling();
   every.top_k = 3;
   every.top_p = every.min_p = every.typical_p = 0.5f;
   every.repeat_penalty = 1.5f;
@@ -331,7 +322,7 @@ TEST_CASE("a mask is applied to the vocabulary only when it refuses the free cho
 TEST_CASE("masked sampling never yields a forbidden token and keeps the proportions of the rest") {
   const uint64_t seed = ridge::tests::fresh_seed();
   CAPTURE(seed);
-  Sampler sampler(plain(static_cast<int64_t>(seed)), 4);
+  Sampler sampler(plain_sampling(static_cast<int64_t>(seed)), 4);
   OnlyTokens mask;
   mask.allowed = {2, 3};
   const auto logits = log_of({0.5f, 0.2f, 0.2f, 0.1f});
@@ -366,7 +357,7 @@ TEST_CASE("a parameter out of range is refused by its flag's name") {
 }
 
 TEST_CASE("a bias is added to its token's logit before penalties, and shifts probabilities as much") {
-  SamplerParams params = plain();
+  SamplerParams params = plain_sampling();
   params.temp = 0;
   params.bias = {{2, -100}, {1, 3}, {1, 0.5f}}; // of one token, they add up
   CHECK(Sampler(params, 4).sample(std::vector<float>{3, 0, 9, 2}) == 1);
@@ -375,7 +366,7 @@ TEST_CASE("a bias is added to its token's logit before penalties, and shifts pro
   repeating.accept(1);
   CHECK(repeating.sample(std::vector<float>{3, 0, 9, 2}) == 0);
 
-  params = plain(5);
+  params = plain_sampling(5);
   params.bias = {{0, std::log(2.0f)}};
   Sampler drawing(params, 3);
   drawing.sample(log_of({0.25f, 0.25f, 0.5f}));
@@ -390,7 +381,7 @@ TEST_CASE("a bias is added to its token's logit before penalties, and shifts pro
 }
 
 TEST_CASE("wrong row lengths and foreign tokens are refused") {
-  Sampler sampler(plain(), 4);
+  Sampler sampler(plain_sampling(), 4);
   CHECK_THROWS_AS(sampler.sample(std::vector<float>{1, 2}), Error);
   CHECK_THROWS_AS(sampler.accept(4), Error);
   CHECK_THROWS_AS(sampler.accept(-1), Error);

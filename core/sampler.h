@@ -125,7 +125,7 @@ class Sampler {
   void keep_mass(double mass, Before before);
   size_t draw(double total);
 
-  // Of the chain in another order, or with other samplers (sampling/sampler_chain.cpp):
+  // The chain in another order, or with other samplers (sampling/sampler_chain.cpp):
   void plan_chain();
   void run_chain();
   void run(SamplerKind kind);

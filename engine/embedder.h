@@ -43,7 +43,7 @@ class Embedder {
   int64_t context() const { return model_.executor->config().context; }
 
  private:
-  // Of the tokens that the pooling needs.
+  // The hidden states of those tokens that the pooling needs.
   std::vector<float> hidden_states(std::span<const int32_t> tokens, std::span<const float> rows);
 
   LoadedModel model_;

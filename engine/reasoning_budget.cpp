@@ -48,7 +48,7 @@ void ReasoningBudget::accept(int32_t token) {
 void ReasoningBudget::end_if_used_up() {
   if (left_ > 0 || !splitter_.in_reasoning()) return;
   const std::string close(splitter_.reasoning_end());
-  forced_ = tokenizer_.encode(message_); // whoever wrote it writes no control tokens
+  forced_ = tokenizer_.encode(message_); // control tokens in it stay text
   const std::vector<int32_t> marker = tokenizer_.encode(close, {.parse_special = true});
   forced_.insert(forced_.end(), marker.begin(), marker.end());
   next_ = 0;

@@ -33,7 +33,7 @@ std::span<const std::string_view> sampler_names();         // in the order of Sa
 bool find_sampler(std::string_view name, SamplerKind& to); // also by other usual names of it: "top-k", "nucleus"
 bool find_sampler(char letter, SamplerKind& to);           // by llama.cpp's letter: 'k'
 
-// Of "top_k;temperature", or of letters such as "kt"; an order names each sampler once. Throws an Error (wrong usage)
+// The order that "top_k;temperature" names, or letters such as "kt", each sampler once. Throws an Error (wrong usage)
 // that begins with `flag`.
 SamplerOrder parse_order(std::string_view text, std::string_view flag);
 SamplerOrder parse_order_letters(std::string_view letters, std::string_view flag);

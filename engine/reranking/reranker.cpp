@@ -10,7 +10,7 @@ namespace ridge::engine {
 namespace {
 
 constexpr std::string_view kQuery = "{query}", kDocument = "{document}";
-// Of Qwen3-Reranker, where the file has none.
+// Qwen3-Reranker's template, where the file has none.
 constexpr const char* kQwenTemplate =
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
     "provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a "

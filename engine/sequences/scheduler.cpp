@@ -139,7 +139,7 @@ bool Scheduler::wait_for_work() {
 void Scheduler::end_everything() {
   std::unique_lock lock(mutex_);
   const std::vector<std::shared_ptr<Sequence>> waiting = std::exchange(waiting_, {});
-  jobs_.clear(); // whoever waits for one gets an error
+  jobs_.clear(); // a thread that waits for one gets an error
   lock.unlock();
   for (const auto& sequence : waiting) finish(sequence, StopReason::interrupted);
   for (Stream& stream : streams_)

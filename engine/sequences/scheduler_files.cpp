@@ -1,4 +1,4 @@
-// What a stream holds, in files of its own, for whoever asks: between steps, when no sequence has the stream.
+// Saves what a stream holds to a file and restores it, on request: between steps, when no sequence has the stream.
 #include "engine/sequences/scheduler.h"
 
 #include "core/error.h"

@@ -24,7 +24,7 @@ inline const std::string& tiny_model() {
   return path;
 }
 
-// Without the configuration file of whoever runs the tests, unless a test names one.
+// Without the user's own configuration file, unless a test names one.
 inline Result run_ridge(std::vector<std::string> args, const std::string& input = "") {
   ::setenv("RIDGE_CONFIG", "none", 0);
   args.insert(args.begin(), RIDGE_BINARY);

@@ -17,7 +17,7 @@ int rows_of(const std::string& line, int columns) { return std::max(1, (shown_wi
 
 std::string MarkdownStream::add(std::string_view text, int columns, int rows) {
   if (columns == 0 || source_.size() + text.size() > kLongestBlock) {
-    if (!plain_ && !at_line_start()) wrap_.add("\n", columns); // it goes on behind what is there
+    if (!plain_ && !at_line_start()) wrap_.add("\n", columns); // the text continues on a line of its own
     plain_ = true;
   }
   if (plain_) return wrap_.add(text, columns);

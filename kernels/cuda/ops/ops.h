@@ -267,7 +267,7 @@ struct LatentArgs {
   Cache cache;
   Stamp* stamps = nullptr;
 
-  // Of launch_plain_latent_attention:
+  // For launch_plain_latent_attention:
   const int32_t* chosen = nullptr; // [tokens, most], -1 behind the last; null: all
   int most = 0;
   const TokenPlace* places = nullptr; // where tokens see the end of their blocks

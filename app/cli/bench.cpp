@@ -12,11 +12,16 @@
 #include "app/report/picture_report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
+#include "engine/options.h"
 #include "gguf/writer.h"
+#include "measure/count_list.h"
 #include "measure/load/client_load.h"
+#include "measure/regret.h"
 #include "models/synthetic.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace ridge::app {
 namespace {
@@ -24,6 +29,7 @@ namespace {
 struct BenchCommand {
   core::BenchRequest request;
   std::string save, output = "md";
+  std::string regret; // tokens of steps whose products are multiplied in every way
   bool json = false, verbose = false, share = false;
 
   std::vector<measure::BenchRow> rows;
@@ -36,6 +42,7 @@ struct BenchCommand {
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
     if (request.load.clients > 0) return play_load();
     if (!request.image.empty()) return encode_pictures();
+    if (!regret.empty()) return try_all_ways();
     measure::BenchSteps steps;
     steps.row = [&](const measure::BenchRow& row) { add(row); };
     if (!save.empty())
@@ -74,6 +81,25 @@ struct BenchCommand {
     if (!request.files.empty()) own.mmproj = encoder_for_images(request.mmproj, request.files[0]);
     const std::vector<measure::PictureRow> pictures = measure::bench_pictures(own, load_on_terminal());
     output == "json" ? print_pictures_json(pictures) : print_pictures_markdown(pictures);
+  }
+
+  void try_all_ways() const {
+    if (output != "md") throw Error("bench: --regret is shown as md", Error::kUsage);
+    const std::vector<int64_t> steps = measure::parse_counts(regret, "--regret", 1, 1 << 16);
+    measure::for_each_model(request, "", load_on_terminal(), [&](engine::LoadedModel& model, const std::string& name) {
+      core::ModelOptions options;
+      options.batch = options.ubatch = options.context = std::ranges::max(steps);
+      const core::ExecutorConfig config = engine::executor_config(options, model.program.trained_context);
+      engine::start_executor(model, config, request.device, engine::placement_of(options), load_on_terminal());
+      if (model.gpu_share != 1) throw Error("bench: --regret needs a model that is on one GPU", Error::kUsage);
+      fmt::print("{}, {}\n", name, model.executor->description());
+      for (const int64_t tokens : steps) {
+        const std::vector<measure::RegretRow> rows =
+            measure::measure_regret(*model.executor, model.program, tokens, 4 * request.repetitions);
+        fmt::print("\n{}", measure::regret_table(rows, verbose));
+        std::fflush(stdout);
+      }
+    });
   }
 
   // With a vocabulary, so that whatever reads a text runs on the file, too.
@@ -177,7 +203,14 @@ void add_bench_command(CLI::App& app) {
       ->capture_default_str()
       ->type_name("N");
   command->add_flag("--profile", o->request.profile, "where the time of one step goes, op by op");
-  command->add_flag("-v,--verbose", o->verbose, "with --profile: also the kernels of the step (GPU)");
+  command
+      ->add_option("--regret", o->regret,
+                   "instead: in steps of N tokens, every kernel that can multiply, and what the chosen ones lose (GPU)")
+      ->excludes(clients)
+      ->excludes(image)
+      ->type_name("N");
+  command->add_flag("-v,--verbose", o->verbose,
+                    "with --profile: also the kernels of the step (GPU); with --regret: all that were tried");
   command->add_option("-o,--output", o->output, "md, csv, json or jsonl (a line per test, as it ends)")
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str()

@@ -99,7 +99,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       batch_(program_, config_), launcher_(program_, config_, context_, weights_, routers_, experts_, cache_, states_,
                                            workspace_, batch_, decoding_),
       plan_inputs_{program_,          config_,  plan_, context_.limits(), options.overlap, options.dataflow_sync,
-                   !experts_.empty(), launcher_},
+                   !experts_.empty(), launcher_, context_.rates(), options.least_side},
       positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())),
       state_copies_(context_.device(), static_cast<size_t>(saved_floats()) * sizeof(float)),
       row_copies_(context_.device(), bytes_of(program_.result())) {
@@ -111,6 +111,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
     for (DecodedRows& rows : decoded_) rows.host = PinnedMemory(std::min(config_.max_batch, kGraphTokens) * row_bytes);
   }
   take_expert_slots();
+  if (!options.way.empty()) force_way("", options.way);
   if (!options.upload) return;
   weights_.upload(program, context_.launch(), options.upload_progress);
   routers_.make(program, plan_, weights_, context_.launch());
@@ -315,6 +316,36 @@ std::string Executor::describe_plan(const core::Batch& batch) {
   return describe(program_, plan_, plan_of(shape_of(batch)));
 }
 
+std::vector<ProductWays> Executor::product_ways(const core::Batch& batch) {
+  core::check_batch(program_, config_, batch);
+  std::vector<ProductWays> all;
+  for (const PlannedProducts& planned : plan_of(shape_of(batch)).products) {
+    ProductWays ways{name_of_products(program_, plan_, planned.steps), std::string(name_of(planned.choice.way))};
+    const auto known = std::ranges::find(all, ways.products, &ProductWays::products);
+    if (known != all.end()) {
+      ++known->layers;
+      continue;
+    }
+    for (const Estimate& estimate : planned.choice.estimates)
+      ways.ways.push_back({std::string(name_of(estimate.way)), estimate.microseconds});
+    ways.layers = 1;
+    all.push_back(std::move(ways));
+  }
+  return all;
+}
+
+void Executor::force_way(const std::string& products, const std::string& way) {
+  const std::optional<Way> wanted = way_named(way);
+  if (!way.empty() && !wanted) throw std::logic_error("CUDA: no way to multiply is called " + way);
+  context_.synchronize(); // no graph runs
+  plans_.clear();
+  graphs_.clear();
+  if (wanted)
+    plan_inputs_.forced[products] = *wanted;
+  else
+    plan_inputs_.forced.erase(products);
+}
+
 const BatchPlan& Executor::plan_of(const PlanShape& shape) {
   const auto known = plans_.find(shape);
   if (known != plans_.end()) return known->second;
@@ -354,10 +385,26 @@ DeviceLimits limits_for_plans(int device) {
   return device_info(device).usable ? DeviceContext(device).limits() : kPresumedLimits;
 }
 
-MemoryPlan allocated_memory(const core::Executor& executor) {
-  const auto* made = dynamic_cast<const Executor*>(&executor);
+namespace {
+
+template <typename Of>
+auto& as_made_here(Of& executor) {
+  using Made = std::conditional_t<std::is_const_v<Of>, const Executor, Executor>;
+  auto* made = dynamic_cast<Made*>(&executor);
   if (!made) throw std::logic_error("CUDA: another kind of executor");
-  return made->allocated();
+  return *made;
+}
+
+} // namespace
+
+MemoryPlan allocated_memory(const core::Executor& executor) { return as_made_here(executor).allocated(); }
+
+std::vector<ProductWays> product_ways(core::Executor& executor, const core::Batch& batch) {
+  return as_made_here(executor).product_ways(batch);
+}
+
+void force_way(core::Executor& executor, const std::string& products, const std::string& way) {
+  as_made_here(executor).force_way(products, way);
 }
 
 bool fits(const core::Program& program, const core::ExecutorConfig& config, CudaOptions options) {

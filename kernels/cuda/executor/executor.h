@@ -52,6 +52,11 @@ struct CudaOptions {
   int64_t most_copies = -1; // for tests: experts of a layer that may have one; -1: as many as have room
   // For tests, which compare with and without: fusions, graphs, overlapping launches, dataflow sync.
   bool fuse = true, graphs = true, overlap = true, dataflow_sync = true;
+  // For tests: products are chosen as for matrices of at least so many rows and columns, so that small ones go the ways
+  // of large ones.
+  int64_t least_side = 0;
+  // For tests: the way that all products are multiplied where it fits (plan/candidates.h); empty: the cheapest.
+  std::string way;
   // For tests: work as on a chip of this compute capability (75, 80, 86, 89), as far as the host decides how to; 0: as
   // the chip allows. Code that was compiled for older chips is another matter (docs/cuda.md).
   int as_compute = 0;
@@ -77,6 +82,21 @@ DeviceLimits limits_for_plans(int device = 0);
 // What an executor of make_cuda_executor has allocated, without copies of experts: as plan_memory() counts it, but in
 // `reserve` what it took since it was made.
 MemoryPlan allocated_memory(const core::Executor& executor);
+
+// How an executor of make_cuda_executor multiplies in this batch: what `ridge bench --regret` measures.
+struct ProductWays {
+  struct Way {
+    std::string name; // plan/candidates.h
+    double microseconds; // expected, for the products of one layer
+  };
+  std::string products; // "attn_q attn_k attn_v"
+  std::string taken;
+  std::vector<Way> ways; // all that fit
+  int64_t layers = 0;    // that have such products
+};
+std::vector<ProductWays> product_ways(core::Executor& executor, const core::Batch& batch); // each kind once
+// From now on the products of this name are multiplied so where that fits; an empty `way`: by the cheapest.
+void force_way(core::Executor& executor, const std::string& products, const std::string& way);
 
 // Bytes per second of a kernel that only reads, over a buffer much larger than the caches: the roof of decoding.
 double measure_read_bandwidth(int device = 0);

@@ -80,6 +80,8 @@ class Executor final : public core::Executor {
   double time_decode(int64_t position, int64_t streams, int repetitions) override;
   std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override;
   std::string describe_plan(const core::Batch& batch) override;
+  std::vector<ProductWays> product_ways(const core::Batch& batch);
+  void force_way(const std::string& products, const std::string& way);
 
  private:
   bool whole() const { return program_.input < 0 && program_.output < 0; } // else a part of a Program

@@ -44,6 +44,14 @@ DeviceLimits limits_for_plans(int) { return kPresumedLimits; }
 
 MemoryPlan allocated_memory(const core::Executor&) { throw Error("CUDA: " + device_info().problem); }
 
+std::vector<ProductWays> product_ways(core::Executor&, const core::Batch&) {
+  throw Error("CUDA: " + device_info().problem);
+}
+
+void force_way(core::Executor&, const std::string&, const std::string&) {
+  throw Error("CUDA: " + device_info().problem);
+}
+
 bool fits(const core::Program&, const core::ExecutorConfig&, CudaOptions) { return false; }
 
 double measure_read_bandwidth(int) { throw Error("CUDA: " + device_info().problem); }

@@ -4,7 +4,6 @@
 #include "kernels/cuda/plan/scratch_sizes.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace ridge::kernels::cuda {
@@ -20,6 +19,11 @@ bool are_siblings(const Step& a, const Step& b) {
     return s.kind == Step::Kind::matrix && s.matrix.ids == kNone && !s.matrix.glu && s.matrix.residual == kNone;
   };
   return plain(a) && plain(b) && a.matrix.x == b.matrix.x && a.matrix.norm == b.matrix.norm;
+}
+
+bool attends(const Step& step) {
+  return step.kind == Step::Kind::heads ? step.heads.attention != nullptr
+                                        : step.kind == Step::Kind::op && step.op->kind == OpKind::attention;
 }
 
 // By step: whether the next step is a sibling that one kernel has room for.
@@ -42,14 +46,56 @@ bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape) {
 }
 
 BatchPlanner::BatchPlanner(const PlanInputs& in, const PlanShape& shape)
-    : in_(in), steps_(in.plan.steps), sibling_follows_(find_siblings(steps_)),
-      multiplies_bytes_(has_integer_products(in.program, in.config, in.limits)) {
+    : in_(in), steps_(in.plan.steps), sibling_follows_(find_siblings(steps_)), ways_(steps_.size(), Way::matvec) {
   batch_.shape = shape;
   batch_.dataflow_values = in.plan.dataflow_values;
+  if (overlaps() && in_.dataflow_sync && shape.tokens <= kDataflowTokens) batch_.dataflow_tokens = shape.tokens;
+  choose_ways();
+}
+
+// One way for siblings, which share an input, and one for all matrices of a layer's experts, which share its order.
+void BatchPlanner::choose_ways() {
+  std::map<ValueId, std::vector<int32_t>> of_experts;
+  std::vector<int32_t> siblings;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    if (step.kind != Step::Kind::matrix || !has_rows(step)) continue;
+    const auto at = static_cast<int32_t>(i);
+    if (step.matrix.ids != kNone) {
+      of_experts[step.matrix.ids].push_back(at);
+      continue;
+    }
+    siblings.push_back(at);
+    if (!sibling_follows_[i]) choose_way(std::exchange(siblings, {}));
+  }
+  for (const auto& [ids, steps] : of_experts) choose_way(steps);
+}
+
+void BatchPlanner::choose_way(const std::vector<int32_t>& steps) {
+  ProductGroup group{.dataflow = batch_.dataflow_tokens > 0};
+  for (const int32_t step : steps) group.products.push_back(&steps_[step].matrix);
+  const MatrixStep& first = *group.products[0];
+  group.rows = rows_of(first.x) * first.used;
+  group.after_attention = steps[0] > 0 && attends(steps_[steps[0] - 1]);
+  ProductChoice choice = choose(in_, group, forced_way(steps));
+  for (const int32_t step : steps) ways_[step] = choice.way;
+  batch_.products.push_back({steps, std::move(choice)});
+}
+
+std::optional<Way> BatchPlanner::forced_way(const std::vector<int32_t>& steps) const {
+  if (in_.forced.empty()) return std::nullopt;
+  auto found = in_.forced.find("");
+  if (found == in_.forced.end()) found = in_.forced.find(name_of_products(in_.program, in_.plan, steps));
+  return found == in_.forced.end() ? std::nullopt : std::optional(found->second);
+}
+
+Way BatchPlanner::way_of_experts(ValueId ids) const {
+  for (size_t i = 0; i < steps_.size(); ++i)
+    if (steps_[i].kind == Step::Kind::matrix && steps_[i].matrix.ids == ids) return ways_[i];
+  return Way::matvec;
 }
 
 BatchPlan BatchPlanner::run() {
-  if (overlaps() && in_.dataflow_sync && shape().tokens <= kMatvecTokens) batch_.dataflow_tokens = shape().tokens;
   if (batch_.dataflow_tokens > 0 && std::ranges::count(batch_.dataflow_values, true) > 0)
     add(call(Kernel::clear_dataflow));
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -105,7 +151,7 @@ void BatchPlanner::forget_overwritten(ValueId id) {
 void BatchPlanner::add_step(const Step& step) {
   switch (step.kind) {
   case Step::Kind::op: return add_op(step);
-  case Step::Kind::matrix: return add_matrix(step.matrix, *step.op);
+  case Step::Kind::matrix: return add_matrix(step.matrix, *step.op, ways_[step_]);
   case Step::Kind::heads: return add_heads(step.heads);
   case Step::Kind::latent: return add_latent(step.latent);
   case Step::Kind::sum: return add_elements(Kernel::sum, step);
@@ -121,26 +167,6 @@ void BatchPlanner::add_elements(Kernel kernel, const Step& step) {
   elements.outputs = {placed(step.outputs[0])};
   elements.rows = rows_of(step.outputs[0]);
   add(elements);
-}
-
-// Of the matrices of the experts that these are.
-int64_t BatchPlanner::fewest_columns(ValueId ids) const {
-  int64_t fewest = std::numeric_limits<int64_t>::max();
-  for (const Step& step : steps_)
-    if (step.kind == Step::Kind::matrix && step.matrix.ids == ids)
-      fewest = std::min(fewest, weight(step.matrix.parts[0].weight).cols);
-  return fewest;
-}
-
-// The tokens of a tile of products of warpgroups, 0 where another kernel multiplies these experts.
-int BatchPlanner::wide_expert_tile(ValueId ids, int64_t slots, int64_t experts) const {
-  int64_t most = 0; // columns
-  for (const Step& step : steps_) {
-    if (step.kind != Step::Kind::matrix || step.matrix.ids != ids) continue;
-    if (step.matrix.of_heads) return 0; // not measured
-    most = std::max(most, weight(step.matrix.parts[0].weight).cols);
-  }
-  return wide_expert_tile_tokens(in_.limits, slots, experts, fewest_columns(ids), most);
 }
 
 // A long prompt's product sends columns of its result while it computes others, if what it makes is summed next.
@@ -176,7 +202,8 @@ void BatchPlanner::add_op(const Step& step) {
   if (op.kind != OpKind::route && op.kind != OpKind::head_ids) return add(plain);
   const auto* routing = std::get_if<core::RouteParams>(&op.params);
   const int64_t used = width(op.outputs[0]), experts = routing ? routing->experts : used, slots = plain.rows * used;
-  const bool sorted = sorts(op.outputs[0], plain.rows, used, experts);
+  const Way way = way_of_experts(op.outputs[0]);
+  const bool sorted = way != Way::matvec;
   const bool done = folds(step_ - 1); // by the kernel of its scores
   if (!done && (!step.only_sorted || sorted)) add(plain);
   if (in_.experts_on_host && routing) {
@@ -189,7 +216,7 @@ void BatchPlanner::add_op(const Step& step) {
   plain.kernel = Kernel::sort_experts;
   plain.rows = slots;
   plain.experts = experts;
-  plain.tile_tokens = expert_tile(plain.outputs[0], slots, experts);
+  plain.tile_tokens = expert_tile(way, slots, experts);
   add(plain);
 }
 
@@ -285,10 +312,9 @@ void BatchPlanner::write_half(KernelCall& attention) {
   const bool prompt = attention.kernel == Kernel::prompt_attention;
   if (attention.rows != shape().tokens || width(out) % (prompt ? kTileColumns : kGemmColumns) != 0) return;
   std::optional<HalfLayout> layout;
-  if (!prompt)
-    layout = small_batch_layout(*next, rows_of(out));
-  else if (takes_tiles(*next, rows_of(out)))
-    layout = HalfLayout::tiles;
+  if (prompt && next_way() == Way::prompt) layout = HalfLayout::tiles;
+  if (!prompt && next_way() == Way::wide) layout = HalfLayout::wide;
+  if (!prompt && is_tiled(next_way())) layout = HalfLayout::interleaved;
   if (!layout || in_.config.observer || !in_.kernels.attention_writes_half(*attention.op)) return;
   attention.writes_half = true;
   attention.layout = *layout;

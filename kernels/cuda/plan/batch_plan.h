@@ -5,6 +5,7 @@
 
 #include "core/executor.h"
 #include "kernels/cuda/gemm/half_layout.h"
+#include "kernels/cuda/plan/candidates.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/runtime/limits.h"
 
@@ -16,10 +17,6 @@
 namespace ridge::kernels::cuda {
 
 inline constexpr int64_t kGraphTokens = 64; // batches up to this size are replayed as a graph
-
-// Batches up to these sizes go through the matvec kernel and the product for small batches, larger ones through the
-// prompts' product.
-inline constexpr int64_t kMatvecTokens = 2, kBatchTokens = 96;
 
 // So many tokens fill the chip with a block or more for each of them, in attention and rope.
 inline constexpr int64_t kPromptTokensAtLeast = 64;
@@ -126,11 +123,18 @@ struct KernelCall {
   bool one_run = false;  // of these and rope_attention: the rows are a TokenRun
 };
 
+// Which way was chosen for the products of these steps, and among which.
+struct PlannedProducts {
+  std::vector<int32_t> steps; // of Plan::steps
+  ProductChoice choice;
+};
+
 struct BatchPlan {
   PlanShape shape;
   int64_t dataflow_tokens = 0;       // tokens whose values pass between running kernels; 0: none do
   std::vector<bool> dataflow_values; // by value
   std::vector<KernelCall> calls;
+  std::vector<PlannedProducts> products;
 
   bool is_dataflow(core::ValueId id) const { return dataflow_tokens > 0 && dataflow_values[id]; }
 };
@@ -175,38 +179,18 @@ struct PlanInputs {
   bool overlap = true, dataflow_sync = true; // CudaOptions
   bool experts_on_host = false;
   const KernelChoices& kernels;
+  ChipRates rates;
+  int64_t least_side = 0; // CudaOptions
+  ForcedWays forced = {};
 };
 
 // Whether tokens see later ones: in the whole text, or in blocks that the batch has.
 bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape);
 
-bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
-// Whether prompts attend by a kernel of their own, where it takes their heads and caches.
-bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits& limits);
-// Whether prompts are multiplied as bytes: where that is faster and 8 bits of activations are enough.
-bool has_integer_products(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits);
-bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
-
-// Whether so many of `slots` choices among `experts` are likely to be the same that slots are sorted by expert, whose
-// matrices have at least `cols` columns. And the tokens of a tile, for experts that differ in how often they are
-// chosen.
-bool sorts_experts(const core::ExecutorConfig& config, const DeviceLimits& limits, int64_t slots, int64_t experts,
-                   int64_t cols);
-int expert_tile_tokens(int64_t slots, int64_t experts);
-// The same for products of warpgroups, with matrices of `fewest` to `most` columns; 0 where they do not pay, or where
-// their inputs take more than kMostSortedWideBytes.
-int wide_expert_tile_tokens(const DeviceLimits& limits, int64_t slots, int64_t experts, int64_t fewest, int64_t most);
-// Rows of these inputs, tiles that are not full included; 0 where there are never so many tokens an expert.
-int64_t sorted_wide_rows(int64_t slots, int64_t experts);
-// Whether a shared expert is one more slot of each of `rows` tokens, whose slots are multiplied one by one. Else its
-// products are two or three kernels more. It is one unless that leaves a sixth of the multiprocessors without work that
-// had some, since each slot gets the same number of them.
-bool shared_expert_is_slot(const DeviceLimits& limits, int64_t rows, int64_t used);
-// Whether sorted slots are so few that integer products are faster than those of small batches. One H200, 128 experts
-// of 768: 7 % with twice as many slots, nothing with three times as many, and with four times as many 9 % slower.
-bool few_tokens_an_expert(int64_t slots, int64_t experts, int64_t cols);
-
 BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape);
+
+// Names of the products of these steps, without the layer: "attn_q attn_k attn_v".
+std::string name_of_products(const core::Program& program, const Plan& plan, std::span<const int32_t> steps);
 
 // The plan as a table, a call per line: kernel, ops, formats, rows x columns, flags.
 std::string describe(const core::Program& program, const Plan& plan, const BatchPlan& batch);

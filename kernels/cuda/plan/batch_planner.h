@@ -27,14 +27,13 @@ class BatchPlanner {
   int64_t width(ValueId id) const { return in_.program.values[id].width; }
   int64_t rows_of(ValueId id) const { return in_.program.values[id].gathered ? shape().outputs : shape().tokens; }
   const core::Weight& weight(core::WeightId id) const { return in_.program.weights[id]; }
-  bool sorts(ValueId ids, int64_t rows, int64_t used, int64_t experts) const { // the choices of one token differ
-    return rows > 1 && sorts_experts(in_.config, in_.limits, rows * used, experts, fewest_columns(ids));
-  }
-  int64_t fewest_columns(ValueId ids) const;
-  int wide_expert_tile(ValueId ids, int64_t slots, int64_t experts) const;
-  int expert_tile(ValueId ids, int64_t slots, int64_t experts) const {
-    const int wide = wide_expert_tile(ids, slots, experts);
-    return wide > 0 ? wide : expert_tile_tokens(slots, experts);
+  void choose_ways();
+  void choose_way(const std::vector<int32_t>& steps);
+  std::optional<Way> forced_way(const std::vector<int32_t>& steps) const;
+  Way way_of_experts(ValueId ids) const;
+  // The tokens of a tile of sorted experts.
+  static int expert_tile(Way way, int64_t slots, int64_t experts) {
+    return way == Way::wide ? sorted_wide_tile(slots, experts) : tile_of(way);
   }
   ValueId placed(ValueId id) const { return id != kNone && id == gathered_.from ? gathered_.to : id; }
 
@@ -47,10 +46,10 @@ class BatchPlanner {
   bool joins_product(const core::Op& op);
   void add_op(const Step& step);
   void number_exchanges();
-  void add_matrix(MatrixStep m, const core::Op& op);
-  void add_product(const MatrixStep& m, int64_t rows);
-  void add_experts(const MatrixStep& m, int64_t rows);
-  bool dots_experts(const MatrixStep& m, int64_t slots) const;
+  void add_matrix(MatrixStep m, const core::Op& op, Way way);
+  void add_product(const MatrixStep& m, int64_t rows, Way way);
+  void add_prompt(const MatrixStep& m, int64_t rows, bool reads_tiles);
+  void add_experts(const MatrixStep& m, int64_t rows, Way way);
   void add_matvec(const MatrixStep& m, int64_t rows);
   void add_heads(HeadsStep heads);
   void leave_room(const KernelCall& attention);
@@ -60,13 +59,11 @@ class BatchPlanner {
   void write_half(KernelCall& attention);
   bool activates_product(const core::Op& op);
   void write_tiles(KernelCall& product);
-  bool takes_tiles(const MatrixStep& m, int64_t rows) const;
   bool norms_input(const MatrixStep& m) const;
-  std::optional<HalfLayout> small_batch_layout(const MatrixStep& m, int64_t rows) const;
-  bool takes_wide_batch(const MatrixStep& m, int64_t rows) const;
   void add_small_batch(KernelCall batch, const KernelChoices::SmallBatch& fit);
   void convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout);
   const MatrixStep* next_matrix(ValueId x) const;
+  Way next_way() const { return ways_[step_ + 1]; } // where the next step is a matrix
   bool can_leave_sums(const MatrixStep& m) const;
   void add_input(KernelCall& batch, const MatrixStep& m, int64_t rows);
   void write_half(KernelCall& batch, const MatrixStep& m, int64_t slots);
@@ -113,6 +110,7 @@ class BatchPlanner {
   const PlanInputs& in_;
   const std::vector<Step>& steps_;
   std::vector<bool> sibling_follows_; // by step
+  std::vector<Way> ways_;             // by step; of matrices
   BatchPlan batch_;
   bool launched_ = false;
   size_t step_ = 0; // that calls are added for
@@ -133,7 +131,6 @@ class BatchPlanner {
   ValueId tiled_ = kNone;              // what a prompt's product wrote as f16 in the value's memory
   std::optional<size_t> clearer_;      // among calls: a conversion behind the last reader of such a value
   std::optional<KernelCall> matvec_;   // a product that may be launched together with the sibling behind it
-  const bool multiplies_bytes_;
   std::vector<KernelCall::Product> prompt_products_; // those that may be launched with siblings
   bool sibling_runs_ = false;                        // the small batch before is this one's sibling
   int64_t exchanges_ = 0;

@@ -2,22 +2,20 @@
 #include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/plan/batch_planner.h"
 #include "kernels/cuda/plan/scratch_sizes.h"
-#include "kernels/cuda/plan/wide_cut.h"
 
 #include <utility>
 
 namespace ridge::kernels::cuda {
 
-void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
-  const int64_t rows = rows_of(m.x), slots = rows * m.used, experts = weight(m.parts[0].weight).count;
-  const bool sorted = m.ids != kNone && sorts(m.ids, rows, m.used, experts) &&
-                      (dots_experts(m, slots) || wide_expert_tile(m.ids, slots, experts) > 0 ||
-                       in_.kernels.small_batch(m, slots, expert_tile_tokens(slots, experts)).fits);
-  if (!m.beside.empty() && (sorted || !shared_expert_is_slot(in_.limits, rows, m.used))) {
+void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op, Way way) {
+  const int64_t rows = rows_of(m.x);
+  const bool sorted = m.ids != kNone && way != Way::matvec;
+  if (!m.beside.empty() && (sorted || !shared_expert_is_choice(in_.limits, rows, m.used))) {
     const MatrixStep shared = m.beside[0];
     m.beside.clear();
-    add_matrix(m, op);
-    return add_matrix(shared, op);
+    add_matrix(m, op, way);
+    const ProductGroup alone{{&shared}, rows, batch_.dataflow_tokens > 0};
+    return add_matrix(shared, op, choose(in_, alone).way);
   }
   if (in_.config.observer) {
     KernelCall observe = product_call(Kernel::observe, m, rows);
@@ -27,18 +25,8 @@ void BatchPlanner::add_matrix(MatrixStep m, const core::Op& op) {
   for (MatrixStep::Part& part : m.parts) part.out = placed(part.out);
   for (MatrixStep& shared : m.beside)
     for (MatrixStep::Part& part : shared.parts) part.out = placed(part.out);
-  constexpr int64_t kFewForTiles = 16; // without products for small batches: a tile of 128 tokens is computed whole
-  if (m.ids == kNone && has_tensor_products(in_.config, in_.limits) &&
-      rows > (in_.limits.small_batch ? kMatvecTokens : kFewForTiles))
-    return add_product(m, rows);
-  sorted ? add_experts(m, rows) : add_matvec(m, rows);
-}
-
-// Whether sorted experts are multiplied by integers. For matrices of heads that was not measured.
-bool BatchPlanner::dots_experts(const MatrixStep& m, int64_t slots) const {
-  return in_.limits.bulk_copies && !m.of_heads &&
-         few_tokens_an_expert(slots, weight(m.parts[0].weight).count, fewest_columns(m.ids)) &&
-         in_.kernels.can_dot_experts(m, slots);
+  if (way == Way::matvec) return add_matvec(m, rows);
+  m.ids == kNone ? add_product(m, rows, way) : add_experts(m, rows, way);
 }
 
 void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, HalfLayout layout) {
@@ -58,7 +46,7 @@ void BatchPlanner::convert(const MatrixStep& m, int64_t rows, int64_t cols, Half
   to_half.cols = cols;
   to_half.layout = layout;
   if (layout == HalfLayout::sorted_wide)
-    to_half.tile_tokens = wide_expert_tile(m.ids, rows_of(m.x) * m.used, weight(m.parts[0].weight).count);
+    to_half.tile_tokens = sorted_wide_tile(rows_of(m.x) * m.used, weight(m.parts[0].weight).count);
   to_half.gathers = false;
   if (summed_) {
     to_half.products.push_back(summed_->products[0]);
@@ -79,8 +67,8 @@ const MatrixStep* BatchPlanner::next_matrix(ValueId x) const {
 
 bool BatchPlanner::can_leave_sums(const MatrixStep& m) const {
   const MatrixStep* next = next_matrix(m.parts[0].out);
-  return next && next->ids == kNone && !in_.config.observer && m.parts.size() == 1 && !m.glu && m.residual != kNone &&
-         width(m.parts[0].out) % 8 == 0;
+  return next && next->ids == kNone && (is_tiled(next_way()) || next_way() == Way::wide) && !in_.config.observer &&
+         m.parts.size() == 1 && !m.glu && m.residual != kNone && width(m.parts[0].out) % 8 == 0;
 }
 
 // A small batch's input: what gate and up wrote as f16, or the conversion of `rows` rows.
@@ -102,8 +90,7 @@ void BatchPlanner::write_half(KernelCall& batch, const MatrixStep& m, int64_t sl
     return;
   const int64_t cols = weight(m.parts[0].weight).rows;
   if (cols % kGemmColumns != 0 || weight(next->parts[0].weight).cols != cols || slots > half_slots(cols)) return;
-  if (next->ids != kNone && dots_experts(*next, slots)) return; // takes its input as it is
-  if (!in_.kernels.small_batch(*next, slots, batch.tile_tokens).fits) return;
+  if (!is_tiled(next_way())) return;
   KernelCall& to_half = batch_.calls[*clearer_];
   if (slots % to_half.rows != 0) return;
   clearer_.reset();
@@ -112,36 +99,21 @@ void BatchPlanner::write_half(KernelCall& batch, const MatrixStep& m, int64_t sl
   half_of_ = m.parts[0].out;
 }
 
-void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows) {
+void BatchPlanner::add_experts(const MatrixStep& m, int64_t rows, Way way) {
   const core::Weight& first = weight(m.parts[0].weight);
   const int64_t slots = rows * m.used;
   const int64_t inputs = width(m.x) != first.cols ? slots : rows;
   KernelCall experts = product_call(Kernel::expert_batch, m, slots);
-  experts.tile_tokens = expert_tile(m.ids, slots, first.count);
-  if (dots_experts(m, slots)) {
+  experts.tile_tokens = expert_tile(way, slots, first.count);
+  if (way == Way::dots && in_.kernels.can_dot_experts(m, slots)) {
     experts.kernel = Kernel::expert_dots;
     if (m.norm != kNone) convert(m, inputs, first.cols, HalfLayout::interleaved);
     return add(experts);
   }
-  experts.wide = wide_expert_tile(m.ids, slots, first.count) > 0;
+  experts.wide = way == Way::wide;
   add_input(experts, m, inputs);
   write_half(experts, m, slots);
   add(experts);
-}
-
-// Products of warpgroups pay for more than 16 tokens.
-bool BatchPlanner::takes_wide_batch(const MatrixStep& m, int64_t rows) const {
-  return in_.limits.prompt_products && in_.limits.small_batch && rows > 16 && rows <= kMostWideRows &&
-         in_.kernels.wide_batch(m, rows).fits;
-}
-
-// How a product for small batches wants its input, where there is one for so many rows.
-std::optional<HalfLayout> BatchPlanner::small_batch_layout(const MatrixStep& m, int64_t rows) const {
-  if (!has_tensor_products(in_.config, in_.limits) || !in_.limits.small_batch || rows <= kMatvecTokens)
-    return std::nullopt;
-  if (takes_wide_batch(m, rows)) return HalfLayout::wide;
-  if (rows <= kBatchTokens && in_.kernels.small_batch(m, rows, 8).fits) return HalfLayout::interleaved;
-  return std::nullopt;
 }
 
 // Behind its input.
@@ -162,19 +134,13 @@ void BatchPlanner::add_small_batch(KernelCall batch, const KernelChoices::SmallB
   add(std::move(batch));
 }
 
-// Whether so many rows go through the prompts' product on Hopper.
-bool BatchPlanner::takes_tiles(const MatrixStep& m, int64_t rows) const {
-  const bool small = in_.limits.small_batch && rows <= kBatchTokens;
-  return has_prompt_products(in_.config, in_.limits) && !small && !takes_wide_batch(m, rows);
-}
-
 // What a product of prompts makes for the next one alone it writes as that one reads it.
 void BatchPlanner::write_tiles(KernelCall& product) {
   const ValueId out = product.products[0].matrix.parts[0].out;
   const MatrixStep* next = next_matrix(out);
   const auto reads = [&](const Step& step) { return std::ranges::count(step.inputs, out) > 0; };
   if (!next || next->norm != kNone || next->ids != kNone || in_.config.observer || in_.program.is_read_after(out) ||
-      std::ranges::count_if(steps_, reads) != 1 || !takes_tiles(*next, product.rows) ||
+      std::ranges::count_if(steps_, reads) != 1 || next_way() != Way::prompt ||
       !has_room_for_tiled_half(product.rows, width(out)))
     return;
   product.writes_half = true;
@@ -208,52 +174,49 @@ bool BatchPlanner::norms_input(const MatrixStep& m) const {
   if (!centered || group != width(m.x) || weight(before.op->weights[0]).cols != group || group > kMostNormedColumns)
     return false;
   const auto reads = [&](const Step& step) { return std::ranges::count(step.inputs, m.x) > 0; };
-  const auto first = steps_.begin() + static_cast<std::ptrdiff_t>(step_);
-  const auto behind = std::find_if(first, steps_.end(), [&](const Step& step) {
-    return step.kind != Step::Kind::matrix || step.matrix.x != m.x || step.matrix.norm != kNone ||
-           step.matrix.ids != kNone || !takes_tiles(step.matrix, rows_of(m.x));
-  });
-  return std::ranges::count_if(steps_, reads) == behind - first;
+  size_t behind = step_;
+  while (behind < steps_.size() && steps_[behind].kind == Step::Kind::matrix && steps_[behind].matrix.x == m.x &&
+         steps_[behind].matrix.norm == kNone && steps_[behind].matrix.ids == kNone && ways_[behind] == Way::prompt)
+    ++behind;
+  return std::ranges::count_if(steps_, reads) == static_cast<std::ptrdiff_t>(behind - step_);
 }
 
-void BatchPlanner::add_product(const MatrixStep& m, int64_t rows) {
-  const bool small = in_.limits.small_batch && rows <= kBatchTokens,
-             tiled = has_prompt_products(in_.config, in_.limits) && !small;
-  KernelCall batch = product_call(Kernel::small_batch, m, rows);
-  if (takes_wide_batch(m, rows)) {
-    batch.wide = true;
-    batch.tile_tokens = wide_tile_rows(rows);
-    return add_small_batch(std::move(batch), in_.kernels.wide_batch(m, rows));
+void BatchPlanner::add_product(const MatrixStep& m, int64_t rows, Way way) {
+  if (way == Way::wide || is_tiled(way)) {
+    KernelCall batch = product_call(Kernel::small_batch, m, rows);
+    batch.wide = way == Way::wide;
+    batch.tile_tokens = batch.wide ? wide_tile_rows(rows) : tile_of(way);
+    const KernelChoices::SmallBatch fit =
+        batch.wide ? in_.kernels.wide_batch(m, rows) : in_.kernels.small_batch(m, rows, batch.tile_tokens);
+    return add_small_batch(std::move(batch), fit);
   }
-  for (int tile = rows <= 8 ? 8 : rows <= 16 ? 16 : 32; small && tile >= 8; tile /= 2)
-    if (const KernelChoices::SmallBatch fit = in_.kernels.small_batch(m, rows, tile); fit.fits) {
-      batch.tile_tokens = tile;
-      return add_small_batch(std::move(batch), fit);
-    }
   sibling_runs_ = false;
-  if (multiplies_bytes_ && in_.kernels.can_multiply_bytes(m)) {
-    convert(m, rows, width(m.x), HalfLayout::bytes);
-    return add(product_call(Kernel::integer_product, m, rows));
-  }
-  const bool reads_tiles = tiled && m.x == std::exchange(tiled_, kNone);
-  if (!reads_tiles) convert(m, rows, width(m.x), tiled ? HalfLayout::tiles : HalfLayout::rows);
-  if (tiled) {
-    prompt_products_.push_back(product(m));
-    if (sibling_follows_[step_]) return;
-    KernelCall prompt = call(Kernel::prompt_product);
-    prompt.first_step -= static_cast<int32_t>(prompt_products_.size()) - 1;
-    prompt.products = std::exchange(prompt_products_, {});
-    prompt.rows = rows;
-    prompt.reads_half = reads_tiles;
-    prompt.unscaled = reads_tiles || converted_->unscaled;
-    if (m.glu) write_tiles(prompt);
-    return add(prompt);
-  }
+  const bool reads_tiles = way == Way::prompt && m.x == std::exchange(tiled_, kNone);
+  const HalfLayout layout = way == Way::prompt  ? HalfLayout::tiles
+                            : way == Way::bytes ? HalfLayout::bytes
+                                                : HalfLayout::rows;
+  if (!reads_tiles) convert(m, rows, width(m.x), layout);
+  if (way == Way::prompt) return add_prompt(m, rows, reads_tiles);
+  if (way == Way::bytes) return add(product_call(Kernel::integer_product, m, rows));
   KernelCall gemm = product_call(Kernel::gemm, m, rows);
   add(gemm);
   if (!m.glu) return;
   gemm.kernel = Kernel::gate_up_glu;
   add(gemm);
+}
+
+// With the siblings in front of it, behind the last one.
+void BatchPlanner::add_prompt(const MatrixStep& m, int64_t rows, bool reads_tiles) {
+  prompt_products_.push_back(product(m));
+  if (sibling_follows_[step_]) return;
+  KernelCall prompt = call(Kernel::prompt_product);
+  prompt.first_step -= static_cast<int32_t>(prompt_products_.size()) - 1;
+  prompt.products = std::exchange(prompt_products_, {});
+  prompt.rows = rows;
+  prompt.reads_half = reads_tiles;
+  prompt.unscaled = reads_tiles || converted_->unscaled;
+  if (m.glu) write_tiles(prompt);
+  add(prompt);
 }
 
 // Two siblings go together where there is a kernel for both. A folded router's blocks that choose experts end last, so
@@ -280,7 +243,7 @@ void BatchPlanner::add_matvec(const MatrixStep& m, int64_t rows) {
     matvec.outputs = matvec.op->outputs;
     return add(matvec);
   }
-  if (sibling_follows_[step_] && matvec.rows <= kMatvecTokens && m.ids == kNone && !in_.config.exact)
+  if (sibling_follows_[step_] && matvec.rows <= kDataflowTokens && m.ids == kNone && !in_.config.exact)
     matvec_ = matvec;
   else
     add(matvec);

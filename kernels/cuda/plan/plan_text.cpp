@@ -20,6 +20,11 @@ std::string join(const std::vector<std::string>& words) {
   return text;
 }
 
+std::string without_layer(const core::Op& op) {
+  const std::string prefix = fmt::format("blk.{}.", op.layer);
+  return op.name.starts_with(prefix) ? op.name.substr(prefix.size()) : op.name;
+}
+
 std::string ops_of(const KernelCall& call, const std::vector<std::string>& step_names) {
   std::vector<std::string> names;
   for (int32_t step = call.first_step; step <= call.step; ++step) names.push_back(step_names[step]);
@@ -74,6 +79,22 @@ std::string flags_of(const KernelCall& call) {
   flag(call.overlap, "overlap");
   flag(call.dataflow_input || any([](const auto& p) { return p.dataflow_input; }), "dataflow");
   return join(flags);
+}
+
+// Each kind of product once: the way that was chosen, and what each way was expected to take.
+std::string ways_of(const core::Program& program, const Plan& plan, const BatchPlan& batch) {
+  std::string text = fmt::format("\n{:<34} {:<9} {}\n", "products", "way", "expected, µs");
+  std::vector<std::string> lines;
+  for (const PlannedProducts& products : batch.products) {
+    std::vector<std::string> ways;
+    for (const Estimate& estimate : products.choice.estimates)
+      ways.push_back(fmt::format("{} {:.1f}", name_of(estimate.way), estimate.microseconds));
+    std::string line = fmt::format("{:<34} {:<9} {}\n", shortened(name_of_products(program, plan, products.steps), 34),
+                                   name_of(products.choice.way), fmt::join(ways, ", "));
+    if (std::ranges::count(lines, line) == 0) lines.push_back(std::move(line));
+  }
+  for (const std::string& line : lines) text += line;
+  return text;
 }
 
 } // namespace
@@ -141,13 +162,26 @@ std::vector<std::string> names_of_steps(const core::Program& program, const Plan
     std::string name;
     for (const int32_t i : ops) {
       const core::Op& op = program.ops[i];
-      const std::string prefix = fmt::format("blk.{}.", op.layer);
       name += name.empty() ? fmt::format("{}:", op.layer) : " ";
-      name += op.name.starts_with(prefix) ? op.name.substr(prefix.size()) : op.name;
+      name += without_layer(op);
     }
     names.push_back(std::move(name));
   }
   return names;
+}
+
+std::string name_of_products(const core::Program& program, const Plan& plan, std::span<const int32_t> steps) {
+  std::vector<std::string> names;
+  for (const int32_t step : steps)
+    for (const MatrixStep::Part& part : plan.steps[step].matrix.parts) {
+      const auto multiplies = [&](const core::Op& op) {
+        return (op.kind == core::OpKind::linear || op.kind == core::OpKind::expert_linear) &&
+               op.weights[0] == part.weight;
+      };
+      const auto op = std::ranges::find_if(program.ops, multiplies);
+      if (op != program.ops.end()) names.push_back(without_layer(*op));
+    }
+  return join(names);
 }
 
 std::string describe(const core::Program& program, const Plan& plan, const BatchPlan& batch) {
@@ -164,7 +198,7 @@ std::string describe(const core::Program& program, const Plan& plan, const Batch
                     whole_batch ? "" : shortened(ops_of(call, step_names), 34), formats_of(program, call),
                     whole_batch ? std::string() : fmt::to_string(call.rows), size_of(program, call), flags_of(call));
   }
-  return text;
+  return text + ways_of(program, plan, batch);
 }
 
 } // namespace ridge::kernels::cuda

@@ -22,7 +22,7 @@ void plan_values(const core::Program& program, const core::ExecutorConfig& confi
   for (size_t id = 0; id < program.values.size(); ++id)
     to.dataflow_offset.push_back(to.dataflow_offset.back() +
                                  (plan.dataflow_values[id] ? round_up(program.values[id].width, 4) : 0));
-  to.dataflow = to.dataflow_offset.back() * kMatvecTokens * kFloatBytes;
+  to.dataflow = to.dataflow_offset.back() * kDataflowTokens * kFloatBytes;
   for (const core::RopeTable& table : program.rope_tables)
     to.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloatBytes + std::ssize(table.axes));
 }
@@ -39,15 +39,15 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
         {to.half_x, rows * round_up(first.cols, kGemmColumns) * kF16Bytes, interleaved_bytes(rows, first.cols)});
     to.exponents = std::max(to.exponents, rows);
     if (m.glu) {
-      const int64_t slots = std::min((experts ? config.max_batch : std::min(config.max_batch, kBatchTokens)) * m.used,
-                                     half_slots(first.rows));
+      const int64_t slots = std::min(
+          (experts ? config.max_batch : std::min(config.max_batch, kMostTiledTokens)) * m.used, half_slots(first.rows));
       to.glu_half = std::max(to.glu_half, interleaved_bytes(slots, first.rows));
       to.glu_largest = std::max(to.glu_largest, slots * kLargestPitch * kFloatBytes);
     }
     int64_t row_tiles = 0;
     for (const MatrixStep::Part& part : m.parts) row_tiles += program.weights[part.weight].rows / kBatchRows + 1;
     to.batch_parts = std::max(to.batch_parts, (row_tiles + limits.sm_count) *
-                                                  (limits.prompt_products ? kMostWideRows : kBatchTokens) *
+                                                  (limits.prompt_products ? kMostWideRows : kMostTiledTokens) *
                                                   (first.cols / 256 + 1) * kBatchRows * kFloatBytes);
     if (experts) {
       if (limits.prompt_products && !m.of_heads) {

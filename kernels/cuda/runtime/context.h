@@ -2,6 +2,7 @@
 // device are made while a CurrentDevice lives.
 #pragma once
 
+#include "kernels/cuda/plan/chip.h"
 #include "kernels/cuda/runtime/device.h"
 
 namespace ridge::kernels::cuda {
@@ -28,6 +29,7 @@ class DeviceContext {
 
   int device() const { return device_; }
   const DeviceLimits& limits() const { return limits_; }
+  const ChipRates& rates() const { return rates_; }
   cudaStream_t stream() const { return stream_.handle; }
   void synchronize() const { RIDGE_CUDA(cudaStreamSynchronize(stream_.handle)); }
 
@@ -37,6 +39,7 @@ class DeviceContext {
  private:
   int device_;
   DeviceLimits limits_;
+  ChipRates rates_;
   Stream stream_; // of high priority: goes before the blocks that decode weights for later (prompt_product.h)
 };
 

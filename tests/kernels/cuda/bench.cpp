@@ -2,11 +2,13 @@
 //   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 0,32768 -s 2,8,32 -p 512,4096 -ub 2048
 //   ridge_cuda_bench heads-128:Q4_K_M heads-256:Q4_K_M -d 0,8192,32768 -p 8192 -ub 2048
 // prints per model the upload, tokens per second of decoding at depths -d, of -s streams at once, and of prompts; with
-// none of these, of decoding at depth 0. Bytes are op_cost's; the share is of the read bandwidth that the same process
-// measured.
+// none of these, of decoding at depth 0; with --regret 1,8,512 every way to multiply in steps of so many tokens
+// (measure/regret.h), with --as 75, 80, 86 or 89 the way of an older chip. Bytes are op_cost's; the share is of the
+// read bandwidth that the same process measured.
 #include "core/clock.h"
 #include "core/half.h"
 #include "kernels/cuda/executor/executor.h"
+#include "measure/regret.h"
 #include "quant/registry.h"
 
 #include "support/random_program.h"
@@ -68,7 +70,10 @@ class Model {
     program.vocab = s.vocab;
     core::ValueId x = random.op(OpKind::embed, {}, {matrix(type_of("embed", 0), s.width, s.vocab)}, s.width);
     const auto linear = [&](core::ValueId in, const char* role, int64_t layer, int64_t rows) {
-      return random.op(OpKind::linear, {in}, {matrix(type_of(role, layer), program.values[in].width, rows)}, rows);
+      const core::ValueId out =
+          random.op(OpKind::linear, {in}, {matrix(type_of(role, layer), program.values[in].width, rows)}, rows);
+      program.ops.back().name = role;
+      return out;
     };
     for (int64_t i = 0; i < s.layers; ++i) {
       program.kv_layers.push_back({s.kv_heads, s.head_dim, s.head_dim});
@@ -125,14 +130,17 @@ class Model {
                         shares = random.value(s.used, gathered);
     program.ops.push_back(
         {OpKind::route, -1, "route", {scores}, {ids, shares}, {}, core::RouteParams{s.experts, s.used, true}});
-    const auto expert = [&](core::ValueId x, Type of, int64_t cols, int64_t rows) {
-      return random.op(OpKind::expert_linear, {x, ids}, {matrix(of, cols, rows, s.experts)}, s.used * rows,
-                       core::ExpertParams{s.used});
+    const auto expert = [&](core::ValueId x, const char* role, Type of, int64_t cols, int64_t rows) {
+      const core::ValueId out = random.op(OpKind::expert_linear, {x, ids}, {matrix(of, cols, rows, s.experts)},
+                                          s.used * rows, core::ExpertParams{s.used});
+      program.ops.back().name = role;
+      return out;
     };
-    const core::ValueId gate = expert(h, type, s.width, s.hidden), up = expert(h, type, s.width, s.hidden);
+    const core::ValueId gate = expert(h, "gate_exps", type, s.width, s.hidden),
+                        up = expert(h, "up_exps", type, s.width, s.hidden);
     const core::ValueId act =
         random.op(OpKind::glu, {gate, up}, {}, s.used * s.hidden, core::ActivationParams{core::Activation::silu});
-    return random.op(OpKind::expert_sum, {expert(act, down_type, s.hidden, s.width), shares}, {}, s.width,
+    return random.op(OpKind::expert_sum, {expert(act, "down_exps", down_type, s.hidden, s.width), shares}, {}, s.width,
                      core::ExpertParams{s.used});
   }
   core::WeightId matrix(Type type, int64_t cols, int64_t rows, int64_t count = 1) {
@@ -149,7 +157,7 @@ class Model {
 
 int main(int argc, char** argv) {
   std::vector<std::string> specs;
-  std::vector<int64_t> depths, streams, prompts;
+  std::vector<int64_t> depths, streams, prompts, regrets;
   const auto numbers = [](const std::string& text) {
     std::vector<int64_t> result;
     for (size_t at = 0; at < text.size();
@@ -167,6 +175,8 @@ int main(int argc, char** argv) {
       streams = numbers(argv[++i]);
     else if (arg == "-p")
       prompts = numbers(argv[++i]);
+    else if (arg == "--regret")
+      regrets = numbers(argv[++i]);
     else if (arg == "-ub")
       batch = std::atoll(argv[++i]);
     else if (arg == "--no-overlap")
@@ -196,7 +206,7 @@ int main(int argc, char** argv) {
     const auto most = [](const std::vector<int64_t>& of) { return of.empty() ? 0 : std::ranges::max(of); };
     config.context = std::max<int64_t>({most(depths) + 512, most(prompts) + 64, 1024});
     config.streams = std::max<int64_t>(most(streams), 1);
-    config.max_batch = std::max(batch, config.streams);
+    config.max_batch = std::max({batch, config.streams, most(regrets)});
     config.max_outputs = config.streams;
     const double start = core::seconds_now();
     const auto executor = kernels::cuda::make_cuda_executor(model.program, config, options);
@@ -208,7 +218,11 @@ int main(int argc, char** argv) {
                  seconds * 1e3, bytes / 1e9, 100 * bytes / seconds / roof);
       std::fflush(stdout);
     };
-    if (depths.empty() && streams.empty() && prompts.empty()) decode(0, 1);
+    for (const int64_t n : regrets) {
+      fmt::print("\n{}", measure::regret_table(measure::measure_regret(*executor, model.program, n, 8), true));
+      std::fflush(stdout);
+    }
+    if (depths.empty() && streams.empty() && prompts.empty() && regrets.empty()) decode(0, 1);
     for (const int64_t depth : depths) decode(depth, 1);
     for (const int64_t n : streams) decode(0, n);
     for (const int64_t prompt : prompts) {

@@ -1,7 +1,7 @@
 // What tests of different kernels ask of a decoding step on the GPU.
 #pragma once
 
-#include "kernels/cuda/executor/executor.h"
+#include "kernels/cuda/device.h"
 
 #include "support/executor_runs.h"
 
@@ -19,10 +19,10 @@ inline void check_streams(RandomProgram& model, int32_t longest, core::KvType k_
   config.streams = 4;
   config.k_type = k_type;
   config.v_type = v_type;
-  kernels::cuda::CudaOptions unfused;
+  tests::GpuOptions unfused;
   unfused.fuse = false;
-  const auto fused = kernels::cuda::make_cuda_executor(model.program, config),
-             plain = kernels::cuda::make_cuda_executor(model.program, config, unfused);
+  const auto fused = tests::make_cuda_executor(model.program, config),
+             plain = tests::make_cuda_executor(model.program, config, unfused);
   Naive naive(model.program, k_type, v_type);
   std::vector<int32_t> next = {0, 1, static_cast<int32_t>(model.integer(2, 64)), longest};
   for (int32_t stream = 1; stream < 4; ++stream) {
@@ -47,7 +47,7 @@ inline void check_streams(RandomProgram& model, int32_t longest, core::KvType k_
 
 // Whether a token gives the same when it is evaluated twice, behind two prompts of `prompt` tokens each.
 inline bool gives_the_same_twice(RandomProgram& model, const core::ExecutorConfig& config, int32_t prompt) {
-  const auto executor = kernels::cuda::make_cuda_executor(model.program, config);
+  const auto executor = tests::make_cuda_executor(model.program, config);
   run(*executor, consecutive(model, 0, prompt));
   run(*executor, consecutive(model, prompt, prompt));
   const Steps last = consecutive(model, 2 * prompt, 1);

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 using namespace ridge;
-using kernels::cuda::CudaOptions;
 using quant::Type;
+using tests::GpuOptions;
 
 TEST_CASE("CUDA: a feed-forward block of any size, its norm, gate and sum fused, gives what its ops give") {
   REQUIRE_DEVICE();
@@ -96,12 +96,11 @@ TEST_CASE("CUDA: 10,000 tokens are the same with overlapping kernels in a graph 
     model.transformer(shape, Type::Q4_K, Type::Q6_K);
     core::ExecutorConfig config = tests::fast_config();
     config.context = 10240;
-    CudaOptions one_by_one;
+    GpuOptions one_by_one;
     one_by_one.graphs = one_by_one.overlap = false;
     const int64_t count = tests::Share::of(experts ? 4000 : 10000);
-    const auto tokens_of = [&](const CudaOptions& options) {
-      return tests::greedy_tokens(*kernels::cuda::make_cuda_executor(model.program, config, options), shape.vocab, 5, 0,
-                                  count);
+    const auto tokens_of = [&](const GpuOptions& options) {
+      return tests::greedy_tokens(*tests::make_cuda_executor(model.program, config, options), shape.vocab, 5, 0, count);
     };
     const std::vector<int32_t> graph = tokens_of({});
     CHECK(std::ssize(graph) == count);

@@ -19,9 +19,18 @@ inline bool have_gpu() { // the driver's files are there, whatever it says when 
   return false;
 }
 
+// The small matrices of tests go the ways that large ones go.
+struct GpuOptions : kernels::cuda::CudaOptions {
+  GpuOptions() { least_side = 4096; }
+};
+inline std::unique_ptr<core::Executor>
+make_cuda_executor(const core::Program& program, const core::ExecutorConfig& config, const GpuOptions& options = {}) {
+  return kernels::cuda::make_cuda_executor(program, config, options);
+}
+
 // With the default options, as tests::MakeExecutor.
 inline std::unique_ptr<core::Executor> make_executor(const core::Program& program, const core::ExecutorConfig& config) {
-  return kernels::cuda::make_cuda_executor(program, config);
+  return make_cuda_executor(program, config);
 }
 
 // Bound on a matrix's NMSE, fast mode, token by token: that of 16-bit activations; with formats below two bits a weight

@@ -12,11 +12,11 @@
 
 using namespace ridge;
 using core::OpKind;
-using kernels::cuda::CudaOptions;
-using kernels::cuda::make_cuda_executor;
 using quant::Type;
 using tests::exact_config;
 using tests::fast_config;
+using tests::GpuOptions;
+using tests::make_cuda_executor;
 using tests::RandomProgram;
 using tests::run;
 
@@ -27,19 +27,19 @@ namespace {
 constexpr double kExact = 1e-9, kFast = 1e-5;
 constexpr double kFastTransformer = 1e-4;
 
-tests::MakeExecutor with(const CudaOptions& options) {
+tests::MakeExecutor with(const GpuOptions& options) {
   return [options](const core::Program& program, const core::ExecutorConfig& config) {
     return make_cuda_executor(program, config, options);
   };
 }
 
 double worst_program_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes,
-                           const CudaOptions& options = {}) {
+                           const GpuOptions& options = {}) {
   return tests::worst_error(with(options), model, config, sizes);
 }
 
-std::vector<std::pair<const char*, CudaOptions>> twins() {
-  CudaOptions unfused, eager, serial, waiting, turing, ada;
+std::vector<std::pair<const char*, GpuOptions>> twins() {
+  GpuOptions unfused, eager, serial, waiting, turing, ada;
   unfused.fuse = eager.graphs = serial.overlap = waiting.dataflow_sync = false;
   turing.as_compute = 75;
   ada.as_compute = 89;
@@ -104,7 +104,7 @@ TEST_CASE("CUDA: wide matrices of every format fit the shared memory of older ch
       CAPTURE(chip);
       RandomProgram model(seed);
       model.finish(model.linear(model.embed(Type::F32, cols, 21), format.type, 33));
-      CudaOptions options;
+      GpuOptions options;
       options.as_compute = chip;
       CHECK(worst_program_error(model, fast_config(), {1, 1}, options) < tests::single_token_bound(format));
     }

@@ -20,11 +20,11 @@ namespace {
 
 std::unique_ptr<core::Executor> with_copies(const core::Program& program, const core::ExecutorConfig& config,
                                             int64_t copies, double host_limit = -1) {
-  cuda::CudaOptions options;
+  tests::GpuOptions options;
   options.experts_on_host = true;
   options.most_copies = copies;
   options.host_limit = host_limit;
-  return cuda::make_cuda_executor(program, config, options);
+  return tests::make_cuda_executor(program, config, options);
 }
 
 // Two of its experts a token.
@@ -280,13 +280,13 @@ TEST_CASE("CUDA: a limit of memory leaves room for fewer copies, and less than t
   const tests::RandomProgram model = small_model(1, quant::Type::F16, 64);
   const core::ExecutorConfig config = tests::fast_config();
   const auto options = [](double limit) {
-    cuda::CudaOptions options;
+    tests::GpuOptions options;
     options.experts_on_host = true;
     options.memory_limit = limit;
     return options;
   };
   const auto copies = [&](double limit) {
-    return cuda::make_cuda_executor(model.program, config, options(limit))->expert_use().copies;
+    return tests::make_cuda_executor(model.program, config, options(limit))->expert_use().copies;
   };
   CHECK(copies(0) == 64);
   const cuda::MemoryPlan plan = cuda::plan_memory(model.program, config, cuda::limits_for_plans(), true);
@@ -299,14 +299,14 @@ TEST_CASE("CUDA: a limit of memory leaves room for fewer copies, and less than t
   }
   // Where all experts stay in the file, it takes a buffer, a block for moves, and places for those without a copy.
   const auto filed = [&](double limit) {
-    cuda::CudaOptions limited = options(limit);
+    tests::GpuOptions limited = options(limit);
     limited.host_limit = 0;
     return limited;
   };
   const int64_t least = plan.total() + plan.experts.gpu_bytes(0, 0);
   CHECK(cuda::fits(model.program, config, filed(static_cast<double>(least))));
   CHECK_FALSE(cuda::fits(model.program, config, filed(static_cast<double>(least - 1))));
-  CHECK(cuda::make_cuda_executor(model.program, config, filed(static_cast<double>(least)))->expert_use().copies == 0);
+  CHECK(tests::make_cuda_executor(model.program, config, filed(static_cast<double>(least)))->expert_use().copies == 0);
   CHECK(cuda::fits(model.program, config, options(limit_for(0))));
   CHECK_FALSE(cuda::fits(model.program, config, options(limit_for(0) - 1)));
   CHECK_THROWS_AS(copies(limit_for(0) - 1), cuda::OutOfMemory);

@@ -28,12 +28,18 @@ void check_folds(core::Executor& executor, RandomProgram& model, int32_t tokens)
   CHECK(plan.find("sort_experts") == std::string::npos);
 }
 
+std::unique_ptr<core::Executor> unfused_executor(const core::Program& program, const core::ExecutorConfig& config) {
+  tests::GpuOptions options;
+  options.fuse = false;
+  return tests::make_cuda_executor(program, config, options);
+}
+
 // With experts in the host's memory, of which the GPU keeps few.
 std::unique_ptr<core::Executor> experts_on_host(const core::Program& program, const core::ExecutorConfig& config) {
-  kernels::cuda::CudaOptions options;
+  tests::GpuOptions options;
   options.experts_on_host = true;
   options.most_copies = 6;
-  return kernels::cuda::make_cuda_executor(program, config, options);
+  return tests::make_cuda_executor(program, config, options);
 }
 
 // How a model's experts are chosen.
@@ -166,10 +172,11 @@ TEST_CASE("CUDA: a router that is folded into the projection in front of it choo
         const double error = tests::worst_error(make_executor, model, fast_config(),
                                                 chooses ? std::vector{1, 1} : std::vector{3, 1, 1, 2, 1, 2});
         models += chooses;
-        if (error >= kFastTransformer && chooses)
+        if (error < kFastTransformer) continue;
+        if (chooses)
           ++other_choices;
-        else
-          CHECK(error < kFastTransformer);
+        else // a model that amplifies rounding, however it is computed
+          CHECK(error < 4 * tests::worst_error(unfused_executor, model, fast_config(), {3, 1, 1, 2, 1, 2}));
       }
   CHECK(other_choices <= models / 4);
 }

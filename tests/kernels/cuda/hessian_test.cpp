@@ -104,7 +104,7 @@ TEST_CASE("an observer of the CUDA executor sees what one of the CPU's sees, of 
     config.observer = &on_cpu;
     tests::run(*kernels::cpu::make_cpu_executor(model.program, config), steps);
     config.observer = &on_gpu;
-    tests::run(*kernels::cuda::make_cuda_executor(model.program, config), steps);
+    tests::run(*tests::make_cuda_executor(model.program, config), steps);
     const gguf::Imatrix expected = on_cpu.result(), actual = on_gpu.result();
     REQUIRE(actual.entries.size() == expected.entries.size());
     for (const auto& [weight, entry] : expected.entries) {

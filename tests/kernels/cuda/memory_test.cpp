@@ -22,7 +22,7 @@ namespace {
 // What is planned is room enough, and a byte less is not. Weights are not read.
 void check_room(const core::Program& program, const core::ExecutorConfig& config, bool experts_on_host) {
   CAPTURE(experts_on_host);
-  kernels::cuda::CudaOptions options;
+  tests::GpuOptions options;
   options.experts_on_host = experts_on_host;
   const MemoryPlan plan =
       kernels::cuda::plan_memory(program, config, kernels::cuda::limits_for_plans(), experts_on_host);
@@ -35,12 +35,12 @@ void check_room(const core::Program& program, const core::ExecutorConfig& config
 
 void check_plan(const core::Program& program, const core::ExecutorConfig& config, bool experts_on_host) {
   CAPTURE(experts_on_host);
-  kernels::cuda::CudaOptions options;
+  tests::GpuOptions options;
   options.experts_on_host = experts_on_host;
   options.most_copies = 1;
   const kernels::cuda::DeviceLimits limits = kernels::cuda::limits_for_plans();
   const MemoryPlan plan = kernels::cuda::plan_memory(program, config, limits, experts_on_host);
-  const auto executor = kernels::cuda::make_cuda_executor(program, config, options);
+  const auto executor = tests::make_cuda_executor(program, config, options);
   const MemoryPlan taken = kernels::cuda::allocated_memory(*executor);
   CHECK(taken.weights == plan.weights);
   CHECK(taken.cache == plan.cache);
@@ -150,7 +150,7 @@ TEST_CASE("CUDA: a rank of two allocates what was planned, but for what GPUs exc
     const core::ExecutorConfig config = tests::fast_config();
     for (const core::Shard& shard : tests::shards_of(models::build_program(file), 2)) {
       const MemoryPlan plan = kernels::cuda::plan_memory(shard.program, config, kernels::cuda::limits_for_plans());
-      const auto executor = kernels::cuda::make_cuda_executor(shard.program, config);
+      const auto executor = tests::make_cuda_executor(shard.program, config);
       const MemoryPlan taken = kernels::cuda::allocated_memory(*executor);
       const int64_t exchanged = kernels::cuda::most_exchanged(shard.program, config);
       REQUIRE(exchanged > 0);
@@ -168,7 +168,7 @@ TEST_CASE("CUDA: what an executor takes later has room in what it leaves free") 
   model.transformer({}, quant::Type::F16, quant::Type::F16);
   core::ExecutorConfig config = tests::fast_config();
   config.streams = 4;
-  const auto executor = kernels::cuda::make_cuda_executor(model.program, config);
+  const auto executor = tests::make_cuda_executor(model.program, config);
   const MemoryPlan before = kernels::cuda::allocated_memory(*executor);
   tests::greedy_tokens(*executor, model.program.vocab, 1, 0, 20);
   const core::Sampler sampler({}, model.program.vocab);

@@ -46,9 +46,9 @@ TEST_CASE("CUDA: a profile holds every op of a step once, with or without fusion
       shape.layers = 2;
       shape.experts = shape.used = experts;
       model.transformer(shape, Type::Q8_0, Type::Q6_K);
-      kernels::cuda::CudaOptions options;
+      tests::GpuOptions options;
       options.fuse = fuse;
-      const auto executor = kernels::cuda::make_cuda_executor(model.program, tests::fast_config(), options);
+      const auto executor = tests::make_cuda_executor(model.program, tests::fast_config(), options);
       const tests::Steps steps = tests::consecutive(model, 0, 1);
       std::vector<int32_t> ops;
       for (const core::OpTime& time : executor->profile(steps.batch(), 3)) {
@@ -81,8 +81,7 @@ TEST_CASE("CUDA: a profile of a step as it runs says how long its parts wait for
       shape.used = experts ? 2 : 0;
       if (siblings) shape.value_type = Type::Q6_K;
       model.transformer(shape, Type::Q4_K, Type::Q6_K);
-      const auto executor =
-          kernels::cuda::make_cuda_executor(model.program, tests::fast_config(), kernels::cuda::CudaOptions{});
+      const auto executor = tests::make_cuda_executor(model.program, tests::fast_config(), tests::GpuOptions{});
       const tests::Steps steps = tests::consecutive(model, 20, 1);
       double waiting = 0;
       size_t ops = 0;

@@ -30,9 +30,9 @@ std::unique_ptr<core::Executor> on_ranks(const core::Program& program, const cor
               : core::make_thread_communicators(ranks);
   return core::make_parallel_executor(std::move(shards), config, std::move(communicators),
                                       [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
-                                        kernels::cuda::CudaOptions options;
+                                        tests::GpuOptions options;
                                         options.device = gpus[rank];
-                                        return kernels::cuda::make_cuda_executor(own, own_config, options);
+                                        return tests::make_cuda_executor(own, own_config, options);
                                       });
 }
 
@@ -216,7 +216,7 @@ TEST_CASE("CUDA: a rank that fails ends the others' waiting") {
   core::ExecutorConfig config = config_of(false);
   const auto communicators = kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(first.program, config));
   config.communicator = communicators[0].get();
-  const auto executor = kernels::cuda::make_cuda_executor(first.program, config);
+  const auto executor = tests::make_cuda_executor(first.program, config);
   communicators[1]->fail("rank 1: the card is gone"); // and so it sends nothing
   CHECK_THROWS_WITH_AS(executor->forward(tests::consecutive(model, 0, 1).batch()), "rank 1: the card is gone", Error);
 }

@@ -76,9 +76,9 @@ TEST_CASE("CUDA: rope of several axes turns by the position where tokens have no
 
 TEST_CASE("CUDA: tokens of prompts that see later ones, in heads of many widths") {
   REQUIRE_DEVICE();
-  kernels::cuda::CudaOptions options;
+  tests::GpuOptions options;
   const auto make = [&](const core::Program& program, const core::ExecutorConfig& config) {
-    return kernels::cuda::make_cuda_executor(program, config, options);
+    return tests::make_cuda_executor(program, config, options);
   };
   tests::for_each_placed_setting([&](tests::PlacedSetting setting) {
     if (setting.style == core::RopeStyle::adjacent) return; // as in small batches

@@ -11,9 +11,9 @@
 #include <set>
 
 using namespace ridge;
-using kernels::cuda::CudaOptions;
-using kernels::cuda::make_cuda_executor;
 using quant::Type;
+using tests::GpuOptions;
+using tests::make_cuda_executor;
 using tests::Naive;
 using tests::RandomProgram;
 
@@ -27,10 +27,27 @@ core::ExecutorConfig config_for(int64_t tokens) {
 }
 
 // Chips before Hopper multiply prompts in another way, which runs on every chip.
-std::vector<std::pair<const char*, CudaOptions>> ways() {
-  CudaOptions ampere, turing;
+std::vector<std::pair<const char*, GpuOptions>> ways() {
+  GpuOptions ampere, turing;
   ampere.as_compute = 80, turing.as_compute = 75;
   return {{"this chip's way", {}}, {"as sm_80", ampere}, {"as sm_75", turing}};
+}
+
+// The same, and one of the ways to multiply wherever it fits.
+std::vector<std::pair<const char*, GpuOptions>> ways_and_one(RandomProgram& model) {
+  constexpr const char* kWays[] = {"matvec", "tiles-8", "tiles-16", "tiles-32", "dots", "wide", "prompt"};
+  std::vector<std::pair<const char*, GpuOptions>> all = ways();
+  GpuOptions forced;
+  forced.way = kWays[model.integer(0, std::ssize(kWays) - 1)];
+  all.emplace_back("a forced way", forced);
+  return all;
+}
+
+// Whether some of a prompt's products are matvecs, which round activations otherwise.
+bool has_matvecs(core::Executor& executor, const std::vector<int32_t>& tokens) {
+  std::vector<int32_t> positions(tokens.size());
+  for (size_t i = 0; i < tokens.size(); ++i) positions[i] = static_cast<int32_t>(i);
+  return executor.describe_plan({tokens, positions, {}, positions}).find(" matvec ") != std::string::npos;
 }
 
 std::vector<float> run(core::Executor& executor, const std::vector<int32_t>& tokens, int32_t position) {
@@ -54,10 +71,11 @@ std::vector<int32_t> some_tokens(RandomProgram& model, int64_t count) {
   return tokens;
 }
 
-std::vector<float> naive(RandomProgram& model, const std::vector<int32_t>& tokens) {
+std::vector<float> naive(RandomProgram& model, const std::vector<int32_t>& tokens,
+                         core::KvType cache = core::KvType::f16) {
   std::vector<int32_t> positions(tokens.size()), outputs(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) positions[i] = outputs[i] = static_cast<int32_t>(i);
-  Naive reference(model.program, core::KvType::f16, core::KvType::f16);
+  Naive reference(model.program, cache, cache);
   return reference.forward({tokens, positions, {}, outputs});
 }
 
@@ -91,11 +109,17 @@ void check_experts(RandomProgram& model, const RandomProgram::Shape& shape, Type
   CAPTURE(count);
   const core::ValueId x = model.embed(Type::F32, shape.width, 50);
   model.finish(model.moe(norm ? model.norm(x, shape.width) : x, shape, type));
-  const auto executor = make_cuda_executor(model.program, config_for(count));
   const std::vector<int32_t> tokens = some_tokens(model, count);
-  const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
-  const std::set<int32_t> others = tokens_above(bound, tokens, logits, expected);
-  CHECK(others.size() <= (shape.used < shape.experts ? 1 + static_cast<size_t>(count) / 100 : 0));
+  const std::vector<float> expected = naive(model, tokens);
+  for (const auto& [way, options] : ways_and_one(model)) {
+    if (options.as_compute > 0) continue;
+    CAPTURE(options.way);
+    const auto executor = make_cuda_executor(model.program, config_for(count), options);
+    const double own =
+        options.way.empty() ? bound : std::max(bound, 10 * tests::single_token_bound(quant::format(type)));
+    const std::set<int32_t> others = tokens_above(own, tokens, run(*executor, tokens, 0), expected);
+    CHECK(others.size() <= (shape.used < shape.experts ? 1 + static_cast<size_t>(count) / 100 : 0));
+  }
 }
 
 } // namespace
@@ -122,11 +146,11 @@ TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, 
       CAPTURE(count);
       const std::vector<int32_t> tokens = some_tokens(model, count);
       const std::vector<float> expected = naive(model, tokens);
-      for (const auto& [way, options] : ways()) {
+      for (const auto& [way, options] : ways_and_one(model)) {
         CAPTURE(std::string(way));
+        CAPTURE(options.way);
         const auto executor = make_cuda_executor(model.program, config_for(640), options);
-        const bool by_matvec = count == 2 || (options.as_compute == 75 && count <= 16);
-        const double bound = by_matvec ? tests::single_token_bound(format) : 1e-6;
+        const double bound = has_matvecs(*executor, tokens) ? tests::single_token_bound(format) : 1e-6;
         CHECK(tests::nmse(run(*executor, tokens, 0), expected) < bound);
       }
     }
@@ -206,14 +230,21 @@ TEST_CASE("CUDA: products of prompts hand one another what they make, however la
       }
       y = model.op(core::OpKind::add, {x, y}, {}, shape.width);
       model.finish(model.linear(model.norm(y, shape.width), type, 64));
-      const auto executor = make_cuda_executor(model.program, config_for(1024));
+      GpuOptions ampere; // whose products hand on floats
+      ampere.as_compute = 80;
+      const auto executor = make_cuda_executor(model.program, config_for(1024)),
+                 plain = make_cuda_executor(model.program, config_for(1024), ampere);
       for (const int64_t count : {model.integer(513, 700), model.integer(701, 1024)}) {
         CAPTURE(count);
         const std::vector<int32_t> tokens = some_tokens(model, count);
-        const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
+        const std::vector<float> logits = run(*executor, tokens, 0), floats = run(*plain, tokens, 0),
+                                 expected = naive(model, tokens);
         for (int64_t i = 0; i < count; ++i) {
           CAPTURE(i);
-          CHECK(tests::nmse(row_of(logits, count, i), row_of(expected, count, i)) < 1e-4);
+          const auto error = [&](const std::vector<float>& of) {
+            return tests::nmse(row_of(of, count, i), row_of(expected, count, i));
+          };
+          CHECK(error(logits) < std::max(1e-4, 4 * error(floats)));
         }
       }
     }
@@ -223,7 +254,7 @@ TEST_CASE("CUDA: GeForce cards multiply prompts as bytes, with norms, gates, bia
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  CudaOptions geforce;
+  GpuOptions geforce;
   geforce.as_compute = 89;
   tests::Share share;
   for (const quant::FormatInfo& format : quant::formats()) {
@@ -266,6 +297,9 @@ TEST_CASE("CUDA: a prompt at once, in pieces of any size and token by token give
       model.transformer(shape, type, Type::Q6_K);
       const std::vector<int32_t> tokens = some_tokens(model, 310);
       std::vector<float> reference;
+      // Some random models amplify rounding: by how much shows in what f16 caches alone do.
+      const double spread = tests::nmse(naive(model, tokens), naive(model, tokens, core::KvType::f32)),
+                   bound = std::max(1e-4, 100 * spread);
       const auto executor = make_cuda_executor(model.program, config_for(310));
       for (int32_t i = 0; i < std::ssize(tokens); ++i) {
         const std::vector<float> logits = run(*executor, {tokens[i]}, i);
@@ -274,7 +308,7 @@ TEST_CASE("CUDA: a prompt at once, in pieces of any size and token by token give
       for (const auto& [way, options] : ways()) {
         CAPTURE(std::string(way));
         const auto other = make_cuda_executor(model.program, config_for(310), options);
-        CHECK(tests::nmse(run(*other, tokens, 0), reference) < 1e-4);
+        CHECK(tests::nmse(run(*other, tokens, 0), reference) < bound);
         std::vector<float> in_pieces;
         for (int64_t at = 0; at < std::ssize(tokens);) {
           const int64_t size = std::min(model.integer(1, 150), std::ssize(tokens) - at);
@@ -283,7 +317,7 @@ TEST_CASE("CUDA: a prompt at once, in pieces of any size and token by token give
           in_pieces.insert(in_pieces.end(), logits.begin(), logits.end());
           at += size;
         }
-        CHECK(tests::nmse(in_pieces, reference) < 1e-4);
+        CHECK(tests::nmse(in_pieces, reference) < bound);
       }
     }
 }

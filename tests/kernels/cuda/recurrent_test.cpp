@@ -21,7 +21,7 @@ void check(RandomProgram& model, const std::vector<int32_t>& sizes = {33, 1, 64,
   config.context = 256;
   config.max_batch = config.max_outputs = std::ranges::max(sizes);
   const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
-    return kernels::cuda::make_cuda_executor(program, config, {});
+    return tests::make_cuda_executor(program, config, {});
   };
   const double error = tests::worst_error(make, model, config, sizes);
   MESSAGE("NMSE ", error);

@@ -11,8 +11,8 @@
 using namespace ridge;
 using core::Sampler;
 using core::SamplerParams;
-using kernels::cuda::make_cuda_executor;
 using quant::Type;
+using tests::make_cuda_executor;
 using tests::RandomProgram;
 
 namespace {

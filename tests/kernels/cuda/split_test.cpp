@@ -22,7 +22,7 @@ tests::MakeExecutor cut_before(int32_t layer) {
   return [layer](const core::Program& program, const core::ExecutorConfig& config) {
     return core::make_split_executor(core::split_program(program, layer), config, kernels::cpu::make_cpu_executor,
                                      [](const core::Program& part, const core::ExecutorConfig& config) {
-                                       return kernels::cuda::make_cuda_executor(part, config);
+                                       return tests::make_cuda_executor(part, config);
                                      });
   };
 }
@@ -32,9 +32,9 @@ tests::MakeExecutor in_stages(int stages) {
   return [stages](const core::Program& program, const core::ExecutorConfig& config) {
     return core::make_pipeline_executor(program, config, stages,
                                         [](const core::Program& part, const core::ExecutorConfig& config, int stage) {
-                                          kernels::cuda::CudaOptions options;
+                                          tests::GpuOptions options;
                                           options.device = stage % kernels::cuda::device_count();
-                                          return kernels::cuda::make_cuda_executor(part, config, options);
+                                          return tests::make_cuda_executor(part, config, options);
                                         });
   };
 }
@@ -106,7 +106,7 @@ TEST_CASE("CUDA: a model in several files runs with any number of its layers on 
     CAPTURE(layer);
     CHECK(tests::nmse(logits(*cut_before(layer)(program, tests::exact_config())), expected) < 1e-8);
   }
-  CHECK(tests::nmse(logits(*kernels::cuda::make_cuda_executor(program, tests::exact_config())), expected) < 1e-8);
+  CHECK(tests::nmse(logits(*tests::make_cuda_executor(program, tests::exact_config())), expected) < 1e-8);
 }
 
 TEST_CASE("CUDA: what does not fit is known before anything is copied, and the message has the numbers") {
@@ -119,7 +119,7 @@ TEST_CASE("CUDA: what does not fit is known before anything is copied, and the m
   config.streams = 2;
   CHECK_FALSE(kernels::cuda::fits(model.program, config));
   try {
-    kernels::cuda::make_cuda_executor(model.program, config);
+    tests::make_cuda_executor(model.program, config);
     FAIL("2 TiB were found");
   } catch (const kernels::cuda::OutOfMemory& error) {
     const std::string message = error.what();

@@ -14,12 +14,12 @@
 using namespace ridge;
 using core::KvType;
 using core::RopeStyle;
-using kernels::cuda::CudaOptions;
-using kernels::cuda::make_cuda_executor;
 using tests::attention_model;
 using tests::consecutive;
 using tests::exact_config;
+using tests::GpuOptions;
 using tests::Heads;
+using tests::make_cuda_executor;
 using tests::RandomProgram;
 using tests::run;
 using tests::Steps;
@@ -28,7 +28,7 @@ using tests::window;
 namespace {
 
 double worst_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes,
-                   const CudaOptions& options = {}) {
+                   const GpuOptions& options = {}) {
   return tests::worst_error([&](const core::Program& program,
                                 const core::ExecutorConfig& c) { return make_cuda_executor(program, c, options); },
                             model, config, sizes);
@@ -137,7 +137,7 @@ TEST_CASE("CUDA: a few tokens of a stream attend to each other before their keys
       config.k_type = config.v_type = KvType::f16;
       config.exact = exact;
       const double bound = exact ? 1e-6 : 3e-5;
-      CudaOptions options, unfused;
+      GpuOptions options, unfused;
       if (chip) options.as_compute = unfused.as_compute = chip;
       unfused.fuse = false;
       const auto fused = make_cuda_executor(model.program, config, options),
@@ -221,7 +221,7 @@ TEST_CASE("CUDA: prompts go on in the middle of a cache, for any head width") {
       config.max_batch = config.max_outputs = 300;
       config.k_type = config.v_type = type;
       config.exact = false;
-      CudaOptions options;
+      GpuOptions options;
       options.as_compute = chip;
       CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 64}, options) < 3e-5);
     }
@@ -242,7 +242,7 @@ TEST_CASE("CUDA: wide heads with room for one round of keys, and with none") {
       config.context = 420;
       config.max_batch = config.max_outputs = 260;
       config.k_type = config.v_type = type;
-      CudaOptions options;
+      GpuOptions options;
       options.as_compute = chip;
       CHECK(worst_error(model, config, {127, 1, 1, 1, 254, 1, 1}, options) < 3e-5);
     }
@@ -254,7 +254,7 @@ TEST_CASE("CUDA: windows, sinks and soft caps, in prompts that begin before the 
   CAPTURE(seed);
   using enum RopeStyle;
   tests::Share share;
-  CudaOptions options;
+  GpuOptions options;
   for (const auto& [heads, kv_heads, dim] :
        {std::tuple(8, 1, 64), {6, 3, 64}, {8, 2, 128}, {8, 4, 256}, {6, 2, 96}, {8, 1, 512}, {40, 2, 128}, {3, 1, 24}})
     for (const core::AttentionParams& sees :
@@ -317,7 +317,7 @@ TEST_CASE("CUDA: caches that hold only a window give what whole ones give, in la
       const int64_t rows = core::cache_rows(model.program, config)[0].rows;
       CHECK(rows < 500);
       config.context = 2 * rows + config.max_batch; // two laps
-      CudaOptions options;
+      GpuOptions options;
       options.fuse = fuse;
       const auto make = [&](const core::Program& program, const core::ExecutorConfig& c) {
         return make_cuda_executor(program, c, options);
@@ -341,7 +341,7 @@ TEST_CASE("CUDA: heads of 512 over more keys than eight blocks take, and a chip 
       config.context = 1300;
       config.max_batch = config.max_outputs = 600;
       config.k_type = config.v_type = KvType::f16;
-      CudaOptions options;
+      GpuOptions options;
       if (chip) options.as_compute = chip;
       CHECK(worst_error(model, config, {600, 1, 1, 580, 1, 2, 13, 1}, options) < 3e-5);
     }

@@ -8,9 +8,9 @@
 using namespace ridge;
 using core::KvType;
 using core::OpKind;
-using kernels::cuda::make_cuda_executor;
 using quant::Type;
 using tests::consecutive;
+using tests::make_cuda_executor;
 using tests::RandomProgram;
 using tests::run;
 using tests::Steps;

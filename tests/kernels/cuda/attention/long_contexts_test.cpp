@@ -9,11 +9,11 @@
 #include <tuple>
 
 using namespace ridge;
-using kernels::cuda::CudaOptions;
-using kernels::cuda::make_cuda_executor;
 using quant::Type;
 using tests::consecutive;
 using tests::exact_config;
+using tests::GpuOptions;
+using tests::make_cuda_executor;
 using tests::RandomProgram;
 using tests::run;
 using tests::Steps;
@@ -27,7 +27,7 @@ RandomProgram attention_layer(uint64_t seed, int64_t heads, int64_t kv_heads, in
 double worst_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes,
                    int as_compute = 0) {
   const auto make = [&](const core::Program& program, const core::ExecutorConfig& c) {
-    CudaOptions options;
+    GpuOptions options;
     options.as_compute = as_compute;
     return make_cuda_executor(program, c, options);
   };

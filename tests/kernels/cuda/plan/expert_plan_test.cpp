@@ -8,6 +8,7 @@
 using namespace ridge;
 using namespace ridge::tests;
 using enum Kernel;
+using kernels::cuda::Way;
 
 namespace {
 
@@ -67,14 +68,15 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
     for (const KernelCall::Product& product : call.products)
       if (product.matrix.ids != kernels::cuda::kNone) CHECK(product.dataflow_input); // beside route
 
+  setting.forced[""] = Way::tiles_32;
   const BatchPlan batch = setting.plan(64);
   CHECK(count(batch, sort_experts) == 1);
   CHECK(count(batch, expert_batch) == 2);
   CHECK(call_of(batch, expert_batch).rows == 128);
   CHECK(call_of(batch, expert_batch).tile_tokens == 32);
+  CHECK_FALSE(call_of(batch, expert_batch).wide);
   CHECK(call_of(batch, sort_experts).tile_tokens == 32);
-  CHECK(call_of(setting.plan(20), expert_batch).tile_tokens == 8);
-  CHECK_FALSE(call_of(setting.plan(44), expert_batch).wide); // 11 an expert
+  setting.forced[""] = Way::wide;
   for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 96}, {512, 192}}) {
     const BatchPlan many = setting.plan(tokens);
     CHECK(call_of(many, sort_experts).tile_tokens == tile);
@@ -91,15 +93,6 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   }
   setting.limits.prompt_products = false;
   CHECK_FALSE(call_of(setting.plan(64), expert_batch).wide);
-  CHECK(count(setting.plan(6), expert_batch) == 0); // narrow experts wait for 1.5 times as many slots
-  shape.hidden = shape.width = 2048;
-  CHECK(count(Setting(shape).plan(4), expert_batch) == 2);
-  CHECK_FALSE(call_of(Setting(shape).plan(20), expert_batch).wide); // 5 an expert
-  CHECK(call_of(Setting(shape).plan(21), expert_batch).wide);
-  setting.limits.sm_count = 8; // slots take the multiprocessors one time more than experts would
-  CHECK(count(setting.plan(4), sort_experts) == 0);
-  CHECK(count(setting.plan(5), sort_experts) == 1);
-  setting.limits.sm_count = 132;
   setting.kernels.largest_tile = 4;
   CHECK(count(setting.plan(64), expert_batch) == 0);
   setting.limits.small_batch = false;
@@ -107,8 +100,8 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
 }
 
 TEST_CASE("batch plan: experts that few tokens chose each are multiplied by integers, down's input being as it is") {
-  RandomProgram::Shape shape = two_of_eight_experts();
-  Setting setting(shape);
+  Setting setting(two_of_eight_experts());
+  setting.forced[""] = Way::dots;
   const BatchPlan few = setting.plan(8);
   CHECK(count(few, expert_dots) == 2);
   CHECK(count(few, expert_batch) == 0);
@@ -116,15 +109,11 @@ TEST_CASE("batch plan: experts that few tokens chose each are multiplied by inte
   CHECK(call_of(few, sort_experts).tile_tokens == 8);
   for (const KernelCall& call : few.calls)
     if (call.kernel == to_half) CHECK(call.rows != 16); // gate and up share the router's, down has none
-  CHECK(count(setting.plan(10), expert_dots) == 2);
-  CHECK(count(setting.plan(11), expert_dots) == 0); // more than 2.5 times as many slots as experts
   setting.kernels.dots = false;
-  CHECK(count(setting.plan(8), expert_batch) == 2);
+  CHECK(count(setting.plan(8), expert_dots) == 0);
   setting.kernels.dots = true;
   setting.limits.bulk_copies = false;
-  CHECK(count(setting.plan(8), expert_batch) == 2);
-  shape.hidden = shape.width = 2048;
-  CHECK(count(Setting(shape).plan(8), expert_dots) == 0);
+  CHECK(count(setting.plan(8), expert_dots) == 0);
 }
 
 TEST_CASE("batch plan: a shared expert is one of each of a few tokens', and a product of its own for more tokens") {

@@ -52,6 +52,9 @@ struct Setting {
   RandomProgram model{1};
   core::ExecutorConfig config;
   kernels::cuda::DeviceLimits limits = kernels::cuda::kPresumedLimits;
+  kernels::cuda::ChipRates rates = kernels::cuda::known_chip("H200").rates();
+  int64_t least_side = 4096; // as large models'
+  kernels::cuda::ForcedWays forced;
   kernels::cuda::CudaOptions options;
   Kernels kernels;
 
@@ -60,7 +63,7 @@ struct Setting {
   BatchPlan plan(const PlanShape& shape) const {
     const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse);
     return kernels::cuda::plan_for({model.program, config, steps, limits, options.overlap, options.dataflow_sync,
-                                    options.experts_on_host, kernels},
+                                    options.experts_on_host, kernels, rates, least_side, forced},
                                    shape);
   }
   BatchPlan plan(int64_t tokens, int64_t outputs = 1) const { return plan({tokens, outputs, 16, tokens == 1}); }

@@ -1,0 +1,299 @@
+#include "kernels/cuda/plan/candidates.h"
+
+#include "core/host_device/round_up.h"
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/plan/batch_plan.h"
+#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/plan/wide_cut.h"
+#include "quant/registry.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+constexpr int64_t kFewChoicesAnExpert = 5; // sorted_wide_rows() has no memory for fewer
+
+int64_t tiles(int64_t n, int64_t of) { return (n + of - 1) / of; }
+
+// How long kernels take to decode a million weights, in µs on the chip that was measured: for a pass of matvec over up
+// to four tokens, for a tile of 8, 16 and 32 tokens, and for a tile of a product of warpgroups.
+struct DecodeCost {
+  double pass, tile_8, tile_16, tile_32, wide;
+};
+constexpr DecodeCost kPacked = {0.27, 0.152, 0.173, 0.307, 0.35}, // measured with Q4_K and Q6_K
+    kBytes = {0.27, 0.184, 0.23, 0.494, 0.53},                    // Q8_0: more to fetch from shared memory
+    kCodebook = {0.30, 0.241, 0.264, 0.366, 0.55};                // IQ3_S
+
+const DecodeCost& decode_cost(const quant::FormatInfo* format) {
+  if (!format) return kPacked;
+  const double bits = 8.0 * static_cast<double>(format->block_bytes) / static_cast<double>(format->block_weights);
+  if (bits >= 8) return kBytes;
+  return bits < 4 && format->name.starts_with("IQ") ? kCodebook : kPacked;
+}
+
+// One product of a group as costs see it.
+struct Desc {
+  int64_t rows, cols, out_rows; // of activations; of the weights, those of one expert
+  double bytes;                 // of these weights
+  int64_t experts;              // 0: none
+  const DecodeCost* decode;
+
+  double millions() const { return static_cast<double>(cols * out_rows) * 1e-6; } // of weights
+};
+
+struct Question {
+  const PlanInputs& in;
+  const ProductGroup& group;
+  const MatrixStep& m;
+  Desc desc;
+
+  const ChipRates& chip() const { return in.rates; }
+  double read_us() const { return desc.bytes / chip().bytes; }
+  // Decoding takes as long as the measured chip took, times its lanes over this chip's.
+  double decode_us(double of_million) const {
+    static const double measured = known_chip("H200").rates().lanes;
+    return desc.millions() * of_million * measured / chip().lanes;
+  }
+};
+
+Desc desc_of(const PlanInputs& in, const ProductGroup& group, const MatrixStep& m) {
+  const core::Weight& first = in.program.weights[m.parts[0].weight];
+  Desc desc{
+      group.rows, first.cols, 0, 0, m.ids == kNone ? 0 : first.count, &decode_cost(quant::find_format(first.type))};
+  for (const MatrixStep::Part& part : m.parts) {
+    const core::Weight& w = in.program.weights[part.weight];
+    desc.out_rows += w.rows;
+    desc.bytes += static_cast<double>(w.matrix_bytes());
+  }
+  const double millions = desc.millions();
+  const int64_t least = desc.experts > 0 ? in.least_side / 4 : in.least_side;
+  desc.cols = std::max(desc.cols, least);
+  desc.out_rows = std::max(desc.out_rows, least);
+  desc.bytes *= desc.millions() / millions;
+  return desc;
+}
+
+// Where each way fits.
+
+bool always(const Question&) { return true; }
+
+bool fits_tiles(const Question& q, int tile) {
+  if (!has_tensor_products(q.in.config, q.in.limits) || !q.in.limits.small_batch) return false;
+  if (q.desc.experts == 0 ? q.group.dataflow || q.desc.rows > kMostTiledTokens : q.desc.rows <= q.m.used)
+    return false; // the choices of one token differ
+  return q.in.kernels.small_batch(q.m, q.desc.rows, tile).fits;
+}
+template <int kTile>
+bool fits_tiles_of(const Question& q) {
+  return fits_tiles(q, kTile);
+}
+
+// Where a product of a group has no room for it, tiles of 8 take that one. Matrices of heads were not measured.
+bool fits_dots(const Question& q) {
+  return q.in.limits.bulk_copies && q.desc.experts > 0 && !q.m.of_heads && fits_tiles(q, 8) &&
+         std::ranges::any_of(q.group.products,
+                             [&](const MatrixStep* m) { return q.in.kernels.can_dot_experts(*m, q.desc.rows); });
+}
+
+bool fits_wide(const Question& q) {
+  if (!has_tensor_products(q.in.config, q.in.limits) || !q.in.limits.prompt_products || !q.in.limits.small_batch)
+    return false;
+  if (q.desc.experts == 0)
+    return !q.group.dataflow && q.desc.rows <= kMostWideRows && q.in.kernels.wide_batch(q.m, q.desc.rows).fits;
+  const int64_t rows = sorted_wide_rows(q.desc.rows, q.desc.experts);
+  return rows > 0 && !q.m.of_heads &&
+         rows * core::round_up(q.desc.cols, kWideColumns) * kF16Bytes <= kMostSortedWideBytes;
+}
+
+bool is_large_dense(const Question& q) {
+  return has_tensor_products(q.in.config, q.in.limits) && q.desc.experts == 0 && !q.group.dataflow;
+}
+bool fits_prompt(const Question& q) { // its second stream is not part of a graph
+  return is_large_dense(q) && has_prompt_products(q.in.config, q.in.limits) && q.desc.rows > kGraphTokens;
+}
+bool fits_gemm(const Question& q) { return is_large_dense(q) && !has_prompt_products(q.in.config, q.in.limits); }
+bool fits_bytes(const Question& q) {
+  return fits_gemm(q) && q.in.limits.integer_products && !q.in.config.wide && !core::amplifies_errors(q.in.program) &&
+         q.in.kernels.can_multiply_bytes(q.m);
+}
+
+// What each way costs, in µs. The constants were fitted to times of whole steps on one H200, where one kind of products
+// went each way in turn: llama-8b in Q4_K_M, Q8_0 and IQ3_S, qwen3-30b-a3b and gpt-oss-20b, 3 to 512 tokens, and with
+// the limits of sm_80 and sm_89.
+
+constexpr double kStart = 3;       // a kernel, from its predecessor's last block to its own first products
+constexpr double kLateStart = 6.5; // where it does not start while its predecessor ends
+double start(const Question& q) { return q.in.limits.overlap ? kStart : kLateStart; }
+
+// With values that pass between running kernels; with up to two tokens; with more, when kernels around it wait, too.
+double matvec(const Question& q, Way) {
+  const Desc& d = q.desc;
+  const bool bulk = q.in.limits.bulk_copies;
+  if (d.experts > 0) // choices are multiplied one by one
+    return 4 + static_cast<double>(d.rows) * q.read_us() * (bulk ? 0.97 : 2.4);
+  const double pass = q.decode_us(d.decode->pass) * (bulk ? 1 : 1.4);
+  if (d.rows <= 2) return (q.group.dataflow ? 1.1 : 4) + std::max(q.read_us(), 0.6 * pass);
+  return (bulk ? 13 : 10) + static_cast<double>(tiles(d.rows, 4)) * std::max({bulk ? 0.1 : 0.5, q.read_us(), pass});
+}
+
+// The conversion of a product's input to what tensor cores read; a norm needs the whole row first.
+double conversion(const Question& q, Way way) {
+  if (q.m.norm != kNone) return way == Way::dots ? 3 : 6;
+  if (q.group.after_attention || way == Way::dots) return 0;
+  return (way == Way::tiles_8 || way == Way::tiles_16) && q.group.rows <= kMostHalfTokens ? 0
+                                                                                          : 3; // gate and up made it
+}
+
+// Tiles of experts' choices that are distributed at random over four fifths of them: routers have favourites.
+double expert_tiles(const Desc& d, int tile) {
+  const double experts = 0.8 * static_cast<double>(d.experts), mean = static_cast<double>(d.rows) / experts;
+  double count = 0, term = std::exp(-mean), below = term; // of a Poisson distribution
+  for (int64_t n = 1, full = 0; full < 64; ++n) {
+    if (n == full * tile + 1) { // an expert has a tile more where it has more choices than fill the others
+      if (1 - below < 1e-4) break;
+      count += 1 - below;
+      ++full;
+    }
+    term *= mean / static_cast<double>(n);
+    below += term;
+  }
+  return experts * count;
+}
+
+double sorted_experts(const Question& q, int tile, double decode_us, double products_us) {
+  const double each = 1.15 * std::max({q.read_us(), decode_us, products_us}) + 0.1;
+  return 7 + expert_tiles(q.desc, tile) * each + 0.015 * static_cast<double>(q.desc.rows);
+}
+
+double tiled(const Question& q, Way way) {
+  const Desc& d = q.desc;
+  const DeviceLimits& limits = q.in.limits;
+  const int tile = tile_of(way);
+  double decode = way == Way::tiles_8 ? d.decode->tile_8 : way == Way::tiles_16 ? d.decode->tile_16 : d.decode->tile_32;
+  if (!limits.bulk_copies) { // fewer stages are under way
+    if (way == Way::tiles_16) decode *= limits.shared_per_block < 160 << 10 ? 1.85 : 1.36;
+    if (way == Way::tiles_32) decode *= 1.56;
+  }
+  const double products = d.millions() * 1e6 * tile / (0.8 * q.chip().half_products);
+  if (d.experts > 0) return sorted_experts(q, tile, q.decode_us(decode), products);
+  const double each = std::max(q.decode_us(decode), products);
+  return start(q) + (way == Way::tiles_32 ? 3 : 0) + std::max(1.15 * q.read_us(), each) +
+         1.15 * each * static_cast<double>(tiles(d.rows, tile) - 1);
+}
+
+// Each choice becomes integers in every block.
+double dots(const Question& q, Way) {
+  const Desc& d = q.desc;
+  return 6 + expert_tiles(d, 8) * (q.read_us() + 0.08) + static_cast<double>(d.rows) * q.decode_us(0.045);
+}
+
+double wide(const Question& q, Way) {
+  const Desc& d = q.desc;
+  const auto products = [&](int64_t tile) {
+    return d.millions() * 1e6 * static_cast<double>(tile) / (0.5 * q.chip().wgmma_products);
+  };
+  if (d.experts > 0) {
+    const int tile = sorted_wide_tile(d.rows, d.experts);
+    return sorted_experts(q, tile, q.decode_us(0.63 * d.decode->wide), products(tile));
+  }
+  const double few_rows = d.out_rows <= 3 * kWideRows ? 12 : 0; // columns are shared out, and sums added up
+  const double each = std::max(q.decode_us(d.decode->wide), products(wide_tile_rows(d.rows)));
+  return start(q) + few_rows + std::max(1.15 * q.read_us(), each * static_cast<double>(wide_tiles(d.rows)));
+}
+
+// Blocks of so many weights' rows and 128 tokens; the multiprocessors do not get by with fewer than `least` each.
+double blocks_us(const Question& q, int64_t block_rows, double least, double products_per_us) {
+  const auto blocks = static_cast<double>(tiles(q.desc.out_rows, block_rows) * tiles(q.desc.rows, 128));
+  const double sm_count = q.in.limits.sm_count;
+  return std::max(blocks / sm_count, least) * static_cast<double>(q.desc.cols * block_rows * 128) /
+         (products_per_us / sm_count);
+}
+double gemm(const Question& q, Way) {
+  return start(q) + blocks_us(q, 128, 1.4, std::min(0.8 * q.chip().half_products, 2.63 * q.chip().lanes));
+}
+double bytes(const Question& q, Way) { // scales and offsets take more lanes than products
+  return start(q) + blocks_us(q, 64, 1.5, std::min(0.8 * q.chip().byte_products, 2.27 * q.chip().lanes));
+}
+
+double prompt(const Question& q, Way) { // weights are decoded into memory first
+  const double products = static_cast<double>(core::round_up(q.desc.rows, kPromptTokens)) * q.desc.millions() * 1e6 /
+                          (0.7 * q.chip().wgmma_products);
+  return 11 + q.decode_us(1.35) + products;
+}
+
+struct Candidate {
+  Way way;
+  std::string_view name;
+  bool (*fits)(const Question&);
+  double (*microseconds)(const Question&, Way); // without the input's conversion
+};
+constexpr Candidate kCandidates[] = {
+    {Way::matvec, "matvec", always, matvec},
+    {Way::tiles_8, "tiles-8", fits_tiles_of<8>, tiled},
+    {Way::tiles_16, "tiles-16", fits_tiles_of<16>, tiled},
+    {Way::tiles_32, "tiles-32", fits_tiles_of<32>, tiled},
+    {Way::dots, "dots", fits_dots, dots},
+    {Way::wide, "wide", fits_wide, wide},
+    {Way::gemm, "gemm", fits_gemm, gemm},
+    {Way::bytes, "bytes", fits_bytes, bytes},
+    {Way::prompt, "prompt", fits_prompt, prompt},
+};
+
+} // namespace
+
+std::string_view name_of(Way way) { return std::ranges::find(kCandidates, way, &Candidate::way)->name; }
+
+std::optional<Way> way_named(std::string_view name) {
+  const auto* found = std::ranges::find(kCandidates, name, &Candidate::name);
+  return found == std::end(kCandidates) ? std::nullopt : std::optional(found->way);
+}
+
+ProductChoice choose(const PlanInputs& in, const ProductGroup& group, std::optional<Way> forced) {
+  std::vector<Question> questions;
+  for (const MatrixStep* m : group.products) questions.push_back({in, group, *m, desc_of(in, group, *m)});
+  ProductChoice choice;
+  double least = INFINITY;
+  for (const Candidate& candidate : kCandidates) {
+    if (!std::ranges::all_of(questions, candidate.fits)) continue;
+    double microseconds = candidate.way == Way::matvec ? 0 : conversion(questions[0], candidate.way);
+    for (const Question& q : questions) microseconds += candidate.microseconds(q, candidate.way);
+    choice.estimates.push_back({candidate.way, microseconds});
+    const bool wanted = forced == candidate.way;
+    if (wanted) microseconds = -1;
+    if (microseconds >= least) continue;
+    least = microseconds;
+    choice.way = candidate.way;
+  }
+  return choice;
+}
+
+bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {
+  return !config.exact && limits.shared_per_block >= kGemmSharedBytes;
+}
+
+bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {
+  return has_tensor_products(config, limits) && config.max_batch > kMostTiledTokens && limits.prompt_products;
+}
+
+bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits& limits) {
+  return has_tensor_products(config, limits) && limits.small_batch;
+}
+
+int sorted_wide_tile(int64_t choices, int64_t experts) {
+  const int64_t each = choices / experts;
+  return wide_tile_rows(std::min<int64_t>(each + each / 4 + 4, kMostWideRows / 2));
+}
+
+int64_t sorted_wide_rows(int64_t choices, int64_t experts) {
+  return choices <= kFewChoicesAnExpert * experts ? 0 : choices + experts * sorted_wide_tile(choices, experts);
+}
+
+bool shared_expert_is_choice(const DeviceLimits& limits, int64_t rows, int64_t used) {
+  constexpr int64_t kMostRows = 8; // each reads its weights again, from the cache; more were not measured
+  const auto busy = [&](int64_t choices) { return choices * std::max<int64_t>(1, limits.sm_count / choices); };
+  return rows == 1 || (rows <= kMostRows && 6 * busy(rows * (used + 1)) >= 5 * busy(rows * used));
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,97 @@
+#include "measure/regret.h"
+
+#include "core/clock.h"
+#include "kernels/cuda/executor/executor.h"
+#include "measure/profile_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+namespace ridge::measure {
+namespace {
+
+using kernels::cuda::ProductWays;
+
+// Tokens of one stream from position 0 on; as of a prompt, the last one's logits are wanted.
+struct Prompt {
+  std::vector<int32_t> tokens, positions, outputs;
+
+  Prompt(int64_t count, int64_t vocab) : tokens(count), positions(count), outputs{static_cast<int32_t>(count - 1)} {
+    std::iota(positions.begin(), positions.end(), 0);
+    for (int64_t i = 0; i < count; ++i) tokens[i] = static_cast<int32_t>((i * 7919 + 1) % vocab);
+  }
+  core::Batch batch() const { return {tokens, positions, {}, outputs}; }
+};
+
+// Microseconds, the median.
+double time_step(core::Executor& executor, const core::Batch& batch, int repetitions) {
+  std::vector<double> times;
+  for (int run = -2; run < repetitions; ++run) {
+    executor.load_state(0, {}, 0);
+    const double start = core::seconds_now();
+    executor.forward(batch);
+    if (run >= 0) times.push_back((core::seconds_now() - start) * 1e6);
+  }
+  std::ranges::nth_element(times, times.begin() + repetitions / 2);
+  return times[repetitions / 2];
+}
+
+// Microseconds of the ops of these names, in all layers.
+double time_products(core::Executor& executor, const core::Program& program, const core::Batch& batch,
+                     const std::set<std::string>& names, int repetitions) {
+  executor.load_state(0, {}, 0);
+  double seconds = 0;
+  for (const core::OpTime& time : executor.profile(batch, repetitions)) {
+    const auto belongs = [&](int32_t op) { return names.contains(name_without_layer(program.ops[op])); };
+    if (std::ranges::any_of(time.ops, belongs)) seconds += time.seconds;
+  }
+  return seconds * 1e6;
+}
+
+} // namespace
+
+std::vector<RegretRow> measure_regret(core::Executor& executor, const core::Program& program, int64_t tokens,
+                                      int repetitions) {
+  const Prompt prompt(tokens, program.vocab);
+  std::vector<RegretRow> rows;
+  for (const ProductWays& of : kernels::cuda::product_ways(executor, prompt.batch())) {
+    RegretRow row{.tokens = tokens, .products = of.products, .layers = of.layers};
+    std::set<std::string> names;
+    std::istringstream words(of.products);
+    for (std::string name; words >> name;) names.insert(name);
+    for (const ProductWays::Way& way : of.ways) {
+      kernels::cuda::force_way(executor, of.products, way.name);
+      const double step = time_step(executor, prompt.batch(), repetitions),
+                   products = time_products(executor, program, prompt.batch(), names, std::max(3, repetitions / 4));
+      if (way.name == of.taken) row.taken = row.ways.size();
+      row.ways.push_back({way.name, way.microseconds, products / static_cast<double>(of.layers), step});
+      if (step < row.ways[row.best].step_us) row.best = row.ways.size() - 1;
+    }
+    kernels::cuda::force_way(executor, of.products, "");
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string regret_table(const std::vector<RegretRow>& rows, bool all_ways) {
+  std::string text = fmt::format("| {:>6} | {:<30} | {:<8} | {:>8} | {:>8} | {:<8} | {:>5} | {:>7} |\n", "tokens",
+                                 "products", "taken", "expected", "measured", "best", "loses", "of step");
+  text += "| -----: | ------------------------------ | -------- | -------: | -------: | -------- | ----: | ------: |\n";
+  for (const RegretRow& row : rows) {
+    const RegretRow::Way &taken = row.ways[row.taken], &best = row.ways[row.best];
+    text += fmt::format("| {:>6} | {:<30.30} | {:<8} | {:>5.1f} µs | {:>5.1f} µs | {:<8} | {:>3.0f} % | {:>5.1f} % |\n",
+                        row.tokens, row.products, taken.name, taken.expected_us, taken.product_us, best.name,
+                        row.lost() * 100, row.lost_of_step() * 100);
+    for (const RegretRow::Way& way : row.ways)
+      if (all_ways)
+        text += fmt::format("| {:>6} | {:>30} | {:<8} | {:>5.1f} µs | {:>5.1f} µs | {:<8} | {:>5} | {:>7.1f} |\n", "",
+                            "", way.name, way.expected_us, way.product_us, "", "", way.step_us);
+  }
+  return text;
+}
+
+} // namespace ridge::measure

@@ -1,0 +1,109 @@
+// Which way products are multiplied on which chip.
+#include "kernels/cuda/plan/planning.h"
+
+#include <map>
+#include <string>
+
+using namespace ridge;
+using namespace ridge::tests;
+using kernels::cuda::known_chip;
+using kernels::cuda::known_chips;
+using kernels::cuda::KnownChip;
+using kernels::cuda::ProductChoice;
+using kernels::cuda::Way;
+
+namespace {
+
+// The ways of one layer's products, of a large model, and of its logits.
+std::vector<Way> ways_of(const Setting& setting, int64_t tokens) {
+  std::vector<Way> ways;
+  for (const auto& products : setting.plan(tokens).products) ways.push_back(products.choice.way);
+  return ways;
+}
+
+Setting on_chip(const KnownChip& chip) {
+  Setting setting(one_layer());
+  setting.config.max_batch = 4096;
+  setting.limits = kernels::cuda::limits_of(chip.compute, chip.sm_count);
+  setting.rates = chip.rates();
+  return setting;
+}
+
+} // namespace
+
+TEST_CASE("candidates: the cheapest one is taken, and what is forced wherever it fits") {
+  Setting setting(one_layer());
+  for (const int64_t tokens : {1, 2, 3, 8, 17, 64, 65, 300, 1000}) {
+    CAPTURE(tokens);
+    const std::vector<kernels::cuda::PlannedProducts> planned = setting.plan(tokens).products;
+    for (size_t i = 0; i < planned.size(); ++i) {
+      const ProductChoice& choice = planned[i].choice;
+      REQUIRE_FALSE(choice.estimates.empty());
+      const auto& cheapest = *std::ranges::min_element(choice.estimates, {}, &kernels::cuda::Estimate::microseconds);
+      CHECK(cheapest.microseconds > 0);
+      CHECK(choice.way == cheapest.way);
+      for (const auto& estimate : choice.estimates) {
+        setting.forced[""] = estimate.way;
+        CHECK(setting.plan(tokens).products[i].choice.way == estimate.way);
+      }
+      setting.forced.clear();
+    }
+  }
+  CHECK_THROWS_AS(known_chip("RTX 2"), std::logic_error);
+  CHECK_FALSE(kernels::cuda::way_named("tiles-9"));
+  for (const Way way : {Way::matvec, Way::tiles_8, Way::dots, Way::wide, Way::gemm, Way::bytes, Way::prompt})
+    CHECK(kernels::cuda::way_named(kernels::cuda::name_of(way)) == way);
+}
+
+TEST_CASE("candidates: every chip reads weights once for a token, and shares them among tokens of a prompt") {
+  for (const KnownChip& chip : known_chips()) {
+    CAPTURE(std::string(chip.name));
+    const Setting setting = on_chip(chip);
+    CHECK(ways_of(setting, 1) == std::vector(5, Way::matvec));
+    std::vector<Way> prompt = ways_of(setting, 2048);
+    CHECK(prompt.back() == Way::matvec); // the last token's logits
+    prompt.pop_back();
+    const bool geforce = chip.compute == 86 || chip.compute == 89 || chip.compute == 120;
+    CHECK(prompt == std::vector(4, chip.compute == 90 ? Way::prompt : geforce ? Way::bytes : Way::gemm));
+    for (const Way way : ways_of(setting, 32)) CHECK((way != Way::prompt && way != Way::bytes));
+  }
+}
+
+TEST_CASE("candidates: more tokens of a step go the same way or one for more of them") {
+  for (const KnownChip& chip : known_chips()) {
+    CAPTURE(std::string(chip.name));
+    const Setting setting = on_chip(chip);
+    Way before = Way::matvec; // tiles of 16 may be better for 40 tokens, of 32 for 64
+    double least = 0;
+    for (int64_t tokens = 1; tokens <= 2048; tokens += 1 + tokens / 8) {
+      CAPTURE(tokens);
+      const ProductChoice choice = setting.plan(tokens, tokens).products[2].choice; // gate and up
+      const Way way = kernels::cuda::is_tiled(choice.way) ? Way::tiles_8 : choice.way;
+      CHECK(way >= before);
+      before = way;
+      double taken = 0;
+      for (const auto& estimate : choice.estimates)
+        if (estimate.way == choice.way) taken = estimate.microseconds;
+      CHECK(taken >= 0.8 * least); // a larger step costs no less, but for what changes with the way
+      least = taken;
+    }
+  }
+}
+
+TEST_CASE("candidates: steps of a few tokens cost little more than one where a chip computes fast for what it reads") {
+  const auto cost = [](const char* name, int64_t tokens) {
+    Setting setting = on_chip(known_chip(name));
+    setting.least_side = 8192;
+    const ProductChoice choice = setting.plan(tokens, tokens).products[2].choice;
+    for (const auto& estimate : choice.estimates)
+      if (estimate.way == choice.way) return estimate.microseconds;
+    return 0.0;
+  };
+  for (const char* name : {"RTX 3060", "RTX 4060", "RTX 4090", "RTX 5090"}) {
+    CAPTURE(std::string(name));
+    CHECK(cost(name, 8) < 1.5 * cost(name, 1));
+    CHECK(cost(name, 512) < 64 * cost(name, 8));
+  }
+  CHECK(cost("RTX 3060", 1) > 2 * cost("RTX 3090", 1)); // 360 and 936 GB/s
+  CHECK(cost("T4", 1) > 2 * cost("RTX 3090", 1));
+}

@@ -52,18 +52,34 @@ double time_products(core::Executor& executor, const core::Program& program, con
   return seconds * 1e6;
 }
 
+// Each way for all products that it fits, beside the chosen ones.
+RegretRow try_for_all(core::Executor& executor, const core::Batch& batch, const std::set<std::string>& names,
+                      int repetitions) {
+  RegretRow row;
+  row.ways.push_back({"chosen", 0, 0, time_step(executor, batch, repetitions)});
+  for (const std::string& name : names) {
+    kernels::cuda::force_way(executor, "", name);
+    row.ways.push_back({name, 0, 0, time_step(executor, batch, repetitions)});
+    if (row.ways.back().step_us < row.ways[row.best].step_us) row.best = row.ways.size() - 1;
+  }
+  kernels::cuda::force_way(executor, "", "");
+  return row;
+}
+
 } // namespace
 
 std::vector<RegretRow> measure_regret(core::Executor& executor, const core::Program& program, int64_t tokens,
                                       int repetitions) {
   const Prompt prompt(tokens, program.vocab);
   std::vector<RegretRow> rows;
+  std::set<std::string> all_ways;
   for (const ProductWays& of : kernels::cuda::product_ways(executor, prompt.batch())) {
     RegretRow row{.tokens = tokens, .products = of.products, .layers = of.layers};
     std::set<std::string> names;
     std::istringstream words(of.products);
     for (std::string name; words >> name;) names.insert(name);
     for (const ProductWays::Way& way : of.ways) {
+      all_ways.insert(way.name);
       kernels::cuda::force_way(executor, of.products, way.name);
       const double step = time_step(executor, prompt.batch(), repetitions),
                    products = time_products(executor, program, prompt.batch(), names, std::max(3, repetitions / 4));
@@ -74,6 +90,8 @@ std::vector<RegretRow> measure_regret(core::Executor& executor, const core::Prog
     kernels::cuda::force_way(executor, of.products, "");
     rows.push_back(std::move(row));
   }
+  rows.push_back(try_for_all(executor, prompt.batch(), all_ways, repetitions));
+  rows.back().tokens = tokens;
   return rows;
 }
 
@@ -81,15 +99,17 @@ std::string regret_table(const std::vector<RegretRow>& rows, bool all_ways) {
   std::string text = fmt::format("| {:>6} | {:<30} | {:<8} | {:>8} | {:>8} | {:<8} | {:>5} | {:>7} |\n", "tokens",
                                  "products", "taken", "expected", "measured", "best", "loses", "of step");
   text += "| -----: | ------------------------------ | -------- | -------: | -------: | -------- | ----: | ------: |\n";
+  const auto us = [](double time) { return time > 0 ? fmt::format("{:.1f} µs", time) : ""; };
   for (const RegretRow& row : rows) {
     const RegretRow::Way &taken = row.ways[row.taken], &best = row.ways[row.best];
-    text += fmt::format("| {:>6} | {:<30.30} | {:<8} | {:>5.1f} µs | {:>5.1f} µs | {:<8} | {:>3.0f} % | {:>5.1f} % |\n",
-                        row.tokens, row.products, taken.name, taken.expected_us, taken.product_us, best.name,
-                        row.lost() * 100, row.lost_of_step() * 100);
+    const bool all = row.products.empty();
+    text += fmt::format("| {:>6} | {:<30.30} | {:<8} | {:>8} | {:>8} | {:<8} | {:>5} | {:>5.1f} % |\n", row.tokens,
+                        all ? "all" : row.products, taken.name, us(taken.expected_us), us(taken.product_us), best.name,
+                        all ? "" : fmt::format("{:.0f} %", row.lost() * 100), row.lost_of_step() * 100);
     for (const RegretRow::Way& way : row.ways)
       if (all_ways)
-        text += fmt::format("| {:>6} | {:>30} | {:<8} | {:>5.1f} µs | {:>5.1f} µs | {:<8} | {:>5} | {:>7.1f} |\n", "",
-                            "", way.name, way.expected_us, way.product_us, "", "", way.step_us);
+        text += fmt::format("| {:>6} | {:>30} | {:<8} | {:>8} | {:>8} | {:<8} | {:>5} | {:>7.1f} |\n", "", "", way.name,
+                            us(way.expected_us), us(way.product_us), "", "", way.step_us);
   }
   return text;
 }

@@ -89,7 +89,7 @@ class Scheduler {
   // All sequences, streams and prefixes, for people to look at: as they were in front of the step behind the last call;
   // as they are, where nothing runs, and of a scheduler that is driven, to the one who drives it.
   core::Sequences sequences() const;
-  bool keeps_prefixes() const { return keeps_prefixes_; }
+  bool keeps_prefixes() const { return keeps_prefixes_; } // until copying fails
   bool speculates() const { return speculator_ != nullptr; }
 
  private:
@@ -187,7 +187,7 @@ class Scheduler {
   std::vector<Stream> streams_; // the scheduler's thread alone
   uint64_t step_ = 0;
   std::unique_ptr<PrefixCache> prefixes_; // null: none
-  const bool keeps_prefixes_;
+  std::atomic<bool> keeps_prefixes_;
   TurnPolicy turns_;
   PromptShare share_;
   const bool driven_; // by who calls advance()

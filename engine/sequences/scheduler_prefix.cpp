@@ -25,7 +25,7 @@ int64_t Scheduler::stored(std::span<const int32_t> prompt) const {
   return prefixes_ ? prefixes_->usable(sharable(prompt)) : 0;
 }
 
-// Of a stream that is about to read another text. Where copies fail, as they do when memory runs out, answers do not.
+// For a stream that is about to read another text. Where copies fail, as they do when memory runs out, answers do not.
 // Returns what exchange_prefixes() does.
 int64_t Scheduler::use_prefixes(Stream& stream) {
   try {
@@ -48,6 +48,7 @@ void Scheduler::give_up_prefixes(const char* why) {
   for (Stream& stream : streams_)
     if (stream.sequence) stream.sequence->evaluated_rows_.reset();
   prefixes_.reset();
+  keeps_prefixes_ = false;
 }
 
 // What the stream would lose to this text is kept where that pays: all in front of it that the prefix cache does not
@@ -69,12 +70,13 @@ void Scheduler::restore(Stream& stream) {
 }
 
 // What the stream would lose is kept, and what the prefix cache has more of the prompt than the streams is there
-// afterwards. Returns behind how many of the prompt's tokens a further prompt may go on that nobody can now; 0: none.
+// afterwards. Returns the length of the longest prefix that a later prompt could share and that no stream holds yet; 0:
+// there is none.
 int64_t Scheduler::exchange_prefixes(Stream& stream) {
   const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
   keep_lost(stream, stream.sequence->reuses() ? prompt : std::span<const int32_t>());
   if (!stream.sequence->reuses()) return 0;
-  int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; evaluated by somebody
+  int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; evaluated by a stream
   for (const Stream& other : streams_) {
     present = std::max(present, other.cache.usable(tokens));
     alike = std::max(alike, other.cache.common(tokens));
@@ -89,7 +91,7 @@ int64_t Scheduler::exchange_prefixes(Stream& stream) {
   return alike >= std::max(present, usable) + kWorthKeeping ? alike : 0;
 }
 
-// Tokens of the prompt that nobody has to evaluate for it.
+// Tokens of the prompt that need not be evaluated for it.
 void Scheduler::count_cached(Sequence& sequence, int64_t tokens) {
   if (sequence.reads_again_) return;
   sequence.cached_ += tokens;

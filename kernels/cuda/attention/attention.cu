@@ -21,7 +21,7 @@
 // It also takes them for up to 16 consecutive tokens of one stream (NewTokens::run), as when guesses are verified.
 // These see each other's keys, and blocks cannot wait for each other. So each block makes for itself all new keys and
 // values that its tile sees in its split, and keeps them in shared memory; from the cache it takes only what was there
-// before. Of the blocks that make a token's key, the one of its own tile stores it.
+// before. Several blocks make a token's key; the one of its own tile stores it.
 //
 // A window moves the beginning of the context that is shared out; each tile is one token then. A sink is a score that a
 // row's maximum and sum begin with, in the first split. Soft caps are compiled into the ragged kernels only, where they

@@ -157,9 +157,9 @@ class SplitMerge {
   int groups_, first_split_;
 };
 
-// Merges the splits of a block's tile, as far as it is the last one to come. Of wide heads the last of eight splits
-// merges these eight, and the last of these blocks the rest: one block alone would read 64 times all outputs. False:
-// others go on. `dynamic`: of the size of a round.
+// Merges the splits of a block's tile, as far as it is the last one to come. With wide heads the last of
+// eight splits merges these eight, and the last of these blocks the rest: one block alone would read 64 times all
+// outputs. False: others go on. `dynamic`: of the size of a round.
 template <typename Shape>
 __device__ __forceinline__ bool merge_splits(const AttentionBlock<Shape>& block, void* dynamic) {
   MergedSplits splits = {0, 0, 1, block.used_splits, true};

@@ -137,7 +137,7 @@ class LatentBlock {
     }
   }
 
-  // Scores of keys 8 n … 8 n + 7 of the round. Of one tile of rows, warps n and n + 4 have half of the columns each.
+  // Scores of keys 8 n … 8 n + 7 of the round. Warps n and n + 4 have half of the columns of a tile of rows each.
   __device__ __forceinline__ void score(const typename Shape::Key* keys) const {
     constexpr int kKeyTiles = kLatentKeys / 8, kOfWarp = Shape::kScoreTiles;
     const int n = warp_ % kKeyTiles, part = Shape::kParts == 2 ? warp_ / kKeyTiles : 0;

@@ -1,5 +1,5 @@
-// Eight floats in 16 bytes, for sums over ranks: the exponent of the largest, and 15 bits of each. Of random values the
-// NMSE is 1e-9; f16 would have 3e-8, and no room for what is beyond 65,504.
+// Eight floats in 16 bytes, for sums over ranks: the exponent of the largest, and 15 bits of each. The NMSE of random
+// values is 1e-9; f16 would have 3e-8, and no room for what is beyond 65,504.
 #pragma once
 
 #include <cstdint>

@@ -51,8 +51,8 @@ struct FormatKernels {
   void (*integer_product)(const Launch&, const IntegerProductArgs&);
 
   // The same for small batches and for experts, in tiles of 8, 16 or 32 tokens; and whether shared memory is large
-  // enough for such tiles, and how the work is cut up. Asking follows no pointers. Of siblings none is split by
-  // columns.
+  // enough for such tiles, and how the work is cut up. Asking follows no pointers. Siblings are not split
+  // by columns.
   BatchCut (*cut_batch)(const ChipLimits&, const BatchArgs&, int tile_tokens);
   void (*batch)(const Launch&, const BatchArgs&, int tile_tokens);
 

@@ -77,7 +77,7 @@ RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const Heads
   return args;
 }
 
-// Of the call's rows.
+// For the call's rows.
 AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const KernelCall& call, const core::Op& op,
                                              core::ValueId out, const Launch& launch) const {
   const auto& params = std::get<core::AttentionParams>(op.params);

@@ -28,8 +28,8 @@ RIDGE_HD constexpr int64_t byte_row_place(int64_t rows, int64_t row, int64_t col
 // a chunk of many rows. Between rows there are 64 bytes more, so that no banks of shared memory collide.
 //
 // A piece is eight columns, 16 bytes. Every four of them lie as first, third, second, fourth: so the codes of a packed
-// word become halves without being brought into order. Of every four spans of 32 columns the first pieces come first,
-// then the second ones, …: so lanes that have a span each read neighbouring pieces.
+// word become halves without being brought into order. Four spans of 32 columns lie together: their first pieces, then
+// their second ones, …: so lanes that have a span each read neighbouring pieces.
 inline constexpr int kChunkColumns = 1024, kChunkPieces = kChunkColumns / 8, kChunkPitch = (kChunkPieces + 4) * 16;
 
 RIDGE_HD constexpr int64_t chunks_of(int64_t cols) { return (cols + kChunkColumns - 1) / kChunkColumns; }

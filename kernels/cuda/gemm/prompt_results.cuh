@@ -170,8 +170,8 @@ class LaneResults {
     }
   }
 
-  // A lane has a gate and an element of up of each eight columns: one column of the result. Of sixteen, neighbouring
-  // lanes exchange one, so that each has two that are side by side. Columns behind the last one are zeros as f16.
+  // A lane has a gate and an element of up of each eight columns: one column of the result. Neighbouring lanes
+  // exchange one of sixteen, so that each has two that are side by side. Columns behind the last one are zeros as f16.
   template <bool kHalf>
   __device__ void write_gated() const {
     const bool odd = pair_ % 2;

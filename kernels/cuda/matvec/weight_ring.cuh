@@ -20,7 +20,7 @@ namespace ridge::kernels::cuda {
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 
 // A ring has kSlots slots of a chunk each, enough for 3 KB in flight per warp, 48 KB per multiprocessor. Formats with
-// large warp tiles, whose arithmetic is light, gain from twice that. Of these slots, kEarly are fetched before the
+// large warp tiles, whose arithmetic is light, gain from twice that. kEarly of these slots are fetched before the
 // activations.
 template <typename Format>
 struct Chunks {

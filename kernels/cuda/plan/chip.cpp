@@ -16,7 +16,7 @@ constexpr TensorCores kTensorCores[] = {{75, 512, 1024, 0}, {80, 1024, 2048, 0},
                                         {89, 256, 1024, 0}, {90, 1240, 2470, 2048}, {100, 1240, 2470, 0},
                                         {120, 256, 1024, 0}};
 
-// Of what the data sheet says.
+// What a kernel that only reads reached of what the data sheet says.
 constexpr double kReadShare = 0.88;
 
 constexpr KnownChip kKnownChips[] = {

@@ -110,8 +110,8 @@ void ExpertTiers::bring_to_gpu(int e, int slot) {
   moves_.push_back(move);
 }
 
-// Of an expert that is in the file alone, where no slot is to be had. The host's memory keeps it where that costs
-// nobody a place.
+// Brings an expert that is in the file alone, where no slot is to be had. The host's memory keeps it where that costs
+// no other expert its place.
 void ExpertTiers::bring_anywhere(int e) {
   int place = spare_host_place();
   ++read_;

@@ -22,7 +22,7 @@ bool is_vector(core::WeightRole role) {
   return role == core::WeightRole::vector || role == core::WeightRole::taps || role == core::WeightRole::order;
 }
 
-// Of all weights that are not in `groups`.
+// Counts all weights that are not in `groups`.
 int64_t weight_bytes(const core::Program& program, const std::vector<ExpertGroup>& groups) {
   std::set<core::WeightId> seen;
   for (const ExpertGroup& group : groups) seen.insert(group.weights.begin(), group.weights.end());

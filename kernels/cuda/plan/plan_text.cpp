@@ -36,7 +36,7 @@ std::string format_of(const core::Program& program, core::WeightId id) {
   return format ? std::string(format->name) : "-";
 }
 
-// Of the matrices, or of the table that an embedding reads.
+// Formats of the matrices, or of the table that an embedding reads.
 std::string formats_of(const core::Program& program, const KernelCall& call) {
   std::vector<std::string> formats;
   for (const KernelCall::Product& product : call.products)

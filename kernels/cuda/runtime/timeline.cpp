@@ -12,7 +12,7 @@ constexpr Stamp kNever = std::numeric_limits<Stamp>::max();
 
 double seconds_between(Stamp from, Stamp to) { return static_cast<double>(static_cast<int64_t>(to - from)) * 1e-9; }
 
-// Of the blocks that wrote an end.
+// Covers the blocks that wrote an end.
 struct KernelTime {
   Stamp first_start = kNever, first_end = kNever, last_end = 0; // 0: no stamps
   double input = 0; // seconds from the first start until a block had its input, on average

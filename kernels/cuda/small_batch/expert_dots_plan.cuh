@@ -26,8 +26,8 @@ struct ExpertDotShape {
   static constexpr int kPartBytes = 16 * 2 * kUnitGroups, kUnitBytes = 2 * kPartBytes + 16 * kUnitGroups;
   static constexpr int kSumBytes = kConsumers * kDotTokens * kBatchRows * 4, kZeroBytes = 2 * kPartBytes;
 
-  // Row g of the first or second eight rows of a tile. Of eight rows some lanes read at a time, none should lie a
-  // multiple of 128 bytes behind another: of row blocks of four warp tiles of 64 · n bytes, n odd, it takes two rows.
+  // Row g of the first or second eight rows of a tile. Lanes read eight rows at a time, none of which should lie
+  // a multiple of 128 bytes behind another: of row blocks of four warp tiles of 64 · n bytes, n odd, it takes two rows.
   static constexpr bool kSpread = kRowBlockRows == 4 && U::kBytes % 128 == 64;
   static RIDGE_HD constexpr int row(int g, int second) {
     return kSpread ? g / 2 * 4 + g % 2 + 2 * second : g + 8 * second;

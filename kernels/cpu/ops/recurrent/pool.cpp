@@ -17,8 +17,8 @@ struct Pool {
   const float *x, *gate, *bias; // [tokens][channels] each, [kernel][channels]
   float* out;                   // [tokens][channels]
 
-  // The state has a row of x and one of the gates for each token. Of the `tokens` from the batch and, before them, from
-  // the state, the row that is i tokens behind the batch's first one.
+  // The state has a row of x and one of the gates for each token. Returns the row that is i tokens behind the
+  // batch's first one: from `tokens` or, before them, from the state.
   const float* row(const BatchState::Sequence& sequence, const float* state, int64_t i, bool gates) const {
     if (i < 0) return state + (2 * (kernel - 1 + i) + gates) * channels;
     return (gates ? gate : x) + sequence.tokens[i] * channels;

@@ -55,7 +55,7 @@ void check_places(const Program& program, const ExecutorConfig& config, const Ba
     if (end < 0 || end > config.context) throw_error("a block that ends at {}, outside the context", end);
 }
 
-// Of a Program whose tokens see later ones.
+// For a Program whose tokens see later ones.
 void check_whole_texts(const ExecutorConfig& config, const Batch& batch) {
   std::vector<int32_t> next(static_cast<size_t>(config.streams), 0);
   for (size_t i = 0; i < batch.tokens.size(); ++i)

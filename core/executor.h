@@ -124,8 +124,8 @@ class Executor {
   // Runs the batch: fills the KV cache and computes logits for batch.outputs. Throws what check_batch throws, and runs
   // nothing then.
   virtual void forward(const Batch& batch) = 0;
-  // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward(). Of the first part
-  // of a split Program: row i of its output, rows one after another in memory.
+  // Logits of the i-th wanted output of the last forward(): [vocab], valid until the next forward(). The first part of
+  // a split Program gives row i of its output, rows one after another in memory.
   virtual std::span<const float> logits(int64_t i) = 0;
   // Copies the first `count` rows of the last forward()'s result, where the Program is a part of another or an encoder.
   // Their memory outlives the executor, and copies from it are fast.
@@ -183,7 +183,7 @@ class Executor {
   virtual void return_to_mark() {}
 
   // Gives a stream what another one's caches hold of its first `tokens` tokens, both being the same up to there.
-  // A recurrent state is not copied. Of windows the stream gets all that the other one has, and goes on at `tokens`
+  // A recurrent state is not copied. The stream gets all of the windows that the other one has, and goes on at `tokens`
   // where that one does. Costs a copy of so much memory.
   virtual void copy_cache(int32_t /*from*/, int32_t /*to*/, int64_t /*tokens*/) {}
 

@@ -400,7 +400,7 @@ void check_rows(const Operands& o) {
 void check_result(const Program& program, const std::vector<bool>& written) {
   if (program.output >= 0) {
     if (program.embeds && !program.values.at(program.output).gathered)
-      throw std::logic_error("Program: embeddings of tokens that nobody wants");
+      throw std::logic_error("Program: embeddings of tokens, which are not wanted");
     if (!written.at(program.output)) throw std::logic_error("Program: its output is not written");
   } else if (program.logits < 0 || !written.at(program.logits) || program.choices() > program.vocab ||
              (program.choices() < program.vocab && program.input < 0)) {

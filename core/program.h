@@ -95,8 +95,8 @@ struct Weight {
 // going back means overwriting what follows.
 struct KvLayer {
   int64_t heads, k_dim, v_dim; // per token: heads * (k_dim + v_dim) elements
-  bool latent = false;         // one head, whose value is the first v_dim elements of its key: k_dim elements. Of an
-                               // index, and of entries of mixed_attention, v_dim is 0
+  bool latent = false;         // one head, whose value is the first v_dim elements of its key: k_dim elements. An
+                               // index, and entries of mixed_attention, have a v_dim of 0
   int64_t span = 1;            // positions of an entry; more than one only of those
 
   int64_t entries(int64_t positions) const { return (positions + span - 1) / span; } // with one that is not whole
@@ -127,7 +127,7 @@ struct Program {
   // given the hidden row of the token before each.
   ValueId input = -1, output = -1;
   bool embeds = false;
-  // What draft heads take, kept beside the logits. Of a model that drafts: a row per token; of a head itself: one per
+  // What draft heads take, kept beside the logits. A model that drafts has a row per token, a head itself one per
   // wanted output. -1: nothing is kept.
   ValueId hidden = -1;
 

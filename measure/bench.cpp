@@ -30,7 +30,7 @@ class AnyTokens final : public engine::Drafter {
   std::vector<int32_t> draft(int64_t most) override { return std::vector<int32_t>(most, 0); }
 };
 
-// Of the whole request: how many tests there are and how many are done.
+// How many tests the whole request has, and how many are done.
 struct TestCount {
   int64_t done = 0, all = 0;
 };
@@ -50,7 +50,7 @@ class Bench {
     measure(std::move(row), depth, [&] { feed(prompt, depth); });
   }
 
-  // `count` tokens one after another, of each stream, each with its logits. Of one stream on a GPU, each is chosen from
+  // `count` tokens one after another, of each stream, each with its logits. On a GPU one stream chooses each from
   // them by the default sampler chain, as `ridge run` does it.
   void run_generation(int64_t count, int64_t depth) {
     BenchRow row = common_;

@@ -7,7 +7,7 @@
 namespace ridge::measure {
 namespace {
 
-// Of a logit less the largest one. What would be a denormal is nothing: it takes ten times as long to compute.
+// exp of a logit less the largest one. What would be a denormal is 0: it takes ten times as long to compute.
 float exponential(float x) { return x < -80 ? 0 : std::exp(x); }
 
 // ln Σ exp(logits) as a maximum and the sum relative to it.

@@ -27,7 +27,7 @@ struct PositionScore {
   bool same_top = false;                                     // both find the same token likeliest
 };
 
-// Of ascending values, at least one, with linear interpolation between neighbours.
+// A quantile of at least one ascending value, with linear interpolation between neighbours.
 double quantile(std::span<const double> ascending, double q);
 
 double log_probability(std::span<const float> logits, int32_t token);

@@ -20,7 +20,7 @@
 
 namespace ridge::measure {
 
-// Of a chunk's positions the first half only gives context; each later one but the last is scored on its successor.
+// The first half of a chunk only gives context; each later position but the last is scored on its successor.
 inline constexpr int64_t first_scored(int64_t context) { return context / 2; }
 inline constexpr int64_t scored_positions(int64_t context) { return context - 1 - first_scored(context); }
 

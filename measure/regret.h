@@ -23,7 +23,7 @@ struct RegretRow {
   size_t taken = 0, best = 0;
   std::vector<Way> ways; // where all products go one way: the chosen ones first, without times of products
 
-  // Of the products' time, and of the step's.
+  // Shares of the products' time, and of the step's.
   double lost() const {
     return (ways[taken].step_us - ways[best].step_us) / (ways[taken].product_us * static_cast<double>(layers));
   }

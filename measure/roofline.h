@@ -15,7 +15,7 @@ RooflineReport
 measure_roofline(const core::RooflineRequest& request,
                  const std::function<void(std::string_view what, int64_t done, int64_t total)>& progress);
 
-// Of the request's device: cuda or cpu. Throws Error where it asks for a GPU that is not usable.
+// The device that the request names: cuda or cpu. Throws Error where it asks for a GPU that is not usable.
 engine::Device device_of(const core::RooflineRequest& request);
 
 } // namespace ridge::measure

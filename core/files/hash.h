@@ -1,5 +1,5 @@
 // A 64-bit hash that tells whether bytes are those of before: 32 bytes a step, the same on every machine of this byte
-// order. It finds damage, and is no protection against somebody who wants two inputs to look alike.
+// order. It finds damage, and is no protection against inputs that were made to look alike.
 #pragma once
 
 #include "core/random.h"

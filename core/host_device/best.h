@@ -31,8 +31,8 @@ RIDGE_HD void make_heap(int32_t* heap, int size, const Better& better) {
   for (int at = size / 2; at-- > 0;) sift(heap, size, at, heap[at], better);
 }
 
-// Leaves the `size` best of items 0 to count - 1, at least as many, in `heap`. Of equal ones those that GNU's
-// std::partial_sort leaves, which the reference chooses with: models whose positions share scores depend on it.
+// Leaves the `size` best of items 0 to count - 1, at least as many, in `heap`, among equal ones those that GNU's
+// std::partial_sort leaves. The reference chooses with that, and models whose positions share scores depend on it.
 template <typename Better>
 RIDGE_HD void keep_best(int32_t* heap, int size, int count, const Better& better) {
   for (int i = 0; i < size; ++i) heap[i] = i;

@@ -28,8 +28,8 @@ struct JsonError : Error {
   using Error::Error;
 };
 
-// Json: nlohmann::json or nlohmann::ordered_json. Of members of one name, the first one's place and the last one's
-// value stay. Throws JsonError.
+// Json: nlohmann::json or nlohmann::ordered_json. Members of one name become one, with the first one's place and
+// the last one's value. Throws JsonError.
 template <typename Json = nlohmann::ordered_json>
 Json parse_json(std::string_view text, const JsonLimits& limits = {});
 

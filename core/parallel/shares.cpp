@@ -197,7 +197,7 @@ void Shares::visit_linear(const Op& op) {
   start_part(out, 1, 1);
 }
 
-// Of routed experts a rank has some rows or columns of each. Of matrices that belong to heads it has those of its
+// A rank has some rows or columns of each routed expert. Where each head has a matrix, it has the matrices of its own
 // heads.
 void Shares::visit_expert_linear(const Op& op) {
   const ValueId x = op.inputs[0], ids = op.inputs[1], out = op.outputs[0];

@@ -15,7 +15,7 @@ struct Sequences {
     State state = State::waiting;
     int32_t stream = -1; // -1: none
     int64_t priority = 0;
-    int64_t prompt_tokens = 0, cached_tokens = 0; // cached: of the prompt, that nobody had to evaluate
+    int64_t prompt_tokens = 0, cached_tokens = 0; // cached: tokens of the prompt that were not evaluated
     int64_t evaluated_tokens = 0, answer_tokens = 0;
     double tokens_per_s = 0;    // of the answer so far
     double seconds_waiting = 0; // of one that waits: this time

@@ -41,7 +41,7 @@ struct Box {
   bool meets(const Box& o) const { return left < o.right && o.left < right && top < o.bottom && o.top < bottom; }
 };
 
-// Of each format that files have its largest matrix; attention and the model. The rest stands in the table.
+// Shown are attention, the model, and the largest matrix of each format in the file. The rest stands in the table.
 std::vector<RooflinePoint> shown_points(const std::vector<RooflinePoint>& all) {
   std::vector<RooflinePoint> shown;
   for (const RooflinePoint& p : all) {

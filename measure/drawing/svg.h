@@ -35,7 +35,7 @@ class SvgPage {
   void upward_text(double x, double y, std::string_view what, double size, const char* color);
   void circle(double x, double y, double radius, const char* color, std::string_view title = "");
   void add(std::string_view elements) { out_ += elements; }
-  // In the lower right corner who drew it.
+  // In the lower right corner: what drew it.
   std::string finish(std::string_view by) const;
 
  private:

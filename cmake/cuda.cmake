@@ -21,8 +21,8 @@ endif()
 
 if(NOT have_cuda)
   message(STATUS "ridge: no CUDA (no nvcc, RIDGE_CUDA=OFF or a sanitizer build): models run on the CPU")
-  file(GLOB plan_sources CONFIGURE_DEPENDS ${cuda_dir}/plan/*.cpp) # host code, which its tests want
-  add_library(ridge_cuda STATIC ${cuda_dir}/executor/without_cuda.cpp ${cuda_dir}/executor/options.cpp ${plan_sources}
+  file(GLOB plan_sources CONFIGURE_DEPENDS ${cuda_dir}/plan/*.cpp ${cuda_dir}/products/*.cpp) # host code, which its tests want
+  add_library(ridge_cuda STATIC ${cuda_dir}/without_cuda.cpp ${cuda_dir}/executor/options.cpp ${plan_sources}
               ${cuda_dir}/runtime/timeline.cpp)
   compile_together(ridge_cuda 15)
   target_link_libraries(ridge_cuda PUBLIC ridge_quant)
@@ -62,11 +62,10 @@ set(cuda_sources)
 foreach(NAME ${RIDGE_FORMATS})
   string(TOLOWER ${NAME} FILE)
   set(generated ${PROJECT_BINARY_DIR}/generated/kernels/cuda/${FILE}.cu)
-  configure_file(${cuda_dir}/executor/format.cu.in ${generated} @ONLY)
+  configure_file(${cuda_dir}/formats/format.cu.in ${generated} @ONLY)
   list(APPEND cuda_sources ${generated})
 endforeach()
 file(GLOB sources CONFIGURE_DEPENDS ${cuda_dir}/*/*.cpp ${cuda_dir}/*/*.cu ${cuda_dir}/ops/rows/*.cu)
-list(REMOVE_ITEM sources ${cuda_dir}/executor/without_cuda.cpp)
 add_library(ridge_cuda STATIC ${sources} ${cuda_sources})
 target_include_directories(ridge_cuda PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_options(ridge_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)

@@ -1,7 +1,7 @@
 // What a benchmark measured: one row per test.
 #pragma once
 
-#include "measure/datasheet.h"
+#include "measure/peaks/datasheet.h"
 #include "measure/profile_report.h"
 
 #include <cstdint>

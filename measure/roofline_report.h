@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/ceiling.h"
-#include "measure/datasheet.h"
+#include "measure/peaks/datasheet.h"
 #include "measure/peaks/kept_peaks.h"
 #include "measure/probe.h"
 

@@ -3,7 +3,7 @@
 
 #include "core/ceiling.h"
 #include "engine/loaded_model.h"
-#include "measure/datasheet.h"
+#include "measure/peaks/datasheet.h"
 
 #include <optional>
 

@@ -70,6 +70,42 @@ TEST_CASE("a room includes only what lies below it") {
       }
 }
 
+// Folder -> the folders that its files include.
+using Includes = std::map<std::string, std::set<std::string>>;
+
+// The folders of a way from `at` back to one that is on it; empty: there is none.
+std::string cycle_from(const Includes& includes, const std::string& at, std::vector<std::string>& way,
+                       std::set<std::string>& done) {
+  if (const auto begin = std::ranges::find(way, at); begin != way.end()) {
+    std::string cycle;
+    for (auto folder = begin; folder != way.end(); ++folder) cycle += *folder + " -> ";
+    return cycle + at;
+  }
+  if (!done.insert(at).second) return "";
+  way.push_back(at);
+  if (const auto found = includes.find(at); found != includes.end())
+    for (const std::string& next : found->second)
+      if (std::string cycle = cycle_from(includes, next, way, done); !cycle.empty()) return cycle;
+  way.pop_back();
+  return "";
+}
+
+TEST_CASE("folders of a room do not include each other in a circle") {
+  for (const char* room : {"gguf", "kernels/cpu", "kernels/cuda", "measure"}) {
+    CAPTURE(std::string(room));
+    Includes includes;
+    for (const Source& source : sources(room))
+      for (const std::string& target : matches(source.text, R"re(#include "([^"]+)/[^"/]*")re"))
+        if (target.starts_with(room) && target != source.path.parent_path())
+          includes[source.path.parent_path().string()].insert(target);
+    std::set<std::string> done;
+    for (const auto& [folder, targets] : includes) {
+      std::vector<std::string> way;
+      CHECK(cycle_from(includes, folder, way, done) == "");
+    }
+  }
+}
+
 TEST_CASE("a room holds at most 25 files") {
   std::map<std::string, int> files;
   for (const char* top : {"core", "quant", "gguf", "media", "text", "hub", "models", "kernels", "engine", "convert",
@@ -176,7 +212,8 @@ TEST_CASE("a plain op is one file of CUDA's ops, which defines its launcher") {
   REQUIRE(!plain.empty());
 
   std::set<std::string> launched;
-  for (const char* folder : {"kernels/cuda/ops", "kernels/cuda/recurrent"})
+  for (const char* folder : {"kernels/cuda/ops", "kernels/cuda/recurrent", "kernels/cuda/attention",
+                             "kernels/cuda/router", "kernels/cuda/formats"})
     for (const Source& source : sources(folder))
       for (const std::string& name :
            matches(source.text, R"re(\nvoid launch_(\w+)\(const Launch& \w+, const OpCall& )re")) {

@@ -7,7 +7,7 @@
 // holds one step, so that two blocks fit a multiprocessor of a GeForce card, which has 100 KB: one waits for its copies
 // while the other one multiplies.
 #include "kernels/cuda/attention/cached_rows.cuh"
-#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/products/scratch_sizes.h"
 
 #include <algorithm>
 

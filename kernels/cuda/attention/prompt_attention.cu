@@ -18,8 +18,8 @@
 // it begins anew between two boxes.
 #include "core/cache/rings.h"
 #include "kernels/cuda/attention/cached_rows.cuh"
-#include "kernels/cuda/gemm/hopper.cuh"
-#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/products/scratch_sizes.h"
+#include "kernels/cuda/runtime/hopper.cuh"
 #include "kernels/cuda/runtime/tensor_map.h"
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "kernels/cuda/encode/encode_kernels.h"
-#include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/runtime/device.h"
+#include "kernels/cuda/runtime/device_info.h"
 #include "quant/encode.h"
 
 #include <algorithm>

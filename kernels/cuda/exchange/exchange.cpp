@@ -1,6 +1,6 @@
 #include "kernels/cuda/exchange/exchange_memory.h"
-#include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/runtime/device_info.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 
 #include "core/executor.h"
 #include "core/parallel/communicator.h"
-#include "kernels/cuda/gemm/half_layout.h"
+#include "kernels/cuda/products/half_layout.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 #include "kernels/cuda/executor/device_weights.h"
 
-#include "kernels/cuda/executor/format_kernels.h"
 #include "kernels/cuda/experts/weight_rows.h"
+#include "kernels/cuda/formats/format_kernels.h"
 
 #include <algorithm>
 #include <array>

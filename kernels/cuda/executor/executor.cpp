@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/strings/units.h"
+#include "kernels/cuda/executor/device_limits.h"
 #include "kernels/cuda/ops/rows/take_rows.h"
 
 #include <algorithm>
@@ -89,8 +90,8 @@ PlanShape shape_of(const core::Batch& batch) {
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
     : program_(program), config_(checked(program, config)), options_(options), plan_(make_plan(program, options.fuse)),
-      step_names_(names_of_steps(program, plan_)), context_(options.device, options.as_compute),
-      free_before_(free_memory()),
+      step_names_(names_of_steps(program, plan_)),
+      context_(options.device, device_limits(options.device, options.as_compute)), free_before_(free_memory()),
       experts_(program, options.experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{},
                options.host_limit, !options.upload, context_.limits().sm_count),
       weights_(make_weights(program, experts_, options.weights_of)),
@@ -98,8 +99,10 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       states_(program, config_, context_.stream()), workspace_(program, config_, plan_, context_),
       batch_(program_, config_), launcher_(program_, config_, context_, weights_, routers_, experts_, cache_, states_,
                                            workspace_, batch_, decoding_),
-      plan_inputs_{program_,          config_,  plan_, context_.limits(), options.overlap, options.dataflow_sync,
-                   !experts_.empty(), launcher_, context_.rates(), options.least_side},
+      plan_inputs_{program_,          config_,         plan_,
+                   context_.limits(), options.overlap, options.dataflow_sync,
+                   !experts_.empty(), launcher_,       device_rates(options.device, options.as_compute),
+                   options.least_side},
       positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())),
       state_copies_(context_.device(), static_cast<size_t>(saved_floats()) * sizeof(float)),
       row_copies_(context_.device(), bytes_of(program_.result())) {
@@ -382,7 +385,7 @@ void Executor::run(const PlanShape& shape) {
 }
 
 DeviceLimits limits_for_plans(int device) {
-  return device_info(device).usable ? DeviceContext(device).limits() : kPresumedLimits;
+  return device_info(device).usable ? device_limits(device, 0) : kPresumedLimits;
 }
 
 namespace {

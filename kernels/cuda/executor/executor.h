@@ -2,9 +2,9 @@
 // there is one is a question that available_device() answers.
 #pragma once
 
-#include "core/error.h"
 #include "core/executor.h"
 #include "kernels/cuda/plan/memory_plan.h"
+#include "kernels/cuda/runtime/device_info.h"
 
 #include <functional>
 #include <memory>
@@ -12,29 +12,6 @@
 #include <vector>
 
 namespace ridge::kernels::cuda {
-
-struct DeviceInfo {
-  bool usable = false;
-  std::string name;    // "NVIDIA H200"
-  std::string bus;     // where it is on the PCI bus: "0000:3b:00.0"
-  std::string problem; // why not usable: no driver, no GPU, …
-  int sm_count = 0, compute_major = 0, compute_minor = 0;
-  double memory_bytes = 0, free_bytes = 0;
-};
-DeviceInfo device_info(int device = 0);
-int device_count(); // GPUs that the driver shows; 0 where there is no driver
-
-// Thrown where not enough of the GPU's memory is free, or allowed; the message has what was needed and what there is.
-class OutOfMemory : public core::Error {
- public:
-  using Error::Error;
-};
-
-// Thrown where a CUDA call fails: the GPU is gone, or this process cannot use it any more.
-class DeviceFailed : public core::Error {
- public:
-  using Error::Error;
-};
 
 struct CudaOptions {
   int device = 0;
@@ -76,6 +53,9 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program,
 // Whether make_cuda_executor would find the GPU memory it needs: tries, and gives it back.
 bool fits(const core::Program& program, const core::ExecutorConfig& config, CudaOptions options = {});
 
+// The rates that products are chosen by on that GPU, as text; empty where it cannot be used.
+std::string describe_rates(int device = 0);
+
 // That GPU's limits, for plan_memory(); an H100's where it cannot be used.
 DeviceLimits limits_for_plans(int device = 0);
 
@@ -86,7 +66,7 @@ MemoryPlan allocated_memory(const core::Executor& executor);
 // How an executor of make_cuda_executor multiplies in this batch: what `ridge bench --regret` measures.
 struct ProductWays {
   struct Way {
-    std::string name; // plan/candidates.h
+    std::string name;    // plan/candidates.h
     double microseconds; // expected, for the products of one layer
   };
   std::string products; // "attn_q attn_k attn_v"
@@ -97,8 +77,5 @@ struct ProductWays {
 std::vector<ProductWays> product_ways(core::Executor& executor, const core::Batch& batch); // each kind once
 // From now on the products of this name are multiplied so where that fits; an empty `way`: by the cheapest.
 void force_way(core::Executor& executor, const std::string& products, const std::string& way);
-
-// Bytes per second of a kernel that only reads, over a buffer much larger than the caches: the roof of decoding.
-double measure_read_bandwidth(int device = 0);
 
 } // namespace ridge::kernels::cuda

@@ -7,11 +7,11 @@
 #include "kernels/cuda/executor/batch_memory.h"
 #include "kernels/cuda/executor/decode_loop.h"
 #include "kernels/cuda/executor/device_weights.h"
-#include "kernels/cuda/executor/format_kernels.h"
+#include "kernels/cuda/executor/folded_routers.h"
 #include "kernels/cuda/executor/workspace.h"
+#include "kernels/cuda/formats/format_kernels.h"
 #include "kernels/cuda/gemm/prompt_exchange.h"
 #include "kernels/cuda/plan/batch_plan.h"
-#include "kernels/cuda/router/folded_routers.h"
 
 namespace ridge::kernels::cuda {
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "kernels/cuda/gemm/expand.h"
-#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/layout/span_weights.cuh"
+#include "kernels/cuda/products/scratch_sizes.h"
 #include "kernels/cuda/runtime/device.h"
-#include "kernels/cuda/small_batch/span_weights.cuh"
 
 namespace ridge::kernels::cuda {
 

@@ -3,9 +3,9 @@
 // tensor cores work on the tile before.
 #pragma once
 
-#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/layout/span_weights.cuh"
+#include "kernels/cuda/products/gemm.h"
 #include "kernels/cuda/runtime/ptx.cuh"
-#include "kernels/cuda/small_batch/span_weights.cuh"
 
 #include <algorithm>
 

@@ -8,9 +8,9 @@
 // the result.
 #pragma once
 
-#include "kernels/cuda/gemm/half_layout.h"
 #include "kernels/cuda/gemm/integer_product.h"
-#include "kernels/cuda/small_batch/span_weights.cuh"
+#include "kernels/cuda/layout/span_weights.cuh"
+#include "kernels/cuda/products/half_layout.h"
 
 namespace ridge::kernels::cuda {
 

@@ -1,7 +1,7 @@
 // The arguments of products with activations as bytes (integer_product.cuh).
 #pragma once
 
-#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/products/gemm.h"
 #include "kernels/cuda/runtime/glu.h"
 
 namespace ridge::kernels::cuda {

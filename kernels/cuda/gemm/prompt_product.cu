@@ -1,8 +1,8 @@
 #include "kernels/cuda/gemm/prompt_exchange.h"
 
 #include "kernels/cuda/exchange/exchange.h"
-#include "kernels/cuda/gemm/hopper.cuh"
 #include "kernels/cuda/gemm/prompt_results.cuh"
+#include "kernels/cuda/runtime/hopper.cuh"
 
 #include <algorithm>
 #include <utility>

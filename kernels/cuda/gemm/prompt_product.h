@@ -10,9 +10,9 @@
 
 #include "core/host_device/round_up.h"
 #include "kernels/cuda/gemm/expand.h"
-#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/gemm/product_bound.h"
-#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/products/gemm.h"
+#include "kernels/cuda/products/scratch_sizes.h"
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/runtime/glu.h"
 

@@ -2,8 +2,8 @@
 // and to memory, as f32 rows or as the f16 tiles that the next product reads.
 #pragma once
 
-#include "kernels/cuda/gemm/hopper.cuh"
 #include "kernels/cuda/gemm/prompt_product.h"
+#include "kernels/cuda/runtime/hopper.cuh"
 
 namespace ridge::kernels::cuda {
 

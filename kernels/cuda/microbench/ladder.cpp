@@ -1,8 +1,8 @@
 #include "kernels/cuda/microbench/ladder.h"
 
 #include "core/error.h"
-#include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/runtime/cublas.h"
+#include "kernels/cuda/runtime/device_info.h"
 
 namespace ridge::kernels::cuda {
 

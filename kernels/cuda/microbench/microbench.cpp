@@ -1,9 +1,9 @@
 #include "kernels/cuda/microbench/microbench.h"
 
 #include "core/error.h"
-#include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/microbench/microbench.cuh"
 #include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/runtime/device_info.h"
 
 namespace ridge::kernels::cuda {
 namespace {

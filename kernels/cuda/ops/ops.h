@@ -4,8 +4,8 @@
 
 #include "core/host_device.h"
 #include "core/ops.h"
-#include "kernels/cuda/gemm/half_layout.h"
-#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/products/half_layout.h"
+#include "kernels/cuda/products/scratch_sizes.h"
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/runtime/divisor.h"
 

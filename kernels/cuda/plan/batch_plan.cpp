@@ -1,7 +1,7 @@
 #include "kernels/cuda/exchange/exchange.h"
-#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/plan/batch_planner.h"
-#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/products/gemm.h"
+#include "kernels/cuda/products/scratch_sizes.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "core/executor.h"
-#include "kernels/cuda/gemm/half_layout.h"
 #include "kernels/cuda/plan/candidates.h"
 #include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/products/half_layout.h"
 #include "kernels/cuda/runtime/limits.h"
 
 #include <span>

@@ -1,7 +1,7 @@
 // The matrices of a batch's plan: which kernel multiplies, and in which form its input comes.
-#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/plan/batch_planner.h"
-#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/products/gemm.h"
+#include "kernels/cuda/products/scratch_sizes.h"
 
 #include <utility>
 

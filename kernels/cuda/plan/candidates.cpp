@@ -1,10 +1,10 @@
 #include "kernels/cuda/plan/candidates.h"
 
 #include "core/host_device/round_up.h"
-#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/plan/batch_plan.h"
-#include "kernels/cuda/plan/scratch_sizes.h"
-#include "kernels/cuda/plan/wide_cut.h"
+#include "kernels/cuda/products/gemm.h"
+#include "kernels/cuda/products/scratch_sizes.h"
+#include "kernels/cuda/products/wide_cut.h"
 #include "quant/registry.h"
 
 #include <algorithm>

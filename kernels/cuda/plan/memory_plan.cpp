@@ -5,8 +5,8 @@
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/plan/folded_routers.h"
 #include "kernels/cuda/plan/plan.h"
-#include "kernels/cuda/plan/scratch_sizes.h"
 #include "kernels/cuda/plan/workspace_plan.h"
+#include "kernels/cuda/products/scratch_sizes.h"
 
 #include <algorithm>
 #include <set>

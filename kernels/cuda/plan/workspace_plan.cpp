@@ -1,10 +1,10 @@
 #include "kernels/cuda/plan/workspace_plan.h"
 
 #include "core/host_device/round_up.h"
-#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/gemm/product_bound.h"
 #include "kernels/cuda/plan/batch_plan.h"
-#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/products/gemm.h"
+#include "kernels/cuda/products/scratch_sizes.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,49 +1,13 @@
 #include "kernels/cuda/runtime/context.h"
 
-#include "kernels/cuda/gemm/prompt_product.h"
-#include "kernels/cuda/runtime/probe.h"
-
-#include <algorithm>
-
 namespace ridge::kernels::cuda {
 namespace {
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  RIDGE_CUDA(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
-int compute_of(int device, int as_compute) {
-  const int compute = 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
-                      attribute(cudaDevAttrComputeCapabilityMinor, device);
-  return as_compute > 0 ? std::min(compute, as_compute) : compute;
-}
-
-// What the chip can do, as far as the code that runs was compiled for it.
-DeviceLimits limits_of_device(int device, int as_compute) {
-  const CurrentDevice current(device);
-  DeviceLimits limits =
-      limits_of(compute_of(device, as_compute), attribute(cudaDevAttrMultiProcessorCount, device));
-  const int shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  limits.shared_per_block = as_compute > 0 ? std::min(shared, limits.shared_per_block) : shared;
-  const int compiled = compiled_for();
-  limits.overlap = limits.bulk_copies = limits.overlap && compiled >= 90;
-  limits.small_batch = limits.small_batch && compiled >= 80;
-  limits.integer_products = limits.integer_products && limits.small_batch;
-  Launch launch;
-  static_cast<ChipLimits&>(launch) = limits;
-  limits.prompt_products = can_multiply_prompts(launch);
+DeviceLimits chip_limits(int device) {
+  DeviceLimits limits;
+  limits.sm_count = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  limits.shared_per_block = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   return limits;
-}
-
-// With as_compute, of such a chip with this one's multiprocessors, clock and memory.
-ChipRates rates_of_device(int device, int as_compute) {
-  constexpr double kHertz = 1e3, kPerMicrosecond = 1e-6; // the driver's clocks are in kHz
-  const double memory_clock = attribute(cudaDevAttrMemoryClockRate, device) * kHertz,
-               memory_bytes = attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8.0;
-  return rates_of(compute_of(device, as_compute), attribute(cudaDevAttrMultiProcessorCount, device), attribute(cudaDevAttrClockRate, device) / kHertz,
-                  2 * memory_clock * memory_bytes * kPerMicrosecond);
 }
 
 Stream stream_on(int device) {
@@ -52,6 +16,12 @@ Stream stream_on(int device) {
 }
 
 } // namespace
+
+int device_attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  RIDGE_CUDA(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
 
 CurrentDevice::CurrentDevice(int device) : device_(device) {
   RIDGE_CUDA(cudaGetDevice(&before_));
@@ -70,9 +40,10 @@ cudaDeviceProp current_device_properties() {
   return properties;
 }
 
-DeviceContext::DeviceContext(int device, int as_compute)
-    : device_(device), limits_(limits_of_device(device, as_compute)), rates_(rates_of_device(device, as_compute)),
-      stream_(stream_on(device)) {}
+DeviceContext::DeviceContext(int device, const DeviceLimits& limits)
+    : device_(device), limits_(limits), stream_(stream_on(device)) {}
+
+DeviceContext::DeviceContext(int device) : DeviceContext(device, chip_limits(device)) {}
 
 Launch DeviceContext::launch() const {
   Launch launch;

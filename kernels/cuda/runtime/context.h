@@ -2,7 +2,6 @@
 // device are made while a CurrentDevice lives.
 #pragma once
 
-#include "kernels/cuda/plan/chip.h"
 #include "kernels/cuda/runtime/device.h"
 
 namespace ridge::kernels::cuda {
@@ -19,17 +18,19 @@ class CurrentDevice {
   int device_, before_ = 0;
 };
 
+int device_attribute(cudaDeviceAttr which, int device);
+
 // Properties of the calling thread's current device.
 cudaDeviceProp current_device_properties();
 
 class DeviceContext {
  public:
-  // The device must be usable (device_info). With as_compute (75, 80, 86, 89) the limits are those of an older chip.
-  explicit DeviceContext(int device, int as_compute = 0);
+  // The device must be usable (device_info).
+  DeviceContext(int device, const DeviceLimits& limits);
+  explicit DeviceContext(int device); // with the multiprocessors and the shared memory that it has
 
   int device() const { return device_; }
   const DeviceLimits& limits() const { return limits_; }
-  const ChipRates& rates() const { return rates_; }
   cudaStream_t stream() const { return stream_.handle; }
   void synchronize() const { RIDGE_CUDA(cudaStreamSynchronize(stream_.handle)); }
 
@@ -39,7 +40,6 @@ class DeviceContext {
  private:
   int device_;
   DeviceLimits limits_;
-  ChipRates rates_;
   Stream stream_; // of high priority: goes before the blocks that decode weights for later (prompt_product.h)
 };
 

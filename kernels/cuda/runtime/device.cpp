@@ -2,8 +2,8 @@
 #include "kernels/cuda/runtime/device.h"
 
 #include "core/error.h"
-#include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/runtime/device_info.h"
 #include "kernels/cuda/runtime/probe.h"
 
 #include <algorithm>

@@ -2,9 +2,9 @@
 // rows that each of many experts was chosen for.
 #pragma once
 
-#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/matvec/matvec.h"
-#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/products/gemm.h"
+#include "kernels/cuda/products/scratch_sizes.h"
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/runtime/divisor.h"
 

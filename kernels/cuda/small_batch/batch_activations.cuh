@@ -1,6 +1,6 @@
 // The activations of a task in shared memory: over one range of columns, a row of f16 per token, in chunks
-// (gemm/half_layout.h). The bulk copy engine brings them, and the warps that multiply wait for each chunk where they
-// first need it: 8 and 32 streams of an 8B gain 2 % over waiting for all of it.
+// (products/half_layout.h). The bulk copy engine brings them, and the warps that multiply wait for each chunk where
+// they first need it: 8 and 32 streams of an 8B gain 2 % over waiting for all of it.
 #pragma once
 
 #include "kernels/cuda/small_batch/batch_result.cuh"

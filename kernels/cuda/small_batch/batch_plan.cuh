@@ -2,9 +2,9 @@
 // groups.
 #pragma once
 
-#include "kernels/cuda/gemm/half_layout.h"
+#include "kernels/cuda/layout/span_weights.cuh"
+#include "kernels/cuda/products/half_layout.h"
 #include "kernels/cuda/small_batch/batch.h"
-#include "kernels/cuda/small_batch/span_weights.cuh"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // The end of small batches' products: where results go, and what is added to them.
 #pragma once
 
-#include "kernels/cuda/gemm/half_layout.h"
+#include "kernels/cuda/products/half_layout.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 #include "kernels/cuda/small_batch/batch.h"
 

@@ -12,10 +12,10 @@
 // in batch.cuh, and tiles of tokens: those with the same weights are neighbours, of experts those of the same tile.
 #pragma once
 
-#include "kernels/cuda/gemm/half_layout.h"
-#include "kernels/cuda/gemm/hopper.cuh"
+#include "kernels/cuda/layout/span_weights.cuh"
+#include "kernels/cuda/products/half_layout.h"
+#include "kernels/cuda/runtime/hopper.cuh"
 #include "kernels/cuda/small_batch/batch_result.cuh"
-#include "kernels/cuda/small_batch/span_weights.cuh"
 #include "kernels/cuda/small_batch/wide_batch.h"
 
 namespace ridge::kernels::cuda {

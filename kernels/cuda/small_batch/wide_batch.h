@@ -1,7 +1,7 @@
 // The arguments of a product for 17 to 512 rows of activations on Hopper.
 #pragma once
 
-#include "kernels/cuda/plan/wide_cut.h"
+#include "kernels/cuda/products/wide_cut.h"
 #include "kernels/cuda/small_batch/batch.h"
 
 namespace ridge::kernels::cuda {

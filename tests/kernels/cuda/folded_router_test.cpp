@@ -1,6 +1,6 @@
 // Routers that are multiplied by the projection in front of them, against the meaning of Programs (naive.h).
 #include "device.h"
-#include "kernels/cuda/executor/format_kernels.h"
+#include "kernels/cuda/formats/format_kernels.h"
 #include "support/executor_runs.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // How products of more than 16 tokens are cut up, and how their input lies, without a GPU.
-#include "kernels/cuda/gemm/half_layout.h"
 #include "kernels/cuda/plan/batch_plan.h"
-#include "kernels/cuda/plan/scratch_sizes.h"
-#include "kernels/cuda/plan/wide_cut.h"
+#include "kernels/cuda/products/half_layout.h"
+#include "kernels/cuda/products/scratch_sizes.h"
+#include "kernels/cuda/products/wide_cut.h"
 #include "kernels/cuda/runtime/divisor.h"
 #include "support/numerics.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/host_device/round_up.h"
-#include "kernels/cuda/executor/format_kernels.h"
+#include "kernels/cuda/formats/format_kernels.h"
 #include "kernels/cuda/gemm/expand.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
 #include "kernels/cuda/gemm/integer_product.cuh"

@@ -1,4 +1,4 @@
-#include "measure/datasheet.h"
+#include "measure/peaks/datasheet.h"
 
 #include <algorithm>
 #include <array>

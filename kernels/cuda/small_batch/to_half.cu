@@ -1,7 +1,7 @@
 // Activations as f16 or as bytes, the way into every tensor-core product.
-#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/matvec/matvec_groups.cuh"
 #include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/products/gemm.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 #include "kernels/cuda/small_batch/batch.h"
 

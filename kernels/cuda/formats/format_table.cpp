@@ -1,6 +1,6 @@
 // The launchers of every row of formats.def, each defined in its own generated file.
 #include "core/error.h"
-#include "kernels/cuda/executor/format_kernels.h"
+#include "kernels/cuda/formats/format_kernels.h"
 
 namespace ridge::kernels::cuda {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/host_device/round_up.h"
-#include "kernels/cuda/gemm/half_layout.h"
+#include "kernels/cuda/products/half_layout.h"
 
 #include <algorithm>
 #include <cstdint>

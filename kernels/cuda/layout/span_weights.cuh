@@ -1,8 +1,8 @@
 // Decodes a span, 32 consecutive weights of a row, to f16: the left side of every tensor-core product.
 #pragma once
 
-#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/layout/layout.cuh"
+#include "kernels/cuda/products/gemm.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 
 namespace ridge::kernels::cuda {

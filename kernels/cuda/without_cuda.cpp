@@ -40,6 +40,8 @@ quant::MakeHessian hessian_maker(std::string& problem) {
   return nullptr;
 }
 
+std::string describe_rates(int) { return ""; }
+
 DeviceLimits limits_for_plans(int) { return kPresumedLimits; }
 
 MemoryPlan allocated_memory(const core::Executor&) { throw Error("CUDA: " + device_info().problem); }

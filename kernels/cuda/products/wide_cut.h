@@ -1,7 +1,7 @@
 // How products of 17 to 512 rows of activations on Hopper (small_batch/wide_batch.cuh) are cut up.
 #pragma once
 
-#include "kernels/cuda/gemm/half_layout.h"
+#include "kernels/cuda/products/half_layout.h"
 #include "kernels/cuda/runtime/limits.h"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-#include "kernels/cuda/plan/wide_cut.h"
+#include "kernels/cuda/products/wide_cut.h"
 
-#include "kernels/cuda/plan/scratch_sizes.h"
+#include "kernels/cuda/products/scratch_sizes.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // Rows of a table for the last tokens of a stream: a block per sequence finds which, then embed's kernel decodes them.
 #include "core/host_device/ngram.h"
-#include "kernels/cuda/executor/format_kernels.h"
+#include "kernels/cuda/formats/format_kernels.h"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/recurrent/sequence.cuh"

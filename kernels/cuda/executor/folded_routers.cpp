@@ -1,6 +1,6 @@
-#include "kernels/cuda/router/folded_routers.h"
+#include "kernels/cuda/executor/folded_routers.h"
 
-#include "kernels/cuda/executor/format_kernels.h"
+#include "kernels/cuda/formats/format_kernels.h"
 #include "kernels/cuda/plan/folded_routers.h"
 
 #include <algorithm>

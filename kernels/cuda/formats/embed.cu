@@ -1,6 +1,6 @@
 // Rows of the embedding table, by token or position, scaled and with a bias where the model asks for it. A token that
 // is given a row has that instead.
-#include "kernels/cuda/executor/format_kernels.h"
+#include "kernels/cuda/formats/format_kernels.h"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 

@@ -83,8 +83,9 @@ Finding find_cuda() {
   const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
   if (!gpu.usable) return {"CUDA engine", false, gpu.problem, "models run on the CPU"};
   return {"CUDA engine", true,
-          fmt::format("{}, {} multiprocessors, compute {}.{}, {:.1f} GB free", gpu.name, gpu.sm_count,
-                      gpu.compute_major, gpu.compute_minor, gpu.free_bytes / 1e9),
+          fmt::format("{}, {} multiprocessors, compute {}.{}, {:.1f} GB free; products are chosen for {}", gpu.name,
+                      gpu.sm_count, gpu.compute_major, gpu.compute_minor, gpu.free_bytes / 1e9,
+                      kernels::cuda::describe_rates()),
           ""};
 }
 

@@ -49,6 +49,19 @@ TEST_CASE("bench measures every combination of its lists, once") {
   CHECK(report["machine"]["commit"].get<std::string>().size() >= 7);
 }
 
+TEST_CASE("bench tries the ways to multiply on a GPU alone") {
+  const auto error_of = [](std::vector<std::string> args) {
+    args.insert(args.begin(), {"bench", "--device", "cpu", "-m", tiny_model()});
+    const Result result = run_ridge(args);
+    CHECK(result.status == 2);
+    CHECK(result.out.empty());
+    return result.err;
+  };
+  CHECK(error_of({"--regret", "1,8"}).find("--regret needs a model that is on one GPU") != std::string::npos);
+  CHECK(error_of({"--regret", "0"}).find("--regret") != std::string::npos);
+  CHECK(error_of({"--regret", "8", "-o", "json"}).find("--regret is shown as md") != std::string::npos);
+}
+
 TEST_CASE("bench measures steps that check guesses, and guesses of which a share is right") {
   const json report =
       bench({"-m", tiny_model(), "-p", "0", "-n", "64", "--verify", "1,4", "--spec", "synthetic:1,synthetic:0"});

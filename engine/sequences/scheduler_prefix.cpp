@@ -25,7 +25,7 @@ int64_t Scheduler::stored(std::span<const int32_t> prompt) const {
   return prefixes_ ? prefixes_->usable(sharable(prompt)) : 0;
 }
 
-// Of a stream that is about to read another text. Where copies fail, as they do when memory runs out, answers do not.
+// The stream is about to read another text. Where copies fail, as they do when memory runs out, answers do not.
 // Returns what exchange_prefixes() does.
 int64_t Scheduler::use_prefixes(Stream& stream) {
   try {
@@ -68,13 +68,13 @@ void Scheduler::restore(Stream& stream) {
   sequence.evaluated_rows_.reset();
 }
 
-// What the stream would lose is kept, and what the prefix cache has more of the prompt than the streams is there
-// afterwards. Returns behind how many of the prompt's tokens a further prompt may go on that nobody can now; 0: none.
+// Keeps what the stream would lose, and loads what the prefix cache has more of the prompt than the streams. Returns
+// behind how many of the prompt's tokens further prompts may want to go on, where none can go on now; 0: none.
 int64_t Scheduler::exchange_prefixes(Stream& stream) {
   const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
   keep_lost(stream, stream.sequence->reuses() ? prompt : std::span<const int32_t>());
   if (!stream.sequence->reuses()) return 0;
-  int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; evaluated by somebody
+  int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; that were evaluated before
   for (const Stream& other : streams_) {
     present = std::max(present, other.cache.usable(tokens));
     alike = std::max(alike, other.cache.common(tokens));
@@ -89,7 +89,7 @@ int64_t Scheduler::exchange_prefixes(Stream& stream) {
   return alike >= std::max(present, usable) + kWorthKeeping ? alike : 0;
 }
 
-// Tokens of the prompt that nobody has to evaluate for it.
+// Counts tokens of the prompt that do not have to be evaluated for it.
 void Scheduler::count_cached(Sequence& sequence, int64_t tokens) {
   if (sequence.reads_again_) return;
   sequence.cached_ += tokens;
@@ -121,7 +121,7 @@ void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
-// Of the stream whose prompt is being read: takes over what any other has more of. Returns whether it should wait,
+// For the stream whose prompt is being read: takes over what any other has more of. Returns whether it should wait,
 // because a sequence that came earlier is reading what both have in common.
 bool Scheduler::shares_prefix(Stream& stream) {
   if (!stream.sequence->reuses()) return false;

@@ -1,4 +1,4 @@
-// The rules of the tree that a compiler does not check: who may include whom, where CUDA may appear, that libraries
+// The rules of the tree that a compiler does not check: what may include what, where CUDA may appear, that libraries
 // neither print nor exit, and that a format is one header and one row, an architecture one file and one row, an op one
 // row and one file in each folder of ops (in CUDA's folder: only ops that are neither products nor attention).
 #include "support/reference.h"

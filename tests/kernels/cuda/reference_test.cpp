@@ -87,7 +87,7 @@ TEST_CASE("CUDA: tiny models of every architecture in fast mode, in several type
   using enum quant::Type;
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();
-  // Of all tokens, 2.8e-2 was measured where experts are chosen, and 4.8e-2 where positions are, too.
+  // Over all tokens, 2.8e-2 was measured where experts are chosen, and 4.8e-2 where positions are, too.
   for (const std::string& name : shared_recipes())
     tests::check_fast(tests::make_executor, name, {F16, Q8_0, Q4_0, Q4_K, Q6_K}, {0, 1}, {1e-3, 1e-2, 1e-1});
 }

@@ -189,7 +189,7 @@ void CalibratedQuantizer::Layer::find_scales() {
     const auto is_plain = [&](const core::Op& op) { // whose matrix can be scaled
       return op.kind == OpKind::linear && target_of(op.weights[0]);
     };
-    // Of a tensor in another order it is not known which rows they are.
+    // Where a tensor was put in another order, it is not known which rows they are.
     const auto can_scale_rows = [&](const core::Op& op) { return !slices.at(op.weights[0]).copied; };
     bool fits = std::ranges::all_of(program.ops, [&](const core::Op& op) {
       return std::ranges::find(op.inputs, value) == op.inputs.end() || is_plain(op);

@@ -18,7 +18,7 @@ std::vector<std::vector<int32_t>> calibration_chunks(const text::Tokenizer& toke
                                                      bool parse_special, int64_t chunk_tokens, int64_t max_chunks);
 
 // A text that the model writes itself, chosen token by token as likely as it finds it: chunks of one length. For models
-// that nobody has a text for.
+// that there is no text for.
 std::vector<std::vector<int32_t>> own_text(const gguf::File& file, const core::Program& program,
                                            const core::MakeExecutor& make_executor, int threads);
 

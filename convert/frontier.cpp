@@ -10,7 +10,7 @@
 namespace ridge::convert {
 namespace {
 
-// Recipes that a trained model is usually written in. Of ternary and binary types only models that were trained with
+// Recipes that a trained model is usually written in. In ternary and binary types only models that were trained with
 // such weights keep anything, and the float types are no choice between losses.
 bool is_usual(const models::Recipe& recipe) {
   const quant::FormatInfo& format = quant::format(recipe.base);

@@ -36,8 +36,8 @@ struct Frontier {
   int64_t scored_tokens = 0;
 };
 
-// Of the request's file, with its method and importance matrix, on its calibration text or, without one, on a text that
-// the model writes itself. Writes nothing. Throws Error where the model cannot run.
+// Explores the request's file, with its method and importance matrix, on its calibration text or, without one, on a
+// text that the model writes itself. Writes nothing. Throws Error where the model cannot run.
 Frontier explore(const core::QuantizeRequest& request, const QuantizeSteps& steps);
 
 } // namespace ridge::convert

@@ -1,7 +1,7 @@
 // A model on a text, some layers at a time, with some of its tensors in other types: for measuring what quantizing
 // costs.
 //
-// What layers give is handed to whoever runs them, and is the input of the next ones. So the layers behind a tensor can
+// What layers give is handed to their caller, and is the input of the next ones. So the layers behind a tensor can
 // run again with another form of it while those before it do not, and only the layers that run have to be in memory.
 #pragma once
 

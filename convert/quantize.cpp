@@ -75,7 +75,7 @@ void warn_without_importance(const Requantization& plan, const QuantizeSteps& st
 
 constexpr std::string_view kUnfinished = ".unfinished";
 
-// Of all that decides what a calibration makes of the file.
+// A hash of all that decides what a calibration makes of the file.
 uint64_t hash_of(const QuantizeSetup& setup, const Requantization& plan) {
   const core::QuantizeRequest& r = setup.request;
   core::Hash hash;

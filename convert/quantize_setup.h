@@ -1,4 +1,4 @@
-// What all that is done for a request to quantize begins with: the file and the options, who encodes, who runs the
+// What every kind of work for a request to quantize begins with: the file and the options, what encodes, what runs the
 // model, and the text that it runs on.
 #pragma once
 

@@ -30,13 +30,13 @@ class DivergenceMeter {
   DivergenceMeter& operator=(const DivergenceMeter&) = delete;
 
   using OnProgress = std::function<void(int64_t done, int64_t total)>; // what it throws comes out
-  // Of each source of the plan; nothing for those that are not wanted or that no layer reads. Every tensor takes a run
-  // of all layers from its own on.
+  // The sensitivity of each source of the plan; nothing for those that are not wanted or that no layer reads. Every
+  // tensor takes a run of all layers from its own on.
   std::vector<std::optional<double>> sensitivities(const Requantization& plan, const std::vector<bool>& wanted,
                                                    quant::Type probe, const gguf::Imatrix* imatrix,
                                                    const EncodeRows& encode, const OnProgress& progress) const;
 
-  // Of the model in the plan's types. `prepared`: as in write(). Encodes it layer by layer and keeps none of it.
+  // The divergence of the model in the plan's types. `prepared`: as in write(). Encodes layer by layer and keeps none.
   measure::Estimate of(const Requantization& plan, const gguf::Imatrix* imatrix, const EncodeRows& encode,
                        const std::function<const Prepared*(std::string_view)>& prepared,
                        const OnProgress& progress) const;

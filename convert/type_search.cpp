@@ -55,7 +55,7 @@ void keep_hull(std::vector<TypeChoice>& choices) {
   choices = std::move(hull);
 }
 
-// Of each source of the plan. Where some are measured and others are not, the latter are brought to the same scale.
+// Sensitivities of the plan's sources. Where only some are measured, the others are brought to the same scale.
 std::vector<double> sensitivities_of(const Requantization& plan, const TypeSearch& search) {
   const int64_t layers = models::model_traits(*plan.file).layers;
   std::vector<double> all;

@@ -39,7 +39,7 @@ class Answerer {
   // One without a seed draws one, for all its answers.
   Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request);
 
-  // Evaluates the prompt (what the session does not hold yet) and generates, sampled as the request wants it. Of a
+  // Evaluates the prompt (what the session does not hold yet) and generates, sampled as the request wants it. In a
   // chat, sections such as <think>…</think> go to Answer::reasoning; without one the text is completed as it is.
   Answer answer(Generation generation, const TextSink& sink, const std::atomic<bool>* cancel);
 

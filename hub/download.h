@@ -18,7 +18,7 @@ struct DownloadOptions {
 struct Download {
   std::string url;
   std::string name;   // for messages
-  std::string sha256; // what the bytes must hash to; empty: nobody knows
+  std::string sha256; // what the bytes must hash to; empty: not known
   // The ETag for which ranges are wanted; empty: any. Where a hash is known, the bytes tell whether they are right, and
   // servers of one hub may have different ETags.
   std::string etag;

@@ -45,7 +45,7 @@ IncompleteFile::IncompleteFile(std::string path, const std::function<bool()>& wa
     bool locked = false;
     while (!(locked = ::flock(fd_, LOCK_EX | LOCK_NB) == 0) && (errno == EWOULDBLOCK || errno == EINTR) && wait()) {
     }
-    // Whoever had it may have given it its name meanwhile, or removed it.
+    // The program that had it locked may have given it its final name meanwhile, or removed it.
     const bool same =
         locked && ::lstat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
     if (same) return;

@@ -122,7 +122,7 @@ class Collector {
     return found;
   }
 
-  // Of a repository's files the models, and whatever ridge pulled: somebody named it, and is to find it again.
+  // A repository's models are listed, and whatever ridge pulled: the user named it, and is to find it again.
   static bool is_listed(const fs::path& path, const fs::path& repo) {
     const std::string name = path.filename().string();
     if (is_model_file(name) || !is_gguf_file(name)) return is_model_file(name);

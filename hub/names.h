@@ -14,7 +14,7 @@ std::string environment(const char* name); // a variable's value; empty where it
 bool is_gguf_file(std::string_view path); // by its name: any file that a person may name
 
 // Whether a file name is a language model's: not a projector of images, a drafter or an importance matrix. For files
-// that nobody named: where a model is to be chosen, or those of other programs are listed.
+// that no user named: where a model is to be chosen, or those of other programs are listed.
 bool is_model_file(std::string_view file_name);
 bool is_projector_file(std::string_view file_name); // an encoder of pictures: mmproj-X.gguf, X-mmproj-F16.gguf
 

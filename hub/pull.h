@@ -44,7 +44,7 @@ std::string place_of_address(const std::string& url, const std::string& download
 int64_t remove_stopped_pull(const Reference& reference);
 
 // The model that a reference means, where one is here already: of its repository the file, or of its type. Null where
-// there is none, or where only the hub knows (another revision than main). Asks nobody.
+// there is none, or where only the hub knows (another revision than main). Sends no request.
 const LocalModel* find_pulled(std::span<const LocalModel> models, const Reference& reference);
 
 } // namespace ridge::hub

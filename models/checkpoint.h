@@ -56,8 +56,8 @@ struct Making {
   Only only = Only::always;
 };
 
-// A tensor of a GGUF file and the checkpoint's tensor that it is made of. Of rows with the same `to`, the first whose
-// `from` is in the checkpoint counts.
+// A tensor of a GGUF file and the checkpoint's tensor that it is made of. Among rules with the same `to`, the first
+// whose `from` is in the checkpoint counts.
 struct TensorRule {
   // Below the model or below a layer: a module, whose .weight and .bias are taken, or a tensor's full name. "{}" is the
   // number of an expert; a tensor of three dimensions has the experts in its first one.

@@ -52,11 +52,11 @@ class Hparams {
   int64_t heads(int64_t layer) const;    // attention.head_count
   int64_t kv_heads(int64_t layer) const; // attention.head_count_kv, else heads
   // attention.key_length, else width / heads of the first layer with any; attention.value_length, else the same;
-  // rope.dimension_count, else k_dim; even. Of a layer with a window those with _swa behind, where the file has them.
+  // rope.dimension_count, else k_dim; even. Layers with a window use those with _swa behind, where the file has them.
   int64_t k_dim(int64_t layer, bool slides = false) const;
   int64_t v_dim(int64_t layer, bool slides = false) const;
   int64_t rope_dims(int64_t k_dim, bool slides = false) const;
-  // Of latent attention, before keys and values are made narrower: attention.key_length_mla and value_length_mla, else
+  // For latent attention, before keys and values are made narrower: attention.key_length_mla and value_length_mla, else
   // as above.
   int64_t latent_k_dim(int64_t layer) const;
   int64_t latent_v_dim(int64_t layer) const;

@@ -43,7 +43,7 @@ class Reader {
   double positive(std::string_view name, double fallback) const {
     return check_positive(hparams_.key(name), hparams_.get_float(name, fallback));
   }
-  // Of all frequencies; rope.scaling.type.
+  // The factor of all frequencies, and rope.scaling.type.
   std::pair<double, std::string_view> factor() const {
     constexpr std::string_view kFactor = "rope.scaling.factor";
     const std::string key = hparams_.key("rope.scaling.type");

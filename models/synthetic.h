@@ -21,7 +21,7 @@ struct Shape {
   double rope_base;
   int64_t experts = 0, experts_used = 0; // 0: dense; ffn_width is then each expert's
 
-  // Of hybrids.
+  // For hybrids.
   std::string_view layer_kinds = "A"; // per layer, from the start again behind the last: Attention, attention with a
                                       // Window, Delta net, Mamba 2, short Convolution, Feed-forward part alone
   int64_t rope_dims = 0;              // 0: head_dim
@@ -30,13 +30,13 @@ struct Shape {
   int64_t shared_ffn_width = 0;                                                     // of the shared expert
   int64_t dense_layers = 0, dense_ffn_width = 0;                                    // before those with experts
 
-  // Of latent attention; head_dim is then that of keys before they are made narrower.
+  // For latent attention; head_dim is then that of keys before they are made narrower.
   int64_t latent = 0, query_latent = 0, value_dim = 0;
 
-  // Of layers with a window, kind W. Those that see all may have other heads then.
+  // For layers with a window, kind W. Layers that see all may have other heads then.
   int64_t window = 0, full_head_dim = 0, full_kv_heads = 0;
 
-  // Of draft heads, which come behind the layers. Their attention sees all.
+  // For draft heads, which come behind the layers. Their attention sees all.
   int64_t draft_layers = 0;
   int64_t draft_vocab = 0; // of an EAGLE-3 head in a file of its own, 0: there is none
 
@@ -67,7 +67,7 @@ struct SyntheticSpec {
   const quant::FormatInfo* pure; // of every matrix, or null
   const Recipe* recipe;          // or null
   static SyntheticSpec parse(std::string_view spec);
-  // Of matrices in F16 among the tensors of a file.
+  // Sets the types of the matrices in F16 among the tensors of a file.
   void set_types(std::vector<gguf::TensorInfo>& tensors, std::string_view architecture, int64_t layers) const;
 };
 // A file with random weights. `shape`: of a model whose tokens, if it has experts, are to choose them evenly; or null.

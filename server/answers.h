@@ -18,7 +18,7 @@ inline constexpr size_t kMostStops = 16; // texts that a request may ask its ans
 // the model's own begin and end are added, unless the text has the begin already.
 std::vector<int32_t> raw_tokens(const Service& service, const std::string& text, bool special, bool begins);
 
-// A prefix such as "chatcmpl-", and a random number of 128 bits, which nobody computes from others.
+// A prefix such as "chatcmpl-", and a random number of 128 bits, which cannot be computed from others.
 std::string new_id(const char* prefix);
 
 class Answers {

@@ -108,7 +108,7 @@ class Message {
     Json::size_type blocks = 0;
     const char* open = nullptr; // the type of the block that is being written
     const auto close = [&] {
-      if (open == kThinking) // which nobody here checks, and clients wait for
+      if (open == kThinking) // clients wait for its signature, which is not checked here
         client.event({{"type", "content_block_delta"},
                       {"index", blocks},
                       {"delta", {{"type", "signature_delta"}, {"signature", ""}}}},

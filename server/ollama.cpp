@@ -95,7 +95,7 @@ Generation text_of(const Service& service, const Fields& body) {
   return service.chat(messages, nullptr, thinking_variable(body), format_schema(body));
 }
 
-// Of a model that sees no images: one that is dropped would change the answer.
+// Refuses images where the model sees none: one that is dropped would change the answer.
 void refuse_images(const Fields& body) {
   const auto refuse = [](const Fields& fields) {
     const Json* images = fields.find("images");

@@ -15,8 +15,8 @@ namespace ridge::server {
 // Takes what a body says of how tokens are chosen and when an answer ends; what it leaves open stays. Throws ApiError
 // for values out of range. `most`: what the API calls the limit of tokens, beside the names that peers have for it.
 void take_sampling(const Service& service, const Fields& body, Generation& generation, const char* most = "max_tokens");
-// Holds the answer to a grammar or a schema. Throws ApiError where it cannot be held to it. Of a chat the schema was
-// taken when its prompt was made.
+// Holds the answer to a grammar or a schema. Throws ApiError where it cannot be held to it. A chat's schema was taken
+// when its prompt was made.
 void hold(const Service& service, const AnswerForm& form, Generation& generation);
 // `top_logprobs`: from 0 to 20. Nothing where it is not there.
 std::optional<int64_t> likely_wanted(const Fields& body);

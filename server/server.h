@@ -1,4 +1,4 @@
-// The HTTP endpoint: checks who asks, and hands requests to the routes.
+// The HTTP endpoint: checks whether a client may ask, and hands requests to the routes.
 #pragma once
 
 #include "server/api_error.h"

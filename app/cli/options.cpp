@@ -116,7 +116,7 @@ void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
           "mtp or ngram: the first that is there) or off")
       ->check(CLI::IsMember({"auto", "off", "mtp", "ngram", "draft"}))
       ->capture_default_str()
-      ->type_name("WHO");
+      ->type_name("METHOD");
   command
       .add_option("--draft-model", o.draft_model,
                   "what guesses tokens: a smaller model with the same vocabulary, or an EAGLE-3 head (-md)")

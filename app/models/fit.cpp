@@ -214,7 +214,7 @@ void add_fit_command(CLI::App& app) {
                    "as run and chat have it: whether the draft heads of the file count")
       ->check(CLI::IsMember({"auto", "off", "mtp", "ngram"}))
       ->capture_default_str()
-      ->type_name("WHO");
+      ->type_name("METHOD");
   command->add_option("--draft-model", options->model.draft_model, "an EAGLE-3 head, which counts, too (-md)")
       ->type_name(kModelType);
   command

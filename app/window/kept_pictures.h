@@ -1,5 +1,5 @@
 // Pictures of conversations that are kept: files in a folder of the conversation, named by their SHA-256. Its messages
-// name them in the form that other programs have pictures in. Both may have been changed by anybody.
+// name them in the form that other programs have pictures in. Other programs may have changed both.
 #pragma once
 
 #include "core/view/pictures.h"

@@ -9,7 +9,7 @@
 
 namespace ridge::app {
 
-// Of a model whose executor runs.
+// What the window shows of a model whose executor runs.
 core::ModelFacts model_facts(const engine::LoadedModel& model);
 
 core::Tokenized tokenize_for_display(const engine::LoadedModel& model, const std::string& text);

@@ -73,7 +73,7 @@ WindowServer::~WindowServer() { stop(); }
 void WindowServer::start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder) {
   const std::scoped_lock lock(mutex_);
   thread_.request_stop();
-  // The one before ends on the new thread: whoever asked does not wait.
+  // The server before ends on the new thread: the caller does not wait.
   thread_ = std::jthread(
       [this, served = Served{wanted, path, encoder}, before = std::move(thread_)](const std::stop_token& stop) mutable {
         if (before.joinable()) before.join();

@@ -47,8 +47,8 @@ void Plan::run() {
   check_all_used();
 }
 
-// Of the rules for one tensor the first whose source is there counts. A shared rule gives way to the architecture's for
-// the same source.
+// Among the rules for one tensor, the first whose source is there counts. A shared rule gives way to the architecture's
+// for the same source.
 void Plan::add_rules(const std::string& from, const std::string& to, std::span<const TensorRule> shared) {
   std::set<std::string_view> made;
   const std::span<const TensorRule> own = config_.checkpoint().tensors;

@@ -14,7 +14,7 @@ namespace ridge::convert::import {
 // tensor, where the hyperparameters do not divide the rows so.
 std::vector<int64_t> row_order(models::Rows order, int64_t rows, const Config& config, const std::string& name);
 
-// Of multi-head latent attention's matrix that expands keys and values, the part of each head: Rows::mla_keys or
+// Each head's part of the matrix with which multi-head latent attention expands keys and values: Rows::mla_keys or
 // Rows::mla_values.
 std::vector<Matrix> mla_heads(const Matrix& matrix, models::Rows part, const Config& config, const std::string& name);
 

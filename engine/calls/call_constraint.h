@@ -59,7 +59,7 @@ std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const
                                                  const nlohmann::ordered_json& answer_schema = nullptr,
                                                  bool begun = false);
 
-// Of answers that call nothing and are of a grammar, in GBNF. Throws Error where that does not parse.
+// Rules for answers that call nothing and match a grammar, in GBNF. Throws Error where it does not parse.
 std::shared_ptr<const CallRules> make_grammar_rules(const CallFormat& format, const std::string& gbnf);
 
 // Text is free until a trigger is written outside of reasoning; from there to the end of the answer the grammar binds.

@@ -24,7 +24,7 @@ namespace ridge::engine {
 // The bytes of the weights that a Program's ops read, those that are shared once.
 int64_t weight_bytes(const core::Program& program);
 
-// Of a part of a model on one device.
+// What a part of a model needs of one device's memory.
 struct Need {
   int64_t weights = 0, cache = 0, state = 0, scratch = 0; // bytes; state: recurrent
   int64_t reserve = 0;                                    // that must be free beside it when it starts, on a GPU
@@ -35,7 +35,7 @@ Need cpu_need(const core::Program& program, const core::ExecutorConfig& config);
 Need gpu_need(const core::Program& program, const core::ExecutorConfig& config,
               const kernels::cuda::DeviceLimits& limits = kernels::cuda::kPresumedLimits);
 
-// Of a model whose routed experts stay in the host's memory.
+// What a model needs whose routed experts stay in the host's memory.
 struct ExpertNeed {
   Need gpu; // without copies of experts
   kernels::cuda::ExpertSizes sizes;
@@ -106,7 +106,7 @@ struct Fit {
   double cpu_bytes = 0, gpu_bytes = 0;           // that a token reads at the beginning of a text, of ranks the slowest
   double full_cpu_bytes = 0, full_gpu_bytes = 0; // and at the end of the context
 
-  // Of a layer. Where the host's memory has all experts, the GPU's are copies of these, else others.
+  // Counts a layer's experts. Where the host's memory has all of them, the GPU has copies of these, else others.
   int64_t experts_in_file_only() const {
     return host_experts == experts ? 0 : std::max<int64_t>(experts - host_experts - copies, 0);
   }
@@ -124,7 +124,7 @@ HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model
 // How an executor of a draft head is configured, beside a model with `config`.
 core::ExecutorConfig head_config(core::ExecutorConfig config);
 
-// Of a model that does not fit: what would. "-c 4096 fits", "with -c 4096 a Q3_K_M of it would fit (about 3.9 GB)".
+// Says what would fit where the model does not: "-c 4096 fits", "with -c 4096 a Q3_K_M of it would fit (about 3.9 GB)".
 // `parameters`: weights in all tensors.
 std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t parameters);
 

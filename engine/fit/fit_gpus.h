@@ -17,7 +17,7 @@ class SharedOut {
   int64_t size() const { return std::ssize(gpus_); }
   // By GPU.
   std::vector<RankFit> ranks(const core::ExecutorConfig& config, const Room& room) const;
-  // Of a token behind so many: bytes that are read one after the other, of each stage those of the rank that reads
+  // The bytes that a token behind `past` others reads one after the other: in each stage, those of the rank that reads
   // most.
   double bytes(const core::ExecutorConfig& config, int64_t past) const;
 

@@ -4,8 +4,8 @@
 // is left out, with a line that says so.
 //
 // Files are named after the model's key and the tokens, and the files of all models in a folder share its budget: the
-// oldest go. One thread uses an object; several programs may use a folder. Another thread writes, so that nobody waits
-// for a disk: a part that waits to be written is read from memory.
+// oldest go. One thread uses an object; several programs may use a folder. Another thread writes, so that no sequence
+// waits for a disk: a part that waits to be written is read from memory.
 #pragma once
 
 #include "engine/prefixes/prefix_store.h"
@@ -53,7 +53,7 @@ class PrefixFiles {
     int64_t first;
     std::vector<int32_t> tokens;
     std::vector<int64_t> states;         // positions
-    bool on_disk = false;                // in a file that nobody found damaged
+    bool on_disk = false;                // in a file that was not found damaged
     std::shared_ptr<PrefixPart> waiting; // to be written; null: nothing is
   };
   struct Header;
@@ -82,7 +82,7 @@ class PrefixFiles {
   std::vector<Entry> entries_;
   std::deque<std::string> queue_; // paths of what waits; the first one is being written
   int64_t waiting_bytes_ = 0;
-  std::vector<PrefixBlock> written_; // blocks that nobody reads here any more
+  std::vector<PrefixBlock> written_; // blocks of written parts, no longer read here
   bool ending_ = false;
   std::thread thread_;
 };

@@ -112,7 +112,7 @@ PrefixStore::Node* PrefixStore::split(Node* node, int64_t position) {
   return upper;
 }
 
-// Of tokens from one position to another behind a node that ends at the first, with states.
+// The bytes of the tokens from one position to another, with states, behind a node that ends at the first position.
 int64_t PrefixStore::bytes_for(int64_t from, int64_t to, const PrefixStates& states) const {
   const int64_t blocks = to > from ? end_block(to) - first_block(from) : 0;
   return blocks * shape_.block_bytes + (to - from) * static_cast<int64_t>(sizeof(int32_t)) +
@@ -124,7 +124,7 @@ int64_t PrefixStore::bytes_of(const Node& node) const {
   return bytes_for(node.first, node.end(), node.states) - (node.shares_first_block() ? shape_.block_bytes : 0);
 }
 
-// Of the path to `used`, and of those that are held.
+// The bytes of the path to `used` and of the paths that are held.
 int64_t PrefixStore::kept_bytes(const Node* used) const {
   std::set<const Node*> kept = {root_.get()};
   int64_t bytes = 0;
@@ -143,7 +143,7 @@ bool PrefixStore::fits(std::span<const int32_t> tokens, int64_t states) const {
 
 PrefixStore::Hold PrefixStore::hold(std::span<const int32_t> tokens) { return {*this, walk(tokens).node}; }
 
-// Leaves that nobody holds and that the last touch() has not used go until there is room. Returns whether there is.
+// Removes leaves that are neither held nor used by the last touch() until there is room. Returns whether there is.
 bool PrefixStore::make_room(int64_t bytes) {
   while (bytes_ + bytes > budget_) {
     Node* oldest = nullptr;
@@ -186,7 +186,7 @@ void PrefixStore::take_back(PrefixBlock block) {
 }
 
 void PrefixStore::free_block(PrefixBlock block) {
-  if (block.use_count() == 1) spare_.push_back(std::move(block)); // else somebody reads it
+  if (block.use_count() == 1) spare_.push_back(std::move(block)); // else it is being read
 }
 
 void PrefixStore::insert(std::span<const int32_t> tokens, const PrefixStates& states, const Fill& fill, int64_t least) {

@@ -5,11 +5,11 @@
 // on the path.
 //
 // Blocks hold a fixed number of positions and nodes begin and end anywhere, so a node's first block also has the rows
-// before its tokens, and its last one may have others behind them, which mean nothing there. Of two nodes on a path,
-// the lower one has the rows of a block that both have. A node that is split shares that block with its parent.
+// before its tokens, and its last one may have others behind them, which mean nothing there. Where two nodes on a path
+// have a block in common, the lower one has its rows. A node that is split shares that block with its parent.
 //
-// All nodes together stay within a budget in bytes: leaves that were not used for longest go, but for paths that
-// somebody holds. One thread uses a store.
+// All nodes together stay within a budget in bytes: the least recently used leaves go, but not those of paths that are
+// held (Hold). One thread uses a store.
 #pragma once
 
 #include "core/view/sequences.h"
@@ -97,7 +97,7 @@ class PrefixStore {
   };
   Hold hold(std::span<const int32_t> tokens); // that have a path
 
-  // A block of a part that went is of use again, where nobody reads it and there is room for it.
+  // Keeps the block of a part that went for use again, where nothing reads it and there is room for it.
   void take_back(PrefixBlock block);
 
   void for_each(const See& see) const; // the least recently used first

@@ -31,7 +31,7 @@ class PrefixCache {
   static std::unique_ptr<PrefixCache> make(core::Executor& executor, const core::Program& program,
                                            const PrefixSettings& settings);
 
-  // With how many of these tokens somebody began, and how many the store can start a stream behind.
+  // How many of these tokens a text in the store begins with, and behind how many the store can start a stream.
   int64_t common(std::span<const int32_t> tokens) const { return store_.common(tokens); }
   int64_t usable(std::span<const int32_t> tokens) const { return store_.usable(tokens); }
   // Brings what files have of these tokens into the store, where that is more than `present`. Returns how many tokens

@@ -393,7 +393,7 @@ double Scheduler::bytes_of(std::span<const Piece> pieces) const {
   return bytes_of(tokens / streams, past / streams, streams, outputs);
 }
 
-// Of so many tokens in each of so many streams.
+// The bytes that so many tokens in each of so many streams move through memory.
 double Scheduler::bytes_of(int64_t tokens, int64_t past, int64_t streams, int64_t outputs) const {
   const core::ExecutorConfig& config = executor_.config();
   return core::program_cost(program_, {tokens, past, streams, outputs, core::bytes_per_element(config.k_type),

@@ -1,6 +1,6 @@
 // Serves many sequences with one executor. Each takes one of the executor's streams; all that run take part in the next
 // step: those that generate with one token, those whose prompt is not evaluated yet with a piece of it, so that a long
-// prompt stalls nobody. A stream keeps what it evaluated, and a prompt that begins like it continues there, or with a
+// prompt stalls no other. A stream keeps what it evaluated, and a prompt that begins like it continues there, or with a
 // copy of it where the stream is busy. What a stream loses to another prompt stays in the prefix cache, from where a
 // later prompt gets it back.
 //
@@ -36,12 +36,12 @@ namespace ridge::engine {
 
 class Scheduler {
  public:
-  // Who has the steps evaluated: a thread of the scheduler's own, or whoever calls advance().
+  // What evaluates the steps: a thread of the scheduler's own, or the thread that calls advance().
   enum class Driver { thread, caller };
 
   // Both must outlive the scheduler, which uses all streams of the executor. The speculator guesses for a sequence that
-  // generates alone, as many tokens as the executor has outputs for; null: nobody does. One that reads hidden rows does
-  // so for sequences that nobody ran beside when they began.
+  // generates alone, as many tokens as the executor has outputs for; null: no guesses. One that reads hidden rows does
+  // so for sequences that ran alone when they began.
   // Throws std::logic_error if the executor gives fewer outputs than it has streams, and Error where the prefix cache's
   // folder cannot be made.
   Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator = nullptr,
@@ -54,8 +54,8 @@ class Scheduler {
   // Takes no further sequence and returns when all have ended and what they evaluated is in the prefix cache's folder.
   void drain();
 
-  // For the one who drives it, between steps. Evaluates the next step of all that run, on the caller's thread; false:
-  // nothing is left to do.
+  // For the thread that drives the scheduler, between steps. Evaluates the next step of all that run, on that thread;
+  // false: nothing is left to do.
   bool advance();
   // What a stream holds, and to forget all of it but the first `count` tokens, where no sequence has it: the executor
   // was used for something else.
@@ -86,8 +86,8 @@ class Scheduler {
   Counts counts() const;
   // What each stream's sequence has evaluated and how much of the context that is; -1 where none runs.
   std::vector<int64_t> positions() const;
-  // All sequences, streams and prefixes, for people to look at: as they were in front of the step behind the last call;
-  // as they are, where nothing runs, and of a scheduler that is driven, to the one who drives it.
+  // All sequences, streams and prefixes, for people to look at: as they were before the step that followed the last
+  // call. They are current where nothing runs, and for a thread that drives the scheduler itself.
   core::Sequences sequences() const;
   bool keeps_prefixes() const { return keeps_prefixes_; } // until copying fails
   bool speculates() const { return speculator_ != nullptr; }
@@ -126,7 +126,7 @@ class Scheduler {
   void step();
   std::vector<Piece> plan_step();
 
-  // Of sequences that wait (scheduler_turns.cpp):
+  // For sequences that wait (scheduler_turns.cpp):
   struct Start {
     std::shared_ptr<Sequence> sequence; // null: none can
     int32_t stream = -1;                // whose sequence gives it up; -1: one is free
@@ -142,7 +142,7 @@ class Scheduler {
   bool preempt(Stream& stream);
   Stream& best_stream(std::span<const int32_t> text);
 
-  // Of prompts that begin like others (scheduler_prefix.cpp):
+  // For prompts that begin like others (scheduler_prefix.cpp):
   int64_t stored(std::span<const int32_t> prompt) const;
   int64_t use_prefixes(Stream& stream);
   void keep_lost(Stream& stream, std::span<const int32_t> text);
@@ -163,7 +163,7 @@ class Scheduler {
   void take(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice);
   void settle(const Piece& piece, const Sequence& sequence, int64_t right, bool ended);
 
-  // Of a sequence that generates alone (scheduler_alone.cpp):
+  // For a sequence that generates alone (scheduler_alone.cpp):
   Stream* only_one();
   int32_t number_of(const Stream& stream) const { return static_cast<int32_t>(&stream - streams_.data()); }
   void follow(Stream& stream);
@@ -190,10 +190,10 @@ class Scheduler {
   std::atomic<bool> keeps_prefixes_;
   TurnPolicy turns_;
   PromptShare share_;
-  const bool driven_; // by who calls advance()
+  const bool driven_; // by the thread that calls advance()
 
-  // Of a sequence that generates alone; the scheduler's thread alone.
-  const std::unique_ptr<Speculator> speculator_; // null: nobody guesses
+  // For a sequence that generates alone; only the scheduler's thread uses these.
+  const std::unique_ptr<Speculator> speculator_; // null: no guesses
   std::optional<uint64_t> guessed_for_;          // number of the sequence whose text the speculator knows
   int32_t followed_ = -1;                        // the stream whose hidden rows the speculator reads; -1: none
   bool decoding_ = false;                        // the executor chooses the tokens itself

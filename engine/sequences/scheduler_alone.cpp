@@ -61,7 +61,7 @@ bool Scheduler::start_decoding(const Stream& stream) {
 }
 
 // Takes the token that the executor has chosen or is about to. It is evaluated meanwhile, unless it is the last one,
-// guesses are to go with it, or others wait, who are then started.
+// guesses are to go with it, or others wait, which are then started.
 void Scheduler::await() {
   Stream& stream = *only_one();
   Sequence& sequence = *stream.sequence;

@@ -123,7 +123,7 @@ void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
-// Of the stream whose prompt is being read: takes over what any other has more of. Returns whether it should wait,
+// For the stream whose prompt is being read: takes over what any other has more of. Returns whether it should wait,
 // because a sequence that came earlier is reading what both have in common.
 bool Scheduler::shares_prefix(Stream& stream) {
   if (!stream.sequence->reuses()) return false;

@@ -57,7 +57,7 @@ Scheduler::Start Scheduler::next_start() const {
   for (int32_t i = 0; i < std::ssize(streams_); ++i) {
     const Turn& turn = streams_[i].turn;
     const int64_t priority = streams_[i].sequence->request_.priority;
-    if (streams_[i].started == step_) continue; // a step, at least, is everybody's
+    if (streams_[i].started == step_) continue; // every sequence has one step, at least
     if (!turns_.takes(waiting_of(next.sequence), next.late, turn, priority, now)) continue;
     const std::tuple rank(-priority, turn.start, -static_cast<int64_t>(streams_[i].sequence->number_));
     if (next.stream < 0 || rank < least) next.stream = i, least = rank;

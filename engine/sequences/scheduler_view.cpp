@@ -1,4 +1,4 @@
-// What a scheduler is at, for whoever looks at it.
+// What a scheduler is at, as data to look at.
 #include "engine/sequences/scheduler.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ core::Sequences Scheduler::sequences() const {
   return seen_;
 }
 
-// Under the lock, by who runs the steps.
+// Called under the lock, by the thread that runs the steps.
 core::Sequences Scheduler::describe() const {
   using State = core::Sequences::State;
   core::Sequences all;

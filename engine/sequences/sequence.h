@@ -1,5 +1,5 @@
-// One request to a model and the tokens that come back. The scheduler works on it; whoever submitted it takes the
-// tokens as they come, from any thread, or is called with them.
+// One request to a model and the tokens that come back. The scheduler works on it; its submitter takes the tokens
+// as they come, from any thread, or is called with them.
 #pragma once
 
 #include "core/sampler.h"
@@ -82,18 +82,18 @@ class Sequence {
   };
   Progress progress() const { return {read_, resumed_, stream_}; }
 
-  // Once next() has returned nothing; also before, to who drives the scheduler:
+  // Valid once next() has returned nothing; for the thread that drives the scheduler, also before:
   StopReason stop() const { return stop_; }
   // Tokens that were evaluated, the time of the steps they were part of, and their share of those steps' bytes.
   const Usage& prompt_usage() const { return prompt_; }
   const Usage& generation_usage() const { return generation_; } // wall time from the first token on
   std::span<const int32_t> tokens() const { return tokens_; }   // the prompt, and what was generated
-  // Of each token of the prompt but the first, where they are kept.
+  // The choice of each token of the prompt but the first, where choices are kept.
   const std::vector<core::TokenChoice>& prompt_choices() const { return prompt_choices_; }
   // The choice of the token that ended the answer, where choices are kept; nothing where no token ended it.
   const std::optional<core::TokenChoice>& end_choice() const { return end_choice_; }
   int64_t generated_tokens() const { return generated_; } // the end token too
-  int64_t cached_tokens() const { return cached_; }       // of the prompt, that nobody had to evaluate
+  int64_t cached_tokens() const { return cached_; }       // of the prompt, that did not have to be evaluated
   int64_t stored_tokens() const { return stored_; }       // of these, from the prefix cache
   int64_t disk_tokens() const { return from_disk_; }      // of these, from its folder
   const GuessCounts& guesses() const { return guesses_; } // while it generated alone

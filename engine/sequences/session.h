@@ -1,4 +1,4 @@
-// A conversation with a model: prompts in, tokens out, on the caller's thread. It is a scheduler that nobody else
+// A conversation with a model: prompts in, tokens out, on the caller's thread. It is a scheduler that no other caller
 // submits to. What the caches hold of a prompt is not evaluated again, so a chat's next turn costs its own tokens and
 // not the whole history, and going back to where the conversation was costs nothing.
 #pragma once
@@ -34,7 +34,7 @@ class Session {
   std::span<const int32_t> cached() const { return scheduler_.cached(0); } // what the cache holds
   void keep(int64_t count) { scheduler_.keep(0, count); }                  // forgets all but the first `count` of it
 
-  // Of the last prompt and its answer, also while it is generated:
+  // About the last prompt and its answer, also while it is generated:
   std::span<const int32_t> tokens() const { return last_ ? last_->tokens() : std::span<const int32_t>(); }
   Usage prompt_usage() const { return last_ ? last_->prompt_usage() : Usage(); }
   Usage generation_usage() const { return last_ ? last_->generation_usage() : Usage(); }

@@ -20,8 +20,8 @@ class StateSnapshots {
   int64_t last_before(int64_t position) const;
   PrefixState at(int64_t position) const; // null: no copy
   PrefixStates all() const;
-  // Keeps a copy of what the stream has to have to go on at `position`, where it must be able to. Of too many copies
-  // the ones closest together go.
+  // Keeps a copy of what the stream needs to go on at `position`, where it must be able to. Where there are too many
+  // copies, the ones closest together go.
   PrefixState save(core::Executor& executor, int64_t position);
   // Gives the stream the copy of `position`.
   void load(core::Executor& executor, int64_t position) const {

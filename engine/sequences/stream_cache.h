@@ -27,7 +27,7 @@ void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t voca
 
 class StreamCache {
  public:
-  // Both must outlive it, and nobody else may use the stream.
+  // Both must outlive it, and nothing else may use the stream.
   StreamCache(core::Executor& executor, const core::Program& program, int32_t stream)
       : executor_(executor), stream_(stream), block_positions_(core::block_positions(program)),
         recurrent_(!program.states.empty()), snapshots_(executor, stream) {}

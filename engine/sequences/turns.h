@@ -1,6 +1,6 @@
 // Which sequences have streams where there are fewer streams than sequences. Lower priority numbers go first. Those of
-// one number take turns, oldest waiting first. Whoever has waited for long gets one turn whatever its number, one at a
-// time, so that nobody waits for ever.
+// one number take turns, oldest waiting first. A sequence that has waited for long gets one turn whatever its number,
+// one sequence at a time, so that none waits for ever.
 #pragma once
 
 #include "core/clock.h"
@@ -12,11 +12,11 @@
 namespace ridge::engine {
 
 struct Turns {
-  // That a sequence keeps its stream, at least, before one of the same number gets it.
+  // How long a sequence keeps its stream, at least, before one of the same number gets it.
   double seconds = 5;
-  // After which one that waits gets a turn whatever its number; so long, at least, after the last such turn began.
+  // How long a sequence waits until it gets a turn whatever its number; such turns begin at least so far apart.
   double patience = 30;
-  // Of the time, that taking turns may cost: copies of large caches take long.
+  // The share of the time that taking turns may cost: copies of large caches take long.
   double share = 0.02;
   std::function<double()> clock = core::seconds_now; // that steps are timed with, too
 };
@@ -24,7 +24,7 @@ struct Turns {
 struct Turn { // of a sequence that has a stream
   double start = 0;
   bool late = false;      // it got the stream for having waited
-  double kept_until = -1; // there was no room to keep what it evaluated: nobody tries before
+  double kept_until = -1; // until then it keeps the stream: there was no room to keep what it evaluated
 };
 
 // One that waits, as far as turns are concerned.
@@ -42,7 +42,7 @@ class TurnPolicy {
   static bool before(const Waiting& a, const Waiting& b) {
     return std::tie(a.priority, a.since, a.number) < std::tie(b.priority, b.since, b.number);
   }
-  // Whether who has waited for longest gets a turn now, whoever has streams.
+  // Whether the sequence that has waited for longest gets a turn now, whichever sequences have streams.
   bool is_late(const Waiting& longest, double now) const {
     return now - longest.since >= turns_.patience && now - last_late_ >= turns_.patience;
   }

@@ -1,5 +1,5 @@
-// Who guesses how a sequence goes on. Whatever a drafter guesses, the model checks it: a bad one costs time, never
-// another text.
+// Drafters guess how a sequence goes on. The model checks every guess: a bad one costs time, and never changes the
+// text.
 #pragma once
 
 #include <cstdint>

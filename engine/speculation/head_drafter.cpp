@@ -6,7 +6,7 @@
 namespace ridge::engine {
 namespace {
 
-// Rows are read together, so that a text that nobody guesses at costs a batch now and then.
+// Rows are read together, so that a text for which no guesses are wanted costs a batch now and then.
 constexpr int64_t kTogether = 32;
 // Rows that are kept after they were read: a conversation often goes back by the last few tokens of an answer.
 constexpr int64_t kKept = 32;

@@ -62,9 +62,9 @@ LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& 
 
 namespace {
 
-// Of vocabularies like these the first tokens are said most: byte-pair encoding numbers them as it finds them, the pair
-// that is most frequent first. Of texts and of code, the first 65,536 tokens of Qwen's and Llama's vocabularies are 98
-// to 98.6 %, the first 32,768 93 to 96 %. A file without a tokenizer is a synthetic one, made like those.
+// The first tokens of such vocabularies are the most frequent: byte-pair encoding numbers tokens as it finds them, the
+// most frequent pair first. The first 65,536 tokens of Qwen's and Llama's vocabularies make up 98 to 98.6 % of texts
+// and of code, the first 32,768 93 to 96 %. A file without a tokenizer is a synthetic one, made like those.
 constexpr int64_t kGuessedTokens = 65536;
 
 bool merges_in_order(const gguf::File& file) {

@@ -45,7 +45,7 @@ class Speculator {
 
   // A step of so many tokens took so long.
   void took(int64_t tokens, double seconds);
-  // Of `made` guesses of the last draft() so many were right.
+  // Says how many of the `made` guesses of the last draft() were right.
   void were_right(int64_t made, int64_t right);
 
   const GuessCounts& counts() const { return counts_; } // since begin()

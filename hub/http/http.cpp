@@ -45,7 +45,7 @@ void Asker::throw_if_cancelled(std::string_view name, std::string_view rest) con
   if (cancelled()) throw Error(fmt::format("{}: was cancelled{}", name, rest), 130);
 }
 
-// Of one answer.
+// The state of one answer.
 struct Connection::State {
   const Connection& connection;
   const std::function<bool(const Head&)>& begin;
@@ -109,7 +109,7 @@ size_t Connection::take_header(char* data, size_t, size_t bytes, void* user) {
 size_t Connection::take_body(char* data, size_t, size_t bytes, void* user) {
   State& state = *static_cast<State*>(user);
   if (!state.start()) return 0;
-  if (is_redirect(state.head.status)) { // nobody reads it
+  if (is_redirect(state.head.status)) { // its body is not used
     state.redirect_bytes += bytes;
     return state.redirect_bytes > kMostHeaderBytes ? 0 : bytes;
   }

@@ -17,7 +17,7 @@
 
 namespace ridge::hub {
 
-// Who asks, and how patiently.
+// On whose behalf requests are sent, and how patiently.
 struct Asker {
   std::string endpoint;                      // https://huggingface.co: where the token may go
   std::string token;                         // empty: none

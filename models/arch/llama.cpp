@@ -26,7 +26,7 @@ using core::ValueId;
 constexpr auto kSplitPairs = std::to_array<std::string_view>(
     {"apertus", "bitnet", "eurobert", "exaone", "openelm", "paddleocr", "pangu-embedded", "qwen", "seed_oss"});
 
-// Of a layer's feed-forward part.
+// The activation of a layer's feed-forward part.
 ActivationSpec activation_of(const Hparams& h, int64_t il) {
   if (h.architecture() == "qwen") return {.width = h.ffn_width(il) / 2}; // it counts gate and up
   if (h.architecture() == "bitnet") return {.norm = true};

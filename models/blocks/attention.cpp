@@ -134,8 +134,8 @@ int32_t Builder::store_keys_values(ValueId k, ValueId v, const std::string& blk,
 constexpr std::string_view kBiasTensor = "attn_rel_b.weight";
 constexpr int64_t kBiasReach = 128; // positions from which on distances make no difference
 
-// T5's bias of scores as a number for each head and distance. Half the buckets are for what lies ahead. Of a half's
-// buckets, the first half are for one distance each, the others for more and more, up to kBiasReach.
+// T5's bias of scores as a number for each head and distance. Half the buckets are for what lies ahead. In each half,
+// the first half of the buckets are for one distance each, the others for more and more, up to kBiasReach.
 core::WeightId Builder::distance_bias(const std::string& blk, int64_t heads) {
   constexpr std::string_view kBuckets = "attention.relative_buckets_count";
   const int64_t buckets = hparams_.positive_int(kBuckets, kMaxHeads), half = buckets / 2, exact = half / 2;

@@ -334,7 +334,7 @@ double Builder::scale_of(std::string_view key, double fallback) const {
   return scale == 0 ? fallback : scale;
 }
 
-// Of a draft head, its layer's tensors count; else all but those of draft layers.
+// Only its layer's tensors count in a draft head; in a model, all count but those of draft layers.
 void Builder::refuse_unused_tensors() const {
   const auto is_of = [&](std::string_view name, int64_t il) { return name.starts_with(fmt::format("blk.{}.", il)); };
   const auto counts = [&](std::string_view name) {

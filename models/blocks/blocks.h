@@ -117,8 +117,8 @@ class Builder {
   core::ValueId sparse_ffn(core::ValueId x, int64_t il, double deviations);
 
   // Final norm and the output matrix; that is the embedding table where the file has no output matrix. The logits are
-  // multiplied with `scale`; `soft_cap`: they are soft_cap * tanh(logit / soft_cap), 0: as they are. Of a Program that
-  // ends with the hidden state only the norm; without one where `norm` is empty.
+  // multiplied with `scale`; `soft_cap`: they are soft_cap * tanh(logit / soft_cap), 0: as they are. A Program that
+  // ends with the hidden state gets the norm alone; an empty `norm` stands for none.
   void logits(core::ValueId x, const std::string& norm = "output_norm", double scale = 1, double soft_cap = 0,
               bool bias = true);
 
@@ -181,7 +181,7 @@ class Builder {
   enum class NormKind : uint8_t { rms, biased_rms, layer }; // those two with the .bias, where the file has one
   // Norm of each `group` of x. The tensor has weights for one group, or for the whole row.
   core::ValueId group_norm(core::ValueId x, const std::string& tensor, int64_t group, NormKind kind = NormKind::rms);
-  // Of the kind that the model has, whole rows.
+  // Norm of whole rows, of the kind that the model has.
   core::ValueId norm(core::ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x), norms_); }
   core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
   bool has_matrix(const std::string& name) const; // without ".weight"
@@ -253,7 +253,7 @@ class Builder {
   int32_t store_keys_values(core::ValueId k, core::ValueId v, const std::string& blk, const AttentionSpec& spec);
   int32_t cache_of(int64_t il, const AttentionSpec& spec) const;
   int32_t rope_table(const AttentionSpec& spec);
-  // Of hyper-connections: how many streams; these from the embedding; what they are in the end; what a block gets, and
+  // Hyper-connections: how many streams; these from the embedding; what they are in the end; what a block gets, and
   // the gates for what it gives.
   int64_t hyper_count() const;
   core::ValueId hyper_begin(core::ValueId x);

@@ -94,7 +94,7 @@ std::vector<int64_t> Builder::draft_words() const {
   return words;
 }
 
-// Of the head's own tokens, or with d2t of the model's, too.
+// Logits of all of the model's tokens. With d2t the head has only some of them, and the others get kNever.
 void Builder::eagle_logits(ValueId normed) {
   const int64_t width = width_of(normed);
   const std::vector<int64_t> words = draft_words();

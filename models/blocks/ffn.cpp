@@ -201,7 +201,7 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
     up = expert_linear(inner, "up", width, hidden_width);
   }
   if (spec.shares_scale_input) {
-    // Of what follows from the input linearly, only the gate needs it: up and down are scaled at last.
+    // Only the gate is scaled here: up and down are linear in what they read, so expert_sum scales the result at last.
     if (gate < 0) throw_error("{}: {}: shares of experts without a gate", file_.path(), blk);
     gate = glu(core::Activation::identity, shares, gate, blk + "share_gate");
   }

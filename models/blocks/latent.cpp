@@ -17,7 +17,7 @@ using core::OpKind;
 using core::ValueId;
 using core::WeightId;
 
-// Of the heads' rows [tensor_rows / heads] of a tensor, `rows` from `first` on, as a matrix per head.
+// A matrix for each head: `rows` from `first` on of the head's rows [tensor_rows / heads] in a tensor.
 core::Weight Builder::head_rows(const std::string& tensor, int64_t cols, int64_t tensor_rows, int64_t heads,
                                 int64_t first, int64_t rows) {
   core::Weight weight = tensor_weight(tensor, cols, tensor_rows, 1);

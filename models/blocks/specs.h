@@ -86,7 +86,7 @@ struct LatentSpec {
   double rope_magnitude = 1;                                    // of the rotated parts
   double score_scale = 1;                                       // beside 1 / sqrt(elements of a key)
   std::optional<core::PositionScaleParams> position_scale = {}; // of queries
-  // Of the part of keys that all heads share, rope.dimension_count. Where nothing turns it, it may be empty.
+  // How the part of keys that all heads share turns (rope.dimension_count). Where nothing turns it, it may be empty.
   Rope rope = Rope::adjacent;
   bool plain_rope = false; // its frequencies and magnitude are those of other attention, not of latent_spec
   std::optional<double> rope_base = {};          // of a plain rope: rope.freq_base

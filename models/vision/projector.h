@@ -36,7 +36,7 @@ struct Part {
 struct Stage {
   core::Program program = {};           // it has an input and an output
   int64_t group = 1;                    // rows of the stage before that are side by side in one of its rows
-  std::vector<int32_t> from = {};       // [rows][group]: which; -1: zeros. Of the first stage: patches, line by line
+  std::vector<int32_t> from = {};       // [rows][group]: which; -1: zeros. In the first stage: patches, line by line
   std::vector<int32_t> axes = {};       // of each row: core::Batch::axes; empty: nothing turns by them
   std::vector<int32_t> block_ends = {}; // core::Batch::block_ends
 

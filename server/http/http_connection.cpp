@@ -268,7 +268,7 @@ void HttpServer::Network::Connection::refuse(int status, const std::string& prob
 }
 
 void HttpServer::Network::Connection::refuse(HttpResponse response) {
-  if (response.close || !parser_ || !parser_->is_done()) keep_open_ = false; // nobody reads the rest of the request
+  if (response.close || !parser_ || !parser_->is_done()) keep_open_ = false; // the rest of the request is not read
   release_body();
   parser_.reset();
   state_ = State::answering;

@@ -74,7 +74,7 @@ std::vector<text::FillFile> files_of(const Fields& body) {
   return files;
 }
 
-// What stands around the gap. Of a text that is longer than the context, what is near the gap.
+// What stands around the gap: of a text that is longer than the context, only what is near the gap.
 std::vector<int32_t> infill_prompt(const Service& service, const Fields& body, int64_t most_generated) {
   const auto tokens = [&](const char* name, bool needed) {
     if (needed) body.required(name);

@@ -48,7 +48,7 @@ class ModelService {
   void abandon() { abandoned_ = true; }
   bool abandoned() const { return abandoned_; }
 
-  // How long the model is to stay when nobody uses it, in seconds; where nothing was said, `otherwise`.
+  // How long the model is to stay when no request uses it, in seconds; where nothing was said, `otherwise`.
   void keep_for(double seconds) { kept_for_ = seconds; }
   double kept_for(double otherwise) const { return kept_for_ < 0 ? otherwise : kept_for_.load(); }
 

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using core::seconds_now;
 
-constexpr std::chrono::milliseconds kPollOfAnswers{50}; // for answers that end, which tell nobody
+constexpr std::chrono::milliseconds kPollOfAnswers{50}; // for answers that end: nothing signals it
 
 RequestCounts sum(RequestCounts a, const RequestCounts& b) {
   a.failed += b.failed;
@@ -258,7 +258,7 @@ void Models::make_room(double bytes, std::unique_lock<std::mutex>& lock) {
                 settings_.memory_bytes / (1 << 30));
 }
 
-// Nobody uses it, and with the lock held nobody begins to.
+// No request uses the model, and while the lock is held none begins to.
 void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why) {
   entry.past = sum(entry.past, entry.model->service().request_counts());
   std::unique_ptr<ServedModel> model = std::move(entry.model);
@@ -292,8 +292,8 @@ void Models::watch_idle(const std::stop_token& stop) {
       if (entry.model->service().users() > 0) {
         entry.last_used = now;
       } else if (now - entry.last_used > unload_after(entry)) {
-        loading_ = true; // whoever wants a model waits until this one's memory is free
-        unload(entry, lock, "which nobody used");
+        loading_ = true; // requests for a model wait until this one's memory is free
+        unload(entry, lock, "as no request used it");
         loading_ = false;
         changed_.notify_all();
       }

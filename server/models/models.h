@@ -61,16 +61,16 @@ class Models {
     bool pictures = false; // requests may have some
     int64_t waiting = 0;   // requests, until it is loaded
     RequestCounts counts;  // since the server started
-    // Of a loaded model:
+    // Where it is loaded:
     int64_t context = 0;
     double bytes = 0, gpu_share = 0, idle_seconds = 0;
     double unload_after = 0; // seconds without use; 0: never
   };
   std::vector<State> states() const;
-  // Of a model's file, whether it is loaded or not; nothing of one that cannot be read.
+  // What a model's file says, whether it is loaded or not; nothing where it cannot be read.
   FileFacts facts(const State& state) const;
   int64_t modified(const State& state) const; // seconds since 1970; of the built-in guide, when the server started
-  // Unloads a model that is loaded as soon as nobody uses it. Throws ApiError for an unknown name.
+  // Unloads a model that is loaded as soon as no request uses it. Throws ApiError for an unknown name.
   void let_go(const std::optional<std::string>& name);
   // The latest answers of all models.
   ResponseStore& responses() const { return *responses_; }

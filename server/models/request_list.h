@@ -1,4 +1,4 @@
-// The requests of a served model, those that run and the latest that have ended, for whoever watches them.
+// The requests of a served model, to look at: those that run and the latest that have ended.
 #pragma once
 
 #include <cstdint>

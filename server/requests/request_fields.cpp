@@ -98,7 +98,7 @@ struct Rule {
   Json harmless; // null: all
 };
 
-// Of each name.
+// The rules for each name.
 const std::unordered_map<std::string, std::vector<Rule>>& rules() {
   static const auto all = [] {
     std::unordered_map<std::string, std::vector<Rule>> rules;

@@ -79,7 +79,7 @@ std::optional<Json> function_of(const Fields& item, const std::string& type) {
   return std::nullopt;
 }
 
-// Of tools that other servers ran: their results are not among the items, or are in the text that followed.
+// Items of tools that other servers ran: their results are not among the items, or are in the text that followed.
 bool is_left_out(const std::string& type) {
   static const std::set<std::string> kTypes = {
       "reasoning",        "web_search_call",   "file_search_call",     "code_interpreter_call", "image_generation_call",

@@ -53,7 +53,7 @@ std::string without_line_end(std::string text) {
 
 } // namespace
 
-TEST_CASE("-m hf:… pulls, loads and answers, and the next time asks nobody") {
+TEST_CASE("-m hf:… pulls, loads and answers, and the next time sends no request") {
   FakeHub hub;
   hub.files = {{"Tiny-Q4_K_M.gguf", read_file(tiny_model())}};
   Home home(hub.hub.address());

@@ -27,7 +27,7 @@ Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, co
   return run(all);
 }
 
-// Of two processes with the same command, by rank.
+// The results of two processes with the same command, by rank.
 std::vector<Result> run_two(const std::vector<std::string>& args) {
   const int port = first_of_two_ports();
   std::vector<Result> results(2);
@@ -52,7 +52,7 @@ TEST_CASE("three processes that are ranks of one model give the logits of one, a
   for (int rank = 1; rank < 3; ++rank)
     threads.emplace_back([&, rank] { others[rank - 1] = run_rank(rank, 3, port, logits_to(other)); });
   {
-    Socket stranger(port + 1); // somebody else calls: before the first rank listens, or while it waits
+    Socket stranger(port + 1); // another program calls: before the first rank listens, or while it waits
     if (stranger.is_open()) stranger.send("GET / HTTP/1.1\r\n\r\n");
   }
   std::thread calling([port] { // one knows how ranks begin, one says nothing
@@ -112,7 +112,7 @@ TEST_CASE("commands that several processes cannot share are refused by every one
       {"serve", "-m", tiny_model(), "-m", tiny_model(), "--port", "0", "--device", "cpu"},
       {"serve", "--models-dir", folder() / "", "--port", "0", "--device", "cpu"}};
   for (const std::vector<std::string>& command : commands)
-    for (int rank = 0; rank < 2; ++rank) { // alone: nobody waits for the other
+    for (int rank = 0; rank < 2; ++rank) { // alone: neither waits for the other
       const Result result = run_rank(rank, 2, first_of_two_ports(), command);
       CAPTURE(result.err);
       CHECK(result.status == 2);

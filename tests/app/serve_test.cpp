@@ -14,7 +14,7 @@ namespace {
 
 class Served {
  public:
-  // `log`: a descriptor for its stderr; nobody sees it otherwise.
+  // `log`: a descriptor for its stderr; it is not seen otherwise.
   explicit Served(std::vector<std::string> args, int log = -1) {
     args.insert(args.begin(), {RIDGE_BINARY, "serve", "--port", "0"});
     int out[2];
@@ -132,7 +132,7 @@ TEST_CASE("memory that large bodies took goes back") {
   CHECK(tests::comes("the memory to be given back", [&] { return served.resident_mib() <= 1.2 * before + 8; }));
 }
 
-TEST_CASE("a log that is full takes nothing from answers, nor does one that nobody reads any more") {
+TEST_CASE("a log that is full takes nothing from answers, nor does one that is no longer read") {
   int broken[2];
   REQUIRE(::pipe(broken) == 0);
   ::close(broken[0]);
@@ -147,7 +147,7 @@ TEST_CASE("a log that is full takes nothing from answers, nor does one that nobo
   }
 }
 
-TEST_CASE("ridge serve answers and ends while nobody reads its log") {
+TEST_CASE("ridge serve answers and ends while its log is not read") {
   int log[2];
   REQUIRE(::pipe(log) == 0);
   const int room = ::fcntl(log[1], F_SETPIPE_SZ, 4096); // a page, which some lines fill

@@ -1,4 +1,4 @@
-// Standard streams that are missing, full or that nobody reads, and disks that are full.
+// Standard streams that are missing, full or not read, and disks that are full.
 #include "app/support.h"
 #include "app/terminal/log_queue.h"
 
@@ -155,7 +155,7 @@ TEST_CASE("a file that the disk does not take is named, and nothing of it is lef
   }
 }
 
-TEST_CASE("a log that nobody reads makes nobody wait, and says how many lines were dropped") {
+TEST_CASE("a log that is not read makes no thread wait, and says how many lines were dropped") {
   const Pipe pipe;
   pipe.fill();
   app::LogQueue log(pipe.ends[1], 1000);

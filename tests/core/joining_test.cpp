@@ -1,4 +1,4 @@
-// Ranks that are processes find each other, whoever else calls.
+// Ranks that are processes find each other, whatever else calls.
 #include "core/error.h"
 #include "core/files/descriptors.h"
 #include "core/parallel/joining.h"
@@ -20,7 +20,7 @@ using tests::TemporaryFolder;
 namespace {
 
 constexpr double kForever = 1e5; // seconds
-const std::string kShared = "a secret of this test", kOther = "a secret of somebody else";
+const std::string kShared = "a secret of this test", kOther = "a secret of another test";
 
 core::ProcessRank rank_of(int rank, int ranks, int port, double patience = kForever) {
   core::ProcessRank me;
@@ -253,7 +253,7 @@ TEST_CASE("rank 0 listens where MASTER_ADDR says, and on all addresses where tha
   }
   const int port = tests::free_port();
   core::ProcessRank me = rank_of(0, 2, port);
-  me.host = "192.0.2.1"; // for examples: nobody has it
+  me.host = "192.0.2.1"; // for examples: no host has it
   me.one_host = false;
   Joining zero(me, kShared);
   call(port);

@@ -1,4 +1,4 @@
-// The rules of the tree that a compiler does not check: who may include whom, where CUDA may appear, that libraries
+// The rules of the tree that a compiler does not check: what may include what, where CUDA may appear, that libraries
 // neither print nor exit, and that a format is one header and one row, an architecture one file and one row, an op one
 // row and one file in each folder of ops (in CUDA's folder: only ops that are neither products nor attention).
 #include "support/reference.h"
@@ -143,6 +143,21 @@ TEST_CASE("JSON from outside is read with limits, by core/json alone") {
       const bool counts_itself = source.path == "core/json/parse.cpp" || source.path == "gguf/safetensors.cpp";
       if (!counts_itself) CHECK(matches(source.text, R"re((sax_parse))re").empty());
     }
+}
+
+// What came back most often where comments were hard to read.
+TEST_CASE("sentences of comments begin with their subjects, and things are no persons") {
+  int comments = 0;
+  for (const char* top : {"core", "quant", "gguf", "media", "text", "hub", "models", "kernels", "engine", "convert",
+                          "measure", "server", "ui", "app"})
+    for (const Source& source : sources(top))
+      for (const std::string& comment : matches(source.text, R"re(//([^\n]*))re")) {
+        ++comments;
+        CHECK_MESSAGE(matches(comment, R"re((?:^ ?|[.:] )(Of [a-z]))re").empty(), source.path,
+                      ": begins with Of:", comment);
+        CHECK_MESSAGE(matches(comment, R"re(\b(nobody|somebody|whoever)\b)re").empty(), source.path, ":", comment);
+      }
+  CHECK(comments > 1000);
 }
 
 TEST_CASE("a format is one header and one row") {

@@ -51,7 +51,7 @@ TEST_CASE("pages that were missing for a while are not forgotten") {
   CHECK_THROWS_WITH_AS(file.check(), doctest::Contains("could not be read"), Error);
 }
 
-TEST_CASE("what nobody has checked is found in the end") {
+TEST_CASE("what was not checked is found in the end") {
   CHECK_NOTHROW(core::check_mappings());
   const tests::TemporaryFolder folder;
   const std::string path = filled(folder);
@@ -101,7 +101,7 @@ TEST_CASE("missing pages can be written elsewhere, as the zeros they read as") {
   std::filesystem::resize_file(path, 0);
   core::AtomicFile copy(folder / "copy", kBytes);
   CHECK_NOTHROW(copy.write(file.bytes()));
-  CHECK_THROWS_AS(file.check(), Error); // which is why nobody commits such a file
+  CHECK_THROWS_AS(file.check(), Error); // which is why such a file is not committed
 }
 
 TEST_CASE("a deleted file stays readable, and is known to be deleted") {

@@ -155,7 +155,7 @@ TEST_CASE("a draft head goes on wherever its text and its rows stop, rows that i
       heads.evaluated(std::span(text).first(end), std::span(rows).subspan(position * width, (end - position) * width));
       position = end;
     }
-    if (below(3) == 0) continue; // nobody asks
+    if (below(3) == 0) continue; // no guesses are asked for
     engine::HeadDrafter fresh(model);
     fresh.select(1);
     fresh.evaluated(std::span(text).first(size - 1), rows);

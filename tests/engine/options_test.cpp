@@ -46,7 +46,7 @@ void expect_ignored(const char* key, const gguf::OwnedValue& value, const char* 
 
 } // namespace
 
-TEST_CASE("a model file's sampling stands in for what nobody chose") {
+TEST_CASE("a model file's sampling stands in for what was not chosen") {
   const Taken taken = take({{"temp", 0.6f},
                             {"top_k", int32_t{20}},
                             {"top_p", 0.95f},

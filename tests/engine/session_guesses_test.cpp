@@ -1,4 +1,4 @@
-// An answer with guesses is the answer without, whoever guesses and however often that is right.
+// An answer with guesses is the answer without, whatever guesses and however often that is right.
 #include "engine/sequences/session.h"
 
 #include "engine/scripted_drafter.h"

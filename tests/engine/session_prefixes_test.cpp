@@ -1,4 +1,4 @@
-// A conversation that goes back, branches or makes room for another one costs only what nobody has evaluated yet.
+// A conversation that goes back, branches or makes room for another one costs only what was not evaluated before.
 #include "engine/sequences/session.h"
 
 #include "support/history_executor.h"

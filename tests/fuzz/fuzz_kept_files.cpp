@@ -1,6 +1,6 @@
 // Files that ridge keeps for itself and finds changed: what a prefix cache wrote, and the window's conversations. Each
 // is read or left out. The first byte chooses; of a prefix file it also says whether its checksums are made right, as
-// somebody would who writes such a file on purpose.
+// an attacker would make them.
 #include "app/window/conversation_store.h"
 #include "core/error.h"
 #include "core/files/hash.h"

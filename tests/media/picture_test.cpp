@@ -258,7 +258,7 @@ TEST_CASE("the first bytes tell a picture's type") {
 }
 
 TEST_CASE("pictures are turned as EXIF says") {
-  // Of pixels A B / C D / E F what each orientation shows.
+  // What each orientation shows of the pixels A B / C D / E F.
   const char* shown[] = {"ABCDEF", "BADCFE", "FEDCBA", "EFCDAB", "ACEBDF", "ECAFDB", "FDBECA", "BDFACE"};
   Picture picture(2, 3);
   for (int i = 0; i < 18; ++i) picture.rgb[i] = static_cast<uint8_t>('A' + i / 3);

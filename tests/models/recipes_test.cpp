@@ -117,7 +117,7 @@ TEST_CASE("the mixes of Qwen 2.5 7B, where seven heads share attn_v") {
   CHECK(mix_of("qwen3-0.6b", "IQ4_XS").types("attn_v.") == Types{"IQ4_XS"});
 }
 
-TEST_CASE("file sizes are those that everybody knows") {
+TEST_CASE("file sizes are those of published files") {
   // In GB, as published files of these names have them; the rest of a file is 8 MB of tokenizer, give or take.
   struct Published {
     const char *shape, *recipe;
@@ -217,7 +217,7 @@ TEST_CASE("Q4_K_M of hybrids: recurrent layers' small tensors stay wide, rules c
   CHECK(qwen.type_of.at("blk.0.ssm_a") == "F32");
   for (const char* part : {"ssm_out", "ssm_alpha", "ssm_beta", "attn_gate", "attn_output", "attn_q.", "ffn_up"})
     CHECK(qwen.types(part) == Types{"Q4_K"});
-  // Of a recurrent layer attn_qkv counts as attn_v: each of 64 layers has one of the two.
+  // In a recurrent layer, attn_qkv counts as attn_v: each of 64 layers has one of the two.
   std::vector<int> finer = qwen.layers("attn_qkv", "Q6_K");
   std::ranges::copy(qwen.layers("attn_v", "Q6_K"), std::back_inserter(finer));
   std::ranges::sort(finer);

@@ -29,7 +29,7 @@ int64_t count(const std::string& text, const std::string& part) {
 
 } // namespace
 
-TEST_CASE("a body of a length that nobody can know is refused, and the connection closed") {
+TEST_CASE("a body of a length that cannot be known is refused, and the connection closed") {
   const Endpoint endpoint([] { return tests::open_history({}); });
   // Behind each of these the body holds a request, which must not be answered.
   const std::string inside = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";

@@ -27,7 +27,7 @@ Endpoint guessing_endpoint(int64_t streams) {
   return Endpoint([streams] { return tests::open_guide(streams, kGuesses + 1); }, "", ngrams());
 }
 
-// Of every kind: greedy, seeded, penalized, stopped, with probabilities, several, and held to schemas and tools.
+// Bodies of every kind: greedy, seeded, penalized, stopped, with probabilities, several, and held to schemas and tools.
 std::vector<Json> bodies() {
   std::vector<Json> all(9, chat_body("What is ridge? What is ridge? Say: ridge ridge ridge", 60));
   all[1]["temperature"] = 1.5, all[1]["seed"] = 5;

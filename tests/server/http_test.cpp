@@ -26,7 +26,7 @@ using Seconds = HttpLimits::Seconds;
 namespace {
 
 // POST /echo gives the body back, /wait answers once it may, /stream writes until its client has gone, /pieces streams
-// three pieces, and /quick waits for nobody.
+// three pieces, and /quick waits for nothing.
 class Server {
  public:
   explicit Server(const HttpLimits& limits = {}, int64_t workers = 4)

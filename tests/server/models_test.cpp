@@ -1,5 +1,5 @@
 // Several models behind one server: they come when a request names them, make room for each other, and a broken one
-// disturbs nobody.
+// disturbs no other.
 #include "core/error.h"
 #include "server/server.h"
 #include "support/http/client.h"
@@ -141,7 +141,7 @@ TEST_CASE("the model unused for longest makes room, and its counters stay") {
   CHECK(narrow.ask("a").find("--memory allows") != std::string::npos);
 }
 
-TEST_CASE("a model that is generating stays until its answer is whole, and nobody waits for longer") {
+TEST_CASE("a model that is generating stays until its answer is whole, and no request waits for longer") {
   const ThreeFiles files;
   const SeveralModels endpoint(files.folder, ThreeFiles::room_for_one(files.folder));
   Socket writing(endpoint.server.port());
@@ -174,7 +174,7 @@ TEST_CASE("many requests for models that do not fit together are all answered") 
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a model that nobody uses is unloaded after a while") {
+TEST_CASE("a model that no request uses is unloaded after a while") {
   const ThreeFiles files;
   const SeveralModels long_kept(files.folder, 0, 1e6);
   CHECK(long_kept.answers("a"));
@@ -204,7 +204,7 @@ TEST_CASE("a model is not loaded again while its idle copy still goes") {
   CHECK(gone);
 }
 
-TEST_CASE("whoever asks whether models are idle does not wait until they are drained") {
+TEST_CASE("asking whether models are idle does not wait until they are drained") {
   const ThreeFiles files;
   SeveralModels endpoint(
       files.folder, 0, 0, [](const std::string&) {}, 1 << 20);

@@ -1,5 +1,5 @@
 // Very many requests of all kinds at once, most of them short, many of them hostile: at the end no stream may be busy,
-// no connection open and no memory lost, and whoever asked the same had the same answer. The model behind is one that
+// no connection open and no memory lost, and equal requests had equal answers. The model behind is one that
 // costs nothing, with a prefix cache and a folder that are too small for all prompts. RIDGE_STRESS_REQUESTS says how
 // many requests; 100,000 take minutes.
 #include "support/http/endpoint.h"
@@ -51,7 +51,7 @@ Json json_of(const std::string& response) {
   return Json::parse(response.substr(begin, response.rfind('}') + 1 - begin));
 }
 
-// What was answered to whom: rows of another prompt, or of a file that is not what it says, give another answer.
+// The answer to each request: rows of another prompt, or of a file that is not what it says, give another answer.
 class Known {
  public:
   bool agrees(const std::string& request, const std::string& answer) {

@@ -37,7 +37,7 @@ inline std::vector<float> random_weights(std::mt19937_64& random, int64_t count)
   return w;
 }
 
-// Of the output, by what `packed` differs from `weights`.
+// The error of the output where `packed` stands for `weights`.
 inline double loss(const quant::Hessian& hessian, quant::Type type, const std::vector<float>& weights,
                    const std::vector<std::byte>& packed) {
   std::vector<float> decoded(weights.size());

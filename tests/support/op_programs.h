@@ -462,8 +462,8 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     });
 }
 
-// Whole transformers of several types, dense and with experts: check(type, experts, model). Of the types with an offset
-// none: random blocks of them lean to one side, which makes attention scores so large that f16 queries and keys show.
+// Whole transformers of several types, dense and with experts: check(type, experts, model). None is of a type with
+// an offset: its random blocks lean to one side, which makes attention scores so large that f16 queries and keys show.
 inline void for_each_transformer(uint64_t seed,
                                  const std::function<void(quant::Type, int64_t, RandomProgram&)>& check) {
   for (const quant::Type type : {quant::Type::F32, quant::Type::F16, quant::Type::Q8_0, quant::Type::Q3_K})

@@ -39,7 +39,7 @@ inline int wait_for(pid_t pid) {
   return exit_status_of(status);
 }
 
-// Bytes that a program has written so far, also after its end, until somebody waits for it.
+// Bytes that a program has written so far, also after its end, until it is waited for.
 inline int64_t written_by(pid_t pid) {
   std::ifstream io("/proc/" + std::to_string(pid) + "/io");
   int64_t bytes = 0;

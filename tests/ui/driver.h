@@ -29,7 +29,7 @@ inline void xdotool(const std::string& command) {
   CHECK(std::system(("xdotool " + command).c_str()) == 0);
 }
 
-// Somebody before the window. Each act is over when the window has drawn what came of it: a number of frames, however
+// A user before the window. Each act is over when the window has drawn what came of it: a number of frames, however
 // long they take on a busy machine.
 class User {
  public:

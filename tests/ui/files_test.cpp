@@ -130,7 +130,7 @@ TEST_CASE("a model is requantized in the lab, a job is cancelled, files are open
   for (const char* variable : {"XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"})
     ::setenv(variable, workplace().path().c_str(), 1);
   for (const char* variable : {"HOME", "HF_HOME"}) ::setenv(variable, workplace().path().c_str(), 1);
-  ::setenv("HF_ENDPOINT", "http://127.0.0.1:1", 1); // nobody is there
+  ::setenv("HF_ENDPOINT", "http://127.0.0.1:1", 1); // nothing listens there
   ui::WindowOptions options;
   options.panel = "quant";
   ui::Window window(options);

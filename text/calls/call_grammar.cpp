@@ -38,7 +38,7 @@ class Builder {
       root = fmt::format("({}{} {})", root.empty() ? "" : root + " | ",
                          syntax_.messages ? mark("<|channel|>final$( <|constrain|>json$|$)<|message|>") : "", answer);
     }
-    if (!syntax_.messages) root = "[ \\n]{0,3} " + root; // white space before the answer belongs to nobody
+    if (!syntax_.messages) root = "[ \\n]{0,3} " + root; // white space before the answer is no part of it
     if (!options.reasoning_open.empty())
       root = fmt::format("({} {} {} {})? {}", mark(options.reasoning_open),
                          text_without(rules_, options.reasoning_close), mark(options.reasoning_close),

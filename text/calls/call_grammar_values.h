@@ -43,7 +43,7 @@ class ValueRules {
   std::string tagged(const Json& schema, const std::string& hint, std::string_view close);
 
  private:
-  // Of one type or a list of values: what SchemaParts::alternatives() gives.
+  // These take a part of one type or a list of values, as SchemaParts::alternatives() gives it.
   std::string raw_string(const Json& part, std::string_view close); // `close` does not occur in it
   std::string raw_string_beside(const JsonTypes& types, const Json& part, std::string_view close);
   std::string gemma_part(const Json& part, const std::string& hint, int depth);

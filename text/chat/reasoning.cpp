@@ -48,7 +48,7 @@ constexpr std::string_view kDropped[] = {
     "[END FINAL RESPONSE]",
 };
 
-// Of the messages of gpt-oss and Muse. A header may also begin with its channel alone.
+// Marks of the messages of gpt-oss and Muse. A header may also begin with its channel alone.
 constexpr std::string_view kHeaderOpens[] = {"<|start|>", "<|channel|>"};
 constexpr std::string_view kHeaderClose = "<|message|>";
 constexpr std::string_view kMessageEnds[] = {"<|end|>", "<|eom|>", "<|call|>"};

@@ -120,7 +120,7 @@ class GrammarStates {
   std::unordered_map<uint64_t, StackId> stack_index_;
   int64_t work_left_ = kMaxWork;
 
-  // Of the closure being built.
+  // For the closure that is being built.
   struct Place {
     uint32_t state;
     StackId stack;

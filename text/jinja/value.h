@@ -115,8 +115,8 @@ class Value {
 using Values = std::vector<Value>;
 
 // The kinds differ in how they print and in which operations they allow: views have a length but no items by number;
-// a generator has neither, is always true, and gives its items once. Where making one of them failed, that is a problem
-// of whoever asks for it, as Jinja2 makes them one by one.
+// a generator has neither, is always true, and gives its items once. Where making one of them failed, the error comes
+// when that item is asked for, as Jinja2 makes them one by one.
 struct List {
   enum class Kind { list, tuple, range, keys, values, items, generator };
   Kind kind;

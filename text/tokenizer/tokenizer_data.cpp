@@ -108,7 +108,7 @@ std::optional<bool> get_flag(const gguf::File& file, std::string_view key) {
   return file.get_bool(key, false);
 }
 
-// No key says which tokens take the white space behind them. Of the models that files are made of, Phi-3's do.
+// No key says which tokens take the white space behind them. Among the models that have files, Phi-3's do.
 bool is_phi3(std::string_view name) {
   std::string lower(name);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -178,7 +178,7 @@ class ServerPanel : public Panel {
   static void draw_requests(const Serving& serving) {
     const Theme& t = theme();
     if (serving.latest.empty()) {
-      dim_text(serving.state == Serving::State::on ? "Nobody has asked yet." : "Those that run and the latest ones.");
+      dim_text(serving.state == Serving::State::on ? "No requests yet." : "Those that run and the latest ones.");
       return;
     }
     ImGui::PushFont(fonts().small);

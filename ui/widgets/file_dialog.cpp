@@ -28,7 +28,7 @@ bool holds(const std::string& text, const std::string& part) {
   return core::lower(text).find(core::lower(part)) != std::string::npos;
 }
 
-// A second slash, or a tilde behind one, begins a new path, so that nobody need delete the old one first. So does the
+// A second slash, or a tilde behind one, begins a new path, so that users need not delete the old one. So does the
 // beginning of an address.
 std::string restarted(const std::string& text) {
   for (const char* address : {"hf:", "https:", "http:"}) {

@@ -38,7 +38,7 @@ Matrix::Reader<uint8_t> bytes(const SafeTensor& tensor, int64_t width) {
   };
 }
 
-// Of powers of two.
+// Refuses code 255 among scales that are powers of two: it stands for no number.
 void refuse_no_numbers(const SafeTensor& scales) {
   for (int64_t i = 0; i < scales.elements(); ++i)
     if (byte(scales, i) == 255) throw_error("tensor {}: scale {} is not a number", scales.name, i);

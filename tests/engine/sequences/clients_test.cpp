@@ -87,7 +87,7 @@ TEST_CASE("the guide with 8 clients on 4 streams of the CPU: none starves, and m
     CHECK(scheduler.counts().stored_bytes > kPrefixBytes / 2);
   }
   CHECK(cut == 0);
-  // Who waits for longest goes first: before a request's first token all earlier ones have a stream or had one.
+  // The one that waits for longest goes first: before a request's first token all earlier ones have or had a stream.
   REQUIRE(std::ssize(first_tokens) == submitted);
   for (int64_t i = 0; i < submitted; ++i) CHECK(std::abs(first_tokens[i] - i) < kStreams);
   const auto said = static_cast<double>(need.total() + kPrefixBytes);

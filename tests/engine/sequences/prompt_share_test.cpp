@@ -1,4 +1,4 @@
-// Prompts are read in pieces that keep nobody waiting for long.
+// Prompts are read in pieces that keep no sequence waiting for long.
 #include "engine/sequences/prompt_share.h"
 
 #include <doctest/doctest.h>

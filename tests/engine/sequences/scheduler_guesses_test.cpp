@@ -157,7 +157,7 @@ TEST_CASE("guesses that are right save steps of the scheduler") {
   CHECK(sequence->generation_usage().tokens == 800);
   CHECK(scheduler.counts().steps == 101);
   CHECK(sequence->guesses().all_right() == 700);
-  // The next turn finds all of it but for the last token, which nobody evaluated.
+  // The next turn finds all of it but for the last token, which was not evaluated.
   question.prompt.assign(sequence->tokens().begin(), sequence->tokens().end());
   question.prompt.insert(question.prompt.end(), {5, 6});
   question.limit = 1;

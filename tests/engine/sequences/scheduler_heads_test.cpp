@@ -92,7 +92,7 @@ TEST_CASE("scheduler: draft heads guess what they compute in conversations of se
     }
 }
 
-TEST_CASE("scheduler: draft heads follow a sequence among others, and guess for nobody else") {
+TEST_CASE("scheduler: draft heads follow a sequence among others, and guess for no other") {
   for (const DraftModel& made : draft_models()) {
     CAPTURE(std::string(made.shape.architecture));
     const engine::LoadedModel model = tests::open_with_heads(made.open(), make_cpu_executor, 2);

@@ -54,7 +54,7 @@ Tokens expected(const Tokens& prompt, int64_t limit = 4) {
   return answer;
 }
 
-// Checks an answer and returns how many tokens of the prompt nobody evaluated.
+// Checks an answer and returns how many tokens of the prompt were not evaluated for it.
 int64_t cached(Scheduler& scheduler, const Tokens& prompt) {
   const auto sequence = submit(scheduler, prompt);
   CHECK(rest(*sequence) == expected(prompt));
@@ -86,7 +86,7 @@ TEST_CASE("prefix cache: what a stream lost to other prompts comes back, up to w
     CHECK(cached(scheduler, next) == 93); // so few more were not kept
     Tokens edited = next;
     edited[50] ^= 1;
-    CHECK(cached(scheduler, edited) == (kind.needs_copies() ? 0 : 50)); // one is made where somebody went another way
+    CHECK(cached(scheduler, edited) == (kind.needs_copies() ? 0 : 50)); // one is made where a prompt went another way
     edited[55] ^= 1;
     CHECK(cached(scheduler, edited) == (kind.needs_copies() ? 50 : 55));
     const Scheduler::Counts counts = scheduler.counts();

@@ -148,7 +148,7 @@ TEST_CASE("a conversation's next turn evaluates only what is new, also beside ot
   }
 }
 
-TEST_CASE("prompts that begin alike are evaluated once, whoever comes first and whoever leaves") {
+TEST_CASE("prompts that begin alike are evaluated once, whichever comes first and whichever leaves") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   Random random(seed);

@@ -1,4 +1,4 @@
-// Sequences that lose their stream to others and go on later: each returns what it returns alone, nobody waits for
+// Sequences that lose their stream to others and go on later: each returns what it returns alone, none waits for
 // ever, and what is more important comes first.
 #include "engine/sequences/questions.h"
 #include "engine/sequences/scheduler.h"
@@ -48,7 +48,7 @@ SequenceRequest limited(int32_t token, int64_t limit, int64_t priority = 0) {
   return request;
 }
 
-// Of an important sequence of 30 tokens, from whose first one on copies break.
+// The request for an important sequence of 30 tokens, from whose first one on copies break.
 SequenceRequest breaking_copies(History& executor) {
   SequenceRequest request = limited(4, 30);
   request.is_end = [&executor](int32_t) {
@@ -95,8 +95,8 @@ TEST_CASE("turns: sequences that are preempted return what each returns alone") 
     std::unique_ptr<engine::Speculator> speculator;
     if (random() % 2)
       speculator = std::make_unique<engine::Speculator>(std::make_unique<tests::HistoryDrafter>(0.8, seed), 3);
-    // Every step somebody loses a stream; those that wait for a millisecond get one whatever their number is.
-    // With little room, what nobody holds goes again and again.
+    // Every step a sequence loses its stream; those that wait for a millisecond get one whatever their number is.
+    // With little room, what is not held goes again and again.
     Scheduler scheduler(executor, executor.program, std::move(speculator), random() % 2 ? kRoom : kLittleRoom,
                         {.seconds = 0, .patience = random() % 2 ? 1e-3 : kNever, .share = 1});
     std::atomic<int64_t> wrong = 0, evaluated_again = 0, lost = 0;
@@ -189,7 +189,7 @@ TEST_CASE("turns: where what a sequence evaluated cannot be kept it keeps its st
   }
 }
 
-TEST_CASE("turns: where copies break, what was preempted is evaluated again, and nobody loses a stream any more") {
+TEST_CASE("turns: where copies break, what was preempted is evaluated again, and none loses its stream any more") {
   for (const int kind : {0, 1, 2})
     for (const bool before : {false, true}) { // the first sequence is preempted
       CAPTURE(kind);
@@ -259,7 +259,7 @@ TEST_CASE("turns: a scheduler that is destroyed ends what runs and what was pree
   for (const auto& sequence : sequences) CHECK(Reply::of(*sequence).stop == StopReason::interrupted);
 }
 
-TEST_CASE("turns: who has waited for long is let in one at a time, and exchanges take a share of the time") {
+TEST_CASE("turns: those that have waited for long are let in one at a time, and exchanges take a share of the time") {
   TurnPolicy turns({.seconds = 5, .patience = 30, .share = 0.02});
   const engine::Waiting worse{.priority = 9, .since = 100, .number = 0}, equal{0, 100, 1};
   const Turn fresh{.start = 128}, old{.start = 90}, late{.start = 128, .late = true};

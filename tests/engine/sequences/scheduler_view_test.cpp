@@ -69,7 +69,7 @@ TEST_CASE("what a scheduler says of its sequences is what they are at") {
   CHECK(seen.streams[1] == Sequences::Stream{true, 4});
   CHECK(seen.rows[2].stream == -1);
 
-  // Somebody more important than all: one sequence is set aside, with what it has evaluated.
+  // One more important than all comes: another sequence is set aside, with what it has evaluated.
   driven.submit(text_of(5, 4), 30, -1);
   REQUIRE(scheduler.advance());
   seen = scheduler.sequences();

@@ -296,7 +296,7 @@ TEST_CASE("a rank in another process keeps states of recurrent layers") {
 
 namespace {
 
-// Of heads, without what convolutions keep.
+// Elements of the heads' states, without what convolutions keep.
 int64_t state_of_heads(const core::Program& program) {
   int64_t elements = 0;
   for (core::Op op : program.ops)

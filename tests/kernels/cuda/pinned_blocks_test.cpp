@@ -54,7 +54,7 @@ TEST_CASE("CUDA: blocks of locked memory are made before they are wanted") {
   CHECK(blocks.take());
 }
 
-TEST_CASE("CUDA: a block of locked memory that nobody needs is given out again, if more are expected than are ready") {
+TEST_CASE("CUDA: a block of locked memory that is not needed is given out again, if more are expected than are ready") {
   REQUIRE_DEVICE();
   PinnedBlocks blocks(0, 40 << 20); // made one at a time, full of zeros
   const auto used = [](const PinnedBlocks::Block& block) { return block.get()[99] == std::byte{7}; };

@@ -39,7 +39,7 @@ tests::MakeExecutor in_stages(int stages) {
   };
 }
 
-// Of three layers, dense and with experts.
+// Checks models of three layers, dense and with experts.
 void check_is_model(const tests::MakeExecutor& make) {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);

@@ -22,7 +22,7 @@ TEST_CASE("wide activations: every column of every row has a place of its own, w
       for (int64_t column = 0; column < 512; ++column) {
         const int64_t place = wide_place(rows, wide_tile_rows(rows), row, column);
         places.insert(place);
-        // Of 128 columns, span, product of 16, and which of the four that this product takes of the span.
+        // Place of a column in its 128: span, product of 16, and which of the span's four that this product takes.
         const int64_t span = column % 128 / 32, product = column % 32 / 4, of_four = column % 4;
         const int64_t of_tile = wide_tile_rows(rows), tile = place / 64 / of_tile, in_row = place % 64;
         CHECK(place / 64 % of_tile == row % of_tile);

@@ -17,8 +17,8 @@
 
 namespace ridge::tests {
 
-// One that nothing listens on, and that no other test is given until this program ends. Linux gives those from 32768 on
-// to whoever asks for any.
+// A port that nothing listens on, and that no other test is given until this program ends. Linux gives those from
+// 32768 on to programs that ask for any.
 inline int free_port() {
   const auto binds = [](int socket, const auto& address) {
     return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
@@ -52,7 +52,7 @@ inline int64_t bytes_between_sides() {
 
 class Socket {
  public:
-  // Connects to 127.0.0.1; is_open() says whether somebody listens there.
+  // Connects to 127.0.0.1; is_open() says whether a program listens there.
   explicit Socket(int port) : file_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;

@@ -120,7 +120,7 @@ struct FastBounds {
   double dense, most_with_experts, all_with_experts;
 };
 
-// Of the rows of `width` that are nearest to the reference, three of four.
+// Mean NMSE of the three quarters of the rows, each of `width`, that are nearest to the reference.
 inline double nmse_of_most(std::span<const float> rows, std::span<const float> reference, size_t width) {
   std::vector<double> each;
   for (size_t i = 0; i < rows.size(); i += width)

@@ -83,8 +83,8 @@ std::optional<uint64_t> magnitude(std::optional<int64_t> value) {
   return result;
 }
 
-// Digits after the point. Of all functions below: `places` is how many there may be, at most; `first` says that there
-// must be one; nothing is returned where no digits do.
+// Digits after the point. In all functions below, `places` is how many there may be, at most, and `first` says that
+// there must be one; nothing is returned where no digits do.
 using Digits = std::optional<std::string>;
 
 Digits one_of(const std::vector<std::string>& ways) {

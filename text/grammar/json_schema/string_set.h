@@ -43,7 +43,7 @@ class StringSet {
 
  private:
   StringSet() : states_(1) {}
-  // Of the pattern as it is, without its look-ahead.
+  // The set of the pattern as it is, without its look-ahead.
   static StringSet of_node(const PatternNode& node);
   uint32_t add_state(bool accepts);
   void trim(); // drops the states from which no accepting one can be reached

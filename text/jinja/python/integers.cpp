@@ -79,7 +79,7 @@ std::partial_ordering order(int sign) {
                     : std::partial_ordering::equivalent;
 }
 
-// Of an integer and a float.
+// Compares an integer with a float.
 std::partial_ordering compare_mixed(const Value& integer, double other) {
   if (std::isnan(other)) return std::partial_ordering::unordered;
   if (std::isinf(other)) return order(other > 0 ? -1 : 1);

@@ -5,6 +5,7 @@
 #include "ui/png.h"
 #include "ui/widgets/glyphs.h"
 #include "ui/widgets/picture_paths.h"
+#include "ui/widgets/places.h"
 #include "ui/widgets/textures.h"
 #include "ui/widgets/widgets.h"
 
@@ -42,6 +43,7 @@ Window::Window(WindowOptions options) : impl_(std::make_unique<Impl>()) {
   if (options.light) layout.light = *options.light;
   impl_->dark = !layout.light;
   impl_->options = std::move(options);
+  keep_places(impl_->options.keep_places);
   impl_->open();
 }
 
@@ -213,6 +215,7 @@ void Window::Impl::draw_frame() {
   const auto now = engine->snapshot();
   take_keys(*now);
   draw_window(*now);
+  finish_places();
   ImGui::Render();
   for (const int key : held) ImGui::GetIO().KeysDown[key] = false;
   int width, height;

@@ -1,6 +1,7 @@
 #include "ui/widgets/widgets.h"
 
 #include "ui/widgets/glyphs.h"
+#include "ui/widgets/places.h"
 
 #include <fmt/format.h>
 
@@ -93,6 +94,7 @@ bool segments(const char* id, std::initializer_list<const char*> labels, int& ch
       chosen = number;
       changed = true;
     }
+    note_place(label);
     const ImVec2 from = ImGui::GetItemRectMin(), to = ImGui::GetItemRectMax();
     if (on)
       ImGui::GetWindowDrawList()->AddRectFilled({from.x + px(8), to.y - px(2)}, {to.x - px(8), to.y}, theme().accent,
@@ -112,6 +114,7 @@ bool quiet_button(const char* label) {
   ImGui::PushStyleColor(ImGuiCol_Text, theme().dim);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(7), px(3)));
   const bool pressed = ImGui::Button(label);
+  note_place(label);
   ImGui::PopStyleVar();
   ImGui::PopStyleColor(2);
   ImGui::PopFont();
@@ -124,8 +127,14 @@ bool accent_button(const char* label, ImVec2 size) {
   ImGui::PushStyleColor(ImGuiCol_ButtonHovered, mix(t.accent, t.text, 0.15f));
   ImGui::PushStyleColor(ImGuiCol_ButtonActive, mix(t.accent, t.text, 0.3f));
   ImGui::PushStyleColor(ImGuiCol_Text, t.on_accent);
-  const bool pressed = ImGui::Button(label, size);
+  const bool pressed = plain_button(label, size);
   ImGui::PopStyleColor(4);
+  return pressed;
+}
+
+bool plain_button(const char* label, ImVec2 size) {
+  const bool pressed = ImGui::Button(label, size);
+  note_place(label);
   return pressed;
 }
 

@@ -31,7 +31,8 @@ void end_card();
 
 // Buttons side by side, of which one is chosen. True where another one was.
 bool segments(const char* id, std::initializer_list<const char*> labels, int& chosen);
-bool quiet_button(const char* label);               // small, without a frame until it is hovered
+bool quiet_button(const char* label); // small, without a frame until it is hovered
+bool plain_button(const char* label, ImVec2 size = {0, 0});
 bool accent_button(const char* label, ImVec2 size); // the one that matters
 void bar(float share, ImVec2 size, ImU32 color);    // a meter, 0 to 1
 void tooltip(std::string_view text);                // of the last item, where it is hovered

@@ -1,11 +1,13 @@
 // The conversation, between the list of all of them and what decides how the model answers.
+#include "ui/markdown/markdown_view.h"
 #include "ui/panels/chat/chat_pictures.h"
 #include "ui/panels/chat/chat_settings.h"
 #include "ui/panels/chat/conversation_list.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/glyphs.h"
-#include "ui/widgets/markdown.h"
+#include "ui/widgets/link_question.h"
 #include "ui/widgets/picture_paths.h"
+#include "ui/widgets/places.h"
 #include "ui/widgets/text_editor.h"
 #include "ui/widgets/widgets.h"
 
@@ -49,8 +51,9 @@ class ChatPanel : public Panel {
       settings_.draw(view, {side, area.y});
     }
     pictures_.draw_over(view);
+    link_.draw();
   }
-  bool takes_escape() const override { return pictures_.is_over(); }
+  bool takes_escape() const override { return pictures_.is_over() || link_.is_open(); }
 
  private:
   void draw_conversation(const View& view, ImVec2 size) {
@@ -195,10 +198,8 @@ class ChatPanel : public Panel {
     }
     if (growing && message.text.empty() && message.reasoning.empty())
       text(view.now.state == EngineState::reading ? view.now.activity + "…" : "…", theme().dim);
-    else if (growing)
-      markdown(message.text + " ▍", column, heights_[i].lines);
     else
-      show_choice(view.now, message, markdown(message.text, column, heights_[i].lines));
+      draw_markdown(view, message, i, column, growing);
     if (growing) {
       ImGui::Dummy({0, px(23)}); // where the buttons will be
       return;
@@ -214,6 +215,12 @@ class ChatPanel : public Panel {
       ImGui::SetCursorPosY(ImGui::GetCursorPosY() + px(3));
       text(message.note, theme().amber, fonts().small);
     }
+  }
+
+  void draw_markdown(const View& view, const core::ChatMessage& message, size_t i, float column, bool growing) {
+    const MarkdownView::Result mouse = heights_[i].text.draw(message.text, column, growing);
+    if (!mouse.clicked.empty()) link_.ask(mouse.clicked);
+    if (!growing) show_choice(view.now, message, mouse.hovered);
   }
 
   // What else the model thought of where the mouse is.
@@ -290,6 +297,7 @@ class ChatPanel : public Panel {
     });
     const bool entered = draft_.draw("draft", {size.x - button - px(48), size.y - px(38) - pictures}, fonts().body,
                                      TextEditor::Enter::sends, "Message");
+    note_place("message box", ImGui::GetItemRectMin(), ImGui::GetItemRectMax());
     draft_.set_paste({});
     if (entered) send(view);
     draw_hints(view, size);
@@ -316,7 +324,7 @@ class ChatPanel : public Panel {
   struct Height {
     size_t length = 0; // of the text that had this height
     float pixels = 0;
-    MarkdownHeights lines;
+    MarkdownView text;
   };
   std::vector<Height> heights_;
   float column_ = 0;
@@ -329,6 +337,7 @@ class ChatPanel : public Panel {
   ConversationList list_;
   ChatSettings settings_;
   ChatPictures pictures_;
+  LinkQuestion link_;
 };
 
 } // namespace

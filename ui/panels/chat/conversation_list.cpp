@@ -1,5 +1,6 @@
 #include "ui/panels/chat/conversation_list.h"
 
+#include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 
 #include <imgui_stdlib.h>
@@ -56,8 +57,9 @@ void ConversationList::draw_row(const View& view, const core::ConversationRow& r
   if (shown) draw->AddRectFilled({at.x - px(8), at.y}, {at.x + width + px(8), at.y + height}, t.raised, px(6));
   ImGui::SetItemAllowOverlap();
   ImGui::PushStyleColor(ImGuiCol_HeaderHovered, with_alpha(t.raised, shown ? 0 : 0.6f));
-  if (ImGui::Selectable("##open", false, ImGuiSelectableFlags_AllowItemOverlap, {width, height}) && !shown)
-    view.send(intent::OpenConversation{row.id});
+  const bool opened = ImGui::Selectable("##open", false, ImGuiSelectableFlags_AllowItemOverlap, {width, height});
+  note_place(row.title);
+  if (opened && !shown) view.send(intent::OpenConversation{row.id});
   ImGui::PopStyleColor();
   if (size_of(row.title, fonts().small).x > width) tooltip(row.title);
   draw->PushClipRect(at, {at.x + width, at.y + height}, true);

@@ -1,0 +1,85 @@
+// The chat as a user has it: Markdown that a conversation holds, shown and used. Run by run_under_xvfb.sh, as
+// window_test.cpp is.
+#include "app/window/window_engine.h"
+#include "support/temporary_folder.h"
+#include "ui/driver.h"
+#include "ui/widgets/link_question.h"
+#include "ui/window.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+using namespace ridge;
+using tests::comes;
+using tests::run_with_user;
+using tests::User;
+
+namespace {
+
+// A conversation that is kept, with this answer.
+std::string conversation_of(const std::string& title, const std::string& answer) {
+  return fmt::format(R"({{"title": "{}", "changed_ms": 1000, "messages": [{{"role": "user", "content": "Show me."}},
+                     {{"role": "assistant", "content": "{}"}}]}})",
+                     title, answer);
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// The window with places, and an engine with these conversations.
+void with_chat(const tests::TemporaryFolder& folder, app::WindowSetup setup,
+               const std::function<void(User&, app::WindowEngine&)>& use) {
+  setup.conversation_folder = folder / "conversations";
+  setup.remember_files = false;
+  ui::WindowOptions options;
+  options.keep_places = true;
+  ui::Window window(options);
+  app::WindowEngine engine(setup, [&] { window.wake(); });
+  run_with_user(window, engine, [&](User& user) { use(user, engine); });
+}
+
+} // namespace
+
+TEST_CASE("a link is opened only after a question, and code is copied") {
+  const tests::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "conversations");
+  folder.write(
+      "conversations/1.json",
+      conversation_of("With a link", "See [the page](https://example.org/a?b=c) and\\n\\n```py\\nx = 1\\n```\\n"));
+  // Stands in for what opens addresses on a desktop.
+  folder.write("xdg-open", fmt::format("#!/bin/sh\necho \"$1\" > {0}/new && mv {0}/new {0}/opened\n", folder.path()));
+  std::filesystem::permissions(folder / "xdg-open", std::filesystem::perms::owner_all);
+  ::setenv("PATH", fmt::format("{}:{}", folder.path(), std::getenv("PATH")).c_str(), 1);
+  with_chat(folder, tests::guide_setup(), [&](User& user, app::WindowEngine& engine) {
+    user.click("With a link");
+    REQUIRE(comes([&] { return engine.snapshot()->messages.size() == 2; }));
+    user.click("the page");
+    user.click("Cancel");
+    user.click("the page");
+    CHECK(!std::filesystem::exists(folder / "opened"));
+    user.click("Open");
+    CHECK(comes([&] { return std::filesystem::exists(folder / "opened"); }));
+    CHECK(content_of(folder / "opened") == "https://example.org/a?b=c\n");
+    user.click("copy", 1); // behind the question's own
+    user.click("message box");
+    user.press("ctrl+v");
+    user.press("Return");
+    REQUIRE(comes([&] { return engine.snapshot()->messages.size() == 4; }));
+    CHECK(engine.snapshot()->messages[2].text == "x = 1");
+  });
+}
+
+TEST_CASE("only addresses of the web and of mail are opened") {
+  for (const char* fine : {"http://a.b", "HTTPS://a.b/c", "mailto:a@b.c"}) CHECK(ui::may_be_opened(fine));
+  for (const char* other : {"file:///etc/passwd", "javascript:alert(1)", "/bin/sh", "--help", "", "ftp://a.b"})
+    CHECK(!ui::may_be_opened(other));
+}

@@ -23,17 +23,28 @@
 
 namespace ridge::core {
 
+// How an answer was made.
+struct AnswerFacts {
+  std::string model;
+  int64_t prompt_tokens = 0, tokens = 0; // prompt_tokens: those that were not known from before
+  double prompt_seconds = 0, seconds = 0, bytes_per_s = 0;
+  double tokens_per_s() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+};
+
 struct ChatMessage {
   bool user = false; // else the model's
   std::string text, reasoning;
   std::string note; // how it ended, where that is worth saying: "stopped", "cut: the context is full"
   std::shared_ptr<const std::vector<TokenChoice>> choices; // of an answer that is written; null: not kept
   MessagePictures pictures;                                // before the text
+  std::optional<AnswerFacts> facts = std::nullopt;         // of an answer that is written
+  int version = 0, versions = 1; // others were written in its place, and are kept with what follows them
 };
 
 struct ConversationRow {
   std::string id, title;
   int64_t changed = 0; // seconds since 1970
+  std::string excerpt; // where what is searched for stands in it; empty: in the title, or nothing is
 };
 
 // A model that lies on this machine, opened or not.
@@ -199,13 +210,16 @@ struct SliceStudy {
 
 struct Snapshot {
   EngineState state = EngineState::loading;
-  std::string activity;                    // what it is doing, for the status line
-  std::string error;                       // the last one; empty: none
-  bool gpu_failed = false;                 // that was it: UseCpu goes on without
-  uint64_t error_number = 0;               // counts them, so that the same error twice is seen twice
-  std::shared_ptr<const ModelFacts> model; // null until one is loaded
-  std::vector<ChatMessage> messages;       // the last one grows while the state is writing
+  std::string activity;             // what it is doing, for the status line
+  std::string error;                // the last one; empty: none
+  bool gpu_failed = false;          // that was it: UseCpu goes on without
+  uint64_t error_number = 0;        // counts them, so that the same error twice is seen twice
+  std::vector<std::string> notices; // what the engine says besides, since the model was opened, the last one last
+  uint64_t notice_number = 0;       // counts them
+  std::shared_ptr<const ModelFacts> model;                           // null until one is loaded
+  std::vector<ChatMessage> messages;                                 // the last one grows while the state is writing
   std::shared_ptr<const std::vector<ConversationRow>> conversations; // the kept ones, the newest first; never null
+  std::string searched;                                              // these are the ones that have it; empty: all
   std::string conversation;                                          // the id of the one that is shown
   std::shared_ptr<const std::vector<std::string>> vocabulary;        // the tokens' texts, made printable
   MessagePictures pictures;                                          // of the message that is being written
@@ -256,7 +270,24 @@ struct EditPictures { // the message that is being written gets those of another
 struct EnlargePicture {
   std::string key; // empty: none any more
 };
-struct Regenerate {};
+struct Regenerate {
+  std::optional<size_t> message = std::nullopt;    // an answer; nothing: the last one
+  std::optional<std::string> model = std::nullopt; // that is opened for it; empty: the guide
+};
+struct ShowVersion { // of a message, and what followed it
+  size_t message;
+  int version;
+};
+struct EditAnswer { // what follows it stays
+  size_t message;
+  std::string text;
+};
+struct SearchConversations {
+  std::string text;
+};
+struct ExportConversation { // the one that is shown, as Markdown
+  std::string path;
+};
 struct Stop {};
 struct NewConversation {};
 struct OpenConversation {
@@ -325,7 +356,8 @@ struct StopServer {};
 
 using Intent =
     std::variant<intent::Send, intent::EditAndResend, intent::AddPicture, intent::RemovePicture, intent::EditPictures,
-                 intent::EnlargePicture, intent::Regenerate, intent::Stop, intent::NewConversation,
+                 intent::EnlargePicture, intent::Regenerate, intent::ShowVersion, intent::EditAnswer,
+                 intent::SearchConversations, intent::ExportConversation, intent::Stop, intent::NewConversation,
                  intent::OpenConversation, intent::RenameConversation, intent::DeleteConversation, intent::KeepChoices,
                  intent::MeasureRoofs, intent::MeasureStep, intent::PredictStep, intent::SetSystemPrompt,
                  intent::SetSampling, intent::OpenModel, intent::ListModels, intent::UseCpu, intent::Tokenize,

@@ -1,10 +1,12 @@
 // What the window draws around its panels: the list of panels, the status line, errors, the list of keys.
 #include "core/strings/units.h"
+#include "ui/markdown/text_layout.h"
 #include "ui/widgets/widgets.h"
 #include "ui/window_impl.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace ridge::ui {
@@ -49,6 +51,7 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
   ImGui::BeginChild("content", {size.x - rail - px(4) - margin, size.y - status - margin - px(4)}, false,
                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
   draw_error(now);
+  draw_notices(now);
   if (now.model || !panels()[panel].needs_model) {
     ImGui::PushID(static_cast<int>(panel.load()));
     shown[panel]->draw({now, engine->send, layout});
@@ -127,28 +130,44 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
             t.dim, fonts().small, 1);
 }
 
+// What the engine said since the model was opened, as far as it was not dismissed.
+void Window::Impl::draw_notices(const core::Snapshot& now) {
+  const uint64_t unseen = std::min<uint64_t>(now.notice_number - dismissed_notice, now.notices.size());
+  if (unseen == 0) return;
+  std::string lines;
+  for (size_t i = now.notices.size() - unseen; i < now.notices.size(); ++i)
+    lines += (lines.empty() ? "" : "\n") + now.notices[i];
+  const float width = ImGui::GetContentRegionAvail().x, inner = width - px(120);
+  const TextLayout layout = lay_out_plain(lines, fonts().small, inner);
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, mix(theme().surface, theme().amber, 0.14f));
+  ImGui::BeginChild("notices", {width, layout.height + px(16)});
+  const ImVec2 at = ImGui::GetWindowPos();
+  draw_plain(lines, layout, fonts().small, {at.x + px(16), at.y + px(8)}, theme().text);
+  ImGui::SetCursorPos({width - px(80), px(5)});
+  if (quiet_button("dismiss")) dismissed_notice = now.notice_number;
+  ImGui::EndChild();
+  ImGui::PopStyleColor();
+}
+
 void Window::Impl::draw_error(const core::Snapshot& now) {
   if (now.error_number == dismissed_error) return;
   const Theme& t = theme();
   const float width = ImGui::GetContentRegionAvail().x, inner = width - px(now.gpu_failed ? 258 : 120);
-  const float height =
-      fonts().body->CalcTextSizeA(fonts().body->FontSize, INFINITY, inner, now.error.c_str()).y + px(24);
+  const TextLayout layout = lay_out_plain(now.error, fonts().body, inner);
   ImGui::PushStyleColor(ImGuiCol_ChildBg, mix(t.surface, t.red, 0.22f));
-  ImGui::BeginChild("error", {width, height});
-  ImGui::SetCursorPos({px(16), px(12)});
-  ImGui::PushTextWrapPos(px(16) + inner);
-  text(now.error, t.text);
-  ImGui::PopTextWrapPos();
+  ImGui::BeginChild("error", {width, layout.height + px(20)});
+  const ImVec2 at = ImGui::GetWindowPos();
+  draw_plain(now.error, layout, fonts().body, {at.x + px(16), at.y + px(10)}, t.text);
   ImGui::SetCursorPos({width - px(88), px(9)});
   if (now.gpu_failed) {
     ImGui::SetCursorPosX(width - px(226));
-    if (ImGui::SmallButton("go on with the CPU")) {
+    if (quiet_button("go on with the CPU")) {
       engine->send(core::intent::UseCpu{});
       dismissed_error = now.error_number;
     }
     ImGui::SameLine();
   }
-  if (ImGui::SmallButton("dismiss")) dismissed_error = now.error_number;
+  if (quiet_button("dismiss")) dismissed_error = now.error_number;
   ImGui::EndChild();
   ImGui::PopStyleColor();
 }

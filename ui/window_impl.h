@@ -27,7 +27,7 @@ struct Window::Impl {
   bool dark = true, rescale = true, help = false;
   float scale = 1;
   int frames_wanted = kSettlingFrames;
-  uint64_t dismissed_error = 0;
+  uint64_t dismissed_error = 0, dismissed_notice = 0;
   const EngineLink* engine = nullptr;
   std::vector<int> pressed_keys; // since the last frame
   FileDialog dialog;
@@ -42,6 +42,7 @@ struct Window::Impl {
   void draw_rail(const core::Snapshot& now);
   void draw_status(const core::Snapshot& now) const;
   void draw_error(const core::Snapshot& now);
+  void draw_notices(const core::Snapshot& now);
   void draw_help();
   void take_keys(const core::Snapshot& now);
   void ask_for_file();

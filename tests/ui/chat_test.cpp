@@ -83,3 +83,48 @@ TEST_CASE("only addresses of the web and of mail are opened") {
   for (const char* other : {"file:///etc/passwd", "javascript:alert(1)", "/bin/sh", "--help", "", "ftp://a.b"})
     CHECK(!ui::may_be_opened(other));
 }
+
+TEST_CASE("messages are edited, answered again and shown as they were; conversations are searched and written out") {
+  const tests::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "conversations");
+  folder.write("conversations/1.json", conversation_of("About lions", "Lions are large."));
+  folder.write("conversations/2.json", conversation_of("About dogs", "Dogs are smaller."));
+  app::WindowSetup setup = tests::guide_setup();
+  setup.request.sampling.max_tokens = 8;
+  with_chat(folder, setup, [&](User& user, app::WindowEngine& engine) {
+    const auto now = [&] { return engine.snapshot(); };
+    const auto idle = [&](size_t messages) {
+      return comes([&] { return now()->messages.size() == messages && now()->state == core::EngineState::idle; });
+    };
+    user.click("search");
+    user.type("large");
+    REQUIRE(comes([&] { return now()->conversations->size() == 1; }));
+    user.click("About lions");
+    REQUIRE(idle(2));
+    user.click("edit", 1); // the answer
+    user.type(" Very.");
+    user.click("Save");
+    CHECK(comes([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));
+    user.click("answer again");
+    REQUIRE(comes([&] { return now()->messages.size() == 2 && now()->messages[1].versions == 2; }));
+    REQUIRE(idle(2));
+    CHECK(now()->messages[1].facts->tokens > 0);
+    user.click("‹");
+    CHECK(comes([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));
+    user.click("edit", 0);
+    user.press("ctrl+a");
+    user.type("And cats?");
+    user.click("Resend");
+    REQUIRE(comes([&] { return now()->messages.size() == 2 && now()->messages[0].versions == 2; }));
+    REQUIRE(idle(2));
+    user.click("export");
+    user.press("ctrl+a");
+    user.type(folder / "lions.md");
+    user.press("Return");
+    CHECK(comes([&] { return now()->notice_number > 0; }));
+    CHECK(content_of(folder / "lions.md").starts_with("# And cats?\n\n## You\n\nAnd cats?\n"));
+    user.click("dismiss");
+    CHECK(comes([&] { return ui::places_of("dismiss").empty(); }));
+    CHECK(now()->error == "");
+  });
+}

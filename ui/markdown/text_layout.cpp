@@ -13,8 +13,8 @@ namespace {
 using text::MarkdownRun;
 using text::MarkdownRuns;
 
-constexpr float kSlant = 0.2f;        // of italics, to the right per height
-constexpr float kLineHeights = 1.45f; // of a line, in heights of its font
+constexpr float kSlant = 0.2f;                                   // of italics, to the right per height
+constexpr float kLineHeights = 1.45f, kPlainLineHeights = 1.25f; // of a line, in heights of its font
 
 ImFont* font_of(const MarkdownRun& run, ImFont* font) {
   if (run.style & (text::kCode | text::kLatex)) return fonts().mono;
@@ -44,8 +44,8 @@ bool stays_behind(char32_t c) {
 
 class Layouter {
  public:
-  Layouter(const MarkdownRuns& runs, ImFont* font, float width)
-      : runs_(runs), font_(font), width_(width), line_(font->FontSize * kLineHeights) {}
+  Layouter(const MarkdownRuns& runs, ImFont* font, float width, float line_heights)
+      : runs_(runs), font_(font), width_(std::max(width, font->FontSize)), line_(font->FontSize * line_heights) {}
 
   TextLayout layout() {
     for (uint32_t i = 0; i < runs_.size(); ++i) {
@@ -198,7 +198,20 @@ size_t character_at(std::string_view text, ImFont* font, float left, float x) {
 }
 
 TextLayout lay_out(const MarkdownRuns& runs, ImFont* font, float width) {
-  return Layouter(runs, font, std::max(width, font->FontSize)).layout();
+  return Layouter(runs, font, width, kLineHeights).layout();
+}
+
+TextLayout lay_out_plain(std::string_view text, ImFont* font, float width) {
+  MarkdownRuns runs(1);
+  runs[0].text = text;
+  return Layouter(runs, font, width, kPlainLineHeights).layout();
+}
+
+void draw_plain(std::string_view text, const TextLayout& layout, ImFont* font, ImVec2 from, ImU32 color) {
+  const float above = font->FontSize * (kPlainLineHeights - 1) / 2;
+  for (const TextLayout::Piece& piece : layout.pieces)
+    text_at({from.x + piece.at.x, from.y + piece.at.y + above}, text.substr(piece.begin, piece.end - piece.begin),
+            color, font);
 }
 
 void draw_text(const MarkdownRuns& runs, const TextLayout& layout, ImFont* base, ImVec2 from, TextHover& hover) {

@@ -6,6 +6,7 @@
 #include <imgui.h>
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace ridge::ui {
@@ -31,6 +32,10 @@ struct TextHover {
 // `font`: of what is neither code nor bold. Lines are at most `width` pixels wide; longer words are cut.
 TextLayout lay_out(const text::MarkdownRuns& runs, ImFont* font, float width);
 void draw_text(const text::MarkdownRuns& runs, const TextLayout& layout, ImFont* font, ImVec2 at, TextHover& hover);
+
+// A text in one style, in lines that are a little closer.
+TextLayout lay_out_plain(std::string_view text, ImFont* font, float width);
+void draw_plain(std::string_view text, const TextLayout& layout, ImFont* font, ImVec2 at, ImU32 color);
 
 // The byte of `text`, drawn from `left` on, whose character lies at x.
 size_t character_at(std::string_view text, ImFont* font, float left, float x);

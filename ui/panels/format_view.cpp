@@ -319,9 +319,7 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
     ImGui::PopID();
   }
   if (mix_.empty()) {
-    ImGui::PushTextWrapPos(0);
-    dim_text("Nothing chosen: every tensor stays as it is.");
-    ImGui::PopTextWrapPos();
+    wrapped_text("Nothing chosen: every tensor stays as it is.", theme().dim, fonts().small);
   }
   ImGui::EndChild();
 

@@ -139,16 +139,16 @@ class JobsPanel : public Panel {
     const Job& job = *found;
     const Theme& t = theme();
     text(job.title, t.text, fonts().bold);
-    ImGui::PushTextWrapPos(0);
     if (job.state == JobState::running)
-      dim_text(fmt::format("{} · {:.0f} % · {}{}", job.activity, 100 * job.share, core::human_seconds(job.elapsed_s),
-                           job.remaining_s >= 0 ? fmt::format(" so far, {} left", core::human_seconds(job.remaining_s))
-                                                : " so far"));
+      wrapped_text(
+          fmt::format("{} · {:.0f} % · {}{}", job.activity, 100 * job.share, core::human_seconds(job.elapsed_s),
+                      job.remaining_s >= 0 ? fmt::format(" so far, {} left", core::human_seconds(job.remaining_s))
+                                           : " so far"),
+          t.dim, fonts().small);
     else
-      text(line_of(job), job.state == JobState::failed ? t.red : t.dim, fonts().small);
-    if (!job.opens.empty()) dim_text(job.opens);
-    for (const std::string& note : job.notes) text(note, t.amber, fonts().small);
-    ImGui::PopTextWrapPos();
+      wrapped_text(line_of(job), job.state == JobState::failed ? t.red : t.dim, fonts().small);
+    if (!job.opens.empty()) wrapped_text(job.opens, t.dim, fonts().small);
+    for (const std::string& note : job.notes) wrapped_text(note, t.amber, fonts().small);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(8), px(8)));
     draw_actions(view, job);
     ImGui::PopStyleVar();

@@ -18,11 +18,7 @@ using core::Serving;
 constexpr const char* kHere = "127.0.0.1";
 constexpr int kMostSlots = 64;
 
-void wrapped(const std::string& what, ImU32 color) {
-  ImGui::PushTextWrapPos(0);
-  text(what, color, fonts().small);
-  ImGui::PopTextWrapPos();
-}
+void wrapped(const std::string& what, ImU32 color) { wrapped_text(what, color, fonts().small); }
 
 // A name and a number in two columns.
 void line(const char* name, const std::string& value) {

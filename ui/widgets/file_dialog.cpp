@@ -343,9 +343,7 @@ void FileDialog::draw(const core::Snapshot& now) {
     const float y = ImGui::GetWindowHeight() - px(50);
     ImGui::SetCursorPosY(y + px(8));
     if (!problem_.empty()) {
-      ImGui::PushTextWrapPos(ImGui::GetWindowWidth() - px(250));
-      text(problem_, theme().red, fonts().small);
-      ImGui::PopTextWrapPos();
+      wrapped_text(problem_, theme().red, fonts().small, ImGui::GetWindowWidth() - px(270));
     } else {
       dim_text(what_ == For::open ? "Tab completes · arrows choose · Enter takes · hf:OWNER/REPO downloads"
                                   : "Tab completes · arrows choose · Enter takes");

@@ -53,10 +53,8 @@ void LinkQuestion::draw() {
                                  ImGuiWindowFlags_AlwaysAutoResize)) {
     title("Open this address in the browser?");
     ImGui::Dummy({0, px(2)});
-    ImGui::PushTextWrapPos(0);
-    text(core::printable(address_, kLongestShown), theme().text, fonts().mono);
-    if (!problem_.empty()) text(problem_, theme().amber, fonts().small);
-    ImGui::PopTextWrapPos();
+    wrapped_text(core::printable(address_, kLongestShown), theme().text, fonts().mono);
+    if (!problem_.empty()) wrapped_text(problem_, theme().amber, fonts().small);
     ImGui::Dummy({0, px(6)});
     bool closes = ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape), false);
     ImGui::BeginDisabled(!may_be_opened(address_));

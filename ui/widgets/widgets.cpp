@@ -1,5 +1,7 @@
 #include "ui/widgets/widgets.h"
 
+#include "core/strings/utf8.h"
+#include "ui/markdown/text_layout.h"
 #include "ui/widgets/glyphs.h"
 #include "ui/widgets/places.h"
 
@@ -64,6 +66,23 @@ void text_at(ImVec2 at, std::string_view text, ImU32 color, ImFont* font, float 
   text = showable(text, font);
   ImGui::GetWindowDrawList()->AddText(font, font->FontSize, {std::round(at.x), std::round(at.y)}, color, text.data(),
                                       text.data() + text.size());
+}
+
+void wrapped_text(std::string_view text, ImU32 color, ImFont* font, float width) {
+  const TextLayout layout = lay_out_plain(text, font, width > 0 ? width : ImGui::GetContentRegionAvail().x);
+  draw_plain(text, layout, font, ImGui::GetCursorScreenPos(), color);
+  ImGui::Dummy({layout.width, layout.height});
+}
+
+std::string shortened(std::string_view text, float width, ImFont* font) {
+  if (size_of(text, font).x <= width) return std::string(text);
+  std::string shown(text);
+  while (!shown.empty() && size_of(shown + "…", font).x > width) {
+    while (!shown.empty() && core::is_utf8_continuation(shown.back())) shown.pop_back();
+    if (!shown.empty()) shown.pop_back();
+  }
+  while (shown.ends_with(' ')) shown.pop_back();
+  return shown + "…";
 }
 
 void begin_card(const char* id, ImVec2 size, const char* heading, bool scrolls) {
@@ -155,10 +174,7 @@ void tooltip(std::string_view text) {
 void show_tooltip(std::string_view text) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(10), px(8)));
   ImGui::BeginTooltip();
-  ImGui::PushTextWrapPos(px(420));
-  text = showable(text, ImGui::GetFont());
-  ImGui::TextUnformatted(text.data(), text.data() + text.size());
-  ImGui::PopTextWrapPos();
+  wrapped_text(text, theme().text, fonts().small, px(420));
   ImGui::EndTooltip();
   ImGui::PopStyleVar();
 }

@@ -21,6 +21,11 @@ void title(std::string_view text);
 void text_at(ImVec2 at, std::string_view text, ImU32 color, ImFont* font, float align = 0);
 ImVec2 size_of(std::string_view text, ImFont* font);
 
+// An item, wrapped between words. width 0: what is left.
+void wrapped_text(std::string_view text, ImU32 color, ImFont* font, float width = 0);
+// A text that ends with "…" where there is no room.
+std::string shortened(std::string_view text, float width, ImFont* font);
+
 // The first of these that fits into `width`, else the last.
 std::string fitting(std::initializer_list<std::string> longest_first, float width, ImFont* font);
 

@@ -254,7 +254,10 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
 
 void Window::Impl::ask_for_file() {
   engine->send(core::intent::ListModels{});
-  dialog.ask(FileDialog::For::open, "Open a model", "", [this](const std::string& path) { open_path(path); });
+  load_settings.begin(*engine->snapshot());
+  dialog.set_side([this](const std::string& path) { load_settings.draw(*engine->snapshot(), engine->send, path); });
+  dialog.ask(FileDialog::For::open, "Open a model", "",
+             [this](const std::string& path) { open_path(path, load_settings.options()); });
 }
 
 // All pictures among them, or the first that is something else.
@@ -266,7 +269,7 @@ void Window::Impl::take_dropped(const std::vector<std::string>& paths) {
 
 // A picture goes into the message that is being written. A folder goes to the panel that knows what to do with it, an
 // address becomes a job, a file goes to the engine.
-void Window::Impl::open_path(const std::string& path) {
+void Window::Impl::open_path(const std::string& path, std::optional<core::ModelOptions> options) {
   if (is_picture_name(path)) {
     engine->send(core::intent::AddPicture{path});
     return show_panel("chat");
@@ -276,7 +279,8 @@ void Window::Impl::open_path(const std::string& path) {
     return show_panel("jobs");
   }
   std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) return engine->send(core::intent::OpenModel{path});
+  if (!std::filesystem::is_directory(path, ignored))
+    return engine->send(core::intent::OpenModel{path, std::move(options)});
   for (size_t i = 0; i < shown.size(); ++i)
     if (shown[i]->take_folder(path)) panel = i;
 }

@@ -4,10 +4,12 @@
 #include "ui/layout.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/file_dialog.h"
+#include "ui/widgets/load_settings.h"
 #include "ui/window.h"
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,7 @@ struct Window::Impl {
   const EngineLink* engine = nullptr;
   std::vector<int> pressed_keys; // since the last frame
   FileDialog dialog;
+  LoadSettings load_settings; // beside the dialog
   Layout layout, saved_layout;
   FrameTimes frame_times;
 
@@ -46,7 +49,8 @@ struct Window::Impl {
   void draw_help();
   void take_keys(const core::Snapshot& now);
   void ask_for_file();
-  void open_path(const std::string& path);
+  // options: that a model is opened with; nothing: as before
+  void open_path(const std::string& path, std::optional<core::ModelOptions> options = std::nullopt);
   void take_dropped(const std::vector<std::string>& paths);
   void show_panel(std::string_view name);
   void save_screenshot() const;

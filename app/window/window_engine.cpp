@@ -3,12 +3,15 @@
 #include "app/models/encoders.h"
 #include "app/window/loaded.h"
 #include "app/window/model_facts.h"
+#include "app/window/presets.h"
 #include "app/window/recent_files.h"
+#include "app/window/window_words.h"
 #include "core/cache/rings.h"
 #include "core/error.h"
 #include "engine/options.h"
 #include "engine/pictures/open_pictures.h"
 #include "engine/sampling_defaults.h"
+#include "engine/speculation/speculation.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/guide.h"
 
@@ -50,7 +53,15 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
   state_.sequences = std::make_shared<core::Sequences>();
   state_.picture_facts = std::make_shared<core::PictureFactsByKey>();
   state_.recent = recent_files();
+  state_.options = options_;
   list_conversations(state_);
+  try {
+    state_.presets = read_presets(setup_.preset_file);
+  } catch (const Error& error) { // the file stays as it is
+    setup_.preset_file.clear();
+    state_.error = fmt::format("{}; presets are not saved", error.what());
+    ++state_.error_number;
+  }
   if (!store_.problem().empty()) {
     state_.error = store_.problem();
     ++state_.error_number;
@@ -97,7 +108,7 @@ void WindowEngine::change(const std::function<void(core::Snapshot&)>& how, Publi
 
 void WindowEngine::fail(const std::string& error) {
   change([&](core::Snapshot& s) {
-    s.error = error;
+    s.error = in_window_words(error);
     ++s.error_number;
   });
 }
@@ -106,7 +117,7 @@ void WindowEngine::tell(const std::string& notice) {
   constexpr size_t kKept = 8;
   change([&](core::Snapshot& s) {
     if (s.notices.size() == kKept) s.notices.erase(s.notices.begin());
-    s.notices.push_back(notice);
+    s.notices.push_back(in_window_words(notice));
     ++s.notice_number;
   });
 }
@@ -142,6 +153,9 @@ void WindowEngine::send(core::Intent intent) {
     });
   } else if (std::holds_alternative<intent::ListModels>(intent)) {
     list_worker_.push([this] { guarded([&] { list_models(options_); }, false); });
+  } else if (std::holds_alternative<intent::FitModel>(intent)) {
+    ++fits_waiting_;
+    query_worker_.push([this, what = std::move(intent)] { fit_model(std::get<intent::FitModel>(what)); });
   } else if (auto* job = std::get_if<intent::StartJob>(&intent)) {
     jobs_->start(std::move(job->request));
   } else if (const auto* unwanted = std::get_if<intent::CancelJob>(&intent)) {
@@ -181,7 +195,7 @@ void WindowEngine::send(core::Intent intent) {
 void WindowEngine::handle(const core::Intent& wanted) {
   guarded(
       [&] {
-        if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return load(open->path);
+        if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return open_with(*open);
         if (std::holds_alternative<intent::UseCpu>(wanted)) {
           setup_.model.device = "cpu";
           return open_model(path_, open_file(path_), encoder_, loaded_ && loaded_->model.pictures);
@@ -195,6 +209,9 @@ void WindowEngine::handle(const core::Intent& wanted) {
                        [&](const intent::EditAnswer& edited) { edit_answer(edited); },
                        [&](const intent::SearchConversations& search) { search_conversations(search.text); },
                        [&](const intent::ExportConversation& wish) { export_conversation(wish.path); },
+                       [&](const intent::SavePreset& preset) { save_preset(preset.name); },
+                       [&](const intent::UsePreset& preset) { use_preset(preset.name); },
+                       [&](const intent::DeletePreset& preset) { delete_preset(preset.name); },
                        [&](const intent::NewConversation&) { open_conversation(""); },
                        [&](const intent::OpenConversation& open) { open_conversation(open.id); },
                        [&](const intent::RenameConversation& r) { rename_conversation(r.id, r.title); },
@@ -250,6 +267,20 @@ void WindowEngine::load(const std::string& path, const std::string& encoder) {
   const bool found = encoder.empty() && !path.empty();
   open_model(path, std::move(file),
              found ? encoder_beside(path, [this](const std::string& line) { tell(line); }) : encoder, !encoder.empty());
+}
+
+// Settings with which it does not open are not kept.
+void WindowEngine::open_with(const intent::OpenModel& wanted) {
+  const core::ModelOptions before = setup_.model;
+  if (wanted.options) setup_.model = with_settings(setup_.model, *wanted.options);
+  try {
+    engine::check_speculation(setup_.model);
+    load(wanted.path);
+  } catch (...) {
+    setup_.model = before;
+    throw;
+  }
+  change([&](core::Snapshot& s) { s.options = setup_.model; });
 }
 
 void WindowEngine::open_model(const std::string& path, gguf::File file, const std::string& encoder, bool with_encoder) {

@@ -41,6 +41,7 @@ struct WindowSetup {
       start = {};
   std::function<double()> clock = core::seconds_now; // that answers are timed with
   std::string conversation_folder;                   // empty: conversations end with the engine
+  std::string preset_file;                           // empty: presets end with the engine
   bool remember_files = true;                        // among the recent ones
 };
 
@@ -61,6 +62,7 @@ class WindowEngine {
   void handle(const core::Intent& intent);
   // A model, with an encoder of pictures if that is named, or an encoder for the open model.
   void load(const std::string& path, const std::string& encoder = {});
+  void open_with(const core::intent::OpenModel& wanted);
   // `encoder`: empty: there is none; else it is opened, too, or is what open_encoder() opens.
   void open_model(const std::string& path, gguf::File file, const std::string& encoder, bool with_encoder);
   void set_sampling(const core::intent::SetSampling& wanted);
@@ -105,6 +107,14 @@ class WindowEngine {
   // What stands for them, into the messages that the model gets. They are to be held until it has answered.
   using EncodedPictures = std::vector<std::shared_ptr<const engine::ShelvedPicture>>;
   EncodedPictures put_pictures();
+
+  // load_settings.cpp
+  static core::ModelOptions with_settings(core::ModelOptions options, const core::ModelOptions& wanted);
+  void fit_model(const core::intent::FitModel& wanted);
+  void save_preset(const std::string& name);
+  void delete_preset(const std::string& name);
+  void keep_presets(std::vector<core::Preset> presets);
+  void use_preset(const std::string& name);
 
   // local_models.cpp
   void list_models(const core::ModelOptions& options);
@@ -151,6 +161,7 @@ class WindowEngine {
   std::function<void()> wake_;
   std::atomic<bool> cancel_ = false, closing_ = false;
   std::atomic<int> studies_waiting_ = 0; // the one that runs stops where there is another
+  std::atomic<int> fits_waiting_ = 0;    // only the last one counts
   core::ModelOptions options_;           // as they were at the start
   // Only the worker uses the next seven.
   core::SamplingOptions asked_; // the sampling without what the open model recommends

@@ -59,6 +59,28 @@ struct ModelRow {
   double tokens_per_s = 0; // at most, by the memory bandwidth that was measured; 0: not known
 };
 
+// How a model that is to be opened would fit into this machine's memory, and how fast it could be.
+struct FitFacts {
+  std::string path;
+  std::string problem; // why it cannot be opened so, and what would fit; empty: it can
+  int64_t context = 0, largest_context = 0, trained_context = 0; // tokens
+  int64_t layers = 0, gpu_layers = 0;                            // the output is one
+  struct Device {
+    double weights = 0, cache = 0, scratch = 0, free = 0; // bytes
+    double total() const { return weights + cache + scratch; }
+  };
+  std::optional<Device> cpu, gpu;                 // what it has a part of
+  double cache_per_token = 0;                     // bytes of a further one
+  double tokens_per_s = 0, full_tokens_per_s = 0; // at most, with the context full; 0: memory was not measured
+};
+
+// What a conversation may begin with: a system prompt and the sampling, by name.
+struct Preset {
+  std::string name, system;
+  SamplerParams sampling;
+  int64_t max_tokens = -1;
+};
+
 enum class EngineState : uint8_t { loading, idle, reading, writing, measuring, failed };
 // reading the prompt, writing the answer; measuring the machine or a step
 
@@ -248,6 +270,9 @@ struct Snapshot {
   std::shared_ptr<const Serving> serving;              // never null
   std::vector<std::string> recent;                     // model files that were open, the last one first
   std::shared_ptr<const std::vector<ModelRow>> models; // on this machine, by name; null until it was looked for them
+  ModelOptions options;                                // that the next model is opened with
+  std::shared_ptr<const FitFacts> fit;                 // of what was asked for last; null: nothing was
+  std::vector<Preset> presets;                         // by name
 };
 
 namespace intent {
@@ -319,6 +344,20 @@ struct SetSampling {
 };
 struct OpenModel {
   std::string path;
+  std::optional<ModelOptions> options = std::nullopt; // from then on; nothing: as before
+};
+struct FitModel { // that is not opened yet
+  std::string path;
+  ModelOptions options;
+};
+struct SavePreset { // the system prompt and the sampling as they are, instead of one with this name
+  std::string name;
+};
+struct UsePreset {
+  std::string name;
+};
+struct DeletePreset {
+  std::string name;
 };
 struct ListModels {}; // on this machine
 struct UseCpu {};     // opens the model again, on the CPU; the conversation goes on
@@ -360,8 +399,9 @@ using Intent =
                  intent::SearchConversations, intent::ExportConversation, intent::Stop, intent::NewConversation,
                  intent::OpenConversation, intent::RenameConversation, intent::DeleteConversation, intent::KeepChoices,
                  intent::MeasureRoofs, intent::MeasureStep, intent::PredictStep, intent::SetSystemPrompt,
-                 intent::SetSampling, intent::OpenModel, intent::ListModels, intent::UseCpu, intent::Tokenize,
-                 intent::StudyTensor, intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob,
-                 intent::ForgetJob, intent::StartServer, intent::StopServer>;
+                 intent::SetSampling, intent::OpenModel, intent::FitModel, intent::SavePreset, intent::UsePreset,
+                 intent::DeletePreset, intent::ListModels, intent::UseCpu, intent::Tokenize, intent::StudyTensor,
+                 intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob,
+                 intent::StartServer, intent::StopServer>;
 
 } // namespace ridge::core

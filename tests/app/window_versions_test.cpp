@@ -1,6 +1,7 @@
 // What the window's engine keeps of messages that were written again, how it finds and writes out conversations, and
 // what it says of an answer.
 #include "app/support.h"
+#include "app/window/window_words.h"
 #include "core/error.h"
 #include "support/watched_engine.h"
 
@@ -168,4 +169,86 @@ TEST_CASE("a model opens without a measurement, which comes when the machine is 
   }
   Versions w(versions_setup());
   CHECK(w.now()->speed.roof_bytes_per_s > 0);
+}
+
+TEST_CASE("a model is opened with settings that say beforehand how it fits, and keeps them") {
+  Versions w(versions_setup());
+  core::ModelOptions options = w.now()->options;
+  const auto fit = [&] {
+    w.engine.send(intent::FitModel{tiny_model(), options});
+    w.until([&](const core::Snapshot& s) {
+      return s.fit && s.fit->path == tiny_model() &&
+             (options.context < 0 || s.fit->context == options.context || !s.fit->problem.empty());
+    });
+    return *w.now()->fit;
+  };
+  options.context = 64;
+  const core::FitFacts small = fit();
+  CHECK(small.problem.empty());
+  CHECK(small.layers > 0);
+  CHECK(small.cpu->weights > 0);
+  CHECK(small.cpu->total() < small.cpu->free);
+  options.context = 128;
+  CHECK(fit().cpu->cache > small.cpu->cache);
+  options.k_type = options.v_type = "f32";
+  w.engine.send(intent::OpenModel{tiny_model(), options});
+  w.until([](const core::Snapshot& s) { return s.model->path == tiny_model() && s.options.context == 128; });
+  CHECK(w.now()->kv.context == 128);
+  w.engine.send(intent::OpenModel{""}); // with the same
+  w.until([](const core::Snapshot& s) { return s.model->built_in && s.kv.context == 128; });
+  options.context = 64;
+  const uint64_t errors = w.now()->error_number;
+  w.engine.send(intent::OpenModel{"no-such.gguf", options});
+  w.until([&](const core::Snapshot& s) { return s.error_number > errors; });
+  CHECK(w.now()->options.context == 128); // as it was
+  options.context = -1;
+  w.engine.send(intent::FitModel{"no-such.gguf", options});
+  w.until([](const core::Snapshot& s) { return s.fit->path == "no-such.gguf"; });
+  CHECK(w.now()->fit->problem.find("no-such.gguf") != std::string::npos);
+}
+
+TEST_CASE("presets keep a system prompt and sampling by name, in the user's folder") {
+  const TemporaryFolder folder;
+  app::WindowSetup setup = versions_setup();
+  setup.preset_file = folder / "config/presets.json";
+  {
+    Versions w(setup);
+    core::SamplerParams params = w.now()->sampling;
+    params.temp = 0.25f;
+    params.top_k = 7;
+    w.engine.send(intent::SetSystemPrompt{"Be brief."});
+    w.engine.send(intent::SetSampling{params, 99});
+    w.engine.send(intent::SavePreset{"brief"});
+    w.engine.send(intent::SavePreset{"other"});
+    w.engine.send(intent::DeletePreset{"other"});
+    w.engine.send(intent::SetSystemPrompt{"all is done"});
+    w.until([](const core::Snapshot& s) { return s.system_prompt == "all is done"; });
+    CHECK(w.now()->presets.size() == 1);
+  }
+  Versions w(setup);
+  REQUIRE(w.now()->presets.size() == 1);
+  CHECK(w.now()->system_prompt.empty());
+  w.engine.send(intent::UsePreset{"none"});
+  w.engine.send(intent::UsePreset{"brief"});
+  w.until([](const core::Snapshot& s) { return s.system_prompt == "Be brief." && s.max_tokens == 99; });
+  CHECK(w.now()->sampling.temp == 0.25f);
+  CHECK(w.now()->sampling.top_k == 7);
+  for (const char* bad : {"no json", "{}", R"({"presets": [{"name": "a", "sampling": {"temp": "-3"}}]})",
+                          R"({"presets": [{"system": "no name"}]})"}) {
+    std::ofstream(folder / "config/presets.json") << bad;
+    Versions other(setup);
+    CHECK(other.now()->error.find("presets.json") != std::string::npos);
+    other.engine.send(intent::SavePreset{"new"});
+    other.until([](const core::Snapshot& s) { return s.presets.size() == 1; });
+    CHECK(text_of_file(folder / "config/presets.json") == bad); // as it was
+  }
+}
+
+TEST_CASE("messages in the window name what it has, not flags") {
+  CHECK(app::in_window_words("take the F16 file, or give --allow-requantize") ==
+        "take the F16 file, or tick “packed types too, at a loss”");
+  CHECK(app::in_window_words("-c 4096 fits") == "a context of 4096 fits");
+  CHECK(app::in_window_words("quantize: --method awq needs --calibration TEXT") ==
+        "the method awq needs a calibration text");
+  CHECK(app::in_window_words("x: there is no such file") == "x: there is no such file");
 }

@@ -128,3 +128,36 @@ TEST_CASE("messages are edited, answered again and shown as they were; conversat
     CHECK(now()->error == "");
   });
 }
+
+TEST_CASE("a preset is saved by a name and used again, and a model is opened with a longer context") {
+  const tests::TemporaryFolder folder;
+  ::setenv("HF_HOME", folder.path().c_str(), 1);
+  with_chat(folder, tests::guide_setup(), [&](User& user, app::WindowEngine& engine) {
+    const auto now = [&] { return engine.snapshot(); };
+    user.click("preset");
+    user.type("mine");
+    user.click("save preset");
+    CHECK(comes([&] { return now()->presets.size() == 1; }));
+    engine.send(core::intent::SetSystemPrompt{"Be brief."});
+    CHECK(comes([&] { return now()->system_prompt == "Be brief."; }));
+    user.click("presets");
+    user.click("mine");
+    CHECK(comes([&] { return now()->system_prompt.empty(); }));
+
+    const std::string copy = folder / "guide.gguf";
+    core::QuantizeRequest quantize{.input = "", .output = copy, .type = "Q8_0"};
+    quantize.allow_requantize = true;
+    engine.send(core::intent::StartJob{quantize});
+    REQUIRE(comes([&] { return !now()->jobs->empty() && now()->jobs->front().state == core::JobState::done; }));
+    user.press("ctrl+o");
+    user.press("ctrl+a");
+    user.type(copy);
+    REQUIRE(comes([&] { return now()->fit && now()->fit->path == copy && now()->fit->problem.empty(); }));
+    user.click("keys");
+    user.click("q8_0");
+    CHECK(comes([&] { return now()->fit->cpu->cache > 0; }));
+    user.click("Open");
+    CHECK(comes([&] { return now()->model->path == copy && now()->options.k_type == "q8_0"; }));
+    CHECK(now()->error == "");
+  });
+}

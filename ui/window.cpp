@@ -202,8 +202,8 @@ void Window::Impl::draw_frame() {
   if (rescale || glyphs_are_full()) {
     float scale_y;
     glfwGetWindowContentScale(window, &scale, &scale_y);
-    load_fonts(scale);
-    apply_theme(dark, scale);
+    load_fonts(zoomed());
+    apply_theme(dark, zoomed());
     ImGui_ImplOpenGL3_DestroyFontsTexture();
     rescale = false;
   }
@@ -233,13 +233,19 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
   const auto pressed = [](int key) { return ImGui::IsKeyPressed(key, false); };
   if (io.KeyCtrl) {
     for (size_t i = 0; i < shown.size(); ++i)
-      if (pressed(GLFW_KEY_1 + static_cast<int>(i))) panel = i;
+      if (pressed(GLFW_KEY_1 + static_cast<int>(i))) {
+        panel = i;
+        help = false;
+      }
     const bool idle = now.state == EngineState::idle;
     if (pressed(GLFW_KEY_R) && idle && !now.messages.empty()) engine->send(core::intent::Regenerate{});
     if (pressed(GLFW_KEY_N) && (idle || now.state == EngineState::measuring))
       engine->send(core::intent::NewConversation{});
     if (pressed(GLFW_KEY_O) && !dialog.is_open()) ask_for_file();
     if (pressed(GLFW_KEY_L)) set_dark(!dark);
+    if (pressed(GLFW_KEY_EQUAL) || pressed(GLFW_KEY_KP_ADD)) set_zoom(layout.zoom + 10);
+    if (pressed(GLFW_KEY_MINUS) || pressed(GLFW_KEY_KP_SUBTRACT)) set_zoom(layout.zoom - 10);
+    if (pressed(GLFW_KEY_0) || pressed(GLFW_KEY_KP_0)) set_zoom(100);
     if (pressed(GLFW_KEY_Q)) glfwSetWindowShouldClose(window, GLFW_TRUE);
   }
   if (dialog.is_open() || shown[panel]->takes_escape()) return;
@@ -293,7 +299,13 @@ void Window::Impl::show_panel(std::string_view name) {
 void Window::Impl::set_dark(bool now_dark) {
   dark = now_dark;
   layout.light = !dark;
-  apply_theme(dark, scale);
+  apply_theme(dark, zoomed());
+}
+
+void Window::Impl::set_zoom(int percent) {
+  percent = std::clamp(percent, kLeastZoom, kMostZoom);
+  rescale |= percent != layout.zoom;
+  layout.zoom = percent;
 }
 
 void Window::Impl::remember() {

@@ -1,6 +1,8 @@
 // What the window draws around its panels: the list of panels, the status line, errors, the list of keys.
 #include "core/strings/units.h"
 #include "ui/markdown/text_layout.h"
+#include "ui/widgets/icons.h"
+#include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 #include "ui/window_impl.h"
 
@@ -28,6 +30,7 @@ constexpr Shortcut kShortcuts[] = {
     {"Ctrl R", "answer again"},
     {"Ctrl N", "new conversation"},
     {"Ctrl L", "light or dark"},
+    {"Ctrl + − 0", "larger, smaller, as usual"},
     {"Tab, arrows, Space", "reach and use every control"},
     {"F1", "this list"},
     {"Ctrl Q", "close the window"},
@@ -43,9 +46,10 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
                ImGuiWindowFlags_NoBackground | // which is cleared already
                    ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
                    ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
-  const float rail = px(148), status = px(32), margin = px(16);
+  const bool narrow = size.x < px(1000);
+  const float rail = px(narrow ? 56 : 148), status = px(32), margin = px(16);
   ImGui::BeginChild("rail", {rail, size.y});
-  draw_rail(now);
+  draw_rail(narrow);
   ImGui::EndChild();
   ImGui::SetCursorPos({rail + px(4), margin});
   ImGui::BeginChild("content", {size.x - rail - px(4) - margin, size.y - status - margin - px(4)}, false,
@@ -85,31 +89,39 @@ void Window::Impl::draw_no_model(const core::Snapshot& now) {
   }
 }
 
-void Window::Impl::draw_rail(const core::Snapshot&) {
-  ImGui::SetCursorPos({px(22), px(18)});
-  text("ridge", theme().text, fonts().title);
+// Icons with names; where the window is narrow, icons that say their names when they are pointed at.
+void Window::Impl::draw_rail(bool narrow) {
+  const float width = px(narrow ? 40 : 124), height = px(34), icon = px(16);
+  ImGui::SetCursorPos({px(narrow ? 14 : 22), px(18)});
+  text(narrow ? "ri" : "ridge", theme().text, fonts().title);
   ImGui::SetCursorPosY(px(64));
-  ImGui::PushStyleVar(ImGuiStyleVar_ButtonTextAlign, ImVec2(0, 0.5f));
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(4)));
-  const auto item = [&](const char* label, bool chosen) {
-    ImGui::SetCursorPosX(px(12));
+  const auto item = [&](const char* label, Icon picture, bool chosen) {
+    ImGui::SetCursorPosX(px(narrow ? 8 : 12));
+    const ImU32 color = chosen ? theme().text : theme().dim;
     ImGui::PushStyleColor(ImGuiCol_Button, chosen ? theme().raised : with_alpha(theme().raised, 0));
-    ImGui::PushStyleColor(ImGuiCol_Text, chosen ? theme().text : theme().dim);
     const ImVec2 at = ImGui::GetCursorScreenPos();
-    const bool pressed = ImGui::Button(label, {px(124), px(34)});
-    ImGui::PopStyleColor(2);
+    ImGui::PushID(label);
+    const bool pressed = ImGui::Button("##item", {width, height});
+    ImGui::PopID();
+    note_place(label);
+    ImGui::PopStyleColor();
+    if (narrow) tooltip(label);
+    draw_icon(picture, {at.x + px(narrow ? 12 : 11), at.y + (height - icon) / 2}, icon,
+              chosen ? theme().accent : color);
+    if (!narrow) text_at({at.x + px(36), at.y + (height - fonts().body->FontSize) / 2}, label, color, fonts().body);
     if (chosen)
       ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y + px(8)}, {at.x + px(3), at.y + px(26)}, theme().accent,
                                                 px(2));
     return pressed;
   };
   for (size_t i = 0; i < shown.size(); ++i)
-    if (item(panels()[i].title, i == panel)) panel = i;
+    if (item(panels()[i].title, panels()[i].icon, i == panel)) panel = i;
   ImGui::SetCursorPosY(ImGui::GetWindowHeight() - px(126));
-  if (item("Open…", false)) ask_for_file();
-  if (item(dark ? "Light" : "Dark", false)) set_dark(!dark);
-  if (item("Keys", help)) help = !help;
-  ImGui::PopStyleVar(2);
+  if (item("Open…", Icon::open, false)) ask_for_file();
+  if (item(dark ? "Light" : "Dark", dark ? Icon::light : Icon::dark, false)) set_dark(!dark);
+  if (item("Keys", Icon::keys, help)) help = true;
+  ImGui::PopStyleVar();
 }
 
 void Window::Impl::draw_status(const core::Snapshot& now) const {
@@ -122,12 +134,13 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
   ImGui::GetWindowDrawList()->AddCircleFilled({at.x + px(6), at.y + size.y / 2}, px(4), dot);
   std::string left = now.model ? fmt::format("{} · {}", now.model->label, now.model->engine) : "no model";
   left += fmt::format(" · {}", !now.activity.empty() ? now.activity : now.model ? "ready" : "waiting for a file");
-  text_at({at.x + px(18), y}, left, t.dim, fonts().small);
+  std::string right;
   if (now.speed.tokens_per_s > 0)
-    text_at({at.x + size.x, y},
-            fmt::format("{:.1f} tok/s · {}/s · context {} of {}", now.speed.tokens_per_s,
-                        core::human_bytes(now.speed.bytes_per_s), now.kv.tokens, now.kv.context),
-            t.dim, fonts().small, 1);
+    right = fmt::format("{:.1f} tok/s · {}/s · context {} of {}", now.speed.tokens_per_s,
+                        core::human_bytes(now.speed.bytes_per_s), now.kv.tokens, now.kv.context);
+  const float room = size.x - px(42) - size_of(right, fonts().small).x;
+  text_at({at.x + px(18), y}, shortened(left, room, fonts().small), t.dim, fonts().small);
+  text_at({at.x + size.x, y}, right, t.dim, fonts().small, 1);
 }
 
 // What the engine said since the model was opened, as far as it was not dismissed.
@@ -172,24 +185,34 @@ void Window::Impl::draw_error(const core::Snapshot& now) {
   ImGui::PopStyleColor();
 }
 
+// Until a click beside it, Escape, or another panel is shown.
 void Window::Impl::draw_help() {
-  if (!help) return;
+  constexpr const char* kName = "##keys";
+  if (help && !ImGui::IsPopupOpen(kName)) {
+    if (help_open) // a click has closed it
+      help = help_open = false;
+    else
+      ImGui::OpenPopup(kName);
+  }
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({size.x / 2, size.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(24), px(20)));
-  ImGui::PushStyleColor(ImGuiCol_WindowBg, theme().raised);
-  ImGui::Begin("keys", &help,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings |
-                   ImGuiWindowFlags_NoMove);
-  title("Keys");
-  ImGui::Dummy({px(360), px(6)});
-  for (const Shortcut& shortcut : kShortcuts) {
-    text(shortcut.keys, theme().text, fonts().mono);
-    ImGui::SameLine(px(200));
-    text(shortcut.what, theme().dim);
+  if (ImGui::BeginPopup(kName, ImGuiWindowFlags_NoMove)) {
+    help_open = true;
+    title("Keys");
+    note_place("list of keys");
+    ImGui::Dummy({px(360), px(6)});
+    for (const Shortcut& shortcut : kShortcuts) {
+      text(shortcut.keys, theme().text, fonts().mono);
+      ImGui::SameLine(px(200));
+      text(shortcut.what, theme().dim);
+    }
+    if (!help) {
+      help_open = false;
+      ImGui::CloseCurrentPopup();
+    }
+    ImGui::EndPopup();
   }
-  ImGui::End();
-  ImGui::PopStyleColor();
   ImGui::PopStyleVar();
 }
 

@@ -18,14 +18,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-core::Preset preset_of(const Json& json, const std::string& place) {
+core::Preset preset_of(const Json& json, const std::string& place) try {
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string())
-    throw_error("{}: expected an object with \"name\"", place);
+    throw_error("expected an object with \"name\"");
   core::Preset preset;
   preset.name = json["name"].get<std::string>();
   if (json.contains("system") && json["system"].is_string()) preset.system = json["system"].get<std::string>();
   if (!json.contains("sampling")) return preset;
-  if (!json["sampling"].is_object()) throw_error("{}: \"sampling\" is no object", place);
+  if (!json["sampling"].is_object()) throw_error("\"sampling\" is no object");
   core::SamplingOptions sampling;
   for (const auto& [name, value] : json["sampling"].items())
     for (const engine::SamplingSetting& setting : engine::sampling_settings())
@@ -34,6 +34,8 @@ core::Preset preset_of(const Json& json, const std::string& place) {
   preset.sampling = sampling.params;
   preset.max_tokens = sampling.max_tokens;
   return preset;
+} catch (const Error& error) {
+  throw_error("{}: {}", place, error.what());
 }
 
 // What differs from what is usual.

@@ -3,7 +3,7 @@
 #include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
-#include "ui/widgets/link_question.h"
+#include "ui/dialogs/link_question.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>

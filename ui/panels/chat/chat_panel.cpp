@@ -4,7 +4,7 @@
 #include "ui/panels/chat/conversation_list.h"
 #include "ui/panels/chat/message_list.h"
 #include "ui/panels/panel.h"
-#include "ui/widgets/file_dialog.h"
+#include "ui/dialogs/file_dialog.h"
 #include "ui/widgets/picture_paths.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/text_editor.h"

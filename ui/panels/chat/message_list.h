@@ -5,7 +5,7 @@
 #include "ui/markdown/markdown_view.h"
 #include "ui/panels/chat/chat_pictures.h"
 #include "ui/panels/panel.h"
-#include "ui/widgets/link_question.h"
+#include "ui/dialogs/link_question.h"
 
 #include <functional>
 #include <string>

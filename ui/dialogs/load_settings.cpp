@@ -1,4 +1,4 @@
-#include "ui/widgets/load_settings.h"
+#include "ui/dialogs/load_settings.h"
 
 #include "core/strings/units.h"
 #include "ui/widgets/places.h"

@@ -1,4 +1,4 @@
-#include "ui/widgets/file_dialog.h"
+#include "ui/dialogs/file_dialog.h"
 
 #include "core/strings/lower.h"
 #include "core/strings/units.h"

@@ -1,4 +1,4 @@
-#include "ui/widgets/link_question.h"
+#include "ui/dialogs/link_question.h"
 
 #include "core/strings/lower.h"
 #include "core/strings/printable.h"

@@ -92,8 +92,8 @@ void Window::Impl::draw_no_model(const core::Snapshot& now) {
 // Icons with names; where the window is narrow, icons that say their names when they are pointed at.
 void Window::Impl::draw_rail(bool narrow) {
   const float width = px(narrow ? 40 : 124), height = px(34), icon = px(16);
-  ImGui::SetCursorPos({px(narrow ? 14 : 22), px(18)});
-  text(narrow ? "ri" : "ridge", theme().text, fonts().title);
+  ImGui::SetCursorPos({px(22), px(18)});
+  text(narrow ? "r" : "ridge", theme().text, fonts().title);
   ImGui::SetCursorPosY(px(64));
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(4)));
   const auto item = [&](const char* label, Icon picture, bool chosen) {

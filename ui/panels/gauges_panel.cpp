@@ -92,8 +92,10 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
   else if (value <= 0)
     text_at({center.x, below}, "ask something in the chat", t.dim, fonts().body, 0.5f);
   text_at({center.x, below + px(22)},
-          known ? fmt::format("measured: {}/s of memory reads", core::human_bytes(speed.roof_bytes_per_s))
-                : "memory reads are measured once, when the machine is idle",
+          known
+              ? fmt::format("measured: {}/s of memory reads", core::human_bytes(speed.roof_bytes_per_s))
+              : fitting({"memory reads are measured once, when the machine is idle", "the roof is measured when idle"},
+                        size.x, fonts().small),
           t.dim, fonts().small, 0.5f);
   ImGui::Dummy(size);
 }
@@ -339,6 +341,10 @@ class GaugesPanel : public Panel {
     ImGui::SameLine(0, 0);
     if (choice("bytes", bytes_)) bytes_ = true;
     ImGui::SetCursorPosY(y + px(28));
+    if (parts.empty() && !now.measured)
+      return wrapped_text("What each op of a step takes is shown here: after an answer where measuring is quick, else "
+                          "when “measure” is pressed.",
+                          theme().dim, fonts().small);
     if (bytes_)
       stacked_bar(std::move(parts), core::human_bytes);
     else

@@ -84,7 +84,8 @@ class JobsPanel : public Panel {
  private:
   void draw_list(const std::vector<Job>& jobs) {
     if (jobs.empty()) {
-      dim_text("Nothing yet. What is started on the left appears here and goes on while you chat.");
+      wrapped_text("Nothing yet. What is started on the left appears here and goes on while you chat.", theme().dim,
+                   fonts().small);
       return;
     }
     ImGui::BeginChild("jobs");
@@ -133,7 +134,8 @@ class JobsPanel : public Panel {
     const auto& jobs = *view.now.jobs;
     const auto found = std::ranges::find(jobs, selected_, &Job::id);
     if (found == jobs.end()) {
-      dim_text("Tables of what was measured, and files that were written, are shown here.");
+      wrapped_text("Tables of what was measured, and files that were written, are shown here.", theme().dim,
+                   fonts().small);
       return;
     }
     const Job& job = *found;

@@ -173,10 +173,8 @@ void MessageList::draw_versions(const View& view, size_t i) {
     ImGui::SameLine(0, 0);
   };
   turn("‹##version", message.version - 1);
-  ImGui::SetCursorPosY(ImGui::GetCursorPosY() + px(3));
-  dim_text(fmt::format("{}/{}", message.version + 1, message.versions));
+  dim_text(fmt::format("{}/{}", message.version + 1, message.versions)); // on the line of the buttons' labels
   ImGui::SameLine(0, 0);
-  ImGui::SetCursorPosY(ImGui::GetCursorPosY() - px(3));
   turn("›##version", message.version + 1);
 }
 
@@ -202,14 +200,14 @@ void MessageList::draw_answer_actions(const View& view, size_t i, float left, fl
   ImGui::SameLine(0, px(8));
   const float x = ImGui::GetCursorPosX();
   if (!message.note.empty()) {
-    ImGui::SetCursorPosY(top + px(3));
+    ImGui::SetCursorPosY(top);
     text(message.note, theme().amber, fonts().small);
     ImGui::SameLine(0, px(8));
   }
   const float from = message.note.empty() ? x : ImGui::GetCursorPosX();
   if (message.facts) {
     const std::string facts = facts_text(*message.facts, left + column - from);
-    ImGui::SetCursorPos({left + column - size_of(facts, fonts().small).x, top + px(3)});
+    ImGui::SetCursorPos({left + column - size_of(facts, fonts().small).x, top});
     dim_text(facts);
     tooltip(facts_tooltip(*message.facts));
   }

@@ -1,5 +1,6 @@
 #include "app/jobs.h"
 
+#include "app/window/window_words.h"
 #include "convert/frontier.h"
 #include "convert/import/import.h"
 #include "convert/quantize.h"
@@ -218,7 +219,7 @@ void JobQueue::run(Job& job) {
   } catch (const kernels::cuda::OutOfMemory& error) {
     job.error = fmt::format("{}; the model that is open in the window has its share of it", error.what());
   } catch (const Error& error) {
-    job.error = error.what();
+    job.error = in_window_words(error.what());
   } catch (const std::exception& error) {
     job.error = fmt::format("internal error, please report it: {}", error.what());
   }

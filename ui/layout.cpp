@@ -14,11 +14,10 @@ namespace {
 
 constexpr int kSmallest = 320, kLargest = 16384;
 
-void set_size(int& size, const std::string& text) {
+void set_number(int& size, const std::string& text, int least, int most) {
   int value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem == std::errc() && end == text.data() + text.size() && value >= kSmallest && value <= kLargest)
-    size = value;
+  if (problem == std::errc() && end == text.data() + text.size() && value >= least && value <= most) size = value;
 }
 
 void set_flag(bool& flag, const std::string& text) {
@@ -34,9 +33,10 @@ Layout load_layout(const std::string& path) {
     const size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
     const std::string name = line.substr(0, equals), value = line.substr(equals + 1);
-    if (name == "width") set_size(layout.width, value);
-    if (name == "height") set_size(layout.height, value);
+    if (name == "width") set_number(layout.width, value, kSmallest, kLargest);
+    if (name == "height") set_number(layout.height, value, kSmallest, kLargest);
     if (name == "panel") layout.panel = value;
+    if (name == "zoom") set_number(layout.zoom, value, kLeastZoom, kMostZoom);
     if (name == "light") set_flag(layout.light, value);
     if (name == "conversations") set_flag(layout.conversations, value);
     if (name == "settings") set_flag(layout.settings, value);
@@ -46,9 +46,9 @@ Layout load_layout(const std::string& path) {
 
 void save_layout(const std::string& path, const Layout& layout) {
   const auto word = [](bool flag) { return flag ? "yes" : "no"; };
-  const std::string text =
-      fmt::format("width={}\nheight={}\npanel={}\nlight={}\nconversations={}\nsettings={}\n", layout.width,
-                  layout.height, layout.panel, word(layout.light), word(layout.conversations), word(layout.settings));
+  const std::string text = fmt::format(
+      "width={}\nheight={}\npanel={}\nlight={}\nzoom={}\nconversations={}\nsettings={}\n", layout.width, layout.height,
+      layout.panel, word(layout.light), layout.zoom, word(layout.conversations), word(layout.settings));
   std::error_code ignored; // what cannot be created cannot be written to, which is said
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   core::AtomicFile file(path, text.size());

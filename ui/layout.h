@@ -6,10 +6,13 @@
 
 namespace ridge::ui {
 
+inline constexpr int kLeastZoom = 60, kMostZoom = 200; // percent
+
 struct Layout {
   int width = 1280, height = 800; // units of the screen
   std::string panel = "chat";
   bool light = false;
+  int zoom = 100;                             // percent
   bool conversations = true, settings = true; // the cards beside the chat
   bool operator==(const Layout&) const = default;
 };

@@ -5,6 +5,7 @@
 #include "ui/png.h"
 #include "ui/widgets/glyphs.h"
 #include "ui/widgets/picture_paths.h"
+#include "ui/widgets/places.h"
 #include "ui/widgets/textures.h"
 #include "ui/widgets/widgets.h"
 
@@ -42,6 +43,7 @@ Window::Window(WindowOptions options) : impl_(std::make_unique<Impl>()) {
   if (options.light) layout.light = *options.light;
   impl_->dark = !layout.light;
   impl_->options = std::move(options);
+  keep_places(impl_->options.keep_places);
   impl_->open();
 }
 
@@ -200,8 +202,8 @@ void Window::Impl::draw_frame() {
   if (rescale || glyphs_are_full()) {
     float scale_y;
     glfwGetWindowContentScale(window, &scale, &scale_y);
-    load_fonts(scale);
-    apply_theme(dark, scale);
+    load_fonts(zoomed());
+    apply_theme(dark, zoomed());
     ImGui_ImplOpenGL3_DestroyFontsTexture();
     rescale = false;
   }
@@ -213,6 +215,7 @@ void Window::Impl::draw_frame() {
   const auto now = engine->snapshot();
   take_keys(*now);
   draw_window(*now);
+  finish_places();
   ImGui::Render();
   for (const int key : held) ImGui::GetIO().KeysDown[key] = false;
   int width, height;
@@ -230,13 +233,19 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
   const auto pressed = [](int key) { return ImGui::IsKeyPressed(key, false); };
   if (io.KeyCtrl) {
     for (size_t i = 0; i < shown.size(); ++i)
-      if (pressed(GLFW_KEY_1 + static_cast<int>(i))) panel = i;
+      if (pressed(GLFW_KEY_1 + static_cast<int>(i))) {
+        panel = i;
+        help = false;
+      }
     const bool idle = now.state == EngineState::idle;
     if (pressed(GLFW_KEY_R) && idle && !now.messages.empty()) engine->send(core::intent::Regenerate{});
     if (pressed(GLFW_KEY_N) && (idle || now.state == EngineState::measuring))
       engine->send(core::intent::NewConversation{});
     if (pressed(GLFW_KEY_O) && !dialog.is_open()) ask_for_file();
     if (pressed(GLFW_KEY_L)) set_dark(!dark);
+    if (pressed(GLFW_KEY_EQUAL) || pressed(GLFW_KEY_KP_ADD)) set_zoom(layout.zoom + 10);
+    if (pressed(GLFW_KEY_MINUS) || pressed(GLFW_KEY_KP_SUBTRACT)) set_zoom(layout.zoom - 10);
+    if (pressed(GLFW_KEY_0) || pressed(GLFW_KEY_KP_0)) set_zoom(100);
     if (pressed(GLFW_KEY_Q)) glfwSetWindowShouldClose(window, GLFW_TRUE);
   }
   if (dialog.is_open() || shown[panel]->takes_escape()) return;
@@ -251,7 +260,10 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
 
 void Window::Impl::ask_for_file() {
   engine->send(core::intent::ListModels{});
-  dialog.ask(FileDialog::For::open, "Open a model", "", [this](const std::string& path) { open_path(path); });
+  load_settings.begin(*engine->snapshot());
+  dialog.set_side([this](const std::string& path) { load_settings.draw(*engine->snapshot(), engine->send, path); });
+  dialog.ask(FileDialog::For::open, "Open a model", "",
+             [this](const std::string& path) { open_path(path, load_settings.options()); });
 }
 
 // All pictures among them, or the first that is something else.
@@ -263,7 +275,7 @@ void Window::Impl::take_dropped(const std::vector<std::string>& paths) {
 
 // A picture goes into the message that is being written. A folder goes to the panel that knows what to do with it, an
 // address becomes a job, a file goes to the engine.
-void Window::Impl::open_path(const std::string& path) {
+void Window::Impl::open_path(const std::string& path, std::optional<core::ModelOptions> options) {
   if (is_picture_name(path)) {
     engine->send(core::intent::AddPicture{path});
     return show_panel("chat");
@@ -273,7 +285,8 @@ void Window::Impl::open_path(const std::string& path) {
     return show_panel("jobs");
   }
   std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) return engine->send(core::intent::OpenModel{path});
+  if (!std::filesystem::is_directory(path, ignored))
+    return engine->send(core::intent::OpenModel{path, std::move(options)});
   for (size_t i = 0; i < shown.size(); ++i)
     if (shown[i]->take_folder(path)) panel = i;
 }
@@ -286,7 +299,13 @@ void Window::Impl::show_panel(std::string_view name) {
 void Window::Impl::set_dark(bool now_dark) {
   dark = now_dark;
   layout.light = !dark;
-  apply_theme(dark, scale);
+  apply_theme(dark, zoomed());
+}
+
+void Window::Impl::set_zoom(int percent) {
+  percent = std::clamp(percent, kLeastZoom, kMostZoom);
+  rescale |= percent != layout.zoom;
+  layout.zoom = percent;
 }
 
 void Window::Impl::remember() {

@@ -17,9 +17,10 @@ struct WindowOptions {
   std::string panel; // the first to be shown: a name of panels()
   int width = 0, height = 0;
   std::optional<bool> light;
-  std::string layout_file; // where that is remembered; empty: nowhere
-  std::string screenshot;  // write this PNG and close: once a model is open and nothing is being written or studied
-  int after_frames = 30;   // so many frames after that
+  std::string layout_file;  // where that is remembered; empty: nowhere
+  std::string screenshot;   // write this PNG and close: once a model is open and nothing is being written or studied
+  int after_frames = 30;    // so many frames after that
+  bool keep_places = false; // for tests: ui/widgets/places.h
 };
 
 // Where the window gets its snapshots and sends its intents.

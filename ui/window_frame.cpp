@@ -1,10 +1,14 @@
 // What the window draws around its panels: the list of panels, the status line, errors, the list of keys.
 #include "core/strings/units.h"
+#include "ui/markdown/text_layout.h"
+#include "ui/widgets/icons.h"
+#include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 #include "ui/window_impl.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace ridge::ui {
@@ -26,6 +30,7 @@ constexpr Shortcut kShortcuts[] = {
     {"Ctrl R", "answer again"},
     {"Ctrl N", "new conversation"},
     {"Ctrl L", "light or dark"},
+    {"Ctrl + − 0", "larger, smaller, as usual"},
     {"Tab, arrows, Space", "reach and use every control"},
     {"F1", "this list"},
     {"Ctrl Q", "close the window"},
@@ -41,14 +46,16 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
                ImGuiWindowFlags_NoBackground | // which is cleared already
                    ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
                    ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
-  const float rail = px(148), status = px(32), margin = px(16);
+  const bool narrow = size.x < px(1000);
+  const float rail = px(narrow ? 56 : 148), status = px(32), margin = px(16);
   ImGui::BeginChild("rail", {rail, size.y});
-  draw_rail(now);
+  draw_rail(narrow);
   ImGui::EndChild();
   ImGui::SetCursorPos({rail + px(4), margin});
   ImGui::BeginChild("content", {size.x - rail - px(4) - margin, size.y - status - margin - px(4)}, false,
                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
   draw_error(now);
+  draw_notices(now);
   if (now.model || !panels()[panel].needs_model) {
     ImGui::PushID(static_cast<int>(panel.load()));
     shown[panel]->draw({now, engine->send, layout});
@@ -82,31 +89,39 @@ void Window::Impl::draw_no_model(const core::Snapshot& now) {
   }
 }
 
-void Window::Impl::draw_rail(const core::Snapshot&) {
+// Icons with names; where the window is narrow, icons that say their names when they are pointed at.
+void Window::Impl::draw_rail(bool narrow) {
+  const float width = px(narrow ? 40 : 124), height = px(34), icon = px(16);
   ImGui::SetCursorPos({px(22), px(18)});
-  text("ridge", theme().text, fonts().title);
+  text(narrow ? "r" : "ridge", theme().text, fonts().title);
   ImGui::SetCursorPosY(px(64));
-  ImGui::PushStyleVar(ImGuiStyleVar_ButtonTextAlign, ImVec2(0, 0.5f));
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(4)));
-  const auto item = [&](const char* label, bool chosen) {
-    ImGui::SetCursorPosX(px(12));
+  const auto item = [&](const char* label, Icon picture, bool chosen) {
+    ImGui::SetCursorPosX(px(narrow ? 8 : 12));
+    const ImU32 color = chosen ? theme().text : theme().dim;
     ImGui::PushStyleColor(ImGuiCol_Button, chosen ? theme().raised : with_alpha(theme().raised, 0));
-    ImGui::PushStyleColor(ImGuiCol_Text, chosen ? theme().text : theme().dim);
     const ImVec2 at = ImGui::GetCursorScreenPos();
-    const bool pressed = ImGui::Button(label, {px(124), px(34)});
-    ImGui::PopStyleColor(2);
+    ImGui::PushID(label);
+    const bool pressed = ImGui::Button("##item", {width, height});
+    ImGui::PopID();
+    note_place(label);
+    ImGui::PopStyleColor();
+    if (narrow) tooltip(label);
+    draw_icon(picture, {at.x + px(narrow ? 12 : 11), at.y + (height - icon) / 2}, icon,
+              chosen ? theme().accent : color);
+    if (!narrow) text_at({at.x + px(36), at.y + (height - fonts().body->FontSize) / 2}, label, color, fonts().body);
     if (chosen)
       ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y + px(8)}, {at.x + px(3), at.y + px(26)}, theme().accent,
                                                 px(2));
     return pressed;
   };
   for (size_t i = 0; i < shown.size(); ++i)
-    if (item(panels()[i].title, i == panel)) panel = i;
+    if (item(panels()[i].title, panels()[i].icon, i == panel)) panel = i;
   ImGui::SetCursorPosY(ImGui::GetWindowHeight() - px(126));
-  if (item("Open…", false)) ask_for_file();
-  if (item(dark ? "Light" : "Dark", false)) set_dark(!dark);
-  if (item("Keys", help)) help = !help;
-  ImGui::PopStyleVar(2);
+  if (item("Open…", Icon::open, false)) ask_for_file();
+  if (item(dark ? "Light" : "Dark", dark ? Icon::light : Icon::dark, false)) set_dark(!dark);
+  if (item("Keys", Icon::keys, help)) help = true;
+  ImGui::PopStyleVar();
 }
 
 void Window::Impl::draw_status(const core::Snapshot& now) const {
@@ -119,58 +134,85 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
   ImGui::GetWindowDrawList()->AddCircleFilled({at.x + px(6), at.y + size.y / 2}, px(4), dot);
   std::string left = now.model ? fmt::format("{} · {}", now.model->label, now.model->engine) : "no model";
   left += fmt::format(" · {}", !now.activity.empty() ? now.activity : now.model ? "ready" : "waiting for a file");
-  text_at({at.x + px(18), y}, left, t.dim, fonts().small);
+  std::string right;
   if (now.speed.tokens_per_s > 0)
-    text_at({at.x + size.x, y},
-            fmt::format("{:.1f} tok/s · {}/s · context {} of {}", now.speed.tokens_per_s,
-                        core::human_bytes(now.speed.bytes_per_s), now.kv.tokens, now.kv.context),
-            t.dim, fonts().small, 1);
+    right = fmt::format("{:.1f} tok/s · {}/s · context {} of {}", now.speed.tokens_per_s,
+                        core::human_bytes(now.speed.bytes_per_s), now.kv.tokens, now.kv.context);
+  const float room = size.x - px(42) - size_of(right, fonts().small).x;
+  text_at({at.x + px(18), y}, shortened(left, room, fonts().small), t.dim, fonts().small);
+  text_at({at.x + size.x, y}, right, t.dim, fonts().small, 1);
+}
+
+// What the engine said since the model was opened, as far as it was not dismissed.
+void Window::Impl::draw_notices(const core::Snapshot& now) {
+  const uint64_t unseen = std::min<uint64_t>(now.notice_number - dismissed_notice, now.notices.size());
+  if (unseen == 0) return;
+  std::string lines;
+  for (size_t i = now.notices.size() - unseen; i < now.notices.size(); ++i)
+    lines += (lines.empty() ? "" : "\n") + now.notices[i];
+  const float width = ImGui::GetContentRegionAvail().x, inner = width - px(120);
+  const TextLayout layout = lay_out_plain(lines, fonts().small, inner);
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, mix(theme().surface, theme().amber, 0.14f));
+  ImGui::BeginChild("notices", {width, layout.height + px(16)});
+  const ImVec2 at = ImGui::GetWindowPos();
+  draw_plain(lines, layout, fonts().small, {at.x + px(16), at.y + px(8)}, theme().text);
+  ImGui::SetCursorPos({width - px(80), px(5)});
+  if (quiet_button("dismiss")) dismissed_notice = now.notice_number;
+  ImGui::EndChild();
+  ImGui::PopStyleColor();
 }
 
 void Window::Impl::draw_error(const core::Snapshot& now) {
   if (now.error_number == dismissed_error) return;
   const Theme& t = theme();
   const float width = ImGui::GetContentRegionAvail().x, inner = width - px(now.gpu_failed ? 258 : 120);
-  const float height =
-      fonts().body->CalcTextSizeA(fonts().body->FontSize, INFINITY, inner, now.error.c_str()).y + px(24);
+  const TextLayout layout = lay_out_plain(now.error, fonts().body, inner);
   ImGui::PushStyleColor(ImGuiCol_ChildBg, mix(t.surface, t.red, 0.22f));
-  ImGui::BeginChild("error", {width, height});
-  ImGui::SetCursorPos({px(16), px(12)});
-  ImGui::PushTextWrapPos(px(16) + inner);
-  text(now.error, t.text);
-  ImGui::PopTextWrapPos();
+  ImGui::BeginChild("error", {width, layout.height + px(20)});
+  const ImVec2 at = ImGui::GetWindowPos();
+  draw_plain(now.error, layout, fonts().body, {at.x + px(16), at.y + px(10)}, t.text);
   ImGui::SetCursorPos({width - px(88), px(9)});
   if (now.gpu_failed) {
     ImGui::SetCursorPosX(width - px(226));
-    if (ImGui::SmallButton("go on with the CPU")) {
+    if (quiet_button("go on with the CPU")) {
       engine->send(core::intent::UseCpu{});
       dismissed_error = now.error_number;
     }
     ImGui::SameLine();
   }
-  if (ImGui::SmallButton("dismiss")) dismissed_error = now.error_number;
+  if (quiet_button("dismiss")) dismissed_error = now.error_number;
   ImGui::EndChild();
   ImGui::PopStyleColor();
 }
 
+// Until a click beside it, Escape, or another panel is shown.
 void Window::Impl::draw_help() {
-  if (!help) return;
+  constexpr const char* kName = "##keys";
+  if (help && !ImGui::IsPopupOpen(kName)) {
+    if (help_open) // a click has closed it
+      help = help_open = false;
+    else
+      ImGui::OpenPopup(kName);
+  }
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({size.x / 2, size.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(24), px(20)));
-  ImGui::PushStyleColor(ImGuiCol_WindowBg, theme().raised);
-  ImGui::Begin("keys", &help,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings |
-                   ImGuiWindowFlags_NoMove);
-  title("Keys");
-  ImGui::Dummy({px(360), px(6)});
-  for (const Shortcut& shortcut : kShortcuts) {
-    text(shortcut.keys, theme().text, fonts().mono);
-    ImGui::SameLine(px(200));
-    text(shortcut.what, theme().dim);
+  if (ImGui::BeginPopup(kName, ImGuiWindowFlags_NoMove)) {
+    help_open = true;
+    title("Keys");
+    note_place("list of keys");
+    ImGui::Dummy({px(360), px(6)});
+    for (const Shortcut& shortcut : kShortcuts) {
+      text(shortcut.keys, theme().text, fonts().mono);
+      ImGui::SameLine(px(200));
+      text(shortcut.what, theme().dim);
+    }
+    if (!help) {
+      help_open = false;
+      ImGui::CloseCurrentPopup();
+    }
+    ImGui::EndPopup();
   }
-  ImGui::End();
-  ImGui::PopStyleColor();
   ImGui::PopStyleVar();
 }
 

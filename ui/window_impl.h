@@ -1,13 +1,15 @@
 // What a Window consists of. Only for its own files.
 #pragma once
 
+#include "ui/dialogs/file_dialog.h"
+#include "ui/dialogs/load_settings.h"
 #include "ui/layout.h"
 #include "ui/panels/panel.h"
-#include "ui/widgets/file_dialog.h"
 #include "ui/window.h"
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,13 +26,14 @@ struct Window::Impl {
   std::atomic<size_t> panel = 0;
   std::atomic<uint64_t> frames = 0;
   std::atomic<bool> at_rest = false;
-  bool dark = true, rescale = true, help = false;
-  float scale = 1;
+  bool dark = true, rescale = true, help = false, help_open = false;
+  float scale = 1; // of the screen; the zoom comes on top
   int frames_wanted = kSettlingFrames;
-  uint64_t dismissed_error = 0;
+  uint64_t dismissed_error = 0, dismissed_notice = 0;
   const EngineLink* engine = nullptr;
   std::vector<int> pressed_keys; // since the last frame
   FileDialog dialog;
+  LoadSettings load_settings; // beside the dialog
   Layout layout, saved_layout;
   FrameTimes frame_times;
 
@@ -39,17 +42,21 @@ struct Window::Impl {
   std::vector<int> hold_short_presses();
   void draw_window(const core::Snapshot& now);
   void draw_no_model(const core::Snapshot& now);
-  void draw_rail(const core::Snapshot& now);
+  void draw_rail(bool narrow);
   void draw_status(const core::Snapshot& now) const;
   void draw_error(const core::Snapshot& now);
+  void draw_notices(const core::Snapshot& now);
   void draw_help();
   void take_keys(const core::Snapshot& now);
   void ask_for_file();
-  void open_path(const std::string& path);
+  // options: that a model is opened with; nothing: as before
+  void open_path(const std::string& path, std::optional<core::ModelOptions> options = std::nullopt);
   void take_dropped(const std::vector<std::string>& paths);
   void show_panel(std::string_view name);
   void save_screenshot() const;
   void set_dark(bool now_dark);
+  void set_zoom(int percent);
+  float zoomed() const { return scale * static_cast<float>(layout.zoom) / 100; }
   void remember();
 };
 

@@ -45,6 +45,8 @@ struct GuiCommand {
       setup.conversation_folder = folder + "/conversations";
     if (const std::string folder = core::config_folder(); !folder.empty() && window.screenshot.empty())
       window.layout_file = folder + "/window.ini";
+    if (const std::string folder = core::config_folder(); !folder.empty() && window.screenshot.empty())
+      setup.preset_file = folder + "/presets.json";
     ui::Window shown(window);
     WindowEngine engine(setup, [&] { shown.wake(); });
     for (const std::string& image : images) engine.send(core::intent::AddPicture{image});

@@ -18,6 +18,11 @@ constexpr double kSampleSeconds = 0.05; // of generation, between two points of 
 constexpr size_t kHistory = 600;        // points
 constexpr double kCheapProfile = 0.1;   // seconds that a profile after an answer may take
 
+core::AnswerFacts facts_of(const engine::Session& session, const std::string& model) {
+  const engine::Usage &prompt = session.prompt_usage(), &generation = session.generation_usage();
+  return {model, prompt.tokens, generation.tokens, prompt.seconds, generation.seconds, generation.bytes_per_second()};
+}
+
 std::string ending(const engine::Answer& answer, int64_t max_tokens) {
   switch (answer.stop) {
   case engine::StopReason::interrupted: return "stopped";
@@ -47,7 +52,7 @@ class WindowEngine::SpeedMeter {
 
 WindowEngine::Messages WindowEngine::messages() const {
   const std::lock_guard lock(mutex_);
-  return {state_.messages, loaded_->conversation.messages(), state_.pictures};
+  return {state_.messages, tree_, state_.pictures};
 }
 
 void WindowEngine::need_encoder(std::span<const core::ChatMessage> kept, const core::MessagePictures& sent) {
@@ -65,8 +70,9 @@ void WindowEngine::say(const std::string& text) {
 void WindowEngine::ask(const std::string& text, const Messages& before) {
   const core::ChatMessage message = {true, text, "", "", nullptr, before.unsent};
   begin_conversation(message);
+  tree_.add(message, {{"role", "user"}, {"content", text}});
   change([&](core::Snapshot& s) {
-    s.messages.push_back(message);
+    s.messages = tree_.shown();
     std::erase_if(s.pictures, [&](const auto& picture) { return std::ranges::count(before.unsent, picture) > 0; });
   });
   setup_.request.prompt = text;
@@ -74,27 +80,25 @@ void WindowEngine::ask(const std::string& text, const Messages& before) {
   answer(before);
 }
 
-void WindowEngine::regenerate() {
+void WindowEngine::regenerate(const core::intent::Regenerate& wanted) {
+  const size_t length = tree_.size();
+  const size_t last = length > 0 && !tree_.at(length - 1).shown.user ? length - 1 : length;
+  const size_t number = wanted.message.value_or(last);
+  if (number == 0 || number > length || !tree_.at(number - 1).shown.user) return;
+  if (wanted.model && *wanted.model != path_) load(*wanted.model);
   Messages before = messages();
   before.unsent.clear(); // they stay
   need_encoder(before.shown, {});
-  if (loaded_->conversation.drop_answer()) change([](core::Snapshot& s) { s.messages.pop_back(); });
-  if (state_.messages.empty() || !state_.messages.back().user) return;
+  tree_.cut(number);
+  show_path();
   answer(before);
 }
 
 void WindowEngine::edit(size_t message, const std::string& text) {
   const Messages before = messages();
   need_encoder(std::span(before.shown).first(std::min(message, before.shown.size())), before.unsent);
-  Json kept = Json::array();
-  size_t number = 0;
-  for (const Json& m : loaded_->conversation.messages()) {
-    const bool system = m["role"] == "system";
-    if (system || number < message) kept.push_back(m);
-    if (!system) ++number;
-  }
-  loaded_->conversation.set_messages(kept, "conversation");
-  change([&](core::Snapshot& s) { s.messages.resize(std::min(message, s.messages.size())); });
+  tree_.cut(message);
+  show_path();
   ask(text, before);
 }
 
@@ -155,19 +159,22 @@ void WindowEngine::answer(const Messages& before) {
         s.speed.tokens_per_s = whole.tokens_per_second();
         s.speed.bytes_per_s = whole.bytes_per_second();
       }
-      s.messages.back().note = ending(answer, setup_.request.sampling.max_tokens);
+      core::ChatMessage& written = s.messages.back();
+      written.note = ending(answer, setup_.request.sampling.max_tokens);
       if (!answer.choices.empty())
-        s.messages.back().choices = std::make_shared<const std::vector<core::TokenChoice>>(std::move(answer.choices));
+        written.choices = std::make_shared<const std::vector<core::TokenChoice>>(std::move(answer.choices));
+      written.facts = facts_of(m.session, s.model->label);
+      tree_.add(written, m.conversation.messages().back());
+      s.messages = tree_.shown();
       s.step = step_shares(m.model, s.kv.tokens);
       s.sequences = sequences_of(m);
     });
     seconds_before_ += whole.seconds;
   } catch (...) {
-    m.conversation.set_messages(before.sent, "conversation");
-    change([&](core::Snapshot& s) {
-      s.messages = before.shown;
-      s.pictures.insert(s.pictures.begin(), before.unsent.begin(), before.unsent.end());
-    });
+    tree_ = before.tree;
+    show_path();
+    change(
+        [&](core::Snapshot& s) { s.pictures.insert(s.pictures.begin(), before.unsent.begin(), before.unsent.end()); });
     look_at_pictures();
     abandon_conversation();
     throw;

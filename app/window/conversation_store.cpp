@@ -5,7 +5,7 @@
 #include "core/files/private_folder.h"
 #include "core/files/read_file.h"
 #include "core/json/parse.h"
-#include "core/strings/printable.h"
+#include "core/strings/lower.h"
 #include "core/strings/utf8.h"
 #include "text/json/kept_number.h"
 
@@ -29,6 +29,75 @@ int64_t milliseconds_now() {
       .count();
 }
 
+void read_message(StoredConversation& c, const Json& m, const std::string& place) {
+  if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !m.contains("content") ||
+      (m.contains("reasoning_content") && !m["reasoning_content"].is_string()))
+    throw_error("{}: expected an object with \"role\", a string, and \"content\"", place);
+  KeptContent content = read_kept_content(m["content"], place);
+  if (m["role"] == "system") { // where other programs keep the system prompt
+    if (c.system.empty()) c.system = std::move(content.text);
+    return;
+  }
+  if (!content.pictures.empty()) c.pictures[c.messages.size()] = std::move(content.pictures);
+  c.messages.push_back(m);
+  c.messages.back()["content"] = std::move(content.text);
+}
+
+// Puts messages, read one behind the other, into the order in which they were written.
+void take_order(StoredConversation& c, const std::vector<size_t>& orders, std::vector<int> parents,
+                const std::string& label) {
+  const size_t count = c.messages.size();
+  std::vector<bool> known(count, false);
+  Json messages = Json::array();
+  messages.get_ref<Json::array_t&>().resize(count);
+  PicturesByMessage pictures;
+  c.parents.assign(count, -1);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t order = orders[i];
+    if (order >= count || known[order] || parents[i] < -1 || parents[i] >= static_cast<int>(order))
+      throw_error("{}: versions of messages whose orders or parents make no sense", label);
+    known[order] = true;
+    messages[order] = std::move(c.messages[i]);
+    messages[order].erase("order");
+    messages[order].erase("parent");
+    c.parents[order] = parents[i];
+    if (const auto found = c.pictures.find(i); found != c.pictures.end()) pictures[order] = std::move(found->second);
+  }
+  c.messages = std::move(messages);
+  c.pictures = std::move(pictures);
+}
+
+void read_messages(StoredConversation& c, const Json& json, const std::string& label) {
+  const Json& messages = json["messages"];
+  for (size_t i = 0; i < messages.size(); ++i) read_message(c, messages[i], fmt::format("{}: message {}", label, i));
+  if (!json.contains("versions")) return;
+  const auto number = [&](const Json& value) {
+    constexpr int64_t kMost = 1'000'000;
+    if (!value.is_number_integer() || value.get<int64_t>() < -1 || value.get<int64_t>() > kMost)
+      throw_error("{}: versions of messages whose orders or parents make no sense", label);
+    return value.get<int>();
+  };
+  if (!json["versions"].is_array() || !json.contains("orders") || !json["orders"].is_array() ||
+      json["orders"].size() != c.messages.size())
+    throw_error("{}: \"orders\" and \"versions\" are no lists that go with the messages", label);
+  std::vector<size_t> orders;
+  std::vector<int> parents;
+  for (const Json& order : json["orders"]) {
+    parents.push_back(orders.empty() ? -1 : static_cast<int>(orders.back()));
+    orders.push_back(static_cast<size_t>(number(order)));
+  }
+  const int end = orders.empty() ? -1 : static_cast<int>(orders.back());
+  for (const Json& version : json["versions"]) {
+    const size_t before = c.messages.size();
+    read_message(c, version, label + ": a version");
+    if (c.messages.size() == before) continue;
+    orders.push_back(static_cast<size_t>(number(version.value("order", Json(-1)))));
+    parents.push_back(number(version.value("parent", Json(-1))));
+  }
+  take_order(c, orders, std::move(parents), label);
+  c.end = end;
+}
+
 StoredConversation parse(const std::string& text, const std::string& label) {
   const Json json = core::parse_json(text, label, {.exact_numbers = true});
   if (!json.is_object() || !json.contains("messages")) throw_error("{}: expected an object with \"messages\"", label);
@@ -41,23 +110,33 @@ StoredConversation parse(const std::string& text, const std::string& label) {
   c.changed_ms =
       json.contains("changed_ms") && json["changed_ms"].is_number_integer() ? json["changed_ms"].get<int64_t>() : 0;
   c.named = json.contains("named") && json["named"] == true;
-  const Json& messages = json["messages"];
-  if (!messages.is_array()) throw_error("{}: \"messages\" is no list", label);
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const Json& m = messages[i];
-    if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !m.contains("content") ||
-        (m.contains("reasoning_content") && !m["reasoning_content"].is_string()))
-      throw_error("{}: message {}: expected an object with \"role\", a string, and \"content\"", label, i);
-    KeptContent content = read_kept_content(m["content"], fmt::format("{}: message {}", label, i));
-    if (m["role"] == "system") { // where other programs keep the system prompt
-      if (c.system.empty()) c.system = std::move(content.text);
-      continue;
-    }
-    if (!content.pictures.empty()) c.pictures[c.messages.size()] = std::move(content.pictures);
-    c.messages.push_back(m);
-    c.messages.back()["content"] = std::move(content.text);
-  }
+  if (!json["messages"].is_array()) throw_error("{}: \"messages\" is no list", label);
+  read_messages(c, json, label);
   return c;
+}
+
+// The messages that are shown stand under "messages", as other programs have them. Where others were written in their
+// places, those are under "versions", with the number of the message that each follows; "orders" and "order" number
+// them all in the order in which they were written.
+Json with_versions(const StoredConversation& c, Json messages) {
+  Json json = {{"messages", Json::array()}};
+  if (c.parents.empty()) {
+    json["messages"] = std::move(messages);
+    return json;
+  }
+  std::vector<int> path;
+  for (int at = c.end; at >= 0; at = c.parents[static_cast<size_t>(at)]) path.push_back(at);
+  std::ranges::reverse(path);
+  for (const int at : path) json["messages"].push_back(messages[static_cast<size_t>(at)]);
+  if (path.size() == messages.size()) return json;
+  json["orders"] = path;
+  json["versions"] = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (std::ranges::find(path, static_cast<int>(i)) != path.end()) continue;
+    json["versions"].push_back(messages[i]);
+    json["versions"].back().update({{"order", i}, {"parent", c.parents[i]}});
+  }
+  return json;
 }
 
 } // namespace
@@ -173,11 +252,8 @@ void ConversationStore::save(std::string id) {
     Json& content = messages[message]["content"];
     content = kept_content(content.get<std::string>(), pictures, picture_folder(c.id));
   }
-  const Json json = {{"title", c.title},
-                     {"named", c.named},
-                     {"changed_ms", c.changed_ms},
-                     {"system", c.system},
-                     {"messages", messages}};
+  Json json = {{"title", c.title}, {"named", c.named}, {"changed_ms", c.changed_ms}, {"system", c.system}};
+  json.update(with_versions(c, std::move(messages)));
   // A model may write what is no UTF-8.
   const std::string text = text::json_text(json, 1) + "\n";
   core::AtomicFile file(path_of(c.id), text.size(), core::kPrivateFile);
@@ -193,6 +269,24 @@ void ConversationStore::remove(std::string id) {
   if (!folder_.empty()) fs::remove(path_of(id), error);
   if (error) throw_error("cannot remove {}: {}", path_of(id), error.message());
   std::erase_if(list_, [&](const StoredConversation& c) { return c.id == id; });
+}
+
+std::optional<std::string> ConversationStore::excerpt_with(const StoredConversation& c, const std::string& text) {
+  constexpr size_t kBefore = 12, kBehind = 60; // bytes around what was found
+  const std::string wanted = core::lower(text);
+  if (core::lower(c.title).find(wanted) != std::string::npos) return "";
+  for (const Json& message : c.messages) {
+    const std::string& content = message["content"].get_ref<const std::string&>();
+    const size_t at = core::lower(content).find(wanted);
+    if (at == std::string::npos) continue;
+    size_t begin = at - std::min(at, kBefore), end = std::min(content.size(), at + wanted.size() + kBehind);
+    while (begin > 0 && core::is_utf8_continuation(content[begin])) --begin;
+    while (end < content.size() && core::is_utf8_continuation(content[end])) ++end;
+    std::string excerpt = (begin > 0 ? "…" : "") + content.substr(begin, end - begin);
+    std::ranges::replace(excerpt, '\n', ' ');
+    return excerpt;
+  }
+  return std::nullopt;
 }
 
 } // namespace ridge::app

@@ -8,6 +8,7 @@
 #include "core/view/snapshot.h"
 #include "engine/conversation.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,13 @@ struct StoredConversation {
   std::string title;
   std::string system;            // prompt
   Json messages = Json::array(); // as Conversation has them, the system message left out; contents are texts
-  PicturesByMessage pictures;    // of them; where there is a folder, their bytes are in files alone
-  int64_t changed_ms = 0;        // since 1970
-  bool named = false;            // by a person; else the title is the first question
-  int64_t file_time = 0;         // of the file that this was read from or written to; 0: there is none
+  // Of each message, the one that it follows, which is before it, -1: none. Empty: each follows the one before it.
+  std::vector<int> parents;
+  int end = -1;               // the message that what is shown ends with, where there are parents
+  PicturesByMessage pictures; // of the messages; where there is a folder, their bytes are in files alone
+  int64_t changed_ms = 0;     // since 1970
+  bool named = false;         // by a person; else the title is the first question
+  int64_t file_time = 0;      // of the file that this was read from or written to; 0: there is none
 };
 
 class ConversationStore {
@@ -48,6 +52,9 @@ class ConversationStore {
   void save(std::string id); // a copy, here and below: the caller's may stand in what is moved or removed
   // Throws Error where its file cannot be removed; then it stays in the list.
   void remove(std::string id);
+  // Of conversations whose titles or messages have this text, capitals or not: where, in one line; nothing in the
+  // title's case. Nothing at all where it is not found.
+  static std::optional<std::string> excerpt_with(const StoredConversation& c, const std::string& text);
 
  private:
   std::string path_of(const std::string& id) const { return folder_ + "/" + id + ".json"; }

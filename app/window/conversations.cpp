@@ -1,31 +1,71 @@
 // The conversations of the window's engine: begun, kept, listed, opened again.
+#include "app/terminal/chat/markdown_export.h"
 #include "app/window/loaded.h"
+#include "core/files/atomic_file.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 namespace ridge::app {
 namespace {
 
-std::vector<core::ChatMessage> shown(const Json& messages, const PicturesByMessage& pictures) {
-  std::vector<core::ChatMessage> result;
-  for (const Json& m : messages)
-    result.push_back({m["role"] == "user", m["content"], m.value("reasoning_content", ""), "", nullptr, {}});
-  for (const auto& [message, list] : pictures) result[message].pictures = list;
-  return result;
+// What is kept beside a message's text, and is not the model's.
+constexpr const char* kStatistics = "statistics";
+
+Json statistics_of(const core::AnswerFacts& facts) {
+  return {{"model", facts.model},
+          {"prompt_tokens", facts.prompt_tokens},
+          {"prompt_seconds", facts.prompt_seconds},
+          {"tokens", facts.tokens},
+          {"seconds", facts.seconds},
+          {"bytes_per_second", facts.bytes_per_s}};
 }
 
-Json without_system(const Json& messages) {
-  Json result = Json::array();
-  for (const Json& m : messages)
-    if (m["role"] != "system") result.push_back(m);
-  return result;
+// Nothing where a file has something else there.
+std::optional<core::AnswerFacts> facts_of(const Json& message) {
+  if (!message.contains(kStatistics) || !message[kStatistics].is_object()) return std::nullopt;
+  const Json& from = message[kStatistics];
+  const auto number = [&](const char* key) {
+    const bool known = from.contains(key) && from[key].is_number();
+    return known ? std::clamp(from[key].get<double>(), 0.0, 1e15) : 0.0;
+  };
+  core::AnswerFacts facts;
+  if (from.contains("model") && from["model"].is_string()) facts.model = from["model"].get<std::string>();
+  facts.prompt_tokens = static_cast<int64_t>(number("prompt_tokens"));
+  facts.prompt_seconds = number("prompt_seconds");
+  facts.tokens = static_cast<int64_t>(number("tokens"));
+  facts.seconds = number("seconds");
+  facts.bytes_per_s = number("bytes_per_second");
+  return facts;
+}
+
+MessageTree tree_of(const StoredConversation& stored, const PicturesByMessage& pictures) {
+  MessageTree tree;
+  for (size_t i = 0; i < stored.messages.size(); ++i) {
+    Json sent = stored.messages[i];
+    core::ChatMessage shown{
+        sent["role"] == "user", sent["content"], sent.value("reasoning_content", ""), "", nullptr, {}};
+    shown.facts = facts_of(sent);
+    sent.erase(kStatistics);
+    if (const auto found = pictures.find(i); found != pictures.end()) shown.pictures = found->second;
+    tree.add_node(stored.parents.empty() ? static_cast<int>(i) - 1 : stored.parents[i], std::move(shown),
+                  std::move(sent));
+  }
+  tree.go_to(stored.parents.empty() ? static_cast<int>(stored.messages.size()) - 1 : stored.end);
+  return tree;
 }
 
 } // namespace
 
 void WindowEngine::list_conversations(core::Snapshot& s) const {
   auto rows = std::make_shared<std::vector<core::ConversationRow>>();
-  for (const StoredConversation& c : store_.list()) rows->push_back({c.id, c.title, c.changed_ms / 1000});
+  for (const StoredConversation& c : store_.list()) {
+    const auto excerpt = s.searched.empty() ? "" : ConversationStore::excerpt_with(c, s.searched);
+    if (excerpt) rows->push_back({c.id, c.title, c.changed_ms / 1000, *excerpt});
+  }
   s.conversations = std::move(rows);
 }
 
@@ -33,20 +73,59 @@ void WindowEngine::open_conversation(const std::string& id) {
   store_.refresh(id);
   const StoredConversation* stored = store_.find(id);
   if (!id.empty() && !stored) return;
-  const Json messages = stored ? stored->messages : Json::array();
-  const PicturesByMessage pictures = stored ? store_.pictures(*stored) : PicturesByMessage();
-  loaded_->conversation.set_messages(messages, "conversation");
-  if (stored) loaded_->conversation.set_system(stored->system);
+  MessageTree tree = stored ? tree_of(*stored, store_.pictures(*stored)) : MessageTree();
+  loaded_->conversation.set_messages(tree.sent(), "conversation");
+  loaded_->conversation.set_system(stored ? stored->system : state_.system_prompt);
+  tree_ = std::move(tree);
   change([&](core::Snapshot& s) {
     s.conversation = id;
-    s.messages = shown(messages, pictures);
+    s.messages = tree_.shown();
     if (stored) s.system_prompt = stored->system;
     s.kv.tokens = 0;
     s.kv.bytes = 0;
   });
-  if (!stored) loaded_->conversation.set_system(state_.system_prompt);
   forget_unused_pictures();
   look_at_pictures();
+}
+
+// What the model has and what is shown become what the tree's path is.
+void WindowEngine::show_path() {
+  loaded_->conversation.set_messages(tree_.sent(), "conversation");
+  loaded_->conversation.set_system(state_.system_prompt);
+  change([&](core::Snapshot& s) { s.messages = tree_.shown(); });
+  look_at_pictures();
+}
+
+void WindowEngine::show_version(const core::intent::ShowVersion& wanted) {
+  if (!tree_.turn(wanted.message, wanted.version)) return;
+  show_path();
+  save_conversation();
+}
+
+void WindowEngine::edit_answer(const core::intent::EditAnswer& wanted) {
+  if (wanted.message >= tree_.size()) return;
+  tree_.replace(wanted.message, wanted.text);
+  show_path();
+  save_conversation();
+}
+
+void WindowEngine::search_conversations(const std::string& text) {
+  change([&](core::Snapshot& s) {
+    s.searched = text;
+    list_conversations(s);
+  });
+}
+
+void WindowEngine::export_conversation(const std::string& path) {
+  Json messages = tree_.sent();
+  if (!state_.system_prompt.empty())
+    messages.insert(messages.begin(), {{"role", "system"}, {"content", state_.system_prompt}});
+  const StoredConversation* stored = store_.find(state_.conversation);
+  const std::string text = conversation_as_markdown(messages, stored ? stored->title : "Conversation");
+  core::AtomicFile file(path, text.size());
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+  tell(fmt::format("the conversation is in {}", path));
 }
 
 void WindowEngine::rename_conversation(const std::string& id, const std::string& title) {
@@ -71,7 +150,7 @@ void WindowEngine::set_system(const std::string& text) {
 }
 
 void WindowEngine::continue_conversation(Loaded& loaded) const {
-  if (loaded_) loaded.conversation.set_messages(loaded_->conversation.messages(), "conversation");
+  loaded.conversation.set_messages(tree_.sent(), "conversation");
   loaded.conversation.set_system(state_.system_prompt);
 }
 
@@ -88,7 +167,7 @@ void WindowEngine::begin_conversation(const core::ChatMessage& question) {
 StoredConversation* WindowEngine::to_be_changed(const std::string& id) {
   const std::string kept = store_.keep_both(id);
   if (kept != id) {
-    give_pictures(*store_.find(kept));
+    give_messages(*store_.find(kept));
     change([&](core::Snapshot& s) { s.conversation = kept; });
     fail("another window has changed this conversation; what stands here goes on as a copy");
   }
@@ -99,23 +178,24 @@ void WindowEngine::save_conversation() {
   StoredConversation* stored = to_be_changed(state_.conversation);
   if (!stored) return;
   stored->system = state_.system_prompt;
-  stored->messages = without_system(loaded_->conversation.messages());
-  give_pictures(*stored);
+  give_messages(*stored);
   if (!stored->named && !state_.messages.empty()) stored->title = title_of(messages().shown[0]);
   store_.save(stored->id);
   change([&](core::Snapshot& s) { list_conversations(s); });
   forget_unused_pictures();
 }
 
-// Where there are pictures, the model's message has what stands for them.
-void WindowEngine::give_pictures(StoredConversation& stored) const {
+void WindowEngine::give_messages(StoredConversation& stored) const {
+  stored.messages = Json::array();
+  stored.parents.clear();
   stored.pictures.clear();
-  const std::vector<core::ChatMessage> shown = messages().shown;
-  for (size_t i = 0; i < std::min(shown.size(), stored.messages.size()); ++i) {
-    if (shown[i].pictures.empty()) continue;
-    stored.pictures[i] = shown[i].pictures;
-    stored.messages[i]["content"] = shown[i].text;
+  for (const MessageTree::Node& node : tree_.nodes()) {
+    if (!node.shown.pictures.empty()) stored.pictures[stored.messages.size()] = node.shown.pictures;
+    stored.messages.push_back(node.sent);
+    if (node.shown.facts) stored.messages.back()[kStatistics] = statistics_of(*node.shown.facts);
+    stored.parents.push_back(node.parent);
   }
+  stored.end = tree_.path().empty() ? -1 : tree_.path().back();
 }
 
 void WindowEngine::abandon_conversation() {

@@ -7,6 +7,10 @@
 
 namespace ridge::app {
 
+// What a person at the window can do where a GPU has too little memory.
+inline constexpr const char* kToNeedLess =
+    "open it with fewer layers on the GPU or a shorter context (Open…, load settings)";
+
 struct WindowEngine::Loaded {
   engine::LoadedModel model;
   engine::Device device;
@@ -14,15 +18,20 @@ struct WindowEngine::Loaded {
   engine::Session session;
   engine::Conversation conversation;
 
-  Loaded(engine::LoadedModel opened, const WindowSetup& setup)
-      : model(std::move(opened)),
-        device(setup.start(model, engine::generating_config(setup.model, model.program.trained_context),
-                           setup.model.device, engine::placement_of(setup.model))),
-        chat_template(engine::choose_template(setup.request.chat_template, model.file, note)),
-        session(*model.executor, model.program, engine::make_speculator(setup.model, model, {}),
-                engine::prefix_settings(setup.prefixes, model.file, note), setup.clock),
+  Loaded(engine::LoadedModel opened, const WindowSetup& setup, const engine::LoadSteps& steps)
+      : model(std::move(opened)), device(start(model, setup, steps)),
+        chat_template(engine::choose_template(setup.request.chat_template, model.file, steps.note)),
+        session(*model.executor, model.program, engine::make_speculator(setup.model, model, steps),
+                engine::prefix_settings(setup.prefixes, model.file, steps.note), setup.clock),
         conversation(model, session, chat_template,
-                     engine::template_variables(setup.request.chat_template, chat_template, note)) {}
+                     engine::template_variables(setup.request.chat_template, chat_template, steps.note)) {}
+
+  static engine::Device start(engine::LoadedModel& model, const WindowSetup& setup, const engine::LoadSteps& steps) {
+    const core::ExecutorConfig config = engine::generating_config(setup.model, model.program.trained_context);
+    const engine::Placement placement = engine::placement_of(setup.model);
+    return setup.start ? setup.start(model, config, setup.model.device, placement)
+                       : engine::start_executor(model, config, setup.model.device, placement, steps, kToNeedLess);
+  }
 };
 
 } // namespace ridge::app

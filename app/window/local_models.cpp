@@ -19,7 +19,9 @@ void WindowEngine::list_models(const core::ModelOptions& options) {
     const core::ModelRow* known = nullptr;
     if (before->models)
       for (const core::ModelRow& old : *before->models)
-        if (old.path == row.path && old.bytes == row.bytes && !old.architecture.empty()) known = &old;
+        if (old.path == row.path && old.bytes == row.bytes && !old.architecture.empty() &&
+            (old.tokens_per_s > 0 || before->speed.roof_bytes_per_s <= 0))
+          known = &old;
     if (!known) unknown.push_back(rows.size());
     rows.push_back(known ? *known : std::move(row));
   }

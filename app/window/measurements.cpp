@@ -4,8 +4,11 @@
 #include "core/error.h"
 #include "engine/machine.h"
 #include "kernels/cuda/executor/executor.h"
+#include "measure/peaks/kept_peaks.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace ridge::app {
 
@@ -14,6 +17,7 @@ using core::EngineState;
 namespace {
 
 constexpr auto kGpuInterval = std::chrono::milliseconds(500);
+constexpr auto kIdleBefore = std::chrono::seconds(3);
 constexpr int kRepetitions = 20;
 
 } // namespace
@@ -22,6 +26,53 @@ std::string WindowEngine::roofs_key(const Loaded& loaded) {
   return loaded.device == engine::Device::cuda
              ? "GPU"
              : fmt::format("CPU, {} threads", loaded.model.executor->config().threads);
+}
+
+// Bytes per second of all devices together, where peak(device, threads) is what one gives; 0: one is not known.
+double WindowEngine::roof_of(const Loaded& loaded, const std::function<double(engine::Device, int)>& peak) {
+  const double share = loaded.model.gpu_share;
+  const double gpu = share > 0 ? peak(engine::Device::cuda, 0) : 1,
+               cpu = share < 1 ? peak(engine::Device::cpu, loaded.model.executor->config().threads) : 1;
+  if (gpu <= 0 || cpu <= 0) return 0;
+  const auto gpus = static_cast<double>(std::max<size_t>(loaded.model.gpus.size(), 1));
+  return 1 / (share / (gpu * gpus) + (1 - share) / cpu);
+}
+
+// As it was measured earlier, by any command.
+double WindowEngine::known_roof(const Loaded& loaded) {
+  return roof_of(loaded, [](engine::Device on, int threads) {
+    const auto kept = measure::kept_read_peak(measure::device_name(on, threads));
+    return kept ? kept->best : 0;
+  });
+}
+
+// Nobody waits for it: once the engine has done nothing for some seconds. Kept for this machine.
+void WindowEngine::measure_roof_when_idle() {
+  roof_watch_ = std::jthread([this](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    for (auto since = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - since < kIdleBefore;) {
+      if (stopped.wait_for(lock, stop, kGpuInterval, [&] { return stop.stop_requested(); })) return;
+      const auto now = snapshot();
+      const bool job_runs = std::ranges::any_of(*now->jobs, [](const core::Job& job) { return !job.over(); });
+      if (now->state != EngineState::idle || job_runs) since = std::chrono::steady_clock::now();
+    }
+    std::shared_ptr<Loaded> loaded;
+    {
+      const std::lock_guard state_lock(mutex_);
+      loaded = loaded_;
+    }
+    guarded(
+        [&] {
+          const double roof = roof_of(*loaded, measure::measure_and_keep_read_peak);
+          change([&](core::Snapshot& s) {
+            if (loaded_ == loaded) s.speed.roof_bytes_per_s = roof;
+          });
+        },
+        false);
+    if (snapshot()->models) send(core::intent::ListModels{}); // with their speeds
+  });
 }
 
 void WindowEngine::measure_roofs() {

@@ -1,5 +1,6 @@
 #include "app/window/model_facts.h"
 
+#include "app/models/model_names.h"
 #include "core/strings/printable.h"
 #include "models/model.h"
 #include "models/recipes.h"
@@ -83,7 +84,7 @@ core::ModelFacts model_facts(const engine::LoadedModel& model) {
   const gguf::File& file = model.file;
   core::ModelFacts facts;
   facts.path = file.path();
-  facts.label = models::model_label(file);
+  facts.label = model_title(file);
   facts.architecture = model.program.architecture;
   facts.engine = model.executor->description();
   facts.parameters = models::parameter_count(file);

@@ -3,12 +3,15 @@
 #include "app/models/encoders.h"
 #include "app/window/loaded.h"
 #include "app/window/model_facts.h"
+#include "app/window/presets.h"
 #include "app/window/recent_files.h"
+#include "app/window/window_words.h"
 #include "core/cache/rings.h"
 #include "core/error.h"
 #include "engine/options.h"
 #include "engine/pictures/open_pictures.h"
 #include "engine/sampling_defaults.h"
+#include "engine/speculation/speculation.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/guide.h"
 
@@ -50,7 +53,15 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
   state_.sequences = std::make_shared<core::Sequences>();
   state_.picture_facts = std::make_shared<core::PictureFactsByKey>();
   state_.recent = recent_files();
+  state_.options = options_;
   list_conversations(state_);
+  try {
+    state_.presets = read_presets(setup_.preset_file);
+  } catch (const Error& error) { // the file stays as it is
+    setup_.preset_file.clear();
+    state_.error = fmt::format("{}; presets are not saved", error.what());
+    ++state_.error_number;
+  }
   if (!store_.problem().empty()) {
     state_.error = store_.problem();
     ++state_.error_number;
@@ -68,6 +79,7 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
 
 WindowEngine::~WindowEngine() {
   gpu_watch_.request_stop();
+  roof_watch_.request_stop();
   closing_ = true; // first: an answer that begins now looks at it after lowering cancel_
   cancel_ = true;
   ++studies_waiting_; // the one that runs stops
@@ -96,8 +108,17 @@ void WindowEngine::change(const std::function<void(core::Snapshot&)>& how, Publi
 
 void WindowEngine::fail(const std::string& error) {
   change([&](core::Snapshot& s) {
-    s.error = error;
+    s.error = in_window_words(error);
     ++s.error_number;
+  });
+}
+
+void WindowEngine::tell(const std::string& notice) {
+  constexpr size_t kKept = 8;
+  change([&](core::Snapshot& s) {
+    if (s.notices.size() == kKept) s.notices.erase(s.notices.begin());
+    s.notices.push_back(in_window_words(notice));
+    ++s.notice_number;
   });
 }
 
@@ -132,6 +153,9 @@ void WindowEngine::send(core::Intent intent) {
     });
   } else if (std::holds_alternative<intent::ListModels>(intent)) {
     list_worker_.push([this] { guarded([&] { list_models(options_); }, false); });
+  } else if (std::holds_alternative<intent::FitModel>(intent)) {
+    ++fits_waiting_;
+    query_worker_.push([this, what = std::move(intent)] { fit_model(std::get<intent::FitModel>(what)); });
   } else if (auto* job = std::get_if<intent::StartJob>(&intent)) {
     jobs_->start(std::move(job->request));
   } else if (const auto* unwanted = std::get_if<intent::CancelJob>(&intent)) {
@@ -171,7 +195,7 @@ void WindowEngine::send(core::Intent intent) {
 void WindowEngine::handle(const core::Intent& wanted) {
   guarded(
       [&] {
-        if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return load(open->path);
+        if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return open_with(*open);
         if (std::holds_alternative<intent::UseCpu>(wanted)) {
           setup_.model.device = "cpu";
           return open_model(path_, open_file(path_), encoder_, loaded_ && loaded_->model.pictures);
@@ -180,7 +204,14 @@ void WindowEngine::handle(const core::Intent& wanted) {
         std::visit(Match{
                        [&](const intent::Send& send) { say(send.text); },
                        [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
-                       [&](const intent::Regenerate&) { regenerate(); },
+                       [&](const intent::Regenerate& again) { regenerate(again); },
+                       [&](const intent::ShowVersion& version) { show_version(version); },
+                       [&](const intent::EditAnswer& edited) { edit_answer(edited); },
+                       [&](const intent::SearchConversations& search) { search_conversations(search.text); },
+                       [&](const intent::ExportConversation& wish) { export_conversation(wish.path); },
+                       [&](const intent::SavePreset& preset) { save_preset(preset.name); },
+                       [&](const intent::UsePreset& preset) { use_preset(preset.name); },
+                       [&](const intent::DeletePreset& preset) { delete_preset(preset.name); },
                        [&](const intent::NewConversation&) { open_conversation(""); },
                        [&](const intent::OpenConversation& open) { open_conversation(open.id); },
                        [&](const intent::RenameConversation& r) { rename_conversation(r.id, r.title); },
@@ -219,12 +250,12 @@ void WindowEngine::set_sampling(const intent::SetSampling& wanted) {
   });
 }
 
-// Where what lies beside the model is of no use, a line on the terminal says why.
-static std::string encoder_beside(const std::string& model) {
+// Where what lies beside the model is of no use, a line says why.
+static std::string encoder_beside(const std::string& model, const engine::Notice& tell) {
   try {
     return find_encoder(model);
   } catch (const Error& error) {
-    note(error.what());
+    tell(error.what());
     return {};
   }
 }
@@ -234,7 +265,22 @@ void WindowEngine::load(const std::string& path, const std::string& encoder) {
   if (loaded_ && file.get_string("general.architecture", "") == "clip")
     return open_model(path_, open_file(path_), path, true);
   const bool found = encoder.empty() && !path.empty();
-  open_model(path, std::move(file), found ? encoder_beside(path) : encoder, !encoder.empty());
+  open_model(path, std::move(file),
+             found ? encoder_beside(path, [this](const std::string& line) { tell(line); }) : encoder, !encoder.empty());
+}
+
+// Settings with which it does not open are not kept.
+void WindowEngine::open_with(const intent::OpenModel& wanted) {
+  const core::ModelOptions before = setup_.model;
+  if (wanted.options) setup_.model = with_settings(setup_.model, *wanted.options);
+  try {
+    engine::check_speculation(setup_.model);
+    load(wanted.path);
+  } catch (...) {
+    setup_.model = before;
+    throw;
+  }
+  change([&](core::Snapshot& s) { s.options = setup_.model; });
 }
 
 void WindowEngine::open_model(const std::string& path, gguf::File file, const std::string& encoder, bool with_encoder) {
@@ -242,28 +288,36 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   change([&](core::Snapshot& s) {
     s.state = EngineState::loading;
     s.activity = fmt::format("opening {}", with_encoder ? encoder : name);
+    s.notices.clear();
   });
+  const engine::LoadSteps steps = {
+      [this](std::string_view what, int64_t done, int64_t total) {
+        if (total <= 0) return;
+        change([&](core::Snapshot& s) { s.activity = fmt::format("{} {} %", what, 100 * done / total); },
+               Publish::soon);
+      },
+      [this](const std::string& line) { tell(line); }};
   WindowSetup setup = setup_;
   if (with_encoder) {
     setup.model.mmproj = encoder;
     engine::settle_for_pictures(setup.model);
   }
-  auto loaded = std::make_shared<Loaded>(engine::open_generating(std::move(file), setup.model), setup);
+  auto loaded = std::make_shared<Loaded>(engine::open_generating(std::move(file), setup.model), setup, steps);
   loaded->model.need_tokenizer();
   continue_conversation(*loaded);
   auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));
   facts->built_in = path.empty();
   core::SamplingOptions sampling = asked_;
-  engine::take_model_defaults(sampling, loaded->model.file, note);
-  if (facts->built_in) facts->label = fmt::format("guide ({})", facts->label);
+  engine::take_model_defaults(sampling, loaded->model.file, steps.note);
+  if (facts->built_in) facts->label = "the guide";
   const auto vocabulary = std::make_shared<const std::vector<std::string>>(display_vocabulary(loaded->model));
-  change([&](core::Snapshot& s) { s.activity = "measuring memory bandwidth"; });
-  const double roof = engine::measure_read_bandwidth(loaded->model);
+  const double roof = known_roof(*loaded);
   const core::ExecutorConfig& config = loaded->model.executor->config();
   seconds_before_ = 0;
   path_ = path;
   encoder_ = encoder;
   told_deleted_ = false;
+  tree_.forget_choices();
   setup_.request.sampling = sampling;
   auto previous = loaded; // freed after the lock, which the window waits for
   change([&](core::Snapshot& s) {
@@ -296,6 +350,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
     s.slice = nullptr;
   });
   look_at_pictures();
+  if (roof <= 0) measure_roof_when_idle();
   if (path.empty() || !setup_.remember_files) return;
   remember_file(path);
   change([](core::Snapshot& s) { s.recent = recent_files(); });

@@ -8,8 +8,8 @@
 #pragma once
 
 #include "app/jobs.h"
-#include "app/terminal/terminal.h"
 #include "app/window/conversation_store.h"
+#include "app/window/message_tree.h"
 #include "app/window/window_server.h"
 #include "app/window/worker.h"
 #include "core/clock.h"
@@ -35,14 +35,13 @@ struct WindowSetup {
   core::ModelOptions model;
   core::GenerateRequest request; // of every answer; a model's own sampling stands in for what was not chosen
   core::PrefixOptions prefixes;  // where conversations are kept that are not the open one
-  // How a model gets its executor.
+  // How a model gets its executor; empty: as everywhere.
   std::function<engine::Device(engine::LoadedModel&, const core::ExecutorConfig&, const std::string& device,
                                const engine::Placement&)>
-      start = [](auto& model, auto& config, auto& device, auto& placement) {
-        return engine::start_executor(model, config, device, placement, load_on_terminal());
-      };
+      start = {};
   std::function<double()> clock = core::seconds_now; // that answers are timed with
   std::string conversation_folder;                   // empty: conversations end with the engine
+  std::string preset_file;                           // empty: presets end with the engine
   bool remember_files = true;                        // among the recent ones
 };
 
@@ -63,6 +62,7 @@ class WindowEngine {
   void handle(const core::Intent& intent);
   // A model, with an encoder of pictures if that is named, or an encoder for the open model.
   void load(const std::string& path, const std::string& encoder = {});
+  void open_with(const core::intent::OpenModel& wanted);
   // `encoder`: empty: there is none; else it is opened, too, or is what open_encoder() opens.
   void open_model(const std::string& path, gguf::File file, const std::string& encoder, bool with_encoder);
   void set_sampling(const core::intent::SetSampling& wanted);
@@ -70,10 +70,10 @@ class WindowEngine {
   void predict(const Loaded& loaded, const core::intent::PredictStep& wanted);
 
   // answers.cpp
-  // The messages as the window shows them and as the model has them.
+  // The messages as they are, to go back to.
   struct Messages {
     std::vector<core::ChatMessage> shown;
-    Json sent;
+    MessageTree tree;
     core::MessagePictures unsent; // of the message that is being written
   };
   Messages messages() const;
@@ -82,7 +82,7 @@ class WindowEngine {
   void say(const std::string& text);
   void ask(const std::string& text, const Messages& before);
   void answer(const Messages& before); // `before`: what the conversation goes back to where the answer fails
-  void regenerate();
+  void regenerate(const core::intent::Regenerate& wanted);
   void edit(size_t message, const std::string& text);
   void show_speed(core::Snapshot& s, SpeedMeter& meter) const;
   static std::shared_ptr<const core::Sequences> sequences_of(const Loaded& loaded);
@@ -108,6 +108,14 @@ class WindowEngine {
   using EncodedPictures = std::vector<std::shared_ptr<const engine::ShelvedPicture>>;
   EncodedPictures put_pictures();
 
+  // load_settings.cpp
+  static core::ModelOptions with_settings(core::ModelOptions options, const core::ModelOptions& wanted);
+  void fit_model(const core::intent::FitModel& wanted);
+  void save_preset(const std::string& name);
+  void delete_preset(const std::string& name);
+  void keep_presets(std::vector<core::Preset> presets);
+  void use_preset(const std::string& name);
+
   // local_models.cpp
   void list_models(const core::ModelOptions& options);
 
@@ -116,9 +124,14 @@ class WindowEngine {
   void rename_conversation(const std::string& id, const std::string& title);
   void delete_conversation(const std::string& id);
   void set_system(const std::string& text);
+  void show_path();
+  void show_version(const core::intent::ShowVersion& wanted);
+  void edit_answer(const core::intent::EditAnswer& wanted);
+  void search_conversations(const std::string& text);
+  void export_conversation(const std::string& path);
   void continue_conversation(Loaded& loaded) const; // gives a newly loaded model the messages so far
   void begin_conversation(const core::ChatMessage& question);
-  void give_pictures(StoredConversation& stored) const;     // those of the messages
+  void give_messages(StoredConversation& stored) const;
   StoredConversation* to_be_changed(const std::string& id); // or a copy of it; nullptr: there is none
   void save_conversation();
   void abandon_conversation(); // where its first question failed
@@ -127,6 +140,9 @@ class WindowEngine {
   // measurements.cpp
   void measure_roofs();
   void measure_step(int64_t past);
+  static double roof_of(const Loaded& loaded, const std::function<double(engine::Device, int)>& peak);
+  static double known_roof(const Loaded& loaded); // bytes per second; 0: not known yet
+  void measure_roof_when_idle();
   void profile_here(int repetitions); // a step behind what the session holds
   static std::string roofs_key(const Loaded& loaded);
   void watch_gpu(const std::stop_token& stop);
@@ -137,6 +153,7 @@ class WindowEngine {
   enum class Publish { now, soon };
   void change(const std::function<void(core::Snapshot&)>& how, Publish when = Publish::now);
   void fail(const std::string& error);
+  void tell(const std::string& notice); // what the user should know, besides
   // Runs work; an Error becomes the snapshot's error.
   void guarded(const std::function<void()>& work, bool of_engine);
 
@@ -144,14 +161,16 @@ class WindowEngine {
   std::function<void()> wake_;
   std::atomic<bool> cancel_ = false, closing_ = false;
   std::atomic<int> studies_waiting_ = 0; // the one that runs stops where there is another
+  std::atomic<int> fits_waiting_ = 0;    // only the last one counts
   core::ModelOptions options_;           // as they were at the start
-  // Only the worker uses the next six.
+  // Only the worker uses the next seven.
   core::SamplingOptions asked_; // the sampling without what the open model recommends
   std::string path_;            // of the open model; empty: the guide
   std::string encoder_;         // of pictures, for the open model; empty: there is none
   bool told_deleted_ = false;   // that its file is
   double seconds_before_ = 0;   // of generation, in answers before this one
   ConversationStore store_;
+  MessageTree tree_; // of the conversation that is shown
 
   mutable std::mutex mutex_; // of the following
   core::Snapshot state_;
@@ -165,7 +184,7 @@ class WindowEngine {
   Worker worker_, study_worker_, query_worker_, list_worker_, picture_worker_, encoder_worker_;
   std::unique_ptr<JobQueue> jobs_;
   std::unique_ptr<WindowServer> server_;
-  std::jthread gpu_watch_;
+  std::jthread gpu_watch_, roof_watch_;
 };
 
 } // namespace ridge::app

@@ -23,17 +23,28 @@
 
 namespace ridge::core {
 
+// How an answer was made.
+struct AnswerFacts {
+  std::string model;
+  int64_t prompt_tokens = 0, tokens = 0; // prompt_tokens: those that were not known from before
+  double prompt_seconds = 0, seconds = 0, bytes_per_s = 0;
+  double tokens_per_s() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+};
+
 struct ChatMessage {
   bool user = false; // else the model's
   std::string text, reasoning;
   std::string note; // how it ended, where that is worth saying: "stopped", "cut: the context is full"
   std::shared_ptr<const std::vector<TokenChoice>> choices; // of an answer that is written; null: not kept
   MessagePictures pictures;                                // before the text
+  std::optional<AnswerFacts> facts = std::nullopt;         // of an answer that is written
+  int version = 0, versions = 1; // others were written in its place, and are kept with what follows them
 };
 
 struct ConversationRow {
   std::string id, title;
   int64_t changed = 0; // seconds since 1970
+  std::string excerpt; // where what is searched for stands in it; empty: in the title, or nothing is
 };
 
 // A model that lies on this machine, opened or not.
@@ -46,6 +57,28 @@ struct ModelRow {
   int64_t parameters = 0, trained_context = 0;
   int64_t context = 0;     // tokens for which it fits into memory, at most trained_context
   double tokens_per_s = 0; // at most, by the memory bandwidth that was measured; 0: not known
+};
+
+// How a model that is to be opened would fit into this machine's memory, and how fast it could be.
+struct FitFacts {
+  std::string path;
+  std::string problem; // why it cannot be opened so, and what would fit; empty: it can
+  int64_t context = 0, largest_context = 0, trained_context = 0; // tokens
+  int64_t layers = 0, gpu_layers = 0;                            // the output is one
+  struct Device {
+    double weights = 0, cache = 0, scratch = 0, free = 0; // bytes
+    double total() const { return weights + cache + scratch; }
+  };
+  std::optional<Device> cpu, gpu;                 // what it has a part of
+  double cache_per_token = 0;                     // bytes of a further one
+  double tokens_per_s = 0, full_tokens_per_s = 0; // at most, with the context full; 0: memory was not measured
+};
+
+// What a conversation may begin with: a system prompt and the sampling, by name.
+struct Preset {
+  std::string name, system;
+  SamplerParams sampling;
+  int64_t max_tokens = -1;
 };
 
 enum class EngineState : uint8_t { loading, idle, reading, writing, measuring, failed };
@@ -199,13 +232,16 @@ struct SliceStudy {
 
 struct Snapshot {
   EngineState state = EngineState::loading;
-  std::string activity;                    // what it is doing, for the status line
-  std::string error;                       // the last one; empty: none
-  bool gpu_failed = false;                 // that was it: UseCpu goes on without
-  uint64_t error_number = 0;               // counts them, so that the same error twice is seen twice
-  std::shared_ptr<const ModelFacts> model; // null until one is loaded
-  std::vector<ChatMessage> messages;       // the last one grows while the state is writing
+  std::string activity;             // what it is doing, for the status line
+  std::string error;                // the last one; empty: none
+  bool gpu_failed = false;          // that was it: UseCpu goes on without
+  uint64_t error_number = 0;        // counts them, so that the same error twice is seen twice
+  std::vector<std::string> notices; // what the engine says besides, since the model was opened, the last one last
+  uint64_t notice_number = 0;       // counts them
+  std::shared_ptr<const ModelFacts> model;                           // null until one is loaded
+  std::vector<ChatMessage> messages;                                 // the last one grows while the state is writing
   std::shared_ptr<const std::vector<ConversationRow>> conversations; // the kept ones, the newest first; never null
+  std::string searched;                                              // these are the ones that have it; empty: all
   std::string conversation;                                          // the id of the one that is shown
   std::shared_ptr<const std::vector<std::string>> vocabulary;        // the tokens' texts, made printable
   MessagePictures pictures;                                          // of the message that is being written
@@ -234,6 +270,9 @@ struct Snapshot {
   std::shared_ptr<const Serving> serving;              // never null
   std::vector<std::string> recent;                     // model files that were open, the last one first
   std::shared_ptr<const std::vector<ModelRow>> models; // on this machine, by name; null until it was looked for them
+  ModelOptions options;                                // that the next model is opened with
+  std::shared_ptr<const FitFacts> fit;                 // of what was asked for last; null: nothing was
+  std::vector<Preset> presets;                         // by name
 };
 
 namespace intent {
@@ -256,7 +295,24 @@ struct EditPictures { // the message that is being written gets those of another
 struct EnlargePicture {
   std::string key; // empty: none any more
 };
-struct Regenerate {};
+struct Regenerate {
+  std::optional<size_t> message = std::nullopt;    // an answer; nothing: the last one
+  std::optional<std::string> model = std::nullopt; // that is opened for it; empty: the guide
+};
+struct ShowVersion { // of a message, and what followed it
+  size_t message;
+  int version;
+};
+struct EditAnswer { // what follows it stays
+  size_t message;
+  std::string text;
+};
+struct SearchConversations {
+  std::string text;
+};
+struct ExportConversation { // the one that is shown, as Markdown
+  std::string path;
+};
 struct Stop {};
 struct NewConversation {};
 struct OpenConversation {
@@ -288,6 +344,20 @@ struct SetSampling {
 };
 struct OpenModel {
   std::string path;
+  std::optional<ModelOptions> options = std::nullopt; // from then on; nothing: as before
+};
+struct FitModel { // that is not opened yet
+  std::string path;
+  ModelOptions options;
+};
+struct SavePreset { // the system prompt and the sampling as they are, instead of one with this name
+  std::string name;
+};
+struct UsePreset {
+  std::string name;
+};
+struct DeletePreset {
+  std::string name;
 };
 struct ListModels {}; // on this machine
 struct UseCpu {};     // opens the model again, on the CPU; the conversation goes on
@@ -325,11 +395,13 @@ struct StopServer {};
 
 using Intent =
     std::variant<intent::Send, intent::EditAndResend, intent::AddPicture, intent::RemovePicture, intent::EditPictures,
-                 intent::EnlargePicture, intent::Regenerate, intent::Stop, intent::NewConversation,
+                 intent::EnlargePicture, intent::Regenerate, intent::ShowVersion, intent::EditAnswer,
+                 intent::SearchConversations, intent::ExportConversation, intent::Stop, intent::NewConversation,
                  intent::OpenConversation, intent::RenameConversation, intent::DeleteConversation, intent::KeepChoices,
                  intent::MeasureRoofs, intent::MeasureStep, intent::PredictStep, intent::SetSystemPrompt,
-                 intent::SetSampling, intent::OpenModel, intent::ListModels, intent::UseCpu, intent::Tokenize,
-                 intent::StudyTensor, intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob,
-                 intent::ForgetJob, intent::StartServer, intent::StopServer>;
+                 intent::SetSampling, intent::OpenModel, intent::FitModel, intent::SavePreset, intent::UsePreset,
+                 intent::DeletePreset, intent::ListModels, intent::UseCpu, intent::Tokenize, intent::StudyTensor,
+                 intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob,
+                 intent::StartServer, intent::StopServer>;
 
 } // namespace ridge::core

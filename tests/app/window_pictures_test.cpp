@@ -156,7 +156,11 @@ TEST_CASE(
   CHECK(w.now()->messages[1].text == answer);
   CHECK(w.now()->picture_facts->size() == 1);
   const std::string folder = files.own / ("conversations/" + id + ".pictures");
-  CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 1);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 3); // earlier versions keep theirs
+  w.engine.send(intent::ShowVersion{0, 0});
+  w.until([](const core::Snapshot& s) {
+    return s.messages.size() == 4 && WatchedPictures::facts(s, s.messages[2].pictures[0]).small;
+  });
   w.engine.send(intent::DeleteConversation{id});
   w.until([](const core::Snapshot& s) { return s.conversations->empty(); });
   CHECK(!std::filesystem::exists(folder));

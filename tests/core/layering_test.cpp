@@ -31,7 +31,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
      {"core", "quant", "gguf", "media", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "measure",
       "convert"}},
     {"server", {"core", "quant", "gguf", "media", "text", "models", "kernels/cpu", "kernels/cuda", "engine", "server"}},
-    {"ui", {"core", "ui"}},
+    {"ui", {"core", "text", "ui"}},
 };
 
 struct Source {

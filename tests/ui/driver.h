@@ -3,6 +3,7 @@
 
 #include "app/window/window_engine.h"
 #include "support/watchdog.h"
+#include "ui/widgets/places.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>
@@ -51,6 +52,19 @@ class User {
   void click(int x, int y) { // a person does not click where nothing was drawn yet
     point(x, y);
     act("click 1");
+  }
+  // What has these words, once it is there; of several the last one, or the one with this number from 0 on. The window
+  // keeps places.
+  void click(const std::string& words, int which = -1) {
+    std::vector<ui::Place> places;
+    CAPTURE(words);
+    REQUIRE(comes([&] {
+      window_.wake();
+      places = ui::places_of(words);
+      return static_cast<int>(places.size()) > std::max(which, 0);
+    }));
+    const ui::Place at = which < 0 ? places.back() : places[static_cast<size_t>(which)];
+    click(static_cast<int>(at.x), static_cast<int>(at.y));
   }
 
  private:

@@ -21,7 +21,9 @@ namespace {
 
 void with_window(const ui::WindowOptions& options, const app::WindowSetup& setup,
                  const std::function<void(User&, app::WindowEngine&, ui::Window&)>& use) {
-  ui::Window window(options);
+  ui::WindowOptions with_places = options;
+  with_places.keep_places = true;
+  ui::Window window(with_places);
   app::WindowEngine engine(setup, [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
 }
@@ -133,7 +135,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     REQUIRE(answered(2));
     const std::string first = now()->messages[1].text;
     CHECK(now()->messages[1].choices);
-    user.point(480, 123); // what the model thought of, drawn beside the answer
+    user.point(500, 123); // what the model thought of, drawn beside the answer
 
     user.press("ctrl+n");
     REQUIRE(comes([&] { return now()->messages.empty(); }));
@@ -148,23 +150,23 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     CHECK(now()->messages[0].text == "How do I convert?\nplease");
     REQUIRE(now()->conversations->size() == 2);
 
-    user.click(948, 110); // edit
+    user.click("edit", 0);
     user.press("ctrl+a");
     user.type("What is a GGUF file?");
     user.press("Return");
     CHECK(comes([&] { return !now()->messages.empty() && now()->messages[0].text == "What is a GGUF file?"; }));
     REQUIRE(answered(2));
 
-    user.click(240, 134); // the older one in the list
+    user.click("What is Q4_K?");
     REQUIRE(comes([&] { return !now()->messages.empty() && now()->messages[0].text == "What is Q4_K?"; }));
     CHECK(now()->messages[1].text == first);
-    user.click(189, 142); // rename
+    user.click("rename");
     user.press("ctrl+a");
     user.type("K-quants");
     user.press("Return");
     CHECK(comes([&] { return now()->conversations->at(0).title == "K-quants"; })); // it changed last: on top
-    user.click(243, 96);                                                           // delete
-    user.click(243, 96);                                                           // really
+    user.click("delete");
+    user.click("really delete");
     CHECK(comes([&] { return now()->conversations->size() == 1 && now()->messages.empty(); }));
 
     user.press("ctrl+3");
@@ -181,7 +183,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     user.press("ctrl+2");
     CHECK(comes([&] { return window.panel() == "gauges"; }));
     user.press("ctrl+1");
-    user.click(383, 26); // hide the list
+    user.click("‹ list");
     user.press("ctrl+l");
     user.act("search --name '^ridge$' windowsize --sync 1100 750");
     user.press("ctrl+2");
@@ -213,7 +215,7 @@ TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends 
     REQUIRE(comes(answering));
     user.press("Escape"); // in the composer
     REQUIRE(comes(stopped));
-    user.click(189, 96); // rename
+    user.click("rename");
     engine.send(core::intent::Regenerate{});
     REQUIRE(comes(answering));
     user.type("x");

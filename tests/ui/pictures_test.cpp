@@ -44,21 +44,21 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   CHECK(comes([&] { return window.panel() == "chat"; }));
 #else
   user.press("ctrl+1");
-  user.click(640, 752); // add a picture
+  user.click("add a picture");
   user.type(dog);
   user.press("Return");
   (void)window;
 #endif
   REQUIRE(unsent(1));
   CHECK(now()->pictures[0]->name == "a dog.ppm");
-  user.click(576, 620); // leave it out
+  user.click("×");
   REQUIRE(unsent(0));
-  user.click(640, 752); // add a picture
+  user.click("add a picture");
   user.type(dog);
   user.press("Return");
   REQUIRE(unsent(1));
 
-  user.click(500, 710); // into the composer
+  user.click("message box");
   user.type(files.image);
   user.press("ctrl+a");
   user.press("ctrl+x");
@@ -66,14 +66,14 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   REQUIRE(unsent(2));
   user.type("what is it?");
 
-  user.click(422, 632); // the first one
+  user.click("a dog.ppm");
   REQUIRE(comes([&] { return now()->enlarged != nullptr; }));
   CHECK(now()->enlarged->key == now()->pictures[0]->key);
   CHECK(now()->enlarged->pixels->width == 300);
   user.press("Escape");
   CHECK(comes([&] { return now()->enlarged == nullptr; }));
 
-  user.click(500, 710);
+  user.click("message box");
   user.press("Return");
   REQUIRE(comes([&] { return now()->messages.size() == 2 && now()->state == core::EngineState::idle; }));
   CHECK(now()->messages[0].text == "what is it?");
@@ -93,6 +93,7 @@ TEST_CASE("pictures are dropped, picked, pasted, left out, enlarged and sent") {
   const tests::VisionFiles files{tests::VisionCase("gemma3")};
   ui::WindowOptions options;
   options.panel = "gauges";
+  options.keep_places = true;
   ui::Window window(options);
   app::WindowEngine engine(setup_of(files), [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) { use_pictures(user, engine, window, files); });

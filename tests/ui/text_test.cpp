@@ -116,10 +116,10 @@ TEST_CASE("the layout comes back as it was saved, and lines that make no sense l
   const TemporaryFolder folder;
   const std::string path = folder / "new/window.ini";
   CHECK(load_layout(path) == Layout{});
-  Layout layout{1024, 700, "roofline", true, false, true};
+  Layout layout{1024, 700, "roofline", true, 130, false, true};
   save_layout(path, layout);
   CHECK(load_layout(path) == layout);
-  std::ofstream(path) << "width=-5\nheight=70000000000\nlight=maybe\n\n=\npanel\nsettings=no\nunknown=3\n";
+  std::ofstream(path) << "width=-5\nheight=70000000000\nlight=maybe\n\n=\npanel\nsettings=no\nzoom=900\nunknown=3\n";
   Layout expected;
   expected.settings = false;
   CHECK(load_layout(path) == expected);

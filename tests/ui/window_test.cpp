@@ -23,7 +23,7 @@ namespace {
 void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto idle = [&] { return now()->state == core::EngineState::idle; };
-  user.click(500, 720); // into the composer
+  user.click(600, 710); // into the composer
 
   user.type("What is Q4_K?");
   tests::xdotool("key Return"); // and looks at once

@@ -64,7 +64,7 @@ bool FormatView::draw(const View& view, const core::TensorStudy& study, std::str
   end_card();
   const Format* f = find(study, format);
   begin_card("errors", {left, size.y - upper - gap});
-  f ? draw_errors(study, *f) : dim_text("Choose a format to see its errors.");
+  f ? draw_errors(study, *f) : wrapped_text("Choose a format to see its errors.", theme().dim, fonts().small);
   end_card();
   ImGui::SameLine(0, gap);
   begin_card("mix", {size.x - left - gap, size.y - upper - gap});
@@ -242,6 +242,10 @@ void FormatView::draw_errors(const core::TensorStudy& study, const Format& f) {
       fitting({fmt::format("RMSE {} · {:.2g} of the RMS", number_text(f.rmse), study.rms > 0 ? f.rmse / study.rms : 0),
                fmt::format("RMSE {}", number_text(f.rmse)), ""},
               ImGui::GetContentRegionAvail().x, fonts().small));
+  constexpr std::string_view kWhole[] = {"F64", "F32", "F16", "BF16"};
+  if (std::ranges::find(kWhole, study.type) == std::end(kWhole))
+    wrapped_text(fmt::format("errors are against a tensor that was quantized already ({})", study.type), t.amber,
+                 fonts().small);
   const ImVec2 size = ImGui::GetContentRegionAvail(), at = ImGui::GetCursorScreenPos();
   const float height = size.y - px(36);
   ImDrawList* draw = ImGui::GetWindowDrawList();
@@ -319,9 +323,7 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
     ImGui::PopID();
   }
   if (mix_.empty()) {
-    ImGui::PushTextWrapPos(0);
-    dim_text("Nothing chosen: every tensor stays as it is.");
-    ImGui::PopTextWrapPos();
+    wrapped_text("Nothing chosen: every tensor stays as it is.", theme().dim, fonts().small);
   }
   ImGui::EndChild();
 

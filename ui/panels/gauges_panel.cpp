@@ -50,7 +50,8 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
   const ImVec2 center{at.x + size.x / 2, at.y + px(26) + radius + spare / 2};
   const bool tera = speed.roof_bytes_per_s >= 1e12;
   const double unit = tera ? 1e12 : 1e9, roof = speed.roof_bytes_per_s / unit, value = speed.bytes_per_s / unit;
-  const double end = nice_above(std::max(roof * kDialRoom, value));
+  const bool known = roof > 0; // else it is measured when the machine is idle
+  const double end = nice_above(std::max({roof * kDialRoom, value, known ? 0.0 : 1.5 * value, 1.0}));
   const auto angle = [&](double x) {
     return kDialStart + kDialSweep * static_cast<float>(std::clamp(x / end, 0.0, 1.0));
   };
@@ -60,7 +61,7 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
     draw->PathStroke(color, 0, width);
   };
   arc(0, end, t.raised, thick);
-  arc(roof, end, mix(t.raised, t.red, 0.3f), thick);
+  if (known) arc(roof, end, mix(t.raised, t.red, 0.3f), thick);
   if (value > 0) arc(0, value, t.accent, thick);
   for (int i = 0; i <= kDialTicks; ++i) {
     const double x = end * i / kDialTicks;
@@ -68,9 +69,11 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
     const ImVec2 label = on(angle(x), radius - thick - px(20));
     text_at({label.x, label.y - fonts().small->FontSize / 2}, fmt::format("{:g}", x), t.dim, fonts().small, 0.5f);
   }
-  draw->AddLine(on(angle(roof), radius - thick), on(angle(roof), radius + thick), t.red, px(3));
-  const ImVec2 label = on(angle(roof), radius + px(16));
-  text_at({label.x + px(2), label.y - px(14)}, "roof", t.red, fonts().small, std::cos(angle(roof)) < 0 ? 1.0f : 0.0f);
+  if (known) {
+    draw->AddLine(on(angle(roof), radius - thick), on(angle(roof), radius + thick), t.red, px(3));
+    const ImVec2 label = on(angle(roof), radius + px(16));
+    text_at({label.x + px(2), label.y - px(14)}, "roof", t.red, fonts().small, std::cos(angle(roof)) < 0 ? 1.0f : 0.0f);
+  }
 
   const float big = fonts().numeral->FontSize;
   text_at({center.x, center.y - big * 0.62f},
@@ -82,15 +85,18 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
           t.text, fonts().numeral, 0.5f);
   text_at({center.x, center.y + big * 0.42f}, tera ? "TB/s" : "GB/s", t.dim, fonts().body, 0.5f);
   const float below = at.y + size.y - px(42);
-  if (value > 0)
+  if (value > 0 && known)
     text_at({center.x, below},
             fmt::format("{:.0f} % of the roof{}", 100 * value / roof, value > roof ? ": out of the caches" : ""),
             t.text, fonts().bold, 0.5f);
-  else
+  else if (value <= 0)
     text_at({center.x, below}, "ask something in the chat", t.dim, fonts().body, 0.5f);
   text_at({center.x, below + px(22)},
-          fmt::format("measured: {}/s of memory reads", core::human_bytes(speed.roof_bytes_per_s)), t.dim,
-          fonts().small, 0.5f);
+          known
+              ? fmt::format("measured: {}/s of memory reads", core::human_bytes(speed.roof_bytes_per_s))
+              : fitting({"memory reads are measured once, when the machine is idle", "the roof is measured when idle"},
+                        size.x, fonts().small),
+          t.dim, fonts().small, 0.5f);
   ImGui::Dummy(size);
 }
 
@@ -335,6 +341,10 @@ class GaugesPanel : public Panel {
     ImGui::SameLine(0, 0);
     if (choice("bytes", bytes_)) bytes_ = true;
     ImGui::SetCursorPosY(y + px(28));
+    if (parts.empty() && !now.measured)
+      return wrapped_text("What each op of a step takes is shown here: after an answer where measuring is quick, else "
+                          "when “measure” is pressed.",
+                          theme().dim, fonts().small);
     if (bytes_)
       stacked_bar(std::move(parts), core::human_bytes);
     else

@@ -32,9 +32,7 @@ std::string parent(const std::string& path) {
 
 void dim_wrapped(const char* what) {
   ImGui::Dummy({0, px(2)});
-  ImGui::PushTextWrapPos(0);
-  dim_text(what);
-  ImGui::PopTextWrapPos();
+  wrapped_text(what, theme().dim, fonts().small);
 }
 
 void text_field(const char* id, std::string& text, float width) {

@@ -1,8 +1,8 @@
 // The form that a job is started with: one set of fields for each kind of request.
 #pragma once
 
+#include "ui/dialogs/file_dialog.h"
 #include "ui/panels/panel.h"
-#include "ui/widgets/file_dialog.h"
 
 #include <string>
 #include <string_view>

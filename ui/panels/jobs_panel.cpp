@@ -84,7 +84,8 @@ class JobsPanel : public Panel {
  private:
   void draw_list(const std::vector<Job>& jobs) {
     if (jobs.empty()) {
-      dim_text("Nothing yet. What is started on the left appears here and goes on while you chat.");
+      wrapped_text("Nothing yet. What is started on the left appears here and goes on while you chat.", theme().dim,
+                   fonts().small);
       return;
     }
     ImGui::BeginChild("jobs");
@@ -133,22 +134,23 @@ class JobsPanel : public Panel {
     const auto& jobs = *view.now.jobs;
     const auto found = std::ranges::find(jobs, selected_, &Job::id);
     if (found == jobs.end()) {
-      dim_text("Tables of what was measured, and files that were written, are shown here.");
+      wrapped_text("Tables of what was measured, and files that were written, are shown here.", theme().dim,
+                   fonts().small);
       return;
     }
     const Job& job = *found;
     const Theme& t = theme();
     text(job.title, t.text, fonts().bold);
-    ImGui::PushTextWrapPos(0);
     if (job.state == JobState::running)
-      dim_text(fmt::format("{} · {:.0f} % · {}{}", job.activity, 100 * job.share, core::human_seconds(job.elapsed_s),
-                           job.remaining_s >= 0 ? fmt::format(" so far, {} left", core::human_seconds(job.remaining_s))
-                                                : " so far"));
+      wrapped_text(
+          fmt::format("{} · {:.0f} % · {}{}", job.activity, 100 * job.share, core::human_seconds(job.elapsed_s),
+                      job.remaining_s >= 0 ? fmt::format(" so far, {} left", core::human_seconds(job.remaining_s))
+                                           : " so far"),
+          t.dim, fonts().small);
     else
-      text(line_of(job), job.state == JobState::failed ? t.red : t.dim, fonts().small);
-    if (!job.opens.empty()) dim_text(job.opens);
-    for (const std::string& note : job.notes) text(note, t.amber, fonts().small);
-    ImGui::PopTextWrapPos();
+      wrapped_text(line_of(job), job.state == JobState::failed ? t.red : t.dim, fonts().small);
+    if (!job.opens.empty()) wrapped_text(job.opens, t.dim, fonts().small);
+    for (const std::string& note : job.notes) wrapped_text(note, t.amber, fonts().small);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(8), px(8)));
     draw_actions(view, job);
     ImGui::PopStyleVar();

@@ -196,10 +196,11 @@ class ModelPanel : public Panel {
       };
       column("Tensor", 0);
       column("Type", 64);
-      column("Shape", 110);
-      column("Weights", 72, ImGuiTableColumnFlags_PreferSortDescending);
-      column("Bytes", 140, ImGuiTableColumnFlags_PreferSortDescending);
-      column("Bits per weight", 120, ImGuiTableColumnFlags_PreferSortDescending);
+      const bool narrow = ImGui::GetWindowWidth() < px(900);
+      column("Shape", narrow ? 96 : 110);
+      column("Weights", narrow ? 66 : 72, ImGuiTableColumnFlags_PreferSortDescending);
+      column("Bytes", narrow ? 110 : 140, ImGuiTableColumnFlags_PreferSortDescending);
+      column("Bits per weight", narrow ? 104 : 120, ImGuiTableColumnFlags_PreferSortDescending);
       ImGui::TableHeadersRow();
       sort_tensors(model);
       std::vector<size_t> rows;

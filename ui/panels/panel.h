@@ -3,6 +3,7 @@
 
 #include "core/view/snapshot.h"
 #include "ui/layout.h"
+#include "ui/widgets/icons.h"
 
 #include <functional>
 #include <memory>
@@ -34,6 +35,7 @@ class Panel {
 struct PanelInfo {
   const char* name;  // "quant": on the command line
   const char* title; // "Quant lab"
+  Icon icon;
   std::unique_ptr<Panel> (*make)();
   bool needs_model = true; // drawn only while one is open
 };

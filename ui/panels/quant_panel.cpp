@@ -194,7 +194,8 @@ class QuantPanel : public Panel {
 
   void draw_block(const View& view, const core::BlockStudy* block) {
     if (!block) {
-      dim_text("Rows of this tensor are no whole blocks of the format: choose another.");
+      wrapped_text("Rows of this tensor are no whole blocks of the format: choose another.", theme().dim,
+                   fonts().small);
       return;
     }
     text(fmt::format("{} block", block->format), theme().text, fonts().bold);

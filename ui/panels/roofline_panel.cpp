@@ -149,7 +149,9 @@ class RooflinePanel : public Panel {
     const StepRoofline* shown = fits ? now.measured.get() : now.predicted.get();
     dim_text(fits ? "Measured; above 100 % of the roof: caches" : "Predicted time and what bounds it");
     listed_.clear();
-    if (!shown) return;
+    if (!shown)
+      return wrapped_text("Once the roofs are measured: how long each op of a step takes at least, and what bounds it.",
+                          theme().dim, fonts().small);
     std::vector<const Op*> order;
     for (const Op& op : shown->ops) order.push_back(&op);
     const auto time = [&](const Op* op) { return fits ? op->seconds : op->floor_seconds; };

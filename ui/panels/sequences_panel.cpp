@@ -87,7 +87,12 @@ class SequencesPanel : public Panel {
   static void draw_rows(const Sequences& shown) {
     const Theme& t = theme();
     if (shown.rows.empty()) {
-      dim_text("Nothing is generated. Whatever runs or waits for a stream is shown here.");
+      wrapped_text("Nothing is generated now.", t.text, fonts().body);
+      wrapped_text(
+          "Each answer is a row here while it is written, of the chat and of the server's requests: the stream "
+          "that it runs in, how many tokens of its prompt were known already, how fast it goes, and what waits "
+          "behind it. Ask something in the chat, or switch the server on, to see some.",
+          t.dim, fonts().small);
       return;
     }
     ImGui::PushFont(fonts().small);
@@ -161,8 +166,9 @@ class SequencesPanel : public Panel {
   static void draw_tree(const Sequences& shown) {
     const Theme& t = theme();
     if (shown.prefix_budget == 0) {
-      dim_text(
-          "Nothing is kept beside the streams' caches: --prefix-cache is 0, or this engine cannot copy its caches.");
+      wrapped_text("Nothing is kept beside the streams' caches: the window was started with --prefix-cache 0, or this "
+                   "engine cannot copy its caches.",
+                   t.dim, fonts().small);
       return;
     }
     const auto rest = shown.prefix_nodes - std::ssize(shown.prefixes);
@@ -170,7 +176,9 @@ class SequencesPanel : public Panel {
                          core::human_bytes(static_cast<double>(shown.prefix_budget)),
                          rest > 0 ? fmt::format("; {} more parts are not listed", rest) : ""));
     if (shown.prefixes.empty()) {
-      dim_text("What a stream loses to another text is kept here, and comes back with a text that begins like it.");
+      wrapped_text("What a stream loses to another text is kept here, and comes back with a text that begins like it. "
+                   "Begin a second conversation to see the first one here.",
+                   t.dim, fonts().small);
       return;
     }
     ImGui::PushFont(fonts().small);

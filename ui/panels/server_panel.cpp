@@ -1,6 +1,7 @@
 // The endpoint as a switch: where it listens on the left; on the right what it has of memory, its slots, and the
 // requests that run and the latest that have ended.
 #include "core/strings/units.h"
+#include "ui/markdown/markdown_view.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
 
@@ -18,11 +19,7 @@ using core::Serving;
 constexpr const char* kHere = "127.0.0.1";
 constexpr int kMostSlots = 64;
 
-void wrapped(const std::string& what, ImU32 color) {
-  ImGui::PushTextWrapPos(0);
-  text(what, color, fonts().small);
-  ImGui::PopTextWrapPos();
-}
+void wrapped(const std::string& what, ImU32 color) { wrapped_text(what, color, fonts().small); }
 
 // A name and a number in two columns.
 void line(const char* name, const std::string& value) {
@@ -138,7 +135,7 @@ class ServerPanel : public Panel {
   static void draw_slots(const Serving& serving) {
     const Theme& t = theme();
     if (serving.state == Serving::State::off || serving.state == Serving::State::starting)
-      return dim_text("What each request that runs has in its context is shown here.");
+      return wrapped("Each request that runs is shown here with what it has in its context.", t.dim);
     if (serving.embeds) return dim_text(fmt::format("{} texts embedded, one after the other", serving.requests));
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(10), px(6)));
     const int columns = serving.slots.size() > 4 ? 2 : 1;
@@ -162,7 +159,7 @@ class ServerPanel : public Panel {
   }
 
   static void draw_memory(const Serving& serving) {
-    if (serving.context == 0) return dim_text("Off: it takes nothing.");
+    if (serving.context == 0) return wrapped("Off: it takes nothing.", theme().dim);
     line("Weights", core::human_bytes(serving.weight_bytes));
     if (!serving.embeds) line("KV caches", core::human_bytes(serving.cache_bytes));
     line("Scratch", core::human_bytes(serving.scratch_bytes));
@@ -175,12 +172,26 @@ class ServerPanel : public Panel {
     line("Tokens written", fmt::format("{}", serving.answer_tokens));
   }
 
-  static void draw_requests(const Serving& serving) {
+  // How to make the first request.
+  void draw_example(const Serving& serving) {
+    const bool on = serving.state == Serving::State::on;
+    const std::string address = on ? serving.address : fmt::format("http://{}:{}", kHere, port_ > 0 ? port_ : 8080);
+    const std::string key = key_.empty() ? "" : " \\\n  -H 'Authorization: Bearer KEY'";
+    const std::string text = fmt::format(
+        "{} Requests that run, and the latest ones, appear here. In a terminal:\n\n"
+        "```bash\ncurl {}/v1/chat/completions{} \\\n"
+        "  -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n```\n\n"
+        "Programs that speak OpenAI's API take `{}/v1` as their base URL; those for Anthropic's and Ollama's take "
+        "`{}`.",
+        on ? "No requests yet." : "Switch the server on to answer requests.", address, key, address, address);
+    ImGui::BeginChild("example");
+    example_.draw(text, ImGui::GetContentRegionAvail().x);
+    ImGui::EndChild();
+  }
+
+  void draw_requests(const Serving& serving) {
     const Theme& t = theme();
-    if (serving.latest.empty()) {
-      dim_text(serving.state == Serving::State::on ? "No requests yet." : "Those that run and the latest ones.");
-      return;
-    }
+    if (serving.latest.empty()) return draw_example(serving);
     ImGui::PushFont(fonts().small);
     if (ImGui::BeginTable("requests", 6,
                           ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH | ImGuiTableFlags_PadOuterX |
@@ -223,6 +234,7 @@ class ServerPanel : public Panel {
     ImGui::TextUnformatted(cell.c_str());
   }
 
+  MarkdownView example_;
   int reach_ = 0, port_ = 8080, parallel_ = 4;
   std::string key_;
 };

@@ -57,7 +57,7 @@ bool HeatMap::draw(const core::SliceStudy& slice, int64_t tensor_rows, int64_t t
   bool moved = false;
   const bool wide = tensor_cols > slice.cols, tall = tensor_rows > slice.rows;
   if (wide || tall) { // where to look
-    const float field = std::clamp((size.x - px(178)) / 2, px(50), px(110));
+    const float field = std::clamp((size.x - px(190)) / 2, px(30), px(110));
     const bool narrow = field < px(80);
     ImGui::SameLine(ImGui::GetWindowContentRegionMin().x + size.x - (tall && wide ? 2 * field + px(4) : field));
     ImGui::PushFont(fonts().small);

@@ -40,6 +40,7 @@ bool TextEditor::draw(const char* id_text, ImVec2 size, ImFont* font, Enter ente
   text_.set_layout(width, line, [font](char32_t c) { return advance(font, c); });
   std::vector<WrappedText::Row> rows = text_.rows();
   const ImVec2 at = ImGui::GetCursorScreenPos();
+  text_height_ = line * static_cast<float>(rows.size());
   const float height = std::max(line * static_cast<float>(rows.size()), ImGui::GetContentRegionAvail().y);
   ImGui::Dummy({width, height});
   const bool was_active = g.ActiveId == id;

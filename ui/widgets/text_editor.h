@@ -23,7 +23,8 @@ class TextEditor {
   bool empty() const { return text_.characters().empty(); }
   void focus() { focus_ = true; } // when it is drawn next
   bool active() const { return active_; }
-  bool was_left() const { return was_left_; } // in the last draw()
+  float text_height() const { return text_height_; } // in the last draw(), pixels
+  bool was_left() const { return was_left_; }        // in the last draw()
   // What is asked before text is pasted: whether it takes the text, which then stays out.
   void set_paste(std::function<bool(std::string_view)> takes) { takes_paste_ = std::move(takes); }
 
@@ -34,6 +35,7 @@ class TextEditor {
   WrappedText text_;
   std::function<bool(std::string_view)> takes_paste_;
   bool focus_ = false, active_ = false, was_left_ = false, show_cursor_ = false;
+  float text_height_ = 0;
   double changed_at_ = 0; // when the caret moved: it does not blink right after
 };
 

@@ -23,6 +23,9 @@ constexpr Theme kDark = {rgb(0x14161a),
                          rgb(0xf0625a),
                          rgb(0x5fc38f),
                          rgb(0xe8b04a),
+                         rgb(0xc99bf0),
+                         rgb(0x8fd0a5),
+                         rgb(0xf0b078),
                          {rgb(0x2f6f9f), rgb(0x9a5b2b), rgb(0x3f7f57), rgb(0x7d4f9c), rgb(0x8d7a24), rgb(0xa04560),
                           rgb(0x2c7d80), rgb(0x5a6470)}};
 constexpr Theme kLight = {rgb(0xf3f4f7),
@@ -36,6 +39,9 @@ constexpr Theme kLight = {rgb(0xf3f4f7),
                           rgb(0xc93a32),
                           rgb(0x1f8a54),
                           rgb(0xa86a00),
+                          rgb(0x7a2fb0),
+                          rgb(0x1b6e42),
+                          rgb(0x9a4a00),
                           {rgb(0x9fcbee), rgb(0xf2c193), rgb(0xa9d9b9), rgb(0xd5b8e8), rgb(0xe6d98a), rgb(0xf0b3c2),
                            rgb(0x9cd8da), rgb(0xc6ccd4)}};
 
@@ -100,7 +106,8 @@ void load_fonts(float scale) {
                   load(bold.empty() ? regular : bold, 16, kText),
                   load(bold.empty() ? regular : bold, 20, kLatin),
                   load(mono, 14, kText),
-                  load(regular, 36, kLatin)};
+                  load(regular, 36, kLatin),
+                  load(bold.empty() ? regular : bold, 18, kLatin)};
   ImGui::GetIO().FontDefault = loaded_fonts.body;
 }
 

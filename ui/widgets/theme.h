@@ -10,7 +10,8 @@ struct Theme {
   ImU32 text, dim;                           // contrast to every background at least 7 : 1 and 4.5 : 1
   ImU32 accent, on_accent;
   ImU32 red, green, amber;
-  ImU32 series[8]; // tell things apart; legible under `text`
+  ImU32 keyword, string, number; // of code
+  ImU32 series[8];               // tell things apart; legible under `text`
 };
 const Theme& theme();
 bool is_dark();
@@ -19,7 +20,8 @@ bool is_dark();
 void apply_theme(bool dark, float scale);
 
 struct Fonts {
-  ImFont *body, *small, *bold, *title, *mono, *numeral; // numeral: big, digits and letters only
+  // numeral: big, digits and letters only; heading: between bold and title
+  ImFont *body, *small, *bold, *title, *mono, *numeral, *heading;
 };
 const Fonts& fonts();
 // DejaVu or Noto, wherever the system keeps them; ImGui's own where there is neither.

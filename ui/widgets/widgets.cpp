@@ -1,6 +1,9 @@
 #include "ui/widgets/widgets.h"
 
+#include "core/strings/utf8.h"
+#include "ui/markdown/text_layout.h"
 #include "ui/widgets/glyphs.h"
+#include "ui/widgets/places.h"
 
 #include <fmt/format.h>
 
@@ -65,6 +68,23 @@ void text_at(ImVec2 at, std::string_view text, ImU32 color, ImFont* font, float 
                                       text.data() + text.size());
 }
 
+void wrapped_text(std::string_view text, ImU32 color, ImFont* font, float width) {
+  const TextLayout layout = lay_out_plain(text, font, width > 0 ? width : ImGui::GetContentRegionAvail().x);
+  draw_plain(text, layout, font, ImGui::GetCursorScreenPos(), color);
+  ImGui::Dummy({layout.width, layout.height});
+}
+
+std::string shortened(std::string_view text, float width, ImFont* font) {
+  if (size_of(text, font).x <= width) return std::string(text);
+  std::string shown(text);
+  while (!shown.empty() && size_of(shown + "…", font).x > width) {
+    while (!shown.empty() && core::is_utf8_continuation(shown.back())) shown.pop_back();
+    if (!shown.empty()) shown.pop_back();
+  }
+  while (shown.ends_with(' ')) shown.pop_back();
+  return shown + "…";
+}
+
 void begin_card(const char* id, ImVec2 size, const char* heading, bool scrolls) {
   ImGui::PushStyleColor(ImGuiCol_ChildBg, theme().surface);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(16), px(14)));
@@ -93,6 +113,7 @@ bool segments(const char* id, std::initializer_list<const char*> labels, int& ch
       chosen = number;
       changed = true;
     }
+    note_place(label);
     const ImVec2 from = ImGui::GetItemRectMin(), to = ImGui::GetItemRectMax();
     if (on)
       ImGui::GetWindowDrawList()->AddRectFilled({from.x + px(8), to.y - px(2)}, {to.x - px(8), to.y}, theme().accent,
@@ -112,6 +133,7 @@ bool quiet_button(const char* label) {
   ImGui::PushStyleColor(ImGuiCol_Text, theme().dim);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(7), px(3)));
   const bool pressed = ImGui::Button(label);
+  note_place(label);
   ImGui::PopStyleVar();
   ImGui::PopStyleColor(2);
   ImGui::PopFont();
@@ -124,8 +146,14 @@ bool accent_button(const char* label, ImVec2 size) {
   ImGui::PushStyleColor(ImGuiCol_ButtonHovered, mix(t.accent, t.text, 0.15f));
   ImGui::PushStyleColor(ImGuiCol_ButtonActive, mix(t.accent, t.text, 0.3f));
   ImGui::PushStyleColor(ImGuiCol_Text, t.on_accent);
-  const bool pressed = ImGui::Button(label, size);
+  const bool pressed = plain_button(label, size);
   ImGui::PopStyleColor(4);
+  return pressed;
+}
+
+bool plain_button(const char* label, ImVec2 size) {
+  const bool pressed = ImGui::Button(label, size);
+  note_place(label);
   return pressed;
 }
 
@@ -146,10 +174,7 @@ void tooltip(std::string_view text) {
 void show_tooltip(std::string_view text) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(10), px(8)));
   ImGui::BeginTooltip();
-  ImGui::PushTextWrapPos(px(420));
-  text = showable(text, ImGui::GetFont());
-  ImGui::TextUnformatted(text.data(), text.data() + text.size());
-  ImGui::PopTextWrapPos();
+  wrapped_text(text, theme().text, fonts().small, px(420));
   ImGui::EndTooltip();
   ImGui::PopStyleVar();
 }

@@ -21,6 +21,11 @@ void title(std::string_view text);
 void text_at(ImVec2 at, std::string_view text, ImU32 color, ImFont* font, float align = 0);
 ImVec2 size_of(std::string_view text, ImFont* font);
 
+// An item, wrapped between words. width 0: what is left.
+void wrapped_text(std::string_view text, ImU32 color, ImFont* font, float width = 0);
+// A text that ends with "…" where there is no room.
+std::string shortened(std::string_view text, float width, ImFont* font);
+
 // The first of these that fits into `width`, else the last.
 std::string fitting(std::initializer_list<std::string> longest_first, float width, ImFont* font);
 
@@ -31,7 +36,8 @@ void end_card();
 
 // Buttons side by side, of which one is chosen. True where another one was.
 bool segments(const char* id, std::initializer_list<const char*> labels, int& chosen);
-bool quiet_button(const char* label);               // small, without a frame until it is hovered
+bool quiet_button(const char* label); // small, without a frame until it is hovered
+bool plain_button(const char* label, ImVec2 size = {0, 0});
 bool accent_button(const char* label, ImVec2 size); // the one that matters
 void bar(float share, ImVec2 size, ImU32 color);    // a meter, 0 to 1
 void tooltip(std::string_view text);                // of the last item, where it is hovered

@@ -1,6 +1,6 @@
 #include "ui/panels/chat/chat_pictures.h"
 
-#include "core/strings/utf8.h"
+#include "ui/widgets/places.h"
 #include "ui/widgets/textures.h"
 #include "ui/widgets/widgets.h"
 
@@ -44,16 +44,8 @@ ImVec2 size_within(float width, float height, ImVec2 box, float largest_scale) {
   return {std::max(1.0f, width * scale), std::max(1.0f, height * scale)};
 }
 
-// A text that ends with "…" where there is no room.
-void shortened_text_at(ImVec2 at, float width, std::string text, ImU32 color) {
-  if (size_of(text, fonts().small).x > width) {
-    while (!text.empty() && size_of(text + "…", fonts().small).x > width) {
-      while (!text.empty() && core::is_utf8_continuation(text.back())) text.pop_back();
-      if (!text.empty()) text.pop_back();
-    }
-    text += "…";
-  }
-  text_at(at, text, color, fonts().small);
+void shortened_text_at(ImVec2 at, float width, const std::string& text, ImU32 color) {
+  text_at(at, shortened(text, width, fonts().small), color, fonts().small);
 }
 
 } // namespace
@@ -68,6 +60,7 @@ bool ChatPictures::draw_thumbnail(const View& view, const Picture& picture, ImVe
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const bool clicked = ImGui::InvisibleButton("picture", box);
+  note_place(picture->name);
   if (facts.small) {
     const ImVec2 size = size_within(static_cast<float>(facts.small->width), static_cast<float>(facts.small->height),
                                     box, kLargestScale);

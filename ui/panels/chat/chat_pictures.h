@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ui/panels/panel.h"
-#include "ui/widgets/file_dialog.h"
+#include "ui/dialogs/file_dialog.h"
 
 #include <imgui.h>
 

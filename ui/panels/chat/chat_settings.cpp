@@ -1,9 +1,11 @@
 #include "ui/panels/chat/chat_settings.h"
 
 #include "core/strings/units.h"
+#include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
+#include <imgui_stdlib.h>
 
 #include <algorithm>
 #include <climits>
@@ -104,6 +106,7 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
   draw_context(view.now);
   draw_encoder(view.now);
   ImGui::BeginDisabled(view.now.state != core::EngineState::idle); // what they change counts from the next answer on
+  draw_presets(view);
   draw_system(view);
   draw_sampling(view);
   ImGui::Dummy({0, px(2)});
@@ -117,6 +120,47 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
           "host, which costs speed.");
   ImGui::EndDisabled();
   end_card();
+}
+
+// A name, typed or chosen; what can be done with it stands below.
+void ChatSettings::draw_presets(const View& view) {
+  const std::vector<core::Preset>& presets = view.now.presets;
+  dim_text("Preset");
+  ImGui::PushFont(fonts().small);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(8), px(5)));
+  const float arrow = px(28);
+  ImGui::SetNextItemWidth(-arrow - px(4));
+  ImGui::InputTextWithHint("##preset", "a name to save these as", &preset_);
+  note_place("preset");
+  ImGui::SameLine(0, px(4));
+  ImGui::BeginDisabled(presets.empty());
+  ImGui::SetNextItemWidth(arrow);
+  if (ImGui::BeginCombo("##presets", "", ImGuiComboFlags_NoPreview | ImGuiComboFlags_PopupAlignLeft)) {
+    for (const core::Preset& preset : presets) {
+      const bool chosen = ImGui::Selectable(preset.name.c_str(), preset.name == preset_);
+      note_place(preset.name);
+      if (!chosen) continue;
+      preset_ = preset.name;
+      view.send(intent::UsePreset{preset.name});
+    }
+    ImGui::EndCombo();
+  }
+  note_place("presets");
+  ImGui::EndDisabled();
+  ImGui::PopStyleVar();
+  ImGui::PopFont();
+  tooltip("system prompts and sampling that were saved by name");
+  if (preset_.empty()) return;
+  const bool known = std::ranges::count(presets, preset_, &core::Preset::name) > 0;
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() - px(7));
+  if (quiet_button(known ? "save over it" : "save preset")) view.send(intent::SavePreset{preset_});
+  if (known) {
+    ImGui::SameLine(0, 0);
+    if (quiet_button("delete preset")) {
+      view.send(intent::DeletePreset{preset_});
+      preset_.clear();
+    }
+  }
 }
 
 void ChatSettings::draw_system(const View& view) {

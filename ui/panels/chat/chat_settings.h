@@ -13,9 +13,11 @@ class ChatSettings {
   void draw(const View& view, ImVec2 size);
 
  private:
+  void draw_presets(const View& view);
   void draw_system(const View& view);
 
   TextEditor system_;
+  std::string preset_;       // the name that is used, or typed
   std::string shown_system_; // of the snapshot, when it was last taken over
 };
 

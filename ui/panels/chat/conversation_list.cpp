@@ -1,5 +1,6 @@
 #include "ui/panels/chat/conversation_list.h"
 
+#include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 
 #include <imgui_stdlib.h>
@@ -29,9 +30,11 @@ void ConversationList::draw(const View& view, ImVec2 size) {
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(6), px(2)));
   const bool busy = view.now.state != core::EngineState::idle; // an answer belongs to the one that it began in
   ImGui::BeginDisabled(busy);
-  if (ImGui::Button("New conversation", {-1, 0})) view.send(intent::NewConversation{});
+  if (plain_button("New conversation", {-1, 0})) view.send(intent::NewConversation{});
   tooltip("Ctrl N");
   ImGui::EndDisabled();
+  ImGui::Dummy({0, px(2)});
+  draw_search(view);
   ImGui::Dummy({0, px(4)});
   for (const core::ConversationRow& row : *view.now.conversations) {
     ImGui::PushID(row.id.c_str());
@@ -41,9 +44,22 @@ void ConversationList::draw(const View& view, ImVec2 size) {
     ImGui::EndDisabled();
     ImGui::PopID();
   }
-  if (view.now.conversations->empty()) dim_text("They are kept here.");
+  if (view.now.conversations->empty())
+    wrapped_text(view.now.searched.empty() ? "Conversations are kept here." : "None has this text.", theme().dim,
+                 fonts().small);
   ImGui::PopStyleVar();
   end_card();
+}
+
+void ConversationList::draw_search(const View& view) {
+  ImGui::PushFont(fonts().small);
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(8), px(5)));
+  ImGui::SetNextItemWidth(-1);
+  const bool changed = ImGui::InputTextWithHint("##search", "Search", &search_);
+  note_place("search");
+  ImGui::PopStyleVar();
+  ImGui::PopFont();
+  if (changed) view.send(intent::SearchConversations{search_});
 }
 
 void ConversationList::draw_row(const View& view, const core::ConversationRow& row) {
@@ -56,16 +72,17 @@ void ConversationList::draw_row(const View& view, const core::ConversationRow& r
   if (shown) draw->AddRectFilled({at.x - px(8), at.y}, {at.x + width + px(8), at.y + height}, t.raised, px(6));
   ImGui::SetItemAllowOverlap();
   ImGui::PushStyleColor(ImGuiCol_HeaderHovered, with_alpha(t.raised, shown ? 0 : 0.6f));
-  if (ImGui::Selectable("##open", false, ImGuiSelectableFlags_AllowItemOverlap, {width, height}) && !shown)
-    view.send(intent::OpenConversation{row.id});
+  const bool opened = ImGui::Selectable("##open", false, ImGuiSelectableFlags_AllowItemOverlap, {width, height});
+  note_place(row.title);
+  if (opened && !shown) view.send(intent::OpenConversation{row.id});
   ImGui::PopStyleColor();
   if (size_of(row.title, fonts().small).x > width) tooltip(row.title);
-  draw->PushClipRect(at, {at.x + width, at.y + height}, true);
-  text_at({at.x, at.y + px(6)}, row.title, t.text, fonts().small);
-  draw->PopClipRect();
+  text_at({at.x, at.y + px(6)}, shortened(row.title, width, fonts().small), t.text, fonts().small);
   const ImVec2 after = ImGui::GetCursorPos();
   if (!shown) {
-    text_at({at.x, at.y + px(24)}, when(row.changed), t.dim, fonts().small);
+    text_at({at.x, at.y + px(24)},
+            shortened(row.excerpt.empty() ? when(row.changed) : row.excerpt, width, fonts().small), t.dim,
+            fonts().small);
     deleting_ = deleting_ == row.id ? "" : deleting_;
     return;
   }

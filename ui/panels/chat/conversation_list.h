@@ -14,11 +14,13 @@ class ConversationList {
   void draw(const View& view, ImVec2 size);
 
  private:
+  void draw_search(const View& view);
   void draw_row(const View& view, const core::ConversationRow& row);
   void draw_name_field(const View& view, const core::ConversationRow& row);
 
   std::string renaming_, name_; // the id of the one being renamed, and its new name
-  std::string deleting_;        // the id of the one whose deletion is to be confirmed
+  std::string search_;
+  std::string deleting_; // the id of the one whose deletion is to be confirmed
   bool focus_name_ = false;
 };
 

@@ -1,8 +1,9 @@
-#include "ui/widgets/file_dialog.h"
+#include "ui/dialogs/file_dialog.h"
 
 #include "core/strings/lower.h"
 #include "core/strings/units.h"
 #include "ui/widgets/picture_paths.h"
+#include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
@@ -228,8 +229,16 @@ bool FileDialog::accept() {
   return true;
 }
 
-void FileDialog::draw_entries() {
-  ImGui::BeginChild("entries", {0, -px(46)});
+// Empty: a folder, an address, or nothing is.
+std::string FileDialog::chosen_file() const {
+  std::error_code ignored;
+  const bool listed = chosen_ >= 0 && chosen_ < static_cast<int>(shown_.size());
+  const std::string path = listed ? shown_[static_cast<size_t>(chosen_)].path : with_home(text_);
+  return fs::is_regular_file(path, ignored) ? path : "";
+}
+
+void FileDialog::draw_entries(float entries_width) {
+  ImGui::BeginChild("entries", {entries_width, -px(46)});
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(4), px(2)));
   const auto section = [](const Entry& entry) {
     return entry.recent ? "Opened before" : entry.known ? "On this machine" : "In this folder";
@@ -260,8 +269,9 @@ void FileDialog::draw_entries() {
     if (ImGui::IsItemVisible()) {
       const Theme& t = theme();
       const float y = at.y + (px(26) - fonts().body->FontSize) / 2;
-      text_at({at.x + px(8), y}, entry.folder ? entry.name + "/" : entry.name, entry.folder ? t.accent : t.text,
-              fonts().body);
+      const std::string name = shortened(entry.folder ? entry.name + "/" : entry.name, width - px(16), fonts().body);
+      note_place(entry.name, at, {at.x + width, at.y + px(26)});
+      text_at({at.x + px(8), y}, name, entry.folder ? t.accent : t.text, fonts().body);
       const std::string right = entry.recent       ? folder_part(entry.path)
                                 : entry.known      ? entry.detail
                                 : entry.checkpoint ? "checkpoint"
@@ -291,7 +301,10 @@ void FileDialog::draw(const core::Snapshot& now) {
   opening_ = false;
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({screen.x / 2, screen.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
-  ImGui::SetNextWindowSize({std::min(px(720), screen.x - px(80)), std::min(px(560), screen.y - px(80))});
+  const bool has_side = what_ == For::open && side_;
+  const float side = has_side ? px(270) : 0;
+  ImGui::SetNextWindowSize(
+      {std::min(px(720) + side, screen.x - px(60)), std::min(px(560), screen.y - px(has_side ? 40 : 80))});
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(20), px(16)));
   ImGui::PushStyleVar(ImGuiStyleVar_PopupBorderSize, 1);
   ImGui::PushStyleColor(ImGuiCol_PopupBg, theme().surface);
@@ -339,19 +352,23 @@ void FileDialog::draw(const core::Snapshot& now) {
       filter(now);
       if (chosen < std::ssize(shown_)) chosen_ = chosen;
     }
-    draw_entries();
+    draw_entries(has_side ? -side - px(20) : 0);
+    if (has_side) {
+      ImGui::SameLine(0, px(20));
+      ImGui::BeginChild("side", {side, -px(46)});
+      side_(chosen_file());
+      ImGui::EndChild();
+    }
     const float y = ImGui::GetWindowHeight() - px(50);
     ImGui::SetCursorPosY(y + px(8));
     if (!problem_.empty()) {
-      ImGui::PushTextWrapPos(ImGui::GetWindowWidth() - px(250));
-      text(problem_, theme().red, fonts().small);
-      ImGui::PopTextWrapPos();
+      wrapped_text(problem_, theme().red, fonts().small, ImGui::GetWindowWidth() - px(270));
     } else {
       dim_text(what_ == For::open ? "Tab completes · arrows choose · Enter takes · hf:OWNER/REPO downloads"
                                   : "Tab completes · arrows choose · Enter takes");
     }
     ImGui::SetCursorPos({ImGui::GetWindowWidth() - px(20) - px(202), y});
-    const bool cancel = ImGui::Button("Cancel", {px(96), 0});
+    const bool cancel = plain_button("Cancel", {px(96), 0});
     ImGui::SameLine();
     const bool take = accent_button(what_ == For::save                        ? "Write here"
                                     : what_ == For::open && is_address(text_) ? "Download"

@@ -28,6 +28,8 @@ class FileDialog {
   // lie on this machine.
   void draw(const core::Snapshot& now);
   bool is_open() const { return open_; }
+  // What is drawn at the side of a list of models to open: side(path), empty where no file is chosen.
+  void set_side(std::function<void(const std::string& path)> side) { side_ = std::move(side); }
 
   struct Entry {
     std::string name, path;
@@ -46,13 +48,14 @@ class FileDialog {
   void filter(const core::Snapshot& now);
   void go_to(std::string folder);
   bool accept(); // false: the dialog stays
-  void draw_entries();
+  void draw_entries(float width);
+  std::string chosen_file() const;
   std::string completed(const std::string& text) const;
 
   For what_ = For::model;
   std::string heading_, text_, folder_, problem_;
   std::string put_in_; // what the field is to hold when it has the focus
-  std::function<void(const std::string&)> taken_;
+  std::function<void(const std::string&)> taken_, side_;
   std::vector<Entry> all_, shown_;
   std::shared_ptr<const std::vector<core::ModelRow>> models_; // of which shown_ was made
   int chosen_ = -1;                                           // of shown_

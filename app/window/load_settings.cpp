@@ -1,0 +1,114 @@
+// What a model is opened with: how it would fit, before it is; and presets of what its conversations begin with.
+#include "app/models/model_row.h"
+#include "app/window/loaded.h"
+#include "app/window/presets.h"
+#include "app/window/window_words.h"
+#include "core/error.h"
+#include "engine/fit/fit.h"
+#include "measure/peaks/kept_peaks.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace ridge::app {
+namespace {
+
+core::FitFacts::Device device_of(const engine::Need& need, double free) {
+  return {static_cast<double>(need.weights), static_cast<double>(need.cache + need.state),
+          static_cast<double>(need.scratch + need.reserve), free};
+}
+
+double peak_of(engine::Device on, int threads) {
+  const auto kept = measure::kept_read_peak(measure::device_name(on, on == engine::Device::cpu ? threads : 0));
+  return kept ? kept->best : 0;
+}
+
+void add_speed(core::FitFacts& facts, const engine::Fit& fit, int threads) {
+  const double cpu = fit.cpu ? peak_of(engine::Device::cpu, threads) : 1;
+  const double gpu = fit.gpu ? peak_of(engine::Device::cuda, 0) : 1;
+  if (!fit.fits || fit.experts > 0 || cpu <= 0 || gpu <= 0) return;
+  facts.tokens_per_s = 1 / (fit.cpu_bytes / cpu + fit.gpu_bytes / gpu);
+  facts.full_tokens_per_s = 1 / (fit.full_cpu_bytes / cpu + fit.full_gpu_bytes / gpu);
+}
+
+} // namespace
+
+// Only what the window offers is taken over: a model's own file and what lies beside it are not of another one.
+core::ModelOptions WindowEngine::with_settings(core::ModelOptions options, const core::ModelOptions& wanted) {
+  options.context = wanted.context;
+  options.gpu_layers = wanted.gpu_layers;
+  options.threads = wanted.threads;
+  options.k_type = wanted.k_type;
+  options.v_type = wanted.v_type;
+  options.speculation = wanted.speculation;
+  options.ranks.gpus = wanted.ranks.gpus;
+  options.device = wanted.device;
+  return options;
+}
+
+// On the query worker; the last one that is asked for counts.
+void WindowEngine::fit_model(const core::intent::FitModel& wanted) {
+  if (--fits_waiting_ > 0) return;
+  auto facts = std::make_shared<core::FitFacts>();
+  facts->path = wanted.path;
+  try {
+    const core::ModelOptions options = with_settings(options_, wanted.options);
+    engine::check_speculation(options);
+    engine::Room room = engine::free_room();
+    if (options.device == "cpu") room.without_gpus();
+    std::error_code unknown;
+    core::ModelRow row{wanted.path, "", wanted.path,
+                       static_cast<int64_t>(std::filesystem::file_size(wanted.path, unknown))};
+    const std::optional<engine::Fit> fit = look_into(row, options, room);
+    facts->trained_context = row.trained_context;
+    if (fit) {
+      facts->context = fit->config.context;
+      facts->largest_context = fit->largest_context;
+      facts->layers = fit->layers;
+      facts->gpu_layers = fit->gpu_layers;
+      if (fit->cpu) facts->cpu = device_of(*fit->cpu, room.cpu);
+      if (fit->gpu) facts->gpu = device_of(*fit->gpu, fit->room.gpu);
+      facts->cache_per_token = fit->cache_per_token;
+      add_speed(*facts, *fit, options.threads);
+    }
+    if (!fit)
+      facts->problem = row.problem;
+    else if (!fit->fits)
+      facts->problem =
+          fit->largest_context > 0 ? fmt::format("a context of {} tokens fits", fit->largest_context) : row.problem;
+  } catch (const Error& error) {
+    facts->problem = error.what();
+  }
+  facts->problem = in_window_words(facts->problem);
+  change([&](core::Snapshot& s) { s.fit = std::move(facts); });
+}
+
+void WindowEngine::save_preset(const std::string& name) {
+  if (name.empty()) return;
+  std::vector<core::Preset> presets = state_.presets;
+  std::erase_if(presets, [&](const core::Preset& each) { return each.name == name; });
+  presets.push_back({name, state_.system_prompt, state_.sampling, state_.max_tokens});
+  keep_presets(std::move(presets));
+}
+
+void WindowEngine::delete_preset(const std::string& name) {
+  std::vector<core::Preset> presets = state_.presets;
+  std::erase_if(presets, [&](const core::Preset& each) { return each.name == name; });
+  keep_presets(std::move(presets));
+}
+
+void WindowEngine::keep_presets(std::vector<core::Preset> presets) {
+  std::ranges::sort(presets, {}, &core::Preset::name);
+  if (!setup_.preset_file.empty()) write_presets(setup_.preset_file, presets);
+  change([&](core::Snapshot& s) { s.presets = std::move(presets); });
+}
+
+void WindowEngine::use_preset(const std::string& name) {
+  const auto found = std::ranges::find(state_.presets, name, &core::Preset::name);
+  if (found == state_.presets.end()) return;
+  const core::Preset preset = *found;
+  set_system(preset.system);
+  set_sampling({preset.sampling, preset.max_tokens});
+}
+
+} // namespace ridge::app

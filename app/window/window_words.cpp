@@ -1,0 +1,48 @@
+#include "app/window/window_words.h"
+
+#include <string_view>
+#include <utility>
+
+namespace ridge::app {
+namespace {
+
+// Longer ones before those that begin like them. What a command alone can do is named as the command's.
+constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+    {"lower -ngl (layers on the GPU), -c (context) or -ub (batch)",
+     "open it with fewer layers on the GPU or a shorter context (Open…)"},
+    {"give --allow-requantize", "tick “packed types too, at a loss”"},
+    {"--allow-requantize", "“packed types too, at a loss”"},
+    {"--target-divergence: it cannot be measured, give --target-size", "give the size of the file"},
+    {"--target-size", "the size of the file"},
+    {"--method plain works", "the method “plain” works"},
+    {"--calibration TEXT", "a calibration text"},
+    {"--calibration", "the calibration text"},
+    {"--method", "the method"},
+    {"--imatrix", "the importance matrix"},
+    {" (--chat-template NAME picks another)", ""},
+    {" (--text-only leaves the encoder of pictures out)",
+     " (ridge convert --text-only leaves the encoder of pictures out)"},
+    {" (--tensor-type NAME=BF16)", ": ridge quantize --tensor-type NAME=BF16"},
+    {"--tensor-type", "types of tensors"},
+    {"--repetitions", "Repetitions"},
+    {"--mmproj names one", "drop its file on the window to choose it"},
+    {"--draft-model", "the draft model"},
+    {"--device cuda", "the GPU"},
+    {"quantize: ", ""},
+    {"raise -c", "open it with a longer context (Open…)"},
+    {" (-c sets it)", " (Open… sets it)"},
+    {"lower -c", "open it with a shorter context (Open…)"},
+    {"with -c ", "with a context of "},
+    {"-c ", "a context of "},
+};
+
+} // namespace
+
+std::string in_window_words(std::string line) {
+  for (const auto& [flag, words] : kWords)
+    for (size_t at = line.find(flag); at != std::string::npos; at = line.find(flag, at + words.size()))
+      if (flag[0] != '-' || at == 0 || line[at - 1] != '-') line.replace(at, flag.size(), words);
+  return line;
+}
+
+} // namespace ridge::app

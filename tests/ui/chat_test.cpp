@@ -1,0 +1,163 @@
+// The chat as a user has it: Markdown that a conversation holds, shown and used. Run by run_under_xvfb.sh, as
+// window_test.cpp is.
+#include "app/window/window_engine.h"
+#include "support/temporary_folder.h"
+#include "ui/driver.h"
+#include "ui/dialogs/link_question.h"
+#include "ui/window.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+using namespace ridge;
+using tests::comes;
+using tests::run_with_user;
+using tests::User;
+
+namespace {
+
+// A conversation that is kept, with this answer.
+std::string conversation_of(const std::string& title, const std::string& answer) {
+  return fmt::format(R"({{"title": "{}", "changed_ms": 1000, "messages": [{{"role": "user", "content": "Show me."}},
+                     {{"role": "assistant", "content": "{}"}}]}})",
+                     title, answer);
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// The window with places, and an engine with these conversations.
+void with_chat(const tests::TemporaryFolder& folder, app::WindowSetup setup,
+               const std::function<void(User&, app::WindowEngine&)>& use) {
+  setup.conversation_folder = folder / "conversations";
+  setup.remember_files = false;
+  ui::WindowOptions options;
+  options.keep_places = true;
+  ui::Window window(options);
+  app::WindowEngine engine(setup, [&] { window.wake(); });
+  run_with_user(window, engine, [&](User& user) { use(user, engine); });
+}
+
+} // namespace
+
+TEST_CASE("a link is opened only after a question, and code is copied") {
+  const tests::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "conversations");
+  folder.write(
+      "conversations/1.json",
+      conversation_of("With a link", "See [the page](https://example.org/a?b=c) and\\n\\n```py\\nx = 1\\n```\\n"));
+  // Stands in for what opens addresses on a desktop.
+  folder.write("xdg-open", fmt::format("#!/bin/sh\necho \"$1\" > {0}/new && mv {0}/new {0}/opened\n", folder.path()));
+  std::filesystem::permissions(folder / "xdg-open", std::filesystem::perms::owner_all);
+  ::setenv("PATH", fmt::format("{}:{}", folder.path(), std::getenv("PATH")).c_str(), 1);
+  with_chat(folder, tests::guide_setup(), [&](User& user, app::WindowEngine& engine) {
+    user.click("With a link");
+    REQUIRE(comes([&] { return engine.snapshot()->messages.size() == 2; }));
+    user.click("the page");
+    user.click("Cancel");
+    user.click("the page");
+    CHECK(!std::filesystem::exists(folder / "opened"));
+    user.click("Open");
+    CHECK(comes([&] { return std::filesystem::exists(folder / "opened"); }));
+    CHECK(content_of(folder / "opened") == "https://example.org/a?b=c\n");
+    user.click("copy", 1); // behind the question's own
+    user.click("message box");
+    user.press("ctrl+v");
+    user.press("Return");
+    REQUIRE(comes([&] { return engine.snapshot()->messages.size() == 4; }));
+    CHECK(engine.snapshot()->messages[2].text == "x = 1");
+  });
+}
+
+TEST_CASE("only addresses of the web and of mail are opened") {
+  for (const char* fine : {"http://a.b", "HTTPS://a.b/c", "mailto:a@b.c"}) CHECK(ui::may_be_opened(fine));
+  for (const char* other : {"file:///etc/passwd", "javascript:alert(1)", "/bin/sh", "--help", "", "ftp://a.b"})
+    CHECK(!ui::may_be_opened(other));
+}
+
+TEST_CASE("messages are edited, answered again and shown as they were; conversations are searched and written out") {
+  const tests::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "conversations");
+  folder.write("conversations/1.json", conversation_of("About lions", "Lions are large."));
+  folder.write("conversations/2.json", conversation_of("About dogs", "Dogs are smaller."));
+  app::WindowSetup setup = tests::guide_setup();
+  setup.request.sampling.max_tokens = 8;
+  with_chat(folder, setup, [&](User& user, app::WindowEngine& engine) {
+    const auto now = [&] { return engine.snapshot(); };
+    const auto idle = [&](size_t messages) {
+      return comes([&] { return now()->messages.size() == messages && now()->state == core::EngineState::idle; });
+    };
+    user.click("search");
+    user.type("large");
+    REQUIRE(comes([&] { return now()->conversations->size() == 1; }));
+    user.click("About lions");
+    REQUIRE(idle(2));
+    user.click("edit", 1); // the answer
+    user.type(" Very.");
+    user.click("Save");
+    CHECK(comes([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));
+    user.click("answer again");
+    REQUIRE(comes([&] { return now()->messages.size() == 2 && now()->messages[1].versions == 2; }));
+    REQUIRE(idle(2));
+    CHECK(now()->messages[1].facts->tokens > 0);
+    user.click("‹");
+    CHECK(comes([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));
+    user.click("edit", 0);
+    user.press("ctrl+a");
+    user.type("And cats?");
+    user.click("Resend");
+    REQUIRE(comes([&] { return now()->messages.size() == 2 && now()->messages[0].versions == 2; }));
+    REQUIRE(idle(2));
+    user.click("export");
+    user.press("ctrl+a");
+    user.type(folder / "lions.md");
+    user.press("Return");
+    CHECK(comes([&] { return now()->notice_number > 0; }));
+    CHECK(content_of(folder / "lions.md").starts_with("# And cats?\n\n## You\n\nAnd cats?\n"));
+    user.click("dismiss");
+    CHECK(comes([&] { return ui::places_of("dismiss").empty(); }));
+    CHECK(now()->error == "");
+  });
+}
+
+TEST_CASE("a preset is saved by a name and used again, and a model is opened with a longer context") {
+  const tests::TemporaryFolder folder;
+  ::setenv("HF_HOME", folder.path().c_str(), 1);
+  with_chat(folder, tests::guide_setup(), [&](User& user, app::WindowEngine& engine) {
+    const auto now = [&] { return engine.snapshot(); };
+    user.click("preset");
+    user.type("mine");
+    user.click("save preset");
+    CHECK(comes([&] { return now()->presets.size() == 1; }));
+    engine.send(core::intent::SetSystemPrompt{"Be brief."});
+    CHECK(comes([&] { return now()->system_prompt == "Be brief."; }));
+    user.click("presets");
+    user.click("mine");
+    CHECK(comes([&] { return now()->system_prompt.empty(); }));
+
+    const std::string copy = folder / "guide.gguf";
+    core::QuantizeRequest quantize{.input = "", .output = copy, .type = "Q8_0"};
+    quantize.allow_requantize = true;
+    engine.send(core::intent::StartJob{quantize});
+    REQUIRE(comes([&] { return !now()->jobs->empty() && now()->jobs->front().state == core::JobState::done; }));
+    user.press("ctrl+o");
+    user.press("ctrl+a");
+    user.type(copy);
+    REQUIRE(comes([&] { return now()->fit && now()->fit->path == copy && now()->fit->problem.empty(); }));
+    user.click("keys");
+    user.click("q8_0");
+    CHECK(comes([&] { return now()->fit->cpu->cache > 0; }));
+    user.click("Open");
+    CHECK(comes([&] { return now()->model->path == copy && now()->options.k_type == "q8_0"; }));
+    CHECK(now()->error == "");
+  });
+}

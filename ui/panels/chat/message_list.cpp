@@ -1,0 +1,244 @@
+#include "ui/panels/chat/message_list.h"
+
+#include "core/strings/units.h"
+#include "ui/panels/chat/token_tooltip.h"
+#include "ui/widgets/places.h"
+#include "ui/widgets/widgets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ridge::ui {
+namespace {
+
+namespace intent = core::intent;
+using core::EngineState;
+
+constexpr float kActionHeight = 23; // units, of the line of buttons below a message
+
+bool is_busy(const core::Snapshot& now) { return now.state != EngineState::idle; }
+
+// How many of them are decoded: rows of pictures are as wide as these.
+size_t shown_pictures(const core::Snapshot& now, const core::MessagePictures& pictures) {
+  return static_cast<size_t>(std::ranges::count_if(pictures, [&](const auto& picture) {
+    const auto known = now.picture_facts->find(picture->key);
+    return known != now.picture_facts->end() && known->second.small;
+  }));
+}
+
+// "34.4 tok/s · 110 tokens · 3.41 GB/s · SmolLM2 135M", as much as there is room for.
+std::string facts_text(const core::AnswerFacts& facts, float width) {
+  const std::string speed = facts.seconds > 0 ? fmt::format("{:.1f} tok/s · ", facts.tokens_per_s()) : "";
+  const std::string tokens = fmt::format("{} token{}", facts.tokens, facts.tokens == 1 ? "" : "s");
+  const std::string bytes = facts.bytes_per_s > 0 ? fmt::format(" · {}/s", core::human_bytes(facts.bytes_per_s)) : "";
+  return fitting({fmt::format("{}{}{} · {}", speed, tokens, bytes, facts.model), speed + tokens + bytes, speed + tokens,
+                  tokens, ""},
+                 width, fonts().small);
+}
+
+std::string facts_tooltip(const core::AnswerFacts& facts) {
+  std::string text = fmt::format("{}\n{} tokens in {:.2f} s", facts.model, facts.tokens, facts.seconds);
+  if (facts.prompt_tokens > 0)
+    text += fmt::format("\nread before: {} tokens in {:.2f} s; the rest of the prompt was known", facts.prompt_tokens,
+                        facts.prompt_seconds);
+  if (facts.bytes_per_s > 0) text += fmt::format("\nmoved through memory: {}/s", core::human_bytes(facts.bytes_per_s));
+  return text;
+}
+
+} // namespace
+
+void MessageList::draw(const View& view, float left, float column, int editing) {
+  const auto& messages = view.now.messages;
+  if (messages.empty()) draw_welcome(view, left, column);
+  if (column != column_ || view.now.conversation != conversation_) known_.clear();
+  if (view.now.conversation != conversation_) follow_ = true;
+  column_ = column;
+  conversation_ = view.now.conversation;
+  known_.resize(messages.size());
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Known& known = known_[i];
+    const size_t length = messages[i].text.size() + messages[i].reasoning.size() + messages[i].note.size() +
+                          shown_pictures(view.now, messages[i].pictures) + (known.reasoning_open ? 1 : 0);
+    const float top = ImGui::GetCursorScreenPos().y, window = ImGui::GetWindowPos().y;
+    const bool last = i + 1 == messages.size();
+    if (!last && known.length == length && // out of sight
+        (top + known.pixels < window || top > window + ImGui::GetWindowHeight())) {
+      ImGui::Dummy({column, known.pixels});
+      continue;
+    }
+    ImGui::PushID(static_cast<int>(i));
+    const float before = ImGui::GetCursorPosY();
+    ImGui::SetCursorPosX(left);
+    ImGui::BeginGroup();
+    messages[i].user ? draw_question(view, i, left, column) : draw_answer(view, i, left, column);
+    ImGui::EndGroup();
+    if (static_cast<int>(i) == editing)
+      ImGui::GetWindowDrawList()->AddRectFilled({ImGui::GetItemRectMin().x - px(8), ImGui::GetItemRectMin().y},
+                                                {ImGui::GetItemRectMin().x - px(5), ImGui::GetItemRectMax().y},
+                                                theme().accent, px(1));
+    ImGui::Dummy({0, px(14)});
+    ImGui::PopID();
+    known.length = length;
+    known.pixels = ImGui::GetCursorPosY() - before;
+  }
+  // The view follows the answer until the user scrolls up.
+  if (ImGui::GetIO().MouseWheel > 0 && ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows)) follow_ = false;
+  if (ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - px(4)) follow_ = true;
+  if (follow_) ImGui::SetScrollHereY(1);
+}
+
+void MessageList::draw_over() { link_.draw(); }
+
+void MessageList::draw_welcome(const View& view, float left, float column) const {
+  ImGui::SetCursorPos({left, ImGui::GetWindowHeight() * 0.3f});
+  ImGui::BeginGroup();
+  title("Ask something");
+  ImGui::Dummy({0, px(4)});
+  wrapped_text(fmt::format("{} answers, on this machine.", view.now.model->label), theme().dim, fonts().body, column);
+  ImGui::Dummy({0, px(2)});
+  wrapped_text("Open… in the list on the left opens another model; a GGUF file can also be dropped on the window.",
+               theme().dim, fonts().small, column);
+  if (!view.now.encoder.empty())
+    wrapped_text("Drop pictures on it, or paste their paths, to ask about them.", theme().dim, fonts().small, column);
+  ImGui::EndGroup();
+}
+
+void MessageList::draw_question(const View& view, size_t i, float left, float column) {
+  const core::ChatMessage& message = view.now.messages[i];
+  pictures_.draw_sent(view, message.pictures, column);
+  if (!message.text.empty()) {
+    const float pad = px(14), top = px(9);
+    ImFont* const font = fonts().body;
+    const TextLayout layout = lay_out_plain(message.text, font, column * 0.84f - 2 * pad);
+    ImGui::SetCursorPosX(left + column - layout.width - 2 * pad);
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const ImVec2 size = {layout.width + 2 * pad, layout.height + 2 * top};
+    ImGui::GetWindowDrawList()->AddRectFilled(at, {at.x + size.x, at.y + size.y}, theme().raised, px(12));
+    draw_plain(message.text, layout, font, {at.x + pad, at.y + top}, theme().text);
+    ImGui::Dummy(size);
+  }
+  const float versions = message.versions > 1 ? px(70) : 0;
+  const float width = size_of("copyedit", fonts().small).x + px(28) + versions;
+  ImGui::SetCursorPosX(left + column - width);
+  draw_versions(view, i);
+  if (quiet_button("copy")) ImGui::SetClipboardText(message.text.c_str());
+  ImGui::SameLine(0, 0);
+  ImGui::BeginDisabled(is_busy(view.now));
+  if (quiet_button("edit")) edit_(view, i);
+  ImGui::EndDisabled();
+}
+
+void MessageList::draw_answer(const View& view, size_t i, float left, float column) {
+  const core::ChatMessage& message = view.now.messages[i];
+  const bool growing = i + 1 == view.now.messages.size() && is_busy(view.now) && !message.facts &&
+                       view.now.state != EngineState::measuring && view.now.state != EngineState::loading;
+  if (!message.reasoning.empty()) draw_reasoning(message, known_[i], column, growing && message.text.empty());
+  if (growing && message.text.empty() && message.reasoning.empty()) {
+    text(view.now.state == EngineState::reading ? view.now.activity + "…" : "…", theme().dim);
+  } else if (!message.text.empty()) {
+    const MarkdownView::Result mouse = known_[i].text.draw(message.text, column, growing);
+    if (!mouse.clicked.empty()) link_.ask(mouse.clicked);
+    if (!growing) draw_token_tooltip(view.now, message, mouse.hovered);
+  }
+  if (growing)
+    ImGui::Dummy({0, px(kActionHeight)}); // where the buttons will be
+  else
+    draw_answer_actions(view, i, left, column);
+}
+
+// Folded away once the answer is there.
+void MessageList::draw_reasoning(const core::ChatMessage& message, Known& known, float column, bool growing) {
+  const bool open = growing || known.reasoning_open;
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() - px(7));
+  if (quiet_button(open ? "reasoning ▾" : "reasoning ▸")) known.reasoning_open = !known.reasoning_open;
+  if (open) {
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const TextLayout layout = lay_out_plain(message.reasoning, fonts().small, column - px(16));
+    ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y}, {at.x + px(2), at.y + layout.height}, theme().border);
+    draw_plain(message.reasoning, layout, fonts().small, {at.x + px(14), at.y}, theme().dim);
+    ImGui::Dummy({column, layout.height});
+  }
+  ImGui::Dummy({0, px(6)});
+}
+
+// "‹ 2/3 ›": the message as it was written at other times, with what followed.
+void MessageList::draw_versions(const View& view, size_t i) {
+  const core::ChatMessage& message = view.now.messages[i];
+  if (message.versions < 2) return;
+  const auto turn = [&](const char* label, int version) {
+    ImGui::BeginDisabled(is_busy(view.now) || version < 0 || version >= message.versions);
+    if (quiet_button(label)) view.send(intent::ShowVersion{i, version});
+    ImGui::EndDisabled();
+    ImGui::SameLine(0, 0);
+  };
+  turn("‹##version", message.version - 1);
+  dim_text(fmt::format("{}/{}", message.version + 1, message.versions)); // on the line of the buttons' labels
+  ImGui::SameLine(0, 0);
+  turn("›##version", message.version + 1);
+}
+
+void MessageList::draw_answer_actions(const View& view, size_t i, float left, float column) {
+  const core::ChatMessage& message = view.now.messages[i];
+  const float top = ImGui::GetCursorPosY();
+  ImGui::SetCursorPosX(left - px(7)); // the label, not the frame, lines up with the text
+  draw_versions(view, i);
+  if (quiet_button("copy")) ImGui::SetClipboardText(message.text.c_str());
+  ImGui::SameLine(0, 0);
+  ImGui::BeginDisabled(is_busy(view.now));
+  if (quiet_button("edit")) edit_(view, i);
+  ImGui::SameLine(0, 0);
+  if (quiet_button("answer again")) view.send(intent::Regenerate{i});
+  ImGui::SameLine(0, 0);
+  if (quiet_button("with… ▾")) {
+    view.send(intent::ListModels{});
+    ImGui::OpenPopup("models");
+  }
+  ImGui::EndDisabled();
+  tooltip("answer again with another model, which stays open");
+  draw_models(view, i);
+  ImGui::SameLine(0, px(8));
+  const float x = ImGui::GetCursorPosX();
+  if (!message.note.empty()) {
+    ImGui::SetCursorPosY(top);
+    text(message.note, theme().amber, fonts().small);
+    ImGui::SameLine(0, px(8));
+  }
+  const float from = message.note.empty() ? x : ImGui::GetCursorPosX();
+  if (message.facts) {
+    const std::string facts = facts_text(*message.facts, left + column - from);
+    ImGui::SetCursorPos({left + column - size_of(facts, fonts().small).x, top});
+    dim_text(facts);
+    tooltip(facts_tooltip(*message.facts));
+  }
+  ImGui::SetCursorPosY(top + px(kActionHeight));
+  ImGui::Dummy({0, 0});
+}
+
+void MessageList::draw_models(const View& view, size_t i) {
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(8), px(8)));
+  ImGui::SetNextWindowSizeConstraints({px(260), 0}, {px(520), px(360)});
+  if (ImGui::BeginPopup("models")) {
+    ImGui::PushFont(fonts().small);
+    const auto entry = [&](const std::string& name, const std::string& path) {
+      if (view.now.model && (view.now.model->built_in ? "" : view.now.model->path) == path) return;
+      const bool chosen = ImGui::Selectable(shortened(name, px(480), fonts().small).c_str());
+      note_place(name);
+      if (chosen) view.send(intent::Regenerate{i, path});
+    };
+    dim_text(view.now.models ? "Models on this machine" : "looking for models…");
+    if (view.now.models)
+      for (const core::ModelRow& row : *view.now.models)
+        if (row.problem.empty()) entry(row.name, row.path);
+    for (const std::string& path : view.now.recent) {
+      const bool listed = view.now.models && std::ranges::count(*view.now.models, path, &core::ModelRow::path) > 0;
+      if (!listed) entry(path.substr(path.rfind('/') + 1), path);
+    }
+    entry("the guide", "");
+    ImGui::PopFont();
+    ImGui::EndPopup();
+  }
+  ImGui::PopStyleVar();
+}
+
+} // namespace ridge::ui

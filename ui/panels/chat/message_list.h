@@ -1,0 +1,54 @@
+// The messages of the conversation in a column that is good to read, each with what can be done with it and how it was
+// made.
+#pragma once
+
+#include "ui/markdown/markdown_view.h"
+#include "ui/panels/chat/chat_pictures.h"
+#include "ui/panels/panel.h"
+#include "ui/dialogs/link_question.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ridge::ui {
+
+class MessageList {
+ public:
+  // `pictures` draws those of messages. edit(message) is called where one is to be changed.
+  MessageList(ChatPictures& pictures, std::function<void(const View&, size_t)> edit)
+      : pictures_(pictures), edit_(std::move(edit)) {}
+
+  // Fills the ImGui window that it is called in, with a column from `left` on. `editing`: the message that is being
+  // changed, -1: none is.
+  void draw(const View& view, float left, float column, int editing);
+  void draw_over(); // once a frame, outside other windows
+  bool is_over() const { return link_.is_open(); }
+  void follow() { follow_ = true; } // what is being written
+
+ private:
+  struct Known {       // of a message
+    size_t length = 0; // of what had this height
+    float pixels = 0;
+    MarkdownView text;
+    bool reasoning_open = false;
+  };
+
+  void draw_welcome(const View& view, float left, float column) const;
+  void draw_question(const View& view, size_t i, float left, float column);
+  void draw_answer(const View& view, size_t i, float left, float column);
+  void draw_reasoning(const core::ChatMessage& message, Known& known, float column, bool growing);
+  void draw_answer_actions(const View& view, size_t i, float left, float column);
+  static void draw_versions(const View& view, size_t i);
+  void draw_models(const View& view, size_t i);
+
+  ChatPictures& pictures_;
+  const std::function<void(const View&, size_t)> edit_;
+  std::vector<Known> known_;
+  float column_ = 0;
+  std::string conversation_;
+  bool follow_ = true;
+  LinkQuestion link_;
+};
+
+} // namespace ridge::ui

@@ -4,8 +4,10 @@
 #include "app/help/command_tree.h"
 #include "app/help/help_page.h"
 #include "app/help/words.h"
+#include "app/models/choose_model.h"
 #include "app/models/model_names.h"
 #include "app/terminal/streams.h"
+#include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "engine/machine.h"
@@ -19,6 +21,7 @@
 #include <new>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace ridge::app {
@@ -69,13 +72,18 @@ struct Configuration {
   std::string explained(const std::string& error) const { return error + origin_of(error, holding, file); }
 };
 
-// Returns the exit status.
-int parse_and_run(CLI::App& app, Configuration& configuration, int argc, const char* const* argv) {
-  if (argc > 1 && argv[1] == std::string_view("__complete")) return print_completions(app, {argv + 2, argv + argc});
-  std::vector<std::string> words(argv + 1, argv + argc);
+// Returns the exit status. `next`: where there is another command to run afterwards.
+int parse_and_run(CLI::App& app, Configuration& configuration, std::vector<std::string> words, NextCommand& next) {
+  if (!words.empty() && words[0] == "__complete") return print_completions(app, {words.begin() + 1, words.end()});
+  const bool alone = words.empty();
   configuration.read(words);
   std::vector<std::string> args = read_words(app, words);
   try {
+    if (alone && stdin_is_terminal() && stdout_is_terminal()) {
+      fmt::print("ridge runs local language models; `ridge help` lists what it can do.\n\n");
+      next = choose_first_model(true);
+      return 0;
+    }
     if (args.empty()) return app.exit(CLI::CallForHelp());
     configuration.complete(app, args);
     std::ranges::reverse(args); // CLI11 takes them last first
@@ -93,9 +101,10 @@ int parse_and_run(CLI::App& app, Configuration& configuration, int argc, const c
 }
 
 // Reports what was thrown, and results that could not be written.
-int run_and_report(CLI::App& app, Configuration& configuration, int argc, const char* const* argv) {
+int run_and_report(CLI::App& app, Configuration& configuration, const std::vector<std::string>& words,
+                   NextCommand& next) {
   try {
-    const int status = parse_and_run(app, configuration, argc, argv);
+    const int status = parse_and_run(app, configuration, words, next);
     if (status == 0) flush_stdout();
     return status;
   } catch (const Error& error) {
@@ -120,9 +129,11 @@ void add_group(CLI::App& app, const char* name, const std::vector<AddCommand>& c
   for (size_t i = before; i < all.size(); ++i) all[i]->group(name);
 }
 
-void add_commands(CLI::App& app, const SettingsFile& file) {
+void add_commands(CLI::App& app, const SettingsFile& file, NextCommand& next) {
+  const auto add_pull = [&](CLI::App& to) { add_pull_commands(to, next); };
+  const auto add_search = [&](CLI::App& to) { add_search_command(to, next); };
   add_group(app, "Ask models", {add_chat_command, add_run_command, add_serve_command, add_gui_command});
-  add_group(app, "Models at hand", {add_models_command, add_pull_commands, add_fit_command, add_inspect_command});
+  add_group(app, "Models at hand", {add_models_command, add_search, add_pull, add_fit_command, add_inspect_command});
   add_group(app, "Make models", {add_convert_command, add_quantize_command, add_imatrix_command});
   add_group(app, "Measure", {add_bench_command, add_roofline_command, add_perplexity_command});
   add_group(app, "Parts of a model's way",
@@ -131,10 +142,8 @@ void add_commands(CLI::App& app, const SettingsFile& file) {
   add_group(app, "This machine", {add_doctor_command, add_config, add_completion_command, add_manual_command});
 }
 
-} // namespace
-
-int run_cli(int argc, const char* const* argv) {
-  if (!open_missing_streams()) return Error::kFailed;
+// One command line. Returns the exit status.
+int run_words(const std::vector<std::string>& words, NextCommand& next) {
   CLI::App app{"ridge: run local GGUF models and see how close they come to the memory roofline", "ridge"};
   app.set_version_flag("--version", fmt::format("ridge {} ({})", RIDGE_VERSION, engine::kCommit));
   app.require_subcommand(1, 1);
@@ -142,7 +151,7 @@ int run_cli(int argc, const char* const* argv) {
   app.footer(kFooter);
   app.formatter(std::make_shared<HelpPage>());
   Configuration configuration;
-  add_commands(app, configuration.file);
+  add_commands(app, configuration.file, next);
 
   app.parse_complete_callback([&app] { // before the command itself
     for (CLI::App* command : app.get_subcommands()) {
@@ -151,7 +160,19 @@ int run_cli(int argc, const char* const* argv) {
     }
   });
 
-  const int status = run_and_report(app, configuration, argc, argv);
+  return run_and_report(app, configuration, words, next);
+}
+
+} // namespace
+
+int run_cli(int argc, const char* const* argv) {
+  if (!open_missing_streams()) return Error::kFailed;
+  NextCommand words(argv + std::min(argc, 1), argv + argc), next;
+  int status = run_words(words, next);
+  while (status == 0 && !next.empty()) {
+    words = std::exchange(next, {});
+    status = run_words(words, next);
+  }
   drain_stderr();
   return status;
 }

@@ -3,6 +3,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <string>
+#include <vector>
+
 namespace ridge::app {
 
 struct SettingsFile;
@@ -13,7 +16,9 @@ void add_serve_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_models_command(CLI::App& app);
 void add_fit_command(CLI::App& app);
-void add_pull_commands(CLI::App& app);     // pull and rm
+// pull and rm. `next`: words of a command that is to run when this one has ended.
+void add_pull_commands(CLI::App& app, std::vector<std::string>& next);
+void add_search_command(CLI::App& app, std::vector<std::string>& next); // `next` likewise
 void add_tokenize_commands(CLI::App& app); // tokenize and detokenize
 void add_template_command(CLI::App& app);
 void add_logits_command(CLI::App& app);

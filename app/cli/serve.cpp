@@ -89,7 +89,7 @@ struct ServeCommand {
   std::string folder, key_file, memory;
   std::string most_body = "32MiB";
   double idle_seconds = 0;
-  bool image_urls = false;
+  bool image_urls = false, no_page = false;
 
   void run() {
     give_memory_back();
@@ -118,6 +118,7 @@ struct ServeCommand {
     }
     if (!key_file.empty()) settings.key = read_key();
     if (settings.access.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
+    settings.page = !no_page;
     take_limits();
     const auto log = [](const std::string& line) { note(line); };
     std::vector<server::ModelFile> all = model_files();
@@ -305,6 +306,8 @@ void add_serve_command(CLI::App& app) {
                    "without a key: names beside this machine's by which requests may reach the server; *: any")
       ->type_name("NAME")
       ->delimiter(',');
+  command->add_flag("--no-ui", options->no_page,
+                    "no chat page for browsers that open the server's address; they get Ollama's line, as all others");
   add_limits(*command, *options);
   command
       ->add_option("--parallel", options->setup.parallel,

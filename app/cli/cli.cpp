@@ -42,7 +42,7 @@ int fail_of_ours(const std::exception& error) { // a bug, but still one line
 
 // What the configuration file adds to a command line.
 struct Configuration {
-  SettingsFile file;
+  CommandLine line;
   std::vector<Setting> holding; // of this command line
   bool helps = false;
 
@@ -53,7 +53,7 @@ struct Configuration {
     };
     helps = std::ranges::any_of(words, is_help) || (!words.empty() && words[0] == "help");
     try {
-      file = read_settings(words);
+      line.file = read_settings(words);
     } catch (const Error&) {
       if (!helps) throw;
     }
@@ -61,15 +61,16 @@ struct Configuration {
   // Adds what holds to the words of a command.
   void complete(CLI::App& app, std::vector<std::string>& args) {
     if (helps) return;
-    check_settings(app, file);
+    check_settings(app, line.file);
+    line.args = args;
     const std::vector<CLI::App*> commands = commands_of(app);
     const auto command = std::ranges::find(commands, args[0], &CLI::App::get_name);
     if (command == commands.end()) return;
-    holding = settings_for(**command, args, file);
+    holding = settings_for(**command, args, line.file);
     args = with_settings(std::move(args), holding);
   }
   // An error about what the file sets, with its line.
-  std::string explained(const std::string& error) const { return error + origin_of(error, holding, file); }
+  std::string explained(const std::string& error) const { return error + origin_of(error, holding, line.file); }
 };
 
 // Returns the exit status. `next`: where there is another command to run afterwards.
@@ -129,16 +130,17 @@ void add_group(CLI::App& app, const char* name, const std::vector<AddCommand>& c
   for (size_t i = before; i < all.size(); ++i) all[i]->group(name);
 }
 
-void add_commands(CLI::App& app, const SettingsFile& file, NextCommand& next) {
+void add_commands(CLI::App& app, const CommandLine& line, NextCommand& next) {
+  const auto add_serve = [&](CLI::App& to) { add_serve_command(to, line); };
   const auto add_pull = [&](CLI::App& to) { add_pull_commands(to, next); };
   const auto add_search = [&](CLI::App& to) { add_search_command(to, next); };
-  add_group(app, "Ask models", {add_chat_command, add_run_command, add_serve_command, add_gui_command});
+  add_group(app, "Ask models", {add_chat_command, add_run_command, add_serve, add_gui_command});
   add_group(app, "Models at hand", {add_models_command, add_search, add_pull, add_fit_command, add_inspect_command});
   add_group(app, "Make models", {add_convert_command, add_quantize_command, add_imatrix_command});
   add_group(app, "Measure", {add_bench_command, add_roofline_command, add_perplexity_command});
   add_group(app, "Parts of a model's way",
             {add_tokenize_commands, add_template_command, add_logits_command, add_embed_command, add_rerank_command});
-  const auto add_config = [&](CLI::App& to) { add_config_command(to, file); };
+  const auto add_config = [&](CLI::App& to) { add_config_command(to, line); };
   add_group(app, "This machine", {add_doctor_command, add_config, add_completion_command, add_manual_command});
 }
 
@@ -151,7 +153,7 @@ int run_words(const std::vector<std::string>& words, NextCommand& next) {
   app.footer(kFooter);
   app.formatter(std::make_shared<HelpPage>());
   Configuration configuration;
-  add_commands(app, configuration.file, next);
+  add_commands(app, configuration.line, next);
 
   app.parse_complete_callback([&app] { // before the command itself
     for (CLI::App* command : app.get_subcommands()) {

@@ -8,11 +8,11 @@
 
 namespace ridge::app {
 
-struct SettingsFile;
+struct CommandLine;
 
 void add_run_command(CLI::App& app);
 void add_chat_command(CLI::App& app);
-void add_serve_command(CLI::App& app);
+void add_serve_command(CLI::App& app, const CommandLine& line); // which is known when the command runs
 void add_inspect_command(CLI::App& app);
 void add_models_command(CLI::App& app);
 void add_fit_command(CLI::App& app);
@@ -32,8 +32,7 @@ void add_perplexity_command(CLI::App& app);
 void add_roofline_command(CLI::App& app);
 void add_gui_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
-// `file`: the one of this command line, read before its command runs.
-void add_config_command(CLI::App& app, const SettingsFile& file);
+void add_config_command(CLI::App& app, const CommandLine& line); // likewise
 void add_completion_command(CLI::App& app);
 void add_manual_command(CLI::App& app);
 

@@ -315,7 +315,7 @@ void Models::watch_idle(const std::stop_token& stop) {
     changed_.wait_for(lock, std::chrono::milliseconds(200), [&] { return stop.stop_requested(); });
     const double now = seconds_now();
     for (Entry& entry : entries_) {
-      if (!entry.model || loading_) continue;
+      if (!entry.model || loading_ || !entry.due.empty()) continue;
       if (entry.model->service().users() > 0) {
         entry.last_used = now;
       } else if (now - entry.last_used > unload_after(entry)) {

@@ -15,6 +15,16 @@ namespace {
 constexpr size_t kMostFoundBytes = size_t{8} << 20;
 constexpr core::JsonLimits kFoundLimits{.depth = 16, .inside = 200'000, .bytes = kMostFoundBytes};
 
+// Whether a person who writes `reference` gets this file: names with ':' or '@' cannot be written.
+bool names_file(const std::string& reference, const std::string& path) {
+  try {
+    const auto parsed = parse_reference(reference);
+    return parsed && parsed->file == path;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 } // namespace
 
 std::vector<FoundRepository> parse_search(std::string_view json, const std::string& where) {
@@ -55,6 +65,8 @@ std::vector<OfferedModel> offered_models(const std::string& repository, const st
     OfferedModel row{fmt::format("hf:{}/{}", repository, model.files[0].path), type_in_name(model.name), model.bytes()};
     if (!row.type.empty() && model_of_type(models, row.type) == &model)
       row.reference = fmt::format("hf:{}:{}", repository, row.type);
+    else if (!names_file(row.reference, model.files[0].path))
+      continue;
     offered.push_back(std::move(row));
   }
   std::ranges::stable_sort(offered, {}, &OfferedModel::bytes);

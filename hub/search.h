@@ -29,7 +29,7 @@ struct OfferedModel {
   std::string type; // Q4_K_M; empty: its name does not say
   int64_t bytes = 0;
 };
-// By size. Names that are of several models become their files' names.
+// By size. Names that are of several models become their files' names; models that no reference can name are left out.
 std::vector<OfferedModel> offered_models(const std::string& repository, const std::vector<RemoteModel>& models);
 
 } // namespace ridge::hub

@@ -8,6 +8,7 @@
 #include "core/strings/printable.h"
 #include "core/strings/units.h"
 #include "hub/local_models.h"
+#include "hub/names.h"
 #include "hub/pull.h"
 
 #include <fmt/format.h>
@@ -100,8 +101,10 @@ std::string usual_of(const FoundModels& found, const engine::Room& room) {
   for (const hub::OfferedModel& model : found.models)
     if (runs_on(model.bytes, room) != RunsOn::nothing) fitting.push_back({model.reference, {}});
   if (fitting.empty()) return "";
-  for (hub::RemoteModel& model : fitting) // types are found at the end of names
+  for (hub::RemoteModel& model : fitting) { // types are found at the end of names
+    if (hub::is_gguf_file(model.name)) model.name.resize(model.name.size() - 5);
     if (const size_t colon = model.name.rfind(':'); colon != 2) model.name[colon] = '-';
+  }
   const hub::RemoteModel* usual = hub::model_of_type(fitting, "");
   const auto index = usual ? usual - fitting.data() : std::ssize(fitting) - 1;
   return found.models[static_cast<size_t>(index)].reference; // the smaller ones fit, and these stand first
@@ -200,8 +203,9 @@ NextCommand choose_first_model(bool with_local) {
   const bool asks = can_ask();
   std::vector<Choice> rows;
   if (with_local) list_local(rows);
-  const size_t best = list_first(rows, room, asks);
-  if (asks) return ask(std::move(rows), best, room);
+  const bool is_here = !rows.empty(); // something: an empty line then downloads nothing
+  const size_t recommended = list_first(rows, room, asks);
+  if (asks) return ask(std::move(rows), is_here ? 1 : recommended, room);
   fmt::print("ridge chat -m MODEL pulls one of them and chats with it; ridge search WORDS finds others.\n");
   return {};
 }

@@ -229,7 +229,9 @@ async function answer() {
   const shown = byId("messages").lastChild;
   running = new AbortController();
   byId("send").textContent = "Stop";
-  let timings = null, end = "", waiting = "", drawn = 0, live = "";
+  const model = models.find((one) => one.id === asked.model);
+  const isLoaded = !model || !model.status || model.status.value === "loaded";
+  let timings = null, end = "", waiting = isLoaded ? "" : "loading the model", drawn = 0, live = "";
 
   const draw = () => {
     drawn = 0;
@@ -257,6 +259,7 @@ async function answer() {
     });
     for await (const event of eventsOf(response)) {
       if (event.error) throw new Error(event.error.message);
+      if (!isLoaded) model.status.value = "loaded";
       const choice = event.choices[0];
       if (event.prompt_progress)
         waiting = `reading the prompt: ${Math.floor(100 * event.prompt_progress.processed / event.prompt_progress.total)} %`;

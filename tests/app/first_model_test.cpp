@@ -109,8 +109,8 @@ TEST_CASE("ridge alone offers models, pulls the chosen one and chats with it; th
   Terminal terminal(user.command({}), {}, 160);
   REQUIRE(terminal.expect("Models on this machine:"));
   REQUIRE(terminal.expect("gemma-3-270m-it-Q8_0"));
-  REQUIRE(terminal.expect("Ctrl-D leaves): "));
-  terminal.type("1\r");
+  REQUIRE(terminal.expect("(Enter: 1; Ctrl-D leaves): "));
+  terminal.type("\r");
   ask_a_question(terminal);
   CHECK(user.hub.hub.requests().empty());
 }
@@ -149,6 +149,15 @@ TEST_CASE("`guide` and Ctrl-D need no hub") {
   leaves.type("\x04");
   CHECK(leaves.exit_status() == 0);
   CHECK(user.hub.hub.requests().empty());
+}
+
+TEST_CASE("of several models of the usual type the one with the shorter name is taken") {
+  NewUser user;
+  user.hub.files = {{"Tall-Q4_K_M.gguf", std::string(1000, 'x')},
+                    {"Tall-long-Q4_K_M.gguf", std::string(900, 'x')},
+                    {"Tall-long-Q8_0.gguf", std::string(1900, 'x')}};
+  CHECK(user.ridge({"search", "tall"}).out.find("fits here: Q4_K_M 900 B, *Q4_K_M 1.00 kB, Q8_0 1.90 kB") !=
+        std::string::npos);
 }
 
 TEST_CASE("a pipe gets plain lists and no question") {

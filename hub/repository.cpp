@@ -226,27 +226,41 @@ const RemoteFile* projector_for(const RemoteModel& model, const std::vector<Remo
   throw_error("{}: {} answers with status {}", what, asker.endpoint, head.status);
 }
 
-Listing list_repository(Connection& connection, const Reference& reference) {
+namespace {
+
+Answer ask(Connection& connection, const Reference& reference, const std::string& url) {
+  Answer answer = get_text(connection, url, kMostAnswerBytes);
+  if (answer.head.status != 200) throw_refused(answer.head, connection.asker(), reference);
+  return answer;
+}
+
+std::string api_of(const Asker& asker, const Reference& reference) {
+  return asker.endpoint + "/api/models/" + url_escaped(reference.repository);
+}
+
+} // namespace
+
+std::vector<RemoteFile> list_files(Connection& connection, const Reference& reference, const std::string& revision) {
   const Asker& asker = connection.asker();
-  const std::string base = asker.endpoint + "/api/models/" + url_escaped(reference.repository);
-  const auto ask = [&](const std::string& url) {
-    Answer answer = get_text(connection, url, kMostAnswerBytes);
-    if (answer.head.status != 200) throw_refused(answer.head, asker, reference);
-    return answer;
-  };
-  Listing listing;
-  std::string url = base + "/revision/" + url_escaped(reference.revision, true);
-  listing.commit = parse_commit(ask(url).body, url);
-  url = base + "/tree/" + listing.commit + "?recursive=1";
+  std::vector<RemoteFile> files;
+  std::string url = api_of(asker, reference) + "/tree/" + url_escaped(revision, true) + "?recursive=1";
   for (int page = 0; !url.empty(); ++page) {
     if (page == kMostPages) throw_error("{}: its list of files does not end", text_of(reference));
-    const Answer answer = ask(url);
-    for (RemoteFile& file : parse_tree(answer.body, url)) listing.files.push_back(std::move(file));
-    if (listing.files.size() > kMostFiles) throw_error("{}: has more than {} files", text_of(reference), kMostFiles);
+    const Answer answer = ask(connection, reference, url);
+    for (RemoteFile& file : parse_tree(answer.body, url)) files.push_back(std::move(file));
+    if (files.size() > kMostFiles) throw_error("{}: has more than {} files", text_of(reference), kMostFiles);
     url = next_page(answer.head.header("link"));
     if (!url.empty() && origin_of(url) != origin_of(asker.endpoint))
       throw_error("{}: its list of files goes on at another host, {}", text_of(reference), core::printable(url, 200));
   }
+  return files;
+}
+
+Listing list_repository(Connection& connection, const Reference& reference) {
+  const std::string url = api_of(connection.asker(), reference) + "/revision/" + url_escaped(reference.revision, true);
+  Listing listing;
+  listing.commit = parse_commit(ask(connection, reference, url).body, url);
+  listing.files = list_files(connection, reference, listing.commit);
   return listing;
 }
 

@@ -61,6 +61,8 @@ struct Listing {
 };
 // Asks the hub. Throws Error, which says when a token may help.
 Listing list_repository(Connection& connection, const Reference& reference);
+// The files alone, of a commit or the head of a branch.
+std::vector<RemoteFile> list_files(Connection& connection, const Reference& reference, const std::string& revision);
 
 // Throws Error that says why a hub answers `head` for a model.
 [[noreturn]] void throw_refused(const Head& head, const Asker& asker, const Reference& reference);

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "server/api_error.h"
+#include "server/page/page.h"
 #include "server/reply.h"
 #include "server/routes.h"
 
@@ -99,6 +100,19 @@ bool has_method(const Route& route, const std::string& method) {
   return strcasecmp(route.method, method == "HEAD" ? "GET" : method.c_str()) == 0;
 }
 
+// It has no data, so anybody may have it; its requests for data are checked as all others are.
+void reply_with_page(HttpResponse& response) {
+  const Page& page = chat_page();
+  response.content = page.content;
+  response.content_type = "text/html; charset=utf-8";
+  response.headers = {{"Content-Security-Policy", page.policy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cross-Origin-Opener-Policy", "same-origin"},
+                      {"Cache-Control", "no-cache"},
+                      {"Vary", "Accept"}};
+}
+
 // The route of that path and method; of another method, where none has this one. null: no route has the path. What
 // stands for the rest of a path names something that is there for its own methods only.
 const Route* find_route(const HttpRequest& request) {
@@ -165,6 +179,11 @@ void Server::add_cors(HttpResponse& response) const {
     response.headers.emplace_back("Access-Control-Allow-Origin", settings_.access.cors);
 }
 
+bool Server::gets_page(const HttpRequest& head) const {
+  return settings_.page && head.path == "/" && (head.method == "GET" || head.method == "HEAD") &&
+         head.header("Accept").value_or("").find("text/html") != std::string_view::npos;
+}
+
 bool Server::asks_whether(const HttpRequest& head) const {
   return head.method == "OPTIONS" && !settings_.access.cors.empty();
 }
@@ -181,7 +200,7 @@ std::optional<HttpResponse> Server::check(const HttpRequest& head) const {
     return response;
   }
   if (asks_whether(head)) return std::nullopt;
-  if (head.path != "/health") {
+  if (head.path != "/health" && !gets_page(head)) {
     if (!settings_.key.empty() && !has_key(head, settings_.key))
       return refused(401, "authentication_error", "the API key is missing or wrong", "invalid_api_key");
     if (const std::string why = settings_.key.empty() ? refusal_of(head, settings_.access) : ""; !why.empty())
@@ -199,6 +218,7 @@ void Server::answer(HttpRequest& request, HttpResponse& response) {
     response.status = 204;
     return add_cors(response);
   }
+  if (gets_page(request)) return reply_with_page(response);
   const Route& route = *find_route(request); // check() found one
   try {
     if (!has_method(route, request.method))

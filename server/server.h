@@ -17,6 +17,7 @@ struct Settings {
   std::string key; // that requests must carry; empty: none
   AccessRules access = {};
   HttpLimits limits = {};
+  bool page = true; // browsers get a chat page at the root
 };
 
 class Server {
@@ -37,6 +38,7 @@ class Server {
   std::optional<HttpResponse> check(const HttpRequest& head) const;
   HttpResponse refuse(const HttpRequest& head, const ApiError& error) const;
   void add_cors(HttpResponse& response) const;
+  bool gets_page(const HttpRequest& head) const;    // a browser that opens the root
   bool asks_whether(const HttpRequest& head) const; // a page, whether it may send its request
   void answer(HttpRequest& request, HttpResponse& response);
 

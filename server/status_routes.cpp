@@ -85,7 +85,7 @@ void metrics(const Models& models, const HttpRequest&, HttpResponse& response) {
   if (models.several()) {
     add("model_loaded", "gauge", "Whether the model is loaded.",
         [](const Models::State& state) { return state.loaded; });
-    add("model_waiting", "gauge", "Requests that wait until the model is loaded.",
+    add("model_waiting", "gauge", "Requests in the model's queue until it is loaded.",
         [](const Models::State& state) { return state.waiting; });
   }
   count("requests_running", "gauge", "Requests being evaluated.", &Counts::running);

@@ -4,8 +4,10 @@
 #include "app/help/command_tree.h"
 #include "app/help/help_page.h"
 #include "app/help/words.h"
+#include "app/models/choose_model.h"
 #include "app/models/model_names.h"
 #include "app/terminal/streams.h"
+#include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "engine/machine.h"
@@ -19,6 +21,7 @@
 #include <new>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace ridge::app {
@@ -39,7 +42,7 @@ int fail_of_ours(const std::exception& error) { // a bug, but still one line
 
 // What the configuration file adds to a command line.
 struct Configuration {
-  SettingsFile file;
+  CommandLine line;
   std::vector<Setting> holding; // of this command line
   bool helps = false;
 
@@ -50,7 +53,7 @@ struct Configuration {
     };
     helps = std::ranges::any_of(words, is_help) || (!words.empty() && words[0] == "help");
     try {
-      file = read_settings(words);
+      line.file = read_settings(words);
     } catch (const Error&) {
       if (!helps) throw;
     }
@@ -58,24 +61,30 @@ struct Configuration {
   // Adds what holds to the words of a command.
   void complete(CLI::App& app, std::vector<std::string>& args) {
     if (helps) return;
-    check_settings(app, file);
+    check_settings(app, line.file);
+    line.args = args;
     const std::vector<CLI::App*> commands = commands_of(app);
     const auto command = std::ranges::find(commands, args[0], &CLI::App::get_name);
     if (command == commands.end()) return;
-    holding = settings_for(**command, args, file);
+    holding = settings_for(**command, args, line.file);
     args = with_settings(std::move(args), holding);
   }
   // An error about what the file sets, with its line.
-  std::string explained(const std::string& error) const { return error + origin_of(error, holding, file); }
+  std::string explained(const std::string& error) const { return error + origin_of(error, holding, line.file); }
 };
 
-// Returns the exit status.
-int parse_and_run(CLI::App& app, Configuration& configuration, int argc, const char* const* argv) {
-  if (argc > 1 && argv[1] == std::string_view("__complete")) return print_completions(app, {argv + 2, argv + argc});
-  std::vector<std::string> words(argv + 1, argv + argc);
+// Returns the exit status. `next`: where there is another command to run afterwards.
+int parse_and_run(CLI::App& app, Configuration& configuration, std::vector<std::string> words, NextCommand& next) {
+  if (!words.empty() && words[0] == "__complete") return print_completions(app, {words.begin() + 1, words.end()});
+  const bool alone = words.empty();
   configuration.read(words);
   std::vector<std::string> args = read_words(app, words);
   try {
+    if (alone && stdin_is_terminal() && stdout_is_terminal()) {
+      fmt::print("ridge runs local language models; `ridge help` lists what it can do.\n\n");
+      next = choose_first_model(true);
+      return 0;
+    }
     if (args.empty()) return app.exit(CLI::CallForHelp());
     configuration.complete(app, args);
     std::ranges::reverse(args); // CLI11 takes them last first
@@ -93,9 +102,10 @@ int parse_and_run(CLI::App& app, Configuration& configuration, int argc, const c
 }
 
 // Reports what was thrown, and results that could not be written.
-int run_and_report(CLI::App& app, Configuration& configuration, int argc, const char* const* argv) {
+int run_and_report(CLI::App& app, Configuration& configuration, const std::vector<std::string>& words,
+                   NextCommand& next) {
   try {
-    const int status = parse_and_run(app, configuration, argc, argv);
+    const int status = parse_and_run(app, configuration, words, next);
     if (status == 0) flush_stdout();
     return status;
   } catch (const Error& error) {
@@ -120,21 +130,22 @@ void add_group(CLI::App& app, const char* name, const std::vector<AddCommand>& c
   for (size_t i = before; i < all.size(); ++i) all[i]->group(name);
 }
 
-void add_commands(CLI::App& app, const SettingsFile& file) {
-  add_group(app, "Ask models", {add_chat_command, add_run_command, add_serve_command, add_gui_command});
-  add_group(app, "Models at hand", {add_models_command, add_pull_commands, add_fit_command, add_inspect_command});
+void add_commands(CLI::App& app, const CommandLine& line, NextCommand& next) {
+  const auto add_serve = [&](CLI::App& to) { add_serve_command(to, line); };
+  const auto add_pull = [&](CLI::App& to) { add_pull_commands(to, next); };
+  const auto add_search = [&](CLI::App& to) { add_search_command(to, next); };
+  add_group(app, "Ask models", {add_chat_command, add_run_command, add_serve, add_gui_command});
+  add_group(app, "Models at hand", {add_models_command, add_search, add_pull, add_fit_command, add_inspect_command});
   add_group(app, "Make models", {add_convert_command, add_quantize_command, add_imatrix_command});
   add_group(app, "Measure", {add_bench_command, add_roofline_command, add_perplexity_command});
   add_group(app, "Parts of a model's way",
             {add_tokenize_commands, add_template_command, add_logits_command, add_embed_command, add_rerank_command});
-  const auto add_config = [&](CLI::App& to) { add_config_command(to, file); };
+  const auto add_config = [&](CLI::App& to) { add_config_command(to, line); };
   add_group(app, "This machine", {add_doctor_command, add_config, add_completion_command, add_manual_command});
 }
 
-} // namespace
-
-int run_cli(int argc, const char* const* argv) {
-  if (!open_missing_streams()) return Error::kFailed;
+// One command line. Returns the exit status.
+int run_words(const std::vector<std::string>& words, NextCommand& next) {
   CLI::App app{"ridge: run local GGUF models and see how close they come to the memory roofline", "ridge"};
   app.set_version_flag("--version", fmt::format("ridge {} ({})", RIDGE_VERSION, engine::kCommit));
   app.require_subcommand(1, 1);
@@ -142,7 +153,7 @@ int run_cli(int argc, const char* const* argv) {
   app.footer(kFooter);
   app.formatter(std::make_shared<HelpPage>());
   Configuration configuration;
-  add_commands(app, configuration.file);
+  add_commands(app, configuration.line, next);
 
   app.parse_complete_callback([&app] { // before the command itself
     for (CLI::App* command : app.get_subcommands()) {
@@ -151,7 +162,19 @@ int run_cli(int argc, const char* const* argv) {
     }
   });
 
-  const int status = run_and_report(app, configuration, argc, argv);
+  return run_and_report(app, configuration, words, next);
+}
+
+} // namespace
+
+int run_cli(int argc, const char* const* argv) {
+  if (!open_missing_streams()) return Error::kFailed;
+  NextCommand words(argv + std::min(argc, 1), argv + argc), next;
+  int status = run_words(words, next);
+  while (status == 0 && !next.empty()) {
+    words = std::exchange(next, {});
+    status = run_words(words, next);
+  }
   drain_stderr();
   return status;
 }

@@ -3,17 +3,22 @@
 
 #include <CLI/CLI.hpp>
 
+#include <string>
+#include <vector>
+
 namespace ridge::app {
 
-struct SettingsFile;
+struct CommandLine;
 
 void add_run_command(CLI::App& app);
 void add_chat_command(CLI::App& app);
-void add_serve_command(CLI::App& app);
+void add_serve_command(CLI::App& app, const CommandLine& line); // which is known when the command runs
 void add_inspect_command(CLI::App& app);
 void add_models_command(CLI::App& app);
 void add_fit_command(CLI::App& app);
-void add_pull_commands(CLI::App& app);     // pull and rm
+// pull and rm. `next`: words of a command that is to run when this one has ended.
+void add_pull_commands(CLI::App& app, std::vector<std::string>& next);
+void add_search_command(CLI::App& app, std::vector<std::string>& next); // `next` likewise
 void add_tokenize_commands(CLI::App& app); // tokenize and detokenize
 void add_template_command(CLI::App& app);
 void add_logits_command(CLI::App& app);
@@ -27,8 +32,7 @@ void add_perplexity_command(CLI::App& app);
 void add_roofline_command(CLI::App& app);
 void add_gui_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
-// `file`: the one of this command line, read before its command runs.
-void add_config_command(CLI::App& app, const SettingsFile& file);
+void add_config_command(CLI::App& app, const CommandLine& line); // likewise
 void add_completion_command(CLI::App& app);
 void add_manual_command(CLI::App& app);
 

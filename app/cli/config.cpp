@@ -16,10 +16,11 @@ namespace {
 
 struct ConfigCommand {
   CLI::App& app;
-  const SettingsFile& file;
+  const CommandLine& line;
   std::string command, model;
 
   void run() const {
+    const SettingsFile& file = line.file;
     if (file.path.empty()) {
       fmt::print("no configuration file; {}/config.ini would be read\n", core::config_folder());
       return;
@@ -37,14 +38,14 @@ struct ConfigCommand {
       throw Error(fmt::format("unknown command '{}'; see ridge --help", command), Error::kUsage);
     std::vector<std::string> args = {command};
     if (!model.empty()) args.push_back("--model=" + model);
-    return settings_for(**found, args, file);
+    return settings_for(**found, args, line.file);
   }
 };
 
 } // namespace
 
-void add_config_command(CLI::App& app, const SettingsFile& file) {
-  auto options = std::make_shared<ConfigCommand>(ConfigCommand{app, file, {}, {}});
+void add_config_command(CLI::App& app, const CommandLine& line) {
+  auto options = std::make_shared<ConfigCommand>(ConfigCommand{app, line, {}, {}});
   CLI::App* command = app.add_subcommand("config", "what the configuration file sets, and where it says so");
   command->add_option("command", options->command, "only what holds for this command")->type_name("COMMAND");
   command->add_option("for", options->model, "… with this model")->type_name("MODEL-NAME");

@@ -1,8 +1,11 @@
 // ridge serve: an HTTP endpoint for OpenAI's, Anthropic's and Ollama's clients.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
+#include "app/config/merge.h"
+#include "app/help/help_page.h"
 #include "app/models/encoders.h"
 #include "app/models/model_names.h"
+#include "app/terminal/stop_signals.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
@@ -19,56 +22,19 @@
 #include "hub/names.h"
 #include "server/server.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <csignal>
 #include <malloc.h>
 #include <mutex>
 #include <optional>
+#include <ranges>
 #include <thread>
 #include <unistd.h>
 
 namespace ridge::app {
 namespace {
-
-// SIGINT and SIGTERM stop the server, which lets its requests end; a second one leaves at once. All threads that start
-// while one of these lives leave the two signals to it.
-class StopSignals {
- public:
-  StopSignals() {
-    sigemptyset(&signals_);
-    for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals_, signal);
-    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-  }
-  // From now on they stop this server; run once, to the end of the process.
-  void stop(server::Server& server) {
-    std::thread([this, &server] {
-      int signal = 0;
-      sigwait(&signals_, &signal);
-      {
-        const std::scoped_lock lock(mutex_);
-        if (over_) return;
-        note("finishing the requests that run; once more to leave at once");
-        server.stop();
-      }
-      sigwait(&signals_, &signal);
-      drain_stderr();
-      _exit(kInterrupted);
-    }).detach();
-  }
-  // The server has stopped by itself; it and its models may go.
-  void end() {
-    const std::scoped_lock lock(mutex_);
-    over_ = true;
-  }
-
- private:
-  static constexpr int kInterrupted = 130; // as a shell reports a program that Ctrl-C ended
-  sigset_t signals_;
-  std::mutex mutex_;
-  bool over_ = false;
-};
 
 // glibc otherwise keeps up to 64 MiB of freed memory in each of 8 arenas a core, for as long as the process lives.
 void give_memory_back() {
@@ -83,21 +49,21 @@ constexpr int64_t kOtherDescriptors = 128; // beside connections: files, the GPU
 int64_t descriptors_for_connections() { return core::raise_descriptor_limit() - kOtherDescriptors; }
 
 struct ServeCommand {
+  const CommandLine* line = nullptr;
   server::ModelSetup setup;
   server::Settings settings;
-  std::vector<std::string> files;
+  std::vector<std::string> files, aliases, pinned;
   std::string folder, key_file, memory;
   std::string most_body = "32MiB";
   double idle_seconds = 0;
-  bool image_urls = false;
+  bool image_urls = false, no_page = false;
 
   void run() {
     give_memory_back();
     write_stderr_in_background();  // a log that is not read delays no request
     std::signal(SIGPIPE, SIG_IGN); // a log without a reader is an error of the write
     static StopSignals signals;    // before any thread starts; the waiting thread keeps it
-    core::validate(setup.sampling.params);
-    engine::check_speculation(setup.model);
+    check_setup();
     if (several() && !setup.model.draft_model.empty())
       throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
     const bool looks_beside = setup.model.mmproj.empty();
@@ -107,7 +73,6 @@ struct ServeCommand {
       engine::settle_for_pictures(setup.model);
     }
     if (several()) engine::need_one_process("serve", "they share out one model, not several (-m, --models-dir)");
-    engine::check_prefixes(setup.prefixes);
     if (image_urls) {
       hub::curl::library(); // throws where it is missing
       setup.fetch_picture = [](const std::string& url, double seconds) {
@@ -118,24 +83,66 @@ struct ServeCommand {
     }
     if (!key_file.empty()) settings.key = read_key();
     if (settings.access.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
+    settings.page = !no_page;
     take_limits();
     const auto log = [](const std::string& line) { note(line); };
     std::vector<server::ModelFile> all = model_files();
-    for (server::ModelFile& file : all)
+    for (server::ModelFile& file : all) {
       if (looks_beside) file.mmproj = encoder_beside(file.path);
+      if (several()) take_own_setup(file);
+    }
+    take_names(all);
     const bool one_with_encoder = !several() && !all[0].mmproj.empty();
-    const std::unique_ptr<server::ServedModel> only = several() || one_with_encoder ? nullptr : open_only(log);
+    const std::unique_ptr<server::ServedModel> only =
+        several() || one_with_encoder ? nullptr : open_only(all[0].name, log);
     const std::unique_ptr<server::Models> models =
         only ? std::make_unique<server::Models>(only->service()) : list(std::move(all), log);
-    if (one_with_encoder) open_first(*models, log);
+    if (one_with_encoder) open_loaded(*models, {}, log);
+    for (const std::string& name : pinned) open_loaded(*models, name, log);
     server::Server server(*models, settings);
     fmt::print("{}\n", server.address());
     log(fmt::format("at most {} connections", settings.limits.connections));
     flush_stdout();
-    signals.stop(server);
+    signals.call_at_stop([&server] {
+      note("finishing the requests that run; once more to leave at once");
+      server.stop();
+    });
     server.run();
     models->drain();
     signals.end();
+  }
+
+  void check_setup() const {
+    core::validate(setup.sampling.params);
+    engine::check_speculation(setup.model);
+    engine::check_prefixes(setup.prefixes);
+  }
+
+  // What the configuration file's section for that model adds, where it has one.
+  void take_own_setup(server::ModelFile& file) const;
+
+  // NAME=MODEL; of one model NAME alone, by which it is then called.
+  void take_names(std::vector<server::ModelFile>& all) const {
+    const auto find = [&](const std::string& name, const char* flag) -> server::ModelFile& {
+      const auto at = std::ranges::find(all, name, &server::ModelFile::name);
+      if (at == all.end())
+        throw Error(fmt::format("{} {}: no model is called so; there are {}", flag, core::printable(name, 100),
+                                fmt::join(all | std::views::transform(&server::ModelFile::name), ", ")),
+                    Error::kUsage);
+      return *at;
+    };
+    for (const std::string& alias : aliases) {
+      const size_t equals = alias.find('=');
+      if (alias.empty() || equals == 0) throw Error("--alias: expected NAME=MODEL", Error::kUsage);
+      if (equals != std::string::npos)
+        find(alias.substr(equals + 1), "--alias").aliases.push_back(alias.substr(0, equals));
+      else if (all.size() == 1)
+        all[0].name = alias;
+      else
+        throw Error(fmt::format("--alias {0}: of several models, say which: {0}=MODEL", core::printable(alias, 100)),
+                    Error::kUsage);
+    }
+    for (const std::string& name : pinned) find(name, "--pin").pinned = true;
   }
 
   void take_limits() {
@@ -148,27 +155,27 @@ struct ServeCommand {
 
   bool several() const { return files.size() > 1 || !folder.empty(); }
 
-  std::unique_ptr<server::ServedModel> open_only(const engine::Notice& log) const {
+  std::unique_ptr<server::ServedModel> open_only(const std::string& name, const engine::Notice& log) const {
     check_only();
     const std::string path = files.empty() ? "" : files[0];
     auto model = std::make_unique<server::ServedModel>(server::open_served(path, setup.model, load_on_terminal()),
-                                                       setup, path.empty() ? "guide" : server::model_name(path),
-                                                       load_on_terminal(), log);
+                                                       setup, name, load_on_terminal(), log);
     say_opened(model->service(), log);
     return model;
   }
 
-  static void open_first(server::Models& models, const engine::Notice& log) {
+  // Before the first request.
+  static void open_loaded(server::Models& models, const std::optional<std::string>& name, const engine::Notice& log) {
     try {
-      say_opened(models.use({}).service(), log);
+      say_opened(models.use(name).service(), log);
     } catch (const server::ApiError& error) {
       throw Error(error.what());
     }
   }
 
   void check_only() const {
-    if (!memory.empty() || idle_seconds > 0)
-      throw Error("--memory and --idle-unload are for several models: --models-dir, or more than one -m",
+    if (!memory.empty() || idle_seconds > 0 || !pinned.empty())
+      throw Error("--memory, --idle-unload and --pin are for several models: --models-dir, or more than one -m",
                   Error::kUsage);
   }
 
@@ -255,79 +262,132 @@ void add_limits(CLI::App& command, ServeCommand& options) {
   seconds("--keep-alive", limits.idle_time, "that a connection may be without a request");
 }
 
-} // namespace
+void add_server_options(CLI::App& command, ServeCommand& options) {
+  command.add_flag("--image-urls", options.image_urls,
+                   "requests may name pictures by http:// and https:// addresses, which the server fetches, but only "
+                   "from the public internet");
+  command.add_option("--models-dir", options.folder, "serve the GGUF files of a folder, each when a request names it")
+      ->type_name("FOLDER");
+  command
+      .add_option(
+          "--memory", options.memory,
+          "of several models, what those that are loaded may take together, such as 24GiB; default: what is free")
+      ->type_name("SIZE");
+  command
+      .add_option("--idle-unload", options.idle_seconds,
+                  "of several models, unload one that no request used for so long; default: never")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("SECONDS");
+  command
+      .add_option("--pin", options.pinned,
+                  "of several models, those that are loaded at the start and stay, by name, separated by commas")
+      ->type_name("NAME")
+      ->delimiter(',');
+  command.add_option("--alias", options.aliases, "another name for a model: NAME=MODEL; may be repeated")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("NAME");
+  command.add_option("--host", options.settings.host, "address to listen on; 0.0.0.0: all networks")
+      ->capture_default_str()
+      ->type_name("NAME");
+  command.add_option("--port", options.settings.port, "port to listen on; 0: a free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str()
+      ->type_name("N");
+  command.add_option("--api-key-file", options.key_file, "requests must carry the key that is in this file")
+      ->type_name("FILE");
+  command.add_option("--cors", options.settings.access.cors, "pages of this origin may read answers; *: those of any")
+      ->type_name("ORIGIN");
+  command
+      .add_option("--allow-host", options.settings.access.hosts,
+                  "without a key: names beside this machine's by which requests may reach the server; *: any")
+      ->type_name("NAME")
+      ->delimiter(',');
+  command.add_flag("--no-ui", options.no_page,
+                   "no chat page for browsers that open the server's address; they get Ollama's line, as all others");
+}
 
-void add_serve_command(CLI::App& app) {
-  auto options = std::make_shared<ServeCommand>();
+// Fills `options`; without a callback.
+CLI::App* add_options(CLI::App& app, ServeCommand& options) {
   CLI::App* command = app.add_subcommand("serve", "an HTTP endpoint for OpenAI's, Anthropic's and Ollama's clients");
-  add_model_options(*command, options->setup.model, true);
+  add_model_options(*command, options.setup.model, true);
   command->remove_option(command->get_option("--model"));
   command
-      ->add_option("-m,--model,model", options->files,
+      ->add_option("-m,--model,model", options.files,
                    "GGUF file (of a split model: any part) or name; of several, each is loaded when a request names "
                    "it; default: "
                    "the built-in guide")
       ->type_name(kModelType);
   command
       ->add_option(
-          "--mmproj", options->setup.model.mmproj,
+          "--mmproj", options.setup.model.mmproj,
           "the GGUF file with the model's encoder of pictures, which requests may then have; none: do without; "
           "default: an mmproj*.gguf of the model that lies beside it")
       ->type_name("FILE");
-  command->add_flag("--image-urls", options->image_urls,
-                    "requests may name pictures by http:// and https:// addresses, which the server fetches, but only "
-                    "from the public internet");
-  command->add_option("--models-dir", options->folder, "serve the GGUF files of a folder, each when a request names it")
-      ->type_name("FOLDER");
+  {
+    const OptionGroup group(*command, kServerGroup);
+    add_server_options(*command, options);
+    add_limits(*command, options);
+  }
   command
-      ->add_option(
-          "--memory", options->memory,
-          "of several models, what those that are loaded may take together, such as 24GiB; default: what is free")
-      ->type_name("SIZE");
-  command
-      ->add_option("--idle-unload", options->idle_seconds,
-                   "of several models, unload one that no request used for so long; default: never")
-      ->check(CLI::Range(0.0, 1e9))
-      ->type_name("SECONDS");
-  command->add_option("--host", options->settings.host, "address to listen on; 0.0.0.0: all networks")
-      ->capture_default_str()
-      ->type_name("NAME");
-  command->add_option("--port", options->settings.port, "port to listen on; 0: a free one")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str()
-      ->type_name("N");
-  command->add_option("--api-key-file", options->key_file, "requests must carry the key that is in this file")
-      ->type_name("FILE");
-  command->add_option("--cors", options->settings.access.cors, "pages of this origin may read answers; *: those of any")
-      ->type_name("ORIGIN");
-  command
-      ->add_option("--allow-host", options->settings.access.hosts,
-                   "without a key: names beside this machine's by which requests may reach the server; *: any")
-      ->type_name("NAME")
-      ->delimiter(',');
-  add_limits(*command, *options);
-  command
-      ->add_option("--parallel", options->setup.parallel,
+      ->add_option("--parallel", options.setup.parallel,
                    "requests evaluated together, each with a context of its own (-np)")
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->type_name("N");
-  add_prefix_cache_option(*command, options->setup.prefixes);
+  add_prefix_cache_option(*command, options.setup.prefixes);
   command
-      ->add_option("--cache-dir", options->setup.prefixes.folder,
+      ->add_option("--cache-dir", options.setup.prefixes.folder,
                    "keep what the prefix cache holds in a folder, too, and find it again at the next start")
       ->type_name("FOLDER");
-  command->add_option("--cache-dir-size", options->setup.prefixes.folder_size, "what may lie there; the oldest goes")
+  command->add_option("--cache-dir-size", options.setup.prefixes.folder_size, "what may lie there; the oldest goes")
       ->capture_default_str()
       ->type_name("SIZE");
   command
-      ->add_option("--slot-save-path", options->setup.slot_folder,
+      ->add_option("--slot-save-path", options.setup.slot_folder,
                    "clients may save what a stream holds to this folder, and restore it, by POST /slots/N")
       ->type_name("FOLDER");
-  add_speculation_options(*command, options->setup.model);
-  add_template_options(*command, options->setup.chat_template);
-  add_sampling_options(*command, options->setup.sampling);
-  command->callback([options] { options->run(); });
+  add_speculation_options(*command, options.setup.model);
+  add_template_options(*command, options.setup.chat_template);
+  add_sampling_options(*command, options.setup.sampling);
+  return command;
+}
+
+void ServeCommand::take_own_setup(server::ModelFile& file) const {
+  const std::vector<std::string> names = {file.name, file.path};
+  if (!has_section(line->file, names)) return;
+  ServeCommand own;
+  CLI::App app;
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  CLI::App* const command = add_options(app, own);
+  const std::vector<Setting> holding = settings_for_one(*command, line->args, line->file, names);
+  for (const Setting& setting : holding)
+    if (setting.scope == Setting::Scope::model && command->get_option("--" + setting.name)->get_group() == kServerGroup)
+      throw Error(fmt::format("{}:{}: {} is of the whole server, not of one of its models", line->file.path,
+                              setting.line, setting.name),
+                  Error::kUsage);
+  std::vector<std::string> args = with_settings(line->args, holding);
+  std::ranges::reverse(args); // CLI11 takes them last first
+  try {
+    app.parse(std::move(args));
+    resolve_models(*command);
+    own.check_setup();
+  } catch (const std::exception& error) { // CLI11's, too
+    throw Error(fmt::format("{}: {}{}", file.name, error.what(), origin_of(error.what(), holding, line->file)),
+                Error::kUsage);
+  }
+  core::ModelOptions& model = own.setup.model;
+  if (!model.mmproj.empty()) file.mmproj = model.mmproj == kNoEncoder ? "" : model.mmproj;
+  model.mmproj.clear();
+  own.setup.fetch_picture = setup.fetch_picture;
+  file.setup = std::make_shared<server::ModelSetup>(own.setup);
+}
+
+} // namespace
+
+void add_serve_command(CLI::App& app, const CommandLine& line) {
+  auto options = std::make_shared<ServeCommand>();
+  options->line = &line;
+  add_options(app, *options)->callback([options] { options->run(); });
 }
 
 } // namespace ridge::app

@@ -81,7 +81,12 @@ class Merge {
       : command_(command), file_(file), given_(command, args), higher_(given_.options) {}
 
   std::vector<Setting> merged() {
-    const std::vector<std::string> models = given_.names_model ? given_.models : models_of_file();
+    std::vector<std::string> models = given_.names_model ? given_.models : models_of_file();
+    if (models.size() > 1 || serves_folder()) models.clear();
+    return merged(models);
+  }
+
+  std::vector<Setting> merged(const std::vector<std::string>& models) {
     take([&](const Setting& setting) {
       return setting.scope == Setting::Scope::model &&
              std::ranges::any_of(models, [&](const std::string& model) { return is_of(setting, model); });
@@ -97,6 +102,14 @@ class Merge {
  private:
   bool is_of_command(const Setting& setting) const {
     return setting.scope == Setting::Scope::command && setting.section == command_.get_name();
+  }
+
+  bool serves_folder() const {
+    const CLI::Option* const folder = find_option(command_, "models-dir");
+    return folder &&
+           (given_.options.contains(folder) || std::ranges::any_of(file_.settings, [&](const Setting& setting) {
+              return setting.name == "models-dir" && setting.scope != Setting::Scope::model;
+            }));
   }
 
   // Where a command line names none.
@@ -138,6 +151,18 @@ class Merge {
 std::vector<Setting> settings_for(const CLI::App& command, const std::vector<std::string>& args,
                                   const SettingsFile& file) {
   return Merge(command, args, file).merged();
+}
+
+std::vector<Setting> settings_for_one(const CLI::App& command, const std::vector<std::string>& args,
+                                      const SettingsFile& file, const std::vector<std::string>& names) {
+  return Merge(command, args, file).merged(names);
+}
+
+bool has_section(const SettingsFile& file, const std::vector<std::string>& names) {
+  return std::ranges::any_of(file.settings, [&](const Setting& setting) {
+    return setting.scope == Setting::Scope::model &&
+           std::ranges::any_of(names, [&](const std::string& name) { return is_of(setting, name); });
+  });
 }
 
 void check_settings(CLI::App& app, const SettingsFile& file) {

@@ -16,9 +16,17 @@ namespace ridge::app {
 void check_settings(CLI::App& app, const SettingsFile& file);
 
 // The settings that hold for these words of a command line, the command first, in the order of the file; of an option
-// that takes one value, the one that counts.
+// that takes one value, the one that counts. Where there are several models, no model's section holds for all.
 std::vector<Setting> settings_for(const CLI::App& command, const std::vector<std::string>& args,
                                   const SettingsFile& file);
+
+// The same where one of several models of that command line is opened: with the sections of that model, by its name or
+// its path, and no other's.
+std::vector<Setting> settings_for_one(const CLI::App& command, const std::vector<std::string>& args,
+                                      const SettingsFile& file, const std::vector<std::string>& names);
+
+// Whether a section of the file is for that model.
+bool has_section(const SettingsFile& file, const std::vector<std::string>& names);
 
 // The words with those settings behind the command.
 std::vector<std::string> with_settings(std::vector<std::string> args, const std::vector<Setting>& settings);

@@ -29,6 +29,11 @@ struct SettingsFile {
   std::vector<Setting> settings;
 };
 
+struct CommandLine {
+  SettingsFile file;
+  std::vector<std::string> args; // as a person wrote them, the command first
+};
+
 // Throws Error with the line of what is no setting and no section.
 SettingsFile parse_settings(std::string_view text, const std::string& path);
 

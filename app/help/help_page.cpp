@@ -50,7 +50,7 @@ Row help_row(const OptionWords& option) {
 
 std::string options_text(const CLI::App& app, int columns) {
   std::vector<std::pair<std::string, std::vector<Row>>> groups = {
-      {kNoGroup, {}}, {kSamplingGroup, {}}, {kMemoryGroup, {}}, {kAdvancedGroup, {}}};
+      {kNoGroup, {}}, {kServerGroup, {}}, {kSamplingGroup, {}}, {kMemoryGroup, {}}, {kAdvancedGroup, {}}};
   std::optional<Row> help; // the last one
   for (const OptionWords& option : options_of(app)) {
     const auto group = std::ranges::find(groups, option.group, &std::pair<std::string, std::vector<Row>>::first);

@@ -8,6 +8,7 @@
 namespace ridge::app {
 
 // Groups of options. Options of no group are the common ones, in commands that have any group.
+inline constexpr const char* kServerGroup = "Server"; // of a whole server, not of one of its models
 inline constexpr const char* kSamplingGroup = "Sampling";
 inline constexpr const char* kMemoryGroup = "Memory and GPU";
 inline constexpr const char* kAdvancedGroup = "Advanced";

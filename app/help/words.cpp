@@ -42,6 +42,8 @@ constexpr auto kForeignWords = std::to_array<ForeignWord>({
     {"-cmoe", "", Way::renamed, "--cpu-moe"},
     {"-mm", "", Way::renamed, "--mmproj"},
     {"-mg", "--main-gpu", Way::renamed, "--gpus"},
+    {"-a", "", Way::renamed, "--alias"},
+    {"", "--no-webui", Way::renamed, "--no-ui"},
     {"-mu", "--model-url", Way::renamed, "--model"},
     {"", "--n-predict", Way::renamed, "--predict"},
     {"", "--max-tokens", Way::renamed, "--predict"},

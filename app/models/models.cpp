@@ -39,7 +39,7 @@ struct ModelsCommand {
     if (json) return print_json(rows, encoders);
     if (rows.empty())
       return note("no models here: neither Hugging Face's cache nor the folders of LM Studio, llama.cpp and Ollama nor "
-                  "~/models has any; ridge pull hf:OWNER/REPO gets one");
+                  "~/models has any; `ridge pull` lists some that fit, `ridge search` finds others");
     std::vector<std::vector<std::string>> table;
     for (size_t i = 0; i < rows.size(); ++i) {
       const core::ModelRow& row = rows[i];

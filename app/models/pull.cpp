@@ -1,6 +1,7 @@
 // ridge pull and ridge rm: models from a hub, and away again.
 #include "hub/pull.h"
 #include "app/cli/cli.h"
+#include "app/models/choose_model.h"
 #include "app/models/model_names.h"
 #include "app/terminal/terminal.h"
 #include "core/clock.h"
@@ -42,8 +43,12 @@ void pull(const std::vector<std::string>& wanted, const std::string& mmproj) {
   std::vector<hub::Reference> references;
   for (const std::string& text : wanted) {
     references.push_back(hub::parse_reference(text).value_or(hub::Reference{}));
-    if (references.back().repository.empty() && references.back().url.empty())
-      references.back() = *hub::parse_reference("hf:" + text); // throws, or takes OWNER/REPO
+    if (!references.back().repository.empty() || !references.back().url.empty()) continue;
+    if (text.find('/') == std::string::npos)
+      throw Error(fmt::format("{0}: is no OWNER/REPO; `ridge search {0}` finds those that are called so",
+                              core::printable(text, 100)),
+                  Error::kUsage);
+    references.back() = *hub::parse_reference("hf:" + text); // throws, or takes OWNER/REPO
   }
   for (const hub::Reference& reference : references) fmt::print("{}\n", pull_model(reference, mmproj));
 }
@@ -81,15 +86,15 @@ void remove(const std::vector<std::string>& wanted) {
 
 } // namespace
 
-void add_pull_commands(CLI::App& app) {
+void add_pull_commands(CLI::App& app, std::vector<std::string>& next) {
   const auto wanted = std::make_shared<std::vector<std::string>>();
   CLI::App* command = app.add_subcommand("pull", "download a model from Hugging Face, or a GGUF file from anywhere");
   command
       ->add_option("model", *wanted,
-                   "hf:OWNER/REPO, hf:OWNER/REPO:Q8_0, hf:OWNER/REPO/FILE.gguf or https://HOST/FILE.gguf")
+                   "hf:OWNER/REPO, hf:OWNER/REPO:Q8_0, hf:OWNER/REPO/FILE.gguf or https://HOST/FILE.gguf; none: lists "
+                   "models to begin with that fit this machine")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->type_name("NAME")
-      ->required();
+      ->type_name("NAME");
   const auto mmproj = std::make_shared<std::string>();
   command
       ->add_option(
@@ -101,7 +106,12 @@ void add_pull_commands(CLI::App& app) {
       "Of a repository, the file of the type that is named, by default Q4_K_M or the nearest. It goes where Hugging\n"
       "Face's own tools keep theirs (HF_HOME, HF_HUB_CACHE), and is checked by its SHA-256. A pull that was\n"
       "stopped goes on when it is run again. HF_TOKEN, HF_ENDPOINT and https_proxy are heeded.");
-  command->callback([wanted, mmproj] { pull(*wanted, *mmproj); });
+  command->callback([wanted, mmproj, &next] {
+    if (wanted->empty())
+      next = choose_first_model(false);
+    else
+      pull(*wanted, *mmproj);
+  });
 
   command = app.add_subcommand("rm", "remove models that ridge pulled, with their encoders of pictures");
   command->add_option("model", *wanted, "as `ridge models` names it, hf:OWNER/REPO:TYPE or https://HOST/FILE.gguf")

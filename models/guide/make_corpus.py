@@ -2,6 +2,7 @@
 """Expands the guide's corpus into conversations: what the built-in model is trained and measured on.
 
     make_corpus.py OUT.jsonl [--conversations 1000] [--seed 1] [--held-out]
+    make_corpus.py --flags RIDGE        # writes corpus/flags.txt, what the commands' own help says of their flags
 
 Each line of the output is a conversation: [{"role": "user", "content": "..."}, {"role": "assistant", ...}, ...].
 
@@ -27,6 +28,7 @@ import json
 import pathlib
 import random
 import re
+import subprocess
 
 HERE = pathlib.Path(__file__).parent
 
@@ -192,7 +194,7 @@ class Corpus:
         self.topics = read_topics()
         self.unknown, self.stories = read_sections("unknown.txt"), read_sections("stories.txt")
         questions = json.loads((HERE / "questions.json").read_text())
-        self.tested = {normalized(q["question"]) for q in questions["known"] + questions["unknown"]}
+        self.tested = {normalized(q["question"]) for asked in questions.values() for q in asked}
         for topic in self.topics:
             asked = topic.questions + [d.format(t=t) for t in topic.terms for d in split(DEFINE)]
             asked = [q for q in asked if normalized(q) not in self.tested]
@@ -201,8 +203,10 @@ class Corpus:
             # The listed questions are what is special about a topic: as many of them as of the definitions.
             topic.special = [q for q in topic.asked if q in topic.questions]
         computed = [t for t in self.topics if t.name.startswith("computed")]
-        self.groups = [([t for t in self.topics if t.name.startswith("chat")], 0.12), (computed, 0.22),
-                       ([t for t in self.topics if t not in computed and not t.name.startswith("chat")], 0.66)]
+        flags = [t for t in self.topics if t.name.startswith("flags")]
+        chat = [t for t in self.topics if t.name.startswith("chat")]
+        rest = [t for t in self.topics if t not in computed + flags + chat]
+        self.groups = [(chat, 0.10), (computed, 0.18), (flags, 0.12), (rest, 0.60)]
 
     def vary(self, rng, text):
         """The question as another person would type it."""
@@ -289,13 +293,62 @@ class Corpus:
         return [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i, text in enumerate(turns)]
 
 
+def help_of(ridge, command):
+    """The usage and the flags of the first group of a command's help: [(names, value, text)]."""
+    lines = subprocess.run([ridge, command, "--help"], capture_output=True, text=True, check=True).stdout.splitlines()
+    start = next(i for i, line in enumerate(lines) if line in ("Common", "Options"))
+    rows = []
+    for line in lines[start + 1:]:
+        if not line.strip():
+            break
+        begin = re.match(r"  (-\S.*?)(?:  +(\S.*))?$", line)
+        if begin:
+            rows.append([begin[1], begin[2] or ""])
+        elif rows:
+            rows[-1][1] = (rows[-1][1] + " " + line.strip()).strip()
+    flags = []
+    for name, text in rows:
+        names = re.findall(r"--?[a-zA-Z][a-z0-9-]*", name)
+        value = re.search(r" ([A-Z][A-Z_-]*)$", name)
+        long = [n for n in names if n.startswith("--")]
+        if long and long[0] != "--help":
+            flags.append((long[0], [n for n in names if n != long[0]], value[1] if value else "", text))
+    return flags
+
+
+def commands_of(ridge):
+    text = subprocess.run([ridge, "--help"], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"^  ([a-z]+) ", text[:text.index("\nOptions")], re.M)
+
+
+def write_flags(ridge):
+    """A topic for each flag: once where all commands say the same of it, else once for each that says otherwise."""
+    told = {}  # flag -> {text: (value, others, commands)}
+    for command in commands_of(ridge):
+        for flag, others, value, text in help_of(ridge, command):
+            told.setdefault(flag, {}).setdefault(text, (value, others, []))[2].append(command)
+    lines = ["# What the commands' help says of the flags of its first group. Written by make_corpus.py --flags; do not edit."]
+    for flag in sorted(told):
+        for text, (value, others, commands) in told[flag].items():
+            one = len(told[flag]) > 1
+            names = [f"ridge {c} {flag}" for c in commands[:4]] if one else [flag, f"the {flag} flag"]
+            names += [f"ridge {commands[0]} {short}" for short in others if not one and len(short) == 2]
+            where = ", ".join(commands[:5]) + (" and others" if len(commands) > 5 else "")
+            text = re.sub(r"\s*\|\s*", " or ", text)
+            lines += ["", f"= {' | '.join(names)}", f"! {flag}{' ' + value if value else ''} of ridge {where}: {text}."]
+    (HERE / "corpus" / "flags.txt").write_text("\n".join(lines) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out")
+    parser.add_argument("out", nargs="?")
+    parser.add_argument("--flags", metavar="RIDGE", help="writes corpus/flags.txt by the help of this executable")
     parser.add_argument("--conversations", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--held-out", action="store_true", help="from the questions that training never sees")
     args = parser.parse_args()
+    if args.flags:
+        return write_flags(args.flags)
     corpus, rng = Corpus(), random.Random(args.seed)
     with open(args.out, "w") as out:
         for _ in range(args.conversations):

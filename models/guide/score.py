@@ -10,14 +10,17 @@ import sys
 QUESTIONS = json.loads((pathlib.Path(__file__).parent / "questions.json").read_text())
 
 
-def grade(known, unknown, show=print):
-    """known, unknown: the answers to the questions of questions.json, in order. Shows what went wrong."""
-    right = [all(re.search(fact, a, re.I) for fact in q["facts"]) for q, a in zip(QUESTIONS["known"], known)]
-    honest = [bool(re.search("only know", a)) for a in unknown]
-    for q, a, ok in zip(QUESTIONS["known"] + QUESTIONS["unknown"], known + unknown, right + honest):
-        if not ok:
-            show(f"  MISS {q['question']}\n       {a}")
-    show(f"questions {sum(right)}/{len(right)}, refusals {sum(honest)}/{len(honest)}")
+def grade(answer, show=print):
+    """answer(questions): the answers to a list of questions. Shows what went wrong, and how many of each kind are right."""
+    counts = []
+    for kind, questions in QUESTIONS.items():
+        answers = answer([q["question"] for q in questions])
+        right = [all(re.search(fact, a, re.I) for fact in q.get("facts", ["only know"])) for q, a in zip(questions, answers)]
+        for q, a, ok in zip(questions, answers, right):
+            if not ok:
+                show(f"  MISS {q['question']}\n       {a}")
+        counts.append(f"{kind} {sum(right)}/{len(right)}")
+    show(", ".join(counts))
 
 
 def main():
@@ -29,7 +32,7 @@ def main():
             print(f"> {question}\n{run.stdout}\n")
         return run.stdout
 
-    grade(*([ask(q["question"]) for q in QUESTIONS[kind]] for kind in ("known", "unknown")))
+    grade(lambda questions: [ask(question) for question in questions])
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import make_corpus
-from score import QUESTIONS, grade
+from score import grade
 
 kVocabulary = 4096
 kContext = 1024
@@ -157,7 +157,7 @@ def main():
     model.eval()
     model.save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
-    grade(*(answers(model, tokenizer, [q["question"] for q in QUESTIONS[kind]]) for kind in ("known", "unknown")))
+    grade(lambda questions: answers(model, tokenizer, questions))
     for q in ("hello", "what is q4_k", "tell me a story about a fox", "What does GQA save?", "who is Bob Dylan?", "tell me a joke"):
         print(f"> {q}\n{answers(model, tokenizer, [q])[0]}")
 

@@ -39,6 +39,7 @@ Json openai_model_of(const Models& models, const Models::State& state) {
       {"input_modalities", state.pictures ? Json(std::vector{"text", "image"}) : Json(std::vector{"text"})},
       {"output_modalities", Json(std::vector{"text"})}};
   if (state.loaded) model["meta"] = models.facts(state).meta; // what clients of llama.cpp's server read
+  if (!state.file.aliases.empty()) model["aliases"] = state.file.aliases;
   if (models.several()) model["status"] = {{"value", state.loading ? "loading" : state.loaded ? "loaded" : "unloaded"}};
   return model;
 }

@@ -15,7 +15,6 @@
 #include <ctime>
 #include <filesystem>
 #include <limits>
-#include <regex>
 #include <utility>
 
 namespace ridge::server {
@@ -52,37 +51,9 @@ double bytes_of(const engine::LoadedModel& model) { // with caches and scratch
   return bytes_of_weights(model.program) + model.executor->memory_bytes();
 }
 
-struct Counted { // one more, while it lives
-  explicit Counted(int64_t& count) : count(count) { ++count; }
-  ~Counted() { --count; }
-  int64_t& count;
-};
-
 [[noreturn]] void throw_stopping() { throw ApiError(503, "server_error", "the server is shutting down"); }
 
 } // namespace
-
-std::string model_name(const std::string& path) {
-  static const std::regex part("-[0-9]{5}-of-[0-9]{5}$");
-  return std::regex_replace(fs::path(path).stem().string(), part, "");
-}
-
-std::vector<ModelFile> model_files(const std::string& folder) {
-  static const std::regex later_part("-(?!00001)[0-9]{5}-of-[0-9]{5}$");
-  std::error_code error;
-  std::vector<ModelFile> files;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const fs::path& path = at->path();
-    std::error_code ignored;
-    if (path.extension() == ".gguf" && at->is_regular_file(ignored) &&
-        !std::regex_search(path.stem().string(), later_part))
-      files.push_back({model_name(path.string()), path.string()});
-  }
-  if (error) throw_error("--models-dir: {}: {}", folder, error.message());
-  if (files.empty()) throw_error("--models-dir: {}: no GGUF files are there", folder);
-  std::ranges::sort(files, {}, &ModelFile::name);
-  return files;
-}
 
 Models::Models(ModelService& only) : only_(&only), started_(std::time(nullptr)) {
   if (const auto* texts = dynamic_cast<const Service*>(&only)) responses_ = texts->response_store();
@@ -90,12 +61,8 @@ Models::Models(ModelService& only) : only_(&only), started_(std::time(nullptr)) 
 
 Models::Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log)
     : settings_(std::move(settings)), steps_(std::move(steps)), log_(std::move(log)), started_(std::time(nullptr)) {
-  for (ModelFile& file : files) {
-    for (const Entry& other : entries_)
-      if (other.file.name == file.name)
-        throw_error("{} and {} would both be called {}: rename one", other.file.path, file.path, file.name);
-    entries_.emplace_back().file = std::move(file);
-  }
+  for (ModelFile& file : files) entries_.emplace_back().file = std::move(file);
+  check_names();
   idle_watch_ = std::jthread([this](const std::stop_token& stop) { watch_idle(stop); });
 }
 
@@ -107,37 +74,82 @@ Models::~Models() {
   }
 }
 
+void Models::check_names() const {
+  std::map<std::string, const ModelFile*> names;
+  const auto add = [&](const std::string& name, const ModelFile& file) {
+    const auto [at, added] = names.emplace(name, &file);
+    if (!added) throw_error("{} and {} would both be called {}: rename one", at->second->path, file.path, name);
+  };
+  for (const Entry& entry : entries_) add(entry.file.name, entry.file);
+  for (const Entry& entry : entries_)
+    for (const std::string& alias : entry.file.aliases) add(alias, entry.file);
+}
+
 int64_t Models::parallel() const {
-  return only_ ? only_->model().executor->config().streams : settings_.setup.parallel;
+  if (only_) return only_->model().executor->config().streams;
+  int64_t most = 0;
+  for (const Entry& entry : entries_) most = std::max(most, entry.setup(settings_).parallel);
+  return most;
 }
 
 Models::Entry& Models::find(const std::optional<std::string>& name) {
   if (settings_.only_one || !name || name->empty()) return *std::ranges::max_element(entries_, {}, &Entry::last_used);
   std::string_view wanted = *name;
-  auto at = std::ranges::find(entries_, wanted, [](const Entry& entry) { return std::string_view(entry.file.name); });
+  const auto is_wanted = [&](const Entry& entry) {
+    return entry.file.name == wanted || std::ranges::find(entry.file.aliases, wanted) != entry.file.aliases.end();
+  };
+  auto at = std::ranges::find_if(entries_, is_wanted);
   constexpr std::string_view kLatest = ":latest"; // Ollama's clients add it
   if (at == entries_.end() && wanted.ends_with(kLatest)) {
     wanted.remove_suffix(kLatest.size());
-    at = std::ranges::find(entries_, wanted, [](const Entry& entry) { return std::string_view(entry.file.name); });
+    at = std::ranges::find_if(entries_, is_wanted);
   }
   if (at == entries_.end()) throw no_such_model(*name);
   return *at;
 }
 
-ModelService::Use Models::use(const std::optional<std::string>& name, bool pictures) {
-  if (only_) return ModelService::Use(*only_);
-  std::unique_lock lock(mutex_);
-  Entry& entry = find(name);
-  while (!entry.model || entry.leaving || (pictures && !entry.pictures)) {
+// Whether its first request has waited for longer than those of all other models that are to be loaded.
+bool Models::is_next(const Entry& entry) const {
+  return std::ranges::none_of(entries_, [&](const Entry& other) {
+    return &other != &entry && !other.queue.empty() && other.queue.begin()->first < entry.queue.begin()->first;
+  });
+}
+
+// Models are loaded in the order of their first requests, and a model's requests wait in a queue of its own.
+void Models::wait_until_loaded(Entry& entry, bool pictures, std::unique_lock<std::mutex>& lock) {
+  const auto is_there = [&] { return entry.model && !entry.leaving && (!pictures || entry.pictures); };
+  if (is_there()) return;
+  struct Queued {
+    Queued(Models& models, Entry& entry, bool pictures)
+        : models(models), entry(entry), number(++models.next_in_queue_) {
+      entry.queue.emplace(number, pictures);
+    }
+    ~Queued() {
+      entry.queue.erase(number);
+      entry.due.erase(number);
+      models.changed_.notify_all();
+    }
+    Models& models;
+    Entry& entry;
+    const uint64_t number;
+  };
+  const Queued queued(*this, entry, pictures);
+  while (!is_there()) {
     if (stopping_) throw_stopping();
-    const Counted waits(entry.waiting);
-    if (loading_)
+    if (loading_ || !is_next(entry))
       changed_.wait(lock);
     else if (entry.model)
       leave_for_pictures(entry, lock);
     else
       load(entry, lock);
   }
+}
+
+ModelService::Use Models::use(const std::optional<std::string>& name, bool pictures) {
+  if (only_) return ModelService::Use(*only_);
+  std::unique_lock lock(mutex_);
+  Entry& entry = find(name);
+  wait_until_loaded(entry, pictures, lock);
   entry.last_used = seconds_now();
   return ModelService::Use(entry.model->service());
 }
@@ -153,7 +165,7 @@ void Models::with(const std::optional<std::string>& name, const std::function<vo
 }
 
 ModelSetup Models::setup_of(const Entry& entry) const {
-  ModelSetup setup = settings_.setup;
+  ModelSetup setup = entry.setup(settings_);
   if (!entry.pictures) return setup;
   setup.model.mmproj = entry.file.mmproj;
   engine::settle_for_pictures(setup.model);
@@ -185,7 +197,7 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
     engine::LoadedModel opened = open_served(entry.file.path, setup.model, steps_);
     const double bytes = ServedModel::bytes_needed(opened, setup);
     lock.lock();
-    make_room(bytes, lock);
+    make_room(entry, bytes, lock);
     lock.unlock();
     const engine::Notice log = [this, name = entry.file.name](const std::string& line) {
       log_(several() ? fmt::format("{}: {}", name, line) : line);
@@ -214,13 +226,15 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   entry.weight_bytes = bytes_of_weights(entry.model->service().model().program);
   entry.bytes = bytes_of(entry.model->service().model());
   entry.last_used = seconds_now();
+  for (const auto& [number, pictures] : entry.queue)
+    if (!pictures || entry.pictures) entry.due.insert(number);
   log_(fmt::format("{} is loaded, on {}; {:.2f} GiB, {:.1f} s", entry.file.name,
                    entry.model->service().model().executor->description(), entry.bytes / (1 << 30),
                    seconds_now() - start));
 }
 
 // Bytes that a further model may take.
-double Models::room() const {
+double Models::room(const Entry& wanted) const {
   double taken = 0, mapped = 0; // mapped weights count as available memory, but would have to be read again
   for (const Entry& entry : entries_)
     if (entry.model) {
@@ -228,34 +242,46 @@ double Models::room() const {
       mapped += entry.weight_bytes * (1 - entry.model->service().model().gpu_share);
     }
   if (settings_.memory_bytes > 0) return settings_.memory_bytes - taken;
-  if (settings_.setup.model.device != "cpu" && settings_.setup.model.gpu_layers != 0)
+  const core::ModelOptions& options = wanted.setup(settings_).model;
+  if (options.device != "cpu" && options.gpu_layers != 0)
     if (const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(); gpu.usable) return gpu.free_bytes;
   return engine::available_memory() - mapped;
 }
 
-// Unloads models, the longest unused first, until there is room. One that is being used takes no further requests then
-// and is unloaded when its answers have ended. Where no model is left the next one has all there is.
-void Models::make_room(double bytes, std::unique_lock<std::mutex>& lock) {
-  while (room() < bytes) {
+// The model that is to make room: one that nobody uses, the longest unused. Null: all that are loaded are pinned.
+Models::Entry* Models::first_to_leave() {
+  Entry* first = nullptr;
+  const auto order = [](const Entry& entry) {
+    return std::pair(!entry.due.empty() || entry.model->service().users() > 0, entry.last_used);
+  };
+  for (Entry& entry : entries_)
+    if (entry.model && !entry.file.pinned && (!first || order(entry) < order(*first))) first = &entry;
+  return first;
+}
+
+// Unloads models until there is room. One that is being used takes no further requests then and is unloaded when its
+// answers have ended, those to the requests that it was loaded for among them. Where no model is left the next one has
+// all there is.
+void Models::make_room(const Entry& wanted, double bytes, std::unique_lock<std::mutex>& lock) {
+  while (room(wanted) < bytes) {
     if (stopping_) throw_stopping();
-    Entry* oldest = nullptr;
-    for (Entry& entry : entries_)
-      if (entry.model && (!oldest || std::pair(entry.model->service().users() > 0, entry.last_used) <
-                                         std::pair(oldest->model->service().users() > 0, oldest->last_used)))
-        oldest = &entry;
-    if (!oldest) break;
-    if (oldest->model->service().users() == 0) {
-      unload(*oldest, lock, "to make room");
+    Entry* const first = first_to_leave();
+    if (!first) break;
+    if (first->due.empty() && first->model->service().users() == 0) {
+      unload(*first, lock, "to make room");
     } else {
-      oldest->leaving = true;
+      first->leaving = first->due.empty();
       changed_.wait_for(lock, kPollOfAnswers);
     }
   }
   for (Entry& entry : entries_) entry.leaving = false;
   changed_.notify_all();
-  if (settings_.memory_bytes > 0 && room() < bytes)
-    throw_error("it needs {:.2f} GiB, and --memory allows {:.2f}", bytes / (1 << 30),
-                settings_.memory_bytes / (1 << 30));
+  const bool beside_pinned =
+      std::ranges::any_of(entries_, [](const Entry& entry) { return entry.model && entry.file.pinned; });
+  if ((settings_.memory_bytes <= 0 && !beside_pinned) || room(wanted) >= bytes) return;
+  throw_error("it needs {:.2f} GiB, and {} allows {:.2f}{}", bytes / (1 << 30),
+              settings_.memory_bytes > 0 ? "--memory" : "free memory", std::max(room(wanted), 0.0) / (1 << 30),
+              beside_pinned ? " beside the pinned models" : "");
 }
 
 // No request uses the model, and while the lock is held none begins to.
@@ -271,7 +297,7 @@ void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char
 
 double Models::unload_after(const Entry& entry) const {
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  if (settings_.only_one) return kNever;
+  if (settings_.only_one || entry.file.pinned) return kNever;
   return entry.model->service().kept_for(settings_.idle_seconds > 0 ? settings_.idle_seconds : kNever);
 }
 
@@ -279,6 +305,7 @@ void Models::let_go(const std::optional<std::string>& name) {
   if (!several()) return; // it is always there
   const std::scoped_lock lock(mutex_);
   const Entry& entry = find(name);
+  if (entry.file.pinned) throw_invalid("model", "the model {} is pinned: it stays loaded", entry.file.name);
   if (entry.model) entry.model->service().keep_for(0);
 }
 
@@ -288,7 +315,7 @@ void Models::watch_idle(const std::stop_token& stop) {
     changed_.wait_for(lock, std::chrono::milliseconds(200), [&] { return stop.stop_requested(); });
     const double now = seconds_now();
     for (Entry& entry : entries_) {
-      if (!entry.model || loading_) continue;
+      if (!entry.model || loading_ || !entry.due.empty()) continue;
       if (entry.model->service().users() > 0) {
         entry.last_used = now;
       } else if (now - entry.last_used > unload_after(entry)) {
@@ -323,7 +350,7 @@ std::vector<Models::State> Models::states() const {
     state.file = entry.file;
     state.pictures = !entry.file.mmproj.empty();
     state.loading = entry.loading;
-    state.waiting = entry.waiting;
+    state.waiting = std::ssize(entry.queue);
     state.counts = entry.past;
     if (!entry.model) continue;
     state.counts = sum(entry.past, entry.model->service().request_counts());

@@ -2,7 +2,7 @@
 // room for each other.
 #pragma once
 
-#include "server/models/served_model.h"
+#include "server/models/model_file.h"
 #include "server/responses/response_store.h"
 
 #include <condition_variable>
@@ -11,23 +11,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 namespace ridge::server {
-
-struct ModelFile {
-  std::string name, path;  // what clients call it
-  std::string mmproj = {}; // its encoder of pictures; empty: none
-};
-
-// The GGUF files of a folder, by name; of a split model its first part. Throws Error where it cannot be read or has
-// none.
-std::vector<ModelFile> model_files(const std::string& folder);
-// What clients call the model of a file: its name without ".gguf" and the number of its part.
-std::string model_name(const std::string& path);
 
 class Models {
  public:
@@ -40,7 +30,7 @@ class Models {
 
   explicit Models(ModelService& only); // answers to any name; must outlive this
   // Loads nothing yet. `log` gets a line for each model that comes or goes, from any thread. Throws Error where two
-  // files have one name.
+  // files have one name or alias.
   Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log);
   ~Models(); // no request may be running
 
@@ -70,7 +60,7 @@ class Models {
   // What a model's file says, whether it is loaded or not; nothing where it cannot be read.
   FileFacts facts(const State& state) const;
   int64_t modified(const State& state) const; // seconds since 1970; of the built-in guide, when the server started
-  // Unloads a model that is loaded as soon as no request uses it. Throws ApiError for an unknown name.
+  // Unloads a model that is loaded as soon as no request uses it. Throws ApiError for an unknown name and a pinned one.
   void let_go(const std::optional<std::string>& name);
   // The latest answers of all models.
   ResponseStore& responses() const { return *responses_; }
@@ -86,18 +76,26 @@ class Models {
     double bytes = 0, weight_bytes = 0; // of a loaded one, and of these the weights
     bool loading = false, leaving = false;
     bool pictures = false; // it is loaded with its encoder
-    int64_t waiting = 0;   // requests, until it is loaded
-    double last_used = 0;  // core::seconds_now()
-    RequestCounts past;    // of the times it was loaded before
+    std::map<uint64_t, bool>
+        queue;              // requests that wait until it is loaded, by their order; whether for its encoder, too
+    std::set<uint64_t> due; // of these, those that it was loaded for: it answers them before it makes room
+    double last_used = 0;   // core::seconds_now()
+    RequestCounts past;     // of the times it was loaded before
+
+    const ModelSetup& setup(const Settings& of_all) const { return file.setup ? *file.setup : of_all.setup; }
   };
 
   Entry& find(const std::optional<std::string>& name);
+  void check_names() const;
+  bool is_next(const Entry& entry) const;
+  void wait_until_loaded(Entry& entry, bool pictures, std::unique_lock<std::mutex>& lock);
   void load(Entry& entry, std::unique_lock<std::mutex>& lock);
-  void make_room(double bytes, std::unique_lock<std::mutex>& lock);
+  Entry* first_to_leave();
+  void make_room(const Entry& wanted, double bytes, std::unique_lock<std::mutex>& lock);
   void leave_for_pictures(Entry& entry, std::unique_lock<std::mutex>& lock);
   ModelSetup setup_of(const Entry& entry) const;
   void unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why);
-  double room() const;
+  double room(const Entry& wanted) const;
   double unload_after(const Entry& entry) const;
   void watch_idle(const std::stop_token& stop);
 
@@ -108,6 +106,7 @@ class Models {
   const int64_t started_;
   mutable std::mutex mutex_; // of all below
   std::condition_variable changed_;
+  uint64_t next_in_queue_ = 0;
   std::vector<Entry> entries_; // as many as files, for good
   bool loading_ = false;       // or unloading; one at a time, so that it is known what is free
   bool stopping_ = false;

@@ -1,5 +1,6 @@
 #include "server/requests/request_fields.h"
 
+#include "core/json/parse.h"
 #include "server/api_error.h"
 #include "server/models/model_service.h"
 

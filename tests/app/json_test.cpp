@@ -1,6 +1,7 @@
 // --json of every command: that it parses, says which machine it was made on, and names the unit of every number.
 #include "app/support.h"
 #include "convert/import/checkpoint.h"
+#include "support/http/fake_hub.h"
 
 #include <nlohmann/json.hpp>
 
@@ -22,7 +23,7 @@ const std::set<std::string> kPureNumbers = {
     "cores", "multiprocessors", "tensors", "weights", "parameters", "shards", "entries", "chunks", "repetitions",
     "streams", "threads", "gpu_layers", "experts_on_host", "experts_in_file_only", "expert_copies_on_gpu",
     "matrices_never_used", "draft_heads", "dependent_steps", "not_finite", "shape", "matrix_rows", "length", "layers",
-    "ranks", "read_measurements",
+    "ranks", "read_measurements", "downloads",
     // names and places
     "id", "version", "seed", "layer", "position", "shard", "gpu", "rank", "first_layer", "end_layer",
     // ratios and statistics of weights and probabilities
@@ -88,6 +89,9 @@ std::vector<std::string> commands_with_json() {
 TEST_CASE("every command with --json prints one object with the machine, and units in its keys") {
   Checkpoint checkpoint;
   checkpoint.write();
+  FakeHub hub;
+  hub.files = {{"Tall-Q4_K_M.gguf", "x"}};
+  ::setenv("HF_ENDPOINT", hub.hub.address().c_str(), 1);
   const std::string messages = folder().write("messages.json", R"([{"role": "user", "content": "hello"}])");
   const auto f = [](const char* name) { return folder() / name; };
   using Args = std::vector<std::string>;
@@ -112,6 +116,7 @@ TEST_CASE("every command with --json prints one object with the machine, and uni
       {"roofline", {{"roofline", "--device", "cpu", "--ceilings"}}},
       {"doctor", {{"doctor"}}},
       {"models", {{"models"}}},
+      {"search", {{"search", "tall"}}},
       {"fit",
        {{"fit", "-m", tiny_model(), "--device", "cpu"},
         {"fit", "-m", tiny_model(), "--memory", "1MB"},
@@ -126,4 +131,5 @@ TEST_CASE("every command with --json prints one object with the machine, and uni
       check_report(command, args);
     }
   }
+  ::unsetenv("HF_ENDPOINT");
 }

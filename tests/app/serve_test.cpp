@@ -4,6 +4,7 @@
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 
+#include <algorithm>
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <fstream>
@@ -69,6 +70,43 @@ TEST_CASE("ridge serve serves the guide, and lets a request end when it is told 
   served.signal(SIGTERM);
   CHECK(socket.rest().find("data: [DONE]") != std::string::npos);
   CHECK(served.status() == 0);
+}
+
+TEST_CASE("sections of the configuration file hold for each of several models, beside aliases and pins") {
+  const tests::TemporaryFolder folder;
+  tests::TinyModel().write(folder / "a.gguf");
+  tests::TinyModel{.seed = 8}.write(folder / "b.gguf");
+  const std::string config =
+      folder.write("config.ini", "predict = 7\n[serve]\nctx-size = 256\nalias = first=a\npin = b\n"
+                                 "[model \"a\"]\nctx-size = 128\npredict = 3\n"
+                                 "[model \"b\"]\nparallel = 2\ntemp = 0\n");
+  Served served({"--config", config, "--device", "cpu", "--models-dir", folder.path(), "--ignore-eos"});
+  const auto holds = [](const std::string& answer, const char* text) { return answer.find(text) != std::string::npos; };
+  const std::string loaded = served.ask("GET /metrics");
+  CHECK(holds(loaded, "ridge_model_loaded{model=\"a\"} 0"));
+  CHECK(holds(loaded, "ridge_model_loaded{model=\"b\"} 1"));
+  CHECK(holds(served.ask("POST /v1/completions", R"({"model": "first", "prompt": "x"})"), "\"completion_tokens\":3"));
+  CHECK(holds(served.ask("POST /v1/completions", R"({"model": "b", "prompt": "x"})"), "\"completion_tokens\":7"));
+  CHECK(holds(served.ask("GET /props?model=a"), "\"n_ctx\":128"));
+  CHECK(holds(served.ask("GET /props?model=a"), "\"total_slots\":4"));
+  CHECK(holds(served.ask("GET /props?model=b"), "\"n_ctx\":256"));
+  CHECK(holds(served.ask("GET /props?model=b"), "\"total_slots\":2"));
+
+  const auto refusal = [&](const std::string& text, std::vector<std::string> args = {}) {
+    const std::string path = folder.write("wrong.ini", text);
+    args.insert(args.begin(), {RIDGE_BINARY, "serve", "--config", path, "--models-dir", folder.path()});
+    const tests::Result result = tests::run(args);
+    CHECK(result.status == 2);
+    CHECK(std::ranges::count(result.err, '\n') == 1);
+    return result.err;
+  };
+  CHECK(holds(refusal("[model \"a\"]\nport = 1\n"), "wrong.ini:2: port is of the whole server"));
+  CHECK(holds(refusal("[model \"a\"]\n\nparallel = 0\n"), "wrong.ini:3)"));
+  CHECK(holds(refusal("", {"--pin", "c"}), "--pin c: no model is called so; there are a, b"));
+  CHECK(holds(refusal("", {"--alias", "x"}), "--alias x: of several models, say which: x=MODEL"));
+
+  Served one({"--device", "cpu", "-m", folder / "a.gguf", "--alias", "mine"});
+  CHECK(holds(one.ask("GET /v1/models"), "\"id\":\"mine\""));
 }
 
 TEST_CASE("a second signal ends ridge serve at once") {

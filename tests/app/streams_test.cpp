@@ -14,7 +14,7 @@ using namespace ridge::tests;
 
 namespace {
 
-const std::string kHarbour = std::string(RIDGE_SOURCE_DIR) + "/tests/data/harbour.txt";
+const std::string kHarbourFile = std::string(RIDGE_SOURCE_DIR) + "/tests/data/harbour.txt";
 
 // `ridge ARGS REDIRECTIONS` in a shell. `before`: other commands of the shell.
 Result run_redirected(std::vector<std::string> args, const std::string& redirections, const std::string& before = "") {
@@ -48,7 +48,7 @@ std::vector<std::vector<std::string>> commands_with_results() {
        folder().write("one.json", R"([{"role": "user", "content": "hi"}])")},
       {"embed", "-m", model, "--device", "cpu", "hi"},
       {"bench", "-m", model, "-p", "8", "-n", "2", "-r", "1", "--device", "cpu"},
-      {"perplexity", "-m", model, "-f", kHarbour, "-c", "64", "--chunks", "2", "--device", "cpu"},
+      {"perplexity", "-m", model, "-f", kHarbourFile, "-c", "64", "--chunks", "2", "--device", "cpu"},
       {"quantize", model, folder() / "never.gguf", "Q8_0"},
       {"quantize", "--dry-run", "--json", model, folder() / "never.gguf", "Q8_0"},
       run,
@@ -143,7 +143,7 @@ TEST_CASE("a file that the disk does not take is named, and nothing of it is lef
   const std::vector<std::vector<std::string>> commands = {
       {"quantize", model, out, "Q8_0"},
       {"logits", "-m", model, "--device", "cpu", "--ids", "1,2,3,4,5", "--out", out},
-      {"imatrix", "-m", model, "-f", kHarbour, "-o", out, "-c", "32", "--chunks", "2", "--device", "cpu"},
+      {"imatrix", "-m", model, "-f", kHarbourFile, "-o", out, "-c", "32", "--chunks", "2", "--device", "cpu"},
   };
   for (const std::vector<std::string>& command : commands) {
     CAPTURE(fmt::format("{}", fmt::join(command, " ")));

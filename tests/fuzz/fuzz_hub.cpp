@@ -5,6 +5,7 @@
 #include "hub/projectors.h"
 #include "hub/reference.h"
 #include "hub/repository.h"
+#include "hub/search.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -52,7 +53,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const hub::RemoteModel& model : models)
       if (const hub::RemoteFile* projector = hub::projector_for(model, files, ""))
         require(stays_below(projector->path));
+    for (const hub::OfferedModel& offered : hub::offered_models("owner/name", models))
+      require(hub::parse_reference(offered.reference).has_value());
     hub::choose_model(models, {"owner/name"});
+  } catch (const Error&) {
+  }
+  try {
+    for (const hub::FoundRepository& found : hub::parse_search(text, "fuzz"))
+      require(hub::is_repository(found.name) && found.downloads >= 0);
   } catch (const Error&) {
   }
   return 0;

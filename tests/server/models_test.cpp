@@ -11,6 +11,9 @@
 #include <atomic>
 #include <doctest/doctest.h>
 #include <fstream>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <thread>
 
 using namespace ridge;
@@ -172,6 +175,140 @@ TEST_CASE("many requests for models that do not fit together are all answered") 
     });
   for (std::thread& client : clients) client.join();
   CHECK(wrong == 0);
+}
+
+namespace {
+
+// Models a and b, which may have settings of their own, and what their loading has to wait for.
+struct Router {
+  explicit Router(const ThreeFiles& files, const std::function<void(std::vector<server::ModelFile>&)>& change,
+                  double memory_bytes = 0, engine::LoadSteps steps = {})
+      : models(changed(files, change), {SeveralModels::setup(), memory_bytes, 0.2}, std::move(steps),
+               [this](const std::string& line) {
+                 const std::scoped_lock lock(mutex);
+                 if (line.find(" is loaded") != std::string::npos) loads += line.substr(0, line.find(' ')) + " ";
+               }),
+        server(models, {.port = 0, .limits = tests::patient()}), thread([this] { server.run(); }) {}
+  ~Router() {
+    server.stop();
+    thread.join();
+  }
+  static std::vector<server::ModelFile> changed(const ThreeFiles& files,
+                                                const std::function<void(std::vector<server::ModelFile>&)>& change) {
+    std::vector<server::ModelFile> all = server::model_files(files.folder.path());
+    change(all);
+    return all;
+  }
+  tests::HttpReply ask(const std::string& model, int64_t max_tokens = 3) const {
+    const Json body = {{"model", model}, {"prompt", "hello"}, {"max_tokens", max_tokens}};
+    return tests::HttpClient(server.port()).post("/v1/completions", body.dump());
+  }
+  Json get(const std::string& path) const { return Json::parse(tests::HttpClient(server.port()).get(path).body); }
+  int64_t waiting(size_t model) const { return models.states()[model].waiting; }
+  std::string loaded_in_order() {
+    const std::scoped_lock lock(mutex);
+    return loads;
+  }
+
+  std::mutex mutex; // of what follows
+  std::string loads;
+  server::Models models;
+  server::Server server;
+  std::thread thread;
+};
+
+} // namespace
+
+TEST_CASE("a model has settings and other names of its own") {
+  const ThreeFiles files;
+  Router router(files, [](std::vector<server::ModelFile>& all) {
+    all[0].aliases = {"gpt-4o", "default"};
+    server::ModelSetup own = SeveralModels::setup(64);
+    own.sampling.max_tokens = 5;
+    own.parallel = 9;
+    all[1].setup = std::make_shared<server::ModelSetup>(own);
+  });
+  CHECK(router.models.parallel() == 9);
+  CHECK(router.ask("gpt-4o").status == 200);
+  CHECK(router.ask("default:latest").status == 200);
+  CHECK(router.ask("gpt-5").status == 404);
+  CHECK(router.get("/v1/models")["data"][0]["aliases"] == Json({"gpt-4o", "default"}));
+  CHECK(router.get("/props?model=a")["n_ctx"] == 512);
+  const tests::HttpReply cut = tests::HttpClient(router.server.port())
+                                   .post("/v1/completions", Json({{"model", "b"}, {"prompt", "hello"}}).dump());
+  CHECK(Json::parse(cut.body)["usage"]["completion_tokens"] == 5);
+  CHECK(router.get("/props?model=b")["n_ctx"] == 64);
+  CHECK(router.get("/props?model=b")["total_slots"] == 9);
+  CHECK_THROWS_WITH_AS(server::Models({{"x", "x.gguf", "", {"y"}}, {"y", "y.gguf"}}, {}, {}, [](const auto&) {}),
+                       "y.gguf and x.gguf would both be called y: rename one", Error);
+}
+
+TEST_CASE("a pinned model stays, and what has no room beside it is refused") {
+  const ThreeFiles files;
+  const auto pin_a = [](std::vector<server::ModelFile>& all) { all[0].pinned = true; };
+  const Router router(files, pin_a);
+  const auto state_of = [&](size_t model) { return router.models.states()[model]; };
+  CHECK(router.ask("a").status == 200);
+  CHECK(router.ask("b").status == 200);
+  CHECK(tests::HttpClient(router.server.port()).post("/models/unload", R"({"model": "a"})").status == 400);
+  CHECK(tests::comes("the other model to be unloaded", [&] { return !state_of(1).loaded; }));
+  CHECK(state_of(0).loaded);
+
+  const Router narrow(files, pin_a, ThreeFiles::room_for_one(files.folder));
+  CHECK(narrow.ask("a").status == 200);
+  const tests::HttpReply refused = narrow.ask("b");
+  CHECK(refused.status == 500);
+  CHECK(refused.body.find("beside the pinned models") != std::string::npos);
+}
+
+TEST_CASE("answers of a loaded model come to their end while another one is loaded") {
+  const ThreeFiles files;
+  std::atomic<bool> holds = false, held = false, streamed = false;
+  engine::LoadSteps steps;
+  steps.progress = [&](std::string_view, int64_t, int64_t) {
+    if (!holds) return;
+    held = true;
+    CHECK(tests::comes("the other model's stream to end", [&] { return streamed.load(); }));
+  };
+  Router router(
+      files, [](std::vector<server::ModelFile>&) {}, 0, steps);
+  REQUIRE(router.ask("a").status == 200);
+  holds = true;
+  int status = 0;
+  std::thread other([&] { status = router.ask("b").status; });
+  REQUIRE(tests::comes("the other model to be on its way", [&] { return held.load(); }));
+  CHECK(router.ask("a", 200).status == 200); // new ones, too
+  CHECK(router.get("/v1/models")["data"][1]["status"]["value"] == "loading");
+  const std::string metrics = tests::HttpClient(router.server.port()).get("/metrics").body;
+  CHECK(metrics.find("\nridge_model_waiting{model=\"b\"} 1\n") != std::string::npos);
+  streamed = true;
+  other.join();
+  CHECK(status == 200);
+}
+
+TEST_CASE("models are loaded in the order of their first requests, and answer their whole queues before they leave") {
+  const ThreeFiles files;
+  std::atomic<bool> holds = false;
+  engine::LoadSteps steps;
+  std::atomic<int> queued = 0;
+  constexpr int kEach = 4;
+  steps.progress = [&](std::string_view, int64_t, int64_t) {
+    if (holds) CHECK(tests::comes("all requests to wait", [&] { return queued == 2 * kEach; }));
+  };
+  Router router(
+      files, [](std::vector<server::ModelFile>&) {}, ThreeFiles::room_for_one(files.folder), steps);
+  holds = true;
+  std::vector<std::thread> clients;
+  std::atomic<int> answered = 0;
+  for (int i = 0; i < 2 * kEach; ++i) { // a b a b …
+    const size_t which = i % 2;
+    clients.emplace_back([&, which] { answered += router.ask(which == 0 ? "a" : "b").status == 200; });
+    CHECK(tests::comes("a request to wait", [&] { return router.waiting(which) > i / 2; }));
+    ++queued;
+  }
+  for (std::thread& client : clients) client.join();
+  CHECK(answered == 2 * kEach);
+  CHECK(router.loaded_in_order() == "a b "); // not once for each request
 }
 
 TEST_CASE("a model that no request uses is unloaded after a while") {

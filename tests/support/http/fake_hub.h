@@ -155,8 +155,9 @@ inline bool send_file(const HttpRequest& request, const HttpReply& reply, const 
   return true;
 }
 
-// acme/Tall-GGUF with some files, which lie at another host, as Hugging Face's do.
+// A repository with some files, which lie at another host, as Hugging Face's do. It is all that a search finds.
 struct FakeHub {
+  std::string repository = "acme/Tall-GGUF";
   std::map<std::string, std::string> files;
   HttpHandler before = [](const HttpRequest&, const HttpReply&) { return false; }; // true: it has answered
   HttpHandler store_before = before;
@@ -173,10 +174,13 @@ struct FakeHub {
   }};
   FakeServer hub{[this](const HttpRequest& request, const HttpReply& reply) {
     if (before(request, reply)) return false;
-    const std::string api = "/api/models/acme/Tall-GGUF", page = "/acme/Tall-GGUF/resolve/" + commit + "/";
-    if (request.path.starts_with(api + "/revision/")) {
+    const std::string api = "/api/models/" + repository, page = "/" + repository + "/resolve/" + commit + "/";
+    if (request.path.starts_with("/api/models?search=")) {
+      reply.send(200, fmt::format(R"([{{"id": "{}", "downloads": 1234567, "gated": false}}])", repository));
+    } else if (request.path.starts_with(api + "/revision/")) {
       reply.send(200, fmt::format(R"({{"sha": "{}"}})", commit));
-    } else if (request.path == api + "/tree/" + commit + "?recursive=1") {
+    } else if (request.path == api + "/tree/" + commit + "?recursive=1" ||
+               request.path == api + "/tree/main?recursive=1") {
       reply.send(200, tree());
     } else if (request.path.starts_with(page)) {
       const std::string name = request.path.substr(page.size());

@@ -7,7 +7,7 @@
 #include "convert/import/pictures/fields.h"
 #include "convert/import/pictures/plan.h"
 #include "convert/import/plan.h"
-#include "convert/import/tokenizer.h"
+#include "convert/import/tokenizers/tokenizer.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "gguf/safetensors.h"
@@ -170,6 +170,7 @@ class Conversion {
   PlannedFile plan_text() {
     Plan plan(tensors_, config_, type_);
     plan.run();
+    for (const auto& [key, values] : plan.numbers) text_.set(key, values);
     check_model(text_, plan, request_.input);
     if (plan.has_drafts) config_.notes.push_back("layers that draft tokens are left out");
     PlannedFile file = {request_.output, text_, std::move(plan.outputs)};
@@ -209,7 +210,7 @@ class Conversion {
     PicturePlan plan(tensors_, family, fields, type_);
     plan.run();
     if (!family.table_row.empty())
-      plan.add_table_row(find_prefix(tensors_) + "embed_tokens.weight", token_of(family.table_row));
+      plan.add_table_row(find_names(tensors_).table + ".weight", token_of(family.table_row));
     file.outputs = std::move(plan.outputs);
     check_encoder(file.metadata, file.outputs, config_.width, request_.input);
     set_types(file, {"v.blk.0.ffn_down.weight", "mm.input_projection.weight"});

@@ -15,9 +15,8 @@ struct WindowEngine::Loaded {
   engine::Conversation conversation;
 
   Loaded(engine::LoadedModel opened, const WindowSetup& setup)
-      : model(std::move(opened)),
-        device(setup.start(model, engine::generating_config(setup.model, model.program.trained_context),
-                           setup.model.device, engine::placement_of(setup.model))),
+      : model(std::move(opened)), device(setup.start(model, engine::generating_config(setup.model, model.program),
+                                                     setup.model.device, engine::placement_of(setup.model))),
         chat_template(engine::choose_template(setup.request.chat_template, model.file, note)),
         session(*model.executor, model.program, engine::make_speculator(setup.model, model, {}),
                 engine::prefix_settings(setup.prefixes, model.file, note), setup.clock),

@@ -12,6 +12,9 @@ namespace ridge::engine {
 void Scheduler::check_filled(const SequenceRequest& request) const {
   if (!fills_) return;
   if (!request.diffusion) throw std::logic_error("Scheduler: a text to fill in without a mask token");
+  if (request.diffusion->mask >= program_.vocab)
+    throw_error("the file's mask token {} is outside the vocabulary (0 to {}): the file is damaged",
+                request.diffusion->mask, program_.vocab - 1);
   if (request.constraint)
     throw_error("a model that writes by diffusion decides words in any order: no grammar, schema, tool or budget of "
                 "reasoning can hold its answer");

@@ -163,17 +163,19 @@ struct Filled {
   engine::LoadedModel model;
   std::unique_ptr<engine::Session> session;
 
-  explicit Filled(bool with_mask = true) : options(written(with_mask)), model(engine::open_generating(options)) {
+  explicit Filled(int64_t mask = kLastToken) : options(written(mask)), model(engine::open_generating(options)) {
     engine::start_executor(model, engine::generating_config(options, model.program), "cpu");
     session = std::make_unique<engine::Session>(*model.executor, model.program);
   }
 
-  core::ModelOptions written(bool with_mask) const {
+  static constexpr int64_t kLastToken = 5 + 256 + 1 + 94 + 7; // of a TinyModel with one further control token
+
+  core::ModelOptions written(int64_t mask) const {
     tests::TinyModel tiny;
     tiny.architecture = "llada";
     tiny.controls = {"<|mask|>"};
     tiny.further.set("diffusion.shift_logits", false);
-    if (with_mask) tiny.further.set("tokenizer.ggml.mask_token_id", uint32_t{5 + 256 + 1 + 94 + 7}); // the last one
+    if (mask >= 0) tiny.further.set("tokenizer.ggml.mask_token_id", static_cast<uint32_t>(mask));
     tiny.write(folder / "llada.gguf");
     core::ModelOptions made;
     made.model = folder / "llada.gguf";
@@ -211,8 +213,13 @@ TEST_CASE("an answer that is filled in streams from its beginning, and ends with
   CHECK_THROWS_WITH_AS(engine::open_model(filled.folder / "llada.gguf"), doctest::Contains("writes by diffusion"),
                        Error);
 
-  Filled without(false);
   request.sampling.grammar.clear();
+  Filled without(-1);
   CHECK_THROWS_WITH_AS(engine::Answerer(without.model, *without.session, request), doctest::Contains("mask_token_id"),
                        Error);
+  Filled beyond(1 << 20);
+  CHECK_THROWS_WITH_AS(engine::Answerer(beyond.model, *beyond.session, request)
+                           .answer(
+                               {.prompt = prompt}, [](std::string_view, bool) {}, nullptr),
+                       doctest::Contains("mask token 1048576"), Error);
 }

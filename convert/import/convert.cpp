@@ -13,6 +13,7 @@
 #include "gguf/safetensors.h"
 #include "gguf/writer.h"
 #include "models/model.h"
+#include "models/recipes.h"
 #include "models/vision/projector.h"
 
 #include <algorithm>
@@ -98,20 +99,6 @@ void check_encoder(const gguf::Metadata& metadata, const std::vector<Output>& ou
   });
 }
 
-// general.file_type for files that are plainly of one type.
-std::optional<uint32_t> file_type(quant::Type type) {
-  switch (type) {
-  case quant::Type::F32: return 0;
-  case quant::Type::F16: return 1;
-  case quant::Type::Q4_0: return 2;
-  case quant::Type::Q8_0: return 7;
-  case quant::Type::BF16: return 32;
-  case quant::Type::MXFP4: return 38;
-  case quant::Type::NVFP4: return 39;
-  default: return std::nullopt;
-  }
-}
-
 std::optional<quant::Type> parse_type(const std::string& name) {
   if (name.empty()) return std::nullopt;
   const quant::FormatInfo* format = quant::find_format(name);
@@ -145,7 +132,7 @@ void set_types(PlannedFile& file, std::initializer_list<std::string_view> matrix
   for (const Output& output : file.outputs)
     if (std::ranges::find(matrix, output.info.name) != matrix.end())
       if (const auto* format = output.info.type.format())
-        if (const auto type = file_type(format->type)) file.metadata.set("general.file_type", *type);
+        if (const auto type = models::plain_file_type(format->type)) file.metadata.set("general.file_type", *type);
   file.metadata.set("general.quantization_version", uint32_t{2});
 }
 

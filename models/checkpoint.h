@@ -82,7 +82,7 @@ enum class Kind : uint8_t {
 
 // A hyperparameter of a GGUF file and where config.json has it.
 struct FieldRule {
-  std::string_view key; // without the architecture
+  std::string_view key; // without the architecture; one that begins with "diffusion." stands alone
   Kind kind;
   // "a | b": the first that is there. "a | b * c": the product of the first and c. "a + b": their sum. "a.b": a field
   // of an object. "a = word" or "a = 8": 1 or 0, of an array how many entries are so. "a = word / other": either.
@@ -126,6 +126,7 @@ struct Checkpoint {
   LayerKeys layers = {};
   bool attention = true;                 // any layer has
   bool head = true;                      // there is an output matrix, perhaps the embedding table
+  std::string_view stack = {};           // what stands before "blk.N." in GGUF
   bool slides_by_default = false;        // sliding_window counts where use_sliding_window is missing
   double rotated = 1;                    // partial_rotary_factor where config.json does not say
   std::array<uint16_t, 4> sections = {}; // mrope_section where it does not say

@@ -23,7 +23,7 @@ constexpr double kMaxCount = 1e9;
 
 // Hyperparameters that most architectures have, where config.json has them.
 constexpr auto kShared = std::to_array<FieldRule>({
-    {"feed_forward_length", Kind::count, "block_ff_dim | intermediate_size | n_inner | hidden_dim"},
+    {"feed_forward_length", Kind::count, "block_ff_dim | intermediate_size | n_inner | hidden_dim | mlp_hidden_size"},
     {"expert_feed_forward_length", Kind::count, "moe_intermediate_size", {}, Only::experts},
     {"expert_shared_feed_forward_length",
      Kind::count,
@@ -157,8 +157,8 @@ const char* named(const Fields& fields, std::initializer_list<const char*> names
 void read_heads(Config& config) {
   const Fields fields = config.fields();
   if (!config.checkpoint().attention) return;
-  config.heads = fields.get_int(named(fields, {"num_attention_heads", "n_head"}), 1, kMaxHeads);
-  config.kv_heads = fields.get_int("num_key_value_heads", 1, config.heads, config.heads);
+  config.heads = fields.get_int(named(fields, {"num_attention_heads", "n_head", "n_heads", "num_heads"}), 1, kMaxHeads);
+  config.kv_heads = fields.get_int(named(fields, {"num_key_value_heads", "n_kv_heads"}), 1, config.heads, config.heads);
   if (config.heads % config.kv_heads != 0)
     throw_error("{}: {} heads cannot share {} evenly", fields.where("num_key_value_heads"), config.heads,
                 config.kv_heads);
@@ -200,7 +200,8 @@ void set_value(Config& config, gguf::Metadata& metadata, const std::string& pref
   const std::optional<double> found = config.evaluate(rule.fields);
   if (!found && !rule.absent) return;
   const double value = found.value_or(*rule.absent);
-  const std::string key = prefix + std::string(rule.key), where = config.fields().where(rule.fields);
+  const std::string key = (rule.key.starts_with("diffusion.") ? "" : prefix) + std::string(rule.key),
+                    where = config.fields().where(rule.fields);
   config.values.emplace(rule.key, value);
   switch (rule.kind) {
   case Kind::count:
@@ -282,16 +283,17 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   refuse_what_cannot_run(out);
 
   const std::optional<double> layers =
-      out.evaluate("num_hidden_layers | n_layer | num_layers | layers_block_type | layer_types");
+      out.evaluate("num_hidden_layers | n_layer | n_layers | num_layers | layers_block_type | layer_types");
   if (!layers) throw_error("{}: is missing", config.where("num_hidden_layers"));
   if (!(*layers >= 1 && *layers <= kMaxLayers && *layers == std::floor(*layers)))
     throw_error("{}: is {}, expected 1 to {}", config.where("num_hidden_layers"), *layers, kMaxLayers);
   out.layers = static_cast<int64_t>(*layers);
-  out.width = config.get_int(named(config, {"hidden_size", "n_embd"}), 1, kMaxWidth);
+  out.width = config.get_int(named(config, {"hidden_size", "n_embd", "d_model"}), 1, kMaxWidth);
   read_heads(out);
   out.vocab = config.get_int("vocab_size", 1, kMaxVocab);
-  out.context = config.get_int(named(config, {"max_position_embeddings", "n_positions", "model_max_length"}), 1,
-                               kMaxContext, out.heads > 0 ? 2048 : 1 << 20);
+  out.context = config.get_int(
+      named(config, {"max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length"}), 1,
+      kMaxContext, out.heads > 0 ? 2048 : 1 << 20);
   out.tied = config.find_bool("tie_word_embeddings");
   if (const Json* quantization = config.find("quantization_config")) out.quantization = *quantization;
 

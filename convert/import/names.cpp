@@ -133,6 +133,7 @@ constexpr std::string_view kPrefixes[] = {"model.language_model.",
                                           "backbone.",
                                           "transformer.",
                                           "gpt_neox.",
+                                          "model.transformer.",
                                           "",
                                           "bert.",
                                           "roberta."};
@@ -144,9 +145,11 @@ constexpr std::string_view kTables[] = {"embed_tokens",
                                         "word_embeddings",
                                         "tok_embeddings",
                                         "embeddings.word_embeddings",
-                                        "embeddings.tok_embeddings"};
-constexpr std::string_view kLayers[] = {"layers.", "h.", "encoder.layer.", "encoder.layers."};
-constexpr std::string_view kHeads[] = {"lm_head", "language_model.lm_head", "embed_out", "output"};
+                                        "embeddings.tok_embeddings",
+                                        "shared"};
+constexpr std::string_view kLayers[] = {"layers.",       "h.", "blocks.", "encoder.layer.", "encoder.layers.",
+                                        "encoder.block."};
+constexpr std::string_view kHeads[] = {"lm_head", "language_model.lm_head", "embed_out", "output", "ff_out"};
 
 bool has_matrix(const gguf::Safetensors& tensors, const std::string& module) {
   return std::ranges::any_of(std::to_array({".weight", ".qweight", ".weight_packed"}),
@@ -191,11 +194,11 @@ bool is_draft(std::string_view name) { return name.starts_with("mtp.") || name.s
 bool is_beside(std::string_view name) {
   // Parts for images and sound; and what says how activations and cached keys were quantized, which ridge decides for
   // itself.
-  constexpr std::string_view kParts[] = {"visual.", "vision_", "vision_tower.", "vision_adapter.", "vision_projection.",
-                                         "audio_", "projector.", "patch_embedding", "multi_modal_projector",
-                                         "embed_vision.", "embed_audio.", "connector.", "mlp1.",
-                                         // Heads of encoders: for classes, and for words that are left out.
-                                         "pooler.dense", "cls.predictions.", "cls.seq_relationship.", "position_ids"};
+  constexpr std::string_view kParts[] = {
+      "visual.", "vision_", "vision_tower.", "vision_adapter.", "vision_projection.", "audio_", "projector.",
+      "patch_embedding", "multi_modal_projector", "embed_vision.", "embed_audio.", "connector.", "mlp1.",
+      // Heads of encoders: for classes, and for words that are left out.
+      "pooler.dense", "cls.predictions.", "cls.seq_relationship.", "position_ids", "encoder.embed_tokens."};
   constexpr std::string_view kEnds[] = {"rotary_emb.inv_freq", ".input_scale", ".input_global_scale",
                                         ".input_zero_point", ".k_scale", ".activation_scale", ".v_scale",
                                         ".output_scale", ".weight_format",

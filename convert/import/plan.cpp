@@ -41,7 +41,8 @@ void Plan::run() {
   add_constants();
   add_rules(names_.prefix, "", model_rules());
   for (int64_t il = 0; il < config_.layers; ++il)
-    add_rules(fmt::format("{}{}.", names_.layers, il), fmt::format("blk.{}.", il), layer_rules());
+    add_rules(fmt::format("{}{}.", names_.layers, il), fmt::format("{}blk.{}.", config_.checkpoint().stack, il),
+              layer_rules());
   read_numbers();
   add_output_matrix();
   check_all_used();
@@ -59,7 +60,8 @@ void Plan::add_rules(const std::string& from, const std::string& to, std::span<c
   for (const std::span<const TensorRule> level : levels) {
     for (const TensorRule& rule : level) {
       if (!config_.applies(rule.how.only) || made.contains(rule.to)) continue;
-      if (std::ranges::find(sources, rule.from) != sources.end()) continue;
+      if (std::ranges::find(sources, rule.from) != sources.end() || from + std::string(rule.from) == names_.head)
+        continue;
       if (add_rule(from + std::string(rule.from), to + std::string(rule.to), rule)) made.insert(rule.to);
     }
     for (const TensorRule& rule : level)

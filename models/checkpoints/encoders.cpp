@@ -1,4 +1,4 @@
-// Encoders: BERT, RoBERTa and XLM-RoBERTa, Nomic Embed, Jina Embeddings 3, ModernBERT, EuroBERT.
+// Encoders: BERT, RoBERTa and XLM-RoBERTa, Nomic Embed, Jina Embeddings 3, ModernBERT, EuroBERT, T5.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -68,6 +68,31 @@ constexpr FieldRule kModernFields[] = {
 
 constexpr FieldRule kEuro[] = {kSeesAll};
 
+constexpr TensorRule kT5[] = {
+    {"shared", "token_embd"},
+    {"encoder.final_layer_norm", "enc.output_norm"},
+    {"layer.0.SelfAttention.q", "attn_q"},
+    {"layer.0.SelfAttention.k", "attn_k"},
+    {"layer.0.SelfAttention.v", "attn_v"},
+    {"layer.0.SelfAttention.o", "attn_o"},
+    {"layer.0.SelfAttention.relative_attention_bias", "attn_rel_b"},
+    {"layer.0.layer_norm", "attn_norm"},
+    {"layer.1.layer_norm", "ffn_norm"},
+    {"layer.1.DenseReluDense.wi", "ffn_up"},
+    {"layer.1.DenseReluDense.wi_0", "ffn_gate"},
+    {"layer.1.DenseReluDense.wi_1", "ffn_up"},
+    {"layer.1.DenseReluDense.wo", "ffn_down"},
+};
+constexpr FieldRule kT5Fields[] = {
+    kSeesAll,
+    {"feed_forward_length", Kind::count, "d_ff"},
+    {"attention.key_length", Kind::count, "d_kv"},
+    {"attention.value_length", Kind::count, "d_kv"},
+    {"attention.relative_buckets_count", Kind::count, "relative_attention_num_buckets", 32},
+};
+constexpr FixedField kT5Fixed[] = {{"relative_attention_max_distance", 128, 128},
+                                   {"feed_forward_proj = relu / gated-gelu", 1, 1}};
+
 } // namespace
 
 constinit const Checkpoint checkpoints::bert = {
@@ -78,6 +103,8 @@ constinit const Checkpoint checkpoints::jina_bert_v3 = {
     .tensors = kNomic, .fields = kNormed, .fixed = kNomicFixed, .head = false, .activation = kGelu};
 constinit const Checkpoint checkpoints::modern_bert = {
     .tensors = kModern, .fields = kModernFields, .head = false, .activation = kGelu};
+constinit const Checkpoint checkpoints::t5encoder = {
+    .tensors = kT5, .fields = kT5Fields, .fixed = kT5Fixed, .head = false, .stack = "enc."};
 constinit const Checkpoint checkpoints::eurobert = {.fields = kEuro, .head = false};
 
 } // namespace ridge::models

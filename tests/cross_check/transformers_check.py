@@ -62,6 +62,8 @@ GEMMA4 = dict(num_hidden_layers=6, sliding_window=8, global_head_dim=32, tie_wor
               layer_types=["sliding_attention", "full_attention"] * 3)
 SIGLIP = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=28,
               patch_size=14)
+T5 = dict(NO_KV, hidden_size=None, intermediate_size=None, num_hidden_layers=None, num_attention_heads=None,
+          max_position_embeddings=None, d_model=64, d_kv=16, d_ff=96, num_layers=4, num_heads=4)
 INDEXED = dict(LATENT, index_head_dim=16, index_n_heads=32, index_topk=8)  # fewer heads tie at 0
 JAMBA = dict(NO_DIM, num_experts=4, num_experts_per_tok=2, mamba_d_state=16, mamba_dt_rank=4, attn_layer_period=2,
              attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1, use_mamba_kernels=False)
@@ -145,6 +147,8 @@ CASES = [
     ("NomicBertModel", "NomicBert", NO_KV), ("JinaEmbeddingsV3Model", "JinaEmbeddingsV3", NO_KV),
     ("ModernBertModel", "ModernBert", dict(NO_KV, local_attention=8)), ("EuroBertModel", "EuroBert", {}),
     ("Gemma3TextModel", "Gemma3Text", dict(GEMMA3, use_bidirectional_attention=True)),
+    ("T5EncoderModel", "T5", T5), ("T5EncoderModel", "T5", dict(T5, feed_forward_proj="gated-gelu")),
+    ("UMT5EncoderModel", "UMT5", T5),
     ("Llama4", "Llama4Text", dict(num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=2,
                                   intermediate_size_mlp=80)),
     ("Llama4", "Llama4Text", dict(num_local_experts=4, num_experts_per_tok=2, interleave_moe_layer_step=1)),
@@ -188,7 +192,18 @@ EXAONE_NAMES = [("self_attn.o_proj", "attn.attention.out_proj"), ("self_attn", "
 LING_NAMES = [("self_attn.o_proj", "attention.dense"), ("self_attn.q_norm", "attention.query_layernorm"),
               ("self_attn.k_norm", "attention.key_layernorm"), ("embed_tokens", "word_embeddings"),
               ("gate.e_score_correction_bias", "gate.expert_bias")]
+LLADA_NAMES = [("self_attn.o_proj", "attn_out"), ("self_attn.", ""), ("post_attention_layernorm", "ff_norm"),
+               ("input_layernorm", "attn_norm"), ("mlp.gate_proj", "ff_proj"), ("mlp.up_proj", "up_proj"),
+               ("mlp.down_proj", "ff_out"), ("lm_head", "model.transformer.ff_out"),
+               ("model.layers", "model.transformer.blocks"), ("model.norm", "model.transformer.ln_f"),
+               ("model.embed_tokens", "model.transformer.wte")]
+LLADA_FIELDS = dict(d_model=64, n_heads=4, n_kv_heads=2, n_layers=4, mlp_hidden_size=96, max_sequence_length=256)
+SEE_ALL = {"LLaDAModelLM", "LLaDAMoEModelLM", "DreamModel", "RND1LM"}  # tokens see later ones
 RENAMED = [
+    ("LLaDAModelLM", "Llama", {}, LLADA_FIELDS, LLADA_NAMES, ""),
+    ("LLaDAMoEModelLM", "Qwen3Moe", dict(EXPERTS, norm_topk_prob=False), {}, [], ""),
+    ("DreamModel", "Qwen2", NO_DIM, {}, [], ""),
+    ("RND1LM", "Qwen3Moe", dict(EXPERTS, norm_topk_prob=True), {}, [], ""),
     ("InternLM2ForCausalLM", "Llama", {}, {}, LLAMA_NAMES, "grouped attention.wqkv"),
     ("ExaoneForCausalLM", "Llama", dict(rope_scaling=LLAMA3), dict(num_layers=4), EXAONE_NAMES, ""),
     ("MiniCPMForCausalLM", "Granite", dict(NO_DIM, embedding_multiplier=12.0, residual_multiplier=0.7,
@@ -227,7 +242,7 @@ def fields(more):
 
 
 def class_of(kind):
-    return kind if kind.endswith(("Generation", "Model", "ForCausalLM")) else kind + "ForCausalLM"
+    return kind if kind.endswith(("Generation", "Model", "LM")) else kind + "ForCausalLM"
 
 
 def shaken(model):
@@ -251,7 +266,7 @@ def as_in_files(kind):
         else contextlib.nullcontext()
 
 
-def check(ridge, kind, configuration, more, rename=lambda folder: None):
+def check(ridge, kind, configuration, more, rename=lambda folder: None, sees_all=False):
     """The normalized mean squared error of ridge's logits, or of its embeddings where the class gives these."""
     config = getattr(transformers, (configuration or kind) + "Config")(**fields(more))
     config._attn_implementation = "eager"
@@ -261,7 +276,8 @@ def check(ridge, kind, configuration, more, rename=lambda folder: None):
         model.save_pretrained(folder)
         rename(folder)
         with torch.no_grad(), as_in_files(kind):
-            made = model(torch.tensor([IDS]))
+            mask = torch.zeros(1, 1, len(IDS), len(IDS)) if sees_all else None
+            made = model(torch.tensor([IDS]), attention_mask=mask)
         embeds = not hasattr(made, "logits")
         expected = (made.last_hidden_state if embeds else made.logits)[0].double().numpy()
         run = ["embed", "--pooling", "none"] if embeds else ["logits"]
@@ -280,7 +296,8 @@ def main():
     worst, failed = {}, 0
     cases = [(case[0], *case, lambda folder: None) for case in CASES]
     for kind, base, more, *other in RENAMED:
-        cases.append((kind, base, "", more, lambda folder, kind=kind, other=other: renamed(folder, kind, *other)))
+        cases.append((kind, base, "", more, lambda folder, kind=kind, other=other: renamed(folder, kind, *other),
+                      kind in SEE_ALL))
     for kind, *case in cases:
         if names and not kind.startswith(tuple(names)):
             continue

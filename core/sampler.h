@@ -4,6 +4,7 @@
 // people use (is_usual()), nothing sorts the whole vocabulary and nothing allocates per step.
 #pragma once
 
+#include "core/sampling/diffusion_params.h"
 #include "core/sampling/repetitions.h"
 #include "core/sampling/sampler_order.h"
 
@@ -25,6 +26,8 @@ struct SamplerParams {
   float frequency_penalty = 0.0f; // subtracted once per occurrence
   int32_t repeat_last_n = 64;     // how many tokens are recent; 0: none, -1: all
   int64_t seed = -1;              // -1: a fresh one, see Sampler::seed()
+
+  DiffusionParams diffusion; // of models that write so
 
   DryParams dry;
   float top_n_sigma = -1.0f;          // keep logits within so many standard deviations of the highest; 0 or less: all

@@ -48,6 +48,10 @@ Answer Answerer::answer(Generation generation, const TextSink& sink, const std::
     }
   };
 
+  request.on_canvas = [&](std::span<const int32_t> places) {
+    ++answer.steps;
+    if (on_canvas) on_canvas(places);
+  };
   request.on_token = [&](const Token& token) {
     emit(answer_text.push(token.id));
     if (token.choice) {

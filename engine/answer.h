@@ -25,6 +25,7 @@ struct Answer {
   std::vector<text::ToolCall> calls; // that are whole
   std::string raw;                   // as the model wrote it, markers of reasoning included
   int64_t tokens = 0;                // generated, the one that ended the turn included
+  int64_t steps = 0;                 // evaluations of the whole text, where it was filled in
   StopReason stop = StopReason::limit;
   // One per token but the one that ended the turn, with keep_choices; `end` counts bytes of `content`.
   std::vector<core::TokenChoice> choices;
@@ -42,6 +43,9 @@ class Answerer {
   // Evaluates the prompt (what the session does not hold yet) and generates, sampled as the request wants it. In a
   // chat, sections such as <think>…</think> go to Answer::reasoning; without one the text is completed as it is.
   Answer answer(Generation generation, const TextSink& sink, const std::atomic<bool>* cancel);
+
+  // Takes all places of an answer that is filled in, after each step.
+  std::function<void(std::span<const int32_t> answer)> on_canvas;
 
   int64_t seed() const { return params_.seed; }
   const core::SamplingOptions& sampling() const { return request_.sampling; }

@@ -29,13 +29,16 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file) {
   return text::Tokenizer::from_file(file);
 }
 
-LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File* eagle) {
+LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File* eagle, Diffusing diffusing) {
   LoadedModel model{std::move(file), {}, nullptr, nullptr};
   model.program = eagle ? models::build_drafted(model.file, *eagle) : models::build_program(model.file, ending);
-  if ((ending == models::Ending::logits || ending == models::Ending::pictures) &&
-      (model.program.embeds || core::sees_ahead(model.program)))
+  const bool writes = ending == models::Ending::logits || ending == models::Ending::pictures;
+  if (writes && model.program.embeds)
     throw_error("{}: a {} model embeds texts and writes none; see ridge embed", model.file.path(),
                 model.program.architecture);
+  if (writes && diffusing == Diffusing::no && core::sees_ahead(model.program))
+    throw_error("{}: a {} model writes by diffusion: it has no probabilities of a text token by token; see ridge run",
+                model.file.path(), model.program.architecture);
   model.tokenizer = find_tokenizer(model.file);
   return model;
 }

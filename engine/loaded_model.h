@@ -56,11 +56,15 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file);
 // The file at `path`. An empty path means the built-in guide, with a note.
 gguf::File open_file(const std::string& path, const LoadSteps& steps);
 
+// Whether models whose tokens see later ones are taken where text is to be written. They write by diffusion, and their
+// texts are evaluated whole.
+enum class Diffusing : bool { no, yes };
+
 // Builds the Program and the tokenizer; no executor yet. With Ending::logits, throws Error for a model that cannot
-// write text: one without an output matrix, or whose tokens see later ones. `eagle`: a draft head's file, which must
-// outlive the model; the Program then keeps the rows that it takes.
+// write text: one without an output matrix, or, unless wanted, whose tokens see later ones. `eagle`: a draft head's
+// file, which must outlive the model; the Program then keeps the rows that it takes.
 LoadedModel open_model(gguf::File file, models::Ending ending = models::Ending::logits,
-                       const gguf::File* eagle = nullptr);
+                       const gguf::File* eagle = nullptr, Diffusing diffusing = Diffusing::no);
 // The same of open_file().
 LoadedModel open_model(const std::string& path, const LoadSteps& steps = {},
                        models::Ending ending = models::Ending::logits);

@@ -29,6 +29,11 @@ enum class Rows : uint8_t {
   grouped_z,     // its z
   mla_keys,      // of each head the part that makes keys, transposed: a matrix per head
   mla_values,    // of each head the part that makes values: a matrix per head
+  grouped_qkv,   // all q, then all k and all v, of a matrix that holds for each key-value head its q, k and v
+  grouped_q,     // of such a matrix q, as rope_pairs wants it
+  grouped_k,     // k, the same
+  grouped_v,
+  positions, // of a table of learned positions: RoBERTa's begins with those of padding
 };
 
 enum class Change : uint8_t {
@@ -52,7 +57,7 @@ struct Making {
   Change change = Change::none;
   std::string_view scale = {}; // FieldRule's expression that multiplies: "attention_in_multiplier * key_multiplier"
   As as = As::vector;
-  bool transposed = false; // the experts' matrices are [inputs, outputs]
+  bool transposed = false; // matrices are [inputs, outputs]
   Only only = Only::always;
 };
 
@@ -67,14 +72,21 @@ struct TensorRule {
   Making how = {};
 };
 
-enum class Kind : uint8_t { count, real, flag };
+enum class Kind : uint8_t {
+  count,
+  real,
+  flag,
+  counts, // of an array: one for each layer
+  flags,  // the same; "a = word" asks each entry
+};
 
 // A hyperparameter of a GGUF file and where config.json has it.
 struct FieldRule {
-  std::string_view key; // without the architecture
+  std::string_view key; // without the architecture; one that begins with "diffusion." stands alone
   Kind kind;
   // "a | b": the first that is there. "a | b * c": the product of the first and c. "a + b": their sum. "a.b": a field
-  // of an object. "a = word": 1 or 0. An array counts by its length. A number stands for itself.
+  // of an object. "a = word" or "a = 8": 1 or 0, of an array how many entries are so. "a = word / other": either.
+  // "a ^ 0.5": a power. An array counts by its length. A number stands for itself.
   std::string_view fields;
   std::optional<double> absent = {}; // the value where a field is missing; nothing: the key is not written
   Only only = Only::always;
@@ -88,6 +100,12 @@ struct FixedField {
 };
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity(); // a field that is Infinity, or missing
 
+// A hyperparameter with a value for each layer, which a checkpoint keeps in a tensor of one number.
+struct NumberRule {
+  std::string_view from; // below a layer
+  std::string_view key;  // in full
+};
+
 // What becomes of the kinds of layers that config.json lists, each where a model has such layers.
 struct LayerKeys {
   bool recurrent_layers = false; // attention.recurrent_layers: a flag per layer
@@ -100,11 +118,15 @@ struct LayerKeys {
 };
 
 struct Checkpoint {
+  const Checkpoint* base = nullptr;         // whose tensors, fields and fixed count, too, where these say nothing
   std::span<const TensorRule> tensors = {}; // before those that most share
   std::span<const FieldRule> fields = {};   // before those that most share
   std::span<const FixedField> fixed = {};
+  std::span<const NumberRule> numbers = {};
   LayerKeys layers = {};
   bool attention = true;                 // any layer has
+  bool head = true;                      // there is an output matrix, perhaps the embedding table
+  std::string_view stack = {};           // what stands before "blk.N." in GGUF
   bool slides_by_default = false;        // sliding_window counts where use_sliding_window is missing
   double rotated = 1;                    // partial_rotary_factor where config.json does not say
   std::array<uint16_t, 4> sections = {}; // mrope_section where it does not say

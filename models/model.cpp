@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include "core/error.h"
+#include "core/strings/closest.h"
 #include "core/strings/printable.h"
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
@@ -28,9 +29,13 @@ core::Program build(const gguf::File& file, Ending ending, std::optional<int64_t
                     const gguf::File* partner = nullptr) {
   const std::string_view name = file.get_string("general.architecture");
   const Architecture* architecture = find_architecture(name);
-  if (!architecture)
-    throw_error("{}: unknown architecture '{}'; `ridge models --architectures` lists those that run", file.path(),
-                core::printable(name));
+  if (!architecture) {
+    std::vector<std::string> known;
+    for (const Architecture& row : architecture_table()) known.emplace_back(row.name);
+    const std::string near = core::closest(name, known);
+    throw_error("{}: unknown architecture '{}'{}; `ridge models --architectures` lists those that run", file.path(),
+                core::printable(name), near.empty() ? "" : fmt::format(" (the nearest that runs is '{}')", near));
+  }
   Builder builder(file, ending, draft_head, partner);
   architecture->file.build(builder);
   core::Program program = std::move(builder).finish();

@@ -240,6 +240,23 @@ const Recipe* find_recipe(std::string_view name) {
   return found == recipes().end() ? nullptr : &*found;
 }
 
+std::optional<uint32_t> plain_file_type(quant::Type type) {
+  switch (type) {
+  case quant::Type::F32: return 0;
+  case quant::Type::F16: return 1;
+  case quant::Type::Q4_0: return 2;
+  case quant::Type::Q4_1: return 3;
+  case quant::Type::Q8_0: return 7;
+  case quant::Type::Q5_0: return 8;
+  case quant::Type::Q5_1: return 9;
+  case quant::Type::Q6_K: return 18;
+  case quant::Type::BF16: return 32;
+  case quant::Type::MXFP4: return 38;
+  case quant::Type::NVFP4: return 39;
+  default: return std::nullopt;
+  }
+}
+
 std::string_view file_type_name(int64_t file_type) {
   const auto found = std::ranges::find(recipes(), file_type, &Recipe::file_type);
   return found == recipes().end() ? std::string_view() : found->name;

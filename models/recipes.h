@@ -73,6 +73,8 @@ const std::vector<Recipe>& recipes();
 // By name, any case; Q3_K, Q4_K and Q5_K stand for their _M. nullptr: unknown.
 const Recipe* find_recipe(std::string_view name);
 std::string_view file_type_name(int64_t file_type); // of general.file_type; empty: unknown
+std::optional<uint32_t>
+plain_file_type(quant::Type type); // of files whose matrices are all of that type; none: no number
 
 // The properties of a model that rules depend on.
 struct ModelTraits {

@@ -66,6 +66,7 @@ gguf::Metadata metadata_of(const Shape& s) {
       set(fmt::format("{}_swa", key).c_str(), u32(s.head_dim));
     }
     set("rope.freq_base_swa", 1e4f);
+    set("embedding_length_per_layer_input", uint32_t{0}); // llama.cpp does without a default
     set("final_logit_softcapping", 30.0f);
   }
   if (s.architecture == "gpt-oss") {
@@ -87,6 +88,8 @@ gguf::Metadata metadata_of(const Shape& s) {
     if (s.has_sigmoid_gate()) set("expert_gating_func", static_cast<uint32_t>(core::Gate::sigmoid));
   }
   if (s.shared_ffn_width > 0) set("expert_shared_feed_forward_length", u32(s.shared_ffn_width));
+  if (s.architecture == "deepseek2" || s.architecture == "glm4moe")
+    set("expert_shared_count", u32(s.shared_ffn_width / s.ffn_width));
   if (s.dense_layers > 0) set("leading_dense_block_count", u32(s.dense_layers));
   if (s.inner > 0) {
     set("ssm.inner_size", u32(s.inner));
@@ -139,19 +142,34 @@ void SyntheticSpec::set_types(std::vector<gguf::TensorInfo>& tensors, std::strin
                   Error::kUsage);
 }
 
+namespace {
+
+gguf::Metadata metadata_of(const SyntheticSpec& spec, const Shape& shape, std::string_view name) {
+  gguf::Metadata metadata = metadata_of(shape);
+  metadata.set("general.name", fmt::format("synthetic {}", name));
+  const auto plain = spec.pure ? plain_file_type(spec.pure->type) : std::nullopt;
+  if (spec.recipe) metadata.set("general.file_type", spec.recipe->file_type);
+  if (plain) metadata.set("general.file_type", *plain);
+  metadata.set("tokenizer.ggml.model", "none");
+  return metadata;
+}
+
+} // namespace
+
+gguf::Metadata synthetic_metadata(std::string_view name) {
+  const SyntheticSpec spec = SyntheticSpec::parse(name);
+  return metadata_of(spec, *spec.shape, name);
+}
+
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view name, bool draft_heads) {
   const SyntheticSpec spec = SyntheticSpec::parse(name);
   if (draft_heads && spec.shape->draft_layers == 0)
     throw Error(fmt::format("--shape: {} has no draft heads", spec.shape->name), Error::kUsage);
   Shape s = *spec.shape;
   if (!draft_heads) s.draft_layers = 0;
-  gguf::Metadata metadata = metadata_of(s);
-  metadata.set("general.name", fmt::format("synthetic {}", name));
-  if (spec.recipe) metadata.set("general.file_type", spec.recipe->file_type);
-  metadata.set("tokenizer.ggml.model", "none");
   std::vector<gguf::TensorInfo> tensors = tensors_of(s);
   spec.set_types(tensors, s.architecture, s.layers);
-  return random_image(metadata, tensors, &s);
+  return random_image(metadata_of(spec, s, name), tensors, &s);
 }
 
 } // namespace ridge::models

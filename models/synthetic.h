@@ -58,6 +58,8 @@ std::vector<gguf::TensorInfo> tensors_of(const Shape& shape);
 // known, and where draft heads are wanted of a model that has none.
 std::shared_ptr<const std::vector<std::byte>> synthetic_model(std::string_view spec, bool draft_heads = false);
 
+gguf::Metadata synthetic_metadata(std::string_view spec); // of the same, with draft heads
+
 // An EAGLE-3 head for the model of that shape, of the same types. Throws Error (usage) where the shape has none.
 std::shared_ptr<const std::vector<std::byte>> synthetic_eagle_head(std::string_view spec);
 

@@ -36,6 +36,7 @@ struct LogitsCommand {
     if (tokens > config.context)
       throw_error("--ids: {} tokens, the context holds {}: raise -c", tokens, config.context);
     config.max_batch = config.max_outputs = std::min(config.max_batch, kTokensAtOnce);
+    if (core::sees_ahead(program)) config.max_batch = config.max_outputs = tokens; // the text is evaluated whole
     config.exact = exact;
     if (exact) config.k_type = config.v_type = core::KvType::f32;
     return config;
@@ -44,7 +45,9 @@ struct LogitsCommand {
   engine::LoadedModel open() const {
     if (!mtp && !model.draft_model.empty())
       throw Error("--draft-model: goes with --mtp, and is an EAGLE-3 head", Error::kUsage);
-    if (!mtp) return engine::open_model(model.model, load_on_terminal());
+    if (!mtp)
+      return engine::open_model(engine::open_file(model.model, load_on_terminal()), models::Ending::logits, nullptr,
+                                engine::Diffusing::yes);
     core::ModelOptions drafting = model;
     drafting.speculation = model.draft_model.empty() ? "mtp" : "draft";
     engine::LoadedModel loaded = engine::open_generating(drafting, load_on_terminal());
@@ -61,7 +64,7 @@ struct LogitsCommand {
   }
 
   void run_text() const {
-    const engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal());
+    const engine::LoadedModel loaded = open();
     run_ids(loaded.need_tokenizer().encode(prompt, {.add_special = true, .parse_special = true}));
   }
 

@@ -195,6 +195,16 @@ void add_rarer_samplers(CLI::App& command, core::SamplingOptions& o) {
          "draw tokens of about this probability; below 0: off", "P");
   option("--adaptive-decay", p.adaptive_decay, "adaptive-decay", "how long earlier tokens count for that, up to 0.99",
          "X");
+  option("--diffusion-steps", p.diffusion.steps, "diffusion-steps",
+         "of a model that writes by diffusion: how often the whole text is evaluated; 0: once for each token", "N");
+  option("--diffusion-block", p.diffusion.block, "diffusion-block",
+         "tokens that are decided before those behind them; 0: all, -1: as the model's makers have it", "N");
+  command
+      .add_option_function<std::string>(
+          "--diffusion-order", [&p](const std::string& name) { p.diffusion.order = *core::fill_order_of_name(name); },
+          "which are decided first: those of most confidence or margin, of least entropy, or random")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(core::kFillOrders), std::end(core::kFillOrders))))
+      ->type_name("WORD");
   option("--min-keep", p.min_keep, "min-keep", "top-p, min-p, typical and XTC leave at least so many tokens", "N");
   auto* by_name = command
                       .add_option_function<std::string>(

@@ -2,6 +2,7 @@
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/report/report.h"
+#include "app/terminal/canvas_view.h"
 #include "app/terminal/pictures.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
@@ -45,21 +46,29 @@ struct RunCommand {
     for (const std::string& warning : tokenizer.warnings()) note(warning);
 
     const std::vector<int32_t> raw_tokens = tokenizer.encode(request.prompt, {.add_special = true});
-    core::ExecutorConfig config = engine::generating_config(model, loaded.program.trained_context);
+    core::ExecutorConfig config = engine::generating_config(model, loaded.program);
     if (model.context < 0 && request.sampling.max_tokens > 0)
       config.context = context_for(std::ssize(raw_tokens), config.context, loaded.program.trained_context);
+    if (core::sees_ahead(loaded.program)) { // texts are evaluated whole
+      if (profile) throw Error("run: --profile is of models that write token by token", Error::kUsage);
+      config.max_batch = config.context;
+    }
     engine::start_executor(loaded, config, model.device, engine::placement_of(model), load_on_terminal());
     engine::Session session(*loaded.executor, loaded.program,
                             engine::make_speculator(model, loaded, load_on_terminal()));
     engine::Answerer answerer(loaded, session, request);
     const InterruptFlag interrupt;
     TextPrinter printer(!request.raw && !no_markdown);
+    std::optional<CanvasView> view;
+    if (!json) view.emplace(loaded, answerer);
     const engine::TextSink sink = [&](std::string_view part, bool reasoning) {
+      if (view && view->on()) return view->keep(part, reasoning);
       if (!json) printer.print(part, reasoning);
     };
     if (request.raw) note_limit(std::ssize(raw_tokens), session.context());
     const engine::Answer answer = request.raw ? answerer.answer({.prompt = raw_tokens}, sink, interrupt.flag())
                                               : chat(loaded, session, answerer, sink, interrupt.flag());
+    if (view) view->print_kept([&](std::string_view part, bool reasoning) { printer.print(part, reasoning); });
     std::optional<measure::StepProfile> step;
     if (profile) { // the answer's last token once more
       const int64_t position = std::ssize(session.tokens()) - 1;
@@ -133,6 +142,9 @@ struct RunCommand {
                            {"found", use.found},
                            {"missed", use.missed},
                            {"read_from_file", use.read}};
+    if (answer.steps > 0)
+      report["diffusion"] = {{"steps", answer.steps},
+                             {"bytes_per_step", generation.bytes / static_cast<double>(answer.steps)}};
     if (session.guesses().steps > 0) report["speculation"] = speculation_json(session.guesses());
     if (step) report["profile"] = measure::profile_json(*step);
     print_report("run", report);

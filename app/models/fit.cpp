@@ -47,7 +47,7 @@ struct FitCommand {
     engine::Need pictures;
     if (!encoder.empty()) pictures = engine::encoder_need(encoder, model.threads);
     if (room.gpu <= 0) room.cpu -= static_cast<double>(pictures.total());
-    const core::ExecutorConfig config = engine::generating_config(model, loaded.program.trained_context);
+    const core::ExecutorConfig config = engine::generating_config(model, loaded.program);
     const engine::Fit fit = engine::fit(loaded.program, config, room, placement, loaded.heads);
     bool pictures_on_gpu = false;
     if (!encoder.empty() && fit.gpu) {

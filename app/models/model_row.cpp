@@ -28,8 +28,8 @@ std::optional<engine::Fit> look_into(core::ModelRow& row, const core::ModelOptio
     const core::Program program =
         models::build_program(file, heads.empty() ? models::Ending::logits : models::Ending::drafted);
     row.trained_context = program.trained_context;
-    engine::Fit fit = engine::fit(program, engine::generating_config(options, program.trained_context), room,
-                                  engine::placement_of(options), heads);
+    engine::Fit fit =
+        engine::fit(program, engine::generating_config(options, program), room, engine::placement_of(options), heads);
     row.context = fit.largest_context;
     if (row.context == 0) row.problem = engine::what_would_fit(program, fit, row.parameters);
     return fit;

@@ -48,14 +48,14 @@ int columns_of(int file) {
   return ::isatty(file) && ::ioctl(file, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+constexpr std::chrono::milliseconds kQuietTime{500}, kRedrawTime{100};
+
+} // namespace
+
 int terminal_rows() {
   winsize size = {};
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
 }
-
-constexpr std::chrono::milliseconds kQuietTime{500}, kRedrawTime{100};
-
-} // namespace
 
 bool stdin_is_terminal() { return ::isatty(STDIN_FILENO); }
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO); }

@@ -34,6 +34,7 @@ std::string clipboard_order(std::string_view text);
 // Columns of the terminal that stdout or stderr is, as it is now; 0: it is no terminal, or does not say.
 int terminal_columns();
 int stderr_columns();
+int terminal_rows(); // of stdout; 0: it is no terminal, or does not say
 
 // Prints a model's text to stdout as it is written. A terminal gets it wrapped at words, with reasoning dimmed and
 // without control characters, which could steer the terminal; with `markdown`, and where there are colours, the answer

@@ -27,7 +27,7 @@ struct WindowEngine::Loaded {
                      engine::template_variables(setup.request.chat_template, chat_template, steps.note)) {}
 
   static engine::Device start(engine::LoadedModel& model, const WindowSetup& setup, const engine::LoadSteps& steps) {
-    const core::ExecutorConfig config = engine::generating_config(setup.model, model.program.trained_context);
+    const core::ExecutorConfig config = engine::generating_config(setup.model, model.program);
     const engine::Placement placement = engine::placement_of(setup.model);
     return setup.start ? setup.start(model, config, setup.model.device, placement)
                        : engine::start_executor(model, config, setup.model.device, placement, steps, kToNeedLess);

@@ -1,5 +1,6 @@
 #include "convert/import/config.h"
 
+#include "convert/import/expressions.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "models/hparams.h"
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 
 namespace ridge::convert::import {
@@ -23,7 +23,7 @@ constexpr double kMaxCount = 1e9;
 
 // Hyperparameters that most architectures have, where config.json has them.
 constexpr auto kShared = std::to_array<FieldRule>({
-    {"feed_forward_length", Kind::count, "block_ff_dim | intermediate_size | n_inner | hidden_dim"},
+    {"feed_forward_length", Kind::count, "block_ff_dim | intermediate_size | n_inner | hidden_dim | mlp_hidden_size"},
     {"expert_feed_forward_length", Kind::count, "moe_intermediate_size", {}, Only::experts},
     {"expert_shared_feed_forward_length",
      Kind::count,
@@ -32,39 +32,6 @@ constexpr auto kShared = std::to_array<FieldRule>({
      Only::experts},
     {"attention.layer_norm_rms_epsilon", Kind::real, "rms_norm_eps | norm_eps | layer_norm_epsilon", 1e-6},
 });
-
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
-}
-
-// Calls `use` with each part of the text.
-template <typename Use>
-void for_parts(std::string_view text, char separator, Use&& use) {
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(separator, at), text.size());
-    use(trimmed(text.substr(at, end - at)));
-    at = end + 1;
-  }
-}
-
-// "a.b" or "a.1"; nullptr: absent, null, a word ("auto"), or {"__float__": "Infinity"}, as newer writers spell it.
-const Json* find_path(const Json& document, std::string_view path) {
-  const Json* at = &document;
-  for_parts(path, '.', [&](std::string_view part) {
-    size_t index = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
-    if (!at) return;
-    if (at->is_array() && error == std::errc() && end == part.data() + part.size()) {
-      at = index < at->size() ? &(*at)[index] : nullptr;
-    } else {
-      const auto found = at->is_object() ? at->find(part) : at->end();
-      at = at->is_object() && found != at->end() ? &*found : nullptr;
-    }
-  });
-  return at && !at->is_null() && !at->is_string() && !(at->is_object() && at->contains("__float__")) ? at : nullptr;
-}
 
 // The first of "architectures"; empty: none is named.
 std::string class_of(const Json& document) {
@@ -152,10 +119,16 @@ void refuse_what_cannot_run(const Config& config) {
     if (!known) refuse(key, core::printable(*found));
     break;
   }
-  for (const models::FixedField& fixed : config.checkpoint().fixed) {
-    if (!config.applies(fixed.only)) continue;
-    const double found = config.evaluate(fixed.field).value_or(fixed.absent);
-    if (found != fixed.value) refuse(fixed.field, fmt::format("is {}, not {}", found, fixed.value));
+  for (const models::Checkpoint* rules = &config.checkpoint(); rules; rules = rules->base)
+    for (const models::FixedField& fixed : rules->fixed) {
+      if (!config.applies(fixed.only)) continue;
+      const double found = config.evaluate(fixed.field).value_or(fixed.absent);
+      if (found != fixed.value) refuse(fixed.field, fmt::format("is {}, not {}", found, fixed.value));
+    }
+  if (const Json* kinds = fields.find("mlp_layer_types"); kinds && kinds->is_array()) {
+    const auto first = std::ranges::find_if(*kinds, [](const Json& kind) { return kind != "dense"; });
+    if (std::find(first, kinds->end(), "dense") != kinds->end())
+      refuse("mlp_layer_types", "dense layers behind others");
   }
   if (const Json* dense = fields.find("mlp_only_layers"); config.experts > 0 && dense && !dense->empty())
     refuse("mlp_only_layers", "some layers have no experts");
@@ -175,11 +148,17 @@ void limit_to_window(Config& config) {
   config.context = window;
 }
 
+// The one of several names of a field that config.json has; the first where it has none.
+const char* named(const Fields& fields, std::initializer_list<const char*> names) {
+  const auto found = std::ranges::find_if(names, [&](const char* name) { return fields.find(name) != nullptr; });
+  return found == names.end() ? *names.begin() : *found;
+}
+
 void read_heads(Config& config) {
   const Fields fields = config.fields();
   if (!config.checkpoint().attention) return;
-  config.heads = fields.get_int("num_attention_heads", 1, kMaxHeads);
-  config.kv_heads = fields.get_int("num_key_value_heads", 1, config.heads, config.heads);
+  config.heads = fields.get_int(named(fields, {"num_attention_heads", "n_head", "n_heads", "num_heads"}), 1, kMaxHeads);
+  config.kv_heads = fields.get_int(named(fields, {"num_key_value_heads", "n_kv_heads"}), 1, config.heads, config.heads);
   if (config.heads % config.kv_heads != 0)
     throw_error("{}: {} heads cannot share {} evenly", fields.where("num_key_value_heads"), config.heads,
                 config.kv_heads);
@@ -188,12 +167,41 @@ void read_heads(Config& config) {
   if (config.head_dim % 2 != 0) throw_error("{}: is odd ({})", fields.where(key), config.head_dim);
 }
 
+// One number for each layer, of a field that is a list of them: or of words, which are asked for.
+void set_each(Config& config, gguf::Metadata& metadata, const std::string& key, const FieldRule& rule) {
+  const size_t equals = std::min(rule.fields.find('='), rule.fields.size());
+  const std::string_view field = trimmed(rule.fields.substr(0, equals));
+  const auto list = config.document->find(field);
+  if (list == config.document->end() || !list->is_array()) return; // one for all, where another rule wants it
+  const std::string where = config.fields().where(field);
+  if (std::ssize(*list) < config.layers)
+    throw_error("{}: expected a list with an entry for each of {} layers", where, config.layers);
+  std::vector<uint32_t> counts;
+  std::vector<bool> flags;
+  for (int64_t il = 0; il < config.layers; ++il) {
+    const Json& entry = (*list)[il];
+    if (equals < rule.fields.size()) {
+      flags.push_back(count_equal(entry, rule.fields.substr(equals + 1)) != 0);
+    } else if (entry.is_number_unsigned() && entry.get<uint64_t>() <= static_cast<uint64_t>(kMaxCount)) {
+      counts.push_back(entry.get<uint32_t>());
+    } else {
+      throw_error("{}: layer {}: expected an integer of 0 to {}", where, il, kMaxCount);
+    }
+  }
+  config.values.emplace(rule.key, 0);
+  if (rule.kind == Kind::counts) metadata.set(key, counts);
+  if (rule.kind == Kind::flags) metadata.set(key, flags);
+}
+
 void set_value(Config& config, gguf::Metadata& metadata, const std::string& prefix, const FieldRule& rule) {
   if (!config.applies(rule.only) || config.values.contains(rule.key)) return;
+  if (rule.kind == Kind::counts || rule.kind == Kind::flags)
+    return set_each(config, metadata, prefix + std::string(rule.key), rule);
   const std::optional<double> found = config.evaluate(rule.fields);
   if (!found && !rule.absent) return;
   const double value = found.value_or(*rule.absent);
-  const std::string key = prefix + std::string(rule.key), where = config.fields().where(rule.fields);
+  const std::string key = (rule.key.starts_with("diffusion.") ? "" : prefix) + std::string(rule.key),
+                    where = config.fields().where(rule.fields);
   config.values.emplace(rule.key, value);
   switch (rule.kind) {
   case Kind::count:
@@ -203,6 +211,7 @@ void set_value(Config& config, gguf::Metadata& metadata, const std::string& pref
     break;
   case Kind::real: metadata.set(key, static_cast<float>(value)); break;
   case Kind::flag: metadata.set(key, value != 0); break;
+  default: break;
   }
   if (rule.key == "attention.layer_norm_rms_epsilon" && !(value >= 0 && value < 1))
     throw_error("{}: is {}, expected 0 to 1", where, value);
@@ -255,37 +264,6 @@ void read_adjusted_width(Config& config, gguf::Metadata& metadata, const std::st
 
 } // namespace
 
-std::optional<double> Config::evaluate(std::string_view expression) const {
-  if (expression.find('+') != std::string_view::npos) {
-    std::optional<double> sum = 0;
-    for_parts(expression, '+', [&](std::string_view term) {
-      const std::optional<double> value = sum ? evaluate(term) : std::nullopt;
-      sum = value ? std::optional(*sum + *value) : std::nullopt;
-    });
-    return sum;
-  }
-  std::optional<double> product = 1;
-  for_parts(expression, '*', [&](std::string_view factor) {
-    std::optional<double> value;
-    for_parts(factor, '|', [&](std::string_view name) {
-      if (value) return;
-      if (const size_t equals = name.find('='); equals != std::string_view::npos) {
-        const auto word = document->find(trimmed(name.substr(0, equals))); // null is no word, but it is there
-        if (word != document->end()) value = *word == trimmed(name.substr(equals + 1)) ? 1 : 0;
-      } else if (double number; std::from_chars(name.data(), name.data() + name.size(), number).ec == std::errc()) {
-        value = number;
-      } else if (const Json* found = find_path(*document, name)) {
-        if (found->is_array()) value = static_cast<double>(found->size());
-        if (found->is_boolean()) value = found->get<bool>() ? 1 : 0;
-        if (found->is_number()) value = found->get<double>();
-        if (!value || !std::isfinite(*value)) throw_error("{}: {}: expected a number", path, name);
-      }
-    });
-    product = product && value ? std::optional(*product * *value) : std::nullopt;
-  });
-  return product;
-}
-
 int64_t Config::count(std::string_view key) const {
   const auto found = values.find(key);
   return found == values.end() ? 0 : static_cast<int64_t>(found->second);
@@ -304,15 +282,18 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   const std::string prefix = std::string(out.architecture->name) + ".";
   refuse_what_cannot_run(out);
 
-  const std::optional<double> layers = out.evaluate("num_hidden_layers | n_layer | layers_block_type | layer_types");
+  const std::optional<double> layers =
+      out.evaluate("num_hidden_layers | n_layer | n_layers | num_layers | layers_block_type | layer_types");
   if (!layers) throw_error("{}: is missing", config.where("num_hidden_layers"));
   if (!(*layers >= 1 && *layers <= kMaxLayers && *layers == std::floor(*layers)))
     throw_error("{}: is {}, expected 1 to {}", config.where("num_hidden_layers"), *layers, kMaxLayers);
   out.layers = static_cast<int64_t>(*layers);
-  out.width = config.get_int("hidden_size", 1, kMaxWidth);
+  out.width = config.get_int(named(config, {"hidden_size", "n_embd", "d_model"}), 1, kMaxWidth);
   read_heads(out);
   out.vocab = config.get_int("vocab_size", 1, kMaxVocab);
-  out.context = config.get_int("max_position_embeddings", 1, kMaxContext, out.heads > 0 ? 2048 : 1 << 20);
+  out.context = config.get_int(
+      named(config, {"max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length"}), 1,
+      kMaxContext, out.heads > 0 ? 2048 : 1 << 20);
   out.tied = config.find_bool("tie_word_embeddings");
   if (const Json* quantization = config.find("quantization_config")) out.quantization = *quantization;
 
@@ -323,7 +304,8 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   set_int("block_count", out.layers);
   set_int("embedding_length", out.width);
   set_int("vocab_size", out.vocab);
-  for (const FieldRule& rule : out.checkpoint().fields) set_value(out, metadata, prefix, rule);
+  for (const models::Checkpoint* rules = &out.checkpoint(); rules; rules = rules->base)
+    for (const FieldRule& rule : rules->fields) set_value(out, metadata, prefix, rule);
   read_adjusted_width(out, metadata, prefix);
   read_layer_kinds(out, metadata, prefix);
   if (!out.checkpoint().layers.windows) limit_to_window(out);
@@ -336,7 +318,8 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   }
   if (out.experts > 0) {
     set_int("expert_count", out.experts);
-    constexpr std::string_view kUsed = "num_experts_per_tok | moe_k | moe_topk.0 | moe_topk | top_k_experts";
+    constexpr std::string_view kUsed =
+        "num_experts_per_tok | num_experts_per_token | moe_k | moe_topk.0 | moe_topk | top_k_experts";
     const double used = out.evaluate(kUsed).value_or(0);
     if (!(used >= 1 && used <= static_cast<double>(out.experts) && used == std::floor(used)))
       throw_error("{}: is {}, expected 1 to {}", config.where(kUsed), used, out.experts);
@@ -346,6 +329,8 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   if (!out.values.contains("feed_forward_length"))
     set_int("feed_forward_length", out.count("expert_feed_forward_length"));
   if (out.heads > 0) read_rope(out, metadata, prefix);
+  read_pooling(files, out, metadata);
+  read_token_types(out, metadata);
   return out;
 }
 

@@ -52,6 +52,8 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata);
 // Parts of read_config.
 void add_defaults(Json& document); // of a language model's fields, where they are parts of another's and leave them out
 void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::string& prefix);
+void read_pooling(JsonFiles& files, const Config& config, gguf::Metadata& metadata);
+void read_token_types(const Config& config, gguf::Metadata& metadata);
 void read_rope(Config& config, gguf::Metadata& metadata, const std::string& prefix);
 
 } // namespace ridge::convert::import

@@ -16,7 +16,9 @@ constexpr auto kWords = std::to_array<std::pair<std::string_view, LayerKind>>({
     {"full_attention", LayerKind::attention},
     {"global_attention", LayerKind::attention},
     {"*", LayerKind::attention},
+    {"indexed_attention", LayerKind::attention},
     {"sliding_attention", LayerKind::sliding},
+    {"chunked_attention", LayerKind::sliding},
     {"linear_attention", LayerKind::recurrent},
     {"mamba", LayerKind::recurrent},
     {"mamba2", LayerKind::recurrent},
@@ -76,6 +78,14 @@ std::vector<LayerKind> read_numbers(const Config& config) {
     }
     return kinds;
   }
+  if (const Json* linear = fields.find("linear_attn_config"); linear && linear->is_object()) // numbers from 1 on
+    if (const auto list = linear->find("full_attn_layers"); list != linear->end() && list->is_array()) {
+      std::vector<LayerKind> kinds(config.layers, LayerKind::recurrent);
+      for (const Json& number : *list)
+        if (number.is_number_unsigned() && number >= 1 && number <= config.layers)
+          kinds[number.get<int64_t>() - 1] = LayerKind::attention;
+      return kinds;
+    }
   const auto every = [&](const char* key, LayerKind others, int64_t offset) {
     const int64_t period = fields.get_int(key, 1, models::kMaxLayers);
     std::vector<LayerKind> kinds(config.layers, others);

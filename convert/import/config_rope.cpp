@@ -130,8 +130,8 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
     if (!(base > 1)) throw_error("{}: is {}, expected a number above 1", config.where("rope_theta"), base);
     return static_cast<float>(base);
   };
-  const double base =
-      scaling.find("rope_theta") ? scaling.get_number("rope_theta", 10000) : config.get_number("rope_theta", 10000);
+  const double outer_base = config.get_number("rope_theta", config.get_number("rotary_emb_base", 10000));
+  const double base = scaling.get_number("rope_theta", outer_base);
   metadata.set(prefix + "rope.freq_base", checked(base));
   if (const Json* sliding = around.find("sliding_attention"))
     metadata.set(prefix + "rope.freq_base_swa",
@@ -139,7 +139,8 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
   else if (config.find("rope_local_base_freq"))
     metadata.set(prefix + "rope.freq_base_swa", checked(config.get_number("rope_local_base_freq", base)));
 
-  const double outer = config.get_number("partial_rotary_factor", out.checkpoint().rotated);
+  const double older_part = config.get_number("rotary_pct", config.get_number("rope_pct", out.checkpoint().rotated));
+  const double outer = config.get_number("partial_rotary_factor", older_part);
   const double part = scaling.get_number("partial_rotary_factor", outer);
   if (!(part > 0 && part <= 1))
     throw_error("{}: is {}, expected a part of 1", config.where("partial_rotary_factor"), part);
@@ -151,6 +152,11 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
       throw_error("{}: {} of {} dimensions are no pairs", config.where("partial_rotary_factor"), dims, out.head_dim);
     out.values["rope.dimension_count"] = static_cast<double>(dims);
     metadata.set(prefix + "rope.dimension_count", static_cast<uint32_t>(dims));
+    if (const Json* sliding = around.find("sliding_attention"); sliding && full) {
+      const double own = Fields(*sliding, around.where("sliding_attention")).get_number("partial_rotary_factor", outer);
+      const auto own_dims = static_cast<int64_t>(own * static_cast<double>(out.head_dim));
+      if (own_dims != dims) metadata.set(prefix + "rope.dimension_count_swa", static_cast<uint32_t>(own_dims));
+    }
   }
   const int64_t dims = out.count("rope.dimension_count");
   read_sections(scaling, out, prefix, metadata);

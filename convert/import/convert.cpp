@@ -7,12 +7,13 @@
 #include "convert/import/pictures/fields.h"
 #include "convert/import/pictures/plan.h"
 #include "convert/import/plan.h"
-#include "convert/import/tokenizer.h"
+#include "convert/import/tokenizers/tokenizer.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "gguf/safetensors.h"
 #include "gguf/writer.h"
 #include "models/model.h"
+#include "models/recipes.h"
 #include "models/vision/projector.h"
 
 #include <algorithm>
@@ -98,20 +99,6 @@ void check_encoder(const gguf::Metadata& metadata, const std::vector<Output>& ou
   });
 }
 
-// general.file_type for files that are plainly of one type.
-std::optional<uint32_t> file_type(quant::Type type) {
-  switch (type) {
-  case quant::Type::F32: return 0;
-  case quant::Type::F16: return 1;
-  case quant::Type::Q4_0: return 2;
-  case quant::Type::Q8_0: return 7;
-  case quant::Type::BF16: return 32;
-  case quant::Type::MXFP4: return 38;
-  case quant::Type::NVFP4: return 39;
-  default: return std::nullopt;
-  }
-}
-
 std::optional<quant::Type> parse_type(const std::string& name) {
   if (name.empty()) return std::nullopt;
   const quant::FormatInfo* format = quant::find_format(name);
@@ -145,7 +132,7 @@ void set_types(PlannedFile& file, std::initializer_list<std::string_view> matrix
   for (const Output& output : file.outputs)
     if (std::ranges::find(matrix, output.info.name) != matrix.end())
       if (const auto* format = output.info.type.format())
-        if (const auto type = file_type(format->type)) file.metadata.set("general.file_type", *type);
+        if (const auto type = models::plain_file_type(format->type)) file.metadata.set("general.file_type", *type);
   file.metadata.set("general.quantization_version", uint32_t{2});
 }
 
@@ -170,6 +157,7 @@ class Conversion {
   PlannedFile plan_text() {
     Plan plan(tensors_, config_, type_);
     plan.run();
+    for (const auto& [key, values] : plan.numbers) text_.set(key, values);
     check_model(text_, plan, request_.input);
     if (plan.has_drafts) config_.notes.push_back("layers that draft tokens are left out");
     PlannedFile file = {request_.output, text_, std::move(plan.outputs)};
@@ -209,7 +197,7 @@ class Conversion {
     PicturePlan plan(tensors_, family, fields, type_);
     plan.run();
     if (!family.table_row.empty())
-      plan.add_table_row(find_prefix(tensors_) + "embed_tokens.weight", token_of(family.table_row));
+      plan.add_table_row(find_names(tensors_).table + ".weight", token_of(family.table_row));
     file.outputs = std::move(plan.outputs);
     check_encoder(file.metadata, file.outputs, config_.width, request_.input);
     set_types(file, {"v.blk.0.ffn_down.weight", "mm.input_projection.weight"});

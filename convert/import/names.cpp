@@ -14,9 +14,16 @@ constexpr auto kModel = std::to_array<TensorRule>({
     {"embed_tokens", "token_embd"},
     {"embeddings", "token_embd"},
     {"embedding", "token_embd"},
+    {"wte", "token_embd"},
+    {"embed_in", "token_embd"},
+    {"word_embeddings", "token_embd"},
+    {"tok_embeddings", "token_embd"},
+    {"wpe", "position_embd"},
     {"norm", "output_norm"},
     {"norm_f", "output_norm"},
+    {"ln_f", "output_norm"},
     {"final_layernorm", "output_norm"},
+    {"final_layer_norm", "output_norm"},
     {"embedding_norm", "token_embd_norm"},
 });
 
@@ -37,6 +44,22 @@ constexpr auto kLayer = std::to_array<TensorRule>({
     {"post_attention_layernorm", "ffn_norm"},
     {"pre_ff_layernorm", "ffn_norm"},
     {"ffn_norm", "ffn_norm"},
+    {"attention_norm", "attn_norm"},
+
+    // As GPT 2 and those after it name them.
+    {"ln_1", "attn_norm"},
+    {"ln_2", "ffn_norm"},
+    {"attn.c_attn", "attn_qkv"},
+    {"attn.c_proj", "attn_output"},
+    {"self_attn.dense", "attn_output"},
+    {"attention.query_key_value", "attn_qkv"},
+    {"attention.dense", "attn_output"},
+    {"mlp.c_fc", "ffn_up"},
+    {"mlp.c_proj", "ffn_down"},
+    {"mlp.fc1", "ffn_up"},
+    {"mlp.fc2", "ffn_down"},
+    {"mlp.dense_h_to_4h", "ffn_up"},
+    {"mlp.dense_4h_to_h", "ffn_down"},
 
     // Feed-forward parts.
     {"mlp.gate_proj", "ffn_gate"},
@@ -53,10 +76,16 @@ constexpr auto kLayer = std::to_array<TensorRule>({
     // Experts: their router, one module each, or all in one tensor.
     {"mlp.gate", "ffn_gate_inp"},
     {"mlp.router", "ffn_gate_inp"},
+    {"mlp.router.gate", "ffn_gate_inp"},
+    {"feed_forward.router", "ffn_gate_inp"},
     {"block_sparse_moe.gate", "ffn_gate_inp"},
     {"feed_forward.gate", "ffn_gate_inp"},
     {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
     {"mlp.e_score_correction_bias", "exp_probs_b.bias"},
+    {"mlp.expert_bias", "exp_probs_b.bias"},
+    {"mlp.gate.expert_bias", "exp_probs_b.bias"},
+    {"mlp.experts.e_score_correction_bias", "exp_probs_b.bias"},
+    {"block_sparse_moe.gate.e_score_correction_bias", "exp_probs_b.bias"},
     {"block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias"},
     {"feed_forward.expert_bias", "exp_probs_b.bias"},
     {"mlp.experts.{}.gate_proj", "ffn_gate_exps"},
@@ -83,6 +112,12 @@ constexpr auto kLayer = std::to_array<TensorRule>({
     {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+    {"mlp.shared_mlp.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_mlp.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_mlp.down_proj", "ffn_down_shexp"},
+    {"block_sparse_moe.shared_experts.gate_proj", "ffn_gate_shexp"},
+    {"block_sparse_moe.shared_experts.up_proj", "ffn_up_shexp"},
+    {"block_sparse_moe.shared_experts.down_proj", "ffn_down_shexp"},
     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
 
     // Short convolutions.
@@ -91,26 +126,67 @@ constexpr auto kLayer = std::to_array<TensorRule>({
     {"conv.out_proj", "shortconv.out_proj"},
 });
 
-constexpr std::string_view kTables[] = {"embed_tokens", "embeddings", "embedding"};
+constexpr std::string_view kPrefixes[] = {"model.language_model.",
+                                          "language_model.model.",
+                                          "model.text_model.",
+                                          "model.",
+                                          "backbone.",
+                                          "transformer.",
+                                          "gpt_neox.",
+                                          "model.transformer.",
+                                          "",
+                                          "bert.",
+                                          "roberta."};
+constexpr std::string_view kTables[] = {"embed_tokens",
+                                        "embeddings",
+                                        "embedding",
+                                        "wte",
+                                        "embed_in",
+                                        "word_embeddings",
+                                        "tok_embeddings",
+                                        "embeddings.word_embeddings",
+                                        "embeddings.tok_embeddings",
+                                        "shared"};
+constexpr std::string_view kLayers[] = {"layers.",       "h.", "blocks.", "encoder.layer.", "encoder.layers.",
+                                        "encoder.block."};
+constexpr std::string_view kHeads[] = {"lm_head", "language_model.lm_head", "embed_out", "output", "ff_out"};
+
+bool has_matrix(const gguf::Safetensors& tensors, const std::string& module) {
+  return std::ranges::any_of(std::to_array({".weight", ".qweight", ".weight_packed"}),
+                             [&](const char* suffix) { return tensors.find(module + suffix) != nullptr; });
+}
+
+bool any_begins(const gguf::Safetensors& tensors, const std::string& text) {
+  return std::ranges::any_of(tensors.tensors(),
+                             [&](const gguf::SafeTensor& tensor) { return tensor.name.starts_with(text); });
+}
 
 } // namespace
 
 std::span<const TensorRule> model_rules() { return kModel; }
 std::span<const TensorRule> layer_rules() { return kLayer; }
 
-std::string find_prefix(const gguf::Safetensors& tensors) {
-  for (const char* prefix :
-       {"model.language_model.", "language_model.model.", "model.text_model.", "model.", "backbone.", ""})
+Names find_names(const gguf::Safetensors& tensors) {
+  Names names;
+  for (const std::string_view prefix : kPrefixes)
     for (const std::string_view table : kTables)
-      if (tensors.find(fmt::format("{}{}.weight", prefix, table))) return prefix;
-  throw_error("tensor model.embed_tokens.weight is missing: the checkpoint is incomplete or of an unknown layout");
-}
-
-std::string find_head(const gguf::Safetensors& tensors, const std::string& prefix) {
-  for (const std::string& head : {std::string("lm_head"), std::string("language_model.lm_head"), prefix + "lm_head"})
-    for (const char* suffix : {".weight", ".qweight", ".weight_packed"})
-      if (tensors.find(head + suffix)) return head;
-  return "lm_head";
+      if (names.table.empty() && tensors.find(fmt::format("{}{}.weight", prefix, table))) {
+        names.prefix = prefix;
+        names.table = names.prefix + std::string(table);
+      }
+  if (names.table.empty())
+    throw_error("tensor model.embed_tokens.weight is missing: the checkpoint is incomplete or of an unknown layout");
+  names.layers = names.prefix + std::string(kLayers[0]);
+  for (const std::string_view layers : kLayers)
+    if (any_begins(tensors, names.prefix + std::string(layers))) {
+      names.layers = names.prefix + std::string(layers);
+      break;
+    }
+  names.head = kHeads[0];
+  for (const std::string_view head : kHeads)
+    for (const std::string& full : {std::string(head), names.prefix + std::string(head)})
+      if (names.head == kHeads[0] && has_matrix(tensors, full)) names.head = full;
+  return names;
 }
 
 bool is_draft(std::string_view name) { return name.starts_with("mtp.") || name.starts_with("model.mtp."); }
@@ -119,12 +195,15 @@ bool is_beside(std::string_view name) {
   // Parts for images and sound; and what says how activations and cached keys were quantized, which ridge decides for
   // itself.
   constexpr std::string_view kParts[] = {
-      "visual.",    "vision_",         "vision_tower.",         "vision_adapter.", "vision_projection.", "audio_",
-      "projector.", "patch_embedding", "multi_modal_projector", "embed_vision.",   "embed_audio.",       "connector.",
-      "mlp1."};
-  constexpr std::string_view kEnds[] = {
-      "rotary_emb.inv_freq", ".input_scale", ".input_global_scale", ".input_zero_point", ".k_scale",
-      ".activation_scale",   ".v_scale",     ".output_scale",       ".weight_format"};
+      "visual.", "vision_", "vision_tower.", "vision_adapter.", "vision_projection.", "audio_", "projector.",
+      "patch_embedding", "multi_modal_projector", "embed_vision.", "embed_audio.", "connector.", "mlp1.",
+      // Heads of encoders: for classes, and for words that are left out.
+      "pooler.dense", "cls.predictions.", "cls.seq_relationship.", "position_ids", "encoder.embed_tokens."};
+  constexpr std::string_view kEnds[] = {"rotary_emb.inv_freq", ".input_scale", ".input_global_scale",
+                                        ".input_zero_point", ".k_scale", ".activation_scale", ".v_scale",
+                                        ".output_scale", ".weight_format",
+                                        // Masks that older writers kept.
+                                        ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"};
   return is_draft(name) ||
          std::ranges::any_of(kParts, [&](auto part) { return name.find(part) != std::string_view::npos; }) ||
          std::ranges::any_of(kEnds, [&](auto end) { return name.ends_with(end); });

@@ -13,11 +13,15 @@ namespace ridge::convert::import {
 std::span<const models::TensorRule> model_rules(); // that most architectures share: of tensors beside the layers
 std::span<const models::TensorRule> layer_rules(); // of a layer
 
-// What stands before the names of the language model's tensors: "model.", "model.language_model.". Throws Error if no
-// embedding table is there.
-std::string find_prefix(const gguf::Safetensors& tensors);
-// The name of the output matrix's module, whether it is there or not.
-std::string find_head(const gguf::Safetensors& tensors, const std::string& prefix);
+// How a checkpoint spells the parts of its language model.
+struct Names {
+  std::string prefix; // of all names: "model.", "model.language_model."
+  std::string table;  // the embedding table's module, with the prefix
+  std::string layers; // what stands before a layer's number, with the prefix
+  std::string head;   // the output matrix's module, whether it is there or not
+};
+// Throws Error if no embedding table is there.
+Names find_names(const gguf::Safetensors& tensors);
 
 // Whether a tensor has no part in the language model: of images or sound, of draft heads, constants, or how activations
 // were quantized.

@@ -1,7 +1,6 @@
 #include "convert/import/plan.h"
 
 #include "convert/import/matrices/views.h"
-#include "convert/import/names.h"
 #include "convert/import/rows.h"
 #include "core/error.h"
 #include "models/recipes.h"
@@ -36,34 +35,38 @@ std::string of_expert(std::string name, int64_t expert) {
 } // namespace
 
 Plan::Plan(const gguf::Safetensors& tensors, const Config& config, std::optional<quant::Type> type)
-    : tensors_(tensors), config_(config), type_(type), prefix_(find_prefix(tensors)), reader_(tensors, config) {}
+    : tensors_(tensors), config_(config), type_(type), names_(find_names(tensors)), reader_(tensors, config) {}
 
 void Plan::run() {
   add_constants();
-  add_rules(prefix_, "", model_rules());
+  add_rules(names_.prefix, "", model_rules());
   for (int64_t il = 0; il < config_.layers; ++il)
-    add_rules(fmt::format("{}layers.{}.", prefix_, il), fmt::format("blk.{}.", il), layer_rules());
+    add_rules(fmt::format("{}{}.", names_.layers, il), fmt::format("{}blk.{}.", config_.checkpoint().stack, il),
+              layer_rules());
+  read_numbers();
   add_output_matrix();
   check_all_used();
 }
 
-// Among the rules for one tensor, the first whose source is there counts. A shared rule gives way to the architecture's
-// for the same source.
+// Among the rules for one tensor, the first whose source is there counts. A rule gives way to one for the same source that
+// the architecture has and not its base, or that these have and not all.
 void Plan::add_rules(const std::string& from, const std::string& to, std::span<const TensorRule> shared) {
+  std::vector<std::span<const TensorRule>> levels;
+  for (const models::Checkpoint* rules = &config_.checkpoint(); rules; rules = rules->base)
+    levels.push_back(rules->tensors);
+  levels.push_back(shared);
   std::set<std::string_view> made;
-  const std::span<const TensorRule> own = config_.checkpoint().tensors;
-  const auto add_all = [&](std::span<const TensorRule> rules, bool give_way) {
-    for (const TensorRule& rule : rules) {
+  std::vector<std::string_view> sources; // of the levels before
+  for (const std::span<const TensorRule> level : levels) {
+    for (const TensorRule& rule : level) {
       if (!config_.applies(rule.how.only) || made.contains(rule.to)) continue;
-      if (give_way && std::ranges::any_of(own, [&](const TensorRule& other) {
-            return other.from == rule.from && config_.applies(other.how.only);
-          }))
+      if (std::ranges::find(sources, rule.from) != sources.end() || from + std::string(rule.from) == names_.head)
         continue;
       if (add_rule(from + std::string(rule.from), to + std::string(rule.to), rule)) made.insert(rule.to);
     }
-  };
-  add_all(own, false);
-  add_all(shared, true);
+    for (const TensorRule& rule : level)
+      if (config_.applies(rule.how.only) && !rule.from.empty()) sources.push_back(rule.from);
+  }
 }
 
 bool Plan::add_rule(const std::string& from, const std::string& to, const TensorRule& rule) {
@@ -102,7 +105,9 @@ void Plan::add_constant(const std::string& name, const std::vector<float>& value
 }
 
 void Plan::add_module(const std::string& from, const std::string& to, const TensorRule& rule) {
-  const int64_t count = from.find("{}") == std::string::npos ? 1 : config_.experts;
+  int64_t count = from.find("{}") == std::string::npos ? 1 : config_.experts;
+  if (count == 0) // modules that are no experts
+    while (reader_.has(of_expert(from, count))) ++count;
   Made weights = {{}, false}, biases = {{}, true};
   for (int64_t e = 0; e < count; ++e) {
     const std::string name = of_expert(from, e);
@@ -112,8 +117,9 @@ void Plan::add_module(const std::string& from, const std::string& to, const Tens
       use(weight);
       weights = of_tensor(*weight, rule);
     } else {
-      weights.matrices.push_back(reader_.read(name));
-      for (const SafeTensor* part : weights.matrices.back().parts) use(part);
+      Matrix matrix = reader_.read(name);
+      for (const SafeTensor* part : matrix.parts) use(part);
+      weights.matrices.push_back(rule.how.transposed ? transposed(std::move(matrix), name) : std::move(matrix));
     }
     if (!bias) continue;
     use(bias);
@@ -130,17 +136,19 @@ void Plan::add_module(const std::string& from, const std::string& to, const Tens
   add(std::move(weights), to + ".weight", rule);
   TensorRule of_bias = rule;
   of_bias.how.as = As::vector;
-  if (rule.how.change == Change::value_head_columns) of_bias.how.change = Change::none;
+  if (rule.how.change == Change::value_head_columns || rule.how.change == Change::plus_one)
+    of_bias.how.change = Change::none;
   if (!biases.matrices.empty()) add(std::move(biases), to + ".bias", of_bias);
 }
 
 // A vector, a convolution [channels, 1, taps], or one of these or a matrix for each expert.
 Plan::Made Plan::of_tensor(const SafeTensor& tensor, const TensorRule& rule) const {
-  const std::vector<int64_t>& shape = tensor.shape;
+  std::vector<int64_t> shape = tensor.shape;
+  if (shape.size() > 3) std::erase(shape, 1);
   const size_t rank = shape.size();
   if (tensor.elements() == 0 || rank > 3 || rank == 0)
     throw_error("{}: tensor {} has shape [{}], expected one to three dimensions", tensors_.path_of(tensor), tensor.name,
-                fmt::join(shape, ", "));
+                fmt::join(tensor.shape, ", "));
   if (rank == 1) return {{plain_matrix(tensor, 0, shape[0], 1)}, true};
   if (rank == 3 && shape[1] == 1 && config_.experts != shape[0])
     return {{plain_matrix(tensor, 0, shape[0], shape[2])}, false};
@@ -210,11 +218,13 @@ void Plan::add(Made made, const std::string& name, const TensorRule& rule) {
                 rows);
   std::vector<int64_t> dims = {cols, rows};
   if (count > 1) dims.push_back(count);
-  const bool wide = !models::is_quantizable({name, quant::Type::F32, dims});
+  const bool bare = !name.ends_with(".weight"); // no matrix that anything is multiplied by
+  const bool wide = bare || !models::is_quantizable({name, quant::Type::F32, dims});
   shapes.push_back({name, wide ? quant::Type::F32 : quant::Type::F16, dims});
   for (Output& output :
        outputs_of(std::move(all), without(name, ".weight"), wide ? quant::Type::F32 : type_, planar_scheme))
     outputs.push_back(std::move(output));
+  if (bare) outputs.back().info.name = name;
 }
 
 void Plan::add_constants() {
@@ -226,14 +236,29 @@ void Plan::add_constants() {
   add_factors("rope_factors_short.weight", config_.short_factors);
 }
 
+void Plan::read_numbers() {
+  for (const models::NumberRule& rule : config_.checkpoint().numbers)
+    for (int64_t il = 0; il < config_.layers; ++il) {
+      const std::string name = fmt::format("{}{}.{}", names_.layers, il, rule.from);
+      const SafeTensor* tensor = tensors_.find(name);
+      if (!tensor || tensor->elements() != 1)
+        throw_error("tensor {} is missing or has not one number: the checkpoint is incomplete or damaged", name);
+      use(tensor);
+      float number = 0;
+      plain_matrix(*tensor, 0, 1, 1).floats(0, 1, &number);
+      numbers[std::string(rule.key)].push_back(number);
+    }
+}
+
 // A tied matrix is not written twice, unless its scale is not the embedding table's.
 void Plan::add_output_matrix() {
-  std::string head = find_head(tensors_, prefix_);
+  if (!config_.checkpoint().head) return;
+  std::string head = names_.head;
   const auto own = std::ranges::find(config_.checkpoint().tensors, "lm_head", &TensorRule::from);
   const TensorRule rule = own != config_.checkpoint().tensors.end() ? *own : TensorRule{"lm_head", "output"};
   const bool tied = config_.tied.value_or(!reader_.has(head));
   if (tied && rule.how.scale.empty()) return;
-  if (tied) head = prefix_ + "embed_tokens";
+  if (tied) head = names_.table;
   if (!reader_.has(head))
     throw_error("tensor {}.weight is missing: the checkpoint is incomplete or config.json is another's", head);
   add_module(head, "output", rule);
@@ -241,7 +266,7 @@ void Plan::add_output_matrix() {
 
 // A tensor without a place would be a part of the model that is silently lost.
 void Plan::check_all_used() {
-  const std::string layers = prefix_ + "layers.";
+  const std::string& layers = names_.layers;
   for (const SafeTensor& tensor : tensors_.tensors()) {
     if (used_.contains(tensor.name)) continue;
     int64_t layer = -1;
@@ -249,7 +274,7 @@ void Plan::check_all_used() {
       std::from_chars(tensor.name.data() + layers.size(), tensor.name.data() + tensor.name.size(), layer);
     has_drafts |= layer >= config_.layers || is_draft(tensor.name);
     if (layer >= config_.layers || is_beside(tensor.name)) continue;
-    if (config_.tied.value_or(false) && tensor.name.ends_with("lm_head.weight")) continue; // the same numbers
+    if (config_.tied.value_or(false) && tensor.name == names_.head + ".weight") continue; // the same numbers
     throw_error("{}: tensor {} has no place in a {} model: the checkpoint is of another kind than config.json says",
                 tensors_.path_of(tensor), tensor.name, config_.architecture->name);
   }

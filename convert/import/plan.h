@@ -2,8 +2,10 @@
 // after the other, in the order in which a model uses them, by the rules of the architecture and those that most share.
 #pragma once
 
+#include "convert/import/names.h"
 #include "convert/import/output.h"
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,9 +23,10 @@ class Plan {
   void run();
 
   std::vector<Output> outputs;
-  std::vector<gguf::TensorInfo> shapes; // of the model's tensors, as if all were plain numbers
-  std::string planar_scheme;            // of models/planar.h; empty: no matrix needs it
-  bool has_drafts = false;              // draft layers, which are left out
+  std::vector<gguf::TensorInfo> shapes;              // of the model's tensors, as if all were plain numbers
+  std::string planar_scheme;                         // of models/planar.h; empty: no matrix needs it
+  bool has_drafts = false;                           // draft layers, which are left out
+  std::map<std::string, std::vector<float>> numbers; // hyperparameters that tensors hold: one of each layer
   const std::string& method() const { return reader_.method(); }
 
  private:
@@ -38,6 +41,7 @@ class Plan {
   void add_module(const std::string& from, const std::string& to, const models::TensorRule& rule);
   void add_output_matrix();
   void add_constants();
+  void read_numbers();
   void add(Made made, const std::string& name, const models::TensorRule& rule);
   Made of_tensor(const gguf::SafeTensor& tensor, const models::TensorRule& rule) const;
   std::vector<Matrix> changed(Matrix matrix, const models::TensorRule& rule, const std::string& name) const;
@@ -47,7 +51,7 @@ class Plan {
   const gguf::Safetensors& tensors_;
   const Config& config_;
   const std::optional<quant::Type> type_;
-  const std::string prefix_; // of the checkpoint's names
+  const Names names_;
   MatrixReader reader_;
   std::set<std::string_view> used_;
 };

@@ -60,6 +60,24 @@ std::vector<int64_t> of_groups(const DeltaHeads& heads, bool z) {
   return order;
 }
 
+// Of a matrix of groups, each of some heads of q, one of k and one of v: the heads of those parts that are wanted.
+// `pairs`: as Rows::rope_pairs.
+std::vector<int64_t> of_key_heads(const Config& config, bool q, bool k, bool v, bool pairs) {
+  const int64_t dim = config.head_dim, shared = config.heads / config.kv_heads, group = (shared + 2) * dim;
+  std::vector<int64_t> order;
+  const auto take = [&](int64_t first) {
+    for (int64_t r = 0; r < dim; ++r) order.push_back(first + (pairs ? r % 2 * (dim / 2) + r / 2 : r));
+  };
+  const auto take_heads = [&](int64_t first, int64_t count) {
+    for (int64_t g = 0; g < config.kv_heads; ++g)
+      for (int64_t h = 0; h < count; ++h) take(g * group + (first + h) * dim);
+  };
+  if (q) take_heads(0, shared);
+  if (k) take_heads(shared, 1);
+  if (v) take_heads(shared + 1, 1);
+  return order;
+}
+
 } // namespace
 
 std::vector<int64_t> row_order(Rows wanted, int64_t rows, const Config& config, const std::string& name) {
@@ -94,6 +112,21 @@ std::vector<int64_t> row_order(Rows wanted, int64_t rows, const Config& config, 
     const DeltaHeads heads = delta_heads(config);
     require(rows == 2 * (heads.k * heads.k_dim + heads.v * heads.v_dim));
     return of_groups(heads, wanted == Rows::grouped_z);
+  }
+  case Rows::grouped_qkv:
+  case Rows::grouped_q:
+  case Rows::grouped_k:
+  case Rows::grouped_v: {
+    require(config.heads > 0 && rows == (config.heads + 2 * config.kv_heads) * config.head_dim);
+    const bool all = wanted == Rows::grouped_qkv, v = wanted == Rows::grouped_v;
+    return of_key_heads(config, all || wanted == Rows::grouped_q, all || wanted == Rows::grouped_k, all || v,
+                        !all && !v);
+  }
+  case Rows::positions: {
+    const bool behind = config.evaluate("model_type = roberta / xlm-roberta / camembert").value_or(0) != 0;
+    const int64_t first = behind ? 1 + static_cast<int64_t>(config.evaluate("pad_token_id").value_or(1)) : 0;
+    require(first >= 0 && first < rows);
+    return range(first, rows - first);
   }
   default: return {};
   }

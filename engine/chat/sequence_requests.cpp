@@ -64,6 +64,8 @@ SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
   request.reuse = generation.reuse;
   request.priority = generation.priority;
   request.constraint = constraint_of(generation);
+  if (core::sees_ahead(model_.program))
+    request.diffusion = diffusion_of(model_.file, generation.sampling.params.diffusion);
   const bool held = request.constraint != nullptr;
   if (limits_reasoning(generation, model_)) {
     auto budget = std::make_unique<ReasoningBudget>(

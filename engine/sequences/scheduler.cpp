@@ -18,7 +18,7 @@ Scheduler::Scheduler(core::Executor& executor, const core::Program& program, std
                      const PrefixSettings& prefixes, const Turns& turns, Driver driver)
     : executor_(executor), program_(program), prefixes_(PrefixCache::make(executor, program, prefixes)),
       keeps_prefixes_(prefixes_ != nullptr), turns_(turns), driven_(driver == Driver::caller),
-      speculator_(std::move(speculator)) {
+      fills_(core::sees_ahead(program)), speculator_(std::move(speculator)) {
   const core::ExecutorConfig& config = executor.config();
   if (config.max_outputs < config.streams || config.max_batch < config.streams)
     throw std::logic_error("Scheduler: an executor with fewer outputs or rows than streams");
@@ -49,6 +49,7 @@ void Scheduler::check_pictures(const SequenceRequest& request) const {
 std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
   check_prompt(request.prompt, executor_.config().context, program_.vocab, request.pictures);
   check_pictures(request);
+  check_filled(request);
   core::validate(request.sampling, program_.vocab);
   std::shared_ptr<Sequence> sequence(new Sequence(std::move(request)));
   sequence->waits_since_ = turns_.now();
@@ -150,6 +151,7 @@ void Scheduler::end_everything() {
 
 void Scheduler::step() {
   if (awaits_) return await();
+  if (fills_) return fill_step();
   std::vector<Piece> pieces = plan_step();
   if (pieces.empty()) return;
   const bool alone = only_one() && !pieces[0].reading && pieces[0].wanted;

@@ -163,6 +163,13 @@ class Scheduler {
   void take(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice);
   void settle(const Piece& piece, const Sequence& sequence, int64_t right, bool ended);
 
+  // For models that write by diffusion (scheduler_diffusion.cpp):
+  void check_filled(const SequenceRequest& request) const;
+  void begin_canvas(Sequence& sequence) const;
+  void fill_step();
+  void fill(Stream& stream);
+  std::vector<Canvas::Guess> guess(Sequence& sequence);
+
   // For a sequence that generates alone (scheduler_alone.cpp):
   Stream* only_one();
   int32_t number_of(const Stream& stream) const { return static_cast<int32_t>(&stream - streams_.data()); }
@@ -191,6 +198,7 @@ class Scheduler {
   TurnPolicy turns_;
   PromptShare share_;
   const bool driven_; // by the thread that calls advance()
+  const bool fills_;  // its model writes by diffusion
 
   // For a sequence that generates alone; only the scheduler's thread uses these.
   const std::unique_ptr<Speculator> speculator_; // null: no guesses

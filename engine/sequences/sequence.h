@@ -4,6 +4,7 @@
 
 #include "core/sampler.h"
 #include "core/token_choice.h"
+#include "engine/diffusion/canvas.h"
 #include "engine/pictures/text_pictures.h"
 #include "engine/prefixes/prefix_store.h"
 #include "engine/sequences/usage.h"
@@ -60,6 +61,8 @@ struct SequenceRequest {
   bool keep_prompt_choices = false;       // … and of each token of the prompt, which is evaluated whole for that
   bool reuse = true;                      // false: nothing that was evaluated before stands for a part of the prompt
   int64_t priority = 0;                   // of those that wait, the lowest goes first
+  std::optional<Diffusion> diffusion;     // of a model whose tokens see later ones: how it fills in the answer
+  std::function<void(std::span<const int32_t> answer)> on_canvas; // takes all places of it after each step then
 };
 
 class Sequence {
@@ -123,6 +126,7 @@ class Sequence {
   // The scheduler's thread alone, until the end.
   std::optional<core::Sampler> sampler_; // from the first start on: 20 bytes for each token of the vocabulary
   std::vector<int32_t> tokens_;          // the prompt and what was generated
+  std::optional<Canvas> canvas_;         // of a text that is filled in, from its first step on
   std::vector<core::TokenChoice> prompt_choices_;
   std::optional<core::TokenChoice> end_choice_;
   int64_t text_; // the prompt's tokens; all so far, where those that were evaluated are lost

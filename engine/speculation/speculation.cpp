@@ -114,8 +114,8 @@ std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOp
 
 LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads) {
   const gguf::File* own = heads.empty() ? nullptr : heads[0].file.get();
-  LoadedModel model =
-      open_model(std::move(file), heads.empty() ? models::Ending::logits : models::Ending::drafted, own);
+  LoadedModel model = open_model(std::move(file), heads.empty() ? models::Ending::logits : models::Ending::drafted, own,
+                                 Diffusing::yes);
   if (const auto tokenizer = own ? find_tokenizer(*own) : nullptr) check_vocabulary(*tokenizer, own->path(), model);
   model.heads = std::move(heads);
   return model;
@@ -131,8 +131,13 @@ LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& 
   return open_generating(open_file(options.model, steps), options, steps);
 }
 
-core::ExecutorConfig generating_config(const core::ModelOptions& options, int64_t trained_context) {
-  core::ExecutorConfig config = executor_config(options, trained_context);
+core::ExecutorConfig generating_config(const core::ModelOptions& options, const core::Program& program) {
+  core::ExecutorConfig config = executor_config(options, program.trained_context);
+  if (core::sees_ahead(program)) {
+    config.max_batch = config.context;
+    config.max_outputs = std::min(config.max_batch, kMostOpenPlaces);
+    return config;
+  }
   if (options.speculation != "off") config.max_outputs = kMostGuesses + 1;
   if (!options.mmproj.empty())
     config.max_batch = std::max(config.max_batch, std::min(kMostTokensAhead, config.context));

@@ -27,8 +27,9 @@ LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads);
 std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOptions& options,
                                      const LoadSteps& steps = {});
 
-// executor_config(), with as many outputs as a step with guesses has.
-core::ExecutorConfig generating_config(const core::ModelOptions& options, int64_t trained_context);
+// executor_config(), with as many outputs as a step with guesses has; of a model that writes by diffusion, as many as a
+// step decides, and whole texts at once.
+core::ExecutorConfig generating_config(const core::ModelOptions& options, const core::Program& program);
 
 // Null where the options switch speculation off. The draft heads of `model` guess, where it was opened with some; it
 // must outlive the Speculator then. Opens and starts the draft model, where the options name one; throws

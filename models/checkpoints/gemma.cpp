@@ -4,6 +4,11 @@
 namespace ridge::models {
 namespace {
 
+constexpr TensorRule kNorms1[] = {
+    {"input_layernorm", "attn_norm", {.change = Change::plus_one}},
+    {"post_attention_layernorm", "ffn_norm", {.change = Change::plus_one}},
+    {"norm", "output_norm", {.change = Change::plus_one}},
+};
 constexpr TensorRule kNorms[] = {
     {"input_layernorm", "attn_norm", {.change = Change::plus_one}},
     {"post_attention_layernorm", "post_attention_norm", {.change = Change::plus_one}},
@@ -17,6 +22,8 @@ constexpr FieldRule kFields[] = {
     {"attn_logit_softcapping", Kind::real, "attn_logit_softcapping"},
     {"final_logit_softcapping", Kind::real, "final_logit_softcapping"},
 };
+
+constexpr FieldRule kEmbedding[] = {{"attention.causal", Kind::flag, "0"}};
 
 constexpr TensorRule kNorms4[] = {
     {"post_attention_layernorm", "post_attention_norm"},
@@ -49,6 +56,30 @@ constexpr FieldRule kFields4[] = {
     {"embedding_length_per_layer_input", Kind::count, "hidden_size_per_layer_input", 0},
 };
 
+constexpr TensorRule kTensors3n[] = {
+    {"altup_projections.{}", "altup_proj"},
+    {"altup_unembed_projections.{}", "altup_unembd_proj"},
+    {"altup.correct_output_scale", "altup_correct_scale.weight"},
+    {"altup.correction_coefs", "altup_correct_coef"},
+    {"altup.prediction_coefs", "altup_predict_coef"},
+    {"altup.modality_router", "altup_router"},
+    {"altup.router_norm", "altup_router_norm"},
+    {"laurel.linear_left", "laurel_l"},
+    {"laurel.linear_right", "laurel_r"},
+    {"laurel.post_laurel_norm", "laurel_post_norm"},
+};
+constexpr FieldRule kFields3n[] = {
+    {"feed_forward_length", Kind::counts, "intermediate_size"},
+    {"altup.num_inputs", Kind::count, "altup_num_inputs", 4},
+    {"altup.active_idx", Kind::count, "altup_active_idx", 0},
+};
+constexpr FixedField kFixed3n[] = {
+    {"num_hidden_layers + -1 * num_kv_shared_layers", 20, 20}, // layers with caches of their own
+    {"activation_sparsity_pattern = 0.95", 10, 10},
+    {"altup_coef_clip", 120, 120},
+    {"altup_correct_scale", 1, 1},
+};
+
 constexpr TensorRule kMuse[] = {
     {"input_layernorm", "attn_norm", {.change = Change::plus_one}},
     {"post_attention_layernorm", "post_attention_norm", {.change = Change::plus_one}},
@@ -68,12 +99,21 @@ constexpr FixedField kMuseFixed[] = {{"post_norm_eps", 1e-8, 1e-8}};
 
 } // namespace
 
+constinit const Checkpoint checkpoints::gemma1 = {.tensors = kNorms1, .activation = "gelu_pytorch_tanh | gelu"};
 constinit const Checkpoint checkpoints::gemma = {
     .tensors = kNorms, .fields = kFields, .layers = {.windows = true}, .activation = "gelu_pytorch_tanh"};
 constinit const Checkpoint checkpoints::gemma4 = {.tensors = kNorms4,
                                                   .fields = kFields4,
                                                   .layers = {.windows = true, .two_heads = true},
                                                   .activation = "gelu_pytorch_tanh"};
+constinit const Checkpoint checkpoints::gemma3n = {.base = &gemma4,
+                                                   .tensors = kTensors3n,
+                                                   .fields = kFields3n,
+                                                   .fixed = kFixed3n,
+                                                   .layers = {.windows = true},
+                                                   .activation = "gelu_pytorch_tanh"};
+constinit const Checkpoint checkpoints::gemma_embedding = {
+    .base = &gemma, .fields = kEmbedding, .layers = {.windows = true}, .activation = "gelu_pytorch_tanh"};
 constinit const Checkpoint checkpoints::muse_glimmer = {
     .tensors = kMuse, .fields = kMuseFields, .fixed = kMuseFixed, .layers = {.windows = true}};
 

@@ -40,6 +40,47 @@ constexpr FieldRule kCohere[] = {
     {"logit_scale", Kind::real, "logit_scale", 1},
 };
 
+constexpr TensorRule kApertus[] = {{"attention_layernorm", "attn_norm"}, {"feedforward_layernorm", "ffn_norm"}};
+constexpr NumberRule kApertusNumbers[] = {
+    {"mlp.act_fn.alpha_n", "xielu.alpha_n"},
+    {"mlp.act_fn.alpha_p", "xielu.alpha_p"},
+    {"mlp.act_fn.beta", "xielu.beta"},
+    {"mlp.act_fn.eps", "xielu.eps"},
+};
+
+constexpr FieldRule kOlmo[] = {{"attention.layer_norm_epsilon", Kind::real, "0.00001"},
+                               {"attention.clamp_kqv", Kind::real, "clip_qkv"}};
+
+constexpr TensorRule kExaone[] = {
+    {"attn.attention.q_proj", "attn_q"}, {"attn.attention.k_proj", "attn_k"},
+    {"attn.attention.v_proj", "attn_v"}, {"attn.attention.out_proj", "attn_output"},
+    {"mlp.c_fc_0", "ffn_gate"},          {"mlp.c_fc_1", "ffn_up"},
+};
+
+constexpr TensorRule kInternLm2[] = {
+    {"attention.wqkv", "attn_q", {.rows = Rows::grouped_q}},
+    {"attention.wqkv", "attn_k", {.rows = Rows::grouped_k}},
+    {"attention.wqkv", "attn_v", {.rows = Rows::grouped_v}},
+    {"attention.wo", "attn_output"},
+};
+
+constexpr FieldRule kMiniCpm[] = {
+    {"embedding_scale", Kind::real, "scale_emb", 1},
+    {"residual_scale", Kind::real, "scale_depth * num_hidden_layers ^ -0.5", 1},
+    {"logit_scale", Kind::real, "hidden_size * dim_model_base ^ -1", 1},
+};
+
+constexpr FieldRule kCohereExperts[] = {
+    {"feed_forward_length", Kind::count, "prefix_dense_intermediate_size | intermediate_size"},
+    {"expert_feed_forward_length", Kind::count, "intermediate_size"},
+    {"expert_shared_feed_forward_length", Kind::count, "num_shared_experts * intermediate_size"},
+    {"expert_shared_count", Kind::count, "num_shared_experts", 0},
+    {"expert_gating_func", Kind::count, "1 + expert_selection_fn = sigmoid", 1},
+    {"expert_weights_norm", Kind::flag, "norm_topk_prob", 0},
+    {"leading_dense_block_count", Kind::count, "first_k_dense_replace | mlp_layer_types = dense", 0},
+};
+constexpr FixedField kCohereFixed[] = {{"shared_expert_combination_strategy = average", 1, 1}};
+
 constexpr FieldRule kMiniMax[] = {
     {"rope.dimension_count", Kind::count, "rotary_dim"},
     {"expert_feed_forward_length", Kind::count, "intermediate_size"},
@@ -48,6 +89,17 @@ constexpr FieldRule kMiniMax[] = {
 
 } // namespace
 
+constinit const Checkpoint checkpoints::chatglm = {.rotated = 0.5};
+constinit const Checkpoint checkpoints::cohere2moe = {
+    .base = &cohere2, .fields = kCohereExperts, .fixed = kCohereFixed, .layers = {.windows = true}};
+constinit const Checkpoint checkpoints::arcee = {.tensors = kRotated, .activation = "relu2"};
+constinit const Checkpoint checkpoints::apertus = {
+    .tensors = kApertus, .numbers = kApertusNumbers, .activation = "xielu"};
+constinit const Checkpoint checkpoints::olmo = {.tensors = kRotated, .fields = kOlmo};
+constinit const Checkpoint checkpoints::exaone = {.tensors = kExaone};
+constinit const Checkpoint checkpoints::internlm2 = {.tensors = kInternLm2};
+constinit const Checkpoint checkpoints::minicpm = {.tensors = kRotated, .fields = kMiniCpm};
+constinit const Checkpoint checkpoints::command_r = {.fields = kCohere};
 constinit const Checkpoint checkpoints::mistral3 = {.tensors = kRotated, .fields = kMistral, .slides_by_default = true};
 constinit const Checkpoint checkpoints::smollm3 = {.tensors = kRotated, .fixed = kSmolLm};
 constinit const Checkpoint checkpoints::seed_oss = {.tensors = std::span(kPostNorms).first(1)};

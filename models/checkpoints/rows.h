@@ -1,11 +1,13 @@
-// Layouts of checkpoints of architectures that share a file with others (models/checkpoints/rows.def).
+// Layouts of checkpoints of architectures that share a file with others: the objects that models/checkpoints/rows.def
+// names.
 #pragma once
 
 #include "models/checkpoint.h"
 
 namespace ridge::models::checkpoints {
 
-extern const Checkpoint mistral3, smollm3, seed_oss, plain, ernie4_5_moe, phi3, glm4, glm4moe, post_norms, hunyuan,
-    minimax_m2, cohere2, deepseek2, gemma, gemma4, muse_glimmer, gpt_oss;
+#define RIDGE_CHECKPOINT(name, object) extern const Checkpoint object;
+#include "models/checkpoints/rows.def"
+#undef RIDGE_CHECKPOINT
 
 } // namespace ridge::models::checkpoints

@@ -29,7 +29,7 @@ core::SamplingOptions start(engine::LoadedModel& model, const core::ExecutorConf
 }
 
 core::ExecutorConfig config_of(const engine::LoadedModel& opened, const ModelSetup& setup) {
-  core::ExecutorConfig config = engine::generating_config(setup.model, opened.program.trained_context);
+  core::ExecutorConfig config = engine::generating_config(setup.model, opened.program);
   engine::set_streams(config, setup.model, setup.parallel);
   constexpr int64_t kOfPrompts = 32; // tokens of a prompt in a step whose probabilities are asked for
   config.max_outputs = setup.model.speculation == "off" ? setup.parallel : std::max(config.max_outputs, setup.parallel);

@@ -31,7 +31,7 @@ constexpr Row kTaken[] = {
      "top_n_sigma "
      "xtc_probability xtc_threshold dynatemp_range dynatemp_exponent mirostat mirostat_tau mirostat_eta "
      "adaptive_target "
-     "adaptive_decay min_keep samplers",
+     "adaptive_decay min_keep samplers diffusion_steps diffusion_block diffusion_order",
      kOpenAi | kNative | of(Api::messages) | of(Api::options)},
     {"user metadata service_tier safety_identifier prompt_cache_key prompt_cache_retention cache_salt store id_slot "
      "n_keep n_discard n_cache_reuse timings_per_token return_progress stream_options request_id priority provider "

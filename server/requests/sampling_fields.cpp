@@ -43,6 +43,18 @@ void take_breakers(const Fields& body, core::SamplerParams& params) {
     throw_invalid(body.path_of(kName), "{}: a text has {} bytes at most", body.path_of(kName), kLongestBreaker);
 }
 
+void take_diffusion(const Fields& body, core::DiffusionParams& params) {
+  if (const auto steps = body.integer("diffusion_steps", 0, INT32_MAX)) params.steps = *steps;
+  if (const auto block = body.integer("diffusion_block", -1, INT32_MAX)) params.block = *block;
+  const Json* given = body.find("diffusion_order");
+  if (!given) return;
+  const auto order = core::fill_order_of_name(given->is_string() ? given->get<std::string>() : "");
+  if (!order)
+    throw_invalid(body.path_of("diffusion_order"), "{}: expected confidence, margin, entropy or random",
+                  body.path_of("diffusion_order"));
+  params.order = *order;
+}
+
 // A list of names, or a text of llama.cpp's letters.
 void take_order(const Fields& body, core::SamplerParams& params) {
   const Json* given = body.find("samplers");
@@ -82,6 +94,7 @@ void take_rarer(const Fields& body, core::SamplerParams& params) {
   take_float(body, "adaptive_decay", params.adaptive_decay, 0, 0.99);
   take_count(body, "min_keep", params.min_keep, 0);
   take_order(body, params);
+  take_diffusion(body, params.diffusion);
 }
 
 } // namespace

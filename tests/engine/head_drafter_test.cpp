@@ -264,7 +264,7 @@ TEST_CASE("a model starts with its draft heads, which guess") {
   options.speculation = "mtp";
   options.draft_tokens = 2;
   engine::LoadedModel model = engine::open_generating(DraftModel::chained().open(), options);
-  core::ExecutorConfig config = engine::generating_config(options, model.program.trained_context);
+  core::ExecutorConfig config = engine::generating_config(options, model.program);
   config.threads = 1;
   engine::start_executor(model, config, "cpu");
   for (const engine::LoadedHead& head : model.heads) CHECK(head.executor->config().max_outputs == 1);

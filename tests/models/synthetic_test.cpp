@@ -67,3 +67,21 @@ TEST_CASE("tokens of a synthetic model choose different experts") {
   different /= static_cast<double>(choices.of_op.size());
   CHECK(different > 20); // of 32: even chances give 25.6, and tokens that choose alike 8
 }
+
+TEST_CASE("a synthetic model has the keys that llama.cpp does without a default for, and says its type") {
+  struct Wanted {
+    const char *model, *key;
+    int64_t value;
+  };
+  for (const Wanted& wanted : {Wanted{"gemma-4-12b:Q4_K_M", "gemma4.embedding_length_per_layer_input", 0},
+                               {"glm-4.7-flash:Q4_K_M", "deepseek2.expert_shared_count", 1},
+                               {"deepseek-v2-lite:Q4_K_M", "deepseek2.expert_shared_count", 2},
+                               {"llama-8b:F16", "general.file_type", 1},
+                               {"llama-8b:Q6_K", "general.file_type", 18},
+                               {"llama-8b:Q4_K_M", "general.file_type", 15}}) {
+    CAPTURE(wanted.model);
+    const gguf::Metadata metadata = models::synthetic_metadata(wanted.model);
+    REQUIRE(metadata.find(wanted.key));
+    CHECK(metadata.find(wanted.key)->view().as_int() == wanted.value);
+  }
+}

@@ -1,5 +1,6 @@
 #include "app/terminal/chat/chat.h"
 
+#include "app/terminal/canvas_view.h"
 #include "app/terminal/pictures.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
@@ -144,9 +145,11 @@ void Chat::answer(const Json& before) {
   TextPrinter printer(ways_.markdown);
   engine::Answer answer;
   try {
-    answer = conversation().answer(
-        model_.answerer(), [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); },
-        interrupt_.flag());
+    CanvasView view(model_.loaded(), model_.answerer());
+    const engine::TextSink print = [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); };
+    const engine::TextSink keep = [&](std::string_view text, bool reasoning) { view.keep(text, reasoning); };
+    answer = conversation().answer(model_.answerer(), view.on() ? keep : print, interrupt_.flag());
+    view.print_kept(print);
   } catch (...) {
     interrupt_.lower();
     printer.finish();
@@ -170,6 +173,10 @@ void Chat::show_status(const engine::Answer& answer) const {
     note("[the context is full: the answer is cut; /shift lets the oldest exchanges be forgotten, /clear all]");
   if (!stderr_is_terminal()) return;
   const engine::Usage &prompt = session().prompt_usage(), &generation = session().generation_usage();
+  if (answer.steps > 0)
+    return note(fmt::format("[prompt {} · answer {} tokens in {} steps, {:.1f}/s, {:.1f} GB/s · context {} of {}]",
+                            prompt.tokens, generation.tokens, answer.steps, generation.tokens_per_second(),
+                            generation.bytes_per_second() / 1e9, context_used(), session().context()));
   note(fmt::format("[prompt {}, {:.0f}/s · answer {} tokens, {:.1f}/s, {:.1f} GB/s · context {} of {}]", prompt.tokens,
                    prompt.tokens_per_second(), generation.tokens, generation.tokens_per_second(),
                    generation.bytes_per_second() / 1e9, context_used(), session().context()));

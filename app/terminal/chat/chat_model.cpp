@@ -42,7 +42,7 @@ void ChatModel::open(const core::ModelOptions& options, const engine::Notice& no
   engine::LoadedModel& loaded = open_->loaded;
   for (const std::string& warning : loaded.need_tokenizer().warnings()) notice(warning);
   open_->chat_template.emplace(engine::choose_template(request_.chat_template, loaded.file, notice));
-  engine::start_executor(loaded, engine::generating_config(options, loaded.program.trained_context), options.device,
+  engine::start_executor(loaded, engine::generating_config(options, loaded.program), options.device,
                          engine::placement_of(options), load_on_terminal());
   open_->session.emplace(*loaded.executor, loaded.program,
                          engine::make_speculator(options, loaded, load_on_terminal()));

@@ -1,88 +1,14 @@
 // What becomes of a checkpoint's tensors on their way to GGUF: each kind of reordering, splitting and change of
 // numbers, on matrices whose numbers say where they were.
-#include "checkpoint.h"
-#include "convert/import/config.h"
-#include "convert/import/plan.h"
 #include "core/error.h"
-#include "gguf/safetensors.h"
+#include "pieces.h"
 
 #include <cmath>
-#include <cstring>
 
 using namespace ridge;
 using namespace ridge::tests;
 
 namespace {
-
-struct Made {
-  std::vector<int64_t> dims;
-  std::vector<float> numbers; // of an F32 tensor
-  std::vector<std::byte> bytes;
-};
-
-// A checkpoint of a few tensors; a model needs more, but a plan does not ask for them.
-struct Pieces {
-  TemporaryFolder folder;
-  nlohmann::json config = {{"hidden_size", 4},
-                           {"num_hidden_layers", 1},
-                           {"num_attention_heads", 2},
-                           {"num_key_value_heads", 1},
-                           {"vocab_size", 3},
-                           {"intermediate_size", 4},
-                           {"head_dim", 4},
-                           {"tie_word_embeddings", true}};
-  SafeFile file;
-  std::string prefix = "model.";
-  bool has_drafts = false;
-
-  explicit Pieces(const char* hf_class) { config["architectures"] = {hf_class}; }
-
-  // Element i is `first` + i.
-  void add(const std::string& name, std::vector<int64_t> shape, float first = 0) {
-    int64_t count = 1;
-    for (const int64_t dim : shape) count *= dim;
-    std::vector<float> values(count);
-    for (int64_t i = 0; i < count; ++i) values[i] = first + static_cast<float>(i);
-    file.add(name, "F32", std::move(shape), values);
-  }
-  void in_layer(const std::string& name, std::vector<int64_t> shape, float first = 0) {
-    add(prefix + "layers.0." + name, std::move(shape), first);
-  }
-
-  std::map<std::string, Made> made() {
-    if (!file.tensors.contains(prefix + "embed_tokens.weight")) add(prefix + "embed_tokens.weight", {3, 4});
-    folder.write("config.json", config.dump());
-    folder.write("model.safetensors", file.bytes());
-    gguf::Metadata metadata;
-    const auto read = config_in(folder, metadata);
-    const auto tensors = gguf::Safetensors::open(folder.path());
-    convert::import::Plan plan(tensors, read, quant::Type::F32);
-    plan.run();
-    has_drafts = plan.has_drafts;
-    std::map<std::string, Made> result;
-    for (const auto& output : plan.outputs) {
-      Made& one = result[output.info.name];
-      one.dims = output.info.dims;
-      output.write(
-          [&](std::span<const std::byte> bytes) { one.bytes.insert(one.bytes.end(), bytes.begin(), bytes.end()); });
-      if (output.info.type != quant::Type::F32) continue;
-      one.numbers.resize(one.bytes.size() / sizeof(float));
-      std::memcpy(one.numbers.data(), one.bytes.data(), one.bytes.size());
-    }
-    return result;
-  }
-};
-
-using Floats = std::vector<float>;
-using Dims = std::vector<int64_t>;
-
-// The first number of each row divided by the columns: the rows' numbers in the checkpoint.
-Floats rows_of(const Made& made) {
-  Floats rows;
-  for (size_t i = 0; i < made.numbers.size(); i += static_cast<size_t>(made.dims[0]))
-    rows.push_back(made.numbers[i] / static_cast<float>(made.dims[0]));
-  return rows;
-}
 
 struct DeltaNet : Pieces { // two key heads of 2, four value heads of 1
   explicit DeltaNet(const char* hf_class) : Pieces(hf_class) {
@@ -314,6 +240,13 @@ TEST_CASE("convert: expressions over config.json take the first field that is th
   CHECK(config.evaluate("1 + word = rope | a") == 2);
   CHECK(config.evaluate("a + half") == 3.5);
   CHECK(config.evaluate("a + missing") == std::nullopt);
+  CHECK(config.evaluate("word = nope / rope") == 1);
+  CHECK(config.evaluate("a = 3") == 1);
+  CHECK(config.evaluate("list = 5") == 1);
+  CHECK(config.evaluate("list = 4 / 5") == 2);
+  CHECK(config.evaluate("a + -1 * half") == 2.5);
+  CHECK(config.evaluate("a * half ^ -1") == 6);
+  CHECK(config.evaluate("missing ^ 2") == std::nullopt);
   CHECK_THROWS_AS(config.evaluate("deep"), Error);
 }
 

@@ -1,6 +1,7 @@
-// tokenizer.json: the vocabulary, merges and rules of Hugging Face's tokenizers library. Two kinds are known:
-// byte-level BPE, and BPE over characters with byte fallback, which is SentencePiece's BPE in another file format.
-#include "convert/import/tokenizer.h"
+// tokenizer.json: the vocabulary, merges and rules of Hugging Face's tokenizers library. Two kinds of BPE are known:
+// byte-level, and over characters with byte fallback, which is SentencePiece's BPE in another file format. Encoders
+// have other kinds (tokenizer_encoders.cpp).
+#include "convert/import/tokenizers/tokenizer.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "text/tokenizer/pretokenize.h"
@@ -123,6 +124,16 @@ void read_post_processor(const Json& node, const std::string& where, Vocabulary&
     };
     out.add_bos = special(single->front(), "bos");
     out.add_eos = single->size() > 1 && special(single->back(), "eos");
+  } else if (type == "BertProcessing" || type == "RobertaProcessing") { // ["</s>", 2]
+    const auto marker = [&](const char* field, const char* role) {
+      const Json* pair = fields.find(field);
+      const bool named = pair && pair->is_array() && !pair->empty() && (*pair)[0].is_string();
+      if (const int64_t id = named ? out.find((*pair)[0].get<std::string>()) : -1; id >= 0)
+        out.special.emplace(role, id);
+      return named;
+    };
+    out.add_bos = marker("cls", "bos");
+    out.add_eos = marker("sep", "eos");
   }
 }
 
@@ -168,8 +179,17 @@ Vocabulary read_tokenizer_json(const Json& document, const std::string& where, i
   };
   const Fields model(part("model"), where + ": model");
   const std::string type = model.find_string("type").value_or("BPE");
+  if (type == "WordPiece" || type == "Unigram") {
+    Vocabulary out = (type == "Unigram" ? read_unigram : read_word_piece)(document, model, where, limit);
+    read_added_tokens(document, where, limit, out);
+    read_post_processor(part("post_processor"), where + ": post_processor", out);
+    if (type == "WordPiece")
+      if (const auto end = out.special.extract("eos")) out.special["separator"] = end.mapped();
+    return out;
+  }
   if (type != "BPE")
-    throw_error("{}: {} tokenizers cannot be converted; BPE can", model.where("type"), core::printable(type));
+    throw_error("{}: {} tokenizers cannot be converted; BPE, WordPiece and Unigram can", model.where("type"),
+                core::printable(type));
   const Json* vocab = model.find("vocab");
   if (!vocab || !vocab->is_object()) throw_error("{}: expected an object", model.where("vocab"));
 

@@ -1,6 +1,6 @@
 // tokenizer.model: a SentencePiece ModelProto. The parser knows only the fields that matter. The encoding is that of
 // protocol buffers (https://protobuf.dev/programming-guides/encoding): a sequence of (field number, wire type, value).
-#include "convert/import/tokenizer.h"
+#include "convert/import/tokenizers/tokenizer.h"
 #include "core/error.h"
 
 #include <cmath>

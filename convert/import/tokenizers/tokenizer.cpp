@@ -1,4 +1,4 @@
-#include "convert/import/tokenizer.h"
+#include "convert/import/tokenizers/tokenizer.h"
 
 #include "convert/import/generation.h"
 #include "core/error.h"
@@ -109,7 +109,7 @@ void write_vocabulary(const Vocabulary& vocabulary, gguf::Metadata& metadata) {
   metadata.set(prefix + "model", vocabulary.model);
   if (!vocabulary.pre.empty()) metadata.set(prefix + "pre", vocabulary.pre);
   metadata.set(prefix + "tokens", texts);
-  if (vocabulary.model != "gpt2") metadata.set(prefix + "scores", scores);
+  if (vocabulary.model != "gpt2" && vocabulary.model != "bert") metadata.set(prefix + "scores", scores);
   metadata.set(prefix + "token_type", kinds);
   if (vocabulary.model == "gpt2") metadata.set(prefix + "merges", vocabulary.merges);
   if (!vocabulary.charsmap.empty())
@@ -128,6 +128,8 @@ void write_vocabulary(const Vocabulary& vocabulary, gguf::Metadata& metadata) {
   flag("add_eos_token", vocabulary.add_eos);
   flag("add_space_prefix", vocabulary.add_space_prefix);
   flag("remove_extra_whitespaces", vocabulary.remove_extra_whitespaces);
+  flag("normalizer.lowercase", vocabulary.lowercase);
+  flag("normalizer.strip_accents", vocabulary.strip_accents);
 }
 
 // The tokens that end an answer, the one called "eos" first.

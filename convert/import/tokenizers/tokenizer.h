@@ -22,7 +22,7 @@ struct Token {
 
 // A vocabulary as it will be written.
 struct Vocabulary {
-  std::string model; // "gpt2", "llama", "t5"
+  std::string model; // "gpt2", "llama", "t5", "bert"
   std::string pre;   // family of pre-tokenizer, of "gpt2"
   std::vector<Token> tokens;
   std::vector<std::string> merges;        // of "gpt2"
@@ -32,6 +32,7 @@ struct Vocabulary {
   int64_t left_out = 0;                   // added tokens without a row in the embedding table
   std::string first_left_out;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
+  std::optional<bool> lowercase, strip_accents; // of "bert"
 
   // Sets token `id`. Ids that are skipped become unused tokens. Throws Error if `id` is not below `limit`, the number
   // of rows of the embedding table.
@@ -45,6 +46,9 @@ struct Vocabulary {
 };
 
 Vocabulary read_tokenizer_json(const Json& document, const std::string& where, int64_t limit);
+// Parts of it: the vocabulary and the rules for texts of two kinds of models. Special tokens are not read.
+Vocabulary read_word_piece(const Json& document, const Fields& model, const std::string& where, int64_t limit);
+Vocabulary read_unigram(const Json& document, const Fields& model, const std::string& where, int64_t limit);
 // `model`: the bytes of tokenizer.model, a SentencePiece ModelProto.
 Vocabulary read_sentencepiece(std::string_view model, const std::string& where, int64_t limit);
 

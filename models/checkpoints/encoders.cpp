@@ -1,0 +1,110 @@
+// Encoders: BERT, RoBERTa and XLM-RoBERTa, Nomic Embed, Jina Embeddings 3, ModernBERT, EuroBERT, T5.
+#include "models/checkpoints/rows.h"
+
+namespace ridge::models {
+namespace {
+
+constexpr std::string_view kGelu = "gelu | gelu_new | gelu_pytorch_tanh";
+constexpr FieldRule kSeesAll = {"attention.causal", Kind::flag, "0"};
+constexpr FieldRule kEpsilon = {"attention.layer_norm_epsilon", Kind::real,
+                                "layer_norm_eps | layer_norm_epsilon | norm_eps", 1e-12};
+constexpr FieldRule kNormed[] = {kSeesAll, kEpsilon};
+
+constexpr TensorRule kBert[] = {
+    {"embeddings.word_embeddings", "token_embd"},
+    {"embeddings.token_type_embeddings", "token_types"},
+    {"embeddings.position_embeddings", "position_embd", {.rows = Rows::positions}},
+    {"embeddings.LayerNorm", "token_embd_norm"},
+    {"attention.self.query", "attn_q"},
+    {"attention.self.key", "attn_k"},
+    {"attention.self.value", "attn_v"},
+    {"attention.output.dense", "attn_output"},
+    {"attention.output.LayerNorm", "attn_output_norm"},
+    {"intermediate.dense", "ffn_up"},
+    {"output.dense", "ffn_down"},
+    {"output.LayerNorm", "layer_output_norm"},
+};
+constexpr FieldRule kBertFields[] = {
+    kSeesAll,
+    kEpsilon,
+    {"context_length", Kind::count,
+     "max_position_embeddings + -1 * model_type = roberta / xlm-roberta / camembert"
+     " + -1 * model_type = roberta / xlm-roberta / camembert * pad_token_id"},
+};
+constexpr FixedField kBertFixed[] = {{"position_embedding_type = absolute", 1, 1}, {"is_decoder", 0, 0}};
+
+constexpr TensorRule kNomic[] = {
+    {"embeddings.word_embeddings", "token_embd"},
+    {"embeddings.token_type_embeddings", "token_types"},
+    {"emb_ln", "token_embd_norm"},
+    {"attn.Wqkv", "attn_qkv"},
+    {"mixer.Wqkv", "attn_qkv"},
+    {"attn.out_proj", "attn_output"},
+    {"mixer.out_proj", "attn_output"},
+    {"norm1", "attn_output_norm"},
+    {"norm2", "layer_output_norm"},
+    {"mlp.fc11", "ffn_up"},
+    {"mlp.fc12", "ffn_gate"},
+};
+constexpr FixedField kNomicFixed[] = {{"prenorm", 0, 0}, {"moe_every_n_layers", 0, 0}, {"rotary_emb_fraction", 1, 1}};
+
+constexpr TensorRule kModern[] = {
+    {"embeddings.tok_embeddings", "token_embd"},
+    {"embeddings.norm", "token_embd_norm"},
+    {"final_norm", "output_norm"},
+    {"attn_norm", "attn_norm"},
+    {"attn.Wqkv", "attn_qkv"},
+    {"attn.Wo", "attn_output"},
+    {"mlp_norm", "ffn_norm"},
+    {"mlp.Wi", "ffn_up"},
+    {"mlp.Wo", "ffn_down"},
+};
+constexpr FieldRule kModernFields[] = {
+    kSeesAll,
+    {"attention.layer_norm_epsilon", Kind::real, "norm_eps", 1e-5},
+    {"attention.sliding_window", Kind::count, "local_attention", 128},
+    {"attention.sliding_window_pattern", Kind::count, "global_attn_every_n_layers", 3},
+};
+
+constexpr FieldRule kEuro[] = {kSeesAll};
+
+constexpr TensorRule kT5[] = {
+    {"shared", "token_embd"},
+    {"encoder.final_layer_norm", "enc.output_norm"},
+    {"layer.0.SelfAttention.q", "attn_q"},
+    {"layer.0.SelfAttention.k", "attn_k"},
+    {"layer.0.SelfAttention.v", "attn_v"},
+    {"layer.0.SelfAttention.o", "attn_o"},
+    {"layer.0.SelfAttention.relative_attention_bias", "attn_rel_b"},
+    {"layer.0.layer_norm", "attn_norm"},
+    {"layer.1.layer_norm", "ffn_norm"},
+    {"layer.1.DenseReluDense.wi", "ffn_up"},
+    {"layer.1.DenseReluDense.wi_0", "ffn_gate"},
+    {"layer.1.DenseReluDense.wi_1", "ffn_up"},
+    {"layer.1.DenseReluDense.wo", "ffn_down"},
+};
+constexpr FieldRule kT5Fields[] = {
+    kSeesAll,
+    {"feed_forward_length", Kind::count, "d_ff"},
+    {"attention.key_length", Kind::count, "d_kv"},
+    {"attention.value_length", Kind::count, "d_kv"},
+    {"attention.relative_buckets_count", Kind::count, "relative_attention_num_buckets", 32},
+};
+constexpr FixedField kT5Fixed[] = {{"relative_attention_max_distance", 128, 128},
+                                   {"feed_forward_proj = relu / gated-gelu", 1, 1}};
+
+} // namespace
+
+constinit const Checkpoint checkpoints::bert = {
+    .tensors = kBert, .fields = kBertFields, .fixed = kBertFixed, .head = false, .activation = kGelu};
+constinit const Checkpoint checkpoints::nomic_bert = {
+    .tensors = kNomic, .fields = kNormed, .fixed = kNomicFixed, .head = false, .activation = "silu | swiglu"};
+constinit const Checkpoint checkpoints::jina_bert_v3 = {
+    .tensors = kNomic, .fields = kNormed, .fixed = kNomicFixed, .head = false, .activation = kGelu};
+constinit const Checkpoint checkpoints::modern_bert = {
+    .tensors = kModern, .fields = kModernFields, .head = false, .activation = kGelu};
+constinit const Checkpoint checkpoints::t5encoder = {
+    .tensors = kT5, .fields = kT5Fields, .fixed = kT5Fixed, .head = false, .stack = "enc."};
+constinit const Checkpoint checkpoints::eurobert = {.fields = kEuro, .head = false};
+
+} // namespace ridge::models

@@ -12,7 +12,7 @@ namespace {
 
 using core::FillOrder;
 
-// What the makers of models do where nobody says anything else.
+// What the makers of models do, for settings that were not given.
 struct Usual {
   std::string_view architecture;
   FillOrder order;

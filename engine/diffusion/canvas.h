@@ -17,7 +17,7 @@ namespace ridge::engine {
 
 // What a step may have the logits of at most.
 inline constexpr int64_t kMostOpenPlaces = 256;
-// Places of an answer whose length nobody says.
+// Places of an answer whose length was not given.
 inline constexpr int64_t kUsualPlaces = 256;
 
 // How a model's answers are filled in.

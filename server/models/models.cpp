@@ -248,7 +248,7 @@ double Models::room(const Entry& wanted) const {
   return engine::available_memory() - mapped;
 }
 
-// The model that is to make room: one that nobody uses, the longest unused. Null: all that are loaded are pinned.
+// The model that is to make room: one that no request uses, the longest unused. Null: all that are loaded are pinned.
 Models::Entry* Models::first_to_leave() {
   Entry* first = nullptr;
   const auto order = [](const Entry& entry) {

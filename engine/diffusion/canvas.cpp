@@ -76,7 +76,7 @@ void Canvas::open_block() {
   end_ = std::min(places, begin_ + block_);
   const double share = static_cast<double>(end_ - begin_) / static_cast<double>(places);
   const int64_t steps = how_.params.steps > 0 ? std::llround(share * static_cast<double>(how_.params.steps)) : places;
-  steps_per_block_ = std::clamp<int64_t>(steps, 1, end_ - begin_);
+  steps_left_ = std::clamp<int64_t>(steps, 1, end_ - begin_);
   open_.resize(end_ - begin_);
   std::iota(open_.begin(), open_.end(), begin_);
 }
@@ -93,8 +93,8 @@ void Canvas::decide(std::vector<Guess> guesses) {
   std::vector<size_t> surest(guesses.size());
   std::iota(surest.begin(), surest.end(), size_t{0});
   std::ranges::stable_sort(surest, std::greater<>(), [&](size_t i) { return guesses[i].sureness; });
-  const int64_t left = std::ssize(open_), count = (left + steps_per_block_ - 1) / steps_per_block_;
-  --steps_per_block_;
+  const int64_t left = std::ssize(open_), count = (left + steps_left_ - 1) / steps_left_;
+  --steps_left_;
   surest.resize(count);
   for (const size_t i : surest) {
     tokens_[prompt_ + open_[i]] = guesses[i].token;

@@ -66,7 +66,7 @@ class Canvas {
   const Diffusion how_;
   const int64_t prompt_;
   int64_t block_;                             // places of one
-  int64_t steps_per_block_ = 0;               // those that are left
+  int64_t steps_left_ = 0;                    // for the block
   int64_t decided_ = 0, begin_ = 0, end_ = 0; // of the block
   std::vector<int32_t> tokens_;
   std::vector<std::optional<core::TokenChoice>> choices_;

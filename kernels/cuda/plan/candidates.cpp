@@ -125,7 +125,7 @@ bool fits_bytes(const Question& q) {
 
 constexpr double kStart = 3;       // a kernel, from its predecessor's last block to its own first products
 constexpr double kLateStart = 6.5; // where it does not start while its predecessor ends
-double start(const Question& q) { return q.in.limits.overlap ? kStart : kLateStart; }
+double start(const Question& q) { return q.in.overlap && q.in.limits.overlap ? kStart : kLateStart; }
 
 double matvec(const Question& q, Way) {
   const Desc& d = q.desc;

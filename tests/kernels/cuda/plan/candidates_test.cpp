@@ -58,8 +58,12 @@ TEST_CASE("candidates: the cheapest one is taken, and what is forced wherever it
 TEST_CASE("candidates: every chip reads weights once for a token, and shares them among tokens of a prompt") {
   for (const KnownChip& chip : known_chips()) {
     CAPTURE(std::string(chip.name));
-    const Setting setting = on_chip(chip);
-    CHECK(ways_of(setting, 1) == std::vector(5, Way::matvec));
+    Setting setting = on_chip(chip);
+    for (const bool overlap : {true, false}) { // as where the host adds up the sums of ranks
+      setting.options.overlap = overlap;
+      for (const int64_t tokens : {1, 2}) CHECK(ways_of(setting, tokens) == std::vector(5, Way::matvec));
+    }
+    setting.options.overlap = true;
     std::vector<Way> prompt = ways_of(setting, 2048);
     CHECK(prompt.back() == Way::matvec); // the last token's logits
     prompt.pop_back();

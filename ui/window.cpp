@@ -204,7 +204,7 @@ void Window::Impl::draw_frame() {
     glfwGetWindowContentScale(window, &scale, &scale_y);
     load_fonts(zoomed());
     apply_theme(dark, zoomed());
-    ImGui_ImplOpenGL3_DestroyFontsTexture();
+    ImGui_ImplOpenGL3_DestroyDeviceObjects(); // with the texture of the fonts, which are made anew
     rescale = false;
   }
   ImGui_ImplOpenGL3_NewFrame();

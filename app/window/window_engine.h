@@ -8,8 +8,8 @@
 #pragma once
 
 #include "app/jobs.h"
-#include "app/window/conversation_store.h"
-#include "app/window/message_tree.h"
+#include "app/window/conversations/conversation_store.h"
+#include "app/window/conversations/message_tree.h"
 #include "app/window/window_server.h"
 #include "app/window/worker.h"
 #include "core/clock.h"

@@ -1,7 +1,7 @@
 // Files that ridge keeps for itself and finds changed: what a prefix cache wrote, and the window's conversations. Each
 // is read or left out. The first byte chooses; of a prefix file it also says whether its checksums are made right, as
 // an attacker would make them.
-#include "app/window/conversation_store.h"
+#include "app/window/conversations/conversation_store.h"
 #include "core/error.h"
 #include "core/files/hash.h"
 #include "engine/prefixes/prefix_files.h"

@@ -185,6 +185,14 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     user.press("ctrl+1");
     user.click("‹ list");
     user.press("ctrl+l");
+    user.press("F1");
+    CHECK(comes([&] { return !ui::places_of("list of keys").empty(); }));
+    user.press("ctrl+2"); // another panel, which the list does not cover
+    CHECK(comes([&] { return ui::places_of("list of keys").empty(); }));
+    user.press("ctrl+1");
+    user.press("ctrl+equal"); // larger
+    user.press("ctrl+equal");
+    user.press("ctrl+minus");
     user.act("search --name '^ridge$' windowsize --sync 1100 750");
     user.press("ctrl+2");
     CHECK(comes([&] { return window.panel() == "gauges"; }));
@@ -193,6 +201,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
   const ui::Layout layout = ui::load_layout(folder / "window.ini");
   CHECK(layout.panel == "gauges");
   CHECK(layout.light);
+  CHECK(layout.zoom == 110);
   CHECK(!layout.conversations);
   CHECK(layout.settings);
   CHECK(layout.width == 1100);

@@ -1,4 +1,4 @@
-#include "app/window/kept_pictures.h"
+#include "app/window/conversations/kept_pictures.h"
 
 #include "core/error.h"
 #include "core/files/atomic_file.h"

@@ -1,4 +1,4 @@
-#include "app/window/message_tree.h"
+#include "app/window/conversations/message_tree.h"
 
 #include <algorithm>
 #include <utility>

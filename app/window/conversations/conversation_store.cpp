@@ -1,4 +1,4 @@
-#include "app/window/conversation_store.h"
+#include "app/window/conversations/conversation_store.h"
 
 #include "core/error.h"
 #include "core/files/atomic_file.h"

@@ -4,7 +4,7 @@
 // conversation is opened.
 #pragma once
 
-#include "app/window/kept_pictures.h"
+#include "app/window/conversations/kept_pictures.h"
 #include "core/view/snapshot.h"
 #include "engine/conversation.h"
 

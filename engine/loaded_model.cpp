@@ -33,10 +33,12 @@ LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File*
   LoadedModel model{std::move(file), {}, nullptr, nullptr};
   model.program = eagle ? models::build_drafted(model.file, *eagle) : models::build_program(model.file, ending);
   const bool writes = ending == models::Ending::logits || ending == models::Ending::pictures;
-  if (writes && model.program.embeds)
+  const bool wants_diffusion = core::sees_ahead(model.program) && diffusing == Diffusing::no;
+  const bool has_mask = model.file.get_int("tokenizer.ggml.mask_token_id", -1) >= 0; // which diffusion needs
+  if (writes && (model.program.embeds || (wants_diffusion && !has_mask)))
     throw_error("{}: a {} model embeds texts and writes none; see ridge embed", model.file.path(),
                 model.program.architecture);
-  if (writes && diffusing == Diffusing::no && core::sees_ahead(model.program))
+  if (writes && wants_diffusion)
     throw_error("{}: a {} model writes by diffusion: it has no probabilities of a text token by token; see ridge run",
                 model.file.path(), model.program.architecture);
   model.tokenizer = find_tokenizer(model.file);

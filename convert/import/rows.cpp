@@ -60,7 +60,7 @@ std::vector<int64_t> of_groups(const DeltaHeads& heads, bool z) {
   return order;
 }
 
-// Of a matrix of groups, each of some heads of q, one of k and one of v: the heads of those parts that are wanted.
+// The heads of the wanted parts of a matrix of groups, each of which has some heads of q, one of k and one of v.
 // `pairs`: as Rows::rope_pairs.
 std::vector<int64_t> of_key_heads(const Config& config, bool q, bool k, bool v, bool pairs) {
   const int64_t dim = config.head_dim, shared = config.heads / config.kv_heads, group = (shared + 2) * dim;

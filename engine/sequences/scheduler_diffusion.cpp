@@ -1,4 +1,4 @@
-// Of models that write by diffusion: a step evaluates the whole text of one sequence and decides some of its places.
+// Models that write by diffusion: a step evaluates the whole text of one sequence and decides some of its places.
 // Tokens are handed on as soon as all before them are decided.
 #include "core/error.h"
 #include "engine/sequences/scheduler.h"

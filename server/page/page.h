@@ -7,8 +7,8 @@ namespace ridge::server {
 
 struct Page {
   std::string content; // HTML
-  // Of its headers: only its own script and style run, by their hashes, it connects to this server only, and its script
-  // makes no markup of texts.
+  // For its headers: only its own script and style run, by their hashes, it connects to this server only, and its
+  // script makes no markup of texts.
   std::string policy;
 };
 const Page& chat_page();

@@ -90,7 +90,7 @@ TEST_CASE("models to begin with: each is a reference, and six at most are offere
   CHECK(app::runs_on(30'000'000'000, room) == app::RunsOn::gpu);
 }
 
-TEST_CASE("ridge alone offers models, pulls the chosen one and chats with it; the next time it is there") {
+TEST_CASE("ridge alone offers models, pulls the chosen one and chats with it, and the next time it is there") {
   NewUser user;
   user.hub.repository = "ggml-org/gemma-3-270m-it-GGUF";
   user.hub.files = {{"gemma-3-270m-it-Q8_0.gguf", read_file(tiny_model())}};

@@ -9,7 +9,7 @@ struct ImVec2;
 
 namespace ridge::ui {
 
-// Of the window that draws; before its first frame.
+// Whether the window that draws keeps them; called before its first frame.
 void keep_places(bool keep);
 // The last item of ImGui is known by this name, or `from` to `to` is.
 void note_place(std::string_view name);

@@ -21,7 +21,7 @@ struct StoredConversation {
   std::string title;
   std::string system;            // prompt
   Json messages = Json::array(); // as Conversation has them, the system message left out; contents are texts
-  // Of each message, the one that it follows, which is before it, -1: none. Empty: each follows the one before it.
+  // For each message, the one that it follows, which is before it, -1: none. Empty: each follows the one before it.
   std::vector<int> parents;
   int end = -1;               // the message that what is shown ends with, where there are parents
   PicturesByMessage pictures; // of the messages; where there is a folder, their bytes are in files alone
@@ -52,8 +52,8 @@ class ConversationStore {
   void save(std::string id); // a copy, here and below: the caller's may stand in what is moved or removed
   // Throws Error where its file cannot be removed; then it stays in the list.
   void remove(std::string id);
-  // Of conversations whose titles or messages have this text, capitals or not: where, in one line; nothing in the
-  // title's case. Nothing at all where it is not found.
+  // Where this text stands in a conversation, capitals or not, in one line; empty where it is in the title. Nothing
+  // where it is in neither the title nor a message.
   static std::optional<std::string> excerpt_with(const StoredConversation& c, const std::string& text);
 
  private:

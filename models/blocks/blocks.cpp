@@ -13,6 +13,11 @@ using core::OpKind;
 using core::ValueId;
 using core::WeightId;
 
+bool Builder::has_vocabulary() const {
+  const std::string_view model = file_.get_string("tokenizer.ggml.model", "none");
+  return model != "none" && model != "no_vocab";
+}
+
 Builder::Builder(const gguf::File& file, Ending ending, std::optional<int64_t> draft_head, const gguf::File* partner)
     : file_(file), hparams_(file), draft_head_(draft_head),
       keeps_hidden_((ending == Ending::drafted && !partner) || draft_head), partner_(partner),

@@ -43,6 +43,7 @@ class Builder {
   const Hparams& hparams() const { return hparams_; }
   bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
   const gguf::Tensor* tensor(const std::string& name) const { return file_.find_tensor(name); } // null: not there
+  bool has_vocabulary() const; // else the file is for token ids alone
 
   // With the first row of token_types, where the file has it, and the vector `plus`, where that is not empty.
   core::ValueId embed(double scale = 1, core::RowUse rows = core::RowUse::as_it_is, const std::string& plus = "");

@@ -6,6 +6,8 @@
 #include "support/reference.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 using namespace ridge;
 
@@ -70,6 +72,46 @@ TEST_CASE("a vocabulary without a model is refused by what it lacks") {
   REQUIRE_REFERENCE();
   const gguf::File file = gguf::File::open(tests::reference_dir() + "/vocab/ggml-vocab-llama-bpe.gguf");
   CHECK(refusal(file).find("token_embd.weight is missing") != std::string::npos);
+}
+
+TEST_CASE("tokens of T5's encoder see later ones where the file is for texts, or says so") {
+  const auto is_causal = [](const std::function<void(gguf::Metadata&)>& change) {
+    tests::ModelImage image;
+    gguf::Metadata& keys = image.metadata;
+    keys.set("general.architecture", "t5encoder");
+    for (const auto& [key, value] : std::map<std::string, uint32_t>{{"vocab_size", 32},
+                                                                    {"context_length", 64},
+                                                                    {"embedding_length", 64},
+                                                                    {"block_count", 1},
+                                                                    {"feed_forward_length", 96},
+                                                                    {"attention.head_count", 4},
+                                                                    {"attention.key_length", 16},
+                                                                    {"attention.value_length", 16},
+                                                                    {"attention.relative_buckets_count", 8}})
+      keys.set("t5encoder." + key, value);
+    keys.set("t5encoder.attention.layer_norm_rms_epsilon", 1e-6f);
+    change(keys);
+    const auto add = [&](const char* name, std::vector<int64_t> dims) {
+      image.tensors.push_back({std::string(name) + ".weight", quant::Type::F32, std::move(dims)});
+    };
+    add("token_embd", {64, 32});
+    add("enc.output_norm", {64});
+    for (const char* norm : {"enc.blk.0.attn_norm", "enc.blk.0.ffn_norm"}) add(norm, {64});
+    for (const char* matrix : {"enc.blk.0.attn_q", "enc.blk.0.attn_k", "enc.blk.0.attn_v", "enc.blk.0.attn_o"})
+      add(matrix, {64, 64});
+    add("enc.blk.0.attn_rel_b", {4, 8});
+    for (const char* matrix : {"enc.blk.0.ffn_up", "enc.blk.0.ffn_gate"}) add(matrix, {64, 96});
+    add("enc.blk.0.ffn_down", {96, 64});
+    const gguf::File file = image.open();
+    const core::Program program = models::build_program(file, models::Ending::hidden);
+    return !core::sees_ahead(program);
+  };
+  CHECK(is_causal([](gguf::Metadata& keys) { keys.set("tokenizer.ggml.model", "none"); }));
+  CHECK_FALSE(is_causal([](gguf::Metadata& keys) { keys.set("tokenizer.ggml.model", "t5"); }));
+  CHECK(is_causal([](gguf::Metadata& keys) {
+    keys.set("tokenizer.ggml.model", "t5");
+    keys.set("t5encoder.attention.causal", true);
+  }));
 }
 
 TEST_CASE("an unknown architecture is refused by name") {

@@ -8,7 +8,12 @@ using core::Activation;
 using core::ValueId;
 
 static void build(Builder& b) {
-  const AttentionSpec attention = {.scale = 1, .distance_bias = true, .output_tensor = "attn_o"};
+  // T5's files do not say that tokens see later ones. llama.cpp lets them where it encodes texts, and not where it
+  // decodes token ids; so files without a vocabulary are what it decodes.
+  const AttentionSpec attention = {.scale = 1,
+                                   .causal = b.hparams().get_bool("attention.causal", !b.has_vocabulary()),
+                                   .distance_bias = true,
+                                   .output_tensor = "attn_o"};
   b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
            .ffn =
                [&](ValueId x, int64_t il) { // of T5 without a gate, of Flan-T5 with one

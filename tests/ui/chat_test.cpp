@@ -2,8 +2,8 @@
 // window_test.cpp is.
 #include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
-#include "ui/driver.h"
 #include "ui/dialogs/link_question.h"
+#include "ui/driver.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>
@@ -94,7 +94,10 @@ TEST_CASE("messages are edited, answered again and shown as they were; conversat
   with_chat(folder, setup, [&](User& user, app::WindowEngine& engine) {
     const auto now = [&] { return engine.snapshot(); };
     const auto idle = [&](size_t messages) {
-      return comes([&] { return now()->messages.size() == messages && now()->state == core::EngineState::idle; });
+      return comes([&] {
+        const auto at = now();
+        return at->messages.size() == messages && at->state == core::EngineState::idle;
+      });
     };
     user.click("search");
     user.type("large");
@@ -106,7 +109,10 @@ TEST_CASE("messages are edited, answered again and shown as they were; conversat
     user.click("Save");
     CHECK(comes([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));
     user.click("answer again");
-    REQUIRE(comes([&] { return now()->messages.size() == 2 && now()->messages[1].versions == 2; }));
+    REQUIRE(comes([&] {
+      const auto at = now();
+      return at->messages.size() == 2 && at->messages[1].versions == 2;
+    }));
     REQUIRE(idle(2));
     CHECK(now()->messages[1].facts->tokens > 0);
     user.click("‹");
@@ -115,7 +121,10 @@ TEST_CASE("messages are edited, answered again and shown as they were; conversat
     user.press("ctrl+a");
     user.type("And cats?");
     user.click("Resend");
-    REQUIRE(comes([&] { return now()->messages.size() == 2 && now()->messages[0].versions == 2; }));
+    REQUIRE(comes([&] {
+      const auto at = now();
+      return at->messages.size() == 2 && at->messages[0].versions == 2;
+    }));
     REQUIRE(idle(2));
     user.click("export");
     user.press("ctrl+a");
@@ -148,16 +157,25 @@ TEST_CASE("a preset is saved by a name and used again, and a model is opened wit
     core::QuantizeRequest quantize{.input = "", .output = copy, .type = "Q8_0"};
     quantize.allow_requantize = true;
     engine.send(core::intent::StartJob{quantize});
-    REQUIRE(comes([&] { return !now()->jobs->empty() && now()->jobs->front().state == core::JobState::done; }));
+    REQUIRE(comes([&] {
+      const auto at = now();
+      return !at->jobs->empty() && at->jobs->front().state == core::JobState::done;
+    }));
     user.press("ctrl+o");
     user.press("ctrl+a");
     user.type(copy);
-    REQUIRE(comes([&] { return now()->fit && now()->fit->path == copy && now()->fit->problem.empty(); }));
+    REQUIRE(comes([&] {
+      const auto at = now();
+      return at->fit && at->fit->path == copy && at->fit->problem.empty();
+    }));
     user.click("keys");
     user.click("q8_0");
     CHECK(comes([&] { return now()->fit->cpu->cache > 0; }));
     user.click("Open");
-    CHECK(comes([&] { return now()->model->path == copy && now()->options.k_type == "q8_0"; }));
+    CHECK(comes([&] {
+      const auto at = now();
+      return at->model->path == copy && at->options.k_type == "q8_0";
+    }));
     CHECK(now()->error == "");
   });
 }

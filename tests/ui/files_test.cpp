@@ -48,8 +48,10 @@ void cancel_a_job(User& user, app::WindowEngine& engine, const ui::Window& windo
   bench.prompts = "0";
   bench.repetitions = 1000;
   engine.send(core::intent::StartJob{bench});
-  REQUIRE(
-      comes([&] { return now()->jobs->front().state == core::JobState::running && now()->jobs->front().share > 0; }));
+  REQUIRE(comes([&] {
+    const auto at = now();
+    return at->jobs->front().state == core::JobState::running && at->jobs->front().share > 0;
+  }));
   const auto cancelled = [&] { return now()->jobs->front().state == core::JobState::cancelled; };
   user.click(560, 268); // Cancel
   CHECK(comes(cancelled));
@@ -59,7 +61,10 @@ void cancel_a_job(User& user, app::WindowEngine& engine, const ui::Window& windo
 void open_files(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto is_open = [&](const std::string& path) {
-    return comes([&] { return now()->model->path == path && now()->state == core::EngineState::idle; });
+    return comes([&] {
+      const auto at = now();
+      return at->model->path == path && at->state == core::EngineState::idle;
+    });
   };
   user.press("ctrl+o");
   user.type(workplace() / "gui");
@@ -82,8 +87,10 @@ void open_files(User& user, app::WindowEngine& engine, const ui::Window& window)
   CHECK(comes([&] { return now()->error_number > errors; })); // a message, and the model that was open stays
   CHECK(now()->model->path == workplace() / "a copy.gguf");
   engine.send(core::intent::OpenModel{""});
-  CHECK(comes(
-      [&] { return now()->model->path != workplace() / "a copy.gguf" && now()->state == core::EngineState::idle; }));
+  CHECK(comes([&] {
+    const auto at = now();
+    return at->model->path != workplace() / "a copy.gguf" && at->state == core::EngineState::idle;
+  }));
 #else
   MESSAGE("skipped: built without X11's headers, nothing is dropped on the window");
   (void)window;
@@ -96,7 +103,10 @@ void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& windo
   std::filesystem::create_directory(workplace() / "models");
   std::filesystem::copy_file(workplace() / "guide-Q4_K.gguf", workplace() / "models/Found-Q4_K.gguf");
   user.press("ctrl+o");
-  CHECK(comes([&] { return now()->models && now()->models->size() == 1 && now()->models->front().context > 0; }));
+  CHECK(comes([&] {
+    const auto at = now();
+    return at->models && at->models->size() == 1 && at->models->front().context > 0;
+  }));
   CHECK(comes([&] { return now()->models->front().tokens_per_s > 0; })); // once the memory is measured
   user.type("found");
   user.press("Return");

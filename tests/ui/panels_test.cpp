@@ -128,7 +128,10 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
   with_window(options, setup, [&](User& user, app::WindowEngine& engine, ui::Window& window) {
     const auto now = [&] { return engine.snapshot(); };
     const auto answered = [&](size_t messages) {
-      return comes([&] { return now()->messages.size() == messages && now()->state == core::EngineState::idle; });
+      return comes([&] {
+        const auto at = now();
+        return at->messages.size() == messages && at->state == core::EngineState::idle;
+      });
     };
     user.type("What is Q4_K?");
     user.press("Return");
@@ -154,11 +157,17 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     user.press("ctrl+a");
     user.type("What is a GGUF file?");
     user.press("Return");
-    CHECK(comes([&] { return !now()->messages.empty() && now()->messages[0].text == "What is a GGUF file?"; }));
+    CHECK(comes([&] {
+      const auto at = now();
+      return !at->messages.empty() && at->messages[0].text == "What is a GGUF file?";
+    }));
     REQUIRE(answered(2));
 
     user.click("What is Q4_K?");
-    REQUIRE(comes([&] { return !now()->messages.empty() && now()->messages[0].text == "What is Q4_K?"; }));
+    REQUIRE(comes([&] {
+      const auto at = now();
+      return !at->messages.empty() && at->messages[0].text == "What is Q4_K?";
+    }));
     CHECK(now()->messages[1].text == first);
     user.click("rename");
     user.press("ctrl+a");
@@ -167,11 +176,17 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     CHECK(comes([&] { return now()->conversations->at(0).title == "K-quants"; })); // it changed last: on top
     user.click("delete");
     user.click("really delete");
-    CHECK(comes([&] { return now()->conversations->size() == 1 && now()->messages.empty(); }));
+    CHECK(comes([&] {
+      const auto at = now();
+      return at->conversations->size() == 1 && at->messages.empty();
+    }));
 
     user.press("ctrl+3");
     CHECK(comes([&] { return window.panel() == "roofline"; }));
-    REQUIRE(comes([&] { return now()->roofs && now()->predicted && now()->measured; }));
+    REQUIRE(comes([&] {
+      const auto at = now();
+      return at->roofs && at->predicted && at->measured;
+    }));
     REQUIRE(comes([&] { return now()->state == core::EngineState::idle; }));
     CHECK(now()->predicted->streams == 1);
     user.act("mousemove 997 105 mousedown 1");

@@ -34,8 +34,11 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   const auto now = [&] { return engine.snapshot(); };
   const auto unsent = [&](size_t pictures) {
     return comes([&] {
-      return now()->pictures.size() == pictures && now()->state == core::EngineState::idle &&
-             (pictures == 0 || now()->picture_facts->at(now()->pictures.back()->key).tokens > 0);
+      const auto at = now();
+      if (at->pictures.size() != pictures || at->state != core::EngineState::idle) return false;
+      if (pictures == 0) return true;
+      const auto facts = at->picture_facts->find(at->pictures.back()->key);
+      return facts != at->picture_facts->end() && facts->second.tokens > 0;
     });
   };
   const std::string dog = files.own.write("a dog.ppm", tests::ppm_of(tests::formula_picture(300, 200, 4)));
@@ -75,7 +78,10 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
 
   user.click("message box");
   user.press("Return");
-  REQUIRE(comes([&] { return now()->messages.size() == 2 && now()->state == core::EngineState::idle; }));
+  REQUIRE(comes([&] {
+    const auto at = now();
+    return at->messages.size() == 2 && at->state == core::EngineState::idle;
+  }));
   CHECK(now()->messages[0].text == "what is it?");
   CHECK(now()->messages[0].pictures.size() == 2);
   user.point(900, 100); // one of them in the conversation

@@ -44,17 +44,26 @@ void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& w
 
   const auto first = now()->speed.prompt_tokens;
   user.press("ctrl+r"); // answer again: the prompt is in the cache but for its last token
-  CHECK(comes([&] { return now()->speed.prompt_tokens < first && idle() && now()->messages.size() == 2; }));
+  CHECK(comes([&] {
+    const auto at = now();
+    return at->speed.prompt_tokens < first && idle() && at->messages.size() == 2;
+  }));
 
   for (const auto& [key, name] : {std::pair{"2", "gauges"}, {"3", "roofline"}, {"4", "model"}, {"5", "quant"}}) {
     user.press(fmt::format("ctrl+{}", key));
     CHECK(comes([&] { return window.panel() == name; }));
   }
-  CHECK(comes([&] { return now()->tensor && now()->block; })); // the lab begins with a tensor
+  CHECK(comes([&] {
+    const auto at = now();
+    return at->tensor && at->block;
+  })); // the lab begins with a tensor
   const auto tensor = now()->tensor->tensor;
   user.click(240, 160); // another one in the list
   CHECK(comes([&] { return now()->tensor->tensor != tensor; }));
-  CHECK(comes([&] { return static_cast<int>(now()->tensor->formats.size()) == now()->tensor->formats_to_try; }));
+  CHECK(comes([&] {
+    const auto at = now();
+    return static_cast<int>(at->tensor->formats.size()) == at->tensor->formats_to_try;
+  }));
 
   user.act("search --name '^ridge$' windowsize --sync 1024 700");
   user.press("ctrl+l"); // the light theme

@@ -3,10 +3,12 @@
 #include "app/terminal/markdown/markdown_stream.h"
 #include "app/terminal/word_wrap.h"
 #include "core/strings/utf8.h"
+#include "support/seed.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <random>
 
 using namespace ridge;
 
@@ -149,6 +151,32 @@ TEST_CASE("emphasis, headings, links and entities are shown without their marks"
   CHECK(shown("<b>raw</b>") == Lines{"<b>raw</b>"});
   CHECK(shown("one\ntwo  \nthree") == Lines{"one two", "three"});
   CHECK(shown("") == Lines{});
+}
+
+TEST_CASE("links that md4c leaves without having entered them end no other one") {
+  for (const char* text : {"https://a.b\n\n![| - word]([***)](https://c.d)", "[see https://a.b here](https://c.d)",
+                           "[*https://a.b and https://c.d*](https://e.f) g",
+                           "| [https://a.b x](https://c.d) |\n| --- |\n| [https://a.b https://c.d](https://e.f) |"}) {
+    CAPTURE(text);
+    const Lines lines = shown(text);
+    REQUIRE(!lines.empty());
+    CHECK(lines[0].find("https://a.b") != std::string::npos);
+  }
+}
+
+TEST_CASE("random marks are shown, whatever they open and close") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  constexpr const char* kPieces[] = {
+      "[",  "](https://c.d)", "https://a.b", "*",           "**", "_",  "~~",  "`",    "$", "$$", "![",
+      "\n", "\n\n",           "| ",          "\n| --- |\n", "> ", "- ", "1. ", "word", " "};
+  for (int round = 0; round < 3000; ++round) {
+    std::string text;
+    for (uint64_t pieces = random() % 30; pieces > 0; --pieces) text += kPieces[random() % std::size(kPieces)];
+    CAPTURE(text);
+    for (const std::string& line : shown(text)) CHECK(line.size() <= 4 * text.size() + 200);
+  }
 }
 
 TEST_CASE("lists, quotes, rules and code are lines of their own") {

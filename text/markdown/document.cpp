@@ -1,10 +1,10 @@
 #include "text/markdown/document.h"
 
 #include "core/strings/utf8.h"
+#include "text/markdown/events.h"
 #include "text/markdown/formulas.h"
 
 #include <fmt/format.h>
-#include <md4c.h>
 
 #include <algorithm>
 #include <charconv>
@@ -32,16 +32,7 @@ class Parser {
   }
 
   std::vector<MarkdownBlock> blocks() {
-    MD_PARSER parser = {};
-    parser.flags = MD_DIALECT_GITHUB | MD_FLAG_NOHTML;
-    parser.enter_block = [](MD_BLOCKTYPE type, void* detail, void* self) { return of(self).enter(type, detail); };
-    parser.leave_block = [](MD_BLOCKTYPE type, void* detail, void* self) { return of(self).leave(type, detail); };
-    parser.enter_span = [](MD_SPANTYPE type, void* detail, void* self) { return of(self).enter(type, detail); };
-    parser.leave_span = [](MD_SPANTYPE, void*, void* self) { return of(self).leave_span(); };
-    parser.text = [](MD_TEXTTYPE type, const char* text, MD_SIZE size, void* self) {
-      return of(self).take(type, {text, size});
-    };
-    md_parse(copy_.data(), static_cast<MD_SIZE>(copy_.size()), &parser, this);
+    MarkdownEvents(*this).parse(copy_);
     return std::move(blocks_);
   }
 
@@ -55,9 +46,9 @@ class Parser {
     std::string address;
   };
 
-  static Parser& of(void* self) { return *static_cast<Parser*>(self); }
+  friend MarkdownEvents<Parser>;
 
-  int enter(MD_BLOCKTYPE type, void* detail) {
+  void enter(MD_BLOCKTYPE type, void* detail) {
     switch (type) {
     case MD_BLOCK_QUOTE: margins_.push_back({true, ""}); break;
     case MD_BLOCK_UL: begin_list({false, static_cast<MD_BLOCK_UL_DETAIL*>(detail)->is_tight != 0, 0}); break;
@@ -83,16 +74,12 @@ class Parser {
     }
     case MD_BLOCK_TABLE: block_.kind = Kind::table; break;
     case MD_BLOCK_TR: block_.rows.emplace_back(); break;
-    case MD_BLOCK_TH:
-      spans_.push_back({kBold, ""});
-      open_spans_ = 1;
-      break;
+    case MD_BLOCK_TH: spans_.push_back({kBold, ""}); break;
     default: break;
     }
-    return 0;
   }
 
-  int leave(MD_BLOCKTYPE type, void* detail) {
+  void leave(MD_BLOCKTYPE type, void* detail) {
     switch (type) {
     case MD_BLOCK_QUOTE: margins_.pop_back(); break;
     case MD_BLOCK_UL:
@@ -109,7 +96,6 @@ class Parser {
     case MD_BLOCK_TH:
     case MD_BLOCK_TD: {
       spans_.clear();
-      open_spans_ = 0;
       block_.rows.back().push_back(std::exchange(block_.runs, {}));
       if (block_.rows.size() > 1) break;
       const MD_ALIGN align = static_cast<MD_BLOCK_TD_DETAIL*>(detail)->align;
@@ -120,10 +106,9 @@ class Parser {
     }
     default: break;
     }
-    return 0;
   }
 
-  int enter(MD_SPANTYPE type, void* detail) {
+  void enter(MD_SPANTYPE type, void* detail) {
     Span span = {spans_.empty() ? uint8_t{0} : spans_.back().style, spans_.empty() ? "" : spans_.back().address};
     switch (type) {
     case MD_SPAN_EM: span.style |= kItalic; break;
@@ -135,13 +120,8 @@ class Parser {
     default: break;
     }
     spans_.push_back(std::move(span));
-    return 0;
   }
-  // md4c 0.4.8 leaves some spans that it has not entered: an address within a link's text.
-  int leave_span() {
-    if (spans_.size() > open_spans_) spans_.pop_back();
-    return 0;
-  }
+  void leave(MD_SPANTYPE) { spans_.pop_back(); }
   void set_address(Span& span, const MD_ATTRIBUTE& address) const {
     span.style |= kLink;
     span.address.clear();
@@ -155,7 +135,7 @@ class Parser {
   size_t place_of(std::string_view text) const { return static_cast<size_t>(text.data() - copy_.data()); }
   std::string original(std::string_view text) const { return std::string(source_.substr(place_of(text), text.size())); }
 
-  int take(MD_TEXTTYPE type, std::string_view text) {
+  void take(MD_TEXTTYPE type, std::string_view text) {
     const bool own = is_in_copy(text.data()) && !text.empty();
     if (own) last_ = place_of(text) + text.size();
     if (block_.kind == Kind::code) {
@@ -173,7 +153,6 @@ class Parser {
     } else {
       add(text, last_, false);
     }
-    return 0;
   }
 
   // md4c gives a line in parts: what it is indented by, which is not of the source, its text, and its end.
@@ -313,7 +292,6 @@ class Parser {
   std::vector<MarkdownBlock::Margin> margins_;
   std::vector<List> lists_;
   std::vector<Span> spans_;
-  size_t open_spans_ = 0; // of a table's head, which no leave_span() ends
   bool indented_ = false; // nothing but that of the last line of code is there
   size_t last_ = 0;       // behind the bytes that were taken last
 };

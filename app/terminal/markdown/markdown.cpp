@@ -3,9 +3,9 @@
 #include "app/terminal/markdown/styled_text.h"
 #include "app/terminal/word_wrap.h"
 #include "core/strings/utf8.h"
+#include "text/markdown/events.h"
 
 #include <fmt/format.h>
-#include <md4c.h>
 
 #include <algorithm>
 #include <optional>
@@ -27,16 +27,7 @@ class Renderer {
   explicit Renderer(int columns) : columns_(std::max(columns, kLeastRoom)) {}
 
   std::vector<std::string> lines(std::string_view source) {
-    MD_PARSER parser = {};
-    parser.flags = MD_DIALECT_GITHUB | MD_FLAG_NOHTML | MD_FLAG_LATEXMATHSPANS;
-    parser.enter_block = [](MD_BLOCKTYPE type, void* detail, void* self) { return of(self).enter(type, detail); };
-    parser.leave_block = [](MD_BLOCKTYPE type, void* detail, void* self) { return of(self).leave(type, detail); };
-    parser.enter_span = [](MD_SPANTYPE type, void* detail, void* self) { return of(self).enter(type, detail); };
-    parser.leave_span = [](MD_SPANTYPE type, void*, void* self) { return of(self).leave(type); };
-    parser.text = [](MD_TEXTTYPE type, const char* text, MD_SIZE size, void* self) {
-      return of(self).take(type, {text, size});
-    };
-    md_parse(source.data(), static_cast<MD_SIZE>(source.size()), &parser, this);
+    text::MarkdownEvents(*this).parse(source, MD_FLAG_LATEXMATHSPANS);
     return std::move(lines_);
   }
 
@@ -47,9 +38,9 @@ class Renderer {
     bool begun = false;
   };
 
-  static Renderer& of(void* self) { return *static_cast<Renderer*>(self); }
+  friend text::MarkdownEvents<Renderer>;
 
-  int enter(MD_BLOCKTYPE type, void* detail) {
+  void enter(MD_BLOCKTYPE type, void* detail) {
     switch (type) {
     case MD_BLOCK_QUOTE:
       begin_block();
@@ -84,10 +75,9 @@ class Renderer {
     case MD_BLOCK_TH: text_.push(Style::bold); break;
     default: break;
     }
-    return 0;
   }
 
-  int leave(MD_BLOCKTYPE type, void* detail) {
+  void leave(MD_BLOCKTYPE type, void* detail) {
     switch (type) {
     case MD_BLOCK_QUOTE: end_prefix(); break;
     case MD_BLOCK_UL:
@@ -109,10 +99,9 @@ class Renderer {
       break;
     default: break;
     }
-    return 0;
   }
 
-  int enter(MD_SPANTYPE type, void* detail) {
+  void enter(MD_SPANTYPE type, void* detail) {
     switch (type) {
     case MD_SPAN_EM: text_.push(Style::italic); break;
     case MD_SPAN_STRONG: text_.push(Style::bold); break;
@@ -124,20 +113,18 @@ class Renderer {
     case MD_SPAN_LATEXMATH_DISPLAY: text_.add("$$"); break;
     default: text_.push(Style::plain); break;
     }
-    return 0;
   }
 
-  int leave(MD_SPANTYPE type) {
+  void leave(MD_SPANTYPE type) {
     if (type == MD_SPAN_LATEXMATH || type == MD_SPAN_LATEXMATH_DISPLAY) {
       text_.add(type == MD_SPAN_LATEXMATH ? "$" : "$$");
-      return 0;
+      return;
     }
     text_.pop();
     if (type == MD_SPAN_A || type == MD_SPAN_IMG) end_link();
-    return 0;
   }
 
-  int take(MD_TEXTTYPE type, std::string_view text) {
+  void take(MD_TEXTTYPE type, std::string_view text) {
     if (code_) {
       *code_ += text;
     } else if (type == MD_TEXT_BR) {
@@ -149,7 +136,6 @@ class Renderer {
     } else {
       text_.add(text);
     }
-    return 0;
   }
 
   // "&amp;" and others that models write; what is not known stays as it is.

@@ -77,7 +77,7 @@ class Browser {
       call("Input.dispatchKeyEvent", event);
     }
   }
-  // What the page complained of: errors that nobody caught, and what its policy forbids.
+  // What the page complained of: uncaught errors, and what its policy forbids.
   const std::vector<std::string>& complaints() const { return complaints_; }
 
  private:

@@ -132,10 +132,11 @@ double matvec(const Question& q, Way) {
   const bool bulk = q.in.limits.bulk_copies;
   if (d.experts > 0) // choices are multiplied one by one
     return 4 + static_cast<double>(d.rows) * q.read_us() * (bulk ? 0.97 : 2.4);
-  const double pass = q.decode_us(d.decode->pass) * (bulk ? 1 : 1.4);
-  if (d.rows <= 2) return (q.group.dataflow ? 1.1 : 4) + std::max(q.read_us(), 0.6 * pass);
+  const double pass = q.decode_us(d.decode->pass);
+  if (d.rows <= 2) return (q.group.dataflow ? 1.1 : 4) + std::max(q.read_us(), (d.rows == 1 ? 0.4 : 0.6) * pass);
   // Its neighbours have to convert what tiles would have handed on; the start is that of a whole step.
-  return (bulk ? 13 : 10) + static_cast<double>(tiles(d.rows, 4)) * std::max({bulk ? 0.1 : 0.5, q.read_us(), pass});
+  return (bulk ? 13 : 10) +
+         static_cast<double>(tiles(d.rows, 4)) * std::max({bulk ? 0.1 : 0.5, q.read_us(), (bulk ? 1 : 1.4) * pass});
 }
 
 // The conversion of a product's input to what tensor cores read; a norm needs the whole row first.

@@ -64,6 +64,11 @@ TEST_CASE("candidates: every chip reads weights once for a token, and shares the
       for (const int64_t tokens : {1, 2}) CHECK(ways_of(setting, tokens) == std::vector(5, Way::matvec));
     }
     setting.options.overlap = true;
+    for (const int64_t side : {1024, 4096, 14336}) {
+      setting.least_side = side;
+      CHECK(ways_of(setting, 1) == std::vector(5, Way::matvec));
+    }
+    setting.least_side = 4096;
     std::vector<Way> prompt = ways_of(setting, 2048);
     CHECK(prompt.back() == Way::matvec); // the last token's logits
     prompt.pop_back();
@@ -71,6 +76,20 @@ TEST_CASE("candidates: every chip reads weights once for a token, and shares the
     CHECK(prompt == std::vector(4, chip.compute == 90 ? Way::prompt : geforce ? Way::bytes : Way::gemm));
     for (const Way way : ways_of(setting, 32)) CHECK((way != Way::prompt && way != Way::bytes));
   }
+}
+
+TEST_CASE("candidates: a fast chip reads weights once for a token with an older chip's limits, too") {
+  const KnownChip& h200 = known_chip("H200");
+  for (const int compute : {75, 80, 86, 89})
+    for (const int64_t side : {1024, 4096, 14336}) {
+      Setting setting = on_chip(h200);
+      setting.limits = kernels::cuda::limits_of(compute, h200.sm_count);
+      setting.rates = kernels::cuda::rates_of(compute, h200.sm_count, h200.clock_mhz, h200.bytes_per_us);
+      setting.least_side = side;
+      CAPTURE(compute);
+      CAPTURE(side);
+      CHECK(ways_of(setting, 1) == std::vector(5, Way::matvec));
+    }
 }
 
 TEST_CASE("candidates: more tokens of a step go the same way or one for more of them") {

@@ -280,7 +280,9 @@ TEST_CASE("CUDA: windows, sinks and soft caps, in prompts that begin before the 
           config.max_batch = config.max_outputs = 300;
           config.k_type = config.v_type = type;
           config.exact = type == KvType::f32;
-          CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 1, 64, 2}, options) < 3e-5);
+          // A code of the cache may round the other way, and a token where a chunk begins sees few others.
+          const double bound = type == KvType::q8_0 ? 1e-4 : 3e-5;
+          CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 1, 64, 2}, options) < bound);
         }
 }
 

@@ -300,7 +300,7 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
   const PlanShape shape = shape_of(batch);
   if (shape.outputs == 0 && whole()) throw std::logic_error("CUDA: a profile needs an output");
   const BatchPlan plan = plan_of(shape);
-  const auto decodes_beside = [](const KernelCall& call) { return call.kernel == Kernel::prompt_product; };
+  const auto decodes_beside = [](const KernelCall& call) { return call.get<PromptProduct>() != nullptr; };
   if (std::ranges::any_of(plan.calls, decodes_beside)) // its second stream is not part of a graph
     return profile_calls(program_, plan_, plan, context_.stream(), repetitions,
                          [&](const KernelCall& call) { launcher_.launch(plan, call, context_.launch()); });
@@ -363,8 +363,8 @@ void Executor::launch_all(const BatchPlan& plan, LaunchLog* log) {
   for (const KernelCall& call : plan.calls) {
     const ProfilerRange range(step_names_[call.step]);
     launch.overlap = call.overlap && !std::exchange(served, false);
-    if (call.kernel == Kernel::fetch_experts && experts_.filed()) {
-      experts_.serve(call.outputs[0], launcher_.chosen_experts(plan, call), call.rows, context_.launch());
+    if (const auto* fetch = call.get<FetchExperts>(); fetch && experts_.filed()) {
+      experts_.serve(fetch->ids, launcher_.chosen_experts(plan, *fetch), fetch->rows, context_.launch());
       served = true;
       continue;
     }

@@ -6,16 +6,16 @@
 
 namespace ridge::kernels::cuda {
 
-void KernelLauncher::number_exchanges(const KernelCall& call, const Launch& launch) const {
+void KernelLauncher::run(const BatchPlan&, const NumberExchanges& call, const Launch& launch) {
   if (const auto* rank = dynamic_cast<const ExchangeRank*>(config_.communicator))
-    launch_number_exchanges(launch, rank->numbers(), static_cast<uint32_t>(call.place));
+    launch_number_exchanges(launch, rank->numbers(), static_cast<uint32_t>(call.exchanges));
 }
 
-ExchangeArgs KernelLauncher::exchange_args(const BatchPlan& plan, const KernelCall& call) const {
+ExchangeArgs KernelLauncher::exchange_args(const BatchPlan& plan, const Exchange& call) const {
   const auto* rank = dynamic_cast<const ExchangeRank*>(config_.communicator);
   ExchangeArgs args = rank ? rank->args() : ExchangeArgs{};
-  args.x = value(plan, call.inputs[0]);
-  args.out = value(plan, call.outputs[0]);
+  args.x = value(plan, call.x);
+  args.out = value(plan, call.out);
   args.rows = call.rows;
   args.part = width(call.op->inputs[0]);
   args.width = width(call.op->outputs[0]);
@@ -23,7 +23,7 @@ ExchangeArgs KernelLauncher::exchange_args(const BatchPlan& plan, const KernelCa
   args.gathers = call.op->kind == core::OpKind::all_gather;
   args.packed = !config_.exact;
   args.dataflow_input = call.dataflow_input;
-  args.dataflow_output = plan.is_dataflow(call.outputs[0]);
+  args.dataflow_output = plan.is_dataflow(call.out);
   args.place = static_cast<uint32_t>(call.place);
   return args;
 }
@@ -42,7 +42,7 @@ auto parts_of(const ExchangeArgs& whole) {
 
 } // namespace
 
-void KernelLauncher::launch_exchange(const BatchPlan& plan, const KernelCall& call, const Launch& launch) {
+void KernelLauncher::run(const BatchPlan& plan, const Exchange& call, const Launch& launch) {
   const ExchangeArgs args = exchange_args(plan, call);
   if (args.ranks == 0) return exchange_on_host(args, launch);
   if (args.gathers || !summed_in_parts(args.rows, args.width)) return cuda::launch_exchange(launch, args);

@@ -8,7 +8,7 @@
 
 namespace ridge::kernels::cuda {
 
-static_assert(kMostSiblingMatrices == kMostPromptMatrices);
+static_assert(kMostSegments == kMostPromptMatrices);
 
 namespace {
 
@@ -22,8 +22,7 @@ std::optional<FusedGlu> glu_of(const MatrixStep& m) { return m.glu ? fused_glu(*
 
 } // namespace
 
-MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const KernelCall::Product& product,
-                                       int64_t tokens) const {
+MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const Product& product, int64_t tokens) const {
   const MatrixStep& m = product.matrix;
   const core::Weight& first = first_weight(m);
   MatvecArgs args = {};
@@ -106,8 +105,8 @@ BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m,
   return args;
 }
 
-void KernelLauncher::launch_to_half(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const MatrixStep& m = call.products[0].matrix;
+void KernelLauncher::run(const BatchPlan& plan, const ConvertInput& call, const Launch& launch) {
+  const MatrixStep& m = call.matrix;
   const bool sorted = call.layout == HalfLayout::sorted_wide;
   HalfArgs args = {.x = value(plan, m.x),
                    .norm_weight = weights_.vector(m.norm),
@@ -117,54 +116,63 @@ void KernelLauncher::launch_to_half(const BatchPlan& plan, const KernelCall& cal
                    .out = workspace_.half_x(),
                    .stride = static_cast<int>(core::round_up(call.cols, sorted ? kWideColumns : kGemmColumns)),
                    .layout = call.layout,
-                   .tiled_rows = Divisor(sorted                             ? call.tile_tokens
+                   .tiled_rows = Divisor(sorted                             ? call.sorted_tile
                                          : call.layout == HalfLayout::tiles ? core::round_up(call.rows, kPromptTokens)
                                                                             : wide_tile_rows(call.rows)),
                    .places = workspace_.slot_places(),
                    .used = width(m.x) != call.cols ? 1 : static_cast<int>(m.used),
                    .exponents = workspace_.exponents()};
-  if (call.products.size() > 1) { // what that one left
-    const MatrixStep& summed = call.products[1].matrix;
-    const BatchCut cut = call.wide ? cut_wide_batch(summed, call.rows) : cut_batch(summed, call.rows, call.tile_tokens);
+  if (call.sums) {
+    const auto& [summed, tile_tokens, wide] = *call.sums;
+    const BatchCut cut = wide ? cut_wide_batch(summed, call.rows) : cut_batch(summed, call.rows, tile_tokens);
     args.sums = workspace_.batch_parts();
     args.bias = weights_.vector(summed.parts[0].bias);
     args.sum_out = value(plan, m.x);
     args.x = value(plan, summed.residual);
     args.ranges = cut.left_ranges;
     args.row_floats = int64_t{cut.row_tiles} * kBatchRows;
-    args.range_floats = int64_t{cut.token_tiles} * call.tile_tokens * args.row_floats;
+    args.range_floats = int64_t{cut.token_tiles} * tile_tokens * args.row_floats;
   }
-  if (call.op) { // the layer norm in front
-    args.x = value(plan, call.inputs[0]);
-    args.norm_weight = weights_.vector(call.op->weights[0]);
-    if (call.op->weights.size() > 1) args.norm_bias = weights_.vector(call.op->weights[1]);
-    args.epsilon = std::get<core::NormParams>(call.op->params).epsilon;
+  if (const core::Op* norm = call.layer_norm) {
+    args.x = value(plan, norm->inputs[0]);
+    args.norm_weight = weights_.vector(norm->weights[0]);
+    if (norm->weights.size() > 1) args.norm_bias = weights_.vector(norm->weights[1]);
+    args.epsilon = std::get<core::NormParams>(norm->params).epsilon;
     args.centers = true;
   }
   if (call.cleared > 0) {
     args.cleared = workspace_.glu_largest();
     args.cleared_per_row = static_cast<int>(call.cleared);
   }
-  cuda::launch_to_half(launch, args);
+  launch_to_half(launch, args);
 }
 
-void KernelLauncher::launch_matvec(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const KernelCall::Product& first = call.products[0];
-  const FormatKernels& format = format_of(first.matrix);
-  const MatvecArgs args = matvec_args(plan, first, call.rows);
-  Launch fewer = launch; // multiprocessors
-  fewer.sm_count -= call.left_free;
-  if (call.kernel == Kernel::matvec) return format.matvec(fewer, args, config_.exact);
-  const MatrixStep& second = call.products[1].matrix;
-  if (call.kernel == Kernel::matvec_router) return format.matvec_router(launch, args, router_rows(plan, call));
-  const MatvecArgs other = matvec_args(plan, call.products[1], call.rows);
-  const quant::Type type = format_of(second).type;
+// Multiprocessors without those that a call leaves free.
+static Launch without(Launch launch, int left_free) {
+  launch.sm_count -= left_free;
+  return launch;
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const Matvec& call, const Launch& launch) {
+  format_of(call.product.matrix)
+      .matvec(without(launch, call.left_free), matvec_args(plan, call.product, call.rows), config_.exact);
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const MatvecPair& call, const Launch& launch) {
+  const FormatKernels& format = format_of(call.first.matrix);
+  const MatvecArgs args = matvec_args(plan, call.first, call.rows), other = matvec_args(plan, call.second, call.rows);
+  const quant::Type type = format_of(call.second.matrix).type;
+  const Launch fewer = without(launch, call.left_free);
   format.matvec_pair(format.can_pair(fewer, args, other, type) ? fewer : launch, args, other, type);
 }
 
-void KernelLauncher::launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const MatrixStep& m = call.products[0].matrix;
-  BatchArgs args = batch_args(plan, m, call.rows);
+void KernelLauncher::run(const BatchPlan& plan, const MatvecRouter& call, const Launch& launch) {
+  format_of(call.product.matrix)
+      .matvec_router(launch, matvec_args(plan, call.product, call.rows), router_rows(plan, call));
+}
+
+BatchArgs KernelLauncher::small_batch_args(const BatchPlan& plan, const SmallBatch& call) const {
+  BatchArgs args = batch_args(plan, call.product.matrix, call.rows);
   args.sibling_follows = call.sibling_follows;
   args.follows_sibling = call.follows_sibling;
   args.leaves_sums = call.leaves_sums;
@@ -176,16 +184,16 @@ void KernelLauncher::launch_batch(const BatchPlan& plan, const KernelCall& call,
   if (call.reads_half) {
     args.product.x = workspace_.glu_half();
     args.x_rows = call.rows;
-    args.x_floats = value(plan, m.x);
+    args.x_floats = value(plan, call.product.matrix.x);
     args.x_largest = workspace_.glu_largest();
   }
+  return args;
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const SmallBatch& call, const Launch& launch) {
+  const MatrixStep& m = call.product.matrix;
+  BatchArgs args = small_batch_args(plan, call);
   if (!call.wide) return format_of(m).batch(launch, args, call.tile_tokens);
-  if (args.tiles) {
-    args.token_tiles = static_cast<int>(most_expert_tiles(call.rows, first_weight(m).count, call.tile_tokens));
-    args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
-    args.ranges = 1;
-    return format_of(m).wide_batch(launch, {.batch = args}, call.tile_tokens);
-  }
   const BatchCut cut = cut_wide_batch(m, call.rows);
   args.token_tiles = cut.token_tiles;
   args.row_tiles = cut.row_tiles;
@@ -193,10 +201,20 @@ void KernelLauncher::launch_batch(const BatchPlan& plan, const KernelCall& call,
   format_of(m).wide_batch(launch, {.log2_parts = cut.log2_parts, .batch = args}, call.tile_tokens);
 }
 
-void KernelLauncher::launch_expert_dots(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const MatrixStep& m = call.products[0].matrix;
+void KernelLauncher::run(const BatchPlan& plan, const ExpertBatch& call, const Launch& launch) {
+  const MatrixStep& m = call.product.matrix;
+  BatchArgs args = small_batch_args(plan, call);
+  if (!call.wide) return format_of(m).batch(launch, args, call.tile_tokens);
+  args.token_tiles = static_cast<int>(most_expert_tiles(call.rows, first_weight(m).count, call.tile_tokens));
+  args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
+  args.ranges = 1;
+  format_of(m).wide_batch(launch, {.batch = args}, call.tile_tokens);
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const ExpertDots& call, const Launch& launch) {
+  const MatrixStep& m = call.product.matrix;
   BatchArgs args = batch_args(plan, m, call.rows);
-  if (m.norm == kNone) args.x_floats = value(plan, m.x); // else to_half has normed it
+  if (m.norm == kNone) args.x_floats = value(plan, m.x); // else the conversion has normed it
   format_of(m).expert_dots(launch, args);
 }
 
@@ -204,7 +222,7 @@ PromptMatrices KernelLauncher::prompt_matrices(const BatchPlan& plan, const Matr
   return {gemm_args(plan, m, rows), format_of(m).expand};
 }
 
-PromptResult KernelLauncher::prompt_result(const BatchPlan& plan, const KernelCall& call) const {
+PromptResult KernelLauncher::prompt_result(const BatchPlan& plan, const PromptProduct& call) const {
   const MatrixStep& m = call.products[0].matrix;
   PromptResult result;
   result.log2_largest = call.unscaled ? kLog2LargestHalf : kLog2LargestConverted;
@@ -231,26 +249,24 @@ void KernelLauncher::bound_products(const Plan& plan, const Launch& launch) cons
   }
 }
 
-void KernelLauncher::launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) {
+void KernelLauncher::run(const BatchPlan& plan, const PromptProduct& call, const Launch& launch) {
   std::vector<PromptMatrices> matrices;
-  for (const KernelCall::Product& product : call.products)
-    matrices.push_back(prompt_matrices(plan, product.matrix, call.rows));
+  for (const Product& product : call.products) matrices.push_back(prompt_matrices(plan, product.matrix, call.rows));
   if (call.reads_half) {
     const core::ValueId x = call.products[0].matrix.x;
     const TiledHalf half = tiled_half(value(plan, x), call.rows, width(x));
     for (PromptMatrices& m : matrices) m.args.x = half.tiles, m.args.exponent = half.exponents;
   }
-  if (!call.op)
-    return cuda::launch_prompt_product(launch, matrices, prompt_result(plan, call), workspace_.prompt_scratch());
-  const ExchangeArgs summed = exchange_args(plan, call);
+  if (!call.sum) return launch_prompt_product(launch, matrices, prompt_result(plan, call), workspace_.prompt_scratch());
+  const ExchangeArgs summed = exchange_args(plan, *call.sum);
   if (summed.ranks > 0)
-    return cuda::launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), part_exchange(summed));
-  cuda::launch_prompt_product(launch, matrices, {}, workspace_.prompt_scratch());
+    return launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), part_exchange(summed));
+  launch_prompt_product(launch, matrices, {}, workspace_.prompt_scratch());
   exchange_on_host(summed, launch);
 }
 
-void KernelLauncher::launch_integer_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const MatrixStep& m = call.products[0].matrix;
+void KernelLauncher::run(const BatchPlan& plan, const IntegerProduct& call, const Launch& launch) {
+  const MatrixStep& m = call.product.matrix;
   format_of(m).integer_product(
       launch,
       {.product = gemm_args(plan, m, call.rows), .gated = m.glu.has_value(), .glu = glu_of(m).value_or(FusedGlu{})});
@@ -260,8 +276,8 @@ bool KernelLauncher::can_multiply_bytes(const MatrixStep& m) const {
   return format_of(m).integer_product && (!m.glu || glu_of(m));
 }
 
-void KernelLauncher::launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const MatrixStep& m = call.products[0].matrix;
+void KernelLauncher::run(const BatchPlan& plan, const Gemm& call, const Launch& launch) {
+  const MatrixStep& m = call.product.matrix;
   GemmArgs args = gemm_args(plan, m, call.rows);
   if (m.glu) {
     args.segment[0].out = workspace_.gate();
@@ -270,11 +286,10 @@ void KernelLauncher::launch_gemm(const BatchPlan& plan, const KernelCall& call, 
   format_of(m).gemm(launch, args);
 }
 
-void KernelLauncher::launch_gate_up_glu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const MatrixStep& m = call.products[0].matrix;
-  const core::ValueId out = m.parts[0].out;
-  cuda::launch_gate_up_glu(launch, *m.glu, workspace_.gate(), workspace_.up(), value(plan, out),
-                           call.rows * width(out));
+void KernelLauncher::run(const BatchPlan& plan, const GateUpGlu& call, const Launch& launch) {
+  const core::ValueId out = call.matrix.parts[0].out;
+  launch_gate_up_glu(launch, *call.matrix.glu, workspace_.gate(), workspace_.up(), value(plan, out),
+                     call.rows * width(out));
 }
 
 bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const {
@@ -282,10 +297,10 @@ bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second,
                                    matvec_args(any_plan(), {second}, tokens), format_of(second).type);
 }
 
-RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const KernelCall& call) const {
-  const MatrixStep& router = call.products[1].matrix;
-  const FoldedRouter& folded = routers_[call.first_step + 1];
-  const RouteArgs route = route_args(op_call(plan, call));
+RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const MatvecRouter& call) const {
+  const MatrixStep& router = call.router;
+  const FoldedRouter& folded = routers_[call.router_step];
+  const RouteArgs route = route_args(op_call(plan, {call.route, call.route->outputs, call.rows}));
   const float* bias = weights_.vector(router.parts[0].bias);
   return {.matrix = folded.matrix,
           .constant = folded.constant,
@@ -322,12 +337,12 @@ bool KernelLauncher::can_dot_experts(const MatrixStep& m, int64_t slots) const {
   return format_of(m).can_dot_experts(context_.limits(), batch_args(any_plan(), m, slots));
 }
 
-KernelChoices::SmallBatch KernelLauncher::small_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
+KernelChoices::Fit KernelLauncher::small_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
   const BatchCut cut = cut_batch(m, tokens, tile_tokens);
   return {cut.fits, cut.split_columns, cut.left_ranges > 0};
 }
 
-KernelChoices::SmallBatch KernelLauncher::wide_batch(const MatrixStep& m, int64_t tokens) const {
+KernelChoices::Fit KernelLauncher::wide_batch(const MatrixStep& m, int64_t tokens) const {
   const BatchCut cut = cut_wide_batch(m, tokens);
   return {cut.fits, cut.split_columns, cut.left_ranges > 0};
 }

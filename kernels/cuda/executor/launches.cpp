@@ -8,39 +8,19 @@
 namespace ridge::kernels::cuda {
 
 void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) {
-  switch (call.kernel) {
-  case Kernel::clear_dataflow: return workspace_.clear_dataflow(plan.dataflow_tokens, launch.stream);
-  case Kernel::observe: return observe(plan, call, launch);
-  case Kernel::to_half: return launch_to_half(plan, call, launch);
-  case Kernel::matvec:
-  case Kernel::matvec_pair:
-  case Kernel::matvec_router: return launch_matvec(plan, call, launch);
-  case Kernel::small_batch:
-  case Kernel::expert_batch: return launch_batch(plan, call, launch);
-  case Kernel::expert_dots: return launch_expert_dots(plan, call, launch);
-  case Kernel::prompt_product: return launch_prompt_product(plan, call, launch);
-  case Kernel::integer_product: return launch_integer_product(plan, call, launch);
-  case Kernel::gemm: return launch_gemm(plan, call, launch);
-  case Kernel::gate_up_glu: return launch_gate_up_glu(plan, call, launch);
-  case Kernel::rope_store:
-  case Kernel::prompt_rope:
-  case Kernel::rope_attention: return launch_heads(plan, call, launch);
-  case Kernel::latent_store: return launch_latent_store(plan, call, launch);
-  case Kernel::attention:
-  case Kernel::plain_attention:
-  case Kernel::prompt_attention: return launch_attention(plan, call, launch);
-  case Kernel::latent_attention:
-  case Kernel::plain_latent_attention: return launch_latent_attention(plan, call, launch);
-  case Kernel::index_choice: return launch_index(plan, call, launch);
-  case Kernel::sort_experts: return sort_experts(plan, call, launch);
-  case Kernel::fetch_experts: return fetch_experts(plan, call, launch);
-  case Kernel::sum: return launch_sum(plan, call, launch);
-  case Kernel::norm: return launch_norm(plan, call, launch);
-  case Kernel::op: return launcher_of(call.op->kind)(launch, op_call(plan, call));
-  case Kernel::number_exchanges: return number_exchanges(call, launch);
-  case Kernel::exchange: return launch_exchange(plan, call, launch);
-  case Kernel::sample: return launch_sample(launch, decoding_.args(call.output, plan.shape.outputs, plan.shape.tokens));
-  }
+  std::visit([&](const auto& work) { run(plan, work, launch); }, call.work);
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const ClearDataflow&, const Launch& launch) {
+  workspace_.clear_dataflow(plan.dataflow_tokens, launch.stream);
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const Sample& call, const Launch& launch) {
+  launch_sample(launch, decoding_.args(call.output, plan.shape.outputs, plan.shape.tokens));
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const PlainOp& call, const Launch& launch) {
+  launcher_of(call.op->kind)(launch, op_call(plan, call));
 }
 
 RopeArgs KernelLauncher::rope_args(int32_t index) const {
@@ -54,8 +34,10 @@ RopeArgs KernelLauncher::rope_args(int32_t index) const {
           batch_.places()};
 }
 
-RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const HeadsStep& h) const {
+RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const RopeStore& call) const {
+  const HeadsStep& h = call.heads;
   RopeStoreArgs args = {};
+  args.dataflow_input = call.dataflow_input;
   args.positions = batch_.device().positions;
   args.streams = batch_.device().streams;
   args.tokens = static_cast<int>(plan.shape.tokens);
@@ -78,15 +60,15 @@ RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const Heads
 }
 
 // For the call's rows.
-AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const KernelCall& call, const core::Op& op,
-                                             core::ValueId out, const Launch& launch) const {
+AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const Attention& call, const Launch& launch) const {
+  const core::Op& op = *call.op;
   const auto& params = std::get<core::AttentionParams>(op.params);
   AttentionArgs args = {};
   args.q = value(plan, op.inputs[0]) + call.first_row * width(op.inputs[0]);
-  args.out = value(plan, out) + call.first_row * width(out);
-  if (call.writes_half) {
+  args.out = value(plan, call.out) + call.first_row * width(call.out);
+  if (call.half) {
     args.out_half = workspace_.half_x();
-    args.half_layout = call.layout;
+    args.half_layout = *call.half;
     args.exponents = workspace_.exponents();
   }
   args.positions = batch_.device().positions + call.first_row;
@@ -121,16 +103,20 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const Kernel
   return args;
 }
 
-void KernelLauncher::launch_heads(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  RopeStoreArgs args = rope_store_args(plan, call.heads);
-  args.dataflow_input = call.dataflow_input;
-  if (call.kernel == Kernel::rope_attention)
-    return launch_rope_attention(launch, attention_args(plan, call, *call.op, call.outputs[0], launch), args,
-                                 call.one_run);
-  call.kernel == Kernel::prompt_rope ? launch_prompt_rope(launch, args) : launch_rope_store(launch, args);
+void KernelLauncher::run(const BatchPlan& plan, const RopeAttention& call, const Launch& launch) {
+  launch_rope_attention(launch, attention_args(plan, call.attention, launch), rope_store_args(plan, call.rope),
+                        call.attention.one_run);
 }
 
-void KernelLauncher::launch_latent_store(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+void KernelLauncher::run(const BatchPlan& plan, const PromptRope& call, const Launch& launch) {
+  launch_prompt_rope(launch, rope_store_args(plan, call));
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const RopeStore& call, const Launch& launch) {
+  launch_rope_store(launch, rope_store_args(plan, call));
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const LatentStore& call, const Launch& launch) {
   const LatentStep& step = call.latent;
   cuda::launch_latent_store(launch, {.positions = batch_.device().positions,
                                      .streams = batch_.device().streams,
@@ -147,26 +133,39 @@ void KernelLauncher::launch_latent_store(const BatchPlan& plan, const KernelCall
                                      .cache = cache_.layer(step.kv_layer)});
 }
 
-void KernelLauncher::launch_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  const AttentionArgs args = attention_args(plan, call, *call.op, call.outputs[0], launch);
-  if (call.kernel == Kernel::prompt_attention)
-    return context_.limits().prompt_products && cuda::can_attend_prompts(args.cache, args.heads)
-               ? launch_prompt_attention(launch, args)
-               : launch_mma_attention(launch, args);
-  if (call.kernel == Kernel::plain_attention) return launch_plain_attention(launch, args);
-  cuda::launch_attention(launch, args);
+void KernelLauncher::run(const BatchPlan& plan, const Attention& call, const Launch& launch) {
+  launch_attention(launch, attention_args(plan, call, launch));
 }
 
-void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const KernelCall& call,
-                                             const Launch& launch) const {
+void KernelLauncher::run(const BatchPlan& plan, const PlainAttention& call, const Launch& launch) {
+  launch_plain_attention(launch, attention_args(plan, call, launch));
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const PromptAttention& call, const Launch& launch) {
+  const AttentionArgs args = attention_args(plan, call, launch);
+  if (context_.limits().prompt_products && cuda::can_attend_prompts(args.cache, args.heads))
+    return launch_prompt_attention(launch, args);
+  launch_mma_attention(launch, args);
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const LatentAttention& call, const Launch& launch) {
+  launch_latent_attention(launch, latent_args(plan, call, launch));
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const PlainLatentAttention& call, const Launch& launch) {
+  launch_plain_latent_attention(launch, latent_args(plan, call, launch));
+}
+
+LatentArgs KernelLauncher::latent_args(const BatchPlan& plan, const LatentAttention& call, const Launch& launch) const {
+  const std::vector<core::ValueId>& inputs = call.op->inputs;
   const auto* mixed = std::get_if<core::MixedParams>(&call.op->params);
   const core::AttentionParams params =
       mixed ? core::AttentionParams{mixed->layer, mixed->heads, mixed->scale, mixed->window}
             : std::get<core::AttentionParams>(call.op->params);
   LatentArgs args = {};
-  args.q = value(plan, call.inputs[0]);
-  args.q_rest = value(plan, call.inputs[mixed ? 0 : 1]);
-  args.out = value(plan, call.outputs[0]);
+  args.q = value(plan, inputs[0]);
+  args.q_rest = value(plan, inputs[mixed ? 0 : 1]);
+  args.out = value(plan, call.out);
   args.positions = batch_.device().positions;
   args.streams = batch_.device().streams;
   args.tokens = static_cast<int>(plan.shape.tokens);
@@ -178,9 +177,9 @@ void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const Kernel
     args.entries = cache_.layer(mixed->entries);
     args.span = static_cast<int>(program_.kv_layers[mixed->entries].span);
   }
-  if (mixed ? call.inputs[1] != call.inputs[0] : call.inputs.size() > 2) {
-    args.chosen = ids(plan, call.inputs.back());
-    args.most = static_cast<int>(width(call.inputs.back()));
+  if (mixed ? inputs[1] != inputs[0] : inputs.size() > 2) {
+    args.chosen = ids(plan, inputs.back());
+    args.most = static_cast<int>(width(inputs.back()));
   }
   if (sees_ahead(params, plan.shape)) args.places = batch_.places();
   if (!call.op->weights.empty()) args.sinks = weights_.vector(call.op->weights[0]);
@@ -189,21 +188,20 @@ void KernelLauncher::launch_latent_attention(const BatchPlan& plan, const Kernel
   args.lone_tokens = plan.shape.distinct_streams;
   args.most_splits = static_cast<int>(std::min<int64_t>(launch.sm_count, (config_.context + 63) / 64));
   args.partial = workspace_.latent_partial();
-  call.kernel == Kernel::latent_attention ? cuda::launch_latent_attention(launch, args)
-                                          : launch_plain_latent_attention(launch, args);
+  return args;
 }
 
-void KernelLauncher::launch_index(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+void KernelLauncher::run(const BatchPlan& plan, const IndexChoice& call, const Launch& launch) {
   const auto& params = std::get<core::IndexParams>(call.op->params);
   IndexArgs args = {};
-  args.q = value(plan, call.inputs[0]);
-  if (!params.even) args.weights = value(plan, call.inputs[1]);
-  args.chosen = ids(plan, call.outputs[0]);
+  args.q = value(plan, call.op->inputs[0]);
+  if (!params.even) args.weights = value(plan, call.op->inputs[1]);
+  args.chosen = ids(plan, call.out);
   args.positions = batch_.device().positions;
   args.streams = batch_.device().streams;
   args.tokens = static_cast<int>(plan.shape.tokens);
   args.heads = static_cast<int>(params.heads);
-  args.most = static_cast<int>(width(call.outputs[0]));
+  args.most = static_cast<int>(width(call.out));
   args.span = static_cast<int>(program_.kv_layers[params.layer].span);
   args.tail = params.tail;
   args.fills = params.fills;
@@ -212,15 +210,15 @@ void KernelLauncher::launch_index(const BatchPlan& plan, const KernelCall& call,
   launch_index_choice(launch, args);
 }
 
-void KernelLauncher::sort_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  launch_group_slots(launch, ids(plan, call.outputs[0]), static_cast<int>(call.rows), static_cast<int>(call.experts),
+void KernelLauncher::run(const BatchPlan& plan, const SortExperts& call, const Launch& launch) {
+  launch_group_slots(launch, ids(plan, call.ids), static_cast<int>(call.rows), static_cast<int>(call.experts),
                      call.tile_tokens, workspace_.slot_order(), workspace_.slot_places(), workspace_.expert_tiles(),
                      workspace_.tile_count());
 }
 
-void KernelLauncher::fetch_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
-  if (const ExpertCacheArgs* cache = experts_.of_ids(call.outputs[0]))
-    launch_fetch_experts(launch, *cache, ids(plan, call.outputs[0]), static_cast<int>(call.rows));
+void KernelLauncher::run(const BatchPlan& plan, const FetchExperts& call, const Launch& launch) {
+  if (const ExpertCacheArgs* cache = experts_.of_ids(call.ids))
+    launch_fetch_experts(launch, *cache, ids(plan, call.ids), static_cast<int>(call.rows));
 }
 
 // What only plain_attention knows.
@@ -231,15 +229,12 @@ bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads, bool one_run)
   if (is_plain(params) || !params.causal) return false;
   const BatchPlan plan{one_run ? PlanShape{2, 1, kAttentionRows, false} : PlanShape{1, 1, 1, true}};
   const Launch launch = context_.launch();
-  KernelCall call{Kernel::rope_attention};
-  call.rows = plan.shape.tokens;
-  call.one_run = one_run;
-  return can_fuse_rope(launch, attention_args(plan, call, *heads.attention, heads.attention->outputs[0], launch),
-                       rope_store_args(plan, heads), one_run);
+  const Attention attention{heads.attention, heads.attention->outputs[0], plan.shape.tokens, 0, one_run};
+  return can_fuse_rope(launch, attention_args(plan, attention, launch), rope_store_args(plan, {heads}), one_run);
 }
 
 bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {
-  return cuda::can_rope_prompts(rope_store_args({{1, 1, 1, true}}, heads));
+  return cuda::can_rope_prompts(rope_store_args({{1, 1, 1, true}}, {heads}));
 }
 
 bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
@@ -265,7 +260,7 @@ bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
          params.heads / cache.heads <= kAttentionRows;
 }
 
-void KernelLauncher::launch_sum(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+void KernelLauncher::run(const BatchPlan& plan, const Sum& call, const Launch& launch) {
   SumArgs args = {};
   static_assert(SumArgs::kMostTerms == SumStep::kMostTerms);
   for (const SumStep::Term& term : call.sum.terms) {
@@ -274,19 +269,19 @@ void KernelLauncher::launch_sum(const BatchPlan& plan, const KernelCall& call, c
                                 has_factors ? static_cast<int>(program_.values[term.factors].width) : 1, term.gated,
                                 term.scale};
   }
-  args.out = value(plan, call.outputs[0]);
+  args.out = value(plan, call.out);
   args.rows = call.rows;
-  args.width = program_.values[call.outputs[0]].width;
+  args.width = program_.values[call.out].width;
   args.dataflow_input = call.dataflow_input;
   cuda::launch_sum(launch, args);
 }
 
-void KernelLauncher::launch_norm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const {
+void KernelLauncher::run(const BatchPlan& plan, const Norm& call, const Launch& launch) {
   const NormStep& norm = call.norm;
   cuda::launch_norm(launch, {.x = value(plan, norm.x),
                              .weight = weights_.vector(norm.weight),
                              .gate = value(plan, norm.gate),
-                             .out = value(plan, call.outputs[0]),
+                             .out = value(plan, call.out),
                              .groups = call.rows * program_.values[norm.x].width / norm.group,
                              .group = norm.group,
                              .weight_groups = Divisor(program_.weights[norm.weight].cols / norm.group),
@@ -304,7 +299,7 @@ static Sequences sequences_of(const PlanShape& shape, int64_t streams) {
   return {Sequences::Kind::mixed, static_cast<int>(streams)};
 }
 
-OpCall KernelLauncher::op_call(const BatchPlan& plan, const KernelCall& call) const {
+OpCall KernelLauncher::op_call(const BatchPlan& plan, const PlainOp& call) const {
   const core::Op& op = *call.op;
   const BatchMemory::Arrays& batch = batch_.device();
   OpCall args = {.program = program_,
@@ -316,7 +311,7 @@ OpCall KernelLauncher::op_call(const BatchPlan& plan, const KernelCall& call) co
                  .positions = batch.positions,
                  .streams = batch.streams,
                  .outputs = batch.outputs};
-  for (size_t i = 0; i < call.inputs.size(); ++i) args.in[i] = value(plan, call.inputs[i]);
+  for (size_t i = 0; i < op.inputs.size(); ++i) args.in[i] = value(plan, op.inputs[i]);
   for (size_t i = 0; i < call.outputs.size(); ++i) args.out[i] = value(plan, call.outputs[i]);
   for (size_t i = 0; i < op.weights.size(); ++i) args.weight_data[i] = weights_[op.weights[i]].data;
   if (const auto* rope = std::get_if<core::RopeParams>(&op.params)) args.rope = rope_args(rope->table);

@@ -29,14 +29,12 @@ class KernelLauncher final : public KernelChoices {
   // Computes what prompts' products need to know of uploaded weights.
   void bound_products(const Plan& plan, const Launch& launch) const;
   // What a call of fetch_experts is about: the choice of experts.
-  const int32_t* chosen_experts(const BatchPlan& plan, const KernelCall& call) const {
-    return ids(plan, call.outputs[0]);
-  }
+  const int32_t* chosen_experts(const BatchPlan& plan, const FetchExperts& call) const { return ids(plan, call.ids); }
 
   bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const override;
   bool can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const override;
-  SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;
-  SmallBatch wide_batch(const MatrixStep& matrix, int64_t tokens) const override;
+  Fit small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;
+  Fit wide_batch(const MatrixStep& matrix, int64_t tokens) const override;
   bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const override;
   bool can_rope_in_attention(const HeadsStep& heads, bool one_run) const override;
   bool can_rope_prompts(const HeadsStep& heads) const override;
@@ -55,47 +53,61 @@ class KernelLauncher final : public KernelChoices {
   const core::Weight& first_weight(const MatrixStep& m) const { return program_.weights[m.parts[0].weight]; }
   const FormatKernels& format_of(const MatrixStep& m) const { return format_kernels(first_weight(m).type); }
 
+  // A launch for each kind of call: of products in launch_products.cpp, of exchanges in launch_exchange.cpp, of Observe
+  // in observe.cpp, the others in launches.cpp.
+  void run(const BatchPlan& plan, const ClearDataflow& call, const Launch& launch);
+  void run(const BatchPlan& plan, const Observe& call, const Launch& launch);
+  void run(const BatchPlan& plan, const Matvec& call, const Launch& launch);
+  void run(const BatchPlan& plan, const MatvecPair& call, const Launch& launch);
+  void run(const BatchPlan& plan, const MatvecRouter& call, const Launch& launch);
+  void run(const BatchPlan& plan, const SmallBatch& call, const Launch& launch);
+  void run(const BatchPlan& plan, const ExpertBatch& call, const Launch& launch);
+  void run(const BatchPlan& plan, const ExpertDots& call, const Launch& launch);
+  void run(const BatchPlan& plan, const PromptProduct& call, const Launch& launch);
+  void run(const BatchPlan& plan, const IntegerProduct& call, const Launch& launch);
+  void run(const BatchPlan& plan, const Gemm& call, const Launch& launch);
+  void run(const BatchPlan& plan, const GateUpGlu& call, const Launch& launch);
+  void run(const BatchPlan& plan, const ConvertInput& call, const Launch& launch);
+  void run(const BatchPlan& plan, const SortExperts& call, const Launch& launch);
+  void run(const BatchPlan& plan, const FetchExperts& call, const Launch& launch);
+  void run(const BatchPlan& plan, const RopeStore& call, const Launch& launch);
+  void run(const BatchPlan& plan, const PromptRope& call, const Launch& launch);
+  void run(const BatchPlan& plan, const LatentStore& call, const Launch& launch);
+  void run(const BatchPlan& plan, const Attention& call, const Launch& launch);
+  void run(const BatchPlan& plan, const PlainAttention& call, const Launch& launch);
+  void run(const BatchPlan& plan, const PromptAttention& call, const Launch& launch);
+  void run(const BatchPlan& plan, const RopeAttention& call, const Launch& launch);
+  void run(const BatchPlan& plan, const LatentAttention& call, const Launch& launch);
+  void run(const BatchPlan& plan, const PlainLatentAttention& call, const Launch& launch);
+  void run(const BatchPlan& plan, const IndexChoice& call, const Launch& launch);
+  void run(const BatchPlan& plan, const Sum& call, const Launch& launch);
+  void run(const BatchPlan& plan, const Norm& call, const Launch& launch);
+  void run(const BatchPlan& plan, const PlainOp& call, const Launch& launch);
+  void run(const BatchPlan& plan, const NumberExchanges& call, const Launch& launch);
+  void run(const BatchPlan& plan, const Exchange& call, const Launch& launch);
+  void run(const BatchPlan& plan, const Sample& call, const Launch& launch);
+
   // launch_products.cpp
   ExpertPlaces expert_places(const MatrixStep& m) const;
-  MatvecArgs matvec_args(const BatchPlan& plan, const KernelCall::Product& product, int64_t tokens) const;
-  RouterRows router_rows(const BatchPlan& plan, const KernelCall& call) const;
+  MatvecArgs matvec_args(const BatchPlan& plan, const Product& product, int64_t tokens) const;
+  RouterRows router_rows(const BatchPlan& plan, const MatvecRouter& call) const;
   GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   PromptMatrices prompt_matrices(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
-  PromptResult prompt_result(const BatchPlan& plan, const KernelCall& call) const;
+  PromptResult prompt_result(const BatchPlan& plan, const PromptProduct& call) const;
   BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
+  BatchArgs small_batch_args(const BatchPlan& plan, const SmallBatch& call) const;
   BatchCut cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const;
   BatchCut cut_wide_batch(const MatrixStep& m, int64_t tokens) const;
-  void launch_to_half(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_matvec(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_batch(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_expert_dots(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_prompt_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
-  void launch_integer_product(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_gemm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_gate_up_glu(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
 
   // launches.cpp
   RopeArgs rope_args(int32_t table) const;
-  RopeStoreArgs rope_store_args(const BatchPlan& plan, const HeadsStep& heads) const;
-  AttentionArgs attention_args(const BatchPlan& plan, const KernelCall& call, const core::Op& op, core::ValueId out,
-                               const Launch& launch) const;
-  void launch_heads(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_latent_store(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_sum(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_norm(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_latent_attention(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void launch_index(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  OpCall op_call(const BatchPlan& plan, const KernelCall& call) const;
-  void sort_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-  void fetch_experts(const BatchPlan& plan, const KernelCall& call, const Launch& launch) const;
-
-  void observe(const BatchPlan& plan, const KernelCall& call, const Launch& launch); // observe.cpp
+  RopeStoreArgs rope_store_args(const BatchPlan& plan, const RopeStore& call) const;
+  AttentionArgs attention_args(const BatchPlan& plan, const Attention& call, const Launch& launch) const;
+  LatentArgs latent_args(const BatchPlan& plan, const LatentAttention& call, const Launch& launch) const;
+  OpCall op_call(const BatchPlan& plan, const PlainOp& call) const;
 
   // launch_exchange.cpp
-  void number_exchanges(const KernelCall& call, const Launch& launch) const;
-  ExchangeArgs exchange_args(const BatchPlan& plan, const KernelCall& call) const;
-  void launch_exchange(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
+  ExchangeArgs exchange_args(const BatchPlan& plan, const Exchange& call) const;
   PartExchange part_exchange(const ExchangeArgs& whole);
   void exchange_on_host(const ExchangeArgs& args, const Launch& launch);
 

@@ -9,8 +9,8 @@
 
 namespace ridge::kernels::cuda {
 
-void KernelLauncher::observe(const BatchPlan& plan, const KernelCall& call, const Launch& launch) {
-  const MatrixStep& m = call.products[0].matrix;
+void KernelLauncher::run(const BatchPlan& plan, const Observe& call, const Launch& launch) {
+  const MatrixStep& m = call.matrix;
   const int64_t rows = call.rows;
   const int64_t cols = program_.weights[m.parts[0].weight].cols;
   const bool experts = m.ids != kNone, per_slot = experts && width(m.x) != cols;

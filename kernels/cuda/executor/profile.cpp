@@ -42,7 +42,7 @@ std::vector<core::OpTime> profile_calls(const core::Program& program, const Plan
     for (int32_t of = step; of <= call.step; ++of)
       times[i].ops.insert(times[i].ops.end(), ops[of].begin(), ops[of].end());
     if (prepares)
-      times[i].prepares = name_of(call.kernel);
+      times[i].prepares = call.name();
     else
       step = call.step + 1;
   }

@@ -4,14 +4,12 @@
 #pragma once
 
 #include "core/executor.h"
+#include "kernels/cuda/plan/calls.h"
 #include "kernels/cuda/plan/candidates.h"
-#include "kernels/cuda/plan/plan.h"
-#include "kernels/cuda/products/half_layout.h"
 #include "kernels/cuda/runtime/limits.h"
 
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace ridge::kernels::cuda {
@@ -20,9 +18,6 @@ inline constexpr int64_t kGraphTokens = 64; // batches up to this size are repla
 
 // So many tokens fill the chip with a block or more for each of them, in attention and rope.
 inline constexpr int64_t kPromptTokensAtLeast = 64;
-
-// Matrices that one prompt product takes.
-inline constexpr size_t kMostSiblingMatrices = kMostSegments;
 
 // Consecutive tokens of one stream, in sequence: a piece of a prompt.
 struct TokenRun {
@@ -41,86 +36,6 @@ struct PlanShape {
   std::vector<TokenRun> prompts = {};
   bool gives_rows = false, has_blocks = false; // core::Batch::rows, block_ends
   auto operator<=>(const PlanShape&) const = default;
-};
-
-enum class Kernel : uint8_t {
-  clear_dataflow, // sets all values that pass between running kernels to the sentinel
-  observe,        // no kernel: the host copies a matrix's input and shows it to the observer
-  to_half,        // a product's input as f16, normed where the product norms
-  matvec,
-  matvec_pair,   // two matrices of different formats with the same input
-  matvec_router, // with the scores of a folded router and the choice by them (router/folded_router.h)
-  small_batch,
-  expert_batch,    // small_batch on the rows that each expert was chosen for
-  expert_dots,     // the same for few rows each, by integers
-  prompt_product,  // and, where `op` is a sum over ranks, that of what it makes
-  integer_product, // with activations as bytes
-  gemm,
-  gate_up_glu, // behind a gemm with gate and up
-  rope_store,
-  latent_store, // with the rotations before it
-  prompt_rope,
-  rope_attention, // rope_store and attention in one
-  attention,
-  plain_attention, // for any head size and cache type, and for chosen positions
-  prompt_attention,
-  latent_attention,
-  plain_latent_attention, // for any widths and cache type, for chosen positions, and for entries beside a window
-  index_choice,
-  sort_experts,  // slots in the order of their experts, behind route
-  fetch_experts, // of those in the host's memory, behind route
-  sum,           // additions behind experts
-  norm,
-  op,               // an op as it is
-  number_exchanges, // before those of a step
-  exchange,         // with other ranks
-  sample,
-};
-std::string_view name_of(Kernel kernel);
-
-struct KernelCall {
-  struct Product {
-    MatrixStep matrix;
-    bool dataflow_input = false; // its input arrives while the kernel runs
-  };
-
-  Kernel kernel;
-  int32_t first_step = 0, step = 0; // of Plan::steps: what it computes, up to `step`; a profile counts it to `step`
-  bool overlap = false;             // may start while its predecessor runs
-
-  // The products of the call. to_half and observe have the one whose input it is, to_half then the one whose sums it
-  // adds up; matvec_router has the router second.
-  std::vector<Product> products;
-  HeadsStep heads;   // of rope_store, prompt_rope, rope_attention
-  LatentStep latent; // of latent_store
-  SumStep sum;
-  NormStep norm;
-  const core::Op* op = nullptr;               // of op, attention, observe, exchanges and what follows route;
-                                              // of matvec_router the `route`, of to_half a layer norm in front
-  std::vector<core::ValueId> inputs, outputs; // of `op`; outputs also of sum and norm
-  bool dataflow_input = false;                // of heads, norm, sum and exchange
-
-  int64_t rows = 0;                                      // tokens that it computes; of experts, slots
-  int64_t output = 0;                                    // sample: whose logits
-  int64_t cols = 0;                                      // to_half: columns
-  HalfLayout layout = HalfLayout::rows;                  // to_half, and attention that writes_half
-  int64_t place = 0;                                     // of an exchange among those of the step
-  int left_free = 0;                                     // matvec, matvec_pair: multiprocessors that they leave free
-  int64_t experts = 0;                                   // sort_experts: among which slots are sorted
-  bool sibling_follows = false, follows_sibling = false; // small_batch: shares its input with the next or previous call
-  bool wide =
-      false; // small_batch, expert_batch by products of warpgroups; to_half: it is such a one's sums that it adds up
-  int tile_tokens = 0;      // small_batch, of experts, sort_experts; to_half: of the product whose sums it adds up,
-                            // or that wants its input sorted_wide
-  bool leaves_sums = false; // small_batch: the next to_half adds up what it makes of ranges of columns
-  // small_batch, expert_batch: gate and up write as f16 what down reads. prompt_product: in the memory of the value.
-  // Attention: what to_half would write.
-  bool writes_half = false, reads_half = false;
-  bool unscaled = false; // prompt_product: its input in f16 is not from to_half, so its exponents say less
-  int64_t cleared = 0;   // to_half: largest values per row, for the next product that writes_half
-  bool gathers = false;  // one token: the result goes where the gather behind it would have copied it to
-  int64_t first_row = 0; // attention and prompt_attention: of the `rows`
-  bool one_run = false;  // of these and rope_attention: the rows are a TokenRun
 };
 
 // Which way was chosen for the products of these steps, and among which.
@@ -151,13 +66,13 @@ class KernelChoices {
   virtual bool can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const = 0;
 
   // The product for small batches in tiles of 8, 16 or 32 tokens. `tokens`: rows of the input, or slots of experts.
-  struct SmallBatch {
+  struct Fit {
     bool fits;          // into shared memory
     bool split_columns; // into ranges, whose sums are added up through memory
     bool leaves_sums;   // by another kernel
   };
-  virtual SmallBatch small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const = 0;
-  virtual SmallBatch wide_batch(const MatrixStep& matrix, int64_t tokens) const = 0;
+  virtual Fit small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const = 0;
+  virtual Fit wide_batch(const MatrixStep& matrix, int64_t tokens) const = 0;
 
   virtual bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const = 0; // in tiles of 8 tokens
 

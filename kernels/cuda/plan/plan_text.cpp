@@ -39,20 +39,30 @@ std::string format_of(const core::Program& program, core::WeightId id) {
 // Formats of the matrices, or of the table that an embedding reads.
 std::string formats_of(const core::Program& program, const KernelCall& call) {
   std::vector<std::string> formats;
-  for (const KernelCall::Product& product : call.products)
-    formats.push_back(format_of(program, product.matrix.parts[0].weight));
-  if (call.kernel == Kernel::op && call.op->kind == core::OpKind::embed)
-    formats.push_back(format_of(program, call.op->weights[0]));
+  for (const MatrixStep* m : matrices_of(call)) formats.push_back(format_of(program, m->parts[0].weight));
+  if (const auto* plain = call.get<PlainOp>(); plain && plain->op->kind == core::OpKind::embed)
+    formats.push_back(format_of(program, plain->op->weights[0]));
   return join(formats);
 }
 
 // Rows of all matrices x their columns.
 std::string size_of(const core::Program& program, const KernelCall& call) {
-  if (call.products.empty()) return "";
+  const std::vector<const MatrixStep*> matrices = matrices_of(call);
+  if (matrices.empty()) return "";
   int64_t rows = 0;
-  for (const KernelCall::Product& product : call.products)
-    for (const MatrixStep::Part& part : product.matrix.parts) rows += program.weights[part.weight].rows;
-  return fmt::format("{} x {}", rows, program.weights[call.products[0].matrix.parts[0].weight].cols);
+  for (const MatrixStep* m : matrices)
+    for (const MatrixStep::Part& part : m->parts) rows += program.weights[part.weight].rows;
+  return fmt::format("{} x {}", rows, program.weights[matrices[0]->parts[0].weight].cols);
+}
+
+std::string rows_of(const KernelCall& call) {
+  return std::visit(
+      [](const auto& work) {
+        if constexpr (requires { work.rows; }) return fmt::to_string(work.rows);
+        if constexpr (requires { work.attention; }) return fmt::to_string(work.attention.rows);
+        return std::string();
+      },
+      call.work);
 }
 
 std::string flags_of(const KernelCall& call) {
@@ -60,24 +70,35 @@ std::string flags_of(const KernelCall& call) {
   const auto flag = [&](bool set, std::string name) {
     if (set) flags.push_back(std::move(name));
   };
-  const auto any = [&](auto&& has) { return std::ranges::any_of(call.products, has); };
-  flag(call.tile_tokens > 0, fmt::format("tile={}", call.tile_tokens));
-  flag(any([](const auto& p) { return p.matrix.norm != kNone; }), "norm");
-  flag(any([](const auto& p) { return p.matrix.glu.has_value(); }), "gated");
-  flag(any([](const auto& p) { return p.matrix.residual != kNone; }), "add");
-  flag(call.layout == HalfLayout::tiles, "tiled");
-  flag(call.wide, "wide");
-  flag(call.gathers, "gathers");
-  flag(call.left_free > 0, fmt::format("left-free={}", call.left_free));
-  flag(call.writes_half, "writes-half");
-  flag(call.reads_half, "reads-half");
-  flag(call.leaves_sums, "leaves-sums");
-  flag(call.kernel == Kernel::to_half && call.products.size() > 1, "adds-sums");
-  flag(call.kernel == Kernel::prompt_product && call.op, "sums-over-ranks");
-  flag(call.sibling_follows, "sibling-follows");
-  flag(call.follows_sibling, "follows-sibling");
+  const std::vector<const MatrixStep*> matrices = matrices_of(call);
+  const auto any = [&](auto&& has) { return std::ranges::any_of(matrices, has); };
+  const auto of_work = [&](const auto& work) {
+    if constexpr (requires { work.tile_tokens; }) flag(true, fmt::format("tile={}", work.tile_tokens));
+    flag(any([](const MatrixStep* m) { return m->norm != kNone; }), "norm");
+    flag(any([](const MatrixStep* m) { return m->glu.has_value(); }), "gated");
+    flag(any([](const MatrixStep* m) { return m->residual != kNone; }), "add");
+    if constexpr (requires { work.layout; }) flag(work.layout == HalfLayout::tiles, "tiled");
+    if constexpr (requires { work.half; }) flag(work.half == HalfLayout::tiles, "tiled");
+    if constexpr (requires { work.wide; }) flag(work.wide, "wide");
+    flag(call.gathers, "gathers");
+    if constexpr (requires { work.left_free; }) flag(work.left_free > 0, fmt::format("left-free={}", work.left_free));
+    if constexpr (requires { work.half; }) flag(work.half.has_value(), "writes-half");
+    if constexpr (requires { work.attention; }) flag(work.attention.half.has_value(), "writes-half");
+    if constexpr (requires { work.writes_half; }) {
+      flag(work.writes_half, "writes-half");
+      flag(work.reads_half, "reads-half");
+    }
+    if constexpr (requires { work.sibling_follows; }) {
+      flag(work.leaves_sums, "leaves-sums");
+      flag(work.sibling_follows, "sibling-follows");
+      flag(work.follows_sibling, "follows-sibling");
+    }
+    if constexpr (requires { work.sums; }) flag(work.sums.has_value(), "adds-sums");
+    if constexpr (requires { work.sum->place; }) flag(work.sum.has_value(), "sums-over-ranks");
+  };
+  std::visit(of_work, call.work);
   flag(call.overlap, "overlap");
-  flag(call.dataflow_input || any([](const auto& p) { return p.dataflow_input; }), "dataflow");
+  flag(has_dataflow_input(call), "dataflow");
   return join(flags);
 }
 
@@ -98,43 +119,6 @@ std::string ways_of(const core::Program& program, const Plan& plan, const BatchP
 }
 
 } // namespace
-
-std::string_view name_of(Kernel kernel) {
-  switch (kernel) {
-  case Kernel::clear_dataflow: return "clear_dataflow";
-  case Kernel::observe: return "observe";
-  case Kernel::to_half: return "to_half";
-  case Kernel::matvec: return "matvec";
-  case Kernel::matvec_pair: return "matvec_pair";
-  case Kernel::matvec_router: return "matvec_router";
-  case Kernel::small_batch: return "small_batch";
-  case Kernel::expert_batch: return "expert_batch";
-  case Kernel::expert_dots: return "expert_dots";
-  case Kernel::prompt_product: return "prompt_product";
-  case Kernel::integer_product: return "integer_product";
-  case Kernel::gemm: return "gemm";
-  case Kernel::gate_up_glu: return "gate_up_glu";
-  case Kernel::rope_store: return "rope_store";
-  case Kernel::latent_store: return "latent_store";
-  case Kernel::prompt_rope: return "prompt_rope";
-  case Kernel::rope_attention: return "rope_attention";
-  case Kernel::attention: return "attention";
-  case Kernel::plain_attention: return "plain_attention";
-  case Kernel::prompt_attention: return "prompt_attention";
-  case Kernel::latent_attention: return "latent_attention";
-  case Kernel::plain_latent_attention: return "plain_latent_attention";
-  case Kernel::index_choice: return "index_choice";
-  case Kernel::sort_experts: return "sort_experts";
-  case Kernel::fetch_experts: return "fetch_experts";
-  case Kernel::sum: return "sum";
-  case Kernel::norm: return "norm";
-  case Kernel::op: return "op";
-  case Kernel::number_exchanges: return "number_exchanges";
-  case Kernel::exchange: return "exchange";
-  case Kernel::sample: return "sample";
-  }
-  return "";
-}
 
 std::vector<std::vector<int32_t>> ops_of_steps(const core::Program& program, const Plan& plan) {
   std::vector<int32_t> step_of_op(program.ops.size(), -1), step_of_value(program.values.size(), -1);
@@ -192,11 +176,10 @@ std::string describe(const core::Program& program, const Plan& plan, const Batch
                   "call", "kernel", "ops", "format", "tokens", "rows x cols", "flags");
   for (size_t i = 0; i < batch.calls.size(); ++i) {
     const KernelCall& call = batch.calls[i];
-    const bool whole_batch = call.kernel == Kernel::clear_dataflow || call.kernel == Kernel::sample;
-    text +=
-        fmt::format("{:>4}  {:<16} {:<34} {:<12} {:>6} {:>15}  {}\n", i, name_of(call.kernel),
-                    whole_batch ? "" : shortened(ops_of(call, step_names), 34), formats_of(program, call),
-                    whole_batch ? std::string() : fmt::to_string(call.rows), size_of(program, call), flags_of(call));
+    const bool whole_batch = call.get<ClearDataflow>() || call.get<NumberExchanges>() || call.get<Sample>();
+    text += fmt::format("{:>4}  {:<16} {:<34} {:<12} {:>6} {:>15}  {}\n", i, call.name(),
+                        whole_batch ? "" : shortened(ops_of(call, step_names), 34), formats_of(program, call),
+                        rows_of(call), size_of(program, call), flags_of(call));
   }
   return text + ways_of(program, plan, batch);
 }

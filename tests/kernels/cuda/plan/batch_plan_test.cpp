@@ -6,23 +6,25 @@
 
 using namespace ridge;
 using namespace ridge::tests;
-using enum Kernel;
+using kernels::cuda::MatrixStep;
+using Names = std::vector<std::string_view>;
 
 TEST_CASE("batch plan: a token is matvecs and one kernel of attention, and its gather has nothing to do") {
   const Setting setting(one_layer());
   const BatchPlan plan = setting.plan(1);
   // embed; q k v; attention; its output; gate and up; down; logits
-  CHECK(kernels_of(plan) == std::vector{clear_dataflow, op, matvec, rope_attention, matvec, matvec, matvec, matvec});
-  const KernelCall& down = call_of(plan, matvec, 3);
-  CHECK(down.gathers);
+  CHECK(kernels_of(plan) ==
+        Names{"clear_dataflow", "op", "matvec", "rope_attention", "matvec", "matvec", "matvec", "matvec"});
+  const MatrixStep& down = call_of<Matvec>(plan, 3).product.matrix;
+  CHECK(call_with<Matvec>(plan, 3).gathers);
   const core::Program& program = setting.model.program;
-  CHECK(program.values[down.products[0].matrix.parts[0].out].gathered);
-  CHECK(down.products[0].matrix.parts[0].out == call_of(plan, matvec, 4).products[0].matrix.x);
+  CHECK(program.values[down.parts[0].out].gathered);
+  CHECK(down.parts[0].out == call_of<Matvec>(plan, 4).product.matrix.x);
   CHECK(plan.dataflow_tokens == 1);
   CHECK_FALSE(plan.calls[1].overlap); // the first kernel of a batch waits for the batch before
   for (size_t i = 2; i < plan.calls.size(); ++i) CHECK(plan.calls[i].overlap);
-  CHECK(down.products[0].dataflow_input);
-  CHECK(call_of(plan, rope_attention).dataflow_input);
+  CHECK(call_of<Matvec>(plan, 3).product.dataflow_input);
+  CHECK(call_of<RopeAttention>(plan).rope.dataflow_input);
 }
 
 TEST_CASE("batch plan: a product of many rows leaves multiprocessors free for the attention behind it") {
@@ -33,8 +35,10 @@ TEST_CASE("batch plan: a product of many rows leaves multiprocessors free for th
     setting.kernels.pairs = true;
     setting.limits.sm_count = sm_count;
     std::vector<int> left;
-    for (const KernelCall& call : setting.plan(tokens).calls)
-      if (call.kernel == matvec || call.kernel == matvec_pair) left.push_back(call.left_free);
+    for (const KernelCall& call : setting.plan(tokens).calls) {
+      if (const auto* matvec = call.get<Matvec>()) left.push_back(matvec->left_free);
+      if (const auto* pair = call.get<MatvecPair>()) left.push_back(pair->left_free);
+    }
     return left;
   };
   CHECK(left(1, 132) == std::vector{4, 0, 0, 0, 0}); // twice as many as KV heads
@@ -51,21 +55,28 @@ TEST_CASE("batch plan: pieces of prompts beside other tokens have attention call
   Setting setting(one_layer());
   PlanShape shape{.tokens = 300, .outputs = 5, .tile_tokens = 1, .distinct_streams = false};
   const auto rows_of = [&](const BatchPlan& plan) {
-    std::vector<std::pair<Kernel, kernels::cuda::TokenRun>> rows;
-    for (const KernelCall& call : plan.calls)
-      if (call.kernel == attention || call.kernel == prompt_attention || call.kernel == plain_attention)
-        rows.push_back({call.kernel, {call.first_row, call.rows}});
+    std::vector<std::pair<std::string_view, kernels::cuda::TokenRun>> rows;
+    const auto add = [&](const KernelCall& call, const Attention* attention) {
+      if (attention) rows.push_back({call.name(), {attention->first_row, attention->rows}});
+    };
+    for (const KernelCall& call : plan.calls) {
+      add(call, call.get<Attention>());
+      add(call, call.get<PromptAttention>());
+      add(call, call.get<PlainAttention>());
+    }
     return rows;
   };
-  using Rows = std::vector<std::pair<Kernel, kernels::cuda::TokenRun>>;
-  CHECK(rows_of(setting.plan(shape)) == Rows{{attention, {0, 300}}});
+  using Rows = std::vector<std::pair<std::string_view, kernels::cuda::TokenRun>>;
+  CHECK(rows_of(setting.plan(shape)) == Rows{{"attention", {0, 300}}});
   shape.prompts = {{4, 100}, {110, 190}};
-  CHECK(rows_of(setting.plan(shape)) ==
-        Rows{{attention, {0, 4}}, {prompt_attention, {4, 100}}, {attention, {104, 6}}, {prompt_attention, {110, 190}}});
+  CHECK(rows_of(setting.plan(shape)) == Rows{{"attention", {0, 4}},
+                                             {"prompt_attention", {4, 100}},
+                                             {"attention", {104, 6}},
+                                             {"prompt_attention", {110, 190}}});
   shape.prompts = {{0, 100}};
-  CHECK(rows_of(setting.plan(shape)) == Rows{{prompt_attention, {0, 100}}, {attention, {100, 200}}});
+  CHECK(rows_of(setting.plan(shape)) == Rows{{"prompt_attention", {0, 100}}, {"attention", {100, 200}}});
   setting.kernels.fast = false;
-  CHECK(rows_of(setting.plan(shape)) == Rows{{plain_attention, {0, 300}}});
+  CHECK(rows_of(setting.plan(shape)) == Rows{{"plain_attention", {0, 300}}});
 }
 
 TEST_CASE("batch plan: steps of calls never go back, whatever the batch") {
@@ -87,24 +98,24 @@ TEST_CASE("batch plan: steps of calls never go back, whatever the batch") {
 TEST_CASE("batch plan: a token that is gathered, a token that is not, and no output") {
   const Setting setting(one_layer());
   const auto gathers = [](const BatchPlan& plan) {
-    return std::ranges::count_if(
-        plan.calls, [](const KernelCall& call) { return call.kernel == op && call.op->kind == core::OpKind::gather; });
+    return std::ranges::count_if(all_of<PlainOp>(plan),
+                                 [](const PlainOp& op) { return op.op->kind == core::OpKind::gather; });
   };
   CHECK(gathers(setting.plan(1, 1)) == 0);
   CHECK(gathers(setting.plan(2, 1)) == 1);
   CHECK(gathers(setting.plan(1, 0)) == 0);
   for (const KernelCall& call : setting.plan(1, 0).calls) CHECK_FALSE(call.gathers);
-  CHECK(count(setting.plan(1, 0), matvec) == 4); // without the logits
+  CHECK(count<Matvec>(setting.plan(1, 0)) == 4); // without the logits
 }
 
 TEST_CASE("batch plan: two tokens are matvecs, whose attention has both in one tile where they are of one stream") {
   const Setting setting(one_layer());
   CHECK(kernels_of(setting.plan({2, 2, 16, false})) ==
-        std::vector{clear_dataflow, op, matvec, rope_attention, matvec, matvec, matvec, op, matvec});
-  CHECK(call_of(setting.plan({2, 2, 16, false}), rope_attention).one_run);
-  CHECK(call_of(setting.plan({2, 2, 16, false}), rope_attention).dataflow_input);
-  CHECK(count(setting.plan({2, 2, 1, true}), rope_attention) == 1);
-  CHECK_FALSE(call_of(setting.plan({2, 2, 1, true}), rope_attention).one_run);
+        Names{"clear_dataflow", "op", "matvec", "rope_attention", "matvec", "matvec", "matvec", "op", "matvec"});
+  CHECK(call_of<RopeAttention>(setting.plan({2, 2, 16, false})).attention.one_run);
+  CHECK(call_of<RopeAttention>(setting.plan({2, 2, 16, false})).rope.dataflow_input);
+  CHECK(count<RopeAttention>(setting.plan({2, 2, 1, true})) == 1);
+  CHECK_FALSE(call_of<RopeAttention>(setting.plan({2, 2, 1, true})).attention.one_run);
   CHECK(setting.plan(2).dataflow_tokens == 2);
   CHECK(setting.plan(3).dataflow_tokens == 0);
 }
@@ -115,21 +126,21 @@ TEST_CASE("batch plan: with one or two tokens matrices of two formats with one i
   Setting setting(shape);
   for (const int64_t tokens : {1, 2}) {
     setting.kernels.pairs = true;
-    CHECK(count(setting.plan(tokens), matvec_pair) == 1);
+    CHECK(count<MatvecPair>(setting.plan(tokens)) == 1);
     setting.kernels.pairs = false;
-    CHECK(count(setting.plan(tokens), matvec_pair) == 0);
+    CHECK(count<MatvecPair>(setting.plan(tokens)) == 0);
   }
   setting.kernels.pairs = true;
-  CHECK(count(setting.plan(3), matvec_pair) == 0);
+  CHECK(count<MatvecPair>(setting.plan(3)) == 0);
 }
 
 TEST_CASE("batch plan: up to 16 tokens of one stream in sequence are roped in attention, others in front of it") {
   Setting setting(one_layer());
   const auto fuses = [&](const PlanShape& shape) {
     const BatchPlan plan = setting.plan(shape);
-    CHECK(count(plan, rope_attention) + count(plan, attention) == 1);
-    CHECK(count(plan, rope_attention) + count(plan, rope_store) == 1);
-    return count(plan, rope_attention) == 1;
+    CHECK(count<RopeAttention>(plan) + count<Attention>(plan) == 1);
+    CHECK(count<RopeAttention>(plan) + count<RopeStore>(plan) == 1);
+    return count<RopeAttention>(plan) == 1;
   };
   for (int64_t tokens = 2; tokens <= 18; ++tokens) {
     CAPTURE(tokens);
@@ -138,13 +149,13 @@ TEST_CASE("batch plan: up to 16 tokens of one stream in sequence are roped in at
     CHECK(fuses(run) == (tokens <= 16));
     CHECK_FALSE(fuses({tokens, tokens, 1, false})); // of several streams, or not in sequence
     CHECK(fuses({tokens, tokens, 1, true}));
-    CHECK_FALSE(call_of(setting.plan({tokens, tokens, 1, true}), rope_attention).one_run);
+    CHECK_FALSE(call_of<RopeAttention>(setting.plan({tokens, tokens, 1, true})).attention.one_run);
     const std::ptrdiff_t calls = std::ssize(setting.plan(run).calls);
     if (tokens <= 16) {
-      const KernelCall call = call_of(setting.plan(run), rope_attention);
+      const Attention call = call_of<RopeAttention>(setting.plan(run)).attention;
       CHECK(call.one_run);
       CHECK(call.rows == tokens);
-      CHECK(call.writes_half == (tokens > 2));
+      CHECK(call.half.has_value() == (tokens > 2));
     }
     setting.kernels.ropes_runs = false; // as over q8_0
     CHECK_FALSE(fuses(run));
@@ -158,31 +169,31 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
   for (const auto& [tokens, tile] :
        std::map<int64_t, int>{{3, 8}, {8, 8}, {9, 16}, {16, 16}, {17, 32}, {64, 64}, {65, 96}}) {
     const BatchPlan plan = setting.plan(tokens, tokens);
-    CHECK(count(plan, small_batch) == 5);
+    CHECK(count<SmallBatch>(plan) == 5);
     // Gate and up write what is multiplied next, of tiles up to 16 tokens; and so does attention, but for prompts.
-    CHECK(count(plan, to_half) == 3 + (tile > 16) + (count(plan, attention) + count(plan, rope_attention) == 0));
-    CHECK(call_of(plan, small_batch).wide == (tile >= 32));
-    CHECK(call_of(plan, to_half).layout ==
+    CHECK(count<ConvertInput>(plan) == 3 + (tile > 16) + (count<Attention>(plan) + count<RopeAttention>(plan) == 0));
+    CHECK(call_of<SmallBatch>(plan).wide == (tile >= 32));
+    CHECK(call_of<ConvertInput>(plan).layout ==
           (tile < 32 ? kernels::cuda::HalfLayout::interleaved : kernels::cuda::HalfLayout::wide));
-    CHECK(count(plan, clear_dataflow) == 0);
-    CHECK(call_of(plan, small_batch).tile_tokens == tile);
+    CHECK(count<ClearDataflow>(plan) == 0);
+    CHECK(call_of<SmallBatch>(plan).tile_tokens == tile);
   }
   for (const auto& [tokens, tile] :
        std::map<int64_t, int>{{97, 128}, {129, 192}, {256, 256}, {257, 192}, {385, 256}, {512, 256}}) // one or two
-    CHECK(call_of(setting.plan(tokens, tokens), small_batch).tile_tokens == tile);
-  CHECK(count(setting.plan(513, 513), small_batch) == 0);
+    CHECK(call_of<SmallBatch>(setting.plan(tokens, tokens)).tile_tokens == tile);
+  CHECK(count<SmallBatch>(setting.plan(513, 513)) == 0);
   setting.kernels.wide = false;
-  CHECK(call_of(setting.plan(64), to_half).layout == kernels::cuda::HalfLayout::interleaved);
+  CHECK(call_of<ConvertInput>(setting.plan(64)).layout == kernels::cuda::HalfLayout::interleaved);
   setting.kernels.largest_tile = 8;
-  CHECK(call_of(setting.plan(64), small_batch).tile_tokens == 8);
-  CHECK(call_of(setting.plan(64, 1), matvec).rows == 1); // one row of logits
+  CHECK(call_of<SmallBatch>(setting.plan(64)).tile_tokens == 8);
+  CHECK(call_of<Matvec>(setting.plan(64, 1)).rows == 1); // one row of logits
   setting.kernels.largest_tile = 4;
-  CHECK(count(setting.plan(64, 64), matvec) == 5);
+  CHECK(count<Matvec>(setting.plan(64, 64)) == 5);
   setting.limits.prompt_products = false;
   setting.forced[""] = kernels::cuda::Way::gemm;
-  CHECK(count(setting.plan(64, 64), gemm) == 5);
-  CHECK(count(setting.plan(64, 64), gate_up_glu) == 1);
-  CHECK(count(setting.plan(64, 64), small_batch) == 0);
+  CHECK(count<Gemm>(setting.plan(64, 64)) == 5);
+  CHECK(count<GateUpGlu>(setting.plan(64, 64)) == 1);
+  CHECK(count<SmallBatch>(setting.plan(64, 64)) == 0);
 }
 
 TEST_CASE("batch plan: gate and up write down's input as f16, whose largest values the conversion before has cleared") {
@@ -193,27 +204,30 @@ TEST_CASE("batch plan: gate and up write down's input as f16, whose largest valu
     Setting setting(shape);
     setting.forced[""] = kernels::cuda::Way::tiles_8;
     const BatchPlan plan = setting.plan(8, 8);
-    const KernelCall *clears = nullptr, *writes = nullptr, *reads = nullptr;
+    const ConvertInput* clears = nullptr;
+    const SmallBatch *writes = nullptr, *reads = nullptr;
     for (const KernelCall& call : plan.calls) {
-      if (call.cleared > 0) {
+      if (const auto* conversion = call.get<ConvertInput>(); conversion && conversion->cleared > 0) {
         CHECK_FALSE(clears);
-        clears = &call;
+        CHECK_FALSE(writes);
+        clears = conversion;
       }
-      if (call.writes_half) writes = &call;
-      if (call.reads_half) reads = &call;
+      const SmallBatch* batch = experts > 0 ? call.get<ExpertBatch>() : call.get<SmallBatch>();
+      if (batch && batch->reads_half) reads = batch;
+      if (batch && batch->writes_half) {
+        CHECK_FALSE(reads);
+        writes = batch;
+      }
     }
     REQUIRE(clears);
     REQUIRE(writes);
     REQUIRE(reads);
-    CHECK(clears < writes);
-    CHECK(writes < reads);
-    CHECK(clears->kernel == to_half);
     CHECK(clears->rows * clears->cleared == writes->rows);
-    CHECK(reads->products[0].matrix.x == writes->products[0].matrix.parts[0].out);
+    CHECK(reads->product.matrix.x == writes->product.matrix.parts[0].out);
   }
   shape.experts = 0;
   shape.hidden = 512 + 32; // not whole pieces of what products read
-  CHECK(count(Setting(shape).plan(8, 8), to_half) == 4);
+  CHECK(count<ConvertInput>(Setting(shape).plan(8, 8)) == 4);
 }
 
 TEST_CASE(
@@ -225,15 +239,15 @@ TEST_CASE(
   const BatchPlan plan = setting.plan(8, 8);
   int64_t left = 0, added = 0;
   for (size_t i = 0; i < plan.calls.size(); ++i) {
-    const KernelCall& call = plan.calls[i];
-    if (call.kernel == to_half && call.products.size() > 1) ++added;
-    if (!call.leaves_sums) continue;
+    if (const auto* conversion = plan.calls[i].get<ConvertInput>()) added += conversion->sums.has_value();
+    const auto* batch = plan.calls[i].get<SmallBatch>();
+    if (!batch || !batch->leaves_sums) continue;
     ++left;
-    const KernelCall& next = plan.calls.at(i + 1);
-    CHECK(next.kernel == to_half);
-    REQUIRE(next.products.size() == 2);
-    CHECK(next.products[1].matrix.parts[0].out == call.products[0].matrix.parts[0].out);
-    CHECK(next.products[0].matrix.x == call.products[0].matrix.parts[0].out);
+    const auto* next = plan.calls.at(i + 1).get<ConvertInput>();
+    REQUIRE(next);
+    REQUIRE(next->sums);
+    CHECK(next->sums->matrix.parts[0].out == batch->product.matrix.parts[0].out);
+    CHECK(next->matrix.x == batch->product.matrix.parts[0].out);
   }
   CHECK(left ==
         3); // attention's output in both layers, and down in front of the second one; a gather is behind the last
@@ -243,42 +257,41 @@ TEST_CASE(
 TEST_CASE("batch plan: prompts go through the prompt product where the chip has it, else through the plain one") {
   Setting setting(one_layer());
   const BatchPlan plan = setting.plan(600);
-  CHECK(count(plan, prompt_product) == 4);
-  CHECK(count(plan, prompt_rope) == 1);
-  CHECK(count(plan, prompt_attention) == 1);
-  CHECK(call_of(plan, to_half).layout == kernels::cuda::HalfLayout::tiles);
+  CHECK(count<PromptProduct>(plan) == 4);
+  CHECK(count<PromptRope>(plan) == 1);
+  CHECK(count<PromptAttention>(plan) == 1);
+  CHECK(call_of<ConvertInput>(plan).layout == kernels::cuda::HalfLayout::tiles);
   setting.limits.prompt_products = false;
   const BatchPlan older = setting.plan(600);
-  CHECK(count(older, prompt_product) == 0);
-  CHECK(count(older, gemm) == 4);
-  CHECK(count(older, gate_up_glu) == 1);
-  CHECK(count(older, prompt_attention) == 1);
-  CHECK(call_of(older, to_half).layout == kernels::cuda::HalfLayout::rows);
+  CHECK(count<PromptProduct>(older) == 0);
+  CHECK(count<Gemm>(older) == 4);
+  CHECK(count<GateUpGlu>(older) == 1);
+  CHECK(count<PromptAttention>(older) == 1);
+  CHECK(call_of<ConvertInput>(older).layout == kernels::cuda::HalfLayout::rows);
   setting.limits.integer_products = true;
   setting.rates = kernels::cuda::known_chip("RTX 4090").rates();
   const BatchPlan geforce = setting.plan(600);
-  CHECK(count(geforce, integer_product) == 4);
-  CHECK(count(geforce, gemm) + count(geforce, gate_up_glu) == 0);
-  CHECK(call_of(geforce, to_half).layout == kernels::cuda::HalfLayout::bytes);
+  CHECK(count<IntegerProduct>(geforce) == 4);
+  CHECK(count<Gemm>(geforce) + count<GateUpGlu>(geforce) == 0);
+  CHECK(call_of<ConvertInput>(geforce).layout == kernels::cuda::HalfLayout::bytes);
   setting.config.wide = true; // 8 bits of activations are too few
-  CHECK(count(setting.plan(600), gemm) == 4);
+  CHECK(count<Gemm>(setting.plan(600)) == 4);
   setting.config.wide = false;
   setting.limits.integer_products = setting.limits.small_batch = false;
   setting.limits.shared_per_block = 64 << 10;
-  CHECK(count(setting.plan(600), gemm) == 4);
-  CHECK(count(setting.plan(600), attention) == 1);
-  CHECK(count(setting.plan(16), gemm) == 0); // few tokens would not fill a tile
-  CHECK(count(setting.plan(16), matvec) == 5);
+  CHECK(count<Gemm>(setting.plan(600)) == 4);
+  CHECK(count<Attention>(setting.plan(600)) == 1);
+  CHECK(count<Gemm>(setting.plan(16)) == 0); // few tokens would not fill a tile
+  CHECK(count<Matvec>(setting.plan(16)) == 5);
 }
 
 TEST_CASE("batch plan: what products of prompts read, products, attention and layer norms in front write") {
   Setting setting(one_layer());
   const BatchPlan plan = setting.plan(600);
-  CHECK(count(plan, to_half) == 2); // for q, k and v, and for gate and up
-  CHECK(call_of(plan, prompt_attention).writes_half);
-  CHECK(call_of(plan, prompt_attention).layout == kernels::cuda::HalfLayout::tiles);
-  const KernelCall &output = call_of(plan, prompt_product, 1), &gate_up = call_of(plan, prompt_product, 2),
-                   &down = call_of(plan, prompt_product, 3);
+  CHECK(count<ConvertInput>(plan) == 2); // for q, k and v, and for gate and up
+  CHECK(call_of<PromptAttention>(plan).half == kernels::cuda::HalfLayout::tiles);
+  const PromptProduct &output = call_of<PromptProduct>(plan, 1), &gate_up = call_of<PromptProduct>(plan, 2),
+                      &down = call_of<PromptProduct>(plan, 3);
   CHECK((output.unscaled && !output.reads_half && !output.writes_half)); // attention's exponents are 0
   CHECK((gate_up.writes_half && !gate_up.reads_half && !gate_up.unscaled));
   CHECK((down.reads_half && down.unscaled && !down.writes_half));
@@ -293,16 +306,15 @@ TEST_CASE("batch plan: what products of prompts read, products, attention and la
     model.finish(model.op(core::OpKind::add, {x, y}, {}, 384));
     setting.model = std::move(model);
     const BatchPlan encoder = setting.plan(600);
-    CHECK(count(encoder, to_half) == 1);
-    const bool norms = call_of(encoder, to_half).op;
+    CHECK(count<ConvertInput>(encoder) == 1);
+    const bool norms = call_of<ConvertInput>(encoder).layer_norm;
     CHECK(norms == !read_twice);
-    const KernelCall& up = call_of(encoder, prompt_product);
+    const PromptProduct& up = call_of<PromptProduct>(encoder);
     CHECK(up.products[0].matrix.glu->kind == core::Activation::gelu);
-    CHECK((up.writes_half && call_of(encoder, prompt_product, 1).reads_half));
-    for (const KernelCall& call : encoder.calls)
-      CHECK_FALSE((call.kernel == Kernel::op && call.op->kind == core::OpKind::activate));
+    CHECK((up.writes_half && call_of<PromptProduct>(encoder, 1).reads_half));
+    for (const PlainOp& op : all_of<PlainOp>(encoder)) CHECK(op.op->kind != core::OpKind::activate);
     setting.limits.prompt_products = false;
-    CHECK(count(setting.plan(600), Kernel::gemm) == 2);
+    CHECK(count<Gemm>(setting.plan(600)) == 2);
     setting.limits.prompt_products = true;
   }
 }
@@ -317,15 +329,21 @@ TEST_CASE(
   setting.config.max_batch = 1024;
   const std::vector<core::Shard> shards = tests::shards_of(setting.model.program, 2);
   setting.model.program = shards[0].program;
-  const auto exchanges = [&](int64_t tokens, Kernel kernel) {
-    std::vector<int64_t> places;
-    for (const KernelCall& call : setting.plan(tokens).calls)
-      if (call.kernel == kernel && call.op) places.push_back(call.place);
+  using Places = std::vector<int64_t>;
+  const auto summed_by_products = [&](int64_t tokens) {
+    Places places;
+    for (const PromptProduct& product : all_of<PromptProduct>(setting.plan(tokens)))
+      if (product.sum) places.push_back(product.sum->place);
     return places;
   };
-  CHECK(exchanges(1000, Kernel::prompt_product) == std::vector<int64_t>{0, 1, 2}); // attention's output, down
-  CHECK(exchanges(1000, Kernel::exchange) == std::vector<int64_t>{3, 4});          // of one output: down, logits
-  CHECK(exchanges(100, Kernel::exchange) == std::vector<int64_t>{0, 1, 2, 3, 4});
+  const auto exchanged = [&](int64_t tokens) {
+    Places places;
+    for (const Exchange& exchange : all_of<Exchange>(setting.plan(tokens))) places.push_back(exchange.place);
+    return places;
+  };
+  CHECK(summed_by_products(1000) == Places{0, 1, 2}); // attention's output, down
+  CHECK(exchanged(1000) == Places{3, 4});             // of one output: down, logits
+  CHECK(exchanged(100) == Places{0, 1, 2, 3, 4});
 }
 
 TEST_CASE("batch plan: siblings of different formats share a launch, or what they read") {
@@ -334,31 +352,31 @@ TEST_CASE("batch plan: siblings of different formats share a launch, or what the
   Setting setting(shape);
 
   const BatchPlan token = setting.plan(1);
-  const KernelCall& pair = call_of(token, matvec_pair);
-  CHECK(pair.products.size() == 2);
+  const KernelCall& pair = call_with<MatvecPair>(token);
   CHECK(pair.first_step + 1 == pair.step);
-  CHECK(pair.products[0].matrix.x == pair.products[1].matrix.x);
+  CHECK(call_of<MatvecPair>(token).first.matrix.x == call_of<MatvecPair>(token).second.matrix.x);
   CHECK(pair.overlap);
   setting.kernels.pairs = false;
-  CHECK(count(setting.plan(1), matvec_pair) == 0);
-  CHECK(count(setting.plan(1), matvec) == count(token, matvec) + 2);
-  CHECK(count(setting.plan(2), matvec_pair) == 0);
+  CHECK(count<MatvecPair>(setting.plan(1)) == 0);
+  CHECK(count<Matvec>(setting.plan(1)) == count<Matvec>(token) + 2);
+  CHECK(count<MatvecPair>(setting.plan(2)) == 0);
 
   const BatchPlan batch = setting.plan(8);
-  const KernelCall &first = call_of(batch, small_batch, 0), &second = call_of(batch, small_batch, 1);
+  const SmallBatch &first = call_of<SmallBatch>(batch, 0), &second = call_of<SmallBatch>(batch, 1);
   CHECK(first.sibling_follows);
   CHECK_FALSE(first.follows_sibling);
   CHECK(second.follows_sibling);
   CHECK_FALSE(second.sibling_follows);
-  CHECK_FALSE(call_of(batch, small_batch, 2).follows_sibling);
+  CHECK_FALSE(call_of<SmallBatch>(batch, 2).follows_sibling);
   // v reads what q and k had converted; attention, and gate and up, write what is multiplied next
-  CHECK(count(batch, to_half) == count(batch, small_batch) - 3);
+  CHECK(count<ConvertInput>(batch) == count<SmallBatch>(batch) - 3);
   setting.kernels.split_columns = true;
-  for (const KernelCall& call : setting.plan(8).calls) CHECK_FALSE((call.sibling_follows || call.follows_sibling));
+  for (const SmallBatch& batch : all_of<SmallBatch>(setting.plan(8)))
+    CHECK_FALSE((batch.sibling_follows || batch.follows_sibling));
 
   const BatchPlan prompt = setting.plan(600);
-  CHECK(call_of(prompt, prompt_product).products.size() == 2);
-  CHECK(count(prompt, prompt_product) == 4);
+  CHECK(call_of<PromptProduct>(prompt).products.size() == 2);
+  CHECK(count<PromptProduct>(prompt) == 4);
 }
 
 TEST_CASE("batch plan: where attention cannot take the rope, it is a kernel before the fast attention, for any batch") {
@@ -366,12 +384,12 @@ TEST_CASE("batch plan: where attention cannot take the rope, it is a kernel befo
   setting.kernels.ropes_in_attention = false;
   for (const int64_t tokens : {1, 8, 512}) {
     const BatchPlan plan = setting.plan(tokens);
-    CHECK(count(plan, rope_attention) == 0);
-    CHECK(count(plan, rope_store) + count(plan, prompt_rope) == 1);
-    CHECK(count(plan, attention) + count(plan, prompt_attention) == 1);
+    CHECK(count<RopeAttention>(plan) == 0);
+    CHECK(count<RopeStore>(plan) + count<PromptRope>(plan) == 1);
+    CHECK(count<Attention>(plan) + count<PromptAttention>(plan) == 1);
   }
   setting.kernels.ropes_in_attention = true;
-  CHECK(count(setting.plan(1), rope_attention) == 1);
+  CHECK(count<RopeAttention>(setting.plan(1)) == 1);
 }
 
 TEST_CASE("batch plan: exact mode has matvecs for every batch") {
@@ -381,10 +399,10 @@ TEST_CASE("batch plan: exact mode has matvecs for every batch") {
   setting.kernels.fast = false;
   for (const int64_t tokens : {1, 8, 64, 512}) {
     const BatchPlan plan = setting.plan(tokens);
-    CHECK(count(plan, matvec) == 5);
-    CHECK(count(plan, to_half) == 0);
-    CHECK(count(plan, plain_attention) == 1);
-    CHECK(count(plan, rope_store) == 1);
+    CHECK(count<Matvec>(plan) == 5);
+    CHECK(count<ConvertInput>(plan) == 0);
+    CHECK(count<PlainAttention>(plan) == 1);
+    CHECK(count<RopeStore>(plan) == 1);
   }
 }
 
@@ -393,11 +411,11 @@ TEST_CASE("batch plan: without fusions every op has its own call") {
   setting.options.fuse = setting.kernels.pairs = false;
   const BatchPlan plan = setting.plan(2);
   const core::Program& program = setting.model.program;
-  CHECK(std::ssize(plan.calls) - count(plan, clear_dataflow) == std::ssize(program.ops));
+  CHECK(std::ssize(plan.calls) - count<ClearDataflow>(plan) == std::ssize(program.ops));
   for (const KernelCall& call : plan.calls)
-    for (const KernelCall::Product& product : call.products) {
-      CHECK(product.matrix.norm == kernels::cuda::kNone);
-      CHECK(product.matrix.parts.size() == 1);
+    for (const MatrixStep* matrix : matrices_of(call)) {
+      CHECK(matrix->norm == kernels::cuda::kNone);
+      CHECK(matrix->parts.size() == 1);
     }
 }
 
@@ -408,28 +426,27 @@ TEST_CASE("batch plan: an observer sees the input of every matrix before it is m
   Setting setting(one_layer());
   setting.options.fuse = false;
   setting.config.observer = &observer;
-  for (const int64_t tokens : {1, 8, 512}) CHECK(count(setting.plan(tokens, tokens), observe) == 8);
+  for (const int64_t tokens : {1, 8, 512}) CHECK(count<Observe>(setting.plan(tokens, tokens)) == 8);
 }
 
 TEST_CASE("batch plan: in serial mode no kernel starts before its predecessor ends, and the kernels are the same") {
   Setting setting(one_layer());
   const auto calls_of = [&](int64_t tokens) {
-    std::vector<Kernel> calls = kernels_of(setting.plan(tokens));
-    std::erase(calls, clear_dataflow);
+    Names calls = kernels_of(setting.plan(tokens));
+    std::erase(calls, ClearDataflow::kName);
     return calls;
   };
   setting.forced[""] = kernels::cuda::Way::matvec; // starts that overlap are cheaper
   for (const int64_t tokens : {1, 2, 8, 64, 512}) {
     setting.options = kernels::cuda::with_serial_mode({}, nullptr);
-    const std::vector<Kernel> overlapping = calls_of(tokens);
+    const Names overlapping = calls_of(tokens);
     setting.options = kernels::cuda::with_serial_mode({}, "1");
     CHECK(calls_of(tokens) == overlapping);
     const BatchPlan plan = setting.plan(tokens);
     CHECK(plan.dataflow_tokens == 0);
     for (const KernelCall& call : plan.calls) {
       CHECK_FALSE(call.overlap);
-      CHECK_FALSE(call.dataflow_input);
-      for (const KernelCall::Product& product : call.products) CHECK_FALSE(product.dataflow_input);
+      CHECK_FALSE(has_dataflow_input(call));
     }
   }
   CHECK_FALSE(setting.options.graphs);
@@ -442,9 +459,9 @@ TEST_CASE("batch plan: in serial mode no kernel starts before its predecessor en
 TEST_CASE("batch plan: decoding ends with the choice of a token") {
   const Setting setting(one_layer());
   const BatchPlan plan = setting.plan({1, 1, 16, true, true});
-  CHECK(plan.calls.back().kernel == sample);
+  CHECK(plan.calls.back().get<Sample>());
   CHECK(plan.calls.back().overlap);
-  CHECK(count(setting.plan(1), sample) == 0);
+  CHECK(count<Sample>(setting.plan(1)) == 0);
 }
 
 TEST_CASE("batch plan: the table has a line for each call, with its ops, format and size") {

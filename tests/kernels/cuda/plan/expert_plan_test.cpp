@@ -7,7 +7,6 @@
 
 using namespace ridge;
 using namespace ridge::tests;
-using enum Kernel;
 using kernels::cuda::Way;
 
 namespace {
@@ -30,90 +29,86 @@ RandomProgram shared_expert_model(const RandomProgram::Shape& shape) {
 } // namespace
 
 TEST_CASE("batch plan: a folded router's scores come with a product of one or two tokens, others by itself") {
-  using enum Kernel;
   RandomProgram::Shape shape = two_of_eight_experts();
   shape.layers = 4;
   shape.heads = 16;
   Setting setting(shape);
   for (const int64_t tokens : {1, 2}) {
     const BatchPlan plan = setting.plan(tokens);
-    CHECK(count(plan, matvec_router) == 3); // not in the first layer
-    const auto routes = std::ranges::count_if(
-        plan.calls, [](const KernelCall& call) { return call.kernel == op && call.op->kind == core::OpKind::route; });
+    CHECK(count<MatvecRouter>(plan) == 3); // not in the first layer
+    const auto routes = std::ranges::count_if(all_of<PlainOp>(plan),
+                                              [](const PlainOp& op) { return op.op->kind == core::OpKind::route; });
     CHECK(routes == 1);
-    const KernelCall& projection = call_of(plan, matvec_router);
+    const KernelCall& projection = call_with<MatvecRouter>(plan);
     CHECK(projection.step == projection.first_step + 2); // the router, and `route`
-    REQUIRE(projection.op);
-    CHECK(projection.op->kind == core::OpKind::route);
-    const KernelCall& gate_and_up = *(&projection + 1);
-    CHECK(gate_and_up.kernel == matvec);
-    CHECK(gate_and_up.left_free == tokens); // whose blocks that choose experts end last
+    CHECK(projection.get<MatvecRouter>()->route->kind == core::OpKind::route);
+    const auto* gate_and_up = (&projection + 1)->get<Matvec>();
+    REQUIRE(gate_and_up);
+    CHECK(gate_and_up->left_free == tokens); // whose blocks that choose experts end last
   }
-  CHECK(count(setting.plan(3), matvec_router) == 0);
+  CHECK(count<MatvecRouter>(setting.plan(3)) == 0);
   setting.options.dataflow_sync = false;
-  CHECK(count(setting.plan(1), matvec_router) == 0);
+  CHECK(count<MatvecRouter>(setting.plan(1)) == 0);
   setting.options.dataflow_sync = true;
   setting.kernels.takes_routers = false;
-  CHECK(count(setting.plan(1), matvec_router) == 0);
+  CHECK(count<MatvecRouter>(setting.plan(1)) == 0);
 }
 
 TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twice") {
   RandomProgram::Shape shape = two_of_eight_experts();
   Setting setting(shape);
   const BatchPlan token = setting.plan(1);
-  CHECK(count(token, sort_experts) == 0);
-  CHECK(count(token, expert_batch) == 0);
-  CHECK(count(token, matvec) == 6); // q k v, output, scores; gate and up, down; logits
-  for (const KernelCall& call : token.calls)
-    for (const KernelCall::Product& product : call.products)
-      if (product.matrix.ids != kernels::cuda::kNone) CHECK(product.dataflow_input); // beside route
+  CHECK(count<SortExperts>(token) == 0);
+  CHECK(count<ExpertBatch>(token) == 0);
+  CHECK(count<Matvec>(token) == 6); // q k v, output, scores; gate and up, down; logits
+  for (const Matvec& matvec : all_of<Matvec>(token))
+    if (matvec.product.matrix.ids != kernels::cuda::kNone) CHECK(matvec.product.dataflow_input); // beside route
 
   setting.forced[""] = Way::tiles_32;
   const BatchPlan batch = setting.plan(64);
-  CHECK(count(batch, sort_experts) == 1);
-  CHECK(count(batch, expert_batch) == 2);
-  CHECK(call_of(batch, expert_batch).rows == 128);
-  CHECK(call_of(batch, expert_batch).tile_tokens == 32);
-  CHECK_FALSE(call_of(batch, expert_batch).wide);
-  CHECK(call_of(batch, sort_experts).tile_tokens == 32);
+  CHECK(count<SortExperts>(batch) == 1);
+  CHECK(count<ExpertBatch>(batch) == 2);
+  CHECK(call_of<ExpertBatch>(batch).rows == 128);
+  CHECK(call_of<ExpertBatch>(batch).tile_tokens == 32);
+  CHECK_FALSE(call_of<ExpertBatch>(batch).wide);
+  CHECK(call_of<SortExperts>(batch).tile_tokens == 32);
   setting.forced[""] = Way::wide;
   for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 96}, {512, 192}}) {
     const BatchPlan many = setting.plan(tokens);
-    CHECK(call_of(many, sort_experts).tile_tokens == tile);
+    CHECK(call_of<SortExperts>(many).tile_tokens == tile);
     for (const int which : {0, 1}) {
-      const KernelCall& experts = call_of(many, expert_batch, which);
+      const ExpertBatch& experts = call_of<ExpertBatch>(many, which);
       CHECK(experts.wide);
       CHECK(experts.tile_tokens == tile);
     }
-    const auto converts = [&](const KernelCall& call) {
-      return call.kernel == to_half && call.layout == kernels::cuda::HalfLayout::sorted_wide &&
-             call.tile_tokens == tile;
+    const auto converts = [&](const ConvertInput& call) {
+      return call.layout == kernels::cuda::HalfLayout::sorted_wide && call.sorted_tile == tile;
     };
-    CHECK(std::ranges::count_if(many.calls, converts) == 2); // for gate and up, and for down
+    CHECK(std::ranges::count_if(all_of<ConvertInput>(many), converts) == 2); // for gate and up, and for down
   }
   setting.limits.prompt_products = false;
-  CHECK_FALSE(call_of(setting.plan(64), expert_batch).wide);
+  CHECK_FALSE(call_of<ExpertBatch>(setting.plan(64)).wide);
   setting.kernels.largest_tile = 4;
-  CHECK(count(setting.plan(64), expert_batch) == 0);
+  CHECK(count<ExpertBatch>(setting.plan(64)) == 0);
   setting.limits.small_batch = false;
-  CHECK(count(setting.plan(64), sort_experts) == 0);
+  CHECK(count<SortExperts>(setting.plan(64)) == 0);
 }
 
 TEST_CASE("batch plan: experts that few tokens chose each are multiplied by integers, down's input being as it is") {
   Setting setting(two_of_eight_experts());
   setting.forced[""] = Way::dots;
   const BatchPlan few = setting.plan(8);
-  CHECK(count(few, expert_dots) == 2);
-  CHECK(count(few, expert_batch) == 0);
-  CHECK(call_of(few, expert_dots).tile_tokens == 8);
-  CHECK(call_of(few, sort_experts).tile_tokens == 8);
-  for (const KernelCall& call : few.calls)
-    if (call.kernel == to_half) CHECK(call.rows != 16); // gate and up share the router's, down has none
+  CHECK(count<ExpertDots>(few) == 2);
+  CHECK(count<ExpertBatch>(few) == 0);
+  CHECK(call_of<ExpertDots>(few).tile_tokens == 8);
+  CHECK(call_of<SortExperts>(few).tile_tokens == 8);
+  for (const ConvertInput& call : all_of<ConvertInput>(few))
+    CHECK(call.rows != 16); // gate and up share the router's, down has none
   setting.kernels.dots = false;
-  CHECK(count(setting.plan(8), expert_dots) == 0);
+  CHECK(count<ExpertDots>(setting.plan(8)) == 0);
   setting.kernels.dots = true;
   setting.limits.bulk_copies = false;
-  CHECK(count(setting.plan(8), expert_dots) == 0);
+  CHECK(count<ExpertDots>(setting.plan(8)) == 0);
 }
 
 TEST_CASE("batch plan: a shared expert is one of each of a few tokens', and a product of its own for more tokens") {
@@ -122,15 +117,15 @@ TEST_CASE("batch plan: a shared expert is one of each of a few tokens', and a pr
   setting.least_side = 0; // experts are small
   for (const int64_t tokens : {1, 2}) {
     const BatchPlan few = setting.plan(tokens, tokens);
-    CHECK(count(few, matvec) == 4); // scores; gate and up, down; logits
-    for (const int number : {1, 2}) CHECK(call_of(few, matvec, number).rows == 3 * tokens);
+    CHECK(count<Matvec>(few) == 4); // scores; gate and up, down; logits
+    for (const int number : {1, 2}) CHECK(call_of<Matvec>(few, number).rows == 3 * tokens);
   }
   const BatchPlan more = setting.plan(6, 6); // of which scores, logits and the shared expert are small batches
-  CHECK(count(more, matvec) == 2);
-  for (const int number : {0, 1}) CHECK(call_of(more, matvec, number).rows == 18);
+  CHECK(count<Matvec>(more) == 2);
+  for (const int number : {0, 1}) CHECK(call_of<Matvec>(more, number).rows == 18);
   setting.limits.sm_count = 16; // 10 slots and 6 multiprocessors over, 15 and one over; of 8 and 12, none and 4 are
-  CHECK(call_of(setting.plan(5, 5), matvec, 1).rows == 15);
-  CHECK(call_of(setting.plan(4, 4), matvec, 1).rows == 8);
+  CHECK(call_of<Matvec>(setting.plan(5, 5), 1).rows == 15);
+  CHECK(call_of<Matvec>(setting.plan(4, 4), 1).rows == 8);
 }
 
 TEST_CASE("workspace plan: a shared expert has what its products need where many tokens multiply by it apart") {
@@ -150,15 +145,15 @@ TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they 
   Setting setting(shape);
   setting.options.experts_on_host = true;
   for (const int64_t tokens : {1, 64}) {
-    const std::vector<Kernel> kernels = kernels_of(setting.plan(tokens));
-    const auto fetch = std::ranges::find(kernels, fetch_experts);
+    const std::vector<std::string_view> kernels = kernels_of(setting.plan(tokens));
+    const auto fetch = std::ranges::find(kernels, "fetch_experts");
     REQUIRE(fetch != kernels.end());
-    CHECK(*std::prev(fetch) == op); // route
-    CHECK(*std::next(fetch) == (tokens == 1 ? matvec : sort_experts));
-    CHECK(std::ranges::count(kernels, fetch_experts) == 1);
-    CHECK(call_of(setting.plan(tokens), fetch_experts).rows == 2 * tokens);
-    for (const KernelCall& call : setting.plan(tokens).calls) // of experts: they wait for the copies
-      for (const auto& product : call.products) CHECK_FALSE((product.matrix.ids >= 0 && product.dataflow_input));
+    CHECK(*std::prev(fetch) == "op"); // route
+    CHECK(*std::next(fetch) == (tokens == 1 ? "matvec" : "sort_experts"));
+    CHECK(std::ranges::count(kernels, "fetch_experts") == 1);
+    CHECK(call_of<FetchExperts>(setting.plan(tokens)).rows == 2 * tokens);
+    for (const Matvec& matvec : all_of<Matvec>(setting.plan(tokens))) // of experts: they wait for the copies
+      CHECK_FALSE((matvec.product.matrix.ids >= 0 && matvec.product.dataflow_input));
   }
   const std::vector<kernels::cuda::ExpertGroup> groups = kernels::cuda::expert_groups(setting.model.program);
   REQUIRE(groups.size() == 1);
@@ -183,13 +178,13 @@ TEST_CASE(
   m.finish(m.op(core::OpKind::latent_attention, {q_c, q_r}, {}, 4 * 128, core::AttentionParams{0, 4, 0.1f}));
   for (const int64_t tokens : {1, 8, 512}) {
     const BatchPlan plan = setting.plan(tokens);
-    CHECK(count(plan, latent_attention) == 1);
-    CHECK(count(plan, sort_experts) == (tokens == 1 ? 0 : 1));
-    CHECK(count(plan, expert_batch) == (tokens == 1 ? 0 : 1));
-    CHECK(count(plan, op) == (tokens == 1 ? 2 : 4)); // embed, store; gather, numbers of heads to sort by
+    CHECK(count<LatentAttention>(plan) == 1);
+    CHECK(count<SortExperts>(plan) == (tokens == 1 ? 0 : 1));
+    CHECK(count<ExpertBatch>(plan) == (tokens == 1 ? 0 : 1));
+    CHECK(count<PlainOp>(plan) == (tokens == 1 ? 2 : 4)); // embed, store; gather, numbers of heads to sort by
   }
   CHECK(kernels::cuda::expert_groups(m.program).empty());
-  const KernelCall& sort = call_of(setting.plan(512), sort_experts);
+  const auto sort = call_of<SortExperts>(setting.plan(512));
   CHECK(sort.rows == 4 * 512);
   CHECK(sort.experts == 4);
 }

@@ -13,10 +13,35 @@
 
 namespace ridge::tests {
 
+using kernels::cuda::Attention;
 using kernels::cuda::BatchPlan;
-using kernels::cuda::Kernel;
+using kernels::cuda::ClearDataflow;
+using kernels::cuda::ConvertInput;
+using kernels::cuda::Exchange;
+using kernels::cuda::ExpertBatch;
+using kernels::cuda::ExpertDots;
+using kernels::cuda::FetchExperts;
+using kernels::cuda::GateUpGlu;
+using kernels::cuda::Gemm;
+using kernels::cuda::IntegerProduct;
 using kernels::cuda::KernelCall;
+using kernels::cuda::LatentAttention;
+using kernels::cuda::matrices_of;
+using kernels::cuda::Matvec;
+using kernels::cuda::MatvecPair;
+using kernels::cuda::MatvecRouter;
+using kernels::cuda::Observe;
+using kernels::cuda::PlainAttention;
+using kernels::cuda::PlainOp;
 using kernels::cuda::PlanShape;
+using kernels::cuda::PromptAttention;
+using kernels::cuda::PromptProduct;
+using kernels::cuda::PromptRope;
+using kernels::cuda::RopeAttention;
+using kernels::cuda::RopeStore;
+using kernels::cuda::Sample;
+using kernels::cuda::SmallBatch;
+using kernels::cuda::SortExperts;
 using quant::Type;
 
 struct Kernels final : kernels::cuda::KernelChoices {
@@ -30,10 +55,10 @@ struct Kernels final : kernels::cuda::KernelChoices {
   bool can_take_router(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override {
     return takes_routers;
   }
-  SmallBatch small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
+  Fit small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
     return {tile_tokens <= largest_tile, split_columns, leaves_sums};
   }
-  SmallBatch wide_batch(const kernels::cuda::MatrixStep&, int64_t) const override {
+  Fit wide_batch(const kernels::cuda::MatrixStep&, int64_t) const override {
     return {wide, split_columns, leaves_sums};
   }
   bool can_dot_experts(const kernels::cuda::MatrixStep&, int64_t) const override { return dots; }
@@ -75,19 +100,33 @@ inline RandomProgram::Shape one_layer() {
   return shape;
 }
 
-inline std::vector<Kernel> kernels_of(const BatchPlan& plan) {
-  std::vector<Kernel> kernels;
-  for (const KernelCall& call : plan.calls) kernels.push_back(call.kernel);
+inline std::vector<std::string_view> kernels_of(const BatchPlan& plan) {
+  std::vector<std::string_view> kernels;
+  for (const KernelCall& call : plan.calls) kernels.push_back(call.name());
   return kernels;
 }
 
-inline const KernelCall& call_of(const BatchPlan& plan, Kernel kernel, int number = 0) {
+// The number-th call of this kind.
+template <typename Work>
+const KernelCall& call_with(const BatchPlan& plan, int number = 0) {
   for (const KernelCall& call : plan.calls)
-    if (call.kernel == kernel && number-- == 0) return call;
-  FAIL("no such call");
-  return plan.calls[0];
+    if (call.get<Work>() && number-- == 0) return call;
+  throw std::logic_error("no such call");
 }
-
-inline int64_t count(const BatchPlan& plan, Kernel kernel) { return std::ranges::count(kernels_of(plan), kernel); }
+template <typename Work>
+const Work& call_of(const BatchPlan& plan, int number = 0) {
+  return *call_with<Work>(plan, number).template get<Work>();
+}
+template <typename Work>
+std::vector<Work> all_of(const BatchPlan& plan) {
+  std::vector<Work> all;
+  for (const KernelCall& call : plan.calls)
+    if (const auto* work = call.get<Work>()) all.push_back(*work);
+  return all;
+}
+template <typename Work>
+int64_t count(const BatchPlan& plan) {
+  return std::ssize(all_of<Work>(plan));
+}
 
 } // namespace ridge::tests

@@ -1,0 +1,374 @@
+// Passes over the list of a batch's calls. Each one looks for calls beside one another that can do something together,
+// and changes or removes them; they run in the order in which run_passes() has them.
+#include "kernels/cuda/exchange/exchange.h"
+#include "kernels/cuda/plan/batch_planning.h"
+#include "kernels/cuda/products/gemm.h"
+#include "kernels/cuda/products/scratch_sizes.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ridge::kernels::cuda {
+namespace {
+
+using core::OpKind;
+
+void remove(Calls& calls, size_t i) { calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(i)); }
+
+// The call in front, without those that only show an input to the host; none: the call itself.
+size_t before(const Calls& calls, size_t i) {
+  size_t found = i;
+  while (found > 0 && calls[--found].get<Observe>()) {
+  }
+  return calls[found].get<Observe>() ? i : found;
+}
+
+// Two siblings of one or two tokens are one launch where there is a kernel for both.
+void pair_matvecs(const Planning& p, Calls& calls) {
+  for (size_t i = 1; i < calls.size(); ++i) {
+    const size_t at = before(calls, i);
+    const Matvec *first = calls[at].get<Matvec>(), *second = calls[i].get<Matvec>();
+    if (at == i || !first || !second || p.in.config.exact || first->rows > kDataflowTokens ||
+        first->product.matrix.ids != kNone || !p.sibling_follows[calls[at].step] ||
+        !p.in.kernels.can_pair(first->product.matrix, second->product.matrix, first->rows))
+      continue;
+    calls[i].work = MatvecPair{first->product, second->product, second->rows};
+    calls[i].first_step = calls[at].step;
+    remove(calls, at);
+    --i;
+  }
+}
+
+void join_prompt_siblings(const Planning& p, Calls& calls) {
+  for (size_t i = 1; i < calls.size(); ++i) {
+    const size_t at = before(calls, i);
+    PromptProduct *first = calls[at].get<PromptProduct>(), *second = calls[i].get<PromptProduct>();
+    if (at == i || !first || !second || !p.sibling_follows[calls[at].step]) continue;
+    second->products.insert(second->products.begin(), first->products.begin(), first->products.end());
+    calls[i].first_step = calls[at].first_step;
+    remove(calls, at);
+    --i;
+  }
+}
+
+// A long prompt's product sends columns of its result while it computes others, if what it makes is summed next.
+bool joins_exchange(const Planning& p, const KernelCall& call, const KernelCall& next) {
+  const PromptProduct& product = *call.get<PromptProduct>();
+  const auto* sum = next.get<Exchange>();
+  if (!sum || sum->op->kind != OpKind::all_reduce || product.products.size() > 1) return false;
+  const MatrixStep& m = product.products[0].matrix;
+  return summed_in_parts(p.rows_of(sum->op->outputs[0]), p.width(sum->op->outputs[0])) && !m.glu &&
+         m.parts.size() == 1 && m.parts[0].out == sum->op->inputs[0];
+}
+
+// An activation becomes part of the prompt's product in front of it.
+bool joins_activation(const Planning& p, const KernelCall& call, const KernelCall& next) {
+  const PromptProduct& product = *call.get<PromptProduct>();
+  const auto* activation = next.get<PlainOp>();
+  if (!activation || activation->op->kind != OpKind::activate || product.products.size() != 1 ||
+      call.step + 1 != next.first_step || activation_behind(p.in.program, p.in.plan, call.step) != activation->op)
+    return false;
+  // The input must not be overwritten while it is read.
+  return !product.reads_half || p.slot_of(activation->op->outputs[0]) != p.slot_of(product.products[0].matrix.x);
+}
+
+// What prompts' products make for the next one alone they write as that one reads it. Activations and sums over ranks
+// behind them become part of them.
+void hand_over_tiles(const Planning& p, Calls& calls) {
+  ValueId tiled = kNone; // what the product before wrote as f16 in the value's memory
+  for (size_t i = 0; i < calls.size(); ++i) {
+    auto* product = calls[i].get<PromptProduct>();
+    if (!product) continue;
+    MatrixStep& m = product->products[0].matrix;
+    product->reads_half = m.x == std::exchange(tiled, kNone);
+    if (i + 1 < calls.size() && joins_exchange(p, calls[i], calls[i + 1])) {
+      product->sum = *calls[i + 1].get<Exchange>();
+      product->sum->rows = product->rows;
+      calls[i].step = calls[i + 1].step;
+      remove(calls, i + 1);
+    } else if (i + 1 < calls.size() && joins_activation(p, calls[i], calls[i + 1])) {
+      const core::Op& op = *calls[i + 1].get<PlainOp>()->op;
+      m.glu = std::get<core::ActivationParams>(op.params);
+      m.parts[0].out = op.outputs[0];
+      calls[i].step = calls[i + 1].step;
+      remove(calls, i + 1);
+    }
+    const ValueId out = m.parts[0].out;
+    if (!m.glu || !p.only_next_reads(calls[i].step, out) || p.next_way(calls[i].step) != Way::prompt ||
+        !has_room_for_tiled_half(product->rows, p.width(out)))
+      continue;
+    product->writes_half = true;
+    tiled = out;
+  }
+}
+
+// Attention over values in f16 gives results that have room in f16. Where a product on tensor cores comes next, it
+// writes them as that product reads them.
+void write_attention_half(const Planning& p, Calls& calls) {
+  for (KernelCall& call : calls) {
+    const bool prompt = call.get<PromptAttention>();
+    Attention* attention = prompt ? call.get<PromptAttention>() : call.get<Attention>();
+    if (auto* rope = call.get<RopeAttention>()) attention = &rope->attention;
+    if (!attention || attention->rows != p.shape.tokens || p.in.config.observer) continue;
+    const ValueId out = attention->op->outputs[0];
+    const MatrixStep* next = p.next_matrix(call.step, out);
+    if (!next || next->norm != kNone || next->ids != kNone ||
+        p.width(out) % (prompt ? kTileColumns : kGemmColumns) != 0 ||
+        !p.in.kernels.attention_writes_half(*attention->op))
+      continue;
+    const Way way = p.next_way(call.step);
+    if (prompt && way == Way::prompt) attention->half = HalfLayout::tiles;
+    if (!prompt && way == Way::wide) attention->half = HalfLayout::wide;
+    if (!prompt && is_tiled(way)) attention->half = HalfLayout::interleaved;
+  }
+}
+
+KernelChoices::Fit fit_of(const Planning& p, const SmallBatch& batch) {
+  const MatrixStep& m = batch.product.matrix;
+  return batch.wide ? p.in.kernels.wide_batch(m, batch.rows)
+                    : p.in.kernels.small_batch(m, batch.rows, batch.tile_tokens);
+}
+
+// Small batches with the same input, right behind one another, need not wait for each other; there is one scratch for
+// partial sums.
+void mark_siblings(const Planning& p, Calls& calls) {
+  bool sibling_runs = false;
+  for (KernelCall& call : calls) {
+    auto* batch = call.get<SmallBatch>();
+    if (!batch) continue;
+    const bool alone = fit_of(p, *batch).split_columns;
+    batch->follows_sibling = !alone && sibling_runs;
+    batch->sibling_follows = sibling_runs = !alone && p.sibling_follows[call.step];
+  }
+}
+
+// Sums over ranges of columns are added up where the next product converts its input.
+void leave_sums(const Planning& p, Calls& calls) {
+  for (KernelCall& call : calls) {
+    auto* batch = call.get<SmallBatch>();
+    if (!batch || p.in.config.observer || !fit_of(p, *batch).leaves_sums) continue;
+    const MatrixStep& m = batch->product.matrix;
+    const MatrixStep* next = p.next_matrix(call.step, m.parts[0].out);
+    batch->leaves_sums = next && next->ids == kNone &&
+                         (is_tiled(p.next_way(call.step)) || p.next_way(call.step) == Way::wide) &&
+                         m.parts.size() == 1 && !m.glu && m.residual != kNone && p.width(m.parts[0].out) % 8 == 0;
+  }
+}
+
+// Inserts the conversions of products' inputs, but where the memory for these has what is wanted: from a conversion for
+// another product, or from the kernel that made the value.
+class Conversions {
+ public:
+  explicit Conversions(const Planning& planning) : p_(planning) {}
+
+  Calls run(Calls calls) {
+    for (KernelCall& call : calls) {
+      for (; step_ < call.first_step; ++step_) forget_outputs(p_.steps[step_]);
+      std::visit([&](auto& work) { visit(call, work); }, call.work);
+      calls_.push_back(std::move(call));
+    }
+    return std::move(calls_);
+  }
+
+ private:
+  struct Converted {
+    ValueId x;
+    core::WeightId norm;
+    int64_t cols;
+    HalfLayout layout;
+    ValueId ids = kNone; // by which it is sorted
+    bool operator==(const Converted&) const = default;
+  };
+
+  void visit(KernelCall&, const auto&) {}
+  void visit(KernelCall&, const Attention& attention) { see_attention(attention); }
+  void visit(KernelCall&, const PromptAttention& attention) { see_attention(attention); }
+  void visit(KernelCall&, const RopeAttention& rope) { see_attention(rope.attention); }
+  void visit(KernelCall& call, SmallBatch& batch) {
+    take_input(call, batch, batch.rows, batch.wide ? HalfLayout::wide : HalfLayout::interleaved);
+    if (batch.leaves_sums) sums_ = {batch.product.matrix, batch.tile_tokens, batch.wide};
+    if (!fit_of(p_, batch).leaves_sums) write_half(call, batch);
+  }
+  void visit(KernelCall& call, ExpertBatch& experts) {
+    take_input(call, experts, inputs(experts.product.matrix, experts.rows),
+               experts.wide ? HalfLayout::sorted_wide : HalfLayout::interleaved);
+    write_half(call, experts);
+  }
+  void visit(KernelCall& call, const ExpertDots& experts) {
+    const MatrixStep& m = experts.product.matrix;
+    if (m.norm != kNone) convert(call, m, inputs(m, experts.rows), HalfLayout::interleaved);
+  }
+  void visit(KernelCall& call, PromptProduct& prompt) {
+    if (!prompt.reads_half) convert(call, prompt.products[0].matrix, prompt.rows, HalfLayout::tiles);
+    prompt.unscaled = prompt.reads_half || unscaled_;
+  }
+  void visit(KernelCall& call, const IntegerProduct& product) {
+    convert(call, product.product.matrix, product.rows, HalfLayout::bytes);
+  }
+  void visit(KernelCall& call, const Gemm& product) {
+    convert(call, product.product.matrix, product.rows, HalfLayout::rows);
+  }
+
+  // Rows of an experts' product's input, which has one per token or per slot.
+  int64_t inputs(const MatrixStep& m, int64_t slots) const {
+    return p_.width(m.x) != p_.first_weight(m).cols ? slots : slots / m.used;
+  }
+
+  void see_attention(const Attention& attention) {
+    if (!attention.half) return;
+    const ValueId out = attention.op->outputs[0];
+    converted_ = {out, kNone, p_.width(out), *attention.half};
+    unscaled_ = true;
+  }
+
+  // What gate and up wrote as f16, or the conversion of `rows` rows.
+  void take_input(const KernelCall& call, SmallBatch& batch, int64_t rows, HalfLayout layout) {
+    const MatrixStep& m = batch.product.matrix;
+    if (half_of_ == kNone || m.x != half_of_ || m.norm != kNone || batch.wide) return convert(call, m, rows, layout);
+    batch.reads_half = true;
+    half_of_ = kNone;
+    clearer_.reset();
+  }
+
+  // Gate and up write what down reads as f16, if they can, so that no conversion is needed.
+  void write_half(const KernelCall& call, SmallBatch& batch) {
+    const MatrixStep& m = batch.product.matrix;
+    const MatrixStep* next = p_.next_matrix(call.step, m.parts[0].out);
+    if (batch.tile_tokens > kMostHalfTokens || !m.glu || !next || next->norm != kNone || next->ids != m.ids ||
+        !clearer_ || !is_tiled(p_.next_way(call.step)))
+      return;
+    const int64_t cols = p_.first_weight(m).rows;
+    if (cols % kGemmColumns != 0 || p_.first_weight(*next).cols != cols || batch.rows > half_slots(cols)) return;
+    auto& conversion = *calls_[*clearer_].get<ConvertInput>();
+    if (batch.rows % conversion.rows != 0) return;
+    clearer_.reset();
+    conversion.cleared = batch.rows / conversion.rows;
+    batch.writes_half = true;
+    half_of_ = m.parts[0].out;
+  }
+
+  void convert(const KernelCall& call, const MatrixStep& m, int64_t rows, HalfLayout layout) {
+    const bool sorted = layout == HalfLayout::sorted_wide;
+    const int64_t cols = p_.first_weight(m).cols;
+    const Converted wanted = {m.x, m.norm, cols, layout, sorted ? m.ids : kNone};
+    if (converted_ == wanted) return;
+    converted_ = wanted;
+    unscaled_ = false;
+    ConvertInput conversion{m, rows, cols, layout};
+    int32_t first_step = call.first_step;
+    if (layout == HalfLayout::tiles && norms_input(call, m)) {
+      first_step = calls_.back().first_step;
+      conversion.layer_norm = calls_.back().get<PlainOp>()->op;
+      calls_.pop_back();
+    }
+    if (sorted) conversion.sorted_tile = sorted_wide_tile(p_.rows_of(m.x) * m.used, p_.first_weight(m).count);
+    conversion.sums = std::exchange(sums_, std::nullopt);
+    clearer_ = calls_.size();
+    calls_.push_back({first_step, call.first_step, std::move(conversion)});
+  }
+
+  // Whether the call in front is a layer norm that none but this product, and siblings right behind it, read.
+  bool norms_input(const KernelCall& call, const MatrixStep& m) const {
+    const PlainOp* norm = calls_.empty() ? nullptr : calls_.back().get<PlainOp>();
+    if (!norm || norm->op->kind != OpKind::layer_norm || norm->outputs[0] != m.x || m.norm != kNone ||
+        p_.in.config.observer || p_.in.program.is_read_after(m.x))
+      return false;
+    const auto& [epsilon, group, centered] = std::get<core::NormParams>(norm->op->params);
+    if (!centered || group != p_.width(m.x) || p_.weight(norm->op->weights[0]).cols != group ||
+        group > kMostNormedColumns)
+      return false;
+    const auto reads = [&](const Step& step) { return std::ranges::count(step.inputs, m.x) > 0; };
+    const std::vector<Step>& steps = p_.steps;
+    const auto first = static_cast<size_t>(call.first_step);
+    size_t behind = first;
+    while (behind < steps.size() && steps[behind].kind == Step::Kind::matrix && steps[behind].matrix.x == m.x &&
+           steps[behind].matrix.norm == kNone && steps[behind].matrix.ids == kNone && p_.ways[behind] == Way::prompt)
+      ++behind;
+    return std::ranges::count_if(steps, reads) == static_cast<std::ptrdiff_t>(behind - first);
+  }
+
+  // Values share memory: what the step writes may take the place of what was converted.
+  void forget_outputs(const Step& step) {
+    if (!p_.has_rows(step)) return;
+    for (const ValueId output : step.outputs)
+      for (const ValueId id : {output, p_.placed(output)}) {
+        if (converted_ && id != converted_->x && p_.slot_of(id) == p_.slot_of(converted_->x)) converted_.reset();
+        if (half_of_ != kNone && id != half_of_ && p_.slot_of(id) == p_.slot_of(half_of_)) half_of_ = kNone;
+      }
+  }
+
+  const Planning& p_;
+  Calls calls_;
+  int32_t step_ = 0; // whose outputs were not written yet
+  std::optional<Converted> converted_;
+  bool unscaled_ = false; // attention wrote it
+  std::optional<ConvertInput::Sums> sums_;
+  ValueId half_of_ = kNone;       // what gate and up wrote as f16, too
+  std::optional<size_t> clearer_; // of calls_: a conversion behind the last reader of such a value
+};
+
+// Products leave multiprocessors to what starts beside their blocks.
+//
+// A folded router's blocks that choose experts end last, so what comes behind them leaves their multiprocessors free:
+// gpt-oss-20b, whose gate and up would have a block on each of an H200's, 1,030 -> 1,042 tokens per second.
+//
+// A product has a block on every multiprocessor, and attention's blocks have no room beside those: they would start
+// when its first ones end, and be ready 2 µs after its last one. So it leaves some multiprocessors to attention where
+// its other blocks have little more to do. Tokens per second with 0 / 4 / 8 left free on an H200: qwen3-30b-a3b (4 KV
+// heads) 735 / 778 / 785, an 8B (8) 666 / 677 / 678; with 0 / 2 / 4 qwen3.6-35b-a3b (2) 749 / 753 / 760.
+void leave_room(const Planning& p, Calls& calls) {
+  for (size_t i = 1; i < calls.size(); ++i) {
+    const auto* router = calls[i - 1].get<MatvecRouter>();
+    if (auto* matvec = calls[i].get<Matvec>(); matvec && router) matvec->left_free = static_cast<int>(router->rows);
+    if (auto* pair = calls[i].get<MatvecPair>(); pair && router) pair->left_free = static_cast<int>(router->rows);
+    const auto* attention = calls[i].get<RopeAttention>();
+    if (!attention || !attention->rope.dataflow_input) continue;
+    auto* matvec = calls[i - 1].get<Matvec>();
+    auto* pair = calls[i - 1].get<MatvecPair>();
+    if (!matvec && !pair) continue;
+    int64_t rows = 0;
+    for (const Product* of : {matvec ? &matvec->product : &pair->first, pair ? &pair->second : nullptr})
+      for (size_t part = 0; of && part < of->matrix.parts.size(); ++part)
+        rows += p.weight(of->matrix.parts[part].weight).rows;
+    if (rows < 16 * p.in.limits.sm_count) continue; // with so few for each, the other blocks would take much longer
+    const int64_t heads = p.in.program.kv_layers[attention->rope.heads.kv_layer].heads;
+    (matvec ? matvec->left_free : pair->left_free) =
+        static_cast<int>(std::min<int64_t>(2 * heads, p.in.limits.sm_count / 16));
+  }
+}
+
+void number_exchanges(const Planning&, Calls& calls) {
+  int64_t exchanges = 0;
+  for (KernelCall& call : calls) {
+    if (auto* exchange = call.get<Exchange>()) exchange->place = exchanges++;
+    if (auto* product = call.get<PromptProduct>(); product && product->sum) product->sum->place = exchanges++;
+  }
+  if (exchanges > 0) calls.insert(calls.begin(), {0, 0, NumberExchanges{exchanges}});
+}
+
+// A kernel may start while its predecessor runs. None of the first step does before the batch in front of it is done:
+// attention reads positions and caches early, and recurrent ops their state.
+void mark_overlaps(const Planning& p, Calls& calls) {
+  bool launched = false;
+  for (KernelCall& call : calls) {
+    if (call.get<ClearDataflow>() || call.get<Observe>() || call.get<NumberExchanges>()) continue;
+    call.overlap = p.overlaps() && std::exchange(launched, true) && call.first_step > 0;
+  }
+}
+
+} // namespace
+
+void run_passes(const Planning& planning, Calls& calls) {
+  pair_matvecs(planning, calls);
+  join_prompt_siblings(planning, calls);
+  hand_over_tiles(planning, calls);
+  write_attention_half(planning, calls);
+  mark_siblings(planning, calls);
+  leave_sums(planning, calls);
+  calls = Conversions(planning).run(std::move(calls));
+  leave_room(planning, calls);
+  number_exchanges(planning, calls);
+  mark_overlaps(planning, calls);
+}
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,184 @@
+// The calls of each step, as if it stood alone: which kernels compute it. Conversions of products' inputs, and what
+// depends on the calls beside, come later (call_passes.cpp).
+#include "kernels/cuda/plan/batch_planning.h"
+#include "kernels/cuda/products/scratch_sizes.h"
+
+#include <utility>
+
+namespace ridge::kernels::cuda {
+
+using core::OpKind;
+
+namespace {
+
+class Emitter {
+ public:
+  explicit Emitter(const Planning& planning) : p_(planning) {}
+
+  Calls run() {
+    if (p_.dataflow_tokens > 0 && std::ranges::count(p_.in.plan.dataflow_values, true) > 0) add(ClearDataflow{});
+    for (; step_ < std::ssize(p_.steps); ++step_)
+      if (p_.has_rows(p_.steps[step_]) && !p_.is_done(step_)) add_step(p_.steps[step_]);
+    --step_;
+    for (int64_t output = 0; p_.shape.sample && output < p_.shape.outputs; ++output) add(Sample{output});
+    return std::move(calls_);
+  }
+
+ private:
+  void add(CallWork work, int32_t more_steps = 0) {
+    const bool of_step = !std::holds_alternative<ClearDataflow>(work) && !std::holds_alternative<Sample>(work);
+    calls_.push_back({step_, step_ + more_steps, std::move(work), false, of_step && p_.gathers(step_)});
+  }
+  bool dataflow_input() const { return p_.dataflow_input(step_); }
+
+  void add_step(const Step& step) {
+    switch (step.kind) {
+    case Step::Kind::op: return add_op(step);
+    case Step::Kind::matrix: return add_matrix(step.matrix, *step.op, p_.ways[step_]);
+    case Step::Kind::heads: return add_heads(step.heads);
+    case Step::Kind::latent: return add(LatentStore{step.latent, p_.shape.tokens});
+    case Step::Kind::sum: return add(elements<Sum>(step.sum, step));
+    case Step::Kind::norm: return add(elements<Norm>(step.norm, step));
+    }
+  }
+  template <typename Work>
+  Work elements(const auto& what, const Step& step) const {
+    const ValueId out = step.outputs[0];
+    return {what, p_.placed(out), p_.rows_of(out), dataflow_input()};
+  }
+
+  void add_op(const Step& step) {
+    const core::Op& op = *step.op;
+    if (class_of(op.kind) == core::OpClass::attention) return add_attention(op);
+    const int64_t rows = op.outputs.empty() ? p_.shape.tokens : p_.rows_of(op.outputs[0]);
+    if (class_of(op.kind) == core::OpClass::exchange)
+      return add(Exchange{&op, op.inputs[0], p_.placed(op.outputs[0]), rows, dataflow_input()});
+    const bool chooses = op.kind == OpKind::route || op.kind == OpKind::head_ids;
+    const Way way = chooses ? p_.way_of_experts(op.outputs[0]) : Way::matvec;
+    const bool by_its_scores = chooses && p_.folds(step_ - 1); // the kernel of its scores has done it
+    if (!by_its_scores && (!step.only_sorted || way != Way::matvec)) add(plain(op, rows));
+    if (chooses) add_choice(op, rows, way);
+  }
+  PlainOp plain(const core::Op& op, int64_t rows) const {
+    PlainOp plain{&op, {}, rows};
+    for (const ValueId id : op.outputs) plain.outputs.push_back(p_.placed(id));
+    return plain;
+  }
+  // What products of the chosen experts need first.
+  void add_choice(const core::Op& op, int64_t rows, Way way) {
+    const auto* routing = std::get_if<core::RouteParams>(&op.params);
+    const ValueId ids = p_.placed(op.outputs[0]);
+    const int64_t used = p_.width(op.outputs[0]), experts = routing ? routing->experts : used, slots = rows * used;
+    if (p_.in.experts_on_host && routing) add(FetchExperts{ids, slots});
+    if (way != Way::matvec) add(SortExperts{ids, slots, experts, Planning::expert_tile(way, slots, experts)});
+  }
+
+  void add_matrix(MatrixStep m, const core::Op& op, Way way) {
+    const int64_t rows = p_.rows_of(m.x);
+    const bool sorted = m.ids != kNone && way != Way::matvec;
+    if (!m.beside.empty() && (sorted || !shared_expert_is_choice(p_.in.limits, rows, m.used))) {
+      const MatrixStep shared = m.beside[0];
+      m.beside.clear();
+      add_matrix(m, op, way);
+      const ProductGroup alone{{&shared}, rows, p_.dataflow_tokens > 0};
+      return add_matrix(shared, op, choose(p_.in, alone).way);
+    }
+    if (p_.in.config.observer) add(Observe{m, &op, rows});
+    for (MatrixStep::Part& part : m.parts) part.out = p_.placed(part.out);
+    for (MatrixStep& shared : m.beside)
+      for (MatrixStep::Part& part : shared.parts) part.out = p_.placed(part.out);
+    if (way == Way::matvec) return add_matvec(m, rows);
+    m.ids == kNone ? add_product(m, rows, way) : add_experts(m, rows * m.used, way);
+  }
+  Product product(const MatrixStep& m) const {
+    const bool fetched = p_.in.experts_on_host && m.ids != kNone; // by a kernel in front
+    return {m, dataflow_input() && !fetched};
+  }
+  void add_matvec(const MatrixStep& m, int64_t rows) {
+    rows *= m.used + std::ssize(m.beside);
+    if (!p_.folds(step_ + 1)) return add(Matvec{product(m), rows});
+    add(MatvecRouter{product(m), p_.steps[step_ + 1].matrix, step_ + 1, p_.steps[step_ + 2].op, rows}, 2);
+  }
+  void add_product(const MatrixStep& m, int64_t rows, Way way) {
+    switch (way) {
+    case Way::prompt: return add(PromptProduct{{product(m)}, rows});
+    case Way::bytes: return add(IntegerProduct{product(m), rows});
+    case Way::gemm:
+      add(Gemm{product(m), rows});
+      if (m.glu) add(GateUpGlu{m, rows});
+      return;
+    default: break;
+    }
+    const bool wide = way == Way::wide;
+    add(SmallBatch{product(m), rows, wide ? wide_tile_rows(rows) : tile_of(way), wide});
+  }
+  void add_experts(const MatrixStep& m, int64_t slots, Way way) {
+    const int tile = Planning::expert_tile(way, slots, p_.first_weight(m).count);
+    if (way == Way::dots && p_.in.kernels.can_dot_experts(m, slots)) return add(ExpertDots{product(m), slots, tile});
+    add(ExpertBatch{{product(m), slots, tile, way == Way::wide}});
+  }
+
+  bool looks_ahead(const core::Op& attention) const {
+    const auto* params = std::get_if<core::AttentionParams>(&attention.params);
+    return params && sees_ahead(*params, p_.shape);
+  }
+  void add_heads(HeadsStep heads) {
+    const PlanShape& shape = p_.shape;
+    heads.q_out = p_.placed(heads.q_out);
+    const RopeStore rope{heads, shape.tokens, dataflow_input()};
+    const bool one_run = !shape.distinct_streams && shape.tile_tokens > 1 && shape.tokens <= kAttentionRows;
+    const core::Op* op = heads.attention;
+    if (op && !looks_ahead(*op) && (shape.distinct_streams || one_run) &&
+        p_.in.kernels.can_rope_in_attention(heads, one_run))
+      return add(RopeAttention{rope, {op, p_.placed(op->outputs[0]), shape.tokens, 0, one_run}});
+    if (shape.tokens >= kPromptTokensAtLeast && p_.in.kernels.can_rope_prompts(heads))
+      add(PromptRope{rope});
+    else
+      add(rope);
+    if (op) add_attention(*op);
+  }
+
+  // Pieces of prompts, each for itself, and the tokens between them.
+  void add_attention(const core::Op& op) {
+    const PlanShape& shape = p_.shape;
+    const bool splits = op.kind == OpKind::attention &&
+                        (looks_ahead(op) ? p_.in.kernels.can_attend_prompts(op) : p_.in.kernels.has_fast_attention(op));
+    if (!splits || shape.prompts.empty()) return add_attention(op, {0, shape.tokens}, shape.tile_tokens > 1);
+    int64_t first = 0;
+    for (const TokenRun& prompt : shape.prompts) {
+      if (prompt.first > first) add_attention(op, {first, prompt.first - first}, false);
+      add_attention(op, prompt, true);
+      first = prompt.first + prompt.tokens;
+    }
+    if (first < shape.tokens) add_attention(op, {first, shape.tokens - first}, false);
+  }
+  void add_attention(const core::Op& op, const TokenRun& rows, bool one_run) {
+    const ValueId out = p_.placed(op.outputs[0]);
+    const Attention attention{&op, out, rows.tokens, rows.first, one_run};
+    const LatentAttention latent{&op, out, rows.tokens};
+    const auto fast = [&] {
+      return op.kind != OpKind::chosen_attention && !looks_ahead(op) && p_.in.kernels.has_fast_attention(op);
+    };
+    switch (op.kind) {
+    case OpKind::index_choice: return add(IndexChoice{&op, out, rows.tokens});
+    case OpKind::sparse_attention: return add(PlainAttention{attention});
+    case OpKind::mixed_attention: return add(PlainLatentAttention{latent});
+    case OpKind::attention: break;
+    default: return fast() ? add(latent) : add(PlainLatentAttention{latent});
+    }
+    if (has_prompt_attention(p_.in.config, p_.in.limits) && one_run && rows.tokens >= kPromptTokensAtLeast &&
+        p_.in.kernels.can_attend_prompts(op))
+      return add(PromptAttention{attention});
+    fast() ? add(attention) : add(PlainAttention{attention});
+  }
+
+  const Planning& p_;
+  Calls calls_;
+  int32_t step_ = 0; // that calls are added for
+};
+
+} // namespace
+
+Calls emit_calls(const Planning& planning) { return Emitter(planning).run(); }
+
+} // namespace ridge::kernels::cuda

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/strings/units.h"
 #include "engine/fit/fit.h"
+#include "engine/fit/kept_ways.h"
 #include "engine/machine.h"
 #include "engine/ranks/ranks.h"
 #include "kernels/cpu/executor/executor.h"
@@ -91,6 +92,7 @@ kernels::cuda::CudaOptions cuda_options(const Placement& placement, bool experts
   options.host_limit = placement.host_memory;
   options.memory_limit = placement.gpu_memory;
   options.device = placement.first_gpu();
+  options.way_factors = kept_way_factors(kernels::cuda::device_info(options.device).name);
   return options;
 }
 

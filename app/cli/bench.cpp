@@ -12,11 +12,14 @@
 #include "app/report/picture_report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
+#include "engine/fit/kept_ways.h"
 #include "engine/options.h"
 #include "gguf/writer.h"
+#include "kernels/cuda/executor/executor.h"
 #include "measure/count_list.h"
 #include "measure/load/client_load.h"
-#include "measure/regret.h"
+#include "measure/ways/calibration.h"
+#include "measure/ways/regret.h"
 #include "models/synthetic.h"
 
 #include <fmt/format.h>
@@ -26,11 +29,14 @@
 namespace ridge::app {
 namespace {
 
+// Tokens of the steps that --calibrate measures.
+const std::vector<int64_t> kCalibratedSteps = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+
 struct BenchCommand {
   core::BenchRequest request;
   std::string save, output = "md";
   std::string regret; // tokens of steps whose products are multiplied in every way
-  bool json = false, verbose = false, share = false;
+  bool json = false, verbose = false, share = false, calibrates = false;
 
   std::vector<measure::BenchRow> rows;
 
@@ -42,7 +48,7 @@ struct BenchCommand {
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
     if (request.load.clients > 0) return play_load();
     if (!request.image.empty()) return encode_pictures();
-    if (!regret.empty()) return try_all_ways();
+    if (!regret.empty() || calibrates) return try_all_ways();
     measure::BenchSteps steps;
     steps.row = [&](const measure::BenchRow& row) { add(row); };
     if (!save.empty())
@@ -84,15 +90,19 @@ struct BenchCommand {
   }
 
   void try_all_ways() const {
-    if (output != "md") throw Error("bench: --regret is shown as md", Error::kUsage);
-    const std::vector<int64_t> steps = measure::parse_counts(regret, "--regret", 1, 1 << 16);
+    const char* const option = calibrates ? "--calibrate" : "--regret";
+    if (output != "md") throw Error(fmt::format("bench: {} is shown as md", option), Error::kUsage);
+    const std::vector<int64_t> steps =
+        calibrates ? kCalibratedSteps : measure::parse_counts(regret, "--regret", 1, 1 << 16);
     measure::for_each_model(request, "", load_on_terminal(), [&](engine::LoadedModel& model, const std::string& name) {
       core::ModelOptions options;
       options.batch = options.ubatch = options.context = std::ranges::max(steps);
       const core::ExecutorConfig config = engine::executor_config(options, model.program.trained_context);
       engine::start_executor(model, config, request.device, engine::placement_of(options), load_on_terminal());
-      if (model.gpu_share != 1) throw Error("bench: --regret needs a model that is on one GPU", Error::kUsage);
+      if (model.gpu_share != 1)
+        throw Error(fmt::format("bench: {} needs a model that is on one GPU", option), Error::kUsage);
       fmt::print("{}, {}\n", name, model.executor->description());
+      if (calibrates) return calibrate(model, steps);
       for (const int64_t tokens : steps) {
         const std::vector<measure::RegretRow> rows =
             measure::measure_regret(*model.executor, model.program, tokens, 4 * request.repetitions);
@@ -100,6 +110,23 @@ struct BenchCommand {
         std::fflush(stdout);
       }
     });
+  }
+
+  void calibrate(engine::LoadedModel& model, const std::vector<int64_t>& steps) const {
+    const measure::Calibration found =
+        measure::calibrate(*model.executor, model.program, steps, 2 * request.repetitions,
+                           [](int64_t tokens) { note(fmt::format("measured steps of {} tokens", tokens)); });
+    fmt::print("\n| {:>6} | {:>9} | {:>10} | {:>7} |\n| -----: | --------: | ---------: | ------: |\n", "tokens",
+               "before", "calibrated", "gain");
+    for (const measure::Calibration::Step& step : found.steps)
+      fmt::print("| {:>6} | {:>6.2f} ms | {:>7.2f} ms | {:>5.1f} % |\n", step.tokens, step.before_us * 1e-3,
+                 step.after_us * 1e-3, 100 * (1 - step.after_us / step.before_us));
+    const std::string gpu = kernels::cuda::device_info(model.gpus[0]).name;
+    engine::keep_way_factors(gpu, found.factors);
+    if (found.factors.empty()) return note("the choice of kernels is the best that was found; nothing is kept");
+    std::string factors;
+    for (const auto& [way, factor] : found.factors) factors += fmt::format(" {} x {:.2f}", way, factor);
+    note(fmt::format("kept for {}:{}", gpu, factors));
   }
 
   // With a vocabulary, so that whatever reads a text runs on the file, too.
@@ -209,6 +236,12 @@ void add_bench_command(CLI::App& app) {
       ->excludes(clients)
       ->excludes(image)
       ->type_name("N");
+  command
+      ->add_flag("--calibrate", o->calibrates,
+                 "instead: measure every kernel that can multiply, and keep what makes this GPU's steps faster")
+      ->excludes(clients)
+      ->excludes(image)
+      ->excludes("--regret");
   command->add_flag("-v,--verbose", o->verbose,
                     "with --profile: also the kernels of the step (GPU); with --regret: all that were tried");
   command->add_option("-o,--output", o->output, "md, csv, json or jsonl (a line per test, as it ends)")

@@ -3,6 +3,7 @@
 #include "app/cli/cli.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
+#include "engine/fit/kept_ways.h"
 #include "engine/machine.h"
 #include "hub/http/curl.h"
 #include "kernels/cpu/executor/executor.h"
@@ -78,6 +79,14 @@ Finding find_gpu() {
           fmt::format("{}; driver for CUDA {}.{}", fmt::join(names, ", "), version / 1000, version % 1000 / 10), ""};
 }
 
+// What `ridge bench --calibrate` found of this GPU.
+std::string calibration_of(const std::string& gpu) {
+  std::string text;
+  for (const auto& [way, factor] : engine::kept_way_factors(gpu))
+    text += fmt::format("{} {} x {:.2f}", text.empty() ? ", calibrated:" : ",", way, factor);
+  return text.empty() ? ", not calibrated (ridge bench --calibrate)" : text;
+}
+
 // Whether this build can use what find_gpu found.
 Finding find_cuda() {
   const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
@@ -85,7 +94,8 @@ Finding find_cuda() {
   return {"CUDA engine", true,
           fmt::format("{}, {} multiprocessors, compute {}.{}, {:.1f} GB free; products are chosen for {}", gpu.name,
                       gpu.sm_count, gpu.compute_major, gpu.compute_minor, gpu.free_bytes / 1e9,
-                      kernels::cuda::describe_rates()),
+                      kernels::cuda::describe_rates()) +
+              calibration_of(gpu.name),
           ""};
 }
 

@@ -6,6 +6,7 @@
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/microbench/ladder.h"
 #include "kernels/cuda/microbench/microbench.h"
+#include "kernels/cuda/plan/candidates.h"
 
 namespace ridge::kernels::cuda {
 
@@ -53,6 +54,12 @@ std::vector<ProductWays> product_ways(core::Executor&, const core::Batch&) {
 void force_way(core::Executor&, const std::string&, const std::string&) {
   throw Error("CUDA: " + device_info().problem);
 }
+
+void set_way_factors(core::Executor&, const std::map<std::string, double>&) {
+  throw Error("CUDA: " + device_info().problem);
+}
+
+int version_of_expected_times() { return kCostsVersion; }
 
 bool fits(const core::Program&, const core::ExecutorConfig&, CudaOptions) { return false; }
 

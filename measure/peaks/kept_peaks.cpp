@@ -1,10 +1,6 @@
 #include "measure/peaks/kept_peaks.h"
 
-#include "core/files/atomic_file.h"
-#include "core/files/private_folder.h"
-#include "core/files/read_file.h"
-#include "core/files/xdg.h"
-#include "core/json/parse.h"
+#include "core/json/state_file.h"
 #include "engine/machine.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/executor/executor.h"
@@ -14,8 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <span>
 #include <vector>
 
 namespace ridge::measure {
@@ -26,20 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMeasurements = 16, kDevices = 64; // that are kept
 constexpr const char* kWhat = "read_bytes_per_second";
 
-std::string peaks_path() { return core::state_folder().empty() ? "" : core::state_folder() + "/peaks.json"; }
-
-// The peaks of all devices; an empty object where the file is missing or is not as it was written.
-Json read_peaks() {
-  std::error_code none;
-  const std::string path = peaks_path();
-  if (path.empty() || !std::filesystem::is_regular_file(path, none)) return Json::object();
-  try {
-    Json peaks = core::parse_json(core::read_text_file(path), path);
-    if (peaks.is_object()) return peaks;
-  } catch (const Error&) { // it is measured again
-  }
-  return Json::object();
-}
+constexpr const char* kFile = "peaks.json";
 
 std::vector<double> measurements_of(const Json& peaks, const std::string& device) {
   std::vector<double> values;
@@ -61,29 +42,22 @@ std::string device_name(engine::Device on, int threads) {
 }
 
 std::optional<KeptPeak> kept_read_peak(const std::string& device) {
-  const std::vector<double> values = measurements_of(read_peaks(), device);
+  const std::vector<double> values = measurements_of(core::read_state(kFile), device);
   if (values.empty()) return std::nullopt;
   const auto [least, best] = std::ranges::minmax(values);
   return KeptPeak{best, least, static_cast<int>(values.size())};
 }
 
-void keep_read_peak(const std::string& device, double bytes_per_second) try {
-  const std::string path = peaks_path();
-  if (path.empty() || !(bytes_per_second > 0)) return;
-  Json peaks = read_peaks();
+void keep_read_peak(const std::string& device, double bytes_per_second) {
+  if (!(bytes_per_second > 0)) return;
+  Json peaks = core::read_state(kFile);
   std::vector<double> values = measurements_of(peaks, device);
   values.push_back(bytes_per_second);
   if (values.size() > kMeasurements) values.erase(values.begin());
   peaks.erase(device);
   while (peaks.size() >= kDevices) peaks.erase(peaks.begin());
   peaks[device] = {{kWhat, values}};
-  std::error_code ignored;
-  core::create_private_folders(core::state_folder(), ignored);
-  const std::string text = peaks.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  core::AtomicFile file(path, text.size(), core::kPrivateFile);
-  file.write(std::as_bytes(std::span(text)));
-  file.publish();
-} catch (const Error&) { // a read-only home costs the next program a measurement
+  core::write_state(kFile, peaks); // a read-only home costs the next program a measurement
 }
 
 double measure_and_keep_read_peak(engine::Device on, int threads) {

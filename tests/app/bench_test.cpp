@@ -59,6 +59,8 @@ TEST_CASE("bench tries the ways to multiply on a GPU alone") {
   };
   CHECK(error_of({"--regret", "1,8"}).find("--regret needs a model that is on one GPU") != std::string::npos);
   CHECK(error_of({"--regret", "0"}).find("--regret") != std::string::npos);
+  CHECK(error_of({"--calibrate"}).find("--calibrate needs a model that is on one GPU") != std::string::npos);
+  CHECK(error_of({"--calibrate", "--regret", "8"}).find("--calibrate") != std::string::npos);
   CHECK(error_of({"--regret", "8", "-o", "json"}).find("--regret is shown as md") != std::string::npos);
 }
 

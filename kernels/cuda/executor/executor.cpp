@@ -99,10 +99,18 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       states_(program, config_, context_.stream()), workspace_(program, config_, plan_, context_),
       batch_(program_, config_), launcher_(program_, config_, context_, weights_, routers_, experts_, cache_, states_,
                                            workspace_, batch_, decoding_),
-      plan_inputs_{program_,          config_,         plan_,
-                   context_.limits(), options.overlap, options.dataflow_sync,
-                   !experts_.empty(), launcher_,       device_rates(options.device, options.as_compute),
-                   options.least_side},
+      plan_inputs_{program_,
+                   config_,
+                   plan_,
+                   context_.limits(),
+                   options.overlap,
+                   options.dataflow_sync,
+                   !experts_.empty(),
+                   launcher_,
+                   device_rates(options.device, options.as_compute),
+                   options.least_side,
+                   {},
+                   way_factors(options.way_factors)},
       positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())),
       state_copies_(context_.device(), static_cast<size_t>(saved_floats()) * sizeof(float)),
       row_copies_(context_.device(), bytes_of(program_.result())) {
@@ -340,13 +348,22 @@ std::vector<ProductWays> Executor::product_ways(const core::Batch& batch) {
 void Executor::force_way(const std::string& products, const std::string& way) {
   const std::optional<Way> wanted = way_named(way);
   if (!way.empty() && !wanted) throw std::logic_error("CUDA: no way to multiply is called " + way);
-  context_.synchronize(); // no graph runs
-  plans_.clear();
-  graphs_.clear();
+  forget_plans();
   if (wanted)
     plan_inputs_.forced[products] = *wanted;
   else
     plan_inputs_.forced.erase(products);
+}
+
+void Executor::set_way_factors(const std::map<std::string, double>& factors) {
+  forget_plans();
+  plan_inputs_.factors = way_factors(factors);
+}
+
+void Executor::forget_plans() {
+  context_.synchronize(); // no graph runs
+  plans_.clear();
+  graphs_.clear();
 }
 
 const BatchPlan& Executor::plan_of(const PlanShape& shape) {
@@ -409,6 +426,12 @@ std::vector<ProductWays> product_ways(core::Executor& executor, const core::Batc
 void force_way(core::Executor& executor, const std::string& products, const std::string& way) {
   as_made_here(executor).force_way(products, way);
 }
+
+void set_way_factors(core::Executor& executor, const std::map<std::string, double>& factors) {
+  as_made_here(executor).set_way_factors(factors);
+}
+
+int version_of_expected_times() { return kCostsVersion; }
 
 bool fits(const core::Program& program, const core::ExecutorConfig& config, CudaOptions options) {
   options.upload = false;

@@ -7,6 +7,7 @@
 #include "kernels/cuda/runtime/device_info.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ struct CudaOptions {
   // For tests: products are chosen as for matrices of at least so many rows and columns, so that small ones go the ways
   // of large ones.
   int64_t least_side = 0;
+  // By ways' names: what these take here, in units of what they are expected to take (plan/candidates.h).
+  std::map<std::string, double> way_factors;
   // For tests: the way that all products are multiplied where it fits (plan/candidates.h); empty: the cheapest.
   std::string way;
   // For tests: work as on a chip of this compute capability (75, 80, 86, 89), as far as the host decides how to; 0: as
@@ -77,5 +80,9 @@ struct ProductWays {
 std::vector<ProductWays> product_ways(core::Executor& executor, const core::Batch& batch); // each kind once
 // From now on the products of this name are multiplied so where that fits; an empty `way`: by the cheapest.
 void force_way(core::Executor& executor, const std::string& products, const std::string& way);
+// From now on ways are expected to take these times what plan/candidates.h says.
+void set_way_factors(core::Executor& executor, const std::map<std::string, double>& factors);
+// The version of what plan/candidates.h expects: factors that were found for another one mean nothing.
+int version_of_expected_times();
 
 } // namespace ridge::kernels::cuda

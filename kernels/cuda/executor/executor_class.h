@@ -82,6 +82,7 @@ class Executor final : public core::Executor {
   std::string describe_plan(const core::Batch& batch) override;
   std::vector<ProductWays> product_ways(const core::Batch& batch);
   void force_way(const std::string& products, const std::string& way);
+  void set_way_factors(const std::map<std::string, double>& factors);
 
  private:
   bool whole() const { return program_.input < 0 && program_.output < 0; } // else a part of a Program
@@ -101,6 +102,7 @@ class Executor final : public core::Executor {
   void run_decoded(const PlanShape& shape, int64_t next_position);
   void feed_back(const PlanShape& from);
   const BatchPlan& plan_of(const PlanShape& shape);
+  void forget_plans(); // with the graphs made of them
   void launch_all(const BatchPlan& plan, LaunchLog* log = nullptr);
   void run(const PlanShape& shape);
 

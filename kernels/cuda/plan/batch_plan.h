@@ -97,6 +97,7 @@ struct PlanInputs {
   ChipRates rates;
   int64_t least_side = 0; // CudaOptions
   ForcedWays forced = {};
+  WayFactors factors = way_factors({});
 };
 
 // Whether tokens see later ones: in the whole text, or in blocks that the batch has.

@@ -267,7 +267,8 @@ struct KernelCall {
   }
 };
 
-// The matrices of a call's products, or the one whose input it prepares and the one whose sums it adds up.
+// For people (plan_text.cpp). The matrices of a call's products, or the one whose input it prepares and the one whose
+// sums it adds up.
 std::vector<const MatrixStep*> matrices_of(const KernelCall& call);
 // Whether the call, or a product of it, takes values that arrive while it runs.
 bool has_dataflow_input(const KernelCall& call);

@@ -244,6 +244,7 @@ constexpr Candidate kCandidates[] = {
     {Way::bytes, "bytes", fits_bytes, bytes},
     {Way::prompt, "prompt", fits_prompt, prompt},
 };
+static_assert(std::size(kCandidates) == kWays);
 
 } // namespace
 
@@ -252,6 +253,14 @@ std::string_view name_of(Way way) { return std::ranges::find(kCandidates, way, &
 std::optional<Way> way_named(std::string_view name) {
   const auto* found = std::ranges::find(kCandidates, name, &Candidate::name);
   return found == std::end(kCandidates) ? std::nullopt : std::optional(found->way);
+}
+
+WayFactors way_factors(const std::map<std::string, double>& by_name) {
+  WayFactors factors;
+  factors.fill(1);
+  for (const auto& [name, factor] : by_name)
+    if (const std::optional<Way> way = way_named(name)) factors[static_cast<size_t>(*way)] = factor;
+  return factors;
 }
 
 ProductChoice choose(const PlanInputs& in, const ProductGroup& group, std::optional<Way> forced) {
@@ -263,6 +272,7 @@ ProductChoice choose(const PlanInputs& in, const ProductGroup& group, std::optio
     if (!std::ranges::all_of(questions, candidate.fits)) continue;
     double microseconds = candidate.way == Way::matvec ? 0 : conversion(questions[0], candidate.way);
     for (const Question& q : questions) microseconds += candidate.microseconds(q, candidate.way);
+    microseconds *= in.factors[static_cast<size_t>(candidate.way)];
     choice.estimates.push_back({candidate.way, microseconds});
     const bool wanted = forced == candidate.way;
     if (wanted) microseconds = -1;

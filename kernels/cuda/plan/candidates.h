@@ -7,6 +7,7 @@
 #include "kernels/cuda/plan/chip.h"
 #include "kernels/cuda/plan/plan.h"
 
+#include <array>
 #include <map>
 #include <optional>
 #include <span>
@@ -29,6 +30,7 @@ enum class Way : uint8_t {
   bytes,  // gemm/integer_product.cuh: mma on bytes
   prompt, // gemm/prompt_product.h: wgmma on weights that were decoded into device memory
 };
+inline constexpr size_t kWays = 9;
 std::string_view name_of(Way way);
 std::optional<Way> way_named(std::string_view name); // as name_of() has it
 constexpr int tile_of(Way way) {                     // tokens; 0: these have none
@@ -56,6 +58,12 @@ struct ProductChoice {
   Way way = Way::matvec;
   std::vector<Estimate> estimates; // of those that fit, in the order of the table
 };
+
+// What each way takes on the GPU at hand, in units of what it is expected to take (`ridge bench --calibrate`). The
+// version is that of the expectations: factors for others mean nothing.
+inline constexpr int kCostsVersion = 1;
+using WayFactors = std::array<double, kWays>;
+WayFactors way_factors(const std::map<std::string, double>& by_name); // 1 where a way has none; other names do nothing
 
 // By ops' names without the layer, "attn_q attn_k attn_v": the way to take where it fits. The name "" stands for all.
 using ForcedWays = std::map<std::string, Way>;

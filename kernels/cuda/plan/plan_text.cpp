@@ -120,6 +120,34 @@ std::string ways_of(const core::Program& program, const Plan& plan, const BatchP
 
 } // namespace
 
+std::vector<const MatrixStep*> matrices_of(const KernelCall& call) {
+  std::vector<const MatrixStep*> matrices;
+  const auto add = [&](const auto& work) {
+    if constexpr (requires { work.product; }) matrices.push_back(&work.product.matrix);
+    if constexpr (requires { work.matrix; }) matrices.push_back(&work.matrix);
+    if constexpr (requires { work.router; }) matrices.push_back(&work.router);
+    if constexpr (requires { work.second; }) matrices.insert(matrices.end(), {&work.first.matrix, &work.second.matrix});
+    if constexpr (requires { work.products; })
+      for (const Product& product : work.products) matrices.push_back(&product.matrix);
+    if constexpr (requires { work.sums; })
+      if (work.sums) matrices.push_back(&work.sums->matrix);
+  };
+  std::visit(add, call.work);
+  return matrices;
+}
+
+bool has_dataflow_input(const KernelCall& call) {
+  return std::visit(
+      [](const auto& work) {
+        if constexpr (requires { work.dataflow_input; }) return work.dataflow_input;
+        if constexpr (requires { work.product; }) return work.product.dataflow_input;
+        if constexpr (requires { work.second; }) return work.first.dataflow_input || work.second.dataflow_input;
+        if constexpr (requires { work.rope; }) return work.rope.dataflow_input;
+        return false;
+      },
+      call.work);
+}
+
 std::vector<std::vector<int32_t>> ops_of_steps(const core::Program& program, const Plan& plan) {
   std::vector<int32_t> step_of_op(program.ops.size(), -1), step_of_value(program.values.size(), -1);
   for (size_t i = 0; i < plan.steps.size(); ++i) {

@@ -3,12 +3,12 @@
 //   ridge_cuda_bench heads-128:Q4_K_M heads-256:Q4_K_M -d 0,8192,32768 -p 8192 -ub 2048
 // prints per model the upload, tokens per second of decoding at depths -d, of -s streams at once, and of prompts; with
 // none of these, of decoding at depth 0; with --regret 1,8,512 every way to multiply in steps of so many tokens
-// (measure/regret.h), with --as 75, 80, 86 or 89 the way of an older chip. Bytes are op_cost's; the share is of the
-// read bandwidth that the same process measured.
+// (measure/ways/regret.h), with --as 75, 80, 86 or 89 the way of an older chip. Bytes are op_cost's; the share is of
+// the read bandwidth that the same process measured.
 #include "core/clock.h"
 #include "core/half.h"
 #include "kernels/cuda/executor/executor.h"
-#include "measure/regret.h"
+#include "measure/ways/regret.h"
 #include "quant/registry.h"
 
 #include "support/random_program.h"

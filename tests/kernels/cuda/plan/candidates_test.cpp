@@ -78,6 +78,19 @@ TEST_CASE("candidates: every chip reads weights once for a token, and shares the
   }
 }
 
+TEST_CASE("candidates: what a way takes on this GPU is taken into account") {
+  Setting setting(one_layer());
+  const ProductChoice usual = setting.plan(8, 8).products[2].choice;
+  CHECK(usual.way == Way::tiles_8);
+  setting.factors = kernels::cuda::way_factors({{"tiles-8", 4}, {"tiles-9", 0.1}});
+  const ProductChoice other = setting.plan(8, 8).products[2].choice;
+  CHECK(other.way != Way::tiles_8);
+  for (size_t i = 0; i < usual.estimates.size(); ++i) {
+    const double factor = usual.estimates[i].way == Way::tiles_8 ? 4 : 1;
+    CHECK(other.estimates[i].microseconds == doctest::Approx(factor * usual.estimates[i].microseconds));
+  }
+}
+
 TEST_CASE("candidates: a fast chip reads weights once for a token with an older chip's limits, too") {
   const KnownChip& h200 = known_chip("H200");
   for (const int compute : {75, 80, 86, 89})

@@ -80,6 +80,7 @@ struct Setting {
   kernels::cuda::ChipRates rates = kernels::cuda::known_chip("H200").rates();
   int64_t least_side = 4096; // as large models'
   kernels::cuda::ForcedWays forced;
+  kernels::cuda::WayFactors factors = kernels::cuda::way_factors({});
   kernels::cuda::CudaOptions options;
   Kernels kernels;
 
@@ -88,7 +89,7 @@ struct Setting {
   BatchPlan plan(const PlanShape& shape) const {
     const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse);
     return kernels::cuda::plan_for({model.program, config, steps, limits, options.overlap, options.dataflow_sync,
-                                    options.experts_on_host, kernels, rates, least_side, forced},
+                                    options.experts_on_host, kernels, rates, least_side, forced, factors},
                                    shape);
   }
   BatchPlan plan(int64_t tokens, int64_t outputs = 1) const { return plan({tokens, outputs, 16, tokens == 1}); }

@@ -36,6 +36,9 @@ struct RegretRow {
 std::vector<RegretRow> measure_regret(core::Executor& executor, const core::Program& program, int64_t tokens,
                                       int repetitions);
 
+// Microseconds of such a step, the median.
+double measure_step(core::Executor& executor, const core::Program& program, int64_t tokens, int repetitions);
+
 std::string regret_table(const std::vector<RegretRow>& rows, bool all_ways);
 
 } // namespace ridge::measure

@@ -1,4 +1,4 @@
-#include "measure/regret.h"
+#include "measure/ways/regret.h"
 
 #include "core/clock.h"
 #include "kernels/cuda/executor/executor.h"
@@ -93,6 +93,10 @@ std::vector<RegretRow> measure_regret(core::Executor& executor, const core::Prog
   rows.push_back(try_for_all(executor, prompt.batch(), all_ways, repetitions));
   rows.back().tokens = tokens;
   return rows;
+}
+
+double measure_step(core::Executor& executor, const core::Program& program, int64_t tokens, int repetitions) {
+  return time_step(executor, Prompt(tokens, program.vocab).batch(), repetitions);
 }
 
 std::string regret_table(const std::vector<RegretRow>& rows, bool all_ways) {

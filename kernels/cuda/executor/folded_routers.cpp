@@ -53,7 +53,7 @@ void FoldedRouters::make(const core::Program& program, const Plan& plan, const D
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const FoldedSizes sizes = folded_sizes(program, plan, i);
     if (sizes.experts == 0) continue;
-    const MatrixStep &r = plan.steps[i].matrix, &o = plan.steps[i - 1].matrix;
+    const MatrixStep &r = *plan.steps[i].matrix(), &o = *plan.steps[i - 1].matrix();
     const auto part = [&](const MatrixStep& m, size_t p, int64_t first, int64_t count, float* out) {
       const core::WeightId id = m.parts[p].weight;
       decode(launch, program.weights[id], weights[id], ids.as<int32_t>() + first, count, out);

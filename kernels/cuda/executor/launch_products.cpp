@@ -237,8 +237,8 @@ PromptResult KernelLauncher::prompt_result(const BatchPlan& plan, const PromptPr
 
 void KernelLauncher::bound_products(const Plan& plan, const Launch& launch) const {
   for (size_t i = 0; i < plan.steps.size(); ++i) {
-    MatrixStep m = plan.steps[i].matrix;
-    if (plan.steps[i].kind != Step::Kind::matrix || m.ids != kNone) continue;
+    if (!plan.steps[i].matrix() || plan.steps[i].matrix()->ids != kNone) continue;
+    MatrixStep m = *plan.steps[i].matrix();
     if (!m.glu && !activation_behind(program_, plan, i)) continue;
     const std::vector<MatrixStep::Part> parts = std::move(m.parts);
     for (const MatrixStep::Part& part : parts) {

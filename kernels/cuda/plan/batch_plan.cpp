@@ -10,23 +10,23 @@ namespace {
 // Products of different formats with the same input, as q, k and v can be: for prompts and for single tokens they
 // become one.
 bool are_siblings(const Step& a, const Step& b) {
-  const auto plain = [](const Step& s) {
-    return s.kind == Step::Kind::matrix && s.matrix.ids == kNone && !s.matrix.glu && s.matrix.residual == kNone;
-  };
-  return plain(a) && plain(b) && a.matrix.x == b.matrix.x && a.matrix.norm == b.matrix.norm;
+  const auto plain = [](const MatrixStep* m) { return m && m->ids == kNone && !m->glu && m->residual == kNone; };
+  const MatrixStep *first = a.matrix(), *second = b.matrix();
+  return plain(first) && plain(second) && first->x == second->x && first->norm == second->norm;
 }
 
 bool attends(const Step& step) {
-  return step.kind == Step::Kind::heads ? step.heads.attention != nullptr
-                                        : step.kind == Step::Kind::op && step.op->kind == core::OpKind::attention;
+  const auto* heads = step.get<HeadsStep>();
+  return heads ? heads->attention != nullptr : step.is_op(core::OpKind::attention);
 }
 
 std::vector<bool> find_siblings(const std::vector<Step>& steps) {
   std::vector<bool> follows(steps.size());
   size_t matrices = 0;
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
-    matrices += steps[i].matrix.parts.size();
-    follows[i] = are_siblings(steps[i], steps[i + 1]) && matrices + steps[i + 1].matrix.parts.size() <= kMostSegments;
+    if (const MatrixStep* m = steps[i].matrix()) matrices += m->parts.size();
+    follows[i] =
+        are_siblings(steps[i], steps[i + 1]) && matrices + steps[i + 1].matrix()->parts.size() <= kMostSegments;
     if (!follows[i]) matrices = 0;
   }
   return follows;
@@ -58,7 +58,7 @@ Planning::Planning(const PlanInputs& inputs, const PlanShape& of)
 void Planning::find_gathered() {
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     const Step& next = steps[i + 1];
-    if (next.kind != Step::Kind::op || next.op->kind != core::OpKind::gather) continue;
+    if (!next.is_op(core::OpKind::gather)) continue;
     const ValueId from = next.inputs[0];
     const bool read_later = std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(i) + 2, steps.end(),
                                         [&](const Step& s) { return std::ranges::count(s.inputs, from) > 0; });
@@ -73,7 +73,7 @@ bool Planning::gathers(int32_t step) const {
 
 bool Planning::folds(int32_t step) const {
   return step < std::ssize(steps) && steps[step].folded && dataflow_tokens > 0 && folds_routers(in.config, in.limits) &&
-         in.kernels.can_take_router(steps[step - 1].matrix, steps[step].matrix, shape.tokens);
+         in.kernels.can_take_router(*steps[step - 1].matrix(), *steps[step].matrix(), shape.tokens);
 }
 
 bool Planning::is_done(int32_t step) const {
@@ -86,10 +86,10 @@ void Planning::choose_ways() {
   std::vector<int32_t> siblings;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
-    if (step.kind != Step::Kind::matrix || !has_rows(step)) continue;
+    if (!step.matrix() || !has_rows(step)) continue;
     const auto at = static_cast<int32_t>(i);
-    if (step.matrix.ids != kNone) {
-      of_experts[step.matrix.ids].push_back(at);
+    if (const ValueId ids = step.matrix()->ids; ids != kNone) {
+      of_experts[ids].push_back(at);
       continue;
     }
     siblings.push_back(at);
@@ -100,7 +100,7 @@ void Planning::choose_ways() {
 
 void Planning::choose_way(const std::vector<int32_t>& group) {
   ProductGroup question{.dataflow = dataflow_tokens > 0};
-  for (const int32_t step : group) question.products.push_back(&steps[step].matrix);
+  for (const int32_t step : group) question.products.push_back(steps[step].matrix());
   const MatrixStep& first = *question.products[0];
   question.rows = rows_of(first.x) * first.used;
   question.after_attention = group[0] > 0 && attends(steps[group[0] - 1]);
@@ -111,14 +111,14 @@ void Planning::choose_way(const std::vector<int32_t>& group) {
 
 Way Planning::way_of_experts(ValueId ids) const {
   for (size_t i = 0; i < steps.size(); ++i)
-    if (steps[i].kind == Step::Kind::matrix && steps[i].matrix.ids == ids) return ways[i];
+    if (steps[i].matrix() && steps[i].matrix()->ids == ids) return ways[i];
   return Way::matvec;
 }
 
 const MatrixStep* Planning::next_matrix(int32_t step, ValueId x) const {
   if (step + 1 == std::ssize(steps)) return nullptr;
-  const Step& next = steps[step + 1];
-  return next.kind == Step::Kind::matrix && next.matrix.x == x ? &next.matrix : nullptr;
+  const MatrixStep* next = steps[step + 1].matrix();
+  return next && next->x == x ? next : nullptr;
 }
 
 bool Planning::only_next_reads(int32_t step, ValueId x) const {

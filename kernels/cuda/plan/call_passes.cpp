@@ -281,9 +281,11 @@ class Conversions {
     const std::vector<Step>& steps = p_.steps;
     const auto first = static_cast<size_t>(call.first_step);
     size_t behind = first;
-    while (behind < steps.size() && steps[behind].kind == Step::Kind::matrix && steps[behind].matrix.x == m.x &&
-           steps[behind].matrix.norm == kNone && steps[behind].matrix.ids == kNone && p_.ways[behind] == Way::prompt)
-      ++behind;
+    const auto follows = [&](size_t step) {
+      const MatrixStep* of = step < steps.size() ? steps[step].matrix() : nullptr;
+      return of && of->x == m.x && of->norm == kNone && of->ids == kNone && p_.ways[step] == Way::prompt;
+    };
+    while (follows(behind)) ++behind;
     return std::ranges::count_if(steps, reads) == static_cast<std::ptrdiff_t>(behind - first);
   }
 

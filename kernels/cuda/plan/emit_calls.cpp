@@ -32,15 +32,14 @@ class Emitter {
   bool dataflow_input() const { return p_.dataflow_input(step_); }
 
   void add_step(const Step& step) {
-    switch (step.kind) {
-    case Step::Kind::op: return add_op(step);
-    case Step::Kind::matrix: return add_matrix(step.matrix, *step.op, p_.ways[step_]);
-    case Step::Kind::heads: return add_heads(step.heads);
-    case Step::Kind::latent: return add(LatentStore{step.latent, p_.shape.tokens});
-    case Step::Kind::sum: return add(elements<Sum>(step.sum, step));
-    case Step::Kind::norm: return add(elements<Norm>(step.norm, step));
-    }
+    std::visit([&](const auto& work) { add_work(work, step); }, step.work);
   }
+  void add_work(const OpStep&, const Step& step) { add_op(step); }
+  void add_work(const MatrixStep& m, const Step& step) { add_matrix(m, *step.op, p_.ways[step_]); }
+  void add_work(const HeadsStep& heads, const Step&) { add_heads(heads); }
+  void add_work(const LatentStep& latent, const Step&) { add(LatentStore{latent, p_.shape.tokens}); }
+  void add_work(const SumStep& sum, const Step& step) { add(elements<Sum>(sum, step)); }
+  void add_work(const NormStep& norm, const Step& step) { add(elements<Norm>(norm, step)); }
   template <typename Work>
   Work elements(const auto& what, const Step& step) const {
     const ValueId out = step.outputs[0];
@@ -97,7 +96,7 @@ class Emitter {
   void add_matvec(const MatrixStep& m, int64_t rows) {
     rows *= m.used + std::ssize(m.beside);
     if (!p_.folds(step_ + 1)) return add(Matvec{product(m), rows});
-    add(MatvecRouter{product(m), p_.steps[step_ + 1].matrix, step_ + 1, p_.steps[step_ + 2].op, rows}, 2);
+    add(MatvecRouter{product(m), *p_.steps[step_ + 1].matrix(), step_ + 1, p_.steps[step_ + 2].op, rows}, 2);
   }
   void add_product(const MatrixStep& m, int64_t rows, Way way) {
     switch (way) {

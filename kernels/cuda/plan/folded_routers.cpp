@@ -43,11 +43,10 @@ bool Planner::is_router(const MatrixStep& m) const {
 // their own, as all values that running kernels pass on.
 void Planner::find_folded_routers() {
   for (size_t i = 1; i + 1 < steps_.size(); ++i) {
-    const Step &projection = steps_[i - 1], &router = steps_[i];
+    const MatrixStep *projection = steps_[i - 1].matrix(), *router = steps_[i].matrix();
     const int next = static_cast<int>(i) + 1;
-    if (projection.kind != Step::Kind::matrix || router.kind != Step::Kind::matrix || !is_op(next, OpKind::route))
-      continue;
-    const MatrixStep &o = projection.matrix, &r = router.matrix;
+    if (!projection || !router || !is_op(next, OpKind::route)) continue;
+    const MatrixStep &o = *projection, &r = *router;
     const Op& route = *steps_[next].op;
     const core::ValueId scores = r.parts[0].out;
     if (!takes_router(o) || !is_router(r) || std::get<core::RouteParams>(route.params).groups > 1 ||
@@ -65,7 +64,7 @@ void Planner::find_folded_routers() {
 
 FoldedSizes folded_sizes(const core::Program& program, const Plan& plan, size_t step) {
   if (!plan.steps[step].folded) return {};
-  const MatrixStep &r = plan.steps[step].matrix, &o = plan.steps[step - 1].matrix;
+  const MatrixStep &r = *plan.steps[step].matrix(), &o = *plan.steps[step - 1].matrix();
   const core::Weight& router = program.weights[r.parts[0].weight];
   const int64_t width = router.cols;
   return {.experts = router.rows,

@@ -17,19 +17,18 @@ void Planner::fold_norms() {
     const auto& params = std::get<core::NormParams>(norm.params);
     const ValueId normed = norm.outputs[0];
     const std::vector<int> users = readers(normed);
-    const bool foldable =
-        params.group == program_.values[normed].width && !program_.is_read_after(normed) && !users.empty() &&
-        std::ranges::all_of(users, [&](int user) {
-          const Step& step = steps_[user];
-          return step.kind == Step::Kind::matrix && step.matrix.x == normed && step.matrix.norm == kNone;
-        });
+    const bool foldable = params.group == program_.values[normed].width && !program_.is_read_after(normed) &&
+                          !users.empty() && std::ranges::all_of(users, [&](int user) {
+                            const MatrixStep* m = steps_[user].matrix();
+                            return m && m->x == normed && m->norm == kNone;
+                          });
     if (!foldable) continue;
     for (int user : users) {
-      Step& step = steps_[user];
-      step.matrix.x = norm.inputs[0];
-      step.matrix.norm = norm.weights[0];
-      step.matrix.norm_epsilon = params.epsilon;
-      std::ranges::replace(step.inputs, normed, norm.inputs[0]);
+      MatrixStep& m = *steps_[user].matrix();
+      m.x = norm.inputs[0];
+      m.norm = norm.weights[0];
+      m.norm_epsilon = params.epsilon;
+      std::ranges::replace(steps_[user].inputs, normed, norm.inputs[0]);
     }
     mark(static_cast<int>(i));
   }
@@ -46,14 +45,13 @@ void Planner::fuse_gate_up() {
     const int gate = writer(glu.inputs[0]), up = writer(glu.inputs[1]);
     if (gate == up || !is_plain_matrix(gate) || !is_plain_matrix(up)) continue;
     if (!read_once(glu.inputs[0]) || !read_once(glu.inputs[1])) continue;
-    MatrixStep fused = steps_[gate].matrix;
-    const MatrixStep& other = steps_[up].matrix;
+    MatrixStep fused = *steps_[gate].matrix();
+    const MatrixStep& other = *steps_[up].matrix();
     if (!same_input(fused, other)) continue;
     fused.parts.push_back(other.parts[0]);
     fused.glu = params;
     for (MatrixStep::Part& part : fused.parts) part.out = glu.outputs[0];
-    steps_[i].kind = Step::Kind::matrix;
-    steps_[i].matrix = fused;
+    steps_[i].work = std::move(fused);
     steps_[i].inputs = steps_[gate].inputs;
     mark(gate);
     mark(up);
@@ -68,7 +66,7 @@ bool Planner::collect_terms(ValueId id, float scale, SumStep& sum, std::vector<i
     sum.terms.push_back(term);
     return sum.terms.size() <= SumStep::kMostTerms;
   };
-  const Op* op = from >= 0 && steps_[from].kind == Step::Kind::op ? steps_[from].op : nullptr;
+  const Op* op = from >= 0 && steps_[from].get<OpStep>() ? steps_[from].op : nullptr;
   if (!op || !own) return add_term({id, kNone, false, scale});
   const auto takes = [&] { return steps.push_back(from), true; };
   if (op->kind == OpKind::add) {
@@ -95,13 +93,12 @@ void Planner::fuse_sums() {
     const auto has_factors = [](const SumStep::Term& term) { return term.factors != kNone; };
     if (!fits || std::ranges::none_of(sum.terms, has_factors)) continue;
     Step& step = steps_[i];
-    step.kind = Step::Kind::sum;
-    step.sum = sum;
     step.inputs.clear();
     for (const SumStep::Term& term : sum.terms) {
       step.inputs.push_back(term.x);
       if (term.factors != kNone) step.inputs.push_back(term.factors);
     }
+    step.work = std::move(sum);
     for (const int other : taken)
       if (other != static_cast<int>(i)) mark(other);
   }
@@ -122,14 +119,14 @@ void Planner::fuse_gates_of_norms() {
       continue;
     const auto& params = std::get<core::NormParams>(norm.params);
     Step& step = steps_[i];
-    step.kind = Step::Kind::norm;
-    step.norm = {.x = gates_input ? gate.inputs[1] : norm.inputs[0],
-                 .gate = gate.inputs[0],
-                 .weight = norm.weights[0],
-                 .group = params.group,
-                 .epsilon = params.epsilon,
-                 .gates_input = gates_input};
-    step.inputs = {step.norm.x, step.norm.gate};
+    const NormStep fused = {.x = gates_input ? gate.inputs[1] : norm.inputs[0],
+                            .gate = gate.inputs[0],
+                            .weight = norm.weights[0],
+                            .group = params.group,
+                            .epsilon = params.epsilon,
+                            .gates_input = gates_input};
+    step.work = fused;
+    step.inputs = {fused.x, fused.gate};
     mark(from);
   }
   remove_marked();
@@ -144,12 +141,12 @@ void Planner::fuse_residuals() {
     for (const size_t side : {1, 0}) {
       const ValueId product = add.inputs[side], residual = add.inputs[1 - side];
       const int from = writer(product);
-      if (product == residual || !is_plain_matrix(from) || steps_[from].matrix.ids != kNone || !read_once(product))
+      if (product == residual || !is_plain_matrix(from) || steps_[from].matrix()->ids != kNone || !read_once(product))
         continue;
-      steps_[i].kind = Step::Kind::matrix;
-      steps_[i].matrix = steps_[from].matrix;
-      steps_[i].matrix.residual = residual;
-      steps_[i].matrix.parts[0].out = add.outputs[0];
+      MatrixStep fused = *steps_[from].matrix();
+      fused.residual = residual;
+      fused.parts[0].out = add.outputs[0];
+      steps_[i].work = std::move(fused);
       steps_[i].inputs = steps_[from].inputs;
       steps_[i].inputs.push_back(residual);
       mark(from);
@@ -184,8 +181,7 @@ void Planner::fuse_sums_of_norms() {
         fused.factor = std::get<core::ActivationParams>(steps_[at].op->params).alpha;
         mark(static_cast<int>(i));
       }
-      steps_[at].kind = Step::Kind::norm;
-      steps_[at].norm = fused;
+      steps_[at].work = fused;
       steps_[at].inputs = {fused.x, residual};
       mark(from);
       break;
@@ -197,10 +193,10 @@ void Planner::fuse_sums_of_norms() {
 // Matrices of one format with the same input in one step, where the first of them stands.
 void Planner::merge_siblings() {
   for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_plain_matrix(static_cast<int>(i)) || steps_[i].matrix.ids != kNone) continue;
-    for (size_t j = i + 1; j < steps_.size() && steps_[i].matrix.parts.size() < size_t{kMostSegments}; ++j) {
-      if (!is_plain_matrix(static_cast<int>(j)) || !same_input(steps_[i].matrix, steps_[j].matrix)) continue;
-      steps_[i].matrix.parts.push_back(steps_[j].matrix.parts[0]);
+    if (!is_plain_matrix(static_cast<int>(i)) || steps_[i].matrix()->ids != kNone) continue;
+    for (size_t j = i + 1; j < steps_.size() && steps_[i].matrix()->parts.size() < size_t{kMostSegments}; ++j) {
+      if (!is_plain_matrix(static_cast<int>(j)) || !same_input(*steps_[i].matrix(), *steps_[j].matrix())) continue;
+      steps_[i].matrix()->parts.push_back(steps_[j].matrix()->parts[0]);
       steps_[i].outputs.push_back(steps_[j].outputs[0]);
       steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(j--));
     }
@@ -242,18 +238,17 @@ bool Planner::joins_experts(const MatrixStep& experts, const MatrixStep& shared)
 void Planner::join_shared_experts() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const int at = static_cast<int>(i);
-    if (steps_[i].kind != Step::Kind::matrix || !steps_[i].op || !is_op(writer(steps_[i].matrix.ids), OpKind::route))
-      continue;
+    MatrixStep* experts = steps_[i].matrix();
+    if (!experts || !steps_[i].op || !is_op(writer(experts->ids), OpKind::route)) continue;
     for (size_t j = 0; j < steps_.size(); ++j) {
-      const Step& shared = steps_[j];
-      if (shared.kind != Step::Kind::matrix || !shared.op || shared.op->layer != steps_[i].op->layer ||
-          !joins_experts(steps_[i].matrix, shared.matrix))
+      const MatrixStep* shared = steps_[j].matrix();
+      if (!shared || !steps_[j].op || steps_[j].op->layer != steps_[i].op->layer || !joins_experts(*experts, *shared))
         continue;
-      const std::vector<int> users = readers(shared.outputs[0]);
-      if (writer(shared.matrix.x) >= at || std::ranges::any_of(users, [&](int user) { return user <= at; })) continue;
-      steps_[i].matrix.beside = {shared.matrix};
-      if (std::ranges::count(steps_[i].inputs, shared.matrix.x) == 0) steps_[i].inputs.push_back(shared.matrix.x);
-      steps_[i].outputs.push_back(shared.outputs[0]);
+      const std::vector<int> users = readers(steps_[j].outputs[0]);
+      if (writer(shared->x) >= at || std::ranges::any_of(users, [&](int user) { return user <= at; })) continue;
+      experts->beside = {*shared};
+      if (std::ranges::count(steps_[i].inputs, shared->x) == 0) steps_[i].inputs.push_back(shared->x);
+      steps_[i].outputs.push_back(steps_[j].outputs[0]);
       mark(static_cast<int>(j));
       break;
     }
@@ -266,8 +261,8 @@ void Planner::find_head_matrices() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_op(static_cast<int>(i), OpKind::head_ids)) continue;
     const std::vector<int> users = readers(steps_[i].outputs[0]);
-    if (!std::ranges::all_of(users, [&](int user) { return steps_[user].kind == Step::Kind::matrix; })) continue;
-    for (const int user : users) steps_[user].matrix.of_heads = true;
+    if (!std::ranges::all_of(users, [&](int user) { return steps_[user].matrix(); })) continue;
+    for (const int user : users) steps_[user].matrix()->of_heads = true;
     steps_[i].only_sorted = true;
   }
 }
@@ -285,19 +280,19 @@ void Planner::find_dataflow() {
   const auto is_route = [&](ValueId id) { return id != kNone && is_op(writer(id), OpKind::route); };
   // Whose experts these are, or which are added up; -1: there are none.
   const auto route_of = [&](const Step& step) {
-    if (is_route(step.matrix.ids)) return writer(step.matrix.ids);
-    for (const SumStep::Term& term : step.sum.terms)
-      if (is_route(term.factors)) return writer(term.factors);
+    if (const MatrixStep* m = step.matrix(); m && is_route(m->ids)) return writer(m->ids);
+    if (const auto* sum = step.get<SumStep>())
+      for (const SumStep::Term& term : sum->terms)
+        if (is_route(term.factors)) return writer(term.factors);
     return -1;
   };
   const auto takes_part = [&](const Step& step) {
     if (is_sum_over_ranks(step)) return with_exchanges;
-    return (step.kind == Step::Kind::matrix &&
-            (step.matrix.ids == kNone || step.matrix.of_heads || is_route(step.matrix.ids))) ||
-           (step.kind == Step::Kind::heads && step.heads.attention) ||
-           (step.kind == Step::Kind::norm && step.norm.residual != kNone &&
-            step.norm.group == program_.values[step.norm.x].width) ||
-           (step.kind == Step::Kind::sum && route_of(step) >= 0);
+    if (const MatrixStep* m = step.matrix()) return m->ids == kNone || m->of_heads || is_route(m->ids);
+    if (const auto* heads = step.get<HeadsStep>()) return heads->attention != nullptr;
+    if (const auto* norm = step.get<NormStep>())
+      return norm->residual != kNone && norm->group == program_.values[norm->x].width;
+    return step.get<SumStep>() && route_of(step) >= 0;
   };
   dataflow_values_.resize(program_.values.size());
   for (const Step& step : steps_)
@@ -308,7 +303,8 @@ void Planner::find_dataflow() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
     const auto arrives = [&](ValueId id) {
-      return dataflow_values_[id] || (step.matrix.of_heads && id == step.matrix.ids);
+      const MatrixStep* m = step.matrix();
+      return dataflow_values_[id] || (m && m->of_heads && id == m->ids);
     };
     if (!takes_part(step) || !std::ranges::all_of(step.inputs, arrives)) continue;
     int from = route_of(step);
@@ -319,8 +315,8 @@ void Planner::find_dataflow() {
     }
     step.dataflow_input = std::all_of(steps_.begin() + from + 1, steps_.begin() + static_cast<std::ptrdiff_t>(i),
                                       [](const Step& other) { return other.dataflow_input || other.only_sorted; });
-    if (step.dataflow_input && (step.matrix.ids != kNone || step.kind == Step::Kind::norm ||
-                                step.kind == Step::Kind::sum || is_sum_over_ranks(step)))
+    const bool of_experts = step.matrix() && step.matrix()->ids != kNone;
+    if (step.dataflow_input && (of_experts || step.get<NormStep>() || step.get<SumStep>() || is_sum_over_ranks(step)))
       for (const ValueId id : step.outputs) dataflow_values_[id] = !program_.is_read_after(id);
   }
 }
@@ -339,13 +335,13 @@ Plan Planner::finish() {
 
 const Op* activation_behind(const core::Program& program, const Plan& plan, size_t step) {
   if (step + 1 >= plan.steps.size()) return nullptr;
-  const Step &product = plan.steps[step], &next = plan.steps[step + 1];
-  const MatrixStep& m = product.matrix;
-  if (product.kind != Step::Kind::matrix || m.parts.size() != 1 || m.glu || m.residual != kNone || m.ids != kNone ||
-      next.kind != Step::Kind::op || next.op->kind != OpKind::activate || !next.op->weights.empty())
+  const MatrixStep* m = plan.steps[step].matrix();
+  const Step& next = plan.steps[step + 1];
+  if (!m || m->parts.size() != 1 || m->glu || m->residual != kNone || m->ids != kNone ||
+      !next.is_op(OpKind::activate) || !next.op->weights.empty())
     return nullptr;
   const auto& params = std::get<core::ActivationParams>(next.op->params);
-  const core::ValueId between = m.parts[0].out;
+  const core::ValueId between = m->parts[0].out;
   const auto reads = [&](const Step& s) { return std::ranges::count(s.inputs, between) > 0; };
   const bool fits = fused_glu(params) && params.limit == 0 && params.shift == 0 && next.inputs[0] == between;
   return fits && !program.is_read_after(between) && std::ranges::count_if(plan.steps, reads) == 1 ? next.op : nullptr;

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace ridge::kernels::cuda {
@@ -85,29 +86,30 @@ struct NormStep {
   float scale = 1, factor = 1;
 };
 
+// An op as it is.
+struct OpStep {};
+
 struct Step {
-  enum class Kind { op, matrix, heads, latent, sum, norm };
-  Kind kind;
-  const core::Op* op; // the first, or for Kind::op the only op that this step stands for
-  MatrixStep matrix;
-  HeadsStep heads;
-  LatentStep latent;
-  SumStep sum;
-  NormStep norm;
+  std::variant<OpStep, MatrixStep, HeadsStep, LatentStep, SumStep, NormStep> work;
+  const core::Op* op; // the first that this step stands for; of an OpStep the only one
   std::vector<core::ValueId> inputs, outputs;
   bool dataflow_input = false; // all that it reads are dataflow values: it need not wait for its predecessor
   bool only_sorted = false;    // head_ids that are read only to sort tokens by them
   bool folded = false;         // a router that is multiplied by the product in front (router/folded_router.h)
 
+  template <typename Work>
+  const Work* get() const {
+    return std::get_if<Work>(&work);
+  }
+  const MatrixStep* matrix() const { return get<MatrixStep>(); } // null: it is none
+  MatrixStep* matrix() { return std::get_if<MatrixStep>(&work); }
+  bool is_op(core::OpKind kind) const { return get<OpStep>() && op && op->kind == kind; }
+
   // Whether its blocks wait for a value before they do anything with it: not for what they add in the end.
   bool waits_for(core::ValueId id) const {
-    switch (kind) {
-    case Kind::heads:
-    case Kind::sum:
-    case Kind::op: return true; // a sum over ranks
-    case Kind::norm: return id == norm.x;
-    default: return matrix.reads(id);
-    }
+    if (const MatrixStep* m = matrix()) return m->reads(id);
+    const auto* norm = get<NormStep>();
+    return !norm || id == norm->x;
   }
 };
 

@@ -48,8 +48,7 @@ void Planner::fuse_heads() {
     const Op& store = *steps_[i].op;
     const int32_t layer = std::get<core::KvParams>(store.params).layer;
     const auto attention = std::ranges::find_if(steps_, [&](const Step& step) {
-      return step.kind == Step::Kind::op && step.op && step.op->kind == OpKind::attention &&
-             std::get<core::AttentionParams>(step.op->params).layer == layer;
+      return step.is_op(OpKind::attention) && std::get<core::AttentionParams>(step.op->params).layer == layer;
     });
     if (attention == steps_.end()) continue;
     const Chain q = chain_of(attention->op->inputs[0]), k = chain_of(store.inputs[0]);
@@ -62,34 +61,34 @@ void Planner::fuse_heads() {
       continue;
     if (std::ranges::any_of(q.steps, [&](int s) { return s > static_cast<int>(i); })) continue;
     Step& step = steps_[i];
-    step.kind = Step::Kind::heads;
-    step.heads = {.q_in = q.in,
-                  .k_in = k.in,
-                  .v_in = store.inputs[1],
-                  .q_out = q.rope->outputs[0],
-                  .q_norm = q.norm ? q.norm->weights[0] : kNone,
-                  .k_norm = k.norm ? k.norm->weights[0] : kNone,
-                  .epsilon = epsilon(q.norm),
-                  .q_heads = q_rope.heads,
-                  .k_heads = k_rope.heads,
-                  .head_dim = q_rope.head_dim,
-                  .table = q_rope.table,
-                  .kv_layer = layer};
+    HeadsStep heads = {.q_in = q.in,
+                       .k_in = k.in,
+                       .v_in = store.inputs[1],
+                       .q_out = q.rope->outputs[0],
+                       .q_norm = q.norm ? q.norm->weights[0] : kNone,
+                       .k_norm = k.norm ? k.norm->weights[0] : kNone,
+                       .epsilon = epsilon(q.norm),
+                       .q_heads = q_rope.heads,
+                       .k_heads = k_rope.heads,
+                       .head_dim = q_rope.head_dim,
+                       .table = q_rope.table,
+                       .kv_layer = layer};
     const Op* const v_norm = norm_of_v(store.inputs[1], q_rope.head_dim);
-    if (v_norm && (!q.norm || std::get<core::NormParams>(v_norm->params).epsilon == step.heads.epsilon) &&
+    if (v_norm && (!q.norm || std::get<core::NormParams>(v_norm->params).epsilon == heads.epsilon) &&
         program_.kv_layers[layer].v_dim == q_rope.head_dim) {
-      step.heads.v_in = v_norm->inputs[0];
-      step.heads.norms_v = true;
-      step.heads.epsilon = std::get<core::NormParams>(v_norm->params).epsilon;
+      heads.v_in = v_norm->inputs[0];
+      heads.norms_v = true;
+      heads.epsilon = std::get<core::NormParams>(v_norm->params).epsilon;
       mark(writer(store.inputs[1]));
     }
-    step.inputs = {q.in, k.in, step.heads.v_in};
+    step.inputs = {q.in, k.in, heads.v_in};
     step.outputs = {q.rope->outputs[0]};
     if (attention == steps_.begin() + static_cast<std::ptrdiff_t>(i) + 1) {
-      step.heads.attention = attention->op;
+      heads.attention = attention->op;
       step.outputs.push_back(attention->outputs[0]);
       mark(static_cast<int>(i) + 1);
     }
+    step.work = heads;
     for (const Chain* chain : {&q, &k})
       for (const int merged : chain->steps) mark(merged);
   }
@@ -130,7 +129,7 @@ void Planner::fuse_latent_heads() {
     steps_[i].inputs = {latent.c_in, latent.r_in};
     const auto attention = std::ranges::find_if(steps_, [&](const Step& step) {
       const auto* params =
-          step.kind == Step::Kind::op && step.op ? std::get_if<core::AttentionParams>(&step.op->params) : nullptr;
+          step.get<OpStep>() && step.op ? std::get_if<core::AttentionParams>(&step.op->params) : nullptr;
       return params && params->layer == latent.kv_layer && step.op->inputs.size() > 1;
     });
     const Op* const q_rope = attention == steps_.end() ? nullptr : rotation(attention->op->inputs[1], at);
@@ -143,17 +142,16 @@ void Planner::fuse_latent_heads() {
       steps_[i].inputs.push_back(latent.q_in);
       steps_[i].outputs = {latent.q_out};
     }
-    steps_[i].kind = Step::Kind::latent;
-    steps_[i].latent = latent;
+    steps_[i].work = latent;
     for (const int merged : taken) mark(merged);
   }
   remove_marked();
   // Right before attention, so that the products between the two can take their input as it arrives.
   for (size_t i = steps_.size(); i-- > 0;) {
-    if (steps_[i].kind != Step::Kind::latent) continue;
+    if (!steps_[i].get<LatentStep>()) continue;
     const auto store = steps_.begin() + static_cast<std::ptrdiff_t>(i);
     const auto next = std::find_if(store + 1, steps_.end(), [](const Step& step) {
-      return step.kind != Step::Kind::matrix && !(step.op && step.op->kind == OpKind::head_ids);
+      return !step.matrix() && !(step.op && step.op->kind == OpKind::head_ids);
     });
     std::rotate(store, store + 1, next);
   }

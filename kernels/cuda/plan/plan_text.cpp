@@ -185,7 +185,7 @@ std::vector<std::string> names_of_steps(const core::Program& program, const Plan
 std::string name_of_products(const core::Program& program, const Plan& plan, std::span<const int32_t> steps) {
   std::vector<std::string> names;
   for (const int32_t step : steps)
-    for (const MatrixStep::Part& part : plan.steps[step].matrix.parts) {
+    for (const MatrixStep::Part& part : plan.steps[step].matrix()->parts) {
       const auto multiplies = [&](const core::Op& op) {
         return (op.kind == core::OpKind::linear || op.kind == core::OpKind::expert_linear) &&
                op.weights[0] == part.weight;

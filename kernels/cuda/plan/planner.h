@@ -4,6 +4,7 @@
 #include "kernels/cuda/plan/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ridge::kernels::cuda {
 
@@ -30,16 +31,15 @@ class Planner {
 
  private:
   static Step step_of(const core::Op& op) {
-    Step step{.kind = Step::Kind::op, .op = &op, .inputs = op.inputs, .outputs = op.outputs};
-    if (op.kind == core::OpKind::linear || op.kind == core::OpKind::expert_linear) {
-      step.kind = Step::Kind::matrix;
-      step.matrix.x = op.inputs[0];
-      step.matrix.parts = {{op.weights[0], op.weights.size() > 1 ? op.weights[1] : kNone, op.outputs[0]}};
-      if (op.kind == core::OpKind::expert_linear) {
-        step.matrix.ids = op.inputs[1];
-        step.matrix.used = std::get<core::ExpertParams>(op.params).used;
-      }
+    Step step{.op = &op, .inputs = op.inputs, .outputs = op.outputs};
+    if (op.kind != core::OpKind::linear && op.kind != core::OpKind::expert_linear) return step;
+    MatrixStep m{.x = op.inputs[0]};
+    m.parts = {{op.weights[0], op.weights.size() > 1 ? op.weights[1] : kNone, op.outputs[0]}};
+    if (op.kind == core::OpKind::expert_linear) {
+      m.ids = op.inputs[1];
+      m.used = std::get<core::ExpertParams>(op.params).used;
     }
+    step.work = std::move(m);
     return step;
   }
 
@@ -55,14 +55,10 @@ class Planner {
       if (std::ranges::count(steps_[i].inputs, id)) found.push_back(static_cast<int>(i));
     return found;
   }
-  bool is_sum_over_ranks(const Step& step) const {
-    return step.kind == Step::Kind::op && step.op->kind == core::OpKind::all_reduce;
-  }
+  bool is_sum_over_ranks(const Step& step) const { return step.is_op(core::OpKind::all_reduce); }
   bool exchanges_follow_one_another() const;
   bool read_once(core::ValueId id) const { return !program_.is_read_after(id) && readers(id).size() == 1; }
-  bool is_op(int step, core::OpKind kind) const {
-    return step >= 0 && steps_[step].kind == Step::Kind::op && steps_[step].op && steps_[step].op->kind == kind;
-  }
+  bool is_op(int step, core::OpKind kind) const { return step >= 0 && steps_[step].is_op(kind); }
   // An op that multiplies by a constant.
   bool is_factor(int step) const {
     if (!is_op(step, core::OpKind::activate) || !steps_[step].op->weights.empty()) return false;
@@ -71,9 +67,8 @@ class Planner {
   }
   // A matrix step of one product that nothing is fused behind yet.
   bool is_plain_matrix(int step) const {
-    if (step < 0 || steps_[step].kind != Step::Kind::matrix) return false;
-    const MatrixStep& m = steps_[step].matrix;
-    return m.parts.size() == 1 && !m.glu && m.residual == kNone && m.beside.empty();
+    const MatrixStep* m = step < 0 ? nullptr : steps_[step].matrix();
+    return m && m->parts.size() == 1 && !m->glu && m->residual == kNone && m->beside.empty();
   }
   bool same_input(const MatrixStep& a, const MatrixStep& b) const {
     const core::Weight &wa = program_.weights[a.parts[0].weight], &wb = program_.weights[b.parts[0].weight];

@@ -65,9 +65,10 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
     }
   };
   for (const Step& step : plan.steps) {
-    if (step.kind != Step::Kind::matrix) continue;
-    count(step.matrix);
-    for (const MatrixStep& shared : step.matrix.beside) count(shared); // many tokens multiply by it apart
+    const MatrixStep* m = step.matrix();
+    if (!m) continue;
+    count(*m);
+    for (const MatrixStep& shared : m->beside) count(shared); // many tokens multiply by it apart
   }
   to.batch_parts = std::min(to.batch_parts, kBatchScratchBytes);
   to.slots = (2 * to.most_slots + 1) * static_cast<int64_t>(sizeof(int32_t)) + tiles * sizeof(ExpertTile);

@@ -8,17 +8,29 @@
 #include <algorithm>
 
 using namespace ridge;
+using kernels::cuda::HeadsStep;
+using kernels::cuda::kNone;
+using kernels::cuda::LatentStep;
+using kernels::cuda::MatrixStep;
+using kernels::cuda::NormStep;
 using kernels::cuda::Plan;
 using kernels::cuda::Step;
+using kernels::cuda::SumStep;
 
 namespace {
 
-bool passes_by_dataflow(const Step& step) {
-  return step.kind == Step::Kind::matrix || (step.kind == Step::Kind::heads && step.heads.attention) ||
-         (step.kind == Step::Kind::norm && step.norm.residual != kernels::cuda::kNone) || step.kind == Step::Kind::sum;
+template <typename Work>
+bool is(const Step& step) {
+  return step.get<Work>();
 }
 
-bool chooses(const Step& step) { return step.kind == Step::Kind::op && step.op->kind == core::OpKind::route; }
+bool passes_by_dataflow(const Step& step) {
+  const auto* heads = step.get<HeadsStep>();
+  const auto* norm = step.get<NormStep>();
+  return step.matrix() || (heads && heads->attention) || (norm && norm->residual != kNone) || step.get<SumStep>();
+}
+
+bool chooses(const Step& step) { return step.is_op(core::OpKind::route); }
 
 // What makes it safe: see Planner::find_dataflow.
 void check_rules(const core::Program& program, const Plan& plan) {
@@ -28,16 +40,17 @@ void check_rules(const core::Program& program, const Plan& plan) {
     CAPTURE(i);
     if (step.dataflow_input) {
       CHECK(passes_by_dataflow(step));
+      const MatrixStep* m = step.matrix();
       int first_writer = static_cast<int>(i);
       for (const core::ValueId id : step.inputs) {
-        if (step.matrix.of_heads && id == step.matrix.ids) continue; // known beforehand
+        if (m && m->of_heads && id == m->ids) continue; // known beforehand
         CHECK(plan.dataflow_values[id]);
         if (step.waits_for(id)) first_writer = std::min(first_writer, writer[id]);
       }
-      if (step.matrix.ids != kernels::cuda::kNone && !step.matrix.of_heads) first_writer = writer[step.matrix.ids];
-      for (const kernels::cuda::SumStep::Term& term : step.sum.terms)
-        if (term.factors != kernels::cuda::kNone && chooses(plan.steps[writer[term.factors]]))
-          first_writer = writer[term.factors];
+      if (m && m->ids != kNone && !m->of_heads) first_writer = writer[m->ids];
+      const auto* sum = step.get<SumStep>();
+      for (const SumStep::Term& term : sum ? sum->terms : std::vector<SumStep::Term>())
+        if (term.factors != kNone && chooses(plan.steps[writer[term.factors]])) first_writer = writer[term.factors];
       for (size_t between = first_writer + 1; between < i; ++between)
         CHECK((plan.steps[between].dataflow_input || plan.steps[between].only_sorted));
     }
@@ -78,8 +91,8 @@ TEST_CASE("plan: experts take their numbers from a running kernel, and their sum
     check_rules(model.program, plan);
     int64_t experts = 0, sums = 0;
     for (const Step& step : plan.steps) {
-      experts += step.matrix.ids != kernels::cuda::kNone && step.dataflow_input;
-      sums += step.kind == Step::Kind::sum && step.dataflow_input;
+      experts += step.matrix() && step.matrix()->ids != kNone && step.dataflow_input;
+      sums += step.get<SumStep>() && step.dataflow_input;
     }
     CHECK(experts == (fuse ? 3 * 2 : 0)); // unfused ones are behind norms and gates
     CHECK(sums == (fuse ? 3 : 0));
@@ -95,7 +108,7 @@ TEST_CASE("plan: a router is folded into the projection in front of it, but wher
     check_rules(model.program, plan);
     for (size_t i = 0; i < plan.steps.size(); ++i) {
       if (!plan.steps[i].folded) continue;
-      const kernels::cuda::MatrixStep &projection = plan.steps[i - 1].matrix, &router = plan.steps[i].matrix;
+      const MatrixStep &projection = *plan.steps[i - 1].matrix(), &router = *plan.steps[i].matrix();
       const core::ValueId numbers = plan.steps[i + 1].outputs[0];
       for (const core::ValueId id : {projection.residual, projection.parts[0].out, router.parts[0].out, numbers})
         CHECK(plan.dataflow_values[id]);
@@ -140,21 +153,20 @@ TEST_CASE("plan: experts, a gated shared expert and the residual stream are one 
       m.op(OpKind::add, {m.moe(x, shape, quant::Type::F32), gated}, {}, 64, core::AddParams{0.5f});
   m.finish(m.op(OpKind::add, {x, sum}, {}, 64, core::AddParams{3}));
   const Plan plan = kernels::cuda::make_plan(m.program, true);
-  const auto found = std::ranges::find(plan.steps, Step::Kind::sum, &Step::kind);
+  const auto found = std::ranges::find_if(plan.steps, is<SumStep>);
   REQUIRE(found != plan.steps.end());
-  REQUIRE(found->sum.terms.size() == 3);
-  CHECK(found->sum.terms[0].x == x);
-  CHECK(found->sum.terms[0].factors == kernels::cuda::kNone);
-  CHECK(found->sum.terms[1].factors != kernels::cuda::kNone);
-  CHECK_FALSE(found->sum.terms[1].gated);
-  CHECK(found->sum.terms[1].scale == 3);
-  CHECK(found->sum.terms[2].x == shared);
-  CHECK(found->sum.terms[2].factors == gate);
-  CHECK(found->sum.terms[2].gated);
-  CHECK(found->sum.terms[2].scale == 1.5f);
-  CHECK(std::ranges::none_of(plan.steps, [](const Step& step) {
-    return step.kind == Step::Kind::op && (step.op->kind == OpKind::add || step.op->kind == OpKind::expert_sum);
-  }));
+  REQUIRE(found->get<SumStep>()->terms.size() == 3);
+  CHECK(found->get<SumStep>()->terms[0].x == x);
+  CHECK(found->get<SumStep>()->terms[0].factors == kNone);
+  CHECK(found->get<SumStep>()->terms[1].factors != kNone);
+  CHECK_FALSE(found->get<SumStep>()->terms[1].gated);
+  CHECK(found->get<SumStep>()->terms[1].scale == 3);
+  CHECK(found->get<SumStep>()->terms[2].x == shared);
+  CHECK(found->get<SumStep>()->terms[2].factors == gate);
+  CHECK(found->get<SumStep>()->terms[2].gated);
+  CHECK(found->get<SumStep>()->terms[2].scale == 1.5f);
+  CHECK(std::ranges::none_of(
+      plan.steps, [](const Step& step) { return step.is_op(OpKind::add) || step.is_op(OpKind::expert_sum); }));
 }
 
 TEST_CASE("plan: a shared expert of the routed ones' size goes with them, one of another size or format does not") {
@@ -176,10 +188,11 @@ TEST_CASE("plan: a shared expert of the routed ones' size goes with them, one of
     check_rules(m.program, plan);
     int64_t joined = 0, others = 0; // scores, logits and a shared expert's products
     for (const Step& step : plan.steps) {
-      if (step.kind != Step::Kind::matrix) continue;
-      joined += std::ssize(step.matrix.beside);
-      others += step.matrix.ids == kernels::cuda::kNone;
-      for (const kernels::cuda::MatrixStep& shared : step.matrix.beside) {
+      const MatrixStep* m = step.matrix();
+      if (!m) continue;
+      joined += std::ssize(m->beside);
+      others += m->ids == kNone;
+      for (const MatrixStep& shared : m->beside) {
         CHECK(std::ranges::count(step.outputs, shared.parts[0].out) == 1);
         CHECK(std::ranges::count(step.inputs, shared.x) == 1);
       }
@@ -213,12 +226,12 @@ TEST_CASE("plan: matrices of heads take their input from a running kernel, befor
   check_rules(m.program, plan);
   std::vector<size_t> heads;
   for (size_t i = 0; i < plan.steps.size(); ++i)
-    if (plan.steps[i].matrix.of_heads) heads.push_back(i);
+    if (plan.steps[i].matrix() && plan.steps[i].matrix()->of_heads) heads.push_back(i);
   REQUIRE(heads.size() == 2);
   CHECK(plan.steps[heads[0]].dataflow_input);
   CHECK_FALSE(plan.steps[heads[1]].dataflow_input); // behind attention
   CHECK(plan.steps[heads[1] + 1].dataflow_input);
-  CHECK(plan.steps[heads[0] + 1].kind == Step::Kind::latent);
+  CHECK(plan.steps[heads[0] + 1].get<LatentStep>());
   const auto numbers = std::ranges::find(plan.steps, true, &Step::only_sorted);
   REQUIRE(numbers != plan.steps.end());
   CHECK(numbers->op->kind == OpKind::head_ids);
@@ -233,7 +246,7 @@ TEST_CASE("plan: norms behind products take rows from running kernels and pass t
     m.finish(m.op(core::OpKind::add, {sum, m.linear(sum, quant::Type::Q8_0, 64)}, {}, 64));
     const Plan plan = kernels::cuda::make_plan(m.program, true);
     check_rules(m.program, plan);
-    const auto found = std::ranges::find(plan.steps, Step::Kind::norm, &Step::kind);
+    const auto found = std::ranges::find_if(plan.steps, is<NormStep>);
     REQUIRE(found != plan.steps.end());
     CHECK(found->dataflow_input == (group == 64));
     CHECK(std::next(found)->dataflow_input == (group == 64));
@@ -254,14 +267,13 @@ TEST_CASE("plan: a norm goes with the gate before or behind it, unless others re
       const core::ValueId out = gates_input ? m.norm(between, 16) : gated(between);
       m.finish(shared ? m.op(OpKind::add, {out, between}, {}, 64) : out);
       const Plan plan = kernels::cuda::make_plan(m.program, true);
-      const auto found = std::ranges::find_if(plan.steps, [](const Step& step) {
-        return step.kind == Step::Kind::norm && step.norm.gate != kernels::cuda::kNone;
-      });
+      const auto found = std::ranges::find_if(
+          plan.steps, [](const Step& step) { return step.get<NormStep>() && step.get<NormStep>()->gate != kNone; });
       REQUIRE((found != plan.steps.end()) == !shared);
       if (shared) continue;
-      CHECK(found->norm.x == x);
-      CHECK(found->norm.gate == z);
-      CHECK(found->norm.gates_input == gates_input);
+      CHECK(found->get<NormStep>()->x == x);
+      CHECK(found->get<NormStep>()->gate == z);
+      CHECK(found->get<NormStep>()->gates_input == gates_input);
     }
 }
 
@@ -283,13 +295,13 @@ TEST_CASE(
           out = m.op(OpKind::activate, {out}, {}, 64, core::ActivationParams{core::Activation::identity, 0.5f});
         m.finish(shared ? m.op(OpKind::glu, {y, out}, {}, 64, core::ActivationParams{core::Activation::sigmoid}) : out);
         const Plan plan = kernels::cuda::make_plan(m.program, true);
-        const auto found = std::ranges::find(plan.steps, Step::Kind::norm, &Step::kind);
+        const auto found = std::ranges::find_if(plan.steps, is<NormStep>);
         REQUIRE((found != plan.steps.end()) == !shared);
         if (shared) continue;
-        CHECK(found->norm.x == x);
-        CHECK(found->norm.residual == x);
-        CHECK(found->norm.scale == scale);
-        CHECK(found->norm.factor == (scaled ? 0.5f : 1));
+        CHECK(found->get<NormStep>()->x == x);
+        CHECK(found->get<NormStep>()->residual == x);
+        CHECK(found->get<NormStep>()->scale == scale);
+        CHECK(found->get<NormStep>()->factor == (scaled ? 0.5f : 1));
         CHECK(found->outputs == std::vector{out});
       }
 }
@@ -302,8 +314,7 @@ TEST_CASE("plan: activations of gates that products apply are those that one sig
     const core::ValueId gate = m.linear(x, quant::Type::F32, 64), up = m.linear(x, quant::Type::F32, 64);
     m.finish(m.op(core::OpKind::glu, {gate, up}, {}, 64, params));
     const Plan plan = kernels::cuda::make_plan(m.program, true);
-    return std::ranges::any_of(plan.steps,
-                               [](const Step& step) { return step.kind == Step::Kind::matrix && step.matrix.glu; });
+    return std::ranges::any_of(plan.steps, [](const Step& step) { return step.matrix() && step.matrix()->glu; });
   };
   CHECK(gates({Activation::silu}));
   CHECK(gates({Activation::silu, 1.702f, 7, false, 1}));
@@ -329,10 +340,10 @@ TEST_CASE("plan: a norm of values goes with the heads where its factors are 1") 
     m.op(OpKind::kv_store, {k, v}, {}, 0, core::KvParams{0});
     m.finish(m.op(OpKind::attention, {q}, {}, 256, core::AttentionParams{0, 4, 1}));
     const Plan plan = kernels::cuda::make_plan(m.program, true);
-    const auto found = std::ranges::find(plan.steps, Step::Kind::heads, &Step::kind);
+    const auto found = std::ranges::find_if(plan.steps, is<HeadsStep>);
     REQUIRE(found != plan.steps.end());
-    CHECK(found->heads.norms_v == ones);
-    CHECK(found->heads.v_in == (ones ? kv_in : v));
+    CHECK(found->get<HeadsStep>()->norms_v == ones);
+    CHECK(found->get<HeadsStep>()->v_in == (ones ? kv_in : v));
     CHECK(found->dataflow_input == ones); // else it waits for the norm
   }
 }
@@ -359,12 +370,12 @@ TEST_CASE("plan: the norm and rotations before a latent cache go with it, unless
                            (kHeads + 1) * kC + kHeads * kR)
                     : out);
     const Plan plan = kernels::cuda::make_plan(m.program, true);
-    const auto found = std::ranges::find(plan.steps, Step::Kind::latent, &Step::kind);
+    const auto found = std::ranges::find_if(plan.steps, is<LatentStep>);
     REQUIRE(found != plan.steps.end());
-    CHECK(found->latent.r_in == r_in);
-    CHECK(found->latent.c_in == (shared ? c : c_in));
-    CHECK((found->latent.c_norm == kernels::cuda::kNone) == shared);
-    CHECK(found->latent.q_in == (shared ? kernels::cuda::kNone : q_in));
+    CHECK(found->get<LatentStep>()->r_in == r_in);
+    CHECK(found->get<LatentStep>()->c_in == (shared ? c : c_in));
+    CHECK((found->get<LatentStep>()->c_norm == kNone) == shared);
+    CHECK(found->get<LatentStep>()->q_in == (shared ? kNone : q_in));
     CHECK(found->outputs == (shared ? std::vector<core::ValueId>{} : std::vector{q_r}));
   }
 }
@@ -396,12 +407,12 @@ TEST_CASE("plan: a layer that attends to another one's cache turns its queries a
   check_rules(model.program, plan);
   std::vector<const Step*> heads, attention;
   for (const Step& step : plan.steps) {
-    if (step.kind == Step::Kind::heads) heads.push_back(&step);
-    if (step.kind == Step::Kind::op && step.op->kind == OpKind::attention) attention.push_back(&step);
+    if (step.get<HeadsStep>()) heads.push_back(&step);
+    if (step.is_op(OpKind::attention)) attention.push_back(&step);
   }
   REQUIRE(heads.size() == 1);
-  CHECK(heads[0]->heads.attention);
-  CHECK(heads[0]->heads.k_norm != kernels::cuda::kNone);
+  CHECK(heads[0]->get<HeadsStep>()->attention);
+  CHECK(heads[0]->get<HeadsStep>()->k_norm != kNone);
   REQUIRE(attention.size() == 1);
   CHECK_FALSE(attention[0]->dataflow_input);
 }

@@ -62,9 +62,8 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
 } // namespace
 
 bool can_rope_prompts(const RopeStoreArgs& args) {
-  return args.rotate && args.store && args.q_in && args.k_in && args.v_in && !args.k_out &&
-         args.k_heads == args.cache.heads && args.cache.k_dim == args.head_dim && args.cache.k_half &&
-         args.cache.v_half;
+  return args.rotate && args.store && !args.k_out && args.k_heads == args.cache.heads &&
+         args.cache.k_dim == args.head_dim && args.cache.k_half && args.cache.v_half;
 }
 
 void launch_prompt_rope(const Launch& launch, const RopeStoreArgs& args) {

@@ -12,21 +12,14 @@ static_assert(kMostSegments == kMostPromptMatrices);
 
 namespace {
 
-// For questions about what a kernel can do: the pointers of such arguments are not read.
-const BatchPlan& any_plan() {
-  static const BatchPlan plan{{1, 1, 1, true}};
-  return plan;
-}
-
 std::optional<FusedGlu> glu_of(const MatrixStep& m) { return m.glu ? fused_glu(*m.glu) : std::nullopt; }
 
 } // namespace
 
-MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const Product& product, int64_t tokens) const {
-  const MatrixStep& m = product.matrix;
+// Arguments without the values of a batch: all that a kernel's fit depends on.
+MatvecArgs KernelLauncher::matvec_shape(const MatrixStep& m, int64_t tokens) const {
   const core::Weight& first = first_weight(m);
   MatvecArgs args = {};
-  args.x = value(plan, m.x);
   args.x_per_slot = m.ids != kNone && width(m.x) != first.cols;
   args.x_stride = first.cols;
   args.tokens = static_cast<int>(tokens);
@@ -38,21 +31,26 @@ MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const Product& pro
   for (size_t i = 0; i < m.parts.size(); ++i) {
     const MatrixStep::Part& part = m.parts[i];
     const core::Weight& w = program_.weights[part.weight];
-    args.segment[i] = {weights_[part.weight].data, static_cast<int>(w.rows), value(plan, part.out), w.rows,
+    args.segment[i] = {weights_[part.weight].data, static_cast<int>(w.rows), nullptr, w.rows,
                        weights_.vector(part.bias)};
   }
   args.gated = m.glu.has_value();
   args.glu = glu_of(m).value_or(FusedGlu{});
+  if (m.residual != kNone) args.residual_stride = width(m.residual);
+  if (m.ids == kNone) return args;
+  args.experts = expert_places(m);
+  args.slots = static_cast<int>(m.used + std::ssize(m.beside));
+  return args;
+}
+
+MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const Product& product, int64_t tokens) const {
+  const MatrixStep& m = product.matrix;
+  MatvecArgs args = matvec_shape(m, tokens);
+  args.x = value(plan, m.x);
+  for (size_t i = 0; i < m.parts.size(); ++i) args.segment[i].out = value(plan, m.parts[i].out);
   args.dataflow_input = product.dataflow_input;
-  if (m.residual != kNone) {
-    args.residual = value(plan, m.residual);
-    args.residual_stride = width(m.residual);
-  }
-  if (m.ids != kNone) {
-    if (!m.of_heads) args.ids = ids(plan, m.ids);
-    args.experts = expert_places(m);
-    args.slots = static_cast<int>(m.used + std::ssize(m.beside));
-  }
+  args.residual = value(plan, m.residual);
+  if (m.ids != kNone && !m.of_heads) args.ids = ids(plan, m.ids);
   for (const MatrixStep& shared : m.beside) {
     for (size_t i = 0; i < shared.parts.size(); ++i) args.shared.weights[i] = weights_[shared.parts[i].weight].data;
     args.shared.x = value(plan, shared.x);
@@ -65,8 +63,8 @@ ExpertPlaces KernelLauncher::expert_places(const MatrixStep& m) const {
   return {weights_[m.parts[0].weight].matrix_bytes, experts_.places(m.ids)};
 }
 
-// The input is what to_half wrote.
-GemmArgs KernelLauncher::gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const {
+// The input is what a conversion wrote.
+GemmArgs KernelLauncher::gemm_shape(const MatrixStep& m, int64_t rows) const {
   const int64_t cols = first_weight(m).cols;
   GemmArgs args = {};
   args.x = workspace_.half_x();
@@ -78,17 +76,27 @@ GemmArgs KernelLauncher::gemm_args(const BatchPlan& plan, const MatrixStep& m, i
   args.segments = static_cast<int>(m.parts.size());
   for (size_t i = 0; i < m.parts.size(); ++i) {
     const MatrixStep::Part& part = m.parts[i];
-    args.segment[i] = {weights_[part.weight].data, static_cast<int>(program_.weights[part.weight].rows),
-                       value(plan, part.out), weights_.vector(part.bias)};
+    args.segment[i] = {weights_[part.weight].data, static_cast<int>(program_.weights[part.weight].rows), nullptr,
+                       weights_.vector(part.bias)};
   }
+  return args;
+}
+
+// With the values that it adds and writes.
+GemmArgs KernelLauncher::with_values(GemmArgs args, const BatchPlan& plan, const MatrixStep& m) const {
+  for (size_t i = 0; i < m.parts.size(); ++i) args.segment[i].out = value(plan, m.parts[i].out);
   args.residual = value(plan, m.residual);
   return args;
 }
 
+GemmArgs KernelLauncher::gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const {
+  return with_values(gemm_shape(m, rows), plan, m);
+}
+
 // `tokens`: rows of the input, or slots of experts.
-BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const {
+BatchArgs KernelLauncher::batch_shape(const MatrixStep& m, int64_t tokens) const {
   BatchArgs args = {};
-  args.product = gemm_args(plan, m, tokens);
+  args.product = gemm_shape(m, tokens);
   args.gated = m.glu.has_value();
   args.glu = glu_of(m).value_or(FusedGlu{});
   args.partial = workspace_.batch_parts();
@@ -102,6 +110,12 @@ BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m,
   args.tiles = workspace_.expert_tiles();
   args.tile_count = workspace_.tile_count();
   args.order = workspace_.slot_order();
+  return args;
+}
+
+BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const {
+  BatchArgs args = batch_shape(m, tokens);
+  args.product = with_values(args.product, plan, m);
   return args;
 }
 
@@ -243,7 +257,7 @@ void KernelLauncher::bound_products(const Plan& plan, const Launch& launch) cons
     const std::vector<MatrixStep::Part> parts = std::move(m.parts);
     for (const MatrixStep::Part& part : parts) {
       m.parts = {part};
-      launch_product_bound(launch, prompt_matrices(any_plan(), m, 1), workspace_.prompt_scratch(),
+      launch_product_bound(launch, {gemm_shape(m, 1), format_of(m).expand}, workspace_.prompt_scratch(),
                            workspace_.product_bound(part.weight));
     }
   }
@@ -293,8 +307,8 @@ void KernelLauncher::run(const BatchPlan& plan, const GateUpGlu& call, const Lau
 }
 
 bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const {
-  return format_of(first).can_pair(context_.limits(), matvec_args(any_plan(), {first}, tokens),
-                                   matvec_args(any_plan(), {second}, tokens), format_of(second).type);
+  return format_of(first).can_pair(context_.limits(), matvec_shape(first, tokens), matvec_shape(second, tokens),
+                                   format_of(second).type);
 }
 
 RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const MatvecRouter& call) const {
@@ -316,15 +330,15 @@ RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const MatvecRouter
 bool KernelLauncher::can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const {
   RouterRows rows = {.width = static_cast<int>(width(router.x))};
   rows.route.experts = static_cast<int>(first_weight(router).rows);
-  return format_of(matrix).can_take_router(context_.limits(), matvec_args(any_plan(), {matrix}, tokens), rows);
+  return format_of(matrix).can_take_router(context_.limits(), matvec_shape(matrix, tokens), rows);
 }
 
 BatchCut KernelLauncher::cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
-  return format_of(m).cut_batch(context_.limits(), batch_args(any_plan(), m, tokens), tile_tokens);
+  return format_of(m).cut_batch(context_.limits(), batch_shape(m, tokens), tile_tokens);
 }
 
 BatchCut KernelLauncher::cut_wide_batch(const MatrixStep& m, int64_t tokens) const {
-  const BatchArgs args = batch_args(any_plan(), m, tokens);
+  const BatchArgs args = batch_shape(m, tokens);
   const auto row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
   const std::optional<WideCut> cut = cuda::cut_wide_batch(context_.limits(), row_tiles, args.product.cols, tokens,
                                                           m.residual != kNone && m.parts.size() == 1);
@@ -334,7 +348,7 @@ BatchCut KernelLauncher::cut_wide_batch(const MatrixStep& m, int64_t tokens) con
 }
 
 bool KernelLauncher::can_dot_experts(const MatrixStep& m, int64_t slots) const {
-  return format_of(m).can_dot_experts(context_.limits(), batch_args(any_plan(), m, slots));
+  return format_of(m).can_dot_experts(context_.limits(), batch_shape(m, slots));
 }
 
 KernelChoices::Fit KernelLauncher::small_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {

@@ -34,17 +34,9 @@ RopeArgs KernelLauncher::rope_args(int32_t index) const {
           batch_.places()};
 }
 
-RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const RopeStore& call) const {
-  const HeadsStep& h = call.heads;
+// Arguments without the values of a batch: all that a kernel's fit depends on.
+RopeStoreArgs KernelLauncher::rope_store_shape(const HeadsStep& h) const {
   RopeStoreArgs args = {};
-  args.dataflow_input = call.dataflow_input;
-  args.positions = batch_.device().positions;
-  args.streams = batch_.device().streams;
-  args.tokens = static_cast<int>(plan.shape.tokens);
-  args.q_in = value(plan, h.q_in);
-  args.k_in = value(plan, h.k_in);
-  args.v_in = value(plan, h.v_in);
-  args.q_out = value(plan, h.q_out);
   args.q_norm = weights_.vector(h.q_norm);
   args.k_norm = weights_.vector(h.k_norm);
   args.norms_v = h.norms_v;
@@ -59,37 +51,37 @@ RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const RopeS
   return args;
 }
 
-// For the call's rows.
-AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const Attention& call, const Launch& launch) const {
+RopeStoreArgs KernelLauncher::rope_store_args(const BatchPlan& plan, const RopeStore& call) const {
+  const HeadsStep& h = call.heads;
+  RopeStoreArgs args = rope_store_shape(h);
+  args.dataflow_input = call.dataflow_input;
+  args.positions = batch_.device().positions;
+  args.streams = batch_.device().streams;
+  args.tokens = static_cast<int>(plan.shape.tokens);
+  args.q_in = value(plan, h.q_in);
+  args.k_in = value(plan, h.k_in);
+  args.v_in = value(plan, h.v_in);
+  args.q_out = value(plan, h.q_out);
+  return args;
+}
+
+AttentionArgs KernelLauncher::attention_shape(const PlanShape& shape, const Attention& call,
+                                              const Launch& launch) const {
   const core::Op& op = *call.op;
   const auto& params = std::get<core::AttentionParams>(op.params);
   AttentionArgs args = {};
-  args.q = value(plan, op.inputs[0]) + call.first_row * width(op.inputs[0]);
-  args.out = value(plan, call.out) + call.first_row * width(call.out);
-  if (call.half) {
-    args.out_half = workspace_.half_x();
-    args.half_layout = *call.half;
-    args.exponents = workspace_.exponents();
-  }
-  args.positions = batch_.device().positions + call.first_row;
-  args.streams = batch_.device().streams + call.first_row;
   args.tokens = static_cast<int>(call.rows);
   args.heads = static_cast<int>(params.heads);
   args.scale = params.scale;
   args.visible = {static_cast<int>(params.window), params.chunked, params.causal, params.in_blocks,
                   params.causal && params.block_ahead};
-  if (sees_ahead(params, plan.shape)) args.places = batch_.places() + call.first_row;
   args.soft_cap = params.soft_cap;
   args.max_bias = params.max_bias;
   args.reach = static_cast<int>(params.reach);
-  if (op.kind == core::OpKind::sparse_attention) {
-    args.chosen = ids(plan, op.inputs[1]);
-    args.most = static_cast<int>(width(op.inputs[1]));
-  }
   if (!op.weights.empty()) (params.reach > 0 ? args.biases : args.sinks) = weights_.vector(op.weights[0]);
   args.cache = cache_.layer(params.layer);
   args.group = Divisor(args.heads / args.cache.heads);
-  args.tile_tokens = !call.one_run || plan.shape.distinct_streams || params.window > 0
+  args.tile_tokens = !call.one_run || shape.distinct_streams || params.window > 0
                          ? 1
                          : std::clamp(kAttentionRows / args.group.by, 1, kAttentionRows);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
@@ -99,6 +91,28 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const Attent
                     : attention_splits(int64_t{tiles} * args.cache.heads, args.cache.k_dim, seen, launch.sm_count);
   args.partial = workspace_.attention_partial();
   args.tickets = workspace_.attention_tickets();
+  return args;
+}
+
+// For the call's rows.
+AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const Attention& call, const Launch& launch) const {
+  const core::Op& op = *call.op;
+  AttentionArgs args = attention_shape(plan.shape, call, launch);
+  args.q = value(plan, op.inputs[0]) + call.first_row * width(op.inputs[0]);
+  args.out = value(plan, call.out) + call.first_row * width(call.out);
+  if (call.half) {
+    args.out_half = workspace_.half_x();
+    args.half_layout = *call.half;
+    args.exponents = workspace_.exponents();
+  }
+  args.positions = batch_.device().positions + call.first_row;
+  args.streams = batch_.device().streams + call.first_row;
+  if (sees_ahead(std::get<core::AttentionParams>(op.params), plan.shape))
+    args.places = batch_.places() + call.first_row;
+  if (op.kind == core::OpKind::sparse_attention) {
+    args.chosen = ids(plan, op.inputs[1]);
+    args.most = static_cast<int>(width(op.inputs[1]));
+  }
   args.stamps = launch.stamps();
   return args;
 }
@@ -227,14 +241,15 @@ static bool is_plain(const core::AttentionParams& params) { return params.max_bi
 bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads, bool one_run) const {
   const auto& params = std::get<core::AttentionParams>(heads.attention->params);
   if (is_plain(params) || !params.causal) return false;
-  const BatchPlan plan{one_run ? PlanShape{2, 1, kAttentionRows, false} : PlanShape{1, 1, 1, true}};
+  const PlanShape shape = one_run ? PlanShape{2, 1, kAttentionRows, false} : PlanShape{1, 1, 1, true};
   const Launch launch = context_.launch();
-  const Attention attention{heads.attention, heads.attention->outputs[0], plan.shape.tokens, 0, one_run};
-  return can_fuse_rope(launch, attention_args(plan, attention, launch), rope_store_args(plan, {heads}), one_run);
+  const Attention attention{heads.attention, heads.attention->outputs[0], shape.tokens, 0, one_run};
+  return can_fuse_rope(launch, attention_shape(shape, attention, launch), rope_store_shape(heads), one_run);
 }
 
 bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {
-  return cuda::can_rope_prompts(rope_store_args({{1, 1, 1, true}}, {heads}));
+  return heads.q_in != kNone && heads.k_in != kNone && heads.v_in != kNone &&
+         cuda::can_rope_prompts(rope_store_shape(heads));
 }
 
 bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {

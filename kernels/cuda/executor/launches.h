@@ -89,11 +89,15 @@ class KernelLauncher final : public KernelChoices {
 
   // launch_products.cpp
   ExpertPlaces expert_places(const MatrixStep& m) const;
+  MatvecArgs matvec_shape(const MatrixStep& m, int64_t tokens) const;
   MatvecArgs matvec_args(const BatchPlan& plan, const Product& product, int64_t tokens) const;
   RouterRows router_rows(const BatchPlan& plan, const MatvecRouter& call) const;
+  GemmArgs gemm_shape(const MatrixStep& m, int64_t rows) const;
+  GemmArgs with_values(GemmArgs args, const BatchPlan& plan, const MatrixStep& m) const;
   GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   PromptMatrices prompt_matrices(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   PromptResult prompt_result(const BatchPlan& plan, const PromptProduct& call) const;
+  BatchArgs batch_shape(const MatrixStep& m, int64_t tokens) const;
   BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
   BatchArgs small_batch_args(const BatchPlan& plan, const SmallBatch& call) const;
   BatchCut cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const;
@@ -101,7 +105,9 @@ class KernelLauncher final : public KernelChoices {
 
   // launches.cpp
   RopeArgs rope_args(int32_t table) const;
+  RopeStoreArgs rope_store_shape(const HeadsStep& heads) const;
   RopeStoreArgs rope_store_args(const BatchPlan& plan, const RopeStore& call) const;
+  AttentionArgs attention_shape(const PlanShape& shape, const Attention& call, const Launch& launch) const;
   AttentionArgs attention_args(const BatchPlan& plan, const Attention& call, const Launch& launch) const;
   LatentArgs latent_args(const BatchPlan& plan, const LatentAttention& call, const Launch& launch) const;
   OpCall op_call(const BatchPlan& plan, const PlainOp& call) const;

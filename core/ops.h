@@ -1,6 +1,7 @@
 // The kinds of ops that Programs are made of, and what core/ops.def says of each.
 #pragma once
 
+#include "core/gate.h"
 #include "core/host_device.h"
 
 #include <array>
@@ -182,14 +183,6 @@ struct IndexParams {
   // Each position has its entry's score and is chosen for itself, those of the tail first, so that always `most` are:
   // of an entry maybe not all. Which of equal ones is what keep_best (best.h) leaves; they come in any order.
   bool fills = false;
-};
-
-// How an expert's share follows from its score. The numbers are those of GGUF's expert_gating_func.
-enum class Gate : uint8_t {
-  softmax = 1,           // over all experts
-  sigmoid = 2,           // of each by itself
-  softmax_of_chosen = 3, // the choice is by score
-  root_softplus = 4,     // the root of log(1 + exp(score)), of each by itself
 };
 
 inline constexpr int64_t kMostExperts = 1024; // of a layer

@@ -3,6 +3,7 @@
 
 #include "core/host_device/round_up.h"
 #include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/runtime/fused_glu.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 #include "kernels/cuda/plan/planner.h"
-#include "kernels/cuda/runtime/glu.h"
+#include "kernels/cuda/runtime/fused_glu.h"
 #include "kernels/cuda/runtime/limits.h"
 
 namespace ridge::kernels::cuda {

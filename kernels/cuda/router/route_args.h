@@ -1,7 +1,7 @@
 // The arguments of a choice of experts.
 #pragma once
 
-#include "core/ops.h"
+#include "core/gate.h"
 
 #include <cstdint>
 

@@ -2,9 +2,6 @@
 #pragma once
 
 #include "core/gelu.h"
-#include "core/ops.h"
-
-#include <optional>
 
 #ifdef __CUDACC__
 #include <cuda_fp16.h>
@@ -31,20 +28,5 @@ struct FusedGlu {
 };
 
 inline constexpr float kGeluLinear = 1.5957691216f, kGeluCubic = 0.044715f * kGeluLinear; // 2 sqrt(2 / pi)
-
-// None: an activation of another kind.
-inline std::optional<FusedGlu> fused_glu(const core::ActivationParams& params) {
-  if (params.limit > 0 && params.limits_activated) return std::nullopt;
-  FusedGlu glu = {.limit = params.limit, .shift = params.shift};
-  if (params.kind == core::Activation::silu) {
-    glu.linear = params.alpha;
-    return glu;
-  }
-  if (params.kind != core::Activation::gelu) return std::nullopt;
-  glu.is_gelu = true;
-  glu.linear = kGeluLinear;
-  glu.cubic = kGeluCubic;
-  return glu;
-}
 
 } // namespace ridge::kernels::cuda

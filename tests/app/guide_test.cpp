@@ -63,7 +63,7 @@ const json& questions() {
 
 TEST_CASE("the guide has the right fact in at least 85 of 100 answers to questions it never saw") {
   const json& known = questions()["known"];
-  REQUIRE(known.size() == 100);
+  REQUIRE(known.size() >= 100);
   const std::vector<std::string> answers = ask(texts(known));
   int right = 0;
   for (size_t i = 0; i < answers.size(); ++i) {
@@ -72,8 +72,8 @@ TEST_CASE("the guide has the right fact in at least 85 of 100 answers to questio
     right += all;
     if (!all) MESSAGE(known[i]["question"].get<std::string>() << "\n  -> " << answers[i]);
   }
-  MESSAGE(right << " of 100");
-  CHECK(right >= 85);
+  MESSAGE(right << " of " << known.size());
+  CHECK(100 * right >= 85 * static_cast<int>(known.size()));
 }
 
 TEST_CASE("the guide says so when it is asked about something else") {

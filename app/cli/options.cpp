@@ -84,7 +84,7 @@ void add_adapter_options(CLI::App& command, std::vector<core::AdapterOption>& ad
           help)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->expected(1)
-      ->type_name("FILE[:SCALE]");
+      ->type_name("FILE");
 }
 
 void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {

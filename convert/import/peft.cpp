@@ -51,8 +51,8 @@ struct Floats {
   }
 };
 
-// The two matrices of a module, or of an expert: A [rank, inputs], B [outputs, rank]. Of a table of tokens A is [rank,
-// tokens].
+// The two matrices of a module, or of an expert: A [rank, inputs] and B [outputs, rank]. A table of tokens has an input
+// for each token.
 struct Pair {
   const gguf::SafeTensor *a = nullptr, *b = nullptr;
 };
@@ -137,9 +137,14 @@ class PeftConversion {
 
   // Sorts the tensors by module; those of experts together, under a name with {} for the expert's number.
   void find_pairs() {
+    constexpr std::string_view kOwn = ".base_layer.weight";
     constexpr std::string_view kEnds[] = {".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B"};
     for (const gguf::SafeTensor& tensor : tensors_.tensors()) {
       std::string_view name = tensor.name;
+      if (name.ends_with(kOwn)) { // PEFT keeps tables of tokens beside their adapters
+        notes_.push_back(fmt::format("{}, which is the model's own, is left out", core::printable(tensor.name)));
+        continue;
+      }
       const auto end = std::ranges::find_if(kEnds, [&](std::string_view each) { return name.ends_with(each); });
       if (end == std::end(kEnds) || !name.starts_with(kPrefix))
         throw_error("{}: tensor {} is none of a plain LoRA adapter{}", tensors_.path_of(tensor),
@@ -287,7 +292,7 @@ class PeftConversion {
       if (count > 1) dims.push_back(count);
       write_later(name + suffix, std::move(dims), std::move(all), dtype);
     };
-    if (!infos_names_.insert(name).second) throw_error("{}: two modules become {}", files_.path(kTensors), name);
+    if (!names_.insert(name).second) throw_error("{}: two modules become {}", files_.path(kTensors), name);
     if (is_table) first[0] = first[0].transposed();
     // An expert of less rank has a factor alpha / rank of its own, and the file one for all.
     for (size_t e = 0; e < first.size(); ++e)
@@ -337,7 +342,8 @@ class PeftConversion {
     tensors_.check();
     writer.finish();
     const models::AdapterFile checked = models::AdapterFile::open(request_.output);
-    return {{{request_.output, std::ssize(checked.file().tensors()), static_cast<int64_t>(writer.size_bytes())}}, {}};
+    return {{{request_.output, std::ssize(checked.file().tensors()), static_cast<int64_t>(writer.size_bytes())}},
+            notes_};
   }
 
   const core::ConvertRequest& request_;
@@ -350,7 +356,8 @@ class PeftConversion {
   std::map<std::string, double> alphas_; // of modules that have their own
   Config config_;
   std::map<std::string, std::map<int64_t, Pair>> pairs_; // by module and expert
-  std::set<std::string> infos_names_;
+  std::set<std::string> names_;                          // of what is in infos_
+  std::vector<std::string> notes_;
   std::vector<gguf::TensorInfo> infos_;
   std::vector<std::vector<std::byte>> data_;
 };

@@ -30,14 +30,13 @@ constexpr std::string_view kOutput = "output.weight";
 // Rows of the matrices of one or more tensors, copied or decoded into one.
 class Rows {
  public:
-  // Copies stay in the tensors' type, where that is one and `together` of its weights are divided nowhere.
+  // Rows of one type stay as they are, unless rows are divided within a block of that type.
   Rows(std::span<const gguf::Tensor* const> tensors, bool divides_rows) {
     const quant::FormatInfo* first = tensors[0]->type.format();
     const bool alike = std::ranges::all_of(tensors, [&](const auto* t) { return t->type.format() == first; });
     format_ = alike && (!divides_rows || first->block_weights == 1) ? first : &quant::format(quant::Type::F32);
   }
 
-  const quant::FormatInfo& format() const { return *format_; }
   void append(const gguf::Tensor& tensor, int64_t row) {
     const quant::FormatInfo* own = tensor.type.format();
     const int64_t cols = tensor.dims[0], row_bytes = own->row_bytes(cols);

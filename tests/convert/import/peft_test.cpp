@@ -153,6 +153,10 @@ TEST_CASE("alphas of modules and rank-stabilized factors are taken") {
 
 TEST_CASE("adapters that low-rank matrices beside a model's do not express are refused") {
   CHECK(refusal([](PeftFolder&) {}) == "accepted");
+  CHECK(refusal([](PeftFolder& folder) { // left out, as it is the model's own
+          folder.file.add("base_model.model.model.embed_tokens.base_layer.weight", "F32", {96, 64},
+                          std::vector<float>(96 * 64));
+        }) == "accepted");
   const auto with = [](const char* key, const nlohmann::json& value) {
     return refusal([&](PeftFolder& folder) { folder.settings[key] = value; });
   };

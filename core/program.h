@@ -117,7 +117,7 @@ inline constexpr int64_t kMostAdapters = 64; // of a Program
 struct Adapter {
   std::string name, file;
   uint64_t fingerprint = 0; // of what is in the file
-  float scale = 1;          // where nobody asks for another
+  float scale = 1;          // where no request says more
   std::vector<int32_t> invocation =
       {}; // it counts from the last place on where a text has these tokens; empty: for all
 };
@@ -130,7 +130,7 @@ struct AdapterUse {
   float at(int32_t position) const { return position >= from ? scale : 0; }
 };
 
-// What counts where nobody says more, an AdapterUse for each adapter. Those that wait for an invocation count nowhere.
+// What counts of each adapter where no request says more. Those that wait for an invocation count nowhere.
 inline std::vector<AdapterUse> usual_adapters(std::span<const Adapter> adapters) {
   std::vector<AdapterUse> uses;
   for (const Adapter& adapter : adapters)

@@ -19,7 +19,7 @@ struct GpuOptions {
   int64_t pipeline = 1;        // stages of some layers each, every one with such ranks
 };
 
-// A LoRA adapter, and how much of it counts where nobody asks for another scale.
+// A LoRA adapter, and how much of it counts where no request says more.
 struct AdapterOption {
   std::string file; // GGUF
   double scale = 1;

@@ -11,7 +11,7 @@ namespace ridge::models {
 
 class WeightChange {
  public:
-  // Of a tensor [cols, rows, count] of the model. Throws Error where an adapter is for another shape.
+  // `tensor`: of the model, [cols, rows, count]. Throws Error where an adapter is for another shape.
   WeightChange(std::span<const ScaledAdapter> adapters, const gguf::File& model, const std::string& tensor,
                int64_t cols, int64_t rows, int64_t count);
 

@@ -24,6 +24,10 @@ void check_usage(const core::QuantizeRequest& r) {
   if (calibrated && (r.calibration.empty() || is_copy(r) || r.output.empty()))
     throw Error(fmt::format("quantize: --method {} needs --calibration TEXT and something to quantize", r.method),
                 Error::kUsage);
+  if (!r.adapters.empty() && (calibrated || r.has_target() || r.explore))
+    throw Error("quantize: --lora goes without --method, --explore and the --target options: merge it into a file of "
+                "the original types first (COPY)",
+                Error::kUsage);
   if (!calibrated && !r.has_target() && !r.calibration.empty())
     throw Error("quantize: --calibration is for --method awq and gptq, for --explore and for the --target options; "
                 "ridge imatrix makes an --imatrix of a text",
@@ -120,6 +124,19 @@ std::vector<std::string> write_output(const QuantizeSetup& setup, const Requanti
   return paths;
 }
 
+// The adapters' files must outlive the plan.
+std::vector<models::AdapterFile> merge_adapters(const core::QuantizeRequest& request, Requantization& plan) {
+  std::vector<models::AdapterFile> files;
+  for (const core::AdapterOption& adapter : request.adapters) files.push_back(models::AdapterFile::open(adapter.file));
+  std::vector<models::ScaledAdapter> scaled;
+  for (size_t i = 0; i < files.size(); ++i)
+    scaled.push_back({&files[i], static_cast<float>(request.adapters[i].scale)});
+  models::check_merging(scaled, *plan.file);
+  if (!scaled.empty())
+    for (WeightSource& source : plan.sources) source.merge(scaled);
+  return files;
+}
+
 } // namespace
 
 QuantizeResult quantize(const core::QuantizeRequest& request, const QuantizeSteps& steps) {
@@ -130,6 +147,7 @@ QuantizeResult quantize(const core::QuantizeRequest& request, const QuantizeStep
                                                     : &parse_recipe(request.type);
   const QuantizeSetup setup(request, steps);
   Requantization plan = plan_requantization(setup.file, recipe, setup.options(), setup.importance());
+  const std::vector<models::AdapterFile> adapters = merge_adapters(request, plan);
   QuantizeResult result;
   if (searched) result.search = search_types(setup, plan);
   check_requantization(plan, request.allow_requantize);

@@ -100,7 +100,7 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
       }
       if (!finite) refuse_weight(source, first, std::span(original.get(), static_cast<size_t>(count * cols)));
       Rows rows{original.get(), count, cols};
-      if (!source.is_planar() && scaling.rows.empty() && scaling.cols.empty()) {
+      if (!source.is_planar() && !source.is_changed() && scaling.rows.empty() && scaling.cols.empty()) {
         rows.packed_format = source.type().format();
         rows.packed = source.packed(first, count).data();
       }
@@ -141,7 +141,7 @@ bool Requantization::is_output(const WeightSource& source) const {
 void check_requantization(const Requantization& plan, bool allow_requantize) {
   for (size_t i = 0; i < plan.sources.size(); ++i) {
     const WeightSource& source = plan.sources[i];
-    if (source.type() == plan.types[i]) continue;
+    if (source.type() == plan.types[i] && !source.is_changed()) continue;
     const quant::FormatInfo* target = plan.types[i].format();
     if (!target || !quant::can_encode(target->type))
       throw_error("tensor {}: {} can be read but not written", core::printable(source.name()), plan.types[i].name());
@@ -222,7 +222,7 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
       sink(made->bytes);
       result.error = made->error;
       result.encoded = source.type() != plan.types[i];
-    } else if (source.type() == plan.types[i]) {
+    } else if (source.type() == plan.types[i] && !source.is_changed()) {
       result.encoded = false;
       const int64_t rows = source.rows();
       const int64_t step = std::max<int64_t>(1, static_cast<int64_t>(kCopyBytes) /

@@ -33,6 +33,13 @@ void WeightSource::decode(int64_t first, int64_t count, float* out) const {
     planar_->decode(first, count, out);
   else
     type_.format()->decode(packed(first, count).data(), count * cols(), out);
+  if (change_) change_->add_to(first, count, out);
+}
+
+void WeightSource::merge(std::span<const models::ScaledAdapter> adapters) {
+  auto change = std::make_shared<const models::WeightChange>(adapters, *file_, std::string(name_), cols(),
+                                                             rows() / matrices(), matrices());
+  if (!change->empty()) change_ = std::move(change);
 }
 
 void WeightSource::release(int64_t first, int64_t count) const {

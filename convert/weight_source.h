@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gguf/writer.h"
+#include "models/adapters/weight_change.h"
 #include "models/planar.h"
 
 #include <cstdint>
@@ -23,6 +24,7 @@ class WeightSource {
   gguf::TensorType type() const { return type_; }
   bool has_weights() const { return type_.format() != nullptr; } // false for I32 and similar types
   bool is_planar() const { return planar_ != nullptr; }
+  bool is_changed() const { return change_ != nullptr; }
   bool is_packed() const { return has_weights() && type_.format()->packed; }
   uint64_t bytes() const { return planar_ ? planar_->file_bytes() : tensor_->data.size(); }
 
@@ -33,6 +35,8 @@ class WeightSource {
 
   // Decodes rows [first, first + count) to count * cols() floats. Needs has_weights(). Threads may share a source.
   void decode(int64_t first, int64_t count, float* out) const;
+  // Adds what adapters add to the rows that decode() gives; nothing where none changes them.
+  void merge(std::span<const models::ScaledAdapter> adapters);
   // The same rows as the file has them. Not for planar weights.
   std::span<const std::byte> packed(int64_t first, int64_t count) const;
   // Gives the memory of rows back that will not be read again soon (gguf::File::release).
@@ -44,6 +48,7 @@ class WeightSource {
   const gguf::File* file_;
   const gguf::Tensor* tensor_ = nullptr; // or
   std::shared_ptr<const models::PlanarWeight> planar_;
+  std::shared_ptr<const models::WeightChange> change_; // null: none
   std::string_view name_;
   gguf::TensorType type_;
   std::vector<int64_t> dims_;

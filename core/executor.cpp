@@ -134,6 +134,13 @@ void check_batch(const Program& program, const ExecutorConfig& config, const Bat
       throw_error("output {} of a batch of {} tokens", output, batch.tokens.size());
 }
 
+void check_adapters(const Program& program, const ExecutorConfig& config, int32_t stream,
+                    std::span<const AdapterUse> uses) {
+  if (stream < 0 || stream >= config.streams || uses.size() != program.adapters.size())
+    throw_error("{} adapters for stream {}, expected {} for one of {} streams", uses.size(), stream,
+                program.adapters.size(), config.streams);
+}
+
 std::vector<int32_t> Executor::go_on(const Batch& batch, Sampler& greedy, int64_t count) {
   const int32_t output = 0, stream = batch.streams.empty() ? 0 : batch.streams.back();
   std::vector<int32_t> chosen;

@@ -85,6 +85,10 @@ bool turns_by_picture(const Program& program);
 // see later ones. Executors call it in forward().
 void check_batch(const Program& program, const ExecutorConfig& config, const Batch& batch);
 
+// Throws Error if set_adapters() cannot take these.
+void check_adapters(const Program& program, const ExecutorConfig& config, int32_t stream,
+                    std::span<const AdapterUse> uses);
+
 // Positions of a block, in which caches are copied to and from the host: whole entries of every layer, and whole tiles
 // of what executors keep together.
 int64_t block_positions(const Program& program);
@@ -186,6 +190,10 @@ class Executor {
   // A recurrent state is not copied. The stream gets all of the windows that the other one has, and goes on at `tokens`
   // where that one does. Costs a copy of so much memory.
   virtual void copy_cache(int32_t /*from*/, int32_t /*to*/, int64_t /*tokens*/) {}
+
+  // How much of each of Program::adapters counts for what a stream evaluates from now on. Streams begin with
+  // usual_adapters().
+  virtual void set_adapters(int32_t /*stream*/, std::span<const AdapterUse> /*uses*/) {}
 
   // Copies of caches in the host's memory. A block has the rows that all layers keep of block_positions(program)
   // positions; block i those from position i times that on. It gives any stream of an executor with the same

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 namespace ridge::core {
@@ -222,6 +223,17 @@ void shape_activate(const Operands& o) {
 void shape_clamp(const Operands& o) {
   const auto& params = std::get<ClampParams>(o.op.params);
   o.expect(o.in(0).width == o.out(0).width && params.low <= params.high, "limits or width");
+}
+
+void shape_adapter_scale(const Operands& o) {
+  const Weight &factors = o.weight(0), &adapters = o.weight(1);
+  o.expect(o.in(0).width == o.out(0).width, "changes the width");
+  o.expect(factors.cols == adapters.cols && o.in(0).width % factors.cols == 0, "columns");
+  for (int64_t i = 0; i < adapters.cols; ++i) {
+    int32_t number;
+    std::memcpy(&number, adapters.data + 4 * i, sizeof number);
+    o.expect(number >= 0 && number < std::ssize(o.program.adapters), "no such adapter");
+  }
 }
 
 void shape_add(const Operands& o) {

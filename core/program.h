@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -109,6 +110,34 @@ struct StateLayer {
   int64_t width;
 };
 
+inline constexpr int64_t kMostAdapters = 64; // of a Program
+
+// A low-rank adapter (LoRA): matrices beside a model's own, whose product is added to what those give. A stream of an
+// executor says how much of each counts for its tokens.
+struct Adapter {
+  std::string name, file;
+  uint64_t fingerprint = 0; // of what is in the file
+  float scale = 1;          // where no request says more
+  std::vector<int32_t> invocation =
+      {}; // it counts from the last place on where a text has these tokens; empty: for all
+};
+
+// How much of an adapter counts for a stream: from a position on so much, before it nothing.
+struct AdapterUse {
+  float scale = 0;
+  int32_t from = 0;
+
+  float at(int32_t position) const { return position >= from ? scale : 0; }
+};
+
+// What counts of each adapter where no request says more. Those that wait for an invocation count nowhere.
+inline std::vector<AdapterUse> usual_adapters(std::span<const Adapter> adapters) {
+  std::vector<AdapterUse> uses;
+  for (const Adapter& adapter : adapters)
+    uses.push_back({adapter.scale, adapter.invocation.empty() ? 0 : std::numeric_limits<int32_t>::max()});
+  return uses;
+}
+
 struct Program {
   std::string architecture; // "llama"
   std::string label;        // "llama 8B Q4_K": for tables
@@ -119,6 +148,7 @@ struct Program {
   std::vector<RopeTable> rope_tables;
   std::vector<KvLayer> kv_layers;
   std::vector<StateLayer> states;
+  std::vector<Adapter> adapters; // whose numbers adapter_scale has
   std::vector<Op> ops;
   ValueId logits = -1; // [outputs, vocab]; of a draft head, perhaps of the vocabulary's first tokens only
 

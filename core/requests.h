@@ -19,6 +19,12 @@ struct GpuOptions {
   int64_t pipeline = 1;        // stages of some layers each, every one with such ranks
 };
 
+// A LoRA adapter, and how much of it counts where no request says more.
+struct AdapterOption {
+  std::string file; // GGUF
+  double scale = 1;
+};
+
 // Which model runs, where, and with how much room.
 struct ModelOptions {
   std::string model;                // a GGUF file; empty: the built-in guide
@@ -36,6 +42,7 @@ struct ModelOptions {
   std::string draft_model;                    // a GGUF file that guesses; empty: none
   int64_t draft_tokens = 0;                   // guessed in a step; 0: as many as pay
   std::string mmproj;                         // a GGUF file that encodes pictures; empty: none
+  std::vector<AdapterOption> adapters;
 };
 
 // How tokens are chosen and when generation ends.
@@ -48,6 +55,7 @@ struct SamplingOptions {
   std::string grammar, grammar_file, json_schema; // at most one of them: constrains the answer
   int64_t reasoning_budget = -1;                  // tokens of a chat's reasoning; -1: as many as the model wants
   std::string reasoning_message;                  // what ends the reasoning when they are used up
+  std::vector<float> adapter_scales;              // of each of the model's adapters; empty: those it was loaded with
 };
 
 // Which chat template renders the messages, and how.
@@ -81,6 +89,7 @@ struct ConvertRequest {
   std::string type;       // f32, f16, bf16 or q8_0: what unquantized matrices become; empty: what they are
   std::string mmproj;     // the encoder's file; empty: "mmproj-" before the name of `output`
   bool text_only = false; // the encoder is left out
+  std::string base;       // of a PEFT adapter: the folder with the config.json of the model that it is for
 };
 
 // A model is written in other types.
@@ -100,6 +109,7 @@ struct QuantizeRequest {
   std::string output_type, embedding_type;
   std::vector<std::string> tensor_types; // "PATTERN=TYPE"
   std::string split_size;                // "4GiB": of one file at most; empty: one file
+  std::vector<AdapterOption> adapters;   // that are merged into the weights
   bool pure = false, leave_output = false, allow_requantize = false;
   std::string device = "auto";
   int threads = 0;
@@ -134,6 +144,7 @@ struct BenchRequest {
   std::string gpu_memory;                       // that may be taken on a GPU, such as 8GiB; empty: what is free
   std::string host_memory;                      // that experts in the host's memory may take; empty: what is free
   GpuOptions ranks;
+  std::vector<AdapterOption> adapters; // of `files`
   std::string device = "auto";
   std::string image;    // "1024x1024": a picture of so many pixels is encoded instead; empty: no such test
   std::string mmproj;   // the file of the encoder of `files`; a shape has its own

@@ -21,6 +21,7 @@ Program part_of(const Program& whole, std::vector<Op> ops) {
   part.trained_context = whole.trained_context;
   part.values = whole.values;
   part.rope_tables = whole.rope_tables;
+  part.adapters = whole.adapters;
   part.has_places = whole.has_places;
   part.row_width = whole.row_width;
   part.ops = std::move(ops);
@@ -98,6 +99,10 @@ class SplitExecutor final : public Executor {
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
     front_->copy_cache(from, to, tokens);
     back_->copy_cache(from, to, tokens);
+  }
+  void set_adapters(int32_t stream, std::span<const AdapterUse> uses) override {
+    front_->set_adapters(stream, uses);
+    back_->set_adapters(stream, uses);
   }
   // A block has the first part's rows, then the second one's.
   std::string block_layout() const override {

@@ -4,6 +4,7 @@
 #include "core/executor.h"
 #include "core/requests.h"
 #include "gguf/gguf.h"
+#include "models/adapters/adapter_file.h"
 #include "models/model.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -45,6 +46,8 @@ struct LoadedModel {
   double gpu_memory_left = 0;                       // of Placement::gpu_memory, on the first of them; 0: no limit
   std::vector<LoadedHead> heads = {};               // those that guess; program then keeps hidden rows
   std::shared_ptr<PictureShelf> pictures = nullptr; // null: it takes none
+  // In the order of Program::adapters, which points into them.
+  std::vector<std::shared_ptr<const models::AdapterFile>> adapters = {};
 
   // The tokenizer, or an Error that says the file has none.
   const text::Tokenizer& need_tokenizer() const;

@@ -369,6 +369,7 @@ void for_each_model(const core::BenchRequest& request, std::string_view heads, c
   options.speculation = heads == "mtp" ? "mtp" : "off";
   if (heads == "eagle3") options.speculation = "auto"; // the head that is named, or the guide's own
   options.draft_model = request.draft_model;
+  options.adapters = request.adapters;
   for (const std::string& file : files) {
     options.model = file;
     engine::LoadedModel model = engine::open_generating(options, steps);

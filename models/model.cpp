@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/strings/closest.h"
 #include "core/strings/printable.h"
+#include "models/adapters/adapter_file.h"
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 #include "models/eagle.h"
@@ -28,6 +29,9 @@ std::string count_label(int64_t parameters) {
 core::Program build(const gguf::File& file, Ending ending, std::optional<int64_t> draft_head,
                     const gguf::File* partner = nullptr) {
   const std::string_view name = file.get_string("general.architecture");
+  if (is_adapter(file))
+    throw_error("{}: is an adapter of a {} model, and no model: name that one with -m, and this file with --lora",
+                file.path(), core::printable(name));
   const Architecture* architecture = find_architecture(name);
   if (!architecture) {
     std::vector<std::string> known;

@@ -90,6 +90,7 @@ Generation generation_of(const Service& service, const Fields& body) {
   const auto tools = anthropic_tools(body);
   Generation generation = service.chat(messages, tools ? &*tools : nullptr, variables, output_schema(body));
   take_numbers(body, generation.sampling.params);
+  take_adapters(body, service.model().program.adapters.size(), generation.sampling);
   take_reasoning_budget(body, generation.sampling);
   if (body.find("stop_sequences")) generation.sampling.stop = body.texts("stop_sequences", kMostStops);
   return generation;

@@ -9,16 +9,27 @@
 #include <utility>
 
 namespace ridge::server {
+namespace {
+
+Json parse(const std::string& body) {
+  try {
+    return core::parse_json(body, {.exact_numbers = true});
+  } catch (const Error& error) {
+    throw_invalid("", "the body {}", error.what());
+  }
+}
+
+} // namespace
+
 Json parse_body(const std::string& body) {
-  const auto parse = [&] {
-    try {
-      return core::parse_json(body, {.exact_numbers = true});
-    } catch (const Error& error) {
-      throw_invalid("", "the body {}", error.what());
-    }
-  };
-  Json json = parse();
+  Json json = parse(body);
   if (!json.is_object()) throw_invalid("", "the body is no JSON object");
+  return json;
+}
+
+Json parse_list(const std::string& body) {
+  Json json = parse(body);
+  if (!json.is_array()) throw_invalid("", "the body is no JSON list");
   return json;
 }
 

@@ -16,6 +16,7 @@ using Json = nlohmann::ordered_json;
 // Takes a time that grows with the body's length alone. Throws ApiError where `body` is no JSON object, is not UTF-8,
 // nests deeper than any request needs, or has more members in an object or more objects and lists than any needs.
 Json parse_body(const std::string& body);
+Json parse_list(const std::string& body); // the same for a body that is a list
 
 // The members of an object. Absent ones and null are the same. All functions throw ApiError.
 class Fields {

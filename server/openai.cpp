@@ -78,6 +78,7 @@ int64_t answers_wanted(const Fields& body) { return body.integer("n", 1, kMostAn
 
 void take_sampling(const Service& service, const Fields& body, Generation& generation, const char* most) {
   take_numbers(body, generation.sampling.params);
+  take_adapters(body, service.model().program.adapters.size(), generation.sampling);
   for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens", most})
     if (const auto given = body.integer(name, -1, INT32_MAX)) generation.sampling.max_tokens = *given; // -1: no limit
   take_ends(body, generation);

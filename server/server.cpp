@@ -57,7 +57,8 @@ void check_body(const HttpRequest& head) {
 // The model that a request names; nothing where it names none or there is only one.
 std::optional<std::string> model_wanted(const Models& models, const HttpRequest& request) {
   if (!models.several()) return std::nullopt;
-  if (request.method != "POST") return std::optional<std::string>(request.parameter("model"));
+  const bool is_list = request.body.starts_with('['); // which names none
+  if (request.method != "POST" || is_list) return std::optional<std::string>(request.parameter("model"));
   const Json body = parse_body(request.body);
   return Fields(body, "").text("model");
 }

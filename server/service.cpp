@@ -20,7 +20,9 @@ Service::Service(const engine::LoadedModel& model, const text::ChatTemplate& cha
                  std::unique_ptr<engine::Speculator> speculator, const engine::PrefixSettings& prefixes)
     : ModelService(model, std::move(name), std::move(log)), sampling_(std::move(sampling)), sequences_(model),
       scheduler_(*model.executor, model.program, std::move(speculator), prefixes),
-      chats_(model, chat_template, std::move(template_variables), most_known(scheduler_, *model.executor)) {}
+      chats_(model, chat_template, std::move(template_variables), most_known(scheduler_, *model.executor)) {
+  for (const core::Adapter& adapter : model.program.adapters) adapter_scales_.push_back(adapter.scale);
+}
 
 Generation Service::chat(const Json& messages, const engine::ToolUse* tools, const Json& variables, const Json& schema,
                          const engine::LastTurn& last) const {

@@ -7,9 +7,12 @@
 #include "text/chat/chat_template.h"
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace ridge::server {
 
@@ -25,7 +28,18 @@ class Service final : public ModelService {
 
   // Starts one sequence. Throws Error for what cannot run: a prompt that is too long, a schema that is none.
   std::shared_ptr<engine::Sequence> start(const Generation& generation) {
-    return scheduler_.submit(sequences_.sequence(generation));
+    engine::SequenceRequest request = sequences_.sequence(generation);
+    if (request.adapter_scales.empty()) request.adapter_scales = adapter_scales();
+    return scheduler_.submit(std::move(request));
+  }
+  // How much of each of the model's adapters counts for requests that say nothing of them.
+  std::vector<float> adapter_scales() const {
+    const std::scoped_lock lock(adapters_mutex_);
+    return adapter_scales_;
+  }
+  void set_adapter_scales(std::vector<float> scales) {
+    const std::scoped_lock lock(adapters_mutex_);
+    adapter_scales_ = std::move(scales);
   }
   engine::AnswerText text_of(const Generation& generation) const { return sequences_.text_of(generation); }
 
@@ -58,6 +72,8 @@ class Service final : public ModelService {
  private:
   const core::SamplingOptions sampling_;
   const engine::SequenceRequests sequences_;
+  mutable std::mutex adapters_mutex_;
+  std::vector<float> adapter_scales_;
   std::string slot_folder_, slot_model_;
   std::shared_ptr<ResponseStore> responses_ = std::make_shared<ResponseStore>();
   engine::Scheduler scheduler_;

@@ -213,6 +213,7 @@ void add_bench_command(CLI::App& app) {
           "they count as right")
       ->type_name("synthetic:P|mtp|eagle3");
   list("--accept", o->request.accepted, "with --spec mtp or eagle3: the probability that a guess counts as right", "P");
+  add_adapter_options(*command, o->request.adapters);
   command->add_option("--draft-model", o->request.draft_model, "with --spec eagle3: the head's file (-md)")
       ->type_name(kModelType);
   list("-b,--batch-size", o->request.batches, "prompt tokens handed to the engine at once");

@@ -7,6 +7,7 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "engine/adapters/adapters.h"
 #include "engine/embedder.h"
 #include "engine/pictures/open_pictures.h"
 
@@ -34,8 +35,10 @@ struct EmbedCommand {
     if (!ids.empty()) inputs.push_back(parse_ids(ids, "--ids"));
     const std::vector<std::string> given = ids.empty() ? read_texts() : std::vector<std::string>();
     if (!out.empty()) core::check_output(out, {model.model, file});
-    engine::Embedder embedder(engine::open_model(model.model, load_on_terminal(), models::Ending::hidden), model,
-                              {pooling, exact, ids.empty() ? 0 : std::ssize(inputs[0])}, load_on_terminal());
+    engine::Embedder embedder(
+        engine::with_adapters(engine::open_model(model.model, load_on_terminal(), models::Ending::hidden),
+                              model.adapters),
+        model, {pooling, exact, ids.empty() ? 0 : std::ssize(inputs[0])}, load_on_terminal());
     for (const std::string& text : given) inputs.push_back(embedder.tokens_of(text, truncate));
     if (out.empty()) return print(embedder, inputs);
 

@@ -18,6 +18,7 @@
 #include "engine/machine.h"
 #include "engine/sampling_defaults.h"
 #include "gguf/gguf.h"
+#include "models/adapters/adapter_file.h"
 #include "models/architecture.h"
 #include "models/model.h"
 #include "models/vision/projector.h"
@@ -154,9 +155,28 @@ struct InspectCommand {
     }
   }
 
+  static std::string adapter_fact(const gguf::File& file) {
+    try {
+      const models::AdapterFile adapter(file.with({}));
+      int64_t least = INT64_MAX, most = 0;
+      for (const auto& [tensor, pair] : adapter.pairs()) {
+        least = std::min(least, pair.rank);
+        most = std::max(most, pair.rank);
+      }
+      return fmt::format("a LoRA adapter of {} matrices of a {} model, rank {}{}{}: give it to run, chat or serve with "
+                         "--lora",
+                         adapter.pairs().size(), core::printable(adapter.architecture()), least,
+                         least == most ? "" : fmt::format(" to {}", most),
+                         adapter.invocation().empty() ? "" : ", which counts from its invocation tokens on");
+    } catch (const Error& error) {
+      return fmt::format("runs: no, {}", error.what());
+    }
+  }
+
   // What a chat with the model will be like: a line each.
   static std::vector<std::string> chat_facts(const gguf::File& file) {
     std::vector<std::string> facts;
+    if (models::is_adapter(file)) return {adapter_fact(file)};
     const std::string_view architecture = file.get_string("general.architecture", "");
     if (architecture == "clip")
       facts.push_back(encoder_fact(file));

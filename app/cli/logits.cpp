@@ -7,6 +7,7 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "engine/adapters/adapters.h"
 #include "engine/loaded_model.h"
 #include "engine/options.h"
 #include "engine/pictures/open_pictures.h"
@@ -46,8 +47,9 @@ struct LogitsCommand {
     if (!mtp && !model.draft_model.empty())
       throw Error("--draft-model: goes with --mtp, and is an EAGLE-3 head", Error::kUsage);
     if (!mtp)
-      return engine::open_model(engine::open_file(model.model, load_on_terminal()), models::Ending::logits, nullptr,
-                                engine::Diffusing::yes);
+      return engine::with_adapters(engine::open_model(engine::open_file(model.model, load_on_terminal()),
+                                                      models::Ending::logits, nullptr, engine::Diffusing::yes),
+                                   model.adapters);
     core::ModelOptions drafting = model;
     drafting.speculation = model.draft_model.empty() ? "mtp" : "draft";
     engine::LoadedModel loaded = engine::open_generating(drafting, load_on_terminal());
@@ -72,7 +74,8 @@ struct LogitsCommand {
   void run_with_pictures() {
     if (mtp || !ids.empty()) throw Error("--image: goes with a text, -p, and without --mtp", Error::kUsage);
     mmproj = encoder_for_images(mmproj, model.model);
-    engine::LoadedModel loaded = engine::open_model(model.model, load_on_terminal(), models::Ending::pictures);
+    engine::LoadedModel loaded = engine::with_adapters(
+        engine::open_model(model.model, load_on_terminal(), models::Ending::pictures), model.adapters);
     core::check_output(out, {model.model, mmproj});
     engine::PictureReader::Options encoding = engine::encoding_options(model, note);
     encoding.exact = exact;
@@ -86,6 +89,7 @@ struct LogitsCommand {
     for (const engine::TextPictures::Place& place : text.pictures.places())
       if (place.tile->sees_ahead) config.max_batch = std::max(config.max_batch, place.tile->tokens);
     engine::start_executor(loaded, config, model.device, engine::placement_of(model), load_on_terminal());
+    loaded.executor->set_adapters(0, engine::adapter_uses(loaded.program.adapters, {}, text.tokens));
 
     int64_t rows = count;
     for (const engine::TextPictures::Place& place : text.pictures.places()) rows -= place.tile->tokens;
@@ -114,6 +118,7 @@ struct LogitsCommand {
         throw_error("--ids: token {} is outside the vocabulary (0 to {})", token, loaded.program.vocab - 1);
     const core::ExecutorConfig config = config_for(loaded.program, std::ssize(tokens));
     engine::start_executor(loaded, config, model.device, engine::placement_of(model), load_on_terminal());
+    loaded.executor->set_adapters(0, engine::adapter_uses(loaded.program.adapters, {}, tokens));
     if (head) engine::start_executor(*head, config, model.device, engine::placement_of(model), load_on_terminal());
 
     NpyWriter npy(out, {std::ssize(tokens), loaded.program.vocab});

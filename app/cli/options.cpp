@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/strings/printable.h"
+#include "engine/adapters/adapters.h"
 #include "engine/options.h"
 #include "engine/speculation/speculator.h"
 
@@ -37,6 +38,7 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide, boo
                               engine::kDefaultContext))
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->type_name("N");
+  add_adapter_options(command, o.adapters);
   const OptionGroup group(command, kMemoryGroup);
   command.add_option("-b,--batch-size", o.batch, "prompt tokens handed to the engine at once")
       ->check(CLI::Range(1, 1 << 20))
@@ -68,6 +70,21 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide, boo
       ->check(types)
       ->capture_default_str()
       ->type_name("TYPE");
+}
+
+void add_adapter_options(CLI::App& command, std::vector<core::AdapterOption>& adapters, const char* help) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--lora",
+          [&adapters](const std::vector<std::string>& texts) {
+            adapters.clear();
+            for (const std::string& text : texts)
+              std::ranges::copy(engine::parse_adapters(text), std::back_inserter(adapters));
+          },
+          help)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1)
+      ->type_name("FILE");
 }
 
 void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {

@@ -13,6 +13,12 @@ namespace ridge::app {
 // With `guide`, -m may be left out: engine::open_model then takes the built-in guide. `bare`: -m's model may also be a
 // word without -m, unless TextOptions::add_words takes such words.
 void add_model_options(CLI::App& command, core::ModelOptions& options, bool guide = false, bool bare = true);
+// --lora.
+inline constexpr const char* kAdapterHelp =
+    "a LoRA adapter of the model, a GGUF file, and how much of it counts, such as file.gguf:0.5 (default: 1); several: "
+    "again for each";
+void add_adapter_options(CLI::App& command, std::vector<core::AdapterOption>& adapters,
+                         const char* help = kAdapterHelp);
 // --cpu-moe, --gpu-memory, --host-memory, --gpus, --tensor-parallel and --pipeline; behind --gpu-layers.
 struct RoomOptions {
   bool& experts_on_host;

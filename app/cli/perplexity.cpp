@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "engine/adapters/adapters.h"
 #include "engine/loaded_model.h"
 #include "engine/machine.h"
 #include "engine/options.h"
@@ -36,7 +37,7 @@ constexpr int64_t kOutputsAtOnce = 128; // bounds the logits held in memory: 128
 class Reader {
  public:
   Reader(const std::string& path, const core::ModelOptions& options, int64_t context, bool exact)
-      : model(engine::open_model(path, load_on_terminal())) {
+      : model(engine::with_adapters(engine::open_model(path, load_on_terminal()), options.adapters)) {
     core::ExecutorConfig config = engine::executor_config(options, model.program.trained_context);
     config.context = context;
     config.max_batch = std::min(config.max_batch, context);

@@ -389,6 +389,8 @@ void add_quantize_command(CLI::App& app) {
                    "where encoding and calibration run: auto (the GPU where there is one), cuda, cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");
+  add_adapter_options(*command, request.adapters,
+                      "merge this LoRA adapter into the weights, so much of it; several: again for each");
   command->add_option("--split-max-size", request.split_size, "write files of at most this much tensor data")
       ->type_name("4GiB");
   command->add_flag("--dry-run", options->dry_run, "show types and sizes only (OUT may be left out)");

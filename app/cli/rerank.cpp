@@ -5,6 +5,7 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "engine/adapters/adapters.h"
 #include "engine/reranking/reranker.h"
 
 #include <fmt/format.h>
@@ -30,8 +31,10 @@ struct RerankCommand {
         documents.push_back(line);
     if (documents.empty())
       throw Error("rerank: no document; give TEXT, --file FILE or lines on standard input", Error::kUsage);
-    engine::Reranker reranker(engine::open_model(model.model, load_on_terminal(), models::Ending::hidden), model, exact,
-                              load_on_terminal());
+    engine::Reranker reranker(
+        engine::with_adapters(engine::open_model(model.model, load_on_terminal(), models::Ending::hidden),
+                              model.adapters),
+        model, exact, load_on_terminal());
     std::vector<std::pair<float, size_t>> scores;
     for (size_t i = 0; i < documents.size(); ++i) {
       const engine::Reranker::Score score = reranker.score(reranker.tokens_of(query, documents[i], !no_truncate));

@@ -66,6 +66,9 @@ struct ServeCommand {
     check_setup();
     if (several() && !setup.model.draft_model.empty())
       throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
+    if (several() && !setup.model.adapters.empty())
+      throw Error("--lora is for one model; of several, each may have lora in its section of the configuration file",
+                  Error::kUsage);
     const bool looks_beside = setup.model.mmproj.empty();
     if (setup.model.mmproj == kNoEncoder) setup.model.mmproj.clear();
     if (!setup.model.mmproj.empty()) {

@@ -43,6 +43,8 @@ constexpr auto kForeignWords = std::to_array<ForeignWord>({
     {"-mm", "", Way::renamed, "--mmproj"},
     {"-mg", "--main-gpu", Way::renamed, "--gpus"},
     {"-a", "", Way::renamed, "--alias"},
+    {"", "--lora-scaled", Way::renamed, "--lora"},
+    {"", "--lora-init-without-apply", Way::never, "--lora FILE:0 loads an adapter that counts where a request asks"},
     {"", "--no-webui", Way::renamed, "--no-ui"},
     {"-mu", "--model-url", Way::renamed, "--model"},
     {"", "--n-predict", Way::renamed, "--predict"},

@@ -101,6 +101,7 @@ void WindowEngine::measure_step(int64_t past) {
   cancel_ = false;
   if (past > cached) { // what lies between does not matter for the time
     std::vector<int32_t> tokens(session.cached().begin(), session.cached().end());
+    for (int32_t& token : tokens) token = std::max(token, 0); // what stands for pictures and adapters
     while (std::ssize(tokens) < past)
       tokens.push_back(static_cast<int32_t>(tokens.size() * 7919 % static_cast<size_t>(loaded_->model.program.vocab)));
     change([&](core::Snapshot& s) {

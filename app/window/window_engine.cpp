@@ -298,6 +298,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
       },
       [this](const std::string& line) { tell(line); }};
   WindowSetup setup = setup_;
+  if (path != setup.model.model) setup.model.adapters.clear(); // those are of the model that the window began with
   if (with_encoder) {
     setup.model.mmproj = encoder;
     engine::settle_for_pictures(setup.model);

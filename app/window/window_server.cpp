@@ -109,6 +109,7 @@ void WindowServer::serve(const std::stop_token& stop, const Served& served) {
   server::ModelSetup setup = setup_;
   setup.parallel = wanted.parallel;
   const auto silent = [](const std::string&) {};
+  if (path != setup.model.model) setup.model.adapters.clear();
   setup.model.mmproj = encoder;
   if (!encoder.empty()) engine::settle_for_pictures(setup.model);
   server::ServedModel model(server::open_served(path, setup.model, {}), setup,

@@ -4,6 +4,7 @@
 #include "convert/import/generation.h"
 #include "convert/import/import.h"
 #include "convert/import/names.h"
+#include "convert/import/peft.h"
 #include "convert/import/pictures/fields.h"
 #include "convert/import/pictures/plan.h"
 #include "convert/import/plan.h"
@@ -262,6 +263,8 @@ std::string mmproj_path(const core::ConvertRequest& request) {
 }
 
 ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress& progress) {
+  if (is_peft_folder(request.input)) return convert_peft(request);
+  if (!request.base.empty()) throw Error("--base: goes with the folder of a PEFT adapter", Error::kUsage);
   if (request.output.empty() && request.mmproj.empty())
     throw Error("convert: name the file to write with -o, or one for the encoder of pictures with --mmproj",
                 Error::kUsage);

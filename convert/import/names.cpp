@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace ridge::convert::import {
 namespace {
@@ -187,6 +188,26 @@ Names find_names(const gguf::Safetensors& tensors) {
     for (const std::string& full : {std::string(head), names.prefix + std::string(head)})
       if (names.head == kHeads[0] && has_matrix(tensors, full)) names.head = full;
   return names;
+}
+
+ModulePlace place_of(const std::string& module) {
+  for (const std::string_view head : kHeads)
+    for (const std::string_view prefix : kPrefixes)
+      if (module == fmt::format("{}{}", prefix, head)) return {-1, std::string(kHeads[0])};
+  for (const std::string_view prefix : kPrefixes) {
+    if (!module.starts_with(prefix)) continue;
+    for (const std::string_view layers : kLayers) {
+      const std::string_view rest = std::string_view(module).substr(prefix.size());
+      int64_t layer = -1;
+      if (!rest.starts_with(layers)) continue;
+      const auto [end, error] = std::from_chars(rest.data() + layers.size(), rest.data() + rest.size(), layer);
+      if (error == std::errc() && layer >= 0 && end < rest.data() + rest.size() && *end == '.')
+        return {layer, std::string(end + 1, rest.data() + rest.size())};
+    }
+    for (const std::string_view table : kTables)
+      if (module == fmt::format("{}{}", prefix, table)) return {-1, std::string(table)};
+  }
+  return {-1, module};
 }
 
 bool is_draft(std::string_view name) { return name.starts_with("mtp.") || name.starts_with("model.mtp."); }

@@ -92,6 +92,9 @@ class ParallelExecutor final : public Executor {
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
     each([&](int rank) { executors_[rank]->copy_cache(from, to, tokens); });
   }
+  void set_adapters(int32_t stream, std::span<const AdapterUse> uses) override {
+    each([&](int rank) { executors_[rank]->set_adapters(stream, uses); });
+  }
 
   // A block has the ranks' rows one behind the other.
   std::string block_layout() const override {

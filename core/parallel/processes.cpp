@@ -90,7 +90,8 @@ enum class Command : uint8_t {
   save_state,
   load_state,
   save_blocks,
-  load_blocks
+  load_blocks,
+  set_adapters
 };
 
 template <typename T>
@@ -167,6 +168,12 @@ class RemoteExecutor final : public Executor {
     commands_->send_value(tokens);
     finish();
   }
+  void set_adapters(int32_t stream, std::span<const AdapterUse> uses) override {
+    begin(Command::set_adapters);
+    commands_->send_value(stream);
+    send_list(*commands_, uses);
+    finish();
+  }
   int64_t block_bytes() const override { return facts_.block_bytes; }
   void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
     begin_blocks(Command::save_blocks, stream, first, blocks.size());
@@ -238,6 +245,12 @@ void run_command(Executor& executor, Connection& from) {
     const auto source = from.receive_value<int32_t>(), to = from.receive_value<int32_t>();
     const auto tokens = from.receive_value<int64_t>();
     run([&] { executor.copy_cache(source, to, tokens); });
+    break;
+  }
+  case Command::set_adapters: {
+    const auto stream = from.receive_value<int32_t>();
+    const auto uses = receive_list<AdapterUse>(from);
+    run([&] { executor.set_adapters(stream, uses); });
     break;
   }
   case Command::mark_state: {

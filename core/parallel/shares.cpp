@@ -172,6 +172,7 @@ void Shares::visit(const Op& op) {
   case OpKind::gather: return visit_elements(op);
   case OpKind::glu: return visit_glu(op);
   case OpKind::add: return visit_add(op);
+  case OpKind::adapter_scale: return visit_adapter_scale(op);
   case OpKind::kv_store: return visit_kv_store(op);
   case OpKind::attention:
   case OpKind::sparse_attention: return visit_attention(op);
@@ -275,6 +276,14 @@ void Shares::visit_add(const Op& op) {
     if (is(id, Form::part)) need_whole(id);
   if (is(a, Form::whole) && is(b, Form::term) && std::get<AddParams>(op.params).scale != 1) need_whole(b);
   if (is(a, Form::term) || is(b, Form::term)) values_[out] = {Form::term};
+}
+
+// The few elements between an adapter's two matrices are not shared out: so the second matrix can be, as the one is
+// that it stands beside.
+void Shares::visit_adapter_scale(const Op& op) {
+  const ValueId x = op.inputs[0];
+  if (is(x, Form::part)) return need_whole(x);
+  values_[op.outputs[0]] = values_[x];
 }
 
 void Shares::visit_kv_store(const Op& op) {

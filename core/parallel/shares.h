@@ -60,6 +60,7 @@ class Shares {
   void visit_elements(const Op& op);
   void visit_glu(const Op& op);
   void visit_add(const Op& op);
+  void visit_adapter_scale(const Op& op);
   void visit_kv_store(const Op& op);
   void visit_attention(const Op& op);
   void visit_latent_attention(const Op& op);

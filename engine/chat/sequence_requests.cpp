@@ -62,6 +62,7 @@ SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
   request.choices_after_samplers = generation.keep_choices && generation.choices_after_samplers;
   request.keep_prompt_choices = generation.keep_prompt_choices;
   request.reuse = generation.reuse;
+  request.adapter_scales = generation.sampling.adapter_scales;
   request.priority = generation.priority;
   request.constraint = constraint_of(generation);
   if (core::sees_ahead(model_.program))

@@ -139,8 +139,8 @@ PrefixFiles::Entry PrefixFiles::read_entry(const std::string& path) const {
   sum.add(bytes_of(entry.tokens));
   sum.add(bytes_of(entry.states));
   if (sum.value() != header.index_checksum) refuse("its tokens are damaged");
-  const bool known =
-      std::ranges::all_of(entry.tokens, [&](int32_t token) { return token >= 0 && token < limits_.vocab; });
+  const bool known = std::ranges::all_of(
+      entry.tokens, [&](int32_t token) { return (token >= 0 && token < limits_.vocab) || is_adapter_mark(token); });
   const bool placed =
       std::ranges::is_sorted(entry.states, std::less_equal()) &&
       std::ranges::all_of(entry.states, [&](int64_t at) { return at > entry.first && at <= header.tokens; });

@@ -28,6 +28,12 @@ namespace ridge::engine {
 
 inline constexpr int64_t kWorthKeeping = 16; // tokens; of fewer, a copy is not worth the trouble
 
+// A number below those of pictures' tokens (text_pictures.h), which stands for a token from which on adapters count.
+inline int32_t adapter_mark(uint64_t hash) {
+  return -1 - (1 << 30) - static_cast<int32_t>(hash & ((uint64_t{1} << 30) - 1));
+}
+inline bool is_adapter_mark(int32_t token) { return token < -(1 << 30); }
+
 using PrefixBlock = std::shared_ptr<std::byte>;
 using PrefixState = std::shared_ptr<const float>;    // saved_floats() of them
 using PrefixStates = std::map<int64_t, PrefixState>; // by position

@@ -1,6 +1,7 @@
 #include "engine/sequences/scheduler.h"
 
 #include "core/error.h"
+#include "engine/adapters/adapters.h"
 
 #include <algorithm>
 #include <numeric>
@@ -52,6 +53,8 @@ std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
   check_filled(request);
   core::validate(request.sampling, program_.vocab);
   std::shared_ptr<Sequence> sequence(new Sequence(std::move(request)));
+  sequence->adapters_ = adapter_uses(program_.adapters, sequence->request_.adapter_scales, sequence->tokens_);
+  sequence->marked_ = marked_text(sequence->tokens_, program_.adapters, sequence->adapters_);
   sequence->waits_since_ = turns_.now();
   const std::scoped_lock lock(mutex_);
   if (draining_ || stopping_) throw_error("the engine is shutting down and takes no further requests");
@@ -237,7 +240,7 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
       stream.sequence->generation_ += {0, seconds, share}; // choose() counts the tokens
       generated += count;
     }
-    if (piece.guesses == 0) stream.cache.evaluated(piece.tokens);
+    if (piece.guesses == 0) stream.cache.evaluated(stream.sequence->marked().subspan(stream.cache.size(), count));
     if (piece.reading) stream.sequence->read_ = stream.cache.size();
     stream.last_used = step_;
   }
@@ -339,6 +342,7 @@ int32_t Scheduler::sample(Sequence& sequence, int64_t output, std::optional<core
 void Scheduler::take(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice) {
   Sequence& sequence = *stream.sequence;
   sequence.tokens_.push_back(token);
+  if (!sequence.marked_.empty()) sequence.marked_.push_back(token);
   ++sequence.generated_;
   if (sequence.request_.is_end && sequence.request_.is_end(token)) {
     sequence.end_choice_ = std::move(choice);

@@ -29,8 +29,8 @@ void Scheduler::follow(Stream& stream) {
   if (followed_ == number_of(stream)) followed_ = -1;
   if (!speculator_ || !speculator_->reads_rows() || only_one() != &stream) return;
   speculator_->select(number_of(stream));
-  const std::span<const int32_t> tokens = stream.sequence->tokens_;
-  const int64_t known = speculator_->resume(tokens), usable = stream.cache.usable(tokens.first(tokens.size() - 1));
+  const std::span<const int32_t> tokens = stream.sequence->tokens_, marked = stream.sequence->marked();
+  const int64_t known = speculator_->resume(tokens), usable = stream.cache.usable(marked.first(marked.size() - 1));
   if (usable - known >= kWorthKeeping) return;
   const bool goes_on = stream.sequence->evaluated_ > 0; // with the very rows that it had
   if (!goes_on && executor_.continues_at(number_of(stream), known)) stream.cache.keep(known);

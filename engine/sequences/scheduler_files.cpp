@@ -92,7 +92,9 @@ Scheduler::StreamFile Scheduler::save_stream(int32_t stream, const std::string& 
     if (cache.size() < kWorthKeeping)
       throw_error("slot {} holds {} tokens, too few to be worth a file", stream, cache.size());
     for (const int32_t token : cache.tokens())
-      if (token < 0) throw_error("slot {} holds a picture, which cannot be told by tokens", stream);
+      if (token < 0)
+        throw_error("slot {} holds {}, which cannot be told by tokens", stream,
+                    is_adapter_mark(token) ? "what an adapter gave" : "a picture");
     std::error_code ignored;
     if (fs::exists(folder, ignored) && !fs::exists(tokens_file(folder), ignored))
       throw_error("{} is there and holds no slot: choose another name", folder);

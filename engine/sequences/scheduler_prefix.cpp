@@ -63,7 +63,7 @@ void Scheduler::keep_lost(Stream& stream, std::span<const int32_t> text) {
 // afterwards.
 void Scheduler::restore(Stream& stream) {
   Sequence& sequence = *stream.sequence;
-  const auto evaluated = std::span(sequence.tokens_).first(sequence.evaluated_);
+  const auto evaluated = sequence.marked().first(sequence.evaluated_);
   keep_lost(stream, evaluated);
   if (prefixes_->usable(evaluated) > stream.cache.usable(evaluated)) prefixes_->load(stream.cache, evaluated);
   sequence.evaluated_rows_.reset();
@@ -73,7 +73,7 @@ void Scheduler::restore(Stream& stream) {
 // afterwards. Returns the length of the longest prefix that a later prompt could share and that no stream holds yet; 0:
 // there is none.
 int64_t Scheduler::exchange_prefixes(Stream& stream) {
-  const std::span<const int32_t> prompt = stream.sequence->request_.prompt, tokens = sharable(prompt);
+  const std::span<const int32_t> prompt = stream.sequence->marked_prompt(), tokens = sharable(prompt);
   keep_lost(stream, stream.sequence->reuses() ? prompt : std::span<const int32_t>());
   if (!stream.sequence->reuses()) return 0;
   int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; evaluated by a stream
@@ -127,7 +127,7 @@ void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
 // because a sequence that came earlier is reading what both have in common.
 bool Scheduler::shares_prefix(Stream& stream) {
   if (!stream.sequence->reuses()) return false;
-  const std::span<const int32_t> tokens = sharable(stream.sequence->text());
+  const std::span<const int32_t> tokens = sharable(stream.sequence->marked_text());
   Stream* longest = nullptr;
   int64_t most = stream.cache.size() + kWorthKeeping - 1;
   for (Stream& other : streams_)
@@ -136,7 +136,7 @@ bool Scheduler::shares_prefix(Stream& stream) {
   bool waits = false;
   for (Stream& other : streams_) {
     if (!other.sequence || other.sequence->number_ >= stream.sequence->number_) continue;
-    const int64_t common = common_length(other.sequence->text(), tokens);
+    const int64_t common = common_length(other.sequence->marked_text(), tokens);
     if (other.cache.size() >= common || common <= most) continue;
     other.cache.want_copy(common);
     waits = true;

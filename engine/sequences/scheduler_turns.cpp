@@ -95,15 +95,16 @@ bool Scheduler::preempt(Stream& stream) {
 // On a free stream.
 void Scheduler::start(const Start& next) {
   Sequence& sequence = *next.sequence;
-  const std::span<const int32_t> tokens = sequence.tokens_, own = tokens.first(sequence.evaluated_);
+  const std::span<const int32_t> tokens = sequence.marked(), own = tokens.first(sequence.evaluated_);
   Stream& stream = best_stream(sequence.reuses() ? tokens : own);
   stream.sequence = next.sequence;
   sequence.start(program_.vocab, turns_.now());
   const int64_t branch = prefixes_ ? use_prefixes(stream) : 0;
   if (!sequence.reuses()) stream.cache.keep(sequence.evaluated_);
   follow(stream);
-  if (sequence.pictures()) stream.cache.keep(sequence.pictures()->whole(stream.cache.common(sequence.tokens_)));
-  const int64_t same = stream.cache.resume(sequence.tokens_);
+  if (sequence.pictures()) stream.cache.keep(sequence.pictures()->whole(stream.cache.common(tokens)));
+  const int64_t same = stream.cache.resume(tokens);
+  if (!program_.adapters.empty()) executor_.set_adapters(number_of(stream), sequence.adapters_);
   if (branch > 0) stream.cache.want_copy(branch);
   const double now = turns_.now();
   stream.started = step_;

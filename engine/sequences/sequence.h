@@ -59,6 +59,7 @@ struct SequenceRequest {
   bool keep_choices = false;              // also say of each token what else was likely
   bool choices_after_samplers = false;    // by what the samplers left over, not by the model's own logits
   bool keep_prompt_choices = false;       // … and of each token of the prompt, which is evaluated whole for that
+  std::vector<float> adapter_scales;      // of each of the Program's adapters; empty: as it was loaded
   bool reuse = true;                      // false: nothing that was evaluated before stands for a part of the prompt
   int64_t priority = 0;                   // of those that wait, the lowest goes first
   std::optional<Diffusion> diffusion;     // of a model whose tokens see later ones: how it fills in the answer
@@ -111,6 +112,10 @@ class Sequence {
 
   // What is read, in pieces, before it generates.
   std::span<const int32_t> text() const { return std::span(tokens_).first(text_); }
+  // The same and all tokens as caches tell them from others (marked_text()).
+  std::span<const int32_t> marked() const { return marked_.empty() ? tokens_ : marked_; }
+  std::span<const int32_t> marked_text() const { return marked().first(text_); }
+  std::span<const int32_t> marked_prompt() const { return marked().first(request_.prompt.size()); }
   bool reuses() const { return request_.reuse && !request_.keep_prompt_choices; }
   const TextPictures* pictures() const { return request_.pictures.empty() ? nullptr : &request_.pictures; }
   bool text_done(int64_t cached) const { return cached >= text_; }
@@ -124,9 +129,11 @@ class Sequence {
   std::atomic<int32_t> stream_ = -1;
 
   // The scheduler's thread alone, until the end.
-  std::optional<core::Sampler> sampler_; // from the first start on: 20 bytes for each token of the vocabulary
-  std::vector<int32_t> tokens_;          // the prompt and what was generated
-  std::optional<Canvas> canvas_;         // of a text that is filled in, from its first step on
+  std::optional<core::Sampler> sampler_;   // from the first start on: 20 bytes for each token of the vocabulary
+  std::vector<int32_t> tokens_;            // the prompt and what was generated
+  std::vector<core::AdapterUse> adapters_; // how much of each counts
+  std::vector<int32_t> marked_;            // empty: tokens_
+  std::optional<Canvas> canvas_;           // of a text that is filled in, from its first step on
   std::vector<core::TokenChoice> prompt_choices_;
   std::optional<core::TokenChoice> end_choice_;
   int64_t text_; // the prompt's tokens; all so far, where those that were evaluated are lost

@@ -3,6 +3,7 @@
 #include "engine/pictures/open_pictures.h"
 
 #include "core/error.h"
+#include "engine/adapters/adapters.h"
 #include "engine/options.h"
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/model_drafter.h"
@@ -122,9 +123,10 @@ LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads) {
 }
 
 LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps) {
-  if (!options.mmproj.empty()) return open_with_pictures(std::move(file), options, steps.note);
+  if (!options.mmproj.empty())
+    return with_adapters(open_with_pictures(std::move(file), options, steps.note), options.adapters);
   std::vector<LoadedHead> heads = heads_to_use(file, options, steps);
-  return open_with_heads(std::move(file), std::move(heads));
+  return with_adapters(open_with_heads(std::move(file), std::move(heads)), options.adapters);
 }
 
 LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& steps) {

@@ -1,6 +1,7 @@
 #include "server/models/served_model.h"
 
 #include "core/cache/rings.h"
+#include "engine/adapters/adapters.h"
 #include "engine/embedder.h"
 #include "engine/fit/fit.h"
 #include "engine/options.h"
@@ -52,7 +53,7 @@ engine::LoadedModel open_served(const std::string& path, core::ModelOptions opti
   if (path.empty()) return engine::open_generating(options, steps);
   gguf::File file = gguf::File::open(path);
   if (engine::is_reranker(file) || engine::is_embedding_model(file, models::build_program(file)))
-    return engine::open_model(std::move(file), models::Ending::hidden);
+    return engine::with_adapters(engine::open_model(std::move(file), models::Ending::hidden), options.adapters);
   return engine::open_generating(std::move(file), options, steps);
 }
 

@@ -38,6 +38,7 @@ constexpr Row kTaken[] = {
      "route transforms models usage ttl draft_model verbosity prediction guided_decoding_backend "
      "spaces_between_special_tokens kv_transfer_params",
      kOpenAi | kNative},
+    {"lora", kOpenAi | kNative | of(Api::messages)},
     {"max_tokens max_completion_tokens n_predict stop logit_bias ignore_eos min_tokens stop_token_ids cache_prompt "
      "grammar json_schema guided_json guided_regex guided_choice guided_grammar structured_outputs response_format",
      kOpenAi | kNative},
@@ -75,12 +76,12 @@ constexpr Row kTaken[] = {
 constexpr Row kRefused[] = {
     {"top_a smoothing_factor", kOpenAi | kNative | of(Api::options), kOff},
     {"tfs_z tfs length_penalty", kOpenAi | kNative | of(Api::options), "[0, 1]"},
-    {"n_probs n_indent post_sampling_probs return_tokens response_fields lora grammar_lazy "
+    {"n_probs n_indent post_sampling_probs return_tokens response_fields grammar_lazy "
      "guided_whitespace_pattern structural_tag use_beam_search bad_words allowed_token_ids logits_processors "
      "include_stop_str_in_output truncate_prompt_tokens prompt_logprobs return_token_ids "
      "return_tokens_as_token_ids prompt_embeds repetition_detection",
      kOpenAi, kOff},
-    {"lora grammar_lazy image_data", kNative, kOff},
+    {"grammar_lazy image_data", kNative, kOff},
     {"skip_special_tokens", kOpenAi, "[true]"},
     {"include_reasoning", of(Api::completion) | of(Api::responses), "[true]"},
     {"t_max_predict_ms", kOpenAi, "[-1, 0]"},

@@ -121,4 +121,28 @@ void take_numbers(const Fields& body, core::SamplerParams& params) {
   take_rarer(body, params);
 }
 
+std::vector<float> adapter_scales(const Json& list, const std::string& path, size_t adapters) {
+  constexpr double kMostScale = 1000;
+  if (!list.is_array()) throw_invalid(path, "{}: expected a list such as [{{\"id\": 0, \"scale\": 1}}]", path);
+  if (adapters == 0 && !list.empty())
+    throw_invalid(path, "{}: the model has no LoRA adapters; the server loads them with --lora FILE", path);
+  std::vector<float> scales(adapters, 0);
+  std::vector<bool> named(adapters, false);
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Fields one(list[i], fmt::format("{}[{}]", path, i));
+    one.required("id");
+    one.required("scale");
+    const int64_t id = *one.integer("id", 0, static_cast<int64_t>(adapters) - 1);
+    if (named[id]) throw_invalid(one.path_of("id"), "{}: adapter {} comes twice", one.path_of("id"), id);
+    named[id] = true;
+    scales[id] = static_cast<float>(*one.number("scale", -kMostScale, kMostScale));
+  }
+  return scales;
+}
+
+void take_adapters(const Fields& body, size_t adapters, core::SamplingOptions& sampling) {
+  if (const Json* list = body.find("lora"))
+    sampling.adapter_scales = adapter_scales(*list, body.path_of("lora"), adapters);
+}
+
 } // namespace ridge::server

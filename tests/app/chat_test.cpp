@@ -1,6 +1,7 @@
 // The chat through a real pseudo-terminal, typed at as a person would, and through a pipe.
 #include "app/support.h"
 #include "app/terminal/chat/chat.h"
+#include "support/adapters.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>
@@ -187,8 +188,8 @@ TEST_CASE("every command does what /help says") {
   Terminal chat(chat_args(), environment());
   REQUIRE(chat.expect("> "));
   chat.type("/help\r");
-  for (const char* name : {"/help", "/clear", "/regen", "/undo", "/system", "/read", "/image", "/model", "/copy",
-                           "/export", "/save", "/load", "/set", "/shift", "/stats", "/exit"})
+  for (const char* name : {"/help", "/clear", "/regen", "/undo", "/system", "/read", "/image", "/model", "/lora",
+                           "/copy", "/export", "/save", "/load", "/set", "/shift", "/stats", "/exit"})
     CHECK(chat.expect(name));
   chat.type("/system You are a test.\r");
   CHECK(chat.expect("[system prompt set]"));
@@ -242,6 +243,38 @@ TEST_CASE("the sampling that the model file recommends is said and used, and an 
   CHECK(chat.exit_status() == 0);
 }
 
+TEST_CASE("/lora shows, scales, switches off and loads adapters, and the conversation stays") {
+  const ridge::gguf::File model = ridge::gguf::File::open(tiny_model());
+  std::mt19937_64 random(2);
+  for (const char* name : {"one.gguf", "two.gguf"}) {
+    AdapterImage adapter("llama", 8);
+    adapter.metadata.set("general.name", std::string(name, 3));
+    for (const char* tensor : {"blk.0.attn_q.weight", "blk.1.ffn_down.weight"})
+      adapter.add_pair(*model.find_tensor(tensor), 4, random);
+    adapter.write(folder() / name);
+  }
+  Terminal chat(chat_args({"--lora", (folder() / "one.gguf") + ":0.5"}), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("hello\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("/lora\r");
+  CHECK(chat.expect("[0: one, scale 0.5]"));
+  chat.type("/lora 0 2\r");
+  CHECK(chat.expect("[0: one, scale 2]"));
+  chat.type("/lora 1 2\r");
+  CHECK(chat.expect("'1' is no number from 0 to 0"));
+  chat.type("/lora " + (folder() / "two.gguf") + "\r");
+  CHECK(chat.expect("[0: one, scale 2]"));
+  CHECK(chat.expect("[1: two, scale 1]"));
+  chat.type("/regen\r");
+  REQUIRE(chat.expect("· context "));
+  chat.type("/lora off\r");
+  CHECK(chat.expect("[1: two, scale 0]"));
+  CHECK(saved(chat, "adapted.json")[0]["content"] == "hello");
+  chat.type(kEndOfInput);
+  CHECK(chat.exit_status() == 0);
+}
+
 TEST_CASE("/regen gives another answer, unless the seed is fixed") {
   Terminal chat({RIDGE_BINARY, "chat", "-m", tiny_model(), "-n", "16", "-t", "1", "--temp", "2"}, environment());
   REQUIRE(chat.expect("> "));
@@ -275,6 +308,9 @@ TEST_CASE("mistakes are explained and the chat goes on") {
            {"/set ctx-size -3", "'-3' is no number from 0 to"},
            {"/model /no/such/model.gguf", "there is no such file"},
            {"/model " + junk, "junk.json"},
+           {"/lora 0 1", "no adapters; /lora FILE loads one"},
+           {"/lora /no/such/adapter.gguf", "/no/such/adapter.gguf"},
+           {"/lora " + tiny_model(), "is no adapter"},
            {"/copy", "there is no answer yet"},
            {"/export", "name a file"},
            {"/read " + (folder() / "absent.txt"), "absent.txt: cannot open"},

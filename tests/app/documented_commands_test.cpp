@@ -2,7 +2,9 @@
 // names that stand there and a hub on this machine, or stands in a list with the reason why not.
 #include "app/support.h"
 #include "convert/import/checkpoint.h"
+#include "support/adapters.h"
 #include "support/http/fake_hub.h"
+#include "support/peft.h"
 #include "support/recipes/vision_files.h"
 
 #include <fmt/format.h>
@@ -100,6 +102,7 @@ struct NamedFiles {
     TinyModel embeds;
     embeds.further.set("llama.pooling_type", uint32_t{1});
     embeds.write(work + "/embeddinggemma.gguf");
+    write_adapters();
     std::string text;
     for (int i = 0; i < 400; ++i) text += fmt::format("The river number {} is on the hill.\n", i);
     std::ofstream(work + "/text.txt") << text;
@@ -111,6 +114,19 @@ struct NamedFiles {
     fs::permissions(home / "bin/ridge", fs::perms::owner_all);
   }
 
+  // Two LoRA adapters of model.gguf, and one as PEFT writes them.
+  void write_adapters() const {
+    const gguf::File model = gguf::File::open(work + "/model.gguf");
+    std::mt19937_64 random(1);
+    for (const char* name : {"adapter.gguf", "other.gguf"}) {
+      AdapterImage adapter("llama", 8);
+      adapter.add_pair(*model.find_tensor("blk.0.attn_q.weight"), 4, random);
+      adapter.write(work + "/" + name);
+    }
+    PeftFolder tuned{work + "/finetuned"};
+    tuned.add("model.layers.0.self_attn.q_proj", 64, 64, 4, random);
+    tuned.write();
+  }
   std::vector<std::string> shell(const std::string& command) const {
     return {"env",
             "-i",
@@ -192,7 +208,7 @@ TEST_CASE("every command of the documents runs as it is written, or has a reason
       fs::copy_file(seen.model, work + "/model.gguf", fs::copy_options::overwrite_existing);
       fs::copy_file(seen.mmproj, work + "/mmproj.gguf");
     }
-    if (page.path == "README.md") {
+    if (page.path == "README.md" || page.path == "docs/adapters.md") {
       Checkpoint checkpoint;
       checkpoint.write();
       fs::copy(checkpoint.folder.path(), work + "/Qwen3-8B");

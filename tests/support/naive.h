@@ -24,6 +24,7 @@ class Naive {
   Naive(const core::Program& program, core::KvType k_type, core::KvType v_type)
       : program_(program), k_type_(k_type), v_type_(v_type) {}
 
+  void set_adapters(int32_t stream, std::vector<core::AdapterUse> uses) { adapters_[stream] = std::move(uses); }
   // Continues the streams; returns the logits of batch.outputs, one after the other.
   std::vector<float> forward(const core::Batch& batch);
 
@@ -40,6 +41,9 @@ class Naive {
   // The product of x, as many elements as the matrix has columns, with the matrix that starts at row `first_row`.
   Row multiply(core::WeightId id, int64_t first_row, const double* x);
 
+  const std::vector<core::AdapterUse>& adapters(int32_t stream) {
+    return adapters_.try_emplace(stream, core::usual_adapters(program_.adapters)).first->second;
+  }
   core::KvType k_type() const { return k_type_; }
   core::KvType v_type() const { return v_type_; }
   std::vector<Cached>& history(int32_t layer, int32_t stream) { return cache_[{layer, stream}]; } // by position
@@ -57,7 +61,8 @@ class Naive {
   std::vector<Matrix> values_;
   std::map<std::pair<int32_t, int32_t>, std::vector<Cached>> cache_;
   std::map<std::pair<int32_t, int32_t>, Matrix> states_;
-  std::map<core::WeightId, Matrix> decoded_; // rows as they were needed
+  std::map<int32_t, std::vector<core::AdapterUse>> adapters_; // by stream
+  std::map<core::WeightId, Matrix> decoded_;                  // rows as they were needed
 };
 
 // What a cache of the type gives back.

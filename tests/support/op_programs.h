@@ -53,6 +53,17 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     m.finish(m.op(OpKind::position_scale, {m.op(OpKind::add, {x, at}, {}, width)}, {}, width,
                   core::PositionScaleParams{0.3f, m.integer(1, 9), m.integer(0, 3)}));
   });
+  for (const bool each : {false, true}) // columns that repeat, as those of chosen experts do
+    with("adapter_scale", [&](RandomProgram& m) {
+      const int64_t columns = m.integer(1, 40), repeats = each ? m.integer(2, 4) : 1;
+      m.program.adapters = {{"one", "one.gguf", 1, 0.7f}, {"two", "two.gguf", 2, 0}, {"three", "three.gguf", 3, -2}};
+      core::ValueId x = m.embed(Type::F32, repeats * columns, 30);
+      if (!each) x = m.op(OpKind::gather, {x}, {}, columns);
+      x = m.op(OpKind::adapter_scale, {x}, {m.factors(columns, 0.5, 2), m.order(columns, 3)}, repeats * columns);
+      if (each) return m.finish(x);
+      m.program.logits = m.linear(x, Type::F32, m.program.vocab);
+      validate(m.program);
+    });
   with("clamp, and rows that tokens are given", [](RandomProgram& m) {
     const int64_t width = m.integer(1, 100);
     m.program.has_places = true;

@@ -70,6 +70,7 @@ class Chat {
   void load(const std::string& path);
   void shift(const std::string&);
   void use_model(const std::string& name);
+  void lora(const std::string& what);
   void copy(const std::string& what);
   void export_to(const std::string& path);
   void set(const std::string& assignment);

@@ -90,6 +90,12 @@ const std::vector<Chat::Command>& Chat::commands() {
        &Chat::use_model,
        {},
        &Command::model},
+      {"/lora",
+       "N SCALE",
+       "how much of LoRA adapter N counts; off: of all nothing; FILE: load one more; alone: show them",
+       &Chat::lora,
+       {},
+       &Command::path},
       {"/copy",
        "[code]",
        "the last answer, or its last block of code, to the clipboard",
@@ -263,6 +269,7 @@ void Chat::use_model(const std::string& name) {
     o.model = path;
     o.draft_model.clear(); // those were the other model's
     o.mmproj.clear();
+    o.adapters.clear();
   });
   note(fmt::format("[{}, context {} tokens]", model_title(model_.loaded().file), session().context()));
 }

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/strings/closest.h"
 #include "core/strings/printable.h"
+#include "engine/adapters/adapters.h"
 #include "engine/options.h"
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace ridge::app {
 namespace {
@@ -57,9 +59,41 @@ void Chat::change_model(const std::function<void(core::ModelOptions&)>& change) 
   if (!picture_files_.empty())
     throw_error("the conversation has pictures, which only this model's encoder has read: /clear first");
   core::ModelOptions changed = model_.options();
-  change(changed);
-  model_.reopen(changed);
+  const std::vector<float> scales = std::exchange(request_.sampling.adapter_scales, {}); // they become the model's own
+  for (size_t i = 0; i < scales.size(); ++i) changed.adapters[i].scale = scales[i];
+  try {
+    change(changed);
+    model_.reopen(changed);
+  } catch (...) {
+    request_.sampling.adapter_scales = scales;
+    throw;
+  }
   warned_full_ = false;
+}
+
+void Chat::lora(const std::string& what) {
+  const std::vector<core::Adapter>& adapters = model_.loaded().program.adapters;
+  std::vector<float> scales = request_.sampling.adapter_scales;
+  if (scales.empty())
+    for (const core::Adapter& adapter : adapters) scales.push_back(adapter.scale);
+  const size_t space = what.find_first_of(" \t");
+  const bool is_number = !what.empty() && what.find_first_not_of("0123456789") == std::min(space, what.size());
+  if (what.empty() && adapters.empty()) return note("[no LoRA adapters; /lora FILE loads one]");
+  if (what == "off") {
+    std::ranges::fill(scales, 0.0f);
+  } else if (is_number) {
+    if (adapters.empty()) throw_error("/lora: no adapters; /lora FILE loads one");
+    const auto number = number_from<int64_t>(what.substr(0, space), 0, std::ssize(adapters) - 1);
+    if (space == std::string::npos) throw_error("/lora {}: which scale? It is {}", number, scales[number]);
+    scales[number] = static_cast<float>(number_from<double>(trim(what.substr(space)), -1000, 1000));
+  } else if (!what.empty()) {
+    const std::vector<core::AdapterOption> more = engine::parse_adapters(what);
+    change_model([&](core::ModelOptions& o) { o.adapters.insert(o.adapters.end(), more.begin(), more.end()); });
+    return lora("");
+  }
+  if (!what.empty()) change_sampling([&](core::SamplingOptions& o) { o.adapter_scales = scales; });
+  for (size_t i = 0; i < adapters.size(); ++i)
+    note(fmt::format("[{}: {}, scale {}]", i, core::printable(adapters[i].name), scales[i]));
 }
 
 std::vector<Chat::Setting> Chat::settings() {

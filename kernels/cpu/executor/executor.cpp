@@ -24,7 +24,10 @@ class CpuExecutor final : public core::Executor {
  public:
   CpuExecutor(const core::Program& program, const core::ExecutorConfig& config, int threads)
       : program_(program), config_(config), lowering_(program, config, threads), positions_(program, config),
-        description_(fmt::format("CPU, {} thread{}, {}", threads, threads == 1 ? "" : "s", instruction_set())) {}
+        description_(fmt::format("CPU, {} thread{}, {}", threads, threads == 1 ? "" : "s", instruction_set())) {
+    for (int64_t stream = 0; stream < config.streams; ++stream)
+      std::ranges::copy(core::usual_adapters(program.adapters), std::back_inserter(lowering_.batch().adapters));
+  }
 
   void forward(const core::Batch& batch) override {
     core::check_batch(program_, config_, batch);
@@ -62,6 +65,10 @@ class CpuExecutor final : public core::Executor {
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
     lowering_.cache().copy(from, to, tokens);
     positions_.copy(from, to);
+  }
+  void set_adapters(int32_t stream, std::span<const core::AdapterUse> uses) override {
+    core::check_adapters(program_, config_, stream, uses);
+    std::ranges::copy(uses, lowering_.batch().adapters.begin() + stream * std::ssize(uses));
   }
   std::string block_layout() const override { return "cpu 1" + core::left_out_of_blocks(program_, config_); }
   int64_t block_bytes() const override { return lowering_.cache().block_bytes(); }

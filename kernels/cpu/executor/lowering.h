@@ -45,7 +45,8 @@ struct BatchState {
     bool starts; // the state before them is zero
   };
   std::vector<int32_t> tokens, positions, streams, outputs, axes;
-  std::vector<float> given; // core::Batch::rows
+  std::vector<float> given;               // core::Batch::rows
+  std::vector<core::AdapterUse> adapters; // [streams][Program::adapters]; of all batches
   std::vector<Segment> segments;
   std::vector<Sequence> sequences;
 

@@ -10,7 +10,8 @@ static_assert(sizeof(TokenPlace) == kPlaceBytes);
 
 BatchMemory::BatchMemory(const core::Program& program, const core::ExecutorConfig& config)
     : memory_(4 * config.max_batch * sizeof(int32_t), "the batch"), pinned_(4 * config.max_batch * sizeof(int32_t)),
-      rows_(given_bytes(program, config), "the batch"), sees_ahead_(core::sees_ahead(program)) {
+      rows_(given_bytes(program, config), "the batch"), adapters_(adapter_bytes(program, config), "adapters"),
+      sees_ahead_(core::sees_ahead(program)) {
   const int64_t most = config.max_batch;
   const auto split = [&](int32_t* base) { return Arrays{base, base + most, base + 2 * most, base + 3 * most}; };
   device_ = split(memory_.as<int32_t>());
@@ -21,6 +22,13 @@ BatchMemory::BatchMemory(const core::Program& program, const core::ExecutorConfi
     places_host_ = PinnedMemory(bytes);
     placed_ = most; // nothing is known of new memory
   }
+}
+
+void BatchMemory::set_adapters(int32_t stream, std::span<const core::AdapterUse> uses, cudaStream_t on) {
+  if (uses.empty()) return;
+  RIDGE_CUDA(cudaMemcpyAsync(adapters_.as<core::AdapterUse>() + stream * std::ssize(uses), uses.data(),
+                             uses.size_bytes(), cudaMemcpyHostToDevice, on));
+  RIDGE_CUDA(cudaStreamSynchronize(on)); // the caller's memory may go
 }
 
 void BatchMemory::load(const core::Batch& batch, cudaStream_t stream) {

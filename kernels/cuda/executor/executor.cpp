@@ -121,6 +121,8 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
     const int64_t row_bytes = program_.values[program_.hidden].width * static_cast<int64_t>(sizeof(float));
     for (DecodedRows& rows : decoded_) rows.host = PinnedMemory(std::min(config_.max_batch, kGraphTokens) * row_bytes);
   }
+  const std::vector<core::AdapterUse> usual = core::usual_adapters(program.adapters);
+  for (int32_t stream = 0; stream < config_.streams; ++stream) batch_.set_adapters(stream, usual, context_.stream());
   take_expert_slots();
   if (!options.way.empty()) force_way("", options.way);
   if (!options.upload) return;

@@ -49,6 +49,11 @@ class Executor final : public core::Executor {
     cache_.copy(from, to, tokens, context_.stream());
     positions_.copy(from, to);
   }
+  void set_adapters(int32_t stream, std::span<const core::AdapterUse> uses) override {
+    core::check_adapters(program_, config_, stream, uses);
+    const CurrentDevice current(context_.device());
+    batch_.set_adapters(stream, uses, context_.stream());
+  }
   bool continues_at(int32_t stream, int64_t position) const override {
     return positions_.continues_at(stream, position);
   }

@@ -331,6 +331,7 @@ OpCall KernelLauncher::op_call(const BatchPlan& plan, const PlainOp& call) const
   for (size_t i = 0; i < op.weights.size(); ++i) args.weight_data[i] = weights_[op.weights[i]].data;
   if (const auto* rope = std::get_if<core::RopeParams>(&op.params)) args.rope = rope_args(rope->table);
   if (plan.shape.gives_rows) args.given_rows = batch_.rows();
+  args.adapters = batch_.adapters();
   if (const auto* store = std::get_if<core::KvParams>(&op.params)) args.cache = cache_.layer(store->layer);
   core::OpParams params = op.params;
   if (const int32_t* state = core::state_layer(params)) {

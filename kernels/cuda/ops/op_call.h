@@ -25,9 +25,10 @@ struct OpCall {
   const uint8_t* weight_data[3] = {}; // matrices in the device layout of their format, vectors as they are in the file
   RopeArgs rope = {};                 // of ops that rotate
   const float* given_rows = nullptr;  // core::Batch::rows, where the batch has some
-  Cache cache = {};                   // the layer's, of ops that write one
-  float* state = nullptr;             // the layer's, of recurrent ops: [streams][width]
-  Sequences sequences = {};           // of recurrent ops: how the batch's tokens follow one another
+  const core::AdapterUse* adapters = nullptr; // [streams][Program::adapters]
+  Cache cache = {};                           // the layer's, of ops that write one
+  float* state = nullptr;                     // the layer's, of recurrent ops: [streams][width]
+  Sequences sequences = {};                   // of recurrent ops: how the batch's tokens follow one another
 
   int64_t in_width(size_t i) const { return program.values[op.inputs[i]].width; }
   int64_t out_width(size_t i) const { return program.values[op.outputs[i]].width; }

@@ -75,6 +75,10 @@ int64_t given_bytes(const core::Program& program, const core::ExecutorConfig& co
   return config.max_batch * program.row_width * kFloatBytes;
 }
 
+int64_t adapter_bytes(const core::Program& program, const core::ExecutorConfig& config) {
+  return config.streams * std::ssize(program.adapters) * static_cast<int64_t>(sizeof(core::AdapterUse));
+}
+
 int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& config) {
   return round_up(config.streams * layer.width, 64); // kernels read 16 bytes at a time
 }
@@ -115,7 +119,7 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
   }
   for (const core::StateLayer& layer : program.states) memory.state += state_floats(layer, config) * kFloatBytes;
   memory.scratch = plan_workspace(program, config, plan, limits).bytes() + 4 * config.max_batch * kFloatBytes +
-                   place_bytes(program, config) + given_bytes(program, config) +
+                   place_bytes(program, config) + given_bytes(program, config) + adapter_bytes(program, config) +
                    expert_table_bytes(groups, limits.sm_count) + mailbox_bytes(program, config);
   memory.reserve = reserve_bytes(program, config);
   return memory;

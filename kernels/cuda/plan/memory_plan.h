@@ -21,6 +21,7 @@ int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& 
 // replace embeddings.
 inline constexpr int64_t kPlaceBytes = 32;
 int64_t place_bytes(const core::Program& program, const core::ExecutorConfig& config);
+int64_t adapter_bytes(const core::Program& program, const core::ExecutorConfig& config); // what counts of them
 int64_t given_bytes(const core::Program& program, const core::ExecutorConfig& config);
 
 // What an executor leaves free for what it does not allocate at once, or not by itself: kernels, graphs, buffers of the

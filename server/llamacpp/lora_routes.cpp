@@ -1,0 +1,44 @@
+// The LoRA adapters of a model and how much of them counts for requests that say nothing of them, as llama.cpp's server
+// has it.
+#include "core/strings/printable.h"
+#include "server/reply.h"
+#include "server/requests/sampling_fields.h"
+#include "server/routes.h"
+
+#include <filesystem>
+
+namespace ridge::server {
+namespace {
+
+constexpr size_t kLongest = 4096; // bytes of a text of an adapter's file
+
+} // namespace
+
+void lora_adapters(Service& service, const HttpRequest&, HttpResponse& response) {
+  const engine::LoadedModel& model = service.model();
+  const std::vector<float> scales = service.adapter_scales();
+  Json list = Json::array();
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const core::Adapter& adapter = model.program.adapters[i];
+    const models::AdapterFile& file = *model.adapters[i];
+    list.push_back({{"id", i},
+                    {"path", core::printable(std::filesystem::path(adapter.file).filename().string(),
+                                             kLongest)}, // where it lies is not told
+                    {"scale", scales[i]},
+                    {"task_name", core::printable(file.task(), kLongest)},
+                    {"prompt_prefix", core::printable(file.prompt_prefix(), kLongest)}});
+    if (adapter.invocation.empty()) continue;
+    list.back()["alora_invocation_string"] =
+        core::printable(service.tokenizer().decode(adapter.invocation, {.render_special = true}), kLongest);
+    list.back()["alora_invocation_tokens"] = adapter.invocation;
+  }
+  reply(response, list);
+}
+
+// Those that the list leaves out count for nothing.
+void set_lora_adapters(Service& service, const HttpRequest& request, HttpResponse& response) {
+  service.set_adapter_scales(adapter_scales(parse_list(request.body), "body", service.model().program.adapters.size()));
+  reply(response, {{"success", true}});
+}
+
+} // namespace ridge::server

@@ -19,57 +19,55 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace { // compiled for several instruction sets: nothing may be merged with a twin
 
-// For code vector j, lane l: where in its scale vector the scale of weights 4 * (j * kLanes + l) … is; repeats every 4.
-class ScaleLanes {
- public:
-  HWY_INLINE ScaleLanes() {
-    for (int64_t j = 0; j < 4; ++j)
-      for (int64_t l = 0; l < kLanes; ++l) lane_[j][l] = static_cast<int32_t>((j * kLanes + l) / 4);
-  }
-  HWY_INLINE VF spread(VF scales, int64_t j) const {
-    return hn::TableLookupLanes(scales, hn::SetTableIndices(kF, lane_[j % 4]));
-  }
-
- private:
-  alignas(64) int32_t lane_[4][kLanes];
-};
+// −kBias × Σ of codes out of −128 × Σ.
+template <int kBias>
+HWY_INLINE VI bias_of(VI bias128) {
+  if constexpr (kBias == 128) return bias128;
+  return hn::Mul(hn::ShiftRight<7>(bias128), hn::Set(kI, kBias));
+}
 
 template <typename Format>
-void dot_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, QuantizedRow x, float* out) {
+void dot_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const QuantizedRow* x,
+               int64_t tokens, float* const* out) {
   using Unpack = Unpacker<Format>;
-  const ScaleLanes lanes;
-  const VF bias = hn::Set(kF, static_cast<float>(Unpack::kBias));
+  constexpr int kGroup = Format::kScaleWeights;
   for (int64_t r = 0; r < count; ++r) {
     const std::byte* row = rows + r * row_bytes;
-    VF sum[4] = {hn::Zero(kF), hn::Zero(kF), hn::Zero(kF), hn::Zero(kF)};
-    VF shift = hn::Zero(kF); // what offsets, or the codes' bias, add
+    VF totals[kDotTokens][kSumVectors];
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t j = 0; j < kSumVectors; ++j) totals[t][j] = hn::Zero(kF);
     const auto accumulate = [&](const Format* blocks, int64_t column) HWY_ATTR {
       prefetch<kChunk / Format::kWeights * sizeof(Format)>(blocks);
       Chunk chunk;
       Unpack::unpack(blocks, chunk);
-      VF scale[kScaleVectors];
-      for (int64_t j = 0; j < kScaleVectors; ++j) {
-        const int64_t at = column / 16 + j * kLanes;
-        VF shifted = chunk.scale[j];
-        if constexpr (Format::kHasOffset)
-          shifted = Unpack::kBias ? hn::NegMulAdd(bias, chunk.scale[j], chunk.offset[j]) : chunk.offset[j];
-        shift = hn::MulAdd(shifted, hn::LoadU(kF, x.sum16() + at), shift);
-        scale[j] = hn::Mul(chunk.scale[j], hn::LoadU(kF, x.scale16() + at));
-      }
-      for (int64_t j = 0; j < kCodeVectors; ++j) {
-        const int64_t at = column + 4 * kLanes * j;
-        VI dot = dot4(hn::Zero(kI), chunk.code[j], load_int(x.code() + at));
-        if (x.wide) dot = dot4(hn::ShiftLeft<8>(dot), chunk.code[j], load_int(x.low() + at));
-        sum[j % 4] = hn::MulAdd(hn::ConvertTo(kF, dot), lanes.spread(scale[j / 4], j), sum[j % 4]);
+      for (int64_t t = 0; t < tokens; ++t) {
+        VI dots[kCodeVectors], sums[kSumVectors];
+        for (int64_t j = 0; j < kCodeVectors; ++j) {
+          const int64_t at = column + 4 * kLanes * j;
+          dots[j] = dot4(hn::Zero(kI), chunk.code[j], load_int(x[t].code() + at));
+          if (x[t].wide) dots[j] = dot4(hn::ShiftLeft<8>(dots[j]), chunk.code[j], load_int(x[t].low() + at));
+        }
+        add_groups<kGroup>(dots, sums);
+        for (int64_t j = 0; j < kSumVectors; ++j) {
+          const int64_t at = column / 16 + j * kLanes;
+          VI sum = sums[j];
+          if constexpr (Unpack::kBias != 0)
+            sum = hn::Add(sum,
+                          bias_of<Unpack::kBias>(hn::LoadU(kI, (kGroup == 16 ? x[t].bias16() : x[t].bias32()) + at)));
+          VF total = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, sum), chunk.scale[j]), hn::LoadU(kF, x[t].scale() + at),
+                                totals[t][j]);
+          if constexpr (Format::kHasOffset)
+            total =
+                hn::MulAdd(chunk.offset[j], hn::LoadU(kF, (kGroup == 16 ? x[t].sum16() : x[t].sum32()) + at), total);
+          totals[t][j] = total;
+        }
       }
     };
     int64_t column = 0;
     for (; column + kChunk <= cols; column += kChunk)
       accumulate(reinterpret_cast<const Format*>(row) + column / Format::kWeights, column);
     if (column < cols) accumulate(ChunkBlocks<Format>(row, cols, column).get(), column);
-    VF total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
-    total = Format::kHasOffset ? hn::Add(total, shift) : hn::NegMulAdd(bias, shift, total);
-    out[r] = sum_of(total);
+    for (int64_t t = 0; t < tokens; ++t) out[t][r] = join<kGroup>(totals[t]);
   }
 }
 
@@ -170,51 +168,53 @@ HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column,
   }
 }
 
-template <typename Format>
-void dot_scaled_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const float* x,
-                       float* out) {
-  for (int64_t r = 0; r < count; ++r) {
-    const auto* block = reinterpret_cast<const Format*>(rows + r * row_bytes);
-    VF sum = hn::Zero(kF);
-    for (int64_t column = 0; column < cols; column += Format::kWeights, ++block) {
-      prefetch<sizeof(Format)>(block);
-      VF part = hn::Zero(kF);
-      for (int64_t i = 0; i < Format::kWeights; i += kLanes)
-        part = hn::MulAdd(load_unscaled(block, i), hn::LoadU(kF, x + column + i), part);
-      sum = hn::MulAdd(hn::Set(kF, block->d), part, sum);
+// kRows rows at once, for the sake of as many chains of sums.
+template <typename Format, int kRows>
+HWY_INLINE void dot_float_rows(const std::byte* rows, int64_t row_bytes, int64_t cols, const float* x, float* out) {
+  alignas(64) float decoded[kRows][kChunk];
+  VF sum[kRows][kSumVectors];
+  for (int r = 0; r < kRows; ++r)
+    for (int64_t j = 0; j < kSumVectors; ++j) sum[r][j] = hn::Zero(kF);
+  const auto add = [&](const float* values, auto weights) HWY_ATTR {
+    HWY_UNROLL(4)
+    for (int64_t j = 0; j < kSumVectors; ++j) {
+      const VF value = hn::LoadU(kF, values + j * kLanes);
+      HWY_UNROLL(4)
+      for (int r = 0; r < kRows; ++r) sum[r][j] = hn::MulAdd(weights(r, j * kLanes), value, sum[r][j]);
     }
-    out[r] = sum_of(sum);
+  };
+  for (int64_t column = 0; column < cols; column += kChunk) {
+    const int64_t n = std::min(kChunk, cols - column), offset = column / Format::kWeights * sizeof(Format);
+    for (int r = 0; r < kRows; ++r) {
+      const std::byte* row = rows + r * row_bytes;
+      prefetch<kChunk * sizeof(Format) / Format::kWeights>(row + offset);
+      if constexpr (!quant::FloatFormat<Format>) decode_piece<Format>(row, cols, column, n, decoded[r]);
+    }
+    int64_t i = 0;
+    for (; i + kPartialSums <= n; i += kPartialSums)
+      add(x + column + i, [&](int r, int64_t at) HWY_ATTR {
+        if constexpr (quant::FloatFormat<Format>)
+          return load_weights<Format>(rows + r * row_bytes, column + i + at);
+        else
+          return hn::LoadU(kF, decoded[r] + i + at);
+      });
+    if constexpr (quant::ScalarFormat<Format>)
+      if (i < n) {
+        alignas(64) float values[kPartialSums] = {}, weights[kRows][kPartialSums] = {};
+        std::copy_n(x + column + i, n - i, values);
+        for (int r = 0; r < kRows; ++r)
+          for (int64_t k = 0; k < n - i; ++k) weights[r][k] = weight_at<Format>(rows + r * row_bytes, column + i + k);
+        add(values, [&](int r, int64_t at) HWY_ATTR { return hn::LoadU(kF, weights[r] + at); });
+      }
   }
+  for (int r = 0; r < kRows; ++r) out[r] = join<16>(sum[r]);
 }
 
 template <typename Format>
 void dot_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const float* x, float* out) {
-  alignas(64) float decoded[kChunk];
-  for (int64_t r = 0; r < count; ++r) {
-    const std::byte* row = rows + r * row_bytes;
-    VF sum[4] = {hn::Zero(kF), hn::Zero(kF), hn::Zero(kF), hn::Zero(kF)};
-    double rest = 0;
-    for (int64_t column = 0; column < cols; column += kChunk) {
-      const int64_t n = std::min(kChunk, cols - column);
-      prefetch<kChunk * sizeof(Format) / Format::kWeights>(row + column / Format::kWeights * sizeof(Format));
-      if constexpr (!quant::FloatFormat<Format>) decode_piece<Format>(row, cols, column, n, decoded);
-      const auto weights = [&](int64_t i) HWY_ATTR {
-        if constexpr (quant::FloatFormat<Format>)
-          return load_weights<Format>(row, column + i);
-        else
-          return hn::LoadU(kF, decoded + i);
-      };
-      int64_t i = 0;
-      for (; i + 4 * kLanes <= n; i += 4 * kLanes)
-        for (int j = 0; j < 4; ++j)
-          sum[j] = hn::MulAdd(weights(i + j * kLanes), hn::LoadU(kF, x + column + i + j * kLanes), sum[j]);
-      for (; i + kLanes <= n; i += kLanes) sum[0] = hn::MulAdd(weights(i), hn::LoadU(kF, x + column + i), sum[0]);
-      if constexpr (quant::ScalarFormat<Format>)
-        for (; i < n; ++i) rest += static_cast<double>(weight_at<Format>(row, column + i)) * x[column + i];
-    }
-    const VF total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
-    out[r] = static_cast<float>(sum_of(total) + rest);
-  }
+  int64_t r = 0;
+  for (; r + 4 <= count; r += 4) dot_float_rows<Format, 4>(rows + r * row_bytes, row_bytes, cols, x, out + r);
+  for (; r < count; ++r) dot_float_rows<Format, 1>(rows + r * row_bytes, row_bytes, cols, x, out + r);
 }
 
 template <typename Format>
@@ -227,17 +227,15 @@ void pack_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_
       decode_piece<Format>(rows + std::min(half + r, count - 1) * row_bytes, cols, first_col, n, decoded[r]);
     for (int64_t c = 0; c < n; c += 16)
       transpose16(reinterpret_cast<const uint32_t*>(decoded[0]) + c, kFloatPanelCols,
-                  reinterpret_cast<uint32_t*>(panel.weight[c] + half), kPanelRows);
+                  reinterpret_cast<uint32_t*>(panel.weight[float_panel_place(c)] + half),
+                  float_panel_place(1) * kPanelRows);
   }
 }
 
 template <typename Format>
 FormatKernels kernels_of() {
   FormatKernels kernels;
-  if constexpr (quant::FloatFormat<Format> && !quant::ScalarFormat<Format>)
-    kernels.dot_floats = dot_scaled_floats<Format>;
-  else
-    kernels.dot_floats = dot_floats<Format>;
+  kernels.dot_floats = dot_floats<Format>;
   kernels.pack_floats = pack_floats<Format>;
   if constexpr (quant::PackedFormat<Format>) {
     kernels.scale16 = Format::kScaleWeights == 16;

@@ -11,9 +11,9 @@
 
 namespace ridge::kernels::cpu {
 
-inline constexpr int64_t kChunk = 256;         // weights of a row that are unpacked together
-inline constexpr int64_t kPanelRows = 32;      // rows of W that a matrix tile covers
-inline constexpr int64_t kCodePanelCols = 512; // columns of W unpacked at once: the panel stays in L1
+inline constexpr int64_t kChunk = 256;          // weights of a row that are unpacked together
+inline constexpr int64_t kPanelRows = 32;       // rows of W that a matrix tile covers
+inline constexpr int64_t kCodePanelCols = 1024; // columns of W unpacked at once
 inline constexpr int64_t kFloatPanelCols = 256;
 
 using core::round_up;
@@ -47,7 +47,7 @@ struct QuantizedRow {
   float* floats(int64_t i) const { return reinterpret_cast<float*>(data + cols + i * (cols / 4)); } // [cols / 16]
 };
 
-// A piece of 32 rows × 512 columns, transposed so that one vector holds four consecutive weights of each of 16 rows.
+// A piece of 32 rows × 1024 columns, transposed so that one vector holds four consecutive weights of each of 16 rows.
 struct alignas(64) CodePanel {
   uint8_t code[kCodePanelCols / 4][kPanelRows][4]; // code + 128
   float scale[kCodePanelCols / 16][kPanelRows];    // per 16 or 32 columns, as the format has it

@@ -104,6 +104,9 @@ void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, in
 template <int kTokens>
 void floats_tile(const FloatPanel& panel, int64_t first_row, int64_t first_col, int64_t cols, const float* const* x,
                  float* sums) {
+  const float* token[kTokens];
+  HWY_UNROLL(8)
+  for (int t = 0; t < kTokens; ++t) token[t] = x[t] + first_col;
   for (int64_t part = 0; part < kPartialSums; ++part) {
     VF total[2][kTokens];
     load_sums(sums + part * kPanelRows + first_row, first_col == 0, total);
@@ -112,7 +115,7 @@ void floats_tile(const FloatPanel& panel, int64_t first_row, int64_t first_col, 
       const VF w0 = hn::LoadU(kF, *weights + first_row), w1 = hn::LoadU(kF, *weights + first_row + kLanes);
       HWY_UNROLL(8)
       for (int t = 0; t < kTokens; ++t) {
-        const VF a = hn::Set(kF, x[t][first_col + k]);
+        const VF a = hn::Set(kF, token[t][k]);
         total[0][t] = hn::MulAdd(w0, a, total[0][t]);
         total[1][t] = hn::MulAdd(w1, a, total[1][t]);
       }

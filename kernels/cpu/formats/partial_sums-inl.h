@@ -22,13 +22,13 @@ template <int kGroup>
 HWY_INLINE void add_groups(const VI (&dots)[kCodeVectors], VI (&sums)[kSumVectors]) {
 #if RIDGE_WIDE
   // Of each 128 bits, which are 16 columns, first pairs of elements, then pairs of pairs, of all four vectors.
-  const auto halves = [](__m512i a, __m512i b) HWY_ATTR {
+  const auto pairs = [](__m512i a, __m512i b) HWY_ATTR {
     return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
   };
-  const __m512i a = halves(dots[0].raw, dots[1].raw), b = halves(dots[2].raw, dots[3].raw);
+  const __m512i a = pairs(dots[0].raw, dots[1].raw), b = pairs(dots[2].raw, dots[3].raw);
   __m512i sum = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-  if (kGroup == 32) sum = _mm512_add_epi32(sum, _mm512_shuffle_i32x4(sum, sum, 0xb1));
   // Element 4 i + j belongs to columns 64 j + 16 i.
+  if (kGroup == 32) sum = _mm512_add_epi32(sum, _mm512_shuffle_i32x4(sum, sum, 0xb1));
   sums[0].raw = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sum);
 #elif HWY_TARGET == HWY_AVX2
   HWY_UNROLL(2)

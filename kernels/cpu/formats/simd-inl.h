@@ -98,28 +98,30 @@ HWY_INLINE VF load_bfloat(const uint16_t* p) {
   const hn::Rebind<uint16_t, FloatTag> raw;
   return hn::BitCast(kF, hn::ShiftLeft<16>(hn::PromoteTo(kI, hn::LoadU(raw, p))));
 }
-// levels[code] of the codes in bytes' lower or upper nibbles.
-HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16]) {
+// d * levels[code] of the codes in bytes' lower or upper nibbles.
+HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16], float d) {
   const hn::Rebind<uint8_t, FloatTag> byte;
   const VI bytes = hn::PromoteTo(kI, hn::LoadU(byte, p));
   const VI code = upper ? hn::ShiftRight<4>(bytes) : hn::And(bytes, hn::Set(kI, 15));
-  if constexpr (kLanes == 16) return hn::TableLookupLanes(hn::LoadU(kF, levels), hn::IndicesFromVec(kF, code));
+  const VF scale = hn::Set(kF, d);
+  if constexpr (kLanes == 16)
+    return hn::TableLookupLanes(hn::Mul(scale, hn::LoadU(kF, levels)), hn::IndicesFromVec(kF, code));
   if constexpr (kLanes == 8) {
     const auto place = hn::IndicesFromVec(kF, hn::And(code, hn::Set(kI, 7)));
     return hn::IfThenElse(hn::RebindMask(kF, hn::Gt(code, hn::Set(kI, 7))),
-                          hn::TableLookupLanes(hn::LoadU(kF, levels + 8), place),
-                          hn::TableLookupLanes(hn::LoadU(kF, levels), place));
+                          hn::TableLookupLanes(hn::Mul(scale, hn::LoadU(kF, levels + 8)), place),
+                          hn::TableLookupLanes(hn::Mul(scale, hn::LoadU(kF, levels)), place));
   }
-  return hn::GatherIndex(kF, levels, code);
+  return hn::Mul(scale, hn::GatherIndex(kF, levels, code));
 }
-HWY_INLINE VF load_e4m3(const uint8_t* p) { // core::f32_from_e4m3
+HWY_INLINE VF load_e4m3(const uint8_t* p, float d) { // d * core::f32_from_e4m3
   const hn::Rebind<uint8_t, FloatTag> byte;
   const hn::Rebind<uint16_t, FloatTag> word;
   const hn::Rebind<hwy::float16_t, FloatTag> half;
   const auto bits = hn::PromoteTo(word, hn::LoadU(byte, p));
   const auto shifted = hn::Or(hn::ShiftLeft<8>(hn::And(bits, hn::Set(word, 0x80))),
                               hn::ShiftLeft<7>(hn::And(bits, hn::Set(word, 0x7f))));
-  return hn::Mul(hn::PromoteTo(kF, hn::BitCast(half, shifted)), hn::Set(kF, 256.0f));
+  return hn::Mul(hn::PromoteTo(kF, hn::BitCast(half, shifted)), hn::Set(kF, d * 256.0f));
 }
 
 // out[j * out_stride + i] = in[i * in_stride + j] for a square of 16 × 16 32-bit elements.

@@ -71,11 +71,16 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 void check_same_bits(RandomProgram& model, const core::ExecutorConfig& config, int64_t length) {
   std::vector<int32_t> text(length);
   for (int32_t& token : text) token = static_cast<int32_t>(model.integer(0, model.program.vocab - 1));
-  const std::vector<float> at_once = logits_of(model, config, text, [&] { return length; }, 0);
-  CHECK(same_bits(at_once, logits_of(model, config, text, [] { return 1; }, 0)));
-  CHECK(same_bits(at_once, logits_of(model, config, text, [] { return 1; }, 3)));
-  CHECK(same_bits(at_once, logits_of(model, config, text, [&] { return model.integer(1, 12); }, 0)));
-  CHECK(same_bits(at_once, logits_of(model, config, text, [&] { return model.integer(1, 12); }, 20)));
+  const std::vector<float> at_once = logits_of(
+      model, config, text, [&] { return length; }, 0);
+  CHECK(same_bits(at_once, logits_of(
+                               model, config, text, [] { return 1; }, 0)));
+  CHECK(same_bits(at_once, logits_of(
+                               model, config, text, [] { return 1; }, 3)));
+  CHECK(same_bits(at_once, logits_of(
+                               model, config, text, [&] { return model.integer(1, 12); }, 0)));
+  CHECK(same_bits(at_once, logits_of(
+                               model, config, text, [&] { return model.integer(1, 12); }, 20)));
 }
 
 } // namespace
@@ -116,4 +121,33 @@ TEST_CASE("whole transformers give a token the same bits in whatever batch") {
     check_same_bits(model, fast_config(), 40);
     check_same_bits(model, exact_config(), 40);
   });
+}
+
+TEST_CASE("attention gives a token the same bits in whatever batch, over whole caches and rings of any size") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const auto& [window, chunked] : {std::pair(0, false), {5, false}, {150, false}, {40, true}})
+    for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0}) {
+      CAPTURE(window);
+      CAPTURE(chunked);
+      CAPTURE(type);
+      RandomProgram model(seed);
+      RandomProgram::Shape shape = {.layers = 1, .width = 64, .hidden = 32};
+      shape.attention = {.window = window, .chunked = chunked};
+      shape.k_dim = shape.v_dim = shape.rotated = 32;
+      model.transformer(shape, Type::Q8_0, Type::F32);
+      core::ExecutorConfig config = fast_config();
+      config.context = 400;
+      config.k_type = config.v_type = type;
+      std::vector<int32_t> text(400);
+      for (int32_t& token : text) token = static_cast<int32_t>(model.integer(0, model.program.vocab - 1));
+      std::vector<float> expected;
+      for (const int64_t batch : {400, 300, 70, 33}) {
+        config.max_batch = config.max_outputs = batch;
+        const std::vector<float> all = logits_of(
+            model, config, text, [&] { return model.integer(1, batch); }, 0);
+        if (expected.empty()) expected = all;
+        CHECK(same_bits(all, expected));
+      }
+    }
 }

@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels/cpu/formats/unpack-inl.h"
+#include "kernels/cpu/formats/unpack_avx2-inl.h"
 #include "kernels/cpu/formats/unpack_codebook-inl.h"
 #include "kernels/cpu/formats/unpack_planar-inl.h"
 #include "kernels/cpu/formats/unpack_wide-inl.h"
@@ -47,12 +48,15 @@ template <typename Format>
 HWY_INLINE void add_chunk(const Chunk& chunk, int64_t column, const DotInput<Format::kScaleWeights>& x,
                           VF (&total)[kSumVectors]) {
   constexpr int kBias = Unpacker<Format>::kBias;
+  const auto dot = [](VI sum, VI code, VI value) HWY_ATTR { // codes with a small bias have six bits at most
+    return kBias < 128 ? dot4_small(sum, code, value) : dot4(sum, code, value);
+  };
   VI dots[kCodeVectors], sums[kSumVectors];
   for (int64_t j = 0; j < kCodeVectors; ++j)
-    dots[j] = dot4(hn::Zero(kI), chunk.code[j], load_int(x.code + column + 4 * kLanes * j));
+    dots[j] = dot(hn::Zero(kI), chunk.code[j], load_int(x.code + column + 4 * kLanes * j));
   if (x.low)
     for (int64_t j = 0; j < kCodeVectors; ++j)
-      dots[j] = dot4(hn::ShiftLeft<8>(dots[j]), chunk.code[j], load_int(x.low + column + 4 * kLanes * j));
+      dots[j] = dot(hn::ShiftLeft<8>(dots[j]), chunk.code[j], load_int(x.low + column + 4 * kLanes * j));
   add_groups<Format::kScaleWeights>(dots, sums);
   for (int64_t j = 0; j < kSumVectors; ++j) {
     const int64_t at = column / 16 + j * kLanes;

@@ -78,6 +78,19 @@ HWY_INLINE VI dot4(VI sum, VI u, VI s) {
 #endif
 }
 
+// The same where unsigned bytes are below 128: then two products fit into 16 bits.
+HWY_INLINE VI dot4_small(VI sum, VI u, VI s) {
+#if HWY_TARGET == HWY_AVX3
+  const __m512i pairs = _mm512_maddubs_epi16(u.raw, s.raw);
+  return VI{_mm512_add_epi32(sum.raw, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+#elif HWY_TARGET == HWY_AVX2
+  const __m256i pairs = _mm256_maddubs_epi16(u.raw, s.raw);
+  return VI{_mm256_add_epi32(sum.raw, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))};
+#else
+  return dot4(sum, u, s);
+#endif
+}
+
 // Asks for kBytes that a loop over memory will come to soon, those 8 KB ahead of p. The hardware's own prefetch stops
 // at the ends of pages: with this, one core reads Q8_0 a quarter faster (Zen 5, 2026-11-20).
 template <int64_t kBytes>

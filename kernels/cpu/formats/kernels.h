@@ -18,11 +18,11 @@ inline constexpr int64_t kFloatPanelCols = 256;
 
 using core::round_up;
 
-// The one order of sums. A token gets the same bits from a matrix whichever kernel computes them, with whatever tokens
-// beside it and with whatever instructions: a row of W has 16 partial sums. With codes, the integers of each group of
-// 16 columns, or 32, as the format's scales have it, are added up exactly, scaled, and added to partial sum (group %
-// 16), or of eight to (group % 8). With floats column c goes to partial sum (c % 16). Columns come in ascending order.
-// In the end sums i and i + 8 are added, then i and i + 4, i and i + 2, i and i + 1.
+// The one order of sums. A token gets the same bits from a matrix whichever kernel computes them and with whatever
+// tokens beside it: a row of W has 16 partial sums. With codes, the integers of each group of 16 columns, or 32, as the
+// format's scales have it, are added up exactly, scaled, and added to partial sum (group % 16), or of eight to
+// (group % 8). With floats column c goes to partial sum (c % 16). Columns come in ascending order. In the end sums i
+// and i + 8 are added, then i and i + 4, i and i + 2, i and i + 1.
 inline constexpr int64_t kPartialSums = 16;
 
 // One row of activations in 8 bits, x[i] ≈ scale of its 32 × code[i], or wide, in 16: x[i] ≈ scale × (256 × code[i] +

@@ -7,6 +7,7 @@
 #include "engine/machine.h"
 #include "hub/http/curl.h"
 #include "kernels/cpu/executor/executor.h"
+#include "kernels/cpu/executor/threads.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/executor/executor.h"
 #include "measure/peaks/kept_peaks.h"
@@ -137,6 +138,16 @@ Finding find_display() {
   return {"display", false, "none (neither DISPLAY nor WAYLAND_DISPLAY is set)", "everything works in a terminal"};
 }
 
+std::string chosen_threads(const kernels::cpu::Processors& found) {
+  std::string text = fmt::format("{}: ", found.threads());
+  if (found.limit > 0 && found.threads() < found.cores)
+    text += fmt::format("a control group gives the time of {:.3g} processors, of {} cores", found.limit, found.cores);
+  else
+    text += fmt::format("one for each core that may be used, {} processor{} in all", found.usable,
+                        found.usable == 1 ? "" : "s");
+  return text + (found.hybrid ? "; cores of two kinds take work as fast as each can" : "") + " (-t N: another number)";
+}
+
 struct DoctorCommand {
   bool json = false;
 
@@ -152,11 +163,12 @@ struct DoctorCommand {
                      std::thread::hardware_concurrency(), vector_features()),
          ""},
         {"CPU kernels", true, std::string(kernels::cpu::instruction_set()), ""},
+        {"CPU threads", true, chosen_threads(kernels::cpu::processors()), ""},
         {"memory", true,
          fmt::format("{:.1f} GB, {:.1f} GB available", engine::memory_bytes("MemTotal") / 1e9,
                      engine::memory_bytes("MemAvailable") / 1e9),
          ""},
-        {"memory read", true, fmt::format("{:.1f} GB/s measured, all cores", bandwidth / 1e9), ""},
+        {"memory read", true, fmt::format("{:.1f} GB/s measured, by as many threads", bandwidth / 1e9), ""},
         find_gpu(),
         find_cuda(),
         find_toolkit(),

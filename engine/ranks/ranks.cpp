@@ -5,6 +5,7 @@
 #include "core/parallel/processes.h"
 #include "core/parallel/secret.h"
 #include "kernels/cpu/executor/executor.h"
+#include "kernels/cpu/executor/threads.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "quant/registry.h"
 
@@ -141,7 +142,7 @@ std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const
                                              int ranks) {
   if (ranks == 1) return kernels::cpu::make_cpu_executor(program, config);
   core::ExecutorConfig own = config_of_ranks(program, config);
-  const int threads = config.threads > 0 ? config.threads : static_cast<int>(std::thread::hardware_concurrency());
+  const int threads = config.threads > 0 ? config.threads : kernels::cpu::default_threads();
   own.threads = std::max(1, threads / ranks);
   return core::make_parallel_executor(shards_of(program, ranks), own, core::make_thread_communicators(ranks),
                                       [](const core::Program& program, const core::ExecutorConfig& config, int) {

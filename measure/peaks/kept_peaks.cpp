@@ -3,10 +3,10 @@
 #include "core/json/state_file.h"
 #include "engine/machine.h"
 #include "kernels/cpu/executor/executor.h"
+#include "kernels/cpu/executor/threads.h"
 #include "kernels/cuda/executor/executor.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,7 @@ std::vector<double> measurements_of(const Json& peaks, const std::string& device
 
 std::string device_name(engine::Device on, int threads) {
   if (on == engine::Device::cuda) return kernels::cuda::device_info().name;
-  const int used = threads > 0 ? threads : omp_get_num_procs();
+  const int used = threads > 0 ? threads : kernels::cpu::default_threads();
   return fmt::format("{}, {} thread{}, {}", engine::proc_field("/proc/cpuinfo", "model name"), used,
                      used == 1 ? "" : "s", kernels::cpu::instruction_set());
 }

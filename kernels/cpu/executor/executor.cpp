@@ -3,6 +3,7 @@
 #include "core/cache/rings.h"
 #include "core/parallel/communicator.h"
 #include "kernels/cpu/executor/lowering.h"
+#include "kernels/cpu/executor/threads.h"
 #include "kernels/cpu/formats/targets.h"
 
 #include <fmt/format.h>
@@ -183,7 +184,7 @@ namespace {
 int threads_of(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
   core::check_config(program, config);
-  const int wanted = config.threads > 0 ? config.threads : omp_get_num_procs();
+  const int wanted = config.threads > 0 ? config.threads : default_threads();
   return std::min(wanted, omp_get_thread_limit());
 }
 

@@ -10,14 +10,22 @@ namespace {
 void run_neighbors(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
                    int64_t count) {
   const std::byte* rows = linear.row(first);
-  for (size_t i = 0; i < in.size(); ++i) {
-    float* result = linear.out + out[i] * linear.rows + first;
+  for (size_t begin = 0; begin < in.size(); begin += kDotTokens) {
+    const int64_t tokens = std::min<int64_t>(kDotTokens, std::ssize(in) - static_cast<int64_t>(begin));
+    QuantizedRow quantized[kDotTokens];
+    float* result[kDotTokens];
+    for (int64_t t = 0; t < tokens; ++t) {
+      result[t] = linear.out + out[begin + t] * linear.rows + first;
+      if (linear.quantized)
+        quantized[t] = linear.quantized_row(in[begin + t]);
+      else
+        linear.kernels->dot_floats(rows, linear.row_bytes, count, linear.cols, linear.x + in[begin + t] * linear.cols,
+                                   result[t]);
+    }
     if (linear.quantized)
-      linear.kernels->dot_codes(rows, linear.row_bytes, count, linear.cols, linear.quantized_row(in[i]), result);
-    else
-      linear.kernels->dot_floats(rows, linear.row_bytes, count, linear.cols, linear.x + in[i] * linear.cols, result);
-    if (linear.bias)
-      for (int64_t r = 0; r < count; ++r) result[r] += linear.bias[first + r];
+      linear.kernels->dot_codes(rows, linear.row_bytes, count, linear.cols, quantized, tokens, result);
+    for (int64_t t = 0; linear.bias && t < tokens; ++t)
+      for (int64_t r = 0; r < count; ++r) result[t][r] += linear.bias[first + r];
   }
 }
 
@@ -38,8 +46,7 @@ void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<cons
   const auto tokens = static_cast<int64_t>(in.size());
   const auto [first, count] = linear.panel(panel);
   const std::byte* rows = linear.row(first);
-  float* sums = scratch.sums[0];
-  std::fill_n(sums, tokens * kPanelRows, 0.0f);
+  float* sums = scratch.sums[0][0];
   if (linear.quantized) {
     for (int64_t t = 0; t < tokens; ++t) scratch.quantized[t] = linear.quantized_row(in[t]);
     for (int64_t column = 0; column < linear.cols; column += kCodePanelCols) {
@@ -54,10 +61,10 @@ void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<cons
       matmul.floats(scratch.floats, column, std::min(kFloatPanelCols, linear.cols - column), scratch.x, tokens, sums);
     }
   }
+  matmul.join(sums, linear.quantized && !linear.kernels->scale16 ? kPartialSums / 2 : kPartialSums, tokens);
   for (int64_t t = 0; t < tokens; ++t) {
-    float* result = linear.out + out[t] * linear.rows + first;
-    for (int64_t r = 0; r < count; ++r)
-      result[r] = sums[t * kPanelRows + r] + (linear.bias ? linear.bias[first + r] : 0.0f);
+    float* result = std::copy_n(scratch.sums[t][0], count, linear.out + out[t] * linear.rows + first) - count;
+    for (int64_t r = 0; linear.bias && r < count; ++r) result[r] += linear.bias[first + r];
   }
 }
 

@@ -22,7 +22,6 @@ struct Linear {
   const float* bias;    // [rows] or null
   // Rows come in runs of as many, which start so many bytes apart (core::Weight); whole runs make the matrix.
   int64_t run_rows, run_stride;
-  int64_t dot_tokens; // for so many tokens it runs in dots
 
   // A panel is up to kPanelRows neighbouring rows of one run.
   struct Panel {
@@ -44,16 +43,15 @@ struct Linear {
   int64_t panels_of_run() const { return (run_rows + kPanelRows - 1) / kPanelRows; }
 };
 
-// Up to this many tokens each row is unpacked anew for every token; above, panels are unpacked once for all tokens. In
-// exact mode more, so that a step with guesses gives what single tokens give, to the last bit.
-inline constexpr int64_t kDotTokens = 2, kExactDotTokens = 32;
+// For up to this many tokens rows are unpacked one by one; above, panels of them are unpacked and transposed.
+inline constexpr int64_t kMostDotTokens = 2;
 inline constexpr int64_t kTokenBlock = 256; // tokens that a panel is multiplied with at most
 
 // Scratch of one thread.
 struct LinearScratch {
   CodePanel codes;
   FloatPanel floats;
-  alignas(64) float sums[kTokenBlock][kPanelRows];
+  alignas(64) float sums[kTokenBlock][kPartialSums][kPanelRows];
   QuantizedRow quantized[kTokenBlock];
   const float* x[kTokenBlock];
 };

@@ -228,7 +228,6 @@ Linear Lowering::make_linear(const core::Weight& weight) {
   linear.rows = weight.rows;
   linear.cols = weight.cols;
   linear.wide = wide_;
-  linear.dot_tokens = config_.exact ? kExactDotTokens : kDotTokens;
   linear.run_rows = std::min(weight.rows, weight.rows_per_run()); // of experts, each is a run
   linear.run_stride = weight.run_rows > 0 ? weight.run_stride : weight.matrix_bytes();
   if (weight.run_rows == 1) { // some columns of a matrix: its rows, some way apart

@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels/cpu/formats/unpack-inl.h"
+#include "kernels/cpu/formats/unpack_avx2-inl.h"
 #include "kernels/cpu/formats/unpack_codebook-inl.h"
 #include "kernels/cpu/formats/unpack_planar-inl.h"
 #include "kernels/cpu/formats/unpack_wide-inl.h"
@@ -19,58 +20,84 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace { // compiled for several instruction sets: nothing may be merged with a twin
 
-// For code vector j, lane l: where in its scale vector the scale of weights 4 * (j * kLanes + l) … is; repeats every 4.
-class ScaleLanes {
- public:
-  HWY_INLINE ScaleLanes() {
-    for (int64_t j = 0; j < 4; ++j)
-      for (int64_t l = 0; l < kLanes; ++l) lane_[j][l] = static_cast<int32_t>((j * kLanes + l) / 4);
-  }
-  HWY_INLINE VF spread(VF scales, int64_t j) const {
-    return hn::TableLookupLanes(scales, hn::SetTableIndices(kF, lane_[j % 4]));
-  }
+// −kBias × Σ of codes out of −128 × Σ, where it is an integer, too.
+template <int kBias>
+HWY_INLINE VI bias_of(VI bias128) {
+  if constexpr (kBias == 128) return bias128;
+  if constexpr (kBias == 32) return hn::ShiftRight<2>(bias128);
+  if constexpr (kBias == 16) return hn::ShiftRight<3>(bias128);
+  if constexpr (kBias == 8) return hn::ShiftRight<4>(bias128);
+  if constexpr (kBias == 4) return hn::ShiftRight<5>(bias128);
+  return hn::Mul(hn::ShiftRight<7>(bias128), hn::Set(kI, kBias));
+}
 
- private:
-  alignas(64) int32_t lane_[4][kLanes];
+// What a dot reads of a QuantizedRow.
+template <int kGroup>
+struct DotInput {
+  const int8_t *code, *low;
+  const float *scale, *sum;
+  const int32_t* bias;
+  DotInput() = default;
+  explicit HWY_INLINE DotInput(const QuantizedRow& x)
+      : code(x.code()), low(x.wide ? x.low() : nullptr), scale(x.scale()), sum(kGroup == 16 ? x.sum16() : x.sum32()),
+        bias(kGroup == 16 ? x.bias16() : x.bias32()) {}
 };
 
+// total += the chunk · the columns of x from `column` on.
 template <typename Format>
-void dot_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, QuantizedRow x, float* out) {
-  using Unpack = Unpacker<Format>;
-  const ScaleLanes lanes;
-  const VF bias = hn::Set(kF, static_cast<float>(Unpack::kBias));
+HWY_INLINE void add_chunk(const Chunk& chunk, int64_t column, const DotInput<Format::kScaleWeights>& x,
+                          VF (&total)[kSumVectors]) {
+  constexpr int kBias = Unpacker<Format>::kBias;
+  const auto dot = [](VI sum, VI code, VI value) HWY_ATTR { // codes with a small bias have six bits at most
+    return kBias < 128 ? dot4_small(sum, code, value) : dot4(sum, code, value);
+  };
+  VI dots[kCodeVectors], sums[kSumVectors];
+  for (int64_t j = 0; j < kCodeVectors; ++j)
+    dots[j] = dot(hn::Zero(kI), chunk.code[j], load_int(x.code + column + 4 * kLanes * j));
+  if (x.low)
+    for (int64_t j = 0; j < kCodeVectors; ++j)
+      dots[j] = dot(hn::ShiftLeft<8>(dots[j]), chunk.code[j], load_int(x.low + column + 4 * kLanes * j));
+  add_groups<Format::kScaleWeights>(dots, sums);
+  for (int64_t j = 0; j < kSumVectors; ++j) {
+    const int64_t at = column / 16 + j * kLanes;
+    if constexpr (kBias != 0) sums[j] = hn::Add(sums[j], bias_of<kBias>(hn::LoadU(kI, x.bias + at)));
+    total[j] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, sums[j]), chunk.scale[j]), hn::LoadU(kF, x.scale + at), total[j]);
+    if constexpr (Format::kHasOffset) total[j] = hn::MulAdd(chunk.offset[j], hn::LoadU(kF, x.sum + at), total[j]);
+  }
+}
+
+// kOne: of one token.
+template <typename Format, bool kOne>
+HWY_INLINE void dot_rows(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const QuantizedRow* x,
+                         int64_t tokens, float* const* out) {
+  using Input = DotInput<Format::kScaleWeights>;
+  constexpr int64_t kMost = kOne ? 1 : kDotTokens;
+  if (kOne) tokens = 1;
+  Input inputs[kMost];
+  for (int64_t t = 0; t < tokens; ++t) inputs[t] = Input(x[t]);
   for (int64_t r = 0; r < count; ++r) {
     const std::byte* row = rows + r * row_bytes;
-    VF sum[4] = {hn::Zero(kF), hn::Zero(kF), hn::Zero(kF), hn::Zero(kF)};
-    VF shift = hn::Zero(kF); // what offsets, or the codes' bias, add
-    const auto accumulate = [&](const Format* blocks, int64_t column) HWY_ATTR {
-      prefetch<kChunk / Format::kWeights * sizeof(Format)>(blocks);
+    VF totals[kMost][kSumVectors];
+    for (int64_t t = 0; t < kMost; ++t)
+      for (int64_t j = 0; j < kSumVectors; ++j) totals[t][j] = hn::Zero(kF);
+    for (int64_t column = 0; column < cols; column += kChunk) {
+      const ChunkBlocks<Format> blocks(row, cols, column);
+      prefetch<kChunk / Format::kWeights * sizeof(Format)>(blocks.get());
       Chunk chunk;
-      Unpack::unpack(blocks, chunk);
-      VF scale[kScaleVectors];
-      for (int64_t j = 0; j < kScaleVectors; ++j) {
-        const int64_t at = column / 16 + j * kLanes;
-        VF shifted = chunk.scale[j];
-        if constexpr (Format::kHasOffset)
-          shifted = Unpack::kBias ? hn::NegMulAdd(bias, chunk.scale[j], chunk.offset[j]) : chunk.offset[j];
-        shift = hn::MulAdd(shifted, hn::LoadU(kF, x.sum16() + at), shift);
-        scale[j] = hn::Mul(chunk.scale[j], hn::LoadU(kF, x.scale16() + at));
-      }
-      for (int64_t j = 0; j < kCodeVectors; ++j) {
-        const int64_t at = column + 4 * kLanes * j;
-        VI dot = dot4(hn::Zero(kI), chunk.code[j], load_int(x.code() + at));
-        if (x.wide) dot = dot4(hn::ShiftLeft<8>(dot), chunk.code[j], load_int(x.low() + at));
-        sum[j % 4] = hn::MulAdd(hn::ConvertTo(kF, dot), lanes.spread(scale[j / 4], j), sum[j % 4]);
-      }
-    };
-    int64_t column = 0;
-    for (; column + kChunk <= cols; column += kChunk)
-      accumulate(reinterpret_cast<const Format*>(row) + column / Format::kWeights, column);
-    if (column < cols) accumulate(ChunkBlocks<Format>(row, cols, column).get(), column);
-    VF total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
-    total = Format::kHasOffset ? hn::Add(total, shift) : hn::NegMulAdd(bias, shift, total);
-    out[r] = sum_of(total);
+      Unpacker<Format>::unpack(blocks.get(), chunk);
+      for (int64_t t = 0; t < tokens; ++t) add_chunk<Format>(chunk, column, inputs[t], totals[t]);
+    }
+    for (int64_t t = 0; t < tokens; ++t) out[t][r] = join<Format::kScaleWeights>(totals[t]);
   }
+}
+
+template <typename Format>
+void dot_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const QuantizedRow* x,
+               int64_t tokens, float* const* out) {
+  if (tokens == 1)
+    dot_rows<Format, true>(rows, row_bytes, count, cols, x, 1, out);
+  else
+    dot_rows<Format, false>(rows, row_bytes, count, cols, x, tokens, out);
 }
 
 template <typename Format>
@@ -112,20 +139,20 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
   }
 }
 
-// kLanes numbers from number i, a multiple of kLanes, on, that times the block's scale are its weights.
-HWY_INLINE VF load_unscaled(const quant::FP8_E4M3* block, int64_t i) { return load_e4m3(block->qs + i); }
+// kLanes weights of a block from weight i, a multiple of kLanes, on.
+HWY_INLINE VF load_scaled(const quant::FP8_E4M3* block, int64_t i) { return load_e4m3(block->qs + i, block->d); }
 HWY_INLINE VF levels_of(const quant::LevelBlock* block, int64_t i, const float (&levels)[16]) {
-  return load_levels(block->qs + i / 32 * 16 + i % 16, i % 32 >= 16, levels);
+  return load_levels(block->qs + i / 32 * 16 + i % 16, i % 32 >= 16, levels, block->d);
 }
-HWY_INLINE VF load_unscaled(const quant::NF4* block, int64_t i) { return levels_of(block, i, quant::kNf4Levels); }
-HWY_INLINE VF load_unscaled(const quant::FP4* block, int64_t i) { return levels_of(block, i, quant::kFp4Levels); }
+HWY_INLINE VF load_scaled(const quant::NF4* block, int64_t i) { return levels_of(block, i, quant::kNf4Levels); }
+HWY_INLINE VF load_scaled(const quant::FP4* block, int64_t i) { return levels_of(block, i, quant::kFp4Levels); }
 
 // kLanes weights of a row of a float format, from `column`, a multiple of kLanes, on.
 template <typename Format>
 HWY_INLINE VF load_weights(const std::byte* row, int64_t column) {
   const Format* block = reinterpret_cast<const Format*>(row) + column / Format::kWeights;
   if constexpr (!quant::ScalarFormat<Format>)
-    return hn::Mul(hn::Set(kF, block->d), load_unscaled(block, column % Format::kWeights));
+    return load_scaled(block, column % Format::kWeights);
   else if constexpr (std::is_same_v<Format, quant::F32>)
     return load_float(reinterpret_cast<const float*>(block));
   else if constexpr (std::is_same_v<Format, quant::BF16>)
@@ -170,74 +197,82 @@ HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column,
   }
 }
 
-template <typename Format>
-void dot_scaled_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const float* x,
-                       float* out) {
-  for (int64_t r = 0; r < count; ++r) {
-    const auto* block = reinterpret_cast<const Format*>(rows + r * row_bytes);
-    VF sum = hn::Zero(kF);
-    for (int64_t column = 0; column < cols; column += Format::kWeights, ++block) {
-      prefetch<sizeof(Format)>(block);
-      VF part = hn::Zero(kF);
-      for (int64_t i = 0; i < Format::kWeights; i += kLanes)
-        part = hn::MulAdd(load_unscaled(block, i), hn::LoadU(kF, x + column + i), part);
-      sum = hn::MulAdd(hn::Set(kF, block->d), part, sum);
+// kRows rows at once, for the sake of as many chains of sums.
+template <typename Format, int kRows>
+HWY_INLINE void dot_float_rows(const std::byte* rows, int64_t row_bytes, int64_t cols, const float* x, float* out) {
+  alignas(64) float decoded[kRows][kChunk];
+  VF sum[kRows][kSumVectors];
+  for (int r = 0; r < kRows; ++r)
+    for (int64_t j = 0; j < kSumVectors; ++j) sum[r][j] = hn::Zero(kF);
+  const auto add = [&](const float* values, auto weights) HWY_ATTR {
+    HWY_UNROLL(4)
+    for (int64_t j = 0; j < kSumVectors; ++j) {
+      const VF value = hn::LoadU(kF, values + j * kLanes);
+      HWY_UNROLL(4)
+      for (int r = 0; r < kRows; ++r) sum[r][j] = hn::MulAdd(weights(r, j * kLanes), value, sum[r][j]);
     }
-    out[r] = sum_of(sum);
+  };
+  for (int64_t column = 0; column < cols; column += kChunk) {
+    const int64_t n = std::min(kChunk, cols - column), offset = column / Format::kWeights * sizeof(Format);
+    for (int r = 0; r < kRows; ++r) {
+      const std::byte* row = rows + r * row_bytes;
+      prefetch<kChunk * sizeof(Format) / Format::kWeights>(row + offset);
+      if constexpr (!quant::FloatFormat<Format>) decode_piece<Format>(row, cols, column, n, decoded[r]);
+    }
+    constexpr int64_t kStep =
+        quant::FloatFormat<Format> ? std::max<int64_t>(kPartialSums, Format::kWeights) : kPartialSums;
+    int64_t i = 0;
+    for (; i + kStep <= n; i += kStep) {
+      const std::byte* row = rows + (column + i) / Format::kWeights * static_cast<int64_t>(sizeof(Format));
+      HWY_UNROLL(4)
+      for (int64_t s = 0; s < kStep; s += kPartialSums)
+        add(x + column + i + s, [&](int r, int64_t at) HWY_ATTR {
+          if constexpr (quant::FloatFormat<Format>)
+            return load_weights<Format>(row + r * row_bytes, s + at);
+          else
+            return hn::LoadU(kF, decoded[r] + i + at);
+        });
+    }
+    if constexpr (quant::ScalarFormat<Format>)
+      if (i < n) {
+        alignas(64) float values[kPartialSums] = {}, weights[kRows][kPartialSums] = {};
+        std::copy_n(x + column + i, n - i, values);
+        for (int r = 0; r < kRows; ++r)
+          for (int64_t k = 0; k < n - i; ++k) weights[r][k] = weight_at<Format>(rows + r * row_bytes, column + i + k);
+        add(values, [&](int r, int64_t at) HWY_ATTR { return hn::LoadU(kF, weights[r] + at); });
+      }
   }
+  for (int r = 0; r < kRows; ++r) out[r] = join<16>(sum[r]);
 }
 
 template <typename Format>
 void dot_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const float* x, float* out) {
-  alignas(64) float decoded[kChunk];
-  for (int64_t r = 0; r < count; ++r) {
-    const std::byte* row = rows + r * row_bytes;
-    VF sum[4] = {hn::Zero(kF), hn::Zero(kF), hn::Zero(kF), hn::Zero(kF)};
-    double rest = 0;
-    for (int64_t column = 0; column < cols; column += kChunk) {
-      const int64_t n = std::min(kChunk, cols - column);
-      prefetch<kChunk * sizeof(Format) / Format::kWeights>(row + column / Format::kWeights * sizeof(Format));
-      if constexpr (!quant::FloatFormat<Format>) decode_piece<Format>(row, cols, column, n, decoded);
-      const auto weights = [&](int64_t i) HWY_ATTR {
-        if constexpr (quant::FloatFormat<Format>)
-          return load_weights<Format>(row, column + i);
-        else
-          return hn::LoadU(kF, decoded + i);
-      };
-      int64_t i = 0;
-      for (; i + 4 * kLanes <= n; i += 4 * kLanes)
-        for (int j = 0; j < 4; ++j)
-          sum[j] = hn::MulAdd(weights(i + j * kLanes), hn::LoadU(kF, x + column + i + j * kLanes), sum[j]);
-      for (; i + kLanes <= n; i += kLanes) sum[0] = hn::MulAdd(weights(i), hn::LoadU(kF, x + column + i), sum[0]);
-      if constexpr (quant::ScalarFormat<Format>)
-        for (; i < n; ++i) rest += static_cast<double>(weight_at<Format>(row, column + i)) * x[column + i];
-    }
-    const VF total = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
-    out[r] = static_cast<float>(sum_of(total) + rest);
-  }
+  int64_t r = 0;
+  for (; r + 4 <= count; r += 4) dot_float_rows<Format, 4>(rows + r * row_bytes, row_bytes, cols, x, out + r);
+  for (; r < count; ++r) dot_float_rows<Format, 1>(rows + r * row_bytes, row_bytes, cols, x, out + r);
 }
 
 template <typename Format>
 void pack_floats(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, int64_t first_col,
                  FloatPanel& panel) {
-  alignas(64) float decoded[16][kFloatPanelCols] = {};
-  const int64_t n = std::min(kFloatPanelCols, cols - first_col);
-  for (int64_t half = 0; half < kPanelRows; half += 16) {
-    for (int64_t r = 0; r < 16; ++r)
-      decode_piece<Format>(rows + std::min(half + r, count - 1) * row_bytes, cols, first_col, n, decoded[r]);
-    for (int64_t c = 0; c < n; c += 16)
-      transpose16(reinterpret_cast<const uint32_t*>(decoded[0]) + c, kFloatPanelCols,
-                  reinterpret_cast<uint32_t*>(panel.weight[c] + half), kPanelRows);
+  alignas(64) float decoded[16][kChunk] = {};
+  for (int64_t piece = 0; piece < std::min(kFloatPanelCols, cols - first_col); piece += kChunk) {
+    const int64_t column = first_col + piece, n = std::min(kChunk, cols - column);
+    for (int64_t half = 0; half < kPanelRows; half += 16) {
+      for (int64_t r = 0; r < 16; ++r)
+        decode_piece<Format>(rows + std::min(half + r, count - 1) * row_bytes, cols, column, n, decoded[r]);
+      for (int64_t c = 0; c < n; c += 16)
+        transpose16(reinterpret_cast<const uint32_t*>(decoded[0]) + c, kChunk,
+                    reinterpret_cast<uint32_t*>(panel.weight[float_panel_place(piece + c)] + half),
+                    float_panel_place(1) * kPanelRows);
+    }
   }
 }
 
 template <typename Format>
 FormatKernels kernels_of() {
   FormatKernels kernels;
-  if constexpr (quant::FloatFormat<Format> && !quant::ScalarFormat<Format>)
-    kernels.dot_floats = dot_scaled_floats<Format>;
-  else
-    kernels.dot_floats = dot_floats<Format>;
+  kernels.dot_floats = dot_floats<Format>;
   kernels.pack_floats = pack_floats<Format>;
   if constexpr (quant::PackedFormat<Format>) {
     kernels.scale16 = Format::kScaleWeights == 16;

@@ -11,49 +11,65 @@
 
 namespace ridge::kernels::cpu {
 
-inline constexpr int64_t kChunk = 256;         // weights of a row that are unpacked together
-inline constexpr int64_t kPanelRows = 32;      // rows of W that a matrix tile covers
-inline constexpr int64_t kCodePanelCols = 512; // columns of W unpacked at once: the panel stays in L1
+inline constexpr int64_t kChunk = 256;          // weights of a row that are unpacked together
+inline constexpr int64_t kPanelRows = 32;       // rows of W that a matrix tile covers
+inline constexpr int64_t kCodePanelCols = 1024; // columns of W unpacked at once
 inline constexpr int64_t kFloatPanelCols = 256;
 
 using core::round_up;
 
+// The one order of sums. A token gets the same bits from a matrix whichever kernel computes them and with whatever
+// tokens beside it: a row of W has 16 partial sums. With codes, the integers of each group of 16 columns, or 32, as the
+// format's scales have it, are added up exactly, scaled, and added to partial sum (group % 16), or of eight to
+// (group % 8). With floats column c goes to partial sum (c % 16). Columns come in ascending order. In the end sums i
+// and i + 8 are added, then i and i + 4, i and i + 2, i and i + 1.
+inline constexpr int64_t kPartialSums = 16;
+
 // One row of activations in 8 bits, x[i] ≈ scale of its 32 × code[i], or wide, in 16: x[i] ≈ scale × (256 × code[i] +
-// low[i]). What the dots need beside the codes is kept per 16 and per 32 values, because weight scales and offsets
-// change at either step; Σ is over codes, or over 256 × code + low. Padded with zeros to whole chunks.
+// low[i]). What the dots need beside the codes is kept of the 16 or 32 values around each 16, because weight scales and
+// offsets change at either step; Σ is over codes, or over 256 × code + low. Padded with zeros to whole chunks.
 struct QuantizedRow {
-  std::byte* data; // 2 or, wide, 3 bytes per padded column
+  std::byte* data; // 9 or, wide, 13 quarters of a byte per padded column
   int64_t cols;    // padded
   bool wide;
 
   int8_t* code() const { return reinterpret_cast<int8_t*>(data); }
-  float* scale16() const { return reinterpret_cast<float*>(data + cols); }             // each scale twice
-  float* sum16() const { return reinterpret_cast<float*>(data + cols / 4 * 5); }       // scale × Σ
-  int32_t* bias16() const { return reinterpret_cast<int32_t*>(data + cols / 2 * 3); }  // −128 × Σ
-  float* sum32() const { return reinterpret_cast<float*>(data + cols / 4 * 7); }       // as sum16, of 32
-  int32_t* bias32() const { return reinterpret_cast<int32_t*>(data + cols / 8 * 15); } // as bias16, of 32
-  int8_t* low() const { return reinterpret_cast<int8_t*>(data + 2 * cols); }           // of a wide row
+  float* scale() const { return floats(0); }                                // each twice, since it is that of 32 values
+  float* sum16() const { return floats(1); }                                // scale × Σ of 16
+  float* sum32() const { return floats(2); }                                // scale × Σ of 32, each twice
+  int32_t* bias16() const { return reinterpret_cast<int32_t*>(floats(3)); } // −128 × Σ of 16
+  int32_t* bias32() const { return reinterpret_cast<int32_t*>(floats(4)); } // −128 × Σ of 32, each twice
+  int8_t* low() const { return reinterpret_cast<int8_t*>(floats(5)); }      // of a wide row
 
-  static int64_t bytes(int64_t padded_cols, bool wide) { return (wide ? 3 : 2) * padded_cols; }
+  static int64_t bytes(int64_t padded_cols, bool wide) { return padded_cols / 4 * (wide ? 13 : 9); }
+
+ private:
+  float* floats(int64_t i) const { return reinterpret_cast<float*>(data + cols + i * (cols / 4)); } // [cols / 16]
 };
 
-// A piece of 32 rows × 512 columns, transposed so that one vector holds four consecutive weights of each of 16 rows.
+// A piece of 32 rows × 1024 columns, transposed so that one vector holds four consecutive weights of each of 16 rows.
 struct alignas(64) CodePanel {
   uint8_t code[kCodePanelCols / 4][kPanelRows][4]; // code + 128
   float scale[kCodePanelCols / 16][kPanelRows];    // per 16 or 32 columns, as the format has it
   float offset[kCodePanelCols / 16][kPanelRows];   // unused by formats without offsets
 };
 
+// The same of decoded weights. Columns of a partial sum lie together: column c at float_panel_place(c).
 struct alignas(64) FloatPanel {
   float weight[kFloatPanelCols][kPanelRows];
 };
+constexpr int64_t float_panel_place(int64_t column) {
+  return column % kPartialSums * (kFloatPanelCols / kPartialSums) + column / kPartialSums;
+}
+
+inline constexpr int64_t kDotTokens = 8; // that a row is multiplied with at once, at most
 
 // Per weight format. `rows` points at the first of `count` packed rows, row_bytes apart, of `cols` weights each.
 struct FormatKernels {
   bool scale16 = false, has_offset = false;
-  // out[r] = row r · x, with quantized or with f32 activations. dot_codes is null for float formats.
-  void (*dot_codes)(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, QuantizedRow x,
-                    float* out) = nullptr;
+  // out[t][r] = row r · x[t] for up to kDotTokens tokens, quantized, or of f32. dot_codes is null for float formats.
+  void (*dot_codes)(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const QuantizedRow* x,
+                    int64_t tokens, float* const* out) = nullptr;
   void (*dot_floats)(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const float* x,
                      float* out) = nullptr;
   // Fills a panel with up to kPanelRows rows from first_col on; rows that do not exist repeat the last one.
@@ -71,12 +87,15 @@ bool format_kernels_part1(uint32_t type, FormatKernels& kernels);
 bool format_kernels_part2(uint32_t type, FormatKernels& kernels);
 bool format_kernels_part3(uint32_t type, FormatKernels& kernels);
 
-// sums[t][r] += panel row r · x[t], over `cols` columns from first_col on. All of x are wide, or none.
+// The partial sums of panel row r · x[t], [tokens][kPartialSums][kPanelRows]. `codes` and `floats` add what `cols`
+// columns from first_col on give, and begin with zeros where that is 0. All of x are wide, or none.
 struct MatmulKernels {
   void (*codes)(const CodePanel& panel, bool scale16, bool has_offset, int64_t first_col, int64_t cols,
                 const QuantizedRow* x, int64_t tokens, float* sums);
   void (*floats)(const FloatPanel& panel, int64_t first_col, int64_t cols, const float* const* x, int64_t tokens,
                  float* sums);
+  // The first `count` partial sums of each token to one, sums[t][0][r].
+  void (*join)(float* sums, int64_t count, int64_t tokens);
 };
 const MatmulKernels& matmul_kernels();
 

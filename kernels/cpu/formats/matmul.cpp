@@ -19,72 +19,85 @@ namespace { // compiled for several instruction sets: nothing may be merged with
 // rows have two sums of integers.
 inline constexpr int kTileTokens = RIDGE_WIDE ? 6 : 2, kWideTileTokens = RIDGE_WIDE ? 4 : 1;
 
+// Two vectors of rows of one partial sum of kTokens tokens: `total` out of memory, and back.
+template <int kTokens>
+HWY_INLINE void load_sums(const float* sums, bool begins, VF (&total)[2][kTokens]) {
+  HWY_UNROLL(8)
+  for (int t = 0; t < kTokens; ++t)
+    for (int v = 0; v < 2; ++v)
+      total[v][t] = begins ? hn::Zero(kF) : hn::LoadU(kF, sums + t * kPartialSums * kPanelRows + v * kLanes);
+}
+template <int kTokens>
+HWY_INLINE void store_sums(const VF (&total)[2][kTokens], float* sums) {
+  HWY_UNROLL(8)
+  for (int t = 0; t < kTokens; ++t)
+    for (int v = 0; v < 2; ++v) hn::StoreU(total[v][t], kF, sums + t * kPartialSums * kPanelRows + v * kLanes);
+}
+
 // One tile: rows [first_row, first_row + 2 vectors) of the panel, kTokens tokens.
 template <int kTokens, bool kScale16, bool kHasOffset, bool kWide>
 void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, int64_t cols, const QuantizedRow* x,
                 float* sums) {
+  constexpr int kGroup = kScale16 ? 16 : 32, kParts = kChunk / kGroup;
   const int8_t *code[kTokens], *low[kTokens];
   const float *scale[kTokens], *sum[kTokens];
   const int32_t* bias[kTokens];
-  VF total[2][kTokens];
   HWY_UNROLL(8)
   for (int t = 0; t < kTokens; ++t) {
     code[t] = x[t].code() + first_col;
     low[t] = kWide ? x[t].low() + first_col : nullptr;
-    scale[t] = x[t].scale16() + first_col / 16;
-    sum[t] = kScale16 ? x[t].sum16() + first_col / 16 : x[t].sum32() + first_col / 32;
-    bias[t] = kScale16 ? x[t].bias16() + first_col / 16 : x[t].bias32() + first_col / 32;
-    total[0][t] = hn::LoadU(kF, sums + t * kPanelRows + first_row);
-    total[1][t] = hn::LoadU(kF, sums + t * kPanelRows + first_row + kLanes);
+    scale[t] = x[t].scale() + first_col / 16;
+    sum[t] = (kScale16 ? x[t].sum16() : x[t].sum32()) + first_col / 16;
+    bias[t] = (kScale16 ? x[t].bias16() : x[t].bias32()) + first_col / 16;
   }
-  constexpr int kGroup = kScale16 ? 16 : 32;
-  for (int64_t g = 0; g < cols / kGroup; ++g) {
-    VI dot[2][kTokens], high[2][kTokens]; // of wide rows, 256 * high + dot is the sum
-    HWY_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t) {
-      dot[0][t] = dot[1][t] = hn::Set(kI, bias[t][g]);
-      if constexpr (kWide) high[0][t] = high[1][t] = hn::Zero(kI);
-    }
-    HWY_UNROLL(8)
-    for (int k = 0; k < kGroup / 4; ++k) {
-      const uint8_t* weights = panel.code[g * (kGroup / 4) + k][first_row];
-      const VI w0 = load_int(weights), w1 = load_int(weights + 4 * kLanes);
+  for (int64_t part = 0; part < kParts; ++part) {
+    VF total[2][kTokens];
+    load_sums(sums + part * kPanelRows + first_row, first_col == 0, total);
+    for (int64_t g = part; g < cols / kGroup; g += kParts) {
+      const int64_t at = g * (kGroup / 16);
+      VI dot[2][kTokens], high[2][kTokens]; // of wide rows, 256 * high + dot is the sum
       HWY_UNROLL(8)
       for (int t = 0; t < kTokens; ++t) {
-        const VI a = broadcast4((kWide ? low : code)[t] + g * kGroup + 4 * k);
-        dot[0][t] = dot4(dot[0][t], w0, a);
-        dot[1][t] = dot4(dot[1][t], w1, a);
-        if constexpr (kWide) {
-          const VI h = broadcast4(code[t] + g * kGroup + 4 * k);
-          high[0][t] = dot4(high[0][t], w0, h);
-          high[1][t] = dot4(high[1][t], w1, h);
+        dot[0][t] = dot[1][t] = hn::Set(kI, bias[t][at]);
+        if constexpr (kWide) high[0][t] = high[1][t] = hn::Zero(kI);
+      }
+      HWY_UNROLL(8)
+      for (int k = 0; k < kGroup / 4; ++k) {
+        const uint8_t* weights = panel.code[g * (kGroup / 4) + k][first_row];
+        const VI w0 = load_int(weights), w1 = load_int(weights + 4 * kLanes);
+        HWY_UNROLL(8)
+        for (int t = 0; t < kTokens; ++t) {
+          const VI a = broadcast4((kWide ? low : code)[t] + g * kGroup + 4 * k);
+          dot[0][t] = dot4(dot[0][t], w0, a);
+          dot[1][t] = dot4(dot[1][t], w1, a);
+          if constexpr (kWide) {
+            const VI h = broadcast4(code[t] + g * kGroup + 4 * k);
+            high[0][t] = dot4(high[0][t], w0, h);
+            high[1][t] = dot4(high[1][t], w1, h);
+          }
+        }
+      }
+      const VF s0 = hn::LoadU(kF, panel.scale[g] + first_row), s1 = hn::LoadU(kF, panel.scale[g] + first_row + kLanes);
+      HWY_UNROLL(8)
+      for (int t = 0; t < kTokens; ++t) {
+        const VF factor = hn::Set(kF, scale[t][at]);
+        if constexpr (kWide)
+          for (int v = 0; v < 2; ++v) dot[v][t] = hn::Add(hn::ShiftLeft<8>(high[v][t]), dot[v][t]);
+        total[0][t] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, dot[0][t]), s0), factor, total[0][t]);
+        total[1][t] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, dot[1][t]), s1), factor, total[1][t]);
+      }
+      if constexpr (kHasOffset) {
+        const VF o0 = hn::LoadU(kF, panel.offset[g] + first_row);
+        const VF o1 = hn::LoadU(kF, panel.offset[g] + first_row + kLanes);
+        HWY_UNROLL(8)
+        for (int t = 0; t < kTokens; ++t) {
+          const VF factor = hn::Set(kF, sum[t][at]);
+          total[0][t] = hn::MulAdd(o0, factor, total[0][t]);
+          total[1][t] = hn::MulAdd(o1, factor, total[1][t]);
         }
       }
     }
-    const VF s0 = hn::LoadU(kF, panel.scale[g] + first_row), s1 = hn::LoadU(kF, panel.scale[g] + first_row + kLanes);
-    HWY_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t) {
-      const VF factor = hn::Set(kF, scale[t][g * (kGroup / 16)]);
-      if constexpr (kWide)
-        for (int v = 0; v < 2; ++v) dot[v][t] = hn::Add(hn::ShiftLeft<8>(high[v][t]), dot[v][t]);
-      total[0][t] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, dot[0][t]), s0), factor, total[0][t]);
-      total[1][t] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, dot[1][t]), s1), factor, total[1][t]);
-    }
-    if constexpr (kHasOffset) {
-      const VF o0 = hn::LoadU(kF, panel.offset[g] + first_row);
-      const VF o1 = hn::LoadU(kF, panel.offset[g] + first_row + kLanes);
-      HWY_UNROLL(8)
-      for (int t = 0; t < kTokens; ++t) {
-        const VF factor = hn::Set(kF, sum[t][g]);
-        total[0][t] = hn::MulAdd(o0, factor, total[0][t]);
-        total[1][t] = hn::MulAdd(o1, factor, total[1][t]);
-      }
-    }
-  }
-  HWY_UNROLL(8)
-  for (int t = 0; t < kTokens; ++t) {
-    hn::StoreU(total[0][t], kF, sums + t * kPanelRows + first_row);
-    hn::StoreU(total[1][t], kF, sums + t * kPanelRows + first_row + kLanes);
+    store_sums(total, sums + part * kPanelRows + first_row);
   }
 }
 
@@ -92,26 +105,22 @@ template <int kTokens>
 void floats_tile(const FloatPanel& panel, int64_t first_row, int64_t first_col, int64_t cols, const float* const* x,
                  float* sums) {
   const float* token[kTokens];
-  VF total[2][kTokens];
   HWY_UNROLL(8)
-  for (int t = 0; t < kTokens; ++t) {
-    token[t] = x[t] + first_col;
-    total[0][t] = hn::LoadU(kF, sums + t * kPanelRows + first_row);
-    total[1][t] = hn::LoadU(kF, sums + t * kPanelRows + first_row + kLanes);
-  }
-  for (int64_t k = 0; k < cols; ++k) {
-    const VF w0 = hn::LoadU(kF, panel.weight[k] + first_row), w1 = hn::LoadU(kF, panel.weight[k] + first_row + kLanes);
-    HWY_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t) {
-      const VF a = hn::Set(kF, token[t][k]);
-      total[0][t] = hn::MulAdd(w0, a, total[0][t]);
-      total[1][t] = hn::MulAdd(w1, a, total[1][t]);
+  for (int t = 0; t < kTokens; ++t) token[t] = x[t] + first_col;
+  for (int64_t part = 0; part < kPartialSums; ++part) {
+    VF total[2][kTokens];
+    load_sums(sums + part * kPanelRows + first_row, first_col == 0, total);
+    const float(*weights)[kPanelRows] = panel.weight + float_panel_place(part);
+    for (int64_t k = part; k < cols; k += kPartialSums, ++weights) {
+      const VF w0 = hn::LoadU(kF, *weights + first_row), w1 = hn::LoadU(kF, *weights + first_row + kLanes);
+      HWY_UNROLL(8)
+      for (int t = 0; t < kTokens; ++t) {
+        const VF a = hn::Set(kF, token[t][k]);
+        total[0][t] = hn::MulAdd(w0, a, total[0][t]);
+        total[1][t] = hn::MulAdd(w1, a, total[1][t]);
+      }
     }
-  }
-  HWY_UNROLL(8)
-  for (int t = 0; t < kTokens; ++t) {
-    hn::StoreU(total[0][t], kF, sums + t * kPanelRows + first_row);
-    hn::StoreU(total[1][t], kF, sums + t * kPanelRows + first_row + kLanes);
+    store_sums(total, sums + part * kPanelRows + first_row);
   }
 }
 
@@ -161,7 +170,8 @@ void multiply_codes(const CodePanel& panel, int64_t first_col, int64_t cols, con
   constexpr int kMost = kWide ? kWideTileTokens : kTileTokens;
   for (int64_t t = 0; t < tokens;) {
     const int64_t n = tile_tokens(tokens - t, kMost);
-    const CodesTile<kScale16, kHasOffset, kWide> tile{panel, first_col, cols, x + t, sums + t * kPanelRows};
+    const CodesTile<kScale16, kHasOffset, kWide> tile{panel, first_col, cols, x + t,
+                                                      sums + t * kPartialSums * kPanelRows};
     with_tokens<kMost>(n, tile);
     t += n;
   }
@@ -185,13 +195,20 @@ void floats(const FloatPanel& panel, int64_t first_col, int64_t cols, const floa
             float* sums) {
   for (int64_t t = 0; t < tokens;) {
     const int64_t n = tile_tokens(tokens - t, kTileTokens);
-    with_tokens<kTileTokens>(n, FloatsTile{panel, first_col, cols, x + t, sums + t * kPanelRows});
+    with_tokens<kTileTokens>(n, FloatsTile{panel, first_col, cols, x + t, sums + t * kPartialSums * kPanelRows});
     t += n;
   }
 }
 
+void join_sums(float* sums, int64_t count, int64_t tokens) {
+  for (int64_t t = 0; t < tokens; ++t, sums += kPartialSums * kPanelRows)
+    for (int64_t step = count / 2; step > 0; step /= 2)
+      for (int64_t i = 0; i < step * kPanelRows; i += kLanes)
+        hn::StoreU(hn::Add(hn::LoadU(kF, sums + i), hn::LoadU(kF, sums + step * kPanelRows + i)), kF, sums + i);
+}
+
 const MatmulKernels* table() {
-  static constexpr MatmulKernels kTable = {codes, floats};
+  static constexpr MatmulKernels kTable = {codes, floats, join_sums};
   return &kTable;
 }
 

@@ -11,6 +11,7 @@
 #define RIDGE_CPU_UNPACK_INL_H
 #endif
 
+#include "kernels/cpu/formats/partial_sums-inl.h"
 #include "kernels/cpu/formats/simd-inl.h"
 #include "quant/group.h"
 
@@ -18,8 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace { // compiled for several instruction sets: nothing may be merged with a twin
 
-inline constexpr int64_t kCodeVectors = kChunk / 4 / kLanes;
-inline constexpr int64_t kScaleVectors = kChunk / 16 / kLanes;
+inline constexpr int64_t kScaleVectors = kSumVectors; // one scale per 16 weights
 
 struct Chunk {
   VI code[kCodeVectors];                          // bytes in the weights' order

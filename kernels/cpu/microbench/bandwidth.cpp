@@ -32,6 +32,8 @@ int32_t read_all(const std::byte* data, int64_t bytes, int64_t ahead) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "kernels/cpu/executor/threads.h"
+
 #include <omp.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -103,7 +105,7 @@ double measure(const Mapping& buffer, int threads, int64_t ahead) {
 } // namespace
 
 double measure_read_bandwidth(int threads) {
-  if (threads <= 0) threads = omp_get_num_procs();
+  if (threads <= 0) threads = default_threads();
   const Mapping buffer;
   // Written first, every page differently: untouched or equal ones might share memory.
 #pragma omp parallel for num_threads(threads) schedule(static)

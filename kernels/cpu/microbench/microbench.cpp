@@ -62,6 +62,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "kernels/cpu/executor/memory.h"
 #include "kernels/cpu/executor/schedule.h"
+#include "kernels/cpu/executor/threads.h"
 #include "kernels/cpu/microbench/bandwidth.h"
 
 #include <omp.h>
@@ -150,7 +151,7 @@ void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
 } // namespace
 
 std::vector<core::Ceiling> measure_rates(int threads) {
-  if (threads <= 0) threads = omp_get_num_procs();
+  if (threads <= 0) threads = default_threads();
   constexpr int64_t kRounds = 1 << 20; // some 5 ms
   std::vector<core::Ceiling> ceilings;
   ceilings.push_back({"int8", Unit::operations_per_second,
@@ -176,7 +177,7 @@ std::vector<core::Ceiling> measure_rates(int threads) {
 }
 
 std::vector<core::Ceiling> measure_ceilings(int threads) {
-  if (threads <= 0) threads = omp_get_num_procs();
+  if (threads <= 0) threads = default_threads();
   std::vector<core::Ceiling> ceilings;
   measure_memory(threads, ceilings);
   for (core::Ceiling& c : measure_rates(threads)) ceilings.push_back(std::move(c));

@@ -286,16 +286,23 @@ void attend(const AttentionTask& task) {
   };
   const int64_t end = end_seen(task.first_position + task.tokens - 1);
   const int64_t seen = first_seen(task.first_position);
-  // Blocks begin where a ring begins anew, and every 128 positions from there: the same ones for every query.
-  const int64_t lap = task.ring > 0 ? seen / task.ring * task.ring : 0;
+  // Blocks are the same ones for every query and every size of a ring: they begin every 128 positions. In a ring a
+  // block may be in several pieces, each of consecutive rows.
   int64_t count = 0;
-  for (int64_t first = lap + (seen - lap) / kAttentionBlock * kAttentionBlock; first < end; first += count) {
-    const int64_t row_at = task.ring > 0 ? first % task.ring : first;
+  const auto for_pieces = [&](int64_t first, int64_t end, const auto& run) { // run(place in the block, row, rows)
+    for (int64_t at = 0, length; at < end; at += length) {
+      const int64_t row = task.ring > 0 ? (first + at) % task.ring : first + at;
+      length = task.ring > 0 ? std::min(end - at, task.ring - row) : end;
+      run(at, row, length);
+    }
+  };
+  for (int64_t first = seen / kAttentionBlock * kAttentionBlock; first < end; first += count) {
     count = std::min(kAttentionBlock, end - first);
-    if (task.ring > 0) count = std::min(count, task.ring - row_at);
     const int64_t padded = round_up(count, kPositionTile);
-    with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>)(task, q, q_stride, rows, row_at,
-                                                                                   padded, scores);
+    const auto score = with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>);
+    for_pieces(first, padded, [&](int64_t at, int64_t row, int64_t length) {
+      score(task, q, q_stride, rows, row, length, scores + at);
+    });
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t position = task.first_position + r / task.group;
       const int64_t valid = std::clamp<int64_t>(end_seen(position) - first, 0, count);
@@ -327,7 +334,9 @@ void attend(const AttentionTask& task) {
     }
     const auto add_values = task.v ? with_type(task.v_type, value_block<kF16>, value_block<kF32>, value_block<kQ8>)
                                    : with_type(task.k_type, latent_block<kF16>, latent_block<kF32>, latent_block<kQ8>);
-    add_values(task, v_stride, rows, row_at, count, scores, sums);
+    for_pieces(first, count, [&](int64_t at, int64_t row, int64_t length) {
+      add_values(task, v_stride, rows, row, length, scores + at, sums);
+    });
   }
 
   for (int64_t r = 0; r < rows; ++r) {

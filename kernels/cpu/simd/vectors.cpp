@@ -59,12 +59,12 @@ void quantize(const float* x, int64_t cols, QuantizedRow out) {
       for (int i = 0; i < 32; ++i) sum[i / 16] += code[i];
     }
     for (int h = 0; h < 2; ++h) {
-      out.scale16()[2 * g + h] = scale;
+      out.scale()[2 * g + h] = scale;
       out.sum16()[2 * g + h] = scale * static_cast<float>(sum[h]);
       out.bias16()[2 * g + h] = -128 * sum[h];
+      out.sum32()[2 * g + h] = scale * static_cast<float>(sum[0] + sum[1]);
+      out.bias32()[2 * g + h] = -128 * (sum[0] + sum[1]);
     }
-    out.sum32()[g] = scale * static_cast<float>(sum[0] + sum[1]);
-    out.bias32()[g] = -128 * (sum[0] + sum[1]);
   }
 }
 
@@ -150,6 +150,12 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
     const VF y = as_half(hn::Mul(of, sigmoid_of(hn::Mul(hn::Mul(of, hn::Set(kF, 2 * kGelu)), cube))));
     return hn::IfThenElse(large, hn::IfThenElseZero(hn::Gt(x, zero), x), y);
   }
+  if constexpr (kKind == gelu_erf) { // there is no vector erf
+    alignas(64) float all[kLanes];
+    hn::StoreU(x, kF, all);
+    for (float& one : all) one = 0.5f * one * (1 + std::erf(one * 0.7071067812f));
+    return hn::LoadU(kF, all);
+  }
   if constexpr (kKind == soft_cap) return hn::Mul(alpha, hn::Tanh(kF, hn::Div(x, alpha)));
   if constexpr (kKind == softplus) return hn::Add(hn::Max(x, zero), hn::Log1p(kF, hn::Exp(kF, hn::Neg(hn::Abs(x)))));
   if constexpr (kKind == xielu) {
@@ -161,112 +167,82 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
   return x;
 }
 
-template <core::Activation kKind>
-HWY_INLINE float activated(const core::ActivationParams& params, float x) {
-  using enum core::Activation;
-  if constexpr (kKind == identity) return params.alpha * x;
-  if constexpr (kKind == silu) return x / (1 + std::exp(-params.alpha * x));
-  if constexpr (kKind == sigmoid) return 1 / (1 + std::exp(-params.alpha * x));
-  if constexpr (kKind == root_sigmoid)
-    return x == 0 ? 0.5f : 1 / (1 + std::exp(-std::copysign(std::sqrt(std::max(std::abs(x), core::kLeastRooted)), x)));
-  if constexpr (kKind == relu) return x < 0 ? 0 : x;
-  if constexpr (kKind == relu_squared) return x < 0 ? 0 : x * x;
-  if constexpr (kKind == gelu) {
-    if (std::abs(x) >= core::kGeluIsIdentity) return std::max(x, 0.0f);
-    const float of = core::f32_from_f16(core::f16_from_f32(x));
-    return core::f32_from_f16(core::f16_from_f32(of / (1 + std::exp(-2 * kGelu * of * (1 + kGeluCube * of * of)))));
-  }
-  if constexpr (kKind == gelu_erf) return 0.5f * x * (1 + std::erf(x * 0.7071067812f));
-  if constexpr (kKind == soft_cap) return params.alpha * std::tanh(x / params.alpha);
-  if constexpr (kKind == softplus) return std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x)));
-  if constexpr (kKind == xielu)
-    return (x > 0 ? params.alpha * x * x : params.alpha_negative * (std::expm1(std::min(x, params.epsilon)) - x)) +
-           params.beta * x;
-  return x;
-}
-
-// store(i, vector or number) of `kind`, for all i. `gate` is what happens to an element before.
-template <core::Activation kKind, typename Gate, typename Store>
-HWY_INLINE void for_activated(const core::ActivationParams& params, const float* x, int64_t width, Gate gate,
-                              Store store) {
+// run(gate, x, out) of each vector of elements. The last ones of a row, where they fill none, go through copies: an
+// element gets the same bits wherever it lies.
+template <typename Run>
+HWY_INLINE void for_vectors(const float* gate, const float* x, int64_t width, float* out, Run run) {
   int64_t i = 0;
-  if constexpr (kKind != core::Activation::gelu_erf) // there is no vector erf
-    for (; i + kLanes <= width; i += kLanes) store(i, activated<kKind>(params, gate(hn::LoadU(kF, x + i))));
-  for (; i < width; ++i) store(i, activated<kKind>(params, gate(x[i])));
+  for (; i + kLanes <= width; i += kLanes) run(gate + i, x + i, out + i);
+  if (i == width) return;
+  float gates[kLanes] = {}, others[kLanes] = {}, results[kLanes];
+  std::copy_n(gate + i, width - i, gates);
+  std::copy_n(x + i, width - i, others);
+  run(gates, others, results);
+  std::copy_n(results, width - i, out + i);
 }
 
-template <typename Gate, typename Store>
-HWY_INLINE void for_activated(const core::ActivationParams& params, const float* x, int64_t width, Gate gate,
-                              Store store) {
+// out = join(activation(limit(gate)), x)
+template <typename Limit, typename Join>
+HWY_INLINE void for_activated(const core::ActivationParams& params, const float* gate, const float* x, int64_t width,
+                              float* out, Limit limit, Join join) {
   using enum core::Activation;
+  const auto run = [&]<core::Activation kKind>() HWY_ATTR {
+    for_vectors(gate, x, width, out, [&](const float* g, const float* other, float* result) HWY_ATTR {
+      hn::StoreU(join(activated<kKind>(params, limit(hn::LoadU(kF, g))), hn::LoadU(kF, other)), kF, result);
+    });
+  };
   switch (params.kind) {
-  case identity: return for_activated<identity>(params, x, width, gate, store);
-  case silu: return for_activated<silu>(params, x, width, gate, store);
-  case sigmoid: return for_activated<sigmoid>(params, x, width, gate, store);
-  case relu: return for_activated<relu>(params, x, width, gate, store);
-  case relu_squared: return for_activated<relu_squared>(params, x, width, gate, store);
-  case gelu: return for_activated<gelu>(params, x, width, gate, store);
-  case gelu_erf: return for_activated<gelu_erf>(params, x, width, gate, store);
-  case soft_cap: return for_activated<soft_cap>(params, x, width, gate, store);
-  case root_sigmoid: return for_activated<root_sigmoid>(params, x, width, gate, store);
-  case xielu: return for_activated<xielu>(params, x, width, gate, store);
-  case softplus: return for_activated<softplus>(params, x, width, gate, store);
+  case identity: return run.template operator()<identity>();
+  case silu: return run.template operator()<silu>();
+  case sigmoid: return run.template operator()<sigmoid>();
+  case relu: return run.template operator()<relu>();
+  case relu_squared: return run.template operator()<relu_squared>();
+  case gelu: return run.template operator()<gelu>();
+  case gelu_erf: return run.template operator()<gelu_erf>();
+  case soft_cap: return run.template operator()<soft_cap>();
+  case root_sigmoid: return run.template operator()<root_sigmoid>();
+  case xielu: return run.template operator()<xielu>();
+  case softplus: return run.template operator()<softplus>();
   }
 }
 
 struct AsIs {
-  template <typename T>
-  HWY_INLINE T operator()(T x) const {
-    return x;
-  }
+  HWY_INLINE VF operator()(VF x) const { return x; }
 };
 struct AtMost {
   float limit;
   HWY_INLINE VF operator()(VF x) const { return hn::Min(x, hn::Set(kF, limit)); }
-  HWY_INLINE float operator()(float x) const { return std::min(x, limit); }
 };
 struct Within {
   float limit;
   HWY_INLINE VF operator()(VF x) const { return hn::Max(hn::Min(x, hn::Set(kF, limit)), hn::Set(kF, -limit)); }
-  HWY_INLINE float operator()(float x) const { return std::clamp(x, -limit, limit); }
 };
-struct Store {
-  float* out;
-  HWY_INLINE void operator()(int64_t i, VF v) const { hn::StoreU(v, kF, out + i); }
-  HWY_INLINE void operator()(int64_t i, float v) const { out[i] = v; }
+struct Activated {
+  HWY_INLINE VF operator()(VF v, VF) const { return v; }
 };
-struct StoreProduct {
-  const float* x;
-  float* out;
-  HWY_INLINE void operator()(int64_t i, VF v) const { hn::StoreU(hn::Mul(v, hn::LoadU(kF, x + i)), kF, out + i); }
-  HWY_INLINE void operator()(int64_t i, float v) const { out[i] = v * x[i]; }
+struct Product {
+  HWY_INLINE VF operator()(VF v, VF x) const { return hn::Mul(v, x); }
 };
 // The same with limits of the activated gate and of x.
-struct StoreLimited {
-  const float* x;
-  float* out;
+struct LimitedProduct {
   float gate_limit, limit, shift;
-  HWY_INLINE void operator()(int64_t i, VF v) const {
-    const VF other = Within{limit}(hn::LoadU(kF, x + i));
-    hn::StoreU(hn::Mul(hn::Min(v, hn::Set(kF, gate_limit)), hn::Add(other, hn::Set(kF, shift))), kF, out + i);
-  }
-  HWY_INLINE void operator()(int64_t i, float v) const {
-    out[i] = std::min(v, gate_limit) * (std::clamp(x[i], -limit, limit) + shift);
+  HWY_INLINE VF operator()(VF v, VF x) const {
+    return hn::Mul(hn::Min(v, hn::Set(kF, gate_limit)), hn::Add(Within{limit}(x), hn::Set(kF, shift)));
   }
 };
 
 void activate(const core::ActivationParams& params, const float* x, int64_t width, float* out) {
-  if (params.limit > 0) return for_activated(params, x, width, Within{params.limit}, Store{out});
-  for_activated(params, x, width, AsIs(), Store{out});
+  if (params.limit > 0) return for_activated(params, x, x, width, out, Within{params.limit}, Activated());
+  for_activated(params, x, x, width, out, AsIs(), Activated());
 }
 
 void glu(const core::ActivationParams& params, const float* gate, const float* x, int64_t width, float* out) {
-  if (params.limit == 0 && params.shift == 0) return for_activated(params, gate, width, AsIs(), StoreProduct{x, out});
+  if (params.limit == 0 && params.shift == 0) return for_activated(params, gate, x, width, out, AsIs(), Product());
   constexpr float kNone = std::numeric_limits<float>::infinity();
   const float limit = params.limit > 0 ? params.limit : kNone;
   const bool after = params.limits_activated;
-  for_activated(params, gate, width, AtMost{after ? kNone : limit},
-                StoreLimited{x, out, after ? limit : kNone, limit, params.shift});
+  for_activated(params, gate, x, width, out, AtMost{after ? kNone : limit},
+                LimitedProduct{after ? limit : kNone, limit, params.shift});
 }
 
 void add(const float* a, const float* b, float scale, int64_t width, float* out) {

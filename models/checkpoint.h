@@ -49,6 +49,8 @@ enum class As : uint8_t {
   vector,
   column,   // {1, n}
   by_group, // {n / ssm groups, ssm groups}
+  flat,     // {n} of a tensor of any shape
+  parts,    // {n, 1, 1, m} of m such tensors
 };
 
 // What a tensor is made into.
@@ -65,7 +67,8 @@ struct Making {
 // whose `from` is in the checkpoint counts.
 struct TensorRule {
   // Below the model or below a layer: a module, whose .weight and .bias are taken, or a tensor's full name. "{}" is the
-  // number of an expert; a tensor of three dimensions has the experts in its first one.
+  // number of an expert; a tensor of three dimensions has the experts in its first one. Of As::parts, what stands in
+  // braces with commas are the parts, each of which may be missing: "x_{r,w}" is x_r, then x_w.
   // Empty: nothing. Then the tensor is a vector of ones times Making::scale, as long as a head.
   std::string_view from;
   std::string_view to; // below "blk.N.": without .weight and .bias for a module, the full name for a tensor

@@ -1,5 +1,6 @@
 #include "convert/import/plan.h"
 
+#include "convert/import/expressions.h"
 #include "convert/import/matrices/views.h"
 #include "convert/import/rows.h"
 #include "core/error.h"
@@ -25,6 +26,18 @@ bool is_zero(const SafeTensor& tensor) {
 std::string without(std::string name, std::string_view suffix) {
   if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
   return name;
+}
+
+// The tensors of As::parts that are there.
+std::vector<const SafeTensor*> find_parts(const gguf::Safetensors& tensors, const std::string& name) {
+  std::vector<const SafeTensor*> found;
+  const size_t open = name.find('{'), close = name.find('}', open);
+  for_parts(std::string_view(name).substr(open + 1, close - open - 1), ',', [&](std::string_view part) {
+    if (const SafeTensor* tensor =
+            tensors.find(fmt::format("{}{}{}", name.substr(0, open), part, name.substr(close + 1))))
+      found.push_back(tensor);
+  });
+  return found;
 }
 
 std::string of_expert(std::string name, int64_t expert) {
@@ -78,6 +91,18 @@ bool Plan::add_rule(const std::string& from, const std::string& to, const Tensor
   if (const SafeTensor* tensor = tensors_.find(from)) {
     use(tensor);
     add(of_tensor(*tensor, rule), to, rule);
+    return true;
+  }
+  if (rule.how.as == As::parts) {
+    Made made = {{}, true};
+    for (const SafeTensor* tensor : find_parts(tensors_, from)) {
+      use(tensor);
+      made.matrices.push_back(plain_matrix(*tensor, 0, tensor->elements(), 1));
+      if (made.matrices.back().rows != made.matrices.front().rows)
+        throw_error("{}: has other elements than the parts before it", tensor->name);
+    }
+    if (made.matrices.empty()) return false;
+    add(std::move(made), to, rule);
     return true;
   }
   const SafeTensor* blocks = tensors_.find(from + "_blocks");
@@ -158,6 +183,7 @@ Plan::Made Plan::of_tensor(const SafeTensor& tensor, const TensorRule& rule) con
     const int64_t a = shape[1], b = rank == 2 ? 1 : shape[2];
     // Newer writers may have exchanged them already, which shows where only one of the sides is the model's width.
     const bool from_hidden = rule.to.starts_with("ffn_down");
+  if (rule.how.as == As::flat) return {{plain_matrix(tensor, 0, tensor.elements(), 1)}, true};
     const bool fits_as_is = (from_hidden ? a : b) == config_.width, fits = (from_hidden ? b : a) == config_.width;
     const bool exchanged = rule.how.transposed && rank == 3 && (fits || !fits_as_is);
     made.matrices.push_back(plain_matrix(tensor, e * a * b, exchanged ? b : a, exchanged ? a : b, exchanged));
@@ -217,6 +243,7 @@ void Plan::add(Made made, const std::string& name, const TensorRule& rule) {
     throw_error("{}: is {}, but the embedding table has {} rows", config_.fields().where("vocab_size"), config_.vocab,
                 rows);
   std::vector<int64_t> dims = {cols, rows};
+    if (rule.how.as == As::parts) dims = {rows, 1, 1};
   if (count > 1) dims.push_back(count);
   const bool bare = !name.ends_with(".weight"); // no matrix that anything is multiplied by
   const bool wide = bare || !models::is_quantizable({name, quant::Type::F32, dims});

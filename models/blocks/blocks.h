@@ -77,8 +77,12 @@ class Builder {
   core::ValueId short_conv(core::ValueId x, int64_t il);
   // Linear attention whose heads forget at fixed paces, times `pace`.
   core::ValueId lightning_attention(core::ValueId x, int64_t il, double pace);
-  core::ValueId time_mix(core::ValueId x, int64_t il);    // of RWKV 6, in attention's place
-  core::ValueId channel_mix(core::ValueId x, int64_t il); // of RWKV 6, the feed-forward part
+  core::ValueId time_mix(core::ValueId x, int64_t il); // of RWKV 6, in attention's place
+  // Of RWKV 6 and 7, the feed-forward part, in RWKV 6 with a gate.
+  core::ValueId channel_mix(core::ValueId x, int64_t il, bool gated);
+  // Of RWKV 7. Layers behind the first one take up its values, which are the second of what it gives.
+  std::pair<core::ValueId, core::ValueId> time_mix7(core::ValueId x, std::optional<core::ValueId> first_values,
+                                                    int64_t il);
   core::ValueId latent_attention(core::ValueId x, int64_t il, const LatentSpec& spec);
   core::ValueId compressed_attention(core::ValueId x, int64_t il); // of DeepSeek V4
   // The positions that the layer's indexer chooses, of attention.compress_ratios of the layer next to each other
@@ -247,7 +251,9 @@ class Builder {
                                                            int64_t v_heads, int64_t dim);
   core::ValueId before_minus_now(core::ValueId x, const std::string& name);
   core::ValueId toward(core::ValueId x, core::ValueId difference, const std::string& tensor);
-  core::WeightId time_mix_share(const std::string& blk, std::string_view which, int64_t place);
+  core::WeightId time_mix_share(const std::string& blk, std::string_view which, int64_t place, int64_t count);
+  core::ValueId low_rank(core::ValueId x, const std::string& tensor, const ActivationSpec& activation);
+  core::ValueId head_products(core::ValueId r, core::ValueId k, const std::string& tensor, int64_t dim);
   core::ValueId attention_gate(core::ValueId x, const std::string& blk, int64_t heads, int64_t v_dim);
   core::ValueId scanned(core::ValueId x, core::ValueId b, core::ValueId c, core::ValueId dt, core::ValueId gate,
                         const std::string& blk);

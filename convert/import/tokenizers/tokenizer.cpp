@@ -141,6 +141,7 @@ void read_ends(JsonFiles& files, Vocabulary& vocabulary) {
   }
   std::erase_if(ids, [&](int64_t id) { return id >= std::ssize(vocabulary.tokens); });
   for (const int64_t id : ids) {
+    if (std::ranges::find(vocabulary.ends, id) != vocabulary.ends.end()) continue;
     vocabulary.ends.push_back(static_cast<uint32_t>(id));
     Token& token = vocabulary.tokens[id];
     if (token.kind == TokenKind::user_defined) token.kind = TokenKind::control;
@@ -204,12 +205,15 @@ void read_tokenizer(JsonFiles& files, int64_t vocab, gguf::Metadata& metadata, s
   const bool byte_level =
       document.is_object() && document.value("pre_tokenizer", Json()).dump().find("\"ByteLevel\"") != std::string::npos;
   Vocabulary vocabulary;
+  constexpr const char* kRwkvVocabulary = "rwkv_vocab_v20230424.txt";
   if (sentencepiece && !byte_level) {
     vocabulary = read_sentencepiece(*sentencepiece, folder + "/tokenizer.model", vocab);
     add_tokens(files, vocab, vocabulary);
   } else if (document.is_object()) {
     vocabulary = read_tokenizer_json(document, folder + "/tokenizer.json", vocab);
   } else {
+  } else if (const auto rwkv = read_text_file(folder, kRwkvVocabulary)) {
+    vocabulary = read_rwkv(*rwkv, fmt::format("{}/{}", folder, kRwkvVocabulary), vocab);
     notes.push_back("no tokenizer.json and no tokenizer.model: the file takes token ids only, no text");
     return;
   }

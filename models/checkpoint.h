@@ -126,9 +126,12 @@ struct Checkpoint {
   std::span<const FieldRule> fields = {};   // before those that most share
   std::span<const FixedField> fixed = {};
   std::span<const NumberRule> numbers = {};
+  // Of the layers of a second stack, "decoder.block.N.", which are "dec.blk.N." in GGUF: decoder_block_count of them.
+  std::span<const TensorRule> decoder = {};
   LayerKeys layers = {};
   bool attention = true;                 // any layer has
   bool head = true;                      // there is an output matrix, perhaps the embedding table
+  bool own_head = false;                 // an output matrix that is there counts, whatever tie_word_embeddings says
   std::string_view stack = {};           // what stands before "blk.N." in GGUF
   bool slides_by_default = false;        // sliding_window counts where use_sliding_window is missing
   double rotated = 1;                    // partial_rotary_factor where config.json does not say

@@ -115,6 +115,7 @@ struct LayerKeys {
   bool kv_heads = false;         // attention.head_count_kv: 0 in layers without attention
   bool ffn_widths = false;       // feed_forward_length: 0 in layers that are no feed-forward part
   bool windows = false;          // attention.sliding_window and its pattern: a flag per layer
+  bool rope_pattern = false;     // attention.rope_pattern: a flag per layer, of layers whose base of rope is not 0
   // Layers that see all have heads of their own; the last layers attend to the caches of earlier ones, and may have
   // twice as wide a feed-forward part: Gemma 4.
   bool two_heads = false;
@@ -132,6 +133,7 @@ struct Checkpoint {
   bool attention = true;                 // any layer has
   bool head = true;                      // there is an output matrix, perhaps the embedding table
   bool own_head = false;                 // an output matrix that is there counts, whatever tie_word_embeddings says
+  std::string_view kv_heads = {};        // FieldRule's expression of their number, where it has other names
   std::string_view stack = {};           // what stands before "blk.N." in GGUF
   bool slides_by_default = false;        // sliding_window counts where use_sliding_window is missing
   double rotated = 1;                    // partial_rotary_factor where config.json does not say

@@ -203,6 +203,8 @@ bool is_beside(std::string_view name) {
   constexpr std::string_view kEnds[] = {"rotary_emb.inv_freq", ".input_scale", ".input_global_scale",
                                         ".input_zero_point", ".k_scale", ".activation_scale", ".v_scale",
                                         ".output_scale", ".weight_format",
+                                        // What lightning attention's paces imply.
+                                        ".slope_rate", ".query_decay", ".key_decay", ".diagonal_decay",
                                         // Masks that older writers kept.
                                         ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"};
   return is_draft(name) ||

@@ -85,6 +85,7 @@ constexpr TensorRule kT5[] = {
 };
 constexpr FieldRule kT5EncoderFields[] = {kSeesAll};
 constexpr FieldRule kT5Fields[] = {
+    {"context_length", Kind::count, "n_positions", 512},
     {"feed_forward_length", Kind::count, "d_ff"},
     {"attention.key_length", Kind::count, "d_kv"},
     {"attention.value_length", Kind::count, "d_kv"},

@@ -127,7 +127,7 @@ struct Checkpoint {
   std::span<const FieldRule> fields = {};   // before those that most share
   std::span<const FixedField> fixed = {};
   std::span<const NumberRule> numbers = {};
-  // Of the layers of a second stack, "decoder.block.N.", which are "dec.blk.N." in GGUF: decoder_block_count of them.
+  // A second stack's layers, decoder_block_count of them: "decoder.block.N.", which are "dec.blk.N." in GGUF.
   std::span<const TensorRule> decoder = {};
   LayerKeys layers = {};
   bool attention = true;                 // any layer has

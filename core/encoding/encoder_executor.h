@@ -15,7 +15,7 @@ namespace ridge::core {
 std::unique_ptr<Executor> make_encoder_executor(const Program& encoder_program, std::unique_ptr<Executor> encoder,
                                                 const Program& decoder_program, std::unique_ptr<Executor> decoder);
 
-// Of an encoder: one text at a time, evaluated whole.
+// How an encoder is configured: it evaluates one text at a time, whole.
 ExecutorConfig encoder_config(ExecutorConfig config);
 
 // The place of the start token in `tokens`, behind a text of a token at least; -1: there is none.

@@ -39,8 +39,8 @@ class Unigram final : public TextModel {
   double unknown_score_;
 };
 
-// Scores are ten-thousandths, rounded. A character without a token costs 1,000 and is written as its bytes. Of ways
-// that cost the same, the one with the longest first token counts. Spaces are characters like others.
+// Scores are ten-thousandths, rounded. A character without a token costs 1,000 and is written as its bytes. Where ways
+// cost the same, the one with the longest first token counts. Spaces are characters like others.
 class Plamo final : public TextModel {
  public:
   explicit Plamo(const Vocabulary& vocabulary);

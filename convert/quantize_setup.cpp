@@ -163,7 +163,7 @@ std::unique_ptr<DivergenceMeter> QuantizeSetup::make_meter() const {
   std::optional<core::Program> program;
   try {
     program = models::build_program(file);
-    if (program->embeds || core::sees_ahead(*program)) throw_error("it writes no text");
+    if (program->embeds || core::sees_ahead(*program) || program->start_token >= 0) throw_error("it writes no text");
   } catch (const Error& error) {
     if (request.explore || !request.calibration.empty()) throw;
     steps.note(fmt::format("weighing tensors as in other models, because this one cannot run: {}", error.what()));

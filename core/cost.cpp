@@ -203,11 +203,13 @@ void set_scan_cost(Cost& cost, const Program& program, const Op& op, const Step&
   cost.flops = 5 * static_cast<double>(step.tokens * width * params.states);
 }
 
-// Per element of S: its decay, the rank-1 update, products with r and the decay's and the bonus's factors.
+// Per element of S: its decay, the rank-1 update, products with r and the decay's and the bonus's factors; of RWKV 7 its
+// decay, two rank-1 updates, products with d and r.
 void set_wkv_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<WkvParams>(op.params);
   cost.state_bytes = state_bytes(program, params.state, step);
-  cost.flops = 5 * static_cast<double>(params.dim) * elements_of(program, op.outputs[0], step);
+  const double flops = op.kind == OpKind::wkv7 ? 9 : 5;
+  cost.flops = flops * static_cast<double>(params.dim) * elements_of(program, op.outputs[0], step);
 }
 
 // What a rank has goes to each of the others, and as much as it gives away comes from each.
@@ -258,7 +260,8 @@ Cost op_cost(const Program& program, const Op& op, const Step& step) {
   case OpKind::pool: set_pool_cost(cost, program, op, step); break;
   case OpKind::delta_rule: set_delta_rule_cost(cost, program, op, step); break;
   case OpKind::scan: set_scan_cost(cost, program, op, step); break;
-  case OpKind::wkv: set_wkv_cost(cost, program, op, step); break;
+  case OpKind::wkv:
+  case OpKind::wkv7: set_wkv_cost(cost, program, op, step); break;
   default: break;
   }
   return cost;

@@ -357,6 +357,14 @@ void shape_wkv(const Operands& o) {
   o.expect(state_of(o, params.state).width == width * params.dim, "state");
 }
 
+void shape_wkv7(const Operands& o) {
+  const auto& params = std::get<WkvParams>(o.op.params);
+  const int64_t width = params.heads * params.dim;
+  o.expect(params.heads > 0 && params.dim > 0 && params.dim <= kMostWkvDim, "heads");
+  for (size_t i = 0; i < 6; ++i) o.expect(o.in(i).width == width, "input width");
+  o.expect(o.out(0).width == width && state_of(o, params.state).width == width * params.dim, "shape");
+}
+
 using CheckShape = void (*)(const Operands&);
 constexpr CheckShape kCheckShape[] = {
 #define RIDGE_OP(name, ...) shape_##name,

@@ -161,6 +161,10 @@ struct Program {
   // wanted output. -1: nothing is kept.
   ValueId hidden = -1;
 
+  // A decoder's: the token that begins what it writes. The tokens of a stream before it are the text that its encoder
+  // reads, a Program of its own (encoding/encoder_executor.h). -1: there is no encoder.
+  int32_t start_token = -1;
+
   // A batch may say where tokens are beside their positions, as in a picture (Batch::axes, Batch::block_ends), and
   // give tokens a row of so many elements instead of an id (Batch::rows); 0: none.
   bool has_places = false;

@@ -60,8 +60,9 @@ Answer Answerer::answer(Generation generation, const TextSink& sink, const std::
     }
     return !answer_text.stopped();
   };
+  const int64_t prompt = std::ssize(request.prompt); // with what ends a text that an encoder reads
   answer.stop = session_.generate(std::move(request), cancel);
-  answer.tokens = std::ssize(session_.tokens()) - std::ssize(generation.prompt);
+  answer.tokens = std::ssize(session_.tokens()) - prompt;
   emit(answer_text.finish());
   answer.raw = answer_text.raw();
   answer.schema_misses = answer_text.schema_misses();

@@ -1,5 +1,6 @@
 #include "engine/loaded_model.h"
 
+#include "core/encoding/encoder_executor.h"
 #include "core/error.h"
 #include "core/strings/units.h"
 #include "engine/fit/fit.h"
@@ -30,11 +31,11 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file) {
   return text::Tokenizer::from_file(file);
 }
 
-LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File* eagle, Diffusing diffusing) {
+LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File* eagle, Whole whole) {
   LoadedModel model{std::move(file), {}, nullptr, nullptr};
   model.program = eagle ? models::build_drafted(model.file, *eagle) : models::build_program(model.file, ending);
   const bool writes = ending == models::Ending::logits || ending == models::Ending::pictures;
-  const bool wants_diffusion = core::sees_ahead(model.program) && diffusing == Diffusing::no;
+  const bool wants_diffusion = core::sees_ahead(model.program) && whole == Whole::no;
   const bool has_mask = model.file.get_int("tokenizer.ggml.mask_token_id", -1) >= 0; // which diffusion needs
   if (writes && (model.program.embeds || (wants_diffusion && !has_mask)))
     throw_error("{}: a {} model embeds texts and writes none; see ridge embed", model.file.path(),
@@ -42,6 +43,13 @@ LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File*
   if (writes && wants_diffusion)
     throw_error("{}: a {} model writes by diffusion: it has no probabilities of a text token by token; see ridge run",
                 model.file.path(), model.program.architecture);
+  if (model.program.start_token >= 0) {
+    if (whole == Whole::no)
+      throw_error("{}: a {} model writes behind a text that its encoder reads: it has no probabilities of a text token "
+                  "by token; see ridge run",
+                  model.file.path(), model.program.architecture);
+    model.encoder = LoadedHead{models::build_program(model.file, models::Ending::encoded)};
+  }
   model.tokenizer = find_tokenizer(model.file);
   return model;
 }
@@ -264,8 +272,41 @@ int ranks_in_all(const Placement& placement) {
   return named;
 }
 
+// A model with an encoder is whole on one device, because the one fills caches of the other.
+static Device start_with_encoder(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
+                                 const Placement& placement, const LoadSteps& steps) {
+  const core::Program& encoder = model.encoder->program;
+  const auto join = [&](std::unique_ptr<core::Executor> reads, std::unique_ptr<core::Executor> writes) {
+    model.executor = core::make_encoder_executor(encoder, std::move(reads), model.program, std::move(writes));
+  };
+  if (placement.stages > 1 || placement.ranks > 1 || placement.gpus.size() > 1)
+    throw Error("a model with an encoder runs on one device", Error::kUsage);
+  const core::ExecutorConfig reading = core::encoder_config(config);
+  if (name != "cpu" && placement.gpu_layers != 0) {
+    const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(placement.first_gpu());
+    if (!gpu.usable && name == "cuda") throw_error("--device cuda: {}", gpu.problem);
+    if (gpu.usable) try {
+        auto writes = on_cuda(model.program, config, cuda_options(placement, false), steps);
+        Placement rest = placement;
+        rest.gpu_memory = memory_left(placement, gpu.free_bytes);
+        join(on_cuda(encoder, reading, cuda_options(rest, false), steps), std::move(writes));
+        model.gpus = {placement.first_gpu()};
+        model.gpu_share = 1;
+        return Device::cuda;
+      } catch (const kernels::cuda::OutOfMemory& error) {
+        if (name == "cuda") throw;
+        if (steps.note) steps.note(fmt::format("running on the CPU: {}", error.what()));
+      }
+  }
+  model.gpu_share = 0;
+  auto writes = on_cpu(model.program, config, steps);
+  join(on_cpu(encoder, reading, steps), std::move(writes));
+  return Device::cpu;
+}
+
 Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
                       const Placement& placement, const LoadSteps& steps, const char* to_need_less) {
+  if (model.encoder) return start_with_encoder(model, config, name, placement, steps);
   const auto note = [&](const std::string& line) {
     if (steps.note) steps.note(line);
   };

@@ -10,6 +10,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +30,8 @@ struct LoadSteps {
 };
 
 // A draft head of a model's file (models::build_draft_head), or one that is a file of its own
-// (models::build_eagle_head).
+// (models::build_eagle_head); or the encoder of a model that reads a text before it writes
+// (core::Program::start_token).
 struct LoadedHead {
   core::Program program; // points into the files
   std::unique_ptr<core::Executor> executor = nullptr;
@@ -45,10 +48,13 @@ struct LoadedModel {
   std::vector<int> gpus = {};                       // that run it; empty: the first, or none
   double gpu_memory_left = 0;                       // of Placement::gpu_memory, on the first of them; 0: no limit
   std::vector<LoadedHead> heads = {};               // those that guess; program then keeps hidden rows
+  std::optional<LoadedHead> encoder = {};           // whose Program runs within `executor`
   std::shared_ptr<PictureShelf> pictures = nullptr; // null: it takes none
   // In the order of Program::adapters, which points into them.
   std::vector<std::shared_ptr<const models::AdapterFile>> adapters = {};
 
+  // What runs beside `program`: draft heads, or the encoder.
+  std::span<const LoadedHead> beside() const { return encoder ? std::span(&*encoder, 1) : std::span(heads); }
   // The tokenizer, or an Error that says the file has none.
   const text::Tokenizer& need_tokenizer() const;
 };
@@ -59,15 +65,15 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file);
 // The file at `path`. An empty path means the built-in guide, with a note.
 gguf::File open_file(const std::string& path, const LoadSteps& steps);
 
-// Whether models whose tokens see later ones are taken where text is to be written. They write by diffusion, and their
-// texts are evaluated whole.
-enum class Diffusing : bool { no, yes };
+// Whether models are taken, where text is to be written, that have no probabilities of a text token by token: those
+// whose tokens see later ones, which write by diffusion, and those with an encoder. Their texts are evaluated whole.
+enum class Whole : bool { no, yes };
 
 // Builds the Program and the tokenizer; no executor yet. With Ending::logits, throws Error for a model that cannot
-// write text: one without an output matrix, or, unless wanted, whose tokens see later ones. `eagle`: a draft head's
+// write text: one without an output matrix, or, unless wanted, one that evaluates texts whole. `eagle`: a draft head's
 // file, which must outlive the model; the Program then keeps the rows that it takes.
 LoadedModel open_model(gguf::File file, models::Ending ending = models::Ending::logits,
-                       const gguf::File* eagle = nullptr, Diffusing diffusing = Diffusing::no);
+                       const gguf::File* eagle = nullptr, Whole whole = Whole::no);
 // The same of open_file().
 LoadedModel open_model(const std::string& path, const LoadSteps& steps = {},
                        models::Ending ending = models::Ending::logits);

@@ -373,6 +373,8 @@ void for_each_model(const core::BenchRequest& request, std::string_view heads, c
   for (const std::string& file : files) {
     options.model = file;
     engine::LoadedModel model = engine::open_generating(options, steps);
+    if (model.encoder)
+      throw_error("{}: bench measures decoders by themselves, and this one writes behind what its encoder reads", file);
     if (heads == "eagle3" && model.heads.empty())
       throw_error("--draft-model {}: is no draft head but a model of its own", request.draft_model);
     run(model, models::model_label(model.file));

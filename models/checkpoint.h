@@ -49,6 +49,8 @@ enum class As : uint8_t {
   vector,
   column,   // {1, n}
   by_group, // {n / ssm groups, ssm groups}
+  flat,     // {n} of a tensor of any shape
+  parts,    // {n, 1, 1, m} of m such tensors
 };
 
 // What a tensor is made into.
@@ -65,7 +67,8 @@ struct Making {
 // whose `from` is in the checkpoint counts.
 struct TensorRule {
   // Below the model or below a layer: a module, whose .weight and .bias are taken, or a tensor's full name. "{}" is the
-  // number of an expert; a tensor of three dimensions has the experts in its first one.
+  // number of an expert; a tensor of three dimensions has the experts in its first one. Of As::parts, what stands in
+  // braces with commas are the parts, each of which may be missing: "x_{r,w}" is x_r, then x_w.
   // Empty: nothing. Then the tensor is a vector of ones times Making::scale, as long as a head.
   std::string_view from;
   std::string_view to; // below "blk.N.": without .weight and .bias for a module, the full name for a tensor
@@ -112,6 +115,7 @@ struct LayerKeys {
   bool kv_heads = false;         // attention.head_count_kv: 0 in layers without attention
   bool ffn_widths = false;       // feed_forward_length: 0 in layers that are no feed-forward part
   bool windows = false;          // attention.sliding_window and its pattern: a flag per layer
+  bool rope_pattern = false;     // attention.rope_pattern: a flag per layer, of layers whose base of rope is not 0
   // Layers that see all have heads of their own; the last layers attend to the caches of earlier ones, and may have
   // twice as wide a feed-forward part: Gemma 4.
   bool two_heads = false;
@@ -123,9 +127,13 @@ struct Checkpoint {
   std::span<const FieldRule> fields = {};   // before those that most share
   std::span<const FixedField> fixed = {};
   std::span<const NumberRule> numbers = {};
+  // A second stack's layers, decoder_block_count of them: "decoder.block.N.", which are "dec.blk.N." in GGUF.
+  std::span<const TensorRule> decoder = {};
   LayerKeys layers = {};
   bool attention = true;                 // any layer has
   bool head = true;                      // there is an output matrix, perhaps the embedding table
+  bool own_head = false;                 // an output matrix that is there counts, whatever tie_word_embeddings says
+  std::string_view kv_heads = {};        // FieldRule's expression of their number, where it has other names
   std::string_view stack = {};           // what stands before "blk.N." in GGUF
   bool slides_by_default = false;        // sliding_window counts where use_sliding_window is missing
   double rotated = 1;                    // partial_rotary_factor where config.json does not say

@@ -11,8 +11,9 @@ namespace ridge::models {
 
 // What a Program ends with: logits; the normed hidden state that an output matrix would make them of; or logits and,
 // beside them, the hidden rows of all tokens, which the file's draft heads take (Program::hidden). With `pictures` it
-// ends with logits, and batches may give tokens rows and places (Program::has_places).
-enum class Ending : uint8_t { logits, hidden, drafted, pictures };
+// ends with logits, and batches may give tokens rows and places (Program::has_places). `encoded`: of a model with an
+// encoder and a decoder (Program::start_token), the encoder's Program, which also keeps what the decoder attends to.
+enum class Ending : uint8_t { logits, hidden, drafted, pictures, encoded };
 
 // Builds the Program of the file's architecture. Throws Error for an unknown architecture, a tensor that is missing or
 // has another shape, a hyperparameter out of range, and a model that asks for something that is not supported yet. The

@@ -5,6 +5,7 @@
 #include "app/models/model_names.h"
 #include "app/report/npy.h"
 #include "app/terminal/terminal.h"
+#include "core/encoding/encoder_executor.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/adapters/adapters.h"
@@ -48,7 +49,7 @@ struct LogitsCommand {
       throw Error("--draft-model: goes with --mtp, and is an EAGLE-3 head", Error::kUsage);
     if (!mtp)
       return engine::with_adapters(engine::open_model(engine::open_file(model.model, load_on_terminal()),
-                                                      models::Ending::logits, nullptr, engine::Diffusing::yes),
+                                                      models::Ending::logits, nullptr, engine::Whole::yes),
                                    model.adapters);
     core::ModelOptions drafting = model;
     drafting.speculation = model.draft_model.empty() ? "mtp" : "draft";
@@ -121,7 +122,12 @@ struct LogitsCommand {
     loaded.executor->set_adapters(0, engine::adapter_uses(loaded.program.adapters, {}, tokens));
     if (head) engine::start_executor(*head, config, model.device, engine::placement_of(model), load_on_terminal());
 
-    NpyWriter npy(out, {std::ssize(tokens), loaded.program.vocab});
+    // Those that an encoder reads have no logits.
+    const int64_t start = loaded.encoder ? core::find_start(loaded.program, tokens) : 0;
+    if (start < 0)
+      throw_error("--ids: no start token {} behind the text that the encoder reads, from which on there are logits",
+                  loaded.program.start_token);
+    NpyWriter npy(out, {std::ssize(tokens) - start, loaded.program.vocab});
     std::vector<int32_t> positions(tokens.size()), all(tokens.size());
     std::iota(positions.begin(), positions.end(), 0);
     std::iota(all.begin(), all.end(), 0);
@@ -132,6 +138,8 @@ struct LogitsCommand {
                            std::span(positions).subspan(at, count),
                            {},
                            std::span(all).first(head ? 0 : count)};
+      const int64_t unread = std::clamp(start - at, int64_t{0}, count);
+      if (!head) batch.outputs = batch.outputs.subspan(unread);
       loaded.executor->forward(batch);
       if (head) {
         const std::span<const float> rows = loaded.executor->hidden();
@@ -149,7 +157,7 @@ struct LogitsCommand {
         for (int64_t i = 0; i < read; ++i) npy.append(head->executor->logits(i));
         before.erase(before.begin(), before.begin() + std::ssize(rows));
       }
-      for (int64_t i = 0; !head && i < count; ++i) npy.append(loaded.executor->logits(i));
+      for (int64_t i = 0; !head && i < count - unread; ++i) npy.append(loaded.executor->logits(i));
     }
     loaded.file.check();
     npy.finish();

@@ -48,7 +48,7 @@ struct FitCommand {
     if (!encoder.empty()) pictures = engine::encoder_need(encoder, model.threads);
     if (room.gpu <= 0) room.cpu -= static_cast<double>(pictures.total());
     const core::ExecutorConfig config = engine::generating_config(model, loaded.program);
-    const engine::Fit fit = engine::fit(loaded.program, config, room, placement, loaded.heads);
+    const engine::Fit fit = engine::fit(loaded.program, config, room, placement, loaded.beside());
     bool pictures_on_gpu = false;
     if (!encoder.empty() && fit.gpu) {
       const engine::Need on_gpu = engine::encoder_need(encoder, model.threads, &room.limits);
@@ -79,7 +79,8 @@ struct FitCommand {
     else
       print_device("CPU", fit.cpu, room.cpu, fit.layers - fit.gpu_layers, fit.layers);
     for (const auto& [name, need] : {std::pair("GPU", fit.heads.gpu), std::pair("CPU", fit.heads.cpu)})
-      if (need.total() > 0) row("draft heads", fmt::format("on the {}: {}", name, parts_of(need)));
+      if (need.total() > 0)
+        row(loaded.encoder ? "encoder" : "draft heads", fmt::format("on the {}: {}", name, parts_of(need)));
     if (!encoder.empty())
       row("pictures", fmt::format("on the {0}, for one of {1} × {1} pixels: {2}", pictures_on_gpu ? "GPU" : "CPU",
                                   engine::kPlannedSide, parts_of(pictures)));

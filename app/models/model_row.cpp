@@ -24,9 +24,10 @@ std::optional<engine::Fit> look_into(core::ModelRow& row, const core::ModelOptio
     row.parameters = models::parameter_count(file);
     core::ModelOptions without_other = options; // a draft model is one model's
     without_other.draft_model.clear();
-    const std::vector<engine::LoadedHead> heads = engine::heads_to_use(file, without_other);
+    std::vector<engine::LoadedHead> heads = engine::heads_to_use(file, without_other);
     const core::Program program =
         models::build_program(file, heads.empty() ? models::Ending::logits : models::Ending::drafted);
+    if (program.start_token >= 0) heads.push_back({models::build_program(file, models::Ending::encoded)});
     row.trained_context = program.trained_context;
     engine::Fit fit =
         engine::fit(program, engine::generating_config(options, program), room, engine::placement_of(options), heads);

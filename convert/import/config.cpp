@@ -158,8 +158,12 @@ void read_heads(Config& config) {
   const Fields fields = config.fields();
   if (!config.checkpoint().attention) return;
   config.heads = fields.get_int(named(fields, {"num_attention_heads", "n_head", "n_heads", "num_heads"}), 1, kMaxHeads);
-  config.kv_heads = fields.get_int(named(fields, {"num_key_value_heads", "n_kv_heads"}), 1, config.heads, config.heads);
-  if (config.heads % config.kv_heads != 0)
+  if (const auto own = config.evaluate(config.checkpoint().kv_heads.empty() ? "absent" : config.checkpoint().kv_heads))
+    config.kv_heads = static_cast<int64_t>(*own);
+  else
+    config.kv_heads =
+        fields.get_int(named(fields, {"num_key_value_heads", "n_kv_heads"}), 1, config.heads, config.heads);
+  if (config.kv_heads < 1 || config.heads % config.kv_heads != 0)
     throw_error("{}: {} heads cannot share {} evenly", fields.where("num_key_value_heads"), config.heads,
                 config.kv_heads);
   const char* key = fields.find("head_dim") || !fields.find("attention_head_dim") ? "head_dim" : "attention_head_dim";
@@ -291,9 +295,9 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   out.width = config.get_int(named(config, {"hidden_size", "n_embd", "d_model"}), 1, kMaxWidth);
   read_heads(out);
   out.vocab = config.get_int("vocab_size", 1, kMaxVocab);
-  out.context = config.get_int(
-      named(config, {"max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length"}), 1,
-      kMaxContext, out.heads > 0 ? 2048 : 1 << 20);
+  out.context = config.get_int(named(config, {"max_position_embeddings", "n_positions", "max_sequence_length",
+                                              "model_max_length", "max_seq_len", "seq_length"}),
+                               1, kMaxContext, out.heads > 0 ? 2048 : 1 << 20);
   out.tied = config.find_bool("tie_word_embeddings");
   if (const Json* quantization = config.find("quantization_config")) out.quantization = *quantization;
 

@@ -149,10 +149,20 @@ void read_two_heads(Config& config, gguf::Metadata& metadata, const std::string&
   }
 }
 
-// Bases of rope per layer, 0 where there is none, must be what the kinds of layers imply.
-void check_rope_bases(const Config& config) {
+// Bases of rope per layer, 0 where there is none: must be what the kinds of layers imply, or say which layers turn.
+void read_rope_bases(const Config& config, gguf::Metadata& metadata, const std::string& prefix) {
   const Json* bases = config.fields().find("layer_rope_theta");
   if (!bases || !bases->is_array() || bases->size() != config.kinds.size()) return;
+  if (config.checkpoint().layers.rope_pattern) {
+    const double base = config.evaluate("rope_parameters.rope_theta | rope_theta").value_or(10000);
+    std::vector<bool> turn;
+    for (const Json& own : *bases) {
+      if (!own.is_number() || (own != 0 && own != base))
+        throw_error("{}: expected {} or 0 for each layer", config.fields().where("layer_rope_theta"), base);
+      turn.push_back(own != 0);
+    }
+    return metadata.set(prefix + "attention.rope_pattern", turn);
+  }
   for (size_t il = 0; il < bases->size(); ++il)
     if (((*bases)[il] == 0) != (config.kinds[il] == LayerKind::attention))
       throw_error("{}: layer {}: expected rope where there is a window, and nowhere else",
@@ -201,7 +211,7 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
     set("attention.sliding_window_pattern", [](LayerKind kind) { return kind == LayerKind::sliding; });
   }
   if (keys.two_heads) read_two_heads(config, metadata, prefix);
-  check_rope_bases(config);
+  read_rope_bases(config, metadata, prefix);
 }
 
 } // namespace ridge::convert::import

@@ -78,8 +78,9 @@ void check_model(const gguf::Metadata& metadata, const Plan& plan, const std::st
   const auto is_rope = [](const Output& output) { // read when a Program is built
     return output.parts.empty() && output.info.name.starts_with("rope_f");
   };
-  with_shapes(metadata, plan.shapes, plan.outputs, is_rope, folder,
-              [](const gguf::File& file) { models::build_program(file); });
+  with_shapes(metadata, plan.shapes, plan.outputs, is_rope, folder, [](const gguf::File& file) {
+    if (models::build_program(file).start_token >= 0) models::build_program(file, models::Ending::encoded);
+  });
 }
 
 // The same for an encoder of pictures whose rows go into a language model of a width.

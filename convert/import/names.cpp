@@ -215,14 +215,17 @@ bool is_draft(std::string_view name) { return name.starts_with("mtp.") || name.s
 bool is_beside(std::string_view name) {
   // Parts for images and sound; and what says how activations and cached keys were quantized, which ridge decides for
   // itself.
-  constexpr std::string_view kParts[] = {
-      "visual.", "vision_", "vision_tower.", "vision_adapter.", "vision_projection.", "audio_", "projector.",
-      "patch_embedding", "multi_modal_projector", "embed_vision.", "embed_audio.", "connector.", "mlp1.",
-      // Heads of encoders: for classes, and for words that are left out.
-      "pooler.dense", "cls.predictions.", "cls.seq_relationship.", "position_ids", "encoder.embed_tokens."};
+  constexpr std::string_view kParts[] = {"visual.", "vision_", "vision_tower.", "vision_adapter.", "vision_projection.",
+                                         "audio_", "projector.", "patch_embedding", "multi_modal_projector",
+                                         "embed_vision.", "embed_audio.", "connector.", "mlp1.",
+                                         // Heads of encoders: for classes, and for words that are left out.
+                                         "pooler.dense", "cls.predictions.", "cls.seq_relationship.", "position_ids",
+                                         "encoder.embed_tokens.", "decoder.embed_tokens."};
   constexpr std::string_view kEnds[] = {"rotary_emb.inv_freq", ".input_scale", ".input_global_scale",
                                         ".input_zero_point", ".k_scale", ".activation_scale", ".v_scale",
                                         ".output_scale", ".weight_format",
+                                        // What lightning attention's paces imply.
+                                        ".slope_rate", ".query_decay", ".key_decay", ".diagonal_decay",
                                         // Masks that older writers kept.
                                         ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"};
   return is_draft(name) ||

@@ -1,5 +1,6 @@
 #include "convert/import/plan.h"
 
+#include "convert/import/expressions.h"
 #include "convert/import/matrices/views.h"
 #include "convert/import/rows.h"
 #include "core/error.h"
@@ -27,6 +28,18 @@ std::string without(std::string name, std::string_view suffix) {
   return name;
 }
 
+// The tensors of As::parts that are there.
+std::vector<const SafeTensor*> find_parts(const gguf::Safetensors& tensors, const std::string& name) {
+  std::vector<const SafeTensor*> found;
+  const size_t open = name.find('{'), close = name.find('}', open);
+  for_parts(std::string_view(name).substr(open + 1, close - open - 1), ',', [&](std::string_view part) {
+    if (const SafeTensor* tensor =
+            tensors.find(fmt::format("{}{}{}", name.substr(0, open), part, name.substr(close + 1))))
+      found.push_back(tensor);
+  });
+  return found;
+}
+
 std::string of_expert(std::string name, int64_t expert) {
   const size_t at = name.find("{}");
   return at == std::string::npos ? name : name.replace(at, 2, std::to_string(expert));
@@ -43,18 +56,27 @@ void Plan::run() {
   for (int64_t il = 0; il < config_.layers; ++il)
     add_rules(fmt::format("{}{}.", names_.layers, il), fmt::format("{}blk.{}.", config_.checkpoint().stack, il),
               layer_rules());
+  for (int64_t il = 0; il < config_.count("decoder_block_count"); ++il)
+    add_levels(fmt::format("{}decoder.block.{}.", names_.prefix, il), fmt::format("dec.blk.{}.", il),
+               {config_.checkpoint().decoder});
   read_numbers();
   add_output_matrix();
   check_all_used();
 }
 
-// Among the rules for one tensor, the first whose source is there counts. A rule gives way to one for the same source that
-// the architecture has and not its base, or that these have and not all.
+// The architecture's rules come first, then those of its base, then those that most share.
 void Plan::add_rules(const std::string& from, const std::string& to, std::span<const TensorRule> shared) {
   std::vector<std::span<const TensorRule>> levels;
   for (const models::Checkpoint* rules = &config_.checkpoint(); rules; rules = rules->base)
     levels.push_back(rules->tensors);
   levels.push_back(shared);
+  add_levels(from, to, levels);
+}
+
+// Among the rules for one tensor, the first whose source is there counts. A rule gives way to one for the same source
+// that a level before has.
+void Plan::add_levels(const std::string& from, const std::string& to,
+                      const std::vector<std::span<const TensorRule>>& levels) {
   std::set<std::string_view> made;
   std::vector<std::string_view> sources; // of the levels before
   for (const std::span<const TensorRule> level : levels) {
@@ -71,6 +93,18 @@ void Plan::add_rules(const std::string& from, const std::string& to, std::span<c
 
 bool Plan::add_rule(const std::string& from, const std::string& to, const TensorRule& rule) {
   if (rule.from.empty()) return add_ones(to, rule);
+  if (rule.how.as == As::parts) {
+    Made made = {{}, true};
+    for (const SafeTensor* tensor : find_parts(tensors_, from)) {
+      use(tensor);
+      made.matrices.push_back(plain_matrix(*tensor, 0, tensor->elements(), 1));
+      if (made.matrices.back().rows != made.matrices.front().rows)
+        throw_error("{}: has other elements than the parts before it", tensor->name);
+    }
+    if (made.matrices.empty()) return false;
+    add(std::move(made), to, rule);
+    return true;
+  }
   if (reader_.has(of_expert(from, 0))) {
     add_module(from, to, rule);
     return true;
@@ -149,6 +183,7 @@ Plan::Made Plan::of_tensor(const SafeTensor& tensor, const TensorRule& rule) con
   if (tensor.elements() == 0 || rank > 3 || rank == 0)
     throw_error("{}: tensor {} has shape [{}], expected one to three dimensions", tensors_.path_of(tensor), tensor.name,
                 fmt::join(tensor.shape, ", "));
+  if (rule.how.as == As::flat) return {{plain_matrix(tensor, 0, tensor.elements(), 1)}, true};
   if (rank == 1) return {{plain_matrix(tensor, 0, shape[0], 1)}, true};
   if (rank == 3 && shape[1] == 1 && config_.experts != shape[0])
     return {{plain_matrix(tensor, 0, shape[0], shape[2])}, false};
@@ -208,6 +243,7 @@ void Plan::add(Made made, const std::string& name, const TensorRule& rule) {
     const int64_t groups = config_.count("ssm.group_count");
     if (rule.how.as == As::column) dims = {1, rows};
     if (rule.how.as == As::by_group && groups > 0 && rows % groups == 0) dims = {rows / groups, groups};
+    if (rule.how.as == As::parts) dims = {rows, 1, 1};
     if (count > 1) dims.push_back(count);
     shapes.push_back({name, quant::Type::F32, dims});
     outputs.push_back(vector_output(std::move(all), name, std::move(dims)));
@@ -256,7 +292,8 @@ void Plan::add_output_matrix() {
   std::string head = names_.head;
   const auto own = std::ranges::find(config_.checkpoint().tensors, "lm_head", &TensorRule::from);
   const TensorRule rule = own != config_.checkpoint().tensors.end() ? *own : TensorRule{"lm_head", "output"};
-  const bool tied = config_.tied.value_or(!reader_.has(head));
+  const std::optional<bool> says_tied = config_.checkpoint().own_head ? std::nullopt : config_.tied;
+  const bool tied = says_tied.value_or(!reader_.has(head));
   if (tied && rule.how.scale.empty()) return;
   if (tied) head = names_.table;
   if (!reader_.has(head))

@@ -34,6 +34,8 @@ class Plan {
     std::vector<Matrix> matrices; // one, or the experts'
     bool vectors;                 // with one column
   };
+  void add_levels(const std::string& from, const std::string& to,
+                  const std::vector<std::span<const models::TensorRule>>& levels);
   void add_rules(const std::string& from, const std::string& to, std::span<const models::TensorRule> shared);
   bool add_rule(const std::string& from, const std::string& to, const models::TensorRule& rule);
   bool add_ones(const std::string& to, const models::TensorRule& rule);

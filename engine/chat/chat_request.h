@@ -52,6 +52,7 @@ class SequenceRequests {
 
  private:
   std::unique_ptr<Constraint> constraint_of(const Generation& generation) const;
+  void end_text(std::vector<int32_t>& prompt) const;
   std::vector<int32_t> end_tokens(bool model_ends, const std::vector<int32_t>& sorted_stops) const;
   std::shared_ptr<const text::TokenTable> token_table() const;
 

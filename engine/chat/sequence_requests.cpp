@@ -1,3 +1,4 @@
+#include "core/encoding/encoder_executor.h"
 #include "engine/chat/chat_request.h"
 #include "engine/options.h"
 #include "engine/reasoning_budget.h"
@@ -54,6 +55,7 @@ std::unique_ptr<Constraint> SequenceRequests::constraint_of(const Generation& ge
 SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
   SequenceRequest request;
   request.prompt = generation.prompt;
+  if (model_.program.start_token >= 0) end_text(request.prompt);
   request.pictures = generation.pictures;
   request.sampling = generation.sampling.params;
   request.texts = &texts_;
@@ -86,6 +88,14 @@ SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
     return (ends && model_.need_tokenizer().is_eog(token)) || std::ranges::binary_search(stops, token);
   };
   return request;
+}
+
+// An encoder reads a text to its end; the start token behind it begins what the decoder writes.
+void SequenceRequests::end_text(std::vector<int32_t>& prompt) const {
+  if (core::find_start(model_.program, prompt) >= 0) return;
+  const text::Tokenizer& tokenizer = model_.need_tokenizer();
+  if (tokenizer.add_eos() && (prompt.empty() || prompt.back() != tokenizer.eos())) prompt.push_back(tokenizer.eos());
+  prompt.push_back(model_.program.start_token);
 }
 
 // Each token that ends an answer, once.

@@ -1,5 +1,7 @@
 #include "engine/fit/fit.h"
 
+#include "core/encoding/encoder_executor.h"
+
 #include "core/cache/rings.h"
 #include "core/host_device/round_up.h"
 #include "core/strings/units.h"
@@ -226,6 +228,10 @@ core::ExecutorConfig head_config(core::ExecutorConfig config) {
   return config;
 }
 
+core::ExecutorConfig config_beside(const LoadedHead& head, const core::ExecutorConfig& config) {
+  return core::sees_ahead(head.program) ? core::encoder_config(config) : head_config(config);
+}
+
 HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model, const core::ExecutorConfig& config,
                    const Room& room, const Placement& placement) {
   HeadsFit found{.left = room};
@@ -233,7 +239,7 @@ HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model
   std::set<const std::byte*> mapped;
   weight_bytes(model, mapped);
   for (const LoadedHead& head : heads) {
-    const core::ExecutorConfig own = head_config(config);
+    const core::ExecutorConfig own = config_beside(head, config);
     if (found.left.gpu > 0 && placement.gpu_layers != 0)
       if (const Need need = gpu_need(head.program, own, room.limits);
           static_cast<double>(need.total()) <= found.left.gpu) {

@@ -85,7 +85,7 @@ struct RankFit {
 // What a token behind `past` others moves through memory, in bytes.
 double token_bytes(const core::Program& program, const core::ExecutorConfig& config, int64_t past);
 
-// Draft heads, which are whole on a device each.
+// Draft heads, or an encoder, which are whole on a device each.
 struct HeadsFit {
   Need cpu, gpu;
   Room left; // for the model
@@ -121,8 +121,9 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
 // Where draft heads of a model go, by themselves.
 HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model, const core::ExecutorConfig& config,
                    const Room& room, const Placement& placement = {});
-// How an executor of a draft head is configured, beside a model with `config`.
+// How an executor of a draft head is configured, beside a model with `config`; and of a draft head or an encoder.
 core::ExecutorConfig head_config(core::ExecutorConfig config);
+core::ExecutorConfig config_beside(const LoadedHead& head, const core::ExecutorConfig& config);
 
 // Says what would fit where the model does not: "-c 4096 fits", "with -c 4096 a Q3_K_M of it would fit (about 3.9 GB)".
 // `parameters`: weights in all tensors.

@@ -51,6 +51,8 @@ std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
   check_prompt(request.prompt, executor_.config().context, program_.vocab, request.pictures);
   check_pictures(request);
   check_filled(request);
+  if (program_.start_token >= 0 && request.keep_prompt_choices)
+    throw_error("an encoder reads a prompt whole: it has no probabilities of its tokens");
   core::validate(request.sampling, program_.vocab);
   std::shared_ptr<Sequence> sequence(new Sequence(std::move(request)));
   sequence->adapters_ = adapter_uses(program_.adapters, sequence->request_.adapter_scales, sequence->tokens_);

@@ -116,7 +116,7 @@ std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOp
 LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads) {
   const gguf::File* own = heads.empty() ? nullptr : heads[0].file.get();
   LoadedModel model = open_model(std::move(file), heads.empty() ? models::Ending::logits : models::Ending::drafted, own,
-                                 Diffusing::yes);
+                                 Whole::yes);
   if (const auto tokenizer = own ? find_tokenizer(*own) : nullptr) check_vocabulary(*tokenizer, own->path(), model);
   model.heads = std::move(heads);
   return model;
@@ -140,6 +140,8 @@ core::ExecutorConfig generating_config(const core::ModelOptions& options, const 
     config.max_outputs = std::min(config.max_batch, kMostOpenPlaces);
     return config;
   }
+  if (program.start_token >= 0 && options.context < 0)
+    config.context *= 2; // of the text, and of what is written: it knows positions by distance alone
   if (options.speculation != "off") config.max_outputs = kMostGuesses + 1;
   if (!options.mmproj.empty())
     config.max_batch = std::max(config.max_batch, std::min(kMostTokensAhead, config.context));

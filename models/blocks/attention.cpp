@@ -134,15 +134,17 @@ int32_t Builder::store_keys_values(ValueId k, ValueId v, const std::string& blk,
 constexpr std::string_view kBiasTensor = "attn_rel_b.weight";
 constexpr int64_t kBiasReach = 128; // positions from which on distances make no difference
 
-// T5's bias of scores as a number for each head and distance. Half the buckets are for what lies ahead. In each half,
-// the first half of the buckets are for one distance each, the others for more and more, up to kBiasReach.
-core::WeightId Builder::distance_bias(const std::string& blk, int64_t heads) {
+// T5's bias of scores as a number for each head and distance. In an encoder, half the buckets are for what lies ahead.
+// In each half, the first half of the buckets are for one distance each, the others for more and more, up to
+// kBiasReach.
+core::WeightId Builder::distance_bias(const std::string& blk, const AttentionSpec& spec) {
   constexpr std::string_view kBuckets = "attention.relative_buckets_count";
-  const int64_t buckets = hparams_.positive_int(kBuckets, kMaxHeads), half = buckets / 2, exact = half / 2;
+  const int64_t heads = *spec.heads, buckets = hparams_.positive_int(kBuckets, kMaxHeads),
+                half = spec.bias_ahead ? buckets / 2 : buckets, exact = half / 2;
   if (exact == 0) throw_error("{}: {} is {}, expected at least 4", file_.path(), hparams_.key(kBuckets), buckets);
   const auto bucket_of = [&](int64_t ahead) {
-    const int64_t distance = std::abs(ahead);
-    const int64_t first = ahead > 0 ? half : 0;
+    const int64_t distance = spec.bias_ahead ? std::abs(ahead) : std::max<int64_t>(-ahead, 0);
+    const int64_t first = spec.bias_ahead && ahead > 0 ? half : 0;
     if (distance < exact) return first + distance;
     const auto first_wide = static_cast<double>(exact); // rounded as in the models' training
     const float octaves = std::log(static_cast<float>(static_cast<double>(distance) / first_wide));
@@ -200,7 +202,7 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
   if (spec.sinks) weights.push_back(vector(blk + "attn_sinks.weight", heads));
   if (spec.distance_bias) {
     params.reach = kBiasReach;
-    weights.push_back(distance_bias(has(blk + std::string(kBiasTensor)) ? blk : layer_name(0), heads));
+    weights.push_back(distance_bias(has(blk + std::string(kBiasTensor)) ? blk : layer_name(0), spec));
   }
   ValueId attended =
       spec.chosen ? emit(OpKind::sparse_attention, blk + "attention", {q, *spec.chosen}, heads * v_dim, weights, params)

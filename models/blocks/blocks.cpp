@@ -21,7 +21,7 @@ bool Builder::has_vocabulary() const {
 Builder::Builder(const gguf::File& file, Ending ending, std::optional<int64_t> draft_head, const gguf::File* partner)
     : file_(file), hparams_(file), draft_head_(draft_head),
       keeps_hidden_((ending == Ending::drafted && !partner) || draft_head), partner_(partner),
-      embeds_(ending == Ending::hidden) {
+      embeds_(ending == Ending::hidden || ending == Ending::encoded), encodes_(ending == Ending::encoded) {
   program_.architecture = hparams_.architecture();
   program_.trained_context = hparams_.context();
   if (ending == Ending::pictures) {
@@ -356,6 +356,7 @@ void Builder::refuse_unused_tensors() const {
 }
 
 core::Program Builder::finish() && {
+  while (std::ssize(program_.kv_layers) < shared_caches_) program_.kv_layers.push_back(encoded_cache(0));
   if ((keeps_hidden_ || taken_) && program_.hidden < 0) refuse_drafts();
   if (program_.has_places && std::ranges::any_of(program_.ops, [](const core::Op& op) {
         const bool by_token = op.kind == OpKind::route && op.weights.size() > 2;

@@ -77,10 +77,24 @@ class Builder {
   core::ValueId short_conv(core::ValueId x, int64_t il);
   // Linear attention whose heads forget at fixed paces, times `pace`.
   core::ValueId lightning_attention(core::ValueId x, int64_t il, double pace);
-  core::ValueId time_mix(core::ValueId x, int64_t il);    // of RWKV 6, in attention's place
-  core::ValueId channel_mix(core::ValueId x, int64_t il); // of RWKV 6, the feed-forward part
+  core::ValueId time_mix(core::ValueId x, int64_t il); // of RWKV 6, in attention's place
+  // Of RWKV 6 and 7, the feed-forward part, in RWKV 6 with a gate.
+  core::ValueId channel_mix(core::ValueId x, int64_t il, bool gated);
+  // Of RWKV 7. Layers behind the first one take up its values, which are the second of what it gives.
+  std::pair<core::ValueId, core::ValueId> time_mix7(core::ValueId x, std::optional<core::ValueId> first_values,
+                                                    int64_t il);
   core::ValueId latent_attention(core::ValueId x, int64_t il, const LatentSpec& spec);
   core::ValueId compressed_attention(core::ValueId x, int64_t il); // of DeepSeek V4
+  // A decoder's layers attend to what an encoder gave. Its Program and the encoder's (encodes()) have the same caches,
+  // so that blocks of the one fit the other: first those that the encoder fills and the decoder reads, one for each of
+  // the decoder's layers, then those of own layers, as many as the stack with more of them has. share_caches() comes
+  // first.
+  bool embeds() const { return embeds_; } // the Program ends with the hidden state
+  bool encodes() const { return encodes_; }
+  void share_caches(int64_t encoder_layers, int64_t decoder_layers);
+  void store_encoded(core::ValueId encoded, int64_t decoder_layers); // the rows that the encoder ends with
+  core::ValueId attend_to_encoded(core::ValueId x, int64_t il);
+  void set_start_token(int32_t token) { program_.start_token = token; }
   // The positions that the layer's indexer chooses, of attention.compress_ratios of the layer next to each other
   // together; nothing where that is 0. `attention`: whose rope its heads have.
   std::optional<core::ValueId> chosen_blocks(core::ValueId x, int64_t il, const AttentionSpec& attention);
@@ -147,6 +161,7 @@ class Builder {
     // The model has no output matrix: it ends with the hidden state behind output_norm, which may be empty.
     bool embeds = false;
     std::string_view stack = {};                 // before the names of layers' tensors: "enc."
+    std::optional<int64_t> layers = {};          // Hparams::layers
     std::optional<float> post_norm_epsilon = {}; // of the two post norms
     std::function<core::ValueId(core::ValueId x, int64_t il)> start_layer; // from the residual stream to itself
     // From the residual stream behind the mixer, and what it was before, to itself.
@@ -169,6 +184,7 @@ class Builder {
   void skip_indexer(int64_t il);
   // A tensor that a file may have and that the logits do not depend on.
   void skip(std::string_view tensor) { used_tensors_.emplace(tensor); }
+  void skip_stack(std::string_view stack); // all tensors whose names begin so
 
   core::Program finish() &&; // validated
 
@@ -214,7 +230,7 @@ class Builder {
   }
   [[noreturn]] void refuse_drafts() const;
   void hidden(core::ValueId x, const std::string& norm); // as the result
-  core::WeightId distance_bias(const std::string& blk, int64_t heads);
+  core::WeightId distance_bias(const std::string& blk, const AttentionSpec& spec);
   void scale_weight(core::WeightId id, double scale);
   core::ValueId permute(core::ValueId x, const std::string& name, std::span<const int32_t> order);
   core::ValueId repeated(core::ValueId x, const std::string& name, int64_t parts);
@@ -247,12 +263,15 @@ class Builder {
                                                            int64_t v_heads, int64_t dim);
   core::ValueId before_minus_now(core::ValueId x, const std::string& name);
   core::ValueId toward(core::ValueId x, core::ValueId difference, const std::string& tensor);
-  core::WeightId time_mix_share(const std::string& blk, std::string_view which, int64_t place);
+  core::WeightId time_mix_share(const std::string& blk, std::string_view which, int64_t place, int64_t count);
+  core::ValueId low_rank(core::ValueId x, const std::string& tensor, const ActivationSpec& activation);
+  core::ValueId head_products(core::ValueId r, core::ValueId k, const std::string& tensor, int64_t dim);
   core::ValueId attention_gate(core::ValueId x, const std::string& blk, int64_t heads, int64_t v_dim);
   core::ValueId scanned(core::ValueId x, core::ValueId b, core::ValueId c, core::ValueId dt, core::ValueId gate,
                         const std::string& blk);
   int32_t store_keys_values(core::ValueId k, core::ValueId v, const std::string& blk, const AttentionSpec& spec);
   int32_t cache_of(int64_t il, const AttentionSpec& spec) const;
+  core::KvLayer encoded_cache(int64_t il) const;
   int32_t rope_table(const AttentionSpec& spec);
   // Hyper-connections: how many streams; these from the embedding; what they are in the end; what a block gets, and
   // the gates for what it gives.
@@ -333,6 +352,8 @@ class Builder {
   std::map<int32_t, int32_t> tables_back_;    // that turn back what another table turns
   std::map<int64_t, int32_t> cache_of_layer_; // that the layer's attention reads
   bool embeds_;                               // the Program ends with the hidden state
+  const bool encodes_;                        // Ending::encoded
+  int64_t shared_caches_ = 0;                 // share_caches(): how many there are in the end
   std::string_view stack_;                    // Model::stack
   NormKind norms_ = NormKind::rms;
   bool bare_norms_ = false;               // Model::bare_norms

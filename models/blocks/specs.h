@@ -78,6 +78,7 @@ struct AttentionSpec {
   std::optional<bool> causal = {}; // false: a token sees later ones: attention.causal, or true
   bool block_ahead = true;         // a picture's token sees all of the picture, where its family wants that
   bool distance_bias = false;      // attn_rel_b, of the layer or the first one: what scores get by distance, as in T5
+  bool bias_ahead = true;          // half of those are for what lies ahead
   std::string_view output_tensor = "attn_output"; // the output matrix
 };
 

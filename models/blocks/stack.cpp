@@ -139,7 +139,7 @@ void Builder::build(const Model& model) {
   if (model.begin) x = model.begin(x);
   const bool has_streams = model.hyper_connections != HyperConnections::none;
   if (has_streams) x = hyper_begin(x);
-  const int64_t layers = hparams_.layers();
+  const int64_t layers = model.layers.value_or(hparams_.layers());
   // The last feed-forward only for tokens whose logits are wanted; draft heads need all.
   const bool all_to_end = keeps_hidden_ || model.ffn_has_state || (taken_ && taken_->last_layer() == layers);
   for (int64_t il = 0; il < layers; ++il) {

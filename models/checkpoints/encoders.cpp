@@ -83,12 +83,40 @@ constexpr TensorRule kT5[] = {
     {"layer.1.DenseReluDense.wi_1", "ffn_up"},
     {"layer.1.DenseReluDense.wo", "ffn_down"},
 };
+constexpr FieldRule kT5EncoderFields[] = {kSeesAll};
 constexpr FieldRule kT5Fields[] = {
-    kSeesAll,
+    {"context_length", Kind::count, "n_positions", 512},
     {"feed_forward_length", Kind::count, "d_ff"},
     {"attention.key_length", Kind::count, "d_kv"},
     {"attention.value_length", Kind::count, "d_kv"},
     {"attention.relative_buckets_count", Kind::count, "relative_attention_num_buckets", 32},
+};
+constexpr TensorRule kT5Model[] = {{"decoder.final_layer_norm", "dec.output_norm"}};
+constexpr TensorRule kT5Decoder[] = {
+    {"layer.0.SelfAttention.q", "attn_q"},
+    {"layer.0.SelfAttention.k", "attn_k"},
+    {"layer.0.SelfAttention.v", "attn_v"},
+    {"layer.0.SelfAttention.o", "attn_o"},
+    {"layer.0.SelfAttention.relative_attention_bias", "attn_rel_b"},
+    {"layer.0.layer_norm", "attn_norm"},
+    {"layer.1.EncDecAttention.q", "cross_attn_q"},
+    {"layer.1.EncDecAttention.k", "cross_attn_k"},
+    {"layer.1.EncDecAttention.v", "cross_attn_v"},
+    {"layer.1.EncDecAttention.o", "cross_attn_o"},
+    {"layer.1.EncDecAttention.relative_attention_bias", "cross_attn_rel_b"},
+    {"layer.1.layer_norm", "cross_attn_norm"},
+    {"layer.2.layer_norm", "ffn_norm"},
+    {"layer.2.DenseReluDense.wi", "ffn_up"},
+    {"layer.2.DenseReluDense.wi_0", "ffn_gate"},
+    {"layer.2.DenseReluDense.wi_1", "ffn_up"},
+    {"layer.2.DenseReluDense.wo", "ffn_down"},
+};
+constexpr FieldRule kT5DecoderFields[] = {
+    {"decoder_block_count", Kind::count, "num_decoder_layers | num_layers"},
+    {"decoder_start_token_id", Kind::count, "decoder_start_token_id | pad_token_id", 0},
+    // T5 divides logits by the root of its width, T5 1.1 and mT5 do not.
+    {"logit_scale", Kind::real,
+     "scale_decoder_outputs | tie_word_embeddings | 1 * model_type = t5 / umt5 * d_model ^ 0.5", 0},
 };
 constexpr FixedField kT5Fixed[] = {{"relative_attention_max_distance", 128, 128},
                                    {"feed_forward_proj = relu / gated-gelu", 1, 1}};
@@ -103,8 +131,15 @@ constinit const Checkpoint checkpoints::jina_bert_v3 = {
     .tensors = kNomic, .fields = kNormed, .fixed = kNomicFixed, .head = false, .activation = kGelu};
 constinit const Checkpoint checkpoints::modern_bert = {
     .tensors = kModern, .fields = kModernFields, .head = false, .activation = kGelu};
+static constexpr Checkpoint kT5Both = {.tensors = kT5, .fields = kT5Fields, .fixed = kT5Fixed};
 constinit const Checkpoint checkpoints::t5encoder = {
-    .tensors = kT5, .fields = kT5Fields, .fixed = kT5Fixed, .head = false, .stack = "enc."};
+    .base = &kT5Both, .fields = kT5EncoderFields, .head = false, .stack = "enc."};
+constinit const Checkpoint checkpoints::t5 = {.base = &kT5Both,
+                                              .tensors = kT5Model,
+                                              .fields = kT5DecoderFields,
+                                              .decoder = kT5Decoder,
+                                              .own_head = true,
+                                              .stack = "enc."};
 constinit const Checkpoint checkpoints::eurobert = {.fields = kEuro, .head = false};
 
 } // namespace ridge::models

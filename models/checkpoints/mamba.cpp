@@ -1,4 +1,4 @@
-// Mamba, Falcon Mamba and Jamba.
+// Mamba, Falcon Mamba, Jamba and RWKV 7.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -39,9 +39,59 @@ constexpr FieldRule kJambaFields[] = {
     {"ssm.time_step_rank", Kind::count, "mamba_dt_rank"},
 };
 
+// As flash-linear-attention writes it.
+constexpr TensorRule kRwkv7[] = {
+    {"layers.0.pre_norm", "token_embd_norm"},
+    {"ffn_norm", "attn_norm_2"},
+    {"attn_norm", "attn_norm"},
+    {"attn.x_{r,w,k,v,a,g}", "time_mix_lerp_fused.weight", {.as = As::parts}},
+    {"attn.x_x", "time_mix_lerp_fused.weight"},
+    {"attn.w_lora.lora.0.weight", "time_mix_w1.weight"},
+    {"attn.w_lora.lora.2.weight", "time_mix_w2.weight"},
+    {"attn.w_lora.lora.2.bias", "time_mix_w0.weight"},
+    {"attn.a_lora.lora.0.weight", "time_mix_a1.weight"},
+    {"attn.a_lora.lora.2.weight", "time_mix_a2.weight"},
+    {"attn.a_lora.lora.2.bias", "time_mix_a0.weight"},
+    {"attn.v_lora.lora.0.weight", "time_mix_v1.weight"},
+    {"attn.v_lora.lora.2.weight", "time_mix_v2.weight"},
+    {"attn.v_lora.lora.2.bias", "time_mix_v0.weight"},
+    // The first layer has none of these, and llama.cpp wants some.
+    {"attn.a_lora.lora.0.weight", "time_mix_v1.weight"},
+    {"attn.a_lora.lora.2.weight", "time_mix_v2.weight"},
+    {"attn.a_lora.lora.2.bias", "time_mix_v0.weight"},
+    {"attn.g_lora.lora.0.weight", "time_mix_g1.weight"},
+    {"attn.g_lora.lora.2.weight", "time_mix_g2.weight"},
+    {"attn.k_k", "time_mix_k_k.weight", {.as = As::flat}},
+    {"attn.k_a", "time_mix_k_a.weight", {.as = As::flat}},
+    {"attn.r_k", "time_mix_r_k.weight", {.as = As::flat}},
+    {"attn.r_proj", "time_mix_receptance"},
+    {"attn.k_proj", "time_mix_key"},
+    {"attn.v_proj", "time_mix_value"},
+    {"attn.o_proj", "time_mix_output"},
+    {"attn.g_norm", "time_mix_ln"},
+    {"ffn.x_k", "channel_mix_lerp_k.weight", {.as = As::flat}},
+    {"ffn.key", "channel_mix_key"},
+    {"ffn.value", "channel_mix_value"},
+};
+constexpr FieldRule kRwkv7Fields[] = {
+    {"context_length", Kind::count, "1048576"}, // whatever it was trained for: it has no positions
+    {"wkv.head_size", Kind::count, "head_dim"},
+    {"attention.layer_norm_epsilon", Kind::real, "norm_eps", 1e-5},
+    {"attention.decay_lora_rank", Kind::count, "decay_low_rank_dim"},
+    {"attention.iclr_lora_rank", Kind::count, "a_low_rank_dim"},
+    {"attention.value_residual_mix_lora_rank", Kind::count, "v_low_rank_dim"},
+    {"attention.gate_lora_rank", Kind::count, "gate_low_rank_dim"},
+    {"feed_forward_length", Kind::count, "intermediate_size"},
+    {"feed_forward_length", Kind::count, "hidden_ratio * hidden_size"},
+};
+// The norm of heads has an epsilon that files do not name.
+constexpr FixedField kRwkv7Fixed[] = {{"head_dim", 64, 64}, {"norm_eps", 1e-5, 1e-5}, {"norm_first", 1, 1}};
+
 } // namespace
 
 constinit const Checkpoint checkpoints::mamba = {.tensors = kMamba, .fields = kMambaFields, .attention = false};
+constinit const Checkpoint checkpoints::rwkv7 = {
+    .tensors = kRwkv7, .fields = kRwkv7Fields, .fixed = kRwkv7Fixed, .attention = false, .activation = "sqrelu"};
 constinit const Checkpoint checkpoints::jamba = {
     .tensors = kJamba, .fields = kJambaFields, .layers = {.kv_heads = true}};
 

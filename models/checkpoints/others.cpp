@@ -87,6 +87,21 @@ constexpr FieldRule kMiniMax[] = {
     {"expert_gating_func", Kind::count, "2"}, // sigmoid
 };
 
+constexpr TensorRule kMiniMax01[] = {
+    {"self_attn.qkv_proj", "attn_qkv"}, {"self_attn.norm", "attn_norm_2"}, {"self_attn.output_gate", "attn_gate"}};
+constexpr FieldRule kMiniMax01Fields[] = {
+    {"rope.dimension_count", Kind::count, "rotary_dim"},
+    {"residual_scale", Kind::real, "layernorm_mlp_alpha | mlp_alpha_factor", 1},
+};
+// One factor is for all parts.
+constexpr FixedField kMiniMax01Fixed[] = {
+    {"layernorm_mlp_beta | mlp_beta_factor", 1, 1},
+    {"layernorm_full_attention_beta | full_attn_beta_factor", 1, 1},
+    {"layernorm_linear_attention_beta | linear_attn_beta_factor", 1, 1},
+    {"layernorm_mlp_alpha | mlp_alpha_factor + -1 * layernorm_full_attention_alpha | full_attn_alpha_factor", 0, 0},
+    {"layernorm_mlp_alpha | mlp_alpha_factor + -1 * layernorm_linear_attention_alpha | linear_attn_alpha_factor", 0, 0},
+};
+
 } // namespace
 
 constinit const Checkpoint checkpoints::chatglm = {.rotated = 0.5};
@@ -109,6 +124,8 @@ constinit const Checkpoint checkpoints::hunyuan = {.tensors = kHunyuan, .fields 
 constinit const Checkpoint checkpoints::post_norms = {.tensors = kPostNorms, .layers = {.windows = true}};
 constinit const Checkpoint checkpoints::cohere2 = {.fields = kCohere, .layers = {.windows = true}};
 constinit const Checkpoint checkpoints::phi3 = {.slides_by_default = true};
+constinit const Checkpoint checkpoints::minimax_01 = {
+    .tensors = kMiniMax01, .fields = kMiniMax01Fields, .fixed = kMiniMax01Fixed, .layers = {.recurrent_layers = true}};
 constinit const Checkpoint checkpoints::minimax_m2 = {.fields = kMiniMax};
 
 } // namespace ridge::models

@@ -1,4 +1,5 @@
-// Models whose layers differ by a window: Laguna, Mellum.
+// Models whose layers differ by a window: Laguna, Mellum, Granite with windows.
+#include "models/architecture.h"
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -21,8 +22,12 @@ constexpr FixedField kMellumFixed[] = {
     // Layers with a window have the others' base.
     {"rope_parameters.sliding_attention.rope_theta + -1 * rope_parameters.full_attention.rope_theta", 0, 0}};
 
+constexpr TensorRule kGraniteSwa[] = {{"block_sparse_moe.router", "ffn_gate_inp"}};
+
 } // namespace
 
+constinit const Checkpoint checkpoints::granite_swa = {
+    .base = &arch::granite.checkpoint, .tensors = kGraniteSwa, .layers = {.windows = true, .rope_pattern = true}};
 constinit const Checkpoint checkpoints::laguna = {
     .tensors = kLaguna, .fields = kLagunaFields, .fixed = kLagunaFixed, .layers = {.windows = true}};
 constinit const Checkpoint checkpoints::mellum = {

@@ -124,7 +124,8 @@ double ServedModel::bytes_needed(const engine::LoadedModel& opened, const ModelS
            static_cast<double>(own.streams) * core::kv_cache_bytes(program, own, own.context);
   };
   double bytes = need(opened.program, config);
-  for (const engine::LoadedHead& head : opened.heads) bytes += need(head.program, engine::head_config(config));
+  for (const engine::LoadedHead& head : opened.beside())
+    bytes += need(head.program, engine::config_beside(head, config));
   return bytes;
 }
 

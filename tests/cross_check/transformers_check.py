@@ -15,8 +15,11 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 BOUND = 5e-6  # Gemma's activation rounds to f16, other models differ by 1e-8 at most
-BOUNDS = {"Gemma3n": 1e-3}  # sparse gates: a small difference becomes a large one from layer to layer
+# Sparse gates, and attention whose scores are not divided: a small difference becomes a large one from layer to layer.
+BOUNDS = {"Gemma3n": 1e-3, "T5ForConditionalGeneration": 5e-4, "MT5ForConditionalGeneration": 5e-4,
+          "UMT5ForConditionalGeneration": 5e-4}
 IDS = [1, 2, 3, 60, 70, 80, 17, 42, 90, 28, 7, 9, 31, 5, 5, 80, 11, 33, 64, 50]
+WRITTEN = [5, 44, 9, 2, 71, 71, 13]  # by a decoder
 COMMON = dict(vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4,
               num_key_value_heads=2, head_dim=16, max_position_embeddings=256, tie_word_embeddings=False,
               rms_norm_eps=1e-5, pad_token_id=0, bos_token_id=1, eos_token_id=2)
@@ -63,7 +66,11 @@ GEMMA4 = dict(num_hidden_layers=6, sliding_window=8, global_head_dim=32, tie_wor
 SIGLIP = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=28,
               patch_size=14)
 T5 = dict(NO_KV, hidden_size=None, intermediate_size=None, num_hidden_layers=None, num_attention_heads=None,
-          max_position_embeddings=None, d_model=64, d_kv=16, d_ff=96, num_layers=4, num_heads=4)
+          max_position_embeddings=None, rms_norm_eps=None, d_model=64, d_kv=16, d_ff=96, num_layers=4, num_heads=4)
+BLOOM = dict(NO_KV, intermediate_size=None, num_hidden_layers=None, num_attention_heads=None,
+             max_position_embeddings=None, n_layer=4, n_head=4, tie_word_embeddings=True)
+MPT = dict(NO_KV, intermediate_size=None, num_hidden_layers=None, num_attention_heads=None, hidden_size=None,
+           max_position_embeddings=None, d_model=64, n_layers=4, n_heads=4, max_seq_len=256, tie_word_embeddings=True)
 INDEXED = dict(LATENT, index_head_dim=16, index_n_heads=32, index_topk=8)  # fewer heads tie at 0
 JAMBA = dict(NO_DIM, num_experts=4, num_experts_per_tok=2, mamba_d_state=16, mamba_dt_rank=4, attn_layer_period=2,
              attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1, use_mamba_kernels=False)
@@ -176,6 +183,18 @@ CASES = [
     ("Mellum", "", dict(SIGMOID, sliding_window=8, num_local_experts=4, norm_topk_prob=True,
                         rope_parameters=dict(full_attention=FAR, sliding_attention=FAR),
                         layer_types=["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"])),
+    ("T5ForConditionalGeneration", "T5", dict(T5, tie_word_embeddings=None)),
+    ("T5ForConditionalGeneration", "T5", dict(T5, feed_forward_proj="gated-gelu", num_decoder_layers=2)),
+    ("MT5ForConditionalGeneration", "MT5", dict(T5, feed_forward_proj="gated-gelu", num_decoder_layers=6)),
+    ("UMT5ForConditionalGeneration", "UMT5", dict(T5, feed_forward_proj="gated-gelu")),
+    ("GPTBigCode", "", GPT2), ("Bloom", "", BLOOM), ("Falcon", "", dict(NO_KV, tie_word_embeddings=True)),
+    ("Falcon", "", dict(NO_KV, num_kv_heads=2, new_decoder_architecture=True)),
+    ("Falcon", "", dict(NO_KV, num_kv_heads=2, new_decoder_architecture=True, num_ln_in_parallel_attn=1)),
+    ("Mpt", "", dict(MPT, attn_config=dict(alibi=True, clip_qkv=2.0))),
+    ("MiniMax", "", dict(MIXTRAL, rms_norm_eps=1e-6, linear_attn_alpha_factor=1.5, full_attn_alpha_factor=1.5,
+                         mlp_alpha_factor=1.5, rope_parameters=FAR)),
+    ("GraniteSWA", "", dict(GRANITE, sliding_window=8, layer_rope_theta=[0, 1e4, 1e4, 0])),
+    ("GraniteMoeSWA", "", dict(GRANITE, **MIXTRAL, sliding_window=8, shared_intermediate_size=48)),
 ]
 
 
@@ -254,7 +273,7 @@ def shaken(model):
             else:
                 p.copy_(torch.randn_like(p) * 0.15)
         for name, p in model.named_buffers():
-            if "bias" in name:
+            if "bias" in name and p.is_floating_point():
                 p.add_(torch.randn_like(p) * 0.1)
     return model
 
@@ -277,12 +296,16 @@ def check(ridge, kind, configuration, more, rename=lambda folder: None, sees_all
         rename(folder)
         with torch.no_grad(), as_in_files(kind):
             mask = torch.zeros(1, 1, len(IDS), len(IDS)) if sees_all else None
-            made = model(torch.tensor([IDS]), attention_mask=mask)
+            if kind.endswith("5ForConditionalGeneration"):  # the text behind an encoder: the start token, then this
+                made = model(torch.tensor([IDS]), decoder_input_ids=torch.tensor([[0] + WRITTEN]))
+            else:
+                made = model(torch.tensor([IDS]), attention_mask=mask)
         embeds = not hasattr(made, "logits")
         expected = (made.last_hidden_state if embeds else made.logits)[0].double().numpy()
         run = ["embed", "--pooling", "none"] if embeds else ["logits"]
+        ids = IDS + [0] + WRITTEN if hasattr(made, "encoder_last_hidden_state") else IDS
         for args in (["convert", folder, "-o", folder / "out.gguf", "--text-only"],
-                     [*run, "-m", folder / "out.gguf", "--ids", ",".join(map(str, IDS)), "--out", folder / "out.npy",
+                     [*run, "-m", folder / "out.gguf", "--ids", ",".join(map(str, ids)), "--out", folder / "out.npy",
                       "--device", "cpu", "--exact"]):
             done = subprocess.run([ridge, *map(str, args)], capture_output=True, text=True)
             if done.returncode != 0:

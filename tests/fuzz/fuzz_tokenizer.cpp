@@ -68,7 +68,7 @@ void fuzz_text(FuzzedDataProvider& data) {
 
 void fuzz_vocabulary(FuzzedDataProvider& data) {
   tests::TokenSample sample;
-  sample.data.model = data.PickValueInArray({"llama", "gpt2", "t5", "gemma4", "bert", "rwkv", "other"});
+  sample.data.model = data.PickValueInArray({"llama", "gpt2", "t5", "gemma4", "bert", "rwkv", "plamo2", "other"});
   sample.data.pre = data.PickValueInArray({"llama-bpe", "gpt-2", "deepseek-v3", "", "?"});
   const std::string text = data.ConsumeRandomLengthString(200);
   sample.data.charsmap = sample.keep(data.ConsumeRandomLengthString(200));

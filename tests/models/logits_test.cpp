@@ -5,6 +5,7 @@
 #include "models/model.h"
 
 #include "support/numerics.h"
+#include "support/recipes/encoder_runs.h"
 #include "support/recipes/recipe_runs.h"
 #include "support/recipes/ring_runs.h"
 #include "support/reference_logits.h"
@@ -96,6 +97,17 @@ TEST_CASE("tiny models whose tokens see later ones have the reference's logits, 
   for (const std::string& name : names) {
     tests::check_recipe(kernels::cpu::make_cpu_executor, name, false);
     tests::check_fast(kernels::cpu::make_cpu_executor, name, {Q8_0, Q4_K}, {0}, {3e-3, 1e-2, 2e-2});
+  }
+}
+
+TEST_CASE(
+    "tiny models with an encoder have the reference's logits, in fast mode and with caches of fewer bits nearly") {
+  REQUIRE_REFERENCE();
+  const std::vector<std::string> names = tests::encoder_recipes();
+  CHECK(names.size() >= 2);
+  for (const std::string& name : names) {
+    tests::check_encoder_recipe(kernels::cpu::make_cpu_executor, name);
+    tests::check_fast_encoder(kernels::cpu::make_cpu_executor, name);
   }
 }
 

@@ -390,6 +390,20 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       m.finish(m.op(OpKind::wkv, {r, k, v, decay}, {m.factors(width, -1, 1), m.factors(width, -3, 1)}, width,
                     core::WkvParams{0, heads, of_head}));
     });
+  for (const int64_t dim : {0, 64})
+    with("wkv7", [&](RandomProgram& m) {
+      const int64_t heads = m.integer(1, 5), of_head = dim > 0 ? dim : m.integer(1, 70), width = heads * of_head;
+      m.program.states.push_back({"wkv", width * of_head});
+      const core::ValueId x = m.embed(Type::F32, 16, 30);
+      const auto part = [&] { return m.linear(x, Type::F32, width); };
+      const core::ValueId r = part(), decay = part(), k = part(), v = part();
+      const float unit = 1 / std::sqrt(static_cast<float>(of_head));
+      const core::ValueId direction = m.op(OpKind::rms_norm, {part()}, {m.factors(of_head, unit / 2, unit)}, width,
+                                           core::NormParams{1e-6f, of_head});
+      const core::ValueId rate =
+          m.op(OpKind::activate, {part()}, {}, width, core::ActivationParams{core::Activation::sigmoid});
+      m.finish(m.op(OpKind::wkv7, {r, decay, k, v, direction, rate}, {}, width, core::WkvParams{0, heads, of_head}));
+    });
   with("several sums of one row", [](RandomProgram& m) {
     const int64_t sums = m.integer(1, 5), used = m.integer(1, 12), width = m.integer(1, 200);
     const core::ValueId x = m.embed(Type::F32, used * width, 20), shares = m.linear(x, Type::F32, sums * used);

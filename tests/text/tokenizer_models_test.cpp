@@ -222,6 +222,33 @@ TEST_CASE("RWKV takes the longest token, whose bytes the file escapes") {
   CHECK(tokenizer.encode("a", {.add_special = true}) == tokenizer.encode("a"));
 }
 
+TEST_CASE("PLaMo 2 takes the cheapest way, the longest first token of equal ones, and bytes where there is none") {
+  TokenSample sample;
+  sample.data.model = "plamo2";
+  for (const char* text : {"<|plamo:unk|>", "<|plamo:bos|>", "<|plamo:eos|>", "<|plamo:pad|>"})
+    sample.add(text, text::TokenKind::control);
+  for (int byte = 0; byte < 256; ++byte)
+    sample.add(fmt::format("<0x{:02X}>", byte), text::TokenKind::byte);
+  sample.add("a", text::TokenKind::normal, -1);
+  sample.add("b", text::TokenKind::normal, -1);
+  sample.add("ab", text::TokenKind::normal, -3);
+  sample.add("abb", text::TokenKind::normal, -2.5f);
+  sample.add(" b", text::TokenKind::normal, -1);
+  sample.add("a b", text::TokenKind::normal, -2);
+  CHECK(tokens(sample, "abbab") == Words{"abb", "a", "b"}); // ab costs 3, a and b cost 2
+  CHECK(tokens(sample, "a b") == Words{"a b"});             // as much as a and " b"
+  CHECK(tokens(sample, "\uFEFFac\u00e9") == Words{"a", "<0x63>", "<0xC3>", "<0xA9>"});
+  const Tokenizer tokenizer = sample.make();
+  for (const char* text : {"abba b c\u4e2d<|plamo:eos|>",
+                           "\xff"
+                           "a\xe4\xb8",
+                           ""})
+    CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+  CHECK(tokenizer.encode("a", {.add_special = true}) == tokenizer.encode("a"));
+  sample.data.tokens[9] = "x"; // a byte less
+  CHECK_THROWS_WITH_AS(sample.make(), doctest::Contains("needs a token for each byte"), Error);
+}
+
 TEST_CASE("WordPiece cuts words and punctuation, folds case and accents, and gives up a word whole") {
   TokenSample sample;
   sample.data.model = "bert";

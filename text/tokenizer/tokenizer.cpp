@@ -25,7 +25,7 @@ Vocabulary make_vocabulary(TokenizerData& data) {
   check_count("tokenizer.ggml.scores", data.scores.size());
   check_count("tokenizer.ggml.token_type", data.kinds.size());
 
-  const bool scored = data.model == "llama" || data.model == "t5";
+  const bool scored = data.model == "llama" || data.model == "t5" || data.model == "plamo2";
   if (scored && data.scores.empty())
     throw_error("tokenizer.ggml.scores: absent, but a tokenizer of the model \"{}\" needs them", data.model);
   for (size_t id = 0; scored && id < tokens; ++id)
@@ -44,6 +44,11 @@ Vocabulary make_vocabulary(TokenizerData& data) {
     assume(special.padding, 0);
     assume(special.eos, 1);
     assume(special.unknown, 2);
+  } else if (data.model == "plamo2") {
+    assume(special.unknown, 0);
+    assume(special.bos, 1);
+    assume(special.eos, 2);
+    assume(special.padding, 3);
   } else if (data.model == "bert") {
     assume(special.padding, 0);
     assume(special.unknown, 100);
@@ -180,6 +185,8 @@ void Tokenizer::make_model(const TokenizerData& data) {
                                       .unknown_id = special_.unknown});
   } else if (model_ == "rwkv") {
     text_model_ = std::make_unique<Rwkv>(vocabulary_, special_.unknown);
+  } else if (model_ == "plamo2") {
+    text_model_ = std::make_unique<Plamo>(vocabulary_);
   } else if (model_ == "gpt2" || model_ == "gemma4") {
     const std::string_view wanted = model_ == "gemma4" ? "gemma4" : data.pre;
     const PretokenizerFamily* family = find_pretokenizer(wanted);
@@ -199,7 +206,7 @@ void Tokenizer::make_model(const TokenizerData& data) {
     add_bos = family->add_bos;
     needs_bos = family->needs_bos;
   } else {
-    throw_error("tokenizer.ggml.model: \"{}\" is not supported; known are llama, gpt2, t5, gemma4, bert and rwkv",
+    throw_error("tokenizer.ggml.model: \"{}\" is not supported; known are llama, gpt2, t5, gemma4, bert, rwkv and plamo2",
                 model_);
   }
   add_bos_ = (needs_bos || data.add_bos.value_or(add_bos)) && special_.bos >= 0;

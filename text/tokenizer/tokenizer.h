@@ -32,7 +32,7 @@ struct SpecialIds { // tokens of the vocabulary; -1: the model has none
 
 // The parts of a tokenizer, read from a file of any kind. The views must live until the Tokenizer is made.
 struct TokenizerData {
-  std::string_view model; // "llama", "gpt2", "t5", "gemma4", "bert", "rwkv"
+  std::string_view model; // "llama", "gpt2", "t5", "gemma4", "bert", "rwkv", "plamo2"
   std::string_view pre;   // family of pre-tokenizer; empty: not stated
   std::vector<std::string_view> tokens;
   std::vector<float> scores;            // one per token, or none

@@ -1,8 +1,10 @@
 #include "text/tokenizer/unigram.h"
 
+#include "core/error.h"
 #include "core/strings/utf8.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace ridge::text {
@@ -102,6 +104,50 @@ void Unigram::append_unknown(std::string_view characters, std::vector<int32_t>& 
     return;
   }
   for (const char c : characters) ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+}
+
+Plamo::Plamo(const Vocabulary& vocabulary) : vocabulary_(vocabulary), byte_ids_(vocabulary.byte_tokens()) {
+  if (std::ranges::find(byte_ids_, -1) != byte_ids_.end())
+    throw_error("tokenizer.ggml.tokens: a tokenizer of the model \"plamo2\" needs a token for each byte");
+  for (int32_t id = 0; id < vocabulary.size(); ++id)
+    if (const TokenKind kind = vocabulary.kind(id); kind == TokenKind::normal || kind == TokenKind::user_defined)
+      pieces_.insert(vocabulary.text(id), id);
+}
+
+void Plamo::encode(std::string_view text, bool, std::vector<int32_t>& ids) const {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::max(), kBytesCost = 10'000'000;
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  struct Way { // to write the text from some byte on
+    int64_t cost = kNone;
+    size_t bytes = 0; // of its first token, or of the character that is written as bytes
+    int32_t id = -1;
+  };
+  std::vector<size_t> characters;
+  for (size_t at = 0; at < text.size(); at += core::utf8_step(text.substr(at))) characters.push_back(at);
+  std::vector<Way> ways(text.size() + 1);
+  ways[text.size()].cost = 0;
+  for (size_t i = characters.size(); i-- > 0;) {
+    const size_t start = characters[i];
+    const size_t next = i + 1 < characters.size() ? characters[i + 1] : text.size();
+    Way& way = ways[start] = {ways[next].cost + kBytesCost, next - start, -1};
+    int32_t node = 0;
+    for (size_t end = start; end < text.size();) {
+      node = pieces_.child(node, static_cast<unsigned char>(text[end++]));
+      if (node < 0) break;
+      const int32_t id = pieces_.id_at(node);
+      if (id < 0 || ways[end].cost == kNone) continue;
+      const int64_t cost = ways[end].cost - std::llround(1e4 * std::clamp<double>(vocabulary_.score(id), -1e9, 1e9));
+      if (cost <= way.cost) way = {cost, end - start, id};
+    }
+  }
+  for (size_t at = 0; at < text.size(); at += ways[at].bytes) {
+    if (ways[at].id >= 0) {
+      ids.push_back(ways[at].id);
+      continue;
+    }
+    for (const char c : text.substr(at, ways[at].bytes)) ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+  }
 }
 
 } // namespace ridge::text

@@ -1,5 +1,6 @@
 // SentencePiece Unigram ("t5" in GGUF): of all ways to write the text as tokens, the one with the highest sum of scores
-// (log probabilities), found by Viterbi over the characters.
+// (log probabilities), found by Viterbi over the characters. And PLaMo 2's tokenizer ("plamo2"), which does the same
+// from the text's end, with whole numbers.
 #pragma once
 
 #include "text/tokenizer/token_charsmap.h"
@@ -36,6 +37,21 @@ class Unigram final : public TextModel {
   const std::array<int32_t, 256> byte_ids_;
   TokenTrie pieces_;
   double unknown_score_;
+};
+
+// Scores are ten-thousandths, rounded. A character without a token costs 1,000 and is written as its bytes. Where ways
+// cost the same, the one with the longest first token counts. Spaces are characters like others.
+class Plamo final : public TextModel {
+ public:
+  explicit Plamo(const Vocabulary& vocabulary);
+
+  void encode(std::string_view text, bool starts_text, std::vector<int32_t>& ids) const override;
+  std::string piece(std::string_view token_text) const override { return std::string(token_text); }
+
+ private:
+  const Vocabulary& vocabulary_;
+  const std::array<int32_t, 256> byte_ids_;
+  TokenTrie pieces_;
 };
 
 } // namespace ridge::text

@@ -141,6 +141,7 @@ void read_ends(JsonFiles& files, Vocabulary& vocabulary) {
   }
   std::erase_if(ids, [&](int64_t id) { return id >= std::ssize(vocabulary.tokens); });
   for (const int64_t id : ids) {
+    if (std::ranges::find(vocabulary.ends, id) != vocabulary.ends.end()) continue;
     vocabulary.ends.push_back(static_cast<uint32_t>(id));
     Token& token = vocabulary.tokens[id];
     if (token.kind == TokenKind::user_defined) token.kind = TokenKind::control;
@@ -199,16 +200,20 @@ int64_t Vocabulary::find(std::string_view text) const {
 void read_tokenizer(JsonFiles& files, int64_t vocab, gguf::Metadata& metadata, std::vector<std::string>& notes) {
   const std::string& folder = files.folder();
   const Json document = read_json_file(folder, "tokenizer.json"); // the largest one: gone when this ends
-  const auto sentencepiece = read_text_file(folder, "tokenizer.model");
+  auto sentencepiece = read_text_file(folder, "tokenizer.model");
+  if (!sentencepiece && !document.is_object()) sentencepiece = read_text_file(folder, "spiece.model"); // of T5
   // If both files are there, they describe one tokenizer, and tokenizer.model has the true scores of its pieces.
   const bool byte_level =
       document.is_object() && document.value("pre_tokenizer", Json()).dump().find("\"ByteLevel\"") != std::string::npos;
+  constexpr const char* kRwkvVocabulary = "rwkv_vocab_v20230424.txt";
   Vocabulary vocabulary;
   if (sentencepiece && !byte_level) {
     vocabulary = read_sentencepiece(*sentencepiece, folder + "/tokenizer.model", vocab);
     add_tokens(files, vocab, vocabulary);
   } else if (document.is_object()) {
     vocabulary = read_tokenizer_json(document, folder + "/tokenizer.json", vocab);
+  } else if (const auto rwkv = read_text_file(folder, kRwkvVocabulary)) {
+    vocabulary = read_rwkv(*rwkv, fmt::format("{}/{}", folder, kRwkvVocabulary), vocab);
   } else {
     notes.push_back("no tokenizer.json and no tokenizer.model: the file takes token ids only, no text");
     return;

@@ -51,6 +51,8 @@ Vocabulary read_word_piece(const Json& document, const Fields& model, const std:
 Vocabulary read_unigram(const Json& document, const Fields& model, const std::string& where, int64_t limit);
 // `model`: the bytes of tokenizer.model, a SentencePiece ModelProto.
 Vocabulary read_sentencepiece(std::string_view model, const std::string& where, int64_t limit);
+// `lines`: of rwkv_vocab_v20230424.txt.
+Vocabulary read_rwkv(std::string_view lines, const std::string& where, int64_t limit);
 
 // The family of text/tokenizer/pretokenize.h that splits text as these patterns do, applied one after the other. Empty
 // if there is none.

@@ -14,7 +14,7 @@ struct OpCall {
   const core::Program& program;
   const core::Op& op;
   int64_t rows;                    // of the output, or tokens where there is none
-  float *in[5] = {}, *out[2] = {}; // [rows, width]; i32 values are cast
+  float *in[6] = {}, *out[2] = {}; // [rows, width]; i32 values are cast
 
   bool exact; // only f32 arithmetic, in the order of the op's definition
 

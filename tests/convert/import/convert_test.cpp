@@ -303,6 +303,24 @@ TEST_CASE("convert: families of pre-tokenizers are known by how they cut, not by
   CHECK(find_family({".+"}, false).empty());
 }
 
+TEST_CASE("convert: RWKV's vocabulary has its tokens as Python writes them, and damage is named") {
+  const std::string lines =
+      "1 '\\x00' 1\n2 'a' 1\r\n3 \"it's\" 4\n4 '\"\\'' 2\n5 b'\\xff\\\\' 2\n6 '\\u4e2d\\n' 4\n7 '\xc3\xa9 ' 3\n";
+  const convert::import::Vocabulary read = convert::import::read_rwkv(lines, "v.txt", 10);
+  CHECK(read.model == "rwkv");
+  std::vector<std::string> texts;
+  for (const convert::import::Token& token : read.tokens) texts.push_back(token.text);
+  CHECK(texts == std::vector<std::string>{"<s>", "\\x00", "a", "it's", "\"\\'", "\\xff\\\\", "\\xe4\\xb8\\xad\\n",
+                                          "\\xc3\\xa9 "});
+  CHECK(read.tokens[0].kind == text::TokenKind::control);
+  CHECK(read.special.at("eos") == 0);
+  for (const char* damaged : {"1 'a'", "1 'a' 2", "x 'a' 1", "1 'a 1", "1 '\\xg0' 1", "1 b'\\u4e2d' 3", "0 'a' 1"})
+    CHECK_THROWS_WITH_AS(convert::import::read_rwkv(damaged, "v.txt", 10),
+                         "v.txt: line 1: expected a token's number, its text in quotes and the number of its bytes",
+                         Error);
+  CHECK_THROWS_AS(convert::import::read_rwkv(lines, "v.txt", 7), Error); // more tokens than rows
+}
+
 TEST_CASE("convert: a tokenizer.model is read field by field, and damage is named") {
   const auto varint = [](uint64_t value) {
     std::string out;

@@ -19,20 +19,26 @@
 
 namespace ridge::tests {
 
-// The recipes of architectures that are known, by name. `whole`: those of models whose tokens see later ones, so that a
-// text is evaluated at once.
-inline std::vector<std::string> known_recipes(const std::string& output = "logits", bool whole = false) {
+// The recipes of architectures that are known and that `wanted` wants, by name.
+template <typename Wanted>
+std::vector<std::string> recipes_where(Wanted wanted) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(reference_dir() + "/recipes")) {
     if (entry.path().extension() != ".json") continue;
     const Recipe recipe(entry.path().stem().string());
     const std::string architecture = recipe.document["metadata"][0][2];
-    if (recipe.document["output"] == output && recipe.document.value("whole", false) == whole &&
-        models::find_architecture(architecture))
-      names.push_back(recipe.name);
+    if (models::find_architecture(architecture) && wanted(recipe)) names.push_back(recipe.name);
   }
   std::ranges::sort(names);
   return names;
+}
+
+// Of models of one Program. `whole`: those whose tokens see later ones, so that a text is evaluated at once.
+inline std::vector<std::string> known_recipes(const std::string& output = "logits", bool whole = false) {
+  return recipes_where([&](const Recipe& recipe) {
+    return recipe.document["output"] == output && recipe.document.value("whole", false) == whole &&
+           !recipe.has_tensor("dec.");
+  });
 }
 
 // Those of the recipes that a run checks (Share): what holds for every recipe is checked with all of them over several

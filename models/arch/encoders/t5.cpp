@@ -1,0 +1,80 @@
+// t5 and t5encoder: T5, Flan-T5 and their like. An encoder reads a text whole; a decoder writes behind it, and each of
+// its layers attends to the text, too. Both know positions by a bias of scores that depends on their distance.
+// t5encoder is the encoder by itself.
+#include "models/architecture.h"
+#include "models/blocks/blocks.h"
+
+namespace ridge::models {
+namespace {
+
+using core::Activation;
+using core::ValueId;
+
+ValueId ffn(Builder& b, ValueId x, int64_t il) { // of T5 without a gate, of T5 1.1 and Flan-T5 with one
+  const bool gated = b.has(b.layer_name(il) + "ffn_gate.weight");
+  return b.ffn(x, il, {{gated ? Activation::gelu : Activation::relu}, gated});
+}
+
+int64_t decoder_layers(const Hparams& h) {
+  const int64_t layers = h.get_int("decoder_block_count", h.layers());
+  if (layers < 1 || layers > kMaxLayers)
+    h.refuse("decoder_block_count", std::to_string(layers), "numbers of layers out of range are");
+  return layers;
+}
+
+void build_encoder(Builder& b, bool causal) {
+  const int64_t layers = b.hparams().layers();
+  const AttentionSpec attention = {.scale = 1, .causal = causal, .distance_bias = true, .output_tensor = "attn_o"};
+  b.hparams().get_float("logit_scale", 0); // of the decoder
+  b.skip_stack("dec.");
+  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
+           .ffn = [&](ValueId x, int64_t il) { return ffn(b, x, il); },
+           .output_norm = "enc.output_norm",
+           .ffn_has_state = b.encodes(), // all tokens go through the last one
+           .embeds = true,
+           .stack = "enc.",
+           .end_layer =
+               [&](ValueId x, int64_t il) {
+                 if (b.encodes() && il + 1 == layers)
+                   b.store_encoded(b.rms_norm(x, "enc.output_norm"), decoder_layers(b.hparams()));
+                 return x;
+               }});
+}
+
+void build_decoder(Builder& b) {
+  const AttentionSpec attention = {.scale = 1,
+                                   .causal = true,
+                                   .block_ahead = false,
+                                   .distance_bias = true,
+                                   .bias_ahead = false,
+                                   .output_tensor = "attn_o"};
+  b.set_start_token(static_cast<int32_t>(b.hparams().get_int("decoder_start_token_id", 0)));
+  b.skip_stack("enc.");
+  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attend_to_encoded(x, il); },
+           .ffn = [&](ValueId x, int64_t il) { return ffn(b, x, il); },
+           .mixer_norm = "cross_attn_norm",
+           .output_norm = "dec.output_norm",
+           .scaled = true, // logits of T5, whose output matrix is the table of tokens
+           .stack = "dec.",
+           .layers = decoder_layers(b.hparams()),
+           .start_layer =
+               [&](ValueId x, int64_t il) {
+                 const std::string blk = b.layer_name(il);
+                 return b.add(x, b.attention(b.rms_norm(x, blk + "attn_norm"), il, attention), blk + "self_attn_add");
+               }});
+}
+
+void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  // Files of encoders do not say that tokens see later ones. llama.cpp lets them where it encodes texts, and not where
+  // it decodes token ids; so files without a vocabulary are what it decodes.
+  if (h.architecture() == "t5encoder") return build_encoder(b, h.get_bool("attention.causal", !b.has_vocabulary()));
+  if (!b.embeds() || b.encodes()) b.share_caches(h.layers(), decoder_layers(h));
+  b.embeds() ? build_encoder(b, false) : build_decoder(b);
+}
+
+} // namespace
+
+constinit const ArchitectureFile arch::t5 = {.build = build};
+
+} // namespace ridge::models

@@ -1,0 +1,35 @@
+// rwkv7: RWKV 7 (Goose). arwkv7: its attention in a Qwen 2.5, whose norms and feed-forward parts it keeps. Values of
+// the first layer count in all others, too.
+#include "models/architecture.h"
+#include "models/blocks/blocks.h"
+
+namespace ridge::models {
+
+using core::ValueId;
+
+static void build(Builder& b) {
+  const Hparams& h = b.hparams();
+  const int64_t shifts = h.get_int("token_shift_count", 2); // parts of a layer that mix a token with the one before it
+  if (shifts != 1 && shifts != 2)
+    h.refuse("token_shift_count", std::to_string(shifts), "other numbers than 1 and 2 are");
+  const bool own = shifts == 2;
+  std::optional<ValueId> values;
+  Builder::Model model = {
+      .mixer =
+          [&](ValueId x, int64_t il) {
+            const auto [mixed, first] = b.time_mix7(x, values, il);
+            values = first;
+            return mixed;
+          },
+      .ffn = [&](ValueId x, int64_t il) { return own ? b.channel_mix(x, il, false) : b.ffn(x, il); },
+      .ffn_norm = own ? "attn_norm_2" : "ffn_norm",
+      .layer_norms = own,
+      .norm_biases = true,
+      .ffn_has_state = own};
+  if (own) model.begin = [&](ValueId x) { return b.layer_norm(x, "token_embd_norm"); };
+  b.build(model);
+}
+
+constinit const ArchitectureFile arch::rwkv7 = {.build = build};
+
+} // namespace ridge::models

@@ -8,13 +8,13 @@ namespace ridge::kernels::cuda {
 namespace {
 
 // Times in units of what 128 columns of a block's rows take: 1.1 µs on an H200.
-constexpr double kStart = 3;               // a block's first weights and its sums
+constexpr double kBlockStart = 3;          // a block's first weights and its sums
 constexpr double kFinish = 7;              // a kernel that adds up ranges,
 constexpr double kFinishNext = 1;          // or the next conversion, which reads them, too
 constexpr double kL2BytesPerUnit = 5e6;    // activations of all blocks
 constexpr double kSumBytesPerUnit = 3.3e6; // of ranges, written and read
 
-int64_t tiles(int64_t n, int64_t per_tile) { return (n + per_tile - 1) / per_tile; }
+int64_t pieces(int64_t n, int64_t per_tile) { return (n + per_tile - 1) / per_tile; }
 
 } // namespace
 
@@ -23,7 +23,7 @@ std::optional<WideCut> cut_wide_batch(const ChipLimits& chip, int64_t row_tiles,
   if (chip.shared_per_block < kWideSharedBytes + kWideStaticBytes) return std::nullopt;
   const int of_tile = wide_tile_rows(tokens), groups = wide_groups(of_tile);
   const int64_t token_tiles = wide_tiles(tokens), slots = wide_slots(of_tile);
-  const int64_t row_groups = tiles(row_tiles, kWideRows / kBatchRows), units = tiles(cols, kWideColumns);
+  const int64_t row_groups = pieces(row_tiles, kWideRows / kBatchRows), units = pieces(cols, kWideColumns);
   std::optional<WideCut> best;
   double least = 0;
   for (const int log2_parts : {0, 1, 2}) {
@@ -33,9 +33,9 @@ std::optional<WideCut> cut_wide_batch(const ChipLimits& chip, int64_t row_tiles,
     for (int64_t ranges = 1; ranges <= most_ranges; ++ranges) {
       const int64_t sum_bytes = ranges == 1 ? 0 : ranges * row_tiles * kBatchRows * token_tiles * of_tile * kFloatBytes;
       if (sum_bytes > kBatchScratchBytes) break;
-      const int64_t blocks = tiles(row_groups, groups / parts) * ranges * token_tiles;
-      const auto block = static_cast<double>(tiles(units, parts * ranges)) + kStart;
-      const double multiply = static_cast<double>(tiles(blocks, chip.sm_count)) * block,
+      const int64_t blocks = pieces(row_groups, groups / parts) * ranges * token_tiles;
+      const auto block = static_cast<double>(pieces(units, parts * ranges)) + kBlockStart;
+      const double multiply = static_cast<double>(pieces(blocks, chip.sm_count)) * block,
                    load = static_cast<double>(blocks * kWideColumns * of_tile * kF16Bytes) *
                           static_cast<double>(units) / static_cast<double>(ranges) / kL2BytesPerUnit,
                    finish = ranges == 1 ? 0

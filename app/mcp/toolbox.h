@@ -17,7 +17,7 @@ class Toolbox {
   // Starts the servers. Throws Error for what no server can be; one that does not start is told by start().
   explicit Toolbox(const McpOptions& options);
 
-  // Waits until they have said what they have. Of one that is not there, a line says why, and the others go on.
+  // Waits until they have said what they have. A line says why one is not there; the others go on.
   void start(const engine::Notice& notice, const std::atomic<bool>* cancel = nullptr);
 
   struct Tool {
@@ -31,8 +31,8 @@ class Toolbox {
   bool empty() const { return servers_.empty(); }
   size_t servers() const { return servers_.size(); }
 
-  // The conversation's tools become these and `typed`, whose results a person types. Of one that no model can be
-  // offered a line says why.
+  // The conversation's tools become these and `typed`, whose results a person types. A line says why one is left out
+  // that no model can be offered.
   void offer(engine::Conversation& conversation, const std::optional<engine::ToolUse>& typed,
              const engine::Notice& notice);
   // Where a server has said that its tools are others now, they are asked for again. False: none has.

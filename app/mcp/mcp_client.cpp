@@ -17,9 +17,10 @@ using Json = McpClient::Json;
 constexpr const char* kProtocol =
     "2025-06-18"; // the newest version that is known here; older ones differ in nothing used
 // What a server may take. Some fetch themselves from the network when they start.
-constexpr auto kStart = std::chrono::seconds(120), kList = std::chrono::seconds(60), kCall = std::chrono::seconds(600);
+constexpr auto kStartLimit = std::chrono::seconds(120), kListLimit = std::chrono::seconds(60),
+               kCallLimit = std::chrono::seconds(600);
 constexpr size_t kMostTools = 256, kMostPages = 64, kMostDescription = 8192;
-constexpr core::JsonLimits kLimits = {.depth = 64, .inside = 200'000, .bytes = LineProcess::kMostBytes};
+constexpr core::JsonLimits kMessageLimits = {.depth = 64, .inside = 200'000, .bytes = LineProcess::kMostBytes};
 
 std::string text_of(const Json& json, const char* key) {
   return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
@@ -62,7 +63,7 @@ McpClient::McpClient(const McpServer& server)
 }
 
 void McpClient::finish_start(const std::atomic<bool>* cancel) {
-  const Json about = result_of(start_id_, "initialize", kStart, cancel);
+  const Json about = result_of(start_id_, "initialize", kStartLimit, cancel);
   send({{"jsonrpc", "2.0"}, {"method", "notifications/initialized"}});
   has_tools_ = about.is_object() && about.contains("capabilities") && about["capabilities"].is_object() &&
                about["capabilities"].contains("tools");
@@ -76,7 +77,7 @@ void McpClient::list_tools(const std::atomic<bool>* cancel) {
   Json parameters = Json::object();
   for (size_t page = 0; page < kMostPages; ++page) {
     const int64_t id = send_request("tools/list", parameters);
-    const Json list = result_of(id, "tools/list", kList, cancel);
+    const Json list = result_of(id, "tools/list", kListLimit, cancel);
     if (!list.is_object() || !list.contains("tools") || !list["tools"].is_array())
       throw_error("{}: answers tools/list without a list of tools", name_);
     for (const Json& tool : list["tools"]) {
@@ -96,7 +97,7 @@ void McpClient::list_tools(const std::atomic<bool>* cancel) {
 McpResult McpClient::call(const std::string& tool, const Json& arguments, const std::atomic<bool>* cancel) {
   const int64_t id = send_request("tools/call", {{"name", tool}, {"arguments", arguments}});
   try {
-    return result_from(result_of(id, "tools/call", kCall, cancel));
+    return result_from(result_of(id, "tools/call", kCallLimit, cancel));
   } catch (const Refused& refusal) {
     return {refusal.what(), true};
   } catch (const Cancelled&) {
@@ -124,7 +125,7 @@ Json McpClient::result_of(int64_t id, const char* method, std::chrono::seconds l
     case LineProcess::Event::cancelled: throw Cancelled(fmt::format("{}: {} was stopped", name_, method));
     case LineProcess::Event::line: break;
     }
-    const auto message = core::find_json<Json>(line, kLimits);
+    const auto message = core::find_json<Json>(line, kMessageLimits);
     if (!message || !message->is_object()) continue; // some print what is not for the client
     if (!message->contains("id") || message->contains("method")) {
       take(*message);

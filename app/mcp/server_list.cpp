@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostBytes = 1 << 20; // of a file
+constexpr int64_t kMostListBytes = 1 << 20; // of a file
 constexpr size_t kMostServers = 32, kMostName = 40;
 
 bool is_server_name(const std::string& name) {
@@ -105,7 +105,7 @@ McpServer parse_mcp_server(std::string_view text) {
 std::vector<McpServer> mcp_servers(const McpOptions& options) {
   std::vector<McpServer> servers;
   for (const std::string& file : options.files)
-    for (McpServer& server : read_mcp_servers(core::read_text_file(file, kMostBytes), file))
+    for (McpServer& server : read_mcp_servers(core::read_text_file(file, kMostListBytes), file))
       servers.push_back(std::move(server));
   for (const std::string& text : options.servers) servers.push_back(parse_mcp_server(text));
   if (servers.size() > kMostServers)

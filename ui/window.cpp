@@ -248,7 +248,7 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
     if (pressed(GLFW_KEY_0) || pressed(GLFW_KEY_KP_0)) set_zoom(100);
     if (pressed(GLFW_KEY_Q)) glfwSetWindowShouldClose(window, GLFW_TRUE);
   }
-  if (dialog.is_open() || shown[panel]->takes_escape()) return;
+  if (dialog.is_open() || now.tool_question || shown[panel]->takes_escape()) return;
   if (pressed(GLFW_KEY_F1)) help = !help;
   const bool in_field = ImGui::GetInputTextState(ImGui::GetActiveID()) != nullptr; // which Escape leaves
   if (pressed(GLFW_KEY_ESCAPE) && !in_field) {

@@ -23,7 +23,7 @@ struct Shortcut {
 constexpr Shortcut kShortcuts[] = {
     {"Ctrl 1 … 9", "show a panel"},
     {"Ctrl O", "open a model or a checkpoint's folder"},
-    {"Ctrl V", "paste text, or pictures by their paths"},
+    {"Ctrl V", "paste text, a picture, or paths of pictures"},
     {"Enter", "send the message"},
     {"Shift Enter", "new line in the message"},
     {"Esc", "leave a field; stop the answer"},
@@ -70,6 +70,7 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
   ImGui::EndChild();
   draw_help();
   dialog.draw(now);
+  tool_question.draw(now, engine->send);
   ImGui::End();
 }
 

@@ -3,6 +3,7 @@
 
 #include "ui/dialogs/file_dialog.h"
 #include "ui/dialogs/load_settings.h"
+#include "ui/dialogs/tool_question.h"
 #include "ui/layout.h"
 #include "ui/panels/panel.h"
 #include "ui/window.h"
@@ -33,6 +34,7 @@ struct Window::Impl {
   const EngineLink* engine = nullptr;
   std::vector<int> pressed_keys; // since the last frame
   FileDialog dialog;
+  ToolQuestionDialog tool_question;
   LoadSettings load_settings; // beside the dialog
   Layout layout, saved_layout;
   FrameTimes frame_times;

@@ -16,15 +16,17 @@ namespace {
 struct ChatCommand {
   core::ModelOptions model;
   core::GenerateRequest request;
+  McpOptions mcp;
   std::string tools, first;
   bool context_shift = false, no_markdown = false;
 
   void run() {
     core::validate(request.sampling.params);
     engine::check_speculation(model);
-    ChatModel opened(model, request, tools);
+    Toolbox toolbox(mcp);
+    ChatModel opened(model, request, tools, toolbox);
     InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
-    Chat chat(opened, request, {.context_shift = context_shift, .markdown = !no_markdown}, interrupt);
+    Chat chat(opened, toolbox, request, {.context_shift = context_shift, .markdown = !no_markdown}, interrupt);
     for (const std::string& image : request.images) chat.take("/image " + image);
 
     const bool interactive = stdin_is_terminal();
@@ -35,6 +37,9 @@ struct ChatCommand {
       note(fmt::format("{} on {}, context {} tokens. /help lists commands, Ctrl-D leaves.",
                        model_title(opened.loaded().file), opened.loaded().executor->description(),
                        opened.session().context()));
+    if (interactive && !toolbox.tools().empty())
+      note(fmt::format("{} tools of {} MCP servers; you are asked before each call. /tools lists them.",
+                       toolbox.tools().size(), toolbox.servers()));
     LineReader reader(interrupt, [&](const std::string& before) { return chat.completions(before); });
     if (interactive && !first.empty()) print_row("> ", 2, first);
     if (!first.empty() && !chat.take(first)) return;
@@ -68,6 +73,7 @@ void add_chat_command(CLI::App& app) {
       ->add_option("--tools", options->tools,
                    "functions that the model may call: JSON as in OpenAI's API; you type what they return")
       ->type_name("FILE");
+  add_mcp_options(*command, options->mcp);
   add_template_options(*command, options->request.chat_template);
   add_sampling_options(*command, options->request.sampling);
   command->callback([options] { options->run(); });

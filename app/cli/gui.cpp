@@ -88,6 +88,7 @@ void add_gui_command(CLI::App& app) {
       ->type_name("N");
   command->add_flag("--frame-times", options->frame_times,
                     "on closing, print how long frames took and how much of a core drawing took");
+  add_mcp_options(*command, options->setup.mcp);
   add_template_options(*command, options->setup.request.chat_template);
   add_sampling_options(*command, options->setup.request.sampling);
   command->callback([options] { options->run(); });

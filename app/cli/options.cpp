@@ -156,6 +156,24 @@ void add_picture_options(CLI::App& command, std::vector<std::string>& images, st
       ->type_name("FILE");
 }
 
+void add_mcp_options(CLI::App& command, McpOptions& options) {
+  command
+      .add_option("--mcp", options.files,
+                  "MCP servers whose tools the model may call, after a question: JSON with \"mcpServers\"; several: "
+                  "again for each")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1)
+      ->type_name("FILE");
+  command
+      .add_option(
+          "--mcp-server", options.servers,
+          "one MCP server: a name and the command that runs it, \"files=npx -y some-server /home/me\"; several: "
+          "again for each")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1)
+      ->type_name("NAME=COMMAND");
+}
+
 void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options) {
   const OptionGroup group(command, kMemoryGroup);
   command

@@ -1,6 +1,7 @@
 // Groups of options that several commands share. They fill the structs of core/requests.h.
 #pragma once
 
+#include "app/mcp/server_list.h"
 #include "core/requests.h"
 
 #include <CLI/CLI.hpp>
@@ -30,6 +31,8 @@ void add_gpu_room_options(CLI::App& command, const RoomOptions& options);
 void add_speculation_options(CLI::App& command, core::ModelOptions& options);
 // --image and --mmproj.
 void add_picture_options(CLI::App& command, std::vector<std::string>& images, std::string& mmproj);
+// --mcp and --mcp-server.
+void add_mcp_options(CLI::App& command, McpOptions& options);
 void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options); // --prefix-cache
 void add_sampling_options(CLI::App& command, core::SamplingOptions& options);  // also the command's footer
 void add_template_options(CLI::App& command, core::TemplateOptions& options);

@@ -1,6 +1,7 @@
 #include "app/report/load_report.h"
 
 #include "app/report/report.h"
+#include "app/terminal/terminal.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,8 @@ namespace ridge::app {
 using Json = nlohmann::ordered_json;
 
 namespace {
+
+constexpr int kLoadNameWidth = 16; // columns
 
 std::string milliseconds(const measure::Percentiles& times) {
   return fmt::format("{:.4g} ms median, {:.4g} ms 90 %, {:.4g} ms 99 %", 1e3 * times.median, 1e3 * times.p90,
@@ -51,16 +54,19 @@ void print_load_markdown(const std::vector<measure::ClientLoadRow>& rows) {
     std::string how;
     if (r.load.arrivals > 0) how += fmt::format(", {:g} a second", r.load.arrivals);
     if (r.load.streams > 0) how += fmt::format(", {} at once, preempted {} times", r.load.streams, r.preemptions);
-    fmt::print("{}{}: {} clients, {} requests{}, {:.3g} s; {}\n", &r == rows.data() ? "" : "\n", r.model,
-               r.load.clients, r.requests, how, r.seconds, r.device);
-    fmt::print("generated       {:.1f} tokens/s of all clients\n", r.generated_rate());
-    fmt::print("prompts         {:.1f} tokens/s; {:.1f} % of them were there already\n", r.prompt_rate(),
-               100 * r.cached_share());
-    fmt::print("first token     {}\n", milliseconds(r.first_token));
-    fmt::print("between tokens  {}\n", milliseconds(r.between_tokens));
-    fmt::print("memory          {:.1f} GB/s, {:.1f} % of the {:.1f} GB/s measured; {} steps\n",
-               r.bytes_per_second() / 1e9, 100 * r.bytes_per_second() / r.read_bytes_per_second,
-               r.read_bytes_per_second / 1e9, r.steps);
+    if (&r != rows.data()) fmt::print("\n");
+    print_row("", 0,
+              fmt::format("{}: {} clients, {} requests{}, {:.3g} s; {}", r.model, r.load.clients, r.requests, how,
+                          r.seconds, r.device));
+    const auto row = [](const char* name, const std::string& text) { print_row(name, kLoadNameWidth, text); };
+    row("generated", fmt::format("{:.1f} tokens/s of all clients", r.generated_rate()));
+    row("prompts",
+        fmt::format("{:.1f} tokens/s; {:.1f} % of them were there already", r.prompt_rate(), 100 * r.cached_share()));
+    row("first token", milliseconds(r.first_token));
+    row("between tokens", milliseconds(r.between_tokens));
+    row("memory",
+        fmt::format("{:.1f} GB/s, {:.1f} % of the {:.1f} GB/s measured; {} steps", r.bytes_per_second() / 1e9,
+                    100 * r.bytes_per_second() / r.read_bytes_per_second, r.read_bytes_per_second / 1e9, r.steps));
   }
 }
 

@@ -83,8 +83,9 @@ void WindowEngine::ask(const std::string& text, const Messages& before) {
 void WindowEngine::regenerate(const core::intent::Regenerate& wanted) {
   const size_t length = tree_.size();
   const size_t last = length > 0 && !tree_.at(length - 1).shown.user ? length - 1 : length;
-  const size_t number = wanted.message.value_or(last);
-  if (number == 0 || number > length || !tree_.at(number - 1).shown.user) return;
+  size_t number = std::min(wanted.message.value_or(last), length);
+  while (number > 0 && !tree_.at(number - 1).shown.user) --number; // back over calls of tools
+  if (number == 0) return;
   if (wanted.model && *wanted.model != path_) load(*wanted.model);
   Messages before = messages();
   before.unsent.clear(); // they stay
@@ -125,51 +126,61 @@ void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
   s.sequences = sequences_of(m);
 }
 
-void WindowEngine::answer(const Messages& before) {
+// The model's next message.
+std::vector<text::ToolCall> WindowEngine::write_answer() {
   Loaded& m = *loaded_;
-  cancel_ = false;
-  if (closing_) return;
   SpeedMeter meter;
   change([&](core::Snapshot& s) {
     s.messages.push_back({});
     s.state = EngineState::reading;
     s.activity = "reading the prompt";
   });
+  const EncodedPictures held = put_pictures();
+  setup_.request.keep_choices = state_.keep_choices;
+  engine::Answerer answerer(m.model, m.session, setup_.request);
+  engine::Answer answer = m.conversation.answer(
+      answerer,
+      [&](std::string_view text, bool reasoning) {
+        change(
+            [&](core::Snapshot& s) {
+              s.state = EngineState::writing;
+              s.activity = "writing";
+              (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
+              show_speed(s, meter);
+            },
+            Publish::soon);
+      },
+      &cancel_);
+  const engine::Usage& whole = m.session.generation_usage();
+  change([&](core::Snapshot& s) {
+    show_speed(s, meter);
+    if (whole.seconds > 0) { // of the whole answer, as ridge bench counts it
+      s.speed.tokens_per_s = whole.tokens_per_second();
+      s.speed.bytes_per_s = whole.bytes_per_second();
+    }
+    core::ChatMessage& written = s.messages.back();
+    if (!answer.calls.empty()) written.text = answer.content; // the calls are shown with their results
+    written.note = ending(answer, setup_.request.sampling.max_tokens);
+    if (!answer.choices.empty())
+      written.choices = std::make_shared<const std::vector<core::TokenChoice>>(std::move(answer.choices));
+    written.facts = facts_of(m.session, s.model->label);
+    tree_.add(written, m.conversation.messages().back());
+    s.messages = tree_.shown();
+    s.step = step_shares(m.model, s.kv.tokens);
+    s.sequences = sequences_of(m);
+  });
+  seconds_before_ += whole.seconds;
+  return std::move(answer.calls);
+}
+
+void WindowEngine::answer(const Messages& before) {
+  cancel_ = false;
+  if (closing_) return;
   try {
-    const EncodedPictures held = put_pictures();
-    setup_.request.keep_choices = state_.keep_choices;
-    engine::Answerer answerer(m.model, m.session, setup_.request);
-    engine::Answer answer = m.conversation.answer(
-        answerer,
-        [&](std::string_view text, bool reasoning) {
-          change(
-              [&](core::Snapshot& s) {
-                s.state = EngineState::writing;
-                s.activity = "writing";
-                (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
-                show_speed(s, meter);
-              },
-              Publish::soon);
-        },
-        &cancel_);
-    const engine::Usage& whole = m.session.generation_usage();
-    change([&](core::Snapshot& s) {
-      show_speed(s, meter);
-      if (whole.seconds > 0) { // of the whole answer, as ridge bench counts it
-        s.speed.tokens_per_s = whole.tokens_per_second();
-        s.speed.bytes_per_s = whole.bytes_per_second();
-      }
-      core::ChatMessage& written = s.messages.back();
-      written.note = ending(answer, setup_.request.sampling.max_tokens);
-      if (!answer.choices.empty())
-        written.choices = std::make_shared<const std::vector<core::TokenChoice>>(std::move(answer.choices));
-      written.facts = facts_of(m.session, s.model->label);
-      tree_.add(written, m.conversation.messages().back());
-      s.messages = tree_.shown();
-      s.step = step_shares(m.model, s.kv.tokens);
-      s.sequences = sequences_of(m);
-    });
-    seconds_before_ += whole.seconds;
+    while (true) {
+      const std::vector<text::ToolCall> calls = write_answer();
+      if (calls.empty() || !call_tools(calls)) break;
+    }
   } catch (...) {
     tree_ = before.tree;
     show_path();
@@ -179,6 +190,7 @@ void WindowEngine::answer(const Messages& before) {
     abandon_conversation();
     throw;
   }
+  const Loaded& m = *loaded_;
   if (!told_deleted_ && m.model.file.deleted()) {
     told_deleted_ = true;
     fail(fmt::format("{} was deleted or replaced; what is open stays usable until another model is", path_));

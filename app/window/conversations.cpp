@@ -13,7 +13,7 @@ namespace ridge::app {
 namespace {
 
 // What is kept beside a message's text, and is not the model's.
-constexpr const char* kStatistics = "statistics";
+constexpr const char *kStatistics = "statistics", *kCallKey = "call";
 
 Json statistics_of(const core::AnswerFacts& facts) {
   return {{"model", facts.model},
@@ -49,7 +49,12 @@ MessageTree tree_of(const StoredConversation& stored, const PicturesByMessage& p
     core::ChatMessage shown{
         sent["role"] == "user", sent["content"], sent.value("reasoning_content", ""), "", nullptr, {}};
     shown.facts = facts_of(sent);
+    if (sent["role"] == "tool") {
+      shown.call = sent.value("name", Json("")).is_string() ? sent.value("name", "a tool") : "a tool";
+      if (sent.contains(kCallKey) && sent[kCallKey].is_string()) shown.call = sent[kCallKey].get<std::string>();
+    }
     sent.erase(kStatistics);
+    sent.erase(kCallKey);
     if (const auto found = pictures.find(i); found != pictures.end()) shown.pictures = found->second;
     tree.add_node(stored.parents.empty() ? static_cast<int>(i) - 1 : stored.parents[i], std::move(shown),
                   std::move(sent));
@@ -193,6 +198,7 @@ void WindowEngine::give_messages(StoredConversation& stored) const {
     if (!node.shown.pictures.empty()) stored.pictures[stored.messages.size()] = node.shown.pictures;
     stored.messages.push_back(node.sent);
     if (node.shown.facts) stored.messages.back()[kStatistics] = statistics_of(*node.shown.facts);
+    if (!node.shown.call.empty()) stored.messages.back()[kCallKey] = node.shown.call;
     stored.parents.push_back(node.parent);
   }
   stored.end = tree_.path().empty() ? -1 : tree_.path().back();

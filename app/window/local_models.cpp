@@ -1,5 +1,6 @@
 // The models on this machine, for the window that opens them: first their names, then what is in each file, how much
 // context has room for it, and how fast it can be.
+#include "app/models/first_models.h"
 #include "app/models/model_row.h"
 #include "app/window/loaded.h"
 
@@ -40,6 +41,19 @@ void WindowEngine::list_models(const core::ModelOptions& options) {
     }
     publish(rows);
   }
+}
+
+// Where there is no model on this machine yet.
+void WindowEngine::offer_first_models() {
+  if (!hub::local_models(hub::places()).empty()) return;
+  engine::Room room = engine::free_room();
+  if (options_.device == "cpu") room.without_gpus();
+  const FirstChoice choice = first_choice(room);
+  auto rows = std::make_shared<std::vector<core::FirstModelRow>>();
+  for (const FirstModel* model : choice.models)
+    rows->push_back({std::string(model->name), std::string(model->reference), std::string(model->purpose),
+                     std::string(words_for(runs_on(model->bytes, room))), model->bytes, rows->size() == choice.best});
+  change([&](core::Snapshot& s) { s.first_models = std::move(rows); });
 }
 
 } // namespace ridge::app

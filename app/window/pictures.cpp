@@ -30,6 +30,11 @@ core::MessagePicture read_file(const std::string& path) {
   return {core::Sha256().add(*file).hex(), core::printable(std::filesystem::path(path).filename().string()), file};
 }
 
+core::MessagePicture picture_of(const core::intent::AddPicture& wanted) {
+  if (!wanted.file) return read_file(wanted.path);
+  return {core::Sha256().add(*wanted.file).hex(), core::printable(wanted.path), wanted.file};
+}
+
 std::span<const std::byte> bytes_of(const core::MessagePicture& picture) {
   if (!picture.file)
     throw_error("{}: the picture's file is not there any more, or was changed: edit the message to send it without",
@@ -100,8 +105,8 @@ void WindowEngine::change_facts(const std::string& key, const std::function<void
 }
 
 // On the picture worker. A file that is no picture is said to be none, and not added.
-void WindowEngine::add_picture(const std::string& path) {
-  const auto picture = std::make_shared<const core::MessagePicture>(read_file(path));
+void WindowEngine::add_picture(const core::intent::AddPicture& wanted) {
+  const auto picture = std::make_shared<const core::MessagePicture>(picture_of(wanted));
   const media::Picture pixels = decoded(*picture);
   change([&](core::Snapshot& s) {
     if (holds(s.pictures, picture->key)) return;

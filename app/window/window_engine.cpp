@@ -40,7 +40,7 @@ struct Match : Handlers... {
 } // namespace
 
 WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
-    : setup_(std::move(setup)), wake_(std::move(wake)), asked_(setup_.request.sampling),
+    : setup_(std::move(setup)), wake_(std::move(wake)), asked_(setup_.request.sampling), toolbox_(setup_.mcp),
       store_(setup_.conversation_folder) {
   const std::string given = std::exchange(setup_.model.mmproj, {}); // for the first model
   options_ = setup_.model;
@@ -74,6 +74,8 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
       server::ModelSetup{setup_.model, setup_.request.sampling, setup_.request.chat_template, setup_.prefixes},
       [this](auto serving) { change([&](core::Snapshot& s) { s.serving = std::move(serving); }); });
   worker_.push([this, given] { guarded([&] { load(setup_.model.model, given); }, true); });
+  if (!toolbox_.empty()) worker_.push([this] { guarded([&] { start_tools(); }, true); });
+  if (setup_.model.model.empty()) list_worker_.push([this] { guarded([&] { offer_first_models(); }, false); });
   gpu_watch_ = std::jthread([this](const std::stop_token& stop) { watch_gpu(stop); });
 }
 
@@ -81,7 +83,7 @@ WindowEngine::~WindowEngine() {
   gpu_watch_.request_stop();
   roof_watch_.request_stop();
   closing_ = true; // first: an answer that begins now looks at it after lowering cancel_
-  cancel_ = true;
+  stop_answer();
   ++studies_waiting_; // the one that runs stops
   jobs_.reset();
   server_.reset();
@@ -92,6 +94,14 @@ WindowEngine::~WindowEngine() {
 std::shared_ptr<const core::Snapshot> WindowEngine::snapshot() const {
   const std::lock_guard lock(mutex_);
   return published_;
+}
+
+void WindowEngine::stop_answer() {
+  {
+    const std::lock_guard lock(mutex_); // who waits for a decision looks at it under the lock
+    cancel_ = true;
+  }
+  decided_.notify_all();
 }
 
 void WindowEngine::change(const std::function<void(core::Snapshot&)>& how, Publish when) {
@@ -144,7 +154,9 @@ void WindowEngine::guarded(const std::function<void()>& work, bool of_engine) {
 
 void WindowEngine::send(core::Intent intent) {
   if (std::holds_alternative<intent::Stop>(intent)) {
-    cancel_ = true;
+    stop_answer();
+  } else if (const auto* decision = std::get_if<intent::AnswerTool>(&intent)) {
+    take_decision(*decision);
   } else if (std::holds_alternative<intent::StudyTensor>(intent)) {
     ++studies_waiting_;
     study_worker_.push([this, what = std::move(intent)] {
@@ -173,7 +185,7 @@ void WindowEngine::send(core::Intent intent) {
              std::holds_alternative<intent::PredictStep>(intent)) {
     query_worker_.push([this, what = std::move(intent)] { study(what); });
   } else if (const auto* added = std::get_if<intent::AddPicture>(&intent)) {
-    picture_worker_.push([this, path = added->path] { guarded([&] { add_picture(path); }, false); });
+    picture_worker_.push([this, wanted = *added] { guarded([&] { add_picture(wanted); }, false); });
   } else if (const auto* removed = std::get_if<intent::RemovePicture>(&intent)) {
     remove_picture(removed->key);
   } else if (const auto* edited = std::get_if<intent::EditPictures>(&intent)) {
@@ -306,6 +318,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   auto loaded = std::make_shared<Loaded>(engine::open_generating(std::move(file), setup.model), setup, steps);
   loaded->model.need_tokenizer();
   continue_conversation(*loaded);
+  toolbox_.offer(loaded->conversation, std::nullopt, steps.note);
   auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));
   facts->built_in = path.empty();
   core::SamplingOptions sampling = asked_;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "app/jobs.h"
+#include "app/mcp/toolbox.h"
 #include "app/window/conversations/conversation_store.h"
 #include "app/window/conversations/message_tree.h"
 #include "app/window/window_server.h"
@@ -25,6 +26,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <thread>
@@ -34,6 +37,7 @@ namespace ridge::app {
 struct WindowSetup {
   core::ModelOptions model;
   core::GenerateRequest request; // of every answer; a model's own sampling stands in for what was not chosen
+  McpOptions mcp;                // servers whose tools the model may call
   core::PrefixOptions prefixes;  // where conversations are kept that are not the open one
   // How a model gets its executor; empty: as everywhere.
   std::function<engine::Device(engine::LoadedModel&, const core::ExecutorConfig&, const std::string& device,
@@ -81,16 +85,28 @@ class WindowEngine {
   void need_encoder(std::span<const core::ChatMessage> kept, const core::MessagePictures& sent);
   void say(const std::string& text);
   void ask(const std::string& text, const Messages& before);
-  void answer(const Messages& before); // `before`: what the conversation goes back to where the answer fails
+  std::vector<text::ToolCall> write_answer(); // that it calls
+  void answer(const Messages& before);        // `before`: what the conversation goes back to where the answer fails
   void regenerate(const core::intent::Regenerate& wanted);
   void edit(size_t message, const std::string& text);
   void show_speed(core::Snapshot& s, SpeedMeter& meter) const;
   static std::shared_ptr<const core::Sequences> sequences_of(const Loaded& loaded);
 
+  void stop_answer();
+
+  // tools.cpp
+  void start_tools();
+  void show_tools();
+  // Gives the conversation the results of all of them. False: a person has stopped it.
+  bool call_tools(const std::vector<text::ToolCall>& calls);
+  std::string result_of(const Toolbox::Tool& tool, const text::ToolCall& call);
+  bool is_allowed(const Toolbox::Tool& tool, const text::ToolCall& call); // asks where that is not known
+  void take_decision(const core::intent::AnswerTool& decision);
+
   // pictures.cpp
   using Shelf = std::shared_ptr<engine::PictureShelf>; // null: the open model takes no pictures
   using Picture = std::shared_ptr<const core::MessagePicture>;
-  void add_picture(const std::string& path);
+  void add_picture(const core::intent::AddPicture& wanted);
   void remove_picture(const std::string& key);
   void edit_pictures(size_t message);
   void enlarge_picture(const std::string& key);
@@ -118,6 +134,7 @@ class WindowEngine {
 
   // local_models.cpp
   void list_models(const core::ModelOptions& options);
+  void offer_first_models();
 
   // conversations.cpp
   void open_conversation(const std::string& id); // empty: a new one
@@ -163,12 +180,15 @@ class WindowEngine {
   std::atomic<int> studies_waiting_ = 0; // the one that runs stops where there is another
   std::atomic<int> fits_waiting_ = 0;    // only the last one counts
   core::ModelOptions options_;           // as they were at the start
-  // Only the worker uses the next seven.
+  // Only the worker uses the next ten.
   core::SamplingOptions asked_; // the sampling without what the open model recommends
   std::string path_;            // of the open model; empty: the guide
   std::string encoder_;         // of pictures, for the open model; empty: there is none
   bool told_deleted_ = false;   // that its file is
   double seconds_before_ = 0;   // of generation, in answers before this one
+  Toolbox toolbox_;
+  uint64_t tool_questions_ = 0;
+  std::set<std::string> allowed_; // tools that are called without a question
   ConversationStore store_;
   MessageTree tree_; // of the conversation that is shown
 
@@ -179,6 +199,8 @@ class WindowEngine {
   std::shared_ptr<Loaded> loaded_;
   std::shared_ptr<const measure::RooflineReport> roofs_; // of roofs_of_
   std::string roofs_of_;
+  std::optional<core::intent::MayCall> decision_; // about the tool that is asked for
+  std::condition_variable decided_;
 
   // Last, because their threads use all of the above.
   Worker worker_, study_worker_, query_worker_, list_worker_, picture_worker_, encoder_worker_;

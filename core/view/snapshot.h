@@ -38,6 +38,7 @@ struct ChatMessage {
   std::shared_ptr<const std::vector<TokenChoice>> choices; // of an answer that is written; null: not kept
   MessagePictures pictures;                                // before the text
   std::optional<AnswerFacts> facts = std::nullopt;         // of an answer that is written
+  std::string call = {}; // of a tool, "files: read_file({…})"; the text is what it gave. Empty: no such message
   int version = 0, versions = 1; // others were written in its place, and are kept with what follows them
 };
 
@@ -57,6 +58,23 @@ struct ModelRow {
   int64_t parameters = 0, trained_context = 0;
   int64_t context = 0;     // tokens for which it fits into memory, at most trained_context
   double tokens_per_s = 0; // at most, by the memory bandwidth that was measured; 0: not known
+};
+
+// A model to begin with, that fits this machine and is not here yet.
+struct FirstModelRow {
+  std::string name, reference, purpose, runs_on; // runs_on: "GPU"
+  int64_t bytes = 0;
+  bool best = false;
+};
+
+// A tool that the model may call, and a call that a person is asked about.
+struct ToolRow {
+  std::string name, server, description;
+  bool allowed = false; // without a question
+};
+struct ToolQuestion {
+  uint64_t number = 0; // counts them
+  std::string server, tool, arguments;
 };
 
 // How a model that is to be opened would fit into this machine's memory, and how fast it could be.
@@ -270,9 +288,12 @@ struct Snapshot {
   std::shared_ptr<const Serving> serving;              // never null
   std::vector<std::string> recent;                     // model files that were open, the last one first
   std::shared_ptr<const std::vector<ModelRow>> models; // on this machine, by name; null until it was looked for them
-  ModelOptions options;                                // that the next model is opened with
-  std::shared_ptr<const FitFacts> fit;                 // of what was asked for last; null: nothing was
-  std::vector<Preset> presets;                         // by name
+  std::shared_ptr<const std::vector<FirstModelRow>> first_models; // null: there are models here
+  std::shared_ptr<const std::vector<ToolRow>> tools;              // of MCP servers; null: none
+  std::shared_ptr<const ToolQuestion> tool_question;              // that waits for a person; null: none
+  ModelOptions options;                                           // that the next model is opened with
+  std::shared_ptr<const FitFacts> fit;                            // of what was asked for last; null: nothing was
+  std::vector<Preset> presets;                                    // by name
 };
 
 namespace intent {
@@ -283,8 +304,9 @@ struct EditAndResend { // messages from number `message` on are dropped, and thi
   size_t message;
   std::string text;
 };
-struct AddPicture { // to the message that is being written
-  std::string path;
+struct AddPicture {                                  // to the message that is being written
+  std::string path;                                  // of its file, or what it is called
+  std::shared_ptr<const std::string> file = nullptr; // its bytes; null: they are to be read
 };
 struct RemovePicture {
   std::string key; // empty: all
@@ -359,6 +381,11 @@ struct UsePreset {
 struct DeletePreset {
   std::string name;
 };
+enum class MayCall : uint8_t { no, yes, always }; // always: until the window closes
+struct AnswerTool {                               // the question with this number
+  uint64_t number;
+  MayCall may;
+};
 struct ListModels {}; // on this machine
 struct UseCpu {};     // opens the model again, on the CPU; the conversation goes on
 struct Tokenize {
@@ -402,6 +429,6 @@ using Intent =
                  intent::SetSampling, intent::OpenModel, intent::FitModel, intent::SavePreset, intent::UsePreset,
                  intent::DeletePreset, intent::ListModels, intent::UseCpu, intent::Tokenize, intent::StudyTensor,
                  intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob,
-                 intent::StartServer, intent::StopServer>;
+                 intent::StartServer, intent::StopServer, intent::AnswerTool>;
 
 } // namespace ridge::core

@@ -121,9 +121,10 @@ TEST_CASE("Ctrl-C between a message and its answer stops the answer, and no late
   options.model = tiny_model();
   options.device = "cpu";
   options.speculation = "off";
-  ridge::app::ChatModel model(options, request, "");
+  ridge::app::Toolbox no_tools({});
+  ridge::app::ChatModel model(options, request, "", no_tools);
   ridge::app::InterruptFlag interrupt;
-  ridge::app::Chat chat(model, request, {}, interrupt);
+  ridge::app::Chat chat(model, no_tools, request, {}, interrupt);
   const ridge::engine::Conversation& conversation = model.conversation();
   const auto last = [&] { return conversation.messages().back()["content"].get<std::string>(); };
 

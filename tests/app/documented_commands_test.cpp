@@ -108,6 +108,7 @@ struct NamedFiles {
     std::ofstream(work + "/text.txt") << text;
     std::ofstream(work + "/question.txt") << "What is a roofline?\n";
     std::ofstream(work + "/tools.json") << R"([{"type": "function", "function": {"name": "f", "parameters": {}}}])";
+    std::ofstream(work + "/mcp.json") << R"({"mcpServers": {}})";
     // serve's port may be taken, so a free one comes behind it: the last one counts
     std::ofstream(home / "bin/ridge") << "#!/bin/sh\n[ \"$1\" = serve ] && set -- \"$@\" --port 0\nexec '"
                                       << RIDGE_BINARY << "' \"$@\"\n";

@@ -147,10 +147,23 @@ TEST_CASE("emphasis, headings, links and entities are shown without their marks"
   CHECK(shown("[text](https://a.b/c)") == Lines{"text (https://a.b/c)"});
   CHECK(shown("https://a.b/c") == Lines{"https://a.b/c"});
   CHECK(shown("a &lt; b &amp; c") == Lines{"a < b & c"});
-  CHECK(shown("2 * 3 * 4, snake_case_name, $x_1$") == Lines{"2 * 3 * 4, snake_case_name, $x_1$"});
+  CHECK(shown("2 * 3 * 4, snake_case_name, $5") == Lines{"2 * 3 * 4, snake_case_name, $5"});
   CHECK(shown("<b>raw</b>") == Lines{"<b>raw</b>"});
   CHECK(shown("one\ntwo  \nthree") == Lines{"one two", "three"});
   CHECK(shown("") == Lines{});
+}
+
+TEST_CASE("formulas are shown as Unicode where it can say them, else as they were written") {
+  CHECK(shown("so $x_1^2 + \\frac{\\alpha}{2}$, and \\(a_i\\)") == Lines{"so x₁² + α/2, and aᵢ"});
+  CHECK(shown("**$x_1$** and `$x_1$`") == Lines{"x₁ and $x_1$"});
+  CHECK(app::markdown_lines("**$x_1$**", 60) == Lines{"\033[1mx₁\033[0m"});
+  CHECK(shown("it is\n\\[ E = mc^2 \\]\nas is known") == Lines{"it is", "E = mc²", "as is known"});
+  CHECK(shown("$$a_1$$") == Lines{"a₁"});
+  CHECK(shown("$\\unknowncommand{x}$ stays") == Lines{"$\\unknowncommand{x}$ stays"});
+  CHECK(shown("$5 and $10") == Lines{"$5 and $10"});
+  CHECK(shown("```\n$x_1$\n```") == Lines{"$x_1$"});
+  CHECK(shown("| $x_1$ | b |\n|---|---|\n| 1 | $$y^2$$ |") == Lines{"x₁ │ b", "───┼───", "1  │ y²"});
+  CHECK(shown("[$x_1$](https://a.b/c)") == Lines{"x₁ (https://a.b/c)"});
 }
 
 TEST_CASE("links that md4c leaves without having entered them end no other one") {

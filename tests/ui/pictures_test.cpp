@@ -28,6 +28,19 @@ app::WindowSetup setup_of(const tests::VisionFiles& files) {
   return setup;
 }
 
+#ifdef RIDGE_COPY_PICTURE
+// From the clipboard, where another program has put one in pieces.
+void paste_a_picture(User& user, const tests::VisionFiles& files) {
+  const std::string copied = files.own.write("copied.ppm", tests::ppm_of(tests::formula_picture(90, 70, 5)));
+  const std::unique_ptr<FILE, int (*)(FILE*)> owner(
+      ::popen(fmt::format("exec {} '{}' image/png", RIDGE_COPY_PICTURE, copied).c_str(), "r"), ::pclose);
+  char line[16];
+  REQUIRE(std::fgets(line, sizeof line, owner.get()) != nullptr); // it owns the clipboard
+  user.click("message box");
+  user.press("ctrl+v");
+}
+#endif
+
 // The user's side; runs beside the window, which must stay in the main thread.
 void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window& window,
                   const tests::VisionFiles& files) {
@@ -60,6 +73,16 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   user.type(dog);
   user.press("Return");
   REQUIRE(unsent(1));
+
+#ifdef RIDGE_COPY_PICTURE
+  paste_a_picture(user, files);
+  REQUIRE(unsent(2));
+  CHECK(now()->pictures[1]->name == "pasted picture");
+  user.click("×", 1);
+  REQUIRE(unsent(1));
+#else
+  MESSAGE("skipped: built without X11's headers, no picture is pasted");
+#endif
 
   user.click("message box");
   user.type(files.image);

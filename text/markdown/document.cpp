@@ -2,7 +2,7 @@
 
 #include "core/strings/utf8.h"
 #include "text/markdown/events.h"
-#include "text/markdown/formulas.h"
+#include "text/markdown/hidden_formulas.h"
 
 #include <fmt/format.h>
 
@@ -17,22 +17,12 @@ namespace {
 using Kind = MarkdownBlock::Kind;
 using Align = MarkdownBlock::Align;
 
-// Formulas are taken out before md4c sees the text, which would take their marks for its own: this stands for each of
-// their bytes, so that places stay as they were.
-constexpr char kHidden = '\x02';
-
 class Parser {
  public:
-  explicit Parser(std::string_view source) : source_(source), copy_(source), formulas_(find_formulas(source)) {
-    for (char& c : copy_)
-      if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') c = ' ';
-    for (const FormulaPlace& formula : formulas_)
-      std::fill(copy_.begin() + static_cast<ptrdiff_t>(formula.begin),
-                copy_.begin() + static_cast<ptrdiff_t>(formula.end), kHidden);
-  }
+  explicit Parser(std::string_view source) : source_(source), formulas_(source) {}
 
   std::vector<MarkdownBlock> blocks() {
-    MarkdownEvents(*this).parse(copy_);
+    MarkdownEvents(*this).parse(formulas_.copy());
     return std::move(blocks_);
   }
 
@@ -131,9 +121,9 @@ class Parser {
         is_in_copy(address.text) ? original({address.text, address.size}) : std::string(address.text, address.size);
   }
 
-  bool is_in_copy(const char* text) const { return text >= copy_.data() && text <= copy_.data() + copy_.size(); }
-  size_t place_of(std::string_view text) const { return static_cast<size_t>(text.data() - copy_.data()); }
-  std::string original(std::string_view text) const { return std::string(source_.substr(place_of(text), text.size())); }
+  bool is_in_copy(const char* text) const { return formulas_.is_in_copy(text); }
+  size_t place_of(std::string_view text) const { return formulas_.place_of(text); }
+  std::string original(std::string_view text) const { return formulas_.original(text); }
 
   void take(MD_TEXTTYPE type, std::string_view text) {
     const bool own = is_in_copy(text.data()) && !text.empty();
@@ -183,33 +173,18 @@ class Parser {
   }
 
   void add_with_formulas(std::string_view text) {
-    while (!text.empty()) {
-      const size_t hidden = text.find(kHidden);
-      if (hidden != 0) {
-        const std::string_view before = text.substr(0, hidden);
-        add(original(before), place_of(before), true);
-        text.remove_prefix(before.size());
-        continue;
-      }
-      const size_t place = place_of(text);
-      const auto formula = std::ranges::upper_bound(formulas_, place, {}, &FormulaPlace::end);
-      if (formula == formulas_.end() || formula->begin > place) return; // not reached: each hidden byte is in one
-      if (formula->begin == place) add_formula(*formula);
-      text.remove_prefix(std::min(formula->end - place, text.size()));
-    }
+    formulas_.split(
+        text, [&](std::string_view part) { add(original(part), place_of(part), true); },
+        [&](const FormulaPlace& formula) { add_formula(formula); });
   }
 
   void add_formula(const FormulaPlace& formula) {
-    const std::string_view latex = formula.latex(source_);
-    std::optional<std::string> unicode = formula_as_unicode(latex);
-    const uint8_t style = spans_.empty() ? uint8_t{0} : spans_.back().style;
+    ShownFormula shown = shown_formula(formula.latex(source_));
     MarkdownRun run;
-    run.style = style | (unicode ? kFormula : kLatex);
+    run.style = (spans_.empty() ? uint8_t{0} : spans_.back().style) | (shown.unicode ? kFormula : kLatex);
     run.display = formula.display;
     run.source = formula.begin;
-    run.text = unicode ? *unicode : std::string(latex);
-    const size_t first = std::min(run.text.find_first_not_of(" \n\t"), run.text.size());
-    run.text = run.text.substr(first, run.text.find_last_not_of(" \n\t") + 1 - first);
+    run.text = std::move(shown.text);
     block_.runs.push_back(std::move(run));
   }
 
@@ -285,8 +260,7 @@ class Parser {
   }
 
   const std::string_view source_;
-  std::string copy_;
-  const std::vector<FormulaPlace> formulas_;
+  const HiddenFormulas formulas_;
   std::vector<MarkdownBlock> blocks_;
   MarkdownBlock block_; // that is being read
   std::vector<MarkdownBlock::Margin> margins_;

@@ -17,10 +17,9 @@ class MarkdownEvents {
  public:
   explicit MarkdownEvents(Handler& handler) : handler_(handler) {}
 
-  // `further`: flags of md4c, besides those of GitHub's dialect without HTML.
-  void parse(std::string_view source, unsigned further = 0) {
+  void parse(std::string_view source) {
     MD_PARSER parser = {};
-    parser.flags = MD_DIALECT_GITHUB | MD_FLAG_NOHTML | further;
+    parser.flags = MD_DIALECT_GITHUB | MD_FLAG_NOHTML;
     parser.enter_block = [](MD_BLOCKTYPE type, void* detail, void* self) {
       of(self).spans_.clear();
       of(self).handler_.enter(type, detail);

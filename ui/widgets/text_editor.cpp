@@ -147,9 +147,11 @@ bool TextEditor::take_keys(Enter enter) {
     if (cut || pressed(ImGuiKey_C))
       if (const std::string chosen = text_.selected(); !chosen.empty()) ImGui::SetClipboardText(chosen.c_str());
     if (cut) text_.cut();
-    if (pressed(ImGuiKey_V))
-      if (const char* clipboard = ImGui::GetClipboardText())
-        if (!takes_paste_ || !takes_paste_(clipboard)) text_.paste(clipboard);
+    if (pressed(ImGuiKey_V)) {
+      const char* const clipboard = ImGui::GetClipboardText();
+      if (!clipboard && take_other_) take_other_();
+      if (clipboard && (!takes_paste_ || !takes_paste_(clipboard))) text_.paste(clipboard);
+    }
     changed |= cut || pressed(ImGuiKey_V);
   }
   if (changed) {

@@ -27,6 +27,8 @@ class TextEditor {
   bool was_left() const { return was_left_; }        // in the last draw()
   // What is asked before text is pasted: whether it takes the text, which then stays out.
   void set_paste(std::function<bool(std::string_view)> takes) { takes_paste_ = std::move(takes); }
+  // What is called where something is pasted that is no text.
+  void set_paste_other(std::function<void()> take) { take_other_ = std::move(take); }
 
  private:
   bool take_keys(Enter enter);
@@ -34,6 +36,7 @@ class TextEditor {
 
   WrappedText text_;
   std::function<bool(std::string_view)> takes_paste_;
+  std::function<void()> take_other_;
   bool focus_ = false, active_ = false, was_left_ = false, show_cursor_ = false;
   float text_height_ = 0;
   double changed_at_ = 0; // when the caret moved: it does not blink right after

@@ -6,6 +6,7 @@
 #include "app/terminal/terminal.h"
 #include "app/terminal/typed_pictures.h"
 #include "core/error.h"
+#include "core/strings/lower.h"
 #include "core/strings/printable.h"
 #include "media/picture.h"
 
@@ -26,8 +27,8 @@ std::string Chat::trim(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
-Chat::Chat(ChatModel& model, core::GenerateRequest& request, Ways ways, InterruptFlag& interrupt)
-    : model_(model), request_(request), ways_(ways), interrupt_(interrupt) {}
+Chat::Chat(ChatModel& model, Toolbox& toolbox, core::GenerateRequest& request, Ways ways, InterruptFlag& interrupt)
+    : model_(model), toolbox_(toolbox), request_(request), ways_(ways), interrupt_(interrupt) {}
 
 bool Chat::take(const std::string& message, bool typed) {
   try {
@@ -36,7 +37,8 @@ bool Chat::take(const std::string& message, bool typed) {
     if (line.starts_with('/')) {
       run_command(line);
     } else if (!calls_.empty()) {
-      give_result(message);
+      toolbox_.find(calls_.front().name) ? decide(line) : give_result(message);
+      go_on_with_calls();
     } else if (!line.empty()) {
       say(message);
     }
@@ -94,21 +96,62 @@ void Chat::say(std::string text) {
   conversation().add_user(request_.prompt);
   answer(before);
   pictures_.clear();
+  go_on_with_calls();
 }
 
 void Chat::give_result(std::string text) {
   const Json before = conversation().messages();
+  const std::deque<text::ToolCall> waiting = calls_;
   const text::ToolCall call = calls_.front();
   calls_.pop_front();
   conversation().add_result(call, std::move(text));
-  if (calls_.empty()) return answer(before);
-  ask_for_result();
+  if (!calls_.empty()) return;
+  try {
+    answer(before);
+  } catch (...) {
+    calls_ = waiting;
+    throw;
+  }
 }
 
-void Chat::ask_for_result() const {
-  const text::ToolCall& call = calls_.front();
-  note(fmt::format("[the result of {}({})? A line of text, which may be empty; /undo takes the question back]",
-                   call.name, call.arguments));
+// About a call of a tool that answers itself.
+void Chat::decide(const std::string& word) {
+  const std::string answer = core::lower(word);
+  if (answer == "a" || answer == "always") allowed_.insert(calls_.front().name);
+  if (answer == "y" || answer == "yes" || answer == "a" || answer == "always") return call_tool();
+  if (answer == "n" || answer == "no") give_result(kDeclined);
+}
+
+void Chat::call_tool() {
+  std::string result;
+  try {
+    result =
+        toolbox_.call(calls_.front(), model_.loaded().need_tokenizer(), session().context(), note, interrupt_.flag());
+    if (toolbox_.renew(note, interrupt_.flag())) model_.offer_tools();
+  } catch (const McpClient::Cancelled&) {
+    interrupt_.lower();
+    while (!calls_.empty()) { // what comes next is the user's to say
+      conversation().add_result(calls_.front(), kStopped);
+      calls_.pop_front();
+    }
+    return note("[stopped]");
+  }
+  note(fmt::format("[{}: {} bytes]", core::printable(calls_.front().name), result.size()));
+  give_result(std::move(result));
+}
+
+void Chat::go_on_with_calls() {
+  while (!calls_.empty()) {
+    const text::ToolCall& call = calls_.front();
+    const Toolbox::Tool* tool = toolbox_.find(call.name);
+    if (!tool)
+      return note(
+          fmt::format("[the result of {}({})? A line of text, which may be empty; /undo takes the question back]",
+                      call.name, core::printable(call.arguments, 600)));
+    if (!allowed_.contains(call.name))
+      return note(fmt::format("[{}: may it? y: yes, n: no, a: always in this chat]", call_line(*tool, call.arguments)));
+    call_tool();
+  }
 }
 
 // Says what happens when the context is full before it happens: with context shift the oldest exchanges are forgotten,
@@ -163,7 +206,6 @@ void Chat::answer(const Json& before) {
   total_guesses_ += session().guesses();
   show_status(answer);
   calls_.assign(answer.calls.begin(), answer.calls.end());
-  if (!calls_.empty()) ask_for_result();
 }
 
 void Chat::show_status(const engine::Answer& answer) const {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,7 @@ class Chat {
     bool markdown = true;       // answers are shown as such, where the terminal can
   };
   // All must outlive it.
-  Chat(ChatModel& model, core::GenerateRequest& request, Ways ways, InterruptFlag& interrupt);
+  Chat(ChatModel& model, Toolbox& toolbox, core::GenerateRequest& request, Ways ways, InterruptFlag& interrupt);
 
   // One message or slash command; false: the user wants to leave. Errors of a turn are shown and the chat goes on. In
   // what was typed, words that are files of pictures become pictures (typed_pictures.h).
@@ -50,7 +51,9 @@ class Chat {
   std::string add_picture_file(const std::string& path);
   void say(std::string text);
   void give_result(std::string text); // of the first call that waits for one
-  void ask_for_result() const;
+  void decide(const std::string& word);
+  void go_on_with_calls();         // those that may be made without a question; then it asks about the next one
+  void call_tool();                // the first one that waits
   void answer(const Json& before); // messages that it goes back to where it fails
   bool make_room(const std::string& text);
   void show_status(const engine::Answer& answer) const;
@@ -69,6 +72,7 @@ class Chat {
   void save(const std::string& path);
   void load(const std::string& path);
   void shift(const std::string&);
+  void show_tools(const std::string&);
   void use_model(const std::string& name);
   void lora(const std::string& what);
   void copy(const std::string& what);
@@ -81,6 +85,7 @@ class Chat {
   engine::Conversation& conversation() const { return model_.conversation(); }
 
   ChatModel& model_;
+  Toolbox& toolbox_;
   core::GenerateRequest& request_;
   Ways ways_;
   InterruptFlag& interrupt_;                                      // stops an answer, also one that has not begun yet
@@ -88,6 +93,7 @@ class Chat {
   std::map<std::string, std::string, std::less<>> picture_files_; // what /save writes, by mark
   std::string refused_;                                           // the message for which the context has no room
   std::deque<text::ToolCall> calls_;                              // of the last answer, that have no result yet
+  std::set<std::string> allowed_;                                 // tools that are called without a question
   bool leaving_ = false, failed_ = false, warned_full_ = false;
   engine::GuessCounts total_guesses_;
   engine::Usage total_prompt_, total_generation_;

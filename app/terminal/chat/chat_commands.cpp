@@ -111,6 +111,7 @@ const std::vector<Chat::Command>& Chat::commands() {
        &Chat::set,
        {},
        &Command::setting},
+      {"/tools", "", "what the model may call, and what it may call without a question", &Chat::show_tools},
       {"/shift", "", "when the context fills, forget the oldest exchanges; sends what had no room", &Chat::shift},
       {"/stats", "", "tokens, speed and context so far", &Chat::stats},
       {"/exit", "", "leave (also Ctrl-D)", &Chat::exit, {"/bye", "/quit", "/q"}},
@@ -182,6 +183,7 @@ void Chat::regenerate(const std::string&) {
   else if (request_.sampling.params.temp > 0)
     note("[the seed is fixed, and the answer with it; /set seed -1 lets it vary]");
   answer(before);
+  go_on_with_calls();
 }
 
 void Chat::undo(const std::string&) {
@@ -255,6 +257,17 @@ void Chat::shift(const std::string&) {
   ways_.context_shift = true;
   note("[when the context fills, the oldest exchanges are forgotten; /set context-shift off keeps them]");
   if (!refused_.empty()) say(std::exchange(refused_, {}));
+}
+
+void Chat::show_tools(const std::string&) {
+  if (toolbox_.tools().empty()) note("[no tools: start with --mcp FILE or --mcp-server NAME=COMMAND]");
+  for (const Toolbox::Tool& tool : toolbox_.tools()) {
+    if (!tool.offered) continue;
+    const std::string summary = core::printable(tool.description.substr(0, tool.description.find('\n')), 200);
+    print_row(
+        core::printable(tool.name), kCommandWidth,
+        fmt::format("{}: {}{}", tool.server, summary, allowed_.contains(tool.name) ? " (without a question)" : ""));
+  }
 }
 
 void Chat::use_model(const std::string& name) {

@@ -26,11 +26,16 @@ core::ModelOptions without_pictures(core::ModelOptions options) {
 
 } // namespace
 
-ChatModel::ChatModel(core::ModelOptions options, core::GenerateRequest& request, const std::string& tools)
-    : options_(std::move(options)), request_(request) {
+ChatModel::ChatModel(core::ModelOptions options, core::GenerateRequest& request, const std::string& tools,
+                     Toolbox& toolbox)
+    : options_(std::move(options)), request_(request), toolbox_(toolbox) {
   if (!tools.empty()) tools_ = engine::read_tools(core::read_text_file(tools), tools);
   if (!options_.mmproj.empty()) encoder_to_use(options_.mmproj, options_.model); // throws where it does not fit
   open(without_pictures(options_), note);
+  if (!toolbox_.empty()) {
+    toolbox_.start(note); // the servers have begun when they were made, while the model was opened
+    offer_tools();
+  }
   recommended_ = engine::take_model_defaults(request_.sampling, loaded().file, note);
   renew_answerer();
   conversation().set_system(request_.system);
@@ -53,8 +58,10 @@ void ChatModel::open(const core::ModelOptions& options, const engine::Notice& no
 void ChatModel::make_conversation(const engine::Notice& notice) {
   open_->conversation.emplace(loaded(), *open_->session, *open_->chat_template,
                               engine::template_variables(request_.chat_template, *open_->chat_template, notice));
-  if (tools_) open_->conversation->set_tools(*tools_);
+  toolbox_.offer(*open_->conversation, tools_, notice);
 }
+
+void ChatModel::offer_tools() { toolbox_.offer(conversation(), tools_, note); }
 
 void ChatModel::renew_conversation() {
   const engine::Json messages = conversation().messages();

@@ -2,6 +2,7 @@
 // draft heads, and on the GPU. When the first picture comes, it is opened again together with its encoder.
 #pragma once
 
+#include "app/mcp/toolbox.h"
 #include "core/requests.h"
 #include "engine/answer.h"
 #include "engine/conversation.h"
@@ -18,9 +19,10 @@ namespace ridge::app {
 
 class ChatModel {
  public:
-  // `tools`: a JSON file of functions; empty: none. The request's sampling becomes the model's where it leaves that
-  // open, and must outlive this. Throws Error for what cannot run, and for an encoder that is named and does not fit.
-  ChatModel(core::ModelOptions options, core::GenerateRequest& request, const std::string& tools);
+  // `tools`: a JSON file of functions whose results are typed; empty: none. `toolbox`: what answers itself. It and the
+  // request, whose sampling becomes the model's where it leaves that open, must outlive this. Throws Error for what
+  // cannot run, and for an encoder that is named and does not fit.
+  ChatModel(core::ModelOptions options, core::GenerateRequest& request, const std::string& tools, Toolbox& toolbox);
 
   const engine::LoadedModel& loaded() const { return open_->loaded; }
   engine::Session& session() { return *open_->session; }
@@ -41,6 +43,7 @@ class ChatModel {
   void reopen(const core::ModelOptions& options);
   const core::ModelOptions& options() const { return options_; }
   void renew_conversation(); // with the request's template options as they are now
+  void offer_tools();        // as they are now
 
  private:
   struct Open {
@@ -59,6 +62,7 @@ class ChatModel {
   core::ModelOptions options_;
   core::GenerateRequest& request_;
   std::optional<engine::ToolUse> tools_;
+  Toolbox& toolbox_;
   std::vector<std::string> recommended_;
   std::unique_ptr<Open> open_; // executors and sessions refer to it
 };

@@ -4,6 +4,7 @@
 #include "app/terminal/word_wrap.h"
 #include "core/strings/utf8.h"
 #include "text/markdown/events.h"
+#include "text/markdown/hidden_formulas.h"
 
 #include <fmt/format.h>
 
@@ -24,10 +25,11 @@ struct Cell {
 // Takes what md4c finds, and makes lines of it.
 class Renderer {
  public:
-  explicit Renderer(int columns) : columns_(std::max(columns, kLeastRoom)) {}
+  Renderer(std::string_view source, int columns)
+      : source_(source), formulas_(source), columns_(std::max(columns, kLeastRoom)) {}
 
-  std::vector<std::string> lines(std::string_view source) {
-    text::MarkdownEvents(*this).parse(source, MD_FLAG_LATEXMATHSPANS);
+  std::vector<std::string> lines() {
+    text::MarkdownEvents(*this).parse(formulas_.copy());
     return std::move(lines_);
   }
 
@@ -95,6 +97,7 @@ class Renderer {
     case MD_BLOCK_TABLE: put_table(); break;
     case MD_BLOCK_TH: text_.pop(); [[fallthrough]];
     case MD_BLOCK_TD:
+      behind_formula_ = false;
       rows_.back().push_back({std::exchange(text_, {}), static_cast<MD_BLOCK_TD_DETAIL*>(detail)->align});
       break;
     default: break;
@@ -109,33 +112,52 @@ class Renderer {
     case MD_SPAN_CODE: text_.push(Style::code); break;
     case MD_SPAN_A: begin_link(static_cast<MD_SPAN_A_DETAIL*>(detail)->href); break;
     case MD_SPAN_IMG: begin_link(static_cast<MD_SPAN_IMG_DETAIL*>(detail)->src); break;
-    case MD_SPAN_LATEXMATH: text_.add("$"); break;
-    case MD_SPAN_LATEXMATH_DISPLAY: text_.add("$$"); break;
     default: text_.push(Style::plain); break;
     }
   }
 
   void leave(MD_SPANTYPE type) {
-    if (type == MD_SPAN_LATEXMATH || type == MD_SPAN_LATEXMATH_DISPLAY) {
-      text_.add(type == MD_SPAN_LATEXMATH ? "$" : "$$");
-      return;
-    }
     text_.pop();
     if (type == MD_SPAN_A || type == MD_SPAN_IMG) end_link();
   }
 
   void take(MD_TEXTTYPE type, std::string_view text) {
+    const bool own = formulas_.is_in_copy(text.data()) && !text.empty();
     if (code_) {
-      *code_ += text;
+      *code_ += own ? formulas_.original(text) : std::string(text);
     } else if (type == MD_TEXT_BR) {
-      text_.add("\n");
+      add("\n");
     } else if (type == MD_TEXT_SOFTBR) {
-      text_.add(" ");
+      add(" ");
     } else if (type == MD_TEXT_ENTITY) {
-      text_.add(character_of(text));
+      add(character_of(text));
+    } else if (type == MD_TEXT_CODE && own) {
+      add(formulas_.original(text));
+    } else if (own) {
+      formulas_.split(
+          text, [&](std::string_view part) { add(part); },
+          [&](const text::FormulaPlace& formula) { add_formula(formula); });
     } else {
-      text_.add(text);
+      add(text);
     }
+  }
+
+  // Behind a formula that has lines of its own another one begins.
+  void add(std::string_view text) {
+    if (behind_formula_ && text.find_first_not_of(" \n") == text.npos) return;
+    if (std::exchange(behind_formula_, false)) {
+      text_.add("\n");
+      text.remove_prefix(text.find_first_not_of(" \n"));
+    }
+    text_.add(text);
+  }
+
+  // As Unicode where that can say it, else as it was written.
+  void add_formula(const text::FormulaPlace& formula) {
+    const text::ShownFormula shown = text::shown_formula(formula.latex(source_));
+    if (formula.display && !text_.empty()) text_.add("\n");
+    add(shown.unicode ? shown.text : std::string(source_.substr(formula.begin, formula.end - formula.begin)));
+    behind_formula_ = formula.display;
   }
 
   // "&amp;" and others that models write; what is not known stays as it is.
@@ -149,7 +171,9 @@ class Renderer {
   }
 
   void begin_link(const MD_ATTRIBUTE& address) {
-    links_.emplace_back(std::string(address.text ? address.text : "", address.size), text_.plain().size());
+    const std::string_view text(address.text ? address.text : "", address.size);
+    links_.emplace_back(formulas_.is_in_copy(text.data()) ? formulas_.original(text) : std::string(text),
+                        text_.plain().size());
     text_.push(Style::underlined);
   }
 
@@ -210,6 +234,7 @@ class Renderer {
   }
 
   void put_text() {
+    behind_formula_ = false;
     if (text_.empty()) return;
     first_inside_ = false;
     for (const std::string& line : std::exchange(text_, text_.begin_again()).wrapped(room())) put_line(line);
@@ -281,6 +306,8 @@ class Renderer {
     }
   }
 
+  const std::string_view source_;
+  const text::HiddenFormulas formulas_;
   const int columns_;
   std::vector<std::string> lines_;
   std::vector<std::string> prefixes_; // before each line: of quotes and lists
@@ -288,6 +315,7 @@ class Renderer {
   bool first_inside_ = false;         // nothing of the item or quote is there yet
   std::vector<List> lists_;
   StyledText text_;
+  bool behind_formula_ = false;                       // it has lines of its own
   std::vector<std::pair<std::string, size_t>> links_; // addresses, and where their texts begin
   std::optional<std::string> code_;                   // of the block that is open
   std::vector<std::vector<Cell>> rows_;
@@ -296,7 +324,7 @@ class Renderer {
 } // namespace
 
 std::vector<std::string> markdown_lines(std::string_view source, int columns) {
-  return Renderer(columns).lines(source);
+  return Renderer(source, columns).lines();
 }
 
 bool Fences::take(std::string_view line) {

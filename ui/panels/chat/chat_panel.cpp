@@ -1,10 +1,11 @@
 // The conversation, between the list of all of them and what decides how the model answers.
+#include "ui/dialogs/file_dialog.h"
 #include "ui/panels/chat/chat_pictures.h"
 #include "ui/panels/chat/chat_settings.h"
 #include "ui/panels/chat/conversation_list.h"
 #include "ui/panels/chat/message_list.h"
 #include "ui/panels/panel.h"
-#include "ui/dialogs/file_dialog.h"
+#include "ui/widgets/clipboard.h"
 #include "ui/widgets/picture_paths.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/text_editor.h"
@@ -182,10 +183,15 @@ class ChatPanel : public Panel {
       for (const std::string& path : paths) view.send(intent::AddPicture{path});
       return !paths.empty();
     });
+    draft_.set_paste_other([&] {
+      if (std::string file = clipboard_picture(); !file.empty())
+        view.send(intent::AddPicture{"pasted picture", std::make_shared<const std::string>(std::move(file))});
+    });
     const bool entered = draft_.draw("draft", {size.x - button - px(48), size.y - px(42) - pictures}, fonts().body,
                                      TextEditor::Enter::sends, "Message");
     note_place("message box");
     draft_.set_paste({});
+    draft_.set_paste_other({});
     if (entered) send(view);
     draw_hints(view, size);
     ImGui::SetCursorPos({size.x - button - px(16), top});

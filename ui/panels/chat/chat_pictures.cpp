@@ -159,7 +159,7 @@ float ChatPictures::draw_cost(const View& view, ImVec2 right) {
 void ChatPictures::draw_button() {
   if (quiet_button("add a picture"))
     dialog_.ask(FileDialog::For::picture, "Add a picture", "", [this](const std::string& path) { picked_ = path; });
-  tooltip("Or drop pictures on the window, or paste their paths. JPEG, PNG, WebP, PPM.");
+  tooltip("Or drop pictures on the window, or paste them. JPEG, PNG, WebP, GIF, PPM.");
 }
 
 void ChatPictures::draw_over(const View& view) {

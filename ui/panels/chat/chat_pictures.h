@@ -1,8 +1,8 @@
 // Pictures in the chat: of the message that is being written, of those that were sent, and one enlarged.
 #pragma once
 
-#include "ui/panels/panel.h"
 #include "ui/dialogs/file_dialog.h"
+#include "ui/panels/panel.h"
 
 #include <imgui.h>
 

@@ -45,6 +45,25 @@ void draw_encoder(const core::Snapshot& now) {
   ImGui::Dummy({0, px(2)});
 }
 
+// Those of MCP servers.
+void draw_tools(const core::Snapshot& now) {
+  if (!now.tools) return;
+  dim_text("Tools");
+  std::string list;
+  size_t allowed = 0;
+  for (const core::ToolRow& tool : *now.tools) {
+    allowed += tool.allowed ? 1 : 0;
+    list += fmt::format("{}{} ({}){}", list.empty() ? "" : "\n", tool.name, tool.server,
+                        tool.allowed ? ", without a question" : "");
+  }
+  text(now.tools->empty() ? "no MCP server has any"
+       : allowed > 0      ? fmt::format("{}, {} without a question", now.tools->size(), allowed)
+                          : fmt::format("{}, each call after a question", now.tools->size()),
+       theme().text, fonts().small);
+  tooltip(list);
+  ImGui::Dummy({0, px(2)});
+}
+
 void draw_sampling(const View& view) {
   dim_text("Sampling");
   core::SamplerParams params = view.now.sampling;
@@ -105,6 +124,7 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
   begin_card("settings", size, nullptr, true);
   draw_context(view.now);
   draw_encoder(view.now);
+  draw_tools(view.now);
   ImGui::BeginDisabled(view.now.state != core::EngineState::idle); // what they change counts from the next answer on
   draw_presets(view);
   draw_system(view);

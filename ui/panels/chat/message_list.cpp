@@ -27,6 +27,20 @@ size_t shown_pictures(const core::Snapshot& now, const core::MessagePictures& pi
   }));
 }
 
+// Small and dim, behind a line at its left.
+void draw_aside(const std::string& text, float column) {
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const TextLayout layout = lay_out_plain(text, fonts().small, column - px(16));
+  ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y}, {at.x + px(2), at.y + layout.height}, theme().border);
+  draw_plain(text, layout, fonts().small, {at.x + px(14), at.y}, theme().dim);
+  ImGui::Dummy({column, layout.height});
+}
+
+// An answer that has called tools, whose results stand below it.
+bool calls_follow(const std::vector<core::ChatMessage>& messages, size_t i) {
+  return i + 1 < messages.size() && !messages[i].user && !messages[i + 1].call.empty();
+}
+
 // "34.4 tok/s · 110 tokens · 3.41 GB/s · SmolLM2 135M", as much as there is room for.
 std::string facts_text(const core::AnswerFacts& facts, float width) {
   const std::string speed = facts.seconds > 0 ? fmt::format("{:.1f} tok/s · ", facts.tokens_per_s()) : "";
@@ -59,7 +73,7 @@ void MessageList::draw(const View& view, float left, float column, int editing) 
   for (size_t i = 0; i < messages.size(); ++i) {
     Known& known = known_[i];
     const size_t length = messages[i].text.size() + messages[i].reasoning.size() + messages[i].note.size() +
-                          shown_pictures(view.now, messages[i].pictures) + (known.reasoning_open ? 1 : 0);
+                          shown_pictures(view.now, messages[i].pictures) + (known.open ? 1 : 0);
     const float top = ImGui::GetCursorScreenPos().y, window = ImGui::GetWindowPos().y;
     const bool last = i + 1 == messages.size();
     if (!last && known.length == length && // out of sight
@@ -71,13 +85,18 @@ void MessageList::draw(const View& view, float left, float column, int editing) 
     const float before = ImGui::GetCursorPosY();
     ImGui::SetCursorPosX(left);
     ImGui::BeginGroup();
-    messages[i].user ? draw_question(view, i, left, column) : draw_answer(view, i, left, column);
+    if (messages[i].user)
+      draw_question(view, i, left, column);
+    else if (!messages[i].call.empty())
+      draw_result(view, i, column);
+    else
+      draw_answer(view, i, left, column);
     ImGui::EndGroup();
     if (static_cast<int>(i) == editing)
       ImGui::GetWindowDrawList()->AddRectFilled({ImGui::GetItemRectMin().x - px(8), ImGui::GetItemRectMin().y},
                                                 {ImGui::GetItemRectMin().x - px(5), ImGui::GetItemRectMax().y},
                                                 theme().accent, px(1));
-    ImGui::Dummy({0, px(14)});
+    ImGui::Dummy({0, px(calls_follow(messages, i) ? 2 : 14)});
     ImGui::PopID();
     known.length = length;
     known.pixels = ImGui::GetCursorPosY() - before;
@@ -85,13 +104,14 @@ void MessageList::draw(const View& view, float left, float column, int editing) 
   // The view follows the answer until the user scrolls up.
   if (ImGui::GetIO().MouseWheel > 0 && ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows)) follow_ = false;
   if (ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - px(4)) follow_ = true;
-  if (follow_) ImGui::SetScrollHereY(1);
+  if (follow_ && !messages.empty()) ImGui::SetScrollHereY(1);
 }
 
 void MessageList::draw_over() { link_.draw(); }
 
-void MessageList::draw_welcome(const View& view, float left, float column) const {
-  ImGui::SetCursorPos({left, ImGui::GetWindowHeight() * 0.3f});
+void MessageList::draw_welcome(const View& view, float left, float column) {
+  const bool offers = FirstModels::has_any(view);
+  ImGui::SetCursorPos({left, ImGui::GetWindowHeight() * (offers ? 0.12f : 0.3f)});
   ImGui::BeginGroup();
   title("Ask something");
   ImGui::Dummy({0, px(4)});
@@ -100,7 +120,8 @@ void MessageList::draw_welcome(const View& view, float left, float column) const
   wrapped_text("Open… in the list on the left opens another model; a GGUF file can also be dropped on the window.",
                theme().dim, fonts().small, column);
   if (!view.now.encoder.empty())
-    wrapped_text("Drop pictures on it, or paste their paths, to ask about them.", theme().dim, fonts().small, column);
+    wrapped_text("Drop pictures on it, or paste them, to ask about them.", theme().dim, fonts().small, column);
+  first_models_.draw(view, column);
   ImGui::EndGroup();
 }
 
@@ -141,6 +162,7 @@ void MessageList::draw_answer(const View& view, size_t i, float left, float colu
     if (!mouse.clicked.empty()) link_.ask(mouse.clicked);
     if (!growing) draw_token_tooltip(view.now, message, mouse.hovered);
   }
+  if (calls_follow(view.now.messages, i)) return; // what can be done stands below the last of them
   if (growing)
     ImGui::Dummy({0, px(kActionHeight)}); // where the buttons will be
   else
@@ -149,17 +171,25 @@ void MessageList::draw_answer(const View& view, size_t i, float left, float colu
 
 // Folded away once the answer is there.
 void MessageList::draw_reasoning(const core::ChatMessage& message, Known& known, float column, bool growing) {
-  const bool open = growing || known.reasoning_open;
+  const bool open = growing || known.open;
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() - px(7));
-  if (quiet_button(open ? "reasoning ▾" : "reasoning ▸")) known.reasoning_open = !known.reasoning_open;
-  if (open) {
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const TextLayout layout = lay_out_plain(message.reasoning, fonts().small, column - px(16));
-    ImGui::GetWindowDrawList()->AddRectFilled({at.x, at.y}, {at.x + px(2), at.y + layout.height}, theme().border);
-    draw_plain(message.reasoning, layout, fonts().small, {at.x + px(14), at.y}, theme().dim);
-    ImGui::Dummy({column, layout.height});
-  }
+  if (quiet_button(open ? "reasoning ▾" : "reasoning ▸")) known.open = !known.open;
+  if (open) draw_aside(message.reasoning, column);
   ImGui::Dummy({0, px(6)});
+}
+
+// A line that says what was called; what it gave folds out.
+void MessageList::draw_result(const View& view, size_t i, float column) {
+  const core::ChatMessage& message = view.now.messages[i];
+  Known& known = known_[i];
+  const std::string size = core::human_bytes(static_cast<double>(message.text.size()));
+  const std::string call = shortened(message.call, column - size_of(size, fonts().small).x - px(48), fonts().small);
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX() - px(7));
+  if (quiet_button(fmt::format("{} {}###result", call, known.open ? "▾" : "▸").c_str())) known.open = !known.open;
+  note_place(call);
+  ImGui::SameLine(0, px(8));
+  dim_text(size);
+  if (known.open) draw_aside(message.text, column);
 }
 
 // "‹ 2/3 ›": the message as it was written at other times, with what followed.

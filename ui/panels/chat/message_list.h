@@ -2,10 +2,11 @@
 // made.
 #pragma once
 
+#include "ui/dialogs/link_question.h"
 #include "ui/markdown/markdown_view.h"
 #include "ui/panels/chat/chat_pictures.h"
+#include "ui/panels/chat/first_models.h"
 #include "ui/panels/panel.h"
-#include "ui/dialogs/link_question.h"
 
 #include <functional>
 #include <string>
@@ -31,18 +32,20 @@ class MessageList {
     size_t length = 0; // of what had this height
     float pixels = 0;
     MarkdownView text;
-    bool reasoning_open = false;
+    bool open = false; // its reasoning, or a tool's result
   };
 
-  void draw_welcome(const View& view, float left, float column) const;
+  void draw_welcome(const View& view, float left, float column);
   void draw_question(const View& view, size_t i, float left, float column);
   void draw_answer(const View& view, size_t i, float left, float column);
+  void draw_result(const View& view, size_t i, float column);
   void draw_reasoning(const core::ChatMessage& message, Known& known, float column, bool growing);
   void draw_answer_actions(const View& view, size_t i, float left, float column);
   static void draw_versions(const View& view, size_t i);
   void draw_models(const View& view, size_t i);
 
   ChatPictures& pictures_;
+  FirstModels first_models_;
   const std::function<void(const View&, size_t)> edit_;
   std::vector<Known> known_;
   float column_ = 0;

@@ -1,0 +1,119 @@
+#include "app/mcp/server_list.h"
+
+#include "core/error.h"
+#include "core/files/read_file.h"
+#include "core/json/parse.h"
+#include "core/strings/printable.h"
+#include "text/calls/tool.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace ridge::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMostListBytes = 1 << 20; // of a file
+constexpr size_t kMostServers = 32, kMostName = 40;
+
+bool is_server_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMostName && std::ranges::all_of(name, text::is_name_char);
+}
+
+// A text that is handed to a program: it has no zero bytes.
+std::string text_at(const Json& value, const std::string& place) {
+  if (!value.is_string()) throw_error("{}: expected a text", place);
+  std::string text = value.get<std::string>();
+  if (text.find('\0') != std::string::npos) throw_error("{}: has a zero byte", place);
+  return text;
+}
+
+std::vector<std::string> words_at(const Json& value, const std::string& place) {
+  if (!value.is_array()) throw_error("{}: expected a list of texts", place);
+  std::vector<std::string> words;
+  for (const Json& word : value) words.push_back(text_at(word, place));
+  return words;
+}
+
+// Nothing where it is switched off.
+std::optional<McpServer> read_server(const std::string& name, const Json& json, const std::string& label) {
+  const std::string place = fmt::format("{}: mcpServers: {}", label, core::printable(name, kMostName));
+  if (!is_server_name(name))
+    throw_error("{}: a name has at most {} letters, digits, and characters of \"_-./\"", place, kMostName);
+  if (!json.is_object()) throw_error("{}: expected an object with \"command\"", place);
+  if (json.contains("disabled") && json["disabled"] == true) return std::nullopt;
+  if (json.contains("url") || (json.contains("type") && json["type"] != "stdio"))
+    throw_error("{}: only servers with a \"command\" can be used, none over HTTP", place);
+  if (!json.contains("command")) throw_error("{}: \"command\" is missing", place);
+  McpServer server{.name = name};
+  server.command = {text_at(json["command"], place + ".command")};
+  if (server.command[0].empty()) throw_error("{}.command: is empty", place);
+  if (json.contains("args"))
+    for (std::string& word : words_at(json["args"], place + ".args")) server.command.push_back(std::move(word));
+  if (json.contains("env")) {
+    if (!json["env"].is_object()) throw_error("{}.env: expected an object of texts", place);
+    for (const auto& [key, value] : json["env"].items()) {
+      if (key.empty() || key.find('=') != std::string::npos || key.find('\0') != std::string::npos)
+        throw_error("{}.env: \"{}\" is no name of a variable", place, core::printable(key, kMostName));
+      server.environment.emplace_back(key, text_at(value, place + ".env"));
+    }
+  }
+  if (json.contains("cwd")) server.folder = text_at(json["cwd"], place + ".cwd");
+  return server;
+}
+
+} // namespace
+
+std::vector<McpServer> read_mcp_servers(std::string_view text, const std::string& label) {
+  const Json json = core::parse_json(text, label, {.depth = 16});
+  if (!json.is_object() || !json.contains("mcpServers") || !json["mcpServers"].is_object())
+    throw_error("{}: expected {{\"mcpServers\": {{NAME: {{\"command\": …}}}}}}", label);
+  std::vector<McpServer> servers;
+  for (const auto& [name, server] : json["mcpServers"].items())
+    if (auto read = read_server(name, server, label)) servers.push_back(std::move(*read));
+  return servers;
+}
+
+McpServer parse_mcp_server(std::string_view text) {
+  const size_t equals = text.find('=');
+  McpServer server{.name = std::string(text.substr(0, equals))};
+  if (equals == std::string_view::npos || !is_server_name(server.name))
+    throw Error(fmt::format("--mcp-server: expected NAME=COMMAND ARGUMENTS, found \"{}\"", core::printable(text, 100)),
+                Error::kUsage);
+  std::string word;
+  bool in_word = false;
+  char quote = 0;
+  for (const char c : text.substr(equals + 1)) {
+    if (quote ? c == quote : c == '"' || c == '\'') {
+      quote = quote ? 0 : c;
+      in_word = true; // also an empty one
+    } else if (!quote && (c == ' ' || c == '\t')) {
+      if (std::exchange(in_word, false)) server.command.push_back(std::exchange(word, {}));
+    } else {
+      word += c;
+      in_word = true;
+    }
+  }
+  if (quote) throw Error(fmt::format("--mcp-server {}: a {} has no end", server.name, quote), Error::kUsage);
+  if (in_word) server.command.push_back(word);
+  if (server.command.empty() || server.command[0].empty())
+    throw Error(fmt::format("--mcp-server {}: names no command", server.name), Error::kUsage);
+  return server;
+}
+
+std::vector<McpServer> mcp_servers(const McpOptions& options) {
+  std::vector<McpServer> servers;
+  for (const std::string& file : options.files)
+    for (McpServer& server : read_mcp_servers(core::read_text_file(file, kMostListBytes), file))
+      servers.push_back(std::move(server));
+  for (const std::string& text : options.servers) servers.push_back(parse_mcp_server(text));
+  if (servers.size() > kMostServers)
+    throw_error("{} MCP servers are named; {} can run at once", servers.size(), kMostServers);
+  for (size_t i = 0; i < servers.size(); ++i)
+    if (std::ranges::count(servers, servers[i].name, &McpServer::name) > 1)
+      throw_error("two MCP servers are called {}", servers[i].name);
+  return servers;
+}
+
+} // namespace ridge::app

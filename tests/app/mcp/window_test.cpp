@@ -1,0 +1,119 @@
+// Tools of MCP servers in the window's engine, without a window: what it asks, what it keeps, and what it does with a
+// server that does not behave.
+#include "app/support.h"
+#include "app/window/window_engine.h"
+
+#include <filesystem>
+
+using namespace ridge;
+using namespace ridge::tests;
+using core::intent::MayCall;
+
+namespace {
+
+app::WindowSetup setup_that_calls(const std::string& tool, const std::string& arguments) {
+  app::WindowSetup setup;
+  setup.model.model = tiny_model();
+  setup.model.device = "cpu";
+  setup.model.threads = 1;
+  setup.model.context = 2048;
+  setup.request.sampling.params.seed = 1;
+  setup.request.sampling.grammar =
+      R"(root ::= "<tool_call>\n{\"name\": \")" + tool + R"(\", \"arguments\": )" + arguments + R"(}\n</tool_call>")";
+  setup.mcp.servers = {std::string("tiny=") + RIDGE_MCP_SERVER};
+  setup.remember_files = false;
+  return setup;
+}
+
+// A person at the engine.
+class Person {
+ public:
+  explicit Person(app::WindowSetup setup) : engine(std::move(setup), [] {}) {}
+
+  std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
+  bool comes_to(const std::function<bool(const core::Snapshot&)>& is) const {
+    return comes([&] { return is(*now()); });
+  }
+  bool idle() const {
+    return comes_to([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
+  }
+  // Answers the next question.
+  void answer(MayCall may) {
+    REQUIRE(comes_to([&](const core::Snapshot& s) { return s.tool_question && s.tool_question->number > last_; }));
+    last_ = now()->tool_question->number;
+    engine.send(core::intent::AnswerTool{last_, may});
+  }
+
+  app::WindowEngine engine;
+
+ private:
+  uint64_t last_ = 0;
+};
+
+} // namespace
+
+TEST_CASE("the window's engine asks about each call, and is told once for all") {
+  app::WindowSetup setup = setup_that_calls("echo", R"({\"text\": \"hi\"})");
+  setup.conversation_folder = folder() / "window-conversations";
+  {
+    Person person(setup);
+    REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.tools && s.tools->size() == 2; }));
+    person.engine.send(core::intent::Send{"say hi"});
+    person.answer(MayCall::yes);
+    person.engine.send(core::intent::AnswerTool{1, MayCall::always}); // of a question that is over
+    person.answer(MayCall::no);
+    person.answer(MayCall::always);
+    // From now on it calls without a question, until it is stopped.
+    REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.messages.size() >= 10; }));
+    CHECK(person.now()->tools->front().allowed);
+    person.engine.send(core::intent::Stop{});
+    REQUIRE(person.idle());
+    const auto at = person.now();
+    CHECK(at->error == "");
+    CHECK(at->messages[2].text == "heard hi");
+    CHECK(at->messages[4].text == app::kDeclined);
+    CHECK(at->messages[6].text == "heard hi");
+    CHECK(at->messages[6].call == "tiny: echo({\"text\": \"hi\"})");
+    CHECK(!at->messages[1].user);
+    CHECK(at->messages[1].text == "");
+  }
+  // The conversation is kept with what was called, and is answered again from its question.
+  Person person(setup);
+  REQUIRE(person.idle());
+  person.engine.send(core::intent::OpenConversation{person.now()->conversations->front().id});
+  REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.messages.size() >= 10; }));
+  CHECK(person.now()->messages[6].call == "tiny: echo({\"text\": \"hi\"})");
+  CHECK(person.now()->messages[6].text == "heard hi");
+  person.engine.send(core::intent::Regenerate{});
+  REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.tool_question != nullptr; }));
+  CHECK(person.now()->messages.size() == 2);
+  person.engine.send(core::intent::Stop{});
+  REQUIRE(person.idle());
+}
+
+TEST_CASE("a call that hangs is stopped in the window, and a server that ends is a notice") {
+  const std::string waits = folder() / "window-waits";
+  Person person(setup_that_calls("act", R"({\"what\": \"wait )" + waits + R"(\"})"));
+  REQUIRE(person.idle());
+  person.engine.send(core::intent::Send{"wait"});
+  person.answer(MayCall::yes);
+  REQUIRE(comes([&] { return std::filesystem::exists(waits); }));
+  person.engine.send(core::intent::Stop{});
+  REQUIRE(person.idle());
+  REQUIRE(person.now()->messages.size() == 3);
+  CHECK(person.now()->messages[2].text == app::kStopped);
+
+  Person other(setup_that_calls("act", R"({\"what\": \"end\"})"));
+  other.engine.send(core::intent::Send{"end"});
+  other.answer(MayCall::yes);
+  REQUIRE(other.comes_to([](const core::Snapshot& s) { return s.messages.size() > 2; }));
+  const auto at = other.now();
+  CHECK(at->messages[2].text == "Error: MCP server tiny ended with status 7: out of luck");
+  CHECK(std::ranges::count(at->notices, "MCP server tiny ended with status 7: out of luck") == 1);
+}
+
+TEST_CASE("a window closes while it asks") {
+  Person person(setup_that_calls("echo", R"({\"text\": \"hi\"})"));
+  person.engine.send(core::intent::Send{"say hi"});
+  REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.tool_question != nullptr; }));
+}

@@ -1,0 +1,61 @@
+// Tools of an MCP server in the window: the question before a call, and its result. Run by run_under_xvfb.sh, as
+// window_test.cpp is.
+#include "app/window/window_engine.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_model.h"
+#include "ui/driver.h"
+#include "ui/window.h"
+
+#include <doctest/doctest.h>
+
+using namespace ridge;
+using tests::comes;
+using tests::run_with_user;
+using tests::User;
+
+TEST_CASE("a call of a tool waits for a click, and its result is shown") {
+  const tests::TemporaryFolder folder;
+  app::WindowSetup setup = tests::guide_setup();
+  tests::TinyModel().write(folder / "tiny.gguf");
+  setup.model.model = folder / "tiny.gguf";
+  setup.model.context = 2048;
+  setup.mcp.servers = {std::string("tiny=") + RIDGE_MCP_SERVER};
+  setup.request.sampling.grammar =
+      R"(root ::= "<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"hi\"}}\n</tool_call>")";
+  setup.remember_files = false;
+  ui::WindowOptions options;
+  options.keep_places = true;
+  ui::Window window(options);
+  app::WindowEngine engine(setup, [&] { window.wake(); });
+  run_with_user(window, engine, [&](User& user) {
+    const auto now = [&] { return engine.snapshot(); };
+    REQUIRE(comes([&] { return now()->tools && now()->tools->size() == 2; }));
+    user.click("message box");
+    user.type("say hi");
+    user.press("Return");
+    REQUIRE(comes([&] { return now()->tool_question != nullptr; }));
+    CHECK(now()->tool_question->tool == "echo");
+    CHECK(now()->tool_question->arguments == "{\"text\": \"hi\"}");
+    const uint64_t first = now()->tool_question->number;
+    user.click("Allow");
+    const auto asks_again = [&](uint64_t before) {
+      const auto at = now();
+      return at->tool_question && at->tool_question->number > before;
+    };
+    REQUIRE(comes([&] { return asks_again(first); }));
+    CHECK(now()->messages[2].call == "tiny: echo({\"text\": \"hi\"})");
+    CHECK(now()->messages[2].text == "heard hi");
+    user.press("ctrl+2"); // the question is there whatever is shown
+    user.press("Escape"); // declines
+    REQUIRE(comes([&] { return asks_again(first + 1); }));
+    CHECK(now()->messages[4].text == app::kDeclined);
+    engine.send(core::intent::Stop{});
+    REQUIRE(comes([&] { return now()->state == core::EngineState::idle; }));
+    CHECK(now()->messages.size() == 7);
+    CHECK(now()->messages[6].text == app::kStopped);
+    CHECK(!now()->tool_question);
+    user.press("ctrl+1");
+    user.click("tiny: echo({\"text\": \"hi\"})", 0); // folds out
+    CHECK(now()->error == "");
+  });
+}

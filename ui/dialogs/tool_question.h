@@ -1,0 +1,15 @@
+// What is asked before a tool of an MCP server is called.
+#pragma once
+
+#include "core/view/snapshot.h"
+
+#include <functional>
+
+namespace ridge::ui {
+
+class ToolQuestionDialog {
+ public:
+  void draw(const core::Snapshot& now, const std::function<void(core::Intent)>& send); // once a frame
+};
+
+} // namespace ridge::ui

@@ -5,6 +5,7 @@
 #include "server/page/page.h"
 #include "server/reply.h"
 #include "server/routes.h"
+#include "server/transcriptions/form.h"
 
 #include <fmt/format.h>
 
@@ -58,6 +59,7 @@ void check_body(const HttpRequest& head) {
 std::optional<std::string> model_wanted(const Models& models, const HttpRequest& request) {
   if (!models.several()) return std::nullopt;
   if (request.method != "POST") return std::optional<std::string>(request.parameter("model"));
+  if (has_form(request)) return std::optional<std::string>(field_of(read_form(request), "model"));
   const Json body = parse_body(request.body);
   return Fields(body, "").text("model");
 }

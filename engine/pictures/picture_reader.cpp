@@ -140,6 +140,12 @@ Encoders::Encoders(const gguf::File& file)
   const bool is_of_sound_only =
       file.get_bool("clip.has_audio_encoder", false) && !file.get_bool("clip.has_vision_encoder", false);
   if (!pictures && !sounds) throw Error(is_of_sound_only ? no_sounds : no_pictures);
+  if (pictures && sounds) try { // pictures do not suffer from what is not known of sound
+      row_width_of(*sounds);
+    } catch (const core::Error& error) {
+      no_sounds = error.what();
+      sounds.reset();
+    }
 }
 
 const models::vision::Model& Encoders::for_pictures() const {

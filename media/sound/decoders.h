@@ -6,6 +6,7 @@
 namespace ridge::media {
 
 Sound decode_wav(std::span<const std::byte> bytes, const SoundLimits& limits);
+void need_sndfile(); // throws Error where libsndfile is missing
 Sound decode_by_sndfile(std::span<const std::byte> bytes, const SoundLimits& limits);
 
 // Throws Error for a sound without samples, of a rate that none has, or longer than the limit.

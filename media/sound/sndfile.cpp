@@ -86,6 +86,8 @@ struct SoundBytes {
 
 } // namespace
 
+void need_sndfile() { library(); }
+
 Sound decode_by_sndfile(std::span<const std::byte> bytes, const SoundLimits& limits) {
   constexpr int kToRead = 0x10;
   constexpr Count kFramesAtOnce = 4096;

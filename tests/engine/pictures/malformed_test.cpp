@@ -88,3 +88,13 @@ TEST_CASE("files without an encoder are refused") {
     if (entry[0] == "clip.projector_type") entry[2] = "unheard_of";
   CHECK(error_of(recipe).find("the encoder of sound 'unheard_of' is not supported yet") != std::string::npos);
 }
+
+TEST_CASE("pictures are read where the encoder of sound beside theirs has tensors that are not known") {
+  REQUIRE_REFERENCE();
+  nlohmann::ordered_json recipe = recipe_of("gemma4-both");
+  CHECK(error_of(recipe) == "");
+  recipe["tensors"].push_back({"a.unknown.weight", {8}, 0.0, 1.0});
+  CHECK(error_of(recipe) == "");
+  recipe["tensors"].push_back({"v.unknown.weight", {8}, 0.0, 1.0});
+  CHECK(error_of(recipe).find("v.unknown.weight has no place") != std::string::npos);
+}

@@ -232,6 +232,7 @@ struct ConvParams {
   int32_t state;
   int64_t kernel; // taps
   Activation activation;
+  int64_t ahead = 0; // of the taps, so many are for later tokens, zero behind the last one: batches have whole texts
 };
 
 struct PoolParams {

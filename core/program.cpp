@@ -308,6 +308,7 @@ void shape_conv1d(const Operands& o) {
   const int64_t channels = o.in(0).width;
   o.expect(channels == o.out(0).width, "changes the width");
   o.expect(params.kernel > 1 && o.weight(0).cols == params.kernel && o.weight(0).rows == channels, "taps");
+  o.expect(params.ahead >= 0 && params.ahead < params.kernel, "taps ahead");
   if (o.op.weights.size() > 1) o.expect(o.weight(1).cols == channels, "the bias has another width");
   o.expect(state_of(o, params.state).width == (params.kernel - 1) * channels, "state");
 }
@@ -447,7 +448,8 @@ void validate(const Program& program) {
 bool sees_ahead(const Program& program) {
   return std::ranges::any_of(program.ops, [](const Op& op) {
     const auto* attention = std::get_if<AttentionParams>(&op.params);
-    return attention && !attention->causal;
+    const auto* conv = std::get_if<ConvParams>(&op.params);
+    return (attention && !attention->causal) || (conv && conv->ahead > 0);
   });
 }
 

@@ -41,7 +41,7 @@ struct ModelOptions {
   std::string speculation = "auto";           // who guesses tokens ahead: auto, off, mtp, ngram or draft
   std::string draft_model;                    // a GGUF file that guesses; empty: none
   int64_t draft_tokens = 0;                   // guessed in a step; 0: as many as pay
-  std::string mmproj;                         // a GGUF file that encodes pictures; empty: none
+  std::string mmproj;                         // a GGUF file that encodes pictures or sounds; empty: none
   std::vector<AdapterOption> adapters;
 };
 
@@ -73,11 +73,11 @@ struct PrefixOptions {
 
 // One answer. A conversation reuses the request for each of its messages.
 struct GenerateRequest {
-  std::string prompt;              // the user's message; with `raw` the text to be continued
-  bool raw = false;                // without a chat template and without a conversation
-  std::string system;              // system prompt; empty: none
-  std::vector<std::string> images; // files of pictures in front of the message
-  bool keep_choices = false;       // also return, of each token, what else was likely; sampling then runs on the host
+  std::string prompt;             // the user's message; with `raw` the text to be continued
+  bool raw = false;               // without a chat template and without a conversation
+  std::string system;             // system prompt; empty: none
+  std::vector<std::string> media; // files of pictures and sounds in front of the message
+  bool keep_choices = false;      // also return, of each token, what else was likely; sampling then runs on the host
   SamplingOptions sampling;
   TemplateOptions chat_template;
 };
@@ -146,11 +146,12 @@ struct BenchRequest {
   GpuOptions ranks;
   std::vector<AdapterOption> adapters; // of `files`
   std::string device = "auto";
-  std::string image;    // "1024x1024": a picture of so many pixels is encoded instead; empty: no such test
-  std::string mmproj;   // the file of the encoder of `files`; a shape has its own
-  ClientLoad load;      // with prompts and answers as long as `prompts` and `generated` say
-  int repetitions = 5;  // after a warm-up
-  bool profile = false; // also measure a step op by op
+  std::string image;        // "1024x1024": a picture of so many pixels is encoded instead; empty: no such test
+  double sound_seconds = 0; // a sound of so many seconds is encoded instead; 0: no such test
+  std::string mmproj;       // the file of the encoder of `files`; a shape has its own
+  ClientLoad load;          // with prompts and answers as long as `prompts` and `generated` say
+  int repetitions = 5;      // after a warm-up
+  bool profile = false;     // also measure a step op by op
 };
 
 // What the machine can do at most, and the kernels and steps of a model under that.

@@ -21,21 +21,24 @@ using core::throw_error;
 namespace {
 
 struct Format {
-  std::string_view start, type;
+  std::string_view start, type, then; // `then` stands behind a length of four bytes; may be empty
   Stored (*decode)(std::span<const std::byte>, const PictureLimits&);
 };
 
-constexpr std::array kFormats = {Format{"\xff\xd8\xff", "image/jpeg", decode_jpeg},
-                                 Format{"\x89PNG\r\n\x1a\n", "image/png", decode_png},
-                                 Format{"RIFF", "image/webp", decode_webp}, Format{"GIF8", "image/gif", decode_gif},
-                                 Format{"P6", "image/x-portable-pixmap", decode_ppm}};
+constexpr std::array kFormats = {
+    Format{"\xff\xd8\xff", "image/jpeg", "", decode_jpeg}, Format{"\x89PNG\r\n\x1a\n", "image/png", "", decode_png},
+    Format{"RIFF", "image/webp", "WEBP", decode_webp}, Format{"GIF8", "image/gif", "", decode_gif},
+    Format{"P6", "image/x-portable-pixmap", "", decode_ppm}};
 
 // Null: bytes of none.
 const Format* format_of(std::span<const std::byte> bytes) {
-  const auto at = std::ranges::find_if(kFormats, [&](const Format& format) {
-    return bytes.size() >= format.start.size() &&
-           std::memcmp(bytes.data(), format.start.data(), format.start.size()) == 0;
-  });
+  constexpr size_t kThen = 8;
+  const auto stands_at = [&](size_t at, std::string_view text) {
+    return text.empty() ||
+           (bytes.size() >= at + text.size() && std::memcmp(bytes.data() + at, text.data(), text.size()) == 0);
+  };
+  const auto at = std::ranges::find_if(
+      kFormats, [&](const Format& format) { return stands_at(0, format.start) && stands_at(kThen, format.then); });
   return at == kFormats.end() ? nullptr : &*at;
 }
 

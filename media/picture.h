@@ -30,9 +30,12 @@ struct PictureLimits {
   int64_t pixels = int64_t{100} << 20; // three bytes each
 };
 
-// What is wrong with a picture, in a line that begins with its name.
-struct PictureError : core::Error {
+// What is wrong with a picture, or a sound (media/sound/), in a line that begins with its name.
+struct MediaError : core::Error {
   using Error::Error;
+};
+struct PictureError : MediaError {
+  using MediaError::MediaError;
 };
 
 // A JPEG, PNG, WebP, GIF or PPM file, as it is to be looked at: turned as its EXIF data say, over white where it is

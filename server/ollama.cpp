@@ -257,7 +257,7 @@ void answer(Models& models, const HttpRequest& request, HttpResponse& response, 
   if (is_empty(fields, chat)) return load(models, fields, chat, keep, response);
   models.with(fields.text("model"), [&](ModelService& model) {
     Service& service = service_as<Service>(model);
-    if (!service.takes_pictures() || fields.flag("raw").value_or(false)) refuse_images(fields);
+    if (!service.senses().pictures || fields.flag("raw").value_or(false)) refuse_images(fields);
     check_fields(service, fields, Api::ollama);
     if (const auto options = fields.object("options")) check_fields(service, *options, Api::options);
     const bool stream = fields.flag("stream").value_or(true);

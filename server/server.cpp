@@ -5,6 +5,7 @@
 #include "server/page/page.h"
 #include "server/reply.h"
 #include "server/routes.h"
+#include "server/transcriptions/form.h"
 
 #include <fmt/format.h>
 
@@ -59,6 +60,7 @@ std::optional<std::string> model_wanted(const Models& models, const HttpRequest&
   if (!models.several()) return std::nullopt;
   const bool is_list = request.body.starts_with('['); // which names none
   if (request.method != "POST" || is_list) return std::optional<std::string>(request.parameter("model"));
+  if (has_form(request)) return std::optional<std::string>(field_of(read_form(request), "model"));
   const Json body = parse_body(request.body);
   return Fields(body, "").text("model");
 }

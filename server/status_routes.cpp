@@ -30,7 +30,7 @@ void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
                      {"executor", model.executor->description()},
                      {"total_slots", model.executor->config().streams},
                      {"n_ctx", service.context()},
-                     {"modalities", {{"vision", service.takes_pictures()}, {"audio", false}}},
+                     {"modalities", {{"vision", service.senses().pictures}, {"audio", service.senses().sounds}}},
                      {"model_alias", service.name()},
                      {"model_path", fmt::format("{}.gguf", service.name())}, // where it lies is not told
                      {"bos_token", token_or_nothing(service.tokenizer(), service.tokenizer().bos())},

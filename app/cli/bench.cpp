@@ -42,12 +42,13 @@ struct BenchCommand {
 
   void run() {
     if (json) output = "json";
-    if (share && (output != "md" || request.load.clients > 0 || !request.image.empty() || request.profile))
+    if (share && (output != "md" || request.load.clients > 0 || !request.image.empty() || request.sound_seconds > 0 ||
+                  request.profile))
       throw Error("bench: --share is a format of its own, of prompts and generation", Error::kUsage);
     if (!save.empty() && (request.shapes.size() != 1 || !request.files.empty()))
       throw Error("bench: --save writes the model of one --shape", Error::kUsage);
     if (request.load.clients > 0) return play_load();
-    if (!request.image.empty()) return encode_pictures();
+    if (!request.image.empty() || request.sound_seconds > 0) return encode_pictures();
     if (!regret.empty() || calibrates) return try_all_ways();
     measure::BenchSteps steps;
     steps.row = [&](const measure::BenchRow& row) { add(row); };
@@ -79,12 +80,13 @@ struct BenchCommand {
   }
 
   void encode_pictures() const {
-    if (output != "md" && output != "json") throw Error("bench: --image is shown as md or json", Error::kUsage);
+    if (output != "md" && output != "json")
+      throw Error("bench: --image and --audio are shown as md or json", Error::kUsage);
     if (!save.empty() || !request.verified.empty() || !request.speculation.empty())
-      throw Error("bench: --image goes without --save, --verify and --spec", Error::kUsage);
-    if (request.files.size() > 1) throw Error("bench: --image takes one -m at a time", Error::kUsage);
+      throw Error("bench: --image and --audio go without --save, --verify and --spec", Error::kUsage);
+    if (request.files.size() > 1) throw Error("bench: --image and --audio take one -m at a time", Error::kUsage);
     core::BenchRequest own = request;
-    if (!request.files.empty()) own.mmproj = encoder_for_images(request.mmproj, request.files[0]);
+    if (!request.files.empty()) own.mmproj = encoder_for_media(request.mmproj, request.files[0]);
     const std::vector<measure::PictureRow> pictures = measure::bench_pictures(own, load_on_terminal());
     output == "json" ? print_pictures_json(pictures) : print_pictures_markdown(pictures);
   }
@@ -202,8 +204,16 @@ void add_bench_command(CLI::App& app) {
                        "instead: encode a picture of so many pixels, and the first token of an answer to it")
           ->excludes(clients)
           ->type_name("WxH");
-  command->add_option("--mmproj", o->request.mmproj, "with --image: the file of the encoder; default: beside the model")
-      ->needs(image)
+  command
+      ->add_option("--audio", o->request.sound_seconds,
+                   "instead: encode a sound of so many seconds, and the first token of an answer to it")
+      ->excludes(clients)
+      ->excludes(image)
+      ->check(CLI::PositiveNumber)
+      ->type_name("SECONDS");
+  command
+      ->add_option("--mmproj", o->request.mmproj,
+                   "with --image or --audio: the file of the encoder; default: beside the model")
       ->type_name("FILE");
   command
       ->add_option(

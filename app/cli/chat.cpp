@@ -27,7 +27,7 @@ struct ChatCommand {
     ChatModel opened(model, request, tools, toolbox);
     InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
     Chat chat(opened, toolbox, request, {.context_shift = context_shift, .markdown = !no_markdown}, interrupt);
-    for (const std::string& image : request.images) chat.take("/image " + image);
+    for (const std::string& file : request.media) chat.take("/image " + file);
 
     const bool interactive = stdin_is_terminal();
     if (interactive && !opened.recommended().empty())
@@ -64,7 +64,7 @@ void add_chat_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("chat", "chat with a model in the terminal");
   add_model_options(*command, options->model, true);
   add_speculation_options(*command, options->model);
-  add_picture_options(*command, options->request.images, options->model.mmproj);
+  add_media_options(*command, options->request.media, options->model.mmproj);
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_option("-p,--prompt", options->first, "a first message, sent at once")->type_name("TEXT");
   command->add_flag("--no-markdown", options->no_markdown, kNoMarkdownHelp);

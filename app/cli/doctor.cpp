@@ -11,6 +11,7 @@
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/executor/executor.h"
 #include "measure/peaks/kept_peaks.h"
+#include "media/sound/decoders.h"
 #include "models/architecture.h"
 #include "quant/registry.h"
 
@@ -131,6 +132,15 @@ Finding find_curl() {
   }
 }
 
+Finding find_sndfile() {
+  try {
+    media::need_sndfile();
+    return {"libsndfile", true, "found: FLAC, MP3 and Ogg can be read", ""};
+  } catch (const Error& error) {
+    return {"libsndfile", false, "missing: sounds are WAV files", fmt::format("FLAC, MP3 and Ogg: {}", error.what())};
+  }
+}
+
 Finding find_display() {
   for (const char* name : {"WAYLAND_DISPLAY", "DISPLAY"})
     if (const char* value = std::getenv(name); value && *value)
@@ -173,6 +183,7 @@ struct DoctorCommand {
         find_cuda(),
         find_toolkit(),
         find_curl(),
+        find_sndfile(),
         find_display(),
         {"architectures", true,
          fmt::format("{}; `ridge models --architectures` lists them", models::architecture_table().size()), ""},

@@ -24,11 +24,11 @@ struct EmbedCommand {
   core::ModelOptions model;
   std::vector<std::string> texts;
   std::string file, ids, out, pooling, mmproj;
-  std::vector<std::string> images;
+  std::vector<std::string> given; // files of pictures and sounds
   bool exact = false, no_normalize = false, truncate = false;
 
   void run() {
-    if (!images.empty() || (!mmproj.empty() && mmproj != kNoEncoder)) return run_pictures();
+    if (!given.empty() || (!mmproj.empty() && mmproj != kNoEncoder)) return run_pictures();
     if (model.model.empty()) throw Error("embed: no model; give -m FILE", Error::kUsage);
     if (!pooling.empty()) engine::pooling_of_name(pooling);
     std::vector<std::vector<int32_t>> inputs;
@@ -61,9 +61,9 @@ struct EmbedCommand {
   // The rows that a language model reads in place of tokens.
   void run_pictures() {
     if (!texts.empty() || !file.empty() || !ids.empty() || (!pooling.empty() && pooling != "none"))
-      throw Error("--image: goes without texts, with --pooling none", Error::kUsage);
-    if (images.empty()) throw Error("--mmproj: goes with --image", Error::kUsage);
-    mmproj = encoder_for_images(mmproj, model.model);
+      throw Error("--image and --audio: go without texts, with --pooling none", Error::kUsage);
+    if (given.empty()) throw Error("--mmproj: goes with --image or --audio", Error::kUsage);
+    mmproj = encoder_for_media(mmproj, model.model);
     if (!out.empty()) core::check_output(out, {model.model, mmproj});
     engine::PictureReader::Options encoding = engine::encoding_options(model, note);
     encoding.exact = exact;
@@ -72,8 +72,8 @@ struct EmbedCommand {
       reader.check_fits(engine::open_model(model.model, load_on_terminal(), models::Ending::pictures).program,
                         model.model);
     std::vector<engine::PictureReader::Piece> pieces;
-    for (const std::string& image : images)
-      for (engine::PictureReader::Piece& piece : reader.read(media::read_picture(image)))
+    for (const std::string& path : given)
+      for (engine::PictureReader::Piece& piece : reader.read(media::read_medium(path)))
         pieces.push_back(std::move(piece));
     if (out.empty()) return print(pieces);
     int64_t tokens = 0;
@@ -85,7 +85,7 @@ struct EmbedCommand {
     npy.finish();
   }
 
-  // A line for each part of what stands in a prompt for the pictures.
+  // A line for each part of what stands in a prompt for the pictures and sounds.
   static void print(const std::vector<engine::PictureReader::Piece>& pieces) {
     for (const engine::PictureReader::Piece& piece : pieces) {
       nlohmann::ordered_json line;
@@ -135,7 +135,7 @@ void add_embed_command(CLI::App& app) {
   CLI::Option* ids = command->add_option("--ids", options->ids, "token ids instead of texts: 1,2,3");
   ids->excludes(texts)->excludes(file);
   file->excludes(texts);
-  add_picture_options(*command, options->images, options->mmproj);
+  add_media_options(*command, options->given, options->mmproj);
   command
       ->add_option("--out", options->out,
                    "NumPy file to write, shape [texts, width]; with --pooling none [tokens, width]")

@@ -69,7 +69,7 @@ void add_gui_command(CLI::App& app) {
       ->type_name(kModelType);
   command->add_option("--system-prompt", options->setup.request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_option("-p,--prompt", options->prompt, "a first message, sent at once")->type_name("TEXT");
-  add_picture_options(*command, options->images, options->setup.model.mmproj);
+  add_media_options(*command, options->images, options->setup.model.mmproj, false);
   command
       ->add_option("--panel", options->window.panel,
                    "the panel to begin with: chat, gauges, roofline, model, quant, jobs, server, sequences; a part of "

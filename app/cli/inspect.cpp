@@ -16,12 +16,12 @@
 #include "core/strings/units.h"
 #include "core/strings/utf8.h"
 #include "engine/machine.h"
+#include "engine/pictures/picture_reader.h"
 #include "engine/sampling_defaults.h"
 #include "gguf/gguf.h"
 #include "models/adapters/adapter_file.h"
 #include "models/architecture.h"
 #include "models/model.h"
-#include "models/vision/projector.h"
 #include "text/chat/chat_template.h"
 
 #include <fmt/format.h>
@@ -148,8 +148,12 @@ struct InspectCommand {
 
   static std::string encoder_fact(const gguf::File& file) {
     try {
-      return fmt::format("an encoder of pictures for {}: give it to run, chat or serve with --mmproj",
-                         models::vision::Model(file).projector().models);
+      const engine::Encoders encoders(file);
+      std::vector<std::string> kinds;
+      if (encoders.pictures)
+        kinds.push_back(fmt::format("an encoder of pictures for {}", encoders.pictures->projector().models));
+      if (encoders.sounds) kinds.push_back(fmt::format("an encoder of sound for {}", encoders.sounds->kind().models));
+      return fmt::format("{}: give it to run, chat or serve with --mmproj", fmt::join(kinds, ", "));
     } catch (const Error& error) {
       return fmt::format("runs: no, {}", error.what());
     }

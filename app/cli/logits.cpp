@@ -29,7 +29,7 @@ constexpr int64_t kTokensAtOnce = 64; // bounds the logits held in memory: 64 ×
 struct LogitsCommand {
   core::ModelOptions model;
   std::string ids, prompt, mmproj, out;
-  std::vector<std::string> images;
+  std::vector<std::string> given; // files of pictures and sounds
   bool exact = false, mtp = false;
 
   core::ExecutorConfig config_for(const core::Program& program, int64_t tokens) const {
@@ -61,7 +61,7 @@ struct LogitsCommand {
   void run() {
     if (ids.empty() == prompt.empty())
       throw Error("logits: give token ids with --ids, or a text with -p", Error::kUsage);
-    if (!images.empty() || (!mmproj.empty() && mmproj != kNoEncoder)) return run_with_pictures();
+    if (!given.empty() || (!mmproj.empty() && mmproj != kNoEncoder)) return run_with_pictures();
     if (!prompt.empty()) return run_text();
     run_ids(parse_ids(ids, "--ids"));
   }
@@ -71,10 +71,10 @@ struct LogitsCommand {
     run_ids(loaded.need_tokenizer().encode(prompt, {.add_special = true, .parse_special = true}));
   }
 
-  // The logits of the text's tokens, without those of pictures.
+  // The logits of the text's tokens, without those of pictures and sounds.
   void run_with_pictures() {
-    if (mtp || !ids.empty()) throw Error("--image: goes with a text, -p, and without --mtp", Error::kUsage);
-    mmproj = encoder_for_images(mmproj, model.model);
+    if (mtp || !ids.empty()) throw Error("--image and --audio: go with a text, -p, and without --mtp", Error::kUsage);
+    mmproj = encoder_for_media(mmproj, model.model);
     engine::LoadedModel loaded = engine::with_adapters(
         engine::open_model(model.model, load_on_terminal(), models::Ending::pictures), model.adapters);
     core::check_output(out, {model.model, mmproj});
@@ -82,9 +82,9 @@ struct LogitsCommand {
     encoding.exact = exact;
     engine::PictureReader reader(mmproj, encoding);
     reader.check_fits(loaded.program, model.model);
-    std::vector<media::Picture> pictures;
-    for (const std::string& image : images) pictures.push_back(media::read_picture(image));
-    const engine::PicturePrompt text = engine::picture_prompt(loaded.need_tokenizer(), reader, prompt, pictures);
+    std::vector<media::Medium> decoded;
+    for (const std::string& path : given) decoded.push_back(media::read_medium(path));
+    const engine::PicturePrompt text = engine::picture_prompt(loaded.need_tokenizer(), reader, prompt, decoded);
     const int64_t count = std::ssize(text.tokens);
     core::ExecutorConfig config = config_for(loaded.program, count);
     for (const engine::TextPictures::Place& place : text.pictures.places())
@@ -174,9 +174,9 @@ void add_logits_command(CLI::App& app) {
   command->add_option("--ids", options->ids, "token ids: 1,2,3");
   command
       ->add_option("-p,--prompt", options->prompt,
-                   "a text instead of ids; <__media__> in it stands for a picture, which has no logits")
+                   "a text instead of ids; <__media__> in it stands for a picture or a sound, which have no logits")
       ->type_name("TEXT");
-  add_picture_options(*command, options->images, options->mmproj);
+  add_media_options(*command, options->given, options->mmproj);
   command->add_option("--out", options->out, "NumPy file to write")->type_name("X.npy")->required();
   command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
   command->add_flag(

@@ -143,16 +143,21 @@ void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
       ->type_name("N");
 }
 
-void add_picture_options(CLI::App& command, std::vector<std::string>& images, std::string& mmproj) {
-  command.add_option("--image", images, "a picture: JPEG, PNG, WebP, GIF or PPM; several: again for each")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->expected(1)
-      ->type_name("FILE");
+void add_media_options(CLI::App& command, std::vector<std::string>& files, std::string& mmproj, bool sounds) {
+  const auto add = [&](const char* flag, const char* help) { // both in one list, as they come
+    command
+        .add_option_function<std::string>(
+            flag, [&files](const std::string& file) { files.push_back(file); }, help)
+        ->trigger_on_parse()
+        ->type_name("FILE");
+  };
+  add("--image", "a picture: JPEG, PNG, WebP, GIF or PPM; several: again for each");
+  if (sounds) add("--audio", "a sound: WAV, or with libsndfile FLAC, MP3 or Ogg; several: again for each");
   command
-      .add_option(
-          "--mmproj", mmproj,
-          "the GGUF file with the model's encoder of pictures; none: do without; default: an mmproj*.gguf of the "
-          "model that lies beside it")
+      .add_option("--mmproj", mmproj,
+                  "the GGUF file with the model's encoder of pictures or sounds; none: do without; default: an "
+                  "mmproj*.gguf of the "
+                  "model that lies beside it")
       ->type_name("FILE");
 }
 

@@ -29,8 +29,8 @@ struct RoomOptions {
 void add_gpu_room_options(CLI::App& command, const RoomOptions& options);
 // For commands that generate: how tokens are guessed ahead.
 void add_speculation_options(CLI::App& command, core::ModelOptions& options);
-// --image and --mmproj.
-void add_picture_options(CLI::App& command, std::vector<std::string>& images, std::string& mmproj);
+// --image and --audio, whose files come in one list, and --mmproj.
+void add_media_options(CLI::App& command, std::vector<std::string>& files, std::string& mmproj, bool sounds = true);
 // --mcp and --mcp-server.
 void add_mcp_options(CLI::App& command, McpOptions& options);
 void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options); // --prefix-cache

@@ -13,7 +13,7 @@
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
 #include "measure/profile_report.h"
-#include "media/picture.h"
+#include "media/medium.h"
 
 #include <fmt/format.h>
 
@@ -38,8 +38,8 @@ struct RunCommand {
       throw Error("run: no text; write it behind the model in quotes, or give -p TEXT, -f FILE or standard input; "
                   "`ridge chat` is for conversations",
                   Error::kUsage);
-    if (request.raw && !request.images.empty()) throw Error("run: --raw takes no pictures", Error::kUsage);
-    take_pictures(model, request.images);
+    if (request.raw && !request.media.empty()) throw Error("run: --raw takes no pictures or sounds", Error::kUsage);
+    take_pictures(model, request.media);
     engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
     engine::take_model_defaults(request.sampling, loaded.file, note);
     const auto& tokenizer = loaded.need_tokenizer();
@@ -113,8 +113,8 @@ struct RunCommand {
                                       engine::template_variables(request.chat_template, chosen, note));
     conversation.set_system(request.system);
     std::string message;
-    for (const std::string& image : request.images)
-      message += add_picture(loaded, conversation, media::read_picture_file(image), image);
+    for (const std::string& file : request.media)
+      message += add_picture(loaded, conversation, media::read_medium_file(file), file);
     message += request.prompt;
     if (request.sampling.max_tokens > 0) note_limit(conversation.tokens_with(message), session.context());
     conversation.add_user(std::move(message));
@@ -170,7 +170,7 @@ void add_run_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "one answer to stdout");
   add_model_options(*command, options->model, true, false);
   add_speculation_options(*command, options->model);
-  add_picture_options(*command, options->request.images, options->model.mmproj);
+  add_media_options(*command, options->request.media, options->model.mmproj);
   options->prompt.add_to(*command, "your message; what is piped into the command follows it");
   options->prompt.add_words(*command);
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");

@@ -208,8 +208,12 @@ struct ServeCommand {
       core::ModelOptions with = setup.model;
       if (!found.empty()) {
         engine::settle_for_pictures(with);
-        note(fmt::format("{} may have pictures, which {} reads: with the first one it is loaded again",
-                         server::model_name(path), core::printable(found, 300)));
+        const engine::Senses senses = engine::senses_of(found);
+        const char* given = senses.pictures && senses.sounds ? "pictures and sounds"
+                            : senses.sounds                  ? "sounds"
+                                                             : "pictures";
+        note(fmt::format("{} may have {}, which {} reads: with the first one it is loaded again",
+                         server::model_name(path), given, core::printable(found, 300)));
       }
       return found;
     } catch (const Error& error) {

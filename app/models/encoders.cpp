@@ -21,7 +21,7 @@ std::string find_encoder(const std::string& model) {
     return found[0];
   std::vector<std::string> shown;
   for (const std::string& path : found) shown.push_back(core::printable(path, 300));
-  throw Error(fmt::format("{}: its encoder of pictures may be {}: name one with --mmproj FILE", core::printable(model),
+  throw Error(fmt::format("{}: its encoder may be {}: name one with --mmproj FILE", core::printable(model),
                           fmt::join(shown, " or ")),
               Error::kUsage);
 }
@@ -33,13 +33,14 @@ std::string encoder_to_use(const std::string& mmproj, const std::string& model) 
   return mmproj;
 }
 
-std::string encoder_for_images(const std::string& mmproj, const std::string& model) {
+std::string encoder_for_media(const std::string& mmproj, const std::string& model) {
   std::string found = encoder_to_use(mmproj, model);
   if (found.empty())
     throw Error(
         mmproj == kNoEncoder
-            ? "--image: goes without --mmproj none"
-            : "--image: no mmproj*.gguf of the model lies beside it; name the file of its encoder with --mmproj",
+            ? "--image and --audio: go without --mmproj none"
+            : "--image and --audio: no mmproj*.gguf of the model lies beside it; name the file of its encoder with "
+              "--mmproj",
         Error::kUsage);
   return found;
 }

@@ -1,4 +1,4 @@
-// The encoders of pictures that lie beside models.
+// The encoders of pictures and sounds that lie beside models.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ std::string find_encoder(const std::string& model);
 // The one that `mmproj` names, or find_encoder()'s where it is empty. Empty: there is none, or none is wanted. Throws
 // Error where the named one does not fit, too.
 std::string encoder_to_use(const std::string& mmproj, const std::string& model);
-// The same for pictures that are there. Throws a usage Error where there is none.
-std::string encoder_for_images(const std::string& mmproj, const std::string& model);
+// The same for pictures and sounds that are there. Throws a usage Error where there is none.
+std::string encoder_for_media(const std::string& mmproj, const std::string& model);
 
 } // namespace ridge::app

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/strings/units.h"
 #include "engine/fit/fit_pictures.h"
+#include "engine/pictures/picture_reader.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cuda/executor/executor.h"
 #include "measure/peaks/kept_peaks.h"
@@ -81,9 +82,16 @@ struct FitCommand {
     for (const auto& [name, need] : {std::pair("GPU", fit.heads.gpu), std::pair("CPU", fit.heads.cpu)})
       if (need.total() > 0)
         row(loaded.encoder ? "encoder" : "draft heads", fmt::format("on the {}: {}", name, parts_of(need)));
-    if (!encoder.empty())
-      row("pictures", fmt::format("on the {0}, for one of {1} × {1} pixels: {2}", pictures_on_gpu ? "GPU" : "CPU",
-                                  engine::kPlannedSide, parts_of(pictures)));
+    if (!encoder.empty()) {
+      const engine::Senses senses = engine::senses_of(encoder);
+      const std::string picture = fmt::format("one of {0} × {0} pixels", engine::kPlannedSide);
+      const std::string sound = fmt::format("{} seconds of sound", engine::kPlannedSamples / models::sound::kRate);
+      row(senses.pictures ? "pictures" : "sound", fmt::format("on the {}, for {}: {}", pictures_on_gpu ? "GPU" : "CPU",
+                                                              !senses.sounds     ? picture
+                                                              : !senses.pictures ? sound
+                                                                                 : picture + ", or " + sound,
+                                                              parts_of(pictures)));
+    }
     row("KV cache", fmt::format("{} per 1,000 further tokens", core::human_bytes(1000 * fit.cache_per_token)));
     row("context", fmt::format("{} tokens; the largest that has room: {} (trained for {})", config.context,
                                fit.largest_context, loaded.program.trained_context));

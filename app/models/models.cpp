@@ -6,6 +6,7 @@
 #include "app/report/table.h"
 #include "app/terminal/terminal.h"
 #include "core/strings/units.h"
+#include "engine/pictures/picture_reader.h"
 #include "models/architecture.h"
 
 #include <fmt/format.h>
@@ -30,7 +31,7 @@ struct ModelsCommand {
     if (markdown) return fmt::print("{}", models::architectures_as_markdown());
     if (architectures) return print_architectures();
     std::vector<core::ModelRow> rows;
-    std::vector<std::string> encoders; // of pictures, for each; empty: none
+    std::vector<std::string> encoders; // for each; empty: none
     const engine::Room room = engine::free_room();
     for (const hub::LocalModel& model : hub::local_models(hub::places())) {
       look_into(rows.emplace_back(row_of(model)), {}, room);
@@ -45,7 +46,7 @@ struct ModelsCommand {
       const core::ModelRow& row = rows[i];
       table.push_back({row.name, core::human_bytes(static_cast<double>(row.bytes)), row.architecture, row.type,
                        row.trained_context > 0 ? fmt::format("{}", row.trained_context) : "", fits(row),
-                       encoders[i].empty() ? "" : "yes", row.from});
+                       taken(encoders[i]), row.from});
     }
     print_table({{"NAME", false, true},
                  {"SIZE", true},
@@ -53,11 +54,17 @@ struct ModelsCommand {
                  {"TYPE", false, false, 1},
                  {"CONTEXT", true, false, 3},
                  {"FITS HERE", false},
-                 {"PICTURES", false, false, 4},
+                 {"TAKES", false, false, 4},
                  {"FROM", false, true, 5}},
                 table);
     for (const core::ModelRow& row : rows)
       if (!row.problem.empty()) note(fmt::format("{}: {}", row.name, row.problem));
+  }
+
+  static std::string taken(const std::string& encoder) {
+    if (encoder.empty()) return "";
+    const engine::Senses senses = engine::senses_of(encoder);
+    return senses.pictures && senses.sounds ? "pictures, sound" : senses.sounds ? "sound" : "pictures";
   }
 
   static std::string fits(const core::ModelRow& row) {
@@ -79,6 +86,7 @@ struct ModelsCommand {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (size_t i = 0; i < rows.size(); ++i) {
       const core::ModelRow& row = rows[i];
+      const engine::Senses senses = encoders[i].empty() ? engine::Senses() : engine::senses_of(encoders[i]);
       list.push_back({{"name", row.name},
                       {"source", row.from},
                       {"path", row.path},
@@ -88,7 +96,8 @@ struct ModelsCommand {
                       {"parameters", row.parameters},
                       {"trained_context_tokens", row.trained_context},
                       {"context_tokens", row.context},
-                      {"pictures", !encoders[i].empty()},
+                      {"pictures", senses.pictures},
+                      {"sounds", senses.sounds},
                       {"mmproj", encoders[i]},
                       {"problem", row.problem}});
     }

@@ -11,12 +11,19 @@ using Json = nlohmann::ordered_json;
 
 void print_pictures_markdown(const std::vector<measure::PictureRow>& rows) {
   for (const measure::PictureRow& r : rows) {
-    fmt::print("{}{}: {} × {} pixels, {} patches, {} tokens; {} on {}\n", &r == rows.data() ? "" : "\n", r.model,
-               r.width, r.height, r.patches, r.tokens, r.projector, r.backend);
+    const bool is_sound = r.sound_seconds > 0;
+    const std::string size = is_sound ? fmt::format("{:.4g} seconds of sound", r.sound_seconds)
+                                      : fmt::format("{} × {} pixels, {} patches", r.width, r.height, r.patches);
+    fmt::print("{}{}: {}, {} tokens; {} on {}\n", &r == rows.data() ? "" : "\n", r.model, size, r.tokens, r.projector,
+               r.backend);
     fmt::print("encoder       {:.4g} ms, {:.3g} TFLOP/s, {:.1f} % of the {:.3g} TFLOP/s measured ({})\n",
                1e3 * r.program_seconds, r.flops_per_second() / 1e12, 100 * r.flops_per_second() / r.peak.value,
                r.peak.value / 1e12, r.peak.name);
-    fmt::print("encoding      {:.4g} ms, from pixels to rows\n", 1e3 * r.encoding_seconds);
+    if (is_sound)
+      fmt::print("encoding      {:.4g} ms, from samples to rows; {:.4g} of real time\n", 1e3 * r.encoding_seconds,
+                 r.real_time_factor());
+    else
+      fmt::print("encoding      {:.4g} ms, from pixels to rows\n", 1e3 * r.encoding_seconds);
     fmt::print("first token   {:.4g} ms; {}\n", 1e3 * r.first_token_seconds, r.device);
     for (const measure::StepProfile& profile : r.profiles) fmt::print("\nencoder: {}", profile_table(profile));
   }
@@ -31,6 +38,7 @@ void print_pictures_json(const std::vector<measure::PictureRow>& rows) {
                         {"device", r.device},
                         {"width_pixels", r.width},
                         {"height_pixels", r.height},
+                        {"sound_seconds", r.sound_seconds},
                         {"patches", r.patches},
                         {"tokens", r.tokens},
                         {"encoder_seconds", r.program_seconds},

@@ -19,8 +19,8 @@ void take_pictures(core::ModelOptions& model, const std::vector<std::string>& im
     model.mmproj.clear();
     return;
   }
-  model.mmproj = encoder_for_images(model.mmproj, model.model);
-  if (!named) note(fmt::format("pictures are read by {}", core::printable(model.mmproj, 300)));
+  model.mmproj = encoder_for_media(model.mmproj, model.model);
+  if (!named) note(fmt::format("the encoder is {}", core::printable(model.mmproj, 300)));
   engine::settle_for_pictures(model);
 }
 
@@ -28,8 +28,9 @@ std::string add_picture(const engine::LoadedModel& model, engine::Conversation& 
                         const std::string& name) {
   const auto picture = model.pictures->add(std::as_bytes(std::span(file)), name);
   conversation.hold(picture);
-  note(fmt::format("[{}: {} × {} pixels, {} tokens]", core::printable(name, 300), picture->width, picture->height,
-                   picture->tokens));
+  const std::string size = picture->sound_seconds > 0 ? fmt::format("{:.1f} seconds", picture->sound_seconds)
+                                                      : fmt::format("{} × {} pixels", picture->width, picture->height);
+  note(fmt::format("[{}: {}, {} tokens]", core::printable(name, 300), size, picture->tokens));
   return picture->mark;
 }
 

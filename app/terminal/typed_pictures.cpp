@@ -1,7 +1,7 @@
 #include "app/terminal/typed_pictures.h"
 
 #include "core/strings/file_url.h"
-#include "media/picture.h"
+#include "media/medium.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -46,7 +46,7 @@ std::string absolute_path(const std::string& word) {
   return word.starts_with('/') ? word : "";
 }
 
-bool is_picture(const std::string& path) { return !path.empty() && media::is_picture_file(path); }
+bool is_picture(const std::string& path) { return !path.empty() && media::is_medium_file(path); }
 
 } // namespace
 

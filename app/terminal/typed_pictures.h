@@ -1,4 +1,4 @@
-// Files of pictures in a line that a person typed, pasted or dropped into the terminal.
+// Files of pictures and sounds in a line that a person typed, pasted or dropped into the terminal.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace ridge::app {
 
-// The words of a line that are the absolute path of a file that begins as a picture does: as terminals write them, in
-// quotes, with escaped spaces, as file:// URLs, or from ~ on; also the whole line, whatever spaces it has. What names
-// no such file is text.
+// The words of a line that are the absolute path of a file that begins as a picture or a sound does: as terminals write
+// them, in quotes, with escaped spaces, as file:// URLs, or from ~ on; also the whole line, whatever spaces it has.
+// What names no such file is text.
 struct TypedPicture {
   size_t begin, end; // in the line
   std::string path;

@@ -1,4 +1,4 @@
-// Pictures in the window's engine: added to the message that is being written, looked at, encoded, enlarged.
+// Pictures and sounds in the window's engine: added to the message that is being written, looked at, encoded, enlarged.
 #include "app/window/loaded.h"
 #include "core/error.h"
 #include "core/files/sha256.h"
@@ -26,7 +26,7 @@ core::MessagePicture read_file(const std::string& path) {
     throw_error("{}: is an address: save the picture, and drop its file", core::printable(path));
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) throw_error("{}: is no file", core::printable(path));
-  auto file = std::make_shared<const std::string>(media::read_picture_file(path));
+  auto file = std::make_shared<const std::string>(media::read_medium_file(path));
   return {core::Sha256().add(*file).hex(), core::printable(std::filesystem::path(path).filename().string()), file};
 }
 
@@ -42,8 +42,34 @@ std::span<const std::byte> bytes_of(const core::MessagePicture& picture) {
   return std::as_bytes(std::span(*picture.file));
 }
 
-media::Picture decoded(const core::MessagePicture& picture) {
-  return media::decode_picture(bytes_of(picture), picture.name);
+media::Medium decoded(const core::MessagePicture& picture) {
+  return media::decode_medium(bytes_of(picture), picture.name);
+}
+
+// How far the samples go up and down over time.
+media::Picture waveform(const media::Sound& sound, int64_t width) {
+  constexpr uint8_t kGround[] = {30, 33, 40}, kWave[] = {118, 169, 250};
+  media::Picture made(width, width / 4);
+  const auto count = std::ssize(sound.samples), half = made.height / 2;
+  for (int64_t x = 0; x < width; ++x) {
+    const int64_t first = count * x / width, end = std::max(first + 1, count * (x + 1) / width);
+    float least = 0, most = 0;
+    for (int64_t i = first; i < std::min(end, count); ++i) {
+      least = std::min(least, sound.samples[i]);
+      most = std::max(most, sound.samples[i]);
+    }
+    for (int64_t y = 0; y < made.height; ++y) {
+      const float level = static_cast<float>(half - y) / static_cast<float>(half);
+      const bool inside = y == half || (level >= least && level <= most);
+      std::copy_n(inside ? kWave : kGround, 3, made.row(y) + 3 * x);
+    }
+  }
+  return made;
+}
+
+media::Picture picture_of(const media::Medium& medium, int64_t width) {
+  const auto* sound = std::get_if<media::Sound>(&medium);
+  return sound ? waveform(*sound, width) : std::get<media::Picture>(medium);
 }
 
 // As large as fits, of the same shape, and not larger than it is.
@@ -107,13 +133,13 @@ void WindowEngine::change_facts(const std::string& key, const std::function<void
 // On the picture worker. A file that is no picture is said to be none, and not added.
 void WindowEngine::add_picture(const core::intent::AddPicture& wanted) {
   const auto picture = std::make_shared<const core::MessagePicture>(picture_of(wanted));
-  const media::Picture pixels = decoded(*picture);
+  const media::Medium medium = decoded(*picture);
   change([&](core::Snapshot& s) {
     if (holds(s.pictures, picture->key)) return;
     check_room(s, *picture);
     s.pictures.push_back(picture);
   });
-  take_facts(picture, pixels);
+  take_facts(picture, medium);
   worker_.push([this] { guarded([&] { open_encoder_for_unsent(); }, true); });
 }
 
@@ -145,13 +171,16 @@ void WindowEngine::open_encoder_for_unsent() {
 }
 
 // On the picture worker.
-void WindowEngine::take_facts(const Picture& picture, const media::Picture& pixels) {
+void WindowEngine::take_facts(const Picture& picture, const media::Medium& medium) {
+  const media::Picture pixels = picture_of(medium, kSmallWidth);
+  const auto* sound = std::get_if<media::Sound>(&medium);
   const auto small = fitted(pixels, kSmallWidth, kSmallHeight);
   const Shelf taken_by = shelf();
-  const int64_t tokens = taken_by ? taken_by->reader().count_tokens(pixels) : 0;
+  const int64_t tokens = taken_by ? taken_by->reader().count_tokens(medium) : 0;
   change_facts(picture->key, [&](core::PictureFacts& facts) {
     facts.width = pixels.width;
     facts.height = pixels.height;
+    facts.sound_seconds = sound ? sound->seconds() : 0;
     facts.small = small;
     if (loaded_ && loaded_->model.pictures == taken_by) facts.tokens = tokens; // else another model is open by now
   });
@@ -217,13 +246,15 @@ std::shared_ptr<const engine::ShelvedPicture> WindowEngine::encode(const Shelf& 
 }
 
 void WindowEngine::open_encoder() {
-  if (!loaded_) throw_error("a picture needs a model that reads it: open one first");
+  if (!loaded_) throw_error("a picture or a sound needs a model that takes it: open one first");
   if (loaded_->model.pictures) return;
-  if (path_.empty()) throw_error("the built-in guide takes no pictures: open a model that has an mmproj file");
+  if (path_.empty())
+    throw_error("the built-in guide takes no pictures or sounds: open a model that has an mmproj file");
   if (encoder_.empty())
-    throw_error("{} takes no pictures: no mmproj*.gguf lies beside it; if it has an encoder of pictures, drop its file "
-                "on the window",
-                core::printable(path_));
+    throw_error(
+        "{} takes no pictures or sounds: no mmproj*.gguf lies beside it; if it has an encoder, drop its file on "
+        "the window",
+        core::printable(path_));
   open_model(path_, gguf::File::open(path_), encoder_, true);
 }
 
@@ -270,7 +301,7 @@ void WindowEngine::enlarge_picture(const std::string& key) {
   if (picture) {
     enlarged = std::make_shared<core::EnlargedPicture>();
     enlarged->key = key;
-    enlarged->pixels = fitted(decoded(*picture), kLargeSide, kLargeSide);
+    enlarged->pixels = fitted(picture_of(decoded(*picture), kLargeSide), kLargeSide, kLargeSide);
   }
   change([&](core::Snapshot& s) { s.enlarged = std::move(enlarged); });
 }

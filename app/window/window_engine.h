@@ -113,7 +113,7 @@ class WindowEngine {
   void open_encoder_for_unsent();
   void look_at_pictures(); // at those of which not everything is known
   void look_at(const Picture& picture);
-  void take_facts(const Picture& picture, const media::Picture& pixels);
+  void take_facts(const Picture& picture, const media::Medium& medium);
   void change_facts(const std::string& key, const std::function<void(core::PictureFacts&)>& how);
   void forget_unused_pictures(); // what is known of them
   Shelf shelf() const;

@@ -1,4 +1,4 @@
-// Pictures of messages, as the window's engine and the window have them.
+// Pictures and sounds of messages, as the window's engine and the window have them.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@ using MessagePictures = std::vector<std::shared_ptr<const MessagePicture>>;
 // What is known of a picture; all of it follows from the file and the open model.
 struct PictureFacts {
   int64_t width = 0, height = 0;       // pixels
+  double sound_seconds = 0;            // of a sound, which is shown as its waveform
   std::shared_ptr<const Pixels> small; // as messages show it; null: it was not looked at yet, or cannot be
   int64_t tokens = 0;                  // that it takes of the context; 0: not known
   double seconds = 0;                  // that encoding it took; 0: it is not encoded

@@ -50,13 +50,28 @@ void put_marks(Json& content, const std::string& path, const MarkOf& mark_of) {
         part = text_part(mark_of({.base64 = data, .place = place + ".source.data"}));
       else
         part = mark_of_url(inside ? text_of(member(*source, "url")) : "", place + ".source", mark_of);
+    } else if (type == "input_audio") {
+      const Json* sound = member(part, "input_audio");
+      const bool inside = sound && sound->is_object();
+      const std::string data = inside ? text_of(member(*sound, "data")) : "";
+      part = text_part(mark_of({.base64 = data, .place = place + ".input_audio.data"}));
     } else if (part.contains("content")) {
       put_marks(part["content"], place + ".content", mark_of);
     }
   }
 }
 
-// A text's parts, where it has pictures.
+// A picture or a sound, by its data: URL.
+Json part_of(const std::string& url) {
+  constexpr std::string_view kSound = "data:audio/";
+  if (!url.starts_with(kSound)) return {{"type", "image_url"}, {"image_url", {{"url", url}}}};
+  const size_t end = url.find(';'), data = url.find(',');
+  const std::string format = url.substr(kSound.size(), end - kSound.size());
+  return {{"type", "input_audio"},
+          {"input_audio", {{"data", url.substr(data + 1)}, {"format", format == "mpeg" ? "mp3" : format}}}};
+}
+
+// A text's parts, where it has pictures or sounds.
 Json parts_of(std::string_view text, const std::function<std::string(std::string_view)>& url_of) {
   Json parts = Json::array();
   std::string before;
@@ -70,7 +85,7 @@ Json parts_of(std::string_view text, const std::function<std::string(std::string
       continue;
     }
     if (!before.empty()) parts.push_back(text_part(std::exchange(before, {})));
-    parts.push_back({{"type", "image_url"}, {"image_url", {{"url", url}}}});
+    parts.push_back(part_of(url));
   }
   add_text(text);
   if (!before.empty()) parts.push_back(text_part(std::move(before)));

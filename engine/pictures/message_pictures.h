@@ -1,4 +1,4 @@
-// Pictures in messages, as clients of OpenAI's, Anthropic's and Ollama's APIs write them.
+// Pictures and sounds in messages, as clients of OpenAI's, Anthropic's and Ollama's APIs write them.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 
 namespace ridge::engine {
 
-// A picture of a message.
+// A picture or a sound of a message.
 struct GivenPicture {
   std::string_view base64; // its file
   std::string_view url;    // an address instead, which may be any text

@@ -26,7 +26,7 @@ void PicturePromptBuilder::add_pieces(std::span<const PictureReader::Piece> piec
 }
 
 PicturePrompt picture_prompt(const text::Tokenizer& tokenizer, PictureReader& reader, std::string_view text,
-                             std::span<const media::Picture> pictures) {
+                             std::span<const media::Medium> media) {
   std::vector<int32_t> begun;
   if (tokenizer.add_bos()) begun.push_back(tokenizer.bos());
   PicturePromptBuilder builder(tokenizer, std::move(begun));
@@ -35,13 +35,14 @@ PicturePrompt picture_prompt(const text::Tokenizer& tokenizer, PictureReader& re
     const size_t mark = text.find(kPictureMark);
     builder.add_text(text.substr(0, mark));
     if (mark == text.npos) break;
-    if (next == pictures.size())
-      throw_error("the text has a {} more than there are pictures, which are {}", kPictureMark, pictures.size());
-    builder.add_pieces(reader.read(pictures[next++]));
+    if (next == media.size())
+      throw_error("the text has a {} more than there are pictures and sounds, which are {}", kPictureMark,
+                  media.size());
+    builder.add_pieces(reader.read(media[next++]));
     text.remove_prefix(mark + kPictureMark.size());
   }
-  if (next < pictures.size())
-    throw_error("the text has {} times {}, but there are {} pictures", next, kPictureMark, pictures.size());
+  if (next < media.size())
+    throw_error("the text has {} times {}, but there are {} pictures and sounds", next, kPictureMark, media.size());
   PicturePrompt prompt = std::move(builder).finish();
   if (tokenizer.add_eos()) prompt.tokens.push_back(tokenizer.eos());
   return prompt;

@@ -13,7 +13,7 @@
 
 namespace ridge::engine {
 
-// Stands for a picture in a text.
+// Stands for a picture or a sound in a text.
 inline constexpr std::string_view kPictureMark = "<__media__>";
 
 struct PicturePrompt {
@@ -38,9 +38,9 @@ class PicturePromptBuilder {
   PicturePrompt prompt_;
 };
 
-// A text with a mark for each picture. Control tokens in it count. Throws Error where there are more or fewer pictures
-// than marks.
+// A text with a mark for each picture or sound. Control tokens in it count. Throws Error where there are more or fewer
+// of them than marks.
 PicturePrompt picture_prompt(const text::Tokenizer& tokenizer, PictureReader& reader, std::string_view text,
-                             std::span<const media::Picture> pictures);
+                             std::span<const media::Medium> media);
 
 } // namespace ridge::engine

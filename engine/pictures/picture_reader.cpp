@@ -25,11 +25,10 @@
 namespace ridge::engine {
 namespace {
 
-// A hash of a tile's pixels and of the encoder, `key`. Prefixes of all clients are found by it, so it is cut from a
+// A hash of what a tile has and of the encoder, `key`. Prefixes of all clients are found by it, so it is cut from a
 // cryptographic one: no client can make a picture that passes for another.
-uint64_t hash_of(std::string_view key, const media::Picture& tile) {
-  const core::Sha256::Digest digest =
-      core::Sha256().add(key).add(fmt::format(" {} ", tile.width)).add(std::as_bytes(std::span(tile.rgb))).digest();
+uint64_t hash_of(std::string_view key, std::string_view shape, std::span<const std::byte> bytes) {
+  const core::Sha256::Digest digest = core::Sha256().add(key).add(shape).add(bytes).digest();
   uint64_t hash = 0;
   std::memcpy(&hash, digest.data(), sizeof(hash));
   return hash;
@@ -114,7 +113,57 @@ int64_t row_width_of(const models::vision::Model& model) {
   return 0;
 }
 
+// The same by those of a tenth of a second.
+int64_t row_width_of(const models::sound::Model& model) {
+  const std::vector<float> silence(models::sound::kRate / 10);
+  for (const models::sound::Part& part : model.cut(silence))
+    if (part.frames) return model.build(part.frames->count).width();
+  return 0;
+}
+
+// An encoder of the file, or why there is none.
+template <typename Model>
+std::optional<Model> encoder_in(const gguf::File& file, std::string& problem) {
+  try {
+    return Model(file);
+  } catch (const core::Error& error) {
+    problem = error.what();
+    return std::nullopt;
+  }
+}
+
 } // namespace
+
+Encoders::Encoders(const gguf::File& file)
+    : path(file.path()), pictures(encoder_in<models::vision::Model>(file, no_pictures)),
+      sounds(encoder_in<models::sound::Model>(file, no_sounds)) {
+  const bool is_of_sound_only =
+      file.get_bool("clip.has_audio_encoder", false) && !file.get_bool("clip.has_vision_encoder", false);
+  if (!pictures && !sounds) throw Error(is_of_sound_only ? no_sounds : no_pictures);
+  if (pictures && sounds) try { // pictures do not suffer from what is not known of sound
+      row_width_of(*sounds);
+    } catch (const core::Error& error) {
+      no_sounds = error.what();
+      sounds.reset();
+    }
+}
+
+const models::vision::Model& Encoders::for_pictures() const {
+  if (!pictures) throw Error(no_pictures);
+  return *pictures;
+}
+const models::sound::Model& Encoders::for_sounds() const {
+  if (!sounds) throw Error(no_sounds);
+  return *sounds;
+}
+
+int64_t Encoders::row_width() const {
+  const int64_t width = pictures ? row_width_of(*pictures) : row_width_of(*sounds);
+  if (pictures && sounds && row_width_of(*sounds) != width)
+    throw_error("{}: its encoder of pictures makes rows of {} elements, that of sound of {}", path, width,
+                row_width_of(*sounds));
+  return width;
+}
 
 core::ExecutorConfig encoder_config(int64_t rows, const PictureReader::Options& options) {
   core::ExecutorConfig config = {.context = rows, .max_batch = rows, .max_outputs = 0, .going_back = 0};
@@ -124,21 +173,30 @@ core::ExecutorConfig encoder_config(int64_t rows, const PictureReader::Options& 
   return config;
 }
 
+Senses senses_of(const std::string& mmproj) {
+  try {
+    const gguf::File file = gguf::File::open(mmproj);
+    return Encoders(file).senses();
+  } catch (const core::Error&) {
+    return {};
+  }
+}
+
 int64_t encoder_row_width(const std::string& path) {
   const gguf::File file = gguf::File::open(path);
-  return row_width_of(models::vision::Model(file));
+  return Encoders(file).row_width();
 }
 
 void check_row_width(const std::string& encoder, int64_t width, const core::Program& program,
                      const std::string& model) {
   if (program.row_width != width)
-    throw_error("{}: makes rows of {} elements of a picture, {} takes {}: the two files do not belong together",
-                encoder, width, model, program.row_width);
+    throw_error("{}: makes rows of {} elements, {} takes {}: the two files do not belong together", encoder, width,
+                model, program.row_width);
 }
 
 PictureReader::PictureReader(gguf::File file, const Options& options)
-    : file_(std::move(file)), model_(file_), options_(options), key_(model_key(file_)),
-      row_width_(row_width_of(model_)) {}
+    : file_(std::move(file)), encoders_(file_), options_(options), key_(model_key(file_)),
+      row_width_(encoders_.row_width()) {}
 
 // On the GPU, with the weights of an executor for another size where there is one, or on the CPU.
 std::unique_ptr<core::Executor> PictureReader::executor_of(const models::vision::Stage& stage,
@@ -151,44 +209,48 @@ std::unique_ptr<core::Executor> PictureReader::executor_of(const models::vision:
       return kernels::cuda::make_cuda_executor(stage.program, config, cuda);
     } catch (const kernels::cuda::OutOfMemory& error) {
       options_.gpu = -1;
-      if (options_.note) options_.note(fmt::format("pictures are encoded on the CPU: {}", error.what()));
+      if (options_.note) options_.note(fmt::format("pictures and sounds are encoded on the CPU: {}", error.what()));
     }
   return kernels::cpu::make_cpu_executor(stage.program, config);
 }
 
-PictureReader::Sized& PictureReader::sized_for(int64_t width, int64_t height) {
-  if (last_ && last_->width == width && last_->height == height) return *last_;
-  auto sized = std::make_unique<Sized>();
-  sized->width = width;
-  sized->height = height;
-  sized->encoder = model_.build(width, height);
-  for (const models::vision::Stage& stage : sized->encoder.stages) {
-    const size_t number = sized->executors.size();
-    const bool known = last_ && number < last_->executors.size();
-    sized->executors.push_back(executor_of(stage, known ? last_->executors[number].get() : nullptr));
+PictureReader::Sized& PictureReader::sized_for(const Size& size) {
+  std::unique_ptr<Sized>& last = last_[static_cast<size_t>(size.media)];
+  if (!last || last->size != size) {
+    auto sized = std::make_unique<Sized>(Sized{.size = size});
+    sized->encoder = size.media == models::vision::Media::picture
+                         ? encoders_.for_pictures().build(size.width, size.height)
+                         : encoders_.for_sounds().build(size.width);
+    for (const models::vision::Stage& stage : sized->encoder.stages) {
+      const size_t number = sized->executors.size();
+      const bool known = last && number < last->executors.size();
+      sized->executors.push_back(executor_of(stage, known ? last->executors[number].get() : nullptr));
+    }
+    sized->input = sized->executors[0]->make_input(std::ssize(first_input(*sized)));
+    last = std::move(sized);
   }
-  sized->patches = sized->executors[0]->make_input(std::ssize(patches_in(*sized)));
-  last_ = std::move(sized);
-  return *last_;
+  latest_ = last.get();
+  return *last;
 }
 
-std::span<float> PictureReader::patches_in(const Sized& sized) {
+std::span<float> PictureReader::first_input(const Sized& sized) {
   const models::vision::Encoder& encoder = sized.encoder;
-  return {sized.patches.get(), encoder.stages[0].from.size() * 3 * encoder.patch * encoder.patch};
+  return {sized.input.get(), encoder.stages[0].from.size() * encoder.input_width};
 }
 
 // Pixels of each patch, [red, green, blue][line][column], shifted and scaled. Their memory is kept for the next tile:
 // new pages cost as much as all the rest.
-std::span<const float> PictureReader::patches_of(Sized& sized, const media::Picture& tile) const {
+void PictureReader::take_patches(Sized& sized, const media::Picture& tile) const {
   const int64_t side = sized.encoder.patch, columns = tile.width / side, pixels = side * side;
+  const models::vision::Model& model = encoders_.for_pictures();
   std::array<std::array<float, 256>, 3> values;
   for (int c = 0; c < 3; ++c)
     for (int v = 0; v < 256; ++v)
       values[c][v] =
-          (static_cast<float>(v) / 255.0f - model_.mean()[c]) / model_.deviation()[c] * sized.encoder.pixel_scale +
+          (static_cast<float>(v) / 255.0f - model.mean()[c]) / model.deviation()[c] * sized.encoder.pixel_scale +
           sized.encoder.pixel_shift;
   const std::vector<int32_t>& chosen = sized.encoder.stages[0].from;
-  const std::span<float> patches = patches_in(sized);
+  const std::span<float> patches = first_input(sized);
   const auto make = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       float* out = patches.data() + i * 3 * pixels;
@@ -206,7 +268,6 @@ std::span<const float> PictureReader::patches_of(Sized& sized, const media::Pict
   };
   constexpr int64_t kWorthAThread = 256;
   in_pieces(std::ssize(chosen), kWorthAThread, options_.threads, make);
-  return patches;
 }
 
 // Rows of the stage before, as this one wants them. None where its executor took them where they are.
@@ -219,12 +280,16 @@ std::vector<float> PictureReader::input_of(Sized& sized, size_t stage) {
   return chosen_rows(rows_of(executor, before), before.width(), from, [&](int32_t) { return std::span(zeros); });
 }
 
-// Rows of the last stage.
 std::shared_ptr<const float> PictureReader::encode_square(Sized& sized, const media::Picture& square) {
+  take_patches(sized, square);
+  return run(sized);
+}
+
+// Rows of the last stage, by what the first one is given.
+std::shared_ptr<const float> PictureReader::run(Sized& sized) {
   const std::vector<models::vision::Stage>& stages = sized.encoder.stages;
-  const std::span<const float> patches = patches_of(sized, square);
   const double start = core::seconds_now();
-  sized.executors[0]->forward(StageBatch(stages[0], patches).batch());
+  sized.executors[0]->forward(StageBatch(stages[0], first_input(sized)).batch());
   for (size_t i = 1; i < stages.size(); ++i) {
     const std::vector<float> input = input_of(sized, i);
     sized.executors[i]->forward(StageBatch(stages[i], input).batch());
@@ -249,17 +314,40 @@ std::shared_ptr<const float> PictureReader::encode_squares(Sized& sized, const m
 }
 
 EncodedTile PictureReader::encode(const media::Picture& tile) {
-  std::future<uint64_t> hash = std::async(std::launch::async, [&] { return hash_of(key_, tile); });
-  Sized& sized = sized_for(tile.width, tile.height);
-  const models::vision::Encoder& encoder = sized.encoder;
+  std::future<uint64_t> hash = std::async(std::launch::async, [&] {
+    return hash_of(key_, fmt::format(" {} ", tile.width), std::as_bytes(std::span(tile.rgb)));
+  });
+  Sized& sized = sized_for({models::vision::Media::picture, tile.width, tile.height});
   EncodedTile encoded;
+  encoded.sees_ahead = encoders_.for_pictures().sees_ahead(sized.encoder.width());
+  encoded.rows = sized.encoder.squares > 1 ? encode_squares(sized, tile) : encode_square(sized, tile);
+  finish(encoded, sized);
+  encoded.hash = hash.get();
+  return encoded;
+}
+
+EncodedTile PictureReader::encode(const models::sound::Frames& frames) {
+  Sized& sized = sized_for({models::vision::Media::sound, frames.count, frames.width});
+  const models::vision::Stage& first = sized.encoder.stages[0];
+  const int64_t width = sized.encoder.input_width;
+  const std::vector<float> zeros(width);
+  std::ranges::copy(chosen_rows(frames.values, width, first.from, [&](int32_t) { return std::span(zeros); }),
+                    first_input(sized).begin());
+  EncodedTile encoded;
+  encoded.rows = run(sized);
+  finish(encoded, sized);
+  encoded.hash = hash_of(key_, fmt::format(" sound {} ", frames.count), std::as_bytes(std::span(frames.values)));
+  return encoded;
+}
+
+// What the rows of the last stage are, in the order of the text.
+void PictureReader::finish(EncodedTile& encoded, const Sized& sized) const {
+  const models::vision::Encoder& encoder = sized.encoder;
   encoded.width = encoder.width();
   encoded.tokens = std::ssize(encoder.tokens);
   encoded.columns = encoder.columns;
   encoded.lines = encoder.lines;
   encoded.framed = encoder.framed;
-  encoded.sees_ahead = model_.sees_ahead(encoded.width);
-  encoded.rows = encoder.squares > 1 ? encode_squares(sized, tile) : encode_square(sized, tile);
   const int64_t encoded_rows = encoder.squares * encoder.stages.back().rows();
   if (!is_in_order(encoder.tokens, encoded_rows)) {
     const auto chosen = std::make_shared<const std::vector<float>>(chosen_rows(
@@ -268,16 +356,15 @@ EncodedTile PictureReader::encode(const media::Picture& tile) {
     encoded.rows = {chosen, chosen->data()};
   }
   if (!all_finite(encoded.all_rows(), options_.threads))
-    throw_error("{}: gives no numbers for a picture: the file is broken", file_.path());
-  encoded.hash = hash.get();
+    throw_error("{}: gives no numbers for a {}: the file is broken", file_.path(),
+                sized.size.media == models::vision::Media::picture ? "picture" : "sound");
   file_.check();
-  return encoded;
 }
 
 std::vector<PictureReader::Piece> PictureReader::read(const media::Picture& picture) {
   std::vector<Piece> pieces;
   work_ = {};
-  for (const models::vision::Part& part : model_.cut(picture)) {
+  for (const models::vision::Part& part : encoders_.for_pictures().cut(picture)) {
     if (part.tile)
       pieces.push_back({.tile = std::make_shared<const EncodedTile>(encode(*part.tile))});
     else
@@ -286,23 +373,49 @@ std::vector<PictureReader::Piece> PictureReader::read(const media::Picture& pict
   return pieces;
 }
 
+std::vector<PictureReader::Piece> PictureReader::read(const media::Sound& sound) {
+  std::vector<Piece> pieces;
+  work_ = {};
+  for (const models::sound::Part& part : encoders_.for_sounds().cut(media::resampled(sound, models::sound::kRate))) {
+    if (part.frames)
+      pieces.push_back({.tile = std::make_shared<const EncodedTile>(encode(*part.frames))});
+    else
+      pieces.push_back({.text = part.text});
+  }
+  return pieces;
+}
+
 void PictureReader::show_stages(const StageUse& use) {
-  if (!last_) return;
-  const std::vector<models::vision::Stage>& stages = last_->encoder.stages;
+  if (!latest_) return;
+  const std::vector<models::vision::Stage>& stages = latest_->encoder.stages;
   for (size_t i = 0; i < stages.size(); ++i) {
-    const std::vector<float> of_stage = i == 0 ? std::vector<float>() : input_of(*last_, i);
-    const std::span<const float> input = i == 0 ? patches_in(*last_) : std::span<const float>(of_stage);
-    use(*last_->executors[i], stages[i], StageBatch(stages[i], input).batch());
+    const std::vector<float> of_stage = i == 0 ? std::vector<float>() : input_of(*latest_, i);
+    const std::span<const float> input = i == 0 ? first_input(*latest_) : std::span<const float>(of_stage);
+    use(*latest_->executors[i], stages[i], StageBatch(stages[i], input).batch());
   }
 }
 
 int64_t PictureReader::count_tokens(const media::Picture& picture) const {
   int64_t tokens = 0;
   std::map<std::pair<int64_t, int64_t>, int64_t> by_size; // of tiles
-  for (const models::vision::Part& part : model_.cut(picture)) {
+  const models::vision::Model& model = encoders_.for_pictures();
+  for (const models::vision::Part& part : model.cut(picture)) {
     if (!part.tile) continue;
     const auto [count, is_new] = by_size.try_emplace({part.tile->width, part.tile->height});
-    if (is_new) count->second = std::ssize(model_.build(part.tile->width, part.tile->height).tokens);
+    if (is_new) count->second = std::ssize(model.build(part.tile->width, part.tile->height).tokens);
+    tokens += count->second;
+  }
+  return tokens;
+}
+
+int64_t PictureReader::count_tokens(const media::Sound& sound) const {
+  int64_t tokens = 0;
+  std::map<int64_t, int64_t> by_frames;
+  const models::sound::Model& model = encoders_.for_sounds();
+  for (const models::sound::Part& part : model.cut(media::resampled(sound, models::sound::kRate))) {
+    if (!part.frames) continue;
+    const auto [count, is_new] = by_frames.try_emplace(part.frames->count);
+    if (is_new) count->second = std::ssize(model.build(part.frames->count).tokens);
     tokens += count->second;
   }
   return tokens;

@@ -2,6 +2,7 @@
 
 #include "core/clock.h"
 #include "core/files/sha256.h"
+#include "core/strings/printable.h"
 
 #include <fmt/format.h>
 
@@ -23,14 +24,23 @@ const std::string& mark_prefix() {
   return prefix;
 }
 
-std::shared_ptr<const ShelvedPicture> encoded(PictureReader& reader, const media::Picture& picture,
-                                              const std::string& mark) {
+std::shared_ptr<const ShelvedPicture> encoded(PictureReader& reader, const media::Medium& medium,
+                                              const std::string& name, const std::string& mark) {
+  const Encoders& encoders = reader.encoders();
+  const bool is_sound = std::holds_alternative<media::Sound>(medium);
+  if (is_sound ? !encoders.sounds : !encoders.pictures)
+    throw media::MediaError(
+        fmt::format("{}: {}", core::printable(name), is_sound ? encoders.no_sounds : encoders.no_pictures));
   auto made = std::make_shared<ShelvedPicture>();
   made->mark = mark;
-  made->width = picture.width;
-  made->height = picture.height;
+  if (const auto* picture = std::get_if<media::Picture>(&medium)) {
+    made->width = picture->width;
+    made->height = picture->height;
+  } else {
+    made->sound_seconds = std::get<media::Sound>(medium).seconds();
+  }
   const double begun = core::seconds_now();
-  made->pieces = reader.read(picture);
+  made->pieces = reader.read(medium);
   made->seconds = core::seconds_now() - begun;
   for (const PictureReader::Piece& piece : made->pieces)
     if (piece.tile) {
@@ -67,7 +77,7 @@ std::shared_ptr<const ShelvedPicture> PictureShelf::add(std::span<const std::byt
   if (!picture) {
     const std::scoped_lock one(adding_);
     picture = find(mark); // which another thread may have added meanwhile
-    if (!picture) picture = encoded(*reader_, media::decode_picture(file, name, limits), mark);
+    if (!picture) picture = encoded(*reader_, media::decode_medium(file, name, limits), name, mark);
   }
   keep(picture);
   return picture;

@@ -1,5 +1,6 @@
-// Pictures of conversations. In a message a mark stands for each, a text that cannot be guessed; where the prompt has
-// the mark, its tokens are the picture's. So messages stay texts wherever they are kept, cut and compared.
+// Pictures and sounds of conversations; what is said of pictures is true of both. In a message a mark stands for each,
+// a text that cannot be guessed; where the prompt has the mark, its tokens are the picture's. So messages stay texts
+// wherever they are kept, cut and compared.
 //
 // A picture is encoded once, however often it comes, as long as it is held or one of the latest.
 #pragma once
@@ -24,6 +25,7 @@ namespace ridge::engine {
 struct ShelvedPicture {
   std::string mark;
   int64_t width = 0, height = 0; // pixels
+  double sound_seconds = 0;      // of a sound, which has no pixels
   std::vector<PictureReader::Piece> pieces;
   int64_t tokens = 0; // without those of text
   int64_t bytes = 0;  // that its rows take
@@ -36,7 +38,7 @@ class PictureShelf {
   explicit PictureShelf(std::unique_ptr<PictureReader> reader, int64_t most_bytes = int64_t{512} << 20);
 
   // Decodes and encodes a picture's file, unless that is there already: one at a time, so that requests together take
-  // the memory of one. Throws media::PictureError as media::decode_picture().
+  // the memory of one. Throws media::MediaError as media::decode_medium(), and where there is no encoder for it.
   std::shared_ptr<const ShelvedPicture> add(std::span<const std::byte> file, const std::string& name,
                                             const media::PictureLimits& limits = {});
   // The first mark in a text, of this shelf or another one of the process; empty: there is none.

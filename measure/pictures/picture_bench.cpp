@@ -6,6 +6,7 @@
 #include "measure/divergence.h"
 #include "measure/peaks/peaks.h"
 #include "models/model.h"
+#include "models/sound/synthetic.h"
 #include "models/synthetic.h"
 #include "models/vision/synthetic.h"
 
@@ -38,23 +39,38 @@ media::Picture random_picture(const std::string& size) {
   return picture;
 }
 
+media::Sound random_sound(double seconds) {
+  constexpr int64_t kRate = models::sound::kRate;
+  if (!(seconds > 0 && seconds <= 3600))
+    throw Error(fmt::format("--audio: {} seconds, expected up to 3600", seconds), Error::kUsage);
+  media::Sound sound = {kRate, std::vector<float>(static_cast<size_t>(std::max(1.0, seconds * kRate)))};
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> between(-0.5f, 0.5f);
+  std::ranges::generate(sound.samples, [&] { return between(random); });
+  return sound;
+}
+
 // Runs one model.
 class PictureBench {
  public:
   PictureBench(engine::LoadedModel& model, engine::PictureReader& reader, const core::BenchRequest& request,
-               const media::Picture& picture)
-      : model_(model), reader_(reader), request_(request), picture_(picture) {}
+               const media::Medium& medium)
+      : model_(model), reader_(reader), request_(request), medium_(medium) {}
 
   PictureRow run(const std::string& name, const core::ModelOptions& options, const engine::LoadSteps& steps) {
     read();
     start(options, steps);
     PictureRow row = {.model = name,
-                      .projector = std::string(reader_.model().projector().name),
+                      .projector = std::string(projector()),
                       .backend = reader_.on_gpu() ? "CUDA" : "CPU",
                       .device = std::string(model_.executor->description()),
-                      .width = picture_.width,
-                      .height = picture_.height,
                       .tokens = tokens_};
+    if (const auto* picture = std::get_if<media::Picture>(&medium_)) {
+      row.width = picture->width;
+      row.height = picture->height;
+    } else {
+      row.sound_seconds = std::get<media::Sound>(medium_).seconds();
+    }
     std::vector<double> program, encoding, first;
     for (int i = 0; i <= request_.repetitions; ++i) { // the first one warms up
       const double start = core::seconds_now();
@@ -83,11 +99,17 @@ class PictureBench {
     return quantile(values, 0.5);
   }
 
+  std::string_view projector() const {
+    const engine::Encoders& encoders = reader_.encoders();
+    return std::holds_alternative<media::Sound>(medium_) ? encoders.for_sounds().kind().name
+                                                         : encoders.for_pictures().projector().name;
+  }
+
   void read() {
     text_.clear();
     pictures_ = {};
     tokens_ = 0;
-    for (const engine::PictureReader::Piece& piece : reader_.read(picture_))
+    for (const engine::PictureReader::Piece& piece : reader_.read(medium_))
       if (piece.tile) {
         tokens_ += piece.tile->tokens;
         pictures_.append(text_, piece.tile);
@@ -127,10 +149,10 @@ class PictureBench {
   engine::LoadedModel& model_;
   engine::PictureReader& reader_;
   const core::BenchRequest& request_;
-  const media::Picture& picture_;
+  const media::Medium& medium_;
   std::vector<int32_t> text_;
   engine::TextPictures pictures_;
-  int64_t tokens_ = 0; // of the picture
+  int64_t tokens_ = 0; // of the picture or sound
 };
 
 } // namespace
@@ -139,15 +161,17 @@ std::vector<PictureRow> bench_pictures(const core::BenchRequest& request, const 
   const BenchPlan plan = plan_bench(request, {});
   core::ModelOptions options = model_options(request, plan.settings[0]);
   options.device = request.device;
-  const media::Picture picture = random_picture(request.image);
+  const bool is_sound = request.sound_seconds > 0;
+  const media::Medium medium =
+      is_sound ? media::Medium(random_sound(request.sound_seconds)) : media::Medium(random_picture(request.image));
   if (request.files.empty() && request.shapes.empty())
-    throw Error("--image: the guide reads no pictures: name a model with -m, or a --shape", Error::kUsage);
+    throw Error("--image and --audio: the guide takes neither: name a model with -m, or a --shape", Error::kUsage);
   std::vector<PictureRow> rows;
   const auto run = [&](gguf::File file, gguf::File encoder, const std::string& name) {
     engine::PictureReader reader(std::move(encoder), engine::encoding_options(options, steps.note));
     engine::LoadedModel model = engine::open_model(std::move(file), models::Ending::pictures);
     reader.check_fits(model.program, name);
-    rows.push_back(PictureBench(model, reader, request, picture).run(name, options, steps));
+    rows.push_back(PictureBench(model, reader, request, medium).run(name, options, steps));
   };
   for (const std::string& path : request.files) {
     gguf::File file = engine::open_file(path, steps);
@@ -156,7 +180,10 @@ std::vector<PictureRow> bench_pictures(const core::BenchRequest& request, const 
   }
   for (const std::string& shape : request.shapes)
     run(gguf::File::from_bytes(models::synthetic_model(shape), shape),
-        gguf::File::from_bytes(models::vision::synthetic_encoder(shape), "encoder of " + shape), shape);
+        gguf::File::from_bytes(is_sound ? models::sound::synthetic_encoder(shape)
+                                        : models::vision::synthetic_encoder(shape),
+                               "encoder of " + shape),
+        shape);
   return rows;
 }
 

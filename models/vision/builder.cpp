@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 namespace ridge::models::vision {
@@ -18,7 +19,9 @@ using core::ValueId;
 using core::WeightId;
 
 Builder::Builder(const gguf::File& file, int64_t width, int64_t height)
-    : file_(file), hparams_(file), width_px_(width), height_px_(height) {}
+    : file_(file), hparams_(file), prefix_("v."), width_px_(width), height_px_(height) {}
+
+Builder::Builder(const gguf::File& file) : file_(file), hparams_(file, Media::sound), prefix_("a.") {}
 
 const gguf::Tensor& Builder::tensor(const std::string& name) {
   const gguf::Tensor* tensor = file_.find_tensor(name);
@@ -74,7 +77,9 @@ WeightId Builder::constant(const std::string& name, std::span<const float> value
 }
 
 std::vector<float> Builder::values(const std::string& name, int64_t count) {
-  const core::Weight weight = view(name, count, 1);
+  const gguf::Tensor& t = tensor(name);
+  const int64_t cols = t.type.block_weights() > 1 && count % t.dims[0] == 0 ? t.dims[0] : count; // whole blocks
+  const core::Weight weight = view(name, cols, count / cols);
   std::vector<float> made(count);
   quant::find_format(weight.type)->decode(weight.data, count, made.data());
   return made;
@@ -92,12 +97,20 @@ ValueId Builder::begin(const std::string& input, int64_t width) {
   layer_ = -1;
   core::Program& program = encoder_.stages.emplace_back().program;
   program.architecture = "clip";
-  program.label = "encoder of pictures";
+  program.label = hparams_.media() == Media::picture ? "encoder of pictures" : "encoder of sound";
   program.vocab = 1; // rows have no ids
   program.has_places = true;
   program.values.push_back({input, width});
   program.input = 0;
   return 0;
+}
+
+ValueId Builder::begin_given(int64_t width, int64_t group, std::vector<int32_t> from) {
+  encoder_.input_width = width;
+  const ValueId input = begin("given rows", group * width);
+  stage().group = group;
+  stage().from = std::move(from);
+  return input;
 }
 
 core::ActivationParams Builder::activation() const {
@@ -122,6 +135,7 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first, const st
     throw_error("{}: a tile of {} × {} pixels has more than {} patches of {}", file_.path(), width_px_, height_px_,
                 kMostPatches, side);
   encoder_.patch = side;
+  encoder_.input_width = pixels;
   grid_ = {columns_, lines_};
   ValueId input = begin("patches", pixels);
   stage().from.resize(count + more, -1);
@@ -219,11 +233,13 @@ ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
               core::NormParams{epsilon(), group});
 }
 
-// What the file says of a matrix's input or output: NAME.input_min and so on, of one number each.
+// What the file says of a matrix's input or output: NAME.input_min and so on, of one number each; either may be
+// missing.
 ValueId Builder::clamped(ValueId x, const std::string& name, std::string_view which) {
   const std::string low = fmt::format("{}.{}_min", name, which), high = fmt::format("{}.{}_max", name, which);
   if (!has(low) && !has(high)) return x;
-  const core::ClampParams limits = {values(low, 1)[0], values(high, 1)[0]};
+  constexpr float kMost = std::numeric_limits<float>::max();
+  const core::ClampParams limits = {has(low) ? values(low, 1)[0] : -kMost, has(high) ? values(high, 1)[0] : kMost};
   if (!(limits.low <= limits.high))
     throw_error("{}: {} is {}, above {} of {}", file_.path(), low, limits.low, limits.high, high);
   return emit(OpKind::clamp, fmt::format("{}.{}", name, which), {x}, width_of(x), {}, limits);
@@ -250,8 +266,8 @@ ValueId Builder::activate(ValueId x, const std::string& name, core::ActivationPa
   return emit(OpKind::activate, name, {x}, width_of(x), {}, params);
 }
 
-ValueId Builder::add(ValueId a, ValueId b, const std::string& name) {
-  return emit(OpKind::add, name, {a, b}, width_of(a), {}, core::AddParams{});
+ValueId Builder::add(ValueId a, ValueId b, const std::string& name, float scale) {
+  return emit(OpKind::add, name, {a, b}, width_of(a), {}, core::AddParams{scale});
 }
 
 ValueId Builder::fold(ValueId x, const std::string& name, int64_t width, double scale) {
@@ -275,6 +291,10 @@ ValueId Builder::times(ValueId x, const std::string& name) {
   return emit(OpKind::activate, name, {x}, width_of(x), {vector(name, width_of(x))},
               core::ActivationParams{core::Activation::identity});
 }
+ValueId Builder::times(ValueId x, const std::string& name, std::span<const float> factors) {
+  return emit(OpKind::activate, name, {x}, width_of(x), {constant(name, factors)},
+              core::ActivationParams{core::Activation::identity});
+}
 
 ValueId Builder::before_heads(ValueId x, int64_t heads, ValueId part, const std::string& name) {
   const int64_t width = width_of(x), dim = width / heads, own = width_of(part);
@@ -287,16 +307,19 @@ ValueId Builder::before_heads(ValueId x, int64_t heads, ValueId part, const std:
 }
 
 void Builder::skip_layer(int64_t il) {
-  const std::string blk = fmt::format("v.blk.{}.", il);
+  const std::string blk = own(fmt::format("blk.{}.", il));
   for (const gguf::Tensor& tensor : file_.tensors())
     if (tensor.name.starts_with(blk)) skip(tensor.name);
 }
 
 void Builder::refuse_unused() const {
+  const auto is_of_this = [&](std::string_view name) {
+    const bool of_sound = name.starts_with("mm.a.");
+    if (hparams_.media() == Media::sound) return of_sound || name.starts_with(prefix_);
+    return name.starts_with(prefix_) || name.starts_with("resampler.") || (name.starts_with("mm.") && !of_sound);
+  };
   for (const gguf::Tensor& tensor : file_.tensors())
-    if ((tensor.name.starts_with("v.") || tensor.name.starts_with("resampler.") ||
-         (tensor.name.starts_with("mm.") && !tensor.name.starts_with("mm.a."))) &&
-        !used_.contains(tensor.name))
+    if (is_of_this(tensor.name) && !used_.contains(tensor.name))
       throw_error("{}: tensor {} has no place in this kind of projector: what it is for is not supported yet",
                   file_.path(), core::printable(tensor.name));
 }

@@ -39,6 +39,7 @@ struct LayerSpec {
   bool v_norm = false;                  // RMS norm of each v head, without weights
   std::vector<int32_t> head_order = {}; // in which elements of each head of q and k are turned; empty: as they are
   double scale = 0;                     // of q · k; 0: 1 / sqrt(elements)
+  bool ends_normed = true;              // post_ln comes right behind the layers
   int64_t window = 0;                   // tokens of a block at most, where layers see theirs only
   std::function<bool(int64_t il)> in_blocks = {}; // which layers do; empty: none
 };
@@ -47,6 +48,8 @@ class Builder {
  public:
   // For tiles of so many pixels.
   Builder(const gguf::File& file, int64_t width, int64_t height);
+  // For sounds.
+  explicit Builder(const gguf::File& file);
 
   const Hparams& hparams() const { return hparams_; }
   bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
@@ -58,6 +61,8 @@ class Builder {
   core::ActivationParams activation() const;
 
   using Step = std::function<core::ValueId(core::ValueId)>;
+  // Begins the first stage: its rows are `group` given rows of `width` elements each, by their numbers; -1: zeros.
+  core::ValueId begin_given(int64_t width, int64_t group, std::vector<int32_t> from);
   // Tiles are squares side by side, which are encoded one by one. Before anything else.
   void cut_squares();
   // Begins the first stage: rows are patches of `side` pixels, line by line, through v.patch_embd, with its bias.
@@ -108,22 +113,30 @@ class Builder {
   core::ValueId linear(core::ValueId x, const std::string& tensor); // as many rows as the tensor has
   core::ValueId activate(core::ValueId x, const std::string& name, core::ActivationParams params);
   core::ValueId gelu(core::ValueId x, const std::string& name) { return activate(x, name, {core::Activation::gelu}); }
-  core::ValueId add(core::ValueId a, core::ValueId b, const std::string& name);
-  core::ValueId fold(core::ValueId x, const std::string& name, int64_t width, double scale); // sum of parts
+  core::ValueId add(core::ValueId a, core::ValueId b, const std::string& name, float scale = 1); // of b
+  core::ValueId fold(core::ValueId x, const std::string& name, int64_t width, double scale);     // sum of parts
   core::ValueId concat(core::ValueId a, core::ValueId b, const std::string& name);
   core::ValueId permute(core::ValueId x, const std::string& name, std::span<const int32_t> order, int64_t group);
   core::ValueId times(core::ValueId x, const std::string& tensor); // each column with its factor
+  core::ValueId times(core::ValueId x, const std::string& name, std::span<const float> factors);
   // Each of so many heads of x with `part`, which is the same for all, before it.
   core::ValueId before_heads(core::ValueId x, int64_t heads, core::ValueId part, const std::string& name);
   // Attention of all rows to one another, or as `params` say, whose layer is set here.
   core::ValueId attend(core::ValueId q, core::ValueId k, core::ValueId v, const std::string& name,
-                       const core::KvLayer& heads, core::AttentionParams params);
+                       const core::KvLayer& heads, core::AttentionParams params, bool causal = false);
+  // A matrix for each of so many heads of x, one behind the other, and a bias for each.
+  core::ValueId times_each_head(core::ValueId x, int64_t heads, const std::string& name,
+                                std::span<const float> matrices, std::span<const float> biases);
   // The same matrix, [rows][elements of a head], times each of so many heads of x, and the same bias behind it.
   core::ValueId times_heads(core::ValueId x, int64_t heads, const std::string& name, std::span<const float> matrix,
                             std::span<const float> bias);
   // q, k and v of a tensor that has one behind the other.
+  // Rows [first, first + rows) of a matrix of `all`, and of its bias, times x.
+  core::ValueId part_of(core::ValueId x, const std::string& tensor, const char* part, int64_t first, int64_t rows,
+                        int64_t all);
   std::array<core::ValueId, 3> split_qkv(core::ValueId x, const std::string& tensor, int64_t q_rows, int64_t kv_rows);
-  // All layers, or the first `count`, between v.pre_ln and v.post_ln, where the file has those. `ended` gets what each
+  // All layers, or the first `count`, between pre_ln and post_ln, where the file has those (of the last, see
+  // LayerSpec). `ended` gets what each
   // layer gives, and returns what goes on.
   core::ValueId layers(core::ValueId x, const LayerSpec& spec, int64_t count = -1,
                        const std::function<core::ValueId(core::ValueId x, int64_t il)>& ended = {});
@@ -147,7 +160,9 @@ class Builder {
   void tokens(core::ValueId x);
   const std::vector<int32_t>& from() const { return encoder_.stages.back().from; }
 
-  void skip_layer(int64_t il); // one that is not used
+  std::string own(const std::string& tensor) const { return prefix_ + tensor; } // "v." or "a." before it
+  void begin_layer(int64_t il) { layer_ = static_cast<int32_t>(il); }           // that ops belong to; -1: to none
+  void skip_layer(int64_t il);                                                  // one that is not used
   // A tensor that a file may have and that nothing depends on.
   void skip(std::string_view tensor) { used_.emplace(tensor); }
   int64_t width_of(core::ValueId id) const { return encoder_.stages.back().program.values[id].width; }
@@ -166,8 +181,6 @@ class Builder {
   core::ValueId ffn(core::ValueId x, int64_t il, const LayerSpec& spec);
   core::ValueId head_norm(core::ValueId x, const std::string& tensor, Norm kind, int64_t head_dim);
   core::ValueId clamped(core::ValueId x, const std::string& tensor, std::string_view which);
-  core::ValueId part_of(core::ValueId x, const std::string& tensor, const char* part, int64_t first, int64_t rows,
-                        int64_t all);
   core::Weight view(const std::string& name, int64_t cols, int64_t rows);
   core::WeightId matrix(const std::string& name, int64_t cols, int64_t rows);
   core::WeightId vector(const std::string& name, int64_t width);
@@ -185,7 +198,8 @@ class Builder {
 
   const gguf::File& file_;
   const Hparams hparams_;
-  int64_t width_px_, height_px_;
+  const std::string prefix_; // of the encoder's own tensors
+  int64_t width_px_ = 0, height_px_ = 0;
   int64_t columns_ = 0, lines_ = 0; // of patches
   struct Grid {
     int64_t columns, lines;

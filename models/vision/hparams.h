@@ -1,7 +1,9 @@
-// Hyperparameters of an encoder of pictures: the metadata under "clip.vision.". Each is checked when it is asked for.
+// Hyperparameters of an encoder: the metadata under "clip.vision." or "clip.audio.". Each is checked when it is asked
+// for.
 #pragma once
 
 #include "gguf/gguf.h"
+#include "models/vision/projector.h"
 
 #include <array>
 #include <cstdint>
@@ -13,10 +15,13 @@ namespace ridge::models::vision {
 
 class Hparams {
  public:
-  explicit Hparams(const gguf::File& file) : file_(file) {}
+  explicit Hparams(const gguf::File& file, Media media = Media::picture) : file_(file), media_(media) {}
 
+  Media media() const { return media_; }
   const std::string& path() const { return file_.path(); }
-  static std::string key(std::string_view name) { return "clip.vision." + std::string(name); }
+  std::string key(std::string_view name) const {
+    return (media_ == Media::picture ? "clip.vision." : "clip.audio.") + std::string(name);
+  }
   bool has(std::string_view name) const { return file_.find(key(name)) != nullptr; }
 
   // An integer from 1 (or `least`) to `most`. Without a fallback the key is required.
@@ -40,6 +45,7 @@ class Hparams {
  private:
   int64_t in_range(std::string_view name, int64_t value, int64_t least, int64_t most) const;
   const gguf::File& file_;
+  const Media media_;
 };
 
 } // namespace ridge::models::vision

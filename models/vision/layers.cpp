@@ -12,7 +12,6 @@ namespace ridge::models::vision {
 using core::OpKind;
 using core::ValueId;
 
-// Rows [first, first + rows) of a matrix of `all`, and of its bias.
 ValueId Builder::part_of(ValueId x, const std::string& name, const char* part, int64_t first, int64_t rows,
                          int64_t all) {
   core::Weight weight = view(name + ".weight", width_of(x), all);
@@ -40,15 +39,20 @@ ValueId Builder::times_heads(ValueId x, int64_t heads, const std::string& name, 
     for (int64_t h = 0; h < heads; ++h) all.insert(all.end(), one.begin(), one.end());
     return all;
   };
-  const int64_t rows = std::ssize(bias);
-  const core::WeightId matrices = constant(name, for_all(matrix), rows * heads);
-  core::Weight& weight = program().weights[matrices];
+  return times_each_head(x, heads, name, for_all(matrix), for_all(bias));
+}
+
+ValueId Builder::times_each_head(ValueId x, int64_t heads, const std::string& name, std::span<const float> matrices,
+                                 std::span<const float> biases) {
+  const int64_t rows = std::ssize(biases) / heads;
+  const core::WeightId matrix = constant(name, matrices, rows * heads);
+  core::Weight& weight = program().weights[matrix];
   weight.rows = rows;
   weight.count = heads;
-  const core::WeightId biases = constant(name + ".bias", for_all(bias));
+  const core::WeightId bias = constant(name + ".bias", biases);
   const ValueId ids = emit(OpKind::head_ids, name + ".ids", {}, heads);
   program().values[ids].kind = core::ValueKind::i32;
-  return emit(OpKind::expert_linear, name, {x, ids}, heads * rows, {matrices, biases}, core::ExpertParams{heads});
+  return emit(OpKind::expert_linear, name, {x, ids}, heads * rows, {matrix, bias}, core::ExpertParams{heads});
 }
 
 // Norms each head by itself, or all heads together where the file's weights are that wide.
@@ -59,7 +63,7 @@ ValueId Builder::head_norm(ValueId x, const std::string& name, Norm kind, int64_
 }
 
 ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
-  const std::string blk = fmt::format("v.blk.{}.", il);
+  const std::string blk = own(fmt::format("blk.{}.", il));
   const int64_t heads = hparams_.heads(), dim = hparams_.head_dim();
   const int64_t kv_heads = hparams_.count_or("attention.head_count_kv", heads, heads);
   if (heads % kv_heads != 0) throw_error("{}: {} heads do not share {} of keys", file_.path(), heads, kv_heads);
@@ -93,16 +97,16 @@ ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
 }
 
 ValueId Builder::attend(ValueId q, ValueId k, ValueId v, const std::string& name, const core::KvLayer& heads,
-                        core::AttentionParams params) {
+                        core::AttentionParams params, bool causal) {
   params.layer = static_cast<int32_t>(program().kv_layers.size());
-  params.causal = false;
+  params.causal = causal;
   program().kv_layers.push_back(heads);
   program().ops.push_back({OpKind::kv_store, layer_, name + "kv_store", {k, v}, {}, {}, core::KvParams{params.layer}});
   return emit(OpKind::attention, name + "attention", {q}, params.heads * heads.v_dim, {}, params);
 }
 
 ValueId Builder::ffn(ValueId x, int64_t il, const LayerSpec& spec) {
-  const std::string blk = fmt::format("v.blk.{}.", il);
+  const std::string blk = own(fmt::format("blk.{}.", il));
   std::string up = blk + "ffn_up", down = blk + "ffn_down";
   // Converters of 2024 gave them each other's names: the one that goes down has the width of the stream as input.
   if (const gguf::Tensor* matrix = file_.find_tensor(down + ".weight");
@@ -119,7 +123,7 @@ ValueId Builder::ffn(ValueId x, int64_t il, const LayerSpec& spec) {
 
 ValueId Builder::layer(ValueId x, int64_t il, const LayerSpec& spec) {
   layer_ = static_cast<int32_t>(il);
-  const std::string blk = fmt::format("v.blk.{}.", il);
+  const std::string blk = own(fmt::format("blk.{}.", il));
   const auto finished = [&](ValueId part, const std::string& post_norm, const std::string& scale) {
     if (has(blk + post_norm + ".weight")) part = norm(part, blk + post_norm, spec.norm);
     return has(blk + scale + ".weight") ? times(part, blk + scale + ".weight") : part;
@@ -134,12 +138,12 @@ ValueId Builder::layer(ValueId x, int64_t il, const LayerSpec& spec) {
 
 ValueId Builder::layers(ValueId x, const LayerSpec& spec, int64_t count,
                         const std::function<ValueId(ValueId, int64_t)>& ended) {
-  if (has("v.pre_ln.weight")) x = norm(x, "v.pre_ln", spec.norm);
+  if (has(own("pre_ln.weight"))) x = norm(x, own("pre_ln"), spec.norm);
   for (int64_t il = 0; il < (count < 0 ? hparams_.layers() : count); ++il) {
     x = layer(x, il, spec);
     if (ended) x = ended(x, il);
   }
-  return has("v.post_ln.weight") ? norm(x, "v.post_ln", spec.norm) : x;
+  return spec.ends_normed && has(own("post_ln.weight")) ? norm(x, own("post_ln"), spec.norm) : x;
 }
 
 } // namespace ridge::models::vision

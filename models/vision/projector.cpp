@@ -50,7 +50,7 @@ Model::Model(const gguf::File& file)
     : file_(file), projector_(projector_of(file)), mean_(Hparams(file).colors("image_mean")),
       deviation_(Hparams(file).colors("image_std")) {
   for (const float deviation : deviation_)
-    if (deviation == 0) throw_error("{}: {} has 0", file.path(), Hparams::key("image_std"));
+    if (deviation == 0) throw_error("{}: {} has 0", file.path(), Hparams(file).key("image_std"));
 }
 
 std::vector<Part> Model::cut(const media::Picture& picture) const {

@@ -25,6 +25,9 @@ namespace ridge::models::vision {
 class Builder;
 class Hparams;
 
+// What an encoder takes. A file may have one of each kind.
+enum class Media : uint8_t { picture, sound };
+
 // What stands in a prompt for a picture, in order: text, or a tile whose sides are whole patches.
 struct Part {
   std::string text = {};
@@ -36,7 +39,8 @@ struct Part {
 struct Stage {
   core::Program program = {};           // it has an input and an output
   int64_t group = 1;                    // rows of the stage before that are side by side in one of its rows
-  std::vector<int32_t> from = {};       // [rows][group]: which; -1: zeros. In the first stage: patches, line by line
+  std::vector<int32_t> from = {};       // [rows][group]: which; -1: zeros. In the first stage: patches, line by line,
+                                        // or what is given of a sound
   std::vector<int32_t> axes = {};       // of each row: core::Batch::axes; empty: nothing turns by them
   std::vector<int32_t> block_ends = {}; // core::Batch::block_ends
 
@@ -48,7 +52,8 @@ struct Stage {
 struct Encoder {
   std::vector<Stage> stages;
   float pixel_scale = 1, pixel_shift = 0; // of normalized pixels
-  int64_t patch = 0;                      // pixels of a patch's side
+  int64_t patch = 0;                      // pixels of a patch's side; 0: of a sound
+  int64_t input_width = 0;                // elements of a row that the first stage is given
   std::vector<int32_t> tokens;            // rows of the last stage in the order of the text; -1 - i: row i of `further`
   std::vector<float> further;             // rows that the file has, such as for the end of a line of patches
   int64_t columns = 0, lines = 0;         // of tokens, where they make a grid

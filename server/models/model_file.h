@@ -11,7 +11,7 @@ namespace ridge::server {
 
 struct ModelFile {
   std::string name, path;                            // what clients call it
-  std::string mmproj = {};                           // its encoder of pictures; empty: none
+  std::string mmproj = {};                           // its encoder of pictures or sounds; empty: none
   std::vector<std::string> aliases = {};             // other names that requests may use
   bool pinned = false;                               // once loaded, it stays
   std::shared_ptr<const ModelSetup> setup = nullptr; // its own; null: that of all

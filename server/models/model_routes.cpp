@@ -35,9 +35,10 @@ Json openai_model_of(const Models& models, const Models::State& state) {
                 {"max_input_tokens", nullptr},
                 {"max_tokens", nullptr}};
   if (state.loaded) model["max_model_len"] = model["max_input_tokens"] = model["max_tokens"] = state.context;
-  model["architecture"] = {
-      {"input_modalities", state.pictures ? Json(std::vector{"text", "image"}) : Json(std::vector{"text"})},
-      {"output_modalities", Json(std::vector{"text"})}};
+  Json taken = {"text"};
+  if (state.senses.pictures) taken.push_back("image");
+  if (state.senses.sounds) taken.push_back("audio");
+  model["architecture"] = {{"input_modalities", std::move(taken)}, {"output_modalities", Json(std::vector{"text"})}};
   if (state.loaded) model["meta"] = models.facts(state).meta; // what clients of llama.cpp's server read
   if (!state.file.aliases.empty()) model["aliases"] = state.file.aliases;
   if (models.several()) model["status"] = {{"value", state.loading ? "loading" : state.loaded ? "loaded" : "unloaded"}};
@@ -138,7 +139,7 @@ void ollama_show(ModelService& service, const HttpRequest&, HttpResponse& respon
   const gguf::File& file = service.model().file;
   const core::Program& program = service.model().program;
   const std::string& family = program.architecture;
-  const FileFacts facts = facts_of(file, program, service.takes_pictures());
+  const FileFacts facts = facts_of(file, program, service.senses());
   Json info = {{"general.architecture", family},
                {"general.parameter_count", models::parameter_count(file)},
                {family + ".context_length", service.context()}};

@@ -11,21 +11,22 @@
 
 namespace ridge::server {
 
-Json capabilities(const gguf::File& file, const core::Program& program, bool pictures) {
+Json capabilities(const gguf::File& file, const core::Program& program, engine::Senses senses) {
   if (engine::is_reranker(file)) return {"rerank"};
   if (engine::is_embedding_model(file, program)) return {"embedding"};
   Json all = {"completion", "tools"};
   if (!text::find_reasoning_markers(file.get_string("tokenizer.chat_template", "")).open.empty())
     all.push_back("thinking");
-  if (pictures) all.push_back("vision");
+  if (senses.pictures) all.push_back("vision");
+  if (senses.sounds) all.push_back("audio");
   return all;
 }
 
-FileFacts facts_of(const gguf::File& file, const core::Program& program, bool pictures) {
+FileFacts facts_of(const gguf::File& file, const core::Program& program, engine::Senses senses) {
   const std::string key = engine::model_key(file);
   const auto parameters = static_cast<double>(models::parameter_count(file));
   const std::string& family = program.architecture;
-  return {.capabilities = capabilities(file, program, pictures),
+  return {.capabilities = capabilities(file, program, senses),
           .details = {{"parent_model", ""},
                       {"format", "gguf"},
                       {"family", family},

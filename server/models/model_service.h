@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/loaded_model.h"
+#include "engine/pictures/picture_shelf.h"
 #include "engine/sequences/scheduler.h"
 #include "server/fields.h"
 #include "server/models/request_list.h"
@@ -22,7 +23,8 @@ struct RequestCounts : engine::Scheduler::Counts {
 // The file at an http:// or https:// address, which a client wrote, within so many seconds. Throws Error.
 using PictureFetch = std::function<std::string(const std::string& url, double seconds)>;
 
-// Thrown where a request has pictures and the model, which takes some, is not open for them yet (Models::with()).
+// Thrown where a request has pictures or sounds and the model, which takes some, is not open for them yet
+// (Models::with()).
 struct PicturesWanted {};
 
 class ModelService {
@@ -56,9 +58,10 @@ class ModelService {
   const text::Tokenizer& tokenizer() const { return model_.need_tokenizer(); }
   int64_t context() const { return model_.executor->config().context; }
   const std::string& name() const { return name_; }
-  // Whether requests may have pictures: the model has its encoder, or there is one with which it is opened again.
-  bool takes_pictures() const { return model_.pictures || offers_pictures_; }
-  void offer_pictures() { offers_pictures_ = true; } // before any request
+  // What requests may have beside text: the model has its encoder, or there is one with which it is opened again.
+  engine::Senses senses() const { return model_.pictures ? model_.pictures->reader().encoders().senses() : offered_; }
+  bool takes_media() const { return senses().pictures || senses().sounds; }
+  void offer(engine::Senses senses) { offered_ = senses; } // before any request
   // Gets pictures that requests name by an address; empty: such are refused.
   const PictureFetch& picture_fetch() const { return fetch_; }
   void fetch_pictures_by(PictureFetch fetch) { fetch_ = std::move(fetch); } // before any request
@@ -91,15 +94,15 @@ class ModelService {
   std::atomic<int64_t> users_ = 0;
   std::atomic<double> kept_for_ = -1; // below 0: nothing was said
   std::atomic<bool> abandoned_ = false;
-  bool offers_pictures_ = false;
+  engine::Senses offered_;
   PictureFetch fetch_;
   std::atomic<int64_t> failed_ = 0, ignored_fields_ = 0, schema_misses_ = 0;
   RequestList requests_;
 };
 
 // What clients may ask of a model, in Ollama's words: embedding; or completion, tools and, where its template knows
-// reasoning, thinking; and vision, where it takes pictures.
-Json capabilities(const gguf::File& file, const core::Program& program, bool pictures);
+// reasoning, thinking; and vision and audio, where it takes pictures and sounds.
+Json capabilities(const gguf::File& file, const core::Program& program, engine::Senses senses);
 
 // What lists say of a model's file, in Ollama's words.
 struct FileFacts {
@@ -108,6 +111,6 @@ struct FileFacts {
   std::string digest; // in the form of a SHA-256; of the metadata and samples of the weights, as whole files take long
   int64_t bytes = 0;
 };
-FileFacts facts_of(const gguf::File& file, const core::Program& program, bool pictures);
+FileFacts facts_of(const gguf::File& file, const core::Program& program, engine::Senses senses);
 
 } // namespace ridge::server

@@ -61,7 +61,11 @@ Models::Models(ModelService& only) : only_(&only), started_(std::time(nullptr)) 
 
 Models::Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log)
     : settings_(std::move(settings)), steps_(std::move(steps)), log_(std::move(log)), started_(std::time(nullptr)) {
-  for (ModelFile& file : files) entries_.emplace_back().file = std::move(file);
+  for (ModelFile& file : files) {
+    Entry& entry = entries_.emplace_back();
+    if (!file.mmproj.empty()) entry.senses = engine::senses_of(file.mmproj);
+    entry.file = std::move(file);
+  }
   check_names();
   idle_watch_ = std::jthread([this](const std::stop_token& stop) { watch_idle(stop); });
 }
@@ -179,7 +183,7 @@ void Models::leave_for_pictures(Entry& entry, std::unique_lock<std::mutex>& lock
   if (stopping_)
     entry.leaving = false;
   else
-    unload(entry, lock, "to be loaded with its encoder of pictures");
+    unload(entry, lock, "to be loaded with its encoder");
   entry.pictures = !stopping_;
   loading_ = false;
   changed_.notify_all();
@@ -203,7 +207,7 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
       log_(several() ? fmt::format("{}: {}", name, line) : line);
     };
     model = std::make_unique<ServedModel>(std::move(opened), setup, entry.file.name, steps_, log);
-    if (!entry.file.mmproj.empty()) model->service().offer_pictures();
+    model->service().offer(entry.senses);
   } catch (const ApiError&) {
     problem = "the server is shutting down";
   } catch (const std::bad_alloc&) {
@@ -339,7 +343,7 @@ std::vector<Models::State> Models::states() const {
   if (only_) {
     State& state = states.emplace_back();
     state.file = {only_->name(), only_->model().file.path()};
-    state.pictures = only_->takes_pictures();
+    state.senses = only_->senses();
     state.counts = only_->request_counts();
     describe(state, *only_);
     return states;
@@ -348,7 +352,7 @@ std::vector<Models::State> Models::states() const {
   for (const Entry& entry : entries_) {
     State& state = states.emplace_back();
     state.file = entry.file;
-    state.pictures = !entry.file.mmproj.empty();
+    state.senses = entry.senses;
     state.loading = entry.loading;
     state.waiting = std::ssize(entry.queue);
     state.counts = entry.past;
@@ -369,9 +373,9 @@ FileFacts Models::facts(const State& state) const {
   const auto known = facts_.find(key);
   if (known != facts_.end()) return known->second;
   try {
-    if (only_) return facts_[key] = facts_of(only_->model().file, only_->model().program, state.pictures);
+    if (only_) return facts_[key] = facts_of(only_->model().file, only_->model().program, state.senses);
     const gguf::File file = gguf::File::open(state.file.path);
-    return facts_[key] = facts_of(file, models::build_program(file), state.pictures);
+    return facts_[key] = facts_of(file, models::build_program(file), state.senses);
   } catch (const Error&) { // loading it says what is wrong
     return {};
   }

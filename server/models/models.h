@@ -48,7 +48,7 @@ class Models {
   struct State {
     ModelFile file;
     bool loaded = false, loading = false;
-    bool pictures = false; // requests may have some
+    engine::Senses senses; // what requests may have
     int64_t waiting = 0;   // requests, until it is loaded
     RequestCounts counts;  // since the server started
     // Where it is loaded:
@@ -75,7 +75,8 @@ class Models {
     std::unique_ptr<ServedModel> model; // null: not loaded
     double bytes = 0, weight_bytes = 0; // of a loaded one, and of these the weights
     bool loading = false, leaving = false;
-    bool pictures = false; // it is loaded with its encoder
+    engine::Senses senses = {}; // what its encoder is for
+    bool pictures = false;      // it is loaded with its encoder
     std::map<uint64_t, bool>
         queue;              // requests that wait until it is loaded, by their order; whether for its encoder, too
     std::set<uint64_t> due; // of these, those that it was loaded for: it answers them before it makes room

@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kMostPictures = 64;           // of a request
 constexpr double kFetchSeconds = 20;           // for all that are fetched for it
+constexpr double kMostSeconds = 3600;          // of its sounds together
 constexpr int64_t kMostPixels = 1'000'000'000; // of them together, which take some ten seconds
 
 } // namespace
@@ -26,7 +27,7 @@ RequestPictures::RequestPictures(const Service& service)
     : service_(service), seconds_left_(kFetchSeconds), shelf_(service.model().pictures) {}
 
 Json RequestPictures::put(Json messages, const std::string& path) {
-  if (!service_.takes_pictures()) return messages;
+  if (!service_.takes_media()) return messages;
   return engine::with_marks(std::move(messages), path,
                             [this](const engine::GivenPicture& picture) { return mark_of(picture); });
 }
@@ -37,18 +38,41 @@ std::string RequestPictures::mark_of(const engine::GivenPicture& picture) {
   std::optional<std::string> bytes;
   if (!picture.is_address && !(bytes = core::from_base64(picture.base64)))
     throw_invalid(place, "{}: expected base64", place);
+  check_room(place);
+  if (picture.is_address) bytes = fetch(picture);
+  return add(*bytes, place);
+}
+
+void RequestPictures::check_room(const std::string& place) const {
   if (!shelf_) throw PicturesWanted();
   if (held_.size() == kMostPictures)
-    throw_invalid(place, "{}: a request has at most {} pictures", place, kMostPictures);
-  if (picture.is_address) bytes = fetch(picture);
+    throw_invalid(place, "{}: a request has at most {} pictures and sounds", place, kMostPictures);
+}
+
+std::string RequestPictures::add_sound(std::string_view file, const std::string& place) {
+  check_room(place);
+  std::string mark = add(file, place);
+  if (held_.back()->sound_seconds <= 0) throw_invalid(place, "{}: is no sound", place);
+  return mark;
+}
+
+double RequestPictures::sound_seconds() const {
+  double seconds = 0;
+  for (const auto& held : held_) seconds += held->sound_seconds;
+  return seconds;
+}
+
+std::string RequestPictures::add(std::string_view file, const std::string& place) {
   try {
-    held_.push_back(shelf_->add(std::as_bytes(std::span(*bytes)), place));
-  } catch (const media::PictureError& error) {
+    held_.push_back(shelf_->add(std::as_bytes(std::span(file)), place));
+  } catch (const media::MediaError& error) {
     throw_invalid(place, "{}", error.what());
   }
   pixels_ += held_.back()->width * held_.back()->height;
   if (pixels_ > kMostPixels)
     throw_invalid(place, "{}: a request's pictures have at most {} pixels", place, kMostPixels);
+  if (sound_seconds() > kMostSeconds)
+    throw_invalid(place, "{}: a request's sounds take at most {} seconds", place, kMostSeconds);
   return held_.back()->mark;
 }
 

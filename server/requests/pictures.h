@@ -1,4 +1,5 @@
-// Pictures in requests: as OpenAI's, Anthropic's and Ollama's clients send them in messages.
+// Pictures and sounds in requests: as OpenAI's, Anthropic's and Ollama's clients send them in messages. What is said of
+// pictures is true of both.
 #pragma once
 
 #include "engine/pictures/message_pictures.h"
@@ -7,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::server {
@@ -23,9 +25,14 @@ class RequestPictures {
   // takes no pictures. `path` names the list in errors. Throws ApiError for data that is no picture, and for an address
   // that must not or cannot be fetched. Throws PicturesWanted where the model was opened without its encoder.
   Json put(Json messages, const std::string& path);
+  // What stands for a sound that came as a file. Throws as put().
+  std::string add_sound(std::string_view file, const std::string& place);
+  double sound_seconds() const; // of all sounds
 
  private:
   std::string mark_of(const engine::GivenPicture& picture);
+  void check_room(const std::string& place) const; // for another one
+  std::string add(std::string_view file, const std::string& place);
   void check_address(const engine::GivenPicture& picture) const;
   std::string fetch(const engine::GivenPicture& picture);
 

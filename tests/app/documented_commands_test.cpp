@@ -209,6 +209,12 @@ TEST_CASE("every command of the documents runs as it is written, or has a reason
       fs::copy_file(seen.model, work + "/model.gguf", fs::copy_options::overwrite_existing);
       fs::copy_file(seen.mmproj, work + "/mmproj.gguf");
     }
+    if (page.path == "docs/sound.md") {
+      const VisionFiles heard{VisionCase("qwen3a")};
+      fs::copy_file(heard.image, work + "/a.wav");
+      fs::copy_file(heard.model, work + "/hears.gguf");
+      fs::copy_file(heard.mmproj, work + "/mmproj.gguf");
+    }
     if (page.path == "README.md" || page.path == "docs/adapters.md") {
       Checkpoint checkpoint;
       checkpoint.write();

@@ -1,4 +1,4 @@
-// The commands that take pictures.
+// The commands that take pictures and sounds.
 #include "app/support.h"
 #include "app/terminal/typed_pictures.h"
 #include "support/numerics.h"
@@ -34,6 +34,59 @@ TEST_CASE("ridge embed and ridge logits write what the reference has of pictures
     CHECK(lines.status == 0);
     CHECK(lines.out.find("\"tokens\":") != std::string::npos);
   }
+}
+
+TEST_CASE("the commands that take pictures take sounds, too") {
+  REQUIRE_REFERENCE();
+  const VisionCase c("qwen3a");
+  const Files files(c);
+  const std::string out = files.own / "out.npy";
+  const Result embedded =
+      run_ridge({"embed", "-m", files.model, "--audio", files.image, "--pooling", "none", "--out", out, "--exact"});
+  REQUIRE_MESSAGE(embedded.status == 0, embedded.err);
+  CHECK(nmse(floats_of_npy(out), c.embeddings()) < 5e-6);
+  const Result logits =
+      run_ridge({"logits", "-m", files.model, "--audio", files.image, "-p", c.prompt(), "--out", out, "--exact"});
+  REQUIRE_MESSAGE(logits.status == 0, logits.err);
+  CHECK(nmse(floats_of_npy(out), c.logits()) < 5e-6);
+  const Result ran = run_ridge({"run", "-m", files.model, "--audio", files.image, "-p", "what?", "-n", "2"});
+  CHECK_MESSAGE(ran.status == 0, ran.err);
+  CHECK(ran.err.find("2.0 seconds, 39 tokens]") != std::string::npos);
+  const std::string saved = files.own / "saved.json";
+  const Result chat =
+      run_ridge({"chat", "-m", files.model, "-n", "2"}, "/audio " + files.image + "\nwhat?\n/audio none.wav\n/save " +
+                                                            saved + "\n/clear\n/load " + saved + "\n/exit\n");
+  CHECK(chat.err.find("none.wav") != std::string::npos);
+  CHECK(ridge::app::typed_pictures("what is in " + files.image + "?").size() == 1);
+  CHECK(read_file(saved).find("\"type\": \"input_audio\"") != std::string::npos);
+  CHECK_MESSAGE(chat.err.find("[loaded 2 messages]") != std::string::npos, chat.err);
+  const Result blind =
+      run_ridge({"run", "-m", files.model, "--image", files.own.write("cat.ppm", "P6 1 1 255\nabc"), "-p", "what?"});
+  CHECK(blind.status == 1);
+  CHECK(blind.err.find("has no encoder of pictures") != std::string::npos);
+  const Result bench =
+      run_ridge({"bench", "-m", files.model, "--audio", "9.5", "--device", "cpu", "-r", "1", "--json"});
+  REQUIRE_MESSAGE(bench.status == 0, bench.err);
+  const auto row = nlohmann::json::parse(bench.out)["pictures"][0];
+  CHECK(row["sound_seconds"] == 9.5);
+  CHECK(row["tokens"] == 130);
+  const Result seen = run_ridge({"inspect", files.mmproj});
+  CHECK(seen.out.find("an encoder of sound for Qwen3-ASR") != std::string::npos);
+  const Result fit = run_ridge({"fit", "-m", files.model, "--device", "cpu"});
+  CHECK_MESSAGE(fit.out.find("30 seconds of sound") != std::string::npos, fit.out);
+}
+
+TEST_CASE("a file with encoders of both takes pictures and sounds in one prompt") {
+  REQUIRE_REFERENCE();
+  const VisionCase c("gemma4-both-sound");
+  const Files files(c), others(VisionCase("gemma3"));
+  const Result ran = run_ridge({"run", "-m", files.model, "--mmproj", files.mmproj, "--image", others.image, "--audio",
+                                files.image, "--image", others.image, "-p", "what?", "-n", "2"});
+  CHECK_MESSAGE(ran.status == 0, ran.err);
+  const size_t picture = ran.err.find("pixels"), sound = ran.err.find("seconds");
+  CHECK(picture < sound);
+  CHECK(ran.err.rfind("pixels") > sound); // in the order of the command line
+  CHECK(ran.err.rfind("pixels") != std::string::npos);
 }
 
 TEST_CASE("ridge bench says what a picture costs, and where the encoder's time goes") {
@@ -96,7 +149,7 @@ TEST_CASE("a chat opens the encoder beside the model with the first picture, and
   CHECK_FALSE(says(chat("a\n"), "pictures"));
   const Result seen = chat("a\n/system be brief\n/image " + files.image + "\nand this?\n/stats\n");
   CHECK_MESSAGE(seen.status == 0, seen.err);
-  CHECK(says(seen, "pictures are read by"));
+  CHECK(says(seen, "the encoder is "));
   CHECK(says(seen, "16 tokens]"));
   CHECK(seen.out.find(", 5 messages") != std::string::npos); // what was said before is still there
   CHECK(says(chat("/image " + files.image + "\na\n", {"--mmproj", "none"}), "started with --mmproj none"));
@@ -105,10 +158,9 @@ TEST_CASE("a chat opens the encoder beside the model with the first picture, and
   std::filesystem::rename(files.mmproj, files.own / "mmproj-a.gguf");
   std::filesystem::copy_file(files.own / "mmproj-a.gguf", files.own / "mmproj-b.gguf");
   const Result either = chat("/image " + files.image + "\na\n");
-  CHECK(
-      says(either, "its encoder of pictures may be " + files.own / "mmproj-a.gguf or " + files.own / "mmproj-b.gguf"));
+  CHECK(says(either, "its encoder may be " + files.own / "mmproj-a.gguf or " + files.own / "mmproj-b.gguf"));
   std::filesystem::rename(files.own / "mmproj-b.gguf", files.own / "mmproj-model-q8_0.gguf");
-  CHECK(says(chat("/image " + files.image + "\na\n"), "pictures are read by " + files.own / "mmproj-model-q8_0.gguf"));
+  CHECK(says(chat("/image " + files.image + "\na\n"), "the encoder is " + files.own / "mmproj-model-q8_0.gguf"));
   const Files wider(VisionCase("qwen3vl-deep"));
   std::filesystem::copy_file(wider.mmproj, files.own / "mmproj-model-q8_0.gguf",
                              std::filesystem::copy_options::overwrite_existing);
@@ -227,7 +279,7 @@ TEST_CASE("ridge models and ridge fit know which model has an encoder") {
   CHECK(list[1]["name"] == "seer");
   CHECK(list[1]["pictures"] == true);
   CHECK(list[1]["mmproj"].get<std::string>() == files.own / "models/mmproj-f16.gguf");
-  CHECK(ridge({"models"}).find("PICTURES") != std::string::npos);
+  CHECK(ridge({"models"}).find("TAKES") != std::string::npos);
 
   const auto bytes = [&](const char* model, std::vector<std::string> more) {
     more.insert(more.begin(), {"fit", "-m", model, "--json"});

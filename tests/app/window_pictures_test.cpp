@@ -334,3 +334,21 @@ TEST_CASE("contents of kept messages are texts, or lists of texts and pictures o
     CHECK(has(problem_of(bad), "here: expected a"));
   CHECK(has(problem_of(app::Json(17, part(key))), "at most 16 pictures"));
 }
+
+TEST_CASE("a sound is shown as its waveform, with its length and its tokens") {
+  REQUIRE_REFERENCE();
+  const Files files("qwen3a");
+  WatchedPictures w(files.setup());
+  w.add(files.image); // a sound here
+  REQUIRE(w.now()->pictures.size() == 1);
+  const core::PictureFacts sound = WatchedPictures::facts(*w.now(), w.now()->pictures[0]);
+  CHECK(sound.sound_seconds == 2);
+  CHECK(sound.tokens == 39);
+  REQUIRE(sound.small);
+  CHECK(sound.small->width == 480);
+  CHECK(sound.small->height == 120);
+  w.send(intent::Send{"what?"});
+  CHECK(w.now()->messages[0].pictures.size() == 1);
+  CHECK(w.now()->speed.pictures.tokens == 39);
+  CHECK(w.now()->error == "");
+}

@@ -61,6 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static Server server;
   if (size == 0) return 0;
   server::HttpRequest request;
+  request.headers = {{"Content-Type", "multipart/form-data; boundary=x"}}; // which those that take JSON do not look at
   request.body.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
   server::HttpResponse response;
   try {

@@ -1,4 +1,4 @@
-// Pictures in requests of every API: what they cost, what is kept of them, and what is refused.
+// Pictures and sounds in requests of every API: what they cost, what is kept of them, and what is refused.
 #include "core/strings/base64.h"
 #include "engine/pictures/open_pictures.h"
 #include "support/http/endpoint.h"
@@ -26,6 +26,9 @@ std::string picture(uint64_t seed) {
 std::string url_of(const std::string& data) { return "data:image/x-portable-pixmap;base64," + data; }
 
 struct Pictures {
+  explicit Pictures(std::string name = "gemma3") : name(std::move(name)) {}
+
+  std::string name; // of the case
   tests::TemporaryFolder folder;
   std::string model = write("model"), mmproj = write("mmproj");
   tests::Endpoint endpoint{[this] {
@@ -38,10 +41,25 @@ struct Pictures {
   }};
 
   std::string write(const std::string& part) {
-    const std::vector<std::byte> bytes = tests::VisionCase("gemma3").image(part);
+    const std::vector<std::byte> bytes = tests::VisionCase(name).image(part);
     return folder.write(part + ".gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
 };
+
+std::string wav(uint64_t seed) { return media::wav_of(tests::formula_sound(1500, 16000, seed)); }
+
+struct Field {
+  std::string name, content, file = {};
+};
+
+tests::HttpReply transcribe(const tests::Endpoint& endpoint, const std::vector<Field>& fields,
+                            const std::string& type = "multipart/form-data; boundary=\"a b\"") {
+  std::string body;
+  for (const Field& field : fields)
+    body += fmt::format("--a b\r\nContent-Disposition: form-data; name=\"{}\"{}\r\n\r\n{}\r\n", field.name,
+                        field.file.empty() ? "" : fmt::format("; filename=\"{}\"", field.file), field.content);
+  return endpoint.client().post("/v1/audio/transcriptions", body + "--a b--\r\n", {{"Content-Type", type}});
+}
 
 Json question(const Json& parts) {
   return {{"messages", Json::array({{{"role", "user"}, {"content", parts}}})}, {"max_tokens", 1}};
@@ -224,4 +242,89 @@ TEST_CASE("pictures of addresses are fetched where the server was told to") {
   CHECK(refusal("http://localhost/") == place + "cannot be fetched: http://localhost/");
   for (const char* url : {"file:///etc/passwd", "ftp://example.org/a", "cat.png", ""})
     CHECK(refusal(url).starts_with(place + "expected an address of http or https"));
+}
+
+TEST_CASE("sounds in messages cost their tokens, and are evaluated once") {
+  REQUIRE_REFERENCE();
+  const Pictures sounds("qwen3a");
+  const auto usage = [&](const Json& parts) {
+    return sounds.endpoint.post("/v1/chat/completions", question(parts))["usage"];
+  };
+  const auto part = [](const std::string& data) {
+    return Json{{"type", "input_audio"}, {"input_audio", {{"data", data}, {"format", "wav"}}}};
+  };
+  const int64_t text = usage(Json::array({kText}))["prompt_tokens"];
+  const int64_t tokens = usage(Json::array({part(base64(wav(1))), kText}))["prompt_tokens"];
+  CHECK(tokens == text + 26 + 2); // its rows, its beginning and its end
+  const Json again = usage(Json::array({part(base64(wav(1))), kText}));
+  CHECK(again["prompt_tokens_details"]["cached_tokens"] == tokens - 1);
+  const auto refusal = [&](const Json& given) {
+    return sounds.endpoint.post("/v1/chat/completions", question(Json::array({given})), 400)["error"]["message"]
+        .get<std::string>();
+  };
+  const std::string place = "messages[0].content[0].input_audio.data: ";
+  CHECK(refusal(part("!!!!")) == place + "expected base64");
+  CHECK(refusal(part(base64("RIFF....WAVE"))).starts_with(place + "ends early"));
+  CHECK(refusal({{"type", "image_url"}, {"image_url", {{"url", url_of(picture(1))}}}})
+            .find("has no encoder of pictures") != std::string::npos);
+  CHECK(Json::parse(sounds.endpoint.get("/props"))["modalities"] == Json({{"vision", false}, {"audio", true}}));
+}
+
+TEST_CASE("what is said in a sound comes in every form that clients ask for") {
+  REQUIRE_REFERENCE();
+  const Pictures sounds("qwen3a");
+  const tests::Endpoint& endpoint = sounds.endpoint;
+  const Field file = {"file", wav(2), "a \\\"b\\\".wav"};
+  const auto text_of = [&](const std::string& form) {
+    const tests::HttpReply reply = transcribe(endpoint, {file, {"response_format", form}, {"language", "en"}});
+    CHECK(reply.status == 200);
+    return reply.body;
+  };
+  const Json json = Json::parse(text_of("json")), verbose = Json::parse(text_of("verbose_json"));
+  const std::string text = json["text"];
+  CHECK(json["usage"]["input_tokens"] > 28);
+  CHECK(json["usage"]["output_tokens"] > 0);
+  CHECK(text_of("text") == text + "\n");
+  CHECK(verbose["text"] == text);
+  CHECK(verbose["duration"] == 1.5);
+  CHECK(verbose["language"] == "en");
+  CHECK(verbose["segments"].size() == 1);
+  std::string line = text;
+  std::ranges::replace(line, '\n', ' ');
+  CHECK(text_of("srt") == "1\n00:00:00,000 --> 00:00:01,500\n" + line + "\n");
+  CHECK(text_of("vtt") == "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\n" + line + "\n");
+  const std::string events = transcribe(endpoint, {file, {"stream", "true"}, {"language", "en"}}).body;
+  CHECK(events.find("transcript.text.delta") != std::string::npos);
+  CHECK(events.find("\"type\":\"transcript.text.done\"") != std::string::npos);
+}
+
+TEST_CASE("forms that are malformed, and what cannot be transcribed, are refused in one line") {
+  REQUIRE_REFERENCE();
+  const Pictures sounds("qwen3a");
+  const Field file = {"file", wav(3), "a.wav"};
+  const auto message_of = [](const tests::HttpReply& reply) {
+    CHECK(reply.status == 400);
+    return Json::parse(reply.body)["error"]["message"].get<std::string>();
+  };
+  const auto refusal = [&](const std::vector<Field>& fields) {
+    return message_of(transcribe(sounds.endpoint, fields));
+  };
+  CHECK(refusal({{"model", "x"}}) == "file: is missing");
+  CHECK(refusal({{"file", "text", "a.wav"}}).starts_with("file: is no picture that can be read"));
+  CHECK(refusal({file, {"response_format", "xml"}}).starts_with("response_format: expected json"));
+  CHECK(refusal({file, {"temperature", "hot"}}) == "temperature: expected a number from 0 to 2");
+  CHECK(refusal({file, {"timestamp_granularities[]", "word"}}).find("does not say when a word") != std::string::npos);
+  CHECK(refusal(std::vector<Field>(65, file)) == "multipart/form-data: it has more than 64 parts");
+  const auto of_body = [&](const std::string& body, const std::string& type) {
+    return message_of(sounds.endpoint.client().post("/v1/audio/transcriptions", body, {{"Content-Type", type}}));
+  };
+  const std::string form = "multipart/form-data; boundary=x";
+  CHECK(of_body("{}", "application/json").starts_with("Content-Type: expected multipart/form-data"));
+  CHECK(of_body("", "multipart/form-data").find("expected a boundary") != std::string::npos);
+  CHECK(of_body("", form).find("its boundary is not in the body") != std::string::npos);
+  CHECK(of_body("--x\r\nContent", form).find("a part's head does not end") != std::string::npos);
+  CHECK(of_body("--x\r\n\r\nabc", form).find("it ends early") != std::string::npos);
+  CHECK(of_body("--xyz", form).find("a line goes on") != std::string::npos);
+  const tests::Endpoint guide;
+  CHECK(message_of(transcribe(guide, {file})).find("takes no sounds") != std::string::npos);
 }

@@ -9,17 +9,23 @@
 namespace ridge::tests {
 
 // Programs of random shape around what encoders have beyond other models: tokens that see later ones, biases by
-// distance, embeddings with a bias.
+// distance, convolutions around a token, embeddings with a bias.
 inline void for_each_encoder_op(uint64_t seed, const std::function<void(RandomProgram&)>& check) {
   using core::OpKind;
   using quant::Type;
-  const auto attention = [&](core::AttentionParams params) {
-    RandomProgram m(seed);
+  const auto attention = [&](core::AttentionParams params, uint64_t convolution = 0) {
+    RandomProgram m(seed + convolution);
     const int64_t k_dim = m.integer(1, 70), v_dim = m.integer(1, 70), kv_heads = m.integer(1, 3);
     const int64_t heads = kv_heads * m.integer(1, 9);
     m.program.kv_layers.push_back({kv_heads, k_dim, v_dim});
-    const core::ValueId x =
+    core::ValueId x =
         m.op(OpKind::embed, {}, {m.weight(Type::F32, 16, 30), m.factors(16, -1, 1)}, 16, core::EmbedParams{2});
+    if (convolution > 0) {
+      const int64_t kernel = m.integer(2, 9);
+      m.program.states.push_back({"conv", (kernel - 1) * 16});
+      x = m.op(OpKind::conv1d, {x}, {m.weight(Type::F32, kernel, 16), m.factors(16, -1, 1)}, 16,
+               core::ConvParams{0, kernel, core::Activation::silu, m.integer(1, kernel - 1)});
+    }
     m.program.vocab = 30;
     m.op(OpKind::kv_store, {m.linear(x, Type::F32, kv_heads * k_dim), m.linear(x, Type::F32, kv_heads * v_dim)}, {}, 0,
          core::KvParams{0});
@@ -38,6 +44,7 @@ inline void for_each_encoder_op(uint64_t seed, const std::function<void(RandomPr
   attention(params(0, 0, 0, false, 9));
   attention(params(7, 2, 3, false, 200));
   attention(params(0, 0, 0, true, 4));
+  for (const uint64_t convolution : {1, 2, 3, 4}) attention(params(0, 0, 0, false, 0), convolution);
 }
 
 // Attention of heads to the `most` positions of a context that an indexer chooses. Its scores are whole numbers,

@@ -12,7 +12,8 @@ namespace {
 
 // Formats that cannot be read are here, too: dropping such a file then gives an error that says so.
 constexpr std::array kEndings = {".jpg", ".jpeg", ".jpe", ".jfif", ".png",  ".webp", ".ppm",  ".pnm",
-                                 ".gif", ".bmp",  ".tif", ".tiff", ".avif", ".heic", ".heif", ".svg"};
+                                 ".gif", ".bmp",  ".tif", ".tiff", ".avif", ".heic", ".heif", ".svg",
+                                 ".wav", ".flac", ".mp3", ".ogg",  ".oga",  ".opus", ".aiff", ".m4a"};
 
 constexpr size_t kLongestText = 1 << 16; // no longer one is a list of files
 

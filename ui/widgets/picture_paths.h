@@ -1,4 +1,4 @@
-// Which files are pictures, by their names: what is dropped or pasted is looked at no closer here.
+// Which files are pictures or sounds, by their names: what is dropped or pasted is looked at no closer here.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/strings/lower.h"
 #include "core/strings/printable.h"
-#include "media/picture.h"
+#include "media/medium.h"
 
 #include <fmt/format.h>
 
@@ -82,7 +82,7 @@ bool Chat::take_typed_pictures(const std::string& line) {
 }
 
 std::string Chat::add_picture_file(const std::string& path) {
-  std::string file = media::read_picture_file(path);
+  std::string file = media::read_medium_file(path);
   const std::string mark = add_picture(model_.loaded(), conversation(), file, path);
   picture_files_[mark] = std::move(file);
   return mark;

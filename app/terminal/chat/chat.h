@@ -69,6 +69,8 @@ class Chat {
   void system(const std::string& text);
   void read(const std::string& path);
   void image(const std::string& path);
+  void audio(const std::string& path);
+  void attach(const char* command, const std::string& path);
   void save(const std::string& path);
   void load(const std::string& path);
   void shift(const std::string&);

@@ -17,7 +17,7 @@
 #include "core/strings/units.h"
 #include "engine/pictures/message_pictures.h"
 #include "engine/sampling_defaults.h"
-#include "media/picture.h"
+#include "media/medium.h"
 #include "text/json/kept_number.h"
 
 #include <fmt/format.h>
@@ -82,6 +82,12 @@ const std::vector<Chat::Command>& Chat::commands() {
        "FILE",
        "show the model a picture, with your next message; or drop its file into the line",
        &Chat::image,
+       {},
+       &Command::path},
+      {"/audio",
+       "FILE",
+       "play the model a sound, with your next message; or drop its file into the line",
+       &Chat::audio,
        {},
        &Command::path},
       {"/model",
@@ -212,8 +218,11 @@ void Chat::read(const std::string& path) {
   say(std::move(text));
 }
 
-void Chat::image(const std::string& path) {
-  if (path.empty()) throw_error("/image: name a file");
+void Chat::image(const std::string& path) { attach("/image", path); }
+void Chat::audio(const std::string& path) { attach("/audio", path); }
+
+void Chat::attach(const char* command, const std::string& path) {
+  if (path.empty()) throw_error("{}: name a file", command);
   model_.take_pictures();
   pictures_ += add_picture_file(given_path(path));
 }
@@ -225,7 +234,7 @@ void Chat::save(const std::string& path) {
     const auto file = picture_files_.find(mark);
     if (file == picture_files_.end()) return std::string();
     const auto bytes = std::as_bytes(std::span(file->second));
-    return fmt::format("data:{};base64,{}", media::type_of_picture(bytes), core::to_base64(bytes));
+    return fmt::format("data:{};base64,{}", media::type_of_medium(bytes), core::to_base64(bytes));
   });
   const std::string text = text::json_text(Json{{"messages", messages}}, 2) + "\n";
   core::AtomicFile file(path, text.size(), core::kPrivateFile);

@@ -17,7 +17,10 @@ std::string text_of(const Json& content) {
   if (content.is_string()) return content.get<std::string>();
   std::string text;
   if (content.is_array())
-    for (const Json& part : content) text += part.value("type", "") == "text" ? part.value("text", "") : "*[picture]*";
+    for (const Json& part : content) {
+      const std::string type = part.value("type", "");
+      text += type == "text" ? part.value("text", "") : type == "input_audio" ? "*[sound]*" : "*[picture]*";
+    }
   return text;
 }
 

@@ -3,6 +3,8 @@
 // A long prompt is split into chunks of tokens, because the inputs before a chunk are in x: a chunk is at least as long
 // as what a convolution looks back. So only the block of the first chunk reads the state, and then writes the new one.
 // That block has taps and state before the kernel in front is done, and all blocks load x of some tokens at once.
+//
+// Where outputs see later tokens, the batch has whole texts: no state, and a thread per token and channel.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
@@ -99,6 +101,23 @@ __global__ void conv1d_kernel(const __grid_constant__ ConvArgs args, Stamp* stam
     state[i * channels] = end < args.batch.tokens ? input(args.batch.tokens + i - history) : window.input[i + 1];
 }
 
+__global__ void conv1d_ahead_kernel(const __grid_constant__ ConvArgs args, int ahead, Stamp* stamps) {
+  const OverlappingWork work(stamps);
+  work.wait();
+  const int channel = blockIdx.x * kElementThreads + threadIdx.x, token = blockIdx.y;
+  if (channel >= args.channels) return;
+  const auto stream_of = [&](int t) { return args.batch.streams[t]; };
+  const float* taps = args.taps + int64_t{channel} * args.kernel;
+  const auto product = [&](int t, int tap) { return args.x[int64_t{t} * args.channels + channel] * taps[tap]; };
+  const int own = args.kernel - 1 - ahead; // tap
+  float sum = args.bias ? args.bias[channel] : 0;
+  for (int t = token, tap = own; t >= 0 && tap >= 0; --t)
+    if (stream_of(t) == stream_of(token)) sum += product(t, tap--);
+  for (int t = token + 1, tap = own + 1; t < args.batch.tokens && tap < args.kernel; ++t)
+    if (stream_of(t) == stream_of(token)) sum += product(t, tap++);
+  args.out[int64_t{token} * args.channels + channel] = activated_by(args.activation, sum);
+}
+
 } // namespace
 
 void launch_conv1d(const Launch& launch, const OpCall& call) {
@@ -113,6 +132,11 @@ void launch_conv1d(const Launch& launch, const OpCall& call) {
                          std::max(32, static_cast<int>(params.kernel) - 1),
                          params.activation,
                          {call.positions, call.streams, call.tokens, call.sequences.kind}};
+  if (params.ahead > 0) {
+    const dim3 grid((args.channels + kElementThreads - 1) / kElementThreads, call.tokens);
+    launch(conv1d_ahead_kernel, grid, kElementThreads, 0, args, static_cast<int>(params.ahead), launch.stamps());
+    return;
+  }
   const bool chunks = call.sequences.kind == Sequences::Kind::one;
   const dim3 grid((args.channels + kElementThreads - 1) / kElementThreads,
                   chunks ? (call.tokens + args.chunk_tokens - 1) / args.chunk_tokens : 1, call.sequences.count);

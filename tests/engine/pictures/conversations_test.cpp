@@ -30,7 +30,7 @@ engine::SequenceRequest request_of(const engine::PicturePrompt& prompt, int64_t 
 
 // Two pictures and a text between, from the case's own prompt.
 engine::PicturePrompt two_pictures(tests::OpenedVision& opened) {
-  const std::vector pictures = {opened.c.picture(), tests::formula_picture(70, 50, 9)};
+  const std::vector<media::Medium> pictures = {opened.c.picture(), tests::formula_picture(70, 50, 9)};
   return engine::picture_prompt(*opened.tokenizer, opened.reader, "a <__media__> b <__media__> c", pictures);
 }
 

@@ -17,7 +17,8 @@ std::string error_of(const nlohmann::ordered_json& recipe) {
   const std::string path = folder.write("mmproj.gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   try {
     engine::PictureReader reader(path, {.threads = 1, .exact = true});
-    reader.read(tests::formula_picture(60, 40, 1));
+    if (reader.encoders().pictures) reader.read(tests::formula_picture(60, 40, 1));
+    if (reader.encoders().sounds) reader.read(tests::formula_sound(300, 16000, 1));
   } catch (const core::Error& error) {
     CHECK(std::string_view(error.what()).find('\n') == std::string_view::npos);
     CHECK(std::string_view(error.what()).size() > 10);
@@ -35,7 +36,7 @@ nlohmann::ordered_json recipe_of(const std::string& name) {
 TEST_CASE("hyperparameters out of range and missing tensors are named") {
   REQUIRE_REFERENCE();
   for (const char* name : {"qwen3vl-deep", "gemma3", "gemma4v", "internvl", "qwen25vl", "mlp-pinpoints", "lfm2",
-                           "hunyuanvl", "minicpmv-v2"}) {
+                           "hunyuanvl", "minicpmv-v2", "qwen3a", "gemma4a-plain", "voxtral"}) {
     CAPTURE(name);
     const nlohmann::ordered_json whole = recipe_of(name);
     CHECK(error_of(whole) == "");
@@ -66,13 +67,13 @@ TEST_CASE("hyperparameters out of range and missing tensors are named") {
       without["tensors"].erase(i);
       error_of(without);
       nlohmann::ordered_json renamed = whole;
-      renamed["tensors"][i][0] = "v.unknown";
+      renamed["tensors"][i][0] = tensor.starts_with("a.") || tensor.starts_with("mm.a.") ? "a.unknown" : "v.unknown";
       CHECK(error_of(renamed) != "");
     }
   }
 }
 
-TEST_CASE("files without an encoder of pictures are refused") {
+TEST_CASE("files without an encoder are refused") {
   REQUIRE_REFERENCE();
   nlohmann::ordered_json recipe = recipe_of("gemma3");
   for (auto& entry : recipe["metadata"])
@@ -82,5 +83,18 @@ TEST_CASE("files without an encoder of pictures are refused") {
   for (auto& entry : recipe["metadata"])
     if (entry[0] == "general.architecture") entry[2] = "llama";
   CHECK(error_of(recipe).find("expected 'clip'") != std::string::npos);
-  CHECK(error_of(recipe_of("ultravox")).find("has no encoder of pictures") != std::string::npos);
+  recipe = recipe_of("ultravox");
+  for (auto& entry : recipe["metadata"])
+    if (entry[0] == "clip.projector_type") entry[2] = "unheard_of";
+  CHECK(error_of(recipe).find("the encoder of sound 'unheard_of' is not supported yet") != std::string::npos);
+}
+
+TEST_CASE("pictures are read where the encoder of sound beside theirs has tensors that are not known") {
+  REQUIRE_REFERENCE();
+  nlohmann::ordered_json recipe = recipe_of("gemma4-both");
+  CHECK(error_of(recipe) == "");
+  recipe["tensors"].push_back({"a.unknown.weight", {8}, 0.0, 1.0});
+  CHECK(error_of(recipe) == "");
+  recipe["tensors"].push_back({"v.unknown.weight", {8}, 0.0, 1.0});
+  CHECK(error_of(recipe).find("v.unknown.weight has no place") != std::string::npos);
 }

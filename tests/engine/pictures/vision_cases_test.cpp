@@ -1,4 +1,5 @@
-// Tiny models that read pictures, of every projector, against chunks, embeddings and logits of another implementation.
+// Tiny models that read pictures and sounds, of every encoder, against chunks, embeddings and logits of another
+// implementation.
 #include "core/error.h"
 
 #include "support/numerics.h"
@@ -48,7 +49,7 @@ void check_case(const std::string& name) {
   check_chunks(prompt, c.document["chunks"], c.document["mrope"]);
   const auto [rows, embeddings] = tests::rows_to_compare(c, prompt);
   REQUIRE(rows.size() == embeddings.size());
-  CHECK(opened.reader.count_tokens(c.picture()) == c.count("tokens"));
+  CHECK(opened.reader.count_tokens(c.medium()) == c.count("tokens"));
   const double error = tests::nmse(rows, embeddings);
   CHECK(error <= c.bound("spread"));
   if (c.has_wrong_tiles()) return;
@@ -88,7 +89,7 @@ void check_fast(const std::string& name, quant::Type type, const Outputs& wanted
 template <typename Check>
 void for_each_case(const Check& check) {
   const std::vector<std::string> names = tests::known_vision_cases();
-  CHECK(names.size() >= models::vision::projector_table().size());
+  CHECK(names.size() >= models::vision::projector_table().size() + models::sound::encoder_table().size());
   const char* only = std::getenv("RIDGE_TEST_CASE"); // those with this in their names
   for (const std::string& name : names)
     if (!only || name.find(only) != std::string::npos) {
@@ -102,7 +103,7 @@ void for_each_case(const Check& check) {
 
 } // namespace
 
-TEST_CASE("tiny models of every projector have the reference's chunks, embeddings and logits") {
+TEST_CASE("tiny models of every encoder have the reference's chunks, embeddings and logits") {
   REQUIRE_REFERENCE();
   for_each_case(check_case);
 }
@@ -155,4 +156,9 @@ TEST_CASE("the bias of patches is added once, with and without a row for the cla
 TEST_CASE("docs/images.md shows every projector as projectors.def has it") {
   const std::string docs = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/docs/images.md");
   CHECK(docs.find(models::vision::projectors_as_markdown()) != std::string::npos);
+}
+
+TEST_CASE("docs/sound.md shows every encoder as encoders.def has it") {
+  const std::string docs = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/docs/sound.md");
+  CHECK(docs.find(models::sound::encoders_as_markdown()) != std::string::npos);
 }

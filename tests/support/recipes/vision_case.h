@@ -1,9 +1,10 @@
-// Tiny models of the reference folder that read pictures: an encoder and a language model as recipes, a picture that
-// follows from a formula, and what another implementation makes of them.
+// Tiny models of the reference folder that read pictures or sounds: encoders and a language model as recipes, a picture
+// or a sound that follows from a formula, and what another implementation makes of them.
 #pragma once
 
 #include "gguf/writer.h"
-#include "media/picture.h"
+#include "media/medium.h"
+#include "models/sound/encoder.h"
 #include "models/vision/projector.h"
 #include "support/recipes/recipe.h"
 #include "support/reference.h"
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -43,6 +45,23 @@ inline media::Picture formula_picture(int64_t width, int64_t height, uint64_t se
   return picture;
 }
 
+// Three triangle waves that rise, louder or softer each tenth of a second, and a little noise.
+inline media::Sound formula_sound(int64_t milliseconds, int64_t rate, uint64_t seed) {
+  media::Sound sound = {rate, std::vector<float>(milliseconds * rate / 1000)};
+  const auto h = [&](uint64_t k) { return picture_number(seed, k); };
+  for (int64_t i = 0; i < std::ssize(sound.samples); ++i) {
+    int64_t sum = static_cast<int64_t>(h((uint64_t{1} << 40) + i) >> 54) - 512;
+    for (int64_t j = 0; j < 3; ++j) {
+      const int64_t frequency = static_cast<int64_t>(h(j) % 400) + 80 * (j + 1) * (j + 1);
+      const int64_t phase = (i * frequency * 65536 / rate + i * i * static_cast<int64_t>(h(3 + j) % 64) / rate) % 65536;
+      const auto level = static_cast<int64_t>(h(16 + i * 10 / rate * 3 + j) >> 60);
+      sum += ((std::abs(phase - 32768) - 16384) * level) >> 4;
+    }
+    sound.samples[i] = static_cast<float>(std::clamp<int64_t>(sum, -32768, 32767)) / 32768;
+  }
+  return sound;
+}
+
 struct VisionCase {
   std::string name;
   nlohmann::ordered_json document;
@@ -62,10 +81,16 @@ struct VisionCase {
   double bound(const char* spread_key) const { return std::max(5e-6, 5 * spread(spread_key)); }
   std::vector<float> embeddings() const { return read_array<float>(path() + ".embd.f32"); }
   std::vector<float> logits() const { return read_array<float>(path() + ".logits.f32"); }
+  bool has_sound() const { return document["media"]["kind"] == "sound"; }
   media::Picture picture() const {
     const auto& media = document["media"];
     return formula_picture(media["width"], media["height"], media["seed"]);
   }
+  media::Sound sound() const {
+    const auto& media = document["media"];
+    return formula_sound(media["ms"], media["rate"], media["seed"]);
+  }
+  media::Medium medium() const { return has_sound() ? media::Medium(sound()) : media::Medium(picture()); }
   // "model" or "mmproj": the bytes of the GGUF file, with the layers' matrices in a type, where their rows are whole
   // blocks of it.
   std::vector<std::byte> image(const std::string& part, quant::Type type = quant::Type::F32) const {
@@ -82,16 +107,16 @@ struct VisionCase {
   }
 };
 
-// The cases with pictures for projectors that are known.
+// The cases for encoders that are known.
 inline std::vector<std::string> known_vision_cases() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(VisionCase::folder())) {
     const std::string file = entry.path().filename().string(), end = ".case.json";
     if (!file.ends_with(end)) continue;
     const VisionCase found(file.substr(0, file.size() - end.size()));
-    if (found.document["media"]["kind"] != "image") continue;
-    if (std::ranges::any_of(models::vision::projector_table(),
-                            [&](const auto& row) { return row.name == found.projector(); }))
+    const auto is_its = [&](const auto& row) { return row.name == found.projector(); };
+    if (found.has_sound() ? std::ranges::any_of(models::sound::encoder_table(), is_its)
+                          : std::ranges::any_of(models::vision::projector_table(), is_its))
       names.push_back(found.name);
   }
   std::ranges::sort(names);

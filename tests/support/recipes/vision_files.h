@@ -1,4 +1,4 @@
-// A tiny model that reads pictures as files, with its encoder beside it and a picture.
+// A tiny model that reads pictures or sounds as files, with its encoder beside it and a picture or a sound.
 #pragma once
 
 #include "support/recipes/vision_case.h"
@@ -17,10 +17,12 @@ inline std::string ppm_of(const media::Picture& picture) {
 
 struct VisionFiles {
   TemporaryFolder own;
-  std::string model, mmproj, image;
+  std::string model, mmproj, image; // or the sound
 
   explicit VisionFiles(const VisionCase& c)
-      : model(write(c, "model")), mmproj(write(c, "mmproj")), image(own.write("cat.ppm", ppm_of(c.picture()))) {}
+      : model(write(c, "model")), mmproj(write(c, "mmproj")),
+        image(c.has_sound() ? own.write("a.wav", media::wav_of(c.sound()))
+                            : own.write("cat.ppm", ppm_of(c.picture()))) {}
 
  private:
   std::string write(const VisionCase& c, const std::string& part) const {

@@ -39,7 +39,7 @@ struct OpenedVision {
   }
   std::string path(const std::string& part) const { return folder / (part + ".gguf"); }
   engine::PicturePrompt prompt() {
-    return engine::picture_prompt(*tokenizer, reader, c.prompt(), std::vector{c.picture()});
+    return engine::picture_prompt(*tokenizer, reader, c.prompt(), std::vector{c.medium()});
   }
 };
 

@@ -28,9 +28,15 @@ std::string tokens_text(const core::PictureFacts& facts) {
   return facts.tokens > 0 ? fmt::format("{} tokens", facts.tokens) : "";
 }
 
+// "1024 × 768", or "12.3 seconds" of a sound.
+std::string size_text(const core::PictureFacts& facts) {
+  return facts.sound_seconds > 0 ? fmt::format("{:.1f} seconds", facts.sound_seconds)
+                                 : fmt::format("{} × {}", facts.width, facts.height);
+}
+
 // "1024 × 768 pixels · 256 tokens · encoded in 1.3 s"
 std::string description(const core::PictureFacts& facts) {
-  std::string text = fmt::format("{} × {} pixels", facts.width, facts.height);
+  std::string text = size_text(facts) + (facts.sound_seconds > 0 ? "" : " pixels");
   if (facts.tokens > 0) text += " · " + tokens_text(facts);
   if (facts.seconds > 0)
     text += " · encoded in " + (facts.seconds < 1 ? fmt::format("{:.0f} ms", 1000 * facts.seconds)
@@ -95,8 +101,7 @@ void ChatPictures::draw_unsent(const View& view, float width) {
     if (draw_thumbnail(view, pictures[i], {px(kUnsentPicture), px(kUnsentHeight - 8)})) enlarge(view, pictures[i]);
     const float left = at.x + px(kUnsentPicture + 12), room = px(kUnsentWidth - kUnsentPicture - 12 - 8);
     shortened_text_at({left, at.y + px(9)}, room - px(22), pictures[i]->name, theme().text);
-    shortened_text_at({left, at.y + px(27)}, room,
-                      facts.width > 0 ? fmt::format("{} × {}", facts.width, facts.height) : "", theme().dim);
+    shortened_text_at({left, at.y + px(27)}, room, facts.width > 0 ? size_text(facts) : "", theme().dim);
     shortened_text_at({left, at.y + px(43)}, room, facts.tokens > 0 ? tokens_text(facts) : "counting…", theme().dim);
     ImGui::SetCursorPos({before.x + px(kUnsentWidth - 24), before.y + px(4)});
     if (quiet_button("×")) view.send(intent::RemovePicture{pictures[i]->key});
@@ -142,14 +147,20 @@ void ChatPictures::draw_sent(const View& view, const core::MessagePictures& pict
 float ChatPictures::draw_cost(const View& view, ImVec2 right) {
   const core::MessagePictures& pictures = view.now.pictures;
   if (pictures.empty()) return 0;
-  int64_t tokens = 0;
+  int64_t tokens = 0, sounds = 0;
   bool all = true;
   for (const auto& picture : pictures) {
-    const int64_t cost = facts_of(view.now, *picture).tokens;
-    tokens += cost;
-    all &= cost > 0;
+    const core::PictureFacts& facts = facts_of(view.now, *picture);
+    tokens += facts.tokens;
+    all &= facts.tokens > 0;
+    sounds += facts.sound_seconds > 0 ? 1 : 0;
   }
-  std::string text = pictures.size() == 1 ? "1 picture" : fmt::format("{} pictures", pictures.size());
+  const auto counted = [](int64_t count, const char* name) {
+    return fmt::format("{} {}{}", count, name, count == 1 ? "" : "s");
+  };
+  const int64_t shown = std::ssize(pictures) - sounds;
+  std::string text = shown > 0 ? counted(shown, "picture") : "";
+  if (sounds > 0) text += (text.empty() ? "" : " · ") + counted(sounds, "sound");
   if (all) text += fmt::format(" · {} tokens", tokens);
   const bool fits = view.now.kv.tokens + tokens < view.now.kv.context;
   text_at(right, text, fits ? theme().dim : theme().red, fonts().small, 1);
@@ -159,7 +170,7 @@ float ChatPictures::draw_cost(const View& view, ImVec2 right) {
 void ChatPictures::draw_button() {
   if (quiet_button("add a picture"))
     dialog_.ask(FileDialog::For::picture, "Add a picture", "", [this](const std::string& path) { picked_ = path; });
-  tooltip("Or drop pictures on the window, or paste them. JPEG, PNG, WebP, GIF, PPM.");
+  tooltip("Or drop pictures and sounds on the window, or paste them. JPEG, PNG, WebP, GIF, PPM; WAV, FLAC, MP3, Ogg.");
 }
 
 void ChatPictures::draw_over(const View& view) {

@@ -1,5 +1,5 @@
-// A causal convolution of each channel over the last tokens of a stream. An item is one stream of the batch and some of
-// its channels.
+// A convolution of each channel over the last tokens of a stream, maybe also later ones. An item is one stream of the
+// batch and some of its channels.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -19,14 +19,15 @@ struct Conv {
   void run(const BatchState::Sequence& sequence, float* state, int64_t first, int64_t count) const {
     const int64_t history = params.kernel - 1;
     const auto tokens = std::ssize(sequence.tokens);
+    const std::vector<float> zeros(params.ahead > 0 ? channels : 0); // behind the last token
     const auto input = [&](int64_t i) { // i tokens behind the first one of the batch; negative: in the state
-      return i < 0 ? state + (history + i) * channels : x + sequence.tokens[i] * channels;
+      return i < 0 ? state + (history + i) * channels : i < tokens ? x + sequence.tokens[i] * channels : zeros.data();
     };
     if (sequence.starts)
       for (int64_t i = 0; i < history; ++i) std::fill_n(state + i * channels + first, count, 0.0f);
     std::vector<const float*> inputs(params.kernel);
     for (int64_t t = 0; t < tokens; ++t) {
-      for (int64_t i = 0; i <= history; ++i) inputs[i] = input(t + i - history);
+      for (int64_t i = 0; i <= history; ++i) inputs[i] = input(t + i - history + params.ahead);
       float* y = out + sequence.tokens[t] * channels + first;
       recurrent_kernels().convolve(inputs.data(), taps, bias, params.kernel, first, count, y);
       vector_kernels().activate({params.activation}, y, count, y);

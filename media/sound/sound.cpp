@@ -1,0 +1,178 @@
+#include "media/sound/sound.h"
+
+#include "core/files/read_file.h"
+#include "core/strings/printable.h"
+#include "media/sound/decoders.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <numbers>
+#include <numeric>
+
+namespace ridge::media {
+
+using core::throw_error;
+
+namespace {
+
+constexpr size_t kSoundStart = 16; // bytes that tell formats apart
+
+struct SoundFormat {
+  std::string_view start;
+  size_t then_at;        // where `then` stands
+  std::string_view then; // what else tells the format; may be empty
+  std::string_view type, name;
+  Sound (*decode)(std::span<const std::byte>, const SoundLimits&); // null: it cannot be read
+};
+
+constexpr std::array kSoundFormats = {
+    SoundFormat{"RIFF", 8, "WAVE", "audio/wav", "WAV", decode_wav},
+    SoundFormat{"fLaC", 0, "", "audio/flac", "FLAC", decode_by_sndfile},
+    SoundFormat{"OggS", 0, "", "audio/ogg", "Ogg", decode_by_sndfile},
+    SoundFormat{"ID3", 0, "", "audio/mpeg", "MP3", decode_by_sndfile},
+    SoundFormat{"\xff\xfb", 0, "", "audio/mpeg", "MP3", decode_by_sndfile},
+    SoundFormat{"\xff\xf3", 0, "", "audio/mpeg", "MP3", decode_by_sndfile},
+    SoundFormat{"\xff\xf2", 0, "", "audio/mpeg", "MP3", decode_by_sndfile},
+    SoundFormat{"\xff\xfa", 0, "", "audio/mpeg", "MP3", decode_by_sndfile},
+    SoundFormat{"FORM", 8, "AIF", "audio/aiff", "AIFF", decode_by_sndfile},
+    SoundFormat{"", 4, "ftyp", "audio/mp4", "MPEG-4 (m4a)", nullptr},
+    SoundFormat{"\x1a\x45\xdf\xa3", 0, "", "audio/webm", "WebM or Matroska", nullptr},
+    SoundFormat{"\xff\xf1", 0, "", "audio/aac", "AAC", nullptr},
+};
+
+// Null: bytes of none.
+const SoundFormat* sound_format_of(std::span<const std::byte> bytes) {
+  const auto stands_at = [&](size_t at, std::string_view text) {
+    return text.empty() ||
+           (bytes.size() >= at + text.size() && std::memcmp(bytes.data() + at, text.data(), text.size()) == 0);
+  };
+  const auto found = std::ranges::find_if(kSoundFormats, [&](const SoundFormat& format) {
+    return stands_at(0, format.start) && stands_at(format.then_at, format.then);
+  });
+  return found == kSoundFormats.end() ? nullptr : &*found;
+}
+
+// A filter of order 2, in the form that keeps two numbers.
+class LowPass {
+ public:
+  LowPass(double cutoff, double quality) { // cutoff: of the rate
+    const double w = 2 * std::numbers::pi * cutoff, alpha = std::sin(w) / (2 * quality), a0 = 1 + alpha;
+    const double c = std::cos(w);
+    b0_ = static_cast<float>((1 - c) / 2 / a0);
+    b1_ = static_cast<float>((1 - c) / a0);
+    a1_ = static_cast<float>(-2 * c / a0);
+    a2_ = static_cast<float>((1 - alpha) / a0);
+  }
+  float operator()(float x) {
+    const float y = b0_ * x + first_;
+    first_ = b1_ * x - a1_ * y + second_;
+    second_ = b0_ * x - a2_ * y;
+    return y;
+  }
+
+ private:
+  float b0_, b1_, a1_, a2_, first_ = 0, second_ = 0;
+};
+
+// Two of them: a Butterworth filter of order 4.
+class SteepLowPass {
+ public:
+  explicit SteepLowPass(double cutoff) : parts_{part(cutoff, 1), part(cutoff, 3)} {}
+  float operator()(float x) { return parts_[1](parts_[0](x)); }
+
+ private:
+  static LowPass part(double cutoff, int eighths) {
+    return {cutoff, 1 / (2 * std::cos(eighths * std::numbers::pi / 8))};
+  }
+  std::array<LowPass, 2> parts_;
+};
+
+} // namespace
+
+void check_length(int64_t rate, int64_t channels, int64_t frames, const SoundLimits& limits) {
+  constexpr int64_t kMostRate = 768'000, kMostChannels = 64;
+  if (rate < 1 || rate > kMostRate) throw_error("has a rate of {} samples a second, expected 1 to {}", rate, kMostRate);
+  if (channels < 1 || channels > kMostChannels)
+    throw_error("has {} channels, expected 1 to {}", channels, kMostChannels);
+  if (frames < 1) throw_error("has no samples");
+  if (frames / rate >= limits.seconds)
+    throw_error("takes {} seconds, expected less than {}: cut it into pieces", frames / rate, limits.seconds);
+}
+
+Sound decode_sound(std::span<const std::byte> bytes, const std::string& name, const SoundLimits& limits) {
+  try {
+    if (std::ssize(bytes) > limits.bytes)
+      throw_error("has {} bytes, expected at most {}: cut it into pieces", bytes.size(), limits.bytes);
+    const SoundFormat* format = sound_format_of(bytes);
+    if (!format) throw_error("is no sound that can be read: expected WAV, FLAC, MP3 or Ogg");
+    if (!format->decode) throw_error("is {}, which cannot be read: make it WAV, FLAC, MP3 or Ogg", format->name);
+    Sound sound = format->decode(bytes, limits);
+    constexpr float kMost = 1e6f; // 1 is the loudest that most files can hold
+    if (!std::ranges::all_of(sound.samples, [](float sample) { return std::abs(sample) <= kMost; }))
+      throw_error("has samples that are no numbers, or far above 1");
+    return sound;
+  } catch (const std::bad_alloc&) {
+    throw SoundError(fmt::format("{}: not enough memory for the sound", core::printable(name)));
+  } catch (const core::Error& error) {
+    throw SoundError(fmt::format("{}: {}", core::printable(name), error.what()));
+  }
+}
+
+std::string_view type_of_sound(std::span<const std::byte> bytes) {
+  const SoundFormat* format = sound_format_of(bytes);
+  return format ? format->type : "";
+}
+
+bool is_sound_file(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) return false; // a pipe would be waited for
+  std::array<char, kSoundStart> start{};
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), start.size());
+  return sound_format_of(std::as_bytes(std::span(start).first(file.gcount())));
+}
+
+std::string read_sound_file(const std::string& path, const SoundLimits& limits) {
+  std::error_code failed;
+  const auto bytes = std::filesystem::file_size(path, failed);
+  if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
+    throw_error("{}: has {} bytes, expected at most {} of a sound: cut it into pieces", core::printable(path), bytes,
+                limits.bytes);
+  return core::read_text_file(path, limits.bytes); // also what grows meanwhile, or is no file
+}
+
+Sound read_sound(const std::string& path, const SoundLimits& limits) {
+  const std::string file = read_sound_file(path, limits);
+  return decode_sound(std::as_bytes(std::span(file)), path, limits);
+}
+
+std::vector<float> resampled(const Sound& sound, int64_t rate) {
+  if (sound.rate == rate) return sound.samples;
+  const int64_t divisor = std::gcd(sound.rate, rate), in = sound.rate / divisor, out = rate / divisor;
+  SteepLowPass filter(0.5 * static_cast<double>(std::min(in, out)) / static_cast<double>(std::max(in, out)));
+  const bool gets_fewer = in > out;
+  std::vector<float> made;
+  made.reserve(sound.samples.size() * out / in + 2);
+  float before = 0, last = 0; // around the place of the next sample to be made, filtered where the rate falls
+  size_t taken = 0;
+  for (int64_t steps = 1, part = 0;;) { // inputs to take until the next sample, and how far behind them it is, in 1/out
+    for (; steps > 0 && taken < sound.samples.size(); --steps) {
+      before = last;
+      last = gets_fewer ? filter(sound.samples[taken]) : sound.samples[taken];
+      ++taken;
+    }
+    if (steps > 0) return made;
+    const float at = before + (last - before) * (static_cast<float>(part) / static_cast<float>(out));
+    made.push_back(gets_fewer ? at : filter(at));
+    part += in % out;
+    steps = in / out + part / out;
+    part %= out;
+  }
+}
+
+} // namespace ridge::media

@@ -203,8 +203,8 @@ void set_scan_cost(Cost& cost, const Program& program, const Op& op, const Step&
   cost.flops = 5 * static_cast<double>(step.tokens * width * params.states);
 }
 
-// Per element of S: its decay, the rank-1 update, products with r and the decay's and the bonus's factors; of RWKV 7 its
-// decay, two rank-1 updates, products with d and r.
+// Per element of S: its decay, the rank-1 update, products with r and the decay's and the bonus's factors; of RWKV 7
+// its decay, two rank-1 updates, products with d and r.
 void set_wkv_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<WkvParams>(op.params);
   cost.state_bytes = state_bytes(program, params.state, step);

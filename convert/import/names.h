@@ -23,8 +23,8 @@ struct Names {
 // Throws Error if no embedding table is there.
 Names find_names(const gguf::Safetensors& tensors);
 
-// Where a module of a checkpoint is: in a layer, or beside them (-1). `below` is what rules call it; the embedding table's
-// is that of its own rule, the output matrix's "lm_head".
+// Where a module of a checkpoint is: in a layer, or beside them (-1). `below` is what rules call it; the embedding
+// table's is that of its own rule, the output matrix's "lm_head".
 struct ModulePlace {
   int64_t layer = -1;
   std::string below;

@@ -115,8 +115,8 @@ std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOp
 
 LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads) {
   const gguf::File* own = heads.empty() ? nullptr : heads[0].file.get();
-  LoadedModel model = open_model(std::move(file), heads.empty() ? models::Ending::logits : models::Ending::drafted, own,
-                                 Whole::yes);
+  LoadedModel model =
+      open_model(std::move(file), heads.empty() ? models::Ending::logits : models::Ending::drafted, own, Whole::yes);
   if (const auto tokenizer = own ? find_tokenizer(*own) : nullptr) check_vocabulary(*tokenizer, own->path(), model);
   model.heads = std::move(heads);
   return model;

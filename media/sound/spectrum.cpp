@@ -121,8 +121,8 @@ std::vector<float> log_spectrum(std::span<const float> samples, int64_t frames, 
                                 const SpectrumSpec& spec) {
   const std::vector<Band> bands = bands_of(spec);
   std::vector<float> made(frames * spec.bands);
-  // Two frames at once: one as real parts, one as imaginary ones. What the transform's numbers k and -k have in common is
-  // the first one's, what they have not is the second one's.
+  // Two frames at once: one as real parts, one as imaginary ones. What the transform's numbers k and -k have in common
+  // is the first one's, what they have not is the second one's.
   const auto make = [&](int64_t begin, int64_t end) {
     Fourier fourier(spec.transform);
     std::vector<Complex> windowed(spec.transform), numbers(spec.transform + 1);

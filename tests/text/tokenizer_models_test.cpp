@@ -227,8 +227,7 @@ TEST_CASE("PLaMo 2 takes the cheapest way, the longest first token of equal ones
   sample.data.model = "plamo2";
   for (const char* text : {"<|plamo:unk|>", "<|plamo:bos|>", "<|plamo:eos|>", "<|plamo:pad|>"})
     sample.add(text, text::TokenKind::control);
-  for (int byte = 0; byte < 256; ++byte)
-    sample.add(fmt::format("<0x{:02X}>", byte), text::TokenKind::byte);
+  for (int byte = 0; byte < 256; ++byte) sample.add(fmt::format("<0x{:02X}>", byte), text::TokenKind::byte);
   sample.add("a", text::TokenKind::normal, -1);
   sample.add("b", text::TokenKind::normal, -1);
   sample.add("ab", text::TokenKind::normal, -3);

@@ -206,8 +206,9 @@ void Tokenizer::make_model(const TokenizerData& data) {
     add_bos = family->add_bos;
     needs_bos = family->needs_bos;
   } else {
-    throw_error("tokenizer.ggml.model: \"{}\" is not supported; known are llama, gpt2, t5, gemma4, bert, rwkv and plamo2",
-                model_);
+    throw_error(
+        "tokenizer.ggml.model: \"{}\" is not supported; known are llama, gpt2, t5, gemma4, bert, rwkv and plamo2",
+        model_);
   }
   add_bos_ = (needs_bos || data.add_bos.value_or(add_bos)) && special_.bos >= 0;
   add_eos_ = data.add_eos.value_or(add_eos) && special_.eos >= 0;

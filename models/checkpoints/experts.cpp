@@ -68,8 +68,13 @@ constexpr FieldRule kAfmoeFields[] = {
     {"expert_shared_feed_forward_length", Kind::count, "num_shared_experts * moe_intermediate_size"}};
 constexpr FixedField kAfmoeFixed[] = {{"mup_enabled", 1, 0}, {"global_attn_every_n_layers", 4, 4}};
 
+constexpr FixedField kQwen2Moe[] = {{"norm_topk_prob", 0, 0}, {"decoder_sparse_step", 1, 1}};
+constexpr FixedField kQwen3Moe[] = {{"norm_topk_prob", 1, 0}, {"decoder_sparse_step", 1, 1}};
+
 } // namespace
 
+constinit const Checkpoint checkpoints::qwen2moe = {.fixed = kQwen2Moe};
+constinit const Checkpoint checkpoints::qwen3moe = {.fixed = kQwen3Moe};
 constinit const Checkpoint checkpoints::dots1 = {.fields = kFields};
 constinit const Checkpoint checkpoints::exaone_moe = {.fields = kFields, .layers = {.windows = true}};
 constinit const Checkpoint checkpoints::hy_v3 = {.fields =

@@ -1,10 +1,6 @@
-// Windows in some layers, and experts: mellum, maple, mimo2 (MiMo V2) and step35 (Step 3.5); and spark2_5 (Spark 2.5),
-// which is dense; laguna. They differ in the rope of the two kinds of layers, in how experts are chosen, and in what
-// becomes of attention's output:
-//   mimo2    has sinks in some layers, and a scale of the output
-//   step35   may have a gate for each head, and limits in activations
-//   spark2_5 has a gate for each head
-//   laguna   has a gate for each head or element, which softplus makes positive
+// Decoders with windows in some layers, and mostly with experts: Mellum, Maple, MiMo V2, Step 3.5, Laguna; and
+// Spark 2.5, which is dense. They differ in the rope of the two kinds of layers, in how experts are chosen, and in what
+// becomes of attention's output: sinks, gates and scales.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -106,21 +102,34 @@ AttentionSpec laguna(Builder& b, int64_t il) {
 struct Kind {
   std::string_view name;
   AttentionSpec (*attention)(Builder& b, int64_t il);
-  RoutingSpec routing;
+  RoutingSpec routing = {};
   ActivationSpec activation = {};
+  bool scales_output = false;                         // of attention
+  bool limits_experts = false, limits_shared = false; // their activations, by layer
+  Drafts drafts = Drafts::none;
 };
 
-constexpr RoutingSpec kSoftmax = {.normalize = true, .gate = Gate::softmax};
+constexpr ActivationSpec kGelu = {{Activation::gelu}},
+                         kLimited = {{.kind = Activation::silu, .limits_activated = true}};
 constexpr auto kKinds = std::to_array<Kind>({
-    {"laguna", laguna, {.selection_bias = true, .shared = true}},
-    {"maple", maple, {.normalize = true, .gate = Gate::softmax, .scale = 1}},
-    {"mellum", mellum, kSoftmax},
-    {"mimo2", mimo2, {.normalize = true, .gate = Gate::sigmoid, .selection_bias = true}},
-    {"spark2_5", spark, {}, {{Activation::gelu}}},
-    {"step35",
-     step35,
-     {.selection_bias = true, .shared = true},
-     {{.kind = Activation::silu, .limits_activated = true}}},
+    {.name = "laguna", .attention = laguna, .routing = {.selection_bias = true, .shared = true}},
+    {.name = "maple",
+     .attention = maple,
+     .routing = {.normalize = true, .gate = Gate::softmax, .scale = 1},
+     .limits_experts = true},
+    {.name = "mellum", .attention = mellum, .routing = {.normalize = true, .gate = Gate::softmax}},
+    {.name = "mimo2",
+     .attention = mimo2,
+     .routing = {.normalize = true, .gate = Gate::sigmoid, .selection_bias = true},
+     .scales_output = true},
+    {.name = "spark2_5", .attention = spark, .activation = kGelu},
+    {.name = "step35",
+     .attention = step35,
+     .routing = {.selection_bias = true, .shared = true},
+     .activation = kLimited,
+     .limits_experts = true,
+     .limits_shared = true,
+     .drafts = Drafts::residual},
 });
 
 // Files may have a dense part beside the experts, which is not used.
@@ -137,9 +146,8 @@ ValueId experts(Builder& b, ValueId x, int64_t il, const Kind& kind, const Activ
 // Limits differ by layer; 0 is none.
 ActivationSpec limited(const Hparams& h, const Kind& kind, int64_t il) {
   ActivationSpec spec = kind.activation;
-  if (kind.name != "step35" && kind.name != "maple") return spec;
-  spec.limit_of_experts = static_cast<float>(h.layer_float("swiglu_clamp_exp", il, 0));
-  if (kind.name == "step35") spec.activation.limit = static_cast<float>(h.layer_float("swiglu_clamp_shexp", il, 0));
+  if (kind.limits_experts) spec.limit_of_experts = static_cast<float>(h.layer_float("swiglu_clamp_exp", il, 0));
+  if (kind.limits_shared) spec.activation.limit = static_cast<float>(h.layer_float("swiglu_clamp_shexp", il, 0));
   return spec;
 }
 
@@ -148,7 +156,7 @@ void build(Builder& b) {
   const Kind& kind = *std::ranges::find(kKinds, h.architecture(), &Kind::name);
   h.get_int("expert_shared_count", 0); // they are one, as wide as its tensors
   h.get_int("leading_dense_block_count", 0);
-  const auto output_scale = static_cast<float>(kind.name == "mimo2" ? h.get_float("attention.value_scale", 1) : 1);
+  const auto output_scale = static_cast<float>(kind.scales_output ? h.get_float("attention.value_scale", 1) : 1);
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  const ValueId y = b.attention(x, il, kind.attention(b, il));
@@ -156,11 +164,11 @@ void build(Builder& b) {
                  return b.activate(y, fmt::format("blk.{}.attn_scale", il), {{Activation::identity, output_scale}});
                },
            .ffn = [&](ValueId x, int64_t il) { return experts(b, x, il, kind, limited(h, kind, il)); },
-           .drafts = kind.name == "step35" ? Drafts::residual : Drafts::none});
+           .drafts = kind.drafts});
 }
 
 } // namespace
 
-constinit const ArchitectureFile arch::mimo2 = {.build = build};
+constinit const ArchitectureFile arch::window_decoder = {.build = build};
 
 } // namespace ridge::models

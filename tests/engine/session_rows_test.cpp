@@ -4,6 +4,7 @@
 
 #include "support/history_executor.h"
 #include "support/http/requests.h"
+#include "support/numerics.h"
 
 #include <doctest/doctest.h>
 

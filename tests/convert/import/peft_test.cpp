@@ -18,7 +18,7 @@ using tests::PeftFolder;
 
 namespace {
 
-constexpr int64_t kWidth = 64, kVocab = 96, kAlpha = 8;
+constexpr int64_t kAdapterWidth = 64, kVocab = 96, kAlpha = 8;
 
 std::vector<float> logits_of(const core::Program& program) {
   core::ExecutorConfig config = tests::exact_config();
@@ -41,15 +41,15 @@ struct Module {
 
 std::vector<Module> all_modules() {
   const std::string layer = "model.layers.0.";
-  return {{layer + "self_attn.q_proj", 64, kWidth, 4},
-          {layer + "self_attn.k_proj", 32, kWidth, 4},
-          {layer + "self_attn.v_proj", 32, kWidth, 3},
-          {layer + "self_attn.o_proj", kWidth, 64, 4},
-          {layer + "mlp.gate_proj", 128, kWidth, 4},
-          {layer + "mlp.up_proj", 128, kWidth, 7},
-          {layer + "mlp.down_proj", kWidth, 128, 4},
-          {"model.embed_tokens", kWidth, kVocab, 4, true},
-          {"lm_head", kVocab, kWidth, 4}};
+  return {{layer + "self_attn.q_proj", 64, kAdapterWidth, 4},
+          {layer + "self_attn.k_proj", 32, kAdapterWidth, 4},
+          {layer + "self_attn.v_proj", 32, kAdapterWidth, 3},
+          {layer + "self_attn.o_proj", kAdapterWidth, 64, 4},
+          {layer + "mlp.gate_proj", 128, kAdapterWidth, 4},
+          {layer + "mlp.up_proj", 128, kAdapterWidth, 7},
+          {layer + "mlp.down_proj", kAdapterWidth, 128, 4},
+          {"model.embed_tokens", kAdapterWidth, kVocab, 4, true},
+          {"lm_head", kVocab, kAdapterWidth, 4}};
 }
 
 // W + factor * B A, in place of W in the checkpoint's file.
@@ -114,7 +114,7 @@ std::string refusal(const std::function<void(PeftFolder&)>& spoil) {
   checkpoint.write();
   const tests::TemporaryFolder out;
   PeftFolder adapter{out / "adapter"};
-  adapter.add("model.layers.0.self_attn.q_proj", 64, kWidth, 4, checkpoint.random);
+  adapter.add("model.layers.0.self_attn.q_proj", 64, kAdapterWidth, 4, checkpoint.random);
   spoil(adapter);
   adapter.write();
   core::ConvertRequest request;
@@ -130,7 +130,7 @@ std::string refusal(const std::function<void(PeftFolder&)>& spoil) {
   return "accepted";
 }
 
-bool says(const std::string& line, const std::string& part) { return line.find(part) != std::string::npos; }
+bool error_says(const std::string& line, const std::string& part) { return line.find(part) != std::string::npos; }
 
 } // namespace
 
@@ -160,31 +160,32 @@ TEST_CASE("adapters that low-rank matrices beside a model's do not express are r
   const auto with = [](const char* key, const nlohmann::json& value) {
     return refusal([&](PeftFolder& folder) { folder.settings[key] = value; });
   };
-  CHECK(says(with("peft_type", "LOHA"), "peft_type: 'LOHA' is no LoRA adapter"));
-  CHECK(says(with("use_dora", true), "use_dora: DoRA also scales"));
-  CHECK(says(with("modules_to_save", {"lm_head"}), "modules_to_save: the adapter has whole weights"));
-  CHECK(says(with("bias", "all"), "bias: the adapter changes biases"));
-  CHECK(says(with("init_lora_weights", "pissa_niter_4"), "init_lora_weights: 'pissa_niter_4' changes the model's own"));
-  CHECK(says(with("alpha_pattern", {{".*q_proj", 3}}), "alpha_pattern: '.*q_proj' is a regular expression"));
-  CHECK(says(with("lora_alpha", -1), "lora_alpha: is -1"));
-  CHECK(says(with("alora_invocation_tokens", {1, -2}), "alora_invocation_tokens: is no list of tokens"));
-  CHECK(says(refusal([](PeftFolder& folder) {
-               folder.file.add("base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector.weight", "F32",
-                               {64}, std::vector<float>(64));
-             }),
-             "is none of a plain LoRA adapter, but of DoRA"));
-  CHECK(says(refusal([](PeftFolder& folder) {
-               folder.file.tensors.erase("base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight");
-             }),
-             "has only one of its two matrices"));
-  CHECK(says(refusal([](PeftFolder& folder) {
-               std::mt19937_64 random(1);
-               folder.add("model.layers.0.self_attn.z_proj", 64, 64, 4, random);
-             }),
-             "model.layers.0.self_attn.z_proj has no place in a llama model"));
-  CHECK(says(refusal([](PeftFolder& folder) {
-               std::mt19937_64 random(1);
-               folder.add("model.layers.5.self_attn.q_proj", 64, 64, 4, random);
-             }),
-             "model.layers.5.self_attn.q_proj has no place in a llama model"));
+  CHECK(error_says(with("peft_type", "LOHA"), "peft_type: 'LOHA' is no LoRA adapter"));
+  CHECK(error_says(with("use_dora", true), "use_dora: DoRA also scales"));
+  CHECK(error_says(with("modules_to_save", {"lm_head"}), "modules_to_save: the adapter has whole weights"));
+  CHECK(error_says(with("bias", "all"), "bias: the adapter changes biases"));
+  CHECK(error_says(with("init_lora_weights", "pissa_niter_4"),
+                   "init_lora_weights: 'pissa_niter_4' changes the model's own"));
+  CHECK(error_says(with("alpha_pattern", {{".*q_proj", 3}}), "alpha_pattern: '.*q_proj' is a regular expression"));
+  CHECK(error_says(with("lora_alpha", -1), "lora_alpha: is -1"));
+  CHECK(error_says(with("alora_invocation_tokens", {1, -2}), "alora_invocation_tokens: is no list of tokens"));
+  CHECK(error_says(refusal([](PeftFolder& folder) {
+                     folder.file.add("base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector.weight",
+                                     "F32", {64}, std::vector<float>(64));
+                   }),
+                   "is none of a plain LoRA adapter, but of DoRA"));
+  CHECK(error_says(refusal([](PeftFolder& folder) {
+                     folder.file.tensors.erase("base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight");
+                   }),
+                   "has only one of its two matrices"));
+  CHECK(error_says(refusal([](PeftFolder& folder) {
+                     std::mt19937_64 random(1);
+                     folder.add("model.layers.0.self_attn.z_proj", 64, 64, 4, random);
+                   }),
+                   "model.layers.0.self_attn.z_proj has no place in a llama model"));
+  CHECK(error_says(refusal([](PeftFolder& folder) {
+                     std::mt19937_64 random(1);
+                     folder.add("model.layers.5.self_attn.q_proj", 64, 64, 4, random);
+                   }),
+                   "model.layers.5.self_attn.q_proj has no place in a llama model"));
 }

@@ -2,7 +2,7 @@
 // and can restrict the answer to a grammar.
 #pragma once
 
-#include "core/token_choice.h"
+#include "core/sampling/token_choice.h"
 #include "engine/chat/chat_request.h"
 #include "engine/loaded_model.h"
 #include "engine/sequences/session.h"

@@ -7,7 +7,7 @@
 #include "core/ceiling.h"
 #include "core/ops.h"
 #include "core/sampler.h"
-#include "core/token_choice.h"
+#include "core/sampling/token_choice.h"
 #include "core/view/jobs.h"
 #include "core/view/pictures.h"
 #include "core/view/serving.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/sampling/diffusion_params.h"
-#include "core/token_choice.h"
+#include "core/sampling/token_choice.h"
 #include "gguf/gguf.h"
 
 #include <cstdint>

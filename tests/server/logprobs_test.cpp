@@ -1,5 +1,5 @@
 // Probabilities of answers and of prompts, in the forms of the APIs.
-#include "core/token_choice.h"
+#include "core/sampling/token_choice.h"
 #include "support/http/endpoint.h"
 
 #include <cmath>

@@ -98,7 +98,7 @@ TEST_CASE("empty and repeated tokens are harmless: the first of equal ones is me
 TEST_CASE("a file without a tokenizer, or with one of an unknown model, is refused and the known models are named") {
   expect_refused({}, "tokenizer.ggml.model");
   gguf::Metadata metadata = metadata_of(tests::byte_level_sample());
-  metadata.set("tokenizer.ggml.model", "plamo2");
+  metadata.set("tokenizer.ggml.model", "plamo9");
   expect_refused(metadata, "llama, gpt2, t5");
 }
 

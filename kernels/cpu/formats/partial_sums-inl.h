@@ -21,7 +21,7 @@ inline constexpr int64_t kSumVectors = kPartialSums / kLanes;
 template <int kGroup>
 HWY_INLINE void add_groups(const VI (&dots)[kCodeVectors], VI (&sums)[kSumVectors]) {
 #if RIDGE_WIDE
-  // Of each 128 bits, which are 16 columns, first pairs of elements, then pairs of pairs, of all four vectors.
+  // First pairs of elements, then pairs of pairs, within each 128 bits (16 columns) of all four vectors.
   const auto pairs = [](__m512i a, __m512i b) HWY_ATTR {
     return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
   };

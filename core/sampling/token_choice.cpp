@@ -1,4 +1,4 @@
-#include "core/token_choice.h"
+#include "core/sampling/token_choice.h"
 
 namespace ridge::core {
 

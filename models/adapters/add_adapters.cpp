@@ -200,9 +200,10 @@ class Adding {
                   "the model instead",
                   path, tensor, program_.architecture);
     if (whole && base.count != whole->dims[2])
-      throw_error("{}: changes {}, whose {} matrices a {} model multiplies with one by one: `ridge quantize --lora` merges "
-                  "it into the model instead",
-                  path, tensor, whole->dims[2], program_.architecture);
+      throw_error(
+          "{}: changes {}, whose {} matrices a {} model multiplies with one by one: `ridge quantize --lora` merges "
+          "it into the model instead",
+          path, tensor, whole->dims[2], program_.architecture);
     for (const Own& each : own)
       adapters_[each.adapter].file->check_shape(tensor, model_, whole ? whole->dims[0] : planar->cols(),
                                                 whole ? whole->dims[1] : planar->rows(),

@@ -61,7 +61,7 @@ void give(const XSelectionRequestEvent& request, const std::string& bytes, Atom 
     wait_until_deleted(request.requestor, request.property);
     const size_t count = at < bytes.size() ? std::min(kPiece, bytes.size() - at) : 0;
     set(type, 8, bytes.data() + std::min(at, bytes.size()), count);
-    XFlush(display);
+    XSync(display, False); // a program that ends with events unread may lose what it sent last
     if (count == 0) std::exit(0);
   }
 }
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   if (XGetSelectionOwner(display, atom("CLIPBOARD")) != window) return 1;
   std::puts("ready");
   std::fflush(stdout);
-  ::alarm(900); // nobody asks
+  ::alarm(900); // where no program asks
   while (true) {
     XEvent event;
     XNextEvent(display, &event);

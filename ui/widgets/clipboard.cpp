@@ -80,7 +80,7 @@ class Clipboard {
       });
       const size_t before = bytes.size();
       if (!piece) return {};
-      take(place, bytes);
+      if (take(place, bytes) == None) continue; // the event was about what was taken already
       if (bytes.size() == before) return bytes;
     }
     return {};

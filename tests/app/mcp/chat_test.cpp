@@ -74,6 +74,7 @@ TEST_CASE("a chat asks before each call of a tool: yes, no, and always") {
   REQUIRE(chat.expect("The tool echo (without a question)"));
   chat.type("/save " + (folder() / "asked.json") + "\r");
   REQUIRE(chat.expect("[saved"));
+  REQUIRE(chat.expect("> "));
   chat.type("\x04");
   CHECK(chat.exit_status() == 0);
 
@@ -104,6 +105,7 @@ TEST_CASE("a call that hangs is stopped by Ctrl-C, and the chat goes on") {
   REQUIRE(chat.expect("[grammar = none]"));
   chat.type("and now?\r");
   REQUIRE(chat.expect("· context "));
+  REQUIRE(chat.expect("> "));
   chat.type("\x04");
   CHECK(chat.exit_status() == 0);
 }

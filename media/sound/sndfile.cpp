@@ -1,5 +1,5 @@
-// FLAC, MP3, Ogg and AIFF by libsndfile, which is loaded when such a file comes: it has no static archive, and who has
-// only WAV files needs none.
+// FLAC, MP3, Ogg and AIFF by libsndfile, which is loaded when such a file comes: it has no static archive, and WAV
+// files do without it.
 #include "media/sound/decoders.h"
 
 #include <dlfcn.h>

@@ -78,9 +78,9 @@ class Builder {
   // Linear attention whose heads forget at fixed paces, times `pace`.
   core::ValueId lightning_attention(core::ValueId x, int64_t il, double pace);
   core::ValueId time_mix(core::ValueId x, int64_t il); // of RWKV 6, in attention's place
-  // Of RWKV 6 and 7, the feed-forward part, in RWKV 6 with a gate.
+  // The feed-forward part of RWKV 6, with a gate, and of RWKV 7, without one.
   core::ValueId channel_mix(core::ValueId x, int64_t il, bool gated);
-  // Of RWKV 7. Layers behind the first one take up its values, which are the second of what it gives.
+  // RWKV 7's: its result, and the first layer's values, which later layers mix into their own.
   std::pair<core::ValueId, core::ValueId> time_mix7(core::ValueId x, std::optional<core::ValueId> first_values,
                                                     int64_t il);
   core::ValueId latent_attention(core::ValueId x, int64_t il, const LatentSpec& spec);

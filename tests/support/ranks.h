@@ -16,4 +16,12 @@ inline std::vector<core::Shard> shards_of(const core::Program& program, int rank
   return shards;
 }
 
+// Bytes of the weights that products read.
+inline double matrix_bytes(const core::Program& program) {
+  double bytes = 0;
+  for (const core::Op& op : program.ops)
+    if (class_of(op.kind) == core::OpClass::matrix) bytes += core::op_cost(program, op, {}).weight_bytes;
+  return bytes;
+}
+
 } // namespace ridge::tests

@@ -129,7 +129,7 @@ class Clipboard {
     if (x_.get_window_property(display_, window_, place, 0, kMostWords, True, AnyPropertyType, &type, &bits, &count,
                                &left, &data) != Success)
       return None;
-    // Of 32 bits each takes a long.
+    // Elements of 32 bits take a long each.
     const size_t each = bits == 32 ? sizeof(long) : static_cast<size_t>(bits) / 8;
     if (data) bytes.append(reinterpret_cast<const char*>(data), count * each);
     if (data) x_.free(data);

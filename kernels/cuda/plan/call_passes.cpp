@@ -309,6 +309,13 @@ class Conversions {
   std::optional<size_t> clearer_; // of calls_: a conversion behind the last reader of such a value
 };
 
+// The multiprocessors that a product may leave free; null: the call is none that can.
+int* left_free(KernelCall& call) {
+  if (auto* matvec = call.get<Matvec>()) return &matvec->left_free;
+  auto* pair = call.get<MatvecPair>();
+  return pair ? &pair->left_free : nullptr;
+}
+
 // Products leave multiprocessors to what starts beside their blocks.
 //
 // A folded router's blocks that choose experts end last, so what comes behind them leaves their multiprocessors free:
@@ -321,21 +328,16 @@ class Conversions {
 void leave_room(const Planning& p, Calls& calls) {
   for (size_t i = 1; i < calls.size(); ++i) {
     const auto* router = calls[i - 1].get<MatvecRouter>();
-    if (auto* matvec = calls[i].get<Matvec>(); matvec && router) matvec->left_free = static_cast<int>(router->rows);
-    if (auto* pair = calls[i].get<MatvecPair>(); pair && router) pair->left_free = static_cast<int>(router->rows);
+    if (int* const left = left_free(calls[i]); left && router) *left = static_cast<int>(router->rows);
     const auto* attention = calls[i].get<RopeAttention>();
-    if (!attention || !attention->rope.dataflow_input) continue;
-    auto* matvec = calls[i - 1].get<Matvec>();
-    auto* pair = calls[i - 1].get<MatvecPair>();
-    if (!matvec && !pair) continue;
+    int* const left = left_free(calls[i - 1]);
+    if (!attention || !attention->rope.dataflow_input || !left) continue;
     int64_t rows = 0;
-    for (const Product* of : {matvec ? &matvec->product : &pair->first, pair ? &pair->second : nullptr})
-      for (size_t part = 0; of && part < of->matrix.parts.size(); ++part)
-        rows += p.weight(of->matrix.parts[part].weight).rows;
+    for (const MatrixStep* m : matrices_of(calls[i - 1]))
+      for (const MatrixStep::Part& part : m->parts) rows += p.weight(part.weight).rows;
     if (rows < 16 * p.in.limits.sm_count) continue; // with so few for each, the other blocks would take much longer
     const int64_t heads = p.in.program.kv_layers[attention->rope.heads.kv_layer].heads;
-    (matvec ? matvec->left_free : pair->left_free) =
-        static_cast<int>(std::min<int64_t>(2 * heads, p.in.limits.sm_count / 16));
+    *left = static_cast<int>(std::min<int64_t>(2 * heads, p.in.limits.sm_count / 16));
   }
 }
 

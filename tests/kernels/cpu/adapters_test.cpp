@@ -22,13 +22,6 @@ std::unique_ptr<core::Executor> on_two(const core::Program& program, const core:
                                    kernels::cpu::make_cpu_executor);
 }
 
-double matrix_bytes(const core::Program& program) {
-  double bytes = 0;
-  for (const core::Op& op : program.ops)
-    if (class_of(op.kind) == core::OpClass::matrix) bytes += core::op_cost(program, op, {}).weight_bytes;
-  return bytes;
-}
-
 } // namespace
 
 TEST_CASE("streams of a batch have adapters of their own, on one executor, two and ranks") {
@@ -45,7 +38,7 @@ TEST_CASE("ranks share out a model with adapters as they do without") {
   for (const bool experts : {false, true}) {
     const tests::AdaptedModel model(experts, random);
     const auto bytes = [](const core::Program& program) {
-      return matrix_bytes(tests::shards_of(program, 2)[0].program) / matrix_bytes(program);
+      return tests::matrix_bytes(tests::shards_of(program, 2)[0].program) / tests::matrix_bytes(program);
     };
     CHECK(bytes(model.program) < bytes(model.plain) + 0.1); // A is everywhere, B shared out
   }

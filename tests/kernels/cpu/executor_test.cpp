@@ -2,7 +2,7 @@
 #include "kernels/cpu/executor/executor.h"
 
 #include "core/cache/rings.h"
-#include "kernels/cpu/formats/targets.h"
+#include "kernels/cpu/each_target.h"
 #include "support/executor_runs.h"
 
 #include "core/error.h"
@@ -18,6 +18,7 @@ using quant::Type;
 using tests::consecutive;
 using tests::exact_config;
 using tests::fast_config;
+using tests::for_each_target;
 using tests::RandomProgram;
 using tests::run;
 using tests::Steps;
@@ -31,20 +32,6 @@ constexpr double kExact = 1e-9, kDots = 1e-8, kFastModel = 1e-2;
 
 double worst_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes) {
   return tests::worst_error(kernels::cpu::make_cpu_executor, model, config, sizes);
-}
-
-// Runs once with each instruction set that was compiled and that this CPU has.
-template <typename Run>
-void for_each_target(const Run& run) {
-  const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  for (int64_t rest = usable; rest != 0; rest &= rest - 1) {
-    const int64_t target = rest & -rest;
-    hwy::SetSupportedTargetsForTest(target);
-    const std::string name = hwy::TargetName(target);
-    CAPTURE(name);
-    run();
-  }
-  hwy::SetSupportedTargetsForTest(0);
 }
 
 } // namespace

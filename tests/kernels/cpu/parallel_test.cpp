@@ -35,13 +35,6 @@ tests::MakeExecutor ranks_of(int ranks) {
   };
 }
 
-double matrix_bytes(const core::Program& program) {
-  double bytes = 0;
-  for (const core::Op& op : program.ops)
-    if (class_of(op.kind) == core::OpClass::matrix) bytes += core::op_cost(program, op, {}).weight_bytes;
-  return bytes;
-}
-
 } // namespace
 
 TEST_CASE("a transformer on several ranks gives the same logits, dense and with experts, in every format") {
@@ -76,7 +69,7 @@ TEST_CASE("heads, gates and experts go to ranks, and what every rank needs stays
   const std::vector<core::Shard> shards = tests::shards_of(model.program, 2);
   double bytes = 0;
   for (const core::Shard& shard : shards) {
-    bytes += matrix_bytes(shard.program);
+    bytes += tests::matrix_bytes(shard.program);
     CHECK(std::ranges::count(shard.program.ops, core::OpKind::all_reduce, &core::Op::kind) == 4);
     CHECK(std::ranges::count(shard.program.ops, core::OpKind::all_gather, &core::Op::kind) == 1);
     CHECK(shard.program.kv_layers[0].heads == 1);
@@ -85,7 +78,7 @@ TEST_CASE("heads, gates and experts go to ranks, and what every rank needs stays
       if (class_of(shard.program.ops[i].kind) != core::OpClass::exchange)
         CHECK(shard.program.ops[i].name == model.program.ops[shard.origins[i]].name);
   }
-  CHECK(bytes == matrix_bytes(model.program)); // nothing twice
+  CHECK(bytes == tests::matrix_bytes(model.program)); // nothing twice
 }
 
 TEST_CASE("recipes, a random eighth of all, give their logits on two, three, four and eight ranks") {
@@ -111,7 +104,7 @@ TEST_CASE("recipes, a random eighth of all, give their logits on two, three, fou
       CHECK(tests::nmse(tests::in_pieces(ranks_of(ranks), program, config, ids, size), expected) <= bound);
     CHECK(tests::nmse(tests::after_going_back(ranks_of(ranks), program, config, ids), expected) <= bound);
     const core::Program two = core::shard_program(program, 0, 2, tests::block_weights).program;
-    shared += matrix_bytes(two) < 0.9 * matrix_bytes(program);
+    shared += tests::matrix_bytes(two) < 0.9 * tests::matrix_bytes(program);
     ++all;
   }
   MESSAGE(shared, " of ", all, " recipes are shared out to two ranks");

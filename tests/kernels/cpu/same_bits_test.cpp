@@ -1,7 +1,7 @@
 // A token gets the same logits, bit for bit, whatever is evaluated together with it and in whatever pieces: what a seed
 // gives does not depend on what was cached or who else was served.
+#include "kernels/cpu/each_target.h"
 #include "kernels/cpu/executor/executor.h"
-#include "kernels/cpu/formats/targets.h"
 #include "support/executor_runs.h"
 
 #include <algorithm>
@@ -11,26 +11,13 @@ using core::OpKind;
 using quant::Type;
 using tests::exact_config;
 using tests::fast_config;
+using tests::for_each_target;
 using tests::RandomProgram;
 using tests::Steps;
 
 namespace {
 
 constexpr int kStreams = 4;
-
-// Runs with each instruction set that was compiled and that this CPU has.
-template <typename Run>
-void for_each_target(const Run& run) {
-  const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  for (int64_t rest = usable; rest != 0; rest &= rest - 1) {
-    const int64_t target = rest & -rest;
-    hwy::SetSupportedTargetsForTest(target);
-    const std::string name = hwy::TargetName(target);
-    CAPTURE(name);
-    run();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-}
 
 // The logits of each token of `text` in stream 0, evaluated in pieces of the sizes that `size` gives, with `others`
 // tokens of other streams around them in each batch.

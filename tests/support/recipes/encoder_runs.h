@@ -73,7 +73,7 @@ inline void check_encoder_recipe(const MakeExecutor& make, const std::string& na
   CHECK(nmse(written(*executor, shorter, start - 11, end, 9), whole) > 1e-3);
   CHECK(nmse(written(*executor, tokens, start, 11, 9), whole) <= kOfPieces);
 
-  // Another stream goes on behind what this one has, and behind a part of it.
+  // Another stream copies what this one has evaluated, and continues behind all of it or a part.
   executor->copy_cache(0, 1, static_cast<int64_t>(end));
   for (const size_t from : {end - 3, start + 1})
     CHECK(nmse(written(*executor, tokens, from, 2, from, 1), rest_of(from)) <= kOfPieces);

@@ -33,7 +33,7 @@ std::vector<std::string> recipes_where(Wanted wanted) {
   return names;
 }
 
-// Of models of one Program. `whole`: those whose tokens see later ones, so that a text is evaluated at once.
+// Recipes of models that are one Program. `whole`: those that evaluate a text at once, since tokens see later ones.
 inline std::vector<std::string> known_recipes(const std::string& output = "logits", bool whole = false) {
   return recipes_where([&](const Recipe& recipe) {
     return recipe.document["output"] == output && recipe.document.value("whole", false) == whole &&

@@ -1,0 +1,27 @@
+// The instruction sets that the CPU's kernels were compiled for.
+#pragma once
+
+#include "kernels/cpu/formats/targets.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+
+namespace ridge::tests {
+
+// Runs once with each of them that this CPU has.
+template <typename Run>
+void for_each_target(const Run& run) {
+  const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
+  for (int64_t rest = usable; rest != 0; rest &= rest - 1) {
+    const int64_t target = rest & -rest;
+    hwy::SetSupportedTargetsForTest(target);
+    const std::string name = hwy::TargetName(target);
+    CAPTURE(name);
+    run();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+} // namespace ridge::tests

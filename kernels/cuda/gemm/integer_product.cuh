@@ -1,11 +1,9 @@
-// out = x Wᵀ for prompts by integer products on the tensor cores, for GeForce cards, which multiply bytes four times as
-// fast as f16 with f32 sums. Activations are rounded to 8 bits in groups of 32 (HalfLayout::bytes); the weights' codes
-// are bytes as they are, so that only scales and offsets are multiplied in f32, once per group and result.
+// out = x Wᵀ for prompts by int8 mma, four times as fast as f16 with f32 sums on GeForce cards. Activations are 8-bit
+// in groups of 32 (HalfLayout::bytes); scales and offsets are f32.
 //
-// The multipliers of f32 are nearly as busy as the tensor cores. So an integer sum begins with the bits of 1.5 · 2^23,
-// and is the float 1.5 · 2^23 + sum without a conversion. One multiplication and addition by the row's scale takes the
-// constant away again (exactly: few scales have more than 18 significant bits), and one by the token's scale adds to
-// the result.
+// The f32 units are nearly as busy as the tensor cores, so integer sums start with the bits of 1.5 · 2^23 and are the
+// float 1.5 · 2^23 + sum without conversion. One fma with the row's scale removes the constant (exactly: few scales
+// have more than 18 significant bits), one with the token's scale adds to the result.
 #pragma once
 
 #include "kernels/cuda/gemm/integer_product.h"
@@ -14,33 +12,32 @@
 
 namespace ridge::kernels::cuda {
 
-// Offsets are multiplied by the sum of a group's activations, so two to a group would need two sums.
+// Offsets multiply the sum of a group's activations; two per group would need two sums.
 template <typename Format>
 concept IntegerFormat = quant::PackedFormat<Format> && !(Layout<Format>::kHalfScales && Layout<Format>::kHasOffset);
 
-// A block makes kTokens x kRows results in steps of kColumns columns, a warp 64 x 32 of them.
+// A block computes kTokens x kRows in steps of kColumns, a warp 64 x 32.
 template <IntegerFormat Format>
 struct IntegerShape {
   using L = Layout<Format>;
   static constexpr int kTokens = kByteTokens, kRows = kIntegerRows, kColumns = kByteColumns;
   static constexpr int kWarpTokens = 64, kWarpRows = 32, kWarpsAcross = kTokens / kWarpTokens;
-  static constexpr int kThreads = 2 * kRows; // a thread decodes one group of weights a step
-  static constexpr int kBlocks = 3;          // of a multiprocessor, which has room for these in 100 KB
+  static constexpr int kThreads = 2 * kRows;
+  static constexpr int kBlocks = 3;
   static_assert(kThreads == kWarp * kWarpsAcross * kRows / kWarpRows);
-  // A row of weights in shared memory: codes, then each group's scales and its offset, as floats.
   static constexpr int kScales = L::kHalfScales ? 2 : 1, kGroupFloats = kScales + L::kHasOffset;
-  static constexpr int kPitch = kColumns + 16; // an odd number of 16 bytes, so that no banks collide
+  static constexpr int kPitch = kColumns + 16; // an odd number of 16 bytes avoids bank conflicts
   static_assert(2 * kGroupFloats * 4 <= 16);
-  static constexpr int kInputBytes = kTokens * kByteRowBytes, kWeightBytes = kRows * kPitch; // of a step
+  static constexpr int kInputBytes = kTokens * kByteRowBytes, kWeightBytes = kRows * kPitch;
   static constexpr int kSharedBytes = 2 * (kInputBytes + kWeightBytes);
 };
 
-// A group's codes as signed bytes. An offset takes their bias, else they lie around 0.
+// An offset absorbs the codes' bias; otherwise they are centred on 0.
 template <typename L>
 __device__ __forceinline__ void sign_codes(GroupCodes& group) {
   constexpr bool kSigned = signed_codes<L>();
   if constexpr (L::kHasOffset && !L::Bias::kLowers) {
-    constexpr bool kHigh = !kSigned && middle_of_codes<L>() == 128; // codes above 127
+    constexpr bool kHigh = !kSigned && middle_of_codes<L>() == 128;
     if constexpr (kHigh)
 #pragma unroll
       for (uint32_t& word : group.word) word ^= 0x80808080;
@@ -56,7 +53,7 @@ __device__ __forceinline__ void sign_codes(GroupCodes& group) {
   }
 }
 
-// The sums of a warp's 64 tokens x 32 rows: lane l has tokens 16 m + l / 4 and + 8, rows 8 n + 2 (l % 4) and + 1.
+// Lane l has tokens 16 m + l / 4 and + 8, rows 8 n + 2 (l % 4) and + 1.
 template <typename Format>
 class IntegerSums {
   using S = IntegerShape<Format>;
@@ -66,18 +63,16 @@ class IntegerSums {
   static constexpr int kM = S::kWarpTokens / 16, kN = S::kWarpRows / 8;
   float sum[kM][kN][4] = {};
 
-  // `x`, `w`: of the warp's first token and row in the first step's shared memory.
   __device__ __forceinline__ IntegerSums(const uint8_t* x, const uint8_t* w, int lane)
       : x_(x + lane % 16 * kByteRowBytes + lane / 16 * 16), token_(x + lane / 4 * kByteRowBytes + S::kColumns),
         w_(w + (lane / 16 * 8 + lane % 8) * S::kPitch + lane / 8 % 2 * 16),
         row_(w + 2 * (lane % 4) * S::kPitch + S::kColumns) {}
 
-  // Adds the products with group `group` of a step, the one in the first or the second half of shared memory.
   __device__ __forceinline__ void add(int half, int group) {
     const int in_x = half * S::kInputBytes, in_w = half * S::kWeightBytes;
-    asm volatile("" ::: "memory"); // there are no registers to load a group ahead
+    asm volatile("" ::: "memory"); // too few registers to load a group ahead
     uint32_t a[kM][4];
-    float2 of_token[kM][2]; // scale, sum
+    float2 of_token[kM][2];
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
       load_matrix_x4(a[m], x_ + in_x + 16 * m * kByteRowBytes + 32 * group);
@@ -133,7 +128,6 @@ class IntegerSums {
   const uint8_t *x_, *token_, *w_, *row_;
 };
 
-// A thread's group of a step's weights, on its way to shared memory.
 template <typename Format>
 class IntegerWeights {
   using S = IntegerShape<Format>;
@@ -141,7 +135,6 @@ class IntegerWeights {
   using U = TileLayout<Format>;
 
  public:
-  // `to`: of the block's first row in the first step's shared memory; `group`: 0 or 1.
   __device__ __forceinline__ IntegerWeights(const uint8_t* matrix, int row, const GemmArgs& args, uint8_t* to,
                                             unsigned group)
       : block_(matrix + U::block_offset(row, args.row_bytes)), to_(to), row_in_block_(row % U::kRowBlockRows),
@@ -189,18 +182,18 @@ __global__ void __launch_bounds__(IntegerShape<Format>::kThreads, IntegerShape<F
   using S = IntegerShape<Format>;
   using Sums = IntegerSums<Format>;
   extern __shared__ uint4 shared[];
-  auto* const inputs = reinterpret_cast<uint8_t*>(shared); // [2][kTokens] rows of kByteRowBytes
-  uint8_t* const weights = inputs + 2 * S::kInputBytes;    // [2][kRows] rows of kPitch bytes
+  auto* const inputs = reinterpret_cast<uint8_t*>(shared);
+  uint8_t* const weights = inputs + 2 * S::kInputBytes;
   int thread = threadIdx.x;
-  asm volatile("" : "+r"(thread)); // or it is read again for each use
+  asm volatile("" : "+r"(thread)); // otherwise re-read for each use
   const int lane = thread % kWarp, warp = thread / kWarp;
   const int warp_tokens = warp % S::kWarpsAcross * S::kWarpTokens, warp_rows = warp / S::kWarpsAcross * S::kWarpRows;
   let_successor_start();
 
-  // Where the tile lies. A gated tile has 16 rows of gate, then the same 16 of up, for every warp.
+  // Gated: each warp has 16 rows of gate, then the same of up.
   const int block_rows = args.gated ? S::kRows / 2 : S::kRows, last = args.gated ? 0 : args.product.segments - 1;
   const auto tiles = [&](int s) { return (args.product.segment[s].rows + block_rows - 1) / block_rows; };
-  int index = 0, tile = blockIdx.y; // tiles of all segments in sequence
+  int index = 0, tile = blockIdx.y;
   for (; index < last && tile >= tiles(index); ++index) tile -= tiles(index);
   const GemmSegment& segment = args.product.segment[index];
   const int first_token = blockIdx.x * S::kTokens, first_row = tile * block_rows;

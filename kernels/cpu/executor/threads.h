@@ -1,4 +1,4 @@
-// How many threads the CPU's work is worth.
+// How many threads to use.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 namespace ridge::kernels::cpu {
 
 struct Processors {
-  int usable = 1;      // logical ones that this process may run on
-  int cores = 1;       // they are of so many
-  double limit = 0;    // of control groups, in processors' time; 0: none
-  bool hybrid = false; // cores of two kinds
+  int usable = 1;      // logical processors available to this process
+  int cores = 1;       // physical cores among them
+  double limit = 0;    // from control groups, in processors; 0: none
+  bool hybrid = false; // two kinds of cores
 
-  // One per core, because two threads of one core share what multiplies and what loads; at most the nearest whole
-  // number of the limit: with 1.5, two threads do half as much again as one, and stand still a quarter of the time.
+  // One per core, since sibling threads share the arithmetic and load units, but at most the rounded limit: with a
+  // limit of 1.5, two threads are 1.5 times as fast as one and idle a quarter of the time.
   int threads() const;
 };
 
-// Those of `usable`, by what the system's files under `root` say.
+// `root` prefixes /sys and /proc paths (for tests).
 Processors find_processors(const std::vector<int>& usable, const std::string& root = "");
-// Those of this process, when it asked first.
+// Of this process, determined on the first call.
 const Processors& processors();
 inline int default_threads() { return processors().threads(); }
 

@@ -1,9 +1,8 @@
-// Unpacks 256 weights of any format into vectors: byte codes, and scale and offset per 16 weights.
+// Unpacks 256 weights of any format into vectors of byte codes, with a scale and offset per 16 weights.
 //
 //   w[i] = scale[i / 16] * (code[i] - kBias) + offset[i / 16],   code unsigned
 //
-// `Unpacker<Format>` serves every format through its own `unpack`; unpack_wide-inl.h specializes it for 512-bit
-// registers where that is worth it.
+// The generic Unpacker calls the format's `unpack`; other headers specialize it for wider registers.
 #if defined(RIDGE_CPU_UNPACK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_INL_H
 #undef RIDGE_CPU_UNPACK_INL_H
@@ -17,12 +16,12 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
-namespace { // compiled for several instruction sets: nothing may be merged with a twin
+namespace {
 
 inline constexpr int64_t kScaleVectors = kSumVectors; // one scale per 16 weights
 
 struct Chunk {
-  VI code[kCodeVectors];                          // bytes in the weights' order
+  VI code[kCodeVectors];
   VF scale[kScaleVectors], offset[kScaleVectors]; // offset is unset for formats without
 };
 
@@ -51,7 +50,7 @@ struct Unpacker {
   }
 };
 
-// The blocks of 256 weights from `column` of a row on; blocks past its end read as zero bytes.
+// Blocks of 256 weights from `column`; reads past the row's end give zero bytes.
 template <typename Format>
 class ChunkBlocks {
  public:

@@ -1,8 +1,7 @@
-// Unpackers for 512-bit registers: 64 codes at a time, straight from the packed bits into registers.
+// Unpackers for 512-bit registers: 64 codes at a time from the packed bits.
 //
-// Two idioms serve most formats. Bit fields that two groups of 32 share are loaded to both halves of a register and
-// shifted by counts that differ between the halves (a rotation, where the field must move up); a mask then drops what
-// the shift dragged along. Scales of a whole chunk are computed at once, 8 or 16 to a register.
+// Bit fields shared by two groups of 32 are loaded to both halves of a register and shifted by a different count per
+// half (rotated if the field must move up); a mask drops the rest. Scales of a chunk are computed 8 or 16 at a time.
 #if defined(RIDGE_CPU_UNPACK_WIDE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_WIDE_INL_H
 #undef RIDGE_CPU_UNPACK_WIDE_INL_H
@@ -23,7 +22,7 @@ namespace {
 HWY_INLINE __m512i both_halves(const uint8_t* p) {
   return _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
-// 64-bit shift counts: one for the lower 32 bytes, one for the upper.
+// 64-bit shift counts of the lower and upper 32 bytes.
 HWY_INLINE __m512i halves(int64_t low, int64_t high) {
   return _mm512_setr_epi64(low, low, low, low, high, high, high, high);
 }
@@ -65,7 +64,7 @@ HWY_INLINE __m512 twice(__m512 v, int first = 0) {
 }
 HWY_INLINE __m512 twice(__m256 v) { return twice(_mm512_castps256_ps512(v)); }
 
-// The halves at p, p + stride …, eight of them, each twice.
+// Eight halves, kStride apart, each twice.
 template <int kStride>
 HWY_INLINE __m512 eight_halves(const void* p) {
   const auto at = [&](int i)
@@ -73,14 +72,13 @@ HWY_INLINE __m512 eight_halves(const void* p) {
   return twice(_mm256_cvtph_ps(_mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7))));
 }
 
-// Nibbles of 2 × 16 bytes: the low ones of a, its high ones, the low ones of b, its high ones.
+// Low nibbles of a, its high ones, then the same of b.
 HWY_INLINE __m512i nibbles(const uint8_t* a, const uint8_t* b) {
   const __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a)));
   const __m256i high = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b)));
   const __m512i shift = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
   return and_bytes(_mm512_srlv_epi64(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), shift), 15);
 }
-// entry[nibble], for 16 byte entries
 HWY_INLINE __m512i look_up(__m128i entries, __m512i nibble) {
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), nibble);
 }
@@ -121,7 +119,7 @@ struct Unpacker<quant::Q4_1> {
   }
 };
 
-// Nibbles with 16 added where the fifth bit is set: bit i of qh belongs to weight i.
+// Nibbles plus 16 where bit i of qh is set.
 template <typename Block>
 HWY_INLINE __m512i five_bits(const Block& a, const Block& b) {
   const __mmask64 fifth = load32(a.qh) | static_cast<uint64_t>(load32(b.qh)) << 32;
@@ -200,7 +198,7 @@ struct Unpacker<quant::MXFP4> {
   }
 };
 
-// Scale and offset of Q4_K and Q5_K: 8 scales, then 8 mins, of 6 bits.
+// Q4_K and Q5_K: 8 scales and 8 mins of 6 bits.
 template <typename Block>
 HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const uint32_t a0 = load32(b.scales), a1 = load32(b.scales + 4), a2 = load32(b.scales + 8);
@@ -208,7 +206,7 @@ HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const uint32_t min_high = (a2 >> 4 & 0x0f0f0f0f) | (a1 >> 2 & 0x30303030);
   const __m512 both = floats_of_bytes((a0 & 0x3f3f3f3f) | static_cast<uint64_t>(scale_high) << 32,
                                       (a1 & 0x3f3f3f3f) | static_cast<uint64_t>(min_high) << 32);
-  // d for the scales, −dmin for the mins; the two stand side by side.
+  // d for the scales, −dmin for the mins; they are adjacent.
   static_assert(offsetof(Block, dmin) == offsetof(Block, d) + 2);
   const __m512 halves = _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128(static_cast<int>(load32(&b.d)))));
   const __m512i eight_each = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
@@ -262,7 +260,7 @@ struct Unpacker<quant::Q6_K> {
   }
 };
 
-// Groups 2j and 2j + 1 of Q2_K and Q3_K: two bits each.
+// Groups 2j and 2j + 1 of Q2_K and Q3_K.
 HWY_INLINE __m512i two_bits(const uint8_t* qs, int j) {
   const int shift = 4 * (j % 2);
   return and_bytes(_mm512_srlv_epi64(both_halves(qs + 32 * (j / 2)), halves(shift, shift + 2)), 3);

@@ -1,4 +1,4 @@
-// Joins what a token's experts give, by their shares.
+// Weighted sum of a token's expert outputs.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

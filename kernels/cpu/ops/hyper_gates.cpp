@@ -1,4 +1,4 @@
-// The gates of hyper-connections. A row has a few dozen numbers at most.
+// Gates of hyper-connections; rows have at most a few dozen numbers.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@ struct Gates {
 
   static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
-  // Divides the elements of a row or column of the matrix, `stride` apart, by their sum.
+  // Divides a row or column of the matrix by its sum.
   void normalize(float* first, int64_t stride) const {
     float sum = params.epsilon;
     for (int64_t i = 0; i < params.count; ++i) sum += first[i * stride];
@@ -57,7 +57,7 @@ void lower_hyper_gates(Lowering& lowering, const core::Op& op) {
                        lowering.vector_weight(op.weights[1]).data(),
                        lowering.value(op.outputs[0]),
                        lowering.value(op.outputs[1])};
-  constexpr int64_t kWork = 16; // of an element, next to one that is copied
+  constexpr int64_t kWork = 16; // cost of an element relative to a copy
   lowering.add_rows(lowering.slots(op.inputs), lowering.slots(op.outputs), lowering.info(op.inputs[0]).gathered,
                     kWork * lowering.info(op.inputs[0]).width, [=](int64_t first, int64_t last) {
                       for (int64_t t = first; t < last; ++t) gates.run(t);

@@ -1,4 +1,4 @@
-// Picks the columns of each group of a row in another order.
+// Permutes the columns of each group.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

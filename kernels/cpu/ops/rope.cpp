@@ -1,4 +1,4 @@
-// Rotates pairs of each head by the angles of the token's position, which a step before all ops computes.
+// Rotates pairs of each head by angles that an initial step computes.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

@@ -1,5 +1,4 @@
-// Writes each token's index key into the cache, at its position. Where an entry is for several positions, only the key
-// of the last of them.
+// Stores each token's index key; if an entry covers several positions, only the last one's key.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

@@ -1,5 +1,4 @@
-// Attention to chosen positions: their keys and values are copied side by side first. Where none was chosen, zeros. An
-// item is one KV head for a token.
+// Attention to chosen positions, whose keys and values are first gathered; zeros if none. Item: one KV head of a token.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The selective scan of Mamba 1 and 2, token after token: an item is one head of one stream of the batch.
+// Selective scan of Mamba 1 and 2, token by token. Item: one head of one stream.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 struct Scan {
   core::ScanParams params;
   bool rate_per_state;                  // a is [heads][states], else [heads]
-  const float *x, *b, *c, *dt;          // the columns of their own in the inputs' rows
+  const float *x, *b, *c, *dt;          // slices of the inputs' rows
   int64_t x_stride, b_stride, c_stride; // floats between tokens
   const float *a, *d, *bias;
   float* out; // [tokens][heads head_dim]

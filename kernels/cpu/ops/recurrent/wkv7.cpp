@@ -1,4 +1,4 @@
-// Attention of RWKV 7, token after token: an item is one head of one stream of the batch.
+// RWKV 7 attention, token by token. Item: one head of one stream.
 #include "core/target_clones.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -8,12 +8,12 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// Adds what an element of the direction finds in its row of S.
+// found += direction element × its row of S.
 RIDGE_CLONES void find(const float* s, float direction, int64_t dim, float* found) {
   for (int64_t j = 0; j < dim; ++j) found[j] += direction * s[j];
 }
 
-// With one element of k: its new row of S, and what r asks of that.
+// One element of k: updates its row of S, then adds r's product to y.
 RIDGE_CLONES void step(const float* v, const float* found, float kept, float key, float erased, float asked,
                        int64_t dim, float* s, float* y) {
   for (int64_t j = 0; j < dim; ++j) {

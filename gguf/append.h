@@ -1,4 +1,4 @@
-// Appends the three kinds of fields of GGUF files to a byte buffer.
+// Appends GGUF fields to a byte buffer.
 #pragma once
 
 #include <concepts>

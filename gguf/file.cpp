@@ -1,4 +1,4 @@
-// File: the shards of a model, mapped and parsed, as one.
+// File: all shards of a model, mapped and parsed.
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "gguf/parse.h"
@@ -11,7 +11,6 @@
 namespace ridge::gguf {
 namespace {
 
-// One file of the model: its bytes and their place on disk.
 struct Shard {
   std::string path;
   std::shared_ptr<core::MappedFile> mapping; // null for an image in memory
@@ -23,10 +22,10 @@ struct Shard {
 } // namespace
 
 struct File::Impl {
-  std::string path; // as the caller named it; messages name the faulty shard
+  std::string path; // as given by the caller; messages name the faulty shard
   std::vector<Shard> shards;
-  std::shared_ptr<const std::vector<std::byte>> image; // kept alive for from_bytes
-  Parsed model;                                        // the first shard's, with the tensors of all
+  std::shared_ptr<const std::vector<std::byte>> image; // owned if from from_bytes
+  Parsed model;                                        // metadata of the first shard, tensors of all
   NameIndex tensor_names;
 
   Parsed parse_shard(Shard shard) {
@@ -44,7 +43,7 @@ struct File::Impl {
                 name_of(entry.value.type()));
   }
 
-  // The value of `key` through `convert`; nothing where the key is absent.
+  // nullopt if absent; throws if `convert` fails.
   template <typename Convert>
   auto get(std::string_view key, std::string_view expected, Convert convert) const
       -> decltype(convert(std::declval<const Value&>())) {
@@ -93,7 +92,7 @@ int64_t File::Impl::split_int(const Parsed& parsed, const Shard& shard, std::str
   return *value;
 }
 
-// Opens the other shards of the model of `named`, the file that the caller named, and joins all of them.
+// Opens the remaining shards of `named` and joins all.
 void File::Impl::open_rest(Parsed named, const std::string& named_path, int64_t count) {
   const auto name = shard_name(named_path);
   if (!name || name->count != count)

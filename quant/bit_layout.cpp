@@ -9,7 +9,7 @@ using enum FieldKind;
 
 BitRun none(int) { return {0, 0}; }
 
-// Formats of 32 weights: byte l of the codes holds weights l and l + 16.
+// 32 weights: byte l holds weights l and l + 16.
 template <int kByte>
 BitRun nibble32(int i) {
   return {8 * (kByte + i % 16) + 4 * (i / 16), 4};
@@ -23,7 +23,6 @@ BitRun byte32(int i) {
   return {8 * (kByte + i), 8};
 }
 
-// Super-blocks of 256 weights.
 template <int kByte> // 64 weights in 32 bytes, low nibbles first
 BitRun nibble_k(int i) {
   return {8 * (kByte + 32 * (i / 64) + i % 32) + 4 * (i / 32 % 2), 4};

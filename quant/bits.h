@@ -1,5 +1,5 @@
-// Bit tricks that formats share: eight codes at a time in the bytes of a 64-bit word, lowest byte first, so that no
-// weight costs a branch. Words become code arrays by copying, which assumes a little-endian machine, as GGUF does.
+// Branch-free bit operations on eight codes in a 64-bit word, lowest byte first. Copying words to code arrays assumes
+// little endian, like GGUF.
 #pragma once
 
 #include "core/host_device.h"
@@ -20,7 +20,7 @@ RIDGE_HD uint64_t byte_mask(uint8_t bits) {
   return (ones << 8) - ones;
 }
 
-// Eight 2-bit numbers, lowest bits first, four from each byte.
+// Eight 2-bit numbers, lowest bits first, four per byte.
 RIDGE_HD uint64_t spread_2_bits(uint8_t first, uint8_t second) {
   uint64_t x = first | static_cast<uint64_t>(second) << 32;
   x = (x | x << 12) & 0x000f000f000f000f;
@@ -36,7 +36,7 @@ RIDGE_HD uint64_t with_signs(uint64_t codes, uint8_t signs) {
 // Eight signs from the low seven bits: the eighth makes the number of minus signs even.
 RIDGE_HD uint8_t eight_signs(uint32_t bits) {
   const uint32_t seven = bits & 127;
-  const uint32_t odd = 0x6996u >> ((seven ^ seven >> 4) & 15) & 1; // parities of the numbers 0 to 15
+  const uint32_t odd = 0x6996u >> ((seven ^ seven >> 4) & 15) & 1; // parities of 0 to 15
   return static_cast<uint8_t>(seven | odd << 7);
 }
 

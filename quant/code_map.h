@@ -1,8 +1,7 @@
-// Where a packed block keeps the code of each weight, so that codes can be changed while scales stay.
+// Where a packed block stores each weight's code, for changing codes while scales stay.
 //
-// The map is found without knowledge of the format: flip each bit of a block and see which code Format::unpack changes.
-// A format whose bits each belong to the code of one weight, or to none, has a map; codebooks, where a few bits choose
-// eight weights at once, and base-3 digits have none.
+// Built without knowledge of the format by flipping each bit and comparing Format::unpack. A map requires that each bit
+// affects at most one weight's code; codebooks and base-3 digits have none.
 #pragma once
 
 #include "quant/registry.h"
@@ -19,13 +18,13 @@ struct Scales { // of 16 weights: w = scale * code + offset
 
 class CodeMap {
  public:
-  // nullptr: the format has none.
+  // nullptr: no map.
   static const CodeMap* of(Type type);
 
   int64_t block_weights() const { return block_weights_; }
-  // Scales of a block, block_weights / 16 of them.
+  // block_weights / 16 scales.
   void scales(const std::byte* block, Scales* out) const;
-  // The pattern of the level nearest to `level` (a weight less its offset, over its scale).
+  // Bit pattern of the level nearest to `level` = (weight - offset) / scale.
   int nearest(float level) const;
   int patterns() const { return static_cast<int>(levels_.size()); }
   float level(int pattern) const { return levels_[static_cast<size_t>(pattern)]; }
@@ -49,7 +48,7 @@ class CodeMap {
   int64_t block_weights_;
   int bits_ = 0;
   std::vector<Bit> places_;
-  std::vector<int8_t> levels_; // code of each pattern of bits, the same for all weights
+  std::vector<int8_t> levels_; // code of each bit pattern, equal for all weights
   std::vector<int> sorted_;
   std::vector<float> midpoints_;
 };

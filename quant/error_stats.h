@@ -1,4 +1,4 @@
-// The error of decoded weights against the originals.
+// Error of decoded weights.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@ namespace ridge::quant {
 struct ErrorStats {
   int64_t weights = 0;
   double error = 0, signal = 0;                   // Σ (decoded - original)², Σ original²
-  double weighted_error = 0, weighted_signal = 0; // the same, each times its column's importance
+  double weighted_error = 0, weighted_signal = 0; // the same, weighted by importance
   double dot = 0, decoded_signal = 0;             // Σ original * decoded, Σ decoded²
-  double max_error = 0;                           // of one weight
+  double max_error = 0;
 
-  // A row of `cols`; importance: one factor per column, nullptr: all ones.
+  // importance: [cols]; nullptr: ones.
   void add_row(const float* original, const float* decoded, int64_t cols, const float* importance);
   ErrorStats& operator+=(const ErrorStats& other);
 
   double rmse() const;
-  double sqnr_db() const; // signal to quantization noise; infinite where nothing is lost
+  double sqnr_db() const; // signal to quantization noise; infinite if lossless
   double cosine() const;
   double relative() const { return signal > 0 ? error / signal : 0; }
   double weighted_relative() const { return weighted_signal > 0 ? weighted_error / weighted_signal : relative(); }

@@ -15,14 +15,14 @@
 namespace ridge::quant {
 namespace {
 
-constexpr int64_t kRows = 32; // of the matrix that go through M together
+constexpr int64_t kRows = 32; // rows per task
 
 RIDGE_CLONES void add_scaled(float* out, const float* x, float a, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) out[i] += a * x[i];
 }
 
-// Moves the targets of the columns after a block by its errors, in strips that stay in the cache.
+// Adds a block's errors to the targets of later columns, in strips that stay in cache.
 void add_block_errors(const float* errors, int64_t rows, int64_t cols, int64_t first, int64_t block,
                       const CpuHessian::Factor& factor, float* target) {
   constexpr int64_t kStrip = 1024;
@@ -33,7 +33,7 @@ void add_block_errors(const float* errors, int64_t rows, int64_t cols, int64_t f
                    std::min(kStrip, cols - at));
 }
 
-// Rows of up to kRows: `target` [rows][cols] starts as the weights; the errors of finished columns are added to it.
+// Up to kRows rows: `target` [rows][cols] starts as the weights and accumulates errors.
 void encode_some(Type type, const CodeMap& map, const float* weights, int64_t rows, int64_t cols,
                  const CpuHessian::Factor& factor, std::byte* out) {
   const FormatInfo& info = format(type);
@@ -64,7 +64,7 @@ void encode_some(Type type, const CodeMap& map, const float* weights, int64_t ro
   }
 }
 
-// Likewise for codebooks: eight columns at a time, kRows rows side by side.
+// The same for codebooks: eight columns at a time, rows in lanes.
 void encode_some(Type type, const PointSearch& points, const float* weights, int64_t rows, int64_t cols,
                  const CpuHessian::Factor& factor, std::byte* out) {
   const FormatInfo& info = format(type);

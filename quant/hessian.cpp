@@ -50,11 +50,11 @@ bool cholesky(std::vector<float>& a, int64_t n) {
 
 void CpuHessian::add(std::span<const float> inputs) {
   const int64_t n = cols_, count = std::ssize(inputs) / n;
-  constexpr int64_t kInputs = 64; // at a time, so that a tile of them stays in the cache
+  constexpr int64_t kInputs = 64; // per tile, to stay in cache
   std::vector<float> rest;
   const float* x = inputs.data();
   int64_t rows = count;
-  if (count % 4 != 0) { // padded with zeros to a multiple of four
+  if (count % 4 != 0) { // pad with zeros
     rows = (count + 3) / 4 * 4;
     rest.assign(inputs.begin(), inputs.end());
     rest.resize(static_cast<size_t>(rows * n));
@@ -98,7 +98,7 @@ CpuHessian::Factor CpuHessian::factor(double damping) const {
   if (!(mean > 0) || !std::isfinite(mean)) mean = 1; // no inputs, or all zero: no feedback
   Factor result{n, {}, std::vector<float>(static_cast<size_t>(n))};
   for (;; damping *= 10) {
-    // The Cholesky factor of H with rows and columns in reverse order, reversed again, is upper triangular.
+    // The Cholesky factor of H in reverse order, reversed again, is upper triangular.
     std::vector<float>& a = result.m;
     a.assign(lower_.size(), 0);
     for (int64_t i = 0; i < n; ++i)

@@ -1,5 +1,4 @@
-// H = Σ x xᵀ over the inputs x of a matrix: the effect of weight errors on the output, of each alone and of pairs. For
-// a row w of the matrix, Σ over x of (Δw·x)² = Δw H Δwᵀ.
+// H = Σ x xᵀ over a matrix's inputs x: a row's weight errors Δw change the output by Σ (Δw·x)² = Δw H Δwᵀ.
 #pragma once
 
 #include "quant/registry.h"
@@ -13,28 +12,27 @@
 
 namespace ridge::quant {
 
-// The interface; kernels/cuda implements it on the GPU.
+// The interface; kernels/cuda implements it, too.
 class Hessian {
  public:
   virtual ~Hessian() = default;
 
   virtual int64_t cols() const = 0;
   virtual void add(std::span<const float> inputs) = 0; // [n][cols]
-  virtual std::vector<float> mean_squares() const = 0; // diagonal / inputs: what an importance matrix holds
+  virtual std::vector<float> mean_squares() const = 0; // diagonal / number of inputs, as in an importance matrix
 
-  // Δw H Δwᵀ, summed over the rows of `errors` [rows][cols].
+  // Σ Δw H Δwᵀ over the rows of `errors` [rows][cols].
   virtual double output_error(std::span<const float> errors) const = 0;
 
-  // Encodes rows of the matrix with error feedback (quant/gptq.h), one of can_encode_with_feedback(). After the first
-  // call nothing more may be added.
+  // Encodes rows with error feedback (quant/gptq.h). No add() after the first call.
   virtual void encode(Type type, const float* weights, int64_t rows, std::byte* out) = 0;
 
  protected:
-  static constexpr double kDamping = 0.01; // of the mean diagonal, as is usual
+  static constexpr double kDamping = 0.01; // of the mean diagonal, the customary value
 };
 using MakeHessian = std::function<std::unique_ptr<Hessian>(int64_t cols)>;
 
-// With all OpenMP threads.
+// Uses all OpenMP threads.
 class CpuHessian final : public Hessian {
  public:
   explicit CpuHessian(int64_t cols) : cols_(cols), lower_(static_cast<size_t>(cols * cols)) {}
@@ -46,8 +44,8 @@ class CpuHessian final : public Hessian {
   double output_error(std::span<const float> errors) const override;
   void encode(Type type, const float* weights, int64_t rows, std::byte* out) override; // gptq.cpp
 
-  // H with `damping` times its mean diagonal added is M D Mᵀ, M unit upper triangular. Where columns are rounded from
-  // the first to the last, M gives how much of each error the later columns compensate, and D how much remains.
+  // H plus `damping` times its mean diagonal = M D Mᵀ, M unit upper triangular. When columns are rounded in order, M is
+  // the share of each error that later columns compensate, D the remaining cost.
   struct Factor {
     int64_t cols;
     std::vector<float> m; // [cols][cols], above the diagonal

@@ -20,14 +20,14 @@
 namespace ridge::measure {
 namespace {
 
-// What is common to the threads that play clients of one scheduler.
+// State shared by the client threads.
 class Clients {
  public:
   Clients(engine::Scheduler& scheduler, const core::ClientLoad& load, const BenchPlan& plan, int64_t vocab)
       : scheduler_(scheduler), load_(load), plan_(plan), vocab_(vocab), shared_(random_tokens(0, load.shared)) {}
 
-  // Sends requests number `first` and those behind it, and waits for all answers. `arrivals`: a second; 0: each client
-  // has one at once. Throws the Error of the first answer that had one.
+  // Sends requests from number `first` and waits for all answers. `arrivals`: per second; 0: each client always has one
+  // request. Rethrows the first Error.
   void play(int64_t first, int64_t count, double arrivals) {
     next_ = first;
     last_ = first + count;
@@ -109,7 +109,7 @@ class Clients {
   const BenchPlan& plan_;
   const int64_t vocab_;
   const std::vector<int32_t> shared_;
-  std::atomic<int64_t> next_ = 0, last_ = 0; // requests
+  std::atomic<int64_t> next_ = 0, last_ = 0; // request numbers
   std::mutex mutex_;
   std::vector<double> first_token_, between_tokens_; // seconds
   std::exception_ptr error_;
@@ -151,7 +151,7 @@ ClientLoadRow play_to(engine::LoadedModel& model, const std::string& name, const
                               engine::prefix_settings({}, model.file, steps.note));
   Clients clients(scheduler, load, plan, model.program.vocab);
   const int64_t count = load.requests > 0 ? load.requests : 4 * load.clients;
-  clients.play(count, load.clients, 0); // a round of others: graphs are captured, pages read
+  clients.play(count, load.clients, 0); // warm-up: graphs, pages
   clients.forget_times();
 
   ClientLoadRow row = {.model = name,

@@ -12,8 +12,7 @@
 namespace ridge::media {
 namespace {
 
-// libpng calls these. Where something is wrong they leave it by a jump, as it expects: no object with a destructor is
-// made between setjmp and the jump.
+// libpng's error callbacks leave by longjmp: no destructors may be skipped between setjmp and the jump.
 struct Reader {
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -54,7 +53,7 @@ struct Reader {
     png_read_info(png, info);
   }
 
-  // Everything becomes 8 bits of red, green, blue and alpha.
+  // Converts all to 8-bit RGBA.
   void decode(uint8_t* pixels, uint8_t** rows, size_t count, size_t stride) {
     if (setjmp(png_jmpbuf(png))) fail();
     png_set_scale_16(png);

@@ -1,11 +1,10 @@
-// The arithmetic of the encoders, written once for CPU and CUDA: every lane searches a block of its own.
+// Arithmetic of the encoders for CPU and CUDA: each lane searches its own block.
 //
-// An encoder runs the same branch-free program for every block, so the lanes of a vector hold different blocks: `Lanes`
-// is a vector of floats, one per block, on the CPU, and on CUDA devices, where each thread has its block, plain float.
-// No step crosses lanes; sums run in the order of the weights; nothing is contracted to a fused multiply-add. Hence
-// every instruction set and every device gives the same bytes.
+// `Lanes` is a vector of floats, one per block, on the CPU; on CUDA, with one block per thread, it is a plain float.
+// Encoders are branch-free, no step crosses lanes, sums follow the order of weights, and no multiply-add is fused.
+// Every instruction set and device therefore gives the same bytes.
 //
-// On the CPU this is included once per instruction set (Highway's foreach_target).
+// On the CPU included once per instruction set (Highway's foreach_target).
 #if defined(RIDGE_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_LANES_INL_H
 #undef RIDGE_LANES_INL_H
@@ -37,9 +36,9 @@ __device__ inline float abs(float a) { return fabsf(a); }
 __device__ inline float round(float a) { return rintf(a); }
 __device__ inline float floor_power_of_two(float a) { return __uint_as_float(__float_as_uint(a) & 0x7f800000u); }
 
-// A table that a search builds and then reads often. On CUDA it is in shared memory, each thread's words in its own
-// bank, because the tables of a multiprocessor's threads would not fit in its cache. The kernel has kTableThreads
-// threads a block and room for the places of all tables that are in use together.
+// A table that a search builds and reads often. On CUDA in shared memory, with one bank per thread: the tables of all
+// threads of a multiprocessor would not fit its cache. The kernel has kTableThreads threads per block and reserves all
+// tables used together.
 inline constexpr int kTableThreads = 32;
 extern __shared__ float table_memory[];
 
@@ -110,7 +109,7 @@ HWY_INLINE Lanes min(Lanes a, Lanes b) { return hn::Min(a.v, b.v); }
 HWY_INLINE Lanes max(Lanes a, Lanes b) { return hn::Max(a.v, b.v); }
 HWY_INLINE Lanes abs(Lanes a) { return hn::Abs(a.v); }
 #if HWY_TARGET ==                                                                                                      \
-    HWY_SCALAR // Highway's is slow; numbers from 2^22 up come out inexact, and are clamped wherever they occur
+    HWY_SCALAR // Highway's rounding is slow; numbers from 2^22 up come out inexact, but callers clamp all of them
 HWY_INLINE Lanes round(Lanes a) { return (a + Lanes(12582912.0f)) - Lanes(12582912.0f); }
 #else
 HWY_INLINE Lanes round(Lanes a) { return hn::Round(a.v); } // to nearest, ties to even
@@ -130,14 +129,14 @@ RIDGE_LANES_FN Lanes clamp(Lanes a, Lanes low, Lanes high) { return min(max(a, l
 // 1 / a, and 0 for 0.
 RIDGE_LANES_FN Lanes inverse(Lanes a) { return select(a == Lanes(0.0f), Lanes(0.0f), Lanes(1.0f) / a); }
 
-// To a float of `bits` significant bits, ties as Dekker's splitting has them; |a| < 2^(100 - bits).
+// To a float of `bits` significant bits (Dekker's splitter); |a| < 2^(100 - bits).
 template <int bits>
 RIDGE_LANES_FN Lanes round_significand(Lanes a) {
   const Lanes scaled = a * Lanes(static_cast<float>((1 << (24 - bits)) + 1));
   return scaled - (scaled - a);
 }
 
-// To a binary16 value; beyond its range, the largest.
+// To binary16; saturates.
 RIDGE_LANES_FN Lanes round_to_f16(Lanes a) {
   const Lanes magnitude = min(abs(a), Lanes(65504.0f));
   const Lanes subnormal = (magnitude + Lanes(0.5f)) - Lanes(0.5f); // multiples of 2^-24

@@ -15,7 +15,7 @@
 
 RIDGE_LANES_BEGIN
 
-// As many blocks as there are lanes, or fewer; the first is the first_block-th of the tensor.
+// Encodes up to kLanes blocks; first_block counts from the tensor's start.
 template <typename Format>
 HWY_NOINLINE void search_tile(const float* weights, const float* importance, int64_t first_block,
                               int64_t blocks_per_row, int64_t used, Parts* out) {
@@ -68,7 +68,7 @@ void search_blocks(const float* weights, const float* importance, int64_t count,
                         out + first);
 }
 
-// The encoder of a type whose Scheme has been included, else nullptr.
+// nullptr: no Scheme included.
 inline EncodeBlocks find_scheme(Type type) {
   switch (type) {
 #define RIDGE_FORMAT(name, id, weights, bytes)                                                                         \

@@ -1,4 +1,4 @@
-// F32: IEEE binary32, as it is.
+// F32: IEEE binary32.
 #pragma once
 
 #include "quant/group.h"

@@ -1,12 +1,11 @@
-// IQ1_M: a super-block of 256 weights in 56 bytes, 1.75 bits per weight. IQ1_S with a scale for each 16 weights and a
-// shift for each 8.
+// IQ1_M: 256 weights in 56 bytes, 1.75 bits per weight. IQ1_S with a scale per 16 weights and a shift per 8.
 //
-//   byte 0     qs      32 bytes, one for each 8 weights: low eight bits of the codebook index
+//   byte 0     qs      32 bytes, one per 8 weights: low eight index bits
 //   byte 32    qh      16 bytes, a nibble for each 8 weights: upper three index bits, then the sign of the shift
-//   byte 48    scales  4 × 16 bits, one for each 64 weights: four 3-bit scales, and in the top four bits a nibble of d,
+//   byte 48    scales  4 × 16 bits, one per 64 weights: four 3-bit scales, and in the top four bits a nibble of d,
 //                      which is a binary16 with the lowest nibble first
 //
-// w = (d * (2 * scale + 1)) * (digit ± 1/8). The codes are 8 * digit ± 1 and the scale is an eighth, which is exact.
+// w = (d * (2 * scale + 1)) * (digit ± 1/8). Codes are 8 * digit ± 1, scales an eighth (exact).
 #pragma once
 
 #include "quant/codebooks.h"

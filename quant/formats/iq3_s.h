@@ -1,11 +1,11 @@
-// IQ3_S: a super-block of 256 weights in 110 bytes, 3.4375 bits per weight. A codebook of 512 points, all signs stored,
-// an odd 5-bit scale for each 32.
+// IQ3_S: 256 weights in 110 bytes, 3.4375 bits per weight. 512-point codebook, all signs stored, an odd 5-bit scale per
+// 32.
 //
 //   byte 0     d       binary16
-//   byte 2     qs      64 bytes, one for each 4 weights: low eight bits of the codebook index
-//   byte 66    qh      8 bytes, one for each 32 weights: bit k is the ninth index bit of the k-th 4 weights
-//   byte 74    signs   32 bytes, one for each 8 weights: bit j set, weight j is negative
-//   byte 106   scales  4 bytes, one for each 64 weights: low nibble for the first 32, high nibble for the last 32
+//   byte 2     qs      64 bytes, one per 4 weights: low eight index bits
+//   byte 66    qh      8 bytes, one per 32 weights: bit k is the ninth index bit of the k-th 4 weights
+//   byte 74    signs   32 bytes, one per 8 weights: bit j: weight j is negative
+//   byte 106   scales  4 bytes, one per 64 weights: low nibble first
 //
 // w = (d * (1 + 2 * scale)) * code
 #pragma once

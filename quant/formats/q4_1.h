@@ -2,7 +2,7 @@
 //
 //   byte 0     d     binary16 scale
 //   byte 2     m     binary16 offset
-//   byte 4     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//   byte 4     qs    16 bytes: low nibbles: weights 0-15, high: 16-31
 //
 // w = d * q + m
 #pragma once

@@ -1,5 +1,4 @@
-// Q4_K: a super-block of 256 weights in 144 bytes, 4.5 bits per weight. Eight groups of 32, each with a 6-bit scale and
-// a 6-bit min, which two binary16 factors of the super-block scale in turn.
+// Q4_K: 256 weights in 144 bytes, 4.5 bits per weight. Eight groups of 32 with a 6-bit scale and min.
 //
 //   byte 0     d       binary16, scale of the group scales
 //   byte 2     dmin    binary16, scale of the group mins
@@ -15,7 +14,7 @@
 
 namespace ridge::quant {
 
-// The 6-bit scale and min of group g (0-7) in the 12-byte field that Q4_K and Q5_K share.
+// Scale and min of group g in the 12-byte field of Q4_K and Q5_K.
 RIDGE_HD void k_scale_min(const uint8_t* scales, int g, int& scale, int& min) {
   if (g < 4) {
     scale = scales[g] & 63;
@@ -26,7 +25,7 @@ RIDGE_HD void k_scale_min(const uint8_t* scales, int g, int& scale, int& min) {
   }
 }
 
-// Its inverse, for all eight groups: numbers from 0 to 63.
+// The inverse, for all groups.
 RIDGE_HD void pack_k_scales(const Parts& in, uint8_t* scales) {
   for (int g = 0; g < 4; ++g) {
     const int scale = static_cast<int>(in.scale[g]), min = static_cast<int>(in.min[g]);
@@ -37,7 +36,7 @@ RIDGE_HD void pack_k_scales(const Parts& in, uint8_t* scales) {
   }
 }
 
-// Also shared by Q4_K and Q5_K: a group's scale and offset, and the packing of all but the fifth bits.
+// Shared with Q5_K: a group's scale and offset; packing of all but fifth bits.
 template <class Block>
 RIDGE_HD void unpack_k_scale(const Block& block, int g, Group& out) {
   int scale, min;

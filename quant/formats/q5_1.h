@@ -2,8 +2,8 @@
 //
 //   byte 0     d     binary16 scale
 //   byte 2     m     binary16 offset
-//   byte 4     qh    32 bits: bit i is the fifth (top) bit of weight i
-//   byte 8     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//   byte 4     qh    32 bits: top bits, bit i for weight i
+//   byte 8     qs    16 bytes: low nibbles: weights 0-15, high: 16-31
 //
 // w = d * q + m
 #pragma once

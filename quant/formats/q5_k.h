@@ -1,4 +1,4 @@
-// Q5_K: a super-block of 256 weights in 176 bytes, 5.5 bits per weight. Q4_K with a fifth bit.
+// Q5_K: 256 weights in 176 bytes, 5.5 bits per weight. Q4_K with a fifth bit.
 //
 //   byte 0     d       binary16, scale of the group scales
 //   byte 2     dmin    binary16, scale of the group mins

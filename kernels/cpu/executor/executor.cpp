@@ -16,7 +16,7 @@ namespace ridge::kernels::cpu {
 
 std::string_view instruction_set() {
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  return hwy::TargetName(usable & -usable); // the lowest bit is the best target
+  return hwy::TargetName(usable & -usable); // lowest bit: best target
 }
 
 namespace {
@@ -130,7 +130,7 @@ class CpuExecutor final : public core::Executor {
     std::ranges::copy(batch.input, lowering_.input().begin());
   }
 
-  // A segment: consecutive tokens of one stream, at most one attention task's worth, all in one block or all in none.
+  // Consecutive tokens of one stream, at most one attention task's worth, in the same block.
   void find_segments(BatchState& state, std::span<const int32_t> block_ends) const {
     state.segments.clear();
     for (size_t i = 0; i < state.tokens.size(); ++i) {

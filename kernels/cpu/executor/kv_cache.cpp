@@ -64,7 +64,7 @@ int64_t KvCache::block_bytes() const {
   return sum;
 }
 
-// Calls copy(cache, offset in the block, bytes) per head. The last block ends with the cache.
+// Calls copy(cache, offset in the block, bytes) per head. The last block is shorter.
 template <typename Copy>
 void KvCache::for_block(int64_t stream, int64_t block, Copy copy) const {
   int64_t at = 0;
@@ -98,7 +98,6 @@ int64_t KvCache::bytes() const {
   return sum;
 }
 
-// Tiles that an unaligned window may touch.
 int64_t KvCache::window_tiles(const Layer& layer) {
   return std::min(round_up(layer.rows.window, kPositionTile) / kPositionTile + 1, layer.positions / kPositionTile);
 }
@@ -112,8 +111,7 @@ int64_t KvCache::window_floats() const {
   return bytes / static_cast<int64_t>(sizeof(float));
 }
 
-// Calls copy(tile in the cache, bytes) for window_tiles() key and value tiles before `position`; the last may lie
-// outside the window.
+// Calls copy(tile, bytes) for window_tiles() tiles before `position`; the last may lie outside the window.
 template <typename Copy>
 void KvCache::for_window_tiles(int64_t stream, int64_t position, Copy copy) const {
   for (const Layer& layer : layers_) {

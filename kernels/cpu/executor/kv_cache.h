@@ -1,4 +1,4 @@
-// Keys and values of every layer and stream, in the layout of kernels.h.
+// Keys and values in the layout of kernels.h.
 #pragma once
 
 #include "core/cache/rings.h"
@@ -13,19 +13,18 @@ class KvCache {
  public:
   KvCache(const core::Program& program, const core::ExecutorConfig& config);
 
-  // Start of a head's keys or values; rows() maps positions to rows.
   std::byte* keys(int32_t layer, int64_t stream, int64_t head) const;
   std::byte* values(int32_t layer, int64_t stream, int64_t head) const;
   const core::CacheRows& rows(int32_t layer) const { return layers_[layer].rows; }
-  // Copies the first `positions` of each head, and whole rings, between streams.
+  // The first `positions` of each head, and whole rings.
   void copy(int64_t from, int64_t to, int64_t positions) const;
-  // A block of a stream (core::Executor): per layer the keys, then the values, head by head. Excludes rings.
+  // A block (core::Executor): per layer keys, then values, head by head, without rings.
   int64_t block_bytes() const;
   void save(int64_t stream, int64_t block, std::byte* to) const;
   void load(int64_t stream, int64_t block, const std::byte* from) const;
   int64_t bytes() const;
 
-  // Ring contents visible from `position` on.
+  // Ring contents visible from `position`.
   int64_t window_floats() const;
   void save_windows(int64_t stream, int64_t position, std::span<float> to) const;
   void load_windows(int64_t stream, int64_t position, std::span<const float> from) const;
@@ -35,7 +34,7 @@ class KvCache {
   void for_block(int64_t stream, int64_t block, Copy copy) const;
 
   struct Layer {
-    int64_t heads, positions; // positions: entries, rounded up to tiles
+    int64_t heads, positions; // positions: entries, in whole tiles
     core::KvLayer kv;
     int64_t block_entries;
     int64_t key_bytes, value_bytes; // per head and stream

@@ -1,4 +1,4 @@
-// Matrix times activations: selects a kernel by token count and splits the work.
+// Matrix times activations.
 #pragma once
 
 #include "core/program.h"
@@ -16,14 +16,14 @@ struct Linear {
   const std::byte* matrix;
   int64_t row_bytes, rows, cols;
   const float* x;       // [in rows][cols]
-  std::byte* quantized; // QuantizedRows of x; null: compute in f32
+  std::byte* quantized; // QuantizedRows of x; null: f32
   bool wide;            // 16-bit activations
   float* out;           // [out rows][rows]
   const float* bias;    // [rows] or null
-  // The matrix is a series of runs of run_rows rows; runs start run_stride bytes apart (core::Weight).
+  // Runs of run_rows rows start run_stride bytes apart (core::Weight).
   int64_t run_rows, run_stride;
 
-  // Up to kPanelRows consecutive rows of one run.
+  // Up to kPanelRows rows of one run.
   struct Panel {
     int64_t first, count;
   };
@@ -45,9 +45,8 @@ struct Linear {
 
 // Up to this many tokens, rows are unpacked one by one; above, as transposed panels.
 inline constexpr int64_t kMostDotTokens = 2;
-inline constexpr int64_t kTokenBlock = 256; // most tokens per panel product
+inline constexpr int64_t kTokenBlock = 256;
 
-// per thread
 struct LinearScratch {
   CodePanel codes;
   FloatPanel floats;
@@ -56,15 +55,14 @@ struct LinearScratch {
   const float* x[kTokenBlock];
 };
 
-// Computes rows [first, first + count) for tokens in[i] -> out[i], one dot product at a time.
+// Rows [first, first + count) for tokens in[i] -> out[i].
 void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
               int64_t count);
-// The same for one panel and at most kTokenBlock tokens.
+// One panel, at most kTokenBlock tokens.
 void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t panel,
                LinearScratch& scratch);
 
-// Row boundaries for dynamic scheduling: decreasing pieces, so that threads finish together, of at least 16 KB of
-// weights.
+// Row boundaries of decreasing pieces (at least 16 KB), so that threads finish together.
 std::vector<int64_t> guided_pieces(int64_t rows, int64_t row_bytes, int threads);
 
 } // namespace ridge::kernels::cpu

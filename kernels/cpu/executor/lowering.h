@@ -1,6 +1,6 @@
-// Turns a Program into a Schedule: buffers for values, kernels for weights, items for threads.
+// Turns a Program into a Schedule.
 //
-// For each row of core/ops.def, lower_NAME in kernels/cpu/ops/**/NAME.cpp adds the op's steps.
+// lower_NAME in NAME.cpp below kernels/cpu/ops/ adds the steps of row NAME of core/ops.def.
 #pragma once
 
 #include "core/executor.h"
@@ -24,35 +24,34 @@ namespace ridge::kernels::cpu {
 inline double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Heads per item of latent attention: few enough that every thread gets some.
+// Few enough that every thread gets some.
 constexpr int64_t latent_heads_of_item(int64_t heads, int threads) {
   return std::clamp<int64_t>(ceil_div(heads, threads), 1, 16);
 }
 
-// The batch as the steps see it. forward() fills it before the schedule runs.
+// The current batch.
 struct BatchState {
-  // Consecutive tokens of one stream: one attention task per KV head.
+  // Tokens of one attention task per KV head.
   struct Segment {
     int64_t stream, first_token, tokens, first_position;
     int64_t end;                            // of the stream's positions in the batch
-    int64_t block_first = 0, block_end = 0; // of the block that contains all its tokens; 0: none
+    int64_t block_first = 0, block_end = 0; // of the block with all its tokens; 0: none
   };
-  // All tokens of one stream, in order, for recurrent ops.
+  // All tokens of one stream, in order.
   struct Sequence {
     int64_t stream;
     std::vector<int64_t> tokens;
-    bool starts; // the initial state is zero
+    bool starts; // from zero state
   };
   std::vector<int32_t> tokens, positions, streams, outputs, axes;
   std::vector<float> given;               // core::Batch::rows
-  std::vector<core::AdapterUse> adapters; // [streams][Program::adapters], kept between batches
+  std::vector<core::AdapterUse> adapters; // [streams][Program::adapters], persistent
   std::vector<Segment> segments;
   std::vector<Sequence> sequences;
 
   int64_t rows(bool gathered) const { return static_cast<int64_t>(gathered ? outputs.size() : tokens.size()); }
 };
 
-// Tokens of a batch, sorted by expert after routing.
 struct ExpertGroups {
   struct Group {
     int64_t expert;
@@ -68,7 +67,7 @@ struct RopeAngles {
   Schedule::Resource resource;
 };
 
-// Throws Error for an unknown type or a row that is not a whole number of blocks.
+// Throws Error for an unknown type or partial blocks.
 const quant::FormatInfo& format_of(const core::Weight& weight);
 
 class Lowering {
@@ -77,11 +76,11 @@ class Lowering {
   using Resources = std::set<Resource>;
 
   Lowering(const core::Program& program, const core::ExecutorConfig& config, int threads);
-  Lowering(const Lowering&) = delete; // the schedule's functions hold references to it
+  Lowering(const Lowering&) = delete; // referenced by the schedule
 
   // For the executor.
   void run() { schedule_.run(threads_); }
-  std::vector<core::OpTime> profile(int repetitions); // of the last batch
+  std::vector<core::OpTime> profile(int repetitions);
   BatchState& batch() { return batch_; }
   std::span<const float> result(int64_t row) const;
   std::span<const float> hidden() const { return rows_of(program_.hidden); }
@@ -89,7 +88,7 @@ class Lowering {
   int64_t segment_tokens() const { return segment_tokens_; }
   int64_t bytes() const;
 
-  // For the ops. Pointers stay valid during the Lowering's lifetime.
+  // For the ops. Pointers stay valid as long as the Lowering.
   const core::Program& program() const { return program_; }
   const core::ExecutorConfig& config() const { return config_; }
   int threads() const { return threads_; }
@@ -105,35 +104,32 @@ class Lowering {
   Resources slots(const std::vector<core::ValueId>& ids) const;
   const core::Weight& weight(core::WeightId id) const { return program_.weights[id]; }
 
-  // Adds a step over rows [first, last) of `width` elements, split into pieces of reasonable size.
+  // Adds a step over rows [first, last).
   using RowRange = std::function<void(int64_t first, int64_t last)>;
   void add_rows(const Resources& reads, const Resources& writes, bool gathered, int64_t width, RowRange run);
-  // The same for an element-wise op; pieces ignore row boundaries.
+  // The same for an element-wise op; ignores row boundaries.
   using Elements = std::function<void(int64_t first, int64_t count)>;
   void add_elements(const core::Op& op, Elements run);
 
-  // The same for a recurrent op, over `pieces` of every stream's state.
+  // The same for a recurrent op, over `pieces` of each state.
   using RunSequence = std::function<void(const BatchState::Sequence&, float* state, int64_t piece, int thread)>;
   void add_sequences(const core::Op& op, int32_t state, int64_t pieces, RunSequence run);
   float* state(int32_t layer, int64_t stream) const;
 
-  // A vector (norm weights, bias), decoded to f32 once.
+  // Decoded to f32 once.
   const std::vector<float>& vector_weight(core::WeightId id);
   Linear make_linear(const core::Weight& weight);
   bool wants_codes(const core::Weight& weight) const;
-  // Quantizes a value, viewed as rows of `cols`, on first use. The buffer is reusable after the last op that multiplies
-  // the value.
+  // Quantized on first use; the buffer is reusable after the value's last product.
   std::pair<std::byte*, Resource> quantized(core::ValueId id, int64_t cols);
-  // Made once per routing decision.
   const ExpertGroups& expert_groups(core::ValueId ids, int64_t experts);
-  // 0, 1, 2, … up to the largest batch.
+  // 0, 1, 2, …
   const int32_t* row_numbers() const { return row_numbers_.data(); }
-  // Per-thread scratch; the views share memory.
+  // Shared memory per thread.
   LinearScratch& linear_scratch(int thread) { return *scratch_[thread].as<LinearScratch>(); }
   float* attention_scratch(int thread) { return scratch_[thread].as<float>(); }
-  // A task with the cache's types and widths, parameters and scratch filled in.
   AttentionTask attention_task(const core::AttentionParams& params, int thread);
-  float* recurrent_scratch(int thread) { return scratch_[thread].as<float>(); } // 3 * dim elements, or `states`
+  float* recurrent_scratch(int thread) { return scratch_[thread].as<float>(); }
 
  private:
   struct CodeBuffer {
@@ -141,10 +137,10 @@ class Lowering {
     Resource resource;
     core::ValueId holds;
     int64_t cols;
-    size_t free_after; // index of the last op that reads it
+    size_t free_after; // last reader's index
   };
 
-  std::span<float> rows_of(core::ValueId id) const; // empty if the Program has no such value
+  std::span<float> rows_of(core::ValueId id) const;
   void allocate_values();
   void allocate_states();
   void allocate_scratch();
@@ -157,13 +153,13 @@ class Lowering {
   const core::Program& program_;
   const core::ExecutorConfig config_;
   const int threads_;
-  // 16-bit activations. On a compute-bound Xeon with 2 threads they cost 1/4 of decode and 1/3 of prefill speed.
+  // 16-bit activations cost 1/4 of decode and 1/3 of prefill speed on a compute-bound Xeon (2 threads).
   const bool wide_;
   core::BufferPlan plan_;
   KvCache cache_;
   BatchState batch_;
   Schedule schedule_;
-  Resource next_resource_; // after the value slots
+  Resource next_resource_;
   std::vector<Resource> cache_resources_;
   std::vector<Memory> states_; // per layer, [stream][width]
   std::vector<Resource> state_resources_;
@@ -174,7 +170,7 @@ class Lowering {
   std::vector<RopeAngles> angles_;
 
   size_t current_op_ = 0;
-  std::vector<size_t> last_product_; // per value: index of the last op that multiplies it
+  std::vector<size_t> last_product_; // per value
   std::vector<std::unique_ptr<CodeBuffer>> code_buffers_;
   std::map<core::WeightId, std::vector<float>> vectors_;
   std::map<uint32_t, FormatKernels> kernels_;

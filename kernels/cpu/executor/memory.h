@@ -1,4 +1,4 @@
-// Zeroed anonymous, unreserved pages: only touched memory costs, so full-size caches and scratch can be mapped at once.
+// Zeroed, unreserved pages: full-size caches cost only what is touched.
 #pragma once
 
 #include <cstddef>

@@ -11,11 +11,10 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// OpenMP's barrier spins for milliseconds and so takes cores from the threads it waits for when the machine is busy.
-// This one spins for about the length of a small op, then sleeps.
+// OpenMP's barrier spins for milliseconds and takes cores from the threads it waits for. This one spins for about a
+// small op, then sleeps.
 class Barrier {
  public:
-  // All `team` threads pass the same number.
   void wait(int team) {
     const uint32_t phase = phase_.load(std::memory_order_acquire);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == team) {
@@ -61,7 +60,7 @@ void Schedule::run(int threads, std::vector<double>* seconds) {
   Barrier barrier;
 #pragma omp parallel num_threads(threads)
   {
-    // OpenMP may grant fewer threads than requested (OMP_THREAD_LIMIT, OMP_DYNAMIC, nested regions).
+    // may be fewer than requested (OMP_THREAD_LIMIT, OMP_DYNAMIC, nested regions)
     const int thread = omp_get_thread_num(), team = omp_get_num_threads();
     double last = core::seconds_now();
     for (size_t i = 0; i < steps_.size(); ++i) {

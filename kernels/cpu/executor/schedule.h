@@ -1,8 +1,7 @@
-// A forward pass as a list of steps of independent items.
+// A forward pass: a list of steps of independent items.
 //
-// All threads walk the list in one parallel region and take items from each step's counter, so a delayed thread takes
-// fewer. A barrier precedes a step only if it conflicts with reads or writes since the last barrier: the q, k and v
-// projections, for example, run without one.
+// Threads take items from each step's counter, so a delayed thread takes fewer. A barrier precedes a step only if it
+// conflicts with reads or writes since the last barrier: the q, k and v projections run without one.
 #pragma once
 
 #include <atomic>
@@ -16,16 +15,14 @@ namespace ridge::kernels::cpu {
 
 class Schedule {
  public:
-  using Resource = int64_t; // an id chosen by the caller: a buffer, a cache layer
+  using Resource = int64_t; // a buffer, a cache layer, …
 
   // Every thread calls `items` after the barrier. `run` must not throw.
   void add(const std::set<Resource>& reads, const std::set<Resource>& writes, std::function<int64_t()> items,
            std::function<void(int64_t item, int thread)> run);
-  // Uses up to `threads` threads. With `seconds` (one entry per step), threads meet after each step and its time is
-  // added.
+  // With `seconds` (per step), threads meet after each step and its time is added.
   void run(int threads, std::vector<double>* seconds = nullptr);
 
-  // Label of steps added from now on; the profile sums times by label.
   void set_label(int32_t label) { label_ = label; }
   size_t size() const { return steps_.size(); }
   int32_t label(size_t step) const { return steps_[step].label; }

@@ -12,7 +12,7 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// CPU limit from a control group's files, in processors; 0: none.
+// In processors; 0: none.
 double quota_of(const std::string& folder) {
   double quota = 0, period = 0;
   if (std::ifstream second_version(folder + "/cpu.max"); second_version) {
@@ -31,7 +31,7 @@ bool lists_cpu(const std::string& controllers) {
   return false;
 }
 
-// The lowest limit among this process's control groups and their parents.
+// Lowest limit of this process's control groups and their parents.
 double limit_of_groups(const std::string& root) {
   double least = 0;
   std::ifstream groups(root + "/proc/self/cgroup"); // number:controllers:/path

@@ -1,4 +1,4 @@
-// The summation order of kernels.h for dot products, where lanes are columns.
+// The summation order of kernels.h where lanes are columns.
 #if defined(RIDGE_CPU_PARTIAL_SUMS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_PARTIAL_SUMS_INL_H
 #undef RIDGE_CPU_PARTIAL_SUMS_INL_H
@@ -15,12 +15,11 @@ namespace {
 inline constexpr int64_t kCodeVectors = kChunk / 4 / kLanes;
 inline constexpr int64_t kSumVectors = kPartialSums / kLanes;
 
-// Reduces a chunk's integers, four columns per lane: lane i of `sums` gets the group that contains columns 16 i to 16 i
-// + 15.
+// Lane i of `sums` gets the group of columns 16 i to 16 i + 15.
 template <int kGroup>
 HWY_INLINE void add_groups(const VI (&dots)[kCodeVectors], VI (&sums)[kSumVectors]) {
 #if RIDGE_WIDE
-  // Pairs of elements, then pairs of pairs, within each 128 bits (16 columns).
+  // Pairs, then pairs of pairs, within each 128 bits.
   const auto pairs = [](__m512i a, __m512i b) HWY_ATTR {
     return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
   };
@@ -50,7 +49,7 @@ HWY_INLINE void add_groups(const VI (&dots)[kCodeVectors], VI (&sums)[kSumVector
 #endif
 }
 
-// Sums the partial sums; for groups of 32 each appears twice.
+// Groups of 32 appear twice.
 template <int kGroup>
 HWY_INLINE float join(const VF (&sums)[kSumVectors]) {
 #if HWY_TARGET == HWY_SCALAR

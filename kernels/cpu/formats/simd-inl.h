@@ -1,5 +1,4 @@
-// Vector helpers that Highway lacks. Included once per instruction set, outside namespaces. Code sits in an anonymous
-// namespace so that the linker cannot merge functions compiled for different instruction sets.
+// Vector helpers. Included once per instruction set; anonymous namespaces keep the linker from merging these variants.
 #if defined(RIDGE_CPU_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_SIMD_INL_H
 #undef RIDGE_CPU_SIMD_INL_H
@@ -50,10 +49,10 @@ HWY_INLINE VI load_int(const void* p) {
 #endif
 }
 
-// sum + Σ of four products per 32-bit lane, unsigned `u` × signed `s`; exact.
+// sum + four products per 32-bit lane, unsigned × signed; exact.
 HWY_INLINE VI dot4(VI sum, VI u, VI s) {
 #if HWY_TARGET == HWY_AVX3_DL
-  // Inline assembly: Highway's AVX3_DL checks for AVX512_VNNI at run time but does not enable it in the compiler.
+  // Highway's AVX3_DL does not enable AVX512_VNNI in the compiler.
   asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(u.raw), "v"(s.raw));
   return sum;
 #elif HWY_TARGET == HWY_AVX3
@@ -77,7 +76,7 @@ HWY_INLINE VI dot4(VI sum, VI u, VI s) {
 #endif
 }
 
-// The same for u < 128, where two products fit into 16 bits.
+// For u < 128: two products fit into 16 bits.
 HWY_INLINE VI dot4_small(VI sum, VI u, VI s) {
 #if HWY_TARGET == HWY_AVX3
   const __m512i pairs = _mm512_maddubs_epi16(u.raw, s.raw);
@@ -90,8 +89,7 @@ HWY_INLINE VI dot4_small(VI sum, VI u, VI s) {
 #endif
 }
 
-// Prefetches kBytes 8 KB ahead of p. The hardware prefetcher stops at page ends; this makes Q8_0 reads 25 % faster on
-// one Zen 5 core.
+// 8 KB ahead: the hardware prefetcher stops at page ends (Q8_0 on Zen 5: 25 % faster).
 template <int64_t kBytes>
 HWY_INLINE void prefetch(const void* p) {
   constexpr int64_t kAhead = 8192, kLine = 64;
@@ -110,7 +108,7 @@ HWY_INLINE VF load_bfloat(const uint16_t* p) {
   const hn::Rebind<uint16_t, FloatTag> raw;
   return hn::BitCast(kF, hn::ShiftLeft<16>(hn::PromoteTo(kI, hn::LoadU(raw, p))));
 }
-// d * levels[code] for the bytes' lower or upper nibbles.
+// d * levels[code].
 HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16], float d) {
   const hn::Rebind<uint8_t, FloatTag> byte;
   const VI bytes = hn::PromoteTo(kI, hn::LoadU(byte, p));
@@ -136,14 +134,13 @@ HWY_INLINE VF load_e4m3(const uint8_t* p, float d) { // d * core::f32_from_e4m3
   return hn::Mul(hn::PromoteTo(kF, hn::BitCast(half, shifted)), hn::Set(kF, d * 256.0f));
 }
 
-// Transposes 16 × 16 32-bit elements.
 HWY_INLINE void transpose16(const uint32_t* in, int64_t in_stride, uint32_t* out, int64_t out_stride) {
 #if RIDGE_WIDE
   __m512i a[16], b[16];
   HWY_UNROLL(16)
   for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(in + i * in_stride);
   HWY_UNROLL(8)
-  for (int i = 0; i < 16; i += 2) { // 2×2 of single elements
+  for (int i = 0; i < 16; i += 2) { // 2×2 of elements
     b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
     b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
   }

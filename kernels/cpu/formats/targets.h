@@ -1,7 +1,6 @@
-// The instruction sets to compile for; include before any Highway header.
+// Instruction sets; include before any Highway header.
 //
-// SCALAR (portable C++), AVX2, AVX-512 and AVX3_DL (AVX-512 with VNNI). Older x86 sets would cost compile time for CPUs
-// from before 2013. Other architectures use their static target.
+// SCALAR, AVX2, AVX-512 and AVX3_DL (VNNI). Older x86 sets would cost compile time for CPUs from before 2013.
 #pragma once
 
 #define HWY_WANT_AVX3_DL

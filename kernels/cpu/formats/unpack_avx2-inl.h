@@ -1,4 +1,4 @@
-// Unpackers for 256-bit registers: 32 codes at a time from the packed bits.
+// 256-bit unpackers.
 #if defined(RIDGE_CPU_UNPACK_AVX2_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_AVX2_INL_H
 #undef RIDGE_CPU_UNPACK_AVX2_INL_H
@@ -28,14 +28,13 @@ HWY_INLINE T load_as(const void* p) {
 HWY_INLINE __m256i and_bytes(__m256i v, int mask) {
   return _mm256_and_si256(v, _mm256_set1_epi8(static_cast<char>(mask)));
 }
-// Moves bits of each byte from kBit to kTo, then applies `mask`.
 template <int kBit, int kTo>
 HWY_INLINE __m256i bits_to(__m256i v, int mask) {
   if constexpr (kBit > kTo) return and_bytes(_mm256_srli_epi16(v, kBit - kTo), mask);
   return and_bytes(_mm256_slli_epi16(v, kTo - kBit), mask);
 }
 
-// Low nibbles of 16 bytes, then high ones.
+// Low, then high.
 HWY_INLINE __m256i nibbles(const uint8_t* p) {
   const __m128i bytes = load128(p);
   return and_bytes(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes), 15);
@@ -50,12 +49,11 @@ HWY_INLINE __m256 floats_of_bytes(uint64_t bytes) {
 HWY_INLINE __m256 broadcast_half(core::Half h) {
   return _mm256_set1_ps(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h.bits))));
 }
-// One scale per 32 weights, each twice.
+// Each twice.
 HWY_INLINE void set_twice(__m256 v, VF (&out)[kScaleVectors]) {
   out[0].raw = _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
   out[1].raw = _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7));
 }
-// Eight halves, kStride apart.
 template <int kStride>
 HWY_INLINE __m256 eight_halves(const void* p) {
   const auto at = [&](int i) HWY_ATTR { return load_as<int16_t>(static_cast<const uint8_t*>(p) + kStride * i); };
@@ -94,7 +92,7 @@ struct Unpacker<quant::Q4_1> {
   }
 };
 
-// Nibbles plus 16 where bit i of qh is set.
+// Adds 16 where bit i of qh is set.
 template <typename Block>
 HWY_INLINE __m256i five_bits(const Block& b) {
   const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
@@ -173,7 +171,7 @@ struct Unpacker<quant::MXFP4> {
   }
 };
 
-// Q4_K and Q5_K: 8 scales and 8 mins of 6 bits.
+// 8 scales, then 8 mins of 6 bits.
 template <typename Block>
 HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const auto a0 = load_as<uint32_t>(b.scales), a1 = load_as<uint32_t>(b.scales + 4),
@@ -220,7 +218,6 @@ struct Unpacker<quant::Q5_K> {
   }
 };
 
-// Signed bytes, one scale per 16 weights.
 HWY_INLINE void set_scales16(__m128i bytes, __m256 d, VF (&out)[kScaleVectors]) {
   out[0].raw = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
   out[1].raw = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))));
@@ -243,7 +240,7 @@ struct Unpacker<quant::Q6_K> {
   }
 };
 
-// Four groups of 32 of Q2_K or Q3_K, packed into the same 32 bytes.
+// Four groups in the same 32 bytes.
 HWY_INLINE void two_bits(const uint8_t* qs, VI* code) {
   const __m256i four = load256(qs);
   code[0].raw = and_bytes(four, 3);

@@ -1,4 +1,4 @@
-// 512-bit unpackers of the in-memory integer formats for AWQ and GPTQ checkpoints.
+// 512-bit unpackers for AWQ and GPTQ weights.
 #if defined(RIDGE_CPU_UNPACK_PLANAR_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_PLANAR_INL_H
 #undef RIDGE_CPU_UNPACK_PLANAR_INL_H

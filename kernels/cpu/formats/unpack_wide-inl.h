@@ -1,7 +1,7 @@
-// Unpackers for 512-bit registers: 64 codes at a time from the packed bits.
+// 512-bit unpackers.
 //
-// Bit fields shared by two groups of 32 are loaded to both halves of a register and shifted by a different count per
-// half (rotated if the field must move up); a mask drops the rest. Scales of a chunk are computed 8 or 16 at a time.
+// Bit fields of two groups of 32 are loaded to both halves of a register and shifted by a different count per half, or
+// rotated upwards, then masked. Scales are computed 8 or 16 at a time.
 #if defined(RIDGE_CPU_UNPACK_WIDE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_WIDE_INL_H
 #undef RIDGE_CPU_UNPACK_WIDE_INL_H
@@ -22,14 +22,12 @@ namespace {
 HWY_INLINE __m512i both_halves(const uint8_t* p) {
   return _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
-// 64-bit shift counts of the lower and upper 32 bytes.
 HWY_INLINE __m512i halves(int64_t low, int64_t high) {
   return _mm512_setr_epi64(low, low, low, low, high, high, high, high);
 }
 HWY_INLINE __m512i and_bytes(__m512i v, int mask) {
   return _mm512_and_si512(v, _mm512_set1_epi8(static_cast<char>(mask)));
 }
-// (v & mask) | low
 HWY_INLINE __m512i or_masked(__m512i v, int mask, __m512i low) {
   return _mm512_ternarylogic_epi64(v, _mm512_set1_epi8(static_cast<char>(mask)), low, 0xea);
 }
@@ -57,14 +55,14 @@ HWY_INLINE __m512 floats_of_bytes(uint64_t low, uint64_t high) {
 HWY_INLINE __m512 broadcast_half(core::Half h) {
   return _mm512_set1_ps(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h.bits))));
 }
-// Lanes 0 to 7, or 8 to 15, each twice.
+// 8 lanes from `first`, each twice.
 HWY_INLINE __m512 twice(__m512 v, int first = 0) {
   const __m512i lane = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
   return _mm512_permutexvar_ps(_mm512_add_epi32(lane, _mm512_set1_epi32(first)), v);
 }
 HWY_INLINE __m512 twice(__m256 v) { return twice(_mm512_castps256_ps512(v)); }
 
-// Eight halves, kStride apart, each twice.
+// Each twice.
 template <int kStride>
 HWY_INLINE __m512 eight_halves(const void* p) {
   const auto at = [&](int i)
@@ -72,7 +70,7 @@ HWY_INLINE __m512 eight_halves(const void* p) {
   return twice(_mm256_cvtph_ps(_mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7))));
 }
 
-// Low nibbles of a, its high ones, then the same of b.
+// Low of a, high of a, then b.
 HWY_INLINE __m512i nibbles(const uint8_t* a, const uint8_t* b) {
   const __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a)));
   const __m256i high = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b)));
@@ -119,7 +117,7 @@ struct Unpacker<quant::Q4_1> {
   }
 };
 
-// Nibbles plus 16 where bit i of qh is set.
+// Adds 16 where bit i of qh is set.
 template <typename Block>
 HWY_INLINE __m512i five_bits(const Block& a, const Block& b) {
   const __mmask64 fifth = load32(a.qh) | static_cast<uint64_t>(load32(b.qh)) << 32;
@@ -198,7 +196,7 @@ struct Unpacker<quant::MXFP4> {
   }
 };
 
-// Q4_K and Q5_K: 8 scales and 8 mins of 6 bits.
+// 8 scales, then 8 mins of 6 bits.
 template <typename Block>
 HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const uint32_t a0 = load32(b.scales), a1 = load32(b.scales + 4), a2 = load32(b.scales + 8);
@@ -206,7 +204,7 @@ HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const uint32_t min_high = (a2 >> 4 & 0x0f0f0f0f) | (a1 >> 2 & 0x30303030);
   const __m512 both = floats_of_bytes((a0 & 0x3f3f3f3f) | static_cast<uint64_t>(scale_high) << 32,
                                       (a1 & 0x3f3f3f3f) | static_cast<uint64_t>(min_high) << 32);
-  // d for the scales, −dmin for the mins; they are adjacent.
+  // d for scales, −dmin for mins.
   static_assert(offsetof(Block, dmin) == offsetof(Block, d) + 2);
   const __m512 halves = _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128(static_cast<int>(load32(&b.d)))));
   const __m512i eight_each = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
@@ -260,7 +258,6 @@ struct Unpacker<quant::Q6_K> {
   }
 };
 
-// Groups 2j and 2j + 1 of Q2_K and Q3_K.
 HWY_INLINE __m512i two_bits(const uint8_t* qs, int j) {
   const int shift = 4 * (j % 2);
   return and_bytes(_mm512_srlv_epi64(both_halves(qs + 32 * (j / 2)), halves(shift, shift + 2)), 3);

@@ -15,8 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-// Reads `bytes` (a multiple of 512); the result depends on all. `ahead` > 0 prefetches that far: the hardware's own
-// prefetch stops at page ends.
+// bytes: a multiple of 512; ahead > 0: prefetch distance. The result depends on all bytes.
 int32_t read_all(const std::byte* data, int64_t bytes, int64_t ahead) {
   VI mix[4] = {hn::Zero(kI), hn::Zero(kI), hn::Zero(kI), hn::Zero(kI)};
   for (int64_t i = 0; i < bytes; i += 16 * kLanes) {
@@ -55,10 +54,9 @@ namespace {
 
 constexpr int64_t kLeast = int64_t{256} << 20, kPiece = int64_t{1} << 20;
 
-// Total size of the third-level caches. /sys first: on virtual machines sysconf reports the whole processor, up to ten
-// times the real share.
+// Prefers /sys: on virtual machines sysconf reports up to ten times the real share.
 int64_t cache_bytes() {
-  std::map<std::string, int64_t> caches; // by shared_cpu_list
+  std::map<std::string, int64_t> caches;
   for (int core = 0;; ++core) {
     const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(core) + "/cache/index3/";
     std::string cores;
@@ -73,7 +71,7 @@ int64_t cache_bytes() {
 
 int64_t buffer_bytes() { return (std::max(kLeast, 6 * cache_bytes()) + kPiece - 1) / kPiece * kPiece; }
 
-// Huge pages where granted: 2 to 5 % faster to read (AMD EPYC, 2 threads) and far fewer page faults.
+// Huge pages: 2 to 5 % faster to read (EPYC, 2 threads), far fewer faults.
 struct Mapping {
   Mapping() : bytes(buffer_bytes()) {
     void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -89,7 +87,6 @@ struct Mapping {
   std::byte* data;
 };
 
-// Bytes per second, median of several passes.
 double measure(const Mapping& buffer, int threads, int64_t ahead) {
   std::atomic<int32_t> sink{0};
   const double seconds = core::median_seconds(5, [&] {
@@ -105,7 +102,7 @@ double measure(const Mapping& buffer, int threads, int64_t ahead) {
 double measure_read_bandwidth(int threads) {
   if (threads <= 0) threads = default_threads();
   const Mapping buffer;
-  // Write distinct pages first: untouched or equal pages might share memory.
+  // Distinct pages: untouched or equal ones might share memory.
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t i = 0; i < buffer.bytes; i += sizeof(int64_t)) std::memcpy(buffer.data + i, &i, sizeof i);
   double best = 0;

@@ -13,9 +13,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int kChains = 12; // independent sums: latency × issue width of current cores
+constexpr int kChains = 12; // latency × issue width
 
-// Returns the operation count; `sink` keeps the results alive.
+// `sink` keeps the results alive.
 double multiply_floats(int64_t rounds, float start, float& sink) {
   VF sums[kChains];
   for (int i = 0; i < kChains; ++i) sums[i] = hn::Set(kF, start + static_cast<float>(i));
@@ -36,7 +36,7 @@ double multiply_bytes(int64_t rounds, int32_t start, int32_t& sink) {
   return 8.0 * static_cast<double>(kLanes * kChains * rounds);
 }
 
-// Walks over `bytes` (a multiple of 512) `passes` times.
+// bytes: a multiple of 512.
 int32_t read_passes(const std::byte* data, int64_t bytes, int64_t passes) {
   VI mix[4] = {hn::Zero(kI), hn::Zero(kI), hn::Zero(kI), hn::Zero(kI)};
   for (int64_t pass = 0; pass < passes; ++pass)
@@ -45,7 +45,7 @@ int32_t read_passes(const std::byte* data, int64_t bytes, int64_t passes) {
   return hn::GetLane(hn::SumOfLanes(kI, hn::Xor(hn::Xor(mix[0], mix[1]), hn::Xor(mix[2], mix[3]))));
 }
 
-void write_memory(std::byte* data, int64_t bytes, int32_t value) { // streaming stores bypass the caches
+void write_memory(std::byte* data, int64_t bytes, int32_t value) { // streaming stores
   for (int64_t i = 0; i < bytes; i += 4 * kLanes)
     hn::Stream(hn::Set(kI, value + static_cast<int32_t>(i)), kI, reinterpret_cast<int32_t*>(data + i));
 }
@@ -82,8 +82,7 @@ namespace {
 
 using Unit = core::Ceiling::Unit;
 
-// Median of five runs: amount per second that work(thread, team) returns, over all threads. `team`: threads that OpenMP
-// granted.
+// Median per second of the amounts that work(thread, team) returns. `team`: granted threads.
 template <typename Work>
 double rate(int threads, Work&& work) {
   std::vector<double> rates(5);
@@ -115,7 +114,7 @@ void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
     HWY_DYNAMIC_DISPATCH(write_memory)(data + 2 * first, 2 * (last - first), thread);
     return 2.0 * static_cast<double>(last - first);
   };
-  rate(threads, write); // touches every page
+  rate(threads, write); // touches pages
   ceilings.push_back({"dram_write", Unit::bytes_per_second, rate(threads, write), "1 GiB in streaming stores"});
   const auto copy = [&](int thread, int team) {
     const auto [first, last] = share(thread, team);
@@ -182,7 +181,7 @@ std::vector<core::Ceiling> measure_ceilings(int threads) {
   measure_memory(threads, ceilings);
   for (core::Ceiling& c : measure_rates(threads)) ceilings.push_back(std::move(c));
 
-  constexpr int kSteps = 2000; // each conflicts with the previous one, hence needs a barrier
+  constexpr int kSteps = 2000; // conflicts force a barrier
   Schedule schedule;
   for (int i = 0; i < kSteps; ++i)
     schedule.add(

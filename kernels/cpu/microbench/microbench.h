@@ -1,4 +1,4 @@
-// Measures this CPU: bandwidths, arithmetic rates and the cost of a barrier.
+// Ceilings of this CPU.
 #pragma once
 
 #include "core/ceiling.h"
@@ -7,10 +7,10 @@
 
 namespace ridge::kernels::cpu {
 
-// `threads` 0: all cores. About 4 s. Throws std::bad_alloc without 2 GB of memory.
+// threads 0: all cores. About 4 s. Throws std::bad_alloc without 2 GB.
 std::vector<core::Ceiling> measure_ceilings(int threads);
 
-// Only the int8 products and f32 multiply-adds of prefill; about 0.1 s.
+// Int8 products and f32 multiply-adds only; 0.1 s.
 std::vector<core::Ceiling> measure_rates(int threads);
 
 } // namespace ridge::kernels::cpu

@@ -1,4 +1,4 @@
-// Multiplies each column by its adapter's scale for the row's stream and position.
+// Scale per adapter, stream and position.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Sums over ranks. A single thread does it, since it waits for other ranks.
+// One thread: it waits for other ranks.
 #include "core/parallel/communicator.h"
 #include "kernels/cpu/executor/lowering.h"
 

@@ -1,4 +1,4 @@
-// Decodes a table row per token id or position, scales it and adds the bias. A given row replaces it.
+// By token id or position. A given row replaces the result.
 #include "core/error.h"
 #include "kernels/cpu/executor/lowering.h"
 

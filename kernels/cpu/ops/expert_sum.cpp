@@ -1,4 +1,3 @@
-// Weighted sum of a token's expert outputs.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Adds a block's output to the (optionally mixed) residual streams.
+// Block output plus residual streams, optionally mixed.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

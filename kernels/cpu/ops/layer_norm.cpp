@@ -1,4 +1,4 @@
-// Layer norm per group of a row; without `centered` the mean stays.
+// Per group; without `centered` the mean stays.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

@@ -1,4 +1,4 @@
-// Dot products for few rows, panels for more (executor/linear.h).
+// See executor/linear.h.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// Tokens per item; fewer if there are too few panels for all threads.
+// Fewer if there are too few panels.
 int64_t token_block(int64_t tokens, int64_t panels, int threads) {
   int64_t block = kTokenBlock;
   while (block > 32 && panels * ceil_div(tokens, block) < 2 * threads) block /= 2;

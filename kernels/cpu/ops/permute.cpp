@@ -1,4 +1,3 @@
-// Permutes the columns of each group.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

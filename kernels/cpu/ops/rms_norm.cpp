@@ -1,4 +1,3 @@
-// RMS norm per group of a row.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

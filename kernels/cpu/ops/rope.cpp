@@ -1,4 +1,4 @@
-// Rotates pairs of each head by angles that an initial step computes.
+// An initial step computes the angles.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

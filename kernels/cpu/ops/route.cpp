@@ -1,4 +1,3 @@
-// Selects each token's experts and their shares.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -12,7 +11,7 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 bool better(float a, float b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
 
-// The best score outside ids [0, chosen). NaN counts as worst, so ids stay distinct.
+// NaN counts as worst, so ids stay distinct.
 int32_t best_other(const float* scores, int64_t count, const int32_t* ids, int64_t chosen) {
   int32_t best = -1;
   for (int32_t e = 0; e < count; ++e) {
@@ -22,13 +21,11 @@ int32_t best_other(const float* scores, int64_t count, const int32_t* ids, int64
   return best;
 }
 
-// Vectors are scratch.
 class Router {
  public:
   Router(const core::RouteParams& params, const float* bias, const float* scale)
       : params_(params), bias_(bias), scale_(scale) {}
 
-  // `given`: ids or null.
   void route(const float* scores, const int32_t* given, int32_t* ids, float* shares) {
     weigh(scores);
     if (given) {
@@ -47,7 +44,7 @@ class Router {
   }
 
  private:
-  // Each expert's share before selection; the raw score for softmax_of_chosen.
+  // Shares before selection; scores for softmax_of_chosen.
   void weigh(const float* scores) {
     weights_.assign(scores, scores + params_.experts);
     if (params_.gate == core::Gate::sigmoid)
@@ -61,7 +58,7 @@ class Router {
     for (float& w : weights_) w = static_cast<float>(std::exp(static_cast<double>(w) - largest) / all);
   }
 
-  // Keeps the best groups; a group's quality is the sum of its two best experts.
+  // A group's quality: sum of its two best experts.
   void drop_groups() {
     const int64_t size = params_.experts / params_.groups;
     std::vector<float> quality(params_.groups);
@@ -93,7 +90,7 @@ class Router {
       shares[s] = static_cast<float>(shares[s] * factor * (scale_ ? scale_[ids[s]] : 1));
   }
 
-  static constexpr double kLeastSum = 0x1p-14; // f16's smallest normal number, as in the reference code
+  static constexpr double kLeastSum = 0x1p-14; // f16's smallest normal, as in reference code
 
   const core::RouteParams params_;
   const float *bias_, *scale_; // [experts] or null

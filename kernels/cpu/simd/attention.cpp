@@ -1,9 +1,8 @@
-// Attention over the KV cache, and writes to the cache.
+// Attention and writes to the KV cache.
 //
-// Queries that share a KV head (tokens × heads of a group) traverse the cache together, 128 positions per
-// online-softmax pass: each element is loaded and converted once. For scores a vector holds 16 positions (hence key
-// blocks) and the query element is broadcast; for values it holds 16 dimensions and the probability is broadcast. Only
-// a row's maximum and total cross lanes.
+// Queries of one KV head (tokens × heads of a group) traverse the cache together, 128 positions per pass: each element
+// is converted once. For scores a vector holds 16 positions (hence key blocks), for values 16 dimensions, against a
+// broadcast query element or probability. Only a row's maximum and total cross lanes.
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -35,7 +34,6 @@ HWY_INLINE VF load_code(const int8_t* p) {
   return hn::ConvertTo(kF, hn::PromoteTo(kI, hn::LoadU(bytes, p)));
 }
 
-// Keys: vectors of positions at dimension d. Values: elements of a row from d.
 template <core::KvType kType>
 struct Keys {
   const float* p;
@@ -99,7 +97,6 @@ struct Values<core::KvType::q8_0> {
   }
 };
 
-// scores[r][0, 2 vectors) = q[r] · keys.
 template <int kRows, core::KvType kType>
 void score_tile(Keys<kType> k0, Keys<kType> k1, int64_t k_dim, const float* q, int64_t q_stride, float* scores) {
   VF sum[2][kRows];
@@ -129,7 +126,7 @@ int64_t score_rows(Keys<kType> k0, Keys<kType> k1, int64_t k_dim, const float* q
   return row;
 }
 
-// Scores of positions [first, first + count); writes whole tiles.
+// Writes whole tiles.
 template <core::KvType kType>
 void score_block(const AttentionTask& task, const float* q, int64_t q_stride, int64_t rows, int64_t first,
                  int64_t count, float* scores) {
@@ -141,7 +138,7 @@ void score_block(const AttentionTask& task, const float* q, int64_t q_stride, in
   }
 }
 
-// sums[r][d …) += Σ probability[r][p] * values[p][d …), kVectors of them
+// sums[r][d …) += Σ probability[r][p] * values[p][d …)
 template <int kRows, int kVectors, core::KvType kType>
 void value_tile(Values<kType> values, int64_t d, int64_t stride, int64_t count, const float* probabilities,
                 float* sums) {
@@ -186,7 +183,7 @@ void value_block(const AttentionTask& task, int64_t stride, int64_t rows, int64_
   for (; d < stride; d += kLanes) value_rows<1>(values, d, stride, count, probabilities, sums + d, rows);
 }
 
-// sums[r][d] += Σ probability[r][p] * key[p][d], d < v_dim. Lanes are positions, so sums cross lanes.
+// sums[r][d] += Σ probability[r][p] * key[p][d], d < v_dim; crosses lanes.
 template <int kRows, core::KvType kType>
 void latent_tile(const AttentionTask& task, int64_t first, int64_t count, const float* probabilities, float* sums,
                  int64_t stride) {
@@ -219,7 +216,7 @@ void latent_block(const AttentionTask& task, int64_t stride, int64_t rows, int64
     latent_tile<1, kType>(task, first, count, probabilities + row * kAttentionBlock, sums + row * stride, stride);
 }
 
-// Replaces `valid` scores by exp(score − maximum), the padding by 0; returns the sum.
+// exp(score − maximum), padding 0; returns the sum.
 HWY_INLINE float exponentiate(float* scores, int64_t valid, int64_t padded, float maximum) {
   const VF shift = hn::Set(kF, maximum);
   VF sum = hn::Zero(kF);
@@ -248,7 +245,6 @@ Function with_type(core::KvType type, Function f16, Function f32, Function q8_0)
   return type == kF16 ? f16 : type == kF32 ? f32 : q8_0;
 }
 
-// soft_cap * tanh(score / soft_cap)
 HWY_INLINE void cap_scores(float* scores, int64_t padded, float soft_cap) {
   const VF cap = hn::Set(kF, soft_cap), inverse = hn::Set(kF, 1 / soft_cap);
   for (int64_t p = 0; p < padded; p += kLanes)
@@ -270,7 +266,7 @@ void attend(const AttentionTask& task) {
     for (int64_t d = 0; d < task.q_dim; ++d) q[r * q_stride + d] = in[d] * params.scale;
     const float* rest = task.q_rest + token * task.q_rest_stride + head * rest_dim;
     for (int64_t d = 0; d < rest_dim; ++d) q[r * q_stride + task.q_dim + d] = rest[d] * params.scale;
-    // A sink acts as a first score without a value.
+    // A sink is a first score without a value.
     maximum[r] = task.sinks ? task.sinks[head] : -std::numeric_limits<float>::infinity();
     total[r] = task.sinks ? 1 : 0;
   }
@@ -285,10 +281,9 @@ void attend(const AttentionTask& task) {
   };
   const int64_t end = end_seen(task.first_position + task.tokens - 1);
   const int64_t seen = first_seen(task.first_position);
-  // Passes start at multiples of 128 positions, for every query and ring size. In a ring a pass may be several pieces
-  // of consecutive rows.
+  // Passes start at multiples of 128 for every query and ring size. A ring may split a pass.
   int64_t count = 0;
-  const auto for_pieces = [&](int64_t first, int64_t end, const auto& run) { // run(offset in the pass, row, rows)
+  const auto for_pieces = [&](int64_t first, int64_t end, const auto& run) { // run(offset, row, rows)
     for (int64_t at = 0, length; at < end; at += length) {
       const int64_t row = task.ring > 0 ? (first + at) % task.ring : first + at;
       length = task.ring > 0 ? std::min(end - at, task.ring - row) : end;
@@ -318,7 +313,7 @@ void attend(const AttentionTask& task) {
         for (int64_t p = 0; p < valid; ++p) row[p] += biases[params.bias_at(position, first + p)];
       }
       std::fill_n(row, hidden, -std::numeric_limits<float>::infinity());
-      if (hidden > 0 && hidden == valid) { // all outside the window
+      if (hidden > 0 && hidden == valid) {
         std::fill_n(row, padded, 0.0f);
         continue;
       }
@@ -344,8 +339,7 @@ void attend(const AttentionTask& task) {
   }
 }
 
-// Quantizes one head's vector: code i to codes[i * code_stride], scale of block b to scales[b * scale_stride]. NaN and
-// infinity give an infinite scale, which exposes a broken model.
+// NaN and infinity give an infinite scale, which exposes a broken model.
 void quantize_head(const float* x, int64_t dim, int8_t* codes, int64_t code_stride, uint16_t* scales,
                    int64_t scale_stride) {
   for (int64_t b = 0; b < dim / core::kQ8Block; ++b) {

@@ -1,5 +1,4 @@
-// One token's step of the recurrent ops. Each state row is read and written once: 128 elements stay in registers
-// between the products with key and query.
+// Each state row is read and written once: 128 elements stay in registers between the products.
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE

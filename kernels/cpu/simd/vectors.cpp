@@ -1,4 +1,3 @@
-// Vector ops: quantization of activations, norms, rotations, activations, gates.
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -19,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-// Codes in [-127, 127]; returns the scale. NaN gives an arbitrary code, infinity an infinite scale.
+// Returns the scale: infinite for infinity. NaN gives an arbitrary code.
 HWY_INLINE float quantize32(const float* x, int8_t* code) {
   VF largest = hn::Zero(kF);
   for (int64_t i = 0; i < 32; i += kLanes) largest = hn::Max(largest, hn::Abs(hn::LoadU(kF, x + i)));
@@ -111,8 +110,7 @@ void rope_split(const float* x, const float* cos_sin, int64_t pairs, int64_t hea
   for (int64_t i = 2 * pairs; i < head_dim; ++i) out[i] = x[i];
 }
 
-constexpr float kGelu = 0.7978845608f, kGeluCube = 0.044715f; // sqrt(2 / pi); cubic coefficient of the tanh
-                                                              // approximation
+constexpr float kGelu = 0.7978845608f, kGeluCube = 0.044715f; // sqrt(2 / pi); cubic coefficient
 
 HWY_INLINE VF sigmoid_of(VF x) { // exp(88) is still finite
   const VF one = hn::Set(kF, 1.0f);
@@ -167,8 +165,7 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
   return x;
 }
 
-// Calls run(gate, x, out) per vector. A row's tail goes through padded copies: an element's bits do not depend on its
-// place.
+// Tails go through padded copies: an element's bits do not depend on its place.
 template <typename Run>
 HWY_INLINE void for_vectors(const float* gate, const float* x, int64_t width, float* out, Run run) {
   int64_t i = 0;

@@ -1,4 +1,4 @@
-// Latent attention to chosen positions, whose keys are first gathered; zeros if none. Item: some heads of a token.
+// Gathers the chosen positions' latent keys first; zeros if none. Item: some heads of a token.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Stores each token's index key; if an entry covers several positions, only the last one's key.
+// For entries of several positions, only the last key.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

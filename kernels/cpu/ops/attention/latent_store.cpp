@@ -1,4 +1,4 @@
-// Stores each token's latent key: c, then its rotated part.
+// A key is c, then its rotated part.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Attention to chosen positions, whose keys and values are first gathered; zeros if none. Item: one KV head of a token.
+// Gathers chosen keys and values first; zeros if none. Item: a KV head of a token.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Convolution per channel over a stream's tokens. Item: one stream and some channels.
+// Item: a stream and some channels.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -14,12 +14,11 @@ struct Conv {
   const float *x, *taps, *bias; // [tokens][channels], [channels][kernel], [channels] or null
   float* out;                   // [tokens][channels]
 
-  // Inputs before the batch come from the state.
   void run(const BatchState::Sequence& sequence, float* state, int64_t first, int64_t count) const {
     const int64_t history = params.kernel - 1;
     const auto tokens = std::ssize(sequence.tokens);
     const std::vector<float> zeros(params.ahead > 0 ? channels : 0); // after the last token
-    const auto input = [&](int64_t i) {                              // i: relative to the batch's first token
+    const auto input = [&](int64_t i) {                              // from the batch's first token
       return i < 0 ? state + (history + i) * channels : i < tokens ? x + sequence.tokens[i] * channels : zeros.data();
     };
     if (sequence.starts)
@@ -31,7 +30,7 @@ struct Conv {
       recurrent_kernels().convolve(inputs.data(), taps, bias, params.kernel, first, count, y);
       vector_kernels().activate({params.activation}, y, count, y);
     }
-    for (int64_t i = 0; i < history; ++i) // ascending: row i takes a later one
+    for (int64_t i = 0; i < history; ++i) // row i takes a later one
       std::copy_n(input(tokens + i - history) + first, count, state + i * channels + first);
   }
 };

@@ -1,4 +1,4 @@
-// The gated delta rule, token by token. Item: one head of one stream.
+// Item: a head of a stream.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -9,12 +9,12 @@ namespace {
 
 struct Delta {
   core::DeltaParams params;
-  const float *q, *k, *v;               // [tokens][stride]
-  int64_t q_stride, k_stride, v_stride; // floats between tokens
-  const float *alpha, *beta;            // [tokens][v_heads * alphas], [tokens][v_heads]
-  const float *a, *bias;                // [v_heads], [v_heads * alphas]
-  int64_t alphas;                       // per head: 1, or one per element of k
-  float* out;                           // [tokens][v_heads dim]
+  const float *q, *k, *v; // [tokens][stride]
+  int64_t q_stride, k_stride, v_stride;
+  const float *alpha, *beta; // [tokens][v_heads * alphas], [tokens][v_heads]
+  const float *a, *bias;     // [v_heads], [v_heads * alphas]
+  int64_t alphas;            // 1, or per element of k
+  float* out;                // [tokens][v_heads dim]
 
   // x / sqrt(x² + epsilon) * factor
   void normed(const float* x, double factor, float* to) const {

@@ -1,4 +1,4 @@
-// Table rows for n-grams of a stream's last tokens: selects, then decodes one per token and head.
+// Table rows for n-grams: selects, then decodes.
 #include "core/host_device/ngram.h"
 #include "kernels/cpu/executor/lowering.h"
 

@@ -1,4 +1,4 @@
-// Softmax-gated mean per channel over a stream's last tokens. Item: one stream and some channels.
+// Mean with softmax gates. Item: a stream and some channels.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace {
 constexpr int64_t kPoolChannels = 64;
 
 struct Pool {
-  int64_t kernel, channels; // of the inputs
+  int64_t kernel, channels;
   bool overlaps;
   const float *x, *gate, *bias; // [tokens][channels] each, [kernel][channels]
   float* out;                   // [tokens][channels]
 
-  // The input or gate row i tokens after the batch's first; i < 0 is in the state, which alternates x and gate rows.
+  // i: from the batch's first token; i < 0 is in the state, which alternates x and gate rows.
   const float* row(const BatchState::Sequence& sequence, const float* state, int64_t i, bool gates) const {
     if (i < 0) return state + (2 * (kernel - 1 + i) + gates) * channels;
     return (gates ? gate : x) + sequence.tokens[i] * channels;
@@ -26,14 +26,13 @@ struct Pool {
     const int64_t history = kernel - 1;
     const auto tokens = std::ssize(sequence.tokens);
     const int64_t outs = overlaps ? channels / 2 : channels, halves = overlaps ? 2 : 1;
-    const float before = overlaps ? -std::numeric_limits<float>::infinity() : 0; // gates of missing tokens
+    const float before = overlaps ? -std::numeric_limits<float>::infinity() : 0; // missing tokens' gates
     for (int64_t i = 0; sequence.starts && i < 2 * history; ++i)
       for (int64_t half = 0; half < halves; ++half)
         std::fill_n(state + i * channels + half * outs + first, count, i % 2 == 0 ? 0 : before);
     std::vector<float> largest(count), sum(count);
     for (int64_t t = 0; t < tokens; ++t) {
       float* y = out + sequence.tokens[t] * outs + first;
-      // First column and biased gate of the i-th token back.
       const auto column = [&](int64_t i) { return overlaps && i >= kernel / 2 ? outs + first : first; };
       const auto gate_of = [&](const float* gates, int64_t i, int64_t c) {
         const int64_t place = overlaps ? i % (kernel / 2) : i;
@@ -57,7 +56,7 @@ struct Pool {
       }
       for (int64_t c = 0; c < count; ++c) y[c] /= sum[c];
     }
-    for (int64_t i = 0; i < history; ++i) // ascending: row i takes a later one
+    for (int64_t i = 0; i < history; ++i) // row i takes a later one
       for (const bool gates : {false, true})
         for (int64_t at = first; at < halves * outs; at += outs)
           std::copy_n(row(sequence, state, tokens + i - history, gates) + at, count,

@@ -1,4 +1,4 @@
-// Selective scan of Mamba 1 and 2, token by token. Item: one head of one stream.
+// Mamba 1 and 2. Item: a head of a stream.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -9,9 +9,9 @@ namespace {
 
 struct Scan {
   core::ScanParams params;
-  bool rate_per_state;                  // a is [heads][states], else [heads]
-  const float *x, *b, *c, *dt;          // slices of the inputs' rows
-  int64_t x_stride, b_stride, c_stride; // floats between tokens
+  bool rate_per_state; // a is [heads][states], else [heads]
+  const float *x, *b, *c, *dt;
+  int64_t x_stride, b_stride, c_stride;
   const float *a, *d, *bias;
   float* out; // [tokens][heads head_dim]
 

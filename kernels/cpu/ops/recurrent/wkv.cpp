@@ -1,4 +1,4 @@
-// RWKV 6 attention, token by token. Item: one head of one stream.
+// RWKV 6. Item: a head of a stream.
 #include "core/target_clones.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -8,7 +8,7 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// One element of k: adds r's product to y, updates its row of S.
+// One element of k.
 RIDGE_CLONES void step(const float* v, float asked, float own, float kept, float key, int64_t dim, float* s, float* y) {
   for (int64_t j = 0; j < dim; ++j) {
     y[j] += asked * s[j] + own * v[j];

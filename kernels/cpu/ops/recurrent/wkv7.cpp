@@ -1,4 +1,4 @@
-// RWKV 7 attention, token by token. Item: one head of one stream.
+// RWKV 7. Item: a head of a stream.
 #include "core/target_clones.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -8,12 +8,11 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// found += direction element × its row of S.
 RIDGE_CLONES void find(const float* s, float direction, int64_t dim, float* found) {
   for (int64_t j = 0; j < dim; ++j) found[j] += direction * s[j];
 }
 
-// One element of k: updates its row of S, then adds r's product to y.
+// One element of k.
 RIDGE_CLONES void step(const float* v, const float* found, float kept, float key, float erased, float asked,
                        int64_t dim, float* s, float* y) {
   for (int64_t j = 0; j < dim; ++j) {

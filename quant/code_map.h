@@ -1,7 +1,6 @@
-// Where a packed block stores each weight's code, for changing codes while scales stay.
+// Where a packed block stores each weight's code, found by flipping bits and comparing Format::unpack.
 //
-// Built without knowledge of the format by flipping each bit and comparing Format::unpack. A map requires that each bit
-// affects at most one weight's code; codebooks and base-3 digits have none.
+// Each bit must affect at most one weight's code: codebooks and base-3 digits have no map.
 #pragma once
 
 #include "quant/registry.h"
@@ -12,7 +11,7 @@
 
 namespace ridge::quant {
 
-struct Scales { // of 16 weights: w = scale * code + offset
+struct Scales { // per 16 weights
   float scale, offset;
 };
 
@@ -22,22 +21,22 @@ class CodeMap {
   static const CodeMap* of(Type type);
 
   int64_t block_weights() const { return block_weights_; }
-  // block_weights / 16 scales.
+  // block_weights / 16.
   void scales(const std::byte* block, Scales* out) const;
-  // Bit pattern of the level nearest to `level` = (weight - offset) / scale.
+  // Bit pattern nearest to `level` = (weight - offset) / scale.
   int nearest(float level) const;
   int patterns() const { return static_cast<int>(levels_.size()); }
   float level(int pattern) const { return levels_[static_cast<size_t>(pattern)]; }
   void set(std::byte* block, int64_t weight, int pattern) const;
 
-  // The same as tables, for a GPU.
+  // Tables for a GPU.
   struct Bit {
     uint16_t byte;
     uint8_t mask;
   };
   int bits() const { return bits_; }                              // per weight
-  std::span<const Bit> places() const { return places_; }         // [weight][bits()], the pattern's lowest bit first
-  std::span<const int> sorted() const { return sorted_; }         // patterns by ascending level
+  std::span<const Bit> places() const { return places_; }         // [weight][bits()], lowest bit first
+  std::span<const int> sorted() const { return sorted_; }         // by ascending level
   std::span<const float> midpoints() const { return midpoints_; } // between neighbours of sorted()
 
  private:
@@ -48,7 +47,7 @@ class CodeMap {
   int64_t block_weights_;
   int bits_ = 0;
   std::vector<Bit> places_;
-  std::vector<int8_t> levels_; // code of each bit pattern, equal for all weights
+  std::vector<int8_t> levels_; // per pattern
   std::vector<int> sorted_;
   std::vector<float> midpoints_;
 };

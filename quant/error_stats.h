@@ -1,4 +1,3 @@
-// Error of decoded weights.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,7 @@ namespace ridge::quant {
 struct ErrorStats {
   int64_t weights = 0;
   double error = 0, signal = 0;                   // Σ (decoded - original)², Σ original²
-  double weighted_error = 0, weighted_signal = 0; // the same, weighted by importance
+  double weighted_error = 0, weighted_signal = 0; // weighted by importance
   double dot = 0, decoded_signal = 0;             // Σ original * decoded, Σ decoded²
   double max_error = 0;
 
@@ -17,7 +16,7 @@ struct ErrorStats {
   ErrorStats& operator+=(const ErrorStats& other);
 
   double rmse() const;
-  double sqnr_db() const; // signal to quantization noise; infinite if lossless
+  double sqnr_db() const; // infinite if lossless
   double cosine() const;
   double relative() const { return signal > 0 ? error / signal : 0; }
   double weighted_relative() const { return weighted_signal > 0 ? weighted_error / weighted_signal : relative(); }

@@ -1,15 +1,13 @@
-// The common decoded form of packed formats, and the requirements on format structs.
+// The common decoded form of packed formats: small codes times a scale, plus maybe an offset, per 16 or 32 weights.
 //
-// Nearly all formats are small integer codes times a scale, plus maybe an offset, that change every 16 or 32 weights. A
-// format only unpacks such groups of 32; f32 rows, integer dot products and matrix tiles are built from groups once for
-// all formats.
+// A format only unpacks groups of 32; rows, dot products and matrix tiles are built from these for all formats.
 //
 //   packed format:  struct Q4_K { kWeights, kScaleWeights, kHasOffset; fields…; void unpack(int group, Group&) const;
 //                                 void pack(const Parts&); }
 //   float format:   struct F16  { kWeights = 1; field;                 float value(int) const;
 //                                 static F16 from(float); }
 //
-// Formats without integer codes are float formats with blocks of several weights.
+// Without integer codes: a float format with several weights per block.
 #pragma once
 
 #include "core/half.h"
@@ -22,9 +20,9 @@ namespace ridge::quant {
 using core::Half;
 using core::SplitFloat;
 
-// w[i] = scale[i / 16] * code[i] + offset[i / 16], in this order, each operation rounded to f32. With one scale per 32
-// weights both entries are equal; without offsets they are 0. |code| <= 127 suits integer dot instructions; only Q8_0
-// and AFFINE8 can store -128, which encoders do not write.
+// w[i] = scale[i / 16] * code[i] + offset[i / 16], each operation rounded to f32. With one scale per 32 both entries
+// are equal; without offsets they are 0. |code| <= 127 suits integer dot instructions; only Q8_0 and AFFINE8 can store
+// -128, which encoders do not write.
 struct Group {
   int8_t code[32];
   float scale[2];
@@ -33,12 +31,12 @@ struct Group {
 
 inline constexpr int kGroupWeights = 32;
 
-// An unpacked block, for `pack`. The format can hold every number exactly.
+// An unpacked block; the format can hold every number.
 struct Parts {
-  int8_t code[256]; // as from unpack
-  // Factors of d (min: of m), or the scale itself in formats without d (MXFP4, NVFP4); one per kScaleWeights weights.
+  int8_t code[256];
+  // Factors of d (min: of m), or the scale in formats without d (MXFP4, NVFP4); per kScaleWeights weights.
   float scale[16], min[16];
-  float d, m; // m: factor of the mins; without mins, the offset
+  float d, m; // m: of the mins, or the offset
 };
 
 template <typename Format>
@@ -57,7 +55,7 @@ concept FloatFormat = requires(const Format& block) {
 template <typename Format>
 concept ScalarFormat = FloatFormat<Format> && Format::kWeights == 1;
 
-// Reference decoder for every faster kernel. `out`: Format::kWeights floats.
+// Reference decoder. `out`: Format::kWeights floats.
 template <typename Format>
 RIDGE_HD void decode(const Format& block, float* out) {
   if constexpr (FloatFormat<Format>) {

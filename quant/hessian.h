@@ -1,4 +1,4 @@
-// H = Σ x xᵀ over a matrix's inputs x: a row's weight errors Δw change the output by Σ (Δw·x)² = Δw H Δwᵀ.
+// H = Σ x xᵀ over a matrix's inputs: weight errors Δw of a row change the output by Δw H Δwᵀ.
 #pragma once
 
 #include "quant/registry.h"
@@ -12,23 +12,23 @@
 
 namespace ridge::quant {
 
-// The interface; kernels/cuda implements it, too.
+// Also implemented by kernels/cuda.
 class Hessian {
  public:
   virtual ~Hessian() = default;
 
   virtual int64_t cols() const = 0;
   virtual void add(std::span<const float> inputs) = 0; // [n][cols]
-  virtual std::vector<float> mean_squares() const = 0; // diagonal / number of inputs, as in an importance matrix
+  virtual std::vector<float> mean_squares() const = 0; // diagonal / inputs
 
-  // Σ Δw H Δwᵀ over the rows of `errors` [rows][cols].
+  // Σ over rows of Δw H Δwᵀ.
   virtual double output_error(std::span<const float> errors) const = 0;
 
-  // Encodes rows with error feedback (quant/gptq.h). No add() after the first call.
+  // With error feedback (quant/gptq.h). No add() afterwards.
   virtual void encode(Type type, const float* weights, int64_t rows, std::byte* out) = 0;
 
  protected:
-  static constexpr double kDamping = 0.01; // of the mean diagonal, the customary value
+  static constexpr double kDamping = 0.01; // of the mean diagonal, customary
 };
 using MakeHessian = std::function<std::unique_ptr<Hessian>(int64_t cols)>;
 
@@ -42,10 +42,10 @@ class CpuHessian final : public Hessian {
   void add(std::span<const float> inputs) override;
   std::vector<float> mean_squares() const override;
   double output_error(std::span<const float> errors) const override;
-  void encode(Type type, const float* weights, int64_t rows, std::byte* out) override; // gptq.cpp
+  void encode(Type type, const float* weights, int64_t rows, std::byte* out) override;
 
-  // H plus `damping` times its mean diagonal = M D Mᵀ, M unit upper triangular. When columns are rounded in order, M is
-  // the share of each error that later columns compensate, D the remaining cost.
+  // H plus `damping` times its mean diagonal = M D Mᵀ, M unit upper triangular: M is the share of each error that later
+  // columns compensate, D the remaining cost.
   struct Factor {
     int64_t cols;
     std::vector<float> m; // [cols][cols], above the diagonal
@@ -56,7 +56,7 @@ class CpuHessian final : public Hessian {
  private:
   int64_t cols_;
   double inputs_ = 0;
-  std::vector<float> lower_; // [cols][cols], on and below the diagonal
+  std::vector<float> lower_; // [cols][cols], lower triangle
   std::optional<Factor> factor_;
 };
 

@@ -16,15 +16,15 @@ namespace {
 
 constexpr int kSide = PointSearch::kRows;
 
-// State of the tree walk at each depth.
+// Per depth of the tree.
 struct Path {
   float error[8][kSide]; // weight - decoded
   float cost[9][kSide];  // Σ d (target - decoded)²
-  float flip[9][kSide];  // least cost of one wrong sign
-  float odd[9][kSide];   // 1: odd number of minus signs
+  float flip[9][kSide];  // cheapest wrong sign
+  float odd[9][kSide];   // 1: odd minus signs
 };
 
-// Target of column k, including the errors of columns `first` … k - 1.
+// Includes errors of columns `first` … k - 1.
 inline void add_errors(const PointSearch::Octet& octet, const Path& path, int k, float* u) {
 #pragma omp simd
   for (int r = 0; r < kSide; ++r) u[r] = octet.target[k][r];
@@ -35,7 +35,7 @@ inline void add_errors(const PointSearch::Octet& octet, const Path& path, int k,
   }
 }
 
-// Column k takes the point's magnitude with the sign of the target.
+// Magnitude of the point, sign of the target.
 RIDGE_CLONES void step_signed(const PointSearch::Octet& octet, Path& path, int k, const float* level) {
   float u[kSide];
   add_errors(octet, path, k, u);
@@ -51,7 +51,7 @@ RIDGE_CLONES void step_signed(const PointSearch::Octet& octet, Path& path, int k
   }
 }
 
-// The same for IQ1, with signed points.
+// IQ1: signed points.
 RIDGE_CLONES void step_shifted(const PointSearch::Octet& octet, Path& path, int k, const float* level) {
   float u[kSide];
   add_errors(octet, path, k, u);
@@ -143,12 +143,12 @@ void PointSearch::choose(Octet& octet) const {
       step(octet, path, first + node.depth, level);
       if (node.point < 0) continue;
       for (int r = 0; r < kSide; ++r) {
-        // Signs are complete only after the eighth.
+        // Signs are complete after the eighth.
         const float cost = path.cost[end][r] + (even_signs_ && end == 8 ? path.odd[end][r] * path.flip[end][r] : 0.0f);
         if (cost < best[r]) best[r] = cost, point[r] = node.point;
       }
     }
-    for (int j = 0; j < point_weights_; ++j) { // pass the best points' errors on
+    for (int j = 0; j < point_weights_; ++j) {
       for (int r = 0; r < kSide; ++r) {
         level[r] = codes_[point[r] * point_weights_ + j];
         octet.code[first + j][r] = level[r] + (signed_ ? 0.0f : octet.shift[r]);
@@ -160,8 +160,7 @@ void PointSearch::choose(Octet& octet) const {
     for (int r = 0; r < kSide; ++r) set_signs(octet, r);
 }
 
-// Signs of the targets; if their number must be even but is odd, flips the one that costs least, including feedback to
-// later weights.
+// If their number must be even but is odd, flips the cheapest, including feedback to later weights.
 void PointSearch::set_signs(Octet& octet, int row) const {
   float code[8], error[8];
   const auto cost = [&](bool choose_signs) {

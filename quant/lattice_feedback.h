@@ -1,8 +1,7 @@
-// Error feedback for codebook formats (IQ1, IQ2, IQ3). A few bits choose eight weights, so these are chosen together
-// from all points: the errors of a point's first weights move the targets of its later ones, as they later move the
-// following columns.
+// Error feedback for codebooks (IQ1, IQ2, IQ3): eight weights are chosen together from all points. Errors of a point's
+// first weights move the targets of its later ones.
 //
-// Rows of a matrix are processed in a vector's lanes: they share the columns' factor.
+// Rows share the columns' factor and are processed in lanes.
 #pragma once
 
 #include "quant/group.h"
@@ -20,18 +19,18 @@ class PointSearch {
   // nullptr: the format has no codebook.
   static const PointSearch* of(Type type);
 
-  // Eight columns of kRows rows. m and d: see quant/hessian.h.
+  // m and d: see quant/hessian.h.
   struct Octet {
     float weight[8][kRows];
-    float target[8][kRows]; // weights with feedback from earlier columns
+    float target[8][kRows]; // with feedback
     float scale[kRows];
-    float shift[kRows]; // added to an IQ1 point's codes; else 0
+    float shift[kRows]; // IQ1's; else 0
     float m[8][8], d[8];
     float code[8][kRows]; // the result
   };
   void choose(Octet& octet) const;
 
-  // Encodes blocks without feedback; the scale per 16 weights; packs Parts.
+  // Without feedback.
   void search(const float* weights, const float* importance, int64_t count, Parts* out) const {
     search_(weights, importance, count, out);
   }
@@ -40,7 +39,7 @@ class PointSearch {
   bool shifted() const { return !signed_; }
 
  private:
-  // The points as a tree, depth first: points with equal first codes share work.
+  // A tree, depth first: points with equal first codes share work.
   struct Node {
     float level;
     int16_t depth, point; // point: -1 except in leaves

@@ -1,4 +1,4 @@
-// Properties of each format, by GGUF type id.
+// Properties of formats by GGUF type id.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ridge::quant {
 
-// Values below kFirstMemoryType are GGUF type ids; the others never occur in files.
+// Values from kFirstMemoryType never occur in files.
 enum class Type : uint32_t {
 #define RIDGE_FORMAT(name, id, weights, bytes) name = id,
 #include "quant/formats.def"
@@ -19,14 +19,14 @@ inline constexpr uint32_t kFirstMemoryType = 10000;
 
 struct FormatInfo {
   Type type;
-  std::string_view name; // as in formats.def: "Q4_K"
+  std::string_view name;
   int64_t block_weights;
   int64_t block_bytes;
   bool packed; // integer codes; false: float format
-  // Decodes `weights` (a multiple of block_weights) to f32.
+  // weights: a multiple of block_weights.
   void (*decode)(const std::byte* blocks, int64_t weights, float* out);
 
-  bool stored() const { return static_cast<uint32_t>(type) < kFirstMemoryType; } // a GGUF type
+  bool stored() const { return static_cast<uint32_t>(type) < kFirstMemoryType; }
   double bits_per_weight() const { return 8.0 * static_cast<double>(block_bytes) / static_cast<double>(block_weights); }
   int64_t row_bytes(int64_t weights) const { return weights / block_weights * block_bytes; }
 };

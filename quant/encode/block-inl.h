@@ -1,4 +1,4 @@
-// The input and result of every encoder: one block.
+// Input and result of an encoder.
 #if defined(RIDGE_BLOCK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_BLOCK_INL_H
 #undef RIDGE_BLOCK_INL_H
@@ -10,14 +10,14 @@
 
 RIDGE_LANES_BEGIN
 
-// Weights and importance are scaled by powers of two to prevent overflow and underflow; `unit` is the weights' divisor.
+// Powers of two scale weights and importance against overflow and underflow; `unit`: the weights' divisor.
 template <int kWeights>
 struct Block {
   Lanes x[kWeights], w[kWeights];
   Lanes unit;
-  Lanes code[kWeights]; // as the format's unpack gives them
+  Lanes code[kWeights]; // as from unpack
   Lanes scale[16], min[16];
-  Lanes d, m; // in the weights' units, exact in the format's fields; see Parts
+  Lanes d, m; // in the weights' units; see Parts
 
   RIDGE_LANES_FN void normalize() {
     Lanes largest(0.0f), heaviest(0.0f);
@@ -30,15 +30,14 @@ struct Block {
     const auto unweighted = heaviest == Lanes(0.0f);
     for (int i = 0; i < kWeights; ++i) {
       x[i] = x[i] * per_unit;
-      // At least a millionth, so that no group has a total of 0.
+      // Not 0, so that no group has a total of 0.
       w[i] = select(unweighted, Lanes(1.0f), max(w[i] * per_weight, Lanes(0x1p-20f)));
     }
   }
 
-  // Least squares shrinks the decoded weights: a relative squared error ε remains along the weights. It is the same for
-  // a whole row and adds up, while other errors average out, and trained rows point in the directions of their inputs.
-  // The search therefore minimizes Σ w e² + (Σ w x e)² / Σ w x² over a group (e: error), which is least squares for
-  // weights that are longer by 2 / (2 - ε). Returns this factor; `gained`: from a fit to the original weights.
+  // Least squares shrinks the decoded weights by a relative squared error ε, which adds up over a row; trained rows
+  // point in the directions of their inputs. The search minimizes Σ w e² + (Σ w x e)² / Σ w x² over a group (e: error):
+  // least squares for weights longer by 2 / (2 - ε), the result. `gained`: of a fit to the original weights.
   RIDGE_LANES_FN Lanes lengthen(int first, int count, Lanes gained) {
     Lanes squares(0.0f);
     for (int i = first; i < first + count; ++i) squares += w[i] * x[i] * x[i];
@@ -57,7 +56,7 @@ struct Block {
     return sum;
   }
 
-  // Nearest binary16, in normalized units.
+  // In normalized units.
   RIDGE_LANES_FN Lanes to_f16(Lanes a) const { return round_to_f16(a * unit) * (Lanes(1.0f) / unit); }
 
   template <typename Codes>
@@ -75,7 +74,7 @@ struct Block {
   RIDGE_LANES_FN static Lanes power(Lanes a) { return max(floor_power_of_two(a), Lanes(0x1p-126f)); }
 };
 
-// Scheme<Format>::search(Block&) finds codes and scales; formats without a Scheme have no encoder.
+// search(Block&) finds codes and scales.
 template <typename Format>
 struct Scheme {};
 

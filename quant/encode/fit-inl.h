@@ -1,8 +1,8 @@
-// Searches of a group's codes and shared scale (and offset) with the least weighted squared error.
+// Codes and shared scale (and offset) of a group with the least weighted squared error.
 //
 // For given codes the best scale is a least-squares solution; for a given scale the best code is the nearest. A fit
-// tries scales that map the largest weight to, around and beyond the last code, and alternates the two steps from the
-// best. Errors are compared as gains, the sum of squares minus the error: no further pass.
+// tries several initial scales and alternates the two steps from the best. Gains are the sum of squares minus the
+// error, which needs no further pass.
 #if defined(RIDGE_FIT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_FIT_INL_H
 #undef RIDGE_FIT_INL_H
@@ -15,7 +15,7 @@
 
 RIDGE_LANES_BEGIN
 
-// Code sets: `nearest` gives the nearest member.
+// Code sets.
 template <int kLow, int kHigh>
 struct Integers {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {
@@ -27,7 +27,7 @@ struct SignCodes {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) { return select(v < Lanes(0.0f), Lanes(-1.0f), Lanes(1.0f)); }
 };
 
-// Twice the E2M1 values: 0 1 2 3 4 6 8 12.
+// 0 1 2 3 4 6 8 12.
 struct FloatCodes {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {
     const Lanes a = min(abs(v), Lanes(12.0f));
@@ -38,7 +38,7 @@ struct FloatCodes {
   }
 };
 
-// IQ4_NL: the lowest level plus the steps for every midpoint passed.
+// The lowest level plus a step per midpoint passed.
 struct LevelCodes {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {
     Lanes q(static_cast<float>(kIq4Levels[0]));
@@ -50,7 +50,7 @@ struct LevelCodes {
   }
 };
 
-// Σ w x q and Σ w q² over a group; q: codes nearest to x * inverse_scale.
+// Σ w x q, Σ w q²; q: codes nearest to x * inverse_scale.
 struct Sums {
   Lanes xq, qq;
 };
@@ -73,8 +73,7 @@ struct Fit {
 
 RIDGE_LANES_FN Lanes gain(const Sums& s, Lanes scale) { return scale * (s.xq + s.xq - scale * s.qq); }
 
-// Initial scales map the largest weight to codes first, first * step, …; both_signs adds their negatives for asymmetric
-// sets.
+// Initial scales map the largest weight to codes first, first * step, …; both_signs: also to their negatives.
 struct Starts {
   int count;
   float first, step;
@@ -82,7 +81,7 @@ struct Starts {
   int descents = 2;
 };
 
-// The best unrounded scale of kCount weights; 0 if all are 0.
+// Unrounded; 0 if all weights are 0.
 template <typename Codes, int kCount>
 RIDGE_LANES_FN Fit fit_scale(const Lanes* x, const Lanes* w, const Starts& starts) {
   Lanes largest(0.0f);
@@ -104,7 +103,7 @@ RIDGE_LANES_FN Fit fit_scale(const Lanes* x, const Lanes* w, const Starts& start
   return {best, best_gain};
 }
 
-// Weighted sums for x = scale * q - min, q in 0 … kTop.
+// For x = scale * q - min.
 struct OffsetSums {
   Lanes q, qq, xq;
 };
@@ -138,7 +137,7 @@ RIDGE_LANES_FN Lanes gain(const OffsetSums& s, const Constants& c, Lanes scale, 
   return scale * (s.xq + s.xq - scale * s.qq + Lanes(2.0f) * min * s.q) - min * (c.x + c.x + min * c.w);
 }
 
-// Least squares for the codes of `s`; kMinOnly: min >= 0.
+// kMinOnly: min >= 0.
 template <bool kMinOnly>
 RIDGE_LANES_FN ScaleMin solve(const OffsetSums& s, const Constants& c) {
   const Lanes determinant = c.w * s.qq - s.q * s.q;
@@ -149,15 +148,14 @@ RIDGE_LANES_FN ScaleMin solve(const OffsetSums& s, const Constants& c) {
   return {select(negative, s.xq * inverse(s.qq), scale), select(negative, Lanes(0.0f), min)};
 }
 
-// Initial scales and mins: at each end the first code lies first, first + step, … of the range inside it (negative:
-// outside).
+// At each end of the range the first code lies first, first + step, … of the range inside it.
 struct Clips {
   int count;
   float first, step;
   int descents = 3;
 };
 
-// The best unrounded scale (>= 0) and min of kCount weights.
+// Unrounded, scale >= 0.
 template <int kTop, int kCount, bool kMinOnly>
 RIDGE_LANES_FN FitMin fit_scale_min(const Lanes* x, const Lanes* w, const Constants& constants, const Clips& clips) {
   Lanes low = x[0], high = x[0];

@@ -1,10 +1,10 @@
-// Arithmetic of the encoders for CPU and CUDA: each lane searches its own block.
+// Arithmetic of the encoders: each lane searches its own block.
 //
-// `Lanes` is a vector of floats, one per block, on the CPU; on CUDA, with one block per thread, it is a plain float.
-// Encoders are branch-free, no step crosses lanes, sums follow the order of weights, and no multiply-add is fused.
-// Every instruction set and device therefore gives the same bytes.
+// `Lanes` is a vector of floats on the CPU, a float per thread on CUDA. Encoders are branch-free, no step crosses
+// lanes, sums follow the order of weights, and no multiply-add is fused: every instruction set and device gives the
+// same bytes.
 //
-// On the CPU included once per instruction set (Highway's foreach_target).
+// Included once per instruction set on the CPU.
 #if defined(RIDGE_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_LANES_INL_H
 #undef RIDGE_LANES_INL_H
@@ -36,9 +36,8 @@ __device__ inline float abs(float a) { return fabsf(a); }
 __device__ inline float round(float a) { return rintf(a); }
 __device__ inline float floor_power_of_two(float a) { return __uint_as_float(__float_as_uint(a) & 0x7f800000u); }
 
-// A table that a search builds and reads often. On CUDA in shared memory, with one bank per thread: the tables of all
-// threads of a multiprocessor would not fit its cache. The kernel has kTableThreads threads per block and reserves all
-// tables used together.
+// On CUDA in shared memory, one bank per thread: the tables of a multiprocessor would not fit its cache. Blocks have
+// kTableThreads threads and room for all tables used together.
 inline constexpr int kTableThreads = 32;
 extern __shared__ float table_memory[];
 
@@ -112,7 +111,7 @@ HWY_INLINE Lanes abs(Lanes a) { return hn::Abs(a.v); }
     HWY_SCALAR // Highway's rounding is slow; numbers from 2^22 up come out inexact, but callers clamp all of them
 HWY_INLINE Lanes round(Lanes a) { return (a + Lanes(12582912.0f)) - Lanes(12582912.0f); }
 #else
-HWY_INLINE Lanes round(Lanes a) { return hn::Round(a.v); } // to nearest, ties to even
+HWY_INLINE Lanes round(Lanes a) { return hn::Round(a.v); }
 #endif
 HWY_INLINE Lanes floor_power_of_two(Lanes a) {
   return hn::And(a.v, hn::BitCast(kF, hn::Set(hn::Rebind<uint32_t, FloatTag>(), 0x7f800000u)));
@@ -129,14 +128,14 @@ RIDGE_LANES_FN Lanes clamp(Lanes a, Lanes low, Lanes high) { return min(max(a, l
 // 1 / a, and 0 for 0.
 RIDGE_LANES_FN Lanes inverse(Lanes a) { return select(a == Lanes(0.0f), Lanes(0.0f), Lanes(1.0f) / a); }
 
-// To a float of `bits` significant bits (Dekker's splitter); |a| < 2^(100 - bits).
+// Dekker's splitter; |a| < 2^(100 - bits).
 template <int bits>
 RIDGE_LANES_FN Lanes round_significand(Lanes a) {
   const Lanes scaled = a * Lanes(static_cast<float>((1 << (24 - bits)) + 1));
   return scaled - (scaled - a);
 }
 
-// To binary16; saturates.
+// Saturates.
 RIDGE_LANES_FN Lanes round_to_f16(Lanes a) {
   const Lanes magnitude = min(abs(a), Lanes(65504.0f));
   const Lanes subnormal = (magnitude + Lanes(0.5f)) - Lanes(0.5f); // multiples of 2^-24

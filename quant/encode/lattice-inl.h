@@ -1,8 +1,8 @@
-// Exact search for codebook formats (IQ1, IQ2, IQ3): the best of all points for eight weights and a scale.
+// The best of all codebook points (IQ1, IQ2, IQ3) for eight weights and a scale.
 //
-// A point's error is a sum over weights, so two small tables hold the errors of all first and second halves (3^4 or 8^2
-// entries), and a point costs one addition and one comparison. Where only seven of eight signs are stored, an odd
-// number of minus signs makes one sign wrong; tables of halves with their cheapest wrong sign cover this case.
+// Two tables hold the errors of all first and second halves of a point (3^4 or 8^2 entries), so a point costs one
+// addition and one comparison. Where seven of eight signs are stored, an odd number of minus signs makes one sign
+// wrong; tables of halves with the cheapest wrong sign cover this.
 #if defined(RIDGE_LATTICE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_LATTICE_INL_H
 #undef RIDGE_LATTICE_INL_H
@@ -15,7 +15,7 @@
 
 RIDGE_LANES_BEGIN
 
-// A codebook prepared for the search. Points ascend, so those with the same second half are adjacent.
+// Points ascend: those with the same second half are adjacent.
 template <const auto& kBook, const auto& kLevelCodes>
 struct Lattice {
   static constexpr int kSize = sizeof kBook.point / sizeof kBook.point[0];
@@ -26,7 +26,7 @@ struct Lattice {
 
   struct Index {
     uint8_t first[kSize], second[kSize];
-    int start[kHalves + 1]; // points start[h] … start[h + 1] - 1 have second half h
+    int start[kHalves + 1]; // points start[h] … start[h + 1] - 1
     float number[kSize];
   };
   static constexpr Index make_index() {
@@ -52,7 +52,7 @@ struct Lattice {
 template <typename Lattice>
 RIDGE_TABLE typename Lattice::Index kPointIndex = Lattice::make_index();
 
-// Squared errors, less Σ w x², of all halves; `flipped`: with the cheapest wrong sign. levels: codes times scale.
+// Errors, less Σ w x²; `flipped`: with the cheapest wrong sign. levels: codes times scale.
 template <typename Lattice, bool kFlips, int kPlace>
 struct Halves {
   static constexpr int kEntries = kFlips ? 2 * Lattice::kHalves : Lattice::kHalves + 1;
@@ -65,8 +65,7 @@ struct Halves {
     int size = 1;
     for (int j = 0; j < Lattice::kDims / 2; ++j, size *= Lattice::kRadix) {
       const Lanes twice = x[j] + x[j];
-      for (int digit = Lattice::kRadix - 1; digit >= 0; --digit) { // descending: entries below `size` are read until
-                                                                   // digit 0
+      for (int digit = Lattice::kRadix - 1; digit >= 0; --digit) { // entries below `size` are read until digit 0
         const Lanes wl = w[j] * levels[digit];
         const Lanes error = wl * (levels[digit] - twice), wrong = wl * (levels[digit] + twice);
         for (int i = 0; i < size; ++i) {
@@ -78,7 +77,6 @@ struct Halves {
   }
 };
 
-// point: a number, as float.
 struct Best {
   Lanes error, point;
 
@@ -88,7 +86,7 @@ struct Best {
   }
 };
 
-// Eight weights. odd: 1 in lanes that need a wrong sign, else 0.
+// odd: 1 in lanes that need a wrong sign.
 template <typename Lattice>
 struct Octet {
   Lanes error;
@@ -106,18 +104,18 @@ RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const
     First first(px, pw, levels);
     Halves<Lattice, kFlips, First::kEntries> second(px + kHalf, pw + kHalf, levels);
     best[p][0] = best[p][1] = {Lanes(1e30f), Lanes(0.0f)};
-    if (kFlips && Lattice::kPoints == 1) { // one scan for both cases: lanes that are not odd never take a wrong sign
+    if (kFlips && Lattice::kPoints == 1) { // one scan: lanes that are not odd never flip
       const auto is_odd = odd > Lanes(0.0f);
       for (int i = 0; i < Lattice::kHalves; ++i) {
         second.flipped[i] = select(is_odd, second.flipped[i], second.plain[i]);
         first.flipped[i] = select(is_odd, first.flipped[i], Lanes(1e30f));
       }
     }
-#ifdef __CUDACC__ // unrolled, so that independent iterations hide latency
+#ifdef __CUDACC__ // hides latency
 #pragma unroll 8
     for (int n = 0; n < Lattice::kSize; ++n) {
       const int h = index.second[n];
-#else // a second half's values stay in registers
+#else // keeps the half's values in registers
     for (int h = 0; h < Lattice::kHalves; ++h)
       for (int n = index.start[h]; n < index.start[h + 1]; ++n) {
 #endif
@@ -161,7 +159,6 @@ struct Octets {
     return group;
   }
 
-  // Takes `other` in lanes where `better` holds.
   RIDGE_LANES_FN void take(LanesMask better, const Octets& other) {
     error = select(better, other.error, error);
     for (int i = 0; i < kCount; ++i)
@@ -170,7 +167,7 @@ struct Octets {
   }
 };
 
-// Magnitudes from the codebook, separate signs (IQ2, IQ3).
+// Separate signs (IQ2, IQ3).
 template <const auto& kBook, const auto& kLevelCodes, bool kEvenSigns>
 struct Magnitudes {
   using Grid = Lattice<kBook, kLevelCodes>;
@@ -179,7 +176,7 @@ struct Magnitudes {
   template <int kGroup>
   using Group = Octets<Grid, kGroup / 8>;
 
-  // Magnitudes, and per eight weights whether the number of minus signs is odd.
+  // odd: per eight weights, of minus signs.
   template <int kWeights>
   struct Prepared {
     Lanes x[kWeights], odd[kWeights / 8];
@@ -211,7 +208,7 @@ struct Magnitudes {
     return group;
   }
 
-  // Codes of one octet in one lane.
+  // One octet in one lane.
   static RIDGE_LANES_FN void codes(const float* x, const float* w, const float* points, float* code) {
     bool odd = false;
     int cheapest = 0;
@@ -228,7 +225,7 @@ struct Magnitudes {
   }
 };
 
-// Ternary digits, shifted by ±1/8 per kShared weights (IQ1).
+// A shift of ±1/8 per kShared weights (IQ1).
 template <int kShared>
 struct ShiftedDigits {
   using Grid = Lattice<kIq1Codebook, kIq1Levels>;
@@ -275,7 +272,7 @@ struct ShiftedDigits {
   }
 };
 
-// Writes a group's codes, lane by lane; returns their sums.
+// Returns their sums.
 template <typename Codes, int kGroup, int kWeights, typename Group>
 RIDGE_LANES_FN Sums take_codes(Block<kWeights>& b, int first, const Group& group) {
   constexpr int kPoints = Codes::Grid::kPoints;
@@ -300,7 +297,7 @@ RIDGE_LANES_FN Sums take_codes(Block<kWeights>& b, int first, const Group& group
   return s;
 }
 
-// scale = d * unit * (2 * n + 1), n in 0 … kTop. starts: see Starts.
+// scale = d * unit * (2 * n + 1), n in 0 … kTop.
 template <typename Format, typename Codes, int kTop>
 RIDGE_LANES_FN void search_codebook(Block<Format::kWeights>& b, float unit, const Starts& starts, int rounds) {
   constexpr int kWeights = Format::kWeights, kGroup = Format::kScaleWeights, kGroups = kWeights / kGroup;
@@ -322,7 +319,7 @@ RIDGE_LANES_FN void search_codebook(Block<Format::kWeights>& b, float unit, cons
     free_scale[g] = scale * b.lengthen(g * kGroup, kGroup, scale * s.xq);
     most = max(most, free_scale[g]);
   }
-  Codes::prepare(b, prepared); // the weights are longer now
+  Codes::prepare(b, prepared); // the weights changed
   const Lanes per_unit(1.0f / unit);
   Lanes d = b.to_f16(most * per_unit * Lanes(1.0f / (2 * kTop + 1)));
   Lanes best_d(0.0f), best_error(0.0f), best_code[kWeights];
@@ -366,7 +363,7 @@ using Iq2SCodes = Magnitudes<kIq2SCodebook, kIq2Levels, false>;
 using Iq3XxsCodes = Magnitudes<kIq3XxsCodebook, kIq3XxsLevels, true>;
 using Iq3SCodes = Magnitudes<kIq3SCodebook, kIq3SLevels, false>;
 
-// Format, codes, top scale, unit, starts, rounds. kTableEntries: all LanesTables used together.
+// kTableEntries: of all tables used together.
 #define RIDGE_SCHEME(Format, Codes, kTop, unit, ...)                                                                   \
   template <>                                                                                                          \
   struct Scheme<Format> {                                                                                              \

@@ -1,5 +1,4 @@
-// NF4 and FP4 like bitsandbytes: the scale is the largest of 64 weights, each weight takes the nearest level. No
-// search, because these encoders measure the error of bitsandbytes' files.
+// NF4 and FP4 like bitsandbytes, without a search: measures the error of its files.
 #include "quant/encode/tiles.h"
 #include "quant/formats/fp4.h"
 #include "quant/formats/nf4.h"

@@ -13,14 +13,13 @@ namespace {
 // Encoders saturate to the largest binary16.
 bool is_largest_half(Half half) { return (half.bits & 0x7fff) >= 0x7bff; }
 
-// block: encoded from `weights`.
 template <typename Format>
 bool overflows(const Format& block, const float* weights) {
   if constexpr (std::is_same_v<Format, F16> || std::is_same_v<Format, BF16>) {
     return !std::isfinite(block.value()) && std::isfinite(*weights);
   } else if constexpr (std::is_same_v<Format, IQ1_M>) {
     return std::abs(block.d()) >= 65504;
-  } else if constexpr (std::is_same_v<Format, NVFP4>) { // beyond 12 times the largest scale, and its rounding
+  } else if constexpr (std::is_same_v<Format, NVFP4>) { // 12 times the largest scale, and rounding
     return std::any_of(weights, weights + Format::kWeights, [](float w) { return std::abs(w) >= 13 * 224; });
   } else {
     bool found = false;
@@ -31,7 +30,7 @@ bool overflows(const Format& block, const float* weights) {
   }
 }
 
-// First block that overflows, or -1.
+// Or -1.
 template <typename Format>
 int64_t find_overflow(const float* weights, const std::byte* packed, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// The search per format: kind of scale, code set and number of trials. lattice-inl.h has the codebook formats.
+// The search per format; lattice-inl.h has codebooks.
 #if defined(RIDGE_SCHEMES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_SCHEMES_INL_H
 #undef RIDGE_SCHEMES_INL_H
@@ -11,7 +11,7 @@
 
 RIDGE_LANES_BEGIN
 
-// One binary16 scale per block. Eight-bit codes lose too little to need lengthening.
+// Eight-bit codes need no lengthening.
 template <typename Format, typename Codes, bool kLengthen = true>
 RIDGE_LANES_FN void search_scale(Block<Format::kWeights>& b, const Starts& starts) {
   const Fit fit = fit_scale<Codes, Format::kWeights>(b.x, b.w, starts);
@@ -22,7 +22,6 @@ RIDGE_LANES_FN void search_scale(Block<Format::kWeights>& b, const Starts& start
   b.template set_codes<Codes>(0, Format::kWeights, scale);
 }
 
-// Binary16 scale and offset.
 template <typename Format, int kTop>
 RIDGE_LANES_FN void search_scale_offset(Block<Format::kWeights>& b, const Clips& clips) {
   constexpr int kWeights = Format::kWeights;
@@ -35,7 +34,7 @@ RIDGE_LANES_FN void search_scale_offset(Block<Format::kWeights>& b, const Clips&
   b.template set_codes<kTop>(0, kWeights, scale, low);
 }
 
-// Sets of scales: `factor`s of the free scale reach its neighbours in the set.
+// `factor`s of the free scale reach its neighbours in the set.
 struct PowerOfTwoScales {
   static constexpr int kTries = 3;
   static RIDGE_LANES_FN Lanes factor(int i) { return Lanes(i == 0 ? 1.0f : i == 1 ? 0.5f : 2.0f); }
@@ -43,7 +42,7 @@ struct PowerOfTwoScales {
     return clamp(floor_power_of_two(a * Lanes(4.0f / 3)), Lanes(0x1p-126f), Lanes(0x1p124f)); // 12 * 2^124 is finite
   }
 };
-struct E4M3Scales { // halves of UE4M3 numbers, see NVFP4
+struct E4M3Scales { // halved, see NVFP4
   static constexpr int kTries = 7;
   static RIDGE_LANES_FN Lanes factor(int i) { return Lanes(1.0f + 0.07f * static_cast<float>(i - 3)); }
   static RIDGE_LANES_FN Lanes round(Lanes a) {
@@ -59,7 +58,7 @@ RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts
   for (int g = 0; g < Format::kWeights / kGroup; ++g) {
     const Lanes *x = b.x + g * kGroup, *w = b.w + g * kGroup;
     const Fit fit = fit_scale<Codes, kGroup>(x, w, starts);
-    const Lanes free_scale = abs(fit.scale) * b.lengthen(g * kGroup, kGroup, fit.gained); // the codes are symmetric
+    const Lanes free_scale = abs(fit.scale) * b.lengthen(g * kGroup, kGroup, fit.gained);
     Lanes best(0.0f), best_gain(-1e30f);
     for (int i = 0; i < Scales::kTries; ++i) {
       const Lanes scale = Scales::round(free_scale * Scales::factor(i) * b.unit) * per_unit;
@@ -72,8 +71,8 @@ RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts
   }
 }
 
-// Trials of a super-block's d: starts from the value that fits the largest group scale, slightly more and less (which
-// changes the other groups' rounding), each refined.
+// Trials of d: the value for the largest group scale, then slightly more and less, which changes other groups'
+// rounding.
 struct Rounds {
   int starts, refinements;
 
@@ -85,10 +84,10 @@ struct Rounds {
   }
 };
 
-// Integer group scales kLow … kHigh times a binary16 d.
+// Integer group scales kLow … kHigh times d.
 //
-// The groups' free scales give d. Then each group takes the better integer next to its free scale and d becomes the
-// least-squares solution for all codes, alternately. The best round is kept.
+// Free group scales give d. Alternately, each group takes the better neighbouring integer and d becomes the
+// least-squares solution. The best round is kept.
 template <typename Format, typename Codes, int kLow, int kHigh>
 RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts& starts, int reach,
                                         const Rounds& rounds) {
@@ -133,8 +132,7 @@ RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts
   for (int g = 0; g < kGroups; ++g) b.template set_codes<Codes>(g * kGroup, kGroup, best_d * b.scale[g]);
 }
 
-// Integers 0 … kHigh times d, and the same times dmin. Searched like group scales; the best min follows from each
-// integer scale.
+// Integers 0 … kHigh times d and dmin. The best min follows from each scale.
 template <typename Format, int kTop, int kHigh>
 RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Clips& clips, const Rounds& rounds) {
   constexpr int kGroup = Format::kScaleWeights, kGroups = Format::kWeights / kGroup;
@@ -163,7 +161,7 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Cl
     }
     const Lanes per_d = inverse(d), per_dmin = inverse(dmin);
     Lanes scales[kGroups], mins[kGroups], total(0.0f);
-    Lanes a11(0.0f), a12(0.0f), a22(0.0f), b1(0.0f), b2(0.0f); // equations for d and dmin
+    Lanes a11(0.0f), a12(0.0f), a22(0.0f), b1(0.0f), b2(0.0f);
     for (int g = 0; g < kGroups; ++g) {
       const Lanes centre = round(scale[g] * per_d), given_min = dmin * round(low[g] * per_dmin);
       Lanes group_gain(-1e30f);

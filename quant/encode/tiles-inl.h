@@ -1,4 +1,4 @@
-// Moves blocks between memory and lanes, one block per lane.
+// One block per lane.
 #if defined(RIDGE_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_TILES_INL_H
 #undef RIDGE_TILES_INL_H
@@ -15,7 +15,7 @@
 
 RIDGE_LANES_BEGIN
 
-// Encodes up to kLanes blocks; first_block counts from the tensor's start.
+// used <= kLanes.
 template <typename Format>
 HWY_NOINLINE void search_tile(const float* weights, const float* importance, int64_t first_block,
                               int64_t blocks_per_row, int64_t used, Parts* out) {
@@ -24,7 +24,7 @@ HWY_NOINLINE void search_tile(const float* weights, const float* importance, int
   const auto lanes = [](Lanes* vectors) { return reinterpret_cast<float*>(vectors); }; // [][kLanes]
   for (int i = 0; i < kWeights; ++i) b.w[i] = Lanes(1.0f);
   for (int64_t lane = 0; lane < kLanes; ++lane) {
-    const int64_t block = std::min(lane, used - 1); // spare lanes repeat the last block
+    const int64_t block = std::min(lane, used - 1); // repeats the last block
     const float* x = weights + block * kWeights;
     for (int i = 0; i < kWeights; ++i) lanes(b.x)[i * kLanes + lane] = x[i];
     if (!importance) continue;
@@ -68,7 +68,6 @@ void search_blocks(const float* weights, const float* importance, int64_t count,
                         out + first);
 }
 
-// nullptr: no Scheme included.
 inline EncodeBlocks find_scheme(Type type) {
   switch (type) {
 #define RIDGE_FORMAT(name, id, weights, bytes)                                                                         \

@@ -1,5 +1,4 @@
-// AFFINE8, in memory only: 32 weights in 40 bytes, 10 bits per weight. 8-bit integer checkpoints (LLM.int8, GPTQ), and
-// affine weights whose scales exceed binary16.
+// AFFINE8, in memory only: 32 weights in 40 bytes. LLM.int8, GPTQ, and scales beyond binary16.
 //
 //   byte 0     d     binary32 scale (SplitFloat)
 //   byte 4     m     binary32 offset, likewise

@@ -1,9 +1,9 @@
-// FP8_E4M3, in memory only: 64 weights in 68 bytes, 8.5 bits per weight; FP8 checkpoints.
+// FP8_E4M3, in memory only: 64 weights in 68 bytes.
 //
 //   byte 0     d     binary32 scale (SplitFloat)
 //   byte 4     qs    64 × E4M3 (OCP 8-bit floating point: exponent bias 7, no infinities, ±0x7f is NaN)
 //
-// w = d * q. No integer codes: E4M3 spans 18 binades.
+// w = d * q. 18 binades: no integer codes.
 #pragma once
 
 #include "quant/group.h"

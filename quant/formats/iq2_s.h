@@ -1,5 +1,4 @@
-// IQ2_S: 256 weights in 82 bytes, 2.5625 bits per weight. 1024-point codebook, all eight signs stored, a 4-bit scale
-// per 16.
+// IQ2_S: 256 weights in 82 bytes. A codebook of 1024 points.
 //
 //   byte 0     d       binary16
 //   byte 2     qs      32 bytes, one per 8 weights: low eight index bits

@@ -1,4 +1,4 @@
-// IQ2_XS: 256 weights in 74 bytes, 2.3125 bits per weight. IQ2_XXS with a 512-point codebook and a 4-bit scale per 16.
+// IQ2_XS: 256 weights in 74 bytes. A codebook of 512 points, signs of even parity.
 //
 //   byte 0     d       binary16
 //   byte 2     qs      32 × 16 bits, one per 8 weights: codebook index in the low nine, seven signs above

@@ -1,5 +1,4 @@
-// IQ2_XXS: 256 weights in 66 bytes, 2.0625 bits per weight. 256-point codebook of eight magnitudes, eight signs with
-// even parity, a 4-bit scale per 32.
+// IQ2_XXS: 256 weights in 66 bytes. A codebook of 256 points of eight magnitudes, signs of even parity.
 //
 //   byte 0     d     binary16
 //   byte 2     qs    8 × 8 bytes, one per 32 weights: four codebook indices of 8 bits, then 32 bits: four times

@@ -1,5 +1,4 @@
-// IQ3_S: 256 weights in 110 bytes, 3.4375 bits per weight. 512-point codebook, all signs stored, an odd 5-bit scale per
-// 32.
+// IQ3_S: 256 weights in 110 bytes. A codebook of 512 points.
 //
 //   byte 0     d       binary16
 //   byte 2     qs      64 bytes, one per 4 weights: low eight index bits

@@ -1,5 +1,4 @@
-// IQ3_XXS: 256 weights in 98 bytes, 3.0625 bits per weight. 256-point codebook of four magnitudes, eight signs with
-// even parity, a 4-bit scale per 32.
+// IQ3_XXS: 256 weights in 98 bytes. A codebook of 256 points of four magnitudes, signs of even parity.
 //
 //   byte 0     d            binary16
 //   byte 2     qs           64 bytes, one per 4 weights: codebook index

@@ -1,9 +1,7 @@
-// IQ4_NL: 32 weights in 18 bytes, 4.5 bits per weight.
+// IQ4_NL: 32 weights in 18 bytes. Levels are dense around zero.
 //
 //   byte 0     d     binary16 scale
 //   byte 2     qs    16 bytes: low nibbles: weights 0-15, high: 16-31
-//
-// Levels are dense around zero.
 //
 // w = d * kIq4Levels[q]
 #pragma once
@@ -14,7 +12,6 @@ namespace ridge::quant {
 
 RIDGE_TABLE int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-// Code of a level: the number of lower levels.
 RIDGE_HD int iq4_index(int8_t level) {
   int index = 0;
   for (int i = 0; i < 15; ++i) index += level > kIq4Levels[i];

@@ -1,6 +1,6 @@
-// IQ4_XS: 256 weights in 136 bytes, 4.25 bits per weight. IQ4_NL's levels with 6-bit scales.
+// IQ4_XS: 256 weights in 136 bytes. IQ4_NL with 6-bit scales.
 //
-//   byte 0     d         binary16, scale of the group scales
+//   byte 0     d         binary16, scale of group scales
 //   byte 2     scales_h  upper two bits of the scale of group g, at bit 2g
 //   byte 4     scales_l  4 bytes, low four bits: groups 2j (low nibble) and 2j+1 (high nibble)
 //   byte 8     qs        8 × 16 bytes: per 32 weights, low nibbles first

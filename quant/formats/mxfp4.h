@@ -1,17 +1,17 @@
-// MXFP4: 32 weights in 17 bytes, 4.25 bits per weight. OCP microscaling: E2M1 floats with a shared power of two.
+// MXFP4: 32 weights in 17 bytes. OCP microscaling: E2M1 floats with a shared power of two.
 //
 //   byte 0     e     E8M0: the scale is 2^(e - 127)
 //   byte 1     qs    16 bytes: low nibbles: weights 0-15, high: 16-31; sign and magnitude,
 //                    magnitudes 0 0.5 1 1.5 2 3 4 6
 //
-// w = (2^(e - 127) / 2) * (2 * value): integer codes. e = 255, NaN in the standard, is read as 2^128.
+// w = (2^(e - 127) / 2) * (2 * value). e = 255, NaN in the standard, is read as 2^128.
 #pragma once
 
 #include "quant/group.h"
 
 namespace ridge::quant {
 
-// Twice the value of an E2M1 float; arithmetic vectorizes, unlike a table.
+// Arithmetic vectorizes, unlike a table.
 RIDGE_HD int8_t doubled_e2m1(int nibble) {
   const int magnitude = nibble & 7; // 0 1 2 3 4 5 6 7 -> 0 1 2 3 4 6 8 12
   const int value = magnitude + (magnitude > 4 ? magnitude - 4 : 0) + (magnitude == 7 ? 2 : 0);
@@ -32,7 +32,7 @@ struct MXFP4 {
   uint8_t e;
   uint8_t qs[16];
 
-  // 2^(e - 128): exponent field e - 1; subnormal for e < 2.
+  // 2^(e - 128): subnormal for e < 2.
   RIDGE_HD float scale() const {
     return core::f32_from_bits(e < 2 ? 0x00200000u << e : static_cast<uint32_t>(e - 1) << 23);
   }

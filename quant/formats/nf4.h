@@ -1,9 +1,9 @@
-// NF4, in memory only: 64 weights in 36 bytes, 4.5 bits per weight; bitsandbytes NF4 (Dettmers et al. 2023).
+// NF4, in memory only: 64 weights in 36 bytes (Dettmers et al. 2023).
 //
 //   byte 0     d     binary32 scale (SplitFloat)
 //   byte 4     qs    2 × 16 bytes: per 32 weights, low nibbles first
 //
-// w = d * level[q]. No integer codes: levels are quantiles of the normal distribution.
+// w = d * level[q]. Quantiles of the normal distribution: no integer codes.
 #pragma once
 
 #include "quant/group.h"

@@ -1,5 +1,4 @@
-// NVFP4_SCALED, in memory only: 64 weights in 40 bytes, 5 bits per weight. NVFP4 with one more scale for the whole
-// matrix (tensor NAME.scale).
+// NVFP4_SCALED, in memory only: 64 weights in 40 bytes. NVFP4 and the matrix's scale (tensor NAME.scale).
 //
 //   byte 0     m      binary32 scale of the matrix (SplitFloat)
 //   byte 4     block  NVFP4

@@ -1,4 +1,4 @@
-// Q3_K: 256 weights in 110 bytes, 3.4375 bits per weight. Sixteen groups of 16 with 6-bit scales.
+// Q3_K: 256 weights in 110 bytes. Groups of 16.
 //
 //   byte 0     hmask   32 bytes: bit g of byte l is the top bit of weight 32g + l
 //   byte 32    qs      2 × 32 bytes, byte l: 2 bits of weights l, l+32, l+64, l+96
@@ -47,7 +47,7 @@ struct Q3_K {
       scales[8 + s % 4] = static_cast<uint8_t>(scales[8 + s % 4] | (scale >> 4) << (2 * (s / 4)));
     }
     for (int i = 0; i < 64; ++i) {
-      const int8_t* code = in.code + 128 * (i / 32) + i % 32; // code + 4 has the same low two bits
+      const int8_t* code = in.code + 128 * (i / 32) + i % 32; // same low bits as code + 4
       qs[i] = static_cast<uint8_t>((code[0] & 3) | (code[32] & 3) << 2 | (code[64] & 3) << 4 | (code[96] & 3) << 6);
     }
     for (int i = 0; i < 32; ++i) {

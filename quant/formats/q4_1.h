@@ -1,4 +1,4 @@
-// Q4_1: 32 weights in 20 bytes, 5 bits per weight.
+// Q4_1: 32 weights in 20 bytes.
 //
 //   byte 0     d     binary16 scale
 //   byte 2     m     binary16 offset

@@ -1,4 +1,4 @@
-// Q5_0: 32 weights in 22 bytes, 5.5 bits per weight.
+// Q5_0: 32 weights in 22 bytes.
 //
 //   byte 0     d     binary16 scale
 //   byte 2     qh    32 bits: top bits, bit i for weight i
@@ -12,7 +12,7 @@
 
 namespace ridge::quant {
 
-// 5-bit numbers of Q5_0 and Q5_1, less `zero`.
+// Also for Q5_1.
 RIDGE_HD void unpack_5_bits(const uint8_t* qh, const uint8_t* qs, int zero, int8_t* code) {
   int8_t high[32];
   for (int i = 0; i < 4; ++i) store8(high + 8 * i, byte_mask(qh[i]) & kEachByte * 16);

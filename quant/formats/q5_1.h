@@ -1,4 +1,4 @@
-// Q5_1: 32 weights in 24 bytes, 6 bits per weight.
+// Q5_1: 32 weights in 24 bytes.
 //
 //   byte 0     d     binary16 scale
 //   byte 2     m     binary16 offset

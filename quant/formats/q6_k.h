@@ -1,4 +1,4 @@
-// Q6_K: 256 weights in 210 bytes, 6.5625 bits per weight. Sixteen groups of 16 with 8-bit scales.
+// Q6_K: 256 weights in 210 bytes. Groups of 16.
 //
 //   byte 0     ql      128 bytes: the low four bits. Each half of 64 bytes serves 128 weights: low nibbles are the
 //                      first 64 of them, high nibbles the last 64
@@ -43,7 +43,7 @@ struct Q6_K {
     for (int s = 0; s < 16; ++s) scales[s] = static_cast<int8_t>(in.scale[s]);
     for (int i = 0; i < 128; ++i) {
       const int8_t* code = in.code + 128 * (i / 64) + i % 64;
-      ql[i] = static_cast<uint8_t>((code[0] & 15) | (code[64] & 15) << 4); // code + 32 has the same low four bits
+      ql[i] = static_cast<uint8_t>((code[0] & 15) | (code[64] & 15) << 4); // same low bits as code + 32
     }
     for (int i = 0; i < 64; ++i) {
       const int8_t* code = in.code + 128 * (i / 32) + i % 32;

@@ -1,4 +1,4 @@
-// Q8_0: 32 weights in 34 bytes, 8.5 bits per weight.
+// Q8_0: 32 weights in 34 bytes.
 //
 //   byte 0     d     binary16 scale
 //   byte 2     qs    32 signed bytes

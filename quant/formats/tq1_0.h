@@ -1,11 +1,11 @@
-// TQ1_0: 256 ternary weights in 54 bytes, 1.6875 bits per weight: five per byte (3^5 = 243 < 256).
+// TQ1_0: 256 ternary weights in 54 bytes: five per byte (3^5 = 243 < 256).
 //
 //   byte 0     qs    48 bytes: bytes 0-31 hold five rows of 32 (weights 0-159), bytes 32-47 five rows of 16 (160-239)
 //   byte 48    qh    4 bytes, four rows of 4: weights 240-255
 //   byte 52    d     binary16 scale
 //
-// A byte is the base-3 number as a fraction of 3^5, scaled to 256 and rounded up, so that multiplication yields digits
-// from the top: digit n is the integer part of 3 * frac(byte / 256 * 3^n).
+// A byte is the base-3 number as a fraction of 3^5, scaled to 256 and rounded up. Multiplication yields digits from the
+// top: digit n is the integer part of 3 * frac(byte / 256 * 3^n).
 //
 // w = d * (digit - 1)
 #pragma once
@@ -46,7 +46,7 @@ struct TQ1_0 {
     out.offset[0] = out.offset[1] = 0.0f;
   }
 
-  // Codes are `stride` apart; with 4 rows the last digit is 0.
+  // With 4 rows the last digit is 0.
   RIDGE_HD static uint8_t pack_byte(const int8_t* code, int stride, int rows) {
     int number = 0;
     for (int n = 0; n < 5; ++n) number = number * 3 + (n < rows ? code[n * stride] + 1 : 0);

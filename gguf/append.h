@@ -1,4 +1,3 @@
-// Appends GGUF fields to a byte buffer.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,3 @@
-// File: all shards of a model, mapped and parsed.
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "gguf/parse.h"
@@ -13,7 +12,7 @@ namespace {
 
 struct Shard {
   std::string path;
-  std::shared_ptr<core::MappedFile> mapping; // null for an image in memory
+  std::shared_ptr<core::MappedFile> mapping; // null: image in memory
   std::span<const std::byte> bytes;
 
   uint64_t offset_of(const void* at) const { return static_cast<const std::byte*>(at) - bytes.data(); }
@@ -22,10 +21,10 @@ struct Shard {
 } // namespace
 
 struct File::Impl {
-  std::string path; // as given by the caller; messages name the faulty shard
+  std::string path; // from the caller; messages name the faulty shard
   std::vector<Shard> shards;
-  std::shared_ptr<const std::vector<std::byte>> image; // owned if from from_bytes
-  Parsed model;                                        // metadata of the first shard, tensors of all
+  std::shared_ptr<const std::vector<std::byte>> image; // if from from_bytes
+  Parsed model;                                        // first shard's metadata, all tensors
   NameIndex tensor_names;
 
   Parsed parse_shard(Shard shard) {
@@ -43,7 +42,7 @@ struct File::Impl {
                 name_of(entry.value.type()));
   }
 
-  // nullopt if absent; throws if `convert` fails.
+  // nullopt: absent.
   template <typename Convert>
   auto get(std::string_view key, std::string_view expected, Convert convert) const
       -> decltype(convert(std::declval<const Value&>())) {
@@ -92,7 +91,6 @@ int64_t File::Impl::split_int(const Parsed& parsed, const Shard& shard, std::str
   return *value;
 }
 
-// Opens the remaining shards of `named` and joins all.
 void File::Impl::open_rest(Parsed named, const std::string& named_path, int64_t count) {
   const auto name = shard_name(named_path);
   if (!name || name->count != count)

@@ -1,13 +1,12 @@
 // Reads GGUF files, versions 2 and 3, little endian: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 //
-// Metadata and tensors are views into the mapped file and valid as long as the File. Nothing in a file is trusted:
-// every count, offset, length and shape product is checked, and a failure throws Error with file, byte offset and
-// field. Guaranteed: unique, non-empty UTF-8 keys and tensor names; complete values; tensors with at least one weight
-// and whole blocks per row, whose bytes lie in the file, do not overlap and are aligned to at least 8. String values
-// may be invalid UTF-8; core::printable makes them safe to show.
+// Metadata and tensors are views into the mapped file. Nothing in a file is trusted: every count, offset, length and
+// shape product is checked; a failure throws Error with file, byte offset and field. Guaranteed: unique, non-empty
+// UTF-8 keys and tensor names; complete values; non-empty tensors of whole blocks per row, inside the file, disjoint,
+// aligned to at least 8. String values may be invalid UTF-8: show them with core::printable.
 //
-// A File is immutable and thread-safe. If another program truncates it, missing bytes read as zeros and check() throws
-// (core/files/mapped_file.h). gguf::Writer replaces files instead of overwriting them.
+// A File is immutable and thread-safe. If another program truncates it, missing bytes read as zeros and check() throws.
+// gguf::Writer replaces files.
 //
 //   gguf::File file = gguf::File::open("model-00001-of-00003.gguf");   // opens all three
 //   int64_t layers = file.get_int("llama.block_count");
@@ -50,9 +49,8 @@ inline constexpr uint32_t kVersion = 3; // written by Writer
 inline constexpr uint32_t kDefaultAlignment = 32;
 inline constexpr int kMaxDims = 4;
 inline constexpr int kMaxArrayDepth = 4;
-inline constexpr size_t kMaxNameBytes = 0xffff; // keys: by the specification; also for tensor names
+inline constexpr size_t kMaxNameBytes = 0xffff; // keys by the specification
 
-// The type and checked bytes of a metadata value.
 class Value {
  public:
   Value(ValueType type, std::span<const std::byte> payload) : type_(type), payload_(payload) {}
@@ -60,18 +58,18 @@ class Value {
   ValueType type() const { return type_; }
   std::span<const std::byte> payload() const { return payload_; } // without the type field
 
-  // nullopt for another kind. Integers and booleans convert to i64 if they fit, all numbers to f64.
+  // nullopt for another kind. Integers and booleans convert to i64 if they fit, numbers to f64.
   std::optional<int64_t> as_int() const;
   std::optional<double> as_float() const;
   std::optional<bool> as_bool() const;
   std::optional<std::string_view> as_string() const;
 
-  // Arrays. All but element_type and size walk the array (strings have no fixed stride).
+  // All but element_type and size walk the array.
   bool is_array() const { return type_ == ValueType::array; }
-  ValueType element_type() const; // std::logic_error if not an array; also the next two
+  ValueType element_type() const; // next two, too: std::logic_error for other types
   uint64_t size() const;
-  std::vector<Value> elements() const;                 // 24 bytes each; prefer the typed ones for long arrays
-  std::optional<std::vector<int64_t>> as_ints() const; // integers or booleans that fit i64
+  std::vector<Value> elements() const;                 // 24 bytes each
+  std::optional<std::vector<int64_t>> as_ints() const; // integers or booleans
   std::optional<std::vector<float>> as_floats() const;
   std::optional<std::vector<std::string_view>> as_strings() const;
 
@@ -87,11 +85,11 @@ struct KeyValue {
 
 struct Tensor {
   std::string_view name;
-  TensorType type; // format() is nullptr for I8, I16, I32, I64, F64
+  TensorType type; // format() is nullptr for I8 to I64, F64
   int n_dims;
   std::array<int64_t, kMaxDims> dims; // dims[0] is contiguous; unused ones are 1
   std::span<const std::byte> data;
-  uint64_t file_offset; // of the data, in its shard
+  uint64_t file_offset; // in its shard
   int shard;
 
   int64_t weights() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
@@ -99,15 +97,14 @@ struct Tensor {
 
 class File {
  public:
-  // Opens a file, or all shards of a split model given any one. They must be in one folder and named
-  // NAME-00001-of-00003.gguf, ….
+  // Opens all shards of a split model given any one; they must be in one folder.
   static File open(const std::string& path);
-  // Reads a single-file image, aligned to 8 bytes; `label` replaces the path in messages.
+  // An image aligned to 8 bytes; `label` replaces the path in messages.
   static File from_bytes(std::shared_ptr<const std::vector<std::byte>> image, std::string label);
   static File from_span(std::span<const std::byte> image, std::string label); // image must outlive the File
 
-  // The same model with some tensors in other types. The bytes must outlive the result; this File need not. Throws
-  // std::logic_error for an unknown tensor or a byte count that does not fit the shape.
+  // The same model with some tensors in other types. The bytes must outlive the result. Throws std::logic_error for an
+  // unknown tensor or a wrong byte count.
   struct OtherForm {
     std::string_view tensor;
     TensorType type;
@@ -126,24 +123,24 @@ class File {
   uint64_t size_bytes() const; // all shards
   int shard_count() const;
 
-  std::span<const KeyValue> metadata() const; // first shard, in file order
-  std::span<const Tensor> tensors() const;    // in file order, shard by shard
+  std::span<const KeyValue> metadata() const; // of the first shard
+  std::span<const Tensor> tensors() const;    // shard by shard
 
-  // Releases the memory of a part of a tensor, which is read again on access: for passes over files larger than memory.
+  // Frees memory of a part, which is read again on access: for files larger than memory.
   void release(const Tensor& tensor, std::span<const std::byte> part) const;
 
-  // Throws Error if a shard was truncated or unreadable since it was opened: data read may be wrong.
+  // Throws Error if a shard was truncated or unreadable since opening.
   void check() const;
-  bool deleted() const; // a shard was deleted; reading still works
+  bool deleted() const; // a shard was deleted; reading works
 
   const Value* find(std::string_view key) const;          // nullptr: absent
   const Tensor* find_tensor(std::string_view name) const; // nullptr: absent
 
-  // Required values: Error with file, key, expected and found.
+  // Required: Error with file, key, expected and found.
   int64_t get_int(std::string_view key) const;
   double get_float(std::string_view key) const;
   std::string_view get_string(std::string_view key) const;
-  // Optional values: Error only if present with another type.
+  // Optional: Error if of another type.
   int64_t get_int(std::string_view key, int64_t absent) const;
   double get_float(std::string_view key, double absent) const;
   bool get_bool(std::string_view key, bool absent) const;

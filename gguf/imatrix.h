@@ -1,8 +1,7 @@
-// Importance matrices: mean squares of each input element of a model's matrices over some text. Encoders weight errors
-// with them.
+// Importance matrices: mean squares of a matrix's inputs over some text.
 //
-// Reads GGUF (tensors NAME.in_sum2 [cols, matrices], NAME.counts [1, matrices]) and the older .dat, both as untrusted
-// input; writes GGUF.
+// Reads GGUF (NAME.in_sum2 [cols, matrices], NAME.counts [1, matrices]) and the older .dat, both untrusted; writes
+// GGUF.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +14,18 @@ namespace ridge::gguf {
 
 struct Imatrix {
   struct Entry {
-    std::vector<float> sum_of_squares; // [matrices][cols]; one matrix per expert
-    std::vector<float> counts;         // summed rows, per matrix or one for all
+    std::vector<float> sum_of_squares; // [matrices][cols]; per expert
+    std::vector<float> counts;         // per matrix, or one
 
-    // [cols] of matrix `m`; empty if nothing was summed.
+    // [cols]; empty if nothing was summed.
     std::vector<float> mean_squares(int64_t m, int64_t matrices) const;
   };
 
-  std::map<std::string, Entry, std::less<>> entries; // key: tensor name
+  std::map<std::string, Entry, std::less<>> entries; // by tensor name
   std::vector<std::string> datasets;
   int64_t chunks = 0, chunk_tokens = 0; // 0: not recorded
 
-  // Throws Error with file and entry for inconsistent sizes and negative or non-finite values.
+  // Throws Error with file and entry for inconsistent, negative or non-finite data.
   static Imatrix read(const std::string& path);
   void write(const std::string& path) const;
 

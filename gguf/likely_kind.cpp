@@ -1,4 +1,4 @@
-// Recognizes other files that users pass as GGUF, with advice for each.
+// Files often mistaken for GGUF, with advice.
 #include "gguf/parse.h"
 
 #include "core/strings/printable.h"

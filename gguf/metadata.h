@@ -49,14 +49,14 @@ class OwnedValue {
   }
   OwnedValue(const std::vector<std::string>& elements);
   OwnedValue(const std::vector<std::string_view>& elements);
-  // std::logic_error for elements of another type or nesting deeper than kMaxArrayDepth.
+  // std::logic_error for mixed types or too deep nesting.
   static OwnedValue array(ValueType element, const std::vector<OwnedValue>& elements);
 
   operator Value() const { return view(); } // valid as long as this
   Value view() const { return {type_, payload_}; }
 
  private:
-  OwnedValue(ValueType element, uint64_t count); // the start of an array
+  OwnedValue(ValueType element, uint64_t count);
 
   ValueType type_;
   std::vector<std::byte> payload_;
@@ -69,17 +69,17 @@ class Metadata {
     OwnedValue value;
   };
 
-  // Copies `file`'s metadata without split.* keys, which describe files rather than the model.
+  // Without split.* keys, which describe files.
   static Metadata of(const File& file);
 
-  // Replaces in place, or appends. The Writer checks keys.
+  // Replaces or appends. The Writer checks keys.
   void set(std::string_view key, OwnedValue value);
-  bool erase(std::string_view key);                   // true: it was present
-  const OwnedValue* find(std::string_view key) const; // nullptr: absent; valid until set or erase
+  bool erase(std::string_view key);                   // true: existed
+  const OwnedValue* find(std::string_view key) const; // nullptr: absent; valid until a change
   std::span<const Entry> entries() const { return entries_; }
 
  private:
-  std::vector<Entry> entries_; // few enough for linear search
+  std::vector<Entry> entries_; // few
 };
 
 } // namespace ridge::gguf

@@ -1,5 +1,4 @@
-// Layout: header length (8 bytes), JSON header, data. The header is parsed as events, so that a hostile one costs no
-// more memory than its names.
+// Header length (8 bytes), JSON header, data. Parsing events limits the memory of hostile headers.
 #include "gguf/safetensors.h"
 
 #include "core/error.h"
@@ -36,7 +35,7 @@ std::optional<Dtype> find_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-// Base of the JSON readers: an unexpected event aborts with a message.
+// Unexpected events abort with a message.
 using Json = nlohmann::json;
 class Events : public nlohmann::json_sax<Json> {
  public:
@@ -177,7 +176,7 @@ void read_json(std::span<const std::byte> text, const std::string& path, Events&
   if (!Json::sax_parse(begin, begin + text.size(), &events)) throw_error("{}: {}", path, events.problem);
 }
 
-// Rejects paths such as "../../etc/passwd".
+// No paths: "../../etc/passwd".
 void check_shard_name(const std::string& name, const std::string& index_path) {
   const bool plain = name.ends_with(".safetensors") && name.find_first_of("/\\") == std::string::npos &&
                      name.find('\0') == std::string::npos && !name.starts_with('.');
@@ -241,7 +240,7 @@ Safetensors Safetensors::open(const std::string& folder) {
   IndexEvents events;
   read_json(index.bytes(), index_path, events);
   if (events.file_of_tensor.empty()) throw_error("{}: has no weight_map", index_path);
-  std::map<std::string, int> shards; // by file name
+  std::map<std::string, int> shards;
   for (const auto& [tensor, name] : events.file_of_tensor) {
     check_shard_name(name, index_path);
     shards.emplace(name, 0);

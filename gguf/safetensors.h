@@ -1,8 +1,7 @@
-// Tensors of Hugging Face checkpoints (https://huggingface.co/docs/safetensors), single files or shards with an index.
+// Tensors of Hugging Face checkpoints: https://huggingface.co/docs/safetensors.
 //
-// Tensors are views into the mapped files and valid as long as the Safetensors. Nothing in a file is trusted.
-// Guaranteed: unique, non-empty UTF-8 names; each tensor's bytes fit type and shape, lie in its file and do not
-// overlap. They may be unaligned. Row-major: the last dimension is contiguous.
+// Tensors are views into mapped files. Nothing in a file is trusted. Guaranteed: unique, non-empty UTF-8 names; bytes
+// that fit type and shape, inside the file, disjoint, maybe unaligned. Row-major.
 #pragma once
 
 #include "core/files/mapped_file.h"
@@ -50,8 +49,8 @@ struct SafeTensor {
 
 class Safetensors {
  public:
-  // Opens a folder's model.safetensors.index.json with its shards, or model.safetensors, or the only *.safetensors.
-  // Throws Error if anything is missing or inconsistent.
+  // Opens model.safetensors.index.json with its shards, model.safetensors, or the only *.safetensors. Throws Error if
+  // missing or inconsistent.
   static Safetensors open(const std::string& folder);
   // The image must outlive the result; `label` replaces the path in messages.
   static Safetensors from_span(std::span<const std::byte> image, const std::string& label);
@@ -60,15 +59,15 @@ class Safetensors {
   const SafeTensor* find(std::string_view name) const;             // nullptr: absent
   const std::string& path_of(const SafeTensor& tensor) const { return paths_[tensor.shard]; }
 
-  // Releases the tensor's pages; they are read again on access.
+  // Frees pages, which are read again on access.
   void release(const SafeTensor& tensor) const;
   void check() const; // like gguf::File::check
 
  private:
   void add_file(std::span<const std::byte> image, const std::string& path);
-  void finish(); // sorts; checks that names are unique
+  void finish();
 
-  std::vector<std::unique_ptr<core::MappedFile>> files_; // empty for from_span
+  std::vector<std::unique_ptr<core::MappedFile>> files_;
   std::vector<std::string> paths_;
   std::vector<SafeTensor> tensors_;
 };

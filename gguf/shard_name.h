@@ -1,4 +1,4 @@
-// File names of a split model: NAME-00001-of-00003.gguf.
+// NAME-00001-of-00003.gguf.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,11 @@ namespace ridge::gguf {
 
 struct ShardName {
   std::string stem;      // with the folder
-  int64_t number, count; // as written, unchecked
+  int64_t number, count; // unchecked
 
-  std::string path(int64_t shard) const; // shard counts from 0
+  std::string path(int64_t shard) const; // from 0
 };
 
-// nullopt if not a shard's name.
 std::optional<ShardName> shard_name(std::string_view path);
 
 } // namespace ridge::gguf

@@ -1,5 +1,5 @@
-// Element types of GGUF tensors: weight formats (quant/formats.def), or plain numbers (AWQ, GPTQ and NF4 codes are I8,
-// permutations I32).
+// Element types: weight formats (quant/formats.def) or plain numbers (AWQ, GPTQ and NF4 codes are I8, permutations
+// I32).
 #pragma once
 
 #include "quant/registry.h"
@@ -19,17 +19,17 @@ class TensorType {
  public:
   TensorType(quant::Type type);
   TensorType(PlainType type);
-  static std::optional<TensorType> from_id(uint32_t id); // nullopt: not allowed in a file
+  static std::optional<TensorType> from_id(uint32_t id); // nullopt: not allowed
 
   uint32_t id() const { return id_; }
   explicit operator uint32_t() const { return id_; }
-  std::string_view name() const { return name_; } // "Q4_K", "I8"
+  std::string_view name() const { return name_; }
   int64_t block_weights() const { return block_weights_; }
   int64_t block_bytes() const { return block_bytes_; }
-  // nullptr for plain number types.
+  // nullptr for plain numbers.
   const quant::FormatInfo* format() const { return format_; }
 
-  // `weights`: a multiple of block_weights().
+  // weights: a multiple of block_weights().
   int64_t row_bytes(int64_t weights) const { return weights / block_weights_ * block_bytes_; }
 
   bool operator==(const TensorType& other) const { return id_ == other.id_; }
@@ -43,9 +43,9 @@ class TensorType {
   const quant::FormatInfo* format_ = nullptr;
 };
 
-// Why from_id refuses `id`: "37 (IQ4_NL_4_8) was removed from GGUF; …".
+// "37 (IQ4_NL_4_8) was removed from GGUF; …".
 std::string type_problem(uint32_t id);
-// Why `type` cannot have shape `dims` (dims[0] contiguous); empty if it can.
+// Why `type` cannot have `dims` (dims[0] contiguous); empty if it can.
 std::string shape_problem(TensorType type, std::span<const int64_t> dims);
 
 } // namespace ridge::gguf

@@ -1,4 +1,4 @@
-// Metadata values: typed views of unaligned bytes.
+// Views of unaligned bytes.
 #include "gguf/gguf.h"
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF files are little-endian, and so must the machine be");
 
 constexpr size_t kArrayHeaderBytes = 4 + 8; // element type, count
-constexpr size_t kLengthBytes = 8;          // before a string's bytes
+constexpr size_t kLengthBytes = 8;
 
 template <typename T>
 T load(const std::byte* at) {
@@ -50,7 +50,7 @@ std::optional<double> float_at(ValueType type, const std::byte* at) {
   }
 }
 
-// nullopt if `read` fails for an element.
+// nullopt if any element is.
 template <typename T, typename Read>
 std::optional<std::vector<T>> scalars(const Value& array, Read read) {
   if (!array.is_array()) return std::nullopt;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kVerifySteps = 32; // per repetition
 
-// Dummy drafter: acceptance is simulated.
+// Acceptance is simulated.
 class AnyTokens final : public engine::Drafter {
  public:
   void begin(std::span<const int32_t>) override {}
@@ -30,7 +30,6 @@ class AnyTokens final : public engine::Drafter {
   std::vector<int32_t> draft(int64_t most) override { return std::vector<int32_t>(most, 0); }
 };
 
-// Progress over the whole request.
 struct TestCount {
   int64_t done = 0, all = 0;
 };
@@ -42,15 +41,14 @@ class Bench {
       : model_(model), common_(std::move(common)), setting_(setting), peaks_(peaks), request_(request), steps_(steps),
         count_(count) {}
 
-  // Prefill of `prompt` tokens; only the last has logits.
+  // Prefill; only the last token has logits.
   void run_prompt(int64_t prompt, int64_t depth) {
     BenchRow row = common_;
     row.prompt = prompt;
     measure(std::move(row), depth, [&] { feed(prompt, depth); });
   }
 
-  // Decodes `count` tokens of each stream with logits. A single stream on a GPU samples with the default chain, as in
-  // `ridge run`.
+  // All tokens have logits. A single stream on a GPU samples, as in `ridge run`.
   void run_generation(int64_t count, int64_t depth) {
     BenchRow row = common_;
     row.generated = count;
@@ -73,7 +71,7 @@ class Bench {
     });
   }
 
-  // Verification steps of `tokens` tokens of one stream, each with logits.
+  // Steps of `tokens` tokens of one stream, all with logits.
   void run_verification(int64_t tokens, int64_t depth) {
     BenchRow row = common_;
     row.verified = tokens;
@@ -86,8 +84,8 @@ class Bench {
     });
   }
 
-  // Decodes `count` tokens with drafts accepted with probability `right`. Draft length adapts, and steps without drafts
-  // decode ahead, as in a Session. `heads` names draft heads that read the accepted rows; otherwise drafts are free.
+  // Drafts are accepted with probability `right`. As in a Session, draft length adapts and steps without drafts decode
+  // ahead. `heads` read the accepted rows; otherwise drafts are free.
   void run_speculation(double right, const std::string& heads, int64_t count, int64_t depth) {
     BenchRow row = common_;
     row.generated = count;
@@ -107,7 +105,7 @@ class Bench {
       step(depth);
       hand_over_rows(speculator, depth, 1);
       const bool decoding = model_.executor->start_decoding(sampler, static_cast<int32_t>(depth + 1), 0);
-      bool awaits = decoding; // the executor still owes a token
+      bool awaits = decoding; // a token is still due
       int64_t done = 1;
       while (done < count || awaits) {
         const int64_t guesses = done < count ? speculator.worth(text_, 1, count - done - 1) : 0;
@@ -135,7 +133,7 @@ class Bench {
   }
 
  private:
-  // One step with drafts; returns the tokens gained.
+  // Returns the tokens gained.
   int64_t guess(engine::Speculator& speculator, int64_t guesses, double right, int64_t position, bool decoding) {
     if (guesses > 0) speculator.draft();
     const double start = steps_.clock();
@@ -155,18 +153,18 @@ class Bench {
     return good + 1;
   }
 
-  // Passes hidden rows of the last step's tokens from `position`, at most `most`, to draft heads.
+  // Hidden rows of the last step's tokens from `position`, at most `most`.
   void hand_over_rows(engine::Speculator& speculator, int64_t position, int64_t most) {
     if (!speculator.reads_rows()) return;
     const std::span<const float> rows = model_.executor->hidden();
     const int64_t width = model_.program.values[model_.program.hidden].width;
     const int64_t count = std::min(std::ssize(rows) / width, most);
-    if (count == 0) return; // already handed over in the step before
+    if (count == 0) return; // handed over before
     while (std::ssize(text_) <= position + count) text_.push_back(random_token());
     speculator.evaluated(std::span(text_).first(position + count), rows.first(count * width));
   }
 
-  // Evaluates a token and its drafts with logits. `choose`: the executor samples.
+  // `choose`: the executor samples.
   void evaluate_guesses(int64_t guesses, int64_t position, bool choose) {
     const std::vector<int32_t> tokens = random_tokens(guesses + 1);
     std::vector<int32_t> positions(tokens.size()), outputs(tokens.size());
@@ -178,7 +176,6 @@ class Bench {
     else
       model_.executor->forward({tokens, positions, {}, outputs});
   }
-  // Counts one step of `tokens` tokens.
   void add_step(int64_t tokens, int64_t position) {
     cost_ += core::program_cost(model_.program, step_at(tokens, position, 1, tokens));
     advance(tokens);
@@ -203,10 +200,9 @@ class Bench {
         tokens, past, streams, outputs, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
   }
 
-  // Evaluates `count` random tokens of one stream and adds their op_cost. They are split by -b and then -ub; if -b is
-  // no multiple of -ub, short batches remain.
+  // One stream. Split by -b, then -ub: if -b is no multiple of -ub, short batches remain.
   void feed(int64_t count, int64_t position, int32_t stream = 0) {
-    int64_t passed_on = 0; // within the current -b
+    int64_t passed_on = 0; // of -b
     while (count > 0) {
       const int64_t rows = std::min({count, common_.ubatch_tokens, setting_.batch - passed_on});
       passed_on = (passed_on + rows) % setting_.batch;
@@ -260,8 +256,8 @@ class Bench {
     tokens_ = depth * row.streams + row.tokens() * (request_.repetitions + 1);
     if (depth > 0)
       for (int64_t stream = 0; stream < row.streams; ++stream) feed(depth, 0, static_cast<int32_t>(stream));
-    work(); // warm-up: pages, threads, graphs
-    // Other load changes memory bandwidth: measure it before and after.
+    work(); // warm-up
+    // Other load changes bandwidth: measured before and after.
     const double roof_before = peaks_.read_bytes_per_second();
     const core::ExpertUse before = model_.executor->expert_use();
     for (int i = 0; i < request_.repetitions; ++i) {
@@ -291,14 +287,14 @@ class Bench {
   const BenchSteps& steps_;
   TestCount& count_;
   std::string test_;
-  int64_t tokens_done_ = 0, tokens_ = 0; // of the test; includes warm-up
+  int64_t tokens_done_ = 0, tokens_ = 0; // includes warm-up
   double tokens_per_step_ = 1;           // with drafts
-  std::vector<int32_t> text_;            // random tokens read by draft heads
+  std::vector<int32_t> text_;            // read by draft heads
   std::mt19937 random_{1};
   core::Cost cost_;
 };
 
-// Prefill batch size; executors for short tests have smaller ones.
+// Executors for short tests have smaller ones.
 int64_t ubatch_of(const BenchSetting& setting, const core::Executor& executor) {
   const int64_t chosen =
       setting.ubatch > 0 ? setting.ubatch : std::max(engine::kDefaultUbatch, executor.config().max_batch);
@@ -316,7 +312,7 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
     config.streams = setting.streams;
     config.max_outputs = plan.most_outputs(setting);
     config.max_batch = std::max(config.max_batch, config.max_outputs);
-    loaded.executor.reset(); // frees its memory for the next
+    loaded.executor.reset();
     for (engine::LoadedHead& head : loaded.heads) head.executor.reset();
     if (steps.start)
       steps.start(loaded, config, request.device, engine::placement_of(options));
@@ -361,7 +357,7 @@ void for_each_model(const core::BenchRequest& request, std::string_view heads, c
   if (files.empty() && request.shapes.empty()) files.emplace_back(); // the guide
   core::ModelOptions options;
   options.speculation = heads == "mtp" ? "mtp" : "off";
-  if (heads == "eagle3") options.speculation = "auto"; // the named head, or the guide's own
+  if (heads == "eagle3") options.speculation = "auto"; // named, or the guide's
   options.draft_model = request.draft_model;
   options.adapters = request.adapters;
   for (const std::string& file : files) {

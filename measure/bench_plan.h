@@ -8,27 +8,26 @@
 
 namespace ridge::measure {
 
-// Names of the request's lists in errors: flags or labels.
+// List names in errors: flags or labels.
 struct BenchNames {
   std::string prompts = "--n-prompt", generated = "--n-gen", depths = "--n-depth";
 };
 
-// Executor settings, shared by several tests.
+// Shared by several tests.
 struct BenchSetting {
   int64_t batch, ubatch, threads, streams, gpu_layers; // ubatch 0: the executor's
   std::string k_type, v_type;
 };
 
-// A request's lists as numbers.
 struct BenchPlan {
   std::vector<BenchSetting> settings;
   std::vector<int64_t> prompts, generated, depths; // tokens; depths is not empty
   std::vector<int64_t> verified;                   // tokens per step
-  std::vector<double> right_guesses;               // acceptance probabilities
-  std::vector<double> right_heads;                 // the same, with draft heads
+  std::vector<double> right_guesses;               // probabilities
+  std::vector<double> right_heads;                 // with draft heads
   std::string heads;                               // mtp, eagle3; empty: none
 
-  // Single-stream tests run once, not per number of streams.
+  // Single-stream tests run once.
   bool has_single(const BenchSetting& setting) const { return setting.streams == settings[0].streams; }
   size_t tests_of(const BenchSetting& setting) const;
   int64_t tests_of_model() const;
@@ -36,7 +35,7 @@ struct BenchPlan {
   int64_t longest(bool single) const;                      // tokens after the depth
 };
 
-// Options for this setting, without the context size.
+// Without the context size.
 core::ModelOptions model_options(const core::BenchRequest& request, const BenchSetting& setting);
 
 // Throws a usage Error for an invalid list or no tests.

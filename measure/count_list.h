@@ -7,10 +7,10 @@
 
 namespace ridge::measure {
 
-// At most 1000 numbers in [least, most]. Throws a usage Error with the flag and the wrong part.
+// At most 1000 numbers in [least, most]. Throws a usage Error with flag and wrong part.
 std::vector<int64_t> parse_counts(const std::string& text, const char* flag, int64_t least, int64_t most);
 
-// "f16,f32" -> words out of `known`. Throws a usage Error.
+// Throws a usage Error for words not in `known`.
 std::vector<std::string> parse_words(const std::string& text, const char* flag, const std::vector<std::string>& known);
 
 } // namespace ridge::measure

@@ -7,10 +7,10 @@
 namespace ridge::measure {
 namespace {
 
-// exp(x); 0 instead of denormals, which are ten times slower.
+// 0 instead of denormals, which are ten times slower.
 float exponential(float x) { return x < -80 ? 0 : std::exp(x); }
 
-// ln Σ exp(logits) as maximum and relative sum.
+// ln Σ exp(logits).
 struct Normalizer {
   float largest;
   int32_t argmax;
@@ -54,7 +54,7 @@ double log_probability(std::span<const float> logits, int32_t token) {
 PositionScore compare(std::span<const float> logits, std::span<const float> reference, int32_t next) {
   Normalizer p = Normalizer::find_largest(reference), q = Normalizer::find_largest(logits);
   double weighted = 0; // Σ exp(reference - max) * (ln p - ln q), up to token-independent constants
-  for (size_t i = 0; i < logits.size(); ++i) { // exponentials dominate the time
+  for (size_t i = 0; i < logits.size(); ++i) {
     const float share = exponential(reference[i] - p.largest);
     p.sum += share;
     q.sum += exponential(logits[i] - q.largest);
@@ -74,7 +74,7 @@ PositionScore compare(std::span<const float> logits, const TopDistribution& refe
     named += std::exp(log_q);
   }
   if (const double tail = reference.tail_probability; tail > 0) {
-    constexpr double kLeast = 1e-12; // avoids log of a cancelled 1 - named
+    constexpr double kLeast = 1e-12; // 1 - named may cancel to 0
     divergence += tail * std::log(tail / std::max(1 - named, kLeast));
   }
   return {q.log_probability(logits[next]), reference.next_log_probability, std::max(0.0, divergence),

@@ -1,4 +1,4 @@
-// Perplexity, Kullback-Leibler divergence and related statistics, in nats; sums in double over f32 logits.
+// Perplexity and Kullback-Leibler divergence, in nats; double sums over f32 logits.
 #pragma once
 
 #include <cstdint>
@@ -7,34 +7,32 @@
 
 namespace ridge::measure {
 
-// A compact reference distribution: top tokens, the next token, and the total of the rest.
+// Top tokens, the next token, and the total of the rest.
 struct TopDistribution {
   struct Entry {
     int32_t id;
     float log_probability;
   };
   float next_log_probability = 0;
-  float tail_probability = 0; // all tokens outside `top`
+  float tail_probability = 0; // outside `top`
   std::span<const Entry> top; // descending
 };
 
-// Compares with `reference`, which counts as correct.
 struct PositionScore {
   double log_probability = 0, reference_log_probability = 0; // of the next token
   double divergence = 0;                                     // KLD(reference ‖ model)
-  bool same_top = false;                                     // same most likely token
+  bool same_top = false;
 };
 
-// Quantile of non-empty ascending values, linearly interpolated.
+// Linearly interpolated; not empty.
 double quantile(std::span<const double> ascending, double q);
 
 double log_probability(std::span<const float> logits, int32_t token);
 PositionScore compare(std::span<const float> logits, std::span<const float> reference, int32_t next);
-// Against a compact reference: the tail counts as one token, so the divergence is a lower bound, exact if the tails are
-// proportional.
+// The tail counts as one token: a lower bound, exact if the tails are proportional.
 PositionScore compare(std::span<const float> logits, const TopDistribution& reference, int32_t next);
 
-// Writes the `count` likeliest tokens to `entries`, descending; returns a view of them and the rest.
+// The likeliest tokens go to `entries`.
 TopDistribution reduce(std::span<const float> logits, int32_t next, std::span<TopDistribution::Entry> entries);
 
 struct Estimate {
@@ -57,16 +55,15 @@ class Perplexity {
   double sum_ = 0, squares_ = 0;
 };
 
-// Statistics over positions.
 struct DivergenceReport {
   int64_t positions = 0;
   Estimate perplexity, reference_perplexity;
-  Estimate log_ratio; // mean of ln(PPL / PPL of the reference)
+  Estimate log_ratio; // ln(PPL / PPL of the reference)
   Estimate divergence;
   double divergence_max = 0, divergence_99_9 = 0, divergence_99 = 0, divergence_95 = 0, divergence_median = 0,
          divergence_5 = 0, divergence_min = 0;
   Estimate same_top;           // share, 0 to 1
-  Estimate probability_change; // mean Δp of the next token
+  Estimate probability_change; // Δp of the next token
   double probability_change_rms = 0;
 };
 DivergenceReport report(std::span<const PositionScore> scores);

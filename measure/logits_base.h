@@ -1,8 +1,7 @@
-// The file of `ridge perplexity --kl-divergence-base`: a reference model's predictions for a text.
+// A reference model's predictions: `ridge perplexity --kl-divergence-base`.
 //
-// Per scored position: the `top` likeliest tokens with log-probabilities, the next token's log-probability and the
-// rest's total probability, 8 + 8 * top bytes. The default top of 128 needs 1,032 bytes, a full 128 k vocabulary at 16
-// bits 256 KB.
+// Per scored position: log-probabilities of the `top` likeliest and the next token, total probability of the rest. The
+// default top of 128 needs 1,032 bytes, a 128 k vocabulary at 16 bits 256 KB.
 //
 // Layout, little-endian: Header; int32 tokens[chunks * context]; then per chunk and scored position float32 next,
 // float32 tail, {int32 id, float32 log-probability}[top].
@@ -19,7 +18,7 @@
 
 namespace ridge::measure {
 
-// The first half of a chunk is context; later positions except the last are scored.
+// A chunk's first half is context; later positions except the last are scored.
 inline constexpr int64_t first_scored(int64_t context) { return context / 2; }
 inline constexpr int64_t scored_positions(int64_t context) { return context - 1 - first_scored(context); }
 
@@ -50,7 +49,7 @@ class LogitsBaseWriter {
 
 class LogitsBase {
  public:
-  // Checks sizes, ids and probabilities. Throws Error with file and place.
+  // Checks all data. Throws Error with file and place.
   explicit LogitsBase(const std::string& path);
 
   const LogitsBaseHeader& header() const { return header_; }

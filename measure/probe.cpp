@@ -21,7 +21,7 @@ namespace {
 using core::OpKind;
 using core::ValueId;
 
-// Builds a Program and owns its weights.
+// Owns its weights.
 class ProgramBuilder {
  public:
   core::Program program;
@@ -75,7 +75,7 @@ std::unique_ptr<core::Executor> make_executor(const core::Program& program, cons
   return kernels::cpu::make_cpu_executor(program, config);
 }
 
-// Only the last token has logits.
+// Last token's logits.
 void forward(core::Executor& executor, int64_t vocab, int64_t tokens, int64_t position) {
   std::vector<int32_t> ids(tokens), positions(tokens);
   for (int64_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>((position + i) * 7919 % vocab);
@@ -90,7 +90,6 @@ void fill(core::Executor& executor, int64_t vocab, int64_t depth) {
   for (int64_t at = 0; at < depth; at += batch) forward(executor, vocab, std::min(batch, depth - at), at);
 }
 
-// Median seconds per step.
 double time_step(core::Executor& executor, int64_t vocab, int64_t tokens, int64_t position, int decode_repetitions) {
   if (tokens == 1) return executor.time_decode(position, 1, decode_repetitions);
   forward(executor, vocab, tokens, position); // warm-up
@@ -128,7 +127,7 @@ class TimedProgram {
   std::unique_ptr<core::Executor> executor_;
 };
 
-// Cost of a probe without the measured ops.
+// Without the measured ops.
 struct Baseline {
   double seconds;
   core::Cost cost;
@@ -152,7 +151,7 @@ class KernelProbes {
  public:
   explicit KernelProbes(const ProbeOptions& options) : options_(options) {}
 
-  // Alternating products width -> inner -> width, enough to exceed caches; if inner != width also with a prompt.
+  // Alternates width -> inner -> width, beyond cache size; if inner != width also prefill.
   std::vector<RooflinePoint> products(quant::Type type, int64_t width, int64_t inner) {
     const quant::FormatInfo& format = quant::format(type);
     if (width % format.block_weights || inner % format.block_weights || kNarrow % format.block_weights) return {};
@@ -202,7 +201,7 @@ class KernelProbes {
 
  private:
   static constexpr int64_t kSteps = 32;
-  static constexpr int64_t kNarrow = 256; // few weights, but a whole block of every format
+  static constexpr int64_t kNarrow = 256; // a whole block of every format
   struct VectorKind {
     const char* name;
     ValueId (*add)(ProgramBuilder&, ValueId x, ValueId other);
@@ -250,7 +249,7 @@ class KernelProbes {
     return p;
   }
 
-  // Mean seconds of a product `width` -> kNarrow and one back: launch cost.
+  // Mean launch cost: products to kNarrow and back.
   double start_of(quant::Type type, int64_t width) {
     const auto [found, is_new] = starts_.try_emplace({type, width});
     if (is_new) {
@@ -276,7 +275,7 @@ class KernelProbes {
   std::map<std::pair<int64_t, int64_t>, Baseline> plain_; // by width and tokens
 };
 
-// Launch cost of a decode step, from the kernels' launch costs by kind.
+// From launch costs by kind.
 double start_of_step(const core::Program& program, std::span<const core::OpTime> kernels,
                      std::span<const RooflinePoint> points) {
   const auto each = [&](std::string_view group, std::string_view format) {
@@ -306,7 +305,7 @@ std::vector<RooflinePoint> probe_kernels(const models::Shape& shape, const Probe
   std::vector<RooflinePoint> points;
   const auto append = [&](std::vector<RooflinePoint> more) {
     for (RooflinePoint& p : more)
-      if (p.seconds > 0) points.push_back(std::move(p)); // shorter ones drown in noise
+      if (p.seconds > 0) points.push_back(std::move(p)); // else noise
   };
   const auto formats = quant::formats();
   const auto total = static_cast<int64_t>(formats.size() + options.depths.size() + 1);

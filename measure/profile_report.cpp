@@ -11,7 +11,7 @@
 namespace ridge::measure {
 namespace {
 
-constexpr int64_t kManyTokens = 64; // larger steps are compute-bound
+constexpr int64_t kManyTokens = 64; // compute-bound above
 
 bool tells_waiting(const StepProfile& profile) {
   return std::ranges::any_of(profile.ops, [](const OpProfile& op) { return op.waiting > 0; });
@@ -31,7 +31,7 @@ int32_t middle_layer(const StepProfile& profile) {
   return layers.empty() ? -1 : layers[layers.size() / 2];
 }
 
-// One layer's ops as bars on a time axis.
+// Bars on a time axis.
 std::string layer_timeline(const StepProfile& profile) {
   constexpr int kColumns = 40;
   const int32_t layer = middle_layer(profile);
@@ -40,7 +40,7 @@ std::string layer_timeline(const StepProfile& profile) {
     if (op.layer == layer) length += op.seconds;
   std::string text = fmt::format("\none layer, number {}: {:.2f} µs\n{:<30} {:>6} {:>6} {:>6} {:>6}\n", layer,
                                  length * 1e6, "ops", "starts", "waits", "works", "apart");
-  double turn = 0; // end of the previous op, relative to the layer
+  double turn = 0; // previous op's end in the layer
   for (const OpProfile& op : profile.ops) {
     if (op.layer != layer) continue;
     const double end = turn + op.seconds;
@@ -182,7 +182,7 @@ std::string profile_table(const StepProfile& profile) {
 nlohmann::ordered_json profile_json(const StepProfile& profile) {
   nlohmann::ordered_json ops = nlohmann::ordered_json::array();
   const bool waiting = tells_waiting(profile);
-  double turn = 0; // end of the previous op, relative to the step
+  double turn = 0; // previous op's end in the step
   for (const OpProfile& op : profile.ops) {
     nlohmann::ordered_json json = {{"ops", op.name},
                                    {"layer", op.layer},

@@ -1,4 +1,4 @@
-// Time of one step by op, for --profile.
+// Time by op, for --profile.
 #pragma once
 
 #include "core/executor.h"
@@ -12,7 +12,7 @@
 namespace ridge::measure {
 
 struct OpProfile {
-  std::string name; // ops that run as one: "attn_q attn_k attn_v"
+  std::string name; // "attn_q attn_k attn_v" if they run as one
   int32_t layer;    // -1: outside layers
   double seconds, bytes, flops;
   std::vector<int32_t> ops = {};                  // indices into Program::ops
@@ -22,31 +22,30 @@ struct OpProfile {
 // "attn_q" of "blk.3.attn_q".
 std::string name_without_layer(const core::Op& op);
 
-// Tokens evaluated after `position` others: one per stream, or all of one stream.
+// One token per stream, or all of one stream.
 struct ProfiledStep {
   std::span<const int32_t> tokens;
   int64_t position = 0;
   bool one_stream = false;
-  bool only_last = false; // logits of the last token only, as in prefill
+  bool only_last = false; // logits, as in prefill
 };
 
 struct StepProfile {
-  int64_t position;    // prior tokens per stream
-  double step_seconds; // whole step, unprofiled
+  int64_t position;    // tokens before, per stream
+  double step_seconds; // unprofiled
   double read_bytes_per_second;
-  std::vector<OpProfile> ops; // in order; empty: the executor has no times
+  std::vector<OpProfile> ops; // empty: the executor has no times
   int64_t tokens = 1, streams = 1;
   std::string plan = {}; // Executor::describe_plan
 };
 
-// Evaluates the batch 2 * `repetitions` times. The cache must hold earlier positions.
+// Evaluates 2 * `repetitions` times. The cache must hold earlier positions.
 StepProfile profile_batch(core::Executor& executor, const core::Program& program, const core::Batch& batch,
                           const core::Step& step, double read_bytes_per_second, int repetitions = 20);
 StepProfile profile_step(core::Executor& executor, const core::Program& program, const ProfiledStep& step,
                          double read_bytes_per_second, int repetitions = 20);
 
-// Sums over layers, longest first; gap: time above the memory roof. If the executor measures waits, also a timeline of
-// the middle layer.
+// Sums over layers, longest first; gap: time above the memory roof. With waits, also the middle layer's timeline.
 std::string profile_table(const StepProfile& profile);
 nlohmann::ordered_json profile_json(const StepProfile& profile); // every op
 

@@ -13,11 +13,10 @@
 namespace ridge::measure {
 namespace {
 
-constexpr double kRoomForDefault = 7e9; // bytes: an 8B model in 4 bits with some context
+constexpr double kRoomForDefault = 7e9; // 8B in 4 bits with context
 
 using RooflineProgress = std::function<void(std::string_view what, int64_t done, int64_t total)>;
 
-// Sizes from the Program.
 models::Shape shape_of(const engine::LoadedModel& loaded) {
   models::Shape s = {};
   const core::Program& program = loaded.program;
@@ -55,7 +54,7 @@ void place(RooflineReport& report, engine::Device on, const core::RooflineReques
   for (int64_t& depth : options.depths) depth = std::min(depth, longest);
   options.depths.erase(std::unique(options.depths.begin(), options.depths.end()), options.depths.end());
   options.prompt = std::min(options.prompt, longest);
-  // The model's steps count as one more part.
+  // The model counts as one more part.
   options.progress = [&](int64_t done, int64_t total) { progress("placing kernels", done, total + 1); };
   report.points = probe_kernels(shape_of(loaded), options);
   progress("placing the model's steps", 99, 100);

@@ -1,4 +1,4 @@
-// Measures a roofline for `ridge roofline` and the window's jobs.
+// For `ridge roofline` and the window.
 #pragma once
 
 #include "core/requests.h"
@@ -9,12 +9,12 @@
 
 namespace ridge::measure {
 
-// Exceptions from `progress` propagate and so cancel. Throws Error if the device or model is unusable.
+// An exception from `progress` cancels. Throws Error if device or model is unusable.
 RooflineReport
 measure_roofline(const core::RooflineRequest& request,
                  const std::function<void(std::string_view what, int64_t done, int64_t total)>& progress);
 
-// Throws Error if the requested GPU is unusable.
+// Throws Error if the GPU is unusable.
 engine::Device device_of(const core::RooflineRequest& request);
 
 } // namespace ridge::measure

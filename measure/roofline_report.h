@@ -11,39 +11,38 @@
 
 namespace ridge::measure {
 
-// Parts of a point's time; they add up to it.
+// They add up to a point's time.
 struct TimeParts {
-  double memory_seconds = 0, compute_seconds = 0; // one is 0; the other is the time at the roof
+  double memory_seconds = 0, compute_seconds = 0; // one is 0
   double latency_seconds = 0;                     // kernel launches
-  double kernel_seconds = 0;                      // the rest: unpacking, conversions, waiting, idle multiprocessors
+  double kernel_seconds = 0;                      // the rest: unpacking, conversions, waiting
 };
 
 struct RooflineReport {
   std::string device;  // "NVIDIA H200", "AMD EPYC, 2 threads"
   std::string model;   // empty: ceilings only
-  std::string missing; // points not measured, and why
+  std::string missing; // not measured, and why
   const Datasheet* datasheet = nullptr;
   std::vector<core::Ceiling> ceilings;
   std::vector<RooflinePoint> points;
-  std::optional<KeptPeak> kept; // read bandwidth, including this run
+  std::optional<KeptPeak> kept; // including this run
 
-  double read() const;     // bytes per second, best so far: the roof
-  double read_now() const; // as measured in this run
-  bool disturbed() const;  // read_now() is far below read(): other load
+  double read() const;     // best so far: the roof
+  double read_now() const; // in this run
+  bool disturbed() const;  // read_now() far below read()
   double peak() const;     // of prefill products
   std::string peak_name() const;
-  double step_latency() const;                         // minimum seconds per dependent step
-  double memory_seconds(const RooflinePoint& p) const; // at the roof; vector ops, which caches hold, at L2 bandwidth
-  double floor_seconds(const RooflinePoint& p) const;  // lower bound by roofs and dependent steps
+  double step_latency() const;                         // per dependent step
+  double memory_seconds(const RooflinePoint& p) const; // at the roof; vector ops at L2 bandwidth
+  double floor_seconds(const RooflinePoint& p) const;  // lower bound
   TimeParts parts(const RooflinePoint& p) const;
-  // Faster than the roofs, which other load must have lowered.
+  // Other load lowered the roofs.
   bool above_roof(const RooflinePoint& p) const;
-  // The largest part: "memory", "compute", "latency", "kernel"; "disturbed" above the roof.
+  // "memory", "compute", "latency", "kernel"; "disturbed" above the roof.
   std::string bound_by(const RooflinePoint& p) const;
 };
 
-// Ceilings only, of the GPU or `threads` CPU threads (0: all cores). Takes seconds. Throws Error or std::bad_alloc
-// without 2 GB free.
+// Ceilings only; threads 0: all cores. Throws Error or std::bad_alloc without 2 GB free.
 RooflineReport measure_machine(engine::Device on, int threads);
 
 // nullopt if not published.

@@ -1,4 +1,4 @@
-// A picture or a sound, distinguished by its first bytes.
+// A picture or sound, by its first bytes.
 #pragma once
 
 #include "media/picture.h"
@@ -13,7 +13,6 @@ namespace ridge::media {
 
 using Medium = std::variant<Picture, Sound>;
 
-// decode_picture() or decode_sound().
 Medium decode_medium(std::span<const std::byte> bytes, const std::string& name, const PictureLimits& limits = {});
 std::string_view type_of_medium(std::span<const std::byte> bytes); // "image/png", "audio/wav"; empty: neither
 bool is_medium_file(const std::string& path);

@@ -21,7 +21,7 @@ using core::throw_error;
 namespace {
 
 struct Format {
-  std::string_view start, type, then; // `then` follows after four bytes; may be empty
+  std::string_view start, type, then; // `then`: after four more bytes; may be empty
   Stored (*decode)(std::span<const std::byte>, const PictureLimits&);
 };
 
@@ -30,7 +30,6 @@ constexpr std::array kFormats = {
     Format{"RIFF", "image/webp", "WEBP", decode_webp}, Format{"GIF8", "image/gif", "", decode_gif},
     Format{"P6", "image/x-portable-pixmap", "", decode_ppm}};
 
-// Null: unknown.
 const Format* format_of(std::span<const std::byte> bytes) {
   constexpr size_t kThen = 8;
   const auto stands_at = [&](size_t at, std::string_view text) {
@@ -42,7 +41,7 @@ const Format* format_of(std::span<const std::byte> bytes) {
   return at == kFormats.end() ? nullptr : &*at;
 }
 
-// 2 to 4 mirror and rotate by 180°; 5 to 8 also transpose.
+// 2 to 4 mirror or rotate by 180°; 5 to 8 also transpose.
 Picture turned(Picture from, int orientation) {
   if (orientation <= 1 || orientation > 8) return from;
   const bool transposes = orientation >= 5;
@@ -137,7 +136,7 @@ std::string read_picture_file(const std::string& path, const PictureLimits& limi
   if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
     throw_error("{}: has {} bytes, expected at most {} of a picture: make it smaller", core::printable(path), bytes,
                 limits.bytes);
-  return core::read_text_file(path, limits.bytes); // checks again: the file may have grown
+  return core::read_text_file(path, limits.bytes); // may have grown
 }
 
 Picture read_picture(const std::string& path, const PictureLimits& limits) {

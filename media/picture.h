@@ -23,13 +23,13 @@ struct Picture {
   bool operator==(const Picture&) const = default;
 };
 
-// Checked against the header before decoding.
+// Checked before decoding.
 struct PictureLimits {
   int64_t bytes = int64_t{64} << 20;   // file size
   int64_t pixels = int64_t{100} << 20; // three bytes each
 };
 
-// The message begins with the medium's name.
+// Begins with the medium's name.
 struct MediaError : core::Error {
   using Error::Error;
 };
@@ -37,16 +37,16 @@ struct PictureError : MediaError {
   using MediaError::MediaError;
 };
 
-// Decodes JPEG, PNG, WebP, GIF (first frame) or PPM: rotated by EXIF, transparency over white, colours taken as sRGB,
-// 16 bits rounded to 8. Throws PictureError, beginning with `name`, for unknown formats, several pictures in one,
-// exceeded limits and truncated data.
+// JPEG, PNG, WebP, GIF (first frame) or PPM: rotated by EXIF, transparency over white, colours taken as sRGB, 16 bits
+// rounded to 8. Throws PictureError, beginning with `name`, for other formats, several pictures, exceeded limits and
+// truncated data.
 Picture decode_picture(std::span<const std::byte> bytes, const std::string& name, const PictureLimits& limits = {});
 
-// "image/png", by the first bytes; empty: no picture.
+// "image/png"; empty: none.
 std::string_view type_of_picture(std::span<const std::byte> bytes);
 bool is_picture_file(const std::string& path); // false also if unreadable
 
-// A file's bytes. Throws Error if unreadable or above the limit.
+// Throws Error if unreadable or above the limit.
 std::string read_picture_file(const std::string& path, const PictureLimits& limits = {});
 Picture read_picture(const std::string& path, const PictureLimits& limits = {});
 

@@ -1,4 +1,4 @@
-// The roofline chart: operations per byte against operations per second, log-log.
+// Operations per byte against operations per second, log-log.
 #include "measure/roofline_report.h"
 
 #include "engine/machine.h"
@@ -26,7 +26,7 @@ constexpr Group kGroups[] = {{"matvec", "matrix × vector", "#2680c2"},
                              {"product", "matrix × prompt", "#3f9142"},
                              {"model", "whole model", "#e67e00"}};
 
-// Horizontal roofs; each shows its fastest ceiling.
+// Each shows its fastest ceiling.
 struct Rate {
   const char* title;
   std::initializer_list<const char*> ceilings;
@@ -41,7 +41,7 @@ struct Box {
   bool meets(const Box& o) const { return left < o.right && o.left < right && top < o.bottom && o.top < bottom; }
 };
 
-// Attention, the model, and each format's largest matrix; the table has the rest.
+// Attention, the model, each format's largest matrix; the table has the rest.
 std::vector<RooflinePoint> shown_points(const std::vector<RooflinePoint>& all) {
   std::vector<RooflinePoint> shown;
   for (const RooflinePoint& p : all) {
@@ -135,7 +135,7 @@ class Picture {
     page_.upward_text(24, (kTop + kHeight - kBottom) / 2, "operations per second", 13, kInk);
   }
 
-  // A diagonal from the left or lower edge up to `to_rate`, labelled near its top, where few points are.
+  // From the left or lower edge up to `to_rate`; the label is near the top, where few points are.
   void diagonal(double bandwidth, double to_rate, const char* color, double width, const char* dashes,
                 const std::string& label) {
     double intensity = std::pow(10, x_.low), rate = bandwidth * intensity;
@@ -170,7 +170,7 @@ class Picture {
       if (bytes > 0) diagonal(bytes, flops, kMuted, 1, "6 4", "");
       if (bytes > 0) page_.line(x_.at(flops / bytes), y_.at(flops), right, y_.at(flops), kMuted, 1, "6 4");
     }
-    // Rates, highest first; labels are spread to the right of the plot.
+    // Highest first; labels are spread.
     std::vector<std::pair<double, std::string>> rates;
     for (const Rate& rate : kRates)
       if (const core::Ceiling* c = fastest(rate))
@@ -188,7 +188,7 @@ class Picture {
     diagonal(read, peak, kInk, 2.4, "", "memory read " + in_units(read, "B/s"));
   }
 
-  // "Q4_K" of a product, "depth 8192" of attention, else the name; for the model also its share of the roof.
+  // "Q4_K", "depth 8192", or the name; for the model also its share of the roof.
   std::string label_of(const RooflinePoint& p) const {
     if (p.group == "attention") return p.name.substr(p.name.rfind("depth"));
     if (p.group == "model") return fmt::format("{}: {:.0f} %", p.name, 100 * roof_share(p));
@@ -208,7 +208,7 @@ class Picture {
                                  p.bytes_per_second() / 1e9, p.flops_per_second() / 1e12, 100 * roof_share(p),
                                  report_.bound_by(p)));
       });
-      if (whole) { // distance to the roof
+      if (whole) {
         const double roof = y_.at(p.flops / report_.floor_seconds(p));
         page_.add(fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"{3}\" "
                               "stroke-width=\"1.2\" stroke-opacity=\"0.6\"/>\n",
@@ -216,14 +216,14 @@ class Picture {
         taken_.push_back({x - 2, roof, x + 2, y});
       }
     }
-    // Priority where labels do not all fit.
+    // Priority if space is short.
     for (const char* first : {"model", "attention", "Q4_K", "Q8_0", "Q6_K", "IQ3_S", "Q2_K", "MXFP4", ""})
       for (const RooflinePoint& p : shown_)
         if (p.group == first || p.format == first || !*first) draw_label(p);
     for (const auto& draw : points) draw();
   }
 
-  // Beside the point; for the model otherwise further away with a line; otherwise omitted.
+  // Beside the point; the model's else further away with a line; others are omitted.
   void draw_label(const RooflinePoint& p) {
     const bool whole = p.group == "model";
     const double x = x_.at(p.flops_per_byte()), y = y_.at(p.flops_per_second());
@@ -268,7 +268,7 @@ class Picture {
   const std::vector<RooflinePoint> shown_;
   const Axis x_, y_;
   SvgPage page_{kWidth, kHeight};
-  std::vector<Box> taken_; // regions without labels
+  std::vector<Box> taken_; // no labels here
   std::set<std::string> labelled_;
 };
 

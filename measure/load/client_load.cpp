@@ -20,14 +20,12 @@
 namespace ridge::measure {
 namespace {
 
-// State shared by the client threads.
 class Clients {
  public:
   Clients(engine::Scheduler& scheduler, const core::ClientLoad& load, const BenchPlan& plan, int64_t vocab)
       : scheduler_(scheduler), load_(load), plan_(plan), vocab_(vocab), shared_(random_tokens(0, load.shared)) {}
 
-  // Sends requests from number `first` and waits for all answers. `arrivals`: per second; 0: each client always has one
-  // request. Rethrows the first Error.
+  // Requests from number `first`. arrivals: per second; 0: each client always has one. Rethrows the first Error.
   void play(int64_t first, int64_t count, double arrivals) {
     next_ = first;
     last_ = first + count;
@@ -151,7 +149,7 @@ ClientLoadRow play_to(engine::LoadedModel& model, const std::string& name, const
                               engine::prefix_settings({}, model.file, steps.note));
   Clients clients(scheduler, load, plan, model.program.vocab);
   const int64_t count = load.requests > 0 ? load.requests : 4 * load.clients;
-  clients.play(count, load.clients, 0); // warm-up: graphs, pages
+  clients.play(count, load.clients, 0); // warm-up
   clients.forget_times();
 
   ClientLoadRow row = {.model = name,

@@ -1,4 +1,4 @@
-// Load test of the scheduler: closed-loop clients, or random arrivals.
+// Load test of the scheduler: closed-loop clients or random arrivals.
 #pragma once
 
 #include "measure/bench.h"
@@ -16,24 +16,23 @@ struct ClientLoadRow {
   std::string model, backend, device; // as in BenchRow
   core::ClientLoad load;
   int64_t requests = 0;
-  double seconds = 0; // from the first request to the last answer
+  double seconds = 0;
   int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
-  int64_t preemptions = 0;    // times a request lost its stream
+  int64_t preemptions = 0;    // lost streams
   Percentiles first_token;    // since the request
   Percentiles between_tokens; // within an answer
   int64_t steps = 0;
-  double bytes = 0;                 // all steps, by op_cost
-  double read_bytes_per_second = 0; // mean of measurements before and after
+  double bytes = 0;                 // by op_cost
+  double read_bytes_per_second = 0; // mean of before and after
 
-  double prompt_rate() const { return static_cast<double>(prompt_tokens) / seconds; } // tokens per second, total
+  double prompt_rate() const { return static_cast<double>(prompt_tokens) / seconds; } // total
   double generated_rate() const { return static_cast<double>(generated_tokens) / seconds; }
   double cached_share() const { return static_cast<double>(cached_tokens) / static_cast<double>(prompt_tokens); }
   double bytes_per_second() const { return bytes / seconds; }
 };
 
-// Runs the load on each model, after a warm-up round. Prompts are a shared prefix plus random tokens; prompt and answer
-// lengths come from the request's lists. Throws like bench(), and a usage Error if a prompt is not longer than the
-// prefix.
+// Warm-up, then the load, on each model. Prompts are a shared prefix plus random tokens. Throws like bench(), and a
+// usage Error if a prompt is not longer than the prefix.
 std::vector<ClientLoadRow> client_load(const core::BenchRequest& request, const engine::LoadSteps& steps);
 
 } // namespace ridge::measure

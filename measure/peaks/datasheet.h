@@ -1,12 +1,11 @@
-// Published peak rates of common GPUs; other cards are unknown. For names sold with different memory, the more common
-// variant (RTX 3080: 10 GB).
+// Published peak rates of GPUs. With several memory variants per name, the more common (RTX 3080: 10 GB).
 #pragma once
 
 #include <string_view>
 
 namespace ridge::measure {
 
-// Without sparsity; 0: no such unit or not published.
+// Without sparsity; 0: none or unknown.
 struct Datasheet {
   std::string_view name; // as the driver reports it
   double memory_bytes_per_second = 0;

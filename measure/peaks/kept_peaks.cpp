@@ -57,7 +57,7 @@ void keep_read_peak(const std::string& device, double bytes_per_second) {
   peaks.erase(device);
   while (peaks.size() >= kDevices) peaks.erase(peaks.begin());
   peaks[device] = {{kWhat, values}};
-  core::write_state(kFile, peaks); // failure only costs a new measurement
+  core::write_state(kFile, peaks); // failure is harmless
 }
 
 double measure_and_keep_read_peak(engine::Device on, int threads) {

@@ -1,4 +1,4 @@
-// A device's memory bandwidth and multiplication rate, measured in this process.
+// Memory bandwidth and multiplication rate, measured in this process.
 #pragma once
 
 #include "core/ceiling.h"
@@ -14,9 +14,9 @@ class Peaks {
   explicit Peaks(const engine::LoadedModel& model) : model_(model) {} // requires its executor
 
   double read_bytes_per_second() const { return engine::measure_read_bandwidth(model_); } // measures each time
-  // Fastest products for prefill: tensor cores (f16), or int8 dots on the CPU. Measured once.
+  // Of prefill: tensor cores (f16), or int8 dots on the CPU. Measured once.
   const core::Ceiling& products();
-  const Datasheet* datasheet() const; // null: unknown, or not only the GPU
+  const Datasheet* datasheet() const; // null: unknown, or not only GPU
 
  private:
   const engine::LoadedModel& model_;

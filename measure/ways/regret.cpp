@@ -16,7 +16,7 @@ namespace {
 
 using kernels::cuda::ProductWays;
 
-// One stream from position 0; logits of the last token.
+// One stream from position 0.
 struct Prompt {
   std::vector<int32_t> tokens, positions, outputs;
 
@@ -40,7 +40,7 @@ double time_step(core::Executor& executor, const core::Batch& batch, int repetit
   return times[repetitions / 2];
 }
 
-// Microseconds of the named ops over all layers.
+// Microseconds over all layers.
 double time_products(core::Executor& executor, const core::Program& program, const core::Batch& batch,
                      const std::set<std::string>& names, int repetitions) {
   executor.load_state(0, {}, 0);
@@ -52,7 +52,7 @@ double time_products(core::Executor& executor, const core::Program& program, con
   return seconds * 1e6;
 }
 
-// Each way for all products it fits, besides the chosen ones.
+// Each way for all products it fits.
 RegretRow try_for_all(core::Executor& executor, const core::Batch& batch, const std::set<std::string>& names,
                       int repetitions) {
   RegretRow row;

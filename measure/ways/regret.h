@@ -1,4 +1,4 @@
-// Regret of kernel choices: measures every way to multiply each kind of product on the GPU against the chosen ones.
+// What kernel choices lose: measures every way to multiply on the GPU against the chosen ones.
 #pragma once
 
 #include "core/executor.h"
@@ -12,29 +12,28 @@ namespace ridge::measure {
 struct RegretRow {
   struct Way {
     std::string name;
-    double expected_us; // products of one layer
-    double product_us;  // measured, with input conversion
-    double step_us;     // whole step if only these products use this way
+    double expected_us; // per layer
+    double product_us;  // with input conversion
+    double step_us;     // if only these products use it
   };
-  int64_t tokens = 0;   // of one stream, empty context
-  std::string products; // "attn_q attn_k attn_v"; empty: all of the step
+  int64_t tokens = 0;   // one stream, empty context
+  std::string products; // "attn_q attn_k attn_v"; empty: all
   int64_t layers = 0;   // with these products
   size_t taken = 0, best = 0;
-  std::vector<Way> ways; // for all products: chosen ones first, without product times
+  std::vector<Way> ways; // for all products: chosen ones first, no product times
 
-  // Shares of product time and step time.
   double lost() const {
     return (ways[taken].step_us - ways[best].step_us) / (ways[taken].product_us * static_cast<double>(layers));
   }
   double lost_of_step() const { return 1 - ways[best].step_us / ways[taken].step_us; }
 };
 
-// tokens <= max_batch; overwrites the cache from position 0. Products pass results in forms that only some ways read,
-// so the last row uses one way everywhere it fits. Throws std::logic_error unless the executor is one GPU.
+// tokens <= max_batch; overwrites the cache. Products pass results in forms that only some ways read, so the last row
+// uses one way everywhere it fits. Throws std::logic_error unless the executor is one GPU.
 std::vector<RegretRow> measure_regret(core::Executor& executor, const core::Program& program, int64_t tokens,
                                       int repetitions);
 
-// Median microseconds per step.
+// Median microseconds.
 double measure_step(core::Executor& executor, const core::Program& program, int64_t tokens, int repetitions);
 
 std::string regret_table(const std::vector<RegretRow>& rows, bool all_ways);

@@ -1,4 +1,4 @@
-// Decoders per format. They throw Error without the picture's name, which decode_picture() prepends.
+// Decoders throw Error; decode_picture() prepends the picture's name.
 #pragma once
 
 #include "media/picture.h"
@@ -7,7 +7,7 @@
 
 namespace ridge::media {
 
-// orientation: EXIF's tag, 1 to 8.
+// EXIF's orientation, 1 to 8.
 struct Stored {
   Picture picture;
   int orientation = 1;
@@ -19,13 +19,13 @@ Stored decode_webp(std::span<const std::byte> bytes, const PictureLimits& limits
 Stored decode_gif(std::span<const std::byte> bytes, const PictureLimits& limits);
 Stored decode_ppm(std::span<const std::byte> bytes, const PictureLimits& limits);
 
-// Throws Error for zero pixels or above the limit.
+// Throws Error if empty or above the limit.
 void check_size(int64_t width, int64_t height, const PictureLimits& limits);
 
-// From EXIF data (a TIFF file); 1 if unreadable.
+// exif: a TIFF file. 1 if unreadable.
 int orientation_of(std::span<const std::byte> exif);
 
-// [height][width][4], blended over white.
+// [height][width][4], over white.
 Picture over_white(std::span<const uint8_t> rgba, int64_t width, int64_t height);
 
 } // namespace ridge::media

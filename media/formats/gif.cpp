@@ -1,4 +1,4 @@
-// GIF by giflib: the first frame on the canvas.
+// By giflib: the first frame on the canvas.
 #include "core/error.h"
 #include "media/formats/formats.h"
 
@@ -29,7 +29,7 @@ int take_bytes(GifFileType* gif, GifByteType* to, int count) {
   core::throw_error("cannot be decoded: {}", ends ? "it ends early" : reason ? reason : "it is broken");
 }
 
-// Transparent colour named by an extension block, or -1.
+// Transparent colour, or -1.
 int read_extension(GifFileType* gif) {
   int code = 0, transparent = -1;
   GifByteType* block = nullptr; // block[0] is the length
@@ -43,7 +43,6 @@ int read_extension(GifFileType* gif) {
   return transparent;
 }
 
-// Interlaced frames have four passes.
 std::vector<int64_t> order_of_lines(int64_t count, bool interlaced) {
   constexpr int kFirst[] = {0, 4, 2, 1}, kStep[] = {8, 8, 4, 2};
   std::vector<int64_t> order;
@@ -53,7 +52,7 @@ std::vector<int64_t> order_of_lines(int64_t count, bool interlaced) {
   return order;
 }
 
-// Uncovered canvas is transparent; the frame is clipped.
+// Uncovered canvas is transparent; frames are clipped.
 Picture read_frame(GifFileType* gif, int transparent, const PictureLimits& limits) {
   if (DGifGetImageDesc(gif) == GIF_ERROR) fail(gif->Error);
   const GifImageDesc& frame = gif->Image;

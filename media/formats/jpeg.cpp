@@ -1,4 +1,3 @@
-// JPEG by libjpeg-turbo.
 #include "core/error.h"
 #include "media/formats/formats.h"
 
@@ -14,7 +13,7 @@
 namespace ridge::media {
 namespace {
 
-// libjpeg's error callbacks leave by longjmp: no destructors may be skipped between setjmp and the jump.
+// Error callbacks use longjmp: no object with a destructor may exist between setjmp and the jump.
 struct Errors {
   jpeg_error_mgr manager;
   jpeg_progress_mgr progress;
@@ -28,12 +27,12 @@ struct Errors {
   std::longjmp(errors->back, 1);
 }
 
-// Truncated data is an error; other warnings are ignored.
+// Truncation is an error; other warnings are ignored.
 void warn(j_common_ptr jpeg, int level) {
   if (level < 0 && (jpeg->err->msg_code == JWRN_JPEG_EOF || jpeg->err->msg_code == JWRN_HIT_MARKER)) leave(jpeg);
 }
 
-// A few kilobytes may contain thousands of scans.
+// A small file may have thousands of scans.
 void watch(j_common_ptr jpeg) {
   constexpr int kMostScans = 200;
   if (jpeg->is_decompressor && reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number > kMostScans) {
@@ -68,7 +67,6 @@ struct Decompressor {
     jpeg_calc_output_dimensions(&jpeg);
   }
 
-  // rows: output_components * output_width bytes each.
   void decode(uint8_t* rows) {
     if (setjmp(errors.back)) fail();
     jpeg_start_decompress(&jpeg);

@@ -1,4 +1,3 @@
-// PNG by libpng.
 #include "core/error.h"
 #include "media/formats/formats.h"
 
@@ -12,7 +11,7 @@
 namespace ridge::media {
 namespace {
 
-// libpng's error callbacks leave by longjmp: no destructors may be skipped between setjmp and the jump.
+// Error callbacks use longjmp: no object with a destructor may exist between setjmp and the jump.
 struct Reader {
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -53,7 +52,7 @@ struct Reader {
     png_read_info(png, info);
   }
 
-  // Converts all to 8-bit RGBA.
+  // To 8-bit RGBA.
   void decode(uint8_t* pixels, uint8_t** rows, size_t count, size_t stride) {
     if (setjmp(png_jmpbuf(png))) fail();
     png_set_scale_16(png);

@@ -1,4 +1,4 @@
-// PPM: "P6", width, height, maximum as text, then pixels, one or two bytes per value.
+// "P6", width, height, maximum as text, then pixels, one or two bytes per value.
 #include "core/error.h"
 #include "media/formats/formats.h"
 
@@ -20,7 +20,7 @@ class Header {
     for (; is_digit(peek()); ++at_) value = std::min(kMost, value * 10 + peek() - '0');
     return value;
   }
-  // Skips the one white space after the header.
+  // After one white space.
   std::span<const std::byte> rest() const { return bytes_.subspan(std::min(at_ + 1, bytes_.size())); }
 
  private:

@@ -1,4 +1,4 @@
-// FLAC, MP3, Ogg and AIFF by libsndfile, loaded on demand: it has no static archive, and WAV does not need it.
+// FLAC, MP3, Ogg and AIFF by libsndfile, loaded on demand: it has no static archive.
 #include "media/sound/decoders.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@ using core::throw_error;
 
 namespace {
 
-// Declarations from sndfile.h, stable since 2002.
+// From sndfile.h, stable since 2002.
 using Count = int64_t;
 struct Info {
   Count frames;
@@ -58,7 +58,6 @@ const SndfileLibrary& library() {
   return functions;
 }
 
-// Virtual file over the bytes.
 struct SoundBytes {
   std::span<const std::byte> bytes;
   Count at = 0;
@@ -70,7 +69,7 @@ struct SoundBytes {
   static Count seek(Count offset, int from, void* reader) {
     SoundBytes& r = of(reader);
     const Count start = from == SEEK_SET ? 0 : from == SEEK_CUR ? r.at : length(reader);
-    constexpr Count kFurthest = Count{1} << 48; // seeking past the end is allowed, as in files
+    constexpr Count kFurthest = Count{1} << 48; // past the end, as in files
     if (offset < -start || offset > kFurthest) return -1;
     return r.at = start + offset;
   }
@@ -96,7 +95,7 @@ Sound decode_by_sndfile(std::span<const std::byte> bytes, const SoundLimits& lim
   Info info{};
   const std::unique_ptr<SoundFile, int (*)(SoundFile*)> file(f.open(&io, kToRead, &info, &reader), f.close);
   if (!file) throw_error("cannot be read: {}", f.error(nullptr));
-  check_length(info.rate, info.channels, 1, limits); // the length may be unknown yet
+  check_length(info.rate, info.channels, 1, limits); // maybe unknown yet
   Sound sound = {info.rate, {}};
   std::vector<float> part(kFramesAtOnce * info.channels);
   for (Count count; (count = f.read(file.get(), part.data(), kFramesAtOnce)) > 0;) {

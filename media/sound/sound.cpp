@@ -20,7 +20,7 @@ using core::throw_error;
 
 namespace {
 
-constexpr size_t kSoundStart = 16; // enough to detect the format
+constexpr size_t kSoundStart = 16; // detects the format
 
 struct SoundFormat {
   std::string_view start;
@@ -45,7 +45,6 @@ constexpr std::array kSoundFormats = {
     SoundFormat{"\xff\xf1", 0, "", "audio/aac", "AAC", nullptr},
 };
 
-// Null: unknown.
 const SoundFormat* sound_format_of(std::span<const std::byte> bytes) {
   const auto stands_at = [&](size_t at, std::string_view text) {
     return text.empty() ||
@@ -57,10 +56,10 @@ const SoundFormat* sound_format_of(std::span<const std::byte> bytes) {
   return found == kSoundFormats.end() ? nullptr : &*found;
 }
 
-// Second-order filter in direct form with two state values.
+// Second order, two state values.
 class LowPass {
  public:
-  LowPass(double cutoff, double quality) { // cutoff: relative to the rate
+  LowPass(double cutoff, double quality) { // relative to the rate
     const double w = 2 * std::numbers::pi * cutoff, alpha = std::sin(w) / (2 * quality), a0 = 1 + alpha;
     const double c = std::cos(w);
     b0_ = static_cast<float>((1 - c) / 2 / a0);
@@ -112,7 +111,7 @@ Sound decode_sound(std::span<const std::byte> bytes, const std::string& name, co
     if (!format) throw_error("is no sound that can be read: expected WAV, FLAC, MP3 or Ogg");
     if (!format->decode) throw_error("is {}, which cannot be read: make it WAV, FLAC, MP3 or Ogg", format->name);
     Sound sound = format->decode(bytes, limits);
-    constexpr float kMost = 1e6f; // nominal maximum is 1
+    constexpr float kMost = 1e6f; // nominal: 1
     if (!std::ranges::all_of(sound.samples, [](float sample) { return std::abs(sample) <= kMost; }))
       throw_error("has samples that are no numbers, or far above 1");
     return sound;
@@ -143,7 +142,7 @@ std::string read_sound_file(const std::string& path, const SoundLimits& limits) 
   if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
     throw_error("{}: has {} bytes, expected at most {} of a sound: cut it into pieces", core::printable(path), bytes,
                 limits.bytes);
-  return core::read_text_file(path, limits.bytes); // checks again: the file may have grown
+  return core::read_text_file(path, limits.bytes); // may have grown
 }
 
 Sound read_sound(const std::string& path, const SoundLimits& limits) {
@@ -158,7 +157,7 @@ std::vector<float> resampled(const Sound& sound, int64_t rate) {
   const bool gets_fewer = in > out;
   std::vector<float> made;
   made.reserve(sound.samples.size() * out / in + 2);
-  float before = 0, last = 0; // neighbours of the next output, filtered when downsampling
+  float before = 0, last = 0; // around the next output
   size_t taken = 0;
   for (int64_t steps = 1, part = 0;;) { // inputs until the next output; phase in 1/out
     for (; steps > 0 && taken < sound.samples.size(); --steps) {

@@ -1,4 +1,3 @@
-// Sounds, decoded to one channel.
 #pragma once
 
 #include "media/picture.h"
@@ -19,7 +18,7 @@ struct Sound {
   double seconds() const { return rate > 0 ? static_cast<double>(samples.size()) / static_cast<double>(rate) : 0; }
 };
 
-// Checked against the header before decoding.
+// Checked before decoding.
 struct SoundLimits {
   int64_t bytes = int64_t{256} << 20; // file size
   int64_t seconds = 3600;
@@ -29,19 +28,19 @@ struct SoundError : MediaError {
   using MediaError::MediaError;
 };
 
-// Decodes WAV (integers or floats) and, with libsndfile, FLAC, MP3, Ogg (Vorbis, Opus) and AIFF. Throws SoundError,
-// beginning with `name`, for unknown formats, no samples, exceeded limits and truncated data.
+// WAV (integers or floats); with libsndfile FLAC, MP3, Ogg (Vorbis, Opus) and AIFF. Throws SoundError, beginning with
+// `name`, for other formats, no samples, exceeded limits and truncated data.
 Sound decode_sound(std::span<const std::byte> bytes, const std::string& name, const SoundLimits& limits = {});
 
-// "audio/wav", by the first bytes; empty: no sound.
+// "audio/wav"; empty: none.
 std::string_view type_of_sound(std::span<const std::byte> bytes);
 bool is_sound_file(const std::string& path); // false also if unreadable
 
-// A file's bytes. Throws Error if unreadable or above the limit.
+// Throws Error if unreadable or above the limit.
 std::string read_sound_file(const std::string& path, const SoundLimits& limits = {});
 Sound read_sound(const std::string& path, const SoundLimits& limits = {});
 
-// Linear interpolation; a fourth-order Butterworth low-pass precedes downsampling, as in other inference programs.
+// Linear interpolation; a fourth-order Butterworth low-pass precedes downsampling, as in other programs.
 std::vector<float> resampled(const Sound& sound, int64_t rate);
 
 // 16-bit WAV file.

@@ -16,7 +16,7 @@ struct Complex {
   Complex operator*(Complex b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; } // finite numbers only
 };
 
-// Mixed-radix Fourier transform by the size's smallest factor p: transforms of every p-th number are combined.
+// By the smallest factor p: combines transforms of every p-th number.
 class Fourier {
  public:
   explicit Fourier(int64_t size) : size_(size), turns_(size), room_(2 * size) {
@@ -79,7 +79,7 @@ struct Band {
 
 std::vector<Band> bands_of(const SpectrumSpec& spec) {
   const double top = mels_of(static_cast<double>(spec.rate) / 2, spec.scale);
-  const auto edge = [&](int64_t i) { // lower edge of a band; edge(i + 1) is its centre
+  const auto edge = [&](int64_t i) { // lower edge; edge(i + 1) is the centre
     return hz_of(top * static_cast<double>(i) / static_cast<double>(spec.bands + 1), spec.scale);
   };
   std::vector<Band> bands(spec.bands);
@@ -120,8 +120,7 @@ std::vector<float> log_spectrum(std::span<const float> samples, int64_t frames, 
                                 const SpectrumSpec& spec) {
   const std::vector<Band> bands = bands_of(spec);
   std::vector<float> made(frames * spec.bands);
-  // Transforms two frames at once, as real and imaginary parts: sum and difference of numbers k and conj(-k) separate
-  // them.
+  // Two frames as real and imaginary parts: sum and difference of numbers k and conj(-k) separate them.
   const auto make = [&](int64_t begin, int64_t end) {
     Fourier fourier(spec.transform);
     std::vector<Complex> windowed(spec.transform), numbers(spec.transform + 1);

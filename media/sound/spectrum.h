@@ -1,4 +1,4 @@
-// Log mel spectra, as encoders were trained with.
+// Log mel spectra.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ enum class Loudness : uint8_t {
 struct SpectrumSpec {
   int64_t bands;
   int64_t rate = 16000;
-  int64_t transform = 400; // samples per transform
-  int64_t hop = 160;       // samples between transforms
+  int64_t transform = 400; // samples
+  int64_t hop = 160;       // samples
   MelScale scale = MelScale::slaney;
   Loudness loudness = Loudness::log10_of_least;
   double least = 0x1p-24;
-  bool of_magnitude = false; // bands sum magnitudes instead of squares
+  bool of_magnitude = false; // instead of squares
 };
 
-// Hann window at `first` of `transform`, zero elsewhere. Period `length` if periodic, else `length - 1`.
+// At `first` of `transform`, zero elsewhere. Period `length` if periodic, else `length - 1`.
 std::vector<double> hann_window(int64_t length, int64_t transform, int64_t first, bool periodic);
 
 // [frames][bands]; frame i starts at sample i * hop, zero-padded.

@@ -1,4 +1,4 @@
-// WAV: chunks of name, length, data; "fmt " describes samples, "data" has them.
+// Chunks of name, length, data.
 #include "media/sound/decoders.h"
 
 #include <fmt/format.h>
@@ -45,7 +45,6 @@ WavFormat read_format(std::span<const std::byte> chunk) {
   return format;
 }
 
-// 8 bits are unsigned, others signed.
 float sample_at(std::span<const std::byte> bytes, size_t at, const WavFormat& format, bool is_float) {
   const uint64_t number = little_number_at(bytes, at, format.sample_bytes());
   if (is_float && format.bits == 32) return std::bit_cast<float>(static_cast<uint32_t>(number));
@@ -74,7 +73,7 @@ Sound read_samples(std::span<const std::byte> data, const WavFormat& format, con
 } // namespace
 
 Sound decode_wav(std::span<const std::byte> bytes, const SoundLimits& limits) {
-  constexpr uint64_t kUnknown = 0xffffffff; // length of files written to a pipe
+  constexpr uint64_t kUnknown = 0xffffffff; // written to a pipe
   std::optional<WavFormat> format;
   for (size_t at = kRiffHeader; bytes.size() >= at + kChunkHeader;) {
     const std::string_view name(reinterpret_cast<const char*>(bytes.data()) + at, 4);

@@ -1,8 +1,8 @@
 // AFFINE4, in memory only: 64 weights in 38 bytes. AWQ and GPTQ, up to four bits, groups of at least 32.
 //
-//   byte 0     d     2 × binary16: the scales of weights 0-31 and 32-63
-//   byte 4     z     2 × int8: their zeros
-//   byte 6     qs    2 × 16 bytes: per 32 weights, low nibbles first
+//   +0     d     2 × binary16: the scales of weights 0-31 and 32-63
+//   +4     z     2 × int8: their zeros
+//   +6     qs    2 × 16 bytes: per 32 weights, low nibbles first
 //
 // w = d * (q - z). Zeros lie in -111 … 112: q - z fits a code.
 #pragma once

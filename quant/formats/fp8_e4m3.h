@@ -1,7 +1,7 @@
 // FP8_E4M3, in memory only: 64 weights in 68 bytes.
 //
-//   byte 0     d     binary32 scale (SplitFloat)
-//   byte 4     qs    64 × E4M3 (OCP 8-bit floating point: exponent bias 7, no infinities, ±0x7f is NaN)
+//   +0     d     binary32 scale (SplitFloat)
+//   +4     qs    64 × E4M3 (OCP 8-bit floating point: exponent bias 7, no infinities, ±0x7f is NaN)
 //
 // w = d * q. 18 binades: no integer codes.
 #pragma once

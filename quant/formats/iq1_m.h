@@ -1,9 +1,9 @@
 // IQ1_M: 256 weights in 56 bytes. IQ1_S with a scale per 16 weights, a shift per 8.
 //
-//   byte 0     qs      32 bytes, one per 8 weights: low eight index bits
-//   byte 32    qh      16 bytes, a nibble per 8 weights: upper three index bits, then the sign of the shift
-//   byte 48    scales  4 × 16 bits, one per 64 weights: four 3-bit scales, and in the top four bits a nibble of d,
-//                      which is a binary16 with the lowest nibble first
+//   +0     qs      32 bytes, one per 8 weights: low eight index bits
+//   +32    qh      16 bytes, a nibble per 8 weights: upper three index bits, then the sign of the shift
+//   +48    scales  4 × 16 bits, one per 64 weights: four 3-bit scales, and in the top four bits a nibble of d,
+//                  which is a binary16 with the lowest nibble first
 //
 // w = (d * (2 * scale + 1)) * (digit ± 1/8). Codes are 8 * digit ± 1.
 #pragma once

@@ -1,10 +1,10 @@
 // IQ1_S: 256 weights in 50 bytes. Eight ternary digits per codebook point; an odd 4-bit scale and a shift per 32
 // weights.
 //
-//   byte 0     d     binary16
-//   byte 2     qs    32 bytes, one per 8 weights: low eight index bits
-//   byte 34    qh    8 × 16 bits, one per 32 weights: the upper three index bits of the i-th 8 weights at bit 3i,
-//                    scale at bits 12-14, bit 15 set: the shift is negative
+//   +0     d     binary16
+//   +2     qs    32 bytes, one per 8 weights: low eight index bits
+//   +34    qh    8 × 16 bits, one per 32 weights: the upper three index bits of the i-th 8 weights at bit 3i,
+//                scale at bits 12-14, bit 15 set: the shift is negative
 //
 // w = (d * (2 * scale + 1)) * (digit ± 1/8). Codes are 8 * digit ± 1.
 #pragma once

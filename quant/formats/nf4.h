@@ -1,7 +1,7 @@
 // NF4, in memory only: 64 weights in 36 bytes (Dettmers et al. 2023).
 //
-//   byte 0     d     binary32 scale (SplitFloat)
-//   byte 4     qs    2 × 16 bytes: per 32 weights, low nibbles first
+//   +0     d     binary32 scale (SplitFloat)
+//   +4     qs    2 × 16 bytes: per 32 weights, low nibbles first
 //
 // w = d * level[q]. Quantiles of the normal distribution: no integer codes.
 #pragma once

@@ -1,7 +1,7 @@
 // NVFP4: 64 weights in 36 bytes. MXFP4 with an 8-bit float scale per 16.
 //
-//   byte 0     d     4 × UE4M3 (exponent bias 7, the top bit unused): the scales of weights 16s … 16s+15
-//   byte 4     qs    4 × 8 bytes: per 16 weights, low nibbles first
+//   +0     d     4 × UE4M3 (exponent bias 7, the top bit unused): the scales of weights 16s … 16s+15
+//   +4     qs    4 × 8 bytes: per 16 weights, low nibbles first
 //
 // w = (d / 2) * (2 * value)
 #pragma once

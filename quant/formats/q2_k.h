@@ -1,9 +1,9 @@
 // Q2_K: 256 weights in 84 bytes. Groups of 16.
 //
-//   byte 0     scales  16 bytes, one per group: low nibble scale, high nibble min
-//   byte 16    qs      2 × 32 bytes, byte l: 2 bits of weights l, l+32, l+64, l+96
-//   byte 80    d       binary16, scale of group scales
-//   byte 82    dmin    binary16, scale of group mins
+//   +0     scales  16 bytes, one per group: low nibble scale, high nibble min
+//   +16    qs      2 × 32 bytes, byte l: 2 bits of weights l, l+32, l+64, l+96
+//   +80    d       binary16, for the group scales
+//   +82    dmin    binary16, for the group mins
 //
 // w = (d * scale) * q - (dmin * min)
 #pragma once

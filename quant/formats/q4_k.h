@@ -1,11 +1,11 @@
 // Q4_K: 256 weights in 144 bytes. Eight groups of 32.
 //
-//   byte 0     d       binary16, scale of group scales
-//   byte 2     dmin    binary16, scale of group mins
-//   byte 4     scales  8 × (6-bit scale, 6-bit min) in 12 bytes: groups 0-3 in the low six bits of bytes 0-3 (scales)
-//                      and 4-7 (mins); groups 4-7 have their low four bits in bytes 8-11 (low nibble scale, high
-//                      nibble min) and their upper two in the top bits of bytes 0-3 and 4-7
-//   byte 16    qs      4 × 32 bytes: low nibbles: group 2j, high: 2j+1
+//   +0     d       binary16, for the group scales
+//   +2     dmin    binary16, for the group mins
+//   +4     scales  8 × (6-bit scale, 6-bit min) in 12 bytes: groups 0-3 in the low six bits of bytes 0-3 (scales)
+//                  and 4-7 (mins); groups 4-7 have their low four bits in bytes 8-11 (low nibble scale, high
+//                  nibble min) and their upper two in the top bits of bytes 0-3 and 4-7
+//   +16    qs      4 × 32 bytes: low nibbles: group 2j, high: 2j+1
 //
 // w = (d * scale) * q - (dmin * min)
 #pragma once

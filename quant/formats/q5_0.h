@@ -1,8 +1,8 @@
 // Q5_0: 32 weights in 22 bytes.
 //
-//   byte 0     d     binary16 scale
-//   byte 2     qh    32 bits: top bits, bit i for weight i
-//   byte 6     qs    16 bytes: low nibbles: weights 0-15, high: 16-31
+//   +0     d     binary16 scale
+//   +2     qh    32 bits: top bits, bit i for weight i
+//   +6     qs    16 bytes: low nibbles: weights 0-15, high: 16-31
 //
 // w = d * (q - 16)
 #pragma once

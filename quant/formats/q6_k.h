@@ -1,10 +1,10 @@
 // Q6_K: 256 weights in 210 bytes. Groups of 16.
 //
-//   byte 0     ql      128 bytes: the low four bits. Each half of 64 bytes serves 128 weights: low nibbles are the
-//                      first 64 of them, high nibbles the last 64
-//   byte 128   qh      64 bytes: the upper two bits. Byte l of each half of 32 holds weights l, l+32, l+64, l+96
-//   byte 192   scales  16 signed bytes
-//   byte 208   d       binary16
+//   +0     ql      128 bytes: the low four bits. Each half of 64 bytes serves 128 weights: low nibbles are the
+//                  first 64 of them, high nibbles the last 64
+//   +128   qh      64 bytes: the upper two bits. Byte l of each half of 32 holds weights l, l+32, l+64, l+96
+//   +192   scales  16 signed bytes
+//   +208   d       binary16
 //
 // w = (d * scale) * (q - 32)
 #pragma once

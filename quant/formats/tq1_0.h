@@ -1,8 +1,8 @@
 // TQ1_0: 256 ternary weights in 54 bytes: five per byte (3^5 = 243 < 256).
 //
-//   byte 0     qs    48 bytes: bytes 0-31 hold five rows of 32 (weights 0-159), bytes 32-47 five rows of 16 (160-239)
-//   byte 48    qh    4 bytes, four rows of 4: weights 240-255
-//   byte 52    d     binary16 scale
+//   +0     qs    48 bytes: bytes 0-31 hold five rows of 32 (weights 0-159), bytes 32-47 five rows of 16 (160-239)
+//   +48    qh    4 bytes, four rows of 4: weights 240-255
+//   +52    d     binary16 scale
 //
 // A byte is the base-3 number as a fraction of 3^5, scaled to 256 and rounded up. Multiplication yields digits from the
 // top: digit n is the integer part of 3 * frac(byte / 256 * 3^n).

@@ -1,7 +1,7 @@
 // TQ2_0: 256 ternary weights in 66 bytes.
 //
-//   byte 0     qs    2 × 32 bytes, byte l: 2 bits of weights l, l+32, l+64, l+96
-//   byte 64    d     binary16 scale
+//   +0     qs    2 × 32 bytes, byte l: 2 bits of weights l, l+32, l+64, l+96
+//   +64    d     binary16 scale
 //
 // w = d * (q - 1). Encoders do not write code 3.
 #pragma once

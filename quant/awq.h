@@ -17,7 +17,7 @@ struct AwqMatrix { // a sample of rows
 
 struct AwqScales {
   std::vector<float> scale; // [cols]; empty: no scaling is best
-  double error, plain;      // output error with and without scaling
+  double error, plain;      // output error with and without
 };
 
 // The best s[j] = (mean square of input j)^(α/2), normalized, over a grid of α, for matrices with the same input.

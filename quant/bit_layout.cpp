@@ -23,7 +23,7 @@ BitRun byte32(int i) {
   return {8 * (kByte + i), 8};
 }
 
-template <int kByte> // 64 weights in 32 bytes
+template <int kByte>
 BitRun nibble_k(int i) {
   return {8 * (kByte + 32 * (i / 64) + i % 32) + 4 * (i / 32 % 2), 4};
 }
@@ -31,7 +31,7 @@ template <int kByte> // bit g of byte l is weight 32g + l
 BitRun bit_k(int i) {
   return {8 * (kByte + i % 32) + i / 32, 1};
 }
-template <int kByte> // 128 weights in 32 bytes
+template <int kByte>
 BitRun pair_k(int i) {
   return {8 * (kByte + 32 * (i / 128) + i % 32) + 2 * (i / 32 % 4), 2};
 }

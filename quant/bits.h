@@ -14,12 +14,12 @@ RIDGE_HD void store8(int8_t* code, uint64_t word) { std::memcpy(code, &word, 8);
 
 // Byte j is 0xff where bit j is set.
 RIDGE_HD uint64_t byte_mask(uint8_t bits) {
-  const uint64_t each_bit = bits * kEachByte & 0x8040201008040201; // bit j alone in byte j
+  const uint64_t each_bit = bits * kEachByte & 0x8040201008040201;
   const uint64_t ones = (each_bit + kEachByte * 0x7f) >> 7 & kEachByte;
   return (ones << 8) - ones;
 }
 
-// Lowest bits first, four per byte.
+// Lowest bits first.
 RIDGE_HD uint64_t spread_2_bits(uint8_t first, uint8_t second) {
   uint64_t x = first | static_cast<uint64_t>(second) << 32;
   x = (x | x << 12) & 0x000f000f000f000f;

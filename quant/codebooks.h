@@ -1,7 +1,7 @@
 // Codebooks of IQ1, IQ2 and IQ3.
 //
-// A point of eight (IQ3: four) weights is a number with their levels as digits, first weight lowest; indices ascend
-// with it. The set is a bit map (bit n % 64 of word n / 64), expanded at compile time.
+// A point of eight (IQ3: four) weights is a number whose digits are their levels, first weight lowest; points are
+// indexed in ascending order. The set is a bit map (bit n % 64 of word n / 64), expanded at compile time.
 #pragma once
 
 #include "core/host_device.h"
@@ -31,7 +31,7 @@ constexpr Codebook<Point, kSize> expand(const int (&levels)[kLevels], const uint
   return book;
 }
 
-// Base 3 (IQ1, IQ2) and 8 (IQ3).
+// Bit maps; digits of base 3 (IQ1, IQ2) and 8 (IQ3).
 inline constexpr uint64_t kIq1Members[] = {
     0x514202a085142555, 0xa28a2086a8314508, 0x14508514202a081a, 0xa005152545442082, 0x8208001888208202,
     0x0aaabb88a02a03a0, 0xaa0a0022000baa90, 0x4508514008a0828c, 0x0851421450808821, 0x2a8008a09808308a,

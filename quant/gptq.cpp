@@ -22,7 +22,6 @@ RIDGE_CLONES void add_scaled(float* out, const float* x, float a, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] += a * x[i];
 }
 
-// In strips that stay in cache.
 void add_block_errors(const float* errors, int64_t rows, int64_t cols, int64_t first, int64_t block,
                       const CpuHessian::Factor& factor, float* target) {
   constexpr int64_t kStrip = 1024;
@@ -64,7 +63,7 @@ void encode_some(Type type, const CodeMap& map, const float* weights, int64_t ro
   }
 }
 
-// Codebooks: eight columns at a time.
+// Eight columns at a time.
 void encode_some(Type type, const PointSearch& points, const float* weights, int64_t rows, int64_t cols,
                  const CpuHessian::Factor& factor, std::byte* out) {
   const FormatInfo& info = format(type);

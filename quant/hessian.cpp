@@ -11,7 +11,6 @@ namespace {
 
 constexpr int64_t kTile = 64;
 
-// out += a[i] * x[i * stride …] over four rows.
 RIDGE_CLONES void add_four(float* out, const float* x, int64_t stride, const float* a, int64_t n) {
   const float *x0 = x, *x1 = x + stride, *x2 = x + 2 * stride, *x3 = x + 3 * stride;
 #pragma omp simd
@@ -50,7 +49,7 @@ bool cholesky(std::vector<float>& a, int64_t n) {
 
 void CpuHessian::add(std::span<const float> inputs) {
   const int64_t n = cols_, count = std::ssize(inputs) / n;
-  constexpr int64_t kInputs = 64; // stays in cache
+  constexpr int64_t kInputs = 64;
   std::vector<float> rest;
   const float* x = inputs.data();
   int64_t rows = count;

@@ -35,7 +35,6 @@ inline void add_errors(const PointSearch::Octet& octet, const Path& path, int k,
   }
 }
 
-// Magnitude of the point, sign of the target.
 RIDGE_CLONES void step_signed(const PointSearch::Octet& octet, Path& path, int k, const float* level) {
   float u[kSide];
   add_errors(octet, path, k, u);
@@ -51,7 +50,6 @@ RIDGE_CLONES void step_signed(const PointSearch::Octet& octet, Path& path, int k
   }
 }
 
-// IQ1: signed points.
 RIDGE_CLONES void step_shifted(const PointSearch::Octet& octet, Path& path, int k, const float* level) {
   float u[kSide];
   add_errors(octet, path, k, u);

@@ -5,7 +5,6 @@
 
 namespace ridge::quant {
 
-// Relative to a block's largest weight.
 RIDGE_TABLE float kNf4Levels[16] = {-1.0f,
                                     -0.6961928009986877f,
                                     -0.5250730514526367f,

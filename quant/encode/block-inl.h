@@ -10,7 +10,7 @@
 
 RIDGE_LANES_BEGIN
 
-// Powers of two scale weights and importance against overflow and underflow; `unit`: the weights' divisor.
+// Weights and importance are scaled by powers of two against overflow and underflow; `unit`: divisor of the weights.
 template <int kWeights>
 struct Block {
   Lanes x[kWeights], w[kWeights];
@@ -30,14 +30,15 @@ struct Block {
     const auto unweighted = heaviest == Lanes(0.0f);
     for (int i = 0; i < kWeights; ++i) {
       x[i] = x[i] * per_unit;
-      // Not 0, so that no group has a total of 0.
+      // At least a millionth: no total is 0.
       w[i] = select(unweighted, Lanes(1.0f), max(w[i] * per_weight, Lanes(0x1p-20f)));
     }
   }
 
-  // Least squares shrinks the decoded weights by a relative squared error ε, which adds up over a row; trained rows
-  // point in the directions of their inputs. The search minimizes Σ w e² + (Σ w x e)² / Σ w x² over a group (e: error):
-  // least squares for weights longer by 2 / (2 - ε), the result. `gained`: of a fit to the original weights.
+  // Least squares shrinks decoded weights by a relative squared error ε. This error adds up over a row while others
+  // average out, and trained rows point along their inputs. The search minimizes Σ w e² + (Σ w x e)² / Σ w x² over a
+  // group (e: error), which is least squares for weights longer by 2 / (2 - ε). Returns this factor; `gained`: from the
+  // original weights.
   RIDGE_LANES_FN Lanes lengthen(int first, int count, Lanes gained) {
     Lanes squares(0.0f);
     for (int i = first; i < first + count; ++i) squares += w[i] * x[i] * x[i];
@@ -74,7 +75,6 @@ struct Block {
   RIDGE_LANES_FN static Lanes power(Lanes a) { return max(floor_power_of_two(a), Lanes(0x1p-126f)); }
 };
 
-// search(Block&) finds codes and scales.
 template <typename Format>
 struct Scheme {};
 

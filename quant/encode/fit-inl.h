@@ -1,8 +1,8 @@
-// Codes and shared scale (and offset) of a group with the least weighted squared error.
+// Codes and scale (and offset) of a group with the least weighted squared error.
 //
 // For given codes the best scale is a least-squares solution; for a given scale the best code is the nearest. A fit
-// tries several initial scales and alternates the two steps from the best. Gains are the sum of squares minus the
-// error, which needs no further pass.
+// tries initial scales and alternates both steps from the best. Gains (sum of squares minus error) need no further
+// pass.
 #if defined(RIDGE_FIT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_FIT_INL_H
 #undef RIDGE_FIT_INL_H
@@ -27,7 +27,6 @@ struct SignCodes {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) { return select(v < Lanes(0.0f), Lanes(-1.0f), Lanes(1.0f)); }
 };
 
-// 0 1 2 3 4 6 8 12.
 struct FloatCodes {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {
     const Lanes a = min(abs(v), Lanes(12.0f));
@@ -128,7 +127,6 @@ struct FitMin {
   Lanes gained;
 };
 
-// Σ w and Σ w x.
 struct Constants {
   Lanes w, x;
 };
@@ -148,7 +146,7 @@ RIDGE_LANES_FN ScaleMin solve(const OffsetSums& s, const Constants& c) {
   return {select(negative, s.xq * inverse(s.qq), scale), select(negative, Lanes(0.0f), min)};
 }
 
-// At each end of the range the first code lies first, first + step, … of the range inside it.
+// Initial ends: the first code lies first, first + step, … of the range inside it.
 struct Clips {
   int count;
   float first, step;

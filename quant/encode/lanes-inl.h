@@ -1,10 +1,7 @@
 // Arithmetic of the encoders: each lane searches its own block.
 //
-// `Lanes` is a vector of floats on the CPU, a float per thread on CUDA. Encoders are branch-free, no step crosses
-// lanes, sums follow the order of weights, and no multiply-add is fused: every instruction set and device gives the
-// same bytes.
-//
-// Included once per instruction set on the CPU.
+// `Lanes` is a vector on the CPU, a float per thread on CUDA. No branches, no step across lanes, sums in the order of
+// weights, no fused multiply-add: every instruction set and device gives the same bytes.
 #if defined(RIDGE_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_LANES_INL_H
 #undef RIDGE_LANES_INL_H
@@ -125,7 +122,6 @@ RIDGE_LANES_BEGIN
 
 RIDGE_LANES_FN Lanes clamp(Lanes a, Lanes low, Lanes high) { return min(max(a, low), high); }
 
-// 1 / a, and 0 for 0.
 RIDGE_LANES_FN Lanes inverse(Lanes a) { return select(a == Lanes(0.0f), Lanes(0.0f), Lanes(1.0f) / a); }
 
 // Dekker's splitter; |a| < 2^(100 - bits).

@@ -1,8 +1,8 @@
-// The best of all codebook points (IQ1, IQ2, IQ3) for eight weights and a scale.
+// The best codebook points (IQ1, IQ2, IQ3) for eight weights and a scale.
 //
-// Two tables hold the errors of all first and second halves of a point (3^4 or 8^2 entries), so a point costs one
-// addition and one comparison. Where seven of eight signs are stored, an odd number of minus signs makes one sign
-// wrong; tables of halves with the cheapest wrong sign cover this.
+// Tables of errors of all first and second halves (3^4 or 8^2 entries) reduce a point to one addition and one
+// comparison. If seven of eight signs are stored, an odd number of minus signs makes one wrong; tables with the
+// cheapest wrong sign cover this.
 #if defined(RIDGE_LATTICE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_LATTICE_INL_H
 #undef RIDGE_LATTICE_INL_H
@@ -167,7 +167,6 @@ struct Octets {
   }
 };
 
-// Separate signs (IQ2, IQ3).
 template <const auto& kBook, const auto& kLevelCodes, bool kEvenSigns>
 struct Magnitudes {
   using Grid = Lattice<kBook, kLevelCodes>;
@@ -176,7 +175,7 @@ struct Magnitudes {
   template <int kGroup>
   using Group = Octets<Grid, kGroup / 8>;
 
-  // odd: per eight weights, of minus signs.
+  // odd: of minus signs, per eight weights.
   template <int kWeights>
   struct Prepared {
     Lanes x[kWeights], odd[kWeights / 8];
@@ -208,7 +207,6 @@ struct Magnitudes {
     return group;
   }
 
-  // One octet in one lane.
   static RIDGE_LANES_FN void codes(const float* x, const float* w, const float* points, float* code) {
     bool odd = false;
     int cheapest = 0;
@@ -272,7 +270,6 @@ struct ShiftedDigits {
   }
 };
 
-// Returns their sums.
 template <typename Codes, int kGroup, int kWeights, typename Group>
 RIDGE_LANES_FN Sums take_codes(Block<kWeights>& b, int first, const Group& group) {
   constexpr int kPoints = Codes::Grid::kPoints;

@@ -71,8 +71,8 @@ RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts
   }
 }
 
-// Trials of d: the value for the largest group scale, then slightly more and less, which changes other groups'
-// rounding.
+// Trials of d, starting at the value for the largest group scale and slightly above and below, which changes other
+// groups' rounding.
 struct Rounds {
   int starts, refinements;
 
@@ -86,8 +86,8 @@ struct Rounds {
 
 // Integer group scales kLow … kHigh times d.
 //
-// Free group scales give d. Alternately, each group takes the better neighbouring integer and d becomes the
-// least-squares solution. The best round is kept.
+// Free group scales give d. Alternately, each group takes the better neighbouring integer and d the least-squares
+// solution; the best round is kept.
 template <typename Format, typename Codes, int kLow, int kHigh>
 RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts& starts, int reach,
                                         const Rounds& rounds) {

@@ -21,7 +21,7 @@ HWY_NOINLINE void search_tile(const float* weights, const float* importance, int
                               int64_t blocks_per_row, int64_t used, Parts* out) {
   constexpr int kWeights = Format::kWeights, kScales = std::max(1, kWeights / Format::kScaleWeights);
   Block<kWeights> b;
-  const auto lanes = [](Lanes* vectors) { return reinterpret_cast<float*>(vectors); }; // [][kLanes]
+  const auto lanes = [](Lanes* vectors) { return reinterpret_cast<float*>(vectors); };
   for (int i = 0; i < kWeights; ++i) b.w[i] = Lanes(1.0f);
   for (int64_t lane = 0; lane < kLanes; ++lane) {
     const int64_t block = std::min(lane, used - 1); // repeats the last block

@@ -130,7 +130,7 @@ class CpuExecutor final : public core::Executor {
     std::ranges::copy(batch.input, lowering_.input().begin());
   }
 
-  // Consecutive tokens of one stream, at most one attention task's worth, in the same block.
+  // A segment: consecutive tokens of one stream in the same block, at most one attention task.
   void find_segments(BatchState& state, std::span<const int32_t> block_ends) const {
     state.segments.clear();
     for (size_t i = 0; i < state.tokens.size(); ++i) {

@@ -18,7 +18,7 @@ class KvCache {
   const core::CacheRows& rows(int32_t layer) const { return layers_[layer].rows; }
   // The first `positions` of each head, and whole rings.
   void copy(int64_t from, int64_t to, int64_t positions) const;
-  // A block (core::Executor): per layer keys, then values, head by head, without rings.
+  // A block (core::Executor) has keys, then values per layer, head by head, without rings.
   int64_t block_bytes() const;
   void save(int64_t stream, int64_t block, std::byte* to) const;
   void load(int64_t stream, int64_t block, const std::byte* from) const;

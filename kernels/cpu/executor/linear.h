@@ -62,7 +62,7 @@ void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const
 void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t panel,
                LinearScratch& scratch);
 
-// Row boundaries of decreasing pieces (at least 16 KB), so that threads finish together.
+// Row boundaries for dynamic scheduling: decreasing pieces of at least 16 KB.
 std::vector<int64_t> guided_pieces(int64_t rows, int64_t row_bytes, int threads);
 
 } // namespace ridge::kernels::cpu

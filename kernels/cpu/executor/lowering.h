@@ -78,7 +78,6 @@ class Lowering {
   Lowering(const core::Program& program, const core::ExecutorConfig& config, int threads);
   Lowering(const Lowering&) = delete; // referenced by the schedule
 
-  // For the executor.
   void run() { schedule_.run(threads_); }
   std::vector<core::OpTime> profile(int repetitions);
   BatchState& batch() { return batch_; }
@@ -125,7 +124,7 @@ class Lowering {
   const ExpertGroups& expert_groups(core::ValueId ids, int64_t experts);
   // 0, 1, 2, …
   const int32_t* row_numbers() const { return row_numbers_.data(); }
-  // Shared memory per thread.
+  // Both share one buffer per thread.
   LinearScratch& linear_scratch(int thread) { return *scratch_[thread].as<LinearScratch>(); }
   float* attention_scratch(int thread) { return scratch_[thread].as<float>(); }
   AttentionTask attention_task(const core::AttentionParams& params, int thread);

@@ -6,7 +6,7 @@
 namespace ridge::kernels::cpu {
 
 struct Processors {
-  int usable = 1;   // logical, available
+  int usable = 1;   // logical processors available
   int cores = 1;    // physical
   double limit = 0; // by control groups; 0: none
   bool hybrid = false;

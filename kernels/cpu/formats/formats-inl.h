@@ -104,7 +104,7 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
   constexpr int64_t kStep = Format::kScaleWeights / 16; // scales of 32 are duplicated
   alignas(64) uint8_t code[16][kChunk];
   alignas(64) float scale[16][kChunk / 16], offset[16][kChunk / 16], spread[kChunk / 16][16];
-  const VI bias = hn::Set(kI, (128 - Unpack::kBias) * 0x01010101); // no byte overflow
+  const VI bias = hn::Set(kI, (128 - Unpack::kBias) * 0x01010101);
   const int64_t end = std::min(first_col + kCodePanelCols, round_up(cols, kChunk));
   for (int64_t half = 0; half < kPanelRows; half += 16) {
     for (int64_t column = first_col; column < end; column += kChunk) {
@@ -168,7 +168,7 @@ HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column,
   if constexpr (quant::FloatFormat<Format>) {
     int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) hn::StoreU(load_weights<Format>(row, column + i), kF, out + i);
-    if constexpr (quant::ScalarFormat<Format>) // others have whole blocks
+    if constexpr (quant::ScalarFormat<Format>)
       for (; i < count; ++i) out[i] = weight_at<Format>(row, column + i);
   } else {
     Chunk chunk;
@@ -192,7 +192,7 @@ HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column,
   }
 }
 
-// Several rows: independent additions.
+// Several rows give independent additions.
 template <typename Format, int kRows>
 HWY_INLINE void dot_float_rows(const std::byte* rows, int64_t row_bytes, int64_t cols, const float* x, float* out) {
   alignas(64) float decoded[kRows][kChunk];

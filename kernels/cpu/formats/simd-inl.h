@@ -140,7 +140,7 @@ HWY_INLINE void transpose16(const uint32_t* in, int64_t in_stride, uint32_t* out
   HWY_UNROLL(16)
   for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(in + i * in_stride);
   HWY_UNROLL(8)
-  for (int i = 0; i < 16; i += 2) { // 2×2 of elements
+  for (int i = 0; i < 16; i += 2) {
     b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
     b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
   }
@@ -152,7 +152,7 @@ HWY_INLINE void transpose16(const uint32_t* in, int64_t in_stride, uint32_t* out
     a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
   }
   HWY_UNROLL(4)
-  for (int c = 0; c < 4; ++c) { // 4×4 of 128-bit lanes
+  for (int c = 0; c < 4; ++c) {
     const __m512i low0 = _mm512_shuffle_i32x4(a[c], a[c + 4], 0x88),
                   low1 = _mm512_shuffle_i32x4(a[c + 8], a[c + 12], 0x88);
     const __m512i high0 = _mm512_shuffle_i32x4(a[c], a[c + 4], 0xdd),

@@ -34,7 +34,6 @@ HWY_INLINE __m256i bits_to(__m256i v, int mask) {
   return and_bytes(_mm256_slli_epi16(v, kTo - kBit), mask);
 }
 
-// Low, then high.
 HWY_INLINE __m256i nibbles(const uint8_t* p) {
   const __m128i bytes = load128(p);
   return and_bytes(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes), 15);
@@ -171,7 +170,7 @@ struct Unpacker<quant::MXFP4> {
   }
 };
 
-// 8 scales, then 8 mins of 6 bits.
+// 8 scales, then 8 mins, 6 bits each.
 template <typename Block>
 HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const auto a0 = load_as<uint32_t>(b.scales), a1 = load_as<uint32_t>(b.scales + 4),
@@ -240,7 +239,7 @@ struct Unpacker<quant::Q6_K> {
   }
 };
 
-// Four groups in the same 32 bytes.
+// The 2-bit fields of 32 bytes.
 HWY_INLINE void two_bits(const uint8_t* qs, VI* code) {
   const __m256i four = load256(qs);
   code[0].raw = and_bytes(four, 3);

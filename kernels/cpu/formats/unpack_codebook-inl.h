@@ -1,4 +1,4 @@
-// 512-bit unpackers of codebook and very small formats. Signs are a mask register, one bit per weight.
+// 512-bit unpackers of codebook and very small formats. Signs are mask registers.
 #if defined(RIDGE_CPU_UNPACK_CODEBOOK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_CODEBOOK_INL_H
 #undef RIDGE_CPU_UNPACK_CODEBOOK_INL_H
@@ -41,13 +41,11 @@ HWY_INLINE uint64_t even_signs(uint32_t a, uint32_t b) {
   return seven | (odd & 0x0101010101010101) << 7;
 }
 
-// d * (0.5 + n) * factor
 HWY_INLINE __m512 half_steps(core::Half d, __m512i n, float factor) {
   const __m512 scale = _mm512_add_ps(_mm512_set1_ps(0.5f), _mm512_cvtepi32_ps(n));
   return _mm512_mul_ps(_mm512_mul_ps(broadcast_half(d), scale), _mm512_set1_ps(factor));
 }
 HWY_INLINE __m512i twice_int(__m512i v) { return _mm512_castps_si512(twice(_mm512_castsi512_ps(v))); }
-// Low and high alternate.
 HWY_INLINE __m512i sixteen_nibbles(const uint8_t* p) {
   const __m512i bytes = _mm512_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(load64(p))));
   const __m512i shift = _mm512_setr_epi32(0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4);
@@ -141,7 +139,6 @@ struct Unpacker<quant::IQ3_S> {
   }
 };
 
-// d * (2 n + 1) / 8
 HWY_INLINE __m512 odd_eighths(float d, __m512i n) {
   const __m512i odd = _mm512_add_epi32(_mm512_add_epi32(n, n), _mm512_set1_epi32(1));
   return _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(d), _mm512_cvtepi32_ps(odd)), _mm512_set1_ps(0.125f));
@@ -232,7 +229,7 @@ struct Unpacker<quant::Q2_0> {
 template <typename Block>
 HWY_INLINE void unpack_nvfp4(const Block& block, Chunk& out) {
   HWY_UNROLL(4)
-  for (int j = 0; j < 4; ++j) { // low nibbles, then high
+  for (int j = 0; j < 4; ++j) {
     const __m512i bytes = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(block(j).qs)));
     const __m512i doubled = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3), bytes);
     const __m512i shift = _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4);

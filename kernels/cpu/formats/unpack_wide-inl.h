@@ -146,7 +146,6 @@ struct Unpacker<quant::Q5_1> {
   }
 };
 
-// kIq4Levels + 128
 HWY_INLINE __m128i iq4_levels() {
   const __m128i levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quant::kIq4Levels));
   return _mm_xor_si128(levels, _mm_set1_epi8(static_cast<char>(0x80)));
@@ -179,7 +178,6 @@ struct Unpacker<quant::IQ4_XS> {
   }
 };
 
-// doubled_e2m1 of each nibble, + 12
 HWY_INLINE __m128i e2m1_levels() { return _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0); }
 
 template <>
@@ -196,7 +194,7 @@ struct Unpacker<quant::MXFP4> {
   }
 };
 
-// 8 scales, then 8 mins of 6 bits.
+// 8 scales, then 8 mins, 6 bits each.
 template <typename Block>
 HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const uint32_t a0 = load32(b.scales), a1 = load32(b.scales + 4), a2 = load32(b.scales + 8);
@@ -234,7 +232,6 @@ struct Unpacker<quant::Q5_K> {
     HWY_UNROLL(4)
     for (int j = 0; j < 4; ++j) {
       const __m512i low = and_bytes(_mm512_srlv_epi64(both_halves(b->qs + 32 * j), halves(0, 4)), 15);
-      // Bits 2j and 2j + 1 to bit 4.
       out.code[j].raw = or_masked(_mm512_rolv_epi64(fifth, halves(68 - 2 * j, 67 - 2 * j)), 16, low);
     }
     k_scales(*b, out);
@@ -248,7 +245,6 @@ struct Unpacker<quant::Q6_K> {
     HWY_UNROLL(4)
     for (int j = 0; j < 4; ++j) {
       const __m512i low = _mm512_srli_epi64(_mm512_loadu_si512(b->ql + 64 * (j / 2)), 4 * (j % 2));
-      // Bits 0-1 and 2-3, or 4-5 and 6-7, to bits 4-5.
       const int left = 4 - 4 * (j % 2);
       const __m512i high = _mm512_rolv_epi64(both_halves(b->qh + 32 * (j / 2)), halves(64 + left, 62 + left));
       out.code[j].raw = or_masked(high, 0x30, and_bytes(low, 15));
@@ -283,7 +279,7 @@ struct Unpacker<quant::Q3_K> {
   static HWY_INLINE void unpack(const quant::Q3_K* b, Chunk& out) {
     const __m512i third = both_halves(b->hmask);
     HWY_UNROLL(4)
-    for (int j = 0; j < 4; ++j) // bits 2j and 2j + 1 to bit 2
+    for (int j = 0; j < 4; ++j)
       out.code[j].raw = or_masked(_mm512_rolv_epi64(third, halves(66 - 2 * j, 65 - 2 * j)), 4, two_bits(b->qs, j));
     const uint64_t low = load64(b->scales);
     const uint32_t high = load32(b->scales + 8);

@@ -82,7 +82,7 @@ namespace {
 
 using Unit = core::Ceiling::Unit;
 
-// Median per second of the amounts that work(thread, team) returns. `team`: granted threads.
+// Median amount per second; work(thread, team) returns each thread's amount. `team`: granted threads.
 template <typename Work>
 double rate(int threads, Work&& work) {
   std::vector<double> rates(5);

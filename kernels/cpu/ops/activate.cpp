@@ -1,4 +1,4 @@
-// Optionally times a factor per column.
+// An activation, optionally times a factor per column.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

@@ -1,4 +1,4 @@
-// Scale per adapter, stream and position.
+// Scales columns by adapter, stream and position.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// One thread: it waits for other ranks.
+// A single thread runs it, because it waits for other ranks.
 #include "core/parallel/communicator.h"
 #include "kernels/cpu/executor/lowering.h"
 

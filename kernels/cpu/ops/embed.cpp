@@ -1,4 +1,4 @@
-// By token id or position. A given row replaces the result.
+// Embeds token ids or positions; given rows replace the result.
 #include "core/error.h"
 #include "kernels/cpu/executor/lowering.h"
 

@@ -1,4 +1,4 @@
-// Slots of expert_linear with a matrix per head.
+// Slot numbers for expert_linear with a matrix per head.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// Block output plus residual streams, optionally mixed.
+// Adds a block's output to residual streams, optionally mixed.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

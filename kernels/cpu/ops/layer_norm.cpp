@@ -1,4 +1,4 @@
-// Per group; without `centered` the mean stays.
+// Per group; keeps the mean unless `centered`.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

@@ -1,4 +1,4 @@
-// Gathers the chosen positions' latent keys first; zeros if none. Item: some heads of a token.
+// Gathers chosen latent keys; zeros if none. Item: some heads of a token.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

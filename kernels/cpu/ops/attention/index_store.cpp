@@ -1,4 +1,4 @@
-// For entries of several positions, only the last key.
+// If an entry covers several positions, stores only the last key.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

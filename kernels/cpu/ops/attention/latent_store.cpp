@@ -1,4 +1,4 @@
-// A key is c, then its rotated part.
+// A latent key is c, then its rotated part.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Recent positions in one cache and entries of another: gathers their keys, which are also values. Item: some heads of
-// a token.
+// Attends to recent positions in one cache and entries of another; gathers their keys, which are also values. Item:
+// some heads of a token.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Gathers chosen keys and values first; zeros if none. Item: a KV head of a token.
+// Gathers chosen keys and values; zeros if none. Item: a KV head of a token.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -16,7 +16,6 @@ struct Delta {
   int64_t alphas;            // 1, or per element of k
   float* out;                // [tokens][v_heads dim]
 
-  // x / sqrt(x² + epsilon) * factor
   void normed(const float* x, double factor, float* to) const {
     double squares = params.epsilon;
     for (int64_t i = 0; i < params.dim; ++i) squares += static_cast<double>(x[i]) * x[i];
@@ -24,7 +23,6 @@ struct Delta {
     for (int64_t i = 0; i < params.dim; ++i) to[i] = x[i] * scale;
   }
 
-  // Decay of S from alpha + dt.
   float decay(double x, int64_t head) const {
     const double log = params.least < 0 ? params.least / (1 + std::exp(a[head] * x)) : a[head] * softplus(x);
     return static_cast<float>(std::exp(log));

@@ -8,7 +8,6 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// One element of k.
 RIDGE_CLONES void step(const float* v, float asked, float own, float kept, float key, int64_t dim, float* s, float* y) {
   for (int64_t j = 0; j < dim; ++j) {
     y[j] += asked * s[j] + own * v[j];

@@ -12,7 +12,6 @@ RIDGE_CLONES void find(const float* s, float direction, int64_t dim, float* foun
   for (int64_t j = 0; j < dim; ++j) found[j] += direction * s[j];
 }
 
-// One element of k.
 RIDGE_CLONES void step(const float* v, const float* found, float kept, float key, float erased, float asked,
                        int64_t dim, float* s, float* y) {
   for (int64_t j = 0; j < dim; ++j) {

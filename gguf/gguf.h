@@ -1,9 +1,10 @@
 // Reads GGUF files, versions 2 and 3, little endian: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 //
-// Metadata and tensors are views into the mapped file. Nothing in a file is trusted: every count, offset, length and
-// shape product is checked; a failure throws Error with file, byte offset and field. Guaranteed: unique, non-empty
-// UTF-8 keys and tensor names; complete values; non-empty tensors of whole blocks per row, inside the file, disjoint,
-// aligned to at least 8. String values may be invalid UTF-8: show them with core::printable.
+// Metadata and tensors are views into the mapped file, valid as long as the File. Nothing in a file is trusted: every
+// count, offset, length and shape product is checked; a failure throws Error with file, byte offset and field.
+// Guaranteed: unique, non-empty UTF-8 keys and tensor names; complete values; non-empty tensors of whole blocks per
+// row, inside the file, disjoint, aligned to at least 8. String values may be invalid UTF-8: show them with
+// core::printable.
 //
 // A File is immutable and thread-safe. If another program truncates it, missing bytes read as zeros and check() throws.
 // gguf::Writer replaces files.
@@ -66,7 +67,7 @@ class Value {
 
   // All but element_type and size walk the array.
   bool is_array() const { return type_ == ValueType::array; }
-  ValueType element_type() const; // next two, too: std::logic_error for other types
+  ValueType element_type() const; // std::logic_error for other types; the next two as well
   uint64_t size() const;
   std::vector<Value> elements() const;                 // 24 bytes each
   std::optional<std::vector<int64_t>> as_ints() const; // integers or booleans
@@ -85,7 +86,7 @@ struct KeyValue {
 
 struct Tensor {
   std::string_view name;
-  TensorType type; // format() is nullptr for I8 to I64, F64
+  TensorType type; // format() is nullptr for I8, I16, I32, I64 and F64
   int n_dims;
   std::array<int64_t, kMaxDims> dims; // dims[0] is contiguous; unused ones are 1
   std::span<const std::byte> data;
@@ -129,18 +130,18 @@ class File {
   // Frees memory of a part, which is read again on access: for files larger than memory.
   void release(const Tensor& tensor, std::span<const std::byte> part) const;
 
-  // Throws Error if a shard was truncated or unreadable since opening.
+  // Throws Error if a shard was truncated or unreadable since it was opened.
   void check() const;
-  bool deleted() const; // a shard was deleted; reading works
+  bool deleted() const; // reading still works
 
-  const Value* find(std::string_view key) const;          // nullptr: absent
-  const Tensor* find_tensor(std::string_view name) const; // nullptr: absent
+  const Value* find(std::string_view key) const; // nullptr: absent
+  const Tensor* find_tensor(std::string_view name) const;
 
-  // Required: Error with file, key, expected and found.
+  // Required values: Error with file, key, expected and found.
   int64_t get_int(std::string_view key) const;
   double get_float(std::string_view key) const;
   std::string_view get_string(std::string_view key) const;
-  // Optional: Error if of another type.
+  // Optional values: Error if of another type.
   int64_t get_int(std::string_view key, int64_t absent) const;
   double get_float(std::string_view key, double absent) const;
   bool get_bool(std::string_view key, bool absent) const;

@@ -1,4 +1,4 @@
-// Files often mistaken for GGUF, with advice.
+// Recognizes files that are often mistaken for GGUF, with advice for each.
 #include "gguf/parse.h"
 
 #include "core/strings/printable.h"

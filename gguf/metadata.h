@@ -79,7 +79,7 @@ class Metadata {
   std::span<const Entry> entries() const { return entries_; }
 
  private:
-  std::vector<Entry> entries_; // few
+  std::vector<Entry> entries_; // few: linear search
 };
 
 } // namespace ridge::gguf

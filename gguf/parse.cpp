@@ -1,5 +1,5 @@
-// Time is linear in the bytes before tensor data (n log n in names), memory a small multiple: counts are untrusted, so
-// they reserve nothing.
+// Time is linear in the bytes before the tensor data (n log n in names), memory a small multiple of them: counts are
+// untrusted, so nothing is reserved by them.
 #include "gguf/parse.h"
 
 #include "core/error.h"
@@ -99,7 +99,7 @@ class Walk {
   void place_tensors(std::vector<Tensor>& tensors, uint64_t data_start);
   Field offset_field(const Tensor& tensor) const { return {"tensor offset", tensor.name}; }
 
-  // File position of its last field.
+  // The offset is the last field of a tensor info.
   uint64_t offset_position(const Tensor& tensor) const {
     const uint64_t name_end =
         reinterpret_cast<const std::byte*>(tensor.name.data()) - image_.data() + tensor.name.size();

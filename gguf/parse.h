@@ -9,7 +9,7 @@
 
 namespace ridge::gguf {
 
-// Sorted: hostile names could make all hashes collide.
+// Sorted, not hashed: hostile names could make all hashes collide.
 class NameIndex {
  public:
   void add(std::string_view name) { sorted_.emplace_back(name, static_cast<uint32_t>(sorted_.size())); }
@@ -35,7 +35,7 @@ Parsed parse(std::span<const std::byte> image, std::string_view label);
 // Kind and advice for other files: "a safetensors file; …".
 std::string likely_kind(std::span<const std::byte> image);
 
-// Why it is invalid; empty if valid.
+// Why a name or alignment is invalid; empty if it is valid.
 std::string name_problem(std::string_view name);
 std::string alignment_problem(const Value& alignment);
 

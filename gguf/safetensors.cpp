@@ -1,4 +1,5 @@
-// Header length (8 bytes), JSON header, data. Parsing events limits the memory of hostile headers.
+// Layout: header length (8 bytes), JSON header, data. The header is parsed as events, which limits the memory of
+// hostile ones.
 #include "gguf/safetensors.h"
 
 #include "core/error.h"
@@ -176,7 +177,7 @@ void read_json(std::span<const std::byte> text, const std::string& path, Events&
   if (!Json::sax_parse(begin, begin + text.size(), &events)) throw_error("{}: {}", path, events.problem);
 }
 
-// No paths: "../../etc/passwd".
+// Rejects paths such as "../../etc/passwd".
 void check_shard_name(const std::string& name, const std::string& index_path) {
   const bool plain = name.ends_with(".safetensors") && name.find_first_of("/\\") == std::string::npos &&
                      name.find('\0') == std::string::npos && !name.starts_with('.');

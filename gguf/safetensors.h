@@ -1,7 +1,7 @@
 // Tensors of Hugging Face checkpoints: https://huggingface.co/docs/safetensors.
 //
-// Tensors are views into mapped files. Nothing in a file is trusted. Guaranteed: unique, non-empty UTF-8 names; bytes
-// that fit type and shape, inside the file, disjoint, maybe unaligned. Row-major.
+// Tensors are views into the mapped files, valid as long as the Safetensors. Nothing in a file is trusted. Guaranteed:
+// unique, non-empty UTF-8 names; bytes that fit type and shape, inside the file, disjoint, maybe unaligned. Row-major.
 #pragma once
 
 #include "core/files/mapped_file.h"

@@ -10,9 +10,9 @@ namespace ridge::gguf {
 
 struct ShardName {
   std::string stem;      // with the folder
-  int64_t number, count; // unchecked
+  int64_t number, count; // as written, unchecked
 
-  std::string path(int64_t shard) const; // from 0
+  std::string path(int64_t shard) const; // shard: from 0
 };
 
 std::optional<ShardName> shard_name(std::string_view path);

@@ -17,7 +17,7 @@ class SplitWriter {
 
   const std::vector<std::string>& paths() const { return paths_; }
   void write(std::span<const std::byte> data);
-  void finish(); // final names
+  void finish(); // renames to final names
 
  private:
   struct Part {
@@ -30,7 +30,7 @@ class SplitWriter {
   std::vector<std::string> paths_;
   std::vector<Part> parts_;
   std::vector<std::unique_ptr<Writer>> writers_;
-  uint64_t left_ = 0; // missing from the current part
+  uint64_t left_ = 0; // bytes missing from the current part
 };
 
 } // namespace ridge::gguf

@@ -1,4 +1,4 @@
-// Views of unaligned bytes.
+// Values are views of unaligned bytes.
 #include "gguf/gguf.h"
 
 #include <bit>

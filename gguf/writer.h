@@ -5,7 +5,8 @@
 //   writer.finish();
 //
 // Such a copy is identical for version 3 files with the common layout: tensors in info order, each padded to the
-// alignment. The output may replace the mapped input, whose bytes live until unmapped (core/files/atomic_file.h).
+// alignment, including the last. The output may replace the mapped input, whose bytes live until unmapped
+// (core/files/atomic_file.h).
 #pragma once
 
 #include "gguf/metadata.h"
@@ -37,9 +38,9 @@ class Writer {
  public:
   // Throws Error if the file cannot be created, or for invalid names, shapes or general.alignment.
   Writer(const std::string& path, const Metadata& metadata, std::vector<TensorInfo> tensors);
-  // To memory: `image` is complete after finish().
+  // To memory: `image` must outlive the Writer and is complete after finish().
   Writer(std::vector<std::byte>& image, const Metadata& metadata, std::vector<TensorInfo> tensors);
-  ~Writer(); // discards without finish()
+  ~Writer(); // without finish(): discards the file
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
@@ -65,7 +66,7 @@ class Writer {
   std::unique_ptr<Sink> sink_;
   uint64_t alignment_ = kDefaultAlignment, size_bytes_ = 0;
   size_t current_ = 0;
-  uint64_t left_ = 0; // missing of it
+  uint64_t left_ = 0; // bytes missing from the current tensor
 };
 
 } // namespace ridge::gguf

@@ -48,7 +48,7 @@ class Bench {
     measure(std::move(row), depth, [&] { feed(prompt, depth); });
   }
 
-  // All tokens have logits. A single stream on a GPU samples, as in `ridge run`.
+  // Decodes with logits for all tokens. A single stream on a GPU samples, as in `ridge run`.
   void run_generation(int64_t count, int64_t depth) {
     BenchRow row = common_;
     row.generated = count;
@@ -67,7 +67,7 @@ class Bench {
         executor.next_token(true);
         add_step(1, depth + i);
       }
-      if (decoding) executor.next_token(false); // waits for the last
+      if (decoding) executor.next_token(false);
     });
   }
 
@@ -100,7 +100,7 @@ class Bench {
     const core::Sampler sampler({.seed = 1}, model_.program.vocab);
     int64_t steps = 0, tokens = 0;
     measure(row, depth, [&] {
-      text_.assign(depth + 1, 0); // repetitions restart
+      text_.assign(depth + 1, 0);
       speculator.resume(text_);
       step(depth);
       hand_over_rows(speculator, depth, 1);
@@ -159,7 +159,7 @@ class Bench {
     const std::span<const float> rows = model_.executor->hidden();
     const int64_t width = model_.program.values[model_.program.hidden].width;
     const int64_t count = std::min(std::ssize(rows) / width, most);
-    if (count == 0) return; // handed over before
+    if (count == 0) return;
     while (std::ssize(text_) <= position + count) text_.push_back(random_token());
     speculator.evaluated(std::span(text_).first(position + count), rows.first(count * width));
   }
@@ -202,7 +202,7 @@ class Bench {
 
   // One stream. Split by -b, then -ub: if -b is no multiple of -ub, short batches remain.
   void feed(int64_t count, int64_t position, int32_t stream = 0) {
-    int64_t passed_on = 0; // of -b
+    int64_t passed_on = 0;
     while (count > 0) {
       const int64_t rows = std::min({count, common_.ubatch_tokens, setting_.batch - passed_on});
       passed_on = (passed_on + rows) % setting_.batch;
@@ -212,7 +212,7 @@ class Bench {
       const auto last = static_cast<int32_t>(rows - 1);
       core::Batch batch{tokens, positions, streams, {}};
       if (rows == count) batch.outputs = {&last, 1};
-      model_.executor->load_state(stream, {}, position); // repetitions restart
+      model_.executor->load_state(stream, {}, position);
       model_.executor->forward(batch);
       cost_ += core::program_cost(model_.program, step_at(rows, position, 1, rows == count ? 1 : 0));
       position += rows;
@@ -287,9 +287,9 @@ class Bench {
   const BenchSteps& steps_;
   TestCount& count_;
   std::string test_;
-  int64_t tokens_done_ = 0, tokens_ = 0; // includes warm-up
-  double tokens_per_step_ = 1;           // with drafts
-  std::vector<int32_t> text_;            // read by draft heads
+  int64_t tokens_done_ = 0, tokens_ = 0;
+  double tokens_per_step_ = 1;
+  std::vector<int32_t> text_; // read by draft heads
   std::mt19937 random_{1};
   core::Cost cost_;
 };
@@ -354,7 +354,7 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
 void for_each_model(const core::BenchRequest& request, std::string_view heads, const engine::LoadSteps& steps,
                     const std::function<void(engine::LoadedModel&, const std::string& name)>& run) {
   std::vector<std::string> files = request.files;
-  if (files.empty() && request.shapes.empty()) files.emplace_back(); // the guide
+  if (files.empty() && request.shapes.empty()) files.emplace_back();
   core::ModelOptions options;
   options.speculation = heads == "mtp" ? "mtp" : "off";
   if (heads == "eagle3") options.speculation = "auto"; // named, or the guide's
@@ -388,7 +388,7 @@ const char* backend_of(const engine::LoadedModel& model) {
 
 void bench(const core::BenchRequest& request, const BenchSteps& steps, const BenchNames& names) {
   const BenchPlan plan = plan_bench(request, names);
-  const int64_t models = std::max<int64_t>(1, std::ssize(request.files) + std::ssize(request.shapes)); // the guide
+  const int64_t models = std::max<int64_t>(1, std::ssize(request.files) + std::ssize(request.shapes));
   if (models > 1 || plan.settings.size() > 1)
     engine::need_one_process("bench", "they share out one model, with one setting, not several");
   TestCount count;

@@ -10,7 +10,7 @@
 namespace ridge::measure {
 namespace {
 
-constexpr int64_t kMostTokens = 1 << 20; // per test
+constexpr int64_t kMostTokens = 1 << 20;
 
 std::vector<int64_t> layer_counts(const std::string& list) {
   if (list == "-1") return {-1};

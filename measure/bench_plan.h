@@ -23,8 +23,8 @@ struct BenchPlan {
   std::vector<BenchSetting> settings;
   std::vector<int64_t> prompts, generated, depths; // tokens; depths is not empty
   std::vector<int64_t> verified;                   // tokens per step
-  std::vector<double> right_guesses;               // probabilities
-  std::vector<double> right_heads;                 // with draft heads
+  std::vector<double> right_guesses;               // acceptance probabilities
+  std::vector<double> right_heads;                 // the same, with draft heads
   std::string heads;                               // mtp, eagle3; empty: none
 
   // Single-stream tests run once.

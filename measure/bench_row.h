@@ -1,4 +1,3 @@
-// One test.
 #pragma once
 
 #include "measure/peaks/datasheet.h"
@@ -27,14 +26,14 @@ struct BenchRow {
   double right_guesses = -1;                                 // acceptance; < 0: no drafts
   std::string guessing_heads = {};                           // mtp, eagle3
   double tokens_per_step = 1;                                // per stream, with drafts
-  double experts_found = -1;                                 // share cached on the GPU; < 0: none on the host
+  double experts_found = -1; // share of wanted experts cached on the GPU; < 0: none on the host
 
   std::vector<double> seconds; // per repetition
   double bytes, flops;         // per repetition, by op_cost
 
   // Measured, and datasheet (null: unknown).
   double read_bytes_per_second; // mean of before and after
-  double peak_flops;            // prefill's unit
+  double peak_flops;            // of the unit that prefill uses
   std::string peak_name;        // "tensor cores, f16"
   const Datasheet* datasheet;
 
@@ -43,8 +42,8 @@ struct BenchRow {
   std::string test() const; // "pp512", "tg128 x8 @ d4096"
   int64_t tokens() const { return (prompt + generated) * streams; }
   double median_seconds() const;
-  double rate() const;           // tokens per second, median
-  double rate_deviation() const; // over repetitions
+  double rate() const; // tokens per second, median
+  double rate_deviation() const;
   double bytes_per_second() const { return bytes / median_seconds(); }
   double flops_per_second() const { return flops / median_seconds(); }
 };

@@ -7,7 +7,7 @@
 namespace ridge::measure {
 namespace {
 
-// 0 instead of denormals, which are ten times slower.
+// 0 instead of denormals, which take ten times as long.
 float exponential(float x) { return x < -80 ? 0 : std::exp(x); }
 
 // ln Σ exp(logits).
@@ -19,7 +19,7 @@ struct Normalizer {
   explicit Normalizer(std::span<const float> logits) : Normalizer(find_largest(logits)) {
     for (const float logit : logits) sum += exponential(logit - largest);
   }
-  static Normalizer find_largest(std::span<const float> logits) { // sum is not computed
+  static Normalizer find_largest(std::span<const float> logits) {
     const auto argmax = static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
     return {logits[argmax], argmax};
   }

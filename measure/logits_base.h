@@ -1,7 +1,7 @@
 // A reference model's predictions: `ridge perplexity --kl-divergence-base`.
 //
-// Per scored position: log-probabilities of the `top` likeliest and the next token, total probability of the rest. The
-// default top of 128 needs 1,032 bytes, a 128 k vocabulary at 16 bits 256 KB.
+// Per scored position: log-probabilities of the `top` likeliest tokens and the next token, total probability of the
+// rest. The default top of 128 needs 1,032 bytes, a 128 k vocabulary at 16 bits 256 KB.
 //
 // Layout, little-endian: Header; int32 tokens[chunks * context]; then per chunk and scored position float32 next,
 // float32 tail, {int32 id, float32 log-probability}[top].

@@ -75,13 +75,12 @@ std::unique_ptr<core::Executor> make_executor(const core::Program& program, cons
   return kernels::cpu::make_cpu_executor(program, config);
 }
 
-// Last token's logits.
 void forward(core::Executor& executor, int64_t vocab, int64_t tokens, int64_t position) {
   std::vector<int32_t> ids(tokens), positions(tokens);
   for (int64_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>((position + i) * 7919 % vocab);
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(position));
   const auto last = static_cast<int32_t>(tokens - 1);
-  executor.load_state(0, {}, position); // repetitions restart
+  executor.load_state(0, {}, position);
   executor.forward({ids, positions, {}, {&last, 1}});
 }
 
@@ -151,7 +150,7 @@ class KernelProbes {
  public:
   explicit KernelProbes(const ProbeOptions& options) : options_(options) {}
 
-  // Alternates width -> inner -> width, beyond cache size; if inner != width also prefill.
+  // Alternates products width -> inner -> width, beyond cache size.
   std::vector<RooflinePoint> products(quant::Type type, int64_t width, int64_t inner) {
     const quant::FormatInfo& format = quant::format(type);
     if (width % format.block_weights || inner % format.block_weights || kNarrow % format.block_weights) return {};
@@ -249,7 +248,7 @@ class KernelProbes {
     return p;
   }
 
-  // Mean launch cost: products to kNarrow and back.
+  // Mean launch cost of products to kNarrow and back.
   double start_of(quant::Type type, int64_t width) {
     const auto [found, is_new] = starts_.try_emplace({type, width});
     if (is_new) {
@@ -272,7 +271,7 @@ class KernelProbes {
 
   const ProbeOptions& options_;
   std::map<std::pair<quant::Type, int64_t>, double> starts_;
-  std::map<std::pair<int64_t, int64_t>, Baseline> plain_; // by width and tokens
+  std::map<std::pair<int64_t, int64_t>, Baseline> plain_;
 };
 
 // From launch costs by kind.
@@ -305,7 +304,7 @@ std::vector<RooflinePoint> probe_kernels(const models::Shape& shape, const Probe
   std::vector<RooflinePoint> points;
   const auto append = [&](std::vector<RooflinePoint> more) {
     for (RooflinePoint& p : more)
-      if (p.seconds > 0) points.push_back(std::move(p)); // else noise
+      if (p.seconds > 0) points.push_back(std::move(p)); // shorter ones are noise
   };
   const auto formats = quant::formats();
   const auto total = static_cast<int64_t>(formats.size() + options.depths.size() + 1);

@@ -18,8 +18,8 @@ struct RooflinePoint {
   int64_t steps = 1;                        // dependent steps
   double seconds = 0, bytes = 0, flops = 0; // totals, by op_cost
   double start_seconds = 0;                 // launches; 0: not measured
-  int64_t tokens = 0;                       // of model steps
-  std::string format = {};                  // of a product's weights
+  int64_t tokens = 0;
+  std::string format = {}; // of a product's weights
 
   double flops_per_byte() const { return flops / bytes; }
   double bytes_per_second() const { return bytes / seconds; }
@@ -30,7 +30,7 @@ struct ProbeOptions {
   engine::Device device;
   int threads = 0;
   double cache_bytes; // total weights exceed this
-  int64_t prompt;     // tokens
+  int64_t prompt;
   std::vector<int64_t> depths;
   int decode_repetitions;
   std::function<void(int64_t done, int64_t total)> progress;

@@ -40,7 +40,7 @@ std::string layer_timeline(const StepProfile& profile) {
     if (op.layer == layer) length += op.seconds;
   std::string text = fmt::format("\none layer, number {}: {:.2f} µs\n{:<30} {:>6} {:>6} {:>6} {:>6}\n", layer,
                                  length * 1e6, "ops", "starts", "waits", "works", "apart");
-  double turn = 0; // previous op's end in the layer
+  double turn = 0; // end of the previous op in the layer
   for (const OpProfile& op : profile.ops) {
     if (op.layer != layer) continue;
     const double end = turn + op.seconds;
@@ -182,7 +182,7 @@ std::string profile_table(const StepProfile& profile) {
 nlohmann::ordered_json profile_json(const StepProfile& profile) {
   nlohmann::ordered_json ops = nlohmann::ordered_json::array();
   const bool waiting = tells_waiting(profile);
-  double turn = 0; // previous op's end in the step
+  double turn = 0; // end of the previous op in the step
   for (const OpProfile& op : profile.ops) {
     nlohmann::ordered_json json = {{"ops", op.name},
                                    {"layer", op.layer},

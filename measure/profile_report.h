@@ -27,11 +27,11 @@ struct ProfiledStep {
   std::span<const int32_t> tokens;
   int64_t position = 0;
   bool one_stream = false;
-  bool only_last = false; // logits, as in prefill
+  bool only_last = false; // logits of the last token only, as in prefill
 };
 
 struct StepProfile {
-  int64_t position;    // tokens before, per stream
+  int64_t position;    // tokens before this step, per stream
   double step_seconds; // unprofiled
   double read_bytes_per_second;
   std::vector<OpProfile> ops; // empty: the executor has no times

@@ -16,8 +16,8 @@ namespace ridge::measure {
 
 namespace {
 
-constexpr double kTolerance = 1.1;   // medians, cache hits
-constexpr double kUsualShare = 0.85; // of the best, on an idle machine
+constexpr double kTolerance = 1.1;   // medians vary, caches hit
+constexpr double kUsualShare = 0.85; // share of the best that an idle machine reaches
 
 double value_of(const RooflineReport& report, std::initializer_list<const char*> names) { // the largest present
   double best = 0;

@@ -11,7 +11,7 @@
 
 namespace ridge::measure {
 
-// They add up to a point's time.
+// Parts of a point's time; they add up to it.
 struct TimeParts {
   double memory_seconds = 0, compute_seconds = 0; // one is 0
   double latency_seconds = 0;                     // kernel launches
@@ -21,7 +21,7 @@ struct TimeParts {
 struct RooflineReport {
   std::string device;  // "NVIDIA H200", "AMD EPYC, 2 threads"
   std::string model;   // empty: ceilings only
-  std::string missing; // not measured, and why
+  std::string missing; // points not measured, and why
   const Datasheet* datasheet = nullptr;
   std::vector<core::Ceiling> ceilings;
   std::vector<RooflinePoint> points;
@@ -36,9 +36,9 @@ struct RooflineReport {
   double memory_seconds(const RooflinePoint& p) const; // at the roof; vector ops at L2 bandwidth
   double floor_seconds(const RooflinePoint& p) const;  // lower bound
   TimeParts parts(const RooflinePoint& p) const;
-  // Other load lowered the roofs.
+  // Faster than the roofs: other load lowered them.
   bool above_roof(const RooflinePoint& p) const;
-  // "memory", "compute", "latency", "kernel"; "disturbed" above the roof.
+  // The largest part: "memory", "compute", "latency", "kernel"; "disturbed" above the roof.
   std::string bound_by(const RooflinePoint& p) const;
 };
 

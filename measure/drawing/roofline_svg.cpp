@@ -26,7 +26,6 @@ constexpr Group kGroups[] = {{"matvec", "matrix × vector", "#2680c2"},
                              {"product", "matrix × prompt", "#3f9142"},
                              {"model", "whole model", "#e67e00"}};
 
-// Each shows its fastest ceiling.
 struct Rate {
   const char* title;
   std::initializer_list<const char*> ceilings;
@@ -143,7 +142,7 @@ class Picture {
     if (rate < bottom) rate = bottom, intensity = bottom / bandwidth;
     const double x1 = x_.at(intensity), y1 = y_.at(rate), x2 = x_.at(to_rate / bandwidth), y2 = y_.at(to_rate);
     page_.line(x1, y1, x2, y2, color, width, dashes);
-    for (double along = 0; along < 1; along += 0.005) // keeps labels away
+    for (double along = 0; along < 1; along += 0.005)
       taken_.push_back(around(x1 + along * (x2 - x1), y1 + along * (y2 - y1), 2));
     if (label.empty()) return;
     const double angle = std::atan2(y2 - y1, x2 - x1) * 180 / std::acos(-1.0), at = 0.72;
@@ -223,7 +222,7 @@ class Picture {
     for (const auto& draw : points) draw();
   }
 
-  // Beside the point; the model's else further away with a line; others are omitted.
+  // Beside the point, if there is room. The model's label may also be further away, with a line.
   void draw_label(const RooflinePoint& p) {
     const bool whole = p.group == "model";
     const double x = x_.at(p.flops_per_byte()), y = y_.at(p.flops_per_second());
@@ -268,7 +267,7 @@ class Picture {
   const std::vector<RooflinePoint> shown_;
   const Axis x_, y_;
   SvgPage page_{kWidth, kHeight};
-  std::vector<Box> taken_; // no labels here
+  std::vector<Box> taken_;
   std::set<std::string> labelled_;
 };
 

@@ -46,7 +46,7 @@ class Clients {
           for (int64_t number; (number = next_++) < last_;) ask_or_keep_error(number);
         });
     }
-    threads.clear(); // waits
+    threads.clear();
     if (error_) std::rethrow_exception(error_);
   }
 
@@ -107,9 +107,9 @@ class Clients {
   const BenchPlan& plan_;
   const int64_t vocab_;
   const std::vector<int32_t> shared_;
-  std::atomic<int64_t> next_ = 0, last_ = 0; // request numbers
+  std::atomic<int64_t> next_ = 0, last_ = 0;
   std::mutex mutex_;
-  std::vector<double> first_token_, between_tokens_; // seconds
+  std::vector<double> first_token_, between_tokens_;
   std::exception_ptr error_;
 };
 

@@ -18,7 +18,7 @@ struct ClientLoadRow {
   int64_t requests = 0;
   double seconds = 0;
   int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
-  int64_t preemptions = 0;    // lost streams
+  int64_t preemptions = 0;    // how often requests lost their streams
   Percentiles first_token;    // since the request
   Percentiles between_tokens; // within an answer
   int64_t steps = 0;

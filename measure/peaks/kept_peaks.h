@@ -1,4 +1,4 @@
-// Best bandwidths per device, in $XDG_STATE_HOME/ridge: saves measurements and corrects disturbed ones.
+// Best bandwidths per device, in $XDG_STATE_HOME/ridge: other programs may disturb a new measurement.
 #pragma once
 
 #include "engine/loaded_model.h"
@@ -9,8 +9,8 @@
 namespace ridge::measure {
 
 struct KeptPeak {
-  double best = 0, least = 0; // bytes per second
-  int times = 0;              // measurements
+  double best = 0, least = 0; // bytes per second, recent measurements
+  int times = 0;              // number of measurements
 };
 
 // "NVIDIA H200", "AMD EPYC 9354, 2 threads, AVX3"; threads 0: all cores.

@@ -14,7 +14,7 @@ class Peaks {
   explicit Peaks(const engine::LoadedModel& model) : model_(model) {} // requires its executor
 
   double read_bytes_per_second() const { return engine::measure_read_bandwidth(model_); } // measures each time
-  // Of prefill: tensor cores (f16), or int8 dots on the CPU. Measured once.
+  // Prefill rate: tensor cores (f16), or int8 dots on the CPU. Measured once.
   const core::Ceiling& products();
   const Datasheet* datasheet() const; // null: unknown, or not only GPU
 

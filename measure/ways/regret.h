@@ -1,4 +1,4 @@
-// What kernel choices lose: measures every way to multiply on the GPU against the chosen ones.
+// Measures every way to multiply on the GPU against the chosen one.
 #pragma once
 
 #include "core/executor.h"
@@ -12,15 +12,15 @@ namespace ridge::measure {
 struct RegretRow {
   struct Way {
     std::string name;
-    double expected_us; // per layer
-    double product_us;  // with input conversion
-    double step_us;     // if only these products use it
+    double expected_us; // products of one layer
+    double product_us;  // measured, with input conversion
+    double step_us;     // whole step if only these products use it
   };
   int64_t tokens = 0;   // one stream, empty context
   std::string products; // "attn_q attn_k attn_v"; empty: all
   int64_t layers = 0;   // with these products
   size_t taken = 0, best = 0;
-  std::vector<Way> ways; // for all products: chosen ones first, no product times
+  std::vector<Way> ways; // for all products: the chosen ones first, without product times
 
   double lost() const {
     return (ways[taken].step_us - ways[best].step_us) / (ways[taken].product_us * static_cast<double>(layers));

@@ -1,6 +1,6 @@
 // IQ1_M: 256 weights in 56 bytes. IQ1_S with a scale per 16 weights, a shift per 8.
 //
-//   +0     qs      32 bytes, one per 8 weights: low eight index bits
+//   +0     qs      one byte per 8 weights: low eight index bits
 //   +32    qh      16 bytes, a nibble per 8 weights: upper three index bits, then the sign of the shift
 //   +48    scales  4 × 16 bits, one per 64 weights: four 3-bit scales, and in the top four bits a nibble of d,
 //                  which is a binary16 with the lowest nibble first

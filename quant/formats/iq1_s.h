@@ -2,7 +2,7 @@
 // weights.
 //
 //   +0     d     binary16
-//   +2     qs    32 bytes, one per 8 weights: low eight index bits
+//   +2     qs    one byte per 8 weights: low eight index bits
 //   +34    qh    8 × 16 bits, one per 32 weights: the upper three index bits of the i-th 8 weights at bit 3i,
 //                scale at bits 12-14, bit 15 set: the shift is negative
 //

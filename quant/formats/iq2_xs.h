@@ -2,7 +2,7 @@
 //
 //   +0     d       binary16
 //   +2     qs      32 × 16 bits, one per 8 weights: codebook index in the low nine, seven signs above
-//   +66    scales  8 bytes, one per 32 weights: low nibble first
+//   +66    scales  one byte per 32 weights: low nibble first
 //
 // w = (d * (0.5 + scale) / 4) * code
 #pragma once

@@ -1,7 +1,7 @@
 // IQ2_XXS: 256 weights in 66 bytes. A codebook of 256 points of eight magnitudes, signs of even parity.
 //
 //   +0     d     binary16
-//   +2     qs    8 × 8 bytes, one per 32 weights: four codebook indices of 8 bits, then 32 bits: four times
+//   +2     qs    8 bytes per 32 weights: four codebook indices of 8 bits, then 32 bits: four times
 //                seven signs, and the scale in the top four
 //
 // w = (d * (0.5 + scale) / 4) * code

@@ -1,10 +1,10 @@
 // IQ3_S: 256 weights in 110 bytes. A codebook of 512 points.
 //
 //   +0     d       binary16
-//   +2     qs      64 bytes, one per 4 weights: low eight index bits
-//   +66    qh      8 bytes, one per 32 weights: bit k is the ninth index bit of the k-th 4 weights
-//   +74    signs   32 bytes, one per 8 weights: bit j: weight j is negative
-//   +106   scales  4 bytes, one per 64 weights: low nibble first
+//   +2     qs      one byte per 4 weights: low eight index bits
+//   +66    qh      one byte per 32 weights: bit k is the ninth index bit of the k-th 4 weights
+//   +74    signs   one byte per 8 weights: bit j: weight j is negative
+//   +106   scales  one byte per 64 weights: low nibble first
 //
 // w = (d * (1 + 2 * scale)) * code
 #pragma once

@@ -1,7 +1,7 @@
 // IQ3_XXS: 256 weights in 98 bytes. A codebook of 256 points of four magnitudes, signs of even parity.
 //
 //   +0     d            binary16
-//   +2     qs           64 bytes, one per 4 weights: codebook index
+//   +2     qs           one byte per 4 weights: codebook index
 //   +66    signs_scale  8 × 32 bits, one per 32 weights: four times seven signs, the scale in the top four
 //
 // w = (d * (0.5 + scale) / 2) * code

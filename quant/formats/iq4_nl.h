@@ -1,7 +1,7 @@
 // IQ4_NL: 32 weights in 18 bytes. Levels are dense around zero.
 //
 //   +0     d     binary16 scale
-//   +2     qs    16 bytes: low nibbles: weights 0-15, high: 16-31
+//   +2     qs    low nibbles: weights 0-15, high: 16-31
 //
 // w = d * kIq4Levels[q]
 #pragma once

@@ -1,7 +1,7 @@
 // MXFP4: 32 weights in 17 bytes. OCP microscaling: E2M1 floats with a shared power of two.
 //
 //   +0     e     E8M0: the scale is 2^(e - 127)
-//   +1     qs    16 bytes: low nibbles: weights 0-15, high: 16-31; sign and magnitude,
+//   +1     qs    low nibbles: weights 0-15, high: 16-31; sign and magnitude,
 //                magnitudes 0 0.5 1 1.5 2 3 4 6
 //
 // w = (2^(e - 127) / 2) * (2 * value). e = 255, NaN in the standard, is read as 2^128.

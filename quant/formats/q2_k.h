@@ -1,6 +1,6 @@
 // Q2_K: 256 weights in 84 bytes. Groups of 16.
 //
-//   +0     scales  16 bytes, one per group: low nibble scale, high nibble min
+//   +0     scales  one byte per group: low nibble scale, high nibble min
 //   +16    qs      2 × 32 bytes, byte l: 2 bits of weights l, l+32, l+64, l+96
 //   +80    d       binary16, for the group scales
 //   +82    dmin    binary16, for the group mins

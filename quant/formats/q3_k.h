@@ -1,6 +1,6 @@
 // Q3_K: 256 weights in 110 bytes. Groups of 16.
 //
-//   +0     hmask   32 bytes: bit g of byte l is the top bit of weight 32g + l
+//   +0     hmask   bit g of byte l is the top bit of weight 32g + l
 //   +32    qs      2 × 32 bytes, byte l: 2 bits of weights l, l+32, l+64, l+96
 //   +96    scales  16 × 6 bits in 12 bytes. Low four: scales 0-7 are the low nibbles of bytes 0-7, scales 8-15 the
 //                  high ones. Upper two of scale s: bits 2 * (s / 4) and up of byte 8 + s % 4

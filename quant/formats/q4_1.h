@@ -2,7 +2,7 @@
 //
 //   +0     d     binary16 scale
 //   +2     m     binary16 offset
-//   +4     qs    16 bytes: low nibbles: weights 0-15, high: 16-31
+//   +4     qs    low nibbles: weights 0-15, high: 16-31
 //
 // w = d * q + m
 #pragma once

@@ -1,8 +1,8 @@
 // Q5_0: 32 weights in 22 bytes.
 //
 //   +0     d     binary16 scale
-//   +2     qh    32 bits: top bits, bit i for weight i
-//   +6     qs    16 bytes: low nibbles: weights 0-15, high: 16-31
+//   +2     qh    top bits, bit i for weight i
+//   +6     qs    low nibbles: weights 0-15, high: 16-31
 //
 // w = d * (q - 16)
 #pragma once

@@ -2,8 +2,8 @@
 //
 //   +0     d     binary16 scale
 //   +2     m     binary16 offset
-//   +4     qh    32 bits: top bits, bit i for weight i
-//   +8     qs    16 bytes: low nibbles: weights 0-15, high: 16-31
+//   +4     qh    top bits, bit i for weight i
+//   +8     qs    low nibbles: weights 0-15, high: 16-31
 //
 // w = d * q + m
 #pragma once

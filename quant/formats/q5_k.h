@@ -3,7 +3,7 @@
 //   +0     d       binary16, for the group scales
 //   +2     dmin    binary16, for the group mins
 //   +4     scales  8 × (6-bit scale, 6-bit min) in 12 bytes, as in Q4_K
-//   +16    qh      32 bytes: bit g of byte l is the top bit of weight 32g + l
+//   +16    qh      bit g of byte l is the top bit of weight 32g + l
 //   +48    qs      4 × 32 bytes: low nibbles: group 2j, high: 2j+1
 //
 // w = (d * scale) * q - (dmin * min)

@@ -122,7 +122,6 @@ struct Unpacker<quant::Q5_1> {
   }
 };
 
-// kIq4Levels + 128
 HWY_INLINE __m128i iq4_levels() {
   return _mm_xor_si128(load128(quant::kIq4Levels), _mm_set1_epi8(static_cast<char>(0x80)));
 }

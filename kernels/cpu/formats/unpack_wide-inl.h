@@ -62,7 +62,6 @@ HWY_INLINE __m512 twice(__m512 v, int first = 0) {
 }
 HWY_INLINE __m512 twice(__m256 v) { return twice(_mm512_castps256_ps512(v)); }
 
-// Each twice.
 template <int kStride>
 HWY_INLINE __m512 eight_halves(const void* p) {
   const auto at = [&](int i)
@@ -117,7 +116,6 @@ struct Unpacker<quant::Q4_1> {
   }
 };
 
-// Adds 16 where bit i of qh is set.
 template <typename Block>
 HWY_INLINE __m512i five_bits(const Block& a, const Block& b) {
   const __mmask64 fifth = load32(a.qh) | static_cast<uint64_t>(load32(b.qh)) << 32;
@@ -194,7 +192,6 @@ struct Unpacker<quant::MXFP4> {
   }
 };
 
-// 8 scales, then 8 mins, 6 bits each.
 template <typename Block>
 HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const uint32_t a0 = load32(b.scales), a1 = load32(b.scales + 4), a2 = load32(b.scales + 8);

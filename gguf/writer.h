@@ -29,7 +29,7 @@ struct TensorInfo {
 
 std::vector<TensorInfo> tensor_infos(const File& file);
 
-// Of the whole file; errors as in Writer.
+// Size of the whole file; errors as in Writer.
 uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors);
 // Bytes before tensor data.
 std::vector<std::byte> file_head(const Metadata& metadata, std::vector<TensorInfo> tensors);

@@ -1,4 +1,4 @@
-// A picture or sound, by its first bytes.
+// A picture or sound, detected by its first bytes.
 #pragma once
 
 #include "media/picture.h"

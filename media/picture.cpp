@@ -136,7 +136,7 @@ std::string read_picture_file(const std::string& path, const PictureLimits& limi
   if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
     throw_error("{}: has {} bytes, expected at most {} of a picture: make it smaller", core::printable(path), bytes,
                 limits.bytes);
-  return core::read_text_file(path, limits.bytes); // may have grown
+  return core::read_text_file(path, limits.bytes); // the file may have grown
 }
 
 Picture read_picture(const std::string& path, const PictureLimits& limits) {

@@ -23,13 +23,13 @@ struct Picture {
   bool operator==(const Picture&) const = default;
 };
 
-// Checked before decoding.
+// Checked against the header before decoding.
 struct PictureLimits {
   int64_t bytes = int64_t{64} << 20;   // file size
   int64_t pixels = int64_t{100} << 20; // three bytes each
 };
 
-// Begins with the medium's name.
+// The message begins with the medium's name.
 struct MediaError : core::Error {
   using Error::Error;
 };

@@ -1,4 +1,4 @@
-// Bit-identical to the preprocessing that models were trained with.
+// Resizes pictures, bit-identical to the preprocessing that models were trained with.
 #pragma once
 
 #include "media/picture.h"
@@ -20,7 +20,7 @@ Picture resize(const Picture& picture, int64_t width, int64_t height, Filter fil
 using Color = std::array<uint8_t, 3>;
 inline constexpr Color kBlack = {0, 0, 0};
 
-// Of sides at a fixed aspect ratio.
+// Rounding of sides at a fixed aspect ratio.
 enum class Rounding : uint8_t { up, nearest };
 
 // Largest size with the same aspect ratio, centered.
@@ -31,7 +31,7 @@ inline Picture resize_padded(const Picture& picture, Size size, Filter filter) {
   return resize_padded(picture, size.width, size.height, filter);
 }
 
-// Must lie inside.
+// The part must lie inside.
 Picture crop(const Picture& picture, int64_t x, int64_t y, int64_t width, int64_t height);
 
 // Sides are multiples of `factor` at about the same aspect ratio, with `least` to `most` pixels, but at least one

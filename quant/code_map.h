@@ -21,7 +21,7 @@ class CodeMap {
   static const CodeMap* of(Type type);
 
   int64_t block_weights() const { return block_weights_; }
-  // block_weights / 16.
+  // Writes block_weights / 16 scales.
   void scales(const std::byte* block, Scales* out) const;
   // Bit pattern nearest to `level` = (weight - offset) / scale.
   int nearest(float level) const;
@@ -47,7 +47,7 @@ class CodeMap {
   int64_t block_weights_;
   int bits_ = 0;
   std::vector<Bit> places_;
-  std::vector<int8_t> levels_; // per pattern
+  std::vector<int8_t> levels_; // code per pattern
   std::vector<int> sorted_;
   std::vector<float> midpoints_;
 };

@@ -63,7 +63,7 @@ void encode_some(Type type, const CodeMap& map, const float* weights, int64_t ro
   }
 }
 
-// Eight columns at a time.
+// The same for codebooks, eight columns at a time.
 void encode_some(Type type, const PointSearch& points, const float* weights, int64_t rows, int64_t cols,
                  const CpuHessian::Factor& factor, std::byte* out) {
   const FormatInfo& info = format(type);

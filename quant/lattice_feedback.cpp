@@ -21,7 +21,7 @@ struct Path {
   float error[8][kSide]; // weight - decoded
   float cost[9][kSide];  // Σ d (target - decoded)²
   float flip[9][kSide];  // cheapest wrong sign
-  float odd[9][kSide];   // 1: odd minus signs
+  float odd[9][kSide];   // 1: odd number of minus signs
 };
 
 // Includes errors of columns `first` … k - 1.
@@ -158,7 +158,7 @@ void PointSearch::choose(Octet& octet) const {
     for (int r = 0; r < kSide; ++r) set_signs(octet, r);
 }
 
-// If their number must be even but is odd, flips the cheapest, including feedback to later weights.
+// If the number of minus signs must be even but is odd, flips the cheapest one, including feedback to later weights.
 void PointSearch::set_signs(Octet& octet, int row) const {
   float code[8], error[8];
   const auto cost = [&](bool choose_signs) {

@@ -22,15 +22,15 @@ class PointSearch {
   // m and d: see quant/hessian.h.
   struct Octet {
     float weight[8][kRows];
-    float target[8][kRows]; // with feedback
+    float target[8][kRows]; // weights with feedback
     float scale[kRows];
-    float shift[kRows]; // IQ1's; else 0
+    float shift[kRows]; // IQ1's shift of the codes; else 0
     float m[8][8], d[8];
     float code[8][kRows]; // the result
   };
   void choose(Octet& octet) const;
 
-  // Without feedback.
+  // The search without feedback.
   void search(const float* weights, const float* importance, int64_t count, Parts* out) const {
     search_(weights, importance, count, out);
   }

@@ -29,7 +29,7 @@ int take_bytes(GifFileType* gif, GifByteType* to, int count) {
   core::throw_error("cannot be decoded: {}", ends ? "it ends early" : reason ? reason : "it is broken");
 }
 
-// Transparent colour, or -1.
+// Returns the transparent colour, or -1.
 int read_extension(GifFileType* gif) {
   int code = 0, transparent = -1;
   GifByteType* block = nullptr; // block[0] is the length

@@ -20,7 +20,7 @@ class Header {
     for (; is_digit(peek()); ++at_) value = std::min(kMost, value * 10 + peek() - '0');
     return value;
   }
-  // After one white space.
+  // The data begins after one white space.
   std::span<const std::byte> rest() const { return bytes_.subspan(std::min(at_ + 1, bytes_.size())); }
 
  private:

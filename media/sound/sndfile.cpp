@@ -14,7 +14,7 @@ using core::throw_error;
 
 namespace {
 
-// From sndfile.h, stable since 2002.
+// Declarations from sndfile.h, stable since 2002.
 using Count = int64_t;
 struct Info {
   Count frames;
@@ -69,7 +69,7 @@ struct SoundBytes {
   static Count seek(Count offset, int from, void* reader) {
     SoundBytes& r = of(reader);
     const Count start = from == SEEK_SET ? 0 : from == SEEK_CUR ? r.at : length(reader);
-    constexpr Count kFurthest = Count{1} << 48; // past the end, as in files
+    constexpr Count kFurthest = Count{1} << 48; // seeks past the end are allowed, as in files
     if (offset < -start || offset > kFurthest) return -1;
     return r.at = start + offset;
   }
@@ -95,7 +95,7 @@ Sound decode_by_sndfile(std::span<const std::byte> bytes, const SoundLimits& lim
   Info info{};
   const std::unique_ptr<SoundFile, int (*)(SoundFile*)> file(f.open(&io, kToRead, &info, &reader), f.close);
   if (!file) throw_error("cannot be read: {}", f.error(nullptr));
-  check_length(info.rate, info.channels, 1, limits); // maybe unknown yet
+  check_length(info.rate, info.channels, 1, limits); // the length may be unknown yet
   Sound sound = {info.rate, {}};
   std::vector<float> part(kFramesAtOnce * info.channels);
   for (Count count; (count = f.read(file.get(), part.data(), kFramesAtOnce)) > 0;) {

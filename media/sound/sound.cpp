@@ -20,7 +20,7 @@ using core::throw_error;
 
 namespace {
 
-constexpr size_t kSoundStart = 16; // detects the format
+constexpr size_t kSoundStart = 16; // enough to detect the format
 
 struct SoundFormat {
   std::string_view start;
@@ -56,7 +56,7 @@ const SoundFormat* sound_format_of(std::span<const std::byte> bytes) {
   return found == kSoundFormats.end() ? nullptr : &*found;
 }
 
-// Second order, two state values.
+// Second-order filter with two state values.
 class LowPass {
  public:
   LowPass(double cutoff, double quality) { // relative to the rate
@@ -142,7 +142,7 @@ std::string read_sound_file(const std::string& path, const SoundLimits& limits) 
   if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
     throw_error("{}: has {} bytes, expected at most {} of a sound: cut it into pieces", core::printable(path), bytes,
                 limits.bytes);
-  return core::read_text_file(path, limits.bytes); // may have grown
+  return core::read_text_file(path, limits.bytes); // the file may have grown
 }
 
 Sound read_sound(const std::string& path, const SoundLimits& limits) {
@@ -157,7 +157,7 @@ std::vector<float> resampled(const Sound& sound, int64_t rate) {
   const bool gets_fewer = in > out;
   std::vector<float> made;
   made.reserve(sound.samples.size() * out / in + 2);
-  float before = 0, last = 0; // around the next output
+  float before = 0, last = 0; // neighbours of the next output
   size_t taken = 0;
   for (int64_t steps = 1, part = 0;;) { // inputs until the next output; phase in 1/out
     for (; steps > 0 && taken < sound.samples.size(); --steps) {

@@ -18,7 +18,7 @@ struct Sound {
   double seconds() const { return rate > 0 ? static_cast<double>(samples.size()) / static_cast<double>(rate) : 0; }
 };
 
-// Checked before decoding.
+// Checked against the header before decoding.
 struct SoundLimits {
   int64_t bytes = int64_t{256} << 20; // file size
   int64_t seconds = 3600;

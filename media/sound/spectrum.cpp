@@ -16,7 +16,7 @@ struct Complex {
   Complex operator*(Complex b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; } // finite numbers only
 };
 
-// By the smallest factor p: combines transforms of every p-th number.
+// Mixed radix: combines transforms of every p-th number, p the smallest factor.
 class Fourier {
  public:
   explicit Fourier(int64_t size) : size_(size), turns_(size), room_(2 * size) {
@@ -120,7 +120,7 @@ std::vector<float> log_spectrum(std::span<const float> samples, int64_t frames, 
                                 const SpectrumSpec& spec) {
   const std::vector<Band> bands = bands_of(spec);
   std::vector<float> made(frames * spec.bands);
-  // Two frames as real and imaginary parts: sum and difference of numbers k and conj(-k) separate them.
+  // Transforms two frames as real and imaginary parts: sum and difference of numbers k and conj(-k) separate them.
   const auto make = [&](int64_t begin, int64_t end) {
     Fourier fourier(spec.transform);
     std::vector<Complex> windowed(spec.transform), numbers(spec.transform + 1);

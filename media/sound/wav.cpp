@@ -73,7 +73,7 @@ Sound read_samples(std::span<const std::byte> data, const WavFormat& format, con
 } // namespace
 
 Sound decode_wav(std::span<const std::byte> bytes, const SoundLimits& limits) {
-  constexpr uint64_t kUnknown = 0xffffffff; // written to a pipe
+  constexpr uint64_t kUnknown = 0xffffffff; // length in files written to a pipe
   std::optional<WavFormat> format;
   for (size_t at = kRiffHeader; bytes.size() >= at + kChunkHeader;) {
     const std::string_view name(reinterpret_cast<const char*>(bytes.data()) + at, 4);

@@ -1,4 +1,4 @@
-// Input and result of an encoder.
+// A block of weights: input and result of an encoder.
 #if defined(RIDGE_BLOCK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_BLOCK_INL_H
 #undef RIDGE_BLOCK_INL_H
@@ -30,7 +30,7 @@ struct Block {
     const auto unweighted = heaviest == Lanes(0.0f);
     for (int i = 0; i < kWeights; ++i) {
       x[i] = x[i] * per_unit;
-      // At least a millionth: no total is 0.
+      // At least a millionth, so that no group's total is 0.
       w[i] = select(unweighted, Lanes(1.0f), max(w[i] * per_weight, Lanes(0x1p-20f)));
     }
   }

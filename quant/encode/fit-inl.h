@@ -1,4 +1,4 @@
-// Codes and scale (and offset) of a group with the least weighted squared error.
+// Finds codes and scale (and offset) of a group with the least weighted squared error.
 //
 // For given codes the best scale is a least-squares solution; for a given scale the best code is the nearest. A fit
 // tries initial scales and alternates both steps from the best. Gains (sum of squares minus error) need no further
@@ -146,7 +146,7 @@ RIDGE_LANES_FN ScaleMin solve(const OffsetSums& s, const Constants& c) {
   return {select(negative, s.xq * inverse(s.qq), scale), select(negative, Lanes(0.0f), min)};
 }
 
-// Initial ends: the first code lies first, first + step, … of the range inside it.
+// Initial minimum and maximum: the first code lies first, first + step, … of the range inside each end.
 struct Clips {
   int count;
   float first, step;

@@ -1,8 +1,8 @@
-// The best codebook points (IQ1, IQ2, IQ3) for eight weights and a scale.
+// Finds the best codebook points (IQ1, IQ2, IQ3) for eight weights and a scale.
 //
-// Tables of errors of all first and second halves (3^4 or 8^2 entries) reduce a point to one addition and one
-// comparison. If seven of eight signs are stored, an odd number of minus signs makes one wrong; tables with the
-// cheapest wrong sign cover this.
+// Tables hold the errors of all first and second halves of a point (3^4 or 8^2 entries), so a point costs one addition
+// and one comparison. If seven of eight signs are stored, an odd number of minus signs makes one sign wrong; tables
+// with the cheapest wrong sign cover this.
 #if defined(RIDGE_LATTICE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_LATTICE_INL_H
 #undef RIDGE_LATTICE_INL_H
@@ -26,7 +26,7 @@ struct Lattice {
 
   struct Index {
     uint8_t first[kSize], second[kSize];
-    int start[kHalves + 1]; // points start[h] … start[h + 1] - 1
+    int start[kHalves + 1]; // points start[h] … start[h + 1] - 1 have second half h
     float number[kSize];
   };
   static constexpr Index make_index() {
@@ -65,7 +65,8 @@ struct Halves {
     int size = 1;
     for (int j = 0; j < Lattice::kDims / 2; ++j, size *= Lattice::kRadix) {
       const Lanes twice = x[j] + x[j];
-      for (int digit = Lattice::kRadix - 1; digit >= 0; --digit) { // entries below `size` are read until digit 0
+      for (int digit = Lattice::kRadix - 1; digit >= 0; --digit) { // because entries below `size` are read until digit
+                                                                   // 0
         const Lanes wl = w[j] * levels[digit];
         const Lanes error = wl * (levels[digit] - twice), wrong = wl * (levels[digit] + twice);
         for (int i = 0; i < size; ++i) {
@@ -111,7 +112,7 @@ RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const
         first.flipped[i] = select(is_odd, first.flipped[i], Lanes(1e30f));
       }
     }
-#ifdef __CUDACC__ // hides latency
+#ifdef __CUDACC__ // unrolled to hide latency
 #pragma unroll 8
     for (int n = 0; n < Lattice::kSize; ++n) {
       const int h = index.second[n];
@@ -175,7 +176,7 @@ struct Magnitudes {
   template <int kGroup>
   using Group = Octets<Grid, kGroup / 8>;
 
-  // odd: of minus signs, per eight weights.
+  // odd: whether the number of minus signs is odd, per eight weights.
   template <int kWeights>
   struct Prepared {
     Lanes x[kWeights], odd[kWeights / 8];

@@ -1,4 +1,4 @@
-// Like bitsandbytes, without a search: measures the error of its files.
+// NF4 and FP4 like bitsandbytes, without a search: used to measure the error of its files.
 #include "quant/encode/tiles.h"
 #include "quant/formats/fp4.h"
 #include "quant/formats/nf4.h"

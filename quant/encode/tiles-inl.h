@@ -1,4 +1,4 @@
-// One block per lane.
+// Moves blocks to lanes, one block per lane.
 #if defined(RIDGE_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_TILES_INL_H
 #undef RIDGE_TILES_INL_H

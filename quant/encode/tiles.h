@@ -1,4 +1,4 @@
-// Encoders per instruction set.
+// Encoders per instruction set, for quant/encode.cpp.
 #pragma once
 
 #include "quant/group.h"

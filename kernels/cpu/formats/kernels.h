@@ -18,14 +18,14 @@ inline constexpr int64_t kFloatPanelCols = 256;
 using core::round_up;
 
 // Summation order: a token's result is bit-identical for every kernel and batch size. A row has 16 partial sums. The
-// exact integer sum of each group of 16 or 32 codes (as the format's scales) is scaled and added to partial sum group %
-// 16 or group % 8. Float column c is added to partial sum c % 16. Columns ascend. Then sums i and i + 8 are added, i
-// and i + 4, i + 2, i + 1.
+// exact integer sum of each group of 16 or 32 codes (as the format's scales) is scaled and added to partial sum (group
+// % 16), for groups of 32 (group % 8). Float column c is added to partial sum (c % 16). Columns ascend. Finally sums i
+// and i + 8 are added, then i and i + 4, i + 2, i + 1.
 inline constexpr int64_t kPartialSums = 16;
 
-// A row of activations, zero-padded to whole chunks. 8 bits: x[i] ≈ scale × code[i], one scale per 32; wide: x[i] ≈
-// scale × (256 × code[i] + low[i]). Other values exist per 16 columns, because weight scales change every 16 or 32; Σ
-// includes low.
+// A row of activations, zero-padded to whole chunks. 8 bits: x[i] ≈ scale × code[i], one scale per 32 columns; wide:
+// x[i] ≈ scale × (256 × code[i] + low[i]). The other arrays have an entry per 16 columns, because weight scales change
+// every 16 or 32. Σ is over codes, or over 256 × code + low.
 struct QuantizedRow {
   std::byte* data; // 9/4 bytes per column; wide: 13/4
   int64_t cols;    // padded
@@ -139,8 +139,8 @@ struct AttentionTask {
   float* out;                                         // [group][v_dim]
   int64_t q_dim, q_stride, q_rest_stride, out_stride; // strides: floats between tokens
   int64_t tokens, group, first_position;
-  int64_t end;                    // of the stream's tokens in the batch
-  int64_t block_first, block_end; // of the tokens' block; 0: none
+  int64_t end;                    // of the stream's tokens in the batch, for attention without a causal mask
+  int64_t block_first, block_end; // of the block that contains the tokens; 0: none
   const std::byte* k;
   const std::byte* v; // null: the first v_dim elements of keys
   int64_t ring;       // rows; 0: position p is in row p
@@ -150,7 +150,7 @@ struct AttentionTask {
   int64_t first_head;
   const float* sinks;  // [group] or null
   const float* biases; // [group][2 * reach + 1] or null
-  float* scratch;      // 64-byte aligned
+  float* scratch;      // attention_scratch floats, 64-byte aligned
 };
 constexpr int64_t attention_scratch(int64_t rows, int64_t k_dim, int64_t v_dim) {
   return rows * (round_up(k_dim, 16) + round_up(v_dim, 16) + kAttentionBlock) + round_up(2 * rows, 16);
@@ -160,7 +160,7 @@ struct AttentionKernels {
   void (*store_key)(const float* key, int64_t k_dim, int64_t position, core::KvType type, std::byte* blocks);
   void (*store_value)(const float* value, int64_t v_dim, int64_t position, core::KvType type, std::byte* rows);
   void (*attend)(const AttentionTask& task);
-  // From `position` to `at`, same type.
+  // Copies a key between blocks of the same type.
   void (*copy_key)(const std::byte* from, int64_t position, std::byte* to, int64_t at, int64_t k_dim,
                    core::KvType type);
   // out[p] = Σ weights[head] * max(0, q[head] · key p), p <= task.first_position; padded to whole attention blocks.

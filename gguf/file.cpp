@@ -23,8 +23,8 @@ struct Shard {
 struct File::Impl {
   std::string path; // from the caller; messages name the faulty shard
   std::vector<Shard> shards;
-  std::shared_ptr<const std::vector<std::byte>> image; // if from from_bytes
-  Parsed model;                                        // first shard's metadata, all tensors
+  std::shared_ptr<const std::vector<std::byte>> image;
+  Parsed model; // first shard's metadata, all tensors
   NameIndex tensor_names;
 
   Parsed parse_shard(Shard shard) {
@@ -42,7 +42,6 @@ struct File::Impl {
                 name_of(entry.value.type()));
   }
 
-  // nullopt: absent.
   template <typename Convert>
   auto get(std::string_view key, std::string_view expected, Convert convert) const
       -> decltype(convert(std::declval<const Value&>())) {

@@ -36,7 +36,6 @@ std::optional<Dtype> find_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-// Unexpected events abort with a message.
 using Json = nlohmann::json;
 class Events : public nlohmann::json_sax<Json> {
  public:

@@ -50,7 +50,6 @@ std::optional<double> float_at(ValueType type, const std::byte* at) {
   }
 }
 
-// nullopt if any element is.
 template <typename T, typename Read>
 std::optional<std::vector<T>> scalars(const Value& array, Read read) {
   if (!array.is_array()) return std::nullopt;

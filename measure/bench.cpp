@@ -20,7 +20,7 @@
 namespace ridge::measure {
 namespace {
 
-constexpr int64_t kVerifySteps = 32; // per repetition
+constexpr int64_t kVerifySteps = 32;
 
 // Acceptance is simulated.
 class AnyTokens final : public engine::Drafter {
@@ -289,7 +289,7 @@ class Bench {
   std::string test_;
   int64_t tokens_done_ = 0, tokens_ = 0;
   double tokens_per_step_ = 1;
-  std::vector<int32_t> text_; // read by draft heads
+  std::vector<int32_t> text_;
   std::mt19937 random_{1};
   core::Cost cost_;
 };

@@ -10,7 +10,6 @@ namespace {
 // 0 instead of denormals, which take ten times as long.
 float exponential(float x) { return x < -80 ? 0 : std::exp(x); }
 
-// ln Σ exp(logits).
 struct Normalizer {
   float largest;
   int32_t argmax;

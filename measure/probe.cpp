@@ -21,7 +21,6 @@ namespace {
 using core::OpKind;
 using core::ValueId;
 
-// Owns its weights.
 class ProgramBuilder {
  public:
   core::Program program;
@@ -105,7 +104,7 @@ core::ExecutorConfig config_for(const ProbeOptions& options, int64_t context, in
 }
 
 core::Cost cost_of(const core::Program& program, int64_t tokens, int64_t position) {
-  return core::program_cost(program, {tokens, position, 1, 1, 2, 2}); // f16 cache
+  return core::program_cost(program, {tokens, position, 1, 1, 2, 2});
 }
 
 class TimedProgram {
@@ -326,7 +325,7 @@ std::vector<RooflinePoint> probe_kernels(const models::Shape& shape, const Probe
 std::vector<RooflinePoint> probe_model(engine::LoadedModel& model, const ProbeOptions& options,
                                        std::span<const RooflinePoint> kernels) {
   const core::Program& program = model.program;
-  std::vector<int64_t> depths = options.depths; // ascending
+  std::vector<int64_t> depths = options.depths;
   const auto config = [&] { return config_for(options, std::max(depths.back() + 1, options.prompt), options.prompt); };
   if (options.device == engine::Device::cuda)
     while (depths.size() > 1 && !kernels::cuda::fits(program, config())) depths.pop_back();

@@ -31,7 +31,6 @@ int32_t middle_layer(const StepProfile& profile) {
   return layers.empty() ? -1 : layers[layers.size() / 2];
 }
 
-// Bars on a time axis.
 std::string layer_timeline(const StepProfile& profile) {
   constexpr int kColumns = 40;
   const int32_t layer = middle_layer(profile);

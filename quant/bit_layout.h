@@ -8,7 +8,7 @@
 
 namespace ridge::quant {
 
-enum class FieldKind : uint8_t { factor, scales, high_bits, codes }; // factor: binary16
+enum class FieldKind : uint8_t { factor, scales, high_bits, codes };
 
 struct BitField {
   const char* name;

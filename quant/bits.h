@@ -19,7 +19,6 @@ RIDGE_HD uint64_t byte_mask(uint8_t bits) {
   return (ones << 8) - ones;
 }
 
-// Lowest bits first.
 RIDGE_HD uint64_t spread_2_bits(uint8_t first, uint8_t second) {
   uint64_t x = first | static_cast<uint64_t>(second) << 32;
   x = (x | x << 12) & 0x000f000f000f000f;

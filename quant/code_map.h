@@ -29,7 +29,6 @@ class CodeMap {
   float level(int pattern) const { return levels_[static_cast<size_t>(pattern)]; }
   void set(std::byte* block, int64_t weight, int pattern) const;
 
-  // Tables for a GPU.
   struct Bit {
     uint16_t byte;
     uint8_t mask;
@@ -47,7 +46,7 @@ class CodeMap {
   int64_t block_weights_;
   int bits_ = 0;
   std::vector<Bit> places_;
-  std::vector<int8_t> levels_; // code per pattern
+  std::vector<int8_t> levels_;
   std::vector<int> sorted_;
   std::vector<float> midpoints_;
 };

@@ -11,7 +11,6 @@
 
 namespace ridge::quant {
 
-// One byte per weight.
 template <typename Point, int kSize>
 struct Codebook {
   Point point[kSize];

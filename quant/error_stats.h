@@ -6,9 +6,9 @@ namespace ridge::quant {
 
 struct ErrorStats {
   int64_t weights = 0;
-  double error = 0, signal = 0;                   // Σ (decoded - original)², Σ original²
-  double weighted_error = 0, weighted_signal = 0; // weighted by importance
-  double dot = 0, decoded_signal = 0;             // Σ original * decoded, Σ decoded²
+  double error = 0, signal = 0; // Σ (decoded - original)², Σ original²
+  double weighted_error = 0, weighted_signal = 0;
+  double dot = 0, decoded_signal = 0; // Σ original * decoded, Σ decoded²
   double max_error = 0;
 
   // importance: [cols]; nullptr: ones.

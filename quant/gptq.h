@@ -12,7 +12,6 @@ namespace ridge::quant {
 // Formats with a code map, and codebooks (quant/lattice_feedback.h).
 bool can_encode_with_feedback(Type type);
 
-// Like encode_rows_parallel.
 void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const CpuHessian::Factor& factor,
                           std::byte* out);
 

@@ -49,7 +49,7 @@ concept PackedFormat = requires(const Format& block, Group& group) {
 
 template <typename Format>
 concept FloatFormat = requires(const Format& block) {
-  block.value(0); // weight i
+  block.value(0);
 };
 
 template <typename Format>

@@ -60,7 +60,7 @@ void CpuHessian::add(std::span<const float> inputs) {
     x = rest.data();
   }
 #pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t tile = (n - 1) / kTile; tile >= 0; --tile) // long rows first
+  for (int64_t tile = (n - 1) / kTile; tile >= 0; --tile)
     for (int64_t first = 0; first < rows; first += kInputs)
       for (int64_t i = tile * kTile; i < std::min(n, (tile + 1) * kTile); ++i)
         for (int64_t t = first; t < std::min(rows, first + kInputs); t += 4) {

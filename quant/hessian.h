@@ -12,7 +12,6 @@
 
 namespace ridge::quant {
 
-// Also implemented by kernels/cuda.
 class Hessian {
  public:
   virtual ~Hessian() = default;

@@ -18,10 +18,10 @@ constexpr int kSide = PointSearch::kRows;
 
 // Per depth of the tree.
 struct Path {
-  float error[8][kSide]; // weight - decoded
-  float cost[9][kSide];  // Σ d (target - decoded)²
-  float flip[9][kSide];  // cheapest wrong sign
-  float odd[9][kSide];   // 1: odd number of minus signs
+  float error[8][kSide];
+  float cost[9][kSide]; // Σ d (target - decoded)²
+  float flip[9][kSide]; // cheapest wrong sign
+  float odd[9][kSide];  // 1: odd number of minus signs
 };
 
 // Includes errors of columns `first` … k - 1.

@@ -26,7 +26,7 @@ class PointSearch {
     float scale[kRows];
     float shift[kRows]; // IQ1's shift of the codes; else 0
     float m[8][8], d[8];
-    float code[8][kRows]; // the result
+    float code[8][kRows];
   };
   void choose(Octet& octet) const;
 

@@ -31,7 +31,7 @@ struct FormatInfo {
   int64_t row_bytes(int64_t weights) const { return weights / block_weights * block_bytes; }
 };
 
-std::span<const FormatInfo> formats();                // in formats.def order
+std::span<const FormatInfo> formats();
 std::span<const FormatInfo> stored_formats();         // GGUF types only
 const FormatInfo* find_format(uint32_t type_id);      // nullptr: unknown
 const FormatInfo* find_format(std::string_view name); // case-insensitive; nullptr: unknown

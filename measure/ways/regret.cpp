@@ -16,7 +16,6 @@ namespace {
 
 using kernels::cuda::ProductWays;
 
-// One stream from position 0.
 struct Prompt {
   std::vector<int32_t> tokens, positions, outputs;
 

@@ -52,7 +52,6 @@ struct Reader {
     png_read_info(png, info);
   }
 
-  // To 8-bit RGBA.
   void decode(uint8_t* pixels, uint8_t** rows, size_t count, size_t stride) {
     if (setjmp(png_jmpbuf(png))) fail();
     png_set_scale_16(png);

@@ -9,7 +9,6 @@ class Header {
  public:
   explicit Header(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
-  // Skips white space and comments.
   int64_t number() {
     for (; is_space(peek()) || peek() == '#'; ++at_)
       if (peek() == '#')
@@ -29,7 +28,7 @@ class Header {
   static bool is_digit(int c) { return c >= '0' && c <= '9'; }
 
   std::span<const std::byte> bytes_;
-  size_t at_ = 2; // after "P6"
+  size_t at_ = 2;
 };
 
 } // namespace

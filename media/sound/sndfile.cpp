@@ -31,7 +31,7 @@ struct SoundFile;
 
 struct SndfileLibrary {
   SoundFile* (*open)(Io*, int, Info*, void*);
-  Count (*read)(SoundFile*, float*, Count); // frames
+  Count (*read)(SoundFile*, float*, Count);
   int (*close)(SoundFile*);
   const char* (*error)(SoundFile*);
 };
@@ -44,7 +44,7 @@ void find(void* library, Function& function, const char* name) {
 
 const SndfileLibrary& library() {
   static const SndfileLibrary functions = [] {
-    void* loaded = ::dlopen("libsndfile.so.1", RTLD_NOW | RTLD_LOCAL); // stays loaded
+    void* loaded = ::dlopen("libsndfile.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!loaded)
       throw_error("needs libsndfile.so.1 to be read, which is missing: install libsndfile1 (Debian, Ubuntu) or "
                   "libsndfile (Fedora), or make it WAV");

@@ -24,8 +24,8 @@ constexpr size_t kSoundStart = 16; // enough to detect the format
 
 struct SoundFormat {
   std::string_view start;
-  size_t then_at;        // offset of `then`
-  std::string_view then; // may be empty
+  size_t then_at; // offset of `then`
+  std::string_view then;
   std::string_view type, name;
   Sound (*decode)(std::span<const std::byte>, const SoundLimits&); // null: unsupported
 };
@@ -59,7 +59,7 @@ const SoundFormat* sound_format_of(std::span<const std::byte> bytes) {
 // Second-order filter with two state values.
 class LowPass {
  public:
-  LowPass(double cutoff, double quality) { // relative to the rate
+  LowPass(double cutoff, double quality) { // cutoff: relative to the rate
     const double w = 2 * std::numbers::pi * cutoff, alpha = std::sin(w) / (2 * quality), a0 = 1 + alpha;
     const double c = std::cos(w);
     b0_ = static_cast<float>((1 - c) / 2 / a0);

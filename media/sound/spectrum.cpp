@@ -13,7 +13,7 @@ struct Complex {
 
   Complex operator+(Complex b) const { return {re + b.re, im + b.im}; }
   Complex operator-(Complex b) const { return {re - b.re, im - b.im}; }
-  Complex operator*(Complex b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; } // finite numbers only
+  Complex operator*(Complex b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; }
 };
 
 // Mixed radix: combines transforms of every p-th number, p the smallest factor.
@@ -71,7 +71,6 @@ double hz_of(double mels, MelScale scale) {
   return mels < kLinearMels ? mels / kMelsOfHz : kLinearTo * std::exp((mels - kLinearMels) * kStep);
 }
 
-// A triangular filter.
 struct Band {
   int64_t first = 0;
   std::vector<double> weights;
@@ -151,7 +150,7 @@ std::vector<float> log_spectrum(std::span<const float> samples, int64_t frames, 
   // frames from here are silent
   const int64_t silent = std::min(frames, (std::ssize(samples) + spec.hop - 1) / spec.hop);
   std::fill(made.begin() + silent * spec.bands, made.end(), static_cast<float>(loudness_of(0, spec)));
-  constexpr int64_t kWorthAThread = 500; // frames
+  constexpr int64_t kWorthAThread = 500;
   const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   const int64_t pieces = std::clamp<int64_t>(silent / kWorthAThread, 1, cores);
   std::vector<std::jthread> others;

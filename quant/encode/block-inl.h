@@ -15,7 +15,7 @@ template <int kWeights>
 struct Block {
   Lanes x[kWeights], w[kWeights];
   Lanes unit;
-  Lanes code[kWeights]; // as from unpack
+  Lanes code[kWeights];
   Lanes scale[16], min[16];
   Lanes d, m; // in the weights' units; see Parts
 

@@ -15,7 +15,6 @@
 
 RIDGE_LANES_BEGIN
 
-// Code sets.
 template <int kLow, int kHigh>
 struct Integers {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {

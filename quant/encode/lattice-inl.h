@@ -22,7 +22,7 @@ struct Lattice {
   static constexpr int kDims = sizeof kBook.point[0]; // weights per point
   static constexpr int kRadix = sizeof kLevelCodes / sizeof kLevelCodes[0];
   static constexpr int kHalves = kDims == 8 ? kRadix * kRadix * kRadix * kRadix : kRadix * kRadix;
-  static constexpr int kPoints = 8 / kDims; // points per eight weights
+  static constexpr int kPoints = 8 / kDims;
 
   struct Index {
     uint8_t first[kSize], second[kSize];

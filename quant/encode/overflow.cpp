@@ -30,7 +30,6 @@ bool overflows(const Format& block, const float* weights) {
   }
 }
 
-// Or -1.
 template <typename Format>
 int64_t find_overflow(const float* weights, const std::byte* packed, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {

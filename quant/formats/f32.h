@@ -1,4 +1,3 @@
-// F32: IEEE binary32.
 #pragma once
 
 #include "quant/group.h"

@@ -20,7 +20,7 @@ RIDGE_HD int8_t doubled_e2m1(int nibble) {
 
 RIDGE_HD int e2m1_nibble(int8_t doubled) {
   const int value = doubled < 0 ? -doubled : doubled;
-  const int magnitude = value <= 4 ? value : value == 12 ? 7 : value / 2 + 2; // 6 -> 5, 8 -> 6
+  const int magnitude = value <= 4 ? value : value == 12 ? 7 : value / 2 + 2;
   return magnitude | (doubled < 0 ? 8 : 0);
 }
 
@@ -48,7 +48,7 @@ struct MXFP4 {
   }
 
   RIDGE_HD void pack(const Parts& in) {
-    const uint32_t bits = core::bits_from_f32(in.scale[0]); // see scale()
+    const uint32_t bits = core::bits_from_f32(in.scale[0]);
     e = static_cast<uint8_t>(bits < 0x00800000u ? bits >> 22 : (bits >> 23) + 1);
     for (int i = 0; i < 16; ++i)
       qs[i] = static_cast<uint8_t>(e2m1_nibble(in.code[i]) | e2m1_nibble(in.code[i + 16]) << 4);

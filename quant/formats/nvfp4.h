@@ -42,7 +42,7 @@ struct NVFP4 {
 
   RIDGE_HD void pack(const Parts& in) {
     for (int s = 0; s < 4; ++s) {
-      d[s] = static_cast<uint8_t>(core::bits_from_f32(in.scale[s] * 0x1p-119f) >> 20); // see half_ue4m3
+      d[s] = static_cast<uint8_t>(core::bits_from_f32(in.scale[s] * 0x1p-119f) >> 20);
       for (int i = 0; i < 8; ++i) {
         const int8_t* code = in.code + 16 * s + i;
         qs[8 * s + i] = static_cast<uint8_t>(e2m1_nibble(code[0]) | e2m1_nibble(code[8]) << 4);

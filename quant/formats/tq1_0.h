@@ -24,7 +24,7 @@ struct TQ1_0 {
   Half d;
 
   RIDGE_HD static void unpack_row(const uint8_t* bytes, int count, int n, int8_t* code) {
-    const int power = (0x511b090301ull >> (8 * n)) & 0xff; // 3^n
+    const int power = (0x511b090301ull >> (8 * n)) & 0xff;
     RIDGE_VECTOR_LOOP
     for (int i = 0; i < count; ++i) {
       const int fraction = (bytes[i] * power) & 0xff;

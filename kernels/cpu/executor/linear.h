@@ -1,4 +1,3 @@
-// Matrix times activations.
 #pragma once
 
 #include "core/program.h"

@@ -218,7 +218,7 @@ const std::vector<float>& Lowering::vector_weight(core::WeightId id) {
 bool Lowering::wants_codes(const core::Weight& weight) const { return !config_.exact && format_of(weight).packed; }
 
 Linear Lowering::make_linear(const core::Weight& weight) {
-  format_of(weight); // throws
+  format_of(weight);
   const auto [kernels, added] = kernels_.try_emplace(weight.type);
   if (added) kernels->second = format_kernels(weight.type);
   Linear linear = {};

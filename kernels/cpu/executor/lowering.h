@@ -136,7 +136,7 @@ class Lowering {
     Resource resource;
     core::ValueId holds;
     int64_t cols;
-    size_t free_after; // last reader's index
+    size_t free_after;
   };
 
   std::span<float> rows_of(core::ValueId id) const;
@@ -169,7 +169,7 @@ class Lowering {
   std::vector<RopeAngles> angles_;
 
   size_t current_op_ = 0;
-  std::vector<size_t> last_product_; // per value
+  std::vector<size_t> last_product_;
   std::vector<std::unique_ptr<CodeBuffer>> code_buffers_;
   std::map<core::WeightId, std::vector<float>> vectors_;
   std::map<uint32_t, FormatKernels> kernels_;

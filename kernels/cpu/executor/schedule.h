@@ -15,7 +15,7 @@ namespace ridge::kernels::cpu {
 
 class Schedule {
  public:
-  using Resource = int64_t; // a buffer, a cache layer, …
+  using Resource = int64_t;
 
   // Every thread calls `items` after the barrier. `run` must not throw.
   void add(const std::set<Resource>& reads, const std::set<Resource>& writes, std::function<int64_t()> items,

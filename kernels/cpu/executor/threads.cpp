@@ -70,7 +70,7 @@ Processors find_processors(const std::vector<int>& usable, const std::string& ro
   std::set<std::string> cores;
   for (const int processor : usable) {
     const std::string number = std::to_string(processor);
-    std::string siblings; // e.g. "0,8"
+    std::string siblings;
     std::getline(std::ifstream(root + "/sys/devices/system/cpu/cpu" + number + "/topology/thread_siblings_list"),
                  siblings);
     cores.insert(siblings.empty() ? number : siblings);

@@ -6,8 +6,8 @@
 namespace ridge::kernels::cpu {
 
 struct Processors {
-  int usable = 1;   // logical processors available
-  int cores = 1;    // physical
+  int usable = 1; // logical processors available
+  int cores = 1;
   double limit = 0; // by control groups; 0: none
   bool hybrid = false;
 

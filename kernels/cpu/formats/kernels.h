@@ -60,7 +60,7 @@ constexpr int64_t float_panel_place(int64_t column) {
   return column % kPartialSums * (kFloatPanelCols / kPartialSums) + column / kPartialSums;
 }
 
-inline constexpr int64_t kDotTokens = 8; // per dot call
+inline constexpr int64_t kDotTokens = 8;
 
 // `rows`: `count` packed rows, row_bytes apart.
 struct FormatKernels {
@@ -130,9 +130,8 @@ const RecurrentKernels& recurrent_kernels();
 // kPositionTile.
 inline constexpr int64_t kKeyBlock = 16;
 inline constexpr int64_t kPositionTile = 32;
-inline constexpr int64_t kAttentionBlock = 128; // positions per softmax pass
+inline constexpr int64_t kAttentionBlock = 128;
 
-// Queries that share one KV head.
 struct AttentionTask {
   const float* q;                                     // [group][q_dim] of the first token
   const float* q_rest;                                // [group][k_dim - q_dim]: rest of each query if separate

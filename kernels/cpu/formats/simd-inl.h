@@ -108,7 +108,6 @@ HWY_INLINE VF load_bfloat(const uint16_t* p) {
   const hn::Rebind<uint16_t, FloatTag> raw;
   return hn::BitCast(kF, hn::ShiftLeft<16>(hn::PromoteTo(kI, hn::LoadU(raw, p))));
 }
-// d * levels[code].
 HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16], float d) {
   const hn::Rebind<uint8_t, FloatTag> byte;
   const VI bytes = hn::PromoteTo(kI, hn::LoadU(byte, p));
@@ -124,7 +123,7 @@ HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16
   }
   return hn::Mul(scale, hn::GatherIndex(kF, levels, code));
 }
-HWY_INLINE VF load_e4m3(const uint8_t* p, float d) { // d * core::f32_from_e4m3
+HWY_INLINE VF load_e4m3(const uint8_t* p, float d) {
   const hn::Rebind<uint8_t, FloatTag> byte;
   const hn::Rebind<uint16_t, FloatTag> word;
   const hn::Rebind<hwy::float16_t, FloatTag> half;

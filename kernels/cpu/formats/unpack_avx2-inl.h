@@ -1,4 +1,3 @@
-// 256-bit unpackers.
 #if defined(RIDGE_CPU_UNPACK_AVX2_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_AVX2_INL_H
 #undef RIDGE_CPU_UNPACK_AVX2_INL_H
@@ -48,7 +47,6 @@ HWY_INLINE __m256 floats_of_bytes(uint64_t bytes) {
 HWY_INLINE __m256 broadcast_half(core::Half h) {
   return _mm256_set1_ps(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h.bits))));
 }
-// Each twice.
 HWY_INLINE void set_twice(__m256 v, VF (&out)[kScaleVectors]) {
   out[0].raw = _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
   out[1].raw = _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7));

@@ -77,7 +77,6 @@ struct Unpacker<quant::IQ2_XS> {
     for (int j = 0; j < 4; ++j) {
       const uint16_t* q = b->qs + 8 * j;
       const __m512i codes = eight_points(quant::kIq2XsCodebook, [&](int i) HWY_ATTR { return q[i] & 511; });
-      // Nine index bits, seven sign bits.
       const uint64_t a = load64(q), c = load64(q + 4);
       const auto signs = [](uint64_t four)
                              HWY_ATTR { return static_cast<uint32_t>(_pext_u64(four, 0xfe00fe00fe00fe00)); };

@@ -60,7 +60,7 @@ int64_t cache_bytes() {
   for (int core = 0;; ++core) {
     const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(core) + "/cache/index3/";
     std::string cores;
-    int64_t kilobytes = 0; // e.g. "32768K"
+    int64_t kilobytes = 0;
     if (!(std::ifstream(folder + "shared_cpu_list") >> cores) || !(std::ifstream(folder + "size") >> kilobytes)) break;
     caches[cores] = kilobytes << 10;
   }

@@ -114,7 +114,7 @@ void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
     HWY_DYNAMIC_DISPATCH(write_memory)(data + 2 * first, 2 * (last - first), thread);
     return 2.0 * static_cast<double>(last - first);
   };
-  rate(threads, write); // touches pages
+  rate(threads, write);
   ceilings.push_back({"dram_write", Unit::bytes_per_second, rate(threads, write), "1 GiB in streaming stores"});
   const auto copy = [&](int thread, int team) {
     const auto [first, last] = share(thread, team);

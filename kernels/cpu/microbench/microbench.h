@@ -1,4 +1,3 @@
-// Ceilings of this CPU.
 #pragma once
 
 #include "core/ceiling.h"

@@ -5,7 +5,7 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-constexpr int64_t kPieceBytes = 65536; // per item
+constexpr int64_t kPieceBytes = 65536;
 
 void observe_inputs(Lowering& lowering, const core::Op& op, const ExpertGroups& groups,
                     const std::vector<int32_t>& row_of, const float* x, int64_t cols) {

@@ -1,4 +1,3 @@
-// See executor/linear.h.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -117,8 +117,8 @@ HWY_INLINE VF sigmoid_of(VF x) { // exp(88) is still finite
   return hn::Div(one, hn::Add(one, hn::Exp(kF, hn::Min(hn::Neg(x), hn::Set(kF, 88.0f)))));
 }
 
-HWY_INLINE VF as_half(VF x) { // rounded to f16
-#if HWY_TARGET == HWY_SCALAR  // Highway's SCALAR conversion truncates
+HWY_INLINE VF as_half(VF x) {
+#if HWY_TARGET == HWY_SCALAR // Highway's SCALAR conversion truncates
   return hn::Set(kF, core::f32_from_f16(core::f16_from_f32(hn::GetLane(x))));
 #else
   const hn::Rebind<hwy::float16_t, FloatTag> half;
@@ -148,7 +148,7 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
     const VF y = as_half(hn::Mul(of, sigmoid_of(hn::Mul(hn::Mul(of, hn::Set(kF, 2 * kGelu)), cube))));
     return hn::IfThenElse(large, hn::IfThenElseZero(hn::Gt(x, zero), x), y);
   }
-  if constexpr (kKind == gelu_erf) { // no vector erf
+  if constexpr (kKind == gelu_erf) {
     alignas(64) float all[kLanes];
     hn::StoreU(x, kF, all);
     for (float& one : all) one = 0.5f * one * (1 + std::erf(one * 0.7071067812f));
@@ -178,7 +178,6 @@ HWY_INLINE void for_vectors(const float* gate, const float* x, int64_t width, fl
   std::copy_n(results, width - i, out + i);
 }
 
-// out = join(activation(limit(gate)), x)
 template <typename Limit, typename Join>
 HWY_INLINE void for_activated(const core::ActivationParams& params, const float* gate, const float* x, int64_t width,
                               float* out, Limit limit, Join join) {

@@ -17,8 +17,8 @@ struct Conv {
   void run(const BatchState::Sequence& sequence, float* state, int64_t first, int64_t count) const {
     const int64_t history = params.kernel - 1;
     const auto tokens = std::ssize(sequence.tokens);
-    const std::vector<float> zeros(params.ahead > 0 ? channels : 0); // after the last token
-    const auto input = [&](int64_t i) {                              // from the batch's first token
+    const std::vector<float> zeros(params.ahead > 0 ? channels : 0);
+    const auto input = [&](int64_t i) { // from the batch's first token
       return i < 0 ? state + (history + i) * channels : i < tokens ? x + sequence.tokens[i] * channels : zeros.data();
     };
     if (sequence.starts)

@@ -28,7 +28,7 @@ struct Wkv7 {
   void run(const BatchState::Sequence& sequence, float* state, int64_t head) const {
     const int64_t dim = params.dim;
     const float pace = std::exp(-0.5f);
-    float found[core::kMostWkvDim]; // S d
+    float found[core::kMostWkvDim];
     state += head * dim * dim;
     if (sequence.starts) std::fill_n(state, dim * dim, 0.0f);
     for (const int64_t t : sequence.tokens) {

@@ -64,7 +64,7 @@ int64_t KvCache::block_bytes() const {
   return sum;
 }
 
-// Calls copy(cache, offset in the block, bytes) per head. The last block is shorter.
+// Calls copy(cache, offset in the block, bytes) per head. The last block may be shorter.
 template <typename Copy>
 void KvCache::for_block(int64_t stream, int64_t block, Copy copy) const {
   int64_t at = 0;

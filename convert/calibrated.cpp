@@ -48,7 +48,7 @@ void CalibratedQuantizer::keep_in(LayerJournal& journal, std::function<void(cons
 
 void CalibratedQuantizer::quantize_layer(int32_t index) {
   Layer layer(*this, index);
-  PreparedTensors before = std::exchange(ready_, {}); // of other layers, not requested yet
+  PreparedTensors before = std::exchange(ready_, {});
   make_tensors(layer, index);
   ready_.merge(before);
   if (index + 1 < layers_) {

@@ -1,7 +1,7 @@
 // Calibrated quantization by layer: AWQ scales and GPTQ error feedback, for ordinary types.
 //
-// Each layer is a Program whose input is the quantized previous layer's output for all calibration tokens. Matrices
-// with a common input form a group. Groups are quantized in order of use, each after a run up to its input through the
+// Each layer is a Program. Its input is the quantized previous layer's output for all calibration tokens. Matrices with
+// a common input form a group. Groups are quantized in order of use, each after a run up to its input through the
 // already quantized matrices, so later matrices compensate earlier errors.
 //
 // Embedding, output and expert matrices, and types without a code per weight (quant/gptq.h), use the plain method; the

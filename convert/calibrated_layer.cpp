@@ -175,8 +175,8 @@ void CalibratedQuantizer::Layer::repoint(const std::string& tensor, quant::Type 
 void CalibratedQuantizer::Layer::find_scales() {
   struct Candidate {
     const Group* group;
-    WeightId vector = -1;           // norm to divide, or
-    const core::Op* rows = nullptr; // matrix whose rows to divide
+    WeightId vector = -1;           // norm to divide,
+    const core::Op* rows = nullptr; // or matrix with rows to divide
     std::vector<int64_t> row_of;    // input column → row; empty: identity
   };
   std::vector<Candidate> candidates;

@@ -35,10 +35,10 @@ class ImatrixCollector final : public core::InputObserver {
 
  private:
   struct Sums {
-    const core::Weight* weight = nullptr;
-    std::vector<double> squares;         // [matrices][cols]
-    std::vector<double> counts;          // [matrices]
-    const core::Weight* order = nullptr; // for act-order: input column i is column order[i]
+    const core::Weight* weight = nullptr; // nullptr: not collected
+    std::vector<double> squares;          // [matrices][cols]
+    std::vector<double> counts;           // [matrices]
+    const core::Weight* order = nullptr;  // for act-order: input column i is column order[i]
   };
   const core::Program& program_;
   std::vector<Sums> by_op_;

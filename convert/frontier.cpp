@@ -45,7 +45,7 @@ class Exploration {
   }
 
  private:
-  static constexpr double kProbedBits = 4; // between the most common sizes
+  static constexpr double kProbedBits = 4;
 
   struct Candidate {
     std::string name;

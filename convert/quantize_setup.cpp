@@ -72,7 +72,7 @@ std::unique_ptr<core::Executor> make_executor_on_gpu(const core::Program& part, 
 }
 
 std::unique_ptr<kernels::cuda::Encoder> start_gpu(const core::QuantizeRequest& r, const QuantizeSteps& steps) {
-  if (r.device == "cpu" || (r.output.empty() && !r.explore && !r.has_target())) return nullptr; // nothing to encode
+  if (r.device == "cpu" || (r.output.empty() && !r.explore && !r.has_target())) return nullptr;
   try {
     auto gpu = kernels::cuda::make_encoder();
     if (!gpu && r.device == "cuda") throw_error("--device cuda: {}", kernels::cuda::device_info().problem);

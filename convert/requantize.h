@@ -71,7 +71,7 @@ struct Prepared {
 struct Requantization {
   const gguf::File* file;
   std::vector<WeightSource> sources;
-  std::vector<gguf::TensorType> types;
+  std::vector<gguf::TensorType> types; // output types, one per source
   gguf::Metadata metadata;
 
   std::vector<gguf::TensorInfo> infos() const;

@@ -92,7 +92,7 @@ std::vector<std::optional<double>> DivergenceMeter::sensitivities(const Requanti
     }
     if (behind) input = groups_.run(group, group)->rows(input);
   }
-  for (size_t i = 0; i < plan.sources.size(); ++i) { // several groups read them (tied embeddings)
+  for (size_t i = 0; i < plan.sources.size(); ++i) {
     const std::string_view name = plan.sources[i].name();
     if (!wanted[i] || groups_.only_reader(name) || !groups_.is_read(name)) continue;
     measure(i, [&](const gguf::File& file) { return compare(*groups_.run(file, 0, last), {}); });

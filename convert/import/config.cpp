@@ -83,7 +83,7 @@ Json flattened(const Json& document) {
     if (inner == document.end() || !inner->is_object()) continue;
     Json outer = document;
     outer.erase(key);
-    // Outer values have priority.
+    // For these two keys, the outer value has priority.
     const Json around = outer;
     outer.update(*inner);
     for (const char* own : {"architectures", "tie_word_embeddings"})

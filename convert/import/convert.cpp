@@ -90,7 +90,7 @@ void check_encoder(const gguf::Metadata& metadata, const std::vector<Output>& ou
     const models::vision::Model model(file);
     for (const models::vision::Part& part : model.cut(media::Picture(kSide, kSide))) {
       if (!part.tile) continue;
-      // First layers' outputs are side by side.
+      // Includes the outputs of first layers, which are concatenated.
       const int64_t row = model.build(part.tile->width, part.tile->height).width();
       if (row % width != 0)
         throw_error("its encoder makes rows of {} numbers, the language model's have {}", row, width);
@@ -120,7 +120,7 @@ struct PlannedFile {
 
 gguf::Metadata begin_metadata(const char* type, const std::string& folder) {
   gguf::Metadata metadata;
-  metadata.set("general.architecture", ""); // first key by convention
+  metadata.set("general.architecture", "");
   metadata.set("general.type", type);
   metadata.set("general.name", model_name(folder));
   return metadata;

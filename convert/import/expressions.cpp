@@ -54,7 +54,7 @@ std::optional<double> Config::evaluate(std::string_view expression) const {
     for_parts(factor, '|', [&](std::string_view name) {
       if (value) return;
       if (const size_t equals = name.find('='); equals != std::string_view::npos) {
-        const auto found = document->find(trimmed(name.substr(0, equals))); // null counts as present
+        const auto found = document->find(trimmed(name.substr(0, equals)));
         if (found != document->end()) value = count_equal(*found, name.substr(equals + 1));
       } else if (const size_t power = name.find('^'); power != std::string_view::npos) {
         if (const auto base = evaluate(name.substr(0, power)))

@@ -188,7 +188,7 @@ class OutputsOf {
     }
     default: planar(false, true, planar_scheme);
     }
-    outputs_.back().parts = parts_; // earlier outputs use them
+    outputs_.back().parts = parts_;
     return std::move(outputs_);
   }
 

@@ -137,7 +137,7 @@ class PeftConversion {
     constexpr std::string_view kEnds[] = {".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B"};
     for (const gguf::SafeTensor& tensor : tensors_.tensors()) {
       std::string_view name = tensor.name;
-      if (name.ends_with(kOwn)) { // PEFT keeps token tables beside adapters
+      if (name.ends_with(kOwn)) {
         notes_.push_back(fmt::format("{}, which is the model's own, is left out", core::printable(tensor.name)));
         continue;
       }

@@ -138,7 +138,7 @@ void Plan::add_constant(const std::string& name, const std::vector<float>& value
 
 void Plan::add_module(const std::string& from, const std::string& to, const TensorRule& rule) {
   int64_t count = from.find("{}") == std::string::npos ? 1 : config_.experts;
-  if (count == 0) // module without experts
+  if (count == 0)
     while (reader_.has(of_expert(from, count))) ++count;
   Made weights = {{}, false}, biases = {{}, true};
   for (int64_t e = 0; e < count; ++e) {
@@ -309,8 +309,7 @@ void Plan::check_all_used() {
       std::from_chars(tensor.name.data() + layers.size(), tensor.name.data() + tensor.name.size(), layer);
     has_drafts |= layer >= config_.layers || is_draft(tensor.name);
     if (layer >= config_.layers || is_beside(tensor.name)) continue;
-    if (config_.tied.value_or(false) && tensor.name == names_.head + ".weight")
-      continue; // identical to the embedding table
+    if (config_.tied.value_or(false) && tensor.name == names_.head + ".weight") continue;
     throw_error("{}: tensor {} has no place in a {} model: the checkpoint is of another kind than config.json says",
                 tensors_.path_of(tensor), tensor.name, config_.architecture->name);
   }

@@ -109,7 +109,7 @@ TEST_CASE("what is far from the gap goes where there is no room, other files fir
     return shown(tokenizer, ids);
   };
   CHECK(prompt(20) == "<|fim_prefix|>abcdefgh!<|fim_suffix|>stuvwxyz<|fim_middle|>");
-  CHECK(prompt(22).ends_with("e\n<|fim_prefix|>abcdefgh!<|fim_suffix|>stuvwxyz<|fim_middle|>")); // from "filename\n"
+  CHECK(prompt(22).ends_with("e\n<|fim_prefix|>abcdefgh!<|fim_suffix|>stuvwxyz<|fim_middle|>"));
   CHECK(prompt(16) == "<|fim_prefix|>abcdefgh!<|fim_suffix|>stuv<|fim_middle|>");
   CHECK(prompt(12) == "<|fim_prefix|>cdefgh!<|fim_suffix|>st<|fim_middle|>");
   CHECK(prompt(4) == "<|fim_prefix|>!<|fim_suffix|><|fim_middle|>");

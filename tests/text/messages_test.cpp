@@ -55,7 +55,7 @@ TEST_CASE("messages of all kinds become one form") {
   CHECK(read(R"([{"role": "assistant", "function_call": {"name": "f", "arguments": ""}},
                  {"role": "function", "name": "f", "content": 3}])")
             .ends_with(R"("function":{"name":"f","arguments":{}}}]},{"role":"tool","content":"3","name":"f",)"
-                       R"("tool_call_id":"call_0000000000000000"}])") == false); // generated ID
+                       R"("tool_call_id":"call_0000000000000000"}])") == false);
   const Json custom = text::read_messages(Json::parse(R"([{"role": "assistant", "tool_calls": [{"id": "1", "type":
       "custom", "custom": {"name": "f", "input": "x"}}]}, {"role": "tool", "tool_call_id": "1", "content": [1, 2]}])"));
   CHECK(custom[0]["tool_calls"][0]["function"]["arguments"].dump() == R"({"input":"x"})");

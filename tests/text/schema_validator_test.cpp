@@ -99,7 +99,7 @@ TEST_CASE("the validator finds what valijson finds") {
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     Random random{seed};
     const Json schema = random_schema(random);
-    if (!schema.contains("if") && schema.contains("then")) continue; // valijson refuses it
+    if (!schema.contains("if") && schema.contains("then")) continue;
     CAPTURE(schema.dump());
     const SchemaValidator validator(clean_schema(schema));
     for (int i = 0; i < 10; ++i) {

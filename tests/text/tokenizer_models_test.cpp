@@ -119,8 +119,7 @@ TEST_CASE("SentencePiece BPE word by word gives what it gives on the whole text"
   std::mt19937_64 random(seed);
   const Tokenizer words = tests::sentencepiece_sample("llama").make();
   TokenSample sample = tests::sentencepiece_sample("llama");
-  sample.add("x\u2581y", text::TokenKind::normal,
-             -100); // no cut; unreachable without "x"
+  sample.add("x\u2581y", text::TokenKind::normal, -100);
   const Tokenizer whole = sample.make();
   for (int round = 0; round < 300; ++round) {
     std::string text;

@@ -26,7 +26,7 @@ std::vector<std::string> characters(std::string_view text) {
   return all;
 }
 
-std::string in_class(std::string_view character) { // escaped for a GBNF class
+std::string in_class(std::string_view character) {
   if (character.size() > 1) return std::string(character);
   return fmt::format("\\x{:02X}", static_cast<unsigned char>(character[0]));
 }

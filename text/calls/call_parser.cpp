@@ -322,7 +322,7 @@ class CallParser::Reader {
       bool is_text = types.only_string();
       bool ends = co_await match(syntax_.key_end);
       if (ends) {
-        is_text |= !syntax_.key_end_other.empty(); // the mark identifies a string
+        is_text |= !syntax_.key_end_other.empty();
       } else {
         if (!syntax_.key_end_other.empty()) ends = co_await match(syntax_.key_end_other);
         if (!ends) co_return false;

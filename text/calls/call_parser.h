@@ -17,8 +17,8 @@ class CallParser {
   struct Delta {
     size_t index = 0;
     bool begins = false, ends = false;
-    std::string id = {}, name = {}; // set at the start of a call
-    std::string arguments = {};     // next part of the JSON text
+    std::string id = {}, name = {};
+    std::string arguments = {}; // next part of the JSON text
   };
   struct Piece {
     std::string content;

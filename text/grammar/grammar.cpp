@@ -61,7 +61,7 @@ class ClassBuilder {
     return part;
   }
 
-  // Reads `continuations` more bytes whose 6-bit groups form a value in `ranges`.
+  // Reads `continuations` more bytes; their 6-bit groups form a value in `ranges`.
   uint16_t node(const Ranges& ranges, int continuations) {
     if (ranges.empty()) return Grammar::kNoMatch;
     if (continuations == 0) return Grammar::kMatched;

@@ -54,7 +54,7 @@ using Block = std::vector<std::unique_ptr<Statement>>;
 
 struct Parameter {
   std::string name;
-  ExpressionPtr default_value; // may be null
+  ExpressionPtr default_value;
 };
 
 // Special names used in a macro's body; without them, surplus arguments are errors.
@@ -66,16 +66,16 @@ struct Statement {
   enum class Kind {
     data,
     print,
-    set,       // target = expression
+    set,
     set_block, // target = body, filtered by `expression` if set
     condition, // branches; the last may have a null condition
     loop,      // for target in expression if condition: body, else: otherwise
     macro,     // text(parameters): body
     call,      // {% call(parameters) expression %} body
     filter,    // body, filtered by `expression`
-    with,      // assignments, body
-    evaluate,  // {% do expression %}
-    scope,     // {% generation %}: body
+    with,
+    evaluate, // {% do expression %}
+    scope,    // {% generation %}: body
     break_loop,
     continue_loop,
   };
@@ -89,7 +89,7 @@ struct Statement {
   std::vector<Parameter> parameters;
   Block body, otherwise;
   bool is_recursive = false;
-  SpecialNames special_names; // of a macro or call
+  SpecialNames special_names;
 };
 
 } // namespace ridge::text::jinja

@@ -49,7 +49,7 @@ struct Loop : Object, std::enable_shared_from_this<Loop> {
   Values items;
   Values candidates;
   size_t next_candidate = 0;
-  std::shared_ptr<const Problem> failure;
+  std::shared_ptr<const Problem> failure; // raised after the last candidate
   size_t index = 0;
   int depth;
   std::optional<Value> last_seen;

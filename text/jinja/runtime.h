@@ -75,7 +75,7 @@ class Runtime {
   // `keys`: dict keys count as attributes.
   Value attribute(const Value& object, const std::string& name, bool keys = true);
   Value item(const Value& object, const Value& key);
-  Value path(const Value& object, const Value& attribute);
+  Value path(const Value& object, const Value& attribute); // "a.b.0"
 
   Value call(const Value& callee, Arguments& arguments);
   Value apply_filter(const std::string& name, const Value& operand, Arguments& arguments);

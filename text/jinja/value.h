@@ -99,7 +99,7 @@ class Value {
 
   bool truth() const;
   std::string_view type_name() const;
-  bool same_as(const Value& other) const; // Python's `is`
+  bool same_as(const Value& other) const;
 
  private:
   using Missing = std::shared_ptr<const std::string>;
@@ -150,7 +150,7 @@ struct Object {
   virtual bool is_callable() const { return true; }
   virtual Value call(Runtime&, Arguments&) { fail("'{}' object is not callable", type_name()); }
   virtual std::optional<Value> attribute(Runtime&, std::string_view) { return std::nullopt; }
-  virtual void release() {} // drops values at the end of the rendering
+  virtual void release() {}
 };
 
 // Throw Problem if too deep.

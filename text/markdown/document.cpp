@@ -266,7 +266,7 @@ class Parser {
   std::vector<MarkdownBlock::Margin> margins_;
   std::vector<List> lists_;
   std::vector<Span> spans_;
-  bool indented_ = false; // the last line of code has only indentation
+  bool indented_ = false;
   size_t last_ = 0;
 };
 

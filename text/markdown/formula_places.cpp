@@ -119,7 +119,7 @@ class Finder {
       if (source_[end] == '\\') {
         ++end;
       } else if (source_[end] == '`') {
-        return false; // code begins first
+        return false;
       } else if (source_[end] == '$') {
         const bool digit_behind = end + 1 < source_.size() && is_digit(source_[end + 1]);
         if (is_space(source_[end - 1]) || digit_behind || end == at_ + 1) return false;

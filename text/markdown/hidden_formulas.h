@@ -1,4 +1,4 @@
-// Hides formulas, whose marks md4c would interpret.
+// Hides formulas from md4c, which would interpret their marks.
 #pragma once
 
 #include "text/markdown/formulas.h"

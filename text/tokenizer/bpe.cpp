@@ -11,7 +11,7 @@ namespace {
 // GPT-2 spells printable Latin-1 bytes as themselves, the other 68 as U+0100 and up.
 struct ByteSpelling {
   std::array<std::string, 256> of_byte;
-  std::array<int16_t, 0x144> byte_of; // -1: no byte
+  std::array<int16_t, 0x144> byte_of;
 
   ByteSpelling() {
     byte_of.fill(-1);

@@ -1,4 +1,5 @@
-// SentencePiece BPE ("llama"): no merge list; the neighbours whose token has the highest score join first.
+// SentencePiece BPE ("llama"), without a merge list: the neighbours that form the token with the highest score join
+// first.
 #pragma once
 
 #include "text/tokenizer/token_cache.h"

@@ -25,7 +25,7 @@ inline uint64_t hash_bytes(std::string_view text) {
     hash = mix(hash ^ eight) + 0x632BE59BD9B4E019u;
   }
   uint64_t tail = 0;
-  if (left >= 4) { // overlapping halves, no byte loop
+  if (left >= 4) {
     uint32_t first, last;
     std::memcpy(&first, data, 4);
     std::memcpy(&last, data + left - 4, 4);

@@ -63,7 +63,7 @@ class Tokenizer {
  public:
   static std::unique_ptr<Tokenizer> from_file(const gguf::File& file);
   explicit Tokenizer(TokenizerData data); // throws Error for inconsistent data
-  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer(const Tokenizer&) = delete;   // members refer to each other
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   // At most 256 MiB. Special tokens may include following white space (Phi-3).

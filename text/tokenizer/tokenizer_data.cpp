@@ -143,7 +143,7 @@ TokenizerData TokenizerData::from_file(const gguf::File& file) {
   data.special_takes_space = is_phi3(file.get_string("general.name", ""));
   for (const auto& [key, id] : kSpecialKeys) {
     const int64_t stored = file.get_int(key, -1);
-    if (stored == -1 || stored == UINT32_MAX) continue; // both mean "none"
+    if (stored == -1 || stored == UINT32_MAX) continue;
     if (stored < 0 || stored >= std::ssize(data.tokens))
       data.warnings.push_back(
           fmt::format("{} is {}, but there are {} tokens: ignored", key, stored, data.tokens.size()));

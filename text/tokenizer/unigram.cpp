@@ -63,7 +63,7 @@ void Unigram::encode(std::string_view raw, bool starts_text, std::vector<int32_t
   marked += replaced(plain, " ", kSpaceMark);
   const std::string_view text = marked;
 
-  std::vector<Arrival> arrivals(text.size() + 1); // by byte; only character boundaries are reached
+  std::vector<Arrival> arrivals(text.size() + 1);
   arrivals[0].score = 0;
   const auto arrive = [&](size_t start, size_t end, int32_t id, double score) {
     const double total = arrivals[start].score + score;
@@ -120,7 +120,7 @@ void Plamo::encode(std::string_view text, bool, std::vector<int32_t>& ids) const
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   struct Way {
     int64_t cost = kNone;
-    size_t bytes = 0; // of its first token, or of an unknown character
+    size_t bytes = 0;
     int32_t id = -1;
   };
   std::vector<size_t> characters;

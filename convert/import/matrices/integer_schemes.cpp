@@ -136,14 +136,14 @@ Matrix MatrixReader::compressed_int(const Request& request) const {
   matrix.bits = static_cast<int>(bits);
   const int64_t words = cols * bits / 32, in_word = 32 / bits;
   const SafeTensor& codes = get(matrix, request, ".weight_packed", Dtype::I32, {rows, words});
-  if (const SafeTensor* shape = find(request, ".weight_shape")) matrix.parts.push_back(shape); // same as in config.json
+  if (const SafeTensor* shape = find(request, ".weight_shape")) matrix.parts.push_back(shape);
   set_scales(matrix, request, ".weight_scale", false);
   matrix.codes = [&codes, words, cols, bits = matrix.bits](int64_t first, int64_t count, uint8_t* out) {
     for (int64_t r = 0; r < count; ++r)
       for (int64_t c = 0; c < cols; ++c)
         out[r * cols + c] = number_at(c, bits, [&](int64_t at) { return word(codes, (first + r) * words + at); });
   };
-  if (find(request, ".weight_zero_point")) { // packed along the rows
+  if (find(request, ".weight_zero_point")) {
     const int64_t groups = matrix.groups();
     const SafeTensor& zeros =
         get(matrix, request, ".weight_zero_point", Dtype::I32, {(rows + in_word - 1) / in_word, groups});

@@ -40,7 +40,7 @@ constexpr PictureRule kTowerOfLlava[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},
     {"embeddings.class_embedding", "v.class_embd"},
     {"embeddings.position_embedding", "v.position_embd"},
-    {"pre_layrnorm", "v.pre_ln"}, // spelling of the checkpoint
+    {"pre_layrnorm", "v.pre_ln"},
 };
 constexpr PictureRule kTowerOfSiglip[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},
@@ -51,7 +51,7 @@ constexpr PictureRule kBesideLlava[] = {
     {"multi_modal_projector.linear_2", "mm.2"},
 };
 
-// Layers whose outputs are used; default: the second last. 0: the first layer's input.
+// The layers that give the output; default: the second last. 0: the first layer's input.
 void read_features(PictureFields& fields) {
   const int64_t layers = fields.written("block_count");
   const Json* chosen = fields.config().fields().find("vision_feature_layer");

@@ -80,7 +80,7 @@ struct PictureFamily {
   void (*more)(PictureFields&) = nullptr;
   // Layers in vision_config: "{}" is the index in `from`, the layer in `to`.
   std::string_view numbered = {};
-  std::string_view table_row = {}; // the token whose embedding becomes v.token_embd.img_break
+  std::string_view table_row = {}; // the token for v.token_embd.img_break
 };
 
 // nullptr: none, or unknown.

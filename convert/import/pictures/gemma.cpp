@@ -10,7 +10,7 @@ namespace {
 using models::FieldRule, models::FixedField, models::Kind;
 
 constexpr std::string_view kTowers3[] = {"vision_tower.vision_model.", "vision_tower."};
-constexpr std::string_view kUnused3[] = {".head."}; // describes the whole picture
+constexpr std::string_view kUnused3[] = {".head."};
 
 constexpr PictureRule kTower3[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},

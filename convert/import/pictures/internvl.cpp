@@ -73,7 +73,7 @@ void read_shuffle(PictureFields& fields) {
   if (!(ratio > 0 && ratio <= 1 && std::abs(factor * ratio - 1) < 1e-6))
     throw_error("{}: is {}, expected a part of 1", fields.where("downsample_ratio"), ratio);
   fields.set_count("projector.scale_factor", static_cast<int64_t>(factor));
-  fields.require_word("ps_version", "v2", "v2");                               // row-major order
+  fields.require_word("ps_version", "v2", "v2");                               // v2: rows are lines of the picture
   fields.require_word("vision_feature_select_strategy", "default", "default"); // without the class
   // Only this size has RMS and query/key norms.
   constexpr int64_t kWidthOf6b = 3200, kLayersOf6b = 45;

@@ -15,8 +15,8 @@ class Message {
   Message(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
 
   int field = 0;
-  uint64_t number = 0;    // varint or fixed
-  std::string_view bytes; // length-delimited
+  uint64_t number = 0;
+  std::string_view bytes;
   bool is_bytes = false;
 
   bool next() {

@@ -1,4 +1,4 @@
-// A partial checkpoint whose numbers show their origin.
+// A partial checkpoint; the numbers show their origin.
 #pragma once
 
 #include "checkpoint.h"

@@ -271,7 +271,7 @@ TEST_CASE("convert: rows of gpt-oss's gate and up take turns, plain and transpos
     p.file.add(name + "_blocks", "U8", {2, 4, 1, 16}, codes);
     p.file.add(name + "_scales", "U8", {2, 4, 1}, scales);
     auto made = p.made();
-    const auto scales_of = [&](const std::string& tensor) { // a block is a scale and 16 bytes
+    const auto scales_of = [&](const std::string& tensor) {
       std::vector<int> exponents;
       for (size_t at = 0; at < made[tensor].bytes.size(); at += 17)
         exponents.push_back(static_cast<int>(made[tensor].bytes[at]) - 127);

@@ -164,7 +164,7 @@ std::string SchemaConverter::visit_array(const Json& schema, const std::string& 
       max = i;
   }
   const std::string space = rules_.primitive("space");
-  std::string rest; // rule for items beyond the prefix
+  std::string rest;
   if (max > prefix_size) {
     const Json anything = true;
     const auto rule =

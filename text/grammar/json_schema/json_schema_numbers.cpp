@@ -1,4 +1,4 @@
-// Splits number ranges into pieces whose digits are independent.
+// Splits number ranges into pieces with independent digits.
 #include "core/error.h"
 #include "text/grammar/json_schema/json_schema_rules.h"
 #include "text/grammar/json_schema/json_schema_text.h"
@@ -218,7 +218,7 @@ std::string gbnf_integer_range(std::optional<int64_t> min, std::optional<int64_t
 
 std::string gbnf_multiples(GrammarRules& rules, std::optional<int64_t> min, std::optional<int64_t> max, int64_t step,
                            const std::string& hint) {
-  int64_t ten = 1; // power of ten in the step
+  int64_t ten = 1;
   std::string zeros;
   for (; step % 10 == 0; step /= 10, ten *= 10) zeros += "0";
   std::vector<std::string> pieces;

@@ -165,7 +165,7 @@ std::string SchemaConverter::write_more(const Object& object, const std::string&
     return pairs.empty() ? "" : rules_.add(hint + "-more-kv", fmt::format("{}", fmt::join(pairs, " | ")));
   } catch (const Unsatisfiable&) {
     throw;
-  } catch (const core::Error&) { // names cannot be distinguished
+  } catch (const core::Error&) {
     forget(rule_count);
     return write_any_name(object, true, path, hint);
   }

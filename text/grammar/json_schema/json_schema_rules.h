@@ -25,8 +25,8 @@ class GrammarRules {
  public:
   explicit GrammarRules(size_t first_detail = 0);
 
-  // Returns `write` at the highest detail that throws no Error; only the lowest detail's Errors propagate. `size`, the
-  // number of values in the schema, bounds the work.
+  // Returns `write` at the highest detail that throws no Error; only the lowest detail's Errors propagate. `size`
+  // (values in the schema) bounds its work.
   std::string write_schema(size_t size, const std::function<std::string()>& write);
   const SchemaDetail& detail() const { return schema_details()[detail_]; }
   // Throws Error beyond a limit of visited or copied values.

@@ -118,7 +118,7 @@ bool has_bounds(const Json& schema) {
 
 struct Steps10 {
   int64_t whole = 1;
-  std::optional<size_t> places; // maximum after the point
+  std::optional<size_t> places;
 };
 
 // nullopt: neither an integer nor a power of ten.

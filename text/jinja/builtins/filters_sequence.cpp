@@ -7,7 +7,7 @@ namespace ridge::text::jinja {
 
 namespace {
 
-// Items up to the first failure.
+// A generator of the items that `add` makes, up to the first failure.
 template <typename Add>
 Value one_by_one(Runtime& runtime, const Value& source, const Add& add) {
   Values out;

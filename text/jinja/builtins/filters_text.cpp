@@ -70,7 +70,7 @@ TaintedText replaced(Runtime& runtime, const TaintedText& tainted, std::string_v
     out.append(tainted, at, text.size() - at);
     return std::move(out);
   };
-  if (old.empty()) { // between code points and at both ends
+  if (old.empty()) {
     while (count != 0) {
       insert();
       --count;

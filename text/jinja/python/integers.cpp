@@ -37,7 +37,7 @@ Value value_of(Number number) {
 double quotient(const Number& a, const Number& b) {
   const Number n = abs(a), d = abs(b);
   if (n == 0) return b < 0 ? -0.0 : 0.0;
-  const int shift = 63 + static_cast<int>(bits_of(d)) - static_cast<int>(bits_of(n)); // the quotient gets 63 or 64 bits
+  const int shift = 63 + static_cast<int>(bits_of(d)) - static_cast<int>(bits_of(n));
   Number scaled, rest;
   divide_qr(shift > 0 ? Number(n << shift) : n, shift < 0 ? Number(d << -shift) : d, scaled, rest);
   const uint64_t top = scaled.convert_to<uint64_t>() | (rest != 0 ? 1 : 0); // sticky bit, below a double's precision

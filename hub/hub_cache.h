@@ -1,4 +1,4 @@
-// Hugging Face's cache, in the layout of its own tools, so that pulled files are shared:
+// Hugging Face's cache, in its tools' layout, so that pulled files are shared:
 //      models--OWNER--REPO/blobs/HASH                 a file's content
 //                         /snapshots/COMMIT/PATH      links to blobs
 //                         /refs/REVISION              the last commit of a branch

@@ -158,7 +158,8 @@ TEST_CASE("comments are plain English: subjects first, no persons for things, no
       for (const std::string& comment : matches(source.text, R"re(//([^\n]*))re")) {
         ++comments;
         for (const Lint& lint : kLints)
-          CHECK_MESSAGE(matches(comment, lint.pattern).empty(), source.path, ": ", lint.advice, ": ", comment);
+          CHECK_MESSAGE(matches(comment, lint.pattern).empty(), source.path, ": ", std::string(lint.advice), ": ",
+                        comment);
       }
   CHECK(comments > 1000);
 }

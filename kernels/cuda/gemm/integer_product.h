@@ -9,7 +9,7 @@ namespace ridge::kernels::cuda {
 inline constexpr int kIntegerRows = 64; // of weights in a block's tile; of a gated one half as many of each matrix
 
 struct IntegerProductArgs {
-  GemmArgs product; // x in HalfLayout::bytes; exponents are not read
+  GemmArgs product; // x in HalfLayout::bytes
   bool gated;       // segments 0 and 1 are gate and up; what `glu` makes of them is the result, at segment 0's out
   FusedGlu glu;
 };

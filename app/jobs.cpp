@@ -30,8 +30,8 @@ using core::Job, core::JobState, core::seconds_now;
 namespace {
 
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
-constexpr double kKnownAfterSeconds = 1, kKnownAfterShare = 0.02; // an estimate before that would be a guess
-constexpr size_t kRemembered = 100;                               // jobs that are over
+constexpr double kKnownAfterSeconds = 1, kKnownAfterShare = 0.02; // earlier estimates are too uncertain
+constexpr size_t kRemembered = 100;
 
 std::string file_name(const std::string& path) {
   std::filesystem::path p = path;
@@ -193,7 +193,7 @@ void JobQueue::work() {
       started_s_ = activity_began_s_ = seconds_now();
       activity_began_at_ = 0;
     }
-    changed_.notify_all(); // the reporter
+    changed_.notify_all();
     run(job);
     {
       const std::lock_guard lock(mutex_);
@@ -205,7 +205,7 @@ void JobQueue::work() {
   }
 }
 
-// An exception ends this job only.
+// An exception ends only this job.
 void JobQueue::run(Job& job) {
   try {
     std::visit([&](const auto& request) { work_on(request, job); }, job.request);
@@ -350,7 +350,7 @@ void JobQueue::work_on(core::RooflineRequest request, Job& job) {
   job.tables = {std::move(ceilings), std::move(kernels)};
 }
 
-// What was downloaded stays when it is cancelled or fails; the same request goes on there.
+// Partial downloads are kept; the same request resumes them.
 void JobQueue::work_on(const core::PullRequest& request, Job& job) {
   const auto reference = hub::parse_reference(request.model);
   if (!reference) throw_error("{}: expected hf:OWNER/REPO or https://HOST/FILE.gguf", core::printable(request.model));

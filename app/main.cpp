@@ -1,5 +1,5 @@
 namespace ridge::app {
-int run_cli(int argc, const char* const* argv); // app/cli/cli.h, which brings the parser of options
+int run_cli(int argc, const char* const* argv); // avoids including the option parser
 }
 
 int main(int argc, char** argv) { return ridge::app::run_cli(argc, argv); }

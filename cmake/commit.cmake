@@ -1,5 +1,5 @@
-# Which commit a build is of, asked of git at build time: `ridge_commit` runs each time, but the one small file that holds
-# the answer changes, and is compiled, only when the answer does. RIDGE_COMMIT overrides it where there is no checkout.
+# The commit, asked of git by each build; the file changes and is compiled only if the commit does. RIDGE_COMMIT is for
+# builds without a checkout.
 set(RIDGE_COMMIT "" CACHE STRING "Commit to name in reports, where git cannot say")
 set(commit_file ${PROJECT_BINARY_DIR}/generated/engine/commit.cpp)
 add_custom_target(ridge_commit

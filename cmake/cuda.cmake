@@ -1,10 +1,7 @@
-# ridge_cuda: the CUDA executor, one .cu file per row of quant/formats.def. Where there is no nvcc, the library says so
-# when it is asked for a device, and everything else is built as usual.
-#
-# RIDGE_CUDA                AUTO (where nvcc is found), ON (an error where it is not), OFF
-# RIDGE_CUDA_ARCHITECTURES  what to compile for, as CMAKE_CUDA_ARCHITECTURES. "native" compiles for the GPU of this
-#                           machine, and for 90a where there is none: quick to build, for development and CI. The
-#                           preset `dist` names them all.
+# ridge_cuda: the CUDA executor, one .cu file per row of quant/formats.def; a stub without nvcc.
+# RIDGE_CUDA: AUTO (if nvcc is found), ON (required), OFF.
+# RIDGE_CUDA_ARCHITECTURES: as CMAKE_CUDA_ARCHITECTURES; "native": this machine's GPU, or 90a if there is none. The
+# preset `dist` names all.
 set(RIDGE_CUDA AUTO CACHE STRING "Build the CUDA executor: AUTO, ON or OFF")
 set(RIDGE_CUDA_ARCHITECTURES native CACHE STRING "CUDA architectures, or native")
 
@@ -19,8 +16,7 @@ if(NOT RIDGE_CUDA STREQUAL "OFF" AND NOT RIDGE_SANITIZE)
   endif()
 endif()
 
-# Host code, which its tests want without CUDA, too. It is compiled in the same way in both builds, so that a build with
-# CUDA finds what would not compile without.
+# Host code, also tested without CUDA. Compiled equally in both builds, so that errors appear in both.
 file(GLOB plan_sources CONFIGURE_DEPENDS ${cuda_dir}/plan/*.cpp ${cuda_dir}/products/*.cpp)
 add_library(ridge_cuda_plan OBJECT ${plan_sources})
 compile_together(ridge_cuda_plan 15)
@@ -35,7 +31,7 @@ if(NOT have_cuda)
 endif()
 
 if(RIDGE_CUDA_ARCHITECTURES STREQUAL "native")
-  # Not nvcc's own "native": it leaves out the instructions of sm_90a.
+  # nvcc's own "native" omits sm_90a's instructions.
   set(CMAKE_CUDA_ARCHITECTURES 90a)
   execute_process(COMMAND nvidia-smi --id=0 --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE capability
                   RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -53,12 +49,12 @@ if(CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
 endif()
 enable_language(CUDA)
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know it of CUDA 13
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # unknown to CMake 3.25 for CUDA 13
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
 set(suffixes ${CMAKE_FIND_LIBRARY_SUFFIXES})
-set(CMAKE_FIND_LIBRARY_SUFFIXES .so .a) # it looks for shared ones, though ridge links the archive
+set(CMAKE_FIND_LIBRARY_SUFFIXES .so .a) # the module looks for shared libraries
 find_package(CUDAToolkit REQUIRED)
 set(CMAKE_FIND_LIBRARY_SUFFIXES ${suffixes})
 message(STATUS "ridge: CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
@@ -75,9 +71,9 @@ list(REMOVE_ITEM sources ${plan_sources})
 add_library(ridge_cuda STATIC ${sources} ${cuda_sources} $<TARGET_OBJECTS:ridge_cuda_plan>)
 target_include_directories(ridge_cuda PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_options(ridge_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
-if(CMAKE_CUDA_ARCHITECTURES MATCHES ";") # code for seven chips is a fifth of its size like this: 5.0 -> 0.9 MB per format
+if(CMAKE_CUDA_ARCHITECTURES MATCHES ";") # for seven chips: 0.9 MB per format instead of 5.0
   target_compile_options(ridge_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-compress-mode=size>)
 endif()
-# The GPU encoder gives the CPU's bytes: products and sums round one by one, as with -ffp-contract=off.
+# As -ffp-contract=off: the GPU encoder must produce the CPU's bytes.
 set_source_files_properties(${cuda_dir}/encode/encode.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
 target_link_libraries(ridge_cuda PUBLIC ridge_quant PRIVATE CUDA::cudart_static)

@@ -1,4 +1,4 @@
-# Reads the rows of quant/formats.def so that a new format needs its header and its row, and nothing else.
+# Reads quant/formats.def: a new format needs only its header and row.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/quant/formats.def)
 file(STRINGS quant/formats.def rows REGEX "^RIDGE_FORMAT\\(")
 set(RIDGE_FORMATS)

@@ -1,5 +1,5 @@
-# Run by the target ridge_commit: writes FILE with the commit of SOURCE, or COMMIT where that is given. SOURCE may lie in
-# a work tree that has nothing to do with it (unpacked into somebody's repository): only the top of one is ours.
+# Writes FILE with COMMIT, or else the commit of SOURCE if that is the top of a work tree: sources may be unpacked in
+# another repository.
 if(NOT COMMIT)
   execute_process(COMMAND git -C ${SOURCE} rev-parse --show-prefix
                   RESULT_VARIABLE no_tree OUTPUT_VARIABLE below_top OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)

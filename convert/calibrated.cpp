@@ -20,7 +20,7 @@ CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core:
     : plan_(plan), program_(program), method_(method), make_executor_(std::move(make_executor)),
       make_hessian_(std::move(make_hessian)), encode_(std::move(encode)), threads_(threads), text_{chunks, {}} {
   for (const core::Op& op : program.ops) layers_ = std::max(layers_, op.layer + 1);
-  // The embeddings as quantized.
+  // The quantized embeddings.
   const core::Weight& table = program.weights[program.ops.at(0).weights[0]];
   const auto source = std::ranges::find(plan.sources, table.name, &WeightSource::name);
   const quant::FormatInfo& target = *plan.types[static_cast<size_t>(source - plan.sources.begin())].format();
@@ -48,18 +48,17 @@ void CalibratedQuantizer::keep_in(LayerJournal& journal, std::function<void(cons
 
 void CalibratedQuantizer::quantize_layer(int32_t index) {
   Layer layer(*this, index);
-  PreparedTensors before = std::exchange(ready_, {}); // of other layers, not asked for yet
+  PreparedTensors before = std::exchange(ready_, {});
   make_tensors(layer, index);
   ready_.merge(before);
   if (index + 1 < layers_) {
     layer.run_to(layer.program.ops.size(), layer.output)(hidden_, [this](int64_t first, std::span<const float> rows) {
       const int64_t width = std::ssize(rows) / text_.chunk_tokens();
-      std::ranges::copy(rows, hidden_.begin() + first * width); // these rows are not read again
+      std::ranges::copy(rows, hidden_.begin() + first * width);
     });
   }
 }
 
-// The layer's tensors, into ready_.
 void CalibratedQuantizer::make_tensors(Layer& layer, int32_t index) {
   if (journal_ && index < journal_->layers()) return layer.take(journal_->read(index));
   if (method_.scales) layer.find_scales();

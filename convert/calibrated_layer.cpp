@@ -16,11 +16,10 @@ using core::WeightId;
 
 namespace {
 
-constexpr int64_t kScaleSampleRows = 64; // of each matrix, for the search of scales
+constexpr int64_t kScaleSampleRows = 64;
 
 bool is_matrix(const core::Op& op) { return op.kind == OpKind::linear || op.kind == OpKind::expert_linear; }
 
-// Mean square of each column.
 class MeanSquares {
  public:
   explicit MeanSquares(int64_t cols) : sums_(static_cast<size_t>(cols)) {}
@@ -114,14 +113,12 @@ void CalibratedQuantizer::Layer::run_inputs(const Group& group,
   run_to(group.ops[0], input)(owner.hidden_, [&](int64_t, std::span<const float> rows) { each(rows); });
 }
 
-// The row of the tensor that row `row` of a weight is.
 int64_t CalibratedQuantizer::Layer::tensor_row(WeightId id, int64_t row) const {
   const core::Weight& weight = program.weights[id];
   const Slice& slice = slices.at(id);
   return slice.first + row / weight.rows_per_run() * slice.stride + row % weight.rows_per_run();
 }
 
-// A norm's weights.
 void CalibratedQuantizer::Layer::scale_vector(WeightId id, std::span<const float> factors) {
   core::Weight& weight = program.weights[id];
   std::vector<float>& values = vectors[weight.name];
@@ -133,7 +130,7 @@ void CalibratedQuantizer::Layer::scale_vector(WeightId id, std::span<const float
   owner.ready_[weight.name] = {{bytes.begin(), bytes.end()}, {}};
 }
 
-// The rows of a matrix, which may be some of a tensor's, and their biases.
+// Includes the biases. The matrix may be part of a tensor.
 void CalibratedQuantizer::Layer::scale_rows(const core::Op& op, std::span<const float> factors) {
   const WeightId matrix = op.weights[0];
   std::vector<float>& rows = scaling[program.weights[matrix].name].rows;
@@ -152,7 +149,6 @@ void CalibratedQuantizer::Layer::scale_rows(const core::Op& op, std::span<const 
   owner.ready_[std::string(source.name())] = {{bytes.begin(), bytes.end()}, {}};
 }
 
-// The bias of a matrix, out of its whole tensor.
 void CalibratedQuantizer::Layer::use_bias(const core::Op& op, std::span<const float> whole) {
   core::Weight& bias = program.weights[op.weights[1]];
   std::vector<float>& part = vectors[bias.name + bias.part];
@@ -162,8 +158,8 @@ void CalibratedQuantizer::Layer::use_bias(const core::Op& op, std::span<const fl
   bias.data = reinterpret_cast<const std::byte*>(part.data());
 }
 
-// All weights of a tensor, to its rows in another type. A copy keeps its numbers: what comes behind it is then fitted
-// to the unquantized rows.
+// Redirects all weights of a tensor. Reordered copies keep their values, so later matrices are fitted to the
+// unquantized rows.
 void CalibratedQuantizer::Layer::repoint(const std::string& tensor, quant::Type type, const std::byte* bytes) {
   for (const auto& [id, slice] : slices) {
     core::Weight& weight = program.weights[id];
@@ -175,21 +171,20 @@ void CalibratedQuantizer::Layer::repoint(const std::string& tensor, quant::Type 
   }
 }
 
-// Finds scales for the inputs of each group. Their inverse goes into the op before: a norm, or the rows of a matrix.
+// Finds input scales per group; the previous op (a norm or matrix rows) gets their inverse.
 void CalibratedQuantizer::Layer::find_scales() {
   struct Candidate {
     const Group* group;
-    WeightId vector = -1;           // norm to divide, or
-    const core::Op* rows = nullptr; // matrix whose rows are divided
-    std::vector<int64_t> row_of;    // input column → row of that matrix; empty: the same
+    WeightId vector = -1;           // norm to divide,
+    const core::Op* rows = nullptr; // or matrix with rows to divide
+    std::vector<int64_t> row_of;    // input column → row; empty: identity
   };
   std::vector<Candidate> candidates;
   for (const Group& group : groups) {
     const ValueId value = program.ops[group.ops[0]].inputs[0];
-    const auto is_plain = [&](const core::Op& op) { // whose matrix can be scaled
+    const auto is_plain = [&](const core::Op& op) { // its matrix can be scaled
       return op.kind == OpKind::linear && target_of(op.weights[0]);
     };
-    // Where a tensor was put in another order, it is not known which rows they are.
     const auto can_scale_rows = [&](const core::Op& op) { return !slices.at(op.weights[0]).copied; };
     bool fits = std::ranges::all_of(program.ops, [&](const core::Op& op) {
       return std::ranges::find(op.inputs, value) == op.inputs.end() || is_plain(op);
@@ -220,7 +215,7 @@ void CalibratedQuantizer::Layer::find_scales() {
   std::vector<std::vector<float>> scales;
   for (const Candidate& candidate : candidates) {
     std::vector<quant::AwqMatrix> matrices;
-    std::set<std::string_view> sampled; // parts of a tensor are sampled once
+    std::set<std::string_view> sampled;
     for (const size_t i : candidate.group->ops) {
       const WeightId id = program.ops[i].weights[0];
       if (!sampled.insert(program.weights[id].name).second) continue;
@@ -235,7 +230,7 @@ void CalibratedQuantizer::Layer::find_scales() {
     run_inputs(*candidate.group, [&](std::span<const float> rows) { hessian->add(rows); });
     scales.push_back(quant::search_scales(matrices, *hessian, candidate.row_of).scale);
   }
-  for (size_t c = 0; c < candidates.size(); ++c) { // after the search, whose inputs are those of the unscaled layer
+  for (size_t c = 0; c < candidates.size(); ++c) { // after the search, which uses the unscaled layer's inputs
     const Candidate& candidate = candidates[c];
     const std::vector<float>& scale = scales[c];
     if (scale.empty()) continue;
@@ -267,10 +262,10 @@ void CalibratedQuantizer::Layer::quantize() {
       run(owner.hidden_, [](int64_t, std::span<const float>) {});
       of_experts = run.inputs();
     }
-    std::vector<float> mean_squares; // for linear ops
+    std::vector<float> mean_squares;
     std::unique_ptr<quant::Hessian> hessian;
     if (const int64_t cols = program.values[program.ops[group.ops[0]].inputs[0]].width; !any(OpKind::linear)) {
-      // a group of experts only: of_experts has their importance
+      // for a group of experts, of_experts has the importance
     } else if (owner.method_.feedback) {
       hessian = owner.make_hessian_(cols);
       run_inputs(group, [&](std::span<const float> rows) { hessian->add(rows); });
@@ -292,7 +287,7 @@ void CalibratedQuantizer::Layer::quantize() {
         hessian->encode(t, rows.weights, rows.rows, out);
       };
       Prepared& made = owner.ready_[name];
-      if (!made.bytes.empty()) continue; // with another part of the tensor
+      if (!made.bytes.empty()) continue; // done with another part of the tensor
       made.error = encode_tensor(
           source, *type, linear ? std::vector<std::vector<float>>(1, mean_squares) : importance_of(&of_experts, source),
           checked(fed ? encode_fed : owner.encode_, source),
@@ -303,7 +298,7 @@ void CalibratedQuantizer::Layer::quantize() {
   }
 }
 
-// What quantize() and find_scales() made of this layer once before.
+// Reuses a previous quantize() and find_scales().
 void CalibratedQuantizer::Layer::take(PreparedTensors tensors) {
   const auto floats = [](const Prepared& made) {
     return std::span(reinterpret_cast<const float*>(made.bytes.data()), made.bytes.size() / sizeof(float));
@@ -320,7 +315,7 @@ void CalibratedQuantizer::Layer::take(PreparedTensors tensors) {
       else if (op.kind == OpKind::linear)
         use_bias(op, floats(made));
       else
-        program.weights[id].data = made.bytes.data(); // a norm's
+        program.weights[id].data = made.bytes.data();
     }
 }
 

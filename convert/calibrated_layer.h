@@ -1,4 +1,4 @@
-// A layer while it is quantized with a calibration text; of CalibratedQuantizer alone.
+// One layer during calibrated quantization; private to CalibratedQuantizer.
 #pragma once
 
 #include "convert/calibrated.h"
@@ -7,22 +7,21 @@
 
 namespace ridge::convert {
 
-// One layer as a Program, and the decisions about its tensors.
 struct CalibratedQuantizer::Layer {
   CalibratedQuantizer& owner;
-  core::Program program; // the layer's ops
+  core::Program program;
   core::ValueId output;
-  std::map<std::string, Scaling> scaling;            // by tensor
-  std::map<std::string, std::vector<float>> vectors; // norms and biases that scales went into, by tensor and part
+  std::map<std::string, Scaling> scaling;
+  std::map<std::string, std::vector<float>> vectors; // scaled norms and biases, by tensor and part
 
-  // Where a weight that has some rows of a tensor has them.
+  // A weight's place in its tensor.
   struct Slice {
-    int64_t first = 0, stride = 0; // of its runs, in rows
-    bool copied = false;           // in another order, which its copy only knows
+    int64_t first = 0, stride = 0;
+    bool copied = false; // reordered: only the copy knows the rows
   };
   std::map<core::WeightId, Slice> slices;
 
-  // Matrices that share an input: indices of their ops.
+  // Ops with a common input.
   struct Group {
     std::vector<size_t> ops;
   };
@@ -30,12 +29,10 @@ struct CalibratedQuantizer::Layer {
 
   Layer(CalibratedQuantizer& owner, int32_t layer);
   const WeightSource* source_of(core::WeightId id) const;
-  std::optional<quant::Type> target_of(core::WeightId id) const; // nullopt: it keeps its type
+  std::optional<quant::Type> target_of(core::WeightId id) const; // nullopt: keeps its type
   const core::Op* writer_of(core::ValueId id) const;
 
-  // The first `ops` ops, to the rows of `result`.
   LayerRun run_to(size_t ops, core::ValueId result, bool observe = false) const;
-  // The inputs of a group's matrices.
   void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
   void find_scales();
   int64_t tensor_row(core::WeightId id, int64_t row) const;

@@ -29,7 +29,7 @@ std::vector<std::vector<int32_t>> calibration_chunks(const text::Tokenizer& toke
 
 std::vector<std::vector<int32_t>> own_text(const gguf::File& file, const core::Program& program,
                                            const core::MakeExecutor& make_executor, int threads) {
-  constexpr int64_t kChunks = 8, kTokens = 256; // together: one token of each chunk a step
+  constexpr int64_t kChunks = 8, kTokens = 256; // one token per chunk and step
   const int64_t length = std::min(kTokens, program.trained_context);
   core::ExecutorConfig config;
   config.context = length;
@@ -95,8 +95,7 @@ void ImatrixCollector::observe(const core::Op& op, int64_t matrix, std::span<con
   if (!sums.weight) return;
   const int64_t cols = sums.weight->cols;
   double* squares = sums.squares.data() + matrix * cols;
-  // The CUDA executor calls this outside of a parallel region, so the loop gets threads. Within the CPU executor's
-  // parallel region it gets none.
+  // Parallel only under the CUDA executor: the CPU executor calls this within its parallel region.
   constexpr int64_t kPiece = 128;
 #pragma omp parallel for schedule(static) if (std::ssize(rows) > 16)
   for (int64_t first = 0; first < cols; first += kPiece)

@@ -10,8 +10,7 @@
 namespace ridge::convert {
 namespace {
 
-// Recipes that a trained model is usually written in. In ternary and binary types only models that were trained with
-// such weights keep anything, and the float types are no choice between losses.
+// Excludes float types, and ternary and binary ones, which suit only models trained for them.
 bool is_usual(const models::Recipe& recipe) {
   const quant::FormatInfo& format = quant::format(recipe.base);
   return format.packed && format.bits_per_weight() < 9 && !format.name.starts_with("TQ") && format.name != "Q1_0" &&
@@ -46,7 +45,7 @@ class Exploration {
   }
 
  private:
-  static constexpr double kProbedBits = 4; // between the sizes that are asked for most
+  static constexpr double kProbedBits = 4;
 
   struct Candidate {
     std::string name;
@@ -71,7 +70,6 @@ class Exploration {
       if (is_usual(recipe)) add({std::string(recipe.name), plan_of(&recipe)});
   }
 
-  // One for the size of each recipe.
   void plan_mixes(const Requantization& searched, const std::vector<std::vector<TypeChoice>>& choices) {
     const QuantizeSetup::Rest rest = setup_.without_searched(searched);
     uint64_t least = rest.bytes;

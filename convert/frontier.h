@@ -1,4 +1,4 @@
-// What a model loses at which size: every recipe, and the best mix of types at each one's size, measured on a text.
+// Size versus loss: all recipes, and the best mix at each size.
 #pragma once
 
 #include "convert/quantize.h"
@@ -11,33 +11,31 @@
 namespace ridge::convert {
 
 struct FrontierPoint {
-  std::string name; // of a recipe; empty: a mix
+  std::string name; // empty: a mix
   uint64_t bytes = 0;
   double bits_per_weight = 0;
-  measure::Estimate divergence; // nats per token
-  double expected = 0;          // of a mix, by the sum over its tensors
-  bool best = false;            // nothing else is as small and diverges less
+  measure::Estimate divergence;
+  double expected = 0; // of a mix: sum over tensors
+  bool best = false;   // Pareto-optimal
 };
 
-// What a tensor would cost in each type: those that a mix may take.
 struct TensorCosts {
   struct Choice {
     std::string type;
     uint64_t bytes;
-    double divergence; // nats per token, expected
+    double divergence;
   };
   std::string name;
-  std::vector<Choice> choices; // by ascending bytes
+  std::vector<Choice> choices;
 };
 
 struct Frontier {
   std::vector<FrontierPoint> points; // by ascending bytes
-  std::vector<TensorCosts> tensors;  // in file order
+  std::vector<TensorCosts> tensors;
   int64_t scored_tokens = 0;
 };
 
-// Explores the request's file, with its method and importance matrix, on its calibration text or, without one, on a
-// text that the model writes itself. Writes nothing. Throws Error where the model cannot run.
+// Uses the calibration text or text sampled from the model. Writes nothing. Throws Error if the model cannot run.
 Frontier explore(const core::QuantizeRequest& request, const QuantizeSteps& steps);
 
 } // namespace ridge::convert

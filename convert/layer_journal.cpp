@@ -11,8 +11,8 @@
 namespace ridge::convert {
 namespace {
 
-// The file: kMagic, the request's hash, and records of: bytes of the payload, its hash, the payload.
-// A payload: of each tensor, bytes of its name, bytes of its data, its error, its name, its data.
+// File: kMagic, request hash, records (payload bytes, payload hash, payload). A payload has per tensor: name bytes,
+// data bytes, error, name, data.
 constexpr uint64_t kMagic = 0x31796c6567646972; // "ridgely1"
 constexpr int64_t kWord = sizeof(uint64_t);
 
@@ -37,7 +37,7 @@ std::vector<std::byte> payload_of(const PreparedTensors& tensors) {
   return payload;
 }
 
-// Nothing where the bytes are no payload.
+// nullopt: invalid.
 std::optional<PreparedTensors> parse_payload(std::span<const std::byte> rest) {
   PreparedTensors tensors;
   while (!rest.empty()) {
@@ -63,7 +63,7 @@ bool get(std::fstream& file, T& value) {
   return static_cast<bool>(file.read(reinterpret_cast<char*>(&value), sizeof value));
 }
 
-// The payload of a record; nothing where it is not whole.
+// nullopt: incomplete.
 std::optional<std::vector<std::byte>> read_payload(std::fstream& file, int64_t at, int64_t file_bytes) {
   uint64_t bytes = 0, hash = 0;
   file.clear();

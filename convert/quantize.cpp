@@ -34,7 +34,7 @@ void check_usage(const core::QuantizeRequest& r) {
                 Error::kUsage);
 }
 
-// The bytes that the file may have; nothing where it is the divergence that is bounded.
+// Maximum file size; nullopt: the divergence is limited instead.
 std::optional<uint64_t> target_bytes(const core::QuantizeRequest& r, const Requantization& plan) {
   if (!r.target_size.empty()) return core::parse_bytes(r.target_size, "--target-size");
   if (r.target_bpw <= 0) return std::nullopt;
@@ -45,9 +45,9 @@ std::optional<uint64_t> target_bytes(const core::QuantizeRequest& r, const Requa
   return gguf::file_bytes(plan.metadata, none) + static_cast<uint64_t>(r.target_bpw * static_cast<double>(weights) / 8);
 }
 
-// Sets the plan's types so that the file keeps to the target.
+// Meets the target.
 TypeSearchResult search_types(const QuantizeSetup& setup, Requantization& plan) {
-  constexpr double kUsualBits = 4.5; // per weight
+  constexpr double kUsualBits = 4.5;
   const core::QuantizeRequest& r = setup.request;
   const std::optional<uint64_t> target = target_bytes(r, plan);
   const QuantizeSetup::Rest rest = setup.without_searched(plan);
@@ -79,7 +79,7 @@ void warn_without_importance(const Requantization& plan, const QuantizeSteps& st
 
 constexpr std::string_view kUnfinished = ".unfinished";
 
-// A hash of all that decides what a calibration makes of the file.
+// Hash of everything that affects a calibrated result.
 uint64_t hash_of(const QuantizeSetup& setup, const Requantization& plan) {
   const core::QuantizeRequest& r = setup.request;
   core::Hash hash;
@@ -104,7 +104,7 @@ std::vector<std::string> write_output(const QuantizeSetup& setup, const Requanti
   if (!setup.is_calibrated())
     return write(plan, output, setup.importance(), setup.encode(), nullptr, setup.steps.done, progress);
   const core::Program program = models::build_program(*plan.file);
-  // A layer takes long, and nothing is written in that time: cancelling is checked before each part of it.
+  // A layer takes long without output, so cancellation is checked before each part.
   const auto calibrated = setup.calibrate(plan, program, [&] { progress(written, all); });
   LayerJournal journal(fmt::format("{}{}", r.output, kUnfinished), hash_of(setup, plan));
   if (journal.layers() > 0) setup.steps.note(continues(journal, r.output));
@@ -115,7 +115,7 @@ std::vector<std::string> write_output(const QuantizeSetup& setup, const Requanti
         plan, output, setup.importance(), setup.encode(),
         [&](std::string_view name) { return calibrated->tensor(name); }, setup.steps.done, progress);
   } catch (const std::exception&) {
-    throw; // once the cause is gone, the same request goes on
+    throw; // the same request can resume
   } catch (...) {
     journal.remove();
     throw;
@@ -124,7 +124,7 @@ std::vector<std::string> write_output(const QuantizeSetup& setup, const Requanti
   return paths;
 }
 
-// The adapters' files must outlive the plan.
+// The files must outlive the plan.
 std::vector<models::AdapterFile> merge_adapters(const core::QuantizeRequest& request, Requantization& plan) {
   std::vector<models::AdapterFile> files;
   for (const core::AdapterOption& adapter : request.adapters) files.push_back(models::AdapterFile::open(adapter.file));

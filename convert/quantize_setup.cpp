@@ -21,9 +21,9 @@
 namespace ridge::convert {
 namespace {
 
-constexpr int64_t kChunkTokens = 512;     // of a calibration text that run together
-constexpr int64_t kMeasuredTokens = 4096; // that divergences are measured on
-constexpr int64_t kMostLogits = 1 << 27;  // that are kept of the model as it is: 512 MB
+constexpr int64_t kChunkTokens = 512;
+constexpr int64_t kMeasuredTokens = 4096;
+constexpr int64_t kMostLogits = 1 << 27; // of the original model: 512 MB
 
 quant::Type parse_type(const std::string& name, const char* flag) {
   const quant::FormatInfo* format = quant::find_format(name);
@@ -65,14 +65,14 @@ models::RecipeOptions recipe_options(const core::QuantizeRequest& r, bool import
 }
 
 std::unique_ptr<core::Executor> make_executor_on_gpu(const core::Program& part, core::ExecutorConfig config) {
-  // Its products of halves are as good as exact, and its exact mode is meant for a few tokens.
+  // Exact mode is for few tokens; half precision suffices here.
   config.exact = false;
   config.k_type = config.v_type = core::KvType::f16;
   return kernels::cuda::make_cuda_executor(part, config);
 }
 
 std::unique_ptr<kernels::cuda::Encoder> start_gpu(const core::QuantizeRequest& r, const QuantizeSteps& steps) {
-  if (r.device == "cpu" || (r.output.empty() && !r.explore && !r.has_target())) return nullptr; // nothing is encoded
+  if (r.device == "cpu" || (r.output.empty() && !r.explore && !r.has_target())) return nullptr;
   try {
     auto gpu = kernels::cuda::make_encoder();
     if (!gpu && r.device == "cuda") throw_error("--device cuda: {}", kernels::cuda::device_info().problem);
@@ -181,7 +181,7 @@ std::unique_ptr<DivergenceMeter> QuantizeSetup::make_meter() const {
 }
 
 QuantizeSetup::Rest QuantizeSetup::without_searched(const Requantization& plan) const {
-  // With padding: every tensor may take up to alignment - 1 bytes more.
+  // Padding: up to alignment - 1 bytes per tensor.
   Rest rest{plan.bytes() + 32 * plan.sources.size(), 0};
   const auto infos = plan.infos();
   for (size_t i = 0; i < infos.size(); ++i) {

@@ -1,5 +1,4 @@
-// What every kind of work for a request to quantize begins with: the file and the options, what encodes, what runs the
-// model, and the text that it runs on.
+// Common setup of quantize requests.
 #pragma once
 
 #include "convert/calibrated.h"
@@ -15,8 +14,7 @@ namespace ridge::convert {
 
 class QuantizeSetup {
  public:
-  // Both must outlive this. Throws Error where a file cannot be read, and a usage Error where an option has a wrong
-  // value.
+  // Both must outlive this. Throws Error for files, usage Errors for options.
   QuantizeSetup(const core::QuantizeRequest& request, const QuantizeSteps& steps);
 
   const core::QuantizeRequest& request;
@@ -25,19 +23,19 @@ class QuantizeSetup {
   bool is_calibrated() const { return request.method != "plain"; }
   const gguf::Imatrix* importance() const { return importance_ ? &*importance_ : nullptr; }
   const models::RecipeOptions& options() const { return options_; }
-  EncodeRows encode() const; // on the GPU where there is one
+  EncodeRows encode() const;
 
-  // Runs the model for a plan with another method than plain. `program` is the file's; all must outlive it.
+  // For methods other than plain. `program` is plan.file's; all arguments must outlive the result.
   std::unique_ptr<CalibratedQuantizer> calibrate(const Requantization& plan, const core::Program& program,
                                                  const std::function<void()>& between_steps) const;
-  // Nothing, and a note, where the model cannot run: then what is known of others has to do.
+  // nullptr and a note if the model cannot run; then typical values apply.
   std::unique_ptr<DivergenceMeter> make_meter() const;
 
-  // The types that each source of the plan may have, and what their errors cost: divergence in nats by the meter, or
-  // loss as in other models where it is null. `bits_per_weight`: about what is wanted.
+  // Candidates per source, with their divergence in nats by the meter or, without it, typical loss. `bits_per_weight`:
+  // approximate target.
   std::vector<std::vector<TypeChoice>> find_choices(const Requantization& plan, const DivergenceMeter* meter,
                                                     double bits_per_weight) const;
-  // Bytes of the plan's file without the tensors that have choices, and the weights of those.
+  // Bytes of fixed tensors; weights of the others.
   struct Rest {
     uint64_t bytes = 0;
     int64_t weights = 0;
@@ -54,11 +52,11 @@ class QuantizeSetup {
   std::unique_ptr<kernels::cuda::Encoder> gpu_;
 };
 
-// Gives the plan the types that were chosen. Returns the sum of their losses.
+// Returns the sum of losses.
 double take_choices(Requantization& plan, const std::vector<std::vector<TypeChoice>>& choices,
                     const std::vector<int>& chosen);
 
-// Throws a usage Error with the names that are known.
+// Throws a usage Error that lists names.
 const models::Recipe& parse_recipe(const std::string& name);
 
 } // namespace ridge::convert

@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t kCopyBytes = size_t{16} << 20;
 
-// The index of the first weight that is NaN or infinite.
 [[noreturn]] void refuse_weight(const WeightSource& source, int64_t first_row, std::span<const float> weights) {
   const auto bad = std::ranges::find_if(weights, [](float w) { return !std::isfinite(w); }) - weights.begin();
   throw_error("tensor {}: row {}, column {} is {}: the weights are damaged", core::printable(source.name()),
@@ -24,7 +23,7 @@ constexpr size_t kCopyBytes = size_t{16} << 20;
 
 class Stopwatch {
  public:
-  double lap() { // seconds since the last one
+  double lap() {
     const auto now = std::chrono::steady_clock::now();
     return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
   }
@@ -78,7 +77,7 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
   const quant::FormatInfo& format = quant::format(type);
   const int64_t row_bytes = format.row_bytes(cols);
   const int64_t chunk_rows = std::min(std::max<int64_t>(1, chunk_weights / cols), matrix_rows);
-  // Without an initial value: one thread would fill it while the others wait.
+  // Uninitialized: filling it is single-threaded.
   const auto original = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(chunk_rows * cols));
   const auto decoded = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(chunk_rows * cols));
   const auto packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(chunk_rows * row_bytes));
@@ -173,7 +172,7 @@ Requantization plan_requantization(const gguf::File& file, const models::Recipe*
   for (const WeightSource& source : plan.sources) infos.push_back(source.info());
   if (recipe) {
     plan.types = models::assign_types(*recipe, models::model_traits(file), infos, options);
-    // Each planar weight becomes one tensor, and its keys describe nothing any more.
+    // Planar weights become ordinary tensors; their keys are obsolete.
     for (size_t i = 0; i < plan.sources.size(); ++i)
       if (plan.sources[i].is_planar() && plan.types[i] == plan.sources[i].type()) plan.types[i] = quant::Type::F16;
     for (const char* key : {"ridge.quant.scheme", "ridge.quant.group_size", "ridge.quant.source"})

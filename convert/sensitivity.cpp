@@ -8,7 +8,6 @@
 namespace ridge::convert {
 namespace {
 
-// A tensor in another type.
 struct Encoded {
   gguf::TensorType type;
   std::vector<std::byte> bytes;
@@ -80,7 +79,7 @@ std::vector<std::optional<double>> DivergenceMeter::sensitivities(const Requanti
     if (progress) progress(++done, total);
   };
 
-  std::vector<float> input; // of the group
+  std::vector<float> input;
   const int last = groups_.count() - 1;
   for (int group = 0; group <= last; ++group) {
     const std::unique_ptr<LayerRun> behind = group < last ? groups_.run(group + 1, last) : nullptr;
@@ -93,7 +92,7 @@ std::vector<std::optional<double>> DivergenceMeter::sensitivities(const Requanti
     }
     if (behind) input = groups_.run(group, group)->rows(input);
   }
-  for (size_t i = 0; i < plan.sources.size(); ++i) { // those that several groups read, such as tied embeddings
+  for (size_t i = 0; i < plan.sources.size(); ++i) {
     const std::string_view name = plan.sources[i].name();
     if (!wanted[i] || groups_.only_reader(name) || !groups_.is_read(name)) continue;
     measure(i, [&](const gguf::File& file) { return compare(*groups_.run(file, 0, last), {}); });

@@ -20,9 +20,9 @@ std::vector<Type> default_candidates() {
 }
 
 double sensitivity(std::string_view tensor, bool is_output, int64_t layers) {
-  // Measured on the trained model of docs/performance/log-quantizing.md (5 layers, Q3_K in one role at a time, KL
-  // divergence over relative error). What the output matrix gets wrong is in the logits at once; what a layer's matrix
-  // gets wrong is one of many contributions to the residual stream, hence the number of layers.
+  // KL divergence per relative error, docs/performance/log-quantizing.md (5 layers, Q3_K in one role at a time). The
+  // output matrix acts on logits directly; a layer's matrix is one of many contributions to the residual stream, hence
+  // `layers`.
   constexpr double kOutputPerLayer = 5;
   if (is_output) return kOutputPerLayer * static_cast<double>(std::max<int64_t>(1, layers));
   switch (models::role_of(tensor)) {
@@ -31,14 +31,14 @@ double sensitivity(std::string_view tensor, bool is_output, int64_t layers) {
   case models::Role::attn_output: return 0.7;
   case models::Role::ffn_up: return 0.75;
   case models::Role::ffn_down:
-  case models::Role::token_embd: return 3; // the latter by analogy: what is read into the stream
+  case models::Role::token_embd: return 3; // token_embd by analogy: both write to the residual stream
   default: return 1;
   }
 }
 
 namespace {
 
-// Only the lower convex hull of (bytes, loss): on it, each step costs more per byte than the one before.
+// Lower convex hull of (bytes, loss): cost per byte increases with each step.
 void keep_hull(std::vector<TypeChoice>& choices) {
   std::ranges::sort(choices, [](const TypeChoice& a, const TypeChoice& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.loss < b.loss;
@@ -55,11 +55,11 @@ void keep_hull(std::vector<TypeChoice>& choices) {
   choices = std::move(hull);
 }
 
-// Sensitivities of the plan's sources. Where only some are measured, the others are brought to the same scale.
+// Scales assumed values to the measured ones.
 std::vector<double> sensitivities_of(const Requantization& plan, const TypeSearch& search) {
   const int64_t layers = models::model_traits(*plan.file).layers;
   std::vector<double> all;
-  double measured = 0, assumed = 0; // of those that are measured
+  double measured = 0, assumed = 0;
   for (size_t i = 0; i < plan.sources.size(); ++i) {
     all.push_back(sensitivity(plan.sources[i].name(), plan.is_output(plan.sources[i]), layers));
     if (search.sensitivities.empty() || !search.sensitivities[i]) continue;
@@ -77,7 +77,7 @@ TensorLoss::TensorLoss(const WeightSource& source, const gguf::Imatrix* imatrix,
     : source_(source), importance_(importance_of(imatrix, source)),
       measured_(importance_of(inputs ? inputs : imatrix, source)) {
   constexpr int64_t kSampleWeights = 1 << 16;
-  // Rows at equal distances, from all matrices of a tensor.
+  // Evenly spaced over all matrices.
   const int64_t count = std::clamp<int64_t>(kSampleWeights / source.cols(), 1, source.rows());
   weights_.resize(static_cast<size_t>(count * source.cols()));
   for (int64_t i = 0; i < count; ++i) {
@@ -92,7 +92,7 @@ double TensorLoss::in(Type type, const EncodeRows& encode) const {
   std::vector<std::byte> packed(static_cast<size_t>(format.row_bytes(cols)) * rows_.size());
   std::vector<float> decoded(static_cast<size_t>(cols));
   quant::ErrorStats stats;
-  for (size_t i = 0; i < rows_.size();) { // runs of rows of one matrix
+  for (size_t i = 0; i < rows_.size();) {
     const auto matrix = static_cast<size_t>(rows_[i] / matrix_rows);
     size_t end = i + 1;
     while (end < rows_.size() && static_cast<size_t>(rows_[end] / matrix_rows) == matrix) ++end;
@@ -130,14 +130,14 @@ std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan,
     if (!is_searched(source, options)) continue;
     const TensorLoss loss(source, imatrix, search.inputs);
     std::vector<TypeChoice>& choices = all[i];
-    if (!source.is_planar()) choices.push_back({source.type().format()->type, source.bytes(), 0}); // as it is
+    if (!source.is_planar()) choices.push_back({source.type().format()->type, source.bytes(), 0});
     const size_t given = choices.size();
     for (const Type type : candidates) {
       if (source.cols() % quant::format(type).block_weights != 0 || source.type() == type) continue;
       const gguf::TensorInfo info{std::string(source.name()), type, source.dims()};
       if (source.is_planar() || info.bytes() < source.bytes()) choices.push_back({type, info.bytes(), 0});
     }
-    // A sample has few rows. So types are shared among the threads, not a type's rows.
+    // A sample has few rows, so threads share types, not rows.
     std::exception_ptr problem;
 #pragma omp parallel for schedule(dynamic)
     for (size_t c = given; c < choices.size(); ++c) {
@@ -161,7 +161,7 @@ std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choice
   uint64_t bytes = 0;
   double loss = 0;
   struct Step {
-    double gain; // loss per byte
+    double gain;
     size_t tensor;
     bool operator<(const Step& other) const { return gain < other.gain; }
   };
@@ -189,7 +189,7 @@ std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choice
     steps.pop();
     const auto now = static_cast<size_t>(chosen[i]);
     const uint64_t more = choices[i][now + 1].bytes - choices[i][now].bytes;
-    if (bytes + more > budget) continue; // this step is too large; a smaller one of another tensor may fit
+    if (bytes + more > budget) continue; // too large; a smaller step of another tensor may fit
     bytes += more;
     loss -= choices[i][now].loss - choices[i][now + 1].loss;
     ++chosen[i];

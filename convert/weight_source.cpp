@@ -44,7 +44,7 @@ void WeightSource::merge(std::span<const models::ScaledAdapter> adapters) {
 
 void WeightSource::release(int64_t first, int64_t count) const {
   if (!planar_) return file_->release(*tensor_, packed(first, count));
-  if (first + count < rows()) return; // the parts of a planar weight are released together, at the end
+  if (first + count < rows()) return; // planar parts are released together
   for (const gguf::Tensor* part : planar_->tensors()) file_->release(*part, part->data);
 }
 
@@ -55,14 +55,14 @@ std::vector<WeightSource> stored_tensors(const gguf::File& file) {
 }
 
 std::vector<WeightSource> weight_sources(const gguf::File& file) {
-  std::map<const gguf::Tensor*, models::PlanarWeight> begun_by; // a planar weight stands where its first tensor stood
+  std::map<const gguf::Tensor*, models::PlanarWeight> begun_by; // a planar weight takes the place of its first tensor
   std::set<const gguf::Tensor*> parts;
   const auto add = [&](const std::string& name) {
     auto weight = models::PlanarWeight::find(file, name);
     if (!weight) return;
     const std::vector<const gguf::Tensor*> tensors = weight->tensors();
     parts.insert(tensors.begin(), tensors.end());
-    begun_by.emplace(*std::ranges::min_element(tensors), std::move(*weight)); // tensors lie in file order
+    begun_by.emplace(*std::ranges::min_element(tensors), std::move(*weight));
   };
   for (const std::string& name : models::PlanarWeight::names(file)) add(name);
   for (const gguf::Tensor& tensor : file.tensors())

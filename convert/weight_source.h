@@ -1,5 +1,4 @@
-// The matrices and vectors of a file as rows of f32, in whatever form the file holds them. Quantizing and comparing
-// read them through this.
+// Tensors as rows of f32 in any format.
 #pragma once
 
 #include "gguf/writer.h"
@@ -20,35 +19,35 @@ class WeightSource {
 
   std::string_view name() const { return name_; }
   const std::vector<int64_t>& dims() const { return dims_; } // dims[0] contiguous
-  // For a planar weight this is the type that executors run it in, which no file holds.
+  // For planar weights: the executors' type, which no file has.
   gguf::TensorType type() const { return type_; }
-  bool has_weights() const { return type_.format() != nullptr; } // false for I32 and similar types
+  bool has_weights() const { return type_.format() != nullptr; }
   bool is_planar() const { return planar_ != nullptr; }
   bool is_changed() const { return change_ != nullptr; }
   bool is_packed() const { return has_weights() && type_.format()->packed; }
   uint64_t bytes() const { return planar_ ? planar_->file_bytes() : tensor_->data.size(); }
 
   int64_t cols() const { return dims_[0]; }
-  int64_t rows() const; // of all its matrices
+  int64_t rows() const;
   int64_t matrices() const { return dims_.size() > 2 ? rows() / dims_[1] : 1; }
   int64_t weights() const { return rows() * cols(); }
 
-  // Decodes rows [first, first + count) to count * cols() floats. Needs has_weights(). Threads may share a source.
+  // Decodes [first, first + count) to count * cols() floats. Requires has_weights(). Thread-safe.
   void decode(int64_t first, int64_t count, float* out) const;
-  // Adds what adapters add to the rows that decode() gives; nothing where none changes them.
+  // Adds the adapters' changes to decode()'s rows.
   void merge(std::span<const models::ScaledAdapter> adapters);
-  // The same rows as the file has them. Not for planar weights.
+  // The encoded rows. Not for planar weights.
   std::span<const std::byte> packed(int64_t first, int64_t count) const;
-  // Gives the memory of rows back that will not be read again soon (gguf::File::release).
+  // Releases pages that are not needed soon (gguf::File::release).
   void release(int64_t first, int64_t count) const;
 
   gguf::TensorInfo info() const { return {std::string(name_), type_, dims_}; }
 
  private:
   const gguf::File* file_;
-  const gguf::Tensor* tensor_ = nullptr; // or
+  const gguf::Tensor* tensor_ = nullptr;
   std::shared_ptr<const models::PlanarWeight> planar_;
-  std::shared_ptr<const models::WeightChange> change_; // null: none
+  std::shared_ptr<const models::WeightChange> change_;
   std::string_view name_;
   gguf::TensorType type_;
   std::vector<int64_t> dims_;
@@ -56,7 +55,7 @@ class WeightSource {
 
 // In file order. The file must outlive them.
 std::vector<WeightSource> weight_sources(const gguf::File& file);
-// The same, but each tensor of a planar weight for itself.
+// Like weight_sources(), with separate tensors of planar weights.
 std::vector<WeightSource> stored_tensors(const gguf::File& file);
 
 } // namespace ridge::convert

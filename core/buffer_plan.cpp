@@ -1,4 +1,3 @@
-// Which values of a Program share memory: see BufferPlan.
 #include "core/program.h"
 
 #include <algorithm>
@@ -13,14 +12,14 @@ BufferPlan plan_buffers(const Program& program) {
     for (ValueId id : program.ops[i].outputs) last_use[id] = std::max(last_use[id], i);
   }
   for (const ValueId id : {program.result(), program.hidden})
-    if (id >= 0) last_use[id] = program.ops.size(); // read after the run
+    if (id >= 0) last_use[id] = program.ops.size();
 
   BufferPlan plan;
   plan.slot_of_value.assign(value_count, -1);
   std::vector<bool> busy;
   const auto place = [&](ValueId id) {
     const ValueInfo& value = program.values[id];
-    // The tightest free slot that is wide enough, else the widest free one (which grows), else a new one.
+    // The tightest free slot that fits, else the widest free one, which grows.
     int32_t best = -1;
     for (size_t s = 0; s < plan.slots.size(); ++s) {
       if (busy[s] || plan.slots[s].gathered != value.gathered) continue;

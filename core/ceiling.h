@@ -1,5 +1,4 @@
-// What a machine can do at most, as measured by kernels that do nothing else. Executors' folders measure them
-// (kernels/cpu/microbench/microbench.h, kernels/cuda/microbench/microbench.h); the roofline draws them.
+// A machine's limits, measured by kernels/cpu/microbench and kernels/cuda/microbench.
 #pragma once
 
 #include <string>
@@ -8,11 +7,11 @@
 namespace ridge::core {
 
 struct Ceiling {
-  enum class Unit { bytes_per_second, operations_per_second, seconds }; // a multiply-add is two operations
+  enum class Unit { bytes_per_second, operations_per_second, seconds }; // a multiply-add is two
   std::string name;                                                     // "dram_read", "tensor_f16", "grid_barrier"
   Unit unit;
   double value;
-  std::string how; // what ran: "2 GiB in 16-byte loads"
+  std::string how; // "2 GiB in 16-byte loads"
 };
 
 inline const Ceiling* find_ceiling(const std::vector<Ceiling>& ceilings, const std::string& name) {

@@ -1,4 +1,4 @@
-// The clock that durations are measured with.
+// Timing on the steady clock.
 #pragma once
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 
 namespace ridge::core {
 
-// Seconds on the steady clock. Only differences mean something.
+// Steady clock; only differences have meaning.
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Runs `work` `repetitions` times (at least once) and returns the median of the wall seconds it took.
+// Wall seconds of max(1, repetitions) runs.
 template <typename Work>
 double median_seconds(int repetitions, const Work& work) {
   std::vector<double> seconds(static_cast<size_t>(repetitions));

@@ -1,4 +1,4 @@
-// What ops move and compute. All byte formulas of the project are here.
+// All byte formulas of the project.
 #include "core/cache/rings.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace ridge::core {
 namespace {
 
-constexpr double kValueBytes = 4; // every value element is f32 or i32
+constexpr double kValueBytes = 4; // f32 or i32
 
 int64_t rows_of(const ValueInfo& value, const Step& step) { return value.gathered ? step.outputs : step.tokens; }
 
@@ -21,12 +21,12 @@ double bytes_per_token(const KvLayer& kv, double k_bytes, double v_bytes) {
          (static_cast<double>(kv.k_dim) * k_bytes + static_cast<double>(kv.v_dim) * v_bytes);
 }
 
-// The state of each stream is read and written once for all its tokens.
+// Each stream's state is read and written once.
 double state_bytes(const Program& program, int32_t state, const Step& step) {
   return 2 * kValueBytes * static_cast<double>(step.streams * program.states[state].width);
 }
 
-// An op that reads each of its operands once, and computes as much per element as its row of ops.def says.
+// Each operand counts once.
 Cost whole_operands(const Program& program, const Op& op, const Step& step) {
   Cost cost;
   for (ValueId id : op.inputs) cost.activation_bytes += kValueBytes * elements_of(program, id, step);
@@ -36,12 +36,10 @@ Cost whole_operands(const Program& program, const Op& op, const Step& step) {
   return cost;
 }
 
-// One row of the table per token.
 void set_embed_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   cost.weight_bytes = static_cast<double>(step.tokens * program.weights[op.weights[0]].row_bytes);
 }
 
-// A row of the table per token and head.
 void set_ngram_embed_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<NgramParams>(op.params);
   cost.weight_bytes = static_cast<double>(step.tokens * params.heads() * program.weights[op.weights[0]].row_bytes +
@@ -49,12 +47,11 @@ void set_ngram_embed_cost(Cost& cost, const Program& program, const Op& op, cons
   cost.state_bytes = state_bytes(program, params.state, step);
 }
 
-// The columns that are not picked are not read.
+// Only picked columns are read.
 void set_permute_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   cost.activation_bytes = 2 * kValueBytes * elements_of(program, op.outputs[0], step);
 }
 
-// The rows that are not kept are not read.
 void set_gather_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   cost.activation_bytes = 2 * kValueBytes * elements_of(program, op.outputs[0], step);
 }
@@ -64,7 +61,7 @@ void set_linear_cost(Cost& cost, const Program& program, const Op& op, const Ste
   cost.flops = 2 * elements_of(program, op.outputs[0], step) * static_cast<double>(w.cols);
 }
 
-// Each token chooses `used` of the experts. With even routing, n tokens touch E (1 - (1 - used/E)^n) of E experts.
+// If routing is even, n tokens that choose `used` of E experts touch E (1 - (1 - used/E)^n) of them.
 void set_expert_linear_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const Weight& w = program.weights[op.weights[0]];
   const auto rows = static_cast<double>(rows_of(program.values[op.outputs[0]], step));
@@ -76,7 +73,6 @@ void set_expert_linear_cost(Cost& cost, const Program& program, const Op& op, co
   cost.flops = 2 * rows * used * static_cast<double>(w.rows) * static_cast<double>(w.cols);
 }
 
-// A table of the experts of each token: a row per token.
 void set_route_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   if (op.weights.size() < 3) return;
   const auto used = std::get<RouteParams>(op.params).used;
@@ -93,12 +89,11 @@ void set_kv_store_cost(Cost& cost, const Program& program, const Op& op, const S
   cost.kv_bytes = static_cast<double>(step.tokens) * bytes_per_token(kv, step.k_bytes, step.v_bytes);
 }
 
-// How many (query, key) pairs the first `tokens` tokens of a stream see. Without a causal mask the text is whole, and
-// the pairs ahead are as many as those behind. Blocks are taken as all of the largest size.
+// Counts (query, key) pairs. Without a causal mask as many are ahead as behind. Blocks are taken as largest.
 double visible_pairs(const AttentionParams& params, double tokens) {
-  const auto growing = [](double n) { return n * (n + 1) / 2; }; // each token sees all before it
+  const auto growing = [](double n) { return n * (n + 1) / 2; };
   const auto window = static_cast<double>(params.window);
-  if (params.in_blocks) return tokens * std::min(window, tokens); // whole blocks
+  if (params.in_blocks) return tokens * std::min(window, tokens);
   if (!params.causal) {
     AttentionParams behind = params;
     behind.causal = true;
@@ -110,7 +105,7 @@ double visible_pairs(const AttentionParams& params, double tokens) {
   return chunks * growing(window) + growing(tokens - chunks * window);
 }
 
-// The cache of each stream is read once for all its tokens, from the first position that one of them sees.
+// Each cache is read once for all tokens of its stream.
 void set_attention_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<AttentionParams>(op.params);
   const KvLayer& kv = program.kv_layers[params.layer];
@@ -122,7 +117,6 @@ void set_attention_cost(Cost& cost, const Program& program, const Op& op, const 
   cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
 }
 
-// Each token against all keys before it.
 void set_index_choice_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<IndexParams>(op.params);
   const KvLayer& kv = program.kv_layers[params.layer];
@@ -133,11 +127,11 @@ void set_index_choice_cost(Cost& cost, const Program& program, const Op& op, con
   cost.flops = 2 * pairs * static_cast<double>(params.heads * kv.k_dim);
 }
 
-// Each token reads the keys that were chosen for it; those of all tokens together are at most all.
+// Tokens read their chosen keys, together at most the whole cache.
 void set_chosen_attention_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<AttentionParams>(op.params);
   const KvLayer& kv = program.kv_layers[params.layer];
-  const AttentionParams chosen = {.window = program.values[op.inputs.back()].width}; // as many positions as this window
+  const AttentionParams chosen = {.window = program.values[op.inputs.back()].width};
   const auto streams = static_cast<double>(step.streams), past = static_cast<double>(step.past);
   const double end = past + static_cast<double>(step.tokens) / streams;
   const double pairs = streams * (visible_pairs(chosen, end) - visible_pairs(chosen, past));
@@ -145,7 +139,6 @@ void set_chosen_attention_cost(Cost& cost, const Program& program, const Op& op,
   cost.flops = 2 * pairs * static_cast<double>(params.heads * (kv.k_dim + kv.v_dim));
 }
 
-// The window of the one cache, and of the other what a token sees: chosen entries, or all.
 void set_mixed_attention_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<MixedParams>(op.params);
   const KvLayer &rows = program.kv_layers[params.layer], &entries = program.kv_layers[params.entries];
@@ -163,7 +156,6 @@ void set_mixed_attention_cost(Cost& cost, const Program& program, const Op& op, 
   cost.flops = 4 * (near + far / static_cast<double>(entries.span)) * static_cast<double>(params.heads * rows.k_dim);
 }
 
-// A product and a sum per pair of residual streams and element, or where they do not mix per stream.
 void set_hyper_join_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto count = static_cast<double>(program.values[op.inputs[1]].width / program.values[op.inputs[0]].width);
   const bool mixes = program.values[op.inputs[2]].width > static_cast<int64_t>(count);
@@ -182,7 +174,7 @@ void set_pool_cost(Cost& cost, const Program& program, const Op& op, const Step&
   cost.flops = 4 * static_cast<double>(params.kernel) * elements_of(program, op.outputs[0], step);
 }
 
-// Per element of S: its decay, its parts of S k and S q, and the rank-1 update.
+// Per element of S: decay, S k, S q, rank-1 update.
 void set_delta_rule_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<DeltaParams>(op.params);
   cost.state_bytes = state_bytes(program, params.state, step);
@@ -193,7 +185,7 @@ void set_delta_rule_cost(Cost& cost, const Program& program, const Op& op, const
   cost.flops = 7 * static_cast<double>(params.dim) * elements_of(program, op.outputs[0], step);
 }
 
-// Reads the parts of its inputs that are its own; per element of S: decay, update, product with c.
+// Per element of S: decay, update, product with c.
 void set_scan_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<ScanParams>(op.params);
   const int64_t width = params.heads * params.head_dim;
@@ -203,8 +195,8 @@ void set_scan_cost(Cost& cost, const Program& program, const Op& op, const Step&
   cost.flops = 5 * static_cast<double>(step.tokens * width * params.states);
 }
 
-// Per element of S: its decay, the rank-1 update, products with r and the decay's and the bonus's factors; of RWKV 7
-// its decay, two rank-1 updates, products with d and r.
+// Per element of S: decay, rank-1 updates (RWKV 7: two), products with r and the factors of decay and bonus (RWKV 7:
+// d).
 void set_wkv_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto& params = std::get<WkvParams>(op.params);
   cost.state_bytes = state_bytes(program, params.state, step);
@@ -212,7 +204,7 @@ void set_wkv_cost(Cost& cost, const Program& program, const Op& op, const Step& 
   cost.flops = flops * static_cast<double>(params.dim) * elements_of(program, op.outputs[0], step);
 }
 
-// What a rank has goes to each of the others, and as much as it gives away comes from each.
+// This rank's values go to every other rank, and as many come from each.
 void set_exchange_cost(Cost& cost, const Program& program, const Op& op, const Step& step) {
   const auto others = static_cast<double>(std::get<RankParams>(op.params).ranks - 1);
   cost.link_bytes = others * kValueBytes * elements_of(program, op.inputs[0], step);
@@ -235,7 +227,7 @@ Cost& Cost::operator+=(const Cost& other) {
 
 Cost op_cost(const Program& program, const Op& op, const Step& step) {
   Cost cost = whole_operands(program, op, step);
-  switch (op.kind) { // what differs
+  switch (op.kind) {
   case OpKind::embed: set_embed_cost(cost, program, op, step); break;
   case OpKind::ngram_embed: set_ngram_embed_cost(cost, program, op, step); break;
   case OpKind::permute: set_permute_cost(cost, program, op, step); break;

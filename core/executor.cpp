@@ -13,7 +13,7 @@ namespace ridge::core {
 namespace {
 
 void check_range(std::string_view what, int64_t value, int64_t lowest) {
-  constexpr int64_t kHighest = std::numeric_limits<int32_t>::max(); // positions and indices are i32
+  constexpr int64_t kHighest = std::numeric_limits<int32_t>::max();
   if (value < lowest || value > kHighest) throw_error("{} of {}, expected {} to {}", what, value, lowest, kHighest);
 }
 
@@ -55,7 +55,6 @@ void check_places(const Program& program, const ExecutorConfig& config, const Ba
     if (end < 0 || end > config.context) throw_error("a block that ends at {}, outside the context", end);
 }
 
-// For a Program whose tokens see later ones.
 void check_whole_texts(const ExecutorConfig& config, const Batch& batch) {
   std::vector<int32_t> next(static_cast<size_t>(config.streams), 0);
   for (size_t i = 0; i < batch.tokens.size(); ++i)
@@ -93,7 +92,7 @@ int64_t block_positions(const Program& program) {
 void check_cache_types(const Program& program, const ExecutorConfig& config) {
   for (const KvLayer& kv : program.kv_layers) {
     check_heads(config.k_type, kv.k_dim, "keys", "-ctk");
-    if (kv.latent) // a value is part of its key
+    if (kv.latent) // values are parts of keys
       check_heads(config.k_type, kv.v_dim, "latent keys", "-ctk");
     else
       check_heads(config.v_type, kv.v_dim, "values", "-ctv");

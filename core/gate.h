@@ -1,16 +1,16 @@
-// Apart from core/ops.h, so that kernels that choose experts do not depend on the list of ops.
+// Routing kernels include this instead of core/ops.h.
 #pragma once
 
 #include <cstdint>
 
 namespace ridge::core {
 
-// How an expert's share follows from its score. The numbers are those of GGUF's expert_gating_func.
+// GGUF's expert_gating_func: share by score.
 enum class Gate : uint8_t {
-  softmax = 1,           // over all experts
-  sigmoid = 2,           // of each by itself
+  softmax = 1, // over all experts
+  sigmoid = 2,
   softmax_of_chosen = 3, // the choice is by score
-  root_softplus = 4,     // the root of log(1 + exp(score)), of each by itself
+  root_softplus = 4,     // sqrt(log(1 + exp(score)))
 };
 
 } // namespace ridge::core

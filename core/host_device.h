@@ -1,12 +1,7 @@
-// RIDGE_HD marks the small functions that are the same on the host and in CUDA kernels. On the host they are forced
-// inline, because the CPU kernels include them into code compiled for newer instruction sets: an out-of-line copy would
-// be compiled for the baseline.
-//
-// RIDGE_TABLE begins the definition of a constant array that such functions index: one object on the host, and in CUDA
-// code a copy in the device memory of each translation unit that uses it.
-//
-// RIDGE_VECTOR_LOOP before a short loop keeps g++ from unrolling it before its vectorizer has seen it, which it does to
-// nested loops of up to 16 iterations and which makes scalar code of them.
+// RIDGE_HD marks functions for host and CUDA. They are always inlined on the host: an out-of-line copy would have the
+// baseline instruction set.
+// RIDGE_TABLE begins a constant array; in CUDA each translation unit has a copy in device memory.
+// RIDGE_VECTOR_LOOP keeps g++ from unrolling short nested loops (up to 16 iterations) before it vectorizes them.
 #pragma once
 
 #ifdef __CUDACC__

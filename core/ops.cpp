@@ -13,7 +13,7 @@ constexpr OpInfo::Weights weights(Roles... roles) {
 }
 
 template <typename Params>
-constexpr size_t index_of() { // among the alternatives of OpParams
+constexpr size_t index_of() { // in OpParams
   return OpParams(std::in_place_type<Params>).index();
 }
 

@@ -1,4 +1,4 @@
-// The kinds of ops that Programs are made of, and what core/ops.def says of each.
+// Kinds of ops and their params (core/ops.def).
 #pragma once
 
 #include "core/gate.h"
@@ -24,14 +24,14 @@ enum class OpClass : uint8_t {
   attention, // reads a cache
   cache,     // writes a cache
   vector,    // arithmetic on activations
-  routing,   // chooses experts and joins what they give
+  routing,   // chooses and combines experts
   memory,    // moves rows and columns
-  recurrent, // reads and writes the state of a stream
-  exchange,  // passes values between ranks
+  recurrent, // updates a stream's state
+  exchange,  // between ranks
 };
 
 enum class WeightRole : uint8_t {
-  matrix,  // one matrix [rows, cols]
+  matrix,  // [rows, cols]
   experts, // a matrix per expert
   vector,  // one row
   taps,    // a row of f32 per channel
@@ -40,18 +40,18 @@ enum class WeightRole : uint8_t {
 
 using NoParams = std::monostate;
 
-// What becomes of a token that has a row instead of an id (Batch::rows).
+// Embedding of tokens with rows (Batch::rows).
 enum class RowUse : uint8_t {
-  as_it_is, // its first elements
-  scaled,   // the same, times `scale`
-  none,     // the table's row of token 0
+  as_it_is, // the row's first elements
+  scaled,   // the same times `scale`
+  none,     // the table's row 0
 };
 
-inline constexpr int64_t kPlaceAxes = 4; // places of a token: time, row, column and picture
+inline constexpr int64_t kPlaceAxes = 4; // time, row, column, picture
 
 struct EmbedParams {
   float scale = 1;
-  bool of_positions = false; // the table has a row per position, not per token
+  bool of_positions = false; // a row per position, not per token
   RowUse rows = RowUse::as_it_is;
 };
 
@@ -59,8 +59,8 @@ struct GivenParams {
   int64_t first = 0; // element of the row
 };
 
-// A token and those before it, up to `length` of them, stand for `heads_per_length` rows of a table for each number of
-// tokens from 2 on (ngram.h). What is before `end_token`, or before the stream's first token, counts as end tokens.
+// Each n-gram of the last 2 to `length` tokens selects `heads_per_length` table rows (ngram.h). Tokens before an
+// `end_token`, or before the stream, count as end tokens.
 struct NgramParams {
   int32_t state; // index into Program::states
   int64_t length, heads_per_length;
@@ -73,8 +73,8 @@ inline constexpr int64_t kMostNgram = 16;
 
 struct NormParams {
   float epsilon;
-  int64_t group;        // elements normalized together: the whole row, or one head (q/k norms)
-  bool centered = true; // of layer_norm: the mean is taken off
+  int64_t group;        // the row, or one head
+  bool centered = true; // layer_norm subtracts the mean
 };
 
 struct RopeParams {
@@ -83,35 +83,35 @@ struct RopeParams {
 };
 
 enum class Activation : uint8_t {
-  identity,     // alpha * x
-  silu,         // x * sigmoid(alpha * x); with alpha 1.702 also known as quick GELU
-  sigmoid,      // 1 / (1 + exp(-alpha * x))
-  relu,         // max(x, 0)
+  identity, // alpha * x
+  silu,     // x * sigmoid(alpha * x); alpha 1.702 is quick GELU
+  sigmoid,  // 1 / (1 + exp(-alpha * x))
+  relu,
   relu_squared, // max(x, 0)²
-  gelu,         // x * Φ(x) by its approximation with tanh
+  gelu,         // x * Φ(x), tanh approximation
   gelu_erf,     // x * Φ(x)
   soft_cap,     // alpha * tanh(x / alpha)
-  root_sigmoid, // the sigmoid of the root of |x|, of kLeastRooted at least, with the sign of x
+  root_sigmoid, // sign(x) * sigmoid(sqrt(max(|x|, kLeastRooted)))
   xielu,        // above 0: alpha * x² + beta * x; else: alpha_negative * (exp(min(x, epsilon)) - 1 - x) + beta * x
   softplus,     // log(1 + exp(x))
 };
 
-inline constexpr float kLeastRooted = 1e-6f; // of root_sigmoid
+inline constexpr float kLeastRooted = 1e-6f;
 
-// With a limit, what goes into activate is kept from -limit to limit. In glu, x is kept so, and the gate at most at the
-// limit; then x + shift is multiplied. gpt-oss: {silu, 1.702, 7, false, 1}.
+// `limit` clamps the input of activate to ±limit; in glu it clamps x likewise and the gate from above. glu multiplies
+// by x + shift. gpt-oss: {silu, 1.702, 7, false, 1}.
 struct ActivationParams {
   Activation kind = Activation::identity;
   float alpha = 1;
   float limit = 0;               // 0: none
-  bool limits_activated = false; // the gate's limit is that of its activation, else of what goes into it
+  bool limits_activated = false; // clamp the gate after its activation
   float shift = 0;
   float beta = 0, alpha_negative = 0, epsilon = 0; // of xielu
 
   bool operator==(const ActivationParams&) const = default;
 };
 
-// Heads of q grow slowly with the position: by 1 + scale * log(1 + floor((position + offset) / step)).
+// Scales q by 1 + scale * log(1 + floor((position + offset) / step)).
 struct PositionScaleParams {
   float scale;
   int64_t step, offset = 0;
@@ -126,7 +126,7 @@ struct AddParams {
 };
 
 struct PermuteParams {
-  int64_t group; // elements of x that the order picks from: the whole row, or one slot of an expert's input
+  int64_t group; // the row, or one slot
 };
 
 struct KvParams {
@@ -137,36 +137,33 @@ struct AttentionParams {
   int32_t layer; // index into Program::kv_layers
   int64_t heads;
   float scale;
-  int64_t window = 0;   // positions that a token sees, its own the last of them; 0: all
-  bool chunked = false; // the window does not slide: a token sees those of its own `window` positions up to itself
-  float soft_cap = 0;   // scores are soft_cap * tanh(score / soft_cap); 0: as they are
-  float max_bias = 0;   // ALiBi (alibi_slope): a score is less by the slope of its head per position; 0: none
-  // A token sees no later ones. Else it sees all of its stream in the batch, or with a window as many from its own
-  // position on as up to it.
+  int64_t window = 0;   // including the token itself; 0: all
+  bool chunked = false; // windows do not slide, but start at multiples of `window`
+  float soft_cap = 0;   // soft_cap * tanh(score / soft_cap); 0: none
+  float max_bias = 0;   // ALiBi (alibi_slope); 0: none
+  // false: a token sees all of its stream in the batch, or a symmetric window
   bool causal = true;
-  int64_t reach = 0; // the weight is a bias of scores by distance, up to this many positions back and ahead; 0: sinks
-  bool block_ahead = true; // with a causal mask: a token sees all of its block of the batch, also what is behind it
-  bool in_blocks = false;  // a token sees its block of the batch (Batch::block_ends), of `window` tokens at most
+  int64_t reach = 0;       // largest distance of the score biases in the weight; 0: the weight has sinks
+  bool block_ahead = true; // a causal token still sees all of its block (Batch::block_ends)
+  bool in_blocks = false;  // a token sees only its block, of at most `window` tokens
 
-  // The first position that the token at `position` sees.
   int64_t first_seen(int64_t position) const {
     if (window == 0) return 0;
     return chunked ? position / window * window : position < window ? 0 : position + 1 - window;
   }
-  // The position behind the last one that it sees, where its stream ends at `end`.
+  // Exclusive end of the positions seen, in a stream that ends at `end`.
   int64_t end_seen(int64_t position, int64_t end) const {
     if (causal) return position + 1;
     return window == 0 || end - position < window ? end : position + window;
   }
-  // Where in a head's row of that bias its number for a score is: of the token at `position`, for the one at `seen`.
+  // Index in a head's row of biases.
   int64_t bias_at(int64_t position, int64_t seen) const {
     const int64_t ahead = seen - position;
     return reach + (ahead < -reach ? -reach : ahead > reach ? reach : ahead);
   }
 };
 
-// ALiBi's slope of head `head` of `heads`. The slopes of a power of two of heads are powers of one base, down to
-// 2^-max_bias; those of further heads lie between them.
+// Slopes are powers of one base down to 2^-max_bias for a power of two of heads; further heads lie in between.
 RIDGE_HD float alibi_slope(float max_bias, int heads, int head) {
   int even = 1;
   while (2 * even <= heads) even *= 2;
@@ -178,37 +175,36 @@ RIDGE_HD float alibi_slope(float max_bias, int heads, int head) {
 struct IndexParams {
   int32_t layer = 0; // index into Program::kv_layers
   int64_t heads;
-  bool tail = false; // behind the chosen positions, those that no entry has yet, where entries have several
-  bool even = false; // every head has the weight 1; the second input is q again and not read
-  // Each position has its entry's score and is chosen for itself, those of the tail first, so that always `most` are:
-  // of an entry maybe not all. Which of equal ones is what keep_best (best.h) leaves; they come in any order.
+  bool tail = false; // also positions after the last whole entry
+  bool even = false; // unweighted heads; the second input is unused
+  // Chooses exactly `most` single positions: the tail first, then by their entries' scores. Ties are as in keep_best
+  // (best.h); the order is arbitrary.
   bool fills = false;
 };
 
-inline constexpr int64_t kMostExperts = 1024; // of a layer
+inline constexpr int64_t kMostExperts = 1024; // per layer
 
-// With groups, experts are chosen among those of the `groups_used` best groups. A group is as good as its two best
-// experts together.
+// Groups are ranked by their two best experts together.
 struct RouteParams {
   int64_t experts, used;
-  bool normalize; // the chosen shares sum to 1
+  bool normalize; // to a sum of 1
   Gate gate = Gate::softmax;
-  float scale = 1; // of the shares, at last
+  float scale = 1; // of the final shares
   int64_t groups = 1, groups_used = 1;
-  bool by_score = false;   // experts and groups are chosen by score, before the gate
-  bool by_sigmoid = false; // they are chosen by the sigmoid of scores, whatever the gate
-  // So many neighbours in the list of experts have one matrix: an id is the expert's number divided by this, and its
-  // share is that of the expert whose number the id is (GroveMoE).
+  bool by_score = false;   // choose before the gate
+  bool by_sigmoid = false; // choose by the sigmoid of scores
+  // GroveMoE: number of adjacent experts that share a matrix. The id is the expert's number divided by this; the share
+  // is that of expert number id.
   int64_t share_matrix = 1;
 };
 
-// M is made of y by a softmax of each row (from), to which epsilon is added; then columns and rows are divided by their
-// sums + epsilon in turns, columns `iterations` times, rows once less.
+// M is the softmax of y's rows (from) plus epsilon; columns and rows are divided by their sums + epsilon in turn,
+// columns `iterations` times, rows once less.
 struct HyperParams {
   int64_t count;
-  int64_t iterations; // 0: there is no M
+  int64_t iterations; // 0: no M
   float epsilon;
-  float magnitude = 2, out_epsilon = 0; // of the gates for what a block gives
+  float magnitude = 2, out_epsilon = 0; // of the block's gates
 };
 
 inline constexpr int64_t kMostHyperStreams = 16;
@@ -221,53 +217,53 @@ struct ExpertParams {
   int64_t used; // slots per token
 };
 
-// Which of the ranks a Program is for, and where in a row its part lies.
+// `first` is the column of this rank's part.
 struct RankParams {
   int32_t ranks = 1, rank = 0;
   int64_t first = 0;
 };
 
-// The state of the recurrent ops: an index into Program::states.
+// `state`, also below: index into Program::states
 struct ConvParams {
   int32_t state;
   int64_t kernel; // taps
   Activation activation;
-  int64_t ahead = 0; // of the taps, so many are for later tokens, zero behind the last one: batches have whole texts
+  int64_t ahead = 0; // later taps, zero past the end; batches hold whole texts
 };
 
 struct PoolParams {
   int32_t state;
   int64_t kernel; // tokens
-  // x and gates are twice as wide as what comes out: the first halves are those of the older half of the tokens, the
-  // others those of the newer half. Before the first token there is nothing, rather than zeros.
+  // x and gates are twice as wide as the output: the first halves are for the older tokens, the second for the newer.
+  // Missing tokens are excluded, not zero.
   bool overlaps = false;
 };
 
-// Attention to the last positions in one cache, and to what stands for positions in another one.
+// Attention over the last positions of one cache and entries of another.
 struct MixedParams {
   int32_t layer, entries; // indices into Program::kv_layers
   int64_t heads;
   float scale;
-  int64_t window; // positions of `layer` that a token sees
+  int64_t window; // positions of `layer` seen
 
   int64_t first_seen(int64_t position) const { return position < window ? 0 : position + 1 - window; }
 };
 
 struct DeltaParams {
   int32_t state;
-  int64_t k_heads, v_heads, dim;        // q has as many heads as k
-  float epsilon;                        // under the root of the norms of q and k
-  bool neighbors_share;                 // heads of v that use one of k: those next to each other, else every k_heads-th
-  int64_t q_at = 0, k_at = 0, v_at = 0; // first columns within the rows of the inputs
-  float least = 0; // not 0: the logarithm of a factor of S is least * sigmoid(-a * (alpha + dt)), and so above it
+  int64_t k_heads, v_heads, dim;        // heads of q: k_heads
+  float epsilon;                        // of the norms of q and k
+  bool neighbors_share;                 // v heads of a k head are adjacent, else every k_heads-th
+  int64_t q_at = 0, k_at = 0, v_at = 0; // first columns
+  float least = 0;                      // not 0: log decay = least * sigmoid(-a * (alpha + dt))
 
   int64_t k_head(int64_t v_head) const { return neighbors_share ? v_head / (v_heads / k_heads) : v_head % k_heads; }
 };
 
 struct ScanParams {
   int32_t state;
-  int64_t heads, head_dim, groups, states; // a group of b and c is for heads next to each other
-  int64_t x_at, b_at, c_at;                // first columns within the rows of the inputs
+  int64_t heads, head_dim, groups, states; // adjacent heads share b and c
+  int64_t x_at, b_at, c_at;                // first columns
 };
 
 struct WkvParams {
@@ -282,8 +278,7 @@ using OpParams = std::variant<NoParams, EmbedParams, NormParams, RopeParams, Pos
                               IndexParams, RouteParams, HyperParams, FoldParams, ExpertParams, RankParams, NgramParams,
                               ConvParams, PoolParams, DeltaParams, ScanParams, WkvParams, MixedParams>;
 
-// The index into Program::kv_layers in an op's params, null for ops without a cache, and that of ops with two. The only
-// place that knows which params name one.
+// Indices into Program::kv_layers, null if none. Only these functions know where params have them.
 inline int32_t* cache_layer(OpParams& params) {
   if (auto* store = std::get_if<KvParams>(&params)) return &store->layer;
   if (auto* attention = std::get_if<AttentionParams>(&params)) return &attention->layer;
@@ -296,7 +291,7 @@ inline int32_t* second_cache_layer(OpParams& params) {
   return mixed ? &mixed->entries : nullptr;
 }
 
-// The same for the index into Program::states.
+// Likewise for Program::states.
 inline int32_t* state_layer(OpParams& params) {
   if (auto* ngram = std::get_if<NgramParams>(&params)) return &ngram->state;
   if (auto* conv = std::get_if<ConvParams>(&params)) return &conv->state;
@@ -307,18 +302,17 @@ inline int32_t* state_layer(OpParams& params) {
   return nullptr;
 }
 
-// A row of ops.def.
 struct OpInfo {
   struct Weights {
     std::array<WeightRole, 3> roles;
-    size_t count; // of roles
+    size_t count;
   };
   std::string_view name;
   size_t inputs, outputs, required_weights;
   Weights weights;
-  size_t params; // index of the alternative of OpParams
+  size_t params; // index in OpParams
   OpClass op_class;
-  double flops; // per element of the first input
+  double flops; // per input element
 };
 const OpInfo& info_of(OpKind kind);
 

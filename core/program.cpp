@@ -1,4 +1,4 @@
-// Whether a Program is well formed: what ops.def says of every kind of op, and the shapes that each kind takes.
+// Validation of Programs.
 #include "core/program.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,6 @@ void expect(const Op& op, bool ok, const char* problem) {
   if (!ok) malformed(op, problem);
 }
 
-// An op with its operands.
 struct Operands {
   const Program& program;
   const Op& op;
@@ -29,7 +28,7 @@ struct Operands {
   void expect(bool ok, const char* problem) const { core::expect(op, ok, problem); }
 };
 
-// shape_NAME checks the shapes of an op whose operands are those that ops.def lists.
+// shape_NAME checks shapes; check_row has checked number and kinds.
 
 void shape_embed(const Operands& o) {
   const auto& params = std::get<EmbedParams>(o.op.params);
@@ -124,7 +123,7 @@ const KvLayer& latent_layer_of(const Operands& o, int32_t layer) {
   return kv;
 }
 
-// The second of two inputs, for the part of a key that is not its value. Where there is none, the first stands for it.
+// The part of a key beyond its value; if that is empty, the first input is given again.
 bool fits_rest(const Operands& o, int64_t width) {
   return width == 0 ? o.op.inputs[1] == o.op.inputs[0] : o.in(1).width == width;
 }
@@ -188,7 +187,7 @@ void shape_mixed_attention(const Operands& o) {
 void shape_hyper_gates(const Operands& o) {
   const auto& params = std::get<HyperParams>(o.op.params);
   const int64_t count = params.count;
-  const int64_t matrix = params.iterations > 0 ? count : 0; // columns of M
+  const int64_t matrix = params.iterations > 0 ? count : 0;
   o.expect(count > 0 && count <= kMostHyperStreams && params.iterations >= 0, "params");
   o.expect(o.in(0).width == (2 + matrix) * count && o.weight(0).cols == (matrix > 0 ? 3 : 2) &&
                o.weight(1).cols == o.in(0).width,
@@ -385,7 +384,7 @@ bool plays(const Weight& weight, WeightRole role) {
   return false;
 }
 
-// The op has the operands and the params that its row of ops.def lists.
+// Operands and params as in ops.def.
 void check_row(const Program& program, const Op& op) {
   const OpInfo& info = info_of(op.kind);
   expect(op, op.inputs.size() == info.inputs, "wrong number of inputs");
@@ -400,7 +399,6 @@ void check_row(const Program& program, const Op& op) {
   expect(op, op.params.index() == info.params, "params of another op");
 }
 
-// The op reads what is written and writes what is not.
 void check_order(const Program& program, const Op& op, std::vector<bool>& written) {
   for (ValueId id : op.inputs)
     if (!written.at(id)) malformed(op, "reads " + program.values[id].name + " before it is written");
@@ -410,7 +408,6 @@ void check_order(const Program& program, const Op& op, std::vector<bool>& writte
   }
 }
 
-// All operands have a row per token, or all a row per wanted output.
 void check_rows(const Operands& o) {
   if (o.op.kind == OpKind::gather) return;
   for (size_t i = 0; i < o.op.inputs.size(); ++i)

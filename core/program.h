@@ -1,12 +1,7 @@
-// A model's forward pass as data: a flat list of ops over named values. core/ops.def lists the kinds of ops.
-//
-// models/ builds a Program from a GGUF file; executors run it, op_cost prices it, the window draws it. An executor, a
-// gauge or a fusion needs only this description and never asks which architecture it came from.
-//
-// A value is a matrix [rows, width] of f32 (or i32 for expert choices), one row per token of the batch, or, after
-// `gather`, one row per token whose logits are wanted. Each op writes its outputs and reads its inputs; a value is
-// written once. Weights are views into the mapped model file, except those that are assembled when the file is opened.
-// Shapes are in elements, row-major, rows contiguous.
+// A forward pass as data: ops (core/ops.def) over named values. models/ builds it; executors, op_cost and the window
+// know nothing else of an architecture.
+// A value is a row-major matrix [rows, width] of f32 or i32 with a row per token or, after `gather`, per wanted output.
+// It is written once. Weights are views into the mapped file, unless assembled.
 #pragma once
 
 #include "core/ops.h"
@@ -29,17 +24,16 @@ enum class RopeStyle : uint8_t {
   split,    // pairs (0,n/2) (1,n/2+1) …: qwen ("neox")
 };
 
-// Angles are position * inverse_frequency[pair]: scaling of every kind (linear, YaRN, Llama 3 factors) is folded into
-// this table when the Program is built. A model may have other frequencies for long contexts (LongRoPE); which ones
-// count is settled with the executor's context, because keys in the cache are rotated already.
+// Angles are position * inverse_frequency[pair], which includes linear, YaRN and Llama 3 scaling. LongRoPE has a second
+// table; the configured context decides, because cached keys are already rotated.
 struct RopeTable {
   std::vector<float> inverse_frequency; // [rotated dims / 2], radians per position
-  float magnitude;                      // multiplies sin and cos (YaRN's attention factor), else 1
+  float magnitude;                      // factor of sin and cos (YaRN), else 1
   RopeStyle style;
-  std::vector<float> long_inverse_frequency = {}; // where the context is above `long_above`; empty: the same
+  std::vector<float> long_inverse_frequency = {}; // if the context is above `long_above`; empty: the same
   int64_t long_above = 0;
-  int32_t span = 1; // a position counts as the first of its `span`, as of an index whose entries have several
-  // Which of a token's places turns each pair, where a batch has them (Batch::axes); empty: its position.
+  int32_t span = 1; // positions are rounded down to multiples of this
+  // Coordinate of each pair (Batch::axes); empty: the position.
   std::vector<uint8_t> axes = {};
 
   const std::vector<float>& frequencies(int64_t context) const {
@@ -49,8 +43,8 @@ struct RopeTable {
 
 struct Op {
   OpKind kind;
-  int32_t layer;    // transformer layer, -1 outside
-  std::string name; // "blk.3.attn_q": for profiles and messages
+  int32_t layer;    // -1: outside the layers
+  std::string name; // "blk.3.attn_q"
   std::vector<ValueId> inputs, outputs;
   std::vector<WeightId> weights;
   OpParams params;
@@ -65,25 +59,24 @@ struct ValueInfo {
   bool gathered = false; // one row per wanted output, not per token
 };
 
-inline constexpr uint32_t kFloatType = 0;  // GGUF's F32: what ops read in place
-inline constexpr uint32_t kOrderType = 26; // GGUF's I32: what permute reads
+inline constexpr uint32_t kFloatType = 0;  // GGUF's F32
+inline constexpr uint32_t kOrderType = 26; // GGUF's I32
 
-// `count` matrices (experts; else 1) of [rows, cols], each row packed in row_bytes; a vector is one row.
+// `count` matrices (experts, else 1) of [rows, cols]; a vector is one row.
 struct Weight {
   std::string name;
   uint32_t type; // quant::Type, or kOrderType
   int64_t cols, rows, count;
   int64_t row_bytes;
   const std::byte* data;
-  std::shared_ptr<const std::vector<std::byte>> owned = nullptr; // holds `data` where no file does
-  std::string part = {};                                         // of the tensor `name`, where it is not all of it
+  std::shared_ptr<const std::vector<std::byte>> owned = nullptr; // owns `data`, else a file does
+  std::string part = {};                                         // of tensor `name`; empty: all
 
-  // A weight may share its tensor with others (the gates between the heads of q). Its rows then lie in runs of
-  // `run_rows`, which start `run_stride` bytes apart. 0: all rows lie one behind the other.
+  // Interleaved weights: runs of `run_rows` rows, `run_stride` bytes apart. 0: contiguous.
   int64_t run_rows = 0, run_stride = 0;
 
   int64_t rows_per_run() const { return run_rows > 0 ? run_rows : rows * count; }
-  const std::byte* row(int64_t i) const { // of all matrices
+  const std::byte* row(int64_t i) const { // counted over all matrices
     const int64_t run = i / rows_per_run();
     return data + run * run_stride + (i - run * rows_per_run()) * row_bytes;
   }
@@ -92,37 +85,33 @@ struct Weight {
   int64_t total_bytes() const { return count * matrix_bytes(); }
 };
 
-// Keys and values of a layer. Entry p of a stream belongs to position p, or to `span` positions from p * span on, so
-// going back means overwriting what follows.
+// Entry p belongs to position p, or to the `span` positions from p * span on. Rewinding overwrites.
 struct KvLayer {
-  int64_t heads, k_dim, v_dim; // per token: heads * (k_dim + v_dim) elements
-  bool latent = false;         // one head, whose value is the first v_dim elements of its key: k_dim elements. An
-                               // index, and entries of mixed_attention, have a v_dim of 0
-  int64_t span = 1;            // positions of an entry; more than one only of those
+  int64_t heads, k_dim, v_dim; // per entry: heads * (k_dim + v_dim)
+  bool latent = false;         // the value is the first v_dim elements of the only key. v_dim is 0 in
+                               // indices and entries of mixed_attention
+  int64_t span = 1;            // above 1 only in those two
 
-  int64_t entries(int64_t positions) const { return (positions + span - 1) / span; } // with one that is not whole
+  int64_t entries(int64_t positions) const { return (positions + span - 1) / span; } // rounded up
 };
 
-// Recurrent state of a layer: `width` elements of f32 per stream, zero before the first token. It has no positions: it
-// is that of all tokens so far, so a stream goes back only to where its state was saved (Executor::save_state).
+// `width` f32 per stream, initially zero, of all tokens so far: only a saved state can be resumed
+// (Executor::save_state).
 struct StateLayer {
   std::string name;
   int64_t width;
 };
 
-inline constexpr int64_t kMostAdapters = 64; // of a Program
+inline constexpr int64_t kMostAdapters = 64; // per Program
 
-// A low-rank adapter (LoRA): matrices beside a model's own, whose product is added to what those give. A stream of an
-// executor says how much of each counts for its tokens.
+// A LoRA adapter; scales are per stream.
 struct Adapter {
   std::string name, file;
-  uint64_t fingerprint = 0; // of what is in the file
-  float scale = 1;          // where no request says more
-  std::vector<int32_t> invocation =
-      {}; // it counts from the last place on where a text has these tokens; empty: for all
+  uint64_t fingerprint = 0;             // of the file's contents
+  float scale = 1;                      // default
+  std::vector<int32_t> invocation = {}; // applies after the last occurrence of these tokens; empty: everywhere
 };
 
-// How much of an adapter counts for a stream: from a position on so much, before it nothing.
 struct AdapterUse {
   float scale = 0;
   int32_t from = 0;
@@ -130,7 +119,7 @@ struct AdapterUse {
   float at(int32_t position) const { return position >= from ? scale : 0; }
 };
 
-// What counts of each adapter where no request says more. Those that wait for an invocation count nowhere.
+// Adapters with an invocation have no default.
 inline std::vector<AdapterUse> usual_adapters(std::span<const Adapter> adapters) {
   std::vector<AdapterUse> uses;
   for (const Adapter& adapter : adapters)
@@ -140,56 +129,52 @@ inline std::vector<AdapterUse> usual_adapters(std::span<const Adapter> adapters)
 
 struct Program {
   std::string architecture; // "llama"
-  std::string label;        // "llama 8B Q4_K": for tables
+  std::string label;        // "llama 8B Q4_K"
   int64_t vocab = 0;
-  int64_t trained_context = 0; // tokens
+  int64_t trained_context = 0;
   std::vector<Weight> weights;
   std::vector<ValueInfo> values;
   std::vector<RopeTable> rope_tables;
   std::vector<KvLayer> kv_layers;
   std::vector<StateLayer> states;
-  std::vector<Adapter> adapters; // whose numbers adapter_scale has
+  std::vector<Adapter> adapters; // numbered by adapter_scale
   std::vector<Op> ops;
-  ValueId logits = -1; // [outputs, vocab]; of a draft head, perhaps of the vocabulary's first tokens only
+  ValueId logits = -1; // [outputs, vocab]; in draft heads perhaps the vocabulary's first tokens only
 
-  // A part of a Program (split.h) has the value that it is given instead of computing it, and the value that it ends
-  // with instead of logits. A model that embeds texts ends with the hidden state [outputs, width], too. A draft head is
-  // given the hidden row of the token before each.
+  // input: of a later part (split.h), or a draft head's previous hidden rows. output: of an earlier part, or embeddings
+  // [outputs, width], instead of logits.
   ValueId input = -1, output = -1;
   bool embeds = false;
-  // What draft heads take, kept beside the logits. A model that drafts has a row per token, a head itself one per
-  // wanted output. -1: nothing is kept.
+  // For draft heads: a row per token, in heads per wanted output. -1: none.
   ValueId hidden = -1;
 
-  // A decoder's: the token that begins what it writes. The tokens of a stream before it are the text that its encoder
-  // reads, a Program of its own (encoding/encoder_executor.h). -1: there is no encoder.
+  // First token of a decoder's output; earlier tokens of the stream are the encoder's (encoding/encoder_executor.h).
+  // -1: no encoder.
   int32_t start_token = -1;
 
-  // A batch may say where tokens are beside their positions, as in a picture (Batch::axes, Batch::block_ends), and
-  // give tokens a row of so many elements instead of an id (Batch::rows); 0: none.
+  // Whether batches may have axes, block_ends and rows; row_width 0: no rows.
   bool has_places = false;
   int64_t row_width = 0;
 
-  // How many tokens have logits.
+  // Number of tokens with logits.
   int64_t choices() const { return logits >= 0 ? values[logits].width : 0; }
   ValueId result() const { return output >= 0 ? output : logits; }
-  // Whether the caller reads the value after the run, so that it has to be in memory then.
+  // Whether the value must stay in memory after the run.
   bool is_read_after(ValueId id) const { return id >= 0 && (id == result() || id == hidden); }
 };
 
-// One run of a Program, as far as its cost depends on it.
 struct Step {
-  int64_t tokens = 1;              // rows of the batch, the same number for each stream
-  int64_t past = 0;                // tokens already in each stream's cache
-  int64_t streams = 1;             // independent sequences
-  int64_t outputs = 1;             // tokens whose logits are wanted
-  double k_bytes = 2, v_bytes = 2; // per cached element: F16 = 2, F32 = 4, Q8_0 = 34/32
+  int64_t tokens = 1; // of all streams, which have equally many
+  int64_t past = 0;   // cached tokens per stream
+  int64_t streams = 1;
+  int64_t outputs = 1;
+  double k_bytes = 2, v_bytes = 2; // per element: F16 2, F32 4, Q8_0 34/32
 };
 
-// What one op must move and compute: each operand counted once. All byte formulas of the project are in cost.cpp.
+// Data moved and operations of an op, operands counted once. cost.cpp has all byte formulas.
 struct Cost {
   double weight_bytes = 0, kv_bytes = 0, state_bytes = 0, activation_bytes = 0, flops = 0;
-  double link_bytes = 0; // that go to other ranks, beside those in memory
+  double link_bytes = 0; // sent to other ranks
 
   double bytes() const { return weight_bytes + kv_bytes + state_bytes + activation_bytes; }
   Cost& operator+=(const Cost& other);
@@ -197,26 +182,25 @@ struct Cost {
 Cost op_cost(const Program& program, const Op& op, const Step& step);
 Cost program_cost(const Program& program, const Step& step);
 
-// Whether tokens see later ones: then a batch has whole texts, from position 0 on.
+// Whether tokens see later ones; batches then hold whole texts from position 0.
 bool sees_ahead(const Program& program);
 
-// Elements (f32) of recurrent state of one stream.
+// f32 elements per stream.
 int64_t state_elements(const Program& program);
 
-// Where values live: values whose lifetimes do not overlap share a slot. A slot is as wide as its widest value.
-// Gathered values have slots of their own, because they have far fewer rows and include the widest value, the logits.
+// Values with disjoint lifetimes share a slot. Gathered ones have separate slots: they have fewer rows and include the
+// widest, the logits.
 struct BufferPlan {
   struct Slot {
     int64_t width; // elements (4 bytes) per row
     bool gathered;
   };
   std::vector<Slot> slots;
-  std::vector<int32_t> slot_of_value; // index into slots
+  std::vector<int32_t> slot_of_value;
 };
 BufferPlan plan_buffers(const Program& program);
 
-// Throws std::logic_error if a Program is malformed: an op has operands or params other than its row of ops.def says,
-// reads a value before it is written, or has shapes that do not fit. This is a bug of an architecture, not of a file.
+// Throws std::logic_error for operands, params or shapes against ops.def and for reads before writes: bugs in models/.
 void validate(const Program& program);
 
 } // namespace ridge::core

@@ -1,6 +1,5 @@
-// What ridge can be asked to do, as plain data. The command line, the window's jobs and every other front end fill
-// these structs; the functions that do the work take them. Text fields hold what a person would write on the command
-// line; the function that does the work parses them and names the option in its error.
+// Requests of front ends as plain data. Text fields have the command line's syntax; the functions that do the work
+// parse them.
 #pragma once
 
 #include "core/sampler.h"
@@ -12,104 +11,98 @@
 
 namespace ridge::core {
 
-// Which GPUs run a model.
 struct GpuOptions {
-  std::string gpus;            // their numbers, such as 0,1; empty: as few of them as hold the model
-  int64_t tensor_parallel = 0; // ranks that every layer is shared out to; 0: one per GPU
-  int64_t pipeline = 1;        // stages of some layers each, every one with such ranks
+  std::string gpus;            // "0,1"; empty: as few as hold the model
+  int64_t tensor_parallel = 0; // ranks per layer; 0: one per GPU
+  int64_t pipeline = 1;        // groups of layers with such ranks
 };
 
-// A LoRA adapter, and how much of it counts where no request says more.
 struct AdapterOption {
   std::string file; // GGUF
   double scale = 1;
 };
 
-// Which model runs, where, and with how much room.
 struct ModelOptions {
-  std::string model;                // a GGUF file; empty: the built-in guide
+  std::string model;                // empty: the guide
   std::string device = "auto";      // or cuda, cpu
-  int64_t context = -1;             // tokens; -1: the model's own, at most engine::kDefaultContext; 0: the model's own
-  int64_t batch = 2048, ubatch = 0; // tokens evaluated at once, the smaller one counts; ubatch 0: as many as pay
-  int threads = 0;                  // of the CPU; 0: all cores
-  int64_t gpu_layers = -1;          // the last so many layers run on the GPU; -1: all for which there is room
-  bool experts_on_host = false;     // routed experts stay in the host's memory, with copies on the GPU
-  std::string gpu_memory;           // that may be taken on a GPU, such as 8GiB; empty: what is free
-  std::string host_memory;          // that experts in the host's memory may take; empty: what is free
+  int64_t context = -1;             // tokens; 0: the model's; -1: at most engine::kDefaultContext
+  int64_t batch = 2048, ubatch = 0; // tokens per batch, the smaller one counts; ubatch 0: automatic
+  int threads = 0;                  // 0: all cores
+  int64_t gpu_layers = -1;          // the last ones; -1: as many as fit
+  bool experts_on_host = false;     // routed experts in host memory, cached on the GPU
+  std::string gpu_memory;           // "8GiB"; empty: what is free
+  std::string host_memory;          // for experts; empty: what is free
   GpuOptions ranks;
-  std::string k_type = "f16", v_type = "f16"; // of the KV cache: f16, f32 or q8_0
-  std::string speculation = "auto";           // who guesses tokens ahead: auto, off, mtp, ngram or draft
-  std::string draft_model;                    // a GGUF file that guesses; empty: none
-  int64_t draft_tokens = 0;                   // guessed in a step; 0: as many as pay
-  std::string mmproj;                         // a GGUF file that encodes pictures or sounds; empty: none
+  std::string k_type = "f16", v_type = "f16"; // f16, f32 or q8_0
+  std::string speculation = "auto";           // auto, off, mtp, ngram or draft
+  std::string draft_model;                    // GGUF file; empty: none
+  int64_t draft_tokens = 0;                   // per step; 0: automatic
+  std::string mmproj;                         // GGUF encoder of pictures or sounds; empty: none
   std::vector<AdapterOption> adapters;
 };
 
-// How tokens are chosen and when generation ends.
 struct SamplingOptions {
   SamplerParams params;
-  std::vector<std::string> chosen; // names of the params that a person chose ("top-k"); a model's defaults leave them
+  std::vector<std::string> chosen; // "top-k"; not overridden by a model's defaults
   int64_t max_tokens = -1;         // -1: until the context is full
-  std::vector<std::string> stop;   // the answer ends before any of these texts
+  std::vector<std::string> stop;   // stop texts, excluded from the answer
   bool ignore_eos = false;
-  std::string grammar, grammar_file, json_schema; // at most one of them: constrains the answer
-  int64_t reasoning_budget = -1;                  // tokens of a chat's reasoning; -1: as many as the model wants
-  std::string reasoning_message;                  // what ends the reasoning when they are used up
-  std::vector<float> adapter_scales;              // of each of the model's adapters; empty: those it was loaded with
+  std::string grammar, grammar_file, json_schema; // at most one of them
+  int64_t reasoning_budget = -1;                  // tokens; -1: unlimited
+  std::string reasoning_message;                  // ends the reasoning after the budget
+  std::vector<float> adapter_scales;              // per adapter; empty: defaults
 };
 
-// Which chat template renders the messages, and how.
 struct TemplateOptions {
-  std::string name, file; // a built-in one, or a Jinja file; both empty: the model's own
-  std::string thinking;   // on or off; empty: what the template does by itself
-  std::string variables;  // a JSON object of further variables, such as {"enable_thinking": false}; empty: none
+  std::string name, file; // built-in, or a Jinja file; empty: the model's
+  std::string thinking;   // on, off; empty: the template's default
+  std::string variables;  // JSON object; empty: none
 };
 
-// Where prompts that were evaluated are kept, so that they are not read twice.
+// The prefix cache.
 struct PrefixOptions {
-  std::string size; // of host memory, such as 8GiB; 0: nowhere; empty: an eighth of it, 8 GiB at most
-  std::string folder, folder_size = "32GiB"; // on disk, too; empty: not there
+  std::string size;                          // of memory; 0: none; empty: an eighth, at most 8 GiB
+  std::string folder, folder_size = "32GiB"; // on disk; empty: none
 };
 
-// One answer. A conversation reuses the request for each of its messages.
+// Reused for each message of a conversation.
 struct GenerateRequest {
-  std::string prompt;             // the user's message; with `raw` the text to be continued
-  bool raw = false;               // without a chat template and without a conversation
-  std::string system;             // system prompt; empty: none
-  std::vector<std::string> media; // files of pictures and sounds in front of the message
-  bool keep_choices = false;      // also return, of each token, what else was likely; sampling then runs on the host
+  std::string prompt;             // with `raw`: a text to continue
+  bool raw = false;               // without template and conversation
+  std::string system;             // empty: none
+  std::vector<std::string> media; // pictures and sounds before the message
+  bool keep_choices = false;      // keeps likely alternatives; samples on the host
   SamplingOptions sampling;
   TemplateOptions chat_template;
 };
 
-// A Hugging Face checkpoint becomes a GGUF file, and another one where it has an encoder of pictures.
+// Hugging Face to GGUF; picture encoders to a second file.
 struct ConvertRequest {
   std::string input;      // the checkpoint's folder
-  std::string output;     // the file to write; empty: only the encoder
-  std::string type;       // f32, f16, bf16 or q8_0: what unquantized matrices become; empty: what they are
-  std::string mmproj;     // the encoder's file; empty: "mmproj-" before the name of `output`
-  bool text_only = false; // the encoder is left out
-  std::string base;       // of a PEFT adapter: the folder with the config.json of the model that it is for
+  std::string output;     // empty: only the encoder
+  std::string type;       // of unquantized matrices: f32, f16, bf16 or q8_0; empty: unchanged
+  std::string mmproj;     // encoder; empty: "mmproj-" + output's name
+  bool text_only = false; // omit the encoder
+  std::string base;       // folder of a PEFT adapter's base model
 };
 
-// A model is written in other types.
 struct QuantizeRequest {
-  std::string input;            // a GGUF file; empty: the guide
-  std::string output;           // the file to write; empty: only plan
-  std::string type;             // a recipe's name or COPY; empty where a target chooses the types
-  std::string target_size;      // "4.2GiB": types are chosen by measured error for this size
-  double target_bpw = 0;        // the same for so many bits per weight; 0: no target
-  double target_divergence = 0; // the smallest file that is expected to diverge so little, nats per token; 0: no target
-  bool explore = false;         // measure what recipes and mixes of types cost, and write nothing
-  std::string method = "plain"; // or awq, gptq, awq+gptq; these three need `calibration`
-  std::string calibration;      // a text file; targets are also measured on it
+  std::string input;            // empty: the guide
+  std::string output;           // empty: only plan
+  std::string type;             // a recipe or COPY, without a target
+  std::string target_size;      // "4.2GiB": types by measured error
+  double target_bpw = 0;        // bits per weight; 0: none
+  double target_divergence = 0; // smallest file up to this, nats per token; 0: none
+  bool explore = false;         // only measure recipes and mixes
+  std::string method = "plain"; // or awq, gptq, awq+gptq, with `calibration`
+  std::string calibration;      // text file; targets use it too
   int64_t calibration_tokens = 16384;
-  bool parse_special = false; // special tokens in the text are tokens
-  std::string imatrix;        // a file; empty: none
+  bool parse_special = false; // special tokens in the text
+  std::string imatrix;        // file; empty: none
   std::string output_type, embedding_type;
   std::vector<std::string> tensor_types; // "PATTERN=TYPE"
-  std::string split_size;                // "4GiB": of one file at most; empty: one file
-  std::vector<AdapterOption> adapters;   // that are merged into the weights
+  std::string split_size;                // per file; empty: one file
+  std::vector<AdapterOption> adapters;   // merged into the weights
   bool pure = false, leave_output = false, allow_requantize = false;
   std::string device = "auto";
   int threads = 0;
@@ -117,57 +110,54 @@ struct QuantizeRequest {
   bool has_target() const { return !target_size.empty() || target_bpw > 0 || target_divergence > 0; }
 };
 
-// Clients that send requests to one scheduler, as those of `ridge serve` do.
+// As of `ridge serve`.
 struct ClientLoad {
-  int64_t clients = 0;  // with a request at once; 0: no such test
-  int64_t requests = 0; // of all of them; 0: four each
-  int64_t streams = 0;  // that run at once; 0: all
-  int64_t shared = 0;   // tokens that all prompts begin with
-  double arrivals = 0;  // requests a second, at random times; 0: a client sends its next one when it has its answer
+  int64_t clients = 0;  // 0: no such test
+  int64_t requests = 0; // total; 0: four per client
+  int64_t streams = 0;  // at once; 0: all
+  int64_t shared = 0;   // tokens of a common prefix
+  double arrivals = 0;  // per second, at random; 0: after each answer
 };
 
-// The speed of models. Lists are as in "512,1024" or "128-512+128"; every combination of them is one test.
+// Runs every combination of the lists, such as "512,1024" or "128-512+128".
 struct BenchRequest {
-  std::vector<std::string> files, shapes; // GGUF files ("": the guide) and synthetic models ("llama-1b:Q4_K_M")
-  std::string prompts = "512", generated = "128", depths = "0"; // tokens; depths: in the context before the test
-  std::string streams = "1";                                    // that generate together
-  std::string verified; // tokens of one stream that a step evaluates with all their logits; empty: no such test
-  // "synthetic:0.8": guesses that are right so often; "mtp": those of the file's draft heads; "eagle3": those of the
-  // head in draft_model, or of the shape's; empty: no such test
+  std::vector<std::string> files, shapes; // files ("": the guide); synthetic models ("llama-1b:Q4_K_M")
+  std::string prompts = "512", generated = "128", depths = "0"; // tokens; depths: previous context
+  std::string streams = "1";                                    // generating together
+  std::string verified;                                         // tokens per verification step; empty: none
+  // "synthetic:0.8" (hit rate), "mtp" (the file's heads), "eagle3" (draft_model's or the shape's head); empty: none
   std::string speculation, draft_model;
-  std::string accepted; // how often guesses of draft heads are taken for right: 0.8; empty: no such test
-  std::string batches = "2048", ubatches = "0"; // tokens; ubatches 0: as many as pay
+  std::string accepted;                         // assumed acceptance of draft heads, 0.8; empty: none
+  std::string batches = "2048", ubatches = "0"; // tokens; ubatches 0: automatic
   std::string k_types = "f16", v_types = "f16"; // of the KV cache
   std::string threads = "0";                    // 0: all cores
-  std::string gpu_layers = "-1";                // -1: all for which there is room
-  bool experts_on_host = false;                 // routed experts stay in the host's memory, with copies on the GPU
-  std::string gpu_memory;                       // that may be taken on a GPU, such as 8GiB; empty: what is free
-  std::string host_memory;                      // that experts in the host's memory may take; empty: what is free
+  std::string gpu_layers = "-1";
+  bool experts_on_host = false;
+  std::string gpu_memory;
+  std::string host_memory;
   GpuOptions ranks;
   std::vector<AdapterOption> adapters; // of `files`
   std::string device = "auto";
-  std::string image;        // "1024x1024": a picture of so many pixels is encoded instead; empty: no such test
-  double sound_seconds = 0; // a sound of so many seconds is encoded instead; 0: no such test
-  std::string mmproj;       // the file of the encoder of `files`; a shape has its own
-  ClientLoad load;          // with prompts and answers as long as `prompts` and `generated` say
-  int repetitions = 5;      // after a warm-up
-  bool profile = false;     // also measure a step op by op
+  std::string image;        // "1024x1024" to encode instead; empty: none
+  double sound_seconds = 0; // to encode instead; 0: none
+  std::string mmproj;       // encoder of `files`
+  ClientLoad load;
+  int repetitions = 5;  // after a warm-up
+  bool profile = false; // also time each op
 };
 
-// What the machine can do at most, and the kernels and steps of a model under that.
+// Limits of the machine, and a model's kernels and steps below them.
 struct RooflineRequest {
-  std::string file, shape; // whose kernels and steps are placed; both empty: the usual shape for the device
+  std::string file, shape; // empty: the device's default
   std::string device = "auto";
   int threads = 0;
-  bool ceilings_only = false; // only the machine
+  bool ceilings_only = false;
 };
 
-// A model comes from a hub.
 struct PullRequest {
   std::string model; // hf:OWNER/REPO:Q4_K_M or https://HOST/FILE.gguf
 };
 
-// Work that can go on beside a conversation.
 using JobRequest = std::variant<ConvertRequest, QuantizeRequest, BenchRequest, RooflineRequest, PullRequest>;
 enum class JobKind : uint8_t { convert, quantize, bench, roofline, pull }; // in the order of JobRequest
 inline JobKind kind_of(const JobRequest& request) { return static_cast<JobKind>(request.index()); }

@@ -1,6 +1,3 @@
-// The sampler chain. Selection is by bounded heap (small k) or nth_element, so that a vocabulary of 128k costs little
-// more than reading its logits. Random numbers are a function of seed and place (random.h), because a seed must give
-// the same text again, with any library and on any device.
 #include "core/sampler.h"
 
 #include "core/error.h"
@@ -18,9 +15,9 @@ namespace ridge::core {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
-constexpr float kHighest = std::numeric_limits<float>::max(); // +infinity becomes this, so that differences exist
+constexpr float kHighest = std::numeric_limits<float>::max(); // replaces +infinity, so that differences exist
 constexpr size_t kOrderedCandidates = 64, kAllOrdered = 256;  // promised by candidates()
-constexpr int32_t kHeapTopK = 512;                            // up to here a heap beats nth_element over the vocabulary
+constexpr int32_t kHeapTopK = 512;                            // heap beats nth_element up to here
 
 void require(bool valid, const char* flag, const char* range, double value) {
   if (!valid) throw Error(fmt::format("{} must be {}, not {}", flag, range, value), Error::kUsage);
@@ -139,7 +136,6 @@ int32_t Sampler::sample(std::span<const float> logits, TokenMask* mask) {
   return choose();
 }
 
-// Copies the row and applies the biases and penalties.
 void Sampler::load(std::span<const float> logits) {
   if (logits.size() != logits_.size()) {
     throw_error("the sampler got {} logits for a vocabulary of {}", logits.size(), logits_.size());
@@ -205,20 +201,19 @@ int32_t Sampler::choose() {
 }
 
 int32_t Sampler::choose_greedy() {
-  const auto best = std::max_element(logits_.begin(), logits_.end()); // the first of equals
+  const auto best = std::max_element(logits_.begin(), logits_.end());
   if (*best == kMasked) throw_error("no token can follow: every logit is -infinity");
   const auto token = static_cast<int32_t>(best - logits_.begin());
   candidates_.assign(1, {token, *best, 1.0f});
   return token;
 }
 
-// Fills candidates_ with the `most` best tokens that are possible (0: with all), in no particular order.
 void Sampler::collect(int32_t most) {
   candidates_.clear();
   const auto vocab = static_cast<int32_t>(logits_.size());
   const int32_t k = most == 0 ? vocab : std::min(most, vocab);
   if (k <= kHeapTopK) {
-    // A heap of the best k so far, the worst of them in front. A later equal logit has a higher id: not better.
+    // A heap with the worst in front. Later equal logits have higher ids: not better.
     float worst = kMasked;
     for (int32_t i = 0; i < vocab; ++i) {
       if (!(logits_[i] > worst)) continue;
@@ -247,8 +242,7 @@ float Sampler::highest_logit() const {
   return std::max_element(candidates_.begin(), candidates_.end(), lower)->logit;
 }
 
-// Sets each candidate's probability to its weight relative to the best (1) at the temperature so far; returns their
-// sum.
+// Sets probabilities relative to the best; returns their sum.
 double Sampler::weigh() {
   const float highest = highest_logit();
   double total = 0;
@@ -259,8 +253,7 @@ double Sampler::weigh() {
   return total;
 }
 
-// Keeps the first candidates in the order `before` whose weights reach `mass`, at least one. Orders in growing pieces,
-// because the mass usually lies in a few tokens.
+// Keeps the first candidates in order `before` that reach `mass`. Sorts growing pieces, because few usually suffice.
 template <class Before>
 void Sampler::keep_mass(double mass, Before before) {
   double sum = 0;
@@ -283,8 +276,7 @@ void Sampler::keep_mass(double mass, Before before) {
 
 void Sampler::keep_top_p() { keep_mass(weigh() * params_.top_p, better); }
 
-// Locally typical sampling: prefers tokens whose surprise -log p is near the entropy of the whole distribution.
-// Meister et al. 2022, https://arxiv.org/abs/2202.00666
+// Locally typical sampling: surprise -log p near the entropy. Meister et al. 2022, https://arxiv.org/abs/2202.00666
 void Sampler::keep_typical() {
   const double total = weigh();
   double entropy = 0;
@@ -309,7 +301,6 @@ void Sampler::keep_min_p() {
   std::erase_if(candidates_, unlikely);
 }
 
-// Index of a candidate drawn in proportion to the weights, which sum to `total`.
 size_t Sampler::draw(double total) {
   const double target = uniform(seed_, draws_++) * total;
   double sum = 0;

@@ -1,7 +1,5 @@
-// The sampler chain: one row of logits in, one token out.
-// Biases come first, then the samplers in an order that may be chosen; the usual one (usual_order()) is the field's.
-// Each filter sees the distribution that the one before it left over. In the usual order without the samplers that few
-// people use (is_usual()), nothing sorts the whole vocabulary and nothing allocates per step.
+// One row of logits in, one token out: biases, then the samplers in `order`, each filtering what is left. If
+// is_usual(), nothing sorts the whole vocabulary or allocates per step.
 #pragma once
 
 #include "core/sampling/diffusion_params.h"
@@ -16,66 +14,65 @@
 namespace ridge::core {
 
 struct SamplerParams {
-  float temp = 0.8f;              // 0: greedy (the highest logit after biases, penalties and mask; ties: the lowest id)
-  int32_t top_k = 40;             // keep the k highest logits; 0: all
-  float typical_p = 1.0f;         // keep the most typical tokens of this mass; 1: all
-  float top_p = 0.95f;            // keep the most probable tokens of this mass; 1: all
-  float min_p = 0.05f;            // keep tokens at least this fraction as probable as the best; 0: all
-  float repeat_penalty = 1.0f;    // divides positive and multiplies negative logits of recent tokens; 1: off
-  float presence_penalty = 0.0f;  // subtracted once from the logit of a recent token
-  float frequency_penalty = 0.0f; // subtracted once per occurrence
-  int32_t repeat_last_n = 64;     // how many tokens are recent; 0: none, -1: all
-  int64_t seed = -1;              // -1: a fresh one, see Sampler::seed()
+  float temp = 0.8f;              // 0: greedy (ties: the lowest id)
+  int32_t top_k = 40;             // 0: all
+  float typical_p = 1.0f;         // 1: all
+  float top_p = 0.95f;            // 1: all
+  float min_p = 0.05f;            // of the best probability; 0: all
+  float repeat_penalty = 1.0f;    // divides positive, multiplies negative logits; 1: off
+  float presence_penalty = 0.0f;  // subtracted once
+  float frequency_penalty = 0.0f; // subtracted per occurrence
+  int32_t repeat_last_n = 64;     // penalized tokens; 0: none, -1: all
+  int64_t seed = -1;              // -1: random, see Sampler::seed()
 
-  DiffusionParams diffusion; // of models that write so
+  DiffusionParams diffusion; // for diffusion models
 
   DryParams dry;
-  float top_n_sigma = -1.0f;          // keep logits within so many standard deviations of the highest; 0 or less: all
-  float xtc_probability = 0.0f;       // of removing, at a step, all but the least of the tokens above the threshold
+  float top_n_sigma = -1.0f;          // deviations below the highest logit; 0 or less: all
+  float xtc_probability = 0.0f;       // chance of removing all tokens above the threshold but the least probable
   float xtc_threshold = 0.1f;         // above 0.5: none
-  float dynatemp_range = 0.0f;        // the temperature is so much lower where one token is sure, higher where none is
-  float dynatemp_exponent = 1.0f;     // how the temperature grows with the entropy
-  int32_t mirostat = 0;               // 1, 2: its versions, which take the place of all filters; 0: off
-  float mirostat_tau = 5.0f;          // the surprise that it holds tokens to, bits
-  float mirostat_eta = 0.1f;          // how fast it learns
-  float adaptive_target = -1.0f;      // the probability that drawn tokens are to have on average; below 0: off
-  float adaptive_decay = 0.9f;        // how long earlier tokens count
-  int32_t min_keep = 0;               // top-p, typical-p, min-p and XTC leave at least so many tokens
-  SamplerOrder order = usual_order(); // those that are not in it are off
+  float dynatemp_range = 0.0f;        // temp ± range, by entropy
+  float dynatemp_exponent = 1.0f;     // of the entropy
+  int32_t mirostat = 0;               // version, replaces all filters; 0: off
+  float mirostat_tau = 5.0f;          // target surprise, bits
+  float mirostat_eta = 0.1f;          // learning rate
+  float adaptive_target = -1.0f;      // average drawn probability; below 0: off
+  float adaptive_decay = 0.9f;        // weight of earlier tokens
+  int32_t min_keep = 0;               // left by top-p, typical-p, min-p and XTC
+  SamplerOrder order = usual_order(); // the others are off
 
   struct Bias {
     int32_t token;
     float bias;
   };
-  std::vector<Bias> bias; // added to the logits of these tokens, before anything else
+  std::vector<Bias> bias; // added to logits first
 };
 
-// Throws an Error (wrong usage) that names the flag, its range and the value given.
+// Throws a usage Error that names flag, range and value.
 void validate(const SamplerParams& params);
-// The same for a model with `vocab` tokens; also for a bias of a token that is none of them.
+// Also rejects biases of tokens outside the vocabulary.
 void validate(const SamplerParams& params, int64_t vocab);
 
-// Whether the samplers that are on are those that executors may have, too, and run in the usual order.
+// Whether only samplers that executors support are on, in the usual order.
 bool is_usual(const SamplerParams& params);
-// The same, with the samplers off that its order does not name.
+// Switches off the samplers that `order` does not name.
 SamplerParams without_unnamed(SamplerParams params);
 
-// Throws the Error for logits from which no token can be chosen.
 [[noreturn]] void throw_unusable_logits();
 
-// Which tokens may come next, for example by a grammar.
+// Allowed tokens, for example by a grammar.
 class TokenMask {
  public:
   virtual ~TokenMask() = default;
   virtual bool allows(int32_t token) = 0;
-  // Sets the logit of every token that is not allowed to -infinity. logits: [vocab].
+  // Sets the logits of all other tokens to -infinity.
   virtual void apply(std::span<float> logits) = 0;
 };
 
 struct Candidate {
   int32_t token;
   float logit;       // after penalties, before temperature
-  float probability; // of having been drawn; all candidates together: 1
+  float probability; // of being drawn; sums to 1
 };
 inline bool better(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
@@ -83,35 +80,33 @@ inline bool better(const Candidate& a, const Candidate& b) {
 
 class Sampler {
  public:
-  // vocab: the length of every row of logits. `texts` must outlive it; null: DRY knows no breakers, and infill is off.
-  // Throws what validate() throws.
+  // `texts` must outlive this; null: no DRY breakers, no infill. Throws like validate().
   Sampler(const SamplerParams& params, int64_t vocab, const TokenTexts* texts = nullptr);
 
-  // Picks the next token. The token is not remembered until accept(). With a mask, the free choice is tried first and
-  // all of the vocabulary is masked only if the mask refuses it, so an agreeing model pays for one token's check.
-  // Throws an Error if a logit is NaN or if no token is possible.
+  // Picks a token without recording it. The mask is applied to the vocabulary only if it rejects the free choice.
+  // Throws an Error if a logit is NaN or no token is possible.
   int32_t sample(std::span<const float> logits, TokenMask* mask = nullptr);
 
-  // Adds a token, of the prompt or of the answer, to what the penalties count.
+  // Records a token of prompt or answer.
   void accept(int32_t token);
-  // Forgets all accepted tokens and starts the random numbers of the seed again.
+  // Forgets accepted tokens and restarts the random numbers.
   void reset();
 
-  // The state that an executor needs to choose tokens in place of this sampler, and the report of its choices.
+  // State for executors that sample in place of this.
   struct Recent {
-    std::span<const int32_t> counts; // [vocab] occurrences among the tokens that penalties count
-    std::span<const int32_t> ring;   // those tokens, where only the last repeat_last_n count
-    size_t oldest;                   // of the ring, once it is full
+    std::span<const int32_t> counts; // [vocab] counts of recent tokens
+    std::span<const int32_t> ring;   // if repeat_last_n limits them
+    size_t oldest;                   // once full
   };
   Recent recent() const { return {counts_, recent_, oldest_}; }
-  uint64_t draws() const { return draws_; } // random numbers used since reset()
-  void accept_drawn(int32_t token);         // accepts a token that was drawn with the next random number
+  uint64_t draws() const { return draws_; } // random numbers since reset()
+  void accept_drawn(int32_t token);         // drawn with the next random number
 
-  // As given, with what `order` does not name switched off.
+  // Without the samplers that `order` does not name.
   const SamplerParams& params() const { return params_; }
-  // What the last token was drawn from. The first 64, and all of up to 256, are in descending order of probability.
+  // The last distribution. The first 64 (all, up to 256) are in descending order of probability.
   const std::vector<Candidate>& candidates() const { return candidates_; }
-  // The seed in use: params().seed, or the one chosen in its place.
+  // The seed in use, also if chosen randomly.
   uint64_t seed() const { return seed_; }
 
  private:
@@ -128,7 +123,7 @@ class Sampler {
   void keep_mass(double mass, Before before);
   size_t draw(double total);
 
-  // The chain in another order, or with other samplers (sampling/sampler_chain.cpp):
+  // sampling/sampler_chain.cpp:
   void plan_chain();
   void run_chain();
   void run(SamplerKind kind);
@@ -148,20 +143,20 @@ class Sampler {
   SamplerParams params_;
   uint64_t seed_ = 0;
   uint64_t draws_ = 0;
-  std::vector<float> logits_;         // [vocab] the row with biases, penalties and mask applied
+  std::vector<float> logits_;         // [vocab] after biases, penalties and mask
   std::vector<Candidate> candidates_; // capacity vocab
-  std::vector<int32_t> counts_;       // [vocab] occurrences among the recent tokens
+  std::vector<int32_t> counts_;       // [vocab] occurrences of recent tokens
   std::vector<int32_t> recent_;       // ring of the last repeat_last_n tokens
-  size_t oldest_ = 0;                 // where the ring is overwritten next, once it is full
+  size_t oldest_ = 0;                 // next overwritten entry, once full
 
   const TokenTexts* texts_;
   bool usual_, greedy_;
-  float temperature_ = 1;                   // by which the logits of candidates are still to be divided
-  std::vector<SamplerKind> before_, chain_; // that are on: on the whole row, and on candidates
+  float temperature_ = 1;                   // by which candidates' logits are still to be divided
+  std::vector<SamplerKind> before_, chain_; // active samplers of the whole row, and of candidates
   std::optional<Repetitions> repetitions_;  // with DRY
-  double surprise_ = 0;                     // that mirostat allows, bits
+  double surprise_ = 0;                     // mirostat's current limit, bits
   double adaptive_sum_ = 0, adaptive_weight_ = 0;
-  struct Drawn { // what mirostat and adaptive-p learn from, once the token is accepted
+  struct Drawn { // for mirostat and adaptive-p, learned on accept()
     int32_t token = -1;
     float probability = 0;
   };

@@ -12,7 +12,6 @@
 namespace ridge::core {
 namespace {
 
-// The part of a Program that consists of `ops`; values keep their ids.
 Program part_of(const Program& whole, std::vector<Op> ops) {
   Program part;
   part.architecture = whole.architecture;
@@ -43,7 +42,7 @@ Program part_of(const Program& whole, std::vector<Op> ops) {
   return part;
 }
 
-// The ops before the first layer whose results these ops need.
+// Finds ops before the layers whose results `ops` need.
 std::vector<Op> needed_before_layers(const Program& program, std::span<const Op> ops) {
   std::set<ValueId> wanted;
   for (const Op& op : ops) wanted.insert(op.inputs.begin(), op.inputs.end());
@@ -104,7 +103,6 @@ class SplitExecutor final : public Executor {
     front_->set_adapters(stream, uses);
     back_->set_adapters(stream, uses);
   }
-  // A block has the first part's rows, then the second one's.
   std::string block_layout() const override {
     const std::string front = front_->block_layout(), back = back_->block_layout();
     return front.empty() || back.empty()
@@ -137,7 +135,7 @@ class SplitExecutor final : public Executor {
  private:
   const ValueInfo& handed_on() const { return parts_.front.values[parts_.front.output]; }
 
-  // What one part must not lose, the other must not either.
+  // Both parts are wide if one needs it.
   ExecutorConfig wide_where_needed(ExecutorConfig config) const {
     config.wide |= amplifies_errors(parts_.front) || amplifies_errors(parts_.back);
     return config;
@@ -169,8 +167,8 @@ int32_t next_cut(const Program& program, int32_t layer) {
     int32_t first = std::numeric_limits<int32_t>::max(), last = 0; // layers
     void add(int32_t at) { first = std::min(first, at), last = std::max(last, at); }
   };
-  std::vector<Span> together(program.kv_layers.size() + program.values.size()); // caches, then values
-  std::vector<int32_t> made(program.values.size(), -1);                         // by which layer
+  std::vector<Span> together(program.kv_layers.size() + program.values.size());
+  std::vector<int32_t> made(program.values.size(), -1);
   for (int32_t reached = -1; const Op& op : program.ops) {
     OpParams params = op.params;
     for (const int32_t* cache : {cache_layer(params), second_cache_layer(params)})
@@ -199,8 +197,7 @@ SplitProgram split_program(const Program& program, int32_t layer) {
   const int32_t layers = layer_count(program);
   if (layer < 1 || layer > layers || next_cut(program, layer) != layer)
     throw std::logic_error("Program: no such place to split");
-  // The last layers' ops, and what follows them: all from the first op of `layer` (the output: behind the last op of
-  // the last layer) on.
+  // Back begins with the first op of `layer`; the output begins after the last layer.
   const auto is_back = [&](const Op& op) { return op.layer == layer; };
   auto cut = std::ranges::find_if(program.ops, is_back);
   if (layer == layers)
@@ -233,7 +230,7 @@ SplitProgram split_program(const Program& program, int32_t layer) {
 
 namespace {
 
-// Where to cut so that the first part reads one of `stages` equal shares, and layers enough for the others are left.
+// Gives the first stage an equal share and leaves layers for the others.
 int32_t first_stage_end(const Program& program, int stages) {
   const int32_t last = layer_count(program) + 2 - stages;
   if (last < 1) throw Error(fmt::format("{} stages, and no more layers for them", stages), Error::kUsage);

@@ -1,5 +1,4 @@
-// A Program in two parts with an executor each, for models that fit a GPU only in part: the first layers run where
-// there is more memory, the rest where there is more speed. One value passes between them, the residual stream.
+// A Program in two parts joined by the residual stream, for models that only partly fit a GPU.
 #pragma once
 
 #include "core/executor.h"
@@ -10,38 +9,34 @@
 namespace ridge::core {
 
 struct SplitProgram {
-  Program front, back; // back's input is front's output
+  Program front, back; // front's output is back's input
 };
 
-// The number of transformer layers. What comes before them belongs to the first one.
+// Number of transformer layers; earlier ops belong to the first.
 int32_t layer_count(const Program& program);
 
-// The first place from `layer` on where a Program may be cut: layers that attend to one cache, or to positions that one
-// of them chose, stay together, and so do a layer and those whose rows it takes beside the residual stream. Behind
-// layer_count, if there is none.
+// Returns the first possible cut from `layer` on, or a number above layer_count. Layers that share a cache, chosen
+// positions or rows beside the residual stream stay together.
 int32_t next_cut(const Program& program, int32_t layer);
 
-// Cuts before the ops of `layer`, from 1 (the first part is one layer) to layer_count (the second part is the output).
-// Each part has only the weights and the cache layers of its own ops. What the second part needs of the ops before the
-// first layer, it computes itself, from the tokens. Throws std::logic_error for other layers, where next_cut moves it,
-// and where more than one value of a layer crosses the cut. The input of a draft head belongs to the first part, hidden
-// rows to the part that computes them.
+// Cuts before `layer`, 1 to layer_count (back is only the output). Back recomputes what it needs of ops before the
+// layers. Front takes a draft head's input; hidden rows stay where computed. Throws std::logic_error for impossible
+// cuts (next_cut) or several crossing values.
 SplitProgram split_program(const Program& program, int32_t layer);
 
-// Makes an executor for each part and runs them in turn, as one executor of the whole Program made for `config`.
+// Runs the parts in turn.
 using MakeExecutor = std::function<std::unique_ptr<Executor>(const Program&, const ExecutorConfig&)>;
 std::unique_ptr<Executor> make_split_executor(SplitProgram parts, const ExecutorConfig& config,
                                               const MakeExecutor& make_front, const MakeExecutor& make_back);
 
-// How a part of a Program is configured: what it hands on has a row per token, unless the cut lies behind the gathering
-// of the last layer.
+// A part has an output row per token, unless the cut is after the last layer's gather.
 ExecutorConfig config_of_part(const Program& part, ExecutorConfig config);
 
-// The parts that make_pipeline_executor runs. Throws as that does.
+// The parts of make_pipeline_executor.
 std::vector<Program> pipeline_parts(const Program& program, int stages);
 
-// Cuts a Program into `stages` parts that read about as many bytes of weights each, and runs them in turn as one
-// executor. make(part, configuration, stage). Throws a usage Error for more stages than layers and the output.
+// Cuts the Program into `stages` parts of about equal weight bytes and runs them in turn. Throws a usage Error for too
+// many stages.
 using MakeStage = std::function<std::unique_ptr<Executor>(const Program&, const ExecutorConfig&, int stage)>;
 std::unique_ptr<Executor> make_pipeline_executor(const Program& program, const ExecutorConfig& config, int stages,
                                                  const MakeStage& make);

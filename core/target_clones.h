@@ -1,6 +1,5 @@
-// RIDGE_CLONES before a function with a plain loop: it is compiled for several instruction sets, and the best that the
-// machine has is taken at load time. For loops that are not worth Highway (kernels/cpu). Not with ThreadSanitizer,
-// which starts after that choice, and whose code the choice would run.
+// Compiles a function for several instruction sets, chosen at load time; for loops not worth Highway. ThreadSanitizer
+// starts too late for that.
 #pragma once
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && !defined(__SANITIZE_THREAD__)

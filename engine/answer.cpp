@@ -19,7 +19,7 @@ Answerer::Answerer(const LoadedModel& model, Session& session, const core::Gener
     : session_(session), request_(request), requests_(model), params_(request.sampling.params) {
   core::validate(params_, model.program.vocab);
   if (params_.seed < 0) params_.seed = static_cast<int64_t>(std::random_device{}());
-  requests_.sequence({.sampling = request.sampling}); // says what is wrong with a grammar
+  requests_.sequence({.sampling = request.sampling}); // throws on a bad grammar
 }
 
 Answer Answerer::answer(Generation generation, const TextSink& sink, const std::atomic<bool>* cancel) {
@@ -60,7 +60,7 @@ Answer Answerer::answer(Generation generation, const TextSink& sink, const std::
     }
     return !answer_text.stopped();
   };
-  const int64_t prompt = std::ssize(request.prompt); // with what ends a text that an encoder reads
+  const int64_t prompt = std::ssize(request.prompt);
   answer.stop = session_.generate(std::move(request), cancel);
   answer.tokens = std::ssize(session_.tokens()) - prompt;
   emit(answer_text.finish());

@@ -12,7 +12,7 @@
 
 namespace ridge::engine {
 
-// Markers of reasoning may be control tokens, so a chat renders the text of control tokens; the splitter removes them.
+// Reasoning markers may be control tokens, so chats render those; the splitter removes them.
 AnswerText::AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
                        std::optional<std::string_view> chat_prompt, std::shared_ptr<const CallRules> calls)
     : decoder_(tokenizer, {.render_special = chat_prompt.has_value(), .continues = true}), stops_(std::move(stop)),
@@ -73,7 +73,6 @@ AnswerText::Piece AnswerText::trimmed(text::ReasoningSplitter::Piece piece) {
   return result;
 }
 
-// Whether the content so far, with this part of it, cannot become a call.
 bool AnswerText::begins_otherwise(std::string_view content) {
   start_ += content;
   undecided_ = std::ranges::any_of(rules_->triggers, [&](const auto& trigger) { return trigger.starts_with(start_); });
@@ -81,8 +80,8 @@ bool AnswerText::begins_otherwise(std::string_view content) {
          std::ranges::none_of(rules_->triggers, [&](const auto& trigger) { return start_.starts_with(trigger); });
 }
 
-// The calls in the content of a piece, which loses them. The last piece has been searched already. An answer that is to
-// be JSON has calls from its start on or none: what looks like one within the JSON is text.
+// Moves calls out of the content. A JSON answer has calls from its start or none: what looks like a call inside the
+// JSON is content.
 void AnswerText::read_calls(Piece& piece, bool last) {
   if (!last && undecided_ && begins_otherwise(piece.content)) {
     piece.content.insert(0, parser_->finish().content);
@@ -100,7 +99,6 @@ void AnswerText::read_calls(Piece& piece, bool last) {
   }
 }
 
-// Checks calls that have ended, and gathers content that is to be checked.
 void AnswerText::note(const Piece& piece) {
   if (content_check_) checked_content_ += piece.content;
   for (const text::CallParser::Delta& delta : piece.calls) {
@@ -120,7 +118,7 @@ void AnswerText::note(const Piece& piece) {
 void AnswerText::check_answer() {
   if (!content_check_ || calls_ > 0) return;
   const auto value = text::parse_json(checked_content_);
-  if (value.is_discarded()) return; // it was cut off
+  if (value.is_discarded()) return;
   const std::string complaint = content_check_->complaint(value);
   if (!complaint.empty()) schema_misses_.push_back(fmt::format("the answer misses its schema: {}", complaint));
 }

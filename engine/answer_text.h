@@ -1,5 +1,4 @@
-// The text of an answer, made from its tokens as they come: whole characters, cut at stop strings, reasoning and calls
-// of tools apart.
+// Turns an answer's tokens into text; separates reasoning and tool calls.
 #pragma once
 
 #include "engine/calls/call_constraint.h"
@@ -17,33 +16,31 @@ namespace ridge::engine {
 
 class AnswerText {
  public:
-  struct Piece { // what a token completed; both may be empty
+  struct Piece {
     std::string content, reasoning;
-    std::vector<text::CallParser::Delta> calls = {}; // parts of calls, in order; they come after the content
+    std::vector<text::CallParser::Delta> calls = {}; // follow the content
   };
 
-  // `chat_prompt`: the text of a chat's prompt, of whose answer sections such as <think>…</think> are reasoning;
-  // without it a text is continued as it is. The answer ends before any of `stop`. `calls`: of the tools that a chat's
-  // answer may call; null: none. The tokenizer must outlive it.
+  // The answer ends before any of `stop`. `chat_prompt` is set for chats, whose answers may contain reasoning. `calls`
+  // may be null. The tokenizer must outlive it.
   AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
              std::optional<std::string_view> chat_prompt, std::shared_ptr<const CallRules> calls = nullptr);
 
-  // Before the first token: the answer goes on from `text`, which is no part of it.
+  // Call before the first token if the answer continues `text`. The answer does not include it.
   void begin_with(std::string_view text);
-  // The content is JSON that a schema is to allow. With `calls` it is so where they have a schema for it.
+  // Checks the finished content. Not needed if `calls` have a schema for it.
   void check_content(const nlohmann::ordered_json& schema);
 
   Piece push(int32_t token);
-  Piece finish(); // what is still held back; call once, when no token follows
+  Piece finish(); // returns the held rest; call once
   bool stopped() const { return stops_.stopped(); }
-  const std::string& stop() const { return stops_.stop(); } // the text that stopped it
+  const std::string& stop() const { return stops_.stop(); }
 
-  size_t calls() const { return calls_; } // that have ended
-  // What is wrong with calls that have ended, and with content that has: what their grammar had to leave out of their
-  // schemas. A line for each.
+  size_t calls() const { return calls_; }
+  // Schema violations in finished calls and content that the grammar could not prevent, one line each.
   const std::vector<std::string>& schema_misses() const { return schema_misses_; }
 
-  const std::string& raw() const { return raw_; } // as the model wrote it, markers of reasoning included
+  const std::string& raw() const { return raw_; } // includes reasoning markers
 
  private:
   Piece take(const std::string& part);
@@ -55,18 +52,18 @@ class AnswerText {
 
   text::StreamDecoder decoder_;
   text::StopMatcher stops_;
-  std::optional<text::ReasoningSplitter> splitter_; // of a chat
+  std::optional<text::ReasoningSplitter> splitter_;
   std::shared_ptr<const CallRules> rules_;
   std::optional<text::CallParser> parser_;
   size_t calls_ = 0;
-  std::vector<text::ToolCall> begun_calls_;                    // as far as they are written
-  std::shared_ptr<const text::SchemaValidator> content_check_; // null: the content is free
-  std::string checked_content_;                                // as far as it is written
+  std::vector<text::ToolCall> begun_calls_;
+  std::shared_ptr<const text::SchemaValidator> content_check_;
+  std::string checked_content_;
   std::vector<std::string> schema_misses_;
-  std::string start_; // of the content, while it is open whether it becomes a call or JSON
+  std::string start_;
   bool undecided_ = false;
   std::string raw_;
-  bool begun_ = false; // the content of a chat's answer
+  bool begun_ = false;
 };
 
 } // namespace ridge::engine

@@ -1,5 +1,4 @@
-// What answers are held to beside the model's own will: a grammar, a least length. And the vocabulary as grammars see
-// it.
+// Constraints on answers, and the vocabulary that grammars use.
 #pragma once
 
 #include "engine/sequences/sequence.h"
@@ -13,10 +12,9 @@
 
 namespace ridge::engine {
 
-// Takes some 100 ms for 128 k tokens; every constraint of a model shares one.
+// Takes some 100 ms for 128 k tokens, so a model's constraints share it.
 std::shared_ptr<const text::TokenTable> make_token_table(const text::Tokenizer& tokenizer);
 
-// As samplers see it.
 class VocabularyTexts final : public core::TokenTexts {
  public:
   explicit VocabularyTexts(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -33,7 +31,7 @@ class VocabularyTexts final : public core::TokenTexts {
 
 class GrammarConstraint final : public Constraint {
  public:
-  // Throws Error where the GBNF text does not parse, or refers to a token that the vocabulary does not have.
+  // Throws Error if the GBNF does not parse or names an unknown token.
   GrammarConstraint(const std::string& gbnf, std::shared_ptr<const text::TokenTable> vocabulary)
       : vocabulary_(std::move(vocabulary)), grammar_(text::Grammar::parse(gbnf)), matcher_(grammar_, *vocabulary_) {}
 
@@ -48,10 +46,9 @@ class GrammarConstraint final : public Constraint {
   text::GrammarMatcher matcher_;
 };
 
-// Keeps an answer from ending before it has so many tokens, unless a grammar leaves nothing but its end.
+// Delays the end of an answer, unless the grammar allows nothing else.
 class MinimumConstraint final : public Constraint {
  public:
-  // `ends`: the tokens that end an answer. `within`: what else holds; null: nothing.
   MinimumConstraint(int64_t tokens, std::vector<int32_t> ends, std::unique_ptr<Constraint> within)
       : left_(tokens), ends_(std::move(ends)), within_(std::move(within)) {}
 

@@ -42,7 +42,7 @@ bool Conversation::undo() {
 
 bool Conversation::drop_oldest() {
   const size_t first = !messages_.empty() && is_role(messages_[0], "system") ? 1 : 0;
-  size_t next = first + 1; // the second user message: where the next exchange begins
+  size_t next = first + 1;
   while (next < messages_.size() && !is_role(messages_[next], "user")) ++next;
   if (next >= messages_.size()) return false;
   messages_.erase(messages_.begin() + static_cast<long>(first), messages_.begin() + static_cast<long>(next));

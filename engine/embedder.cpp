@@ -15,7 +15,7 @@ bool is_embedding_model(const gguf::File& file, const core::Program& program) {
 Embedder::Embedder(LoadedModel model, const core::ModelOptions& where, const Options& options, const LoadSteps& steps)
     : model_(std::move(model)) {
   const core::Program& program = model_.program;
-  const bool whole = core::sees_ahead(program); // texts
+  const bool whole = core::sees_ahead(program); // bidirectional attention needs whole texts
   const std::optional<Pooling> own = options.pooling.empty() ? pooling_of_file(model_.file) : std::nullopt;
   pooling_ = !options.pooling.empty() ? pooling_of_name(options.pooling)
              : own                    ? *own
@@ -68,7 +68,7 @@ std::vector<float> Embedder::hidden_states(std::span<const int32_t> tokens, std:
       const std::span<const float> row = model_.executor->logits(i);
       rows.insert(rows.end(), row.begin(), row.end());
     }
-    if (pooling_ == Pooling::cls) break; // of a causal model nothing that follows counts
+    if (pooling_ == Pooling::cls) break;
   }
   return rows;
 }

@@ -1,4 +1,4 @@
-// Embeddings: a model that ends with the hidden state, and how its vectors are made.
+// Text embeddings: hidden states and their pooling.
 #pragma once
 
 #include "core/requests.h"
@@ -14,27 +14,25 @@
 
 namespace ridge::engine {
 
-// Whether the file says of itself that it embeds texts: its architecture has no output matrix, or it names a pooling.
+// True if the architecture has no output matrix or the file names a pooling.
 bool is_embedding_model(const gguf::File& file, const core::Program& program);
 
-// Any number of threads may embed; their texts take turns.
+// Thread-safe; texts are evaluated one at a time.
 class Embedder {
  public:
   struct Options {
-    std::string pooling; // a name (pooling_of_name); empty: the file's, else mean or, of a decoder, last
+    std::string pooling; // empty: the file's; else mean, or last for a decoder
     bool exact = false;  // no activation quantization, F32 cache
-    // Tokens that there is room for at least, where the options name no context. 0: as the options say.
+    // Minimum context if the model options name none.
     int64_t tokens = 0;
   };
-  // The model, opened with Ending::hidden, gets its executor here. Throws Error for what cannot run.
+  // The model must be opened with Ending::hidden. Throws Error if it cannot run.
   Embedder(LoadedModel model, const core::ModelOptions& where, const Options& options, const LoadSteps& steps = {});
 
-  // The tokens of a text, with those that the model wants around it. Where they do not fit the context, the end of the
-  // text is left out with `truncate`; else an Error says so.
+  // Includes the model's special tokens. A text longer than the context is cut with `truncate`; otherwise throws Error.
   std::vector<int32_t> tokens_of(std::string_view text, bool truncate) const;
-  // The vector of a text, of width() elements, normed to length 1 if wanted. With Pooling::none the hidden states of
-  // all tokens, one after the other, as they are. Throws Error for no tokens, too many, or one outside the vocabulary.
-  // `rows`: core::Batch::rows, where the Program takes some.
+  // Returns width() values, normalized to length 1 if wanted; with Pooling::none, all raw hidden states [tokens,
+  // width]. Throws Error for no tokens, too many, or unknown ones. `rows`: see core::Batch::rows.
   std::vector<float> embed(std::span<const int32_t> tokens, bool normalized = true, std::span<const float> rows = {});
 
   const LoadedModel& model() const { return model_; }
@@ -43,12 +41,11 @@ class Embedder {
   int64_t context() const { return model_.executor->config().context; }
 
  private:
-  // The hidden states of those tokens that the pooling needs.
   std::vector<float> hidden_states(std::span<const int32_t> tokens, std::span<const float> rows);
 
   LoadedModel model_;
   Pooling pooling_;
-  std::mutex mutex_; // of the executor
+  std::mutex mutex_; // guards the executor
 };
 
 } // namespace ridge::engine

@@ -1,5 +1,4 @@
-// Reads a GPU's state from NVML. NVML is loaded at run time, so the functions, constants and structures in use are
-// declared here, as its reference documents them.
+// NVML is loaded at run time, so its declarations are repeated here, after its reference.
 #include "engine/machine.h"
 
 #include <dlfcn.h>
@@ -11,10 +10,10 @@ GpuState gpu_state(const std::string& bus) {
   enum Clock : int { sm_clock = 1, memory_clock = 2 };
   constexpr int kSensorGpu = 0;
   struct Memory {
-    unsigned long long total, free, used; // bytes
+    unsigned long long total, free, used;
   };
   GpuState state;
-  static void* const library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL); // stays loaded for later calls
+  static void* const library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL); // stays loaded
   if (!library) return state;
   const auto symbol = [&](const char* name) { return ::dlsym(library, name); };
   const auto init = reinterpret_cast<int (*)()>(symbol("nvmlInit_v2"));

@@ -36,7 +36,7 @@ LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File*
   model.program = eagle ? models::build_drafted(model.file, *eagle) : models::build_program(model.file, ending);
   const bool writes = ending == models::Ending::logits || ending == models::Ending::pictures;
   const bool wants_diffusion = core::sees_ahead(model.program) && whole == Whole::no;
-  const bool has_mask = model.file.get_int("tokenizer.ggml.mask_token_id", -1) >= 0; // which diffusion needs
+  const bool has_mask = model.file.get_int("tokenizer.ggml.mask_token_id", -1) >= 0; // diffusion needs it
   if (writes && (model.program.embeds || (wants_diffusion && !has_mask)))
     throw_error("{}: a {} model embeds texts and writes none; see ridge embed", model.file.path(),
                 model.program.architecture);
@@ -68,12 +68,11 @@ LoadedModel open_model(const std::string& path, const LoadSteps& steps, models::
 
 namespace {
 
-// Brings the weights into memory with progress, so that a big file's first answer does not seem to hang. Does
-// nothing for a model that would not fit.
+// Reads all weights with progress, so the first answer does not seem to hang. Skipped without free memory for them.
 void read_ahead(const core::Program& program, const LoadSteps& steps) {
   constexpr size_t kPage = 4096, kChunk = size_t{16} << 20;
   const double available = available_memory();
-  std::set<const std::byte*> seen; // tied weights are one
+  std::set<const std::byte*> seen;
   int64_t total = 0, done = 0;
   std::vector<std::span<const std::byte>> pieces;
   for (const core::Weight& weight : program.weights) {
@@ -90,7 +89,7 @@ void read_ahead(const core::Program& program, const LoadSteps& steps) {
       done += std::ssize(chunk);
       if (steps.progress) steps.progress("loading", done, total);
     }
-  volatile unsigned keep = sum; // the reads must happen
+  volatile unsigned keep = sum; // prevents removal of the reads
   (void)keep;
 }
 
@@ -118,13 +117,13 @@ std::unique_ptr<core::Executor> on_cpu(const core::Program& program, const core:
   return kernels::cpu::make_cpu_executor(program, config);
 }
 
-// Whether the routed experts of a model are to stay in the host's memory: where there are some.
+// False without routed experts.
 bool keeps_experts_on_host(const core::Program& program, const core::ExecutorConfig& config, const Placement& wanted) {
   if (wanted.gpu_layers >= 0 || expert_need(program, config).sizes.experts == 0) return false;
   return wanted.experts_on_host || !kernels::cuda::fits(program, config, cuda_options(wanted, false));
 }
 
-// Returns false where the GPU has no room even so.
+// Returns false if the GPU still has no room.
 bool start_with_experts_on_host(LoadedModel& model, core::ExecutorConfig config, Placement wanted,
                                 const LoadSteps& steps) {
   Room room = free_room();
@@ -148,7 +147,6 @@ bool start_with_experts_on_host(LoadedModel& model, core::ExecutorConfig config,
   return true;
 }
 
-// Shares the layers out to several GPUs, where that is wanted, or where they hold the model together and one does not.
 bool start_on_gpus(LoadedModel& model, const core::ExecutorConfig& config, const Placement& wanted,
                    const LoadSteps& steps) {
   if (wanted.gpu_layers >= 0 || wanted.experts_on_host) return false;
@@ -168,7 +166,7 @@ bool start_on_gpus(LoadedModel& model, const core::ExecutorConfig& config, const
   return true;
 }
 
-// Returns false where not even the output fits.
+// Returns false if not even the output fits.
 bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, const Placement& wanted,
                   const LoadSteps& steps) {
   if (start_on_gpus(model, config, wanted, steps)) return true;
@@ -216,14 +214,12 @@ std::unique_ptr<core::Executor> start_head(const core::Program& head, const core
   return on_cpu(head, config, steps);
 }
 
-// What is left of a limit on the first GPU's memory, of which so much was free before.
 double memory_left(const Placement& placement, double free_before) {
   if (placement.gpu_memory <= 0) return placement.gpu_memory;
   const double taken = free_before - kernels::cuda::device_info(placement.first_gpu()).free_bytes;
-  return std::max(1.0, placement.gpu_memory - taken); // 0 would be no limit
+  return std::max(1.0, placement.gpu_memory - taken); // 0 means no limit
 }
 
-// Starts the draft heads of a model. Returns what is left of the placement.
 Placement start_heads(LoadedModel& model, const core::ExecutorConfig& config, const std::string& device, bool on_gpu,
                       Placement placement, const LoadSteps& steps) {
   for (LoadedHead& head : model.heads) {
@@ -272,7 +268,7 @@ int ranks_in_all(const Placement& placement) {
   return named;
 }
 
-// A model with an encoder is whole on one device, because the one fills caches of the other.
+// Both run on one device, since the encoder fills the decoder's caches.
 static Device start_with_encoder(LoadedModel& model, const core::ExecutorConfig& config, const std::string& name,
                                  const Placement& placement, const LoadSteps& steps) {
   const core::Program& encoder = model.encoder->program;
@@ -315,14 +311,14 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   kernels::cuda::DeviceInfo gpu;
   if (wants_gpu) gpu = kernels::cuda::device_info(placement.first_gpu());
   if (const int here = wants_gpu && !placement.gpus.empty() ? kernels::cuda::device_count() : 0; here > 0)
-    gpus_to_use(placement.gpus, 0, here); // says which are not there
+    gpus_to_use(placement.gpus, 0, here);
   if (wants_gpu && name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
   const core::ProcessRank process = core::ProcessRank::from_environment();
   const auto join = [&] {
     model.executor = as_process_rank(model.program, config, process, gpu.usable,
                                      cuda_options(placement, placement.experts_on_host), note);
   };
-  if (process.rank > 0) join(); // and does not come back
+  if (process.rank > 0) join(); // does not return
   const Placement rest = start_heads(model, config, name, gpu.usable, placement, steps);
   if (process.ranks > 1) {
     join();
@@ -367,7 +363,7 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
 
 double measure_read_bandwidth(const LoadedModel& model) {
   const double share = model.gpu_share;
-  double gpu_bandwidth = 0; // of all GPUs that read at once
+  double gpu_bandwidth = 0;
   if (share > 0)
     for (const int gpu : model.gpus) gpu_bandwidth += kernels::cuda::measure_read_bandwidth(gpu);
   const double seconds_per_byte =

@@ -59,7 +59,7 @@ double available_memory() {
     if (!second_version && !memory) continue;
     const std::string root = second_version ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
     std::string path = line.substr(line.find(':', line.find(':') + 1) + 1);
-    for (size_t slash = path.size(); slash != std::string::npos; slash = path.rfind('/')) { // and the groups around it
+    for (size_t slash = path.size(); slash != std::string::npos; slash = path.rfind('/')) { // enclosing groups
       path.resize(slash);
       available = std::min(available, group_memory(root + path));
     }

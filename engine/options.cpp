@@ -106,7 +106,6 @@ void set_thinking(nlohmann::ordered_json& variables, bool on) {
 
 namespace {
 
-// What to do where a template has another switch, or none.
 std::string other_switch(const text::ChatTemplate& chat_template) {
   for (const char* json : {R"({"reasoning_effort": "low"})", R"({"thinking_budget": 0})"}) {
     const std::string_view name = std::string_view(json).substr(2, std::string_view(json).find('"', 2) - 2);
@@ -116,7 +115,6 @@ std::string other_switch(const text::ChatTemplate& chat_template) {
   return " (some models take /think and /no_think in a message)";
 }
 
-// Whether a template writes another prompt when it is told to think.
 bool has_thinking_switch(const text::ChatTemplate& chat_template, text::ChatOptions options) {
   const nlohmann::ordered_json messages = {{{"role", "user"}, {"content", "?"}}};
   const auto prompt = [&](bool thinking) {
@@ -126,7 +124,7 @@ bool has_thinking_switch(const text::ChatTemplate& chat_template, text::ChatOpti
   try {
     return prompt(true) != prompt(false);
   } catch (const Error&) {
-    return true; // the template refuses this message; what it does with others is unknown
+    return true; // unknown: the template refuses this message
   }
 }
 

@@ -1,4 +1,4 @@
-// What the engine makes of the options that a request carries (core/requests.h).
+// Converts request options (core/requests.h) to engine settings.
 #pragma once
 
 #include "core/executor.h"
@@ -13,44 +13,38 @@
 
 namespace ridge::engine {
 
-inline constexpr int64_t kDefaultContext = 8192, kDefaultUbatch = 512; // tokens
+inline constexpr int64_t kDefaultContext = 8192, kDefaultUbatch = 512;
 
-// The executor that the options ask for; trained_context: of the model, tokens.
+// trained_context: tokens
 core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t trained_context);
 
-// The same for so many sequences at once. A step takes tokens of all their prompts, also where contexts are short.
+// For several sequences. A batch holds tokens of all their prompts even if contexts are short.
 void set_streams(core::ExecutorConfig& config, const core::ModelOptions& options, int64_t streams);
 
-// Where the options keep prompts of a model. Both throw a usage Error for a size that is none, and for a folder without
-// memory.
+// Both throw a usage Error for an invalid size and for a folder without memory.
 void check_prefixes(const core::PrefixOptions& options);
 PrefixSettings prefix_settings(const core::PrefixOptions& options, const gguf::File& model, const Notice& warn);
 
-// The JSON schema that the answer is to satisfy; null: none. Throws Error where the option is no JSON.
+// May be null. Throws Error for invalid JSON.
 nlohmann::ordered_json answer_schema(const core::SamplingOptions& options);
 
-// The GBNF text that constrains the answer, from whichever of the three options was given; empty: none. Throws Error
-// where a file cannot be read or a schema is no JSON.
+// Converts any of three options to GBNF; empty: none. Throws Error for unreadable files and invalid JSON.
 std::string grammar_text(const core::SamplingOptions& options);
 
-// The template asked for, else the model's own. `notice` gets one line where the model has none. Throws Error where
-// there is no such template or it does not parse.
+// The requested template, else the model's, else a default with a notice. Throws Error if it is missing or invalid.
 text::ChatTemplate choose_template(const core::TemplateOptions& options, const gguf::File& model, const Notice& notice);
 
-// Switches reasoning on or off in a template's variables, by all names that templates call the switch:
-// enable_thinking, thinking and thinking_mode.
+// Sets enable_thinking, thinking and thinking_mode.
 void set_thinking(nlohmann::ordered_json& variables, bool on);
 
-// The variables that the options hand to a template, as a JSON object. `thinking` is set_thinking's. `notice` gets one
-// line where the switch changes nothing. Throws Error where the options' JSON is no object.
+// Applies set_thinking(). `notice` reports a switch without effect. Throws Error if the options' JSON is no object.
 nlohmann::ordered_json template_variables(const core::TemplateOptions& options, const text::ChatTemplate& chat_template,
                                           const Notice& notice);
 
-// One sampling option as text, by the name it has on the command line: for /set.
 struct SamplingSetting {
   std::string_view name;
   std::string (*get)(const core::SamplingOptions&);
-  void (*set)(core::SamplingOptions&, const std::string& text); // throws Error for text that is no number
+  void (*set)(core::SamplingOptions&, const std::string& text); // throws Error for invalid numbers
 };
 std::span<const SamplingSetting> sampling_settings();
 

@@ -1,4 +1,4 @@
-// From the hidden states of a text's tokens to the vector of the text.
+// Makes a text's vector from its tokens' hidden states.
 #pragma once
 
 #include "gguf/gguf.h"
@@ -12,23 +12,23 @@
 namespace ridge::engine {
 
 enum class Pooling : uint8_t {
-  none, // a vector for each token
-  mean, // of all tokens
-  cls,  // of the first token
-  last, // of the last token
+  none, // one vector per token
+  mean,
+  cls,
+  last,
 };
 
-// none, mean, cls or last; throws Error (usage) for another name.
+// Throws a usage Error for unknown names.
 Pooling pooling_of_name(std::string_view name);
 
-// What the file names as ARCHITECTURE.pooling_type; nothing where it names none. Throws Error for a value that is
-// unknown. A reranker's scores are made from its first or last token, whose vector counts here.
+// Reads ARCHITECTURE.pooling_type, if present. For a reranker it is the scored token, first or last. Throws Error for
+// unknown values.
 std::optional<Pooling> pooling_of_file(const gguf::File& file);
 
-// `rows` has the hidden states [tokens, width], at least one. Gives one vector of `width`, or all with Pooling::none.
+// rows: [tokens, width], at least one.
 std::vector<float> pooled(std::span<const float> rows, int64_t width, Pooling pooling);
 
-// Divides by the Euclidean length. A vector of zeros stays what it is.
+// Scales to length 1; zeros stay zeros.
 void normalize(std::span<float> vector);
 
 } // namespace ridge::engine

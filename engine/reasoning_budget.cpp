@@ -35,7 +35,7 @@ void ReasoningBudget::apply(std::span<float> logits) {
 void ReasoningBudget::accept(int32_t token) {
   if (within_) within_->accept(token);
   const bool reasoned = splitter_.in_reasoning();
-  const std::string text = decoder_.push(token); // empty in the middle of a character, where nothing may end
+  const std::string text = decoder_.push(token); // empty inside a character
   splitter_.push(text);
   if (forces()) {
     if (++next_ == forced_.size()) forced_.clear(), next_ = 0;

@@ -1,5 +1,4 @@
-// Ends the reasoning of an answer when it has as many tokens as it may: a closing message and the marker that ends
-// reasoning are then the only tokens that can come.
+// Ends reasoning after a number of tokens by forcing a message and the end marker.
 #pragma once
 
 #include "engine/sequences/sequence.h"
@@ -15,12 +14,12 @@ namespace ridge::engine {
 
 class ReasoningBudget final : public Constraint {
  public:
-  // `prompt`: of a chat, which may open the reasoning. `tokens`: of all reasoning in the answer, without the message.
-  // `within`: what else holds; null: nothing. The tokenizer must outlive it.
+  // `prompt` may open the reasoning. `tokens` excludes the message. `within` may be null. The tokenizer must outlive
+  // it.
   ReasoningBudget(const text::Tokenizer& tokenizer, std::string_view prompt, int64_t tokens, std::string message,
                   std::unique_ptr<Constraint> within);
 
-  // Before the first token: the answer goes on from `text`.
+  // Call before the first token if the answer continues `text`.
   void begin_with(std::string_view text);
   bool allows(int32_t token) override;
   void apply(std::span<float> logits) override;
@@ -36,7 +35,7 @@ class ReasoningBudget final : public Constraint {
   text::ReasoningSplitter splitter_;
   text::StreamDecoder decoder_;
   int64_t left_;
-  std::vector<int32_t> forced_; // the end of the reasoning, and how much of it is there
+  std::vector<int32_t> forced_; // next_: number of tokens emitted
   size_t next_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The keys are those that llama.cpp's converter copies from a checkpoint's generation_config.json.
+// llama.cpp's converter copies these keys from generation_config.json.
 #include "engine/sampling_defaults.h"
 
 #include "core/error.h"
@@ -17,8 +17,8 @@ namespace {
 using core::SamplerParams;
 
 struct Param {
-  std::string_view key;  // behind "general.sampling."
-  std::string_view name; // on the command line
+  std::string_view key;
+  std::string_view name;
   float SamplerParams::*number = nullptr;
   int32_t SamplerParams::*count = nullptr;
 };
@@ -36,11 +36,10 @@ constexpr Param kParams[] = {
     {"mirostat_eta", "mirostat-lr", &SamplerParams::mirostat_eta},
 };
 
-// The samplers with the params that switch them off.
 struct Step {
   core::SamplerKind kind;
-  std::string_view names; // in general.sampling.sequence, without "_" and "-", space-separated
-  std::vector<std::pair<std::string_view, std::string_view>> off; // setting, value
+  std::string_view names; // in the file, without "_" and "-", space-separated
+  std::vector<std::pair<std::string_view, std::string_view>> off;
 };
 std::span<const Step> steps() {
   using enum core::SamplerKind;
@@ -92,7 +91,7 @@ class Defaults {
     if (!value || is_chosen(param.name)) return;
     const std::optional<double> number = value->as_float();
     if (!number) return ignore(param.key, fmt::format("expected a number, found {}", gguf::name_of(value->type())));
-    SamplerParams alone; // one value at a time, so that the complaint is about this one
+    SamplerParams alone;
     if (param.number) {
       alone.*param.number = std::abs(*number) > std::numeric_limits<float>::max()
                                 ? std::numeric_limits<float>::infinity()
@@ -101,7 +100,7 @@ class Defaults {
       if (std::trunc(*number) != *number || std::abs(*number) > std::numeric_limits<int32_t>::max())
         return ignore(param.key, fmt::format("expected a whole number of 32 bits, found {}", *number));
       alone.*param.count = static_cast<int32_t>(*number);
-      if (param.count == &SamplerParams::top_k) alone.top_k = std::max(alone.top_k, 0); // files also write -1 for all
+      if (param.count == &SamplerParams::top_k) alone.top_k = std::max(alone.top_k, 0); // some files write -1 for all
     }
     try {
       core::validate(alone);
@@ -114,7 +113,7 @@ class Defaults {
       options_.params.*param.count = alone.*param.count;
   }
 
-  // The sequence names the samplers that run, in their order; the others are off.
+  // Sets the order; samplers that it does not name are off.
   void take_sequence() {
     constexpr std::string_view kKey = "sequence";
     const gguf::Value* value = find(kKey);
@@ -139,9 +138,9 @@ class Defaults {
     for (const Step& step : steps()) {
       if (std::ranges::find(order, step.kind) != order.end()) continue;
       switch_off(step);
-      unnamed.push_back(step.kind); // which may run where the user chose it
+      unnamed.push_back(step.kind);
     }
-    if (is_chosen("samplers") || std::ranges::is_sorted(order)) return; // as they are in the usual order
+    if (is_chosen("samplers") || std::ranges::is_sorted(order)) return;
     order.insert(order.end(), unnamed.begin(), unnamed.end());
     options_.params.order = std::move(order);
   }

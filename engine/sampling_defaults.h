@@ -1,4 +1,4 @@
-// The sampling that a model's makers recommend, where its file states it (general.sampling.*).
+// Sampling recommended by a model file (general.sampling.*).
 #pragma once
 
 #include "core/requests.h"
@@ -9,9 +9,8 @@
 
 namespace ridge::engine {
 
-// Gives the params that were not chosen (SamplingOptions::chosen) the values of the model file. `notice` gets one line
-// for each key that cannot be used: of another type, out of range, or of a sampler that ridge does not have. Returns
-// what the file changed, for the user: "temp 0.6", "top-k 20".
+// Sets parameters that the user did not choose (SamplingOptions::chosen). `notice` reports each unusable key. Returns
+// the changes: "temp 0.6", "top-k 20".
 std::vector<std::string> take_model_defaults(core::SamplingOptions& options, const gguf::File& model,
                                              const Notice& notice);
 

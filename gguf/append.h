@@ -1,4 +1,3 @@
-// Appends the three kinds of fields of GGUF files to a byte buffer.
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,3 @@
-// File: the shards of a model, mapped and parsed, as one.
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "gguf/parse.h"
@@ -11,10 +10,9 @@
 namespace ridge::gguf {
 namespace {
 
-// One file of the model: its bytes and their place on disk.
 struct Shard {
   std::string path;
-  std::shared_ptr<core::MappedFile> mapping; // null for an image in memory
+  std::shared_ptr<core::MappedFile> mapping; // null: image in memory
   std::span<const std::byte> bytes;
 
   uint64_t offset_of(const void* at) const { return static_cast<const std::byte*>(at) - bytes.data(); }
@@ -23,10 +21,10 @@ struct Shard {
 } // namespace
 
 struct File::Impl {
-  std::string path; // as the caller named it; messages name the faulty shard
+  std::string path; // from the caller; messages name the faulty shard
   std::vector<Shard> shards;
-  std::shared_ptr<const std::vector<std::byte>> image; // kept alive for from_bytes
-  Parsed model;                                        // the first shard's, with the tensors of all
+  std::shared_ptr<const std::vector<std::byte>> image;
+  Parsed model; // first shard's metadata, all tensors
   NameIndex tensor_names;
 
   Parsed parse_shard(Shard shard) {
@@ -44,7 +42,6 @@ struct File::Impl {
                 name_of(entry.value.type()));
   }
 
-  // The value of `key` through `convert`; nothing where the key is absent.
   template <typename Convert>
   auto get(std::string_view key, std::string_view expected, Convert convert) const
       -> decltype(convert(std::declval<const Value&>())) {
@@ -93,7 +90,6 @@ int64_t File::Impl::split_int(const Parsed& parsed, const Shard& shard, std::str
   return *value;
 }
 
-// Opens the other shards of the model of `named`, the file that the caller named, and joins all of them.
 void File::Impl::open_rest(Parsed named, const std::string& named_path, int64_t count) {
   const auto name = shard_name(named_path);
   if (!name || name->count != count)

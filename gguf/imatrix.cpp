@@ -57,8 +57,8 @@ Imatrix read_gguf(const std::string& path) {
   return imatrix;
 }
 
-// The older layout: a count of entries, then each one's name, calls and mean squares times calls; then the number of
-// chunks and the data set's name, which early writers left out. Numbers are 32 bits.
+// The older layout, 32-bit numbers: entry count; per entry name, calls, mean squares times calls; except from early
+// writers, number of chunks, data set name.
 class DatReader {
  public:
   DatReader(const std::string& path, std::span<const std::byte> bytes) : path_(path), bytes_(bytes) {}

@@ -1,4 +1,4 @@
-// Kinds of files that users give in place of a GGUF file, recognized by their first bytes, with advice for each.
+// Recognizes files that are often mistaken for GGUF, with advice for each.
 #include "gguf/parse.h"
 
 #include "core/strings/printable.h"

@@ -1,4 +1,4 @@
-// Metadata under construction: owned values, in the order in which a file will hold them.
+// Editable metadata: owned values in file order.
 //
 //   gguf::Metadata metadata = gguf::Metadata::of(file);   // every value's bytes as they are
 //   metadata.set("general.name", "my model");
@@ -49,15 +49,14 @@ class OwnedValue {
   }
   OwnedValue(const std::vector<std::string>& elements);
   OwnedValue(const std::vector<std::string_view>& elements);
-  // An array of anything, of arrays too. All elements are of the type `element`, and arrays nest at most kMaxArrayDepth
-  // deep: std::logic_error otherwise.
+  // std::logic_error for mixed types or too deep nesting.
   static OwnedValue array(ValueType element, const std::vector<OwnedValue>& elements);
 
   operator Value() const { return view(); } // valid as long as this
   Value view() const { return {type_, payload_}; }
 
  private:
-  OwnedValue(ValueType element, uint64_t count); // the start of an array
+  OwnedValue(ValueType element, uint64_t count);
 
   ValueType type_;
   std::vector<std::byte> payload_;
@@ -70,18 +69,17 @@ class Metadata {
     OwnedValue value;
   };
 
-  // A copy of what `file` holds. The split.* keys of a split model are left out: they describe its files, not the
-  // model.
+  // Without split.* keys, which describe files.
   static Metadata of(const File& file);
 
-  // Replaces the value in its place, or appends. Keys are checked by the Writer.
+  // Replaces or appends. The Writer checks keys.
   void set(std::string_view key, OwnedValue value);
-  bool erase(std::string_view key);                   // true: it was there
-  const OwnedValue* find(std::string_view key) const; // nullptr: absent; valid until the next set or erase
+  bool erase(std::string_view key);                   // true: existed
+  const OwnedValue* find(std::string_view key) const; // nullptr: absent; valid until a change
   std::span<const Entry> entries() const { return entries_; }
 
  private:
-  std::vector<Entry> entries_; // tens of them: searched one by one
+  std::vector<Entry> entries_; // few: linear search
 };
 
 } // namespace ridge::gguf

@@ -1,6 +1,5 @@
-// The walk through a file: header, metadata, tensor infos, then the layout of the tensor data. Time is linear in the
-// bytes before the tensor data (n log n in the number of names), memory a few times those bytes: counts are not
-// trusted, so nothing is reserved by them before the items have been read.
+// Time is linear in the bytes before the tensor data (n log n in names), memory a small multiple of them: counts are
+// untrusted, so nothing is reserved by them.
 #include "gguf/parse.h"
 
 #include "core/error.h"
@@ -14,11 +13,11 @@
 namespace ridge::gguf {
 namespace {
 
-// The item that is being read. It is formatted only when a check fails: "value of 'tokenizer.ggml.tokens'[17]".
+// Formatted only for errors: "value of 'tokenizer.ggml.tokens'[17]".
 struct Field {
   std::string_view what;
   std::string_view owner = {}; // key or tensor name
-  int64_t index = -1;          // in the owner, where it is an array
+  int64_t index = -1;
 };
 
 std::string describe(const Field& field) {
@@ -26,7 +25,7 @@ std::string describe(const Field& field) {
   return fmt::format("{}{}{}", field.what, owner, field.index < 0 ? "" : fmt::format("[{}]", field.index));
 }
 
-// The least bytes of each kind of item, to refuse counts that are too large for the file.
+// Reject counts too large for the file.
 constexpr uint64_t kMinKeyValueBytes = 8 + 1 + 4 + 1;       // key length, key, type, value
 constexpr uint64_t kMinTensorInfoBytes = 8 + 1 + 4 + 4 + 8; // name length, name, dimension count, type, offset
 constexpr uint64_t kMinStringBytes = 8;
@@ -100,7 +99,7 @@ class Walk {
   void place_tensors(std::vector<Tensor>& tensors, uint64_t data_start);
   Field offset_field(const Tensor& tensor) const { return {"tensor offset", tensor.name}; }
 
-  // Where in the file a tensor's offset stands, the last of its fields.
+  // The offset is the last field of a tensor info.
   uint64_t offset_position(const Tensor& tensor) const {
     const uint64_t name_end =
         reinterpret_cast<const std::byte*>(tensor.name.data()) - image_.data() + tensor.name.size();
@@ -131,7 +130,7 @@ Parsed Walk::run() {
   if (image_.empty()) throw_error("{}: is empty, expected a GGUF file", label_);
   Parsed out;
   header(out);
-  // Both counts are read before either is compared with the bytes that are left.
+  // Read both before comparing with the bytes left.
   const auto tensor_count = number<uint64_t>({"tensor count"});
   const auto key_count = count(kMinKeyValueBytes, {"metadata count"});
   if (tensor_count > left() / kMinTensorInfoBytes)
@@ -225,14 +224,13 @@ Tensor Walk::tensor_info(uint64_t index) {
   return {tensor_name, *type, static_cast<int>(n_dims), dims, {}, offset, 0};
 }
 
-// Turns offsets into the data section, as read, into offsets into the file and views, after checking that the tensors
-// lie apart and inside the file.
+// Tensors must be disjoint and inside the file. Sets views and file offsets.
 void Walk::place_tensors(std::vector<Tensor>& tensors, uint64_t data_start) {
   const auto bytes_of = [](const Tensor& t) {
     return static_cast<uint64_t>(t.type.row_bytes(t.dims[0]) * t.dims[1] * t.dims[2] * t.dims[3]);
   };
   for (Tensor& tensor : tensors) {
-    // Below 2^62, so that sums with data_start and a size below 2^63 stay exact in 64 bits.
+    // Below 2^62, so that sums are exact.
     if (tensor.file_offset >> 62 != 0)
       fail(offset_position(tensor), offset_field(tensor), "is {}, far past the end of the file at {}; it is damaged",
            tensor.file_offset, image_.size());

@@ -1,4 +1,4 @@
-// One GGUF file's bytes, walked once and checked; File puts the shards of a model together from these.
+// Parses one GGUF file; File joins shards.
 #pragma once
 
 #include "gguf/gguf.h"
@@ -9,13 +9,13 @@
 
 namespace ridge::gguf {
 
-// Finds items by name. Sorted, not hashed: names come from hostile files, which could make every hash collide.
+// Sorted, not hashed: hostile names could make all hashes collide.
 class NameIndex {
  public:
   void add(std::string_view name) { sorted_.emplace_back(name, static_cast<uint32_t>(sorted_.size())); }
-  // After the last add. Returns the first item, in order of addition, whose name an earlier item has.
+  // After the last add. Returns the first item with an earlier item's name.
   std::optional<uint32_t> sort();
-  std::optional<uint32_t> find(std::string_view name) const; // its place in the order of addition
+  std::optional<uint32_t> find(std::string_view name) const; // order of addition
 
  private:
   std::vector<std::pair<std::string_view, uint32_t>> sorted_;
@@ -26,21 +26,20 @@ struct Parsed {
   uint32_t alignment = kDefaultAlignment;
   std::vector<KeyValue> metadata;
   NameIndex keys;
-  std::vector<Tensor> tensors; // shard = 0; names may repeat, File checks that over all shards
+  std::vector<Tensor> tensors; // shard = 0; names may repeat across shards
 };
 
-// Throws Error, which begins with `label`. The result holds views into `image`.
+// Throws Error that begins with `label`. The result refers to `image`.
 Parsed parse(std::span<const std::byte> image, std::string_view label);
 
-// The likely kind of a file that does not begin with "GGUF", and what to do about it: "a safetensors file; …".
+// Kind and advice for other files: "a safetensors file; …".
 std::string likely_kind(std::span<const std::byte> image);
 
-// The rules that reading and writing share: why a name (a key's or a tensor's) or an alignment is refused; empty where
-// it is not.
+// Why a name or alignment is invalid; empty if it is valid.
 std::string name_problem(std::string_view name);
 std::string alignment_problem(const Value& alignment);
 
-// A key or tensor in messages: 'name', printable.
+// Printable.
 std::string quoted_name(std::string_view name);
 
 inline uint64_t align_up(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) & ~(alignment - 1); }

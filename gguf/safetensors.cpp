@@ -1,5 +1,5 @@
-// A safetensors file is eight bytes of header length, a JSON header, then the data. The header is read as a stream of
-// events, not as a document, so that a hostile header costs no more memory than its names.
+// Layout: header length (8 bytes), JSON header, data. The header is parsed as events, which limits the memory of
+// hostile ones.
 #include "gguf/safetensors.h"
 
 #include "core/error.h"
@@ -36,7 +36,6 @@ std::optional<Dtype> find_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-// The base of the JSON readers below: an unexpected event ends the reading with a message.
 using Json = nlohmann::json;
 class Events : public nlohmann::json_sax<Json> {
  public:
@@ -177,7 +176,7 @@ void read_json(std::span<const std::byte> text, const std::string& path, Events&
   if (!Json::sax_parse(begin, begin + text.size(), &events)) throw_error("{}: {}", path, events.problem);
 }
 
-// The names of files in an index must be names, not paths: "../../etc/passwd" is no shard.
+// Rejects paths such as "../../etc/passwd".
 void check_shard_name(const std::string& name, const std::string& index_path) {
   const bool plain = name.ends_with(".safetensors") && name.find_first_of("/\\") == std::string::npos &&
                      name.find('\0') == std::string::npos && !name.starts_with('.');
@@ -241,7 +240,7 @@ Safetensors Safetensors::open(const std::string& folder) {
   IndexEvents events;
   read_json(index.bytes(), index_path, events);
   if (events.file_of_tensor.empty()) throw_error("{}: has no weight_map", index_path);
-  std::map<std::string, int> shards; // by file name
+  std::map<std::string, int> shards;
   for (const auto& [tensor, name] : events.file_of_tensor) {
     check_shard_name(name, index_path);
     shards.emplace(name, 0);

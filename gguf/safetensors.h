@@ -1,9 +1,7 @@
-// Hugging Face checkpoints' tensors: https://huggingface.co/docs/safetensors, in one file or in shards under an index.
+// Tensors of Hugging Face checkpoints: https://huggingface.co/docs/safetensors.
 //
-// Files are mapped, never loaded: tensors are views into the mappings and live as long as the Safetensors. Nothing in a
-// file is trusted. An open checkpoint guarantees: tensor names are unique, not empty, UTF-8; each tensor's
-// bytes are exactly its type times its shape, lie in its file, and apart from every other tensor's. They need not be
-// aligned. Views are row-major: the last dimension of `shape` is the contiguous one.
+// Tensors are views into the mapped files, valid as long as the Safetensors. Nothing in a file is trusted. Guaranteed:
+// unique, non-empty UTF-8 names; bytes that fit type and shape, inside the file, disjoint, maybe unaligned. Row-major.
 #pragma once
 
 #include "core/files/mapped_file.h"
@@ -46,30 +44,30 @@ struct SafeTensor {
   std::span<const std::byte> data;
   int shard;
 
-  int64_t elements() const; // 0 where a dimension is 0
+  int64_t elements() const;
 };
 
 class Safetensors {
  public:
-  // Opens the checkpoint of a folder: model.safetensors.index.json and the shards it names, or model.safetensors,
-  // or the only *.safetensors there is. Throws Error for anything that is missing or inconsistent.
+  // Opens model.safetensors.index.json with its shards, model.safetensors, or the only *.safetensors. Throws Error if
+  // missing or inconsistent.
   static Safetensors open(const std::string& folder);
-  // Reads one file's image in memory, which must outlive the result; `label` stands for the path in messages.
+  // The image must outlive the result; `label` replaces the path in messages.
   static Safetensors from_span(std::span<const std::byte> image, const std::string& label);
 
   std::span<const SafeTensor> tensors() const { return tensors_; } // sorted by name
   const SafeTensor* find(std::string_view name) const;             // nullptr: absent
   const std::string& path_of(const SafeTensor& tensor) const { return paths_[tensor.shard]; }
 
-  // Gives the memory of the tensor's pages back to the system. They are read again when touched.
+  // Frees pages, which are read again on access.
   void release(const SafeTensor& tensor) const;
-  void check() const; // as gguf::File::check
+  void check() const; // like gguf::File::check
 
  private:
   void add_file(std::span<const std::byte> image, const std::string& path);
-  void finish(); // sorts; checks that names are unique
+  void finish();
 
-  std::vector<std::unique_ptr<core::MappedFile>> files_; // empty for from_span
+  std::vector<std::unique_ptr<core::MappedFile>> files_;
   std::vector<std::string> paths_;
   std::vector<SafeTensor> tensors_;
 };

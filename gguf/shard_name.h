@@ -1,4 +1,4 @@
-// How the files of a split model are named: NAME-00001-of-00003.gguf, counted from 1.
+// NAME-00001-of-00003.gguf.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,11 @@ namespace ridge::gguf {
 
 struct ShardName {
   std::string stem;      // with the folder
-  int64_t number, count; // as they are written: hostile names may have any
+  int64_t number, count; // as written, unchecked
 
-  std::string path(int64_t shard) const; // of the shard with this index, counted from 0
+  std::string path(int64_t shard) const; // shard: from 0
 };
 
-// Nothing where the name is no shard's.
 std::optional<ShardName> shard_name(std::string_view path);
 
 } // namespace ridge::gguf

@@ -16,7 +16,7 @@ SplitWriter::SplitWriter(const std::string& path, const Metadata& metadata, cons
     part->tensors.push_back(tensor);
     part->bytes += tensor.bytes();
   }
-  constexpr size_t kMostParts = 9999; // readers number them in five digits, writers in 16 bits
+  constexpr size_t kMostParts = 9999; // readers use five digits, writers 16 bits
   if (parts_.size() > kMostParts)
     throw_error("{}: would be {} files, at most {} are allowed; give them a larger size", path, parts_.size(),
                 kMostParts);

@@ -1,5 +1,4 @@
-// A model in several files of a bounded size: NAME-00001-of-00003.gguf and so on, as other tools name and read them.
-// The first holds the metadata. Written like one file with gguf::Writer, in one pass.
+// Writes a model in one pass to NAME-00001-of-00003.gguf etc. The first has the metadata.
 #pragma once
 
 #include "gguf/writer.h"
@@ -11,27 +10,27 @@ namespace ridge::gguf {
 
 class SplitWriter {
  public:
-  // `path` is NAME.gguf. max_bytes bounds the tensor data of each file (a larger tensor has a file of its own); 0, or
-  // where all fits: one file, of just this name. Errors as Writer's.
+  // `path`: NAME.gguf. max_bytes limits tensor data per file (a larger tensor gets its own); 0, or if all fits: only
+  // `path`. Errors as in Writer.
   SplitWriter(const std::string& path, const Metadata& metadata, const std::vector<TensorInfo>& tensors,
               uint64_t max_bytes);
 
   const std::vector<std::string>& paths() const { return paths_; }
-  void write(std::span<const std::byte> data); // as Writer::write
-  void finish();                               // gives all files their final names
+  void write(std::span<const std::byte> data);
+  void finish(); // renames to final names
 
  private:
   struct Part {
     Metadata metadata;
     std::vector<TensorInfo> tensors;
-    uint64_t bytes = 0; // of data, without padding
+    uint64_t bytes = 0; // without padding
   };
   void start_next();
 
   std::vector<std::string> paths_;
   std::vector<Part> parts_;
-  std::vector<std::unique_ptr<Writer>> writers_; // of the parts begun so far
-  uint64_t left_ = 0;                            // bytes still to come of the last one begun
+  std::vector<std::unique_ptr<Writer>> writers_;
+  uint64_t left_ = 0; // bytes missing from the current part
 };
 
 } // namespace ridge::gguf

@@ -20,7 +20,7 @@ constexpr PlainInfo kPlainTypes[] = {{PlainType::I8, "I8", 1},
                                      {PlainType::I64, "I64", 8},
                                      {PlainType::F64, "F64", 8}};
 
-// Ids that GGUF has removed or that only other tools use.
+// Ids removed from GGUF, or used by other tools only.
 struct RefusedType {
   uint32_t id;
   std::string_view name, why;

@@ -1,4 +1,4 @@
-// Metadata values: typed views of bytes that lie unaligned in the file, read on use.
+// Values are views of unaligned bytes.
 #include "gguf/gguf.h"
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF files are little-endian, and so must the machine be");
 
 constexpr size_t kArrayHeaderBytes = 4 + 8; // element type, count
-constexpr size_t kLengthBytes = 8;          // before the bytes of a string
+constexpr size_t kLengthBytes = 8;
 
 template <typename T>
 T load(const std::byte* at) {
@@ -50,7 +50,6 @@ std::optional<double> float_at(ValueType type, const std::byte* at) {
   }
 }
 
-// The elements of an array of scalars, each through `read`; nothing where one has no value.
 template <typename T, typename Read>
 std::optional<std::vector<T>> scalars(const Value& array, Read read) {
   if (!array.is_array()) return std::nullopt;

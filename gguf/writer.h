@@ -1,13 +1,12 @@
-// GGUF files, written: version 3, metadata and tensor infos first, then the data of one tensor after another, in chunks
-// of any size. Everything but the data is known up front, so files of any size are written with little memory.
+// Writes GGUF version 3: metadata and tensor infos, then data in chunks.
 //
 //   gguf::Writer writer("out.gguf", gguf::Metadata::of(in), gguf::tensor_infos(in));
 //   for (const gguf::Tensor& tensor : in.tensors()) writer.write(tensor.data);
 //   writer.finish();
 //
-// Copying a file of version 3 like this gives the same bytes, as far as the common tools lay files out: tensors in the
-// order of their infos, each padded to the alignment, the last one too. The input may be the file that is written over,
-// mapped as it is: the old bytes live until the mapping ends (core/files/atomic_file.h).
+// Such a copy is identical for version 3 files with the common layout: tensors in info order, each padded to the
+// alignment, including the last. The output may replace the mapped input, whose bytes live until unmapped
+// (core/files/atomic_file.h).
 #pragma once
 
 #include "gguf/metadata.h"
@@ -23,35 +22,33 @@ namespace ridge::gguf {
 struct TensorInfo {
   std::string name;
   TensorType type;
-  std::vector<int64_t> dims; // weights; dims[0] contiguous; at most kMaxDims
+  std::vector<int64_t> dims; // dims[0] contiguous
 
-  uint64_t bytes() const; // of a shape without shape_problem
+  uint64_t bytes() const; // the shape must be valid
 };
 
 std::vector<TensorInfo> tensor_infos(const File& file);
 
-// The size of the file that a Writer would make. Errors as Writer's.
+// Size of the whole file; errors as in Writer.
 uint64_t file_bytes(const Metadata& metadata, std::vector<TensorInfo> tensors);
-// All that precedes the tensors' data in it.
+// Bytes before tensor data.
 std::vector<std::byte> file_head(const Metadata& metadata, std::vector<TensorInfo> tensors);
 
 class Writer {
  public:
-  // Throws Error where the file cannot be created or would be invalid: bad names, shapes, alignment
-  // (general.alignment of `metadata`).
+  // Throws Error if the file cannot be created, or for invalid names, shapes or general.alignment.
   Writer(const std::string& path, const Metadata& metadata, std::vector<TensorInfo> tensors);
-  // Into memory: replaces what `image` holds; `image` is a whole file after finish() and must outlive the Writer.
+  // To memory: `image` must outlive the Writer and is complete after finish().
   Writer(std::vector<std::byte>& image, const Metadata& metadata, std::vector<TensorInfo> tensors);
-  ~Writer(); // without finish(): the file is not made
+  ~Writer(); // without finish(): discards the file
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  uint64_t size_bytes() const { return size_bytes_; } // of the whole file
+  uint64_t size_bytes() const { return size_bytes_; }
 
-  // The next bytes of the current tensor, which begins where the one before it is complete. A chunk does not reach into
-  // the next tensor: std::logic_error.
+  // Appends to the current tensor; std::logic_error beyond its end.
   void write(std::span<const std::byte> data);
-  // std::logic_error where data is missing.
+  // std::logic_error if data is missing.
   void finish();
 
  private:
@@ -63,13 +60,13 @@ class Writer {
   class FileSink;
   class MemorySink;
 
-  std::vector<std::byte> lay_out(const std::string& label, const Metadata& metadata); // all that precedes the data
+  std::vector<std::byte> lay_out(const std::string& label, const Metadata& metadata);
 
   std::vector<TensorInfo> tensors_;
   std::unique_ptr<Sink> sink_;
   uint64_t alignment_ = kDefaultAlignment, size_bytes_ = 0;
-  size_t current_ = 0; // index of the tensor whose data comes next
-  uint64_t left_ = 0;  // bytes of it that are still to come
+  size_t current_ = 0;
+  uint64_t left_ = 0; // bytes missing from the current tensor
 };
 
 } // namespace ridge::gguf

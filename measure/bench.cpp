@@ -20,9 +20,9 @@
 namespace ridge::measure {
 namespace {
 
-constexpr int64_t kVerifySteps = 32; // of one repetition
+constexpr int64_t kVerifySteps = 32;
 
-// Guesses tokens of no meaning: whether they are right is simulated.
+// Acceptance is simulated.
 class AnyTokens final : public engine::Drafter {
  public:
   void begin(std::span<const int32_t>) override {}
@@ -30,12 +30,10 @@ class AnyTokens final : public engine::Drafter {
   std::vector<int32_t> draft(int64_t most) override { return std::vector<int32_t>(most, 0); }
 };
 
-// How many tests the whole request has, and how many are done.
 struct TestCount {
   int64_t done = 0, all = 0;
 };
 
-// Runs tests on one executor.
 class Bench {
  public:
   Bench(engine::LoadedModel& model, BenchRow common, const BenchSetting& setting, Peaks& peaks,
@@ -43,15 +41,14 @@ class Bench {
       : model_(model), common_(std::move(common)), setting_(setting), peaks_(peaks), request_(request), steps_(steps),
         count_(count) {}
 
-  // `prompt` tokens in batches, logits of the last only.
+  // Prefill; only the last token has logits.
   void run_prompt(int64_t prompt, int64_t depth) {
     BenchRow row = common_;
     row.prompt = prompt;
     measure(std::move(row), depth, [&] { feed(prompt, depth); });
   }
 
-  // `count` tokens one after another, of each stream, each with its logits. On a GPU one stream chooses each from
-  // them by the default sampler chain, as `ridge run` does it.
+  // Decodes with logits for all tokens. A single stream on a GPU samples, as in `ridge run`.
   void run_generation(int64_t count, int64_t depth) {
     BenchRow row = common_;
     row.generated = count;
@@ -70,11 +67,11 @@ class Bench {
         executor.next_token(true);
         add_step(1, depth + i);
       }
-      if (decoding) executor.next_token(false); // waits for the last
+      if (decoding) executor.next_token(false);
     });
   }
 
-  // Steps of `tokens` tokens of one stream, each with its logits, as guesses are checked.
+  // Steps of `tokens` tokens of one stream, all with logits.
   void run_verification(int64_t tokens, int64_t depth) {
     BenchRow row = common_;
     row.verified = tokens;
@@ -87,9 +84,8 @@ class Bench {
     });
   }
 
-  // `count` tokens of one stream with guesses, which are taken for right with this probability: the length of guesses
-  // is found, and steps without any are decoded ahead, as a Session does it. With `heads`, the draft heads make them,
-  // and read the hidden rows of what counts as right; else they cost nothing.
+  // Drafts are accepted with probability `right`. As in a Session, draft length adapts and steps without drafts decode
+  // ahead. `heads` read the accepted rows; otherwise drafts are free.
   void run_speculation(double right, const std::string& heads, int64_t count, int64_t depth) {
     BenchRow row = common_;
     row.generated = count;
@@ -104,12 +100,12 @@ class Bench {
     const core::Sampler sampler({.seed = 1}, model_.program.vocab);
     int64_t steps = 0, tokens = 0;
     measure(row, depth, [&] {
-      text_.assign(depth + 1, 0); // repetitions go back
+      text_.assign(depth + 1, 0);
       speculator.resume(text_);
       step(depth);
       hand_over_rows(speculator, depth, 1);
       const bool decoding = model_.executor->start_decoding(sampler, static_cast<int32_t>(depth + 1), 0);
-      bool awaits = decoding; // a token that the executor is to choose
+      bool awaits = decoding; // a token is still due
       int64_t done = 1;
       while (done < count || awaits) {
         const int64_t guesses = done < count ? speculator.worth(text_, 1, count - done - 1) : 0;
@@ -125,7 +121,7 @@ class Bench {
           evaluate_guesses(0, depth + done, true);
           add_step(1, depth + done++);
           awaits = true;
-          continue; // counted where its token is awaited
+          continue; // counted when its token arrives
         } else {
           done += guess(speculator, guesses, right, depth + done, decoding);
         }
@@ -137,7 +133,7 @@ class Bench {
   }
 
  private:
-  // A step with guesses; returns how many tokens it gave.
+  // Returns the tokens gained.
   int64_t guess(engine::Speculator& speculator, int64_t guesses, double right, int64_t position, bool decoding) {
     if (guesses > 0) speculator.draft();
     const double start = steps_.clock();
@@ -157,31 +153,29 @@ class Bench {
     return good + 1;
   }
 
-  // To draft heads: the hidden rows of the last step's tokens from `position` on, of which at most so many count.
+  // Hidden rows of the last step's tokens from `position`, at most `most`.
   void hand_over_rows(engine::Speculator& speculator, int64_t position, int64_t most) {
     if (!speculator.reads_rows()) return;
     const std::span<const float> rows = model_.executor->hidden();
     const int64_t width = model_.program.values[model_.program.hidden].width;
     const int64_t count = std::min(std::ssize(rows) / width, most);
-    if (count == 0) return; // of the step before, whose rows were handed over
+    if (count == 0) return;
     while (std::ssize(text_) <= position + count) text_.push_back(random_token());
     speculator.evaluated(std::span(text_).first(position + count), rows.first(count * width));
   }
 
-  // Evaluates a token of one stream and guesses behind it, each with its logits. `choose`: and the executor chooses
-  // tokens from them.
+  // `choose`: the executor samples.
   void evaluate_guesses(int64_t guesses, int64_t position, bool choose) {
     const std::vector<int32_t> tokens = random_tokens(guesses + 1);
     std::vector<int32_t> positions(tokens.size()), outputs(tokens.size());
     std::iota(positions.begin(), positions.end(), static_cast<int32_t>(position));
     std::iota(outputs.begin(), outputs.end(), 0);
-    model_.executor->load_state(0, {}, position); // guesses before that were wrong are behind
+    model_.executor->load_state(0, {}, position); // discards rejected drafts
     if (choose)
       model_.executor->decode_guesses(tokens, guesses, static_cast<int32_t>(position));
     else
       model_.executor->forward({tokens, positions, {}, outputs});
   }
-  // A step of one stream that evaluates so many tokens was done.
   void add_step(int64_t tokens, int64_t position) {
     cost_ += core::program_cost(model_.program, step_at(tokens, position, 1, tokens));
     advance(tokens);
@@ -206,10 +200,9 @@ class Bench {
         tokens, past, streams, outputs, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
   }
 
-  // Evaluates `count` random tokens of one stream from `position` on and adds up what op_cost says of it. They are
-  // passed on -b at once and evaluated -ub at once, so a -b that is no multiple of -ub leaves short pieces.
+  // One stream. Split by -b, then -ub: if -b is no multiple of -ub, short batches remain.
   void feed(int64_t count, int64_t position, int32_t stream = 0) {
-    int64_t passed_on = 0; // of the current -b
+    int64_t passed_on = 0;
     while (count > 0) {
       const int64_t rows = std::min({count, common_.ubatch_tokens, setting_.batch - passed_on});
       passed_on = (passed_on + rows) % setting_.batch;
@@ -219,7 +212,7 @@ class Bench {
       const auto last = static_cast<int32_t>(rows - 1);
       core::Batch batch{tokens, positions, streams, {}};
       if (rows == count) batch.outputs = {&last, 1};
-      model_.executor->load_state(stream, {}, position); // repetitions go back
+      model_.executor->load_state(stream, {}, position);
       model_.executor->forward(batch);
       cost_ += core::program_cost(model_.program, step_at(rows, position, 1, rows == count ? 1 : 0));
       position += rows;
@@ -228,7 +221,6 @@ class Bench {
     }
   }
 
-  // One step of the test.
   StepProfile profile_of(const BenchRow& row) {
     const int64_t of_prompt = std::min({row.prompt, row.ubatch_tokens, model_.executor->config().max_batch});
     const bool one_stream = row.prompt > 0 || row.verified > 0;
@@ -239,7 +231,6 @@ class Bench {
                         row.read_bytes_per_second);
   }
 
-  // One token of every stream.
   void step(int64_t position) {
     const int64_t n = setting_.streams;
     const std::vector<int32_t> tokens = random_tokens(n), positions(n, static_cast<int32_t>(position));
@@ -265,8 +256,8 @@ class Bench {
     tokens_ = depth * row.streams + row.tokens() * (request_.repetitions + 1);
     if (depth > 0)
       for (int64_t stream = 0; stream < row.streams; ++stream) feed(depth, 0, static_cast<int32_t>(stream));
-    work(); // warm-up: pages are read, threads started, graphs captured
-    // The roof moves with whatever else the machine does, so it is measured right before and after.
+    work(); // warm-up
+    // Other load changes bandwidth: measured before and after.
     const double roof_before = peaks_.read_bytes_per_second();
     const core::ExpertUse before = model_.executor->expert_use();
     for (int i = 0; i < request_.repetitions; ++i) {
@@ -295,22 +286,21 @@ class Bench {
   const core::BenchRequest& request_;
   const BenchSteps& steps_;
   TestCount& count_;
-  std::string test_;                     // that is running
-  int64_t tokens_done_ = 0, tokens_ = 0; // of it, warm-up and repetitions together
-  double tokens_per_step_ = 1;           // of a test with guesses
-  std::vector<int32_t> text_;            // that draft heads read: its tokens have no meaning
+  std::string test_;
+  int64_t tokens_done_ = 0, tokens_ = 0;
+  double tokens_per_step_ = 1;
+  std::vector<int32_t> text_;
   std::mt19937 random_{1};
   core::Cost cost_;
 };
 
-// Tokens of a prompt that are evaluated at once. An executor for short tests is made for fewer.
+// Executors for short tests have smaller ones.
 int64_t ubatch_of(const BenchSetting& setting, const core::Executor& executor) {
   const int64_t chosen =
       setting.ubatch > 0 ? setting.ubatch : std::max(engine::kDefaultUbatch, executor.config().max_batch);
   return std::min(setting.batch, chosen);
 }
 
-// Tests one open model with every setting of the plan.
 void bench_model(engine::LoadedModel& loaded, const std::string& name, const BenchPlan& plan,
                  const core::BenchRequest& request, const BenchSteps& steps, TestCount& count) {
   for (const BenchSetting& setting : plan.settings) {
@@ -322,7 +312,7 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
     config.streams = setting.streams;
     config.max_outputs = plan.most_outputs(setting);
     config.max_batch = std::max(config.max_batch, config.max_outputs);
-    loaded.executor.reset(); // its memory is needed again
+    loaded.executor.reset();
     for (engine::LoadedHead& head : loaded.heads) head.executor.reset();
     if (steps.start)
       steps.start(loaded, config, request.device, engine::placement_of(options));
@@ -364,10 +354,10 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
 void for_each_model(const core::BenchRequest& request, std::string_view heads, const engine::LoadSteps& steps,
                     const std::function<void(engine::LoadedModel&, const std::string& name)>& run) {
   std::vector<std::string> files = request.files;
-  if (files.empty() && request.shapes.empty()) files.emplace_back(); // the guide
+  if (files.empty() && request.shapes.empty()) files.emplace_back();
   core::ModelOptions options;
   options.speculation = heads == "mtp" ? "mtp" : "off";
-  if (heads == "eagle3") options.speculation = "auto"; // the head that is named, or the guide's own
+  if (heads == "eagle3") options.speculation = "auto"; // named, or the guide's
   options.draft_model = request.draft_model;
   options.adapters = request.adapters;
   for (const std::string& file : files) {
@@ -398,7 +388,7 @@ const char* backend_of(const engine::LoadedModel& model) {
 
 void bench(const core::BenchRequest& request, const BenchSteps& steps, const BenchNames& names) {
   const BenchPlan plan = plan_bench(request, names);
-  const int64_t models = std::max<int64_t>(1, std::ssize(request.files) + std::ssize(request.shapes)); // the guide
+  const int64_t models = std::max<int64_t>(1, std::ssize(request.files) + std::ssize(request.shapes));
   if (models > 1 || plan.settings.size() > 1)
     engine::need_one_process("bench", "they share out one model, with one setting, not several");
   TestCount count;

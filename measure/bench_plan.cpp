@@ -10,7 +10,7 @@
 namespace ridge::measure {
 namespace {
 
-constexpr int64_t kMostTokens = 1 << 20; // of one test
+constexpr int64_t kMostTokens = 1 << 20;
 
 std::vector<int64_t> layer_counts(const std::string& list) {
   if (list == "-1") return {-1};
@@ -41,7 +41,7 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
-// From 0 to 1; else -1.
+// In [0, 1], or -1.
 double parse_probability(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);

@@ -1,4 +1,3 @@
-// What a benchmark measured: one row per test.
 #pragma once
 
 #include "measure/peaks/datasheet.h"
@@ -12,39 +11,39 @@
 namespace ridge::measure {
 
 struct BenchRow {
-  std::string model; // "llama 8B Q4_K_M", or the shape
+  std::string model; // "llama 8B Q4_K_M"
   uint64_t file_bytes;
   int64_t parameters;
-  std::string backend, device; // "CUDA"; "CUDA, NVIDIA H200, 132 multiprocessors"
+  std::string backend, device; // "CUDA"; "CUDA, NVIDIA H200, …"
 
-  int64_t batch_tokens, ubatch_tokens; // of prompts: passed on (-b) and evaluated (-ub) at once
+  int64_t batch_tokens, ubatch_tokens; // -b, -ub
   std::string k_type, v_type;
   int threads;
-  int64_t gpu_layers; // -1: all for which there was room
+  int64_t gpu_layers; // -1: as many as fit
 
-  int64_t prompt = 0, generated = 0, depth = 0, streams = 1; // one of prompt and generated is 0
-  int64_t verified = 0;      // tokens of a step, whose logits are all computed; `generated` counts all steps' tokens
-  double right_guesses = -1; // the probability that a guess was taken for right with; below 0: without guesses
-  std::string guessing_heads = {}; // draft heads guessed: mtp, eagle3
-  double tokens_per_step = 1;      // of one stream, with guesses
-  double experts_found = -1;       // share of wanted experts that the GPU had a copy of; below 0: none are on the host
+  int64_t prompt = 0, generated = 0, depth = 0, streams = 1; // one is 0
+  int64_t verified = 0;                                      // per step, all with logits; `generated` counts all steps
+  double right_guesses = -1;                                 // acceptance; < 0: no drafts
+  std::string guessing_heads = {};                           // mtp, eagle3
+  double tokens_per_step = 1;                                // per stream, with drafts
+  double experts_found = -1; // share of wanted experts cached on the GPU; < 0: none on the host
 
   std::vector<double> seconds; // per repetition
-  double bytes, flops;         // of one repetition, as op_cost counts them
+  double bytes, flops;         // per repetition, by op_cost
 
-  // Measured peaks, and the maker's (null: unknown).
-  double read_bytes_per_second; // the mean of a measurement before the test and one after
-  double peak_flops;            // of the unit that prompts run on
-  std::string peak_name;        // that unit: "tensor cores, f16"
+  // Measured, and datasheet (null: unknown).
+  double read_bytes_per_second; // mean of before and after
+  double peak_flops;            // of the unit that prefill uses
+  std::string peak_name;        // "tensor cores, f16"
   const Datasheet* datasheet;
 
-  std::optional<StepProfile> profile; // of one step, where asked for
+  std::optional<StepProfile> profile;
 
   std::string test() const; // "pp512", "tg128 x8 @ d4096"
   int64_t tokens() const { return (prompt + generated) * streams; }
   double median_seconds() const;
-  double rate() const;           // tokens per second, at the median
-  double rate_deviation() const; // standard deviation of the repetitions' rates
+  double rate() const; // tokens per second, median
+  double rate_deviation() const;
   double bytes_per_second() const { return bytes / median_seconds(); }
   double flops_per_second() const { return flops / median_seconds(); }
 };

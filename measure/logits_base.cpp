@@ -27,7 +27,7 @@ LogitsBase::LogitsBase(const std::string& path) : file_(path) {
                 path);
   std::memcpy(&header_, bytes.data(), sizeof header_);
   if (header_.version != 1) throw_error("{}: version {} of the base file, expected 1", path, header_.version);
-  constexpr uint32_t kMost = 1 << 24; // keeps file_bytes() far from overflow
+  constexpr uint32_t kMost = 1 << 24; // prevents overflow in file_bytes()
   const auto in_range = [&](const char* what, uint32_t value, uint32_t least, uint32_t most) {
     if (value < least || value > most) throw_error("{}: {} is {}, expected {} to {}", path, what, value, least, most);
   };
@@ -45,7 +45,7 @@ LogitsBase::LogitsBase(const std::string& path) : file_(path) {
       throw_error("{}: token {} at index {}, expected 0 to {}", path, token, i, vocab - 1);
     ++i;
   }
-  constexpr float kRounding = 1e-3f; // a log-probability may round to just above 0
+  constexpr float kRounding = 1e-3f; // may round to above 0
   const auto is_log = [](float value) { return value <= kRounding && std::isfinite(value); };
   for (int64_t chunk = 0; chunk < header_.chunks; ++chunk)
     for (int64_t i = 0; i < scored_positions(header_.context); ++i) {
@@ -65,7 +65,7 @@ TopDistribution LogitsBase::at(int64_t chunk, int64_t scored) const {
   const std::byte* record =
       file_.bytes().data() + sizeof header_ + header_.token_bytes() +
       static_cast<uint64_t>(chunk * scored_positions(header_.context) + scored) * header_.record_bytes();
-  const auto* numbers = reinterpret_cast<const float*>(record); // all parts are multiples of 4 bytes
+  const auto* numbers = reinterpret_cast<const float*>(record); // multiples of 4 bytes
   return {numbers[0], numbers[1], {reinterpret_cast<const TopDistribution::Entry*>(record + 8), header_.top}};
 }
 

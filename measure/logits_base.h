@@ -1,9 +1,7 @@
-// The base file of `ridge perplexity --kl-divergence-base`: what a reference model said of a text, small enough to
-// keep.
+// A reference model's predictions: `ridge perplexity --kl-divergence-base`.
 //
-// Per scored position it holds the `top` likeliest tokens with their log-probabilities, the actual next token's
-// log-probability and the probability of all other tokens together: 8 + 8 * top bytes, whatever the vocabulary. With
-// the default 128 that is 1,032 bytes; all probabilities of a 128 k vocabulary at 16 bits would be 256 KB.
+// Per scored position: log-probabilities of the `top` likeliest tokens and the next token, total probability of the
+// rest. The default top of 128 needs 1,032 bytes, a 128 k vocabulary at 16 bits 256 KB.
 //
 // Layout, little-endian: Header; int32 tokens[chunks * context]; then per chunk and scored position float32 next,
 // float32 tail, {int32 id, float32 log-probability}[top].
@@ -20,7 +18,7 @@
 
 namespace ridge::measure {
 
-// The first half of a chunk only gives context; each later position but the last is scored on its successor.
+// A chunk's first half is context; later positions except the last are scored.
 inline constexpr int64_t first_scored(int64_t context) { return context / 2; }
 inline constexpr int64_t scored_positions(int64_t context) { return context - 1 - first_scored(context); }
 
@@ -28,7 +26,7 @@ struct LogitsBaseHeader {
   char magic[8] = {'R', 'I', 'D', 'G', 'E', 'K', 'L', 'D'};
   uint32_t version = 1;
   uint32_t vocab = 0, context = 0, chunks = 0, top = 0;
-  int32_t bos = -1; // token that each chunk begins with instead of its own; -1: none
+  int32_t bos = -1; // replaces each chunk's first token; -1: none
 
   uint64_t token_bytes() const { return uint64_t{4} * chunks * context; }
   uint64_t record_bytes() const { return 8 + uint64_t{8} * top; }
@@ -41,7 +39,7 @@ static_assert(sizeof(LogitsBaseHeader) == 32);
 class LogitsBaseWriter {
  public:
   LogitsBaseWriter(const std::string& path, const LogitsBaseHeader& header, std::span<const int32_t> tokens);
-  void add(const TopDistribution& distribution); // positions in order
+  void add(const TopDistribution& distribution); // in order
   void finish() { file_.commit(); }
 
  private:
@@ -51,7 +49,7 @@ class LogitsBaseWriter {
 
 class LogitsBase {
  public:
-  // Checks everything: sizes, ids, probabilities. Throws Error naming the file and the place.
+  // Checks all data. Throws Error with file and place.
   explicit LogitsBase(const std::string& path);
 
   const LogitsBaseHeader& header() const { return header_; }

@@ -21,12 +21,10 @@ namespace {
 using core::OpKind;
 using core::ValueId;
 
-// A Program under construction, with the memory of its weights.
 class ProgramBuilder {
  public:
   core::Program program;
 
-  // One row per token, from a table of `vocab` rows.
   ValueId embed(int64_t width, int64_t vocab) {
     program.vocab = vocab;
     return op(OpKind::embed, {}, {weight(quant::Type::Q4_0, width, vocab)}, width, core::EmbedParams{});
@@ -76,26 +74,23 @@ std::unique_ptr<core::Executor> make_executor(const core::Program& program, cons
   return kernels::cpu::make_cpu_executor(program, config);
 }
 
-// Runs `tokens` tokens from `position` on, logits of the last.
 void forward(core::Executor& executor, int64_t vocab, int64_t tokens, int64_t position) {
   std::vector<int32_t> ids(tokens), positions(tokens);
   for (int64_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>((position + i) * 7919 % vocab);
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(position));
   const auto last = static_cast<int32_t>(tokens - 1);
-  executor.load_state(0, {}, position); // repetitions go back
+  executor.load_state(0, {}, position);
   executor.forward({ids, positions, {}, {&last, 1}});
 }
 
-// Fills the cache up to `depth`.
 void fill(core::Executor& executor, int64_t vocab, int64_t depth) {
   const int64_t batch = executor.config().max_batch;
   for (int64_t at = 0; at < depth; at += batch) forward(executor, vocab, std::min(batch, depth - at), at);
 }
 
-// Median seconds of a step of `tokens` tokens from `position` on.
 double time_step(core::Executor& executor, int64_t vocab, int64_t tokens, int64_t position, int decode_repetitions) {
   if (tokens == 1) return executor.time_decode(position, 1, decode_repetitions);
-  forward(executor, vocab, tokens, position); // a warm-up
+  forward(executor, vocab, tokens, position); // warm-up
   return core::median_seconds(5, [&] { forward(executor, vocab, tokens, position); });
 }
 
@@ -109,10 +104,9 @@ core::ExecutorConfig config_for(const ProbeOptions& options, int64_t context, in
 }
 
 core::Cost cost_of(const core::Program& program, int64_t tokens, int64_t position) {
-  return core::program_cost(program, {tokens, position, 1, 1, 2, 2}); // the cache is f16
+  return core::program_cost(program, {tokens, position, 1, 1, 2, 2});
 }
 
-// A Program in an executor.
 class TimedProgram {
  public:
   TimedProgram(const ProgramBuilder& probe, const ProbeOptions& options, int64_t context, int64_t batch)
@@ -131,7 +125,7 @@ class TimedProgram {
   std::unique_ptr<core::Executor> executor_;
 };
 
-// What is left of a probe without the ops that are measured.
+// Without the measured ops.
 struct Baseline {
   double seconds;
   core::Cost cost;
@@ -155,7 +149,7 @@ class KernelProbes {
  public:
   explicit KernelProbes(const ProbeOptions& options) : options_(options) {}
 
-  // Products there and back, as often as the caches need; with a prompt, too, where `inner` is another width.
+  // Alternates products width -> inner -> width, beyond cache size.
   std::vector<RooflinePoint> products(quant::Type type, int64_t width, int64_t inner) {
     const quant::FormatInfo& format = quant::format(type);
     if (width % format.block_weights || inner % format.block_weights || kNarrow % format.block_weights) return {};
@@ -205,7 +199,7 @@ class KernelProbes {
 
  private:
   static constexpr int64_t kSteps = 32;
-  static constexpr int64_t kNarrow = 256; // next to nothing to read, but a whole block of every format
+  static constexpr int64_t kNarrow = 256; // a whole block of every format
   struct VectorKind {
     const char* name;
     ValueId (*add)(ProgramBuilder&, ValueId x, ValueId other);
@@ -253,7 +247,7 @@ class KernelProbes {
     return p;
   }
 
-  // Seconds of a product of `type` that reads `width` values and hardly any weights, and of one back, on average.
+  // Mean launch cost of products to kNarrow and back.
   double start_of(quant::Type type, int64_t width) {
     const auto [found, is_new] = starts_.try_emplace({type, width});
     if (is_new) {
@@ -276,10 +270,10 @@ class KernelProbes {
 
   const ProbeOptions& options_;
   std::map<std::pair<quant::Type, int64_t>, double> starts_;
-  std::map<std::pair<int64_t, int64_t>, Baseline> plain_; // by width and tokens
+  std::map<std::pair<int64_t, int64_t>, Baseline> plain_;
 };
 
-// What starting the kernels of a decoding step takes, from what it took for the kernels of their kinds.
+// From launch costs by kind.
 double start_of_step(const core::Program& program, std::span<const core::OpTime> kernels,
                      std::span<const RooflinePoint> points) {
   const auto each = [&](std::string_view group, std::string_view format) {
@@ -309,7 +303,7 @@ std::vector<RooflinePoint> probe_kernels(const models::Shape& shape, const Probe
   std::vector<RooflinePoint> points;
   const auto append = [&](std::vector<RooflinePoint> more) {
     for (RooflinePoint& p : more)
-      if (p.seconds > 0) points.push_back(std::move(p)); // else too short to be measured on a busy machine
+      if (p.seconds > 0) points.push_back(std::move(p)); // shorter ones are noise
   };
   const auto formats = quant::formats();
   const auto total = static_cast<int64_t>(formats.size() + options.depths.size() + 1);
@@ -331,7 +325,7 @@ std::vector<RooflinePoint> probe_kernels(const models::Shape& shape, const Probe
 std::vector<RooflinePoint> probe_model(engine::LoadedModel& model, const ProbeOptions& options,
                                        std::span<const RooflinePoint> kernels) {
   const core::Program& program = model.program;
-  std::vector<int64_t> depths = options.depths; // ascending
+  std::vector<int64_t> depths = options.depths;
   const auto config = [&] { return config_for(options, std::max(depths.back() + 1, options.prompt), options.prompt); };
   if (options.device == engine::Device::cuda)
     while (depths.size() > 1 && !kernels::cuda::fits(program, config())) depths.pop_back();

@@ -11,7 +11,7 @@
 namespace ridge::measure {
 namespace {
 
-constexpr int64_t kManyTokens = 64; // a step of more is bound by computing
+constexpr int64_t kManyTokens = 64; // compute-bound above
 
 bool tells_waiting(const StepProfile& profile) {
   return std::ranges::any_of(profile.ops, [](const OpProfile& op) { return op.waiting > 0; });
@@ -21,7 +21,7 @@ std::string shortened(const std::string& name, size_t columns) {
   return name.size() > columns ? name.substr(0, columns - 3) + "..." : name;
 }
 
-// The layer in the middle of those that the step has; -1: it has none.
+// -1: no layers.
 int32_t middle_layer(const StepProfile& profile) {
   std::vector<int32_t> layers;
   for (const OpProfile& op : profile.ops)
@@ -31,16 +31,15 @@ int32_t middle_layer(const StepProfile& profile) {
   return layers.empty() ? -1 : layers[layers.size() / 2];
 }
 
-// The ops of one layer as bars along a line of time, in 100 columns.
 std::string layer_timeline(const StepProfile& profile) {
-  constexpr int kColumns = 40; // of the bars
+  constexpr int kColumns = 40;
   const int32_t layer = middle_layer(profile);
   double length = 0;
   for (const OpProfile& op : profile.ops)
     if (op.layer == layer) length += op.seconds;
   std::string text = fmt::format("\none layer, number {}: {:.2f} µs\n{:<30} {:>6} {:>6} {:>6} {:>6}\n", layer,
                                  length * 1e6, "ops", "starts", "waits", "works", "apart");
-  double turn = 0; // when what was before ended, from the layer's beginning
+  double turn = 0; // end of the previous op in the layer
   for (const OpProfile& op : profile.ops) {
     if (op.layer != layer) continue;
     const double end = turn + op.seconds;
@@ -182,7 +181,7 @@ std::string profile_table(const StepProfile& profile) {
 nlohmann::ordered_json profile_json(const StepProfile& profile) {
   nlohmann::ordered_json ops = nlohmann::ordered_json::array();
   const bool waiting = tells_waiting(profile);
-  double turn = 0; // when what was before ended, from the step's beginning
+  double turn = 0; // end of the previous op in the step
   for (const OpProfile& op : profile.ops) {
     nlohmann::ordered_json json = {{"ops", op.name},
                                    {"layer", op.layer},

@@ -1,4 +1,4 @@
-// Where the time of one step goes, op by op: what --profile shows.
+// Time by op, for --profile.
 #pragma once
 
 #include "core/executor.h"
@@ -12,41 +12,40 @@
 namespace ridge::measure {
 
 struct OpProfile {
-  std::string name; // "attn_q attn_k attn_v": what runs as one, without the layer
-  int32_t layer;    // -1: outside
+  std::string name; // "attn_q attn_k attn_v" if they run as one
+  int32_t layer;    // -1: outside layers
   double seconds, bytes, flops;
   std::vector<int32_t> ops = {};                  // indices into Program::ops
-  double waiting = 0, starts = 0, ends_apart = 0; // as core::OpTime has them
+  double waiting = 0, starts = 0, ends_apart = 0; // see core::OpTime
 };
 
 // "attn_q" of "blk.3.attn_q".
 std::string name_without_layer(const core::Op& op);
 
-// Tokens that are evaluated at once behind `position` others: one of each of some streams, or all of the first one.
+// One token per stream, or all of one stream.
 struct ProfiledStep {
   std::span<const int32_t> tokens;
   int64_t position = 0;
   bool one_stream = false;
-  bool only_last = false; // its logits are wanted, as of a prompt; else all tokens'
+  bool only_last = false; // logits of the last token only, as in prefill
 };
 
 struct StepProfile {
-  int64_t position;    // tokens in the context before this step, of each stream
-  double step_seconds; // the undivided step: forward() as it always runs
+  int64_t position;    // tokens before this step, per stream
+  double step_seconds; // unprofiled
   double read_bytes_per_second;
-  std::vector<OpProfile> ops;      // in order; empty: this executor has no times
-  int64_t tokens = 1, streams = 1; // evaluated at once, of so many streams
-  std::string plan = {};           // Executor::describe_plan
+  std::vector<OpProfile> ops; // empty: the executor has no times
+  int64_t tokens = 1, streams = 1;
+  std::string plan = {}; // Executor::describe_plan
 };
 
-// Evaluates a batch of an executor twice as often as `repetitions`. The cache must hold what lies before.
+// Evaluates 2 * `repetitions` times. The cache must hold earlier positions.
 StepProfile profile_batch(core::Executor& executor, const core::Program& program, const core::Batch& batch,
                           const core::Step& step, double read_bytes_per_second, int repetitions = 20);
 StepProfile profile_step(core::Executor& executor, const core::Program& program, const ProfiledStep& step,
                          double read_bytes_per_second, int repetitions = 20);
 
-// Layers together, the longest first; gap: the time above what the bytes take at the roof. Where the executor measures
-// how long ops wait, then the layer in the middle, op by op along a line of time.
+// Sums over layers, longest first; gap: time above the memory roof. With waits, also the middle layer's timeline.
 std::string profile_table(const StepProfile& profile);
 nlohmann::ordered_json profile_json(const StepProfile& profile); // every op
 

@@ -13,11 +13,10 @@
 namespace ridge::measure {
 namespace {
 
-constexpr double kRoomForDefault = 7e9; // bytes: what an 8B model in 4 bits takes, with some context
+constexpr double kRoomForDefault = 7e9; // 8B in 4 bits with context
 
 using RooflineProgress = std::function<void(std::string_view what, int64_t done, int64_t total)>;
 
-// The sizes that kernels are placed at, from the Program itself.
 models::Shape shape_of(const engine::LoadedModel& loaded) {
   models::Shape s = {};
   const core::Program& program = loaded.program;
@@ -46,7 +45,7 @@ void place(RooflineReport& report, engine::Device on, const core::RooflineReques
   report.model = request.file.empty() ? spec : models::model_label(loaded.file);
   ProbeOptions options{on, request.threads, 128e6, 128, {0, 512, 2048}, 5, {}};
   if (on == engine::Device::cuda) {
-    options.cache_bytes = 256e6; // more than twice the largest L2 there is
+    options.cache_bytes = 256e6; // over twice the largest L2
     options.prompt = 512;
     options.depths = {0, 8192, 32768};
     options.decode_repetitions = 31;
@@ -55,7 +54,7 @@ void place(RooflineReport& report, engine::Device on, const core::RooflineReques
   for (int64_t& depth : options.depths) depth = std::min(depth, longest);
   options.depths.erase(std::unique(options.depths.begin(), options.depths.end()), options.depths.end());
   options.prompt = std::min(options.prompt, longest);
-  // The model's own steps are the last of the work, one part of it.
+  // The model counts as one more part.
   options.progress = [&](int64_t done, int64_t total) { progress("placing kernels", done, total + 1); };
   report.points = probe_kernels(shape_of(loaded), options);
   progress("placing the model's steps", 99, 100);

@@ -1,4 +1,4 @@
-// Measures a roofline: what `ridge roofline` and the window's jobs have in common.
+// For `ridge roofline` and the window.
 #pragma once
 
 #include "core/requests.h"
@@ -9,13 +9,12 @@
 
 namespace ridge::measure {
 
-// progress(what, done, total) is called from time to time. What it throws comes out: throw to cancel. Throws Error
-// where the device or the model cannot be used.
+// An exception from `progress` cancels. Throws Error if device or model is unusable.
 RooflineReport
 measure_roofline(const core::RooflineRequest& request,
                  const std::function<void(std::string_view what, int64_t done, int64_t total)>& progress);
 
-// The device that the request names: cuda or cpu. Throws Error where it asks for a GPU that is not usable.
+// Throws Error if the GPU is unusable.
 engine::Device device_of(const core::RooflineRequest& request);
 
 } // namespace ridge::measure

@@ -16,10 +16,10 @@ namespace ridge::measure {
 
 namespace {
 
-constexpr double kTolerance = 1.1;   // times are medians, and caches keep a little of what is read again
-constexpr double kUsualShare = 0.85; // of the best, that memory gives to a machine at rest each time
+constexpr double kTolerance = 1.1;   // medians vary, caches hit
+constexpr double kUsualShare = 0.85; // share of the best that an idle machine reaches
 
-double value_of(const RooflineReport& report, std::initializer_list<const char*> names) { // the largest of those there
+double value_of(const RooflineReport& report, std::initializer_list<const char*> names) {
   double best = 0;
   for (const char* name : names)
     if (const core::Ceiling* c = core::find_ceiling(report.ceilings, name)) best = std::max(best, c->value);

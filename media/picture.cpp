@@ -21,7 +21,7 @@ using core::throw_error;
 namespace {
 
 struct Format {
-  std::string_view start, type, then; // `then` stands behind a length of four bytes; may be empty
+  std::string_view start, type, then; // `then`: after four more bytes; may be empty
   Stored (*decode)(std::span<const std::byte>, const PictureLimits&);
 };
 
@@ -30,7 +30,6 @@ constexpr std::array kFormats = {
     Format{"RIFF", "image/webp", "WEBP", decode_webp}, Format{"GIF8", "image/gif", "", decode_gif},
     Format{"P6", "image/x-portable-pixmap", "", decode_ppm}};
 
-// Null: bytes of none.
 const Format* format_of(std::span<const std::byte> bytes) {
   constexpr size_t kThen = 8;
   const auto stands_at = [&](size_t at, std::string_view text) {
@@ -42,7 +41,7 @@ const Format* format_of(std::span<const std::byte> bytes) {
   return at == kFormats.end() ? nullptr : &*at;
 }
 
-// EXIF's orientations: 2 to 4 mirror and turn by half, 5 to 8 exchange rows and columns, too.
+// 2 to 4 mirror or rotate by 180°; 5 to 8 also transpose.
 Picture turned(Picture from, int orientation) {
   if (orientation <= 1 || orientation > 8) return from;
   const bool transposes = orientation >= 5;
@@ -124,7 +123,7 @@ std::string_view type_of_picture(std::span<const std::byte> bytes) {
 
 bool is_picture_file(const std::string& path) {
   std::error_code failed;
-  if (!std::filesystem::is_regular_file(path, failed)) return false; // a pipe would be waited for
+  if (!std::filesystem::is_regular_file(path, failed)) return false; // a pipe would block
   std::array<char, 16> start{};
   std::ifstream file(path, std::ios::binary);
   file.read(start.data(), start.size());
@@ -137,7 +136,7 @@ std::string read_picture_file(const std::string& path, const PictureLimits& limi
   if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
     throw_error("{}: has {} bytes, expected at most {} of a picture: make it smaller", core::printable(path), bytes,
                 limits.bytes);
-  return core::read_text_file(path, limits.bytes); // also what grows meanwhile, or is no file
+  return core::read_text_file(path, limits.bytes); // the file may have grown
 }
 
 Picture read_picture(const std::string& path, const PictureLimits& limits) {

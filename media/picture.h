@@ -1,4 +1,3 @@
-// Pictures: decoded from the formats that people have them in.
 #pragma once
 
 #include "core/error.h"
@@ -12,7 +11,7 @@
 
 namespace ridge::media {
 
-// 8 bits of red, green and blue for each pixel, row by row from the top left.
+// 8-bit RGB, rows from the top left.
 struct Picture {
   int64_t width = 0, height = 0;
   std::vector<uint8_t> rgb = {}; // [height][width][3]
@@ -24,13 +23,13 @@ struct Picture {
   bool operator==(const Picture&) const = default;
 };
 
-// What a picture may be at most. Its header is checked before anything is decoded.
+// Checked against the header before decoding.
 struct PictureLimits {
-  int64_t bytes = int64_t{64} << 20;   // of the file
+  int64_t bytes = int64_t{64} << 20;   // file size
   int64_t pixels = int64_t{100} << 20; // three bytes each
 };
 
-// What is wrong with a picture, or a sound (media/sound/), in a line that begins with its name.
+// The message begins with the medium's name.
 struct MediaError : core::Error {
   using Error::Error;
 };
@@ -38,18 +37,17 @@ struct PictureError : MediaError {
   using MediaError::MediaError;
 };
 
-// A JPEG, PNG, WebP, GIF or PPM file, as it is to be looked at: turned as its EXIF data say, over white where it is
-// transparent, of a GIF the first frame. Colours are taken as sRGB, 16 bits are rounded to 8. `name` begins the
-// PictureError that is thrown for what is no such picture, has more than one, is beyond a limit, or ends early.
+// JPEG, PNG, WebP, GIF (first frame) or PPM: rotated by EXIF, transparency over white, colours taken as sRGB, 16 bits
+// rounded to 8. Throws PictureError, beginning with `name`, for other formats, several pictures, exceeded limits and
+// truncated data.
 Picture decode_picture(std::span<const std::byte> bytes, const std::string& name, const PictureLimits& limits = {});
 
-// "image/png": what the first bytes say; empty: they are no such picture's.
+// "image/png"; empty: none.
 std::string_view type_of_picture(std::span<const std::byte> bytes);
-bool is_picture_file(const std::string& path); // by its first bytes; false also where none can be read
+bool is_picture_file(const std::string& path); // false also if unreadable
 
-// The bytes of a file at `path`. Throws Error where it cannot be read, or has more than a picture may have.
+// Throws Error if unreadable or above the limit.
 std::string read_picture_file(const std::string& path, const PictureLimits& limits = {});
-// decode_picture() of them.
 Picture read_picture(const std::string& path, const PictureLimits& limits = {});
 
 } // namespace ridge::media

@@ -37,7 +37,7 @@ Kernel kernel_of(Filter filter) {
 
 constexpr int kWeightBits = 22;
 
-// What a pixel of a row or column is made of: pixels from `first` on, with a weight each.
+// Weights of source pixels from `first`.
 struct Sum {
   int64_t first;
   std::vector<int32_t> weights;
@@ -69,7 +69,7 @@ std::vector<Sum> sums_of(int64_t from, int64_t to, Filter filter) {
   return sums;
 }
 
-// Three values of pixels that lie `stride` bytes apart.
+// stride: bytes between pixels.
 void add_up(const Sum& sum, const uint8_t* from, int64_t stride, uint8_t* to) {
   int32_t channels[3];
   std::fill_n(channels, 3, 1 << (kWeightBits - 1));

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# check.sh EXECUTABLE: whether it starts wherever there is glibc 2.35: the libraries it names are glibc's, and no symbol
-# is newer.
+# check.sh EXECUTABLE: checks that it needs only glibc 2.35.
 set -euo pipefail
 executable=${1:?check.sh EXECUTABLE}
 newest=2.35

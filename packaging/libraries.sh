@@ -1,16 +1,14 @@
 #!/usr/bin/env bash
-# libraries.sh FOLDER: static builds of the libraries that Debian has as shared ones only, from Debian's own source
-# packages (signatures checked by apt), installed under FOLDER. With them ridge needs nothing at run time but glibc.
-#
-#   Highway, fmt, MD4C   the versions that the other builds use
-#   GLFW 3.4             of the next Debian: the first that loads X11 when a window is asked for, not before
+# libraries.sh FOLDER: builds static versions of libraries that Debian has only as shared ones, from Debian's signed
+# source packages, into FOLDER. With them ridge needs only glibc. GLFW is the next Debian's 3.4, the first version that
+# loads X11 only for a window.
 set -euo pipefail
 folder=$(realpath -m "${1:?libraries.sh FOLDER}")
 [ -f "$folder/complete" ] && exit
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 mkdir -p "$folder/lists/partial" "$folder/source"
 
-# Lists of our own: those of the machine stay as they are.
+# Separate lists; the machine's stay unchanged.
 for suite in bookworm trixie; do
   echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $suite main"
 done >"$folder/sources.list"
@@ -18,7 +16,7 @@ apt=(-qq -o "Dir::Etc::SourceList=$folder/sources.list" -o Dir::Etc::SourceParts
   -o "Dir::State::Lists=$folder/lists" -o Dir::Cache::srcpkgcache= -o Dir::Cache::pkgcache=)
 apt-get "${apt[@]}" update
 
-# fetch PACKAGE SUITE: its newest source there, unpacked in source/PACKAGE
+# fetch PACKAGE SUITE: newest source, into source/PACKAGE
 fetch() {
   echo "libraries: $1 of Debian $2" >&2
   rm -rf "$folder/source/$1"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# licences.sh LIBRARIES VERSION OUT [CUDA_VERSION]: writes OUT/libraries.txt, the terms of every library in a portable executable, and
-# OUT/ridge.spdx.json, the same as a bill of materials (SPDX 2.3). LIBRARIES: the folder of libraries.sh.
+# licences.sh LIBRARIES VERSION OUT [CUDA_VERSION]: writes the terms of all libraries of a portable executable to
+# OUT/libraries.txt, and as SPDX 2.3 to OUT/ridge.spdx.json. LIBRARIES: the folder of libraries.sh.
 set -euo pipefail
 libraries=$1 version=$2 out=$3 cuda=${4:-}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

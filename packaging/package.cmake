@@ -1,5 +1,5 @@
-# What `cmake --install` and the packages contain: the executable, its manual page and completions, which it writes
-# itself, and licences. A portable build (RIDGE_PORTABLE) also says which libraries are inside, and on what terms.
+# Contents of `cmake --install` and the packages: the executable, the manual page and completions that it writes, and
+# licences; with RIDGE_PORTABLE also those of its libraries.
 include(GNUInstallDirs)
 install(TARGETS ridge RUNTIME)
 
@@ -39,7 +39,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libcurl4 | libcurl4t64 | libcurl3-gnutls") # ridge pull
-# For ridge gui, and FLAC, MP3 and Ogg.
+# ridge gui; FLAC, MP3 and Ogg
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libx11-6, libxcursor1, libxi6, libxrandr2, libgl1, libgl1-mesa-dri, libsndfile1")
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 include(CPack)

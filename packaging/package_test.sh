@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# package_test.sh FOLDER: installs the packages of FOLDER in a bare Debian (debootstrap's minimal variant), runs ridge
-# there, also its window under Xvfb, removes it, and looks for what it left behind. Needs root. The bare system is kept
-# in build/bare.tar, since making it takes a minute.
+# package_test.sh FOLDER: installs FOLDER's packages in a minimal Debian (kept in build/bare.tar), runs ridge and its
+# window (Xvfb), removes it and checks for leftovers. Needs root.
 set -euo pipefail
 folder=$(realpath "${1:?package_test.sh FOLDER}")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -22,12 +21,12 @@ fi
 root=$(mktemp -d)
 trap 'umount -q "$root/proc" || true; rm -rf --one-file-system "$root"' EXIT
 tar -C "$root" -xf "$bare"
-mount -t proc proc "$root/proc" # how many cores there are
+mount -t proc proc "$root/proc" # for the number of cores
 cp "$folder"/ridge-*.deb "$folder"/ridge-*.tar.gz "$root/opt"
 inside() { chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 files() { (cd "$root" && find . -xdev -path ./proc -prune -o -print | grep -vE '^\./(var/(lib/dpkg|log|cache)|run|tmp|opt)(/|$)' | sort); }
 
-# answers PROGRAM: it talks, and knows its version
+# answers PROGRAM: it knows its version and generates text
 answers() {
   inside "$1" --version | grep -q '^ridge [0-9]' || fail "$1 --version says: $(inside "$1" --version 2>&1)"
   [ -n "$(inside "$1" run -p hi -n 16 2>/dev/null)" ] || fail "$1 run -p hi says nothing"
@@ -42,7 +41,7 @@ done
 answers /usr/bin/ridge
 echo "package_test: the .deb answers" >&2
 
-# Without the libraries of a window, and with them.
+# The window, without X11 and with it.
 message=$(inside ridge gui 2>&1 || true)
 [[ $message == *"libX11.so.6 is missing"* ]] || fail "ridge gui without X11 says: $message"
 echo "package_test: ridge gui without X11: $message" >&2

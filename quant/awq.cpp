@@ -8,7 +8,7 @@
 namespace ridge::quant {
 
 AwqScales search_scales(std::span<const AwqMatrix> matrices, const Hessian& hessian, std::span<const int64_t> group) {
-  constexpr int kSteps = 20; // of α, from 0 up to 1
+  constexpr int kSteps = 20;
   const int64_t cols = hessian.cols();
   const std::vector<float> mean_squares = hessian.mean_squares();
   std::vector<double> energy(mean_squares.begin(), mean_squares.end());

@@ -9,7 +9,7 @@ using enum FieldKind;
 
 BitRun none(int) { return {0, 0}; }
 
-// Formats of 32 weights: byte l of the codes holds weights l and l + 16.
+// Byte l holds weights l and l + 16.
 template <int kByte>
 BitRun nibble32(int i) {
   return {8 * (kByte + i % 16) + 4 * (i / 16), 4};
@@ -23,8 +23,7 @@ BitRun byte32(int i) {
   return {8 * (kByte + i), 8};
 }
 
-// Super-blocks of 256 weights.
-template <int kByte> // 64 weights in 32 bytes, low nibbles first
+template <int kByte>
 BitRun nibble_k(int i) {
   return {8 * (kByte + 32 * (i / 64) + i % 32) + 4 * (i / 32 % 2), 4};
 }
@@ -32,7 +31,7 @@ template <int kByte> // bit g of byte l is weight 32g + l
 BitRun bit_k(int i) {
   return {8 * (kByte + i % 32) + i / 32, 1};
 }
-template <int kByte> // 128 weights in 32 bytes, two bits each
+template <int kByte>
 BitRun pair_k(int i) {
   return {8 * (kByte + 32 * (i / 128) + i % 32) + 2 * (i / 32 % 4), 2};
 }

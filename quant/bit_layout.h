@@ -1,7 +1,4 @@
-// The meaning of each bit of a packed block, for displaying blocks. Decoding does not use it.
-//
-// There is one table per format, after the layout in the format's header. tests/quant/bit_layout_test.cpp checks that
-// they agree: fields tile the block, and flipping a bit that a table gives to one weight changes that weight alone.
+// Meaning of each bit of a packed block, for display. tests/quant/bit_layout_test.cpp checks it against decoding.
 #pragma once
 
 #include "quant/registry.h"
@@ -11,24 +8,24 @@
 
 namespace ridge::quant {
 
-enum class FieldKind : uint8_t { factor, scales, high_bits, codes }; // factor: binary16
+enum class FieldKind : uint8_t { factor, scales, high_bits, codes };
 
 struct BitField {
-  const char* name;    // as in the format's struct
-  const char* meaning; // in a few words
+  const char* name;
+  const char* meaning;
   FieldKind kind;
   int first_byte, bytes;
 };
 
-// A run of a weight's code bits: `count` bits from bit `bit` (byte * 8 + place) of the block on.
+// bit: byte * 8 + place in the block.
 struct BitRun {
   int bit, count;
 };
 
 struct BitLayout {
   Type type;
-  std::span<const BitField> fields; // in the order of their bytes
-  // The code bits of weight i: the low ones, then the high ones (count 0 where there are none).
+  std::span<const BitField> fields;
+  // count 0 if none.
   BitRun (*low)(int i);
   BitRun (*high)(int i);
 
@@ -36,6 +33,6 @@ struct BitLayout {
 };
 
 std::span<const BitLayout> bit_layouts();
-const BitLayout* find_bit_layout(Type type); // nullptr: no table for this format
+const BitLayout* find_bit_layout(Type type); // nullptr: no table
 
 } // namespace ridge::quant

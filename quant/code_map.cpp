@@ -34,14 +34,14 @@ bool CodeMap::find(Type type, Unpack unpack, CodeMap& map) {
   map.unpack_ = unpack;
   map.block_weights_ = info.block_weights;
 
-  // Some bits have an effect only beside certain others (the sign of a zero), so several blocks are tried.
+  // Some bits act only beside others (the sign of a zero): try several blocks.
   std::vector<std::vector<std::byte>> blocks(8, std::vector<std::byte>(bytes));
   std::mt19937 random(1);
   for (size_t i = 1; i < blocks.size(); ++i)
     for (std::byte& byte : blocks[i]) byte = static_cast<std::byte>(random());
   std::array<int8_t, kMaxWeights> before, after;
   std::array<Scales, kMaxWeights / 16> scales;
-  std::vector<std::vector<std::pair<int, Bit>>> bits_of(weights); // with the change of code, from all bits zero
+  std::vector<std::vector<std::pair<int, Bit>>> bits_of(weights);
   for (size_t at = 0; at < 8 * bytes; ++at) {
     const Bit bit = {static_cast<uint16_t>(at / 8), static_cast<uint8_t>(1u << (at % 8))};
     int owner = -1, change = 0;
@@ -68,7 +68,7 @@ bool CodeMap::find(Type type, Unpack unpack, CodeMap& map) {
     std::ranges::stable_sort(bits, {}, &std::pair<int, Bit>::first);
     for (const auto& [change, bit] : bits) map.places_.push_back(bit);
   }
-  // Scale words hold no code, so blocks of zeros will do for reading the levels.
+  // Scale words hold no code bits: zero blocks suffice.
   for (size_t w = 0; w < weights; ++w)
     for (int pattern = 0; pattern < 1 << map.bits_; ++pattern) {
       std::vector<std::byte> block(bytes);

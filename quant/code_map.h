@@ -1,8 +1,6 @@
-// Where a packed block keeps the code of each weight, so that codes can be changed while scales stay.
+// Where a packed block stores each weight's code, found by flipping bits and comparing Format::unpack.
 //
-// The map is found without knowledge of the format: flip each bit of a block and see which code Format::unpack changes.
-// A format whose bits each belong to the code of one weight, or to none, has a map; codebooks, where a few bits choose
-// eight weights at once, and base-3 digits have none.
+// Each bit must affect at most one weight's code: codebooks and base-3 digits have no map.
 #pragma once
 
 #include "quant/registry.h"
@@ -13,32 +11,31 @@
 
 namespace ridge::quant {
 
-struct Scales { // of 16 weights: w = scale * code + offset
+struct Scales { // per 16 weights
   float scale, offset;
 };
 
 class CodeMap {
  public:
-  // nullptr: the format has none.
+  // nullptr: no map.
   static const CodeMap* of(Type type);
 
   int64_t block_weights() const { return block_weights_; }
-  // Scales of a block, block_weights / 16 of them.
+  // Writes block_weights / 16 scales.
   void scales(const std::byte* block, Scales* out) const;
-  // The pattern of the level nearest to `level` (a weight less its offset, over its scale).
+  // Bit pattern nearest to `level` = (weight - offset) / scale.
   int nearest(float level) const;
   int patterns() const { return static_cast<int>(levels_.size()); }
   float level(int pattern) const { return levels_[static_cast<size_t>(pattern)]; }
   void set(std::byte* block, int64_t weight, int pattern) const;
 
-  // The same as tables, for a GPU.
   struct Bit {
     uint16_t byte;
     uint8_t mask;
   };
   int bits() const { return bits_; }                              // per weight
-  std::span<const Bit> places() const { return places_; }         // [weight][bits()], the pattern's lowest bit first
-  std::span<const int> sorted() const { return sorted_; }         // patterns by ascending level
+  std::span<const Bit> places() const { return places_; }         // [weight][bits()], lowest bit first
+  std::span<const int> sorted() const { return sorted_; }         // by ascending level
   std::span<const float> midpoints() const { return midpoints_; } // between neighbours of sorted()
 
  private:
@@ -49,7 +46,7 @@ class CodeMap {
   int64_t block_weights_;
   int bits_ = 0;
   std::vector<Bit> places_;
-  std::vector<int8_t> levels_; // code of each pattern of bits, the same for all weights
+  std::vector<int8_t> levels_;
   std::vector<int> sorted_;
   std::vector<float> midpoints_;
 };

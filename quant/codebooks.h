@@ -1,9 +1,7 @@
-// The codebooks of the IQ1, IQ2 and IQ3 formats: the points of a small lattice that have an index.
+// Codebooks of IQ1, IQ2 and IQ3.
 //
-// A point is eight (IQ3: four) weights, each one of a few levels. Writing the levels as digits, the first weight
-// lowest, makes a point a number; a codebook lists its points in ascending order of that number. The set of points
-// therefore defines the codebook. It is stored here as a bit map (bit n % 64 of word n / 64: point n is in the
-// codebook), from which the lists are expanded at compile time.
+// A point of eight (IQ3: four) weights is a number whose digits are their levels, first weight lowest; points are
+// indexed in ascending order. The set is a bit map (bit n % 64 of word n / 64), expanded at compile time.
 #pragma once
 
 #include "core/host_device.h"
@@ -13,7 +11,6 @@
 
 namespace ridge::quant {
 
-// Points as codes, one byte per weight: uint64_t for eight, uint32_t for four.
 template <typename Point, int kSize>
 struct Codebook {
   Point point[kSize];
@@ -33,7 +30,7 @@ constexpr Codebook<Point, kSize> expand(const int (&levels)[kLevels], const uint
   return book;
 }
 
-// The sets, as numbers of base 3 (IQ1, IQ2) and 8 (IQ3).
+// Bit maps; digits of base 3 (IQ1, IQ2) and 8 (IQ3).
 inline constexpr uint64_t kIq1Members[] = {
     0x514202a085142555, 0xa28a2086a8314508, 0x14508514202a081a, 0xa005152545442082, 0x8208001888208202,
     0x0aaabb88a02a03a0, 0xaa0a0022000baa90, 0x4508514008a0828c, 0x0851421450808821, 0x2a8008a09808308a,
@@ -169,10 +166,10 @@ RIDGE_TABLE auto kIq2SCodebook = expand<uint64_t, 1024>(kIq2Levels, kIq2SMembers
 RIDGE_TABLE auto kIq3XxsCodebook = expand<uint32_t, 256>(kIq3XxsLevels, kIq3XxsMembers);
 RIDGE_TABLE auto kIq3SCodebook = expand<uint32_t, 512>(kIq3SLevels, kIq3SMembers);
 
-// The index of the point that has the given codes. It must be a member.
+// The point must be a member.
 template <typename Point, int kSize>
 RIDGE_HD int find_point(const Codebook<Point, kSize>& book, const int8_t* code) {
-  constexpr Point kOrder = static_cast<Point>(0x8080808080808080); // makes signed bytes ascend as unsigned ones
+  constexpr Point kOrder = static_cast<Point>(0x8080808080808080); // orders signed bytes
   Point wanted;
   std::memcpy(&wanted, code, sizeof wanted);
   int first = 0;
@@ -181,7 +178,6 @@ RIDGE_HD int find_point(const Codebook<Point, kSize>& book, const int8_t* code) 
   return first;
 }
 
-// Eight codes of IQ2 or IQ3 as magnitudes and signs.
 struct Signed8 {
   int8_t magnitude[8];
   uint8_t signs; // bit j: code j is negative
@@ -194,7 +190,7 @@ struct Signed8 {
   }
 };
 
-// The shift, +1 or -1, in an IQ1 code, and the index of eight codes without it.
+// The shift in an IQ1 code; the index of codes without it.
 RIDGE_HD int iq1_shift(int8_t code) { return (code & 3) == 1 ? 1 : -1; }
 
 RIDGE_HD int find_iq1_point(const int8_t* code, int shift) {

@@ -13,14 +13,14 @@
 namespace ridge::quant {
 namespace {
 
-constexpr int64_t kTaskWeights = 1 << 16; // what a thread takes at a time: some milliseconds of work
+constexpr int64_t kTaskWeights = 1 << 16; // a few milliseconds
 
 bool finite(float value) { return (std::bit_cast<uint32_t>(value) & 0x7fffffffu) < 0x7f800000u; }
 
 void check_finite(const float* weights, int64_t rows, int64_t cols) {
   for (int64_t row = 0; row < rows; ++row) {
     const float* w = weights + row * cols;
-    uint32_t largest = 0; // as integers, magnitudes compare like floats, infinity and NaN above all
+    uint32_t largest = 0; // integers compare like floats; infinity and NaN on top
     for (int64_t i = 0; i < cols; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(w[i]) & 0x7fffffffu);
     if (largest >= 0x7f800000u) throw_not_finite(row, std::find_if_not(w, w + cols, finite) - w);
   }

@@ -6,7 +6,7 @@
 namespace ridge::quant {
 
 void ErrorStats::add_row(const float* original, const float* decoded, int64_t cols, const float* importance) {
-  // Sums of a few hundred in f32, side by side so that they vectorize, then in double.
+  // Short f32 sums vectorize; totals are double.
   constexpr int kLanes = 16;
   constexpr int64_t kRun = 512;
   for (int64_t start = 0; start < cols; start += kRun) {

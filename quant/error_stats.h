@@ -1,4 +1,3 @@
-// The error of decoded weights against the originals.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +6,17 @@ namespace ridge::quant {
 
 struct ErrorStats {
   int64_t weights = 0;
-  double error = 0, signal = 0;                   // Σ (decoded - original)², Σ original²
-  double weighted_error = 0, weighted_signal = 0; // the same, each times its column's importance
-  double dot = 0, decoded_signal = 0;             // Σ original * decoded, Σ decoded²
-  double max_error = 0;                           // of one weight
+  double error = 0, signal = 0; // Σ (decoded - original)², Σ original²
+  double weighted_error = 0, weighted_signal = 0;
+  double dot = 0, decoded_signal = 0; // Σ original * decoded, Σ decoded²
+  double max_error = 0;
 
-  // A row of `cols`; importance: one factor per column, nullptr: all ones.
+  // importance: [cols]; nullptr: ones.
   void add_row(const float* original, const float* decoded, int64_t cols, const float* importance);
   ErrorStats& operator+=(const ErrorStats& other);
 
   double rmse() const;
-  double sqnr_db() const; // signal to quantization noise; infinite where nothing is lost
+  double sqnr_db() const; // infinite if lossless
   double cosine() const;
   double relative() const { return signal > 0 ? error / signal : 0; }
   double weighted_relative() const { return weighted_signal > 0 ? weighted_error / weighted_signal : relative(); }

@@ -15,14 +15,13 @@
 namespace ridge::quant {
 namespace {
 
-constexpr int64_t kRows = 32; // of the matrix that go through M together
+constexpr int64_t kRows = 32;
 
 RIDGE_CLONES void add_scaled(float* out, const float* x, float a, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) out[i] += a * x[i];
 }
 
-// Moves the targets of the columns after a block by its errors, in strips that stay in the cache.
 void add_block_errors(const float* errors, int64_t rows, int64_t cols, int64_t first, int64_t block,
                       const CpuHessian::Factor& factor, float* target) {
   constexpr int64_t kStrip = 1024;
@@ -33,7 +32,7 @@ void add_block_errors(const float* errors, int64_t rows, int64_t cols, int64_t f
                    std::min(kStrip, cols - at));
 }
 
-// Rows of up to kRows: `target` [rows][cols] starts as the weights; the errors of finished columns are added to it.
+// `target` starts as the weights and accumulates errors.
 void encode_some(Type type, const CodeMap& map, const float* weights, int64_t rows, int64_t cols,
                  const CpuHessian::Factor& factor, std::byte* out) {
   const FormatInfo& info = format(type);
@@ -64,7 +63,7 @@ void encode_some(Type type, const CodeMap& map, const float* weights, int64_t ro
   }
 }
 
-// Likewise for codebooks: eight columns at a time, kRows rows side by side.
+// The same for codebooks, eight columns at a time.
 void encode_some(Type type, const PointSearch& points, const float* weights, int64_t rows, int64_t cols,
                  const CpuHessian::Factor& factor, std::byte* out) {
   const FormatInfo& info = format(type);
@@ -121,7 +120,7 @@ void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t
   if ((!map && !points) || factor.cols != cols)
     throw std::logic_error("encode_with_feedback: no codes, or another matrix's factor");
   const int64_t row_bytes = format(type).row_bytes(cols);
-  std::exception_ptr problem; // an exception must not leave the parallel loop
+  std::exception_ptr problem; // must not leave the parallel loop
 #pragma omp parallel for schedule(dynamic, 1)
   for (int64_t first = 0; first < rows; first += kRows) try {
       const int64_t count = std::min(kRows, rows - first);

@@ -1,9 +1,7 @@
-// Encoding with error feedback (GPTQ: Frantar et al. 2022, in the equivalent form of LDLQ): columns are rounded one
-// after another, and the columns that follow compensate the error of each, as far as the inputs of the matrix are
-// correlated. The result is an ordinary block of the format.
+// Error feedback (GPTQ: Frantar et al. 2022, in the equivalent form LDLQ): columns are rounded in order; later columns
+// compensate each error as far as inputs correlate.
 //
-// The encoder of the format finds a block's scales when the block is reached, from the weights with all feedback so
-// far. Its importance is D (quant/hessian.h): the cost of a column's error that remains after feedback.
+// Scales are searched when a block is reached, with importance D (quant/hessian.h), a column's remaining error cost.
 #pragma once
 
 #include "quant/hessian.h"
@@ -11,11 +9,9 @@
 
 namespace ridge::quant {
 
-// Whether the format stores a separate code for each weight, so that weights can be rounded one by one, or points of a
-// codebook, which are chosen for eight weights together (quant/lattice_feedback.h).
+// Formats with a code map, and codebooks (quant/lattice_feedback.h).
 bool can_encode_with_feedback(Type type);
 
-// As encode_rows_parallel, with the factor of the matrix's Hessian in place of importance.
 void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const CpuHessian::Factor& factor,
                           std::byte* out);
 

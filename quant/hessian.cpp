@@ -11,7 +11,6 @@ namespace {
 
 constexpr int64_t kTile = 64;
 
-// out[0, n) += Σ over four rows of a[i] * x[i * stride + (0, n)]
 RIDGE_CLONES void add_four(float* out, const float* x, int64_t stride, const float* a, int64_t n) {
   const float *x0 = x, *x1 = x + stride, *x2 = x + 2 * stride, *x3 = x + 3 * stride;
 #pragma omp simd
@@ -25,7 +24,7 @@ RIDGE_CLONES float dot(const float* a, const float* b, int64_t n) {
   return sum;
 }
 
-// In place: the lower triangle of `a` [n][n] becomes L, a = L Lᵀ. false: not positive definite.
+// In place, lower triangle: a = L Lᵀ. false: not positive definite.
 bool cholesky(std::vector<float>& a, int64_t n) {
   for (int64_t k = 0; k < n; k += kTile) {
     const int64_t end = std::min(n, k + kTile);
@@ -50,18 +49,18 @@ bool cholesky(std::vector<float>& a, int64_t n) {
 
 void CpuHessian::add(std::span<const float> inputs) {
   const int64_t n = cols_, count = std::ssize(inputs) / n;
-  constexpr int64_t kInputs = 64; // at a time, so that a tile of them stays in the cache
+  constexpr int64_t kInputs = 64;
   std::vector<float> rest;
   const float* x = inputs.data();
   int64_t rows = count;
-  if (count % 4 != 0) { // padded with zeros to a multiple of four
+  if (count % 4 != 0) {
     rows = (count + 3) / 4 * 4;
     rest.assign(inputs.begin(), inputs.end());
     rest.resize(static_cast<size_t>(rows * n));
     x = rest.data();
   }
 #pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t tile = (n - 1) / kTile; tile >= 0; --tile) // long rows first
+  for (int64_t tile = (n - 1) / kTile; tile >= 0; --tile)
     for (int64_t first = 0; first < rows; first += kInputs)
       for (int64_t i = tile * kTile; i < std::min(n, (tile + 1) * kTile); ++i)
         for (int64_t t = first; t < std::min(rows, first + kInputs); t += 4) {
@@ -95,10 +94,10 @@ CpuHessian::Factor CpuHessian::factor(double damping) const {
   const int64_t n = cols_;
   double mean = 0;
   for (int64_t i = 0; i < n; ++i) mean += lower_[i * n + i] / static_cast<double>(n);
-  if (!(mean > 0) || !std::isfinite(mean)) mean = 1; // no inputs, or all zero: no feedback
+  if (!(mean > 0) || !std::isfinite(mean)) mean = 1; // no inputs: no feedback
   Factor result{n, {}, std::vector<float>(static_cast<size_t>(n))};
   for (;; damping *= 10) {
-    // The Cholesky factor of H with rows and columns in reverse order, reversed again, is upper triangular.
+    // Reversing H before and after Cholesky gives an upper triangular factor.
     std::vector<float>& a = result.m;
     a.assign(lower_.size(), 0);
     for (int64_t i = 0; i < n; ++i)

@@ -1,5 +1,4 @@
-// H = Σ x xᵀ over the inputs x of a matrix: the effect of weight errors on the output, of each alone and of pairs. For
-// a row w of the matrix, Σ over x of (Δw·x)² = Δw H Δwᵀ.
+// H = Σ x xᵀ over a matrix's inputs: weight errors Δw of a row change the output by Δw H Δwᵀ.
 #pragma once
 
 #include "quant/registry.h"
@@ -13,28 +12,26 @@
 
 namespace ridge::quant {
 
-// The interface; kernels/cuda implements it on the GPU.
 class Hessian {
  public:
   virtual ~Hessian() = default;
 
   virtual int64_t cols() const = 0;
   virtual void add(std::span<const float> inputs) = 0; // [n][cols]
-  virtual std::vector<float> mean_squares() const = 0; // diagonal / inputs: what an importance matrix holds
+  virtual std::vector<float> mean_squares() const = 0; // diagonal / inputs
 
-  // Δw H Δwᵀ, summed over the rows of `errors` [rows][cols].
+  // Σ over rows of Δw H Δwᵀ.
   virtual double output_error(std::span<const float> errors) const = 0;
 
-  // Encodes rows of the matrix with error feedback (quant/gptq.h), one of can_encode_with_feedback(). After the first
-  // call nothing more may be added.
+  // With error feedback (quant/gptq.h). No add() afterwards.
   virtual void encode(Type type, const float* weights, int64_t rows, std::byte* out) = 0;
 
  protected:
-  static constexpr double kDamping = 0.01; // of the mean diagonal, as is usual
+  static constexpr double kDamping = 0.01; // of the mean diagonal, customary
 };
 using MakeHessian = std::function<std::unique_ptr<Hessian>(int64_t cols)>;
 
-// With all OpenMP threads.
+// Uses all OpenMP threads.
 class CpuHessian final : public Hessian {
  public:
   explicit CpuHessian(int64_t cols) : cols_(cols), lower_(static_cast<size_t>(cols * cols)) {}
@@ -44,10 +41,10 @@ class CpuHessian final : public Hessian {
   void add(std::span<const float> inputs) override;
   std::vector<float> mean_squares() const override;
   double output_error(std::span<const float> errors) const override;
-  void encode(Type type, const float* weights, int64_t rows, std::byte* out) override; // gptq.cpp
+  void encode(Type type, const float* weights, int64_t rows, std::byte* out) override;
 
-  // H with `damping` times its mean diagonal added is M D Mᵀ, M unit upper triangular. Where columns are rounded from
-  // the first to the last, M gives how much of each error the later columns compensate, and D how much remains.
+  // H plus `damping` times its mean diagonal = M D Mᵀ, M unit upper triangular: M is the share of each error that later
+  // columns compensate, D the remaining cost.
   struct Factor {
     int64_t cols;
     std::vector<float> m; // [cols][cols], above the diagonal
@@ -58,7 +55,7 @@ class CpuHessian final : public Hessian {
  private:
   int64_t cols_;
   double inputs_ = 0;
-  std::vector<float> lower_; // [cols][cols], on and below the diagonal
+  std::vector<float> lower_; // [cols][cols], lower triangle
   std::optional<Factor> factor_;
 };
 

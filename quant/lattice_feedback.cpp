@@ -14,17 +14,17 @@
 namespace ridge::quant {
 namespace {
 
-constexpr int kSide = PointSearch::kRows; // rows side by side
+constexpr int kSide = PointSearch::kRows;
 
-// Where a path through the tree stands, at each depth.
+// Per depth of the tree.
 struct Path {
-  float error[8][kSide]; // weight less what it decodes to
-  float cost[9][kSide];  // Σ d (target - decoded)²
-  float flip[9][kSide];  // the least that one wrong sign would add
-  float odd[9][kSide];   // 1: an odd number of minus signs
+  float error[8][kSide];
+  float cost[9][kSide]; // Σ d (target - decoded)²
+  float flip[9][kSide]; // cheapest wrong sign
+  float odd[9][kSide];  // 1: odd number of minus signs
 };
 
-// The target of column k, with the errors of the columns `first` … k - 1 of the eight.
+// Includes errors of columns `first` … k - 1.
 inline void add_errors(const PointSearch::Octet& octet, const Path& path, int k, float* u) {
 #pragma omp simd
   for (int r = 0; r < kSide; ++r) u[r] = octet.target[k][r];
@@ -35,7 +35,6 @@ inline void add_errors(const PointSearch::Octet& octet, const Path& path, int k,
   }
 }
 
-// Column k takes the level of each row: the magnitude of a point's code, with the sign of the target.
 RIDGE_CLONES void step_signed(const PointSearch::Octet& octet, Path& path, int k, const float* level) {
   float u[kSide];
   add_errors(octet, path, k, u);
@@ -51,7 +50,6 @@ RIDGE_CLONES void step_signed(const PointSearch::Octet& octet, Path& path, int k
   }
 }
 
-// Likewise in IQ1, whose points have signs.
 RIDGE_CLONES void step_shifted(const PointSearch::Octet& octet, Path& path, int k, const float* level) {
   float u[kSide];
   add_errors(octet, path, k, u);
@@ -143,12 +141,12 @@ void PointSearch::choose(Octet& octet) const {
       step(octet, path, first + node.depth, level);
       if (node.point < 0) continue;
       for (int r = 0; r < kSide; ++r) {
-        // Signs are complete after the last of the eight only.
+        // Signs are complete after the eighth.
         const float cost = path.cost[end][r] + (even_signs_ && end == 8 ? path.odd[end][r] * path.flip[end][r] : 0.0f);
         if (cost < best[r]) best[r] = cost, point[r] = node.point;
       }
     }
-    for (int j = 0; j < point_weights_; ++j) { // the errors of the best points, for those that follow
+    for (int j = 0; j < point_weights_; ++j) {
       for (int r = 0; r < kSide; ++r) {
         level[r] = codes_[point[r] * point_weights_ + j];
         octet.code[first + j][r] = level[r] + (signed_ ? 0.0f : octet.shift[r]);
@@ -160,8 +158,7 @@ void PointSearch::choose(Octet& octet) const {
     for (int r = 0; r < kSide; ++r) set_signs(octet, r);
 }
 
-// Signs for the codes of a row: those of the targets; where their number must be even and is not, the one whose change
-// costs least, the feedback to the weights after it included.
+// If the number of minus signs must be even but is odd, flips the cheapest one, including feedback to later weights.
 void PointSearch::set_signs(Octet& octet, int row) const {
   float code[8], error[8];
   const auto cost = [&](bool choose_signs) {

@@ -1,9 +1,7 @@
-// The codes of the codebook formats (IQ1, IQ2, IQ3) under error feedback. A few bits choose eight weights at once
-// there, so weights cannot be rounded one by one. Eight weights are chosen together instead, from all points of the
-// codebook: for each point the errors of its first weights move the targets of its later ones, as they will move the
-// columns after the eight.
+// Error feedback for codebooks (IQ1, IQ2, IQ3): eight weights are chosen together from all points. Errors of a point's
+// first weights move the targets of its later ones.
 //
-// Rows of a matrix run side by side in a vector's lanes: they share the columns' factor.
+// Rows share the columns' factor and are processed in lanes.
 #pragma once
 
 #include "quant/group.h"
@@ -16,23 +14,23 @@ namespace ridge::quant {
 
 class PointSearch {
  public:
-  static constexpr int kRows = 16; // at a time
+  static constexpr int kRows = 16;
 
   // nullptr: the format has no codebook.
   static const PointSearch* of(Type type);
 
-  // Eight columns of kRows rows. M and D are the factor's (quant/hessian.h) for these columns.
+  // m and d: see quant/hessian.h.
   struct Octet {
-    float weight[8][kRows]; // as they should be
-    float target[8][kRows]; // with the feedback of all columns before the eight
-    float scale[kRows];     // of the codes
-    float shift[kRows];     // what IQ1 adds to a point's codes; else 0
+    float weight[8][kRows];
+    float target[8][kRows]; // weights with feedback
+    float scale[kRows];
+    float shift[kRows]; // IQ1's shift of the codes; else 0
     float m[8][8], d[8];
-    float code[8][kRows]; // the result
+    float code[8][kRows];
   };
   void choose(Octet& octet) const;
 
-  // The least error by scale of whole blocks, codes included; the scale of each 16 weights; the block of such numbers.
+  // The search without feedback.
   void search(const float* weights, const float* importance, int64_t count, Parts* out) const {
     search_(weights, importance, count, out);
   }
@@ -41,10 +39,10 @@ class PointSearch {
   bool shifted() const { return !signed_; }
 
  private:
-  // The points as a tree, depth first: points with the same first codes share the work for those.
+  // A tree, depth first: points with equal first codes share work.
   struct Node {
     float level;
-    int16_t depth, point; // point: -1 but in leaves
+    int16_t depth, point; // point: -1 except in leaves
   };
   template <typename Format, typename Book>
   static PointSearch make(Type type, const Book& book, bool is_signed, bool even_signs);

@@ -1,11 +1,10 @@
-// The sixteen levels of bitsandbytes' NF4 (quantiles of the normal distribution, Dettmers et al. 2023) and FP4 formats.
+// Levels of bitsandbytes' NF4 (Dettmers et al. 2023) and FP4.
 #pragma once
 
 #include "core/host_device.h"
 
 namespace ridge::quant {
 
-// Indexed by code. The scale of a block is its largest weight.
 RIDGE_TABLE float kNf4Levels[16] = {-1.0f,
                                     -0.6961928009986877f,
                                     -0.5250730514526367f,

@@ -14,8 +14,8 @@
 namespace ridge::server {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{100};           // for a token, until the client is looked after
-constexpr std::chrono::milliseconds kPatienceAmongSeveral{2}; // for a token of any of several answers
+constexpr std::chrono::milliseconds kPatience{100}; // wait for a token before checking the client
+constexpr std::chrono::milliseconds kPatienceAmongSeveral{2};
 
 } // namespace
 
@@ -27,7 +27,7 @@ std::vector<int32_t> raw_tokens(const Service& service, const std::string& text,
 
 std::string new_id(const char* prefix) {
   std::array<uint64_t, 2> number = {};
-  for (ssize_t got = -1; got != sizeof number;) { // of so few bytes all come at once
+  for (ssize_t got = -1; got != sizeof number;) { // requests this small are never cut short
     got = ::getrandom(number.data(), sizeof number, 0);
     if (got < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "getrandom");
   }
@@ -71,13 +71,13 @@ bool Answers::follow(const std::function<bool()>& client_is_there, const Take& t
 bool Answers::follow_all(const std::function<bool()>& client_is_there, const Take& take) {
   const auto left = [&] { return std::ranges::count(answers_, false, &Answer::ended); };
   while (left() > 0) {
-    bool ready = false; // a token of each that has one, so that none waits for another
+    bool ready = false;
     for (size_t i = 0; i < answers_.size(); ++i)
       if (!answers_[i].ended && answers_[i].sequence->wait(std::chrono::milliseconds(0))) {
         advance(i, take);
         ready = true;
       }
-    if (!ready) { // tokens of a step come together: any of them will do
+    if (!ready) { // tokens of a step come together, so any of them will do
       const auto next = std::ranges::find(answers_, false, &Answer::ended);
       const bool came = next->sequence->wait(left() > 1 ? kPatienceAmongSeveral : kPatience);
       if (!came && waiting_ && !waiting_()) return false;
@@ -90,7 +90,7 @@ bool Answers::follow_all(const std::function<bool()>& client_is_there, const Tak
 void Answers::advance(size_t number, const Take& take) {
   Answer& answer = answers_[number];
   if (const auto token = answer.sequence->next()) {
-    if (answer.text.stopped() || answer.cut) return; // the sequence ends soon
+    if (answer.text.stopped() || answer.cut) return;
     ++answer.taken;
     running_->count_token();
     take(number, &*token, answer.text.push(token->id));
@@ -104,7 +104,7 @@ void Answers::advance(size_t number, const Take& take) {
   take(number, nullptr, answer.text.finish());
   for (const std::string& miss : answer.text.schema_misses())
     service_.count_schema_miss(fmt::format("{}: {}", route_, miss));
-  using engine::StopReason; // of others, the tokens run past the text
+  using engine::StopReason; // after other reasons the tokens run past the text
   if (answer.chat_prompt && !answer.cut && (answer.stop == StopReason::end_of_turn || answer.stop == StopReason::limit))
     service_.remember(*answer.chat_prompt, answer.text.raw(), answer.sequence->tokens());
 }

@@ -1,5 +1,4 @@
-// The answers to one request: several where it asks for several. They are generated together and followed as their
-// tokens come, as long as the client is there.
+// The answers to one request, generated together and followed while the client is there.
 #pragma once
 
 #include "server/service.h"
@@ -12,13 +11,12 @@
 
 namespace ridge::server {
 
-inline constexpr size_t kMostStops = 16; // texts that a request may ask its answer to end at
+inline constexpr size_t kMostStops = 16;
 
-// The tokens of a text that is continued as it is. `special`: names of control tokens in it are those tokens. `begins`:
-// the model's own begin and end are added, unless the text has the begin already.
+// `special`: parse control tokens. `begins`: add begin and end tokens, unless the text starts with the begin token.
 std::vector<int32_t> raw_tokens(const Service& service, const std::string& text, bool special, bool begins);
 
-// A prefix such as "chatcmpl-", and a random number of 128 bits, which cannot be computed from others.
+// Prefix ("chatcmpl-") and an unpredictable 128-bit number.
 std::string new_id(const char* prefix);
 
 class Answers {
@@ -27,51 +25,50 @@ class Answers {
     std::shared_ptr<engine::Sequence> sequence;
     engine::AnswerText text;
     std::optional<text::jinja::TaintedText> chat_prompt;
-    bool copied = false;       // its prompt is the one of the answer before
-    int64_t prompt_tokens = 0; // all of it
-    int64_t taken = 0;         // tokens that were handed on
+    bool copied = false;
+    int64_t prompt_tokens = 0;
+    int64_t taken = 0; // tokens handed on
     bool ended = false;
     bool cut = false;
-    engine::StopReason stop = engine::StopReason::interrupted; // once ended
+    engine::StopReason stop = engine::StopReason::interrupted; // valid once ended
 
     bool is_cut() const { return stop == engine::StopReason::limit || stop == engine::StopReason::context_full; }
   };
 
-  // Starts the answers to each of these generations, for a request to `route`. Throws what Service::start throws; none
-  // runs then.
+  // Throws what Service::start throws; then none runs.
   Answers(Service& service, const char* route, const std::vector<Generation>& generations);
-  ~Answers(); // cancels what has not ended
+  ~Answers(); // cancels running answers
 
-  // Hands on what each token completes, and once more what is left when an answer ends; `token` is null then.
+  // Receives what each token completes. The last call for an answer has a null token.
   using Take =
       std::function<void(size_t answer, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece)>;
-  // Returns whether all have ended; false: the client has gone, and what was left is cancelled. Throws the Error that
-  // ended an answer. The service's log gets a line then.
+  // Returns false if the client has gone; the rest is then cancelled. Throws an answer's Error. Logs a line.
   bool follow(const std::function<bool()>& client_is_there, const Take& take);
-  // Called about every kPatience while no token comes; false: the client has gone. Before follow().
+  // Called about every kPatience without a token; false: the client has gone. Set it before follow().
   void call_while_waiting(std::function<bool()> call) { waiting_ = std::move(call); }
-  // From `take`: the answer ends here as by a limit.
+  // Ends an answer as a limit would. Called from `take`.
   void cut(size_t answer);
 
   const std::vector<Answer>& all() const { return answers_; }
-  int64_t prompt_tokens() const { return prompt_tokens_; } // of several answers to a prompt it counts once
-  // Once all have ended:
-  int64_t generated_tokens() const; // without those behind a stop text
+  int64_t prompt_tokens() const { return prompt_tokens_; } // counts a shared prompt once
+  // Valid once all have ended:
+  int64_t generated_tokens() const;
   int64_t cached_tokens() const;
-  int64_t stored_tokens() const, disk_tokens() const; // of these, from the prefix cache; of those, from its folder
+  // Part of cached_tokens that came from the prefix cache, and part of those from its folder.
+  int64_t stored_tokens() const, disk_tokens() const;
   int64_t times_preempted() const;
   engine::Usage prompt_usage() const, generation_usage() const;
   engine::GuessCounts guesses() const;
 
  private:
   bool follow_all(const std::function<bool()>& client_is_there, const Take& take);
-  std::string summary() const; // of whole answers: tokens, times, bandwidth
+  std::string summary() const;
   template <typename Count>
   std::remove_cvref_t<Count> sum_of(Count (engine::Sequence::*count)() const) const;
   void advance(size_t answer, const Take& take);
 
   Service& service_;
-  const ModelService::Use use_; // the model stays while its answers are written
+  const ModelService::Use use_; // keeps the model loaded
   const std::string route_;
   std::vector<Answer> answers_;
   int64_t prompt_tokens_ = 0;

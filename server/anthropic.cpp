@@ -1,4 +1,4 @@
-// POST /v1/messages and /v1/messages/count_tokens, as Anthropic's clients speak.
+// POST /v1/messages and /v1/messages/count_tokens (Anthropic).
 #include "engine/options.h"
 #include "server/answers.h"
 #include "server/api_error.h"
@@ -16,7 +16,6 @@
 namespace ridge::server {
 namespace {
 
-// The text of a document that is text itself.
 std::string document_text(const Fields& block) {
   const auto source = block.object("source");
   const std::string type = source ? source->text("type").value_or("") : "";
@@ -26,8 +25,7 @@ std::string document_text(const Fields& block) {
                 block.path_of("source.type"));
 }
 
-// Adds a message's blocks to the conversation: results of calls are messages of their own, before the text. Calls that
-// Anthropic's servers ran, and their results, are as those of clients.
+// Results of calls become messages before the text. Calls of server-side tools count as the client's.
 void add_message(Json& messages, const std::string& role, const Json& content, const std::string& path) {
   Json parts = Json::array(), calls = Json::array();
   if (!content.is_array()) parts = content;
@@ -48,7 +46,7 @@ void add_message(Json& messages, const std::string& role, const Json& content, c
     } else if (type == "document") {
       parts.push_back({{"type", "text"}, {"text", document_text(block)}});
     } else if (type != "redacted_thinking") {
-      content_text(content[i], block.path()); // says what is wrong with it, and where
+      content_text(content[i], block.path());
       parts.push_back(content[i]);
     }
   }
@@ -59,8 +57,7 @@ void add_message(Json& messages, const std::string& role, const Json& content, c
   if (!calls.empty()) messages.back()["tool_calls"] = std::move(calls);
 }
 
-// The JSON schema that `output_config.format`, or `output_format` as it was called before, holds the answer to; null:
-// none.
+// From `output_config.format` or the older `output_format`; may be null.
 Json output_schema(const Fields& body) {
   const auto config = body.object("output_config");
   const auto format = config ? config->object("format") : body.object("output_format");
@@ -96,7 +93,6 @@ Generation generation_of(const Service& service, const Fields& body) {
   return generation;
 }
 
-// One request on its way: its answer becomes events, or one object.
 class Message {
  public:
   Message(Service& service, const Fields& body)
@@ -107,9 +103,9 @@ class Message {
     const Json begun = usage(answers_.prompt_tokens(), 0, 0);
     client.event({{"type", "message_start"}, {"message", message(Json::array(), nullptr, begun)}}, "message_start");
     Json::size_type blocks = 0;
-    const char* open = nullptr; // the type of the block that is being written
+    const char* open = nullptr;
     const auto close = [&] {
-      if (open == kThinking) // clients wait for its signature, which is not checked here
+      if (open == kThinking) // clients wait for a signature; ridge does not check it
         client.event({{"type", "content_block_delta"},
                       {"index", blocks},
                       {"delta", {{"type", "signature_delta"}, {"signature", ""}}}},
@@ -140,7 +136,7 @@ class Message {
       }
     });
     if (whole) {
-      if (!open || open == kThinking) start(kText, text_block("")); // as in whole answers
+      if (!open || open == kThinking) start(kText, text_block("")); // whole answers have one, too
       close();
       client.event({{"type", "message_delta"}, {"delta", stop_json()}, {"usage", usage()}}, "message_delta");
       client.event({{"type", "message_stop"}}, "message_stop");
@@ -205,9 +201,7 @@ class Message {
             {"container", nullptr}};
   }
 
-  Json usage() const { // once ended
-    return usage(answers_.prompt_tokens(), answers_.cached_tokens(), answers_.generated_tokens());
-  }
+  Json usage() const { return usage(answers_.prompt_tokens(), answers_.cached_tokens(), answers_.generated_tokens()); }
   static Json usage(int64_t prompt, int64_t cached, int64_t generated) {
     return {{"input_tokens", prompt - cached},
             {"cache_creation_input_tokens", 0},
@@ -220,7 +214,7 @@ class Message {
             {"inference_geo", nullptr}};
   }
 
-  // `stop`: of stop_json(), or null while it is generated.
+  // `stop`: null during generation.
   Json message(Json content, const Json& stop, Json usage) const {
     Json result = {{"id", id_},
                    {"type", "message"},

@@ -1,4 +1,4 @@
-// What is wrong with a request, as the client is told.
+// An error in a request, as the client sees it.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,11 +12,11 @@
 namespace ridge::server {
 
 struct ApiError : std::runtime_error {
-  int status;            // of HTTP
-  std::string type;      // "invalid_request_error", …
-  std::string parameter; // of the body; empty: none in particular
-  std::string code;      // "context_length_exceeded", …, which OpenAI's clients look for; empty: none
-  std::vector<std::pair<std::string, int64_t>> numbers; // that the answer has beside the message
+  int status;
+  std::string type;
+  std::string parameter;                                // may be empty
+  std::string code;                                     // "context_length_exceeded", … (OpenAI); may be empty
+  std::vector<std::pair<std::string, int64_t>> numbers; // further members of the response
 
   ApiError(int status, std::string type, const std::string& message, std::string parameter = {}, std::string code = {})
       : std::runtime_error(message), status(status), type(std::move(type)), parameter(std::move(parameter)),

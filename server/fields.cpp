@@ -68,7 +68,7 @@ std::optional<double> Fields::number(const char* name, double lowest, double hig
 std::optional<int64_t> Fields::integer(const char* name, int64_t lowest, int64_t highest) const {
   const Json* value = find(name);
   if (!value) return std::nullopt;
-  const double approximate = value->is_number() ? value->get<double>() : NAN; // 10.0 is a whole number too
+  const double approximate = value->is_number() ? value->get<double>() : NAN; // 10.0 counts as whole
   if (!(approximate >= static_cast<double>(lowest) && approximate <= static_cast<double>(highest)) ||
       approximate != std::floor(approximate))
     throw_invalid(path_of(name), "{}: expected a whole number from {} to {}", path_of(name), lowest, highest);

@@ -1,5 +1,5 @@
-// /api/chat and /api/generate, as Ollama's clients speak: by default a stream with a line of JSON per piece. Requests
-// without a message or a prompt load the model or let it go.
+// /api/chat and /api/generate (Ollama): JSON lines by default. Requests without message or prompt load or unload the
+// model.
 #include "engine/options.h"
 #include "server/answers.h"
 #include "server/api_error.h"
@@ -46,13 +46,12 @@ Json thinking_variable(const Fields& body) {
   if (const Json* think = body.find("think")) {
     if (think->is_boolean())
       engine::set_thinking(variables, *think);
-    else // "low", "medium", "high"
+    else
       variables["reasoning_effort"] = *body.text("think");
   }
   return variables;
 }
 
-// The JSON schema that `format` holds the answer to; null: none.
 Json format_schema(const Fields& body) {
   const Json* format = body.find("format");
   if (!format || *format == "") return nullptr;
@@ -95,7 +94,7 @@ Generation text_of(const Service& service, const Fields& body) {
   return service.chat(messages, nullptr, thinking_variable(body), format_schema(body));
 }
 
-// Refuses images where the model sees none: one that is dropped would change the answer.
+// If images were ignored, the answer would change.
 void refuse_images(const Fields& body) {
   const auto refuse = [](const Fields& fields) {
     const Json* images = fields.find("images");
@@ -108,8 +107,7 @@ void refuse_images(const Fields& body) {
     if ((*messages)[i].is_object()) refuse(Fields((*messages)[i], fmt::format("messages[{}]", i)));
 }
 
-// How long the model stays behind a request, in seconds: a number of them, or a duration such as "1h30m". Below 0: for
-// ever. Nothing where the request does not say it.
+// Reads a number of seconds or a duration ("1h30m"). Negative: forever. Null: not given.
 std::optional<double> keep_alive(const Fields& body) {
   const Json* given = body.find("keep_alive");
   if (!given) return std::nullopt;
@@ -135,13 +133,12 @@ std::optional<double> keep_alive(const Fields& body) {
   return clamped(negative ? -seconds : seconds);
 }
 
-// Whether a request wants no answer.
 bool is_empty(const Fields& body, bool chat) {
   const Json* content = body.find(chat ? "messages" : "prompt");
   return !content || *content == "" || (content->is_array() && content->empty());
 }
 
-// One request on its way. A chat's pieces are messages, a text's are the members "response" and "thinking".
+// Pieces are messages in chats, otherwise the members "response" and "thinking".
 class OllamaReply {
  public:
   OllamaReply(Service& service, const Fields& body, bool chat)
@@ -180,7 +177,6 @@ class OllamaReply {
     return generation;
   }
 
-  // How many likely tokens are wanted for each one; -1: not even its own probability.
   static int64_t likely_of(const Fields& body) {
     const int64_t likely = likely_wanted(body).value_or(0);
     return body.flag("logprobs").value_or(false) || likely > 0 ? likely : -1;
@@ -198,7 +194,7 @@ class OllamaReply {
     return piece;
   }
 
-  // Calls come whole: Ollama's clients know no parts of them.
+  // Clients expect calls as a whole.
   static Json with_calls(Json piece, const CallList& calls, const std::vector<size_t>& which) {
     for (const size_t index : which) {
       const text::ToolCall& call = calls.calls()[index];
@@ -225,11 +221,10 @@ class OllamaReply {
   const bool chat_;
   const std::string model_;
   const int64_t likely_;
-  Json logprobs_ = Json::array(); // of tokens that no piece was sent for yet
+  Json logprobs_ = Json::array();
   Answers answers_;
 };
 
-// Loads the model, or lets it go.
 void load(Models& models, const Fields& body, bool chat, std::optional<double> keep, HttpResponse& response) {
   const auto name = body.text("model");
   const bool goes = keep == 0;

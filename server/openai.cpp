@@ -17,10 +17,10 @@ namespace {
 
 constexpr int64_t kMostAnswers = 16;
 constexpr double kMostBias = 100;
-constexpr float kNever = -1e9f;                     // a bias
-constexpr int64_t kMostPriority = int64_t{1} << 53; // whole numbers that JSON has
+constexpr float kNever = -1e9f;
+constexpr int64_t kMostPriority = int64_t{1} << 53; // JSON's largest exact integer
 
-// A token by its id, or by a text that is one.
+// Takes an id, or a text of one token.
 int32_t token_of(const Service& service, const Json& given) {
   if (given.is_number_integer() && given.get<double>() >= 0 && given.get<double>() <= INT32_MAX)
     return given.get<int32_t>();
@@ -31,8 +31,7 @@ int32_t token_of(const Service& service, const Json& given) {
   throw_invalid("logit_bias", "logit_bias: expected token ids, or texts of one token");
 }
 
-// An object of token ids and what is added to their logits; or, as llama.cpp's server has it, a list of pairs of a
-// token and that, or false for never.
+// Takes an object of token ids and biases, or llama.cpp's list of [token, bias or false (never)].
 void take_bias(const Service& service, const Fields& body, core::SamplerParams& params) {
   const Json* given = body.find("logit_bias");
   if (!given) return;
@@ -80,7 +79,7 @@ void take_sampling(const Service& service, const Fields& body, Generation& gener
   take_numbers(body, generation.sampling.params);
   take_adapters(body, service.model().program.adapters.size(), generation.sampling);
   for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens", most})
-    if (const auto given = body.integer(name, -1, INT32_MAX)) generation.sampling.max_tokens = *given; // -1: no limit
+    if (const auto given = body.integer(name, -1, INT32_MAX)) generation.sampling.max_tokens = *given;
   take_ends(body, generation);
   take_bias(service, body, generation.sampling.params);
   generation.reuse = body.flag("cache_prompt").value_or(true);
@@ -134,7 +133,7 @@ std::string token_text(const Service& service, int32_t token) {
 }
 
 float written_logprob(float log_probability) {
-  return std::isfinite(log_probability) ? log_probability : -9999.0f; // as OpenAI's API writes it
+  return std::isfinite(log_probability) ? log_probability : -9999.0f; // OpenAI writes this value
 }
 
 Json logprobs_of(const Service& service, const core::TokenChoice& choice, int64_t likely) {
@@ -198,7 +197,6 @@ void OpenAiReply::stream(Client& client) {
   client.write("data: [DONE]\n\n");
 }
 
-// How far prompts are read.
 bool OpenAiReply::send_progress(Client& client) {
   for (size_t i = 0; i < answers(); ++i) {
     const Answers::Answer& answer = answers_.all()[i];

@@ -1,4 +1,4 @@
-// What OpenAI's routes for chats and completions share.
+// Common to OpenAI's chats and completions.
 #pragma once
 
 #include "server/answers.h"
@@ -12,54 +12,46 @@
 
 namespace ridge::server {
 
-// Takes what a body says of how tokens are chosen and when an answer ends; what it leaves open stays. Throws ApiError
-// for values out of range. `most`: what the API calls the limit of tokens, beside the names that peers have for it.
+// Absent settings stay. Throws ApiError for values out of range. `most` is the API's name of the token limit.
 void take_sampling(const Service& service, const Fields& body, Generation& generation, const char* most = "max_tokens");
-// Holds the answer to a grammar or a schema. Throws ApiError where it cannot be held to it. A chat's schema was taken
-// when its prompt was made.
+// Throws ApiError if the answer cannot be restricted. A chat's schema is applied already.
 void hold(const Service& service, const AnswerForm& form, Generation& generation);
-// `top_logprobs`: from 0 to 20. Nothing where it is not there.
+// `top_logprobs`, 0 to 20; may be null.
 std::optional<int64_t> likely_wanted(const Fields& body);
 
-// What a body's answers go before and behind, in vLLM's words: lower numbers go first.
 int64_t priority_of(const Fields& body);
-// How many answers a body asks for: n.
 int64_t answers_wanted(const Fields& body);
-// One generation for each of `answers`, with a seed of its own.
+// They get different seeds.
 std::vector<Generation> copies(const Generation& generation, int64_t answers);
 
-const char* finish_reason(const Answers::Answer& answer); // "stop", "length" or "tool_calls"
+const char* finish_reason(const Answers::Answer& answer);
 
-// A token's text, which may be a part of a character; then it has U+FFFD, and its bytes tell.
+// Parts of characters become U+FFFD.
 std::string token_text(const Service& service, int32_t token);
 
-// A token with its probability, and of a choice with the likeliest ones, as OpenAI's chats have them.
 Json logprobs_of(const Service& service, const core::TokenChoice& choice, int64_t likely);
-// As a number that JSON has.
+// Infinite values become numbers.
 float written_logprob(float log_probability);
 
-// One request on its way: its answers become events, or one object.
 class OpenAiReply {
  public:
   virtual ~OpenAiReply() = default;
 
-  // Has `reply` written to the client after the route has returned.
+  // Writes after the route has returned.
   static void send(std::shared_ptr<OpenAiReply> reply, HttpResponse& response);
 
  protected:
   struct Names {
-    const char *route, *id, *whole, *event; // "/v1/completions", "cmpl", and of the objects
+    const char *route, *id, *whole, *event;
   };
-  // Starts the generations. `body` says whether to stream.
   OpenAiReply(Service& service, const Fields& body, const Names& names, const std::vector<Generation>& generations);
 
-  // The choice of an event that says nothing of answer number i.
   virtual Json nothing(size_t i) const = 0;
-  // The choice that opens answer number i's events; null: none.
+  // The choice of the first event; may be null.
   virtual Json opening(size_t) const { return nullptr; }
-  // The choice of an event: what a token completed, or with a null `token` the end. Null: nothing to say.
+  // The choice for a token or, if that is null, for the end. A null choice sends nothing.
   virtual Json event(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) = 0;
-  // Adds what a token completed to the whole answer, whose choice is whole(i) at the end.
+  // Adds to what whole() returns at the end.
   virtual void add(size_t i, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) = 0;
   virtual Json whole(size_t i) = 0;
 
@@ -80,8 +72,8 @@ class OpenAiReply {
   const Service& service_;
   const Names names_;
   const bool stream_;
-  bool usage_in_stream_ = false, usage_in_events_ = false; // behind the events, and in each of them
-  const bool timings_in_events_, progress_in_events_;      // as llama.cpp's server has them
+  bool usage_in_stream_ = false, usage_in_events_ = false; // at the end; in each event
+  const bool timings_in_events_, progress_in_events_;      // llama.cpp's extensions
   RunningTimings timings_;
   int64_t sent_progress_ = -1;
   const std::string model_, id_;

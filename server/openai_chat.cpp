@@ -1,4 +1,4 @@
-// POST /v1/chat/completions: an answer to messages, whole or as a stream of events.
+// POST /v1/chat/completions.
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/openai.h"
@@ -48,7 +48,7 @@ class Chat final : public OpenAiReply {
     if (!piece.reasoning.empty() && !hides_) delta["reasoning_content"] = piece.reasoning;
     if (!piece.content.empty()) delta["content"] = piece.content;
     if (Json calls = call_deltas(piece.calls); !calls.empty()) {
-      if (functions_) // one call, in one piece or several
+      if (functions_) // parts of a single call
         delta["function_call"] = join_functions(calls);
       else
         delta["tool_calls"] = std::move(calls);
@@ -88,7 +88,6 @@ class Chat final : public OpenAiReply {
     return functions_ && std::string_view(reason(i)) == "tool_calls" ? "function_call" : reason(i);
   }
 
-  // The parts of one call that a token completed.
   static Json join_functions(const Json& calls) {
     Json joined = Json::object();
     std::string arguments;
@@ -112,7 +111,6 @@ class Chat final : public OpenAiReply {
     return deltas;
   }
 
-  // How many likely tokens are wanted for each one; -1: not even its own probability.
   static int64_t likely_of(const Fields& body) {
     const auto likely = likely_wanted(body);
     const bool wanted = body.flag("logprobs").value_or(false);
@@ -121,8 +119,8 @@ class Chat final : public OpenAiReply {
   }
 
   const int64_t likely_;
-  const bool functions_; // calls are written as `function_call`
-  const bool hides_;     // the reasoning
+  const bool functions_; // old form, `function_call`
+  const bool hides_;
   std::vector<Message> messages_;
 };
 

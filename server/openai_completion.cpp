@@ -1,4 +1,4 @@
-// POST /v1/completions: texts are continued as they are, without a chat template.
+// POST /v1/completions: without a chat template.
 #include "core/strings/utf8.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
@@ -13,9 +13,9 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostPrompts = 2048; // and answers of one request
+constexpr size_t kMostPrompts = 2048;
 
-bool is_true(const Fields& body, const char* name) { // or 1, as some clients write it
+bool is_true(const Fields& body, const char* name) { // some clients send 1
   const Json* given = body.find(name);
   return given && (*given == 1 || (*given != 0 && *body.flag(name)));
 }
@@ -32,8 +32,7 @@ std::vector<std::vector<int32_t>> texts_of(const Service& service, const Json& p
   return prompts;
 }
 
-// The prompts: a text or a list of texts, a list of tokens or a list of such lists. With a suffix, each of them is what
-// stands before a gap.
+// Takes a text, tokens, or a list of either. With a suffix, these come before a gap.
 std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Fields& body) {
   const Json& prompt = body.required("prompt");
   const std::string suffix = body.text("suffix").value_or("");
@@ -51,7 +50,6 @@ std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Field
                   body.flag("add_special_tokens").value_or(true));
 }
 
-// How many likely tokens are wanted for each one; -1: not even its own probability.
 int64_t logprobs_wanted(const Fields& body) {
   const Json* given = body.find("logprobs");
   if (!given || *given == false) return -1;
@@ -67,8 +65,8 @@ class Completion final : public OpenAiReply {
   struct Choice {
     std::string text;
     Json logprobs;
-    int64_t offset = 0;  // characters until the next token
-    bool echoed = false; // the prompt is in it
+    int64_t offset = 0;
+    bool echoed = false;
   };
 
   Completion(Service& service, const Fields& body, const std::vector<Generation>& generations)
@@ -92,7 +90,7 @@ class Completion final : public OpenAiReply {
       throw_invalid("n", "n: {} answers to each of {} prompts are more than {}", wanted, prompts.size(), kMostPrompts);
     std::vector<Generation> all;
     for (std::vector<int32_t>& prompt : prompts) {
-      engine::check_prompt(prompt, service.context(), service.model().program.vocab); // before there are copies of it
+      engine::check_prompt(prompt, service.context(), service.model().program.vocab);
       generation.prompt = std::move(prompt);
       for (Generation& copy : copies(generation, wanted)) all.push_back(std::move(copy));
     }
@@ -120,7 +118,7 @@ class Completion final : public OpenAiReply {
     if (likely_ < 0) return;
     if (token)
       add_logprobs(choice, *token->choice, true);
-    else if (const auto& end = sequence(i).end_choice()) // which clients count as a token without text
+    else if (const auto& end = sequence(i).end_choice()) // clients count it as a token without text
       add_logprobs(choice, *end, true, false);
   }
 
@@ -135,7 +133,6 @@ class Completion final : public OpenAiReply {
     return json;
   }
 
-  // The prompt in front of the answer.
   void add_prompt(size_t i, Choice& choice) {
     choice.echoed = true;
     const std::vector<int32_t>& prompt = prompts_[i];
@@ -148,7 +145,7 @@ class Completion final : public OpenAiReply {
     for (const core::TokenChoice& one : sequence(i).prompt_choices()) add_logprobs(choice, one, true);
   }
 
-  // `known`: whether there is a probability, as there is none of a prompt's first token. `shown`: in the text.
+  // `known`: false for a prompt's first token, which has no probability. `shown`: whether it is part of the text.
   void add_logprobs(Choice& choice, const core::TokenChoice& of, bool known, bool shown = true) const {
     Json& logprobs = choice.logprobs;
     if (logprobs.is_null())
@@ -164,11 +161,11 @@ class Completion final : public OpenAiReply {
     Json top = Json::object();
     for (const core::TokenChoice::Likely& one : std::span(of.top).first(static_cast<size_t>(likely_)))
       if (one.token >= 0) top[name_of(one.token)] = written_logprob(one.log_probability);
-    if (known) top[name_of(of.token)] = written_logprob(of.log_probability); // as one more, where it is not among them
+    if (known) top[name_of(of.token)] = written_logprob(of.log_probability); // added if it is not among them
     logprobs["top_logprobs"].push_back(known ? std::move(top) : Json());
   }
 
-  // The names of two tokens are never the same where one is a part of a character.
+  // Names are distinct even for parts of characters.
   std::string name_of(int32_t token) const {
     const std::string_view piece = service().tokenizer().piece(token);
     if (core::is_utf8(piece)) return std::string(piece);
@@ -179,7 +176,7 @@ class Completion final : public OpenAiReply {
 
   const int64_t likely_;
   const bool echo_;
-  std::vector<std::vector<int32_t>> prompts_; // of each answer, where they are shown
+  std::vector<std::vector<int32_t>> prompts_;
   std::vector<Choice> choices_;
 };
 

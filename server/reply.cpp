@@ -7,7 +7,7 @@
 
 namespace ridge::server {
 
-// Text of models and clients is UTF-8 by then; what is not becomes U+FFFD instead of an exception.
+// Invalid UTF-8 becomes U+FFFD.
 std::string Client::to_text(const Json& json) { return text::json_text(json); }
 
 void reply(HttpResponse& response, const Json& json, int status) {

@@ -1,4 +1,4 @@
-// The functions behind the routes of routes.def. They throw ApiError or Error; the server makes the answer of it.
+// The functions of routes.def. The server converts ApiError and Error that they throw to responses.
 #pragma once
 
 #include "server/api_error.h"
@@ -12,7 +12,6 @@
 
 namespace ridge::server {
 
-// What a model does, as an error says it.
 inline const char* does(const ModelService& service) {
   if (dynamic_cast<const EmbeddingService*>(&service))
     return "embeds texts and writes none: it answers /v1/embeddings, /api/embed and /api/embeddings";
@@ -21,7 +20,7 @@ inline const char* does(const ModelService& service) {
   return "writes texts and embeds none";
 }
 
-// The service as the kind that a route takes. Throws ApiError for a model of another kind.
+// Throws ApiError for another kind of model.
 template <typename Takes>
 Takes& service_as(ModelService& service) {
   Takes* const taken = dynamic_cast<Takes*>(&service);

@@ -21,9 +21,9 @@ namespace ridge::server {
 namespace {
 
 constexpr const char* kInvalid = "invalid_request_error";
-constexpr int64_t kWaitingRequests = 64; // beside one per stream; further ones wait without a thread
+constexpr int64_t kWaitingRequests = 64; // in addition to one per stream; further requests hold no thread
 
-// Takes as long for every key of the right length.
+// Takes the same time for all keys of a length.
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   unsigned difference = a.size() != b.size();
   for (size_t i = 0; i < b.size(); ++i) difference |= static_cast<unsigned>((i < a.size() ? a[i] : 0) ^ b[i]);
@@ -38,7 +38,7 @@ bool has_key(const HttpRequest& request, const std::string& key) {
   return equal_in_constant_time(request.header("x-api-key").value_or(""), key);
 }
 
-// What a body must be like before it is read.
+// Called before the body is read.
 void check_body(const HttpRequest& head) {
   const auto refuse = [](int status, const char* problem) { throw ApiError(status, kInvalid, problem); };
   for (const auto& [name, value] : head.headers)
@@ -55,17 +55,16 @@ void check_body(const HttpRequest& head) {
     refuse(411, "Content-Length is missing; send it with the body, or as 0 without one");
 }
 
-// The model that a request names; nothing where it names none or there is only one.
+// Null: the request names none, or there is only one.
 std::optional<std::string> model_wanted(const Models& models, const HttpRequest& request) {
   if (!models.several()) return std::nullopt;
-  const bool is_list = request.body.starts_with('['); // which names none
+  const bool is_list = request.body.starts_with('[');
   if (request.method != "POST" || is_list) return std::optional<std::string>(request.parameter("model"));
   if (has_form(request)) return std::optional<std::string>(field_of(read_form(request), "model"));
   const Json body = parse_body(request.body);
   return Fields(body, "").text("model");
 }
 
-// Calls `route` with what it takes: the models, or the service of the one that the request names.
 template <typename Takes>
 void with(Models& models, const HttpRequest& request, const std::function<void(Takes&)>& route) {
   if constexpr (std::is_same_v<std::remove_const_t<Takes>, Models>) {
@@ -77,8 +76,8 @@ void with(Models& models, const HttpRequest& request, const std::function<void(T
 
 struct Route {
   const char* method;
-  std::string_view path; // "*" at its end stands for the rest
-  bool quick;            // asks no model, so that it waits for none
+  std::string_view path; // "*" at the end matches the rest
+  bool quick;
   std::function<void(Models&, const HttpRequest&, HttpResponse&)> answer;
 };
 
@@ -98,12 +97,11 @@ bool has_path(const Route& route, std::string_view path) {
   return path.starts_with(begin) && path.size() > begin.size();
 }
 
-// HEAD is answered as GET is, without the content.
 bool has_method(const Route& route, const std::string& method) {
   return strcasecmp(route.method, method == "HEAD" ? "GET" : method.c_str()) == 0;
 }
 
-// It has no data, so anybody may have it; its requests for data are checked as all others are.
+// The page needs no key: it has no data, and its requests are checked.
 void reply_with_page(HttpResponse& response) {
   const Page& page = chat_page();
   response.content = page.content;
@@ -116,8 +114,7 @@ void reply_with_page(HttpResponse& response) {
                       {"Vary", "Accept"}};
 }
 
-// The route of that path and method; of another method, where none has this one. null: no route has the path. What
-// stands for the rest of a path names something that is there for its own methods only.
+// Prefers a route with the method. Another one counts only if it matches without "*".
 const Route* find_route(const HttpRequest& request) {
   const Route* other = nullptr;
   for (const Route& route : kRoutes)
@@ -199,7 +196,7 @@ std::optional<HttpResponse> Server::check(const HttpRequest& head) const {
     check_body(head);
   } catch (const ApiError& error) {
     HttpResponse response = refuse(head, error);
-    response.close = true; // where its body ends is not known
+    response.close = true; // the end of its body is unknown
     return response;
   }
   if (asks_whether(head)) return std::nullopt;
@@ -213,7 +210,7 @@ std::optional<HttpResponse> Server::check(const HttpRequest& head) const {
   return std::nullopt;
 }
 
-// On a thread of workers.
+// On a worker thread.
 void Server::answer(HttpRequest& request, HttpResponse& response) {
   if (asks_whether(request)) {
     response.headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
@@ -222,7 +219,7 @@ void Server::answer(HttpRequest& request, HttpResponse& response) {
     return add_cors(response);
   }
   if (gets_page(request)) return reply_with_page(response);
-  const Route& route = *find_route(request); // check() found one
+  const Route& route = *find_route(request);
   try {
     if (!has_method(route, request.method))
       throw ApiError(405, kInvalid, fmt::format("{} {}: this path takes another method", request.method, request.path));

@@ -1,4 +1,4 @@
-// The HTTP endpoint: checks whether a client may ask, and hands requests to the routes.
+// Checks whether clients may ask, and calls the routes.
 #pragma once
 
 #include "server/api_error.h"
@@ -14,22 +14,22 @@ namespace ridge::server {
 struct Settings {
   std::string host = "127.0.0.1";
   int port = 8080; // 0: a free one
-  std::string key; // that requests must carry; empty: none
+  std::string key;
   AccessRules access = {};
   HttpLimits limits = {};
-  bool page = true; // browsers get a chat page at the root
+  bool page = true;
 };
 
 class Server {
  public:
-  // Throws Error where it cannot listen there. What it serves must outlive it.
+  // Throws Error if it cannot listen.
   Server(Models& models, Settings settings);
   Server(ModelService& only, Settings settings);
   ~Server();
 
   int port() const;
   std::string address() const; // "http://127.0.0.1:8080", "http://[::1]:8080"
-  void run();                  // serves until stop(), then lets the requests end that have come whole; once
+  void run();                  // returns after stop(), when received requests are answered; call once
   void stop();                 // from any thread
 
  private:
@@ -38,11 +38,11 @@ class Server {
   std::optional<HttpResponse> check(const HttpRequest& head) const;
   HttpResponse refuse(const HttpRequest& head, const ApiError& error) const;
   void add_cors(HttpResponse& response) const;
-  bool gets_page(const HttpRequest& head) const;    // a browser that opens the root
-  bool asks_whether(const HttpRequest& head) const; // a page, whether it may send its request
+  bool gets_page(const HttpRequest& head) const;
+  bool asks_whether(const HttpRequest& head) const; // CORS preflight
   void answer(HttpRequest& request, HttpResponse& response);
 
-  const std::unique_ptr<Models> own_; // of a single service
+  const std::unique_ptr<Models> own_;
   Models& models_;
   const Settings settings_;
   HttpServer http_;

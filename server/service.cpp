@@ -6,7 +6,7 @@
 namespace ridge::server {
 namespace {
 
-// Answers whose tokens are remembered: older ones have hardly anything left in the caches.
+// The number of remembered answers. Caches rarely hold older ones.
 size_t most_known(const engine::Scheduler& scheduler, const core::Executor& executor) {
   constexpr int64_t kWherePromptsAreKept = 256;
   const int64_t most = 4 * executor.config().streams;

@@ -1,4 +1,4 @@
-// A served model that writes texts: behind a scheduler, and with what a request for text needs of it.
+// A served model that writes texts, with its scheduler.
 #pragma once
 
 #include "engine/chat/chat_request.h"
@@ -20,19 +20,19 @@ using engine::Generation;
 
 class Service final : public ModelService {
  public:
-  // The template must outlive the service. `sampling`: defaults for what requests leave open. `speculator`: drafts for
-  // a request that is answered alone; null: no drafts. `prefixes`: where prompts are kept. The rest is ModelService's.
+  // The template must outlive it. `sampling` has defaults. `speculator` drafts for a request that runs alone; it may be
+  // null.
   Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
           core::SamplingOptions sampling, std::string name, engine::Notice log,
           std::unique_ptr<engine::Speculator> speculator = nullptr, const engine::PrefixSettings& prefixes = {});
 
-  // Starts one sequence. Throws Error for what cannot run: a prompt that is too long, a schema that is none.
+  // Throws Error for prompts that are too long, invalid schemas and the like.
   std::shared_ptr<engine::Sequence> start(const Generation& generation) {
     engine::SequenceRequest request = sequences_.sequence(generation);
     if (request.adapter_scales.empty()) request.adapter_scales = adapter_scales();
     return scheduler_.submit(std::move(request));
   }
-  // How much of each of the model's adapters counts for requests that say nothing of them.
+  // Defaults for requests without scales.
   std::vector<float> adapter_scales() const {
     const std::scoped_lock lock(adapters_mutex_);
     return adapter_scales_;
@@ -43,10 +43,9 @@ class Service final : public ModelService {
   }
   engine::AnswerText text_of(const Generation& generation) const { return sequences_.text_of(generation); }
 
-  // The answer to a chat, as engine::ChatRequests makes it, with the service's own variables and sampling.
+  // See engine::ChatRequests::chat().
   Generation chat(const Json& messages, const engine::ToolUse* tools, const Json& variables,
                   const Json& schema = nullptr, const engine::LastTurn& last = {}) const;
-  // A chat's answer is whole, and a later prompt that begins with it is to continue its tokens.
   void remember(const text::jinja::TaintedText& prompt, std::string_view answer, std::span<const int32_t> tokens) {
     chats_.remember(prompt, answer, tokens);
   }
@@ -59,7 +58,7 @@ class Service final : public ModelService {
   ResponseStore& responses() { return *responses_; }
   const ResponseStore& responses() const { return *responses_; }
   const std::shared_ptr<ResponseStore>& response_store() const { return responses_; }
-  // Where slots are saved, and what says which model their files are of; both empty: nowhere.
+  // For saved slots; both may be empty.
   const std::string& slot_folder() const { return slot_folder_; }
   const std::string& slot_model() const { return slot_model_; }
   void save_slots(std::string folder, std::string model) { // before any request

@@ -1,4 +1,4 @@
-// What the server and its model are and do: health, properties, streams, counters.
+// Health, properties, slots and metrics.
 #include "server/llamacpp/settings.h"
 #include "server/reply.h"
 #include "server/routes.h"
@@ -19,7 +19,6 @@ std::string token_or_nothing(const text::Tokenizer& tokenizer, int32_t id) {
 
 void health(const Models&, const HttpRequest&, HttpResponse& response) { reply(response, {{"status", "ok"}}); }
 
-// As vLLM's server.
 void version(const Models&, const HttpRequest&, HttpResponse& response) {
   reply(response, {{"version", RIDGE_VERSION}});
 }
@@ -32,13 +31,13 @@ void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
                      {"n_ctx", service.context()},
                      {"modalities", {{"vision", service.senses().pictures}, {"audio", service.senses().sounds}}},
                      {"model_alias", service.name()},
-                     {"model_path", fmt::format("{}.gguf", service.name())}, // where it lies is not told
+                     {"model_path", fmt::format("{}.gguf", service.name())}, // the folder stays private
                      {"bos_token", token_or_nothing(service.tokenizer(), service.tokenizer().bos())},
                      {"eos_token", token_or_nothing(service.tokenizer(), service.tokenizer().eos())},
                      {"build_info", fmt::format("ridge {}", RIDGE_VERSION)},
                      {"is_sleeping", false},
                      {"endpoint_slots", true},
-                     {"endpoint_props", false}, // they cannot be changed
+                     {"endpoint_props", false},
                      {"endpoint_metrics", true}};
   if (const auto* texts = dynamic_cast<const Service*>(&service)) {
     properties["speculative"] = texts->scheduler().speculates();
@@ -65,7 +64,7 @@ void slots(Service& service, const HttpRequest&, HttpResponse& response) {
   reply(response, list);
 }
 
-// In the text format of Prometheus; of several models with a label.
+// In Prometheus' text format, with labels for several models.
 void metrics(const Models& models, const HttpRequest&, HttpResponse& response) {
   const std::vector<Models::State> states = models.states();
   std::string text;
@@ -73,8 +72,7 @@ void metrics(const Models& models, const HttpRequest&, HttpResponse& response) {
     text += fmt::format("# HELP ridge_{0} {1}\n# TYPE ridge_{0} {2}\n", name, help, type);
     for (const Models::State& state : states) {
       std::string label;
-      if (models.several())
-        label = fmt::format("{{model={}}}", Client::to_text(state.file.name)); // quoted as JSON text is
+      if (models.several()) label = fmt::format("{{model={}}}", Client::to_text(state.file.name));
       text += fmt::format("ridge_{}{} {:.15g}\n", name, label, static_cast<double>(value_of(state)));
     }
   };

@@ -1,4 +1,4 @@
-// Text to tokens and back, and a chat's prompt, as the model sees it.
+// Tokenization and chat prompts.
 #include "core/strings/utf8.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
@@ -8,7 +8,7 @@
 namespace ridge::server {
 namespace {
 
-// A token's text; of one that is a part of a character, its bytes.
+// Gives bytes for parts of characters.
 Json piece_json(const ModelService& service, int32_t token) {
   const std::string_view piece = service.tokenizer().piece(token);
   if (core::is_utf8(piece)) return piece;
@@ -17,7 +17,7 @@ Json piece_json(const ModelService& service, int32_t token) {
 
 } // namespace
 
-// llama.cpp's server calls the text "content", vLLM's "prompt", which has what begins texts unless that is refused.
+// llama.cpp names the text "content". vLLM names it "prompt" and adds special tokens by default.
 void tokenize(ModelService& service, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
@@ -33,7 +33,7 @@ void tokenize(ModelService& service, const HttpRequest& request, HttpResponse& r
     for (const int32_t token : tokens) list.push_back({{"id", token}, {"piece", piece_json(service, token)}});
   }
   Json json = {{"tokens", std::move(list)}, {"count", tokens.size()}, {"max_model_len", service.context()}};
-  if (fields.flag("return_token_strs").value_or(false)) { // vLLM's word for the same
+  if (fields.flag("return_token_strs").value_or(false)) {
     json["token_strs"] = Json::array();
     for (const int32_t token : tokens)
       json["token_strs"].push_back(service.tokenizer().has(token) ? service.tokenizer().token_text(token) : "");
@@ -48,7 +48,6 @@ void detokenize(ModelService& service, const HttpRequest& request, HttpResponse&
   reply(response, {{"content", text}, {"prompt", text}});
 }
 
-// As vLLM's server, for clients that tokenize here.
 void tokenizer_info(ModelService& service, const HttpRequest&, HttpResponse& response) {
   const text::Tokenizer& tokenizer = service.tokenizer();
   const auto token = [&](int32_t id) { return id < 0 ? Json() : Json(tokenizer.token_text(id)); };

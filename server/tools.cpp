@@ -13,7 +13,7 @@ constexpr size_t kMostTools = 512;
 
 struct Choice {
   bool none = false, required = false;
-  std::optional<std::vector<std::string>> names; // of the tools that may be called; nothing: all
+  std::optional<std::vector<std::string>> names; // null: all tools
 };
 
 const Json& list_of(const Fields& body, const char* name) {
@@ -51,7 +51,7 @@ std::optional<engine::ToolUse> with_choice(engine::ToolUse use, const Choice& ch
   return use;
 }
 
-// The name of a tool in OpenAI's form, where its members are in `function` or beside its `type`.
+// It is in `function`, or beside `type`.
 std::string function_name(const Fields& tool) {
   const auto function = tool.object("function");
   const auto name = function ? function->text("name") : tool.text("name");
@@ -71,7 +71,7 @@ Choice openai_choice(const Fields& body) {
   if (type == "function") return {.required = true, .names = std::vector{function_name(choice)}};
   if (type != "allowed_tools")
     throw_invalid("tool_choice.type", "tool_choice.type: expected function or allowed_tools");
-  const auto inner = choice.object("allowed_tools"); // in /v1/responses its members are the choice's own
+  const auto inner = choice.object("allowed_tools"); // not in /v1/responses
   const Fields& allowed = inner ? *inner : choice;
   const std::string mode = allowed.text("mode").value_or("auto");
   if (mode != "auto" && mode != "required")

@@ -1,4 +1,4 @@
-// Tools in requests, and calls of them in messages and answers, in the forms of the APIs.
+// Converts tools and calls between API forms.
 #pragma once
 
 #include "server/service.h"
@@ -9,22 +9,20 @@
 
 namespace ridge::server {
 
-// A request's `tools`, `tool_choice` and `parallel_tool_calls` in OpenAI's form, where a tool's members are in
-// `function`, or beside its `type` as in /v1/responses. Nothing: no tool may be called. Throws ApiError for what is
-// malformed and for tools that are no functions.
+// Reads `tools`, `tool_choice` and `parallel_tool_calls`. A tool's members are in `function`, or beside `type`
+// (/v1/responses). Null: no calls are allowed. Throws ApiError for malformed tools and for anything but functions.
 std::optional<engine::ToolUse> openai_tools(const Fields& body);
-// The same in Anthropic's form: `input_schema`, and a `tool_choice` of type auto, any, tool or none.
+// Reads `input_schema` and a `tool_choice` of type auto, any, tool or none.
 std::optional<engine::ToolUse> anthropic_tools(const Fields& body);
 
-// A call in OpenAI's form; `index`: within a stream's delta, below 0: none.
+// `index` is for a stream's delta; below 0: none.
 Json openai_call(const text::ToolCall& call, int64_t index = -1);
 
-// The calls of an answer, put together from their parts.
 class CallList {
  public:
   void add(const std::vector<text::CallParser::Delta>& deltas);
   const std::vector<text::ToolCall>& calls() const { return calls_; }
-  // Those that have ended: with the last parts that were added, and all.
+  // Calls that the last add() finished, and all finished calls.
   const std::vector<size_t>& ended() const { return ended_; }
   const std::vector<size_t>& all_ended() const { return all_ended_; }
 
@@ -33,7 +31,7 @@ class CallList {
   std::vector<size_t> ended_, all_ended_;
 };
 
-// The arguments as JSON; an empty object where the call was cut short.
+// An empty object for a truncated call.
 Json arguments_of(const text::ToolCall& call);
 
 } // namespace ridge::server

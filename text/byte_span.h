@@ -1,4 +1,3 @@
-// A range of bytes of a text.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +5,7 @@
 namespace ridge::text {
 
 struct ByteSpan {
-  size_t begin = 0, end = 0; // end: one past the last byte
+  size_t begin = 0, end = 0; // [begin, end)
   bool operator==(const ByteSpan&) const = default;
 };
 

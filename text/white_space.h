@@ -1,4 +1,4 @@
-// White space as models write it around their marks, and the beginnings of marks at the end of a text that still grows.
+// White space around markers, and partial markers in streams.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ inline std::string_view trim_right(std::string_view text) {
 }
 inline std::string_view trim(std::string_view text) { return trim_left(trim_right(text)); }
 
-// How many bytes at the end of `text` may be the beginning of `mark`, short of all of it.
+// Longest proper prefix of `mark` that ends `text`.
 inline size_t possible_start(std::string_view text, std::string_view mark) {
   for (size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size)
     if (text.ends_with(mark.substr(0, size))) return size;

@@ -12,7 +12,7 @@
 namespace ridge::ui {
 namespace {
 
-constexpr double kLongPause = 0.25; // seconds between two frames: the window was at rest
+constexpr double kLongPause = 0.25; // a longer gap, in seconds, is idle time
 
 } // namespace
 

@@ -1,6 +1,5 @@
-// How long frames take to draw, how much of a core drawing takes, and how much is drawn: what --frame-times reports.
-// Where OpenGL rasterizes in software, its threads are told apart from the thread that draws: a GPU does their work
-// elsewhere.
+// Frame times, CPU use and vertex counts for --frame-times. Software OpenGL's threads are counted separately, since a
+// GPU would do their work.
 #pragma once
 
 #include <string>
@@ -10,37 +9,37 @@ namespace ridge::ui {
 
 class FrameTimes {
  public:
-  // To be called around everything that draws a frame, its way to the screen included.
+  // Call before drawing a frame, and end() after the buffer swap.
   void begin();
-  // `writing`: whether the model wrote meanwhile. `vertices`: of all triangles of the frame.
+  // `writing`: whether the model generates.
   void end(bool writing, int vertices);
 
   struct Summary {
     size_t frames = 0;
     double median_seconds = 0, p99_seconds = 0;
-    // What it would take on a machine with nothing else to do: by the thread that draws, and by all that draw.
+    // CPU time of the drawing thread, and of all threads that draw.
     double median_own_seconds = 0, median_cpu_seconds = 0;
-    double cpu_share = 0;  // of one core, in the time from the first to the last frame; by all that draw
-    int most_vertices = 0; // of a frame
+    double cpu_share = 0; // of one core, by all threads that draw, from the first to the last frame
+    int most_vertices = 0;
   };
   Summary while_writing() const { return summary(writing_); }
   Summary otherwise() const { return summary(other_); }
-  std::string report() const; // a few lines
+  std::string report() const;
 
  private:
   struct Record {
-    std::vector<double> seconds, own_seconds, cpu_seconds; // of each frame
-    double wall = 0, cpu = 0;                              // from the end of the frame before to the end of each
+    std::vector<double> seconds, own_seconds, cpu_seconds;
+    double wall = 0, cpu = 0; // between the ends of two frames
     int most_vertices = 0;
   };
   struct CpuTime {
-    double own = 0, all = 0; // seconds: of this thread, and with those in which Mesa rasterizes in software
+    double own = 0, all = 0; // seconds: of this thread, and with Mesa's rasterizer threads
   };
   static Summary summary(const Record& record);
   CpuTime cpu_now();
 
   Record writing_, other_;
-  std::vector<std::string> rasterizers_; // what the kernel says of OpenGL's threads
+  std::vector<std::string> rasterizers_; // their schedstat files in /proc
   double began_ = 0, ended_ = 0;
   CpuTime cpu_;
 };

@@ -39,7 +39,7 @@ const GlFunctions& gl() {
 
 void need_window_libraries() {
   for (const char* name : {"libX11.so.6", "libGL.so.1"})
-    if (!::dlopen(name, RTLD_LAZY | RTLD_LOCAL)) // stays loaded: the window uses it
+    if (!::dlopen(name, RTLD_LAZY | RTLD_LOCAL)) // never closed: the window uses it
       throw_error("cannot open a window: {} is missing; install libx11-6 and libgl1 (Debian, Ubuntu) or libX11 and "
                   "mesa-libGL (Fedora); ridge chat works in a terminal",
                   name);

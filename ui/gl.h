@@ -1,5 +1,4 @@
-// The OpenGL functions that ridge calls itself. They are found when a window is open, so that the executable starts on
-// machines that have no OpenGL.
+// OpenGL functions, loaded at run time so that ridge starts without OpenGL.
 #pragma once
 
 #include <GL/gl.h>
@@ -21,10 +20,10 @@ struct GlFunctions {
   void (*generate_mipmap)(GLenum target); // <GL/gl.h> ends before OpenGL 3
 };
 
-// Those of the current context, which must exist at the first call. Throws Error where one is missing.
+// Loads them at the first call, which needs a current context. Throws Error.
 const GlFunctions& gl();
 
-// Throws Error where the libraries that a window needs are not installed: which, and how to get them.
+// Throws Error, with advice, if a library of the window is missing.
 void need_window_libraries();
 
 } // namespace ridge::ui

@@ -49,7 +49,7 @@ void save_layout(const std::string& path, const Layout& layout) {
   const std::string text = fmt::format(
       "width={}\nheight={}\npanel={}\nlight={}\nzoom={}\nconversations={}\nsettings={}\n", layout.width, layout.height,
       layout.panel, word(layout.light), layout.zoom, word(layout.conversations), word(layout.settings));
-  std::error_code ignored; // what cannot be created cannot be written to, which is said
+  std::error_code ignored; // AtomicFile reports a missing folder
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   core::AtomicFile file(path, text.size());
   file.write(std::as_bytes(std::span(text)));

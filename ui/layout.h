@@ -1,5 +1,4 @@
-// What the window remembers from one day to the next: size, panel, colours, which side cards are open. A file of
-// NAME=VALUE lines that a person can read and delete.
+// The window's saved state: NAME=VALUE lines.
 #pragma once
 
 #include <string>
@@ -9,17 +8,17 @@ namespace ridge::ui {
 inline constexpr int kLeastZoom = 60, kMostZoom = 200; // percent
 
 struct Layout {
-  int width = 1280, height = 800; // units of the screen
+  int width = 1280, height = 800;
   std::string panel = "chat";
   bool light = false;
-  int zoom = 100;                             // percent
-  bool conversations = true, settings = true; // the cards beside the chat
+  int zoom = 100; // percent
+  bool conversations = true, settings = true;
   bool operator==(const Layout&) const = default;
 };
 
-// Lines that are not understood, or out of range, leave what is there by default; so does a file that is not there.
+// Missing and invalid values keep their defaults.
 Layout load_layout(const std::string& path);
-// Creates the folder. Throws Error where the file cannot be written.
+// Creates the folder. Throws Error.
 void save_layout(const std::string& path, const Layout& layout);
 
 } // namespace ridge::ui

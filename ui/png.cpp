@@ -12,7 +12,7 @@ void write_png(const std::string& path, int width, int height, const std::vector
   image.width = static_cast<png_uint_32>(width);
   image.height = static_cast<png_uint_32>(height);
   image.format = PNG_FORMAT_RGB;
-  // A negative stride says that the bottom row comes first.
+  // A negative stride means bottom row first.
   if (!png_image_write_to_file(&image, path.c_str(), 0, rgb.data(), -3 * width, nullptr))
     throw_error("{}: cannot write the screenshot: {}", path, image.message);
 }

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kMinWidth = 900, kMinHeight = 600; // units
 constexpr double kFrameSeconds = 1.0 / 60;
-constexpr double kCaretSeconds = 0.4; // while a text field has the focus, its caret blinks
+constexpr double kCaretSeconds = 0.4; // a focused caret blinks
 
 std::string last_glfw_error;
 
@@ -81,7 +81,7 @@ void Window::Impl::open() {
     if ((options.panel.empty() ? layout.panel : wanted) == panels()[i].name) panel = i;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", panels()[i].name);
   }
-  if (panel == panels().size() && options.panel.empty()) panel = 0; // remembered by a ridge with other panels
+  if (panel == panels().size() && options.panel.empty()) panel = 0; // from a version with other panels
   if (panel == panels().size())
     throw Error(fmt::format("no panel '{}'; there are {}", options.panel, names), Error::kUsage);
   for (const PanelInfo& info : panels()) shown.push_back(info.make());
@@ -140,9 +140,9 @@ void Window::run(const EngineLink& engine) {
   while (!glfwWindowShouldClose(w.window)) {
     const bool animated = !w.options.screenshot.empty();
     if (w.frames_wanted > 0 || animated) {
-      const double wait = drawn_at + kFrameSeconds - glfwGetTime(); // where the screen does not set the pace
+      const double wait = drawn_at + kFrameSeconds - glfwGetTime(); // without vsync
       wait > 0.001 ? glfwWaitEventsTimeout(wait) : glfwPollEvents();
-      if (glfwGetTime() < drawn_at + kFrameSeconds - 0.001) { // an event came early: one frame for all of them
+      if (glfwGetTime() < drawn_at + kFrameSeconds - 0.001) { // one frame for early events
         w.frames_wanted = kSettlingFrames;
         continue;
       }
@@ -181,8 +181,8 @@ void Window::run(const EngineLink& engine) {
   w.engine = nullptr;
 }
 
-// ImGui 1.86 sees what is down when a frame begins: a key that went down and up again since the last one, with its
-// modifiers, is held for this frame. Returns the keys to let go after it.
+// ImGui 1.86 samples keys when a frame begins. Holds keys pressed and released since the last frame for this one.
+// Returns the keys to release after it.
 std::vector<int> Window::Impl::hold_short_presses() {
   ImGuiIO& io = ImGui::GetIO();
   std::vector<int> held;
@@ -204,12 +204,14 @@ void Window::Impl::draw_frame() {
     glfwGetWindowContentScale(window, &scale, &scale_y);
     load_fonts(zoomed());
     apply_theme(dark, zoomed());
-    ImGui_ImplOpenGL3_DestroyDeviceObjects(); // with the texture of the fonts, which are made anew
+    ImGui_ImplOpenGL3_DestroyDeviceObjects(); // includes the font texture
     rescale = false;
   }
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
-  if (!options.screenshot.empty()) ImGui::GetIO().MousePos = {-FLT_MAX, -FLT_MAX}; // what it shows hangs on no mouse
+  if (!options.screenshot.empty())
+    ImGui::GetIO().MousePos = {-FLT_MAX, -FLT_MAX}; // screenshots do not depend on the
+                                                    // mouse
   const std::vector<int> held = hold_short_presses();
   ImGui::NewFrame();
   const auto now = engine->snapshot();
@@ -250,7 +252,7 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
   }
   if (dialog.is_open() || now.tool_question || shown[panel]->takes_escape()) return;
   if (pressed(GLFW_KEY_F1)) help = !help;
-  const bool in_field = ImGui::GetInputTextState(ImGui::GetActiveID()) != nullptr; // which Escape leaves
+  const bool in_field = ImGui::GetInputTextState(ImGui::GetActiveID()) != nullptr; // Escape leaves it first
   if (pressed(GLFW_KEY_ESCAPE) && !in_field) {
     if (now.state == EngineState::writing || now.state == EngineState::reading || now.state == EngineState::measuring)
       engine->send(core::intent::Stop{});
@@ -266,15 +268,14 @@ void Window::Impl::ask_for_file() {
              [this](const std::string& path) { open_path(path, load_settings.options()); });
 }
 
-// All pictures among them, or the first that is something else.
+// Takes all pictures, or the first other path.
 void Window::Impl::take_dropped(const std::vector<std::string>& paths) {
   bool opened = false;
   for (const std::string& path : paths)
     if (is_picture_name(path) || !std::exchange(opened, true)) open_path(path);
 }
 
-// A picture goes into the message that is being written. A folder goes to the panel that knows what to do with it, an
-// address becomes a job, a file goes to the engine.
+// Pictures join the unsent message, folders go to a panel, addresses become jobs, other files go to the engine.
 void Window::Impl::open_path(const std::string& path, std::optional<core::ModelOptions> options) {
   if (is_picture_name(path)) {
     engine->send(core::intent::AddPicture{path});
@@ -313,7 +314,7 @@ void Window::Impl::remember() {
   layout.panel = panels()[panel].name;
   if (!glfwGetWindowAttrib(window, GLFW_MAXIMIZED)) {
     glfwGetWindowSize(window, &layout.width, &layout.height);
-    layout.width = static_cast<int>(static_cast<float>(layout.width) / scale); // GLFW scales it when it opens one
+    layout.width = static_cast<int>(static_cast<float>(layout.width) / scale); // GLFW scales it on creation
     layout.height = static_cast<int>(static_cast<float>(layout.height) / scale);
   }
   if (layout != saved_layout) save_layout(options.layout_file, layout);

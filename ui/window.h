@@ -1,4 +1,4 @@
-// The window: a frame around panels, drawn when there is something new to see and not otherwise.
+// The window. It is redrawn only when something changes.
 #pragma once
 
 #include "core/view/snapshot.h"
@@ -13,17 +13,16 @@
 namespace ridge::ui {
 
 struct WindowOptions {
-  // Empty, 0 or nothing: as it was when the window was last closed.
-  std::string panel; // the first to be shown: a name of panels()
+  // Empty, 0 or nothing: as in the last run.
+  std::string panel; // a name of panels()
   int width = 0, height = 0;
   std::optional<bool> light;
-  std::string layout_file;  // where that is remembered; empty: nowhere
-  std::string screenshot;   // write this PNG and close: once a model is open and nothing is being written or studied
-  int after_frames = 30;    // so many frames after that
-  bool keep_places = false; // for tests: ui/widgets/places.h
+  std::string layout_file; // empty: not saved
+  std::string screenshot;  // written when a model is open and the engine idle; then closes
+  int after_frames = 30;   // frames after that
+  bool keep_places = false;
 };
 
-// Where the window gets its snapshots and sends its intents.
 struct EngineLink {
   std::function<std::shared_ptr<const core::Snapshot>()> snapshot;
   std::function<void(core::Intent)> send;
@@ -31,19 +30,19 @@ struct EngineLink {
 
 class Window {
  public:
-  // Throws Error where there is no display, no OpenGL 3, or no panel of that name.
+  // Throws Error without display or OpenGL 3, or for an unknown panel.
   explicit Window(WindowOptions options);
   ~Window();
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  void wake();                           // from any thread: there is a new snapshot
-  void close();                          // from any thread
-  std::string panel() const;             // from any thread: the name of the one that is shown
-  uint64_t frames() const;               // from any thread: how many were drawn
-  bool is_at_rest() const;               // from any thread: it draws nothing before there is an event
-  const FrameTimes& frame_times() const; // of run() so far
-  void run(const EngineLink& engine); // until the user closes it. Throws Error where the screenshot cannot be written.
+  void wake();               // any thread: new snapshot
+  void close();              // any thread
+  std::string panel() const; // any thread; name of the current panel
+  uint64_t frames() const;   // any thread
+  bool is_at_rest() const;   // any thread; true while it waits for events
+  const FrameTimes& frame_times() const;
+  void run(const EngineLink& engine); // Throws Error if the screenshot fails.
 
  private:
   struct Impl;

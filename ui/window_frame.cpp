@@ -1,4 +1,4 @@
-// What the window draws around its panels: the list of panels, the status line, errors, the list of keys.
+// Panel list, status line, errors, help.
 #include "core/strings/units.h"
 #include "ui/markdown/text_layout.h"
 #include "ui/widgets/icons.h"
@@ -43,7 +43,7 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
   ImGui::SetNextWindowPos({0, 0});
   ImGui::SetNextWindowSize(size);
   ImGui::Begin("ridge", nullptr,
-               ImGuiWindowFlags_NoBackground | // which is cleared already
+               ImGuiWindowFlags_NoBackground | // already cleared
                    ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
                    ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoScrollWithMouse);
   const bool narrow = size.x < px(1000);
@@ -74,7 +74,6 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
   ImGui::End();
 }
 
-// Where a panel would be: a model is being opened, or none is open.
 void Window::Impl::draw_no_model(const core::Snapshot& now) {
   const ImVec2 at = ImGui::GetWindowPos(), area = ImGui::GetWindowSize();
   const bool failed = now.state == EngineState::failed;
@@ -90,7 +89,7 @@ void Window::Impl::draw_no_model(const core::Snapshot& now) {
   }
 }
 
-// Icons with names; where the window is narrow, icons that say their names when they are pointed at.
+// A narrow rail has tooltips instead of labels.
 void Window::Impl::draw_rail(bool narrow) {
   const float width = px(narrow ? 40 : 124), height = px(34), icon = px(16);
   ImGui::SetCursorPos({px(22), px(18)});
@@ -144,7 +143,7 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
   text_at({at.x + size.x, y}, right, t.dim, fonts().small, 1);
 }
 
-// What the engine said since the model was opened, as far as it was not dismissed.
+// Notices since the model was opened that were not dismissed.
 void Window::Impl::draw_notices(const core::Snapshot& now) {
   const uint64_t unseen = std::min<uint64_t>(now.notice_number - dismissed_notice, now.notices.size());
   if (unseen == 0) return;
@@ -186,11 +185,11 @@ void Window::Impl::draw_error(const core::Snapshot& now) {
   ImGui::PopStyleColor();
 }
 
-// Until a click beside it, Escape, or another panel is shown.
+// Shown until a click outside, Escape, or a change of panel.
 void Window::Impl::draw_help() {
   constexpr const char* kName = "##keys";
   if (help && !ImGui::IsPopupOpen(kName)) {
-    if (help_open) // a click has closed it
+    if (help_open) // closed by a click
       help = help_open = false;
     else
       ImGui::OpenPopup(kName);

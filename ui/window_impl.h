@@ -1,4 +1,4 @@
-// What a Window consists of. Only for its own files.
+// Internals of Window.
 #pragma once
 
 #include "ui/dialogs/file_dialog.h"
@@ -18,7 +18,7 @@ struct GLFWwindow;
 
 namespace ridge::ui {
 
-constexpr int kSettlingFrames = 4; // drawn after the last event: hover and layout follow one frame late
+constexpr int kSettlingFrames = 4; // frames after an event: hover and layout lag
 
 struct Window::Impl {
   WindowOptions options;
@@ -28,14 +28,14 @@ struct Window::Impl {
   std::atomic<uint64_t> frames = 0;
   std::atomic<bool> at_rest = false;
   bool dark = true, rescale = true, help = false, help_open = false;
-  float scale = 1; // of the screen; the zoom comes on top
+  float scale = 1; // without zoom
   int frames_wanted = kSettlingFrames;
   uint64_t dismissed_error = 0, dismissed_notice = 0;
   const EngineLink* engine = nullptr;
-  std::vector<int> pressed_keys; // since the last frame
+  std::vector<int> pressed_keys;
   FileDialog dialog;
   ToolQuestionDialog tool_question;
-  LoadSettings load_settings; // beside the dialog
+  LoadSettings load_settings;
   Layout layout, saved_layout;
   FrameTimes frame_times;
 
@@ -51,7 +51,7 @@ struct Window::Impl {
   void draw_help();
   void take_keys(const core::Snapshot& now);
   void ask_for_file();
-  // options: that a model is opened with; nothing: as before
+  // options: empty: unchanged
   void open_path(const std::string& path, std::optional<core::ModelOptions> options = std::nullopt);
   void take_dropped(const std::vector<std::string>& paths);
   void show_panel(std::string_view name);

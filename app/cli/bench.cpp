@@ -1,6 +1,4 @@
-// ridge bench: tokens per second for prompts (pp) and generation (tg), beside what they mean: bytes moved per second
-// and their share of the read bandwidth that this machine gave in the same process, operations per second and their
-// share of the measured peak. Every combination of the lists given is one test.
+// ridge bench: speeds and their shares of the measured bandwidth and peak, for every combination of the given lists.
 #include "measure/bench.h"
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
@@ -29,13 +27,12 @@
 namespace ridge::app {
 namespace {
 
-// Tokens of the steps that --calibrate measures.
 const std::vector<int64_t> kCalibratedSteps = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
 
 struct BenchCommand {
   core::BenchRequest request;
   std::string save, output = "md";
-  std::string regret; // tokens of steps whose products are multiplied in every way
+  std::string regret; // batch sizes measured with every GEMM variant
   bool json = false, verbose = false, share = false, calibrates = false;
 
   std::vector<measure::BenchRow> rows;
@@ -131,7 +128,7 @@ struct BenchCommand {
     note(fmt::format("kept for {}:{}", gpu, factors));
   }
 
-  // With a vocabulary, so that whatever reads a text runs on the file, too.
+  // The vocabulary is for code that reads text.
   void save_model(const gguf::File& file, int64_t vocab) const {
     gguf::Metadata metadata = gguf::Metadata::of(file);
     models::add_byte_vocabulary(metadata, vocab);

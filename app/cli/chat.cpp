@@ -1,4 +1,4 @@
-// ridge chat: the chat on a terminal, or line by line from a pipe.
+// ridge chat: on a terminal, or line by line from a pipe.
 #include "app/terminal/chat/chat.h"
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
@@ -25,7 +25,7 @@ struct ChatCommand {
     engine::check_speculation(model);
     Toolbox toolbox(mcp);
     ChatModel opened(model, request, tools, toolbox);
-    InterruptFlag interrupt; // Ctrl-C never ends the chat, also not between an answer and the next prompt
+    InterruptFlag interrupt; // before the prompt: Ctrl-C must never end the chat
     Chat chat(opened, toolbox, request, {.context_shift = context_shift, .markdown = !no_markdown}, interrupt);
     for (const std::string& file : request.media) chat.take("/image " + file);
 

@@ -30,23 +30,21 @@ namespace {
 constexpr const char* kFooter = "`ridge COMMAND --help` lists a command's options; `ridge config` says which of them "
                                 "the configuration file sets (--config FILE: another file; none: no file).";
 
-// One line to stderr. Returns the exit status.
 int fail(std::string_view what, int status = Error::kFailed) {
   write_stderr(fmt::format("ridge: error: {}\n", what));
   return status;
 }
 
-int fail_of_ours(const std::exception& error) { // a bug, but still one line
+int fail_of_ours(const std::exception& error) {
   return fail(fmt::format("internal error, please report it: {}", error.what()));
 }
 
-// What the configuration file adds to a command line.
 struct Configuration {
   CommandLine line;
-  std::vector<Setting> holding; // of this command line
+  std::vector<Setting> holding;
   bool helps = false;
 
-  // Reads the file and takes its name out of the words. Help is there whatever the file says.
+  // Removes --config from the words. Help works even if the file is wrong.
   void read(std::vector<std::string>& words) {
     const auto is_help = [](const std::string& word) {
       return word == "--help" || word == "-h" || word == "--version";
@@ -58,7 +56,6 @@ struct Configuration {
       if (!helps) throw;
     }
   }
-  // Adds what holds to the words of a command.
   void complete(CLI::App& app, std::vector<std::string>& args) {
     if (helps) return;
     check_settings(app, line.file);
@@ -69,11 +66,10 @@ struct Configuration {
     holding = settings_for(**command, args, line.file);
     args = with_settings(std::move(args), holding);
   }
-  // An error about what the file sets, with its line.
+  // Adds the file's line to errors about its settings.
   std::string explained(const std::string& error) const { return error + origin_of(error, holding, line.file); }
 };
 
-// Returns the exit status. `next`: where there is another command to run afterwards.
 int parse_and_run(CLI::App& app, Configuration& configuration, std::vector<std::string> words, NextCommand& next) {
   if (!words.empty() && words[0] == "__complete") return print_completions(app, {words.begin() + 1, words.end()});
   const bool alone = words.empty();
@@ -87,21 +83,20 @@ int parse_and_run(CLI::App& app, Configuration& configuration, std::vector<std::
     }
     if (args.empty()) return app.exit(CLI::CallForHelp());
     configuration.complete(app, args);
-    std::ranges::reverse(args); // CLI11 takes them last first
+    std::ranges::reverse(args); // CLI11 expects reverse order
     app.parse(std::move(args));
     core::check_mappings();
     return 0;
-  } catch (const engine::RankEnded&) { // rank 0 has what it wanted
+  } catch (const engine::RankEnded&) { // not an error: rank 0 has finished
     return 0;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error); // --help, --version
+    if (error.get_exit_code() == 0) return app.exit(error);
     const auto used = app.get_subcommands();
     const std::string command = used.empty() ? "" : used.front()->get_name() + " ";
     return fail(fmt::format("{}; see ridge {}--help", configuration.explained(error.what()), command), Error::kUsage);
   }
 }
 
-// Reports what was thrown, and results that could not be written.
 int run_and_report(CLI::App& app, Configuration& configuration, const std::vector<std::string>& words,
                    NextCommand& next) {
   try {
@@ -111,11 +106,11 @@ int run_and_report(CLI::App& app, Configuration& configuration, const std::vecto
   } catch (const Error& error) {
     return fail(configuration.explained(error.what()), error.exit_code);
   } catch (const std::bad_alloc&) {
-    write_stderr("ridge: error: out of memory\n"); // which takes none
+    write_stderr("ridge: error: out of memory\n"); // allocates nothing
     return Error::kFailed;
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) == 0) return fail_of_ours(error);
-    return fail(fmt::format("cannot write to stdout: {}", error.code().message())); // fmt::print could not
+    return fail(fmt::format("cannot write to stdout: {}", error.code().message()));
   } catch (const std::exception& error) {
     return fail_of_ours(error);
   }
@@ -144,18 +139,17 @@ void add_commands(CLI::App& app, const CommandLine& line, NextCommand& next) {
   add_group(app, "This machine", {add_doctor_command, add_config, add_completion_command, add_manual_command});
 }
 
-// One command line. Returns the exit status.
 int run_words(const std::vector<std::string>& words, NextCommand& next) {
   CLI::App app{"ridge: run local GGUF models and see how close they come to the memory roofline", "ridge"};
   app.set_version_flag("--version", fmt::format("ridge {} ({})", RIDGE_VERSION, engine::kCommit));
   app.require_subcommand(1, 1);
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // of a repeated option the last counts
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // the last of repeated options counts
   app.footer(kFooter);
   app.formatter(std::make_shared<HelpPage>());
   Configuration configuration;
   add_commands(app, configuration.line, next);
 
-  app.parse_complete_callback([&app] { // before the command itself
+  app.parse_complete_callback([&app] { // runs before the command
     for (CLI::App* command : app.get_subcommands()) {
       take_model_word(*command);
       resolve_models(*command);

@@ -1,4 +1,4 @@
-// ridge config: what the configuration file sets, and what of it holds for a command.
+// ridge config: shows the configuration file's settings.
 #include "app/cli/cli.h"
 #include "app/config/merge.h"
 #include "app/help/command_tree.h"

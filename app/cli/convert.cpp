@@ -1,4 +1,4 @@
-// ridge convert: a Hugging Face checkpoint to a GGUF file, and its encoder of pictures to another one.
+// ridge convert: a Hugging Face checkpoint to GGUF.
 #include "app/cli/cli.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"

@@ -1,5 +1,4 @@
-// ridge doctor: what this machine has for running models, what is missing, and how to get it. Everything is looked up
-// at run time, so it also says why a GPU or a display is not used.
+// ridge doctor: diagnoses this machine at run time.
 #include "app/cli/cli.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
@@ -36,10 +35,10 @@ struct Finding {
   std::string topic;
   bool good;
   std::string found;
-  std::string advice; // what to do, where something is missing
+  std::string advice;
 };
 
-// Instruction sets that decide which kernels run, of those /proc/cpuinfo names.
+// /proc/cpuinfo flags that select kernels.
 std::string vector_features() {
   std::istringstream flags(engine::proc_field("/proc/cpuinfo", "flags"));
   std::vector<std::string> found;
@@ -50,7 +49,7 @@ std::string vector_features() {
   return found.empty() ? "baseline only" : fmt::format("{}", fmt::join(found, " "));
 }
 
-// Asks the NVIDIA driver itself, through its library, so that no CUDA is needed to build or start.
+// Loads the driver's library, so that ridge runs without CUDA.
 Finding find_gpu() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) return {"GPU", false, "no NVIDIA driver (libcuda.so.1)", ""};
@@ -81,7 +80,6 @@ Finding find_gpu() {
           fmt::format("{}; driver for CUDA {}.{}", fmt::join(names, ", "), version / 1000, version % 1000 / 10), ""};
 }
 
-// What `ridge bench --calibrate` found of this GPU.
 std::string calibration_of(const std::string& gpu) {
   std::string text;
   for (const auto& [way, factor] : engine::kept_way_factors(gpu))
@@ -89,7 +87,6 @@ std::string calibration_of(const std::string& gpu) {
   return text.empty() ? ", not calibrated (ridge bench --calibrate)" : text;
 }
 
-// Whether this build can use what find_gpu found.
 Finding find_cuda() {
   const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
   if (!gpu.usable) return {"CUDA engine", false, gpu.problem, "models run on the CPU"};
@@ -101,7 +98,6 @@ Finding find_cuda() {
           ""};
 }
 
-// How GPUs that share a model would exchange values.
 std::optional<Finding> find_gpu_links() {
   std::vector<int> gpus(std::min(kernels::cuda::device_count(), kernels::cuda::kMostRanks));
   if (gpus.size() < 2) return std::nullopt;

@@ -1,4 +1,4 @@
-// ridge embed: the vectors of texts, as a line of JSON for each or as a NumPy file.
+// ridge embed: text embeddings as JSON lines or NumPy.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/models/encoders.h"
@@ -24,7 +24,7 @@ struct EmbedCommand {
   core::ModelOptions model;
   std::vector<std::string> texts;
   std::string file, ids, out, pooling, mmproj;
-  std::vector<std::string> given; // files of pictures and sounds
+  std::vector<std::string> given;
   bool exact = false, no_normalize = false, truncate = false;
 
   void run() {
@@ -58,7 +58,7 @@ struct EmbedCommand {
     return given;
   }
 
-  // The rows that a language model reads in place of tokens.
+  // The embedding rows that replace tokens.
   void run_pictures() {
     if (!texts.empty() || !file.empty() || !ids.empty() || (!pooling.empty() && pooling != "none"))
       throw Error("--image and --audio: go without texts, with --pooling none", Error::kUsage);
@@ -85,7 +85,6 @@ struct EmbedCommand {
     npy.finish();
   }
 
-  // A line for each part of what stands in a prompt for the pictures and sounds.
   static void print(const std::vector<engine::PictureReader::Piece>& pieces) {
     for (const engine::PictureReader::Piece& piece : pieces) {
       nlohmann::ordered_json line;

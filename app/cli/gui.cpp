@@ -1,5 +1,4 @@
-// ridge gui: the window, with an engine behind it. In a build without the window's libraries the command says what is
-// missing.
+// ridge gui: the window. Without its libraries, reports what is missing.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/models/model_names.h"
@@ -39,7 +38,6 @@ struct GuiCommand {
         throw Error(fmt::format("--size: '{}' is no WIDTHxHEIGHT such as 1280x800", size), Error::kUsage);
     }
     if (light || dark) window.light = light;
-    // A screenshot shows what it was asked for and leaves no trace.
     setup.remember_files = window.screenshot.empty();
     if (const std::string folder = core::data_folder(); !folder.empty() && window.screenshot.empty())
       setup.conversation_folder = folder + "/conversations";

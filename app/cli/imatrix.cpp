@@ -1,5 +1,4 @@
-// ridge imatrix: which inputs of each matrix are large, over a text. ridge quantize --imatrix keeps their weights
-// exact.
+// ridge imatrix: input magnitudes for ridge quantize --imatrix.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/models/model_names.h"
@@ -23,7 +22,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr int64_t kLogitsAtOnce = 128; // rows of logits in memory: 128 × 128 k × 4 bytes = 67 MB
+constexpr int64_t kLogitsAtOnce = 128; // 128 × 128 k × 4 bytes = 67 MB
 
 struct ImatrixCommand {
   std::string model, text, out;
@@ -46,7 +45,7 @@ struct ImatrixCommand {
     config.max_batch = config.max_outputs = std::min(tokens_per_chunk, kLogitsAtOnce);
     config.threads = threads;
     config.observer = &collector;
-    // An observer knows one Program: all of it on the GPU, or nothing.
+    // An observer sees one Program, so the model must be on one device.
     const bool gpu = device != "cpu" && kernels::cuda::device_info().usable;
     const bool room = device == "cuda" || (gpu && kernels::cuda::fits(loaded.program, config));
     if (gpu && !room) note("running on the CPU: the GPU has no room for the whole model");
@@ -59,7 +58,7 @@ struct ImatrixCommand {
     int64_t predicted = 0;
     for (size_t c = 0; c < chunks.size(); ++c) {
       const std::vector<int32_t>& tokens = chunks[c];
-      // Perplexity of the second half, whose tokens have some context: a sign that model and text fit together.
+      // Perplexity of the second half: checks that model and text match.
       convert::run_chunk(executor, tokens, [&](int64_t position, std::span<const float> logits) {
         if (position < std::ssize(tokens) / 2 || position + 1 == std::ssize(tokens)) return;
         const float largest = *std::ranges::max_element(logits);

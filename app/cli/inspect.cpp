@@ -1,5 +1,4 @@
-// ridge inspect: what is in a GGUF file. Reads the header only; tensor data is touched only with --tensor and
-// --compare.
+// ridge inspect: content of a GGUF file. Reads tensor data only for --tensor and --compare.
 #include "app/cli/cli.h"
 #include "app/cli/inspect_errors.h"
 #include "app/cli/options.h"
@@ -37,15 +36,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kShownElements = 8; // of a longer array
-constexpr size_t kShownText = 100;   // bytes of a longer string in the table
-constexpr size_t kWholeArray = 32;   // arrays up to this length are shown whole
+constexpr size_t kShownElements = 8;
+constexpr size_t kShownText = 100;
+constexpr size_t kWholeArray = 32;
 
 std::string dump(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// `full`: arrays of any length; else a long one is summarized by its type, length and first elements.
+// `full`: long arrays, too.
 Json to_json(const gguf::Value& value, bool full) {
   if (value.is_array()) {
     const bool whole = full || value.size() <= kWholeArray;
@@ -59,7 +58,7 @@ Json to_json(const gguf::Value& value, bool full) {
     return {{"array_of", gguf::name_of(value.element_type())}, {"length", value.size()}, {"first", elements}};
   }
   if (value.type() == gguf::ValueType::boolean) return *value.as_bool();
-  if (value.type() == gguf::ValueType::u64 && !value.as_int()) { // above the range of i64
+  if (value.type() == gguf::ValueType::u64 && !value.as_int()) { // exceeds i64
     uint64_t number;
     std::memcpy(&number, value.payload().data(), sizeof number);
     return number;
@@ -177,7 +176,7 @@ struct InspectCommand {
     }
   }
 
-  // What a chat with the model will be like: a line each.
+  // Facts for chats, one per line.
   static std::vector<std::string> chat_facts(const gguf::File& file) {
     std::vector<std::string> facts;
     if (models::is_adapter(file)) return {adapter_fact(file)};
@@ -217,7 +216,7 @@ struct InspectCommand {
 
     size_t key_width = 0;
     for (const auto& [key, value] : file.metadata()) key_width = std::max(key_width, key.size());
-    const size_t beside = key_width + 11; // columns that are not the text's, with its "…"
+    const size_t beside = key_width + 11;
     const auto columns = static_cast<size_t>(terminal_columns());
     const size_t shown_text = columns == 0 ? kShownText : columns - std::min(columns - 1, beside);
     for (const auto& [key, value] : file.metadata()) {
@@ -227,7 +226,7 @@ struct InspectCommand {
         text = fmt::format("{} × {}: {}", value.size(), gguf::name_of(value.element_type()), dump(shown["first"]));
       if (!full && text.size() > shown_text) {
         size_t cut = shown_text;
-        while (cut > 0 && core::is_utf8_continuation(text[cut])) --cut; // whole characters
+        while (cut > 0 && core::is_utf8_continuation(text[cut])) --cut;
         text = text.substr(0, cut) + "…";
       }
       fmt::print("{:<{}}  {:<6}  {}\n", dump(std::string(key)).substr(1, dump(std::string(key)).size() - 2), key_width,
@@ -255,7 +254,6 @@ struct InspectCommand {
     print_table({{"tensor", false, true}, {"type"}, {"shape"}, {"size", true}}, rows);
   }
 
-  // Decodes one tensor to f32, row by row: its statistics, or with --out all of it.
   void show_tensor(const gguf::File& file) const {
     const gguf::Tensor* t = file.find_tensor(tensor);
     if (!t) throw_error("{}: has no tensor '{}'; `ridge inspect` without --tensor lists them", path, tensor);

@@ -24,7 +24,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Errors of `a` where `b` is the truth.
 quant::ErrorStats difference(const convert::WeightSource& a, const convert::WeightSource& b) {
   constexpr int64_t kChunkWeights = int64_t{1} << 22;
   const int64_t cols = a.cols(), rows = a.rows(), step = std::max<int64_t>(1, kChunkWeights / cols);

@@ -1,4 +1,4 @@
-// What ridge inspect says about errors: of one file against another, and of a tensor in other types.
+// Quantization errors shown by ridge inspect.
 #pragma once
 
 #include "gguf/gguf.h"
@@ -7,10 +7,10 @@
 
 namespace ridge::app {
 
-// Each tensor of `path` against the one of that name in `reference`.
+// Compares the tensors of equal names.
 void compare_files(const std::string& path, const std::string& reference, bool json);
 
-// What `tensor` would lose in each of the types, "Q3_K,IQ4_XS"; imatrix: a file, or empty.
+// types: "Q3_K,IQ4_XS". imatrix: a file or empty.
 void show_tensor_as(const gguf::File& file, const std::string& tensor, const std::string& types,
                     const std::string& imatrix, bool json);
 

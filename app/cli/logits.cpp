@@ -1,4 +1,4 @@
-// ridge logits: the raw output of a model for given token ids, to compare engines and formats with.
+// ridge logits: raw logits of given tokens.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/models/encoders.h"
@@ -24,12 +24,12 @@
 namespace ridge::app {
 namespace {
 
-constexpr int64_t kTokensAtOnce = 64; // bounds the logits held in memory: 64 × 128 k × 4 bytes = 33 MB
+constexpr int64_t kTokensAtOnce = 64; // 64 × 128 k × 4 bytes = 33 MB
 
 struct LogitsCommand {
   core::ModelOptions model;
   std::string ids, prompt, mmproj, out;
-  std::vector<std::string> given; // files of pictures and sounds
+  std::vector<std::string> given;
   bool exact = false, mtp = false;
 
   core::ExecutorConfig config_for(const core::Program& program, int64_t tokens) const {
@@ -38,7 +38,7 @@ struct LogitsCommand {
     if (tokens > config.context)
       throw_error("--ids: {} tokens, the context holds {}: raise -c", tokens, config.context);
     config.max_batch = config.max_outputs = std::min(config.max_batch, kTokensAtOnce);
-    if (core::sees_ahead(program)) config.max_batch = config.max_outputs = tokens; // the text is evaluated whole
+    if (core::sees_ahead(program)) config.max_batch = config.max_outputs = tokens; // bidirectional: one batch
     config.exact = exact;
     if (exact) config.k_type = config.v_type = core::KvType::f32;
     return config;
@@ -71,7 +71,6 @@ struct LogitsCommand {
     run_ids(loaded.need_tokenizer().encode(prompt, {.add_special = true, .parse_special = true}));
   }
 
-  // The logits of the text's tokens, without those of pictures and sounds.
   void run_with_pictures() {
     if (mtp || !ids.empty()) throw Error("--image and --audio: go with a text, -p, and without --mtp", Error::kUsage);
     mmproj = encoder_for_media(mmproj, model.model);
@@ -122,7 +121,7 @@ struct LogitsCommand {
     loaded.executor->set_adapters(0, engine::adapter_uses(loaded.program.adapters, {}, tokens));
     if (head) engine::start_executor(*head, config, model.device, engine::placement_of(model), load_on_terminal());
 
-    // Those that an encoder reads have no logits.
+    // Tokens read by an encoder have no logits.
     const int64_t start = loaded.encoder ? core::find_start(loaded.program, tokens) : 0;
     if (start < 0)
       throw_error("--ids: no start token {} behind the text that the encoder reads, from which on there are logits",
@@ -131,7 +130,7 @@ struct LogitsCommand {
     std::vector<int32_t> positions(tokens.size()), all(tokens.size());
     std::iota(positions.begin(), positions.end(), 0);
     std::iota(all.begin(), all.end(), 0);
-    std::vector<float> before; // hidden rows of the tokens before those of the batch [count, width]
+    std::vector<float> before; // hidden rows before the batch [count, width]
     for (int64_t at = 0; at < std::ssize(tokens); at += config.max_batch) {
       const int64_t count = std::min(config.max_batch, std::ssize(tokens) - at);
       core::Batch batch = {std::span(tokens).subspan(at, count),

@@ -144,7 +144,7 @@ void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
 }
 
 void add_media_options(CLI::App& command, std::vector<std::string>& files, std::string& mmproj, bool sounds) {
-  const auto add = [&](const char* flag, const char* help) { // both in one list, as they come
+  const auto add = [&](const char* flag, const char* help) { // one list, in command-line order
     command
         .add_option_function<std::string>(
             flag, [&files](const std::string& file) { files.push_back(file); }, help)
@@ -190,7 +190,6 @@ void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options) {
 
 namespace {
 
-// Those that are off unless they are asked for, and the order of all.
 void add_rarer_samplers(CLI::App& command, core::SamplingOptions& o) {
   const auto option = [&](const char* names, auto& variable, const char* setting, const char* help, const char* type) {
     command.add_option(names, variable, help)
@@ -275,7 +274,7 @@ void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
     command.add_option(name, variable, help)
         ->capture_default_str()
         ->type_name(type)
-        ->each([&o, name](const std::string&) { o.chosen.emplace_back(name + 2); }); // without "--"
+        ->each([&o, name](const std::string&) { o.chosen.emplace_back(name + 2); });
   };
   command.footer("Where the model file states values for samplers, or their order (general.sampling.*),\n"
                  "these are the defaults of their options.");

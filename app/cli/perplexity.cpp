@@ -1,8 +1,5 @@
-// ridge perplexity: how well a model predicts a text, and how far it strays from a reference model.
-//
-// As this field does it: the text's tokens are cut into chunks of -c tokens, each begins with BOS where the model wants
-// one, the first half of a chunk only gives context and each token of the second half is scored. The reference is
-// another model in the same run (--against) or a small file (--kl-divergence-base) written by an earlier one.
+// ridge perplexity. The text is cut into chunks of -c tokens (with BOS if the model adds it); the second half of each
+// chunk is scored. The reference is a model (--against) or an earlier run's file (--kl-divergence-base).
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/models/model_names.h"
@@ -31,9 +28,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kOutputsAtOnce = 128; // bounds the logits held in memory: 128 × 128 k × 4 bytes = 66 MB
+constexpr int64_t kOutputsAtOnce = 128; // 128 × 128 k × 4 bytes = 66 MB
 
-// A model that is fed chunks; feed() evaluates up to where logits for more positions are there.
 class Reader {
  public:
   Reader(const std::string& path, const core::ModelOptions& options, int64_t context, bool exact)
@@ -47,7 +43,7 @@ class Reader {
     engine::start_executor(model, config, options.device, engine::placement_of(options), load_on_terminal());
   }
 
-  // Evaluates chunk[at, at + count) and wants logits of the positions from `first_wanted` on.
+  // Evaluates chunk[at, at + count); logits from `first_wanted` on.
   void feed(std::span<const int32_t> chunk, int64_t at, int64_t count, int64_t first_wanted) {
     positions_.resize(count);
     std::iota(positions_.begin(), positions_.end(), static_cast<int32_t>(at));
@@ -59,7 +55,7 @@ class Reader {
   }
 
   engine::LoadedModel model;
-  std::vector<std::span<const float>> logits; // of the positions last wanted
+  std::vector<std::span<const float>> logits;
 
  private:
   std::vector<int32_t> positions_, outputs_;
@@ -68,7 +64,7 @@ class Reader {
 struct PerplexityCommand {
   core::ModelOptions model;
   std::string file, ids, against, base;
-  std::string text; // of the file: standard input can be read only once, and two models cut it into tokens
+  std::string text; // standard input can be read once
   int64_t context = 512, chunks = -1;
   uint32_t top = 128;
   bool parse_special = false, divergence = false, exact = false, json = false;
@@ -155,7 +151,6 @@ struct PerplexityCommand {
       print_text(perplexity, compared ? measure::report(scores) : measure::DivergenceReport{}, reader.model, seconds);
   }
 
-  // other: the model or file that is compared with.
   void check_score(const measure::PositionScore& score, int64_t chunk, const std::string& other) const {
     const auto refuse = [&](const std::string& name) {
       throw_error("{}: its logits in chunk {} are NaN or infinite: the file is damaged, or holds numbers that overflow",
@@ -195,12 +190,11 @@ struct PerplexityCommand {
       throw_error("--against: {} cuts this text into other tokens than {}", against, model.model);
   }
 
-  // Feeds one chunk to the model (and the reference), as much at a time as logits may be held.
   std::vector<measure::PositionScore> score_chunk(std::span<const int32_t> ids, int64_t chunk, Reader& reader,
                                                   Reader* reference, const measure::LogitsBase* reference_file,
                                                   measure::LogitsBaseWriter* writer) const {
     const int64_t first = measure::first_scored(context),
-                  end = context - 1; // the last token has no successor to predict
+                  end = context - 1; // the last token has no successor
     const int64_t max_batch = reader.model.executor->config().max_batch;
     const int64_t max_outputs = reader.model.executor->config().max_outputs;
     std::vector<measure::PositionScore> scores(measure::scored_positions(context));

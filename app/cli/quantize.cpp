@@ -1,4 +1,4 @@
-// ridge quantize: a model in other types. Shows what each tensor loses while it goes.
+// ridge quantize.
 #include "convert/quantize.h"
 #include "app/cli/cli.h"
 #include "app/models/model_names.h"
@@ -39,7 +39,6 @@ uint64_t peak_memory_bytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-// Progress and notes on the terminal.
 convert::QuantizeSteps steps_on(Progress& progress) {
   convert::QuantizeSteps steps;
   steps.progress = [&](std::string_view what, int64_t done, int64_t total) { progress.update(what, done, total); };
@@ -51,7 +50,7 @@ convert::QuantizeSteps steps_on(Progress& progress) {
 }
 
 struct QuantizeCommand {
-  std::string first, second, third; // IN [OUT] [TYPE]
+  std::string first, second, third;
   core::QuantizeRequest request;
   std::string svg;
   bool dry_run = false, json = false, verbose = false;
@@ -69,7 +68,7 @@ struct QuantizeCommand {
   void quantize(const std::vector<std::string>& names) {
     const bool searched = request.has_target();
     const size_t wanted = 1 + (dry_run ? 0 : 1) + (searched ? 0 : 1);
-    // IN OUT TYPE; a dry run needs no OUT, a target no TYPE.
+    // A dry run needs no OUT, a target no TYPE.
     if (names.size() < wanted)
       throw Error(
           "quantize: expected IN.gguf OUT.gguf TYPE (without TYPE where a --target is given, and with only IN.gguf for "
@@ -101,7 +100,7 @@ struct QuantizeCommand {
     report->finish(request.type, result, core::seconds_now() - start);
   }
 
-  // What recipes and mixes cost; writes no model.
+  // --explore: costs of recipes and mixes; writes no model.
   void explore(const std::vector<std::string>& names) {
     if (names.size() != 1 || dry_run)
       throw Error("quantize: --explore takes the model only, and writes none", Error::kUsage);
@@ -127,7 +126,6 @@ struct QuantizeCommand {
     note(fmt::format("wrote {}", svg));
   }
 
-  // What became of the tensors: a line for each type, or with --verbose for each tensor as it is done, and the summary.
   class Report {
    public:
     Report(const QuantizeCommand& command, const convert::Requantization& plan)
@@ -137,10 +135,9 @@ struct QuantizeCommand {
       if (command.json) return;
       print_plan();
       if (by_tensor()) fmt::print("\n{}", table_.title());
-      flush_stdout(); // a closed stdout is an error before the work
+      flush_stdout(); // reports a closed stdout before the work
     }
 
-    // How much of the work is done.
     std::pair<int64_t, int64_t> progress() const {
       return {static_cast<int64_t>(before_), static_cast<int64_t>(bytes_in_all_)};
     }
@@ -175,7 +172,6 @@ struct QuantizeCommand {
       flush_stdout();
     }
 
-    // A dry run's lines: sizes, and no errors.
     void add_plan() {
       const auto infos = plan_.infos();
       for (size_t i = 0; i < plan_.sources.size(); ++i) {
@@ -305,17 +301,17 @@ struct QuantizeCommand {
     }
 
     const QuantizeCommand& command_;
-    const convert::Requantization& plan_; // gone when finish() is called
+    const convert::Requantization& plan_;
     size_t done_ = 0;
     uint64_t bytes_in_all_ = 0;
-    std::map<std::pair<std::string, std::string>, TypeTotal> types_; // by what they are now, and were
+    std::map<std::pair<std::string, std::string>, TypeTotal> types_; // by (new type, old type)
     uint64_t before_ = 0, after_ = 0;
     int64_t weights_ = 0;
     int64_t layers_;
-    Table table_;     // of tensors
-    double loss_ = 0; // as convert/type_search.h counts it
+    Table table_;
+    double loss_ = 0; // as in convert/type_search.h
     quant::ErrorStats total_;
-    convert::StageSeconds seconds_; // of encoded tensors; the rest is copying, and bringing the file to the disk
+    convert::StageSeconds seconds_; // of encoding; the rest is copying and fsync
     Json rows_ = Json::array();
   };
 };

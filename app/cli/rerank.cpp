@@ -1,4 +1,4 @@
-// ridge rerank: documents in the order in which they answer a query.
+// ridge rerank: documents by relevance.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/terminal/streams.h"

@@ -1,4 +1,4 @@
-// ridge roofline: what this machine can do at most, and where the kernels and a whole step stand under that.
+// ridge roofline: ceilings, kernels, whole steps.
 #include "measure/roofline.h"
 #include "app/cli/cli.h"
 #include "app/cli/options.h"

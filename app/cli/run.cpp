@@ -49,7 +49,7 @@ struct RunCommand {
     core::ExecutorConfig config = engine::generating_config(model, loaded.program);
     if (model.context < 0 && request.sampling.max_tokens > 0)
       config.context = context_for(std::ssize(raw_tokens), config.context, loaded.program.trained_context);
-    if (core::sees_ahead(loaded.program)) { // texts are evaluated whole
+    if (core::sees_ahead(loaded.program)) { // bidirectional: one batch
       if (profile) throw Error("run: --profile is of models that write token by token", Error::kUsage);
       config.max_batch = config.context;
     }
@@ -70,7 +70,7 @@ struct RunCommand {
                                               : chat(loaded, session, answerer, sink, interrupt.flag());
     if (view) view->print_kept([&](std::string_view part, bool reasoning) { printer.print(part, reasoning); });
     std::optional<measure::StepProfile> step;
-    if (profile) { // the answer's last token once more
+    if (profile) { // evaluates the last token again
       const int64_t position = std::ssize(session.tokens()) - 1;
       step = measure::profile_step(*loaded.executor, loaded.program, {session.tokens().last(1), position},
                                    engine::measure_read_bandwidth(loaded));
@@ -88,18 +88,17 @@ struct RunCommand {
     if (answer.stop == engine::StopReason::interrupted) throw Error("interrupted", kInterrupted);
   }
 
-  // Room for what was asked for. -n only limits an answer, which mostly ends before: so a chat gets no more than the
-  // model was trained for. A text that is completed as it is may well go on past that, and then it is said.
+  // -n is only a limit, so a chat gets at most the trained context. A raw completion may exceed it, with a notice.
   int64_t context_for(int64_t prompt, int64_t usual, int64_t trained) const {
     const int64_t most = request.raw ? kLongestContext : std::max(usual, trained);
-    const int64_t answer = std::min(request.sampling.max_tokens, kLongestContext); // so that no sum overflows
+    const int64_t answer = std::min(request.sampling.max_tokens, kLongestContext);
     const int64_t context = std::clamp(prompt + answer + (request.raw ? 0 : kTemplateRoom), usual, most);
     if (request.raw && context > trained)
       note(fmt::format("going past the {} tokens the model was trained for", trained));
     return context;
   }
 
-  // Says where the context is full before as many tokens are there as were asked for. The last one takes no room.
+  // The last token takes no room.
   void note_limit(int64_t prompt, int64_t context) const {
     if (const int64_t room = context - prompt + 1; room > 0 && room < request.sampling.max_tokens)
       note(fmt::format("-n {}: the context of {} tokens has room for {} behind the prompt (-c sets it)",
@@ -158,9 +157,9 @@ struct RunCommand {
             {"right_tokens_by_place", counts.right}};
   }
 
-  static constexpr int64_t kTemplateRoom = 1024;        // tokens that a chat template may add around a message
-  static constexpr int64_t kLongestContext = INT32_MAX; // that executors take
-  static constexpr int kInterrupted = 130;              // as a shell reports a program that Ctrl-C ended
+  static constexpr int64_t kTemplateRoom = 1024;
+  static constexpr int64_t kLongestContext = INT32_MAX;
+  static constexpr int kInterrupted = 130; // a shell's status after Ctrl-C
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// ridge serve: an HTTP endpoint for OpenAI's, Anthropic's and Ollama's clients.
+// ridge serve: HTTP endpoint for OpenAI, Anthropic and Ollama clients.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/config/merge.h"
@@ -36,16 +36,15 @@
 namespace ridge::app {
 namespace {
 
-// glibc otherwise keeps up to 64 MiB of freed memory in each of 8 arenas a core, for as long as the process lives.
+// By default glibc keeps up to 64 MiB of freed memory in each of 8 arenas per core.
 void give_memory_back() {
   mallopt(M_ARENA_MAX, 8);
-  mallopt(M_MMAP_THRESHOLD, 256 << 10); // a large block is the system's as soon as it is freed
+  mallopt(M_MMAP_THRESHOLD, 256 << 10); // larger blocks return to the system when freed
   mallopt(M_TRIM_THRESHOLD, 256 << 10);
 }
 
-constexpr int64_t kOtherDescriptors = 128; // beside connections: files, the GPU's, what libraries open
+constexpr int64_t kOtherDescriptors = 128;
 
-// How many connections this process has descriptors for, once it has raised its limit as far as it may.
 int64_t descriptors_for_connections() { return core::raise_descriptor_limit() - kOtherDescriptors; }
 
 struct ServeCommand {
@@ -60,9 +59,9 @@ struct ServeCommand {
 
   void run() {
     give_memory_back();
-    write_stderr_in_background();  // a log that is not read delays no request
-    std::signal(SIGPIPE, SIG_IGN); // a log without a reader is an error of the write
-    static StopSignals signals;    // before any thread starts; the waiting thread keeps it
+    write_stderr_in_background();  // unread logs must not delay requests
+    std::signal(SIGPIPE, SIG_IGN); // a closed log must not end the process
+    static StopSignals signals;    // before any thread starts; this thread handles them
     check_setup();
     if (several() && !setup.model.draft_model.empty())
       throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
@@ -77,10 +76,9 @@ struct ServeCommand {
     }
     if (several()) engine::need_one_process("serve", "they share out one model, not several (-m, --models-dir)");
     if (image_urls) {
-      hub::curl::library(); // throws where it is missing
+      hub::curl::library(); // throws if it is missing
       setup.fetch_picture = [](const std::string& url, double seconds) {
-        constexpr int64_t kMostBytes = int64_t{16}
-                                       << 20; // of a picture; as many requests as have a thread may fetch one
+        constexpr int64_t kMostBytes = int64_t{16} << 20; // each request thread may fetch a picture
         return hub::fetch_public(url, {.bytes = kMostBytes, .seconds = seconds});
       };
     }
@@ -121,10 +119,10 @@ struct ServeCommand {
     engine::check_prefixes(setup.prefixes);
   }
 
-  // What the configuration file's section for that model adds, where it has one.
+  // Applies the model's section of the configuration file.
   void take_own_setup(server::ModelFile& file) const;
 
-  // NAME=MODEL; of one model NAME alone, by which it is then called.
+  // NAME=MODEL; for a single model also NAME alone.
   void take_names(std::vector<server::ModelFile>& all) const {
     const auto find = [&](const std::string& name, const char* flag) -> server::ModelFile& {
       const auto at = std::ranges::find(all, name, &server::ModelFile::name);
@@ -167,7 +165,6 @@ struct ServeCommand {
     return model;
   }
 
-  // Before the first request.
   static void open_loaded(server::Models& models, const std::optional<std::string>& name, const engine::Notice& log) {
     try {
       say_opened(models.use(name).service(), log);
@@ -188,7 +185,6 @@ struct ServeCommand {
                     service.context()));
   }
 
-  // Encoders of pictures are left out of a folder: they are no models.
   std::vector<server::ModelFile> model_files() const {
     std::vector<server::ModelFile> all;
     for (const std::string& file : files) all.push_back({server::model_name(file), file});
@@ -200,8 +196,7 @@ struct ServeCommand {
     return all;
   }
 
-  // With which a model is opened when a request has a picture. Where what lies there is of no use, a line says why, but
-  // not for each model of a folder.
+  // Reports unusable encoders, except in a folder of models.
   std::string encoder_beside(const std::string& path) const {
     try {
       std::string found = find_encoder(path);
@@ -313,7 +308,6 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
                    "no chat page for browsers that open the server's address; they get Ollama's line, as all others");
 }
 
-// Fills `options`; without a callback.
 CLI::App* add_options(CLI::App& app, ServeCommand& options) {
   CLI::App* command = app.add_subcommand("serve", "an HTTP endpoint for OpenAI's, Anthropic's and Ollama's clients");
   add_model_options(*command, options.setup.model, true);
@@ -373,12 +367,12 @@ void ServeCommand::take_own_setup(server::ModelFile& file) const {
                               setting.line, setting.name),
                   Error::kUsage);
   std::vector<std::string> args = with_settings(line->args, holding);
-  std::ranges::reverse(args); // CLI11 takes them last first
+  std::ranges::reverse(args); // CLI11 expects reverse order
   try {
     app.parse(std::move(args));
     resolve_models(*command);
     own.check_setup();
-  } catch (const std::exception& error) { // CLI11's, too
+  } catch (const std::exception& error) {
     throw Error(fmt::format("{}: {}{}", file.name, error.what(), origin_of(error.what(), holding, line->file)),
                 Error::kUsage);
   }

@@ -1,4 +1,4 @@
-// ridge template: what a chat template makes of messages, to the byte.
+// ridge template: renders messages with a chat template.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/models/model_names.h"
@@ -44,7 +44,7 @@ struct TemplateCommand {
     write_stdout(text);
   }
 
-  // Where a model is given, its own BOS and EOS stand in for those that were not.
+  // A given model supplies BOS and EOS unless set.
   text::ChatTemplate choose(text::ChatOptions& options) const {
     using text::ChatTemplate;
     if (!file.empty()) return ChatTemplate::parse(core::read_text_file(file), file);

@@ -1,4 +1,4 @@
-// ridge tokenize and ridge detokenize: text to token ids and back.
+// ridge tokenize and ridge detokenize.
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
 #include "app/models/model_names.h"
@@ -23,7 +23,7 @@ std::unique_ptr<text::Tokenizer> load_tokenizer(const gguf::File& file) {
   return tokenizer;
 }
 
-// A token's bytes as one readable line: control characters, and what is no UTF-8, as in C.
+// C escapes for control characters and invalid UTF-8.
 std::string quoted(const std::string& bytes) {
   return nlohmann::ordered_json(bytes).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

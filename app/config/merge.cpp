@@ -22,7 +22,6 @@ bool takes_all(const CLI::Option& option) {
   return option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll || option.get_items_expected_max() > 1;
 }
 
-// What of a command's options its words give, and the model that they name.
 struct Given {
   Given(const CLI::App& command, const std::vector<std::string>& args) {
     const CLI::Option* const model = find_option(command, "model");
@@ -41,7 +40,7 @@ struct Given {
         const std::vector<std::string>& names = is_long ? one->get_lnames() : one->get_snames();
         if (std::ranges::find(names, name) != names.end()) option = one;
       }
-      if (!option) continue; // the parser says so
+      if (!option) continue;
       options.insert(option);
       if (is_flag(*option)) continue;
       const bool attached = is_long ? equals != std::string::npos : arg.size() > 2;
@@ -68,13 +67,12 @@ bool is_of(const Setting& setting, const std::string& model) {
   return setting.section == model || setting.section == server::model_name(model);
 }
 
-// Whether the options do not go together.
 bool exclude(const CLI::Option* a, const CLI::Option* b) {
   return a->get_excludes().contains(const_cast<CLI::Option*>(b)) ||
          b->get_excludes().contains(const_cast<CLI::Option*>(a));
 }
 
-// Gathers what holds, from what goes first to what goes last.
+// Collects settings by descending priority.
 class Merge {
  public:
   Merge(const CLI::App& command, const std::vector<std::string>& args, const SettingsFile& file)
@@ -112,7 +110,6 @@ class Merge {
             }));
   }
 
-  // Where a command line names none.
   std::vector<std::string> models_of_file() const {
     std::vector<std::string> of_command, general;
     for (const Setting& setting : file_.settings)
@@ -123,7 +120,7 @@ class Merge {
     return of_command.empty() ? general : of_command;
   }
 
-  // Those of one section that nothing before has set, and that go with what it has set. The last one of a name counts.
+  // Adds a section's settings, except those that are set or excluded by set ones. The last of a name counts.
   template <typename Applies>
   void take(const Applies& applies) {
     std::set<const CLI::Option*> here;

@@ -58,7 +58,6 @@ class SettingsReader {
     settings_.push_back(std::move(setting));
   }
 
-  // [NAME] of a command, [model "NAME"] of a model.
   void read_section(std::string_view line) {
     const size_t close = line.rfind(']');
     const std::string_view behind = close == std::string_view::npos ? "" : trimmed(line.substr(close + 1));
@@ -76,7 +75,7 @@ class SettingsReader {
     section_ = {Setting::Scope::command, std::string(inner)};
   }
 
-  // Up to a comment, which a space stands before; or in quotes, with \n, \t, \" and \\.
+  // A value ends at a comment after a space, or is quoted with \n, \t, \" and \\.
   std::string value_of(std::string_view text) const {
     if (!text.starts_with('"')) {
       for (size_t at = 0; at + 1 < text.size(); ++at)

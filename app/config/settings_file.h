@@ -1,10 +1,9 @@
-// The configuration file: values of options that hold until a flag says otherwise.
-//
-//   ctx-size = 8192             # for every command that has the option
-//   [chat]                      # for a command
+// The configuration file.
+//   ctx-size = 8192             # every command with this option
+//   [chat]                      # a command
 //   temp = 0.7
 //   stop = "\n\n"
-//   [model "qwen3-8b"]          # for a model, by the name or path that a command is given, or by its file's name
+//   [model "qwen3-8b"]          # a model, by given name, path or file name
 //   top-k = 20
 #pragma once
 
@@ -17,28 +16,28 @@ namespace ridge::app {
 struct Setting {
   enum class Scope { general, command, model };
   Scope scope = Scope::general;
-  std::string section;     // the command's name, or the model's; empty: general
-  std::string name, value; // of the option, without dashes; a flag's value is true or false
+  std::string section;     // command or model; empty: general
+  std::string name, value; // name without dashes; a flag's value is true or false
   size_t line = 0;
 
   std::string place() const; // "line 4, [chat]"
 };
 
 struct SettingsFile {
-  std::string path; // empty: there is none
+  std::string path;
   std::vector<Setting> settings;
 };
 
 struct CommandLine {
   SettingsFile file;
-  std::vector<std::string> args; // as a person wrote them, the command first
+  std::vector<std::string> args; // as typed, command first
 };
 
-// Throws Error with the line of what is no setting and no section.
+// Throws Error with the line.
 SettingsFile parse_settings(std::string_view text, const std::string& path);
 
-// The file that `--config FILE` in `args` names, which is taken out of them; else that of RIDGE_CONFIG, else
-// config.ini in core::config_folder(), which may be absent. "none": none.
+// Reads `--config FILE` (removed from `args`), else RIDGE_CONFIG, else the optional config.ini in
+// core::config_folder(). "none": no file.
 SettingsFile read_settings(std::vector<std::string>& args);
 
 } // namespace ridge::app

@@ -17,7 +17,7 @@ OptionWords words_of(const CLI::Option& option) {
   words.group = option.get_group();
   words.bare = option.get_positional();
   if (option.get_items_expected_max() == 0) return words;
-  // CLI11 appends what its validators say: "NAME:{auto,cuda,cpu}", "N:INT in [0 - 9]".
+  // CLI11 appends validators: "NAME:{auto,cuda,cpu}", "N:INT in [0 - 9]".
   const std::string type = option.get_type_name();
   words.value = type.substr(0, type.find(':'));
   const size_t open = type.find(":{"), close = type.find('}');

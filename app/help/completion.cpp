@@ -1,5 +1,4 @@
-// ridge completion: the script for a shell, which then calls ridge with the words so far. So the scripts know no
-// command or option, and cannot lag behind.
+// ridge completion: shell scripts that call ridge for candidates.
 #include "app/cli/cli.h"
 #include "app/help/command_tree.h"
 #include "app/models/model_names.h"
@@ -89,8 +88,8 @@ bool names_a_file(const std::string& value) {
 }
 
 struct Found {
-  std::string before = {}; // "--option=", where a value is written so
-  std::string prefix;      // what is typed of the word behind it
+  std::string before = {};
+  std::string prefix;
   std::vector<std::string> lines;
 
   void add(const std::string& word, const std::string& help) {
@@ -119,7 +118,7 @@ std::vector<std::string> completions(CLI::App& app, const std::vector<std::strin
   const auto command = std::ranges::find(commands, words[0], &CLI::App::get_name);
   if (command == commands.end()) return {};
   const std::vector<OptionWords> options = options_of(**command);
-  std::string valued = words[words.size() - 2]; // perhaps an option whose value the last word is
+  std::string valued = words[words.size() - 2];
   if (const size_t equals = found.prefix.find('='); found.prefix.starts_with("--") && equals != std::string::npos) {
     found.before = found.prefix.substr(0, equals + 1);
     valued = found.prefix.substr(0, equals);

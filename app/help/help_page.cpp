@@ -17,16 +17,15 @@ namespace ridge::app {
 namespace {
 
 constexpr int kUsualColumns = 100, kLeastColumns = 40, kMostColumns = 120; // longer lines are hard to read
-constexpr const char* kNoGroup = "Options";                                // as the parser calls it
+constexpr const char* kNoGroup = "Options";
 
-using Row = std::pair<std::string, std::string>; // a name and what it is
+using Row = std::pair<std::string, std::string>;
 
 int page_columns() {
   const int columns = terminal_columns();
   return columns == 0 ? kUsualColumns : std::clamp(columns, kLeastColumns, kMostColumns);
 }
 
-// Names in a column of their own; the text of a longer one begins on the next line.
 std::string rows_text(const std::vector<Row>& rows, int columns) {
   constexpr size_t kWidest = 26;
   size_t width = 0;
@@ -51,7 +50,7 @@ Row help_row(const OptionWords& option) {
 std::string options_text(const CLI::App& app, int columns) {
   std::vector<std::pair<std::string, std::vector<Row>>> groups = {
       {kNoGroup, {}}, {kServerGroup, {}}, {kSamplingGroup, {}}, {kMemoryGroup, {}}, {kAdvancedGroup, {}}};
-  std::optional<Row> help; // the last one
+  std::optional<Row> help;
   for (const OptionWords& option : options_of(app)) {
     const auto group = std::ranges::find(groups, option.group, &std::pair<std::string, std::vector<Row>>::first);
     std::vector<Row>& rows = (group == groups.end() ? groups[0] : *group).second;
@@ -82,7 +81,7 @@ std::string commands_text(const CLI::App& app, int columns) {
   return text;
 }
 
-// " [MODEL] TEXT…": the words without dashes that a command takes.
+// " [MODEL] TEXT…"
 std::string usage(const CLI::App& app) {
   std::string text;
   for (const CLI::Option* option : app.get_options()) {

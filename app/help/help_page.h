@@ -1,4 +1,4 @@
-// What --help prints: options in groups, as wide as the terminal.
+// The --help page.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,13 +7,13 @@
 
 namespace ridge::app {
 
-// Groups of options. Options of no group are the common ones, in commands that have any group.
-inline constexpr const char* kServerGroup = "Server"; // of a whole server, not of one of its models
+// Options without a group are the common ones.
+inline constexpr const char* kServerGroup = "Server"; // of the whole server
 inline constexpr const char* kSamplingGroup = "Sampling";
 inline constexpr const char* kMemoryGroup = "Memory and GPU";
 inline constexpr const char* kAdvancedGroup = "Advanced";
 
-// While it lives, options that are added to the command are of this group.
+// Sets the group of options added during its lifetime.
 class OptionGroup {
  public:
   OptionGroup(CLI::App& command, const char* name)

@@ -1,4 +1,4 @@
-// ridge manual: the manual page, made from what the parser knows.
+// ridge manual: a manual page from the parser.
 #include "app/cli/cli.h"
 #include "app/help/command_tree.h"
 
@@ -61,7 +61,6 @@ ridge serve \-m model.gguf \-\-port 8080
 .EE
 )";
 
-// Text for troff: nothing in it is markup.
 std::string escaped(std::string_view text) {
   std::string out;
   bool line_begins = true;

@@ -15,20 +15,19 @@
 namespace ridge::app {
 namespace {
 
-// What is done with a word of another program.
 enum class Way : uint8_t {
-  renamed,    // the option `here`, with the same value
-  repository, // the option `here`, its value a repository of Hugging Face
-  always,     // nothing: ridge does so anyway
-  always_on,  // likewise; it may have a value, which must not be "off"
-  never,      // an error: `here` says what to do instead
+  renamed,    // option `here`, same value
+  repository, // option `here`, a Hugging Face repository
+  always,     // ignored
+  always_on,  // ignored, unless "off"
+  never,      // an error with advice `here`
 };
 
 struct ForeignWord {
-  std::string_view name, longer; // one spelling and another; either may be empty
+  std::string_view name, longer; // either may be empty
   Way way;
   std::string_view here;
-  std::string_view command = {}; // of this command alone; empty: of every one
+  std::string_view command = {}; // only this command; empty: all
 };
 
 constexpr auto kForeignWords = std::to_array<ForeignWord>({
@@ -82,7 +81,6 @@ constexpr auto kForeignWords = std::to_array<ForeignWord>({
 struct OtherCommand {
   std::string_view name, here;
 };
-// What the commands of other programs are here.
 constexpr auto kOtherCommands = std::to_array<OtherCommand>({
     {"list", "models"},
     {"ls", "models"},
@@ -129,7 +127,6 @@ const ForeignWord* find_foreign(const CLI::App& command, std::string_view name) 
   return nullptr;
 }
 
-// The words of one command, from left to right: which are options, which their values.
 class WordReader {
  public:
   WordReader(CLI::App& command, const std::vector<std::string>& words) : command_(command), words_(words) {}
@@ -212,7 +209,7 @@ class WordReader {
     if (value == "off" || value == "0") refuse(command_, fmt::format("{} {}", name, value), foreign.here);
   }
 
-  // -t4, -mmodel.gguf: an option of one letter and its value. Letters alone are a word that is not known.
+  // -t4, -mmodel.gguf. Letters alone are an unknown word.
   bool is_glued(const std::string& word) const {
     const CLI::Option* option = find(word.substr(0, 2));
     if (!option || option->get_items_expected_min() == 0) return false;
@@ -237,7 +234,6 @@ class WordReader {
     refuse(command_, name, "no such option" + (meant.empty() ? see : meant));
   }
 
-  // A word that is no option's: as many as the command takes.
   void count_text(const std::string& word) {
     int most = 0;
     for (const CLI::Option* option : command_.get_options())

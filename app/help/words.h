@@ -1,5 +1,4 @@
-// The words of a command line before the parser reads them: what other programs of this field write, in ridge's words,
-// and errors that say what a word is taken for and what was probably meant.
+// Checks command lines and translates other programs' options before parsing.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,8 +8,8 @@
 
 namespace ridge::app {
 
-// `words`: all behind the program's name. Throws Error (usage) for an unknown command or option, for a word too many,
-// and for one of llama.cpp's that has no counterpart, with what to write instead.
+// `words`: without the program name. Throws Error (usage) with advice for unknown commands or options, extra words, and
+// llama.cpp options without a counterpart.
 std::vector<std::string> read_words(CLI::App& app, const std::vector<std::string>& words);
 
 } // namespace ridge::app

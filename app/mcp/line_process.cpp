@@ -22,9 +22,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kLookAtMs = 50;                    // between two looks at what cancels
-constexpr size_t kMostErrorBytes = 2000;         // of a line of its standard error
-constexpr auto kLeave = std::chrono::seconds(2); // for a program whose input was closed, and for one that gets SIGTERM
+constexpr int kLookAtMs = 50; // interval of cancellation checks
+constexpr size_t kMostErrorBytes = 2000;
+constexpr auto kLeave = std::chrono::seconds(2); // grace period after closing its input, and after SIGTERM
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> list;
@@ -33,7 +33,6 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return list;
 }
 
-// This process's variables, with others in their places.
 std::vector<std::string> with_environment(const LineProcess::Environment& others) {
   std::vector<std::string> all;
   for (char** each = environ; *each; ++each) {
@@ -54,7 +53,7 @@ LineProcess::LineProcess(std::string name, const std::vector<std::string>& comma
                          const std::string& folder)
     : name_(std::move(name)) {
   int in[2], out[2], err[2];
-  // A socket, because a write to a pipe without a reader is a signal.
+  // A socket, because writing to a pipe without a reader raises SIGPIPE.
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0) throw_error("{}: {}", name_, std::strerror(errno));
   in_ = in[0];
   if (::pipe2(out, O_CLOEXEC) != 0) {
@@ -103,7 +102,7 @@ LineProcess::~LineProcess() {
   const auto ends = [&] {
     const auto until = Clock::now() + kLeave;
     while (running() && Clock::now() < until) {
-      pump(kLookAtMs); // so that it does not wait for a reader
+      pump(kLookAtMs); // keeps the process from blocking
       reap(false);
     }
     return !running();
@@ -122,7 +121,7 @@ void LineProcess::send(std::string_view line) {
 
 void LineProcess::close_input() { close_once(in_); }
 
-// Writes and reads what can be, or waits so long. False: its output is closed.
+// Waits at most wait_ms. Returns false when the output is closed.
 bool LineProcess::pump(int wait_ms) {
   pollfd files[] = {{out_, POLLIN, 0}, {err_, POLLIN, 0}, {to_write_.empty() ? -1 : in_, POLLOUT, 0}};
   if (out_ < 0 && err_ < 0) {
@@ -173,7 +172,7 @@ LineProcess::Event LineProcess::read(std::string& line, Clock::time_point deadli
     if (read_.size() > kMostBytes) throw_error("{}: sent a line of more than {} MiB", name_, kMostBytes >> 20);
     if (out_ < 0) {
       close_input();
-      const auto until = Clock::now() + kLeave; // for its last words
+      const auto until = Clock::now() + kLeave;
       while ((err_ >= 0 || running()) && Clock::now() < until) {
         pump(kLookAtMs);
         reap(false);
@@ -186,12 +185,12 @@ LineProcess::Event LineProcess::read(std::string& line, Clock::time_point deadli
   }
 }
 
-// Where it has ended, so does what it has started and left.
+// Ends its process group when the program has ended.
 void LineProcess::reap(bool wait) {
   if (pid_ <= 0) return;
   siginfo_t info = {};
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | (wait ? 0 : WNOHANG)) != 0) return;
-  if (info.si_pid != pid_) return; // it runs
+  if (info.si_pid != pid_) return;
   ::kill(-pid_, SIGKILL);
   ::waitpid(pid_, &status_, 0);
   pid_ = -1;

@@ -1,4 +1,4 @@
-// A program that is spoken to in lines, through its standard streams.
+// A child process with line-based streams.
 #pragma once
 
 #include <atomic>
@@ -14,25 +14,25 @@ namespace ridge::app {
 class LineProcess {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
-  // No shell reads `command`. The program is in a group of its own, so that Ctrl-C on the terminal is not for it, and
-  // has no other files of this process. Throws Error where it does not start; `name` stands for it.
+  // Runs `command` without a shell, in a new process group (so that Ctrl-C does not reach it), without inherited files.
+  // Throws Error. `name` appears in messages.
   LineProcess(std::string name, const std::vector<std::string>& command, const Environment& environment,
               const std::string& folder);
-  // Closes its input, at which it should end. One that does not is ended, with all that it has started.
+  // Closes the program's input, and kills its process group if it does not end.
   ~LineProcess();
   LineProcess(const LineProcess&) = delete;
   LineProcess& operator=(const LineProcess&) = delete;
 
-  // The line is written while the next one is read. Throws Error for one of more than kMostBytes.
+  // Queues a line, which read() writes. Throws Error above kMostBytes.
   void send(std::string_view line);
   void close_input();
 
   enum class Event : uint8_t { line, ended, late, cancelled };
-  // The next line, without its end. `late`: none came until `deadline`. Lines of more than kMostBytes are errors.
+  // The next line without its end. `late`: none came before `deadline`. Throws Error above kMostBytes.
   Event read(std::string& line, std::chrono::steady_clock::time_point deadline, const std::atomic<bool>* cancel);
 
   bool running() const { return pid_ > 0; }
-  // How it ended, and the last thing that it wrote to its standard error: "ended with status 1: no such module".
+  // How it ended, and its last line on stderr: "ended with status 1: no such module".
   std::string last_words() const;
 
   static constexpr size_t kMostBytes = 16 << 20;
@@ -44,9 +44,9 @@ class LineProcess {
 
   const std::string name_;
   pid_t pid_ = -1;
-  int in_ = -1, out_ = -1, err_ = -1; // its streams
+  int in_ = -1, out_ = -1, err_ = -1;
   std::string to_write_, read_, error_line_, last_error_;
-  size_t looked_ = 0; // bytes of read_ that have no end of a line
+  size_t looked_ = 0; // bytes of read_ known to hold no line end
   int status_ = 0;
 };
 

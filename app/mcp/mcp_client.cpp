@@ -14,9 +14,8 @@ namespace {
 
 using Json = McpClient::Json;
 
-constexpr const char* kProtocol =
-    "2025-06-18"; // the newest version that is known here; older ones differ in nothing used
-// What a server may take. Some fetch themselves from the network when they start.
+constexpr const char* kProtocol = "2025-06-18"; // newest known version; older ones work alike
+// Some servers download themselves at start.
 constexpr auto kStartLimit = std::chrono::seconds(120), kListLimit = std::chrono::seconds(60),
                kCallLimit = std::chrono::seconds(600);
 constexpr size_t kMostTools = 256, kMostPages = 64, kMostDescription = 8192;
@@ -26,7 +25,7 @@ std::string text_of(const Json& json, const char* key) {
   return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
 }
 
-// A part of a result, as text. What a model is not shown is named.
+// Parts that are not text are only named.
 std::string part_text(const Json& part) {
   const std::string type = text_of(part, "type");
   if (type == "text") return text_of(part, "text");
@@ -126,12 +125,12 @@ Json McpClient::result_of(int64_t id, const char* method, std::chrono::seconds l
     case LineProcess::Event::line: break;
     }
     const auto message = core::find_json<Json>(line, kMessageLimits);
-    if (!message || !message->is_object()) continue; // some print what is not for the client
+    if (!message || !message->is_object()) continue; // servers may print other lines
     if (!message->contains("id") || message->contains("method")) {
       take(*message);
       continue;
     }
-    if ((*message)["id"] != id) continue; // to what was stopped
+    if ((*message)["id"] != id) continue; // the reply to a cancelled request
     if (message->contains("error")) {
       const std::string why = text_of((*message)["error"], "message");
       throw Refused(fmt::format("{}: {}: {}", name_, method, core::printable(why.empty() ? "refused" : why, 300)));
@@ -140,7 +139,7 @@ Json McpClient::result_of(int64_t id, const char* method, std::chrono::seconds l
   }
 }
 
-// A server may ask whether the client is there. Nothing else that it asks for is done.
+// Answers pings; refuses other requests.
 void McpClient::take(const Json& message) {
   const std::string method = text_of(message, "method");
   if (method == "notifications/tools/list_changed") tools_are_old_ = true;

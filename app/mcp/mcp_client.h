@@ -1,6 +1,5 @@
-// One MCP server, spoken to by the Model Context Protocol: JSON-RPC in lines, over the standard streams of a program.
-// It is taken for hostile: what it sends is read within limits, and nothing that it says is done but calls that a
-// person has allowed.
+// Client of one MCP server: JSON-RPC lines over the server's standard streams. The server is untrusted: its output is
+// limited, and only permitted calls have effects.
 #pragma once
 
 #include "app/mcp/line_process.h"
@@ -15,50 +14,48 @@
 
 namespace ridge::app {
 
-// What a call of a tool gave.
 struct McpResult {
   std::string text;
-  bool failed = false; // the tool says so
+  bool failed = false;
 };
 
 class McpClient {
  public:
   using Json = nlohmann::ordered_json;
 
-  // Starts the server and begins to talk. Throws Error where it does not start.
+  // Starts the server. Throws Error.
   explicit McpClient(const McpServer& server);
 
-  // Waits until it has said what it is and has. These, and call(), throw Error where the server ends, gives no answer
-  // in time or says that it cannot, and Cancelled where `cancel` is raised.
+  // This and call() throw Error if the server ends, times out or returns an error, and Cancelled if `cancel` is set.
   void finish_start(const std::atomic<bool>* cancel);
   McpResult call(const std::string& tool, const Json& arguments, const std::atomic<bool>* cancel);
 
   struct Cancelled : Error {
     using Error::Error;
   };
-  struct Refused : Error { // the server has answered with an error
+  struct Refused : Error {
     using Error::Error;
   };
 
   struct Tool {
     std::string name, description;
-    Json parameters; // a schema, as the server has it
+    Json parameters;
   };
   const std::vector<Tool>& tools() const { return tools_; }
   void list_tools(const std::atomic<bool>* cancel);
-  bool tools_are_old() const { return tools_are_old_; } // the server has said that they are others now
-  bool is_over() const { return over_; }                // no further call can be made
+  bool tools_are_old() const { return tools_are_old_; } // the server announced a change
+  bool is_over() const { return over_; }
 
  private:
   int64_t send_request(const char* method, const Json& parameters);
   void send(const Json& message);
   Json result_of(int64_t id, const char* method, std::chrono::seconds limit, const std::atomic<bool>* cancel);
-  void take(const Json& message); // that is no answer to a request
+  void take(const Json& message); // handles messages that are not replies
 
   const std::string name_;
   LineProcess process_;
   int64_t last_id_ = 0, start_id_ = 0;
-  bool over_ = false; // it has ended, or does not answer
+  bool over_ = false; // the server ended or does not reply
   bool has_tools_ = false, tools_are_old_ = false;
   std::vector<Tool> tools_;
 };

@@ -14,14 +14,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostListBytes = 1 << 20; // of a file
+constexpr int64_t kMostListBytes = 1 << 20;
 constexpr size_t kMostServers = 32, kMostName = 40;
 
 bool is_server_name(const std::string& name) {
   return !name.empty() && name.size() <= kMostName && std::ranges::all_of(name, text::is_name_char);
 }
 
-// A text that is handed to a program: it has no zero bytes.
+// A string without zero bytes.
 std::string text_at(const Json& value, const std::string& place) {
   if (!value.is_string()) throw_error("{}: expected a text", place);
   std::string text = value.get<std::string>();
@@ -36,7 +36,6 @@ std::vector<std::string> words_at(const Json& value, const std::string& place) {
   return words;
 }
 
-// Nothing where it is switched off.
 std::optional<McpServer> read_server(const std::string& name, const Json& json, const std::string& label) {
   const std::string place = fmt::format("{}: mcpServers: {}", label, core::printable(name, kMostName));
   if (!is_server_name(name))
@@ -87,7 +86,7 @@ McpServer parse_mcp_server(std::string_view text) {
   for (const char c : text.substr(equals + 1)) {
     if (quote ? c == quote : c == '"' || c == '\'') {
       quote = quote ? 0 : c;
-      in_word = true; // also an empty one
+      in_word = true;
     } else if (!quote && (c == ' ' || c == '\t')) {
       if (std::exchange(in_word, false)) server.command.push_back(std::exchange(word, {}));
     } else {

@@ -16,11 +16,10 @@ namespace {
 using Json = McpClient::Json;
 
 constexpr size_t kLongestShown = 600; // bytes of a call's arguments
-constexpr int64_t kResultShare = 4;   // a result takes 1/4 of the context at most
+constexpr int64_t kResultShare = 4;   // a result takes at most 1/4 of the context
 
-// The beginning of a text that takes at most so many tokens.
 std::string cut_to(std::string text, const text::Tokenizer& tokenizer, int64_t most_tokens) {
-  constexpr size_t kLongToken = 16; // bytes: what is far too long is not read for that
+  constexpr size_t kLongToken = 16; // bytes; limits tokenization
   const auto most = static_cast<size_t>(most_tokens);
   const size_t all = text.size();
   const auto shorten = [&](size_t bytes) {
@@ -63,7 +62,7 @@ void Toolbox::start(const engine::Notice& notice, const std::atomic<bool>* cance
   name_tools();
 }
 
-// A tool is called what its server calls it, with the server's name before where another has the same.
+// Colliding names get the server's name as prefix.
 void Toolbox::name_tools() {
   tools_.clear();
   for (const Server& server : servers_)
@@ -87,7 +86,7 @@ void Toolbox::offer(engine::Conversation& conversation, const std::optional<engi
     try {
       engine::ToolUse alone{.definitions = Json::array()};
       engine::add_tool(alone, function);
-      conversation.set_tools(std::move(alone)); // throws for what the model can be offered in no form
+      conversation.set_tools(std::move(alone)); // throws if it cannot be offered
       engine::add_tool(all, function);
       tool.offered = true;
     } catch (const Error& error) {

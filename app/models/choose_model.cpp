@@ -28,9 +28,8 @@ constexpr int kMostFound = 8;
 
 std::string size_text(int64_t bytes) { return core::human_bytes(static_cast<double>(bytes)); }
 
-// What a number stands for: a model, or one of several types.
 struct Choice {
-  std::string model; // as -m takes it; empty: nothing of it fits
+  std::string model;
   std::vector<hub::OfferedModel> types;
 };
 
@@ -62,7 +61,7 @@ void list_local(std::vector<Choice>& rows) {
   fmt::print("\n");
 }
 
-// The row that an empty line stands for is the best one's.
+// Returns the row that an empty line chooses.
 size_t list_first(std::vector<Choice>& rows, const engine::Room& room, bool numbered) {
   const FirstChoice choice = first_choice(room);
   if (choice.models.empty()) {
@@ -95,19 +94,18 @@ std::string downloads_text(int64_t count) {
   return fmt::format("{} downloads", count);
 }
 
-// The usual type where it fits, else the largest that does.
 std::string usual_of(const FoundModels& found, const engine::Room& room) {
   std::vector<hub::RemoteModel> fitting;
   for (const hub::OfferedModel& model : found.models)
     if (runs_on(model.bytes, room) != RunsOn::nothing) fitting.push_back({model.reference, {}});
   if (fitting.empty()) return "";
-  for (hub::RemoteModel& model : fitting) { // types are found at the end of names
+  for (hub::RemoteModel& model : fitting) { // the type is at the end of a name
     if (hub::is_gguf_file(model.name)) model.name.resize(model.name.size() - 5);
     if (const size_t colon = model.name.rfind(':'); colon != 2) model.name[colon] = '-';
   }
   const hub::RemoteModel* usual = hub::model_of_type(fitting, "");
   const auto index = usual ? usual - fitting.data() : std::ssize(fitting) - 1;
-  return found.models[static_cast<size_t>(index)].reference; // the smaller ones fit, and these stand first
+  return found.models[static_cast<size_t>(index)].reference; // fitting types are smaller and come first
 }
 
 void list_found(const std::vector<FoundModels>& all, std::vector<Choice>& rows, const engine::Room& room,
@@ -144,7 +142,7 @@ std::optional<std::string> read_answer() {
   return first == std::string::npos ? "" : line.substr(first, last - first + 1);
 }
 
-// "3" or "3:Q8_0" -> what -m takes. Nothing where the line is no number. Throws Error where no row has it.
+// "3" or "3:Q8_0" -> a value for -m. Throws Error for an unknown row.
 std::optional<std::string> chosen(const std::string& line, const std::vector<Choice>& rows) {
   size_t number = 0;
   const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), number);
@@ -165,7 +163,7 @@ NextCommand chat_with(const std::string& model) { return {"chat", "-m", model}; 
 
 bool can_ask() { return stdin_is_terminal() && stdout_is_terminal(); }
 
-// Until the person chooses something or leaves. `best`: the number that an empty line stands for; 0: none.
+// `best`: row that an empty line chooses; 0: none.
 NextCommand ask(std::vector<Choice> rows, size_t best, const engine::Room& room) {
   while (true) {
     const std::string enter = best > 0 ? fmt::format("Enter: {}; ", best) : "";
@@ -203,7 +201,7 @@ NextCommand choose_first_model(bool with_local) {
   const bool asks = can_ask();
   std::vector<Choice> rows;
   if (with_local) list_local(rows);
-  const bool is_here = !rows.empty(); // something: an empty line then downloads nothing
+  const bool is_here = !rows.empty();
   const size_t recommended = list_first(rows, room, asks);
   if (asks) return ask(std::move(rows), is_here ? 1 : recommended, room);
   fmt::print("ridge chat -m MODEL pulls one of them and chats with it; ridge search WORDS finds others.\n");
@@ -226,7 +224,7 @@ std::vector<FoundModels> search_hub(const std::string& words, int most) {
           hub::list_files(connection, {.repository = found.repository.name}, "main");
       found.models = hub::offered_models(found.repository.name, hub::models_of(files));
     } catch (const Error&) {
-      options.asker.throw_if_cancelled("the search"); // else it does not show its files
+      options.asker.throw_if_cancelled("the search"); // its files are not visible
     }
   }
   return all;

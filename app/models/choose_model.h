@@ -1,4 +1,4 @@
-// Choosing a model on a terminal: of those here, of a table, or of what a search of the hub finds.
+// Interactive choice of a model.
 #pragma once
 
 #include "hub/search.h"
@@ -8,20 +8,18 @@
 
 namespace ridge::app {
 
-// Words of the command that is to run next; none: the person left, or there is no terminal to ask on.
+// Words of the command to run next; empty: none.
 using NextCommand = std::vector<std::string>;
 
-// Lists models to begin with, behind those on this machine where these are wanted, too, and asks.
+// Lists recommended models, and local ones if wanted, and asks.
 NextCommand choose_first_model(bool with_local);
 
-// What a search of the hub finds.
 struct FoundModels {
   hub::FoundRepository repository;
-  std::vector<hub::OfferedModel> models; // none: it has none, or does not show its files
+  std::vector<hub::OfferedModel> models; // empty: none, or not visible
 };
 std::vector<FoundModels> search_hub(const std::string& words, int most);
 
-// Lists it and asks, where there is a terminal.
 NextCommand choose_found_model(const std::vector<FoundModels>& found);
 
 } // namespace ridge::app

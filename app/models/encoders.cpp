@@ -13,7 +13,7 @@
 namespace ridge::app {
 
 std::string find_encoder(const std::string& model) {
-  if (model.empty()) return {}; // the guide
+  if (model.empty()) return {};
   const std::vector<std::string> found = engine::fitting_encoders(model, hub::projectors_beside(model));
   if (found.empty()) return {};
   const std::string owner = hub::projector_owner(found[0]);
@@ -29,7 +29,7 @@ std::string find_encoder(const std::string& model) {
 std::string encoder_to_use(const std::string& mmproj, const std::string& model) {
   if (mmproj == kNoEncoder) return {};
   if (mmproj.empty()) return find_encoder(model);
-  engine::fitting_encoders(model, std::vector{mmproj}); // throws where it does not fit
+  engine::fitting_encoders(model, std::vector{mmproj});
   return mmproj;
 }
 

@@ -1,4 +1,4 @@
-// The encoders of pictures and sounds that lie beside models.
+// Finds picture and sound encoders of models.
 #pragma once
 
 #include <string>
@@ -6,16 +6,15 @@
 
 namespace ridge::app {
 
-inline constexpr std::string_view kNoEncoder = "none"; // as --mmproj has it: do without
+inline constexpr std::string_view kNoEncoder = "none";
 
-// The encoder of the model at `model`, by the names of what lies beside it and by the width of its rows; of several
-// types the best. Empty: there is none. Throws Error where several may be it, and where what is there does not fit.
+// Finds the encoder beside `model` by name and row width, and takes the best type. Empty: none. Throws Error if it is
+// ambiguous or does not fit.
 std::string find_encoder(const std::string& model);
 
-// The one that `mmproj` names, or find_encoder()'s where it is empty. Empty: there is none, or none is wanted. Throws
-// Error where the named one does not fit, too.
+// `mmproj`, or find_encoder() if empty. Empty: none. Throws Error if it does not fit.
 std::string encoder_to_use(const std::string& mmproj, const std::string& model);
-// The same for pictures and sounds that are there. Throws a usage Error where there is none.
+// The same if there are pictures or sounds: throws Error (usage) if there is none.
 std::string encoder_for_media(const std::string& mmproj, const std::string& model);
 
 } // namespace ridge::app

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kMega = 1'000'000;
 
-// Repositories of those who make the models, or of ggml-org, whose files need no account.
+// Repositories of the makers or of ggml-org; they need no account.
 constexpr FirstModel kFirstModels[] = {
     {"Gemma 3 270M", "hf:ggml-org/gemma-3-270m-it-GGUF:Q8_0", 292 * kMega, 292 * kMega,
      "short answers at once, on any machine"},
@@ -27,9 +27,9 @@ constexpr FirstModel kFirstModels[] = {
 };
 
 constexpr size_t kOffered = 6;
-// What a token may read on the CPU: 6 and 12 tokens/s where memory gives 30 GB/s.
+// Bytes read per token on the CPU: 6 and 12 tokens/s at 30 GB/s.
 constexpr int64_t kBearable = 5'100 * kMega, kQuick = 2'500 * kMega;
-constexpr int64_t kQuicklyHere = 6'000 * kMega; // a download of minutes
+constexpr int64_t kQuicklyHere = 6'000 * kMega;
 
 double gpu_room(const engine::Room& room) {
   return room.gpus.empty() ? room.gpu : std::accumulate(room.gpus.begin(), room.gpus.end(), 0.0);
@@ -50,7 +50,7 @@ std::string_view words_for(RunsOn runs_on) {
 }
 
 RunsOn runs_on(int64_t file_bytes, const engine::Room& room) {
-  // A cache for 4,096 tokens takes 600 MB with an 8B, and scratch grows with the widths of the layers.
+  // The KV cache of 4,096 tokens of an 8B takes 600 MB; scratch grows with layer width.
   constexpr double kBesideShare = 1.1, kBesideBytes = 600e6;
   const double need = kBesideShare * static_cast<double>(file_bytes) + kBesideBytes;
   if (need <= gpu_room(room)) return RunsOn::gpu;

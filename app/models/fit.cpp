@@ -1,4 +1,4 @@
-// ridge fit: how much memory a model needs, where its layers go, how much context has room and how fast it can be.
+// ridge fit: memory, placement, context and speed of a model.
 #include "engine/fit/fit.h"
 #include "app/cli/cli.h"
 #include "app/cli/options.h"
@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kNameWidth = 17; // columns
+constexpr int kNameWidth = 17;
 
 struct FitCommand {
   core::ModelOptions model;
@@ -44,7 +44,6 @@ struct FitCommand {
     if (model.device == "cuda" && room.gpu <= 0 && room.gpus.empty())
       throw_error("--device cuda: {}; --gpu-memory plans as if there were a GPU", kernels::cuda::device_info().problem);
     if (!memory.empty()) room.cpu = static_cast<double>(core::parse_bytes(memory, "--memory"));
-    // An encoder runs on the GPU where the model leaves it room.
     engine::Need pictures;
     if (!encoder.empty()) pictures = engine::encoder_need(encoder, model.threads);
     if (room.gpu <= 0) room.cpu -= static_cast<double>(pictures.total());
@@ -59,7 +58,7 @@ struct FitCommand {
     const std::string advice =
         fit.fits ? "" : engine::what_would_fit(loaded.program, fit, models::parameter_count(loaded.file));
 
-    // For the devices that are here; the bandwidth of others is not known.
+    // Only for local devices; the bandwidth of others is unknown.
     const double cpu_bandwidth = fit.cpu && fit.fits ? bandwidth(engine::Device::cpu) : 0;
     const double gpu_bandwidth = fit.gpu && fit.fits && gpu_here ? bandwidth(engine::Device::cuda) : 0;
     const bool can_be_known = fit.fits && fit.experts == 0 && (!fit.gpu || gpu_here);
@@ -103,7 +102,7 @@ struct FitCommand {
     row("fits", fit.fits ? "yes" : "no: " + advice);
   }
 
-  // Memory reads in bytes per second, as measured earlier; 0: never.
+  // Bytes per second, measured earlier; 0: unknown.
   double bandwidth(engine::Device on) const {
     const int threads = on == engine::Device::cpu ? model.threads : 0;
     if (measure_anew) return measure::measure_and_keep_read_peak(on, threads);
@@ -111,7 +110,6 @@ struct FitCommand {
     return kept ? kept->best : 0;
   }
 
-  // As many as there are, or as are asked for.
   static size_t presumed_gpus(const engine::Placement& placement, const engine::Room& room) {
     constexpr int64_t kMost = 64;
     int64_t count = std::max<int64_t>(std::ssize(room.gpus), 1);

@@ -22,7 +22,7 @@ std::optional<engine::Fit> look_into(core::ModelRow& row, const core::ModelOptio
     row.architecture = core::printable(file.get_string("general.architecture", "?"));
     row.type = models::file_type_label(file);
     row.parameters = models::parameter_count(file);
-    core::ModelOptions without_other = options; // a draft model is one model's
+    core::ModelOptions without_other = options;
     without_other.draft_model.clear();
     std::vector<engine::LoadedHead> heads = engine::heads_to_use(file, without_other);
     const core::Program program =

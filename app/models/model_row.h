@@ -1,4 +1,4 @@
-// A model on this machine in words and numbers, for lists that a person chooses from.
+// A local model as a row of a list.
 #pragma once
 
 #include "core/requests.h"
@@ -10,10 +10,10 @@
 
 namespace ridge::app {
 
-core::ModelRow row_of(const hub::LocalModel& model); // without looking into it
+core::ModelRow row_of(const hub::LocalModel& model); // does not open the file
 
-// Fills what its file says and how it would run, with these options and so much memory. What is wrong with the file
-// becomes its problem. Returns how it fits; nothing where it cannot be run.
+// Adds the file's facts and how it fits. An error in the file becomes the row's problem. Returns nothing if the model
+// cannot run.
 std::optional<engine::Fit> look_into(core::ModelRow& row, const core::ModelOptions& options, const engine::Room& room);
 
 } // namespace ridge::app

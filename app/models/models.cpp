@@ -1,4 +1,4 @@
-// ridge models: the models that lie on this machine, or with --architectures those that run.
+// ridge models: local models, or architectures.
 #include "app/cli/cli.h"
 #include "app/models/encoders.h"
 #include "app/models/model_row.h"
@@ -31,7 +31,7 @@ struct ModelsCommand {
     if (markdown) return fmt::print("{}", models::architectures_as_markdown());
     if (architectures) return print_architectures();
     std::vector<core::ModelRow> rows;
-    std::vector<std::string> encoders; // for each; empty: none
+    std::vector<std::string> encoders;
     const engine::Room room = engine::free_room();
     for (const hub::LocalModel& model : hub::local_models(hub::places())) {
       look_into(rows.emplace_back(row_of(model)), {}, room);
@@ -68,11 +68,10 @@ struct ModelsCommand {
   }
 
   static std::string fits(const core::ModelRow& row) {
-    if (row.trained_context == 0) return ""; // it cannot be run at all
+    if (row.trained_context == 0) return "";
     return row.context == 0 ? "no" : row.context >= row.trained_context ? "yes" : fmt::format("to -c {}", row.context);
   }
 
-  // The encoder that lies beside the model; one that does not fit is none.
   static std::string encoder_of(const core::ModelRow& row) {
     if (row.trained_context == 0) return "";
     try {

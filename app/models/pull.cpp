@@ -1,4 +1,4 @@
-// ridge pull and ridge rm: models from a hub, and away again.
+// ridge pull and ridge rm.
 #include "hub/pull.h"
 #include "app/cli/cli.h"
 #include "app/models/choose_model.h"
@@ -53,7 +53,6 @@ void pull(const std::vector<std::string>& wanted, const std::string& mmproj) {
   for (const hub::Reference& reference : references) fmt::print("{}\n", pull_model(reference, mmproj));
 }
 
-// What was pulled by this reference.
 const hub::LocalModel* pulled_model(std::span<const hub::LocalModel> models, const hub::Reference& reference) {
   if (reference.url.empty()) return hub::find_pulled(models, reference);
   const std::string path = hub::place_of_address(reference.url, hub::download_folder());
@@ -66,7 +65,7 @@ void remove(const std::vector<std::string>& wanted) {
     const std::vector<hub::LocalModel> models = hub::local_models(hub::places(), true);
     const auto reference = hub::parse_reference(text);
     const hub::LocalModel* model = reference ? pulled_model(models, *reference) : hub::find_model(models, text);
-    if (!model && reference) { // a pull of it may have been stopped
+    if (!model && reference) { // may be a partial download
       if (const int64_t freed = hub::remove_stopped_pull(*reference); freed > 0) {
         fmt::print("{}: what was pulled of it is removed, {} more are free\n", text,
                    core::human_bytes(static_cast<double>(freed)));

@@ -1,4 +1,4 @@
-// ridge search: models of the hub, with their sizes and what of them fits here.
+// ridge search: models of the hub.
 #include "app/cli/cli.h"
 #include "app/models/choose_model.h"
 #include "app/models/first_models.h"

@@ -23,9 +23,9 @@ namespace {
 struct Column {
   const char* title;
   bool left;
-  bool always; // else only where rows differ
+  bool always; // otherwise only if rows differ
   std::string (*text)(const measure::BenchRow&);
-  int rank = 0; // TableColumn
+  int rank = 0;
 };
 
 const Column kColumns[] = {
@@ -48,7 +48,7 @@ const Column kColumns[] = {
     {"test", false, true, [](const measure::BenchRow& r) { return r.test(); }},
     {"t/s", false, true,
      [](const measure::BenchRow& r) { return fmt::format("{:.2f} ± {:.2f}", r.rate(), r.rate_deviation()); }},
-    {"% copies", false, false, // of experts on the host
+    {"% copies", false, false,
      [](const measure::BenchRow& r) {
        return r.experts_found < 0 ? "" : fmt::format("{:.1f}", 100 * r.experts_found);
      }},
@@ -72,7 +72,6 @@ std::string column_bar(const Column& column, size_t width) {
   return column.left ? fmt::format(" {:-<{}} ", "", width) : fmt::format(" {:-<{}}:", "", width);
 }
 
-// A Markdown table; on a terminal that is too narrow for it, a table that fits.
 void print_rows(const std::vector<const Column*>& shown, const std::vector<measure::BenchRow>& rows) {
   std::vector<TableColumn> columns;
   std::vector<std::vector<std::string>> texts(rows.size());

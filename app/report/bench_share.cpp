@@ -18,7 +18,7 @@ std::string share_text(double value, double whole) {
   return whole > 0 ? fmt::format("{:.1f} %", 100 * value / whole) : "";
 }
 
-// "Linux", "Linux (WSL)": what is behind the name of the system may say more than its owner wants to.
+// Shortened, since the full name may reveal too much.
 std::string system_name(const std::string& os) {
   const std::string name = os.substr(0, os.find(' '));
   return os.find("microsoft") != std::string::npos ? name + " (WSL)" : name;

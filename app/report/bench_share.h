@@ -1,4 +1,4 @@
-// Figures that people show each other: what docs/results.md collects.
+// Results to publish (docs/results.md).
 #pragma once
 
 #include "measure/bench_row.h"
@@ -8,8 +8,7 @@
 
 namespace ridge::app {
 
-// A block of Markdown with the tests' speeds and shares, the machine, the driver, the build and the models. Nothing in
-// it says whose machine it is: no paths, no names of hosts or users.
+// Markdown without paths, host or user names.
 std::string bench_as_shared(const std::vector<measure::BenchRow>& rows);
 
 } // namespace ridge::app

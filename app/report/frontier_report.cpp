@@ -110,7 +110,7 @@ class Picture {
     return {at - kRadius, y(point) - kRadius, at + kRadius, y(point) + kRadius};
   }
 
-  // Beside its point where nothing else is, else farther above or below, with a line to the point.
+  // Draws it beside its point, or above or below with a line.
   void draw_label(double at, double height, const std::string& name) {
     constexpr double kSize = 11, kLetter = 6.9, kAway = 9, kStep = 13;
     const double width = kLetter * static_cast<double>(name.size());
@@ -138,10 +138,10 @@ class Picture {
 
   const Frontier& frontier_;
   const std::string title_;
-  static constexpr int kMostSteps = 30; // then labels may meet
+  static constexpr int kMostSteps = 30; // then labels may overlap
 
-  const double least_, most_; // bytes
-  std::vector<Box> taken_;    // by points and labels
+  const double least_, most_;
+  std::vector<Box> taken_;
   const measure::Axis y_;
   measure::SvgPage page_{kWidth, kHeight};
 };

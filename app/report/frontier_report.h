@@ -1,4 +1,4 @@
-// What ridge quantize --explore says, as text, JSON and a picture.
+// Output of ridge quantize --explore.
 #pragma once
 
 #include "convert/frontier.h"
@@ -11,7 +11,6 @@ namespace ridge::app {
 
 void print_frontier(const convert::Frontier& frontier); // to stdout
 nlohmann::ordered_json frontier_json(const convert::Frontier& frontier);
-// An SVG; `title` says of which model.
 std::string frontier_svg(const convert::Frontier& frontier, const std::string& title);
 
 } // namespace ridge::app

@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr int kLoadNameWidth = 16; // columns
+constexpr int kLoadNameWidth = 16;
 
 std::string milliseconds(const measure::Percentiles& times) {
   return fmt::format("{:.4g} ms median, {:.4g} ms 90 %, {:.4g} ms 99 %", 1e3 * times.median, 1e3 * times.p90,

@@ -1,4 +1,4 @@
-// How `ridge bench --clients` shows what it measured.
+// Output of `ridge bench --clients`.
 #pragma once
 
 #include "measure/load/client_load.h"
@@ -7,7 +7,6 @@
 
 namespace ridge::app {
 
-// Each prints to stdout.
 void print_load_markdown(const std::vector<measure::ClientLoadRow>& rows);
 void print_load_json(const std::vector<measure::ClientLoadRow>& rows);
 

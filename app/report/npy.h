@@ -1,4 +1,4 @@
-// NumPy's .npy format, version 1.0, for f32 arrays: what --out X.npy writes.
+// NumPy's .npy format, version 1.0, f32.
 #pragma once
 
 #include "core/files/atomic_file.h"
@@ -10,8 +10,7 @@
 
 namespace ridge::app {
 
-// Writes an array of `shape` row by row; the file appears with finish(), whole. Throws Error where it cannot be
-// written.
+// Takes rows in order; the file appears with finish(). Throws Error.
 class NpyWriter {
  public:
   NpyWriter(const std::string& path, const std::vector<int64_t>& shape);

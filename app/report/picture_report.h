@@ -1,4 +1,4 @@
-// How `ridge bench --image` shows what it measured.
+// Output of `ridge bench --image`.
 #pragma once
 
 #include "measure/pictures/picture_bench.h"
@@ -7,7 +7,6 @@
 
 namespace ridge::app {
 
-// Each prints to stdout.
 void print_pictures_markdown(const std::vector<measure::PictureRow>& rows);
 void print_pictures_json(const std::vector<measure::PictureRow>& rows);
 

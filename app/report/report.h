@@ -1,4 +1,4 @@
-// What commands print with --json.
+// Output of --json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,8 +7,7 @@
 
 namespace ridge::app {
 
-// To stdout: "command", "machine", then the fields of `report`, an object. The key of a
-// number names its unit. `indent` -1: one line.
+// To stdout: "command", "machine", then `report`'s fields. `indent` -1: one line.
 void print_report(std::string_view command, const nlohmann::ordered_json& report, int indent = 1);
 
 } // namespace ridge::app

@@ -34,7 +34,6 @@ const char* unit_key(Unit unit) {
   return "seconds";
 }
 
-// In words: what the machine gives, what the model makes of it, and why not more.
 void print_summary(const measure::RooflineReport& report) {
   const auto promised = measure::datasheet_value(report.datasheet, "dram_read");
   const auto row = [](const std::string& name, const std::string& text) { print_row(name, 19, text); };
@@ -62,7 +61,7 @@ void print_summary(const measure::RooflineReport& report) {
                     share(of.latency_seconds), p.steps, share(of.kernel_seconds)));
   }
   for (const char* cause : {"memory", "compute", "latency", "kernel", "disturbed"}) {
-    std::vector<std::string> formats; // by their largest matrices, which come last
+    std::vector<std::string> formats;
     for (size_t i = 0; i < report.points.size(); ++i) {
       const measure::RooflinePoint& p = report.points[i];
       const bool last = i + 1 == report.points.size() || report.points[i + 1].group != "matvec" ||
@@ -180,7 +179,7 @@ void print_roofline_csv(const measure::RooflineReport& report) {
   fmt::print("commit,device,group,name,dependent_steps,seconds,bytes,flops,flops_per_byte,bytes_per_second,"
              "flops_per_second,floor_seconds,share_of_roof,bound_by,memory_seconds,compute_seconds,latency_seconds,"
              "kernel_seconds\n");
-  for (const core::Ceiling& c : report.ceilings) // as kernels that reach their roof
+  for (const core::Ceiling& c : report.ceilings)
     if (c.unit == Unit::bytes_per_second)
       fmt::print("{},\"{}\",ceiling,{},,,,,,{},,,,,,,,\n", engine::kCommit, report.device, c.name, c.value);
     else if (c.unit == Unit::operations_per_second)

@@ -1,4 +1,4 @@
-// How `ridge roofline` shows what it found: tables, JSON and CSV.
+// Output of `ridge roofline`.
 #pragma once
 
 #include "measure/roofline_report.h"
@@ -7,6 +7,6 @@ namespace ridge::app {
 
 void print_roofline_text(const measure::RooflineReport& report);
 void print_roofline_json(const measure::RooflineReport& report);
-void print_roofline_csv(const measure::RooflineReport& report); // a line per ceiling and per point
+void print_roofline_csv(const measure::RooflineReport& report);
 
 } // namespace ridge::app

@@ -11,8 +11,8 @@
 namespace ridge::app {
 namespace {
 
-constexpr size_t kBetween = 2;                     // between columns
-constexpr size_t kReadable = 24, kLeastWidth = 10; // of a text that is cut: before columns are left out, and after
+constexpr size_t kBetween = 2;
+constexpr size_t kReadable = 24, kLeastWidth = 10; // width of cut text: before columns are dropped, and after
 
 std::string first_characters(std::string_view text, size_t count) {
   const std::string_view whole = text;
@@ -47,7 +47,7 @@ size_t Table::width() const {
   return sum;
 }
 
-// Cuts texts to `least` columns at most; true: the table fits now.
+// Returns true if the table fits.
 bool Table::cut(size_t least, size_t columns) {
   for (size_t i = 0; i < columns_.size() && width() > columns; ++i)
     if (shown_[i] && columns_[i].cuts && columns_[i].width > least)

@@ -1,4 +1,4 @@
-// Tables of a terminal, never wider than it. Elsewhere they are as wide as they want to be.
+// Tables that fit the terminal; elsewhere of any width.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@ namespace ridge::app {
 
 struct TableColumn {
   std::string title;
-  bool right = false; // numbers
-  bool cuts = false;  // may lose the middle of its text
-  int rank = 0;       // above 0: left out where there is no room, the highest rank first
-  size_t width = 0;   // of its widest cell, where rows come one by one
+  bool right = false;
+  bool cuts = false;
+  int rank = 0; // columns of the highest rank are dropped first; 0: never
+  size_t width = 0;
 };
 
 class Table {
  public:
-  // For a terminal of so many columns; 0: any width.
+  // 0: any width.
   Table(std::vector<TableColumn> columns, int terminal_columns);
 
-  std::string title() const; // a line, with its end
+  std::string title() const;
   std::string row(const std::vector<std::string>& cells) const;
 
  private:
@@ -33,10 +33,9 @@ class Table {
   std::vector<bool> shown_;
 };
 
-// All rows at once, to stdout, with a dim title.
 void print_table(std::vector<TableColumn> columns, const std::vector<std::vector<std::string>>& rows);
 
-// `text` in so many columns, with "…" in place of its middle where it is longer.
+// Replaces the middle by "…" if the text is too long.
 std::string abbreviated(const std::string& text, size_t columns);
 
 } // namespace ridge::app

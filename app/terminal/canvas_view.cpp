@@ -13,14 +13,14 @@
 namespace ridge::app {
 namespace {
 
-constexpr const char* kUndecided = "\u2591"; // a light block
+constexpr const char* kUndecided = "\u2591";
 
 } // namespace
 
 std::string canvas_text(const text::Tokenizer& tokenizer, int32_t mask, std::span<const int32_t> answer, int columns,
                         int lines) {
   std::string text;
-  auto end = answer.end(); // of what is decided
+  auto end = answer.end();
   while (end != answer.begin() && end[-1] == mask) --end;
   for (auto at = answer.begin(); at < end;) {
     const auto decided = std::find_if(at, end, [&](int32_t token) { return token != mask; });

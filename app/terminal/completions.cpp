@@ -12,7 +12,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr size_t kMostEntries = 10000; // of a folder
+constexpr size_t kMostEntries = 10000;
 constexpr size_t kMostShown = 100;
 
 std::string with_home(const std::string& folder) {

@@ -30,7 +30,7 @@ constexpr const char* kPrompt = "> ";
 constexpr const char* kContinuation = "… ";
 constexpr int kPromptColumns = 2;
 constexpr int kHistoryLines = 2000;
-constexpr size_t kShownPaste = 400; // characters of a one-line paste that are shown as typed
+constexpr size_t kShownPaste = 400; // longest paste shown as typed, in characters
 
 volatile std::sig_atomic_t window_changed = 0;
 
@@ -43,8 +43,8 @@ std::string to_utf8(const std::wstring& text) {
   return out;
 }
 
-// While a line is read, SIGINT and SIGWINCH arrive only where we wait for input, so that none slips in between looking
-// at its flag and waiting.
+// Blocks SIGINT and SIGWINCH except while waiting for input; otherwise one could arrive between the check of its flag
+// and the wait.
 class WaitForSignals {
  public:
   explicit WaitForSignals(sigset_t& while_waiting) {
@@ -69,7 +69,7 @@ class LineReader::Editor {
  public:
   Editor(const InterruptFlag& interrupt, Completer completer)
       : interrupt_(interrupt), completer_(std::move(completer)) {
-    // libedit works on wide characters of the locale; any locale that is not UTF-8 would garble input.
+    // libedit uses the locale's wide characters; locales other than UTF-8 would garble input.
     std::setlocale(LC_CTYPE, "");
     if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
 
@@ -86,7 +86,7 @@ class LineReader::Editor {
     el_set(edit_, EL_BIND, "\033\r", "ridge-newline", nullptr);
     el_set(edit_, EL_BIND, "\033\n", "ridge-newline", nullptr);
     el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-    el_source(edit_, nullptr); // the user's ~/.editrc
+    el_source(edit_, nullptr); // ~/.editrc
 
     history_ = history_init();
     HistEvent event;
@@ -113,7 +113,7 @@ class LineReader::Editor {
     drawn_width_ = 0;
     pastes_.clear();
     el_set(edit_, EL_PREP_TERM,
-           1); // raw before the prompt shows: a key typed at once must not meet the line discipline
+           1); // raw mode before the prompt: early keys must bypass the line discipline
     bracketed_paste(true);
     int count = 0;
     errno = 0;
@@ -129,13 +129,13 @@ class LineReader::Editor {
     return Event::message;
   }
 
-  // Appends to the file at once, so that a kill loses nothing. Messages of several lines are remembered as typed lines.
+  // Written at once, so that a kill loses nothing. Multi-line messages are stored as typed lines.
   void remember(const std::string& line) {
     if (line.find_first_not_of(" \t\n") == std::string::npos) return;
     HistEvent event;
     history(history_, &event, H_ENTER, line.c_str());
     if (path_.empty()) return;
-    std::error_code ignored; // a read-only home costs the history, not the chat
+    std::error_code ignored;
     core::create_private_folders(std::filesystem::path(path_).parent_path().string(), ignored);
     history(history_, &event, H_SAVE, path_.c_str());
   }
@@ -155,7 +155,6 @@ class LineReader::Editor {
     return text.data();
   }
 
-  // Reads one character; Ctrl-C ends the line, a resized window is redrawn.
   static int read_character(EditLine* edit, wchar_t* out) {
     const Editor& editor = self(edit);
     std::mbstate_t state = {};
@@ -173,7 +172,7 @@ class LineReader::Editor {
       const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
       if (got <= 0) return static_cast<int>(got);
       const size_t used = std::mbrtowc(out, &byte, 1, &state);
-      if (used == static_cast<size_t>(-2)) continue; // more bytes of the character follow
+      if (used == static_cast<size_t>(-2)) continue; // incomplete multibyte character
       if (used == static_cast<size_t>(-1)) {
         state = {};
         continue;
@@ -182,9 +181,8 @@ class LineReader::Editor {
     }
   }
 
-  // Clears what is on the screen of the line, so that it can be drawn again in its place. A terminal that changes its
-  // width wraps text anew and keeps the cursor at its character, but leaves breaks alone that libedit put where it drew
-  // the line as a whole.
+  // Clears the line before a redraw. A resized terminal rewraps text and keeps the cursor at its character, but keeps
+  // breaks that libedit wrote when drawing the whole line.
   static void go_to_start(EditLine* edit) {
     Editor& editor = self(edit);
     const LineInfoW* line = el_wline(edit);
@@ -227,7 +225,7 @@ class LineReader::Editor {
     return CC_REDISPLAY;
   }
 
-  // A bracketed paste. A short line is inserted as if typed; anything larger is stored and shown as a placeholder.
+  // Inserts a short paste; stores others and shows a placeholder.
   static unsigned char on_paste(EditLine* edit, int) {
     Editor& editor = self(edit);
     static const std::wstring kEnd = L"\033[201~";
@@ -259,7 +257,7 @@ class LineReader::Editor {
   std::string with_pastes(std::string line) const {
     for (size_t i = 0; i < pastes_.size(); ++i) {
       const size_t start = line.find("[paste " + std::to_string(i + 1) + ": ");
-      if (start == std::string::npos) continue; // deleted again
+      if (start == std::string::npos) continue;
       line.replace(start, line.find(']', start) + 1 - start, pastes_[i]);
     }
     return line;
@@ -275,10 +273,10 @@ class LineReader::Editor {
   std::string path_;
   const InterruptFlag& interrupt_;
   const Completer completer_;
-  sigset_t waiting_; // the signal mask while waiting for input
+  sigset_t waiting_;
   bool first_ = true, newline_ = false;
   int drawn_width_ = 0,
-      drawn_columns_ = 0; // of the terminal and of the line, where it was drawn as a whole; 0: it was not
+      drawn_columns_ = 0; // widths at the last full draw; 0: none
   std::vector<std::string> pastes_;
 };
 

@@ -18,18 +18,18 @@
 namespace ridge::app {
 namespace {
 
-constexpr size_t kBytesBesideText = 64; // of an entry, about
+constexpr size_t kBytesBesideText = 64; // overhead of an entry
 
 struct Entry {
   std::string text;
   int64_t lines = 1;
-  int64_t dropped_before = 0; // lines between this entry and the one before
+  int64_t dropped_before = 0;
   size_t bytes() const { return text.size() + kBytesBesideText; }
 };
 
 int64_t lines_of(std::string_view text) { return std::max<int64_t>(1, std::ranges::count(text, '\n')); }
 
-// Writes entries, and how many lines were lost as soon as that can be written. Takes no memory: there may be none.
+// Writes entries and the count of dropped lines. Allocates nothing: memory may be exhausted.
 class Writer {
  public:
   explicit Writer(int file) : file_(file) {}
@@ -38,7 +38,7 @@ class Writer {
     if (!tell_lost(entry.dropped_before) || !write_text(entry.text)) lost_ += entry.lines;
   }
 
-  // `more` were dropped. False where that cannot be written yet.
+  // False: cannot be written yet.
   bool tell_lost(int64_t more) {
     lost_ += more;
     if (lost_ == 0) return true;
@@ -59,7 +59,7 @@ class Writer {
 
   const int file_;
   int64_t lost_ = 0;
-  bool begun_ = false; // a line whose end could not be written
+  bool begun_ = false; // a line was written partly
 };
 
 } // namespace
@@ -69,11 +69,10 @@ struct LogQueue::State {
   std::mutex mutex = {};
   std::condition_variable added = {}, written = {};
   std::deque<Entry> waiting = {};
-  size_t bytes = 0;    // of `waiting`
-  int64_t dropped = 0; // behind the last that waits
+  size_t bytes = 0;
+  int64_t dropped = 0;
   bool writing = false, ended = false;
 
-  // Writes until the queue has ended and is empty.
   void run(int file) {
     Writer writer(file);
     std::unique_lock lock(mutex);
@@ -91,7 +90,7 @@ struct LogQueue::State {
 
   bool is_empty() const { return waiting.empty() && dropped == 0; }
 
-  // Without the lock while it writes.
+  // Releases the lock while writing.
   void write_first(Writer& writer, std::unique_lock<std::mutex>& lock) {
     if (waiting.empty()) {
       const int64_t lines = std::exchange(dropped, 0);
@@ -109,7 +108,7 @@ struct LogQueue::State {
 };
 
 LogQueue::LogQueue(int file, size_t most_bytes) : state_(new State{most_bytes}) {
-  sigset_t all, before; // other threads take the signals; SIGPIPE is not wanted at all
+  sigset_t all, before; // other threads handle signals; SIGPIPE is unwanted
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, &before);
   std::thread([state = state_, file] { state->run(file); }).detach();
@@ -134,7 +133,7 @@ void LogQueue::add(std::string_view text) noexcept {
     } else {
       state.dropped += lines;
     }
-  } catch (...) { // no memory
+  } catch (...) { // out of memory
     state.dropped += lines;
   }
   state.added.notify_one();

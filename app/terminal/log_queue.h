@@ -1,4 +1,4 @@
-// A queue of log lines that a thread of its own writes. Adding a line never waits for a reader and never fails.
+// A queue of log lines with a writer thread.
 #pragma once
 
 #include <chrono>
@@ -8,25 +8,25 @@
 
 namespace ridge::app {
 
-// Lines that find the queue full, or that cannot be written, are dropped and counted. As soon as the file takes text
-// again, a line in their place says how many there were. All functions may be called by several threads.
+// Adding never blocks or fails. Lines that do not fit or cannot be written are dropped; a later line reports their
+// number. Thread-safe.
 class LogQueue {
  public:
   static constexpr size_t kMostBytes = size_t{1} << 20;
 
-  // `file` stays open as long as the process. `most_bytes`: of lines that wait, each with 64 more.
+  // `file` stays open until the process ends. `most_bytes`: waiting lines with 64 bytes of overhead each.
   explicit LogQueue(int file, size_t most_bytes = kMostBytes);
-  ~LogQueue(); // does not wait for a write that is stuck
+  ~LogQueue(); // does not wait for a blocked write
   LogQueue(const LogQueue&) = delete;
   LogQueue& operator=(const LogQueue&) = delete;
 
   void add(std::string_view text) noexcept; // whole lines
-  // Waits until nothing waits to be written; false where that takes longer.
+  // Waits until the queue is empty; returns false after `patience`.
   bool drain(std::chrono::milliseconds patience) noexcept;
 
  private:
   struct State;
-  const std::shared_ptr<State> state_; // the thread's, too
+  const std::shared_ptr<State> state_; // shared with the thread
 };
 
 } // namespace ridge::app

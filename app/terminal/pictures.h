@@ -1,4 +1,4 @@
-// Pictures in conversations on the terminal.
+// Pictures in terminal conversations.
 #pragma once
 
 #include "core/requests.h"
@@ -10,12 +10,10 @@
 
 namespace ridge::app {
 
-// Settles the options of a command for pictures, where there are some or an encoder is named. Throws Error where there
-// is no encoder.
+// Completes the picture options if needed. Throws Error if there is no encoder.
 void take_pictures(core::ModelOptions& model, const std::vector<std::string>& images);
 
-// Encodes a picture for the next message, says what it costs, and returns what stands for it in the message. `name`: of
-// its file. The model is open with its encoder.
+// Encodes a picture for the next message and returns its placeholder. `name`: file name. The encoder must be open.
 std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, std::string_view file,
                         const std::string& name);
 

@@ -9,7 +9,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr int kInterruptedStatus = 130; // as a shell reports a program that Ctrl-C ended
+constexpr int kInterruptedStatus = 130; // a shell's status after Ctrl-C
 
 } // namespace
 

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM for a program that serves: the first one lets it end what it does, a second one leaves at once.
+// Ctrl-C and SIGTERM: the first stops gracefully, the second exits at once.
 #pragma once
 
 #include <csignal>
@@ -7,13 +7,13 @@
 
 namespace ridge::app {
 
-// All threads that start while one of these lives leave the two signals to it. One for a process, to its end.
+// Threads started later leave both signals to it. Only one per process.
 class StopSignals {
  public:
   StopSignals();
-  // From now on the first signal calls `stop`; once.
+  // The first signal calls `stop` once.
   void call_at_stop(std::function<void()> stop);
-  // Nothing is to be stopped any more, and what `stop` uses may go.
+  // From now on `stop` is not called.
   void end();
 
  private:

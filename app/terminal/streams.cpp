@@ -17,7 +17,7 @@
 namespace ridge::app {
 namespace {
 
-std::atomic<LogQueue*> background{nullptr}; // never destroyed: threads may write until the process has ended
+std::atomic<LogQueue*> background{nullptr}; // never destroyed: threads may write until the process ends
 
 [[noreturn]] void fail_stdout(int reason) {
   throw OutputError(
@@ -29,7 +29,7 @@ std::atomic<LogQueue*> background{nullptr}; // never destroyed: threads may writ
 bool open_missing_streams() {
   std::signal(SIGXFSZ, SIG_IGN);
   for (int file = STDIN_FILENO; file <= STDERR_FILENO; ++file)
-    if (::fcntl(file, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) != file) return false; // open takes the lowest one
+    if (::fcntl(file, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) != file) return false; // open() returns the lowest
   return true;
 }
 
@@ -39,7 +39,7 @@ size_t write_whole(int file, std::string_view text) noexcept {
     const ssize_t written = ::write(file, text.data() + done, text.size() - done);
     if (written >= 0) {
       done += static_cast<size_t>(written);
-    } else if (errno == EAGAIN) { // another process that shares the stream made it non-blocking
+    } else if (errno == EAGAIN) { // another process made the shared stream non-blocking
       pollfd waits = {file, POLLOUT, 0};
       ::poll(&waits, 1, -1);
     } else if (errno != EINTR) {

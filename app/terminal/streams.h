@@ -1,5 +1,4 @@
-// The process's standard streams. Results go to stdout, and one that cannot be written is an error. Everything else
-// goes to stderr, and nothing fails because of that.
+// Results go to stdout, and failed writes are errors. Everything else goes to stderr, without errors.
 #pragma once
 
 #include "core/error.h"
@@ -9,30 +8,27 @@
 
 namespace ridge::app {
 
-// For the start of the process, before a file is opened: standard streams that are missing become /dev/null, so that no
-// file gets their numbers and with them what is printed. Also, a file that reaches the limit on sizes (ulimit -f) is an
-// error where it is written, not a signal. False where there is no /dev/null.
+// Call before opening files. Replaces missing streams by /dev/null, so that no file gets their descriptors. Ignores
+// SIGXFSZ, so that a file size limit is a write error. Returns false without /dev/null.
 bool open_missing_streams();
 
-// stdout cannot be written. This ends the command, where another error may end only a part of it.
+// Ends the whole command, unlike other errors.
 struct OutputError : Error {
   using Error::Error;
 };
 
-// To stdout at once, behind what fmt::print has buffered. Throws OutputError.
+// Writes at once, after fmt::print's buffer. Throws OutputError.
 void write_stdout(std::string_view text);
-// Writes what is buffered. Throws OutputError where that, or anything printed before, could not be written.
+// Throws OutputError if this or earlier output failed.
 void flush_stdout();
 
-// Waits for a descriptor until it has taken all of a text. Returns how many bytes it has taken: fewer, with errno,
-// where it fails.
+// Waits until all is written. Returns the bytes written: fewer, with errno set, on failure.
 size_t write_whole(int file, std::string_view text) noexcept;
 
-// To stderr. Text that cannot be written is lost.
 void write_stderr(std::string_view text) noexcept;
-// From now on another thread writes to stderr (LogQueue), and write_stderr waits for no reader.
+// From now on a thread (LogQueue) writes, and write_stderr never blocks.
 void write_stderr_in_background();
-// Gives what waits for that thread a second to be written; for the end of the process.
+// Waits for that thread up to one second, at the end of the process.
 void drain_stderr() noexcept;
 
 } // namespace ridge::app

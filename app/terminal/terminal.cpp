@@ -30,7 +30,6 @@ void on_interrupt(int) {
   }
 }
 
-// `text` without control characters other than line breaks and tabs.
 std::string without_controls(std::string_view text) {
   std::string kept;
   while (!text.empty()) {
@@ -152,7 +151,7 @@ void Progress::update(int64_t done, int64_t total, std::string_view detail) {
   const double spent_s = std::chrono::duration<double>(now - start_).count();
   if (const double left_s = remaining_seconds(spent_s, begun_at_, share); behind.empty() && left_s >= 0)
     behind = fmt::format(", {} left", core::human_seconds(left_s));
-  // One line, whatever its parts are: a longer one would leave its beginning behind.
+  // Must fit on one line: a wrapped line could not be erased.
   constexpr int kLongestBar = 30, kRest = 10, kUsualColumns = 80;
   const int columns = stderr_columns() > 0 ? stderr_columns() : kUsualColumns;
   const int texts = static_cast<int>(core::utf8_length(label_) + core::utf8_length(behind));
@@ -178,7 +177,7 @@ engine::LoadSteps load_on_terminal() {
 InterruptFlag::InterruptFlag() {
   interrupted = false;
   struct sigaction action = {};
-  action.sa_handler = on_interrupt; // without SA_RESTART, so that a blocked read returns
+  action.sa_handler = on_interrupt; // without SA_RESTART, so that blocking reads return
   ::sigaction(SIGINT, &action, &previous_);
 }
 

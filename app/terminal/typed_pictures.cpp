@@ -13,11 +13,11 @@ namespace {
 constexpr std::string_view kSpace = " \t\n";
 
 struct Word {
-  size_t end; // in the line
+  size_t end;
   std::string text;
 };
 
-// The word at `begin` as a shell reads it. Nothing where a quote does not end: an apostrophe, say.
+// Parses a word like a shell. Nothing for an unterminated quote (an apostrophe).
 std::optional<Word> read_word(std::string_view line, size_t begin) {
   Word word{begin, {}};
   char quote = 0;
@@ -38,7 +38,6 @@ std::optional<Word> read_word(std::string_view line, size_t begin) {
   return word;
 }
 
-// Empty: it is no absolute path.
 std::string absolute_path(const std::string& word) {
   if (word.starts_with(core::kFileUrl)) return core::path_of_file_url(word);
   const char* home = std::getenv("HOME");
@@ -62,7 +61,7 @@ std::vector<TypedPicture> typed_pictures(std::string_view line) {
     size_t end = word ? word->end : std::min(line.find_first_of(kSpace, at), line.size());
     if (word) {
       std::string path = absolute_path(word->text);
-      constexpr std::string_view kMarks = ".,;:!?)"; // that may follow it in a sentence
+      constexpr std::string_view kMarks = ".,;:!?)";
       if (!path.empty() && !is_picture(path) && kMarks.find(path.back()) != kMarks.npos &&
           line[end - 1] == path.back()) {
         path.pop_back();

@@ -1,4 +1,4 @@
-// Files of pictures and sounds in a line that a person typed, pasted or dropped into the terminal.
+// Picture and sound files in a typed line.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,15 @@
 
 namespace ridge::app {
 
-// The words of a line that are the absolute path of a file that begins as a picture or a sound does: as terminals write
-// them, in quotes, with escaped spaces, as file:// URLs, or from ~ on; also the whole line, whatever spaces it has.
-// What names no such file is text.
+// Absolute paths of files with a known signature, as terminals write them: quoted, escaped, file:// URLs, or from ~.
+// The whole line may also be one path.
 struct TypedPicture {
   size_t begin, end; // in the line
   std::string path;
 };
 std::vector<TypedPicture> typed_pictures(std::string_view line);
 
-// The path of a file that a person gave a command: as it is where there is such a file, else as terminals write it.
+// `text` if the file exists, otherwise unescaped as above.
 std::string given_path(const std::string& text);
 
 } // namespace ridge::app

@@ -11,18 +11,17 @@ namespace ridge::app {
 namespace {
 
 constexpr int kTabStop = 8;
-constexpr char32_t kJoiner = 0x200d; // makes one emoji of two
+constexpr char32_t kJoiner = 0x200d; // joins two emoji
 
 int tab_width(int column) { return kTabStop - column % kTabStop; }
 
-bool is_skin_tone(char32_t code) { return code >= 0x1f3fb && code <= 0x1f3ff; } // changes the emoji before it
+bool is_skin_tone(char32_t code) { return code >= 0x1f3fb && code <= 0x1f3ff; } // modifies the preceding emoji
 
-// Punctuation that belongs to the wide character before it.
+// Punctuation that stays with the character before it.
 bool never_begins_line(char32_t code) {
   return std::u32string_view(U"、。，．！？：；）］｝」』】〕〉》…ー").find(code) != std::u32string_view::npos;
 }
 
-// A line of ``` or ~~~, which opens or closes code. What follows an opening one names the language.
 bool is_fence(std::string_view line, bool in_code) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   if (line.empty() || (line[0] != '`' && line[0] != '~')) return false;
@@ -52,7 +51,7 @@ std::string wrapped(std::string_view text, int columns, int indent) {
 }
 
 std::string WordWrap::add(std::string_view text, int columns) {
-  if (columns > 0 && column_ > columns) column_ %= columns; // the terminal became narrower
+  if (columns > 0 && column_ > columns) column_ %= columns;
   while (!text.empty()) {
     std::string_view rest = text;
     const char32_t code = core::take_character(rest);
@@ -92,7 +91,7 @@ void WordWrap::take(std::string_view character, char32_t code, int columns) {
   long_word_ = true;
 }
 
-// Lines of wide characters have no spaces: they break between any two of them.
+// Lines of wide characters break between any two characters.
 bool WordWrap::may_break_before(char32_t code, int width) const {
   if (word_.empty() || width == 0 || last_ == kJoiner || never_begins_line(code)) return false;
   return width == 2 || display_width(last_) == 2;
@@ -107,8 +106,6 @@ void WordWrap::end_line(int columns) {
   long_word_ = false;
 }
 
-// Writes the word, on the next line where it does not fit this one. A word longer than a line goes on where the
-// terminal breaks it.
 void WordWrap::place_word(int columns) {
   if (word_.empty()) return;
   const bool indents = column_ == 0;

@@ -1,4 +1,4 @@
-// The answers of the window's engine: a message is sent, edited or answered again.
+// Sending, editing and regenerating messages in the window's engine.
 #include "app/window/loaded.h"
 #include "app/window/model_facts.h"
 #include "core/error.h"
@@ -14,9 +14,9 @@ using core::EngineState;
 
 namespace {
 
-constexpr double kSampleSeconds = 0.05; // of generation, between two points of the speed's history
+constexpr double kSampleSeconds = 0.05; // seconds of generation between two points of the speed history
 constexpr size_t kHistory = 600;        // points
-constexpr double kCheapProfile = 0.1;   // seconds that a profile after an answer may take
+constexpr double kCheapProfile = 0.1;   // longest step, in seconds, that is profiled after an answer
 
 core::AnswerFacts facts_of(const engine::Session& session, const std::string& model) {
   const engine::Usage &prompt = session.prompt_usage(), &generation = session.generation_usage();
@@ -34,10 +34,9 @@ std::string ending(const engine::Answer& answer, int64_t max_tokens) {
 
 } // namespace
 
-// Speeds of an answer while it is written: of the time since the last sample.
 class WindowEngine::SpeedMeter {
  public:
-  // True where there is a new sample.
+  // Returns true if there is a new sample.
   bool update(const engine::Usage& usage) {
     if (usage.seconds - last_.seconds < kSampleSeconds) return false;
     recent_ = {usage.tokens - last_.tokens, usage.seconds - last_.seconds, usage.bytes - last_.bytes};
@@ -84,11 +83,11 @@ void WindowEngine::regenerate(const core::intent::Regenerate& wanted) {
   const size_t length = tree_.size();
   const size_t last = length > 0 && !tree_.at(length - 1).shown.user ? length - 1 : length;
   size_t number = std::min(wanted.message.value_or(last), length);
-  while (number > 0 && !tree_.at(number - 1).shown.user) --number; // back over calls of tools
+  while (number > 0 && !tree_.at(number - 1).shown.user) --number; // skip the results of tool calls
   if (number == 0) return;
   if (wanted.model && *wanted.model != path_) load(*wanted.model);
   Messages before = messages();
-  before.unsent.clear(); // they stay
+  before.unsent.clear(); // not sent, so a failure must not restore them
   need_encoder(before.shown, {});
   tree_.cut(number);
   show_path();
@@ -103,12 +102,11 @@ void WindowEngine::edit(size_t message, const std::string& text) {
   ask(text, before);
 }
 
-// To be called on the worker, which drives the session.
+// Runs on the worker, which drives the session.
 std::shared_ptr<const core::Sequences> WindowEngine::sequences_of(const Loaded& loaded) {
   return std::make_shared<core::Sequences>(with_texts(loaded.model, loaded.session.scheduler().sequences()));
 }
 
-// The speed, the context and the step as they are while an answer is written.
 void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
   const Loaded& m = *loaded_;
   const engine::Usage &prompt = m.session.prompt_usage(), &generation = m.session.generation_usage();
@@ -126,7 +124,6 @@ void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
   s.sequences = sequences_of(m);
 }
 
-// The model's next message.
 std::vector<text::ToolCall> WindowEngine::write_answer() {
   Loaded& m = *loaded_;
   SpeedMeter meter;
@@ -154,12 +151,12 @@ std::vector<text::ToolCall> WindowEngine::write_answer() {
   const engine::Usage& whole = m.session.generation_usage();
   change([&](core::Snapshot& s) {
     show_speed(s, meter);
-    if (whole.seconds > 0) { // of the whole answer, as ridge bench counts it
+    if (whole.seconds > 0) { // over the whole answer, as ridge bench counts
       s.speed.tokens_per_s = whole.tokens_per_second();
       s.speed.bytes_per_s = whole.bytes_per_second();
     }
     core::ChatMessage& written = s.messages.back();
-    if (!answer.calls.empty()) written.text = answer.content; // the calls are shown with their results
+    if (!answer.calls.empty()) written.text = answer.content; // shown with their results
     written.note = ending(answer, setup_.request.sampling.max_tokens);
     if (!answer.choices.empty())
       written.choices = std::make_shared<const std::vector<core::TokenChoice>>(std::move(answer.choices));

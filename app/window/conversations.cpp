@@ -1,4 +1,4 @@
-// The conversations of the window's engine: begun, kept, listed, opened again.
+// Conversations in the window's engine.
 #include "app/terminal/chat/markdown_export.h"
 #include "app/window/loaded.h"
 #include "core/files/atomic_file.h"
@@ -12,7 +12,6 @@
 namespace ridge::app {
 namespace {
 
-// What is kept beside a message's text, and is not the model's.
 constexpr const char *kStatistics = "statistics", *kCallKey = "call";
 
 Json statistics_of(const core::AnswerFacts& facts) {
@@ -24,7 +23,6 @@ Json statistics_of(const core::AnswerFacts& facts) {
           {"bytes_per_second", facts.bytes_per_s}};
 }
 
-// Nothing where a file has something else there.
 std::optional<core::AnswerFacts> facts_of(const Json& message) {
   if (!message.contains(kStatistics) || !message[kStatistics].is_object()) return std::nullopt;
   const Json& from = message[kStatistics];
@@ -93,7 +91,6 @@ void WindowEngine::open_conversation(const std::string& id) {
   look_at_pictures();
 }
 
-// What the model has and what is shown become what the tree's path is.
 void WindowEngine::show_path() {
   loaded_->conversation.set_messages(tree_.sent(), "conversation");
   loaded_->conversation.set_system(state_.system_prompt);

@@ -1,4 +1,4 @@
-// What a model is opened with: how it would fit, before it is; and presets of what its conversations begin with.
+// Shows how a model fits with load settings, and keeps presets.
 #include "app/models/model_row.h"
 #include "app/window/loaded.h"
 #include "app/window/presets.h"
@@ -33,7 +33,7 @@ void add_speed(core::FitFacts& facts, const engine::Fit& fit, int threads) {
 
 } // namespace
 
-// Only what the window offers is taken over: a model's own file and what lies beside it are not of another one.
+// Files of one model must not carry over to another.
 core::ModelOptions WindowEngine::with_settings(core::ModelOptions options, const core::ModelOptions& wanted) {
   options.context = wanted.context;
   options.gpu_layers = wanted.gpu_layers;
@@ -46,7 +46,7 @@ core::ModelOptions WindowEngine::with_settings(core::ModelOptions options, const
   return options;
 }
 
-// On the query worker; the last one that is asked for counts.
+// Runs on the query worker; only the last request counts.
 void WindowEngine::fit_model(const core::intent::FitModel& wanted) {
   if (--fits_waiting_ > 0) return;
   auto facts = std::make_shared<core::FitFacts>();

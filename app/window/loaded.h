@@ -1,4 +1,4 @@
-// An open model with its session and conversation. Only for the files of WindowEngine.
+// Open model, session and conversation. Internal to WindowEngine.
 #pragma once
 
 #include "app/window/window_engine.h"
@@ -7,7 +7,6 @@
 
 namespace ridge::app {
 
-// What a person at the window can do where a GPU has too little memory.
 inline constexpr const char* kToNeedLess =
     "open it with fewer layers on the GPU or a shorter context (Open…, load settings)";
 

@@ -1,5 +1,4 @@
-// The models on this machine, for the window that opens them: first their names, then what is in each file, how much
-// context has room for it, and how fast it can be.
+// Lists local models: names first, then details, fit and speed.
 #include "app/models/first_models.h"
 #include "app/models/model_row.h"
 #include "app/window/loaded.h"
@@ -35,7 +34,7 @@ void WindowEngine::list_models(const core::ModelOptions& options) {
     const std::optional<engine::Fit> fit = look_into(rows[i], options, room);
     if (fit && fit->fits) {
       const std::lock_guard lock(mutex_);
-      const bool on_gpu = loaded_ && loaded_->device == engine::Device::cuda; // what the roof was measured on
+      const bool on_gpu = loaded_ && loaded_->device == engine::Device::cuda;
       if (on_gpu ? fit->gpu && !fit->cpu : fit->cpu && !fit->gpu)
         rows[i].tokens_per_s = state_.speed.roof_bytes_per_s / (fit->cpu_bytes + fit->gpu_bytes);
     }
@@ -43,7 +42,6 @@ void WindowEngine::list_models(const core::ModelOptions& options) {
   }
 }
 
-// Where there is no model on this machine yet.
 void WindowEngine::offer_first_models() {
   if (!hub::local_models(hub::places()).empty()) return;
   engine::Room room = engine::free_room();

@@ -1,4 +1,4 @@
-// What the window's engine measures beside its answers: the roofs of the machine, a step op by op, the GPU's state.
+// Measures roofs, steps and the GPU's state.
 #include "app/window/loaded.h"
 #include "app/window/step_roofline.h"
 #include "core/error.h"
@@ -28,7 +28,7 @@ std::string WindowEngine::roofs_key(const Loaded& loaded) {
              : fmt::format("CPU, {} threads", loaded.model.executor->config().threads);
 }
 
-// Bytes per second of all devices together, where peak(device, threads) is what one gives; 0: one is not known.
+// The sum over the devices in bytes per second; 0 if one is unknown.
 double WindowEngine::roof_of(const Loaded& loaded, const std::function<double(engine::Device, int)>& peak) {
   const double share = loaded.model.gpu_share;
   const double gpu = share > 0 ? peak(engine::Device::cuda, 0) : 1,
@@ -38,7 +38,6 @@ double WindowEngine::roof_of(const Loaded& loaded, const std::function<double(en
   return 1 / (share / (gpu * gpus) + (1 - share) / cpu);
 }
 
-// As it was measured earlier, by any command.
 double WindowEngine::known_roof(const Loaded& loaded) {
   return roof_of(loaded, [](engine::Device on, int threads) {
     const auto kept = measure::kept_read_peak(measure::device_name(on, threads));
@@ -46,7 +45,7 @@ double WindowEngine::known_roof(const Loaded& loaded) {
   });
 }
 
-// Nobody waits for it: once the engine has done nothing for some seconds. Kept for this machine.
+// Runs after some idle seconds and stores the result.
 void WindowEngine::measure_roof_when_idle() {
   roof_watch_ = std::jthread([this](const std::stop_token& stop) {
     std::mutex mutex;
@@ -71,7 +70,7 @@ void WindowEngine::measure_roof_when_idle() {
           });
         },
         false);
-    if (snapshot()->models) send(core::intent::ListModels{}); // with their speeds
+    if (snapshot()->models) send(core::intent::ListModels{}); // the list then has speeds
   });
 }
 
@@ -99,9 +98,9 @@ void WindowEngine::measure_step(int64_t past) {
   const int64_t cached = std::ssize(session.cached()), last = session.context() - 1;
   past = std::min(past < 0 ? cached : past, last);
   cancel_ = false;
-  if (past > cached) { // what lies between does not matter for the time
+  if (past > cached) { // the gap's content does not affect the time
     std::vector<int32_t> tokens(session.cached().begin(), session.cached().end());
-    for (int32_t& token : tokens) token = std::max(token, 0); // what stands for pictures and adapters
+    for (int32_t& token : tokens) token = std::max(token, 0); // placeholders are negative
     while (std::ssize(tokens) < past)
       tokens.push_back(static_cast<int32_t>(tokens.size() * 7919 % static_cast<size_t>(loaded_->model.program.vocab)));
     change([&](core::Snapshot& s) {
@@ -110,7 +109,7 @@ void WindowEngine::measure_step(int64_t past) {
     });
     if (!session.evaluate(tokens, &cancel_)) return session.keep(cached);
   } else {
-    session.keep(past); // the measured step writes over the cache there
+    session.keep(past); // removes the measured step
   }
   change([&](core::Snapshot& s) {
     s.state = EngineState::measuring;
@@ -163,7 +162,7 @@ void WindowEngine::watch_gpu(const std::stop_token& stop) try {
     }
     if (snapshot()->gpus != gauges) change([&](core::Snapshot& s) { s.gpus = gauges; });
   } while (!stopped.wait_for(lock, stop, kGpuInterval, [] { return false; }) && !stop.stop_requested());
-} catch (const std::exception&) { // no gauge then; what uses the GPU reports what is wrong with it
+} catch (const std::exception&) { // no gauge; GPU errors are reported elsewhere
 }
 
 } // namespace ridge::app

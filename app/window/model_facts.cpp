@@ -16,8 +16,8 @@
 namespace ridge::app {
 namespace {
 
-constexpr size_t kArrayElements = 6; // of an array
-constexpr size_t kShownBytes = 4096; // of a string: chat templates are worth reading whole
+constexpr size_t kArrayElements = 6; // elements of an array
+constexpr size_t kShownBytes = 4096; // bytes of a string; enough for chat templates
 
 std::string value_text(const gguf::Value& value) {
   if (value.is_array()) {
@@ -65,7 +65,7 @@ core::ModelFacts::OpRow op_row(const core::Program& program, const core::Op& op)
   return row;
 }
 
-// Numbers below 0 are a picture's.
+// Negative tokens: placeholders of pictures.
 std::string decode_with_pictures(const text::Tokenizer& tokenizer, std::span<const int32_t> tokens) {
   std::string text;
   while (!tokens.empty()) {

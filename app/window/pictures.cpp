@@ -1,4 +1,4 @@
-// Pictures and sounds in the window's engine: added to the message that is being written, looked at, encoded, enlarged.
+// Pictures and sounds in the window's engine.
 #include "app/window/loaded.h"
 #include "core/error.h"
 #include "core/files/sha256.h"
@@ -18,7 +18,7 @@ using core::EngineState;
 
 namespace {
 
-// Sides of what the window gets: two pixels for a unit in messages, and a large screen.
+// Two pixels per unit in messages, and a large screen.
 constexpr int64_t kSmallWidth = 480, kSmallHeight = 320, kLargeSide = 2048;
 
 core::MessagePicture read_file(const std::string& path) {
@@ -46,7 +46,6 @@ media::Medium decoded(const core::MessagePicture& picture) {
   return media::decode_medium(bytes_of(picture), picture.name);
 }
 
-// How far the samples go up and down over time.
 media::Picture waveform(const media::Sound& sound, int64_t width) {
   constexpr uint8_t kGround[] = {30, 33, 40}, kWave[] = {118, 169, 250};
   media::Picture made(width, width / 4);
@@ -72,7 +71,7 @@ media::Picture picture_of(const media::Medium& medium, int64_t width) {
   return sound ? waveform(*sound, width) : std::get<media::Picture>(medium);
 }
 
-// As large as fits, of the same shape, and not larger than it is.
+// Same aspect ratio, never enlarged.
 std::shared_ptr<const core::Pixels> fitted(const media::Picture& picture, int64_t width, int64_t height) {
   const double scale = std::min({1.0, static_cast<double>(width) / static_cast<double>(picture.width),
                                  static_cast<double>(height) / static_cast<double>(picture.height)});
@@ -92,7 +91,7 @@ bool holds(const core::MessagePictures& pictures, const std::string& key) {
   return std::ranges::any_of(pictures, [&](const auto& picture) { return picture->key == key; });
 }
 
-// Those of the message that is being written and of the conversation, each once.
+// Distinct pictures of the unsent message and the conversation.
 core::MessagePictures all_pictures(const core::Snapshot& s) {
   core::MessagePictures all;
   std::set<std::string> seen;
@@ -130,7 +129,7 @@ void WindowEngine::change_facts(const std::string& key, const std::function<void
   });
 }
 
-// On the picture worker. A file that is no picture is said to be none, and not added.
+// Runs on the picture worker. Reports files that are not pictures.
 void WindowEngine::add_picture(const core::intent::AddPicture& wanted) {
   const auto picture = std::make_shared<const core::MessagePicture>(picture_of(wanted));
   const media::Medium medium = decoded(*picture);
@@ -156,7 +155,7 @@ void WindowEngine::edit_pictures(size_t message) {
   worker_.push([this] { guarded([&] { open_encoder_for_unsent(); }, true); });
 }
 
-// On the worker. Pictures that the model cannot take do not stay.
+// Runs on the worker. Drops pictures that the model cannot take.
 void WindowEngine::open_encoder_for_unsent() {
   {
     const std::lock_guard lock(mutex_);
@@ -170,7 +169,7 @@ void WindowEngine::open_encoder_for_unsent() {
   }
 }
 
-// On the picture worker.
+// Runs on the picture worker.
 void WindowEngine::take_facts(const Picture& picture, const media::Medium& medium) {
   const media::Picture pixels = picture_of(medium, kSmallWidth);
   const auto* sound = std::get_if<media::Sound>(&medium);
@@ -182,7 +181,7 @@ void WindowEngine::take_facts(const Picture& picture, const media::Medium& mediu
     facts.height = pixels.height;
     facts.sound_seconds = sound ? sound->seconds() : 0;
     facts.small = small;
-    if (loaded_ && loaded_->model.pictures == taken_by) facts.tokens = tokens; // else another model is open by now
+    if (loaded_ && loaded_->model.pictures == taken_by) facts.tokens = tokens; // else another model was opened
   });
   if (taken_by) encoder_worker_.push([this, picture] { guarded([&] { encode_ahead(*picture); }, false); });
 }
@@ -223,7 +222,7 @@ void WindowEngine::forget_unused_pictures() {
   });
 }
 
-// On the encoder worker: so that the answer need not wait for it. Not beside an answer, which it would slow down.
+// Runs on the encoder worker, but not during an answer, which it would slow down.
 void WindowEngine::encode_ahead(const core::MessagePicture& picture) {
   if (closing_) return;
   {
@@ -238,7 +237,7 @@ std::shared_ptr<const engine::ShelvedPicture> WindowEngine::encode(const Shelf& 
                                                                    const core::MessagePicture& picture) {
   const auto encoded = shelf->add(bytes_of(picture), picture.name);
   change_facts(picture.key, [&](core::PictureFacts& facts) {
-    if (!loaded_ || loaded_->model.pictures != shelf) return; // another model is open by now
+    if (!loaded_ || loaded_->model.pictures != shelf) return;
     facts.tokens = encoded->tokens;
     facts.seconds = encoded->seconds;
   });
@@ -258,7 +257,7 @@ void WindowEngine::open_encoder() {
   open_model(path_, gguf::File::open(path_), encoder_, true);
 }
 
-// On the worker. What stands for a picture is another text for each model and encoder.
+// Runs on the worker. The placeholders depend on model and encoder.
 WindowEngine::EncodedPictures WindowEngine::put_pictures() {
   const std::vector<core::ChatMessage> shown = messages().shown;
   Json sent = loaded_->conversation.messages();
@@ -271,7 +270,7 @@ WindowEngine::EncodedPictures WindowEngine::put_pictures() {
     if (said.pictures.empty()) continue;
     std::string content;
     for (const auto& picture : said.pictures) {
-      if (cancel_) return held; // the answer ends before it begins
+      if (cancel_) return held; // cancelled before it began
       change([&](core::Snapshot& s) { s.activity = fmt::format("encoding {}", picture->name); });
       held.push_back(encode(loaded_->model.pictures, *picture));
       content += held.back()->mark;
@@ -289,7 +288,7 @@ WindowEngine::EncodedPictures WindowEngine::put_pictures() {
   return held;
 }
 
-// On the query worker.
+// Runs on the query worker.
 void WindowEngine::enlarge_picture(const std::string& key) {
   Picture picture;
   {

@@ -38,7 +38,7 @@ core::Preset preset_of(const Json& json, const std::string& place) try {
   throw_error("{}: {}", place, error.what());
 }
 
-// What differs from what is usual.
+// Only what differs from the defaults.
 Json sampling_of(const core::Preset& preset) {
   core::SamplingOptions sampling;
   const core::SamplingOptions usual;
@@ -71,7 +71,7 @@ void write_presets(const std::string& path, const std::vector<core::Preset>& pre
   for (const core::Preset& preset : presets)
     list.push_back({{"name", preset.name}, {"system", preset.system}, {"sampling", sampling_of(preset)}});
   const std::string text = Json{{"presets", list}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  std::error_code ignored; // what cannot be created cannot be written to, which is said
+  std::error_code ignored; // AtomicFile reports a missing folder
   core::create_private_folders(std::filesystem::path(path).parent_path().string(), ignored);
   core::AtomicFile file(path, text.size(), core::kPrivateFile);
   file.write(std::as_bytes(std::span(text)));

@@ -1,4 +1,4 @@
-// Presets of the window: system prompts and sampling by name, in one file of the user's.
+// Named system prompts and sampling options, in one file.
 #pragma once
 
 #include "core/view/snapshot.h"
@@ -8,9 +8,9 @@
 
 namespace ridge::app {
 
-// By name; none where there is no file. Throws Error where it cannot be understood.
+// Empty if there is no file. Throws Error if it cannot be parsed.
 std::vector<core::Preset> read_presets(const std::string& path);
-// Creates the folder. Throws Error where the file cannot be written.
+// Creates the folder. Throws Error.
 void write_presets(const std::string& path, const std::vector<core::Preset>& presets);
 
 } // namespace ridge::app

@@ -52,7 +52,7 @@ void remember_file(const std::string& path) {
     core::AtomicFile file(core::state_folder() + "/recent", text.size(), core::kPrivateFile);
     file.write(std::as_bytes(std::span(text)));
     file.commit();
-  } catch (const Error&) { // a convenience is not worth a message
+  } catch (const Error&) { // best effort
   }
 }
 

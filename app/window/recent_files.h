@@ -1,4 +1,4 @@
-// Which model files were opened last: one path a line in $XDG_STATE_HOME/ridge/recent (~/.local/state/…).
+// Recently opened models, in $XDG_STATE_HOME/ridge/recent (~/.local/state/…), one path per line.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace ridge::app {
 
-std::vector<std::string> recent_files(); // the last one first; those that are gone are left out
-// Puts a file first. A state folder that cannot be written to is no error: then nothing is remembered.
+std::vector<std::string> recent_files(); // latest first, without deleted files
+// Ignores write errors.
 void remember_file(const std::string& path);
 
 } // namespace ridge::app

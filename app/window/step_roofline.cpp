@@ -39,7 +39,7 @@ void add_roof(StepRoofline::Op& op, const measure::RooflineReport& roofs) {
   op.bound_by = roofs.bound_by(point);
 }
 
-// Ops of the same name in other layers go together, if they have the same shape.
+// Merges ops of the same name and shape across layers.
 StepRoofline::Op& line_of(StepRoofline& step, const std::string& name, const std::string& shape, const core::Op& op) {
   for (StepRoofline::Op& line : step.ops)
     if (line.name == name && line.shape == shape) return line;
@@ -47,7 +47,7 @@ StepRoofline::Op& line_of(StepRoofline& step, const std::string& name, const std
       StepRoofline::Op{name, std::string(core::name_of(op.kind)), core::class_of(op.kind), shape});
 }
 
-// The Program as if its matrices were packed in another format: as far as op_cost looks at it.
+// Changes only what op_cost reads.
 core::Program repacked(core::Program program, const quant::FormatInfo& format) {
   for (core::Weight& weight : program.weights) {
     if (weight.rows == 1 || weight.type == core::kOrderType || weight.cols % format.block_weights != 0) continue;

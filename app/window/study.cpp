@@ -1,4 +1,4 @@
-// The quant lab's numbers: what a tensor's weights look like, what each format makes of them, and one block bit by bit.
+// Data of the quant lab.
 #include "app/window/model_facts.h"
 
 #include "core/error.h"
@@ -16,9 +16,9 @@
 namespace ridge::app {
 namespace {
 
-constexpr int64_t kSampledWeights = 1 << 17; // whole rows, spread over the tensor: enough for two digits of an RMSE
+constexpr int64_t kSampledWeights = 1 << 17; // whole rows; enough for two digits of an RMSE
 constexpr int kHistogramBins = 120;
-constexpr int kErrorBins = 81; // odd: the middle one is around zero
+constexpr int kErrorBins = 81; // odd: a bin is centred at zero
 constexpr int64_t kSliceRows = 48, kSliceCols = 128;
 
 const gguf::Tensor& find(const gguf::File& file, const std::string& name) {
@@ -68,8 +68,8 @@ void describe(const std::vector<float>& weights, core::TensorStudy& study) {
   }
 }
 
-// What AWQ and GPTQ checkpoints hold: w = (q - z) * s, with a binary16 scale s and a zero z of as many bits as q for
-// each group of a row. Here rounded to the nearest q, which is what both methods begin with.
+// The format of AWQ and GPTQ checkpoints: w = (q - z) * s per group, with a binary16 scale s and a zero z of as many
+// bits as q. Codes are rounded to nearest, the starting point of both methods.
 struct Grouped {
   const char* name;
   const char* meaning;
@@ -87,7 +87,7 @@ void round_groups(const std::vector<float>& weights, const Grouped& grouped, std
   for (size_t first = 0; first < weights.size(); first += grouped.weights) {
     const auto group = std::span(weights).subspan(first, grouped.weights);
     const float low = std::min(0.0f, std::ranges::min(group)), high = std::max(0.0f, std::ranges::max(group));
-    const float scale = core::f32_from_f16(core::f16_from_f32(std::max((high - low) / most, 6e-8f))); // above zero
+    const float scale = core::f32_from_f16(core::f16_from_f32(std::max((high - low) / most, 6e-8f))); // not zero
     const float zero = std::clamp(std::round(-low / scale), 0.0f, most);
     for (size_t i = 0; i < group.size(); ++i)
       decoded[first + i] = (std::clamp(std::round(group[i] / scale) + zero, 0.0f, most) - zero) * scale;
@@ -115,7 +115,7 @@ void compare(const std::vector<float>& weights, const std::vector<float>& decode
   }
 }
 
-// The values that each 16 weights of a block can have: by their codes, or, where a codebook decides, those they have.
+// The possible values of each 16 weights: all codes, or the actual values for codebook formats.
 std::vector<std::vector<float>> levels_of(const quant::FormatInfo& format, const std::vector<std::byte>& block,
                                           const std::vector<float>& decoded) {
   constexpr size_t kGroup = 16;
@@ -242,7 +242,6 @@ core::SliceStudy study_slice(const gguf::File& file, const core::intent::StudySl
   study.cols = static_cast<int>(std::min(cols, kSliceCols));
   study.first_row = std::clamp<int64_t>(wanted.first_row, 0, rows - study.rows);
   study.first_col = std::clamp<int64_t>(wanted.first_col, 0, cols - study.cols);
-  // Whole blocks around the wanted columns.
   const int64_t begin = study.first_col / size * size;
   const int64_t end = std::min((study.first_col + study.cols + size - 1) / size * size, cols);
   const quant::BitLayout* layout = quant::find_bit_layout(format->type);

@@ -1,4 +1,4 @@
-// The tools of MCP servers in the window's engine: a person decides about each call.
+// Confirmed calls of MCP tools.
 #include "app/window/loaded.h"
 #include "core/strings/printable.h"
 
@@ -28,7 +28,7 @@ void WindowEngine::show_tools() {
 
 void WindowEngine::take_decision(const core::intent::AnswerTool& decision) {
   change([&](core::Snapshot& s) {
-    if (!s.tool_question || s.tool_question->number != decision.number) return; // that was another one
+    if (!s.tool_question || s.tool_question->number != decision.number) return; // outdated
     s.tool_question = nullptr;
     decision_ = decision.may;
   });
@@ -49,7 +49,7 @@ bool WindowEngine::is_allowed(const Toolbox::Tool& tool, const text::ToolCall& c
     decided_.wait(lock, [&] { return decision_ || cancel_; });
     decision = decision_;
   }
-  change([](core::Snapshot& s) { s.tool_question = nullptr; }); // where it was stopped instead
+  change([](core::Snapshot& s) { s.tool_question = nullptr; }); // if interrupted
   if (decision == MayCall::always) {
     allowed_.insert(tool.name);
     show_tools();

@@ -42,7 +42,7 @@ struct Match : Handlers... {
 WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
     : setup_(std::move(setup)), wake_(std::move(wake)), asked_(setup_.request.sampling), toolbox_(setup_.mcp),
       store_(setup_.conversation_folder) {
-  const std::string given = std::exchange(setup_.model.mmproj, {}); // for the first model
+  const std::string given = std::exchange(setup_.model.mmproj, {});
   options_ = setup_.model;
   state_.system_prompt = setup_.request.system;
   state_.sampling = setup_.request.sampling.params;
@@ -57,7 +57,7 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
   list_conversations(state_);
   try {
     state_.presets = read_presets(setup_.preset_file);
-  } catch (const Error& error) { // the file stays as it is
+  } catch (const Error& error) {
     setup_.preset_file.clear();
     state_.error = fmt::format("{}; presets are not saved", error.what());
     ++state_.error_number;
@@ -82,13 +82,13 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
 WindowEngine::~WindowEngine() {
   gpu_watch_.request_stop();
   roof_watch_.request_stop();
-  closing_ = true; // first: an answer that begins now looks at it after lowering cancel_
+  closing_ = true; // first: a starting answer checks it after lowering cancel_
   stop_answer();
-  ++studies_waiting_; // the one that runs stops
+  ++studies_waiting_; // stops the running study
   jobs_.reset();
   server_.reset();
   for (Worker* worker : {&worker_, &study_worker_, &query_worker_, &list_worker_, &picture_worker_, &encoder_worker_})
-    worker->stop(); // the first one may wait for the pictures
+    worker->stop(); // first: it may wait for the picture worker
 }
 
 std::shared_ptr<const core::Snapshot> WindowEngine::snapshot() const {
@@ -98,7 +98,7 @@ std::shared_ptr<const core::Snapshot> WindowEngine::snapshot() const {
 
 void WindowEngine::stop_answer() {
   {
-    const std::lock_guard lock(mutex_); // who waits for a decision looks at it under the lock
+    const std::lock_guard lock(mutex_); // waiters check it under the lock
     cancel_ = true;
   }
   decided_.notify_all();
@@ -142,7 +142,7 @@ void WindowEngine::guarded(const std::function<void()>& work, bool of_engine) {
     fail(error.what());
   } catch (const Error& error) {
     fail(error.what());
-  } catch (const std::exception& error) { // a bug of ours, but no reason to lose the conversation
+  } catch (const std::exception& error) { // a bug, but the conversation must survive
     fail(fmt::format("internal error, please report it: {}", error.what()));
   }
   if (of_engine)
@@ -193,7 +193,7 @@ void WindowEngine::send(core::Intent intent) {
   } else if (const auto* large = std::get_if<intent::EnlargePicture>(&intent)) {
     query_worker_.push([this, key = large->key] { guarded([&] { enlarge_picture(key); }, false); });
   } else if (std::holds_alternative<intent::Send>(intent) || std::holds_alternative<intent::EditAndResend>(intent)) {
-    const auto added = std::make_shared<std::promise<void>>(); // the pictures that were given before
+    const auto added = std::make_shared<std::promise<void>>();
     picture_worker_.push([added] { added->set_value(); });
     worker_.push([this, added, what = std::move(intent)] {
       added->get_future().wait();
@@ -212,7 +212,7 @@ void WindowEngine::handle(const core::Intent& wanted) {
           setup_.model.device = "cpu";
           return open_model(path_, open_file(path_), encoder_, loaded_ && loaded_->model.pictures);
         }
-        if (!loaded_) return; // why not has been said
+        if (!loaded_) return; // reported already
         std::visit(Match{
                        [&](const intent::Send& send) { say(send.text); },
                        [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
@@ -235,14 +235,14 @@ void WindowEngine::handle(const core::Intent& wanted) {
                        [&](const intent::MeasureRoofs&) { measure_roofs(); },
                        [&](const intent::MeasureStep& step) { measure_step(step.past); },
                        [&](const intent::SetSampling& sampling) { set_sampling(sampling); },
-                       [](const auto&) {}, // not this thread's
+                       [](const auto&) {},
                    },
                    wanted);
       },
       true);
 }
 
-// What differs from before was chosen by the user, and is kept when another model is opened.
+// Options changed by the user stay for other models.
 void WindowEngine::set_sampling(const intent::SetSampling& wanted) {
   core::validate(wanted.params);
   core::SamplingOptions& sampling = setup_.request.sampling;
@@ -262,7 +262,6 @@ void WindowEngine::set_sampling(const intent::SetSampling& wanted) {
   });
 }
 
-// Where what lies beside the model is of no use, a line says why.
 static std::string encoder_beside(const std::string& model, const engine::Notice& tell) {
   try {
     return find_encoder(model);
@@ -281,7 +280,7 @@ void WindowEngine::load(const std::string& path, const std::string& encoder) {
              found ? encoder_beside(path, [this](const std::string& line) { tell(line); }) : encoder, !encoder.empty());
 }
 
-// Settings with which it does not open are not kept.
+// Settings are discarded if opening fails.
 void WindowEngine::open_with(const intent::OpenModel& wanted) {
   const core::ModelOptions before = setup_.model;
   if (wanted.options) setup_.model = with_settings(setup_.model, *wanted.options);
@@ -310,7 +309,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
       },
       [this](const std::string& line) { tell(line); }};
   WindowSetup setup = setup_;
-  if (path != setup.model.model) setup.model.adapters.clear(); // those are of the model that the window began with
+  if (path != setup.model.model) setup.model.adapters.clear(); // adapters belong to the first model
   if (with_encoder) {
     setup.model.mmproj = encoder;
     engine::settle_for_pictures(setup.model);
@@ -333,7 +332,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   told_deleted_ = false;
   tree_.forget_choices();
   setup_.request.sampling = sampling;
-  auto previous = loaded; // freed after the lock, which the window waits for
+  auto previous = loaded; // destroyed after the lock, for which the window waits
   change([&](core::Snapshot& s) {
     loaded_.swap(previous);
     s.gpu_failed = false;
@@ -341,9 +340,9 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
     s.model = facts;
     s.vocabulary = vocabulary;
     s.keep_choices = loaded->device == engine::Device::cpu;
-    for (core::ChatMessage& message : s.messages) message.choices = nullptr; // another vocabulary's
+    for (core::ChatMessage& message : s.messages) message.choices = nullptr; // the vocabulary may differ
     auto pictures = std::make_shared<core::PictureFactsByKey>(*s.picture_facts);
-    for (auto& [key, known] : *pictures) known.tokens = known.seconds = 0; // another encoder's
+    for (auto& [key, known] : *pictures) known.tokens = known.seconds = 0; // the encoder may differ
     s.picture_facts = std::move(pictures);
     s.encoder = encoder;
     s.encoder_open = with_encoder;

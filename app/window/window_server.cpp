@@ -19,9 +19,8 @@ using core::Serving;
 
 namespace {
 
-constexpr auto kGlance = std::chrono::milliseconds(100); // how often the state is looked at
+constexpr auto kGlance = std::chrono::milliseconds(100); // between state checks
 
-// Ends the server and what it answers, however this scope is left.
 struct Ending {
   server::ModelService& service;
   server::Server& server;
@@ -31,7 +30,6 @@ struct Ending {
   }
 };
 
-// What a served model does now.
 Serving state_of(server::ModelService& service, const std::string& address) {
   const engine::LoadedModel& model = service.model();
   const core::ExecutorConfig& config = model.executor->config();
@@ -73,7 +71,7 @@ WindowServer::~WindowServer() { stop(); }
 void WindowServer::start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder) {
   const std::scoped_lock lock(mutex_);
   thread_.request_stop();
-  // The server before ends on the new thread: the caller does not wait.
+  // The old server stops on the new thread, so that the caller does not wait.
   thread_ = std::jthread(
       [this, served = Served{wanted, path, encoder}, before = std::move(thread_)](const std::stop_token& stop) mutable {
         if (before.joinable()) before.join();

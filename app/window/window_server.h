@@ -1,5 +1,4 @@
-// The endpoint behind the window's switch: the server of `ridge serve` for one model, with an executor of its own
-// beside the conversation's.
+// The server of `ridge serve` for one model, with a separate executor.
 #pragma once
 
 #include "core/view/snapshot.h"
@@ -14,14 +13,14 @@ namespace ridge::app {
 
 class WindowServer {
  public:
-  // `show` gets the state whenever it has changed, from any thread. `setup`: of all models but for the file and how
-  // many requests are evaluated together.
+  // `show` gets each new state, from any thread. `setup` applies to every model, except for the file and the number of
+  // batched requests.
   using Show = std::function<void(std::shared_ptr<const core::Serving>)>;
   WindowServer(server::ModelSetup setup, Show show) : setup_(std::move(setup)), show_(std::move(show)) {}
-  ~WindowServer(); // ends running answers
+  ~WindowServer();
 
-  // Both return at once. A server that is on ends first, and with it its running answers. path: of the model; empty:
-  // the guide. encoder: of pictures; empty: it takes none. What goes wrong becomes Serving::problem.
+  // Both return at once and stop a running server with its answers. path: the model, empty: the guide. encoder: empty:
+  // none. Failures go to Serving::problem.
   void start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder = {});
   void stop();
 

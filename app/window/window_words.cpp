@@ -6,7 +6,7 @@
 namespace ridge::app {
 namespace {
 
-// Longer ones before those that begin like them. What a command alone can do is named as the command's.
+// Longer phrases first.
 constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {"lower -ngl (layers on the GPU), -c (context) or -ub (batch)",
      "open it with fewer layers on the GPU or a shorter context (Open…)"},

@@ -1,4 +1,4 @@
-// Errors and notices name what commands have; the window has other names for it.
+// Replaces command-line terms by the window's.
 #pragma once
 
 #include <string>

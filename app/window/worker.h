@@ -1,4 +1,4 @@
-// A thread that does one thing after the other.
+// A thread that runs tasks in order.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ class Worker {
     }
     changed_.notify_all();
   }
-  // Ends with what is being done; the rest, and what is pushed from now on, is not done.
+  // Waits for the current task and drops all others.
   void stop() {
     {
       const std::lock_guard lock(mutex_);

@@ -21,7 +21,6 @@ using models::Architecture, models::FieldRule, models::Kind, models::kMaxContext
 constexpr int64_t kMaxVocab = 1 << 24;
 constexpr double kMaxCount = 1e9;
 
-// Hyperparameters that most architectures have, where config.json has them.
 constexpr auto kShared = std::to_array<FieldRule>({
     {"feed_forward_length", Kind::count, "block_ff_dim | intermediate_size | n_inner | hidden_dim | mlp_hidden_size"},
     {"expert_feed_forward_length", Kind::count, "moe_intermediate_size", {}, Only::experts},
@@ -33,14 +32,13 @@ constexpr auto kShared = std::to_array<FieldRule>({
     {"attention.layer_norm_rms_epsilon", Kind::real, "rms_norm_eps | norm_eps | layer_norm_epsilon", 1e-6},
 });
 
-// The first of "architectures"; empty: none is named.
 std::string class_of(const Json& document) {
   const auto classes = document.find("architectures");
   const bool named = classes != document.end() && classes->is_array() && !classes->empty() && (*classes)[0].is_string();
   return named ? (*classes)[0].get<std::string>() : "";
 }
 
-// The architecture whose row of models/arches.def lists the class.
+// By class, from models/arches.def.
 const Architecture& find_architecture(const Fields& fields, const std::string& name, int64_t experts) {
   if (name.empty()) throw_error("{}: expected a list with the model's class", fields.where("architectures"));
   std::vector<std::string_view> known;
@@ -63,7 +61,7 @@ bool is_known(std::string_view hf_class) {
   });
 }
 
-// The class of language models that model_type names: "qwen3_moe" is Qwen3MoeForCausalLM. Empty: none that is known.
+// "qwen3_moe": Qwen3MoeForCausalLM. Empty: unknown.
 std::string class_of_type(std::string_view type) {
   const auto plain = [](std::string_view name) {
     std::string made;
@@ -79,19 +77,18 @@ std::string class_of_type(std::string_view type) {
   return "";
 }
 
-// The language model's fields at one level.
 Json flattened(const Json& document) {
   for (const char* key : {"text_config", "llm_config"}) {
     const auto inner = document.find(key);
     if (inner == document.end() || !inner->is_object()) continue;
     Json outer = document;
     outer.erase(key);
-    // What the model around says of itself counts.
+    // For these two keys, the outer value has priority.
     const Json around = outer;
     outer.update(*inner);
     for (const char* own : {"architectures", "tie_word_embeddings"})
       if (around.contains(own)) outer[own] = around[own];
-    // A class that joins any language model with an encoder does not say which one.
+    // Generic wrapper classes do not identify the model.
     if (!is_known(class_of(around))) {
       std::string own = class_of(*inner);
       if (const auto type = inner->find("model_type"); own.empty() && type != inner->end() && type->is_string())
@@ -104,7 +101,7 @@ Json flattened(const Json& document) {
   return document;
 }
 
-// Throws Error for each field that changes the computation in a way that the architecture's Program does not have.
+// Throws Error for fields that change the computation beyond the Program.
 void refuse_what_cannot_run(const Config& config) {
   const Fields fields = config.fields();
   const auto refuse = [&](std::string_view key, std::string_view found) {
@@ -134,7 +131,7 @@ void refuse_what_cannot_run(const Config& config) {
     refuse("mlp_only_layers", "some layers have no experts");
 }
 
-// A sliding window makes no difference to a text that fits into it, so the file's context ends there.
+// Within the window, a sliding window has no effect, so it limits the context.
 void limit_to_window(Config& config) {
   const Fields fields = config.fields();
   const int64_t window = fields.get_int("sliding_window", 0, kMaxContext, 0);
@@ -148,7 +145,7 @@ void limit_to_window(Config& config) {
   config.context = window;
 }
 
-// The one of several names of a field that config.json has; the first where it has none.
+// The first field that exists, else the first name.
 const char* named(const Fields& fields, std::initializer_list<const char*> names) {
   const auto found = std::ranges::find_if(names, [&](const char* name) { return fields.find(name) != nullptr; });
   return found == names.end() ? *names.begin() : *found;
@@ -171,12 +168,12 @@ void read_heads(Config& config) {
   if (config.head_dim % 2 != 0) throw_error("{}: is odd ({})", fields.where(key), config.head_dim);
 }
 
-// One number for each layer, of a field that is a list of them: or of words, which are asked for.
+// One number per layer from a list, or from a list of words to compare.
 void set_each(Config& config, gguf::Metadata& metadata, const std::string& key, const FieldRule& rule) {
   const size_t equals = std::min(rule.fields.find('='), rule.fields.size());
   const std::string_view field = trimmed(rule.fields.substr(0, equals));
   const auto list = config.document->find(field);
-  if (list == config.document->end() || !list->is_array()) return; // one for all, where another rule wants it
+  if (list == config.document->end() || !list->is_array()) return; // a single value: another rule reads it
   const std::string where = config.fields().where(field);
   if (std::ssize(*list) < config.layers)
     throw_error("{}: expected a list with an entry for each of {} layers", where, config.layers);
@@ -221,7 +218,7 @@ void set_value(Config& config, gguf::Metadata& metadata, const std::string& pref
     throw_error("{}: is {}, expected 0 to 1", where, value);
 }
 
-// Some writers name a number of experts for models without any. Where layers are blocks of one kind, their list tells.
+// Some dense models have a number of experts; the list of layer kinds decides.
 bool lists_dense_blocks(const Json& document) {
   bool dense = false, experts = false;
   for (const char* key : {"layers_block_type", "hybrid_override_pattern"}) {
@@ -250,7 +247,6 @@ void read_experts(Config& config) {
     }
 }
 
-// LFM 2 gives a width from which another one follows.
 void read_adjusted_width(Config& config, gguf::Metadata& metadata, const std::string& prefix) {
   const Fields fields = config.fields();
   if (!fields.get_bool("block_auto_adjust_ff_dim", false)) return;

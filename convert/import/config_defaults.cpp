@@ -1,5 +1,4 @@
-// What writers leave out of a language model's fields where these are parts of another model's: what transformers takes
-// for a model_type by itself.
+// transformers' defaults by model_type, omitted in nested language models.
 #include "convert/import/config.h"
 
 #include <array>

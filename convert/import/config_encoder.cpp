@@ -1,16 +1,16 @@
-// What a checkpoint of an encoder says beside its layers: how the vectors of tokens become one, and types of tokens.
+// Pooling and token types of text encoders.
 #include "convert/import/config.h"
 
 namespace ridge::convert::import {
 
 void read_pooling(JsonFiles& files, const Config& config, gguf::Metadata& metadata) {
-  const std::string name = "1_Pooling/config.json"; // as sentence-transformers writes it
+  const std::string name = "1_Pooling/config.json"; // as in sentence-transformers
   const Json& document = files.get(name);
   if (!document.is_object()) return;
   const Fields fields(document, files.path(name));
   struct Mode {
     const char* field;
-    uint32_t number; // in GGUF
+    uint32_t number;
   };
   for (const Mode& mode :
        {Mode{"pooling_mode_mean_tokens", 1}, {"pooling_mode_cls_token", 2}, {"pooling_mode_lasttoken", 3}})

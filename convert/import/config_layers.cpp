@@ -1,4 +1,4 @@
-// The kinds of a model's layers, which config.json spells in many ways.
+// Layer kinds in config.json.
 #include "convert/import/config.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
@@ -37,7 +37,6 @@ LayerKind kind_of(std::string_view word, const std::string& where) {
   return found->second;
 }
 
-// A list of words, or a letter for each layer.
 std::vector<LayerKind> read_list(const Config& config) {
   const Fields fields = config.fields();
   std::vector<LayerKind> kinds;
@@ -62,7 +61,7 @@ std::vector<LayerKind> read_list(const Config& config) {
   return kinds;
 }
 
-// Layers of attention among recurrent ones, or of full attention among sliding ones, by number or by period.
+// By numbers or period: attention among recurrent layers, full among sliding ones.
 std::vector<LayerKind> read_numbers(const Config& config) {
   const Fields fields = config.fields();
   for (const char* key : {"full_attn_idxs", "attn_layer_indices"}) {
@@ -78,7 +77,7 @@ std::vector<LayerKind> read_numbers(const Config& config) {
     }
     return kinds;
   }
-  if (const Json* linear = fields.find("linear_attn_config"); linear && linear->is_object()) // numbers from 1 on
+  if (const Json* linear = fields.find("linear_attn_config"); linear && linear->is_object()) // numbered from 1
     if (const auto list = linear->find("full_attn_layers"); list != linear->end() && list->is_array()) {
       std::vector<LayerKind> kinds(config.layers, LayerKind::recurrent);
       for (const Json& number : *list)
@@ -102,7 +101,7 @@ std::vector<LayerKind> read_numbers(const Config& config) {
   return {};
 }
 
-// What config.json says of the layers that see all: at its top level, or newer for each of them.
+// Settings of full-attention layers: at the top level or, in newer files, per layer.
 std::optional<int64_t> of_full_layers(const Config& config, std::string_view top, std::string_view of_layer,
                                       int64_t limit) {
   const Fields fields = config.fields();
@@ -149,7 +148,7 @@ void read_two_heads(Config& config, gguf::Metadata& metadata, const std::string&
   }
 }
 
-// Bases of rope per layer, 0 where there is none: must be what the kinds of layers imply, or say which layers turn.
+// Per-layer bases (0: none) must match the kinds, or define which layers rotate.
 void read_rope_bases(const Config& config, gguf::Metadata& metadata, const std::string& prefix) {
   const Json* bases = config.fields().find("layer_rope_theta");
   if (!bases || !bases->is_array() || bases->size() != config.kinds.size()) return;
@@ -175,7 +174,7 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
   const models::LayerKeys& keys = config.checkpoint().layers;
   config.kinds = read_list(config);
   if (config.kinds.empty()) config.kinds = read_numbers(config);
-  if (config.kinds.empty() && keys.two_heads) { // as Gemma 4 has them
+  if (config.kinds.empty() && keys.two_heads) { // as in Gemma 4
     constexpr int64_t kPeriod = 6;
     for (int64_t il = 1; il <= config.layers; ++il)
       config.kinds.push_back(il % kPeriod == 0 || il == config.layers ? LayerKind::attention : LayerKind::sliding);

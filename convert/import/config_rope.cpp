@@ -1,4 +1,4 @@
-// Rotary positions in config.json: base, rotated part of a head, sections, and scaling of every kind.
+// Rotary positions in config.json.
 #include "convert/import/config.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
@@ -13,8 +13,7 @@ namespace {
 
 using models::kMaxContext;
 
-// Llama 3 keeps the frequencies of fast pairs, divides those of slow ones by `factor`, and blends in between
-// (Grattafiori et al. 2024).
+// Keeps fast pairs, slows others by `factor`, interpolates between (Grattafiori et al. 2024).
 std::vector<float> llama3_factors(const Fields& scaling, double base, int64_t dims) {
   const double factor = scaling.get_number("factor", 8), low = scaling.get_number("low_freq_factor", 1),
                high = scaling.get_number("high_freq_factor", 4);
@@ -43,8 +42,8 @@ void read_yarn(const Fields& scaling, const std::string& prefix, double factor, 
     metadata.set(prefix + "rope.scaling.yarn_beta_fast", static_cast<float>(scaling.get_number("beta_fast", 32)));
   if (scaling.find("beta_slow"))
     metadata.set(prefix + "rope.scaling.yarn_beta_slow", static_cast<float>(scaling.get_number("beta_slow", 1)));
-  if (own_magnitude) return; // it follows from rope.scaling.yarn_log_multiplier
-  // GGUF files hold a factor of the usual magnitude, which is 1 + 0.1 ln(factor).
+  if (own_magnitude) return; // rope.scaling.yarn_log_multiplier implies it
+  // GGUF: relative to the usual 1 + 0.1 ln(factor).
   const double usual = 1 + 0.1 * std::log(factor);
   const auto magnitude = [&](const char* key) { return 1 + 0.1 * scaling.get_number(key, 0) * std::log(factor); };
   double wanted = usual;
@@ -56,7 +55,7 @@ void read_yarn(const Fields& scaling, const std::string& prefix, double factor, 
   if (wanted != usual) metadata.set(prefix + "rope.scaling.attn_factor", static_cast<float>(wanted / usual));
 }
 
-// rope.dimension_sections: pairs of each of four axes.
+// rope.dimension_sections: pairs per axis.
 void read_sections(const Fields& scaling, const Config& config, const std::string& prefix, gguf::Metadata& metadata) {
   const Json* list = scaling.find("mrope_section");
   const auto& usual = config.checkpoint().sections;
@@ -83,7 +82,7 @@ std::vector<float> read_factors(const Fields& scaling, const char* key, int64_t 
   return factors;
 }
 
-// Phi 3: divisors per pair for texts within the original context, and others for longer ones.
+// Phi 3: divisors within and beyond the original context.
 void read_long_rope(const Fields& scaling, const std::string& prefix, int64_t dims, Config& out,
                     gguf::Metadata& metadata) {
   const Fields config = out.fields();
@@ -100,7 +99,7 @@ void read_long_rope(const Fields& scaling, const std::string& prefix, int64_t di
 
 } // namespace
 
-// Gemma 4: the first pairs of a head turn, the others stand still, as divisors say. Layers with a window turn all.
+// Gemma 4: divisors select rotated pairs; layers with a window rotate all.
 void read_proportional_rope(const Fields& scaling, double part, Config& out, const std::string& prefix,
                             gguf::Metadata& metadata) {
   if (scaling.get_number("factor", 1) != 1)
@@ -114,7 +113,7 @@ void read_proportional_rope(const Fields& scaling, double part, Config& out, con
   metadata.set(prefix + "rope.dimension_count_swa", static_cast<uint32_t>(out.head_dim));
 }
 
-// Reads rope_theta and rope_scaling, or rope_parameters, which has both in newer files, perhaps for each kind of layer.
+// From rope_theta and rope_scaling, or rope_parameters (newer, possibly per layer kind).
 void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix) {
   static const Json kNone = Json::object();
   const Fields config = out.fields();
@@ -161,7 +160,7 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
   const int64_t dims = out.count("rope.dimension_count");
   read_sections(scaling, out, prefix, metadata);
 
-  // "dynamic" changes nothing within the trained context, and ridge goes no further.
+  // "dynamic" acts beyond the trained context, which ridge does not exceed.
   if (type == "default" || type == "dynamic" || type == "none" || type == "mrope") return;
   if (type == "longrope" || type == "su") return read_long_rope(scaling, prefix, dims, out, metadata);
   const double factor = scaling.get_number("factor", 1);

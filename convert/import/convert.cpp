@@ -1,5 +1,4 @@
-// What each of a checkpoint's tensors becomes is planned first, checked by building the model's Program of the planned
-// shapes, and only then written, row by row.
+// Plans all tensors, builds the model's Program with their shapes as a check, writes row by row.
 #include "convert/import/config.h"
 #include "convert/import/generation.h"
 #include "convert/import/import.h"
@@ -28,7 +27,7 @@
 namespace ridge::convert::import {
 namespace {
 
-// A GGUF image whose tensors hold zeros, of which no page takes memory.
+// A GGUF image with zero tensors that use no memory.
 class ZeroImage {
  public:
   ZeroImage(const std::vector<std::byte>& head, uint64_t size)
@@ -53,7 +52,7 @@ std::vector<gguf::TensorInfo> infos_of(const std::vector<Output>& outputs) {
   return infos;
 }
 
-// Gives `use` a file of these tensors, all of them zeros but what `outputs` writes for those that `wanted` says.
+// Calls `use` with a file of these tensors, zero except for `wanted` outputs.
 template <typename Use>
 void with_shapes(const gguf::Metadata& metadata, const std::vector<gguf::TensorInfo>& shapes,
                  const std::vector<Output>& outputs, bool (*wanted)(const Output&), const std::string& folder,
@@ -73,7 +72,7 @@ void with_shapes(const gguf::Metadata& metadata, const std::vector<gguf::TensorI
   }
 }
 
-// Throws Error unless the tensors of these shapes are all that a model of these hyperparameters has.
+// Throws Error unless the tensors exactly match the hyperparameters.
 void check_model(const gguf::Metadata& metadata, const Plan& plan, const std::string& folder) {
   const auto is_rope = [](const Output& output) { // read when a Program is built
     return output.parts.empty() && output.info.name.starts_with("rope_f");
@@ -83,20 +82,19 @@ void check_model(const gguf::Metadata& metadata, const Plan& plan, const std::st
   });
 }
 
-// The same for an encoder of pictures whose rows go into a language model of a width.
 void check_encoder(const gguf::Metadata& metadata, const std::vector<Output>& outputs, int64_t width,
                    const std::string& folder) {
-  constexpr int64_t kSide = 64; // pixels of a picture, which encoders make larger where they want to
+  constexpr int64_t kSide = 64;
   const auto none = [](const Output&) { return false; };
   with_shapes(metadata, infos_of(outputs), outputs, none, folder, [width](const gguf::File& file) {
     const models::vision::Model model(file);
     for (const models::vision::Part& part : model.cut(media::Picture(kSide, kSide))) {
       if (!part.tile) continue;
-      // With those behind the first layers beside each other.
+      // Includes the outputs of first layers, which are concatenated.
       const int64_t row = model.build(part.tile->width, part.tile->height).width();
       if (row % width != 0)
         throw_error("its encoder makes rows of {} numbers, the language model's have {}", row, width);
-      return; // further tiles are of the same size
+      return;
     }
   });
 }
@@ -114,7 +112,6 @@ std::string model_name(const std::string& folder) {
   return path.filename().string();
 }
 
-// A file that is planned.
 struct PlannedFile {
   std::string path;
   gguf::Metadata metadata;
@@ -123,13 +120,12 @@ struct PlannedFile {
 
 gguf::Metadata begin_metadata(const char* type, const std::string& folder) {
   gguf::Metadata metadata;
-  metadata.set("general.architecture", ""); // first in the file, by custom
+  metadata.set("general.architecture", "");
   metadata.set("general.type", type);
   metadata.set("general.name", model_name(folder));
   return metadata;
 }
 
-// `matrix`: one that is of the type that most have.
 void set_types(PlannedFile& file, std::initializer_list<std::string_view> matrix) {
   for (const Output& output : file.outputs)
     if (std::ranges::find(matrix, output.info.name) != matrix.end())
@@ -171,7 +167,6 @@ class Conversion {
     return file;
   }
 
-  // The family of the encoder that is to be written; nullptr: none is.
   const PictureFamily* wanted_family() {
     const PictureFamily* family = request_.text_only ? nullptr : find_picture_family(config_);
     if (family && has_encoder(*family, tensors_)) return family;
@@ -211,7 +206,6 @@ class Conversion {
     return *tokenizer_;
   }
 
-  // The id of a token by its text.
   int64_t token_of(std::string_view text) {
     const gguf::OwnedValue* list = tokenizer().find("tokenizer.ggml.tokens");
     const auto tokens = list ? list->view().as_strings() : std::nullopt;
@@ -248,8 +242,8 @@ class Conversion {
   const core::ConvertRequest& request_;
   const std::optional<quant::Type> type_;
   JsonFiles files_;
-  gguf::Metadata text_;                     // of the language model
-  std::optional<gguf::Metadata> tokenizer_; // tokenizer.*, once they were read
+  gguf::Metadata text_;
+  std::optional<gguf::Metadata> tokenizer_;
   Config config_;
   const gguf::Safetensors tensors_;
   ConvertReport report_;

@@ -10,7 +10,7 @@
 namespace ridge::convert::import {
 namespace {
 
-// "a.b" or "a.1"; nullptr: absent, null, a word ("auto"), or {"__float__": "Infinity"}, as newer writers spell it.
+// "a.b" or "a.1". nullptr: absent, null, "auto", {"__float__": "Infinity"}.
 const Json* find_path(const Json& document, std::string_view path) {
   const Json* at = &document;
   for_parts(path, '.', [&](std::string_view part) {
@@ -54,7 +54,7 @@ std::optional<double> Config::evaluate(std::string_view expression) const {
     for_parts(factor, '|', [&](std::string_view name) {
       if (value) return;
       if (const size_t equals = name.find('='); equals != std::string_view::npos) {
-        const auto found = document->find(trimmed(name.substr(0, equals))); // null is no word, but it is there
+        const auto found = document->find(trimmed(name.substr(0, equals)));
         if (found != document->end()) value = count_equal(*found, name.substr(equals + 1));
       } else if (const size_t power = name.find('^'); power != std::string_view::npos) {
         if (const auto base = evaluate(name.substr(0, power)))

@@ -1,4 +1,4 @@
-// The parts of expressions over config.json (models::FieldRule).
+// Evaluates models::FieldRule expressions.
 #pragma once
 
 #include "convert/import/json_file.h"
@@ -14,7 +14,6 @@ inline std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Calls `use` with each part of the text.
 template <typename Use>
 void for_parts(std::string_view text, char separator, Use&& use) {
   for (size_t at = 0; at <= text.size();) {
@@ -24,7 +23,7 @@ void for_parts(std::string_view text, char separator, Use&& use) {
   }
 }
 
-// Whether a field is one of "word / other", or how many entries of a list are.
+// Matches "word / other", or counts list entries.
 double count_equal(const Json& field, std::string_view words);
 
 } // namespace ridge::convert::import

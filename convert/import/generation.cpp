@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostEnds = 64;
 
 struct Param {
-  const char *field, *key; // key: behind "general.sampling."
+  const char *field, *key;
   bool integer;
   double low, high;
 };
@@ -29,7 +29,7 @@ void read_sampling(JsonFiles& files, gguf::Metadata& metadata, std::vector<std::
   const Json& file = files.get("generation_config.json");
   if (!file.is_object()) return;
   const Fields fields(file, files.path("generation_config.json"));
-  if (!fields.get_bool("do_sample", true)) return; // its numbers are said to be unused
+  if (!fields.get_bool("do_sample", true)) return;
   for (const Param& param : kParams) {
     const std::optional<double> value = fields.find_number(param.field);
     if (!value) continue;

@@ -1,4 +1,4 @@
-// generation_config.json: how a checkpoint's makers would have its tokens chosen, and which tokens end an answer.
+// Reads generation_config.json: sampling and end tokens.
 #pragma once
 
 #include "convert/import/json_file.h"
@@ -10,10 +10,10 @@
 
 namespace ridge::convert::import {
 
-// Appends general.sampling.*. A number out of its range is left out, with a line in `notes`.
+// Appends general.sampling.*; skips numbers out of range with a note.
 void read_sampling(JsonFiles& files, gguf::Metadata& metadata, std::vector<std::string>& notes);
 
-// eos_token_id of generation_config.json, else of config.json: one id or a list, without repetitions.
+// eos_token_id of generation_config.json, else config.json, without duplicates.
 std::vector<int64_t> end_tokens(JsonFiles& files);
 
 } // namespace ridge::convert::import

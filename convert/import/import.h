@@ -1,4 +1,4 @@
-// From a Hugging Face checkpoint (config.json, safetensors, tokenizer) to a GGUF file.
+// Hugging Face checkpoints to GGUF.
 #pragma once
 
 #include "core/requests.h"
@@ -17,22 +17,20 @@ struct ConvertReport {
     std::string path;
     int64_t tensors = 0, file_bytes = 0;
   };
-  std::vector<File> files;        // the language model, then its encoder of pictures; either may be missing
-  std::vector<std::string> notes; // what the user should know
+  std::vector<File> files; // language model, picture encoder; either may miss
+  std::vector<std::string> notes;
 };
 
-// Where the encoder of pictures is written, if the checkpoint has one: request.mmproj, or "mmproj-" before the name of
-// request.output.
+// Default: "mmproj-" and the name of request.output.
 std::string mmproj_path(const core::ConvertRequest& request);
 
-// Writes files whole or not at all; the checkpoint is only read. Memory stays under a few times the largest matrix's
-// piece, and 300 MB.
+// Writes complete files or none. Memory: a few times the largest matrix's piece, plus 300 MB.
 //
-// request.type is for matrices that the checkpoint does not quantize; q8_0 falls back to f16 where the columns are no
-// multiple of 32. Vectors and the experts' routers are always F32, packed matrices stay as they are.
+// request.type: for unquantized matrices; q8_0 becomes f16 unless columns are multiples of 32. Vectors and routers are
+// F32; packed matrices stay packed.
 //
-// Throws Error for an unknown type and for anything that is missing, inconsistent, or that ridge could not run.
-// `progress` may be empty; what it throws comes out, and nothing is written.
+// Throws Error for unknown types and missing, inconsistent or unsupported input. `progress` may be empty, or throw to
+// cancel.
 ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress& progress = {});
 
 } // namespace ridge::convert::import

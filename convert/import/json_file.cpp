@@ -11,9 +11,9 @@
 namespace ridge::convert::import {
 namespace {
 
-constexpr size_t kMaxFileBytes = 128 << 20; // the largest tokenizer.json in use has 33 MB
+constexpr size_t kMaxFileBytes = 128 << 20; // the largest known tokenizer.json has 33 MB
 
-// Python writes NaN and infinities, which JSON does not have. Outside strings they become null, with spaces behind.
+// Replaces Python's NaN and infinities outside strings by null, padded with spaces.
 void drop_infinities(std::string& text) {
   bool in_string = false;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -73,7 +73,7 @@ std::optional<int64_t> Fields::find_int(std::string_view key) const {
   if (!value) return std::nullopt;
   if (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX) throw_error("{}: is too large", where(key));
   if (value->is_number_integer()) return value->get<int64_t>();
-  if (value->is_number_float()) { // some writers spell integers 1e4 or 8192.0
+  if (value->is_number_float()) { // some writers spell integers as 1e4 or 8192.0
     const double number = value->get<double>();
     if (std::abs(number) < 1e15 && number == std::floor(number)) return static_cast<int64_t>(number);
   }

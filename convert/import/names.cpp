@@ -47,7 +47,6 @@ constexpr auto kLayer = std::to_array<TensorRule>({
     {"ffn_norm", "ffn_norm"},
     {"attention_norm", "attn_norm"},
 
-    // As GPT 2 and those after it name them.
     {"ln_1", "attn_norm"},
     {"ln_2", "ffn_norm"},
     {"attn.c_attn", "attn_qkv"},
@@ -62,7 +61,6 @@ constexpr auto kLayer = std::to_array<TensorRule>({
     {"mlp.dense_h_to_4h", "ffn_up"},
     {"mlp.dense_4h_to_h", "ffn_down"},
 
-    // Feed-forward parts.
     {"mlp.gate_proj", "ffn_gate"},
     {"mlp.up_proj", "ffn_up"},
     {"mlp.gate_up_proj", "ffn_up"},
@@ -74,7 +72,6 @@ constexpr auto kLayer = std::to_array<TensorRule>({
     {"feed_forward.w3", "ffn_up"},
     {"feed_forward.w2", "ffn_down"},
 
-    // Experts: their router, one module each, or all in one tensor.
     {"mlp.gate", "ffn_gate_inp"},
     {"mlp.router", "ffn_gate_inp"},
     {"mlp.router.gate", "ffn_gate_inp"},
@@ -121,7 +118,6 @@ constexpr auto kLayer = std::to_array<TensorRule>({
     {"block_sparse_moe.shared_experts.down_proj", "ffn_down_shexp"},
     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
 
-    // Short convolutions.
     {"conv.in_proj", "shortconv.in_proj"},
     {"conv.conv", "shortconv.conv"},
     {"conv.out_proj", "shortconv.out_proj"},
@@ -213,21 +209,30 @@ ModulePlace place_of(const std::string& module) {
 bool is_draft(std::string_view name) { return name.starts_with("mtp.") || name.starts_with("model.mtp."); }
 
 bool is_beside(std::string_view name) {
-  // Parts for images and sound; and what says how activations and cached keys were quantized, which ridge decides for
-  // itself.
+  // Image and audio parts; quantization of activations and KV cache.
   constexpr std::string_view kParts[] = {"visual.", "vision_", "vision_tower.", "vision_adapter.", "vision_projection.",
                                          "audio_", "projector.", "patch_embedding", "multi_modal_projector",
                                          "embed_vision.", "embed_audio.", "connector.", "mlp1.",
-                                         // Heads of encoders: for classes, and for words that are left out.
+                                         // Encoder heads.
                                          "pooler.dense", "cls.predictions.", "cls.seq_relationship.", "position_ids",
                                          "encoder.embed_tokens.", "decoder.embed_tokens."};
-  constexpr std::string_view kEnds[] = {"rotary_emb.inv_freq", ".input_scale", ".input_global_scale",
-                                        ".input_zero_point", ".k_scale", ".activation_scale", ".v_scale",
-                                        ".output_scale", ".weight_format",
-                                        // What lightning attention's paces imply.
-                                        ".slope_rate", ".query_decay", ".key_decay", ".diagonal_decay",
-                                        // Masks that older writers kept.
-                                        ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"};
+  constexpr std::string_view kEnds[] = {"rotary_emb.inv_freq",
+                                        ".input_scale",
+                                        ".input_global_scale",
+                                        ".input_zero_point",
+                                        ".k_scale",
+                                        ".activation_scale",
+                                        ".v_scale",
+                                        ".output_scale",
+                                        ".weight_format",
+                                        ".slope_rate",
+                                        ".query_decay",
+                                        ".key_decay",
+                                        ".diagonal_decay",
+                                        ".attn.bias",
+                                        ".attn.masked_bias",
+                                        ".attention.bias",
+                                        ".attention.masked_bias"};
   return is_draft(name) ||
          std::ranges::any_of(kParts, [&](auto part) { return name.find(part) != std::string_view::npos; }) ||
          std::ranges::any_of(kEnds, [&](auto end) { return name.ends_with(end); });

@@ -1,4 +1,4 @@
-// The names of checkpoints' tensors.
+// Tensor names of checkpoints.
 #pragma once
 
 #include "gguf/safetensors.h"
@@ -10,30 +10,28 @@
 
 namespace ridge::convert::import {
 
-std::span<const models::TensorRule> model_rules(); // that most architectures share: of tensors beside the layers
-std::span<const models::TensorRule> layer_rules(); // of a layer
+std::span<const models::TensorRule> model_rules(); // outside the layers
+std::span<const models::TensorRule> layer_rules();
 
-// How a checkpoint spells the parts of its language model.
 struct Names {
-  std::string prefix; // of all names: "model.", "model.language_model."
-  std::string table;  // the embedding table's module, with the prefix
-  std::string layers; // what stands before a layer's number, with the prefix
-  std::string head;   // the output matrix's module, whether it is there or not
+  std::string prefix; // "model.", "model.language_model."
+  std::string table;  // with prefix
+  std::string layers; // before a layer's number, with prefix
+  std::string head;   // output matrix, even if absent
 };
-// Throws Error if no embedding table is there.
+// Throws Error without an embedding table.
 Names find_names(const gguf::Safetensors& tensors);
 
-// Where a module of a checkpoint is: in a layer, or beside them (-1). `below` is what rules call it; the embedding
-// table's is that of its own rule, the output matrix's "lm_head".
+// A module's layer, -1: outside of layers. `below`: its name in rules; the embedding table has its rule's, the output
+// matrix "lm_head".
 struct ModulePlace {
   int64_t layer = -1;
   std::string below;
 };
 ModulePlace place_of(const std::string& module);
 
-// Whether a tensor has no part in the language model: of images or sound, of draft heads, constants, or how activations
-// were quantized.
+// Whether the language model does not use a tensor (image, audio, draft heads, constants, quantization of activations).
 bool is_beside(std::string_view name);
-bool is_draft(std::string_view name); // of a draft head that is no layer
+bool is_draft(std::string_view name); // a draft head that is no layer
 
 } // namespace ridge::convert::import

@@ -20,9 +20,9 @@ namespace {
 using models::store_nibbles;
 using Matrices = std::shared_ptr<const std::vector<Matrix>>;
 
-constexpr int64_t kPieceBytes = 4 << 20; // read at a time
+constexpr int64_t kPieceBytes = 4 << 20;
 
-// Reads [count][width] pieces of all rows of a matrix and gives each to `use(numbers, first, count)`.
+// Calls `use(numbers, first, count)` with [count][width] pieces.
 template <typename T, typename Use>
 void for_pieces(const Matrix& matrix, int64_t width, const Matrix::Reader<T>& read, Use&& use) {
   const int64_t piece = std::max<int64_t>(1, kPieceBytes / (static_cast<int64_t>(sizeof(T)) * width));
@@ -40,7 +40,6 @@ quant::Type type_of(gguf::Dtype dtype) {
   return dtype == gguf::Dtype::BF16 ? quant::Type::BF16 : quant::Type::F32;
 }
 
-// Encodes rows of numbers in a type. An Error names the tensor.
 void encode(quant::Type type, const std::vector<float>& numbers, int64_t cols, std::vector<std::byte>& out,
             const std::string& name) {
   const int64_t rows = std::ssize(numbers) / cols;
@@ -53,9 +52,9 @@ void encode(quant::Type type, const std::vector<float>& numbers, int64_t cols, s
   }
 }
 
-// The properties of an affine matrix that decide its form. Reading them takes the scales and zeros only.
+// Determine the output format. Computing them reads scales and zeros only.
 struct AffineTraits {
-  bool half_scales = true; // each is exactly a binary16 number
+  bool half_scales = true; // exact in binary16
   bool symmetric = true;   // each zero is 2^(bits - 1)
 };
 AffineTraits traits_of(const Matrix& matrix, const std::string& name) {
@@ -73,13 +72,13 @@ AffineTraits traits_of(const Matrix& matrix, const std::string& name) {
   return traits;
 }
 
-// Packs rows of codes and their scales into blocks of a GGUF type that holds the same numbers.
+// Packs codes and scales into blocks of an equivalent GGUF type.
 template <typename Block, typename Scale>
 void pack_blocks(const Matrix& matrix, const Matrix::Reader<Scale>& read_scales, const Sink& sink,
                  void (*pack)(const uint8_t* codes, const Scale* scales, Block& out)) {
   const int64_t blocks = matrix.cols / Block::kWeights, groups = matrix.groups();
   const int64_t scales_of_block = std::max<int64_t>(1, Block::kWeights / matrix.group);
-  // All scales of the matrix at once: they take a few hundredths of the memory of its codes.
+  // All scales at once: a few percent of the codes' memory.
   std::vector<Scale> scales;
   for_pieces(matrix, groups, read_scales, [&](const std::vector<Scale>& piece, int64_t, int64_t) {
     scales.insert(scales.end(), piece.begin(), piece.end());
@@ -126,7 +125,7 @@ void write_blocks(const Matrix& matrix, quant::Type type, const Sink& sink) {
   }
 }
 
-// Writes the codes of a row as one stream of bits, the lowest bit of a code first.
+// Writes the codes as a bit stream, lowest bit first.
 void pack_bits(const uint8_t* codes, int64_t count, int bits, uint8_t* out) {
   uint32_t window = 0;
   int held = 0;
@@ -189,12 +188,11 @@ class OutputsOf {
     }
     default: planar(false, true, planar_scheme);
     }
-    outputs_.back().parts = parts_; // the outputs before read them, too
+    outputs_.back().parts = parts_;
     return std::move(outputs_);
   }
 
  private:
-  // `dims` are those that the file shows: experts have a third one.
   void add(const std::string& suffix, gguf::TensorType type, std::vector<int64_t> dims,
            std::function<void(const Sink&)> write) {
     outputs_.push_back({{name_ + suffix, type, std::move(dims)}, std::move(write), {}});

@@ -1,4 +1,4 @@
-// The tensors of the GGUF file that a checkpoint's matrices become, and functions that make their bytes piece by piece.
+// Output tensors, written in pieces.
 #pragma once
 
 #include "convert/import/matrices/matrix.h"
@@ -18,17 +18,16 @@ using Sink = std::function<void(std::span<const std::byte>)>;
 struct Output {
   gguf::TensorInfo info;
   std::function<void(const Sink&)> write;
-  std::vector<const gguf::SafeTensor*> parts; // tensors that are not needed after it is written
+  std::vector<const gguf::SafeTensor*> parts; // sources not needed afterwards
 };
 
-// The tensors that hold `matrices`: one, or a layer's experts, all of one shape. Their names begin with `name`. Plain
-// numbers are written in `type`, or in their own type without one. Packed matrices become the GGUF type that holds the
-// same numbers, if there is one. Otherwise they become planar weights (models/planar.h), and `planar_scheme` is set to
-// their scheme. Throws Error if the matrices differ in kind, or hold numbers that no GGUF type and no scheme can hold.
+// For one matrix or a layer's experts of equal shape; names begin with `name`. Plain numbers use `type` or stay. Packed
+// ones use an equivalent GGUF type, else planar weights (models/planar.h) with `planar_scheme`. Throws Error for mixed
+// kinds and unrepresentable numbers.
 std::vector<Output> outputs_of(std::vector<Matrix> matrices, const std::string& name, std::optional<quant::Type> type,
                                std::string& planar_scheme);
 
-// The tensor that holds vectors, which are matrices with one column: one, or one per expert. It is F32.
+// F32, from one-column matrices: one, or one per expert.
 Output vector_output(std::vector<Matrix> vectors, std::string name, std::vector<int64_t> dims);
 
 } // namespace ridge::convert::import

@@ -51,15 +51,13 @@ struct Floats {
   }
 };
 
-// The two matrices of a module, or of an expert: A [rank, inputs] and B [outputs, rank]. A table of tokens has an input
-// for each token.
+// A [rank, inputs], B [outputs, rank]. Token tables: an input per token.
 struct Pair {
   const gguf::SafeTensor *a = nullptr, *b = nullptr;
 };
 
-// What a module becomes.
 struct Target {
-  std::string name; // of the model's tensor in GGUF
+  std::string name;
   const TensorRule* rule;
 };
 
@@ -82,7 +80,6 @@ class PeftConversion {
   [[noreturn]] void refuse(std::string_view key, const std::string& why) const {
     throw_error("{}: {}", settings_.where(key), why);
   }
-  // Whether a field asks for something.
   bool has(std::string_view key) const {
     const Json* value = settings_.find(key);
     return value && *value != false && !(value->is_structured() && value->empty());
@@ -123,7 +120,6 @@ class PeftConversion {
     }
   }
 
-  // The architecture and the heads, of the model's own config.json.
   void read_base() {
     std::string folder = request_.base;
     if (folder.empty()) folder = settings_.find_string("base_model_name_or_path").value_or("");
@@ -135,13 +131,13 @@ class PeftConversion {
     config_ = read_config(files, unused);
   }
 
-  // Sorts the tensors by module; those of experts together, under a name with {} for the expert's number.
+  // Groups tensors by module; experts share a name with {} as number.
   void find_pairs() {
     constexpr std::string_view kOwn = ".base_layer.weight";
     constexpr std::string_view kEnds[] = {".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B"};
     for (const gguf::SafeTensor& tensor : tensors_.tensors()) {
       std::string_view name = tensor.name;
-      if (name.ends_with(kOwn)) { // PEFT keeps tables of tokens beside their adapters
+      if (name.ends_with(kOwn)) {
         notes_.push_back(fmt::format("{}, which is the model's own, is left out", core::printable(tensor.name)));
         continue;
       }
@@ -174,7 +170,6 @@ class PeftConversion {
     return {module.replace(begin, end - begin, "{}"), expert};
   }
 
-  // The tensors that the module's matrix becomes parts of.
   std::vector<Target> targets_of(const std::string& module) const {
     const ModulePlace place = place_of(module);
     static constexpr TensorRule kHead{"lm_head", "output"};
@@ -241,13 +236,13 @@ class PeftConversion {
     }
   }
 
-  // As the target's rule changes the matrix that B A is added to.
+  // Transforms A and B like the target's matrix.
   void change(Floats& a, Floats& b, const Target& target, const std::string& module, int64_t expert) {
     const models::Making& how = target.rule->how;
     const double rank = static_cast<double>(a.rows);
     std::string own = module;
     if (const size_t at = own.find("{}"); at != std::string::npos) own.replace(at, 2, std::to_string(expert));
-    double factor = alpha_of(own) / alpha_ * (is_rs_ ? std::sqrt(rank) : 1); // beside alpha / rank, which the file says
+    double factor = alpha_of(own) / alpha_ * (is_rs_ ? std::sqrt(rank) : 1); // relative to alpha / rank in the file
     if (!how.scale.empty()) factor *= config_.evaluate(how.scale).value_or(1);
     if (factor != 1)
       for (float& v : b.values) v = static_cast<float>(v * factor);
@@ -270,7 +265,7 @@ class PeftConversion {
     if (const auto order = row_order(how.rows, b.rows, config_, target.name); !order.empty()) b.pick_rows(order);
   }
 
-  // Experts without matrices get zeros, and those of less rank are filled up with them.
+  // Zeros for missing experts and smaller ranks.
   void add(const std::string& name, std::vector<Floats>& first, std::vector<Floats>& second, int64_t rank,
            bool is_table, gguf::Dtype dtype) {
     const auto filled = [&](std::vector<Floats>& parts, bool by_rows, const char* suffix) {
@@ -294,7 +289,7 @@ class PeftConversion {
     };
     if (!names_.insert(name).second) throw_error("{}: two modules become {}", files_.path(kTensors), name);
     if (is_table) first[0] = first[0].transposed();
-    // An expert of less rank has a factor alpha / rank of its own, and the file one for all.
+    // alpha / rank of a smaller expert differs from the file's single factor.
     for (size_t e = 0; e < first.size(); ++e)
       if (const int64_t own = is_table ? rank : first[e].rows; own > 0 && own != rank)
         for (float& v : second[e].values) v *= static_cast<float>(rank) / static_cast<float>(own);
@@ -312,7 +307,7 @@ class PeftConversion {
                        : dtype == gguf::Dtype::BF16 ? quant::Type::BF16
                                                     : quant::Type::F32;
     if (const quant::FormatInfo* wanted = quant::find_format(request_.type)) type = wanted->type;
-    if (matrix.cols % quant::format(type).block_weights != 0) type = quant::Type::F16; // of Q8_0
+    if (matrix.cols % quant::format(type).block_weights != 0) type = quant::Type::F16;
     std::vector<std::byte> bytes(quant::format(type).row_bytes(matrix.cols) * matrix.rows);
     quant::encode_rows(type, matrix.values.data(), matrix.rows, matrix.cols, {}, bytes.data());
     infos_.push_back({std::move(name), type, std::move(dims)});
@@ -353,10 +348,10 @@ class PeftConversion {
   const gguf::Safetensors tensors_;
   double alpha_ = 0;
   bool is_rs_ = false;
-  std::map<std::string, double> alphas_; // of modules that have their own
+  std::map<std::string, double> alphas_;
   Config config_;
-  std::map<std::string, std::map<int64_t, Pair>> pairs_; // by module and expert
-  std::set<std::string> names_;                          // of what is in infos_
+  std::map<std::string, std::map<int64_t, Pair>> pairs_;
+  std::set<std::string> names_;
   std::vector<std::string> notes_;
   std::vector<gguf::TensorInfo> infos_;
   std::vector<std::vector<std::byte>> data_;

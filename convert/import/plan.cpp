@@ -28,7 +28,6 @@ std::string without(std::string name, std::string_view suffix) {
   return name;
 }
 
-// The tensors of As::parts that are there.
 std::vector<const SafeTensor*> find_parts(const gguf::Safetensors& tensors, const std::string& name) {
   std::vector<const SafeTensor*> found;
   const size_t open = name.find('{'), close = name.find('}', open);
@@ -64,7 +63,7 @@ void Plan::run() {
   check_all_used();
 }
 
-// The architecture's rules come first, then those of its base, then those that most share.
+// Priority: the architecture's rules, its base's, shared ones.
 void Plan::add_rules(const std::string& from, const std::string& to, std::span<const TensorRule> shared) {
   std::vector<std::span<const TensorRule>> levels;
   for (const models::Checkpoint* rules = &config_.checkpoint(); rules; rules = rules->base)
@@ -73,12 +72,11 @@ void Plan::add_rules(const std::string& from, const std::string& to, std::span<c
   add_levels(from, to, levels);
 }
 
-// Among the rules for one tensor, the first whose source is there counts. A rule gives way to one for the same source
-// that a level before has.
+// The first rule with an existing source wins; earlier levels override rules with equal sources.
 void Plan::add_levels(const std::string& from, const std::string& to,
                       const std::vector<std::span<const TensorRule>>& levels) {
   std::set<std::string_view> made;
-  std::vector<std::string_view> sources; // of the levels before
+  std::vector<std::string_view> sources;
   for (const std::span<const TensorRule> level : levels) {
     for (const TensorRule& rule : level) {
       if (!config_.applies(rule.how.only) || made.contains(rule.to)) continue;
@@ -123,7 +121,7 @@ bool Plan::add_rule(const std::string& from, const std::string& to, const Tensor
   return true;
 }
 
-// Only below a layer.
+// Only for tensors of a layer.
 bool Plan::add_ones(const std::string& to, const TensorRule& rule) {
   if (!to.starts_with("blk.")) return false;
   const auto value = static_cast<float>(rule.how.scale.empty() ? 1 : config_.evaluate(rule.how.scale).value_or(1));
@@ -140,7 +138,7 @@ void Plan::add_constant(const std::string& name, const std::vector<float>& value
 
 void Plan::add_module(const std::string& from, const std::string& to, const TensorRule& rule) {
   int64_t count = from.find("{}") == std::string::npos ? 1 : config_.experts;
-  if (count == 0) // modules that are no experts
+  if (count == 0)
     while (reader_.has(of_expert(from, count))) ++count;
   Made weights = {{}, false}, biases = {{}, true};
   for (int64_t e = 0; e < count; ++e) {
@@ -157,7 +155,7 @@ void Plan::add_module(const std::string& from, const std::string& to, const Tens
     }
     if (!bias) continue;
     use(bias);
-    // GPTQ writers give every module a bias, of zeros where the model has none.
+    // GPTQ writers add zero biases.
     if (weights.matrices.back().scheme != Scheme::plain && is_zero(*bias)) continue;
     biases.matrices.push_back(of_tensor(*bias, rule).matrices.front());
   }
@@ -175,7 +173,7 @@ void Plan::add_module(const std::string& from, const std::string& to, const Tens
   if (!biases.matrices.empty()) add(std::move(biases), to + ".bias", of_bias);
 }
 
-// A vector, a convolution [channels, 1, taps], or one of these or a matrix for each expert.
+// A vector, a convolution [channels, 1, taps], or one of these or a matrix per expert.
 Plan::Made Plan::of_tensor(const SafeTensor& tensor, const TensorRule& rule) const {
   std::vector<int64_t> shape = tensor.shape;
   if (shape.size() > 3) std::erase(shape, 1);
@@ -191,7 +189,7 @@ Plan::Made Plan::of_tensor(const SafeTensor& tensor, const TensorRule& rule) con
   if (rank == 2 && !rule.to.ends_with(".bias")) return {{plain_matrix(tensor, 0, shape[0], shape[1])}, false};
   for (int64_t e = 0; e < shape[0]; ++e) {
     const int64_t a = shape[1], b = rank == 2 ? 1 : shape[2];
-    // Newer writers may have exchanged them already, which shows where only one of the sides is the model's width.
+    // Newer writers may have exchanged the sides already; visible if only one equals the model's width.
     const bool from_hidden = rule.to.starts_with("ffn_down");
     const bool fits_as_is = (from_hidden ? a : b) == config_.width, fits = (from_hidden ? b : a) == config_.width;
     const bool exchanged = rule.how.transposed && rank == 3 && (fits || !fits_as_is);
@@ -200,7 +198,7 @@ Plan::Made Plan::of_tensor(const SafeTensor& tensor, const TensorRule& rule) con
   return made;
 }
 
-// The matrix as the rule wants it; of MLA's, one for each head.
+// For MLA, one matrix per head.
 std::vector<Matrix> Plan::changed(Matrix matrix, const TensorRule& rule, const std::string& name) const {
   switch (rule.how.change) {
   case Change::none: break;
@@ -254,7 +252,7 @@ void Plan::add(Made made, const std::string& name, const TensorRule& rule) {
                 rows);
   std::vector<int64_t> dims = {cols, rows};
   if (count > 1) dims.push_back(count);
-  const bool bare = !name.ends_with(".weight"); // no matrix that anything is multiplied by
+  const bool bare = !name.ends_with(".weight"); // not a matrix of a product
   const bool wide = bare || !models::is_quantizable({name, quant::Type::F32, dims});
   shapes.push_back({name, wide ? quant::Type::F32 : quant::Type::F16, dims});
   for (Output& output :
@@ -286,7 +284,7 @@ void Plan::read_numbers() {
     }
 }
 
-// A tied matrix is not written twice, unless its scale is not the embedding table's.
+// Skips a tied matrix unless its scale differs from the embedding table's.
 void Plan::add_output_matrix() {
   if (!config_.checkpoint().head) return;
   std::string head = names_.head;
@@ -301,7 +299,7 @@ void Plan::add_output_matrix() {
   add_module(head, "output", rule);
 }
 
-// A tensor without a place would be a part of the model that is silently lost.
+// Without this check, tensors could get lost silently.
 void Plan::check_all_used() {
   const std::string& layers = names_.layers;
   for (const SafeTensor& tensor : tensors_.tensors()) {
@@ -311,7 +309,7 @@ void Plan::check_all_used() {
       std::from_chars(tensor.name.data() + layers.size(), tensor.name.data() + tensor.name.size(), layer);
     has_drafts |= layer >= config_.layers || is_draft(tensor.name);
     if (layer >= config_.layers || is_beside(tensor.name)) continue;
-    if (config_.tied.value_or(false) && tensor.name == names_.head + ".weight") continue; // the same numbers
+    if (config_.tied.value_or(false) && tensor.name == names_.head + ".weight") continue;
     throw_error("{}: tensor {} has no place in a {} model: the checkpoint is of another kind than config.json says",
                 tensors_.path_of(tensor), tensor.name, config_.architecture->name);
   }

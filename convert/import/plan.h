@@ -1,5 +1,4 @@
-// Which tensors a GGUF file has and what of a checkpoint each is made of. The checkpoint's modules are looked up one
-// after the other, in the order in which a model uses them, by the rules of the architecture and those that most share.
+// Plans a GGUF file's tensors: looks up modules in the order of use, by the architecture's rules and shared ones.
 #pragma once
 
 #include "convert/import/names.h"
@@ -16,23 +15,23 @@ namespace ridge::convert::import {
 
 class Plan {
  public:
-  // `type` is for matrices that the checkpoint does not quantize; nothing: what they are. All must outlive the Plan.
+  // `type`: for unquantized matrices; nullopt: unchanged. Arguments must outlive the Plan.
   Plan(const gguf::Safetensors& tensors, const Config& config, std::optional<quant::Type> type);
 
-  // Throws Error for a tensor without a place in the model, or that cannot be converted.
+  // Throws Error for unknown or unconvertible tensors.
   void run();
 
   std::vector<Output> outputs;
-  std::vector<gguf::TensorInfo> shapes;              // of the model's tensors, as if all were plain numbers
-  std::string planar_scheme;                         // of models/planar.h; empty: no matrix needs it
-  bool has_drafts = false;                           // draft layers, which are left out
-  std::map<std::string, std::vector<float>> numbers; // hyperparameters that tensors hold: one of each layer
+  std::vector<gguf::TensorInfo> shapes;              // as if unquantized
+  std::string planar_scheme;                         // empty: unused
+  bool has_drafts = false;                           // skipped draft layers
+  std::map<std::string, std::vector<float>> numbers; // per layer, from tensors
   const std::string& method() const { return reader_.method(); }
 
  private:
   struct Made {
-    std::vector<Matrix> matrices; // one, or the experts'
-    bool vectors;                 // with one column
+    std::vector<Matrix> matrices;
+    bool vectors;
   };
   void add_levels(const std::string& from, const std::string& to,
                   const std::vector<std::span<const models::TensorRule>>& levels);

@@ -34,7 +34,7 @@ DeltaHeads delta_heads(const Config& config) {
   return heads;
 }
 
-// Behind the first `kept` rows: value head j of each key head, for j = 0, 1, ….
+// After `kept` rows: value head j of each key head, j = 0, 1, ….
 std::vector<int64_t> take_turns(int64_t kept, int64_t rows, const DeltaHeads& heads) {
   std::vector<int64_t> order = range(0, kept);
   const int64_t dim = (rows - kept) / heads.v, shared = heads.v / heads.k;
@@ -43,7 +43,7 @@ std::vector<int64_t> take_turns(int64_t kept, int64_t rows, const DeltaHeads& he
   return order;
 }
 
-// Rows of a matrix that holds q, k, v and z for each key head.
+// For a matrix with q, k, v, z per key head.
 std::vector<int64_t> of_groups(const DeltaHeads& heads, bool z) {
   const int64_t values = heads.v / heads.k * heads.v_dim, group = 2 * (heads.k_dim + values);
   std::vector<int64_t> order;
@@ -60,8 +60,7 @@ std::vector<int64_t> of_groups(const DeltaHeads& heads, bool z) {
   return order;
 }
 
-// The heads of the wanted parts of a matrix of groups, each of which has some heads of q, one of k and one of v.
-// `pairs`: as Rows::rope_pairs.
+// Selected heads of a matrix of groups: several q, one k, one v. `pairs`: see Rows::rope_pairs.
 std::vector<int64_t> of_key_heads(const Config& config, bool q, bool k, bool v, bool pairs) {
   const int64_t dim = config.head_dim, shared = config.heads / config.kv_heads, group = (shared + 2) * dim;
   std::vector<int64_t> order;

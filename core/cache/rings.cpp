@@ -10,7 +10,7 @@
 namespace ridge::core {
 namespace {
 
-// What reads a layer's cache, where all of it looks at the same window.
+// The window common to all readers of a cache.
 std::optional<AttentionParams> window_of(const Program& program, int32_t layer) {
   std::optional<AttentionParams> found;
   for (const Op& op : program.ops) {

@@ -10,13 +10,11 @@
 namespace ridge::core {
 namespace {
 
-// What a stream holds. Positions of the decoder begin at its start token.
 struct Text {
-  std::vector<int32_t> tokens; // that the encoder reads
-  bool is_read = false;        // by the encoder: the decoder attends to it
+  std::vector<int32_t> tokens; // the encoder's
+  bool is_read = false;        // encoded and in the decoder's caches
 };
 
-// The part of a batch that the decoder evaluates.
 struct DecoderBatch {
   std::vector<int32_t> tokens, positions, streams, outputs, text_ends;
 
@@ -63,12 +61,12 @@ class EncoderExecutor final : public Executor {
 
  private:
   void check(const Batch& batch) const {
-    Program whole; // of tokens and positions that callers see
+    Program whole;
     whole.vocab = program_.vocab;
     check_batch(whole, config(), batch);
   }
 
-  // A token of the text waits for its encoder; what follows is the decoder's.
+  // Text tokens wait for the encoder; later ones are the decoder's.
   void take(int32_t token, int64_t position, int32_t stream, bool wanted) {
     Text& text = texts_[stream];
     if (position > std::ssize(text.tokens) && !text.is_read)
@@ -92,7 +90,6 @@ class EncoderExecutor final : public Executor {
     to.text_ends.push_back(static_cast<int32_t>(text.tokens.size()));
   }
 
-  // Encodes the text and copies what the decoder attends to.
   void read(Text& text, int32_t stream) {
     std::vector<int32_t> positions(text.tokens.size());
     std::iota(positions.begin(), positions.end(), 0);
@@ -108,9 +105,9 @@ class EncoderExecutor final : public Executor {
 
   const Program& program_; // the decoder's
   const std::unique_ptr<Executor> encoder_, decoder_;
-  std::vector<Text> texts_; // of the streams
+  std::vector<Text> texts_; // by stream
   DecoderBatch decoder_batch_;
-  std::vector<std::shared_ptr<std::byte>> blocks_; // between the two
+  std::vector<std::shared_ptr<std::byte>> blocks_;
 };
 
 bool fit_each_other(const KvLayer& a, const KvLayer& b) {

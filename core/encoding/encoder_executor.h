@@ -1,6 +1,5 @@
-// A model whose encoder reads a text whole and whose decoder writes behind it, as one executor. To its callers a stream
-// is the text, then the decoder's start token (Program::start_token) and what follows it, at consecutive positions.
-// Only tokens from the start token on have logits.
+// Encoder and decoder as one executor: a stream is the encoder's text, the start token (Program::start_token) and what
+// follows, at consecutive positions. Logits exist from the start token on.
 #pragma once
 
 #include "core/executor.h"
@@ -9,16 +8,16 @@
 
 namespace ridge::core {
 
-// Two executors of the same kind of device: the encoder's, made for encoder_config(), and the decoder's, made for
-// `config`. The encoder runs when a text's start token comes, and what it keeps for the decoder is copied to the
-// decoder's caches. `decoder_program` must outlive the executor. Throws Error where the caches do not fit each other.
+// Both executors are for the same kind of device; the encoder has encoder_config(). The start token runs the encoder
+// and copies its caches to the decoder. `decoder_program` must outlive the result. Throws Error for incompatible
+// caches.
 std::unique_ptr<Executor> make_encoder_executor(const Program& encoder_program, std::unique_ptr<Executor> encoder,
                                                 const Program& decoder_program, std::unique_ptr<Executor> decoder);
 
-// How an encoder is configured: it evaluates one text at a time, whole.
+// The encoder evaluates one whole text per batch.
 ExecutorConfig encoder_config(ExecutorConfig config);
 
-// The place of the start token in `tokens`, behind a text of a token at least; -1: there is none.
+// Index of the start token after at least one token, or -1.
 int64_t find_start(const Program& decoder, std::span<const int32_t> tokens);
 
 } // namespace ridge::core

@@ -23,7 +23,6 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// Reads a byte of each page.
 void touch(std::span<const std::byte> bytes) {
   constexpr size_t kPage = 4096;
   volatile std::byte read;
@@ -39,7 +38,7 @@ AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes, mode_t 
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
     throw_error("{}: cannot be replaced: {}", path, S_ISDIR(info.st_mode) ? "is a directory" : "is not a regular file");
   struct statvfs disk;
-  // f_blocks is 0 on file systems that do not know their size.
+  // 0: unknown size
   if (::statvfs(folder_of(path).c_str(), &disk) == 0 && disk.f_blocks != 0) {
     const double free_bytes = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
     if (static_cast<double>(expected_bytes) > free_bytes)
@@ -56,13 +55,14 @@ AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes, mode_t 
     if (fd_ < 0) continue;
     ::flock(fd_, LOCK_EX);
     struct stat created;
-    if (::fstat(fd_, &created) == 0 && created.st_nlink == 0) ::close(std::exchange(fd_, -1)); // taken for a leftover
+    // removed by another writer as a leftover
+    if (::fstat(fd_, &created) == 0 && created.st_nlink == 0) ::close(std::exchange(fd_, -1));
   }
 }
 
 std::string AtomicFile::temporary_name(uint64_t number) const { return fmt::format("{}.partial-{}", path_, number); }
 
-// A writer holds a lock on its file: a temporary one without a lock is what a killed process left.
+// Writers hold locks; an unlocked temporary file is a leftover.
 void AtomicFile::remove_leftovers() const {
   const std::string prefix = std::filesystem::path(path_).filename().string() + ".partial-";
   std::error_code ignored;
@@ -93,7 +93,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    // The system does not raise SIGBUS where it reads a mapped file's missing pages itself: see mapped_file.h.
+    // write() of missing mapped pages fails without SIGBUS; touching them maps zeros (mapped_file.h).
     if (written < 0 && errno == EFAULT && !touched) {
       touch(bytes);
       touched = true;
@@ -107,8 +107,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::commit() {
   if (::fsync(fd_) != 0) fail("write to disk");
   publish();
-  // The rename itself survives a power cut once the folder is on the disk. File systems that cannot sync a folder have
-  // no need to.
+  // Makes the rename survive a power cut; some file systems cannot sync folders and need not.
   const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     ::fsync(folder);
@@ -117,7 +116,7 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::publish() {
-  // A nameless file takes a temporary name first: only rename replaces a file that is there.
+  // Only rename replaces existing files, so a nameless file gets a temporary name.
   for (auto number = static_cast<uint64_t>(::getpid()); temporary_path_.empty(); ++number) {
     const std::string name = temporary_name(number);
     if (::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) ==

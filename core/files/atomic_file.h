@@ -1,9 +1,7 @@
-// A file that appears whole or not at all: written under a temporary name beside its target, renamed over it when
-// complete. Until then, whatever goes wrong (a full disk, a kill, an exception), a file that stood there stays as it
-// was, and so does its mapping: writing over a model that is being read is safe.
-//
-// Where the file system can (O_TMPFILE), the file has no name at all until it is whole, so that even a killed process
-// leaves nothing behind. Elsewhere it is PATH.partial-NUMBER, and the next writer removes what killed ones left.
+// A file that appears whole or not at all, by a rename when complete. Until then an existing file and its mappings stay
+// intact: overwriting a model in use is safe.
+// With O_TMPFILE, killed processes leave nothing. Otherwise it is PATH.partial-NUMBER, and the next writer removes
+// leftovers.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +14,26 @@ namespace ridge::core {
 
 class AtomicFile {
  public:
-  // Throws Error where the folder cannot be written to, where the target is something else than a regular file, or
-  // where the disk has fewer than `expected_bytes` free.
-  // mode: as of open(), from which the umask is taken; kPrivateFile (private_folder.h) for its owner alone.
+  // Throws Error for unwritable folders, targets that are no regular files, and fewer than `expected_bytes` free. mode:
+  // as for open(), or kPrivateFile.
   AtomicFile(const std::string& path, uint64_t expected_bytes, mode_t mode = 0666);
-  ~AtomicFile(); // without commit(): removes what was written
+  ~AtomicFile(); // discards unless committed
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
-  // Waits until the bytes are on the disk, then gives the file its name.
+  // Syncs to disk, then renames.
   void commit();
-  // Gives the file its name at once. A power cut may leave it damaged: for files that can be lost, and say so.
+  // Renames without sync, for expendable files: a power cut may damage them.
   void publish();
 
  private:
-  [[noreturn]] void fail(const char* action) const; // with errno's reason
+  [[noreturn]] void fail(const char* action) const;
   void discard() noexcept;
   std::string temporary_name(uint64_t number) const;
   void remove_leftovers() const;
 
-  std::string path_, temporary_path_; // the latter is empty while the file has no name
+  std::string path_, temporary_path_; // temporary_path_: empty while nameless
   int fd_ = -1;
 };
 

@@ -1,12 +1,11 @@
-// How many files and connections a process may have open.
+// The limit of open file descriptors.
 #pragma once
 
 #include <cstdint>
 
 namespace ridge::core {
 
-// Raises this process's own (soft) limit to the hard one, which needs no rights. Returns the limit that holds then:
-// the one before where the system refuses, the largest int64_t where there is none.
+// Raises the soft limit to the hard one. Returns the resulting limit, int64_t's maximum if there is none.
 int64_t raise_descriptor_limit();
 
 } // namespace ridge::core

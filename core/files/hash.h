@@ -1,5 +1,4 @@
-// A 64-bit hash that tells whether bytes are those of before: 32 bytes a step, the same on every machine of this byte
-// order. It finds damage, and is no protection against inputs that were made to look alike.
+// A fast 64-bit hash that detects damage, not forgery. Depends on the byte order.
 #pragma once
 
 #include "core/random.h"
@@ -16,7 +15,7 @@ namespace ridge::core {
 
 class Hash {
  public:
-  // Pieces count: add("ab") is not add("a"), add("b").
+  // Boundaries matter: adding "ab" differs from adding "a", then "b".
   Hash& add(std::span<const std::byte> bytes) {
     mix(0, bytes.size());
     for (; bytes.size() >= kStep; bytes = bytes.subspan(kStep))
@@ -40,7 +39,7 @@ class Hash {
   }
 
  private:
-  static constexpr size_t kLanes = 4, kWord = sizeof(uint64_t), kStep = kLanes * kWord; // lanes do not wait for another
+  static constexpr size_t kLanes = 4, kWord = sizeof(uint64_t), kStep = kLanes * kWord; // independent lanes
 
   static uint64_t word_at(std::span<const std::byte> bytes) {
     uint64_t word = 0;

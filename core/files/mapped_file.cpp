@@ -14,7 +14,7 @@
 
 namespace ridge::core {
 
-// A mapping in the handler's list. Ranges are reused and never freed, so that a handler may walk the list at any time.
+// Ranges are reused and never freed, so that the handler may always walk the list.
 struct MappedFile::GuardedRange {
   std::atomic<uintptr_t> begin = 0, end = 0; // begin 0: unused
   std::atomic<bool> missing = false;
@@ -28,7 +28,7 @@ namespace {
 
 struct sigaction previous_handler;
 std::atomic<bool> unreported = false;
-std::mutex ranges_mutex; // held while a range is added
+std::mutex ranges_mutex; // held while adding a range
 
 uintptr_t page_bytes() {
   static const auto bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
@@ -37,8 +37,7 @@ uintptr_t page_bytes() {
 
 } // namespace
 
-// Uses lock-free atomics and system calls alone. mmap is not on POSIX' list of what a handler may call; on Linux it is
-// a plain system call.
+// Uses only lock-free atomics and system calls; mmap is one on Linux, though POSIX does not list it.
 void MappedFile::handle_missing_page(int, siginfo_t* info, void*) {
   const int error = errno;
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -46,7 +45,7 @@ void MappedFile::handle_missing_page(int, siginfo_t* info, void*) {
     const uintptr_t begin = range->begin, end = range->end;
     if (begin == 0 || address < begin || address >= end) continue;
     range->missing = unreported = true;
-    // To the end: where a file is shorter, all that follows is missing.
+    // To the end: a truncated file lacks all later pages.
     const uintptr_t page = address / page_bytes() * page_bytes();
     void* zeros = ::mmap(reinterpret_cast<void*>(page), end - page, PROT_READ,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
@@ -54,13 +53,13 @@ void MappedFile::handle_missing_page(int, siginfo_t* info, void*) {
     if (zeros != MAP_FAILED) return;
     break;
   }
-  ::sigaction(SIGBUS, &previous_handler, nullptr); // and the instruction faults again
+  ::sigaction(SIGBUS, &previous_handler, nullptr); // the instruction faults again
 }
 
 MappedFile::GuardedRange* MappedFile::guard(const std::byte* data, size_t size) {
   const std::lock_guard lock(ranges_mutex);
   static const bool installed = [] {
-    page_bytes(); // known before the handler asks
+    page_bytes(); // cached before the handler needs it
     struct sigaction action = {};
     action.sa_sigaction = handle_missing_page;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -86,7 +85,7 @@ void check_mappings() {
 }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  // O_NONBLOCK: opening a named pipe must fail below, not wait for a writer.
+  // O_NONBLOCK: opening a pipe must not wait for a writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) throw_error("{}: cannot open: {}", path, std::strerror(errno));
   struct stat info;
@@ -144,7 +143,7 @@ void MappedFile::release(std::span<const std::byte> part) const {
   const uintptr_t page = page_bytes();
   const auto start = reinterpret_cast<uintptr_t>(part.data());
   const uintptr_t first = (start + page - 1) / page * page, last = (start + part.size()) / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED); // a file's pages: lossless
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED); // file-backed: lossless
 }
 
 } // namespace ridge::core

@@ -1,10 +1,6 @@
-// A read-only memory-mapped file. Pages are read when touched, so opening a 50 GB model costs nothing.
-//
-// Touching a page that is no longer there (another program shortened the file, its disk failed) raises SIGBUS in
-// the reading thread. A handler, installed with the first mapping, puts pages of zeros in place of the missing ones
-// and marks the mapping. Computation continues with wrong numbers until the owner of the mapping calls check(), which
-// every user does before it publishes a result. So readers need no guards, and no stack is unwound. Faults elsewhere go
-// to the previous handler.
+// A read-only mapped file.
+// Missing pages (a truncated file, a failing disk) raise SIGBUS. The handler maps zeros instead and marks the mapping;
+// users call check() before they publish a result, so readers need no guards. Other faults go to the previous handler.
 #pragma once
 
 #include <csignal>
@@ -16,7 +12,7 @@ namespace ridge::core {
 
 class MappedFile {
  public:
-  // Throws Error when the file is missing, a directory, unreadable or empty.
+  // Throws Error if missing, a directory, unreadable or empty.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -25,12 +21,11 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 
-  // Throws Error where pages were missing or the file is shorter than what is mapped. Costs a system call.
+  // Throws Error if pages were missing or the file has shrunk. Costs a system call.
   void check() const;
-  bool deleted() const; // the file was deleted from its folder; the mapping stays valid
+  bool deleted() const; // unlinked; the mapping stays valid
 
-  // The pages that lie wholly in `part`, a piece of bytes(), no longer count as this process's memory; they are read
-  // again when touched.
+  // Drops whole pages from memory; they are read again on access.
   void release(std::span<const std::byte> part) const;
 
  private:
@@ -44,8 +39,7 @@ class MappedFile {
   GuardedRange* range_ = nullptr;
 };
 
-// Throws Error where a mapping of this process had missing pages that no check() has reported. A program calls it last,
-// before it reports success.
+// Throws Error for missing pages that no check() has reported. Call it before reporting success.
 void check_mappings();
 
 } // namespace ridge::core

@@ -1,4 +1,4 @@
-// Folders for prompts and conversations, which only their owner may read.
+// Folders for their owner only.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace ridge::core {
 
-inline constexpr mode_t kPrivateFile = 0600; // for AtomicFile
+inline constexpr mode_t kPrivateFile = 0600; // mode for AtomicFile
 
-// Creates the folder and those around it that are missing, for their owner alone. One that is there stays as it is.
+// Creates missing folders with mode 0700.
 void create_private_folders(const std::string& path, std::error_code& problem);
 
 } // namespace ridge::core

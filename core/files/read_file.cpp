@@ -33,7 +33,7 @@ void check_output(const std::string& path, std::initializer_list<std::string> in
   for (const std::string& input : inputs)
     if (std::filesystem::equivalent(path, input, none_there))
       throw_error("{}: is read as well; name another file to write", path);
-  const AtomicFile trial(path, 0); // of which nothing stays
+  const AtomicFile trial(path, 0); // discarded
 }
 
 } // namespace ridge::core

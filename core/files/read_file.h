@@ -1,4 +1,4 @@
-// The bytes of a whole file.
+// Whole files, and checks of output paths.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace ridge::core {
 
-// Reads the file at `path`, or standard input for "-". Throws Error where it cannot be read or has more than `most`
-// bytes; -1: any number.
+// Reads a file, or standard input for "-". Throws Error if it is unreadable or has more than `most` bytes (-1: no
+// limit).
 std::string read_text_file(const std::string& path, int64_t most = -1);
 
-// Throws Error, before the work that it is for, where a file cannot be written or is one of those that are read.
+// Call it before the work: throws Error if the file cannot be written or is one of `inputs`.
 void check_output(const std::string& path, std::initializer_list<std::string> inputs = {});
 
 } // namespace ridge::core

@@ -1,4 +1,4 @@
-// SHA-256 of bytes as they come: against inputs that are made to look alike. core/files/hash.h is faster.
+// Incremental SHA-256; core/files/hash.h is faster.
 #pragma once
 
 #include <sha2.h>
@@ -24,13 +24,13 @@ class Sha256 {
   }
   Sha256& add(std::string_view text) { return add(std::as_bytes(std::span(text))); }
 
-  // Nothing can be added behind either of these.
+  // digest() and hex() end the computation.
   Digest digest() {
     Digest digest;
     ::SHA256Final(reinterpret_cast<uint8_t*>(digest.data()), &state_);
     return digest;
   }
-  std::string hex() { // digits of lower case
+  std::string hex() { // lower case
     char digits[SHA256_DIGEST_STRING_LENGTH];
     return ::SHA256End(&state_, digits);
   }

@@ -7,7 +7,7 @@ namespace {
 
 std::string folder(const char* variable, const char* below_home) {
   const char* named = std::getenv(variable);
-  if (named && *named == '/') return std::string(named) + "/ridge"; // relative ones are to be ignored
+  if (named && *named == '/') return std::string(named) + "/ridge"; // the specification ignores relative paths
   const char* home = std::getenv("HOME");
   return home && *home ? std::string(home) + below_home + "/ridge" : "";
 }

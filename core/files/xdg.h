@@ -1,4 +1,4 @@
-// Where a program keeps what a person would miss, by the XDG base directory rules; empty where there is no home.
+// XDG base directories; empty without a home.
 #pragma once
 
 #include <string>

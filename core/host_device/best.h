@@ -1,4 +1,4 @@
-// The best of many items, kept in a heap whose first is the worst of them.
+// Top-k by a heap, worst first.
 #pragma once
 
 #include "core/host_device.h"
@@ -7,8 +7,7 @@
 
 namespace ridge::core {
 
-// Puts `item` in the place of heap[at]: the worse of two children moves up until the end, and then the item back down
-// as far as it belongs.
+// Replaces heap[at] by `item`: moves the worse children up as far as a leaf, then `item` from there to its place.
 template <typename Better>
 RIDGE_HD void sift(int32_t* heap, int size, int at, int32_t item, const Better& better) {
   const int first = at;
@@ -18,7 +17,7 @@ RIDGE_HD void sift(int32_t* heap, int size, int at, int32_t item, const Better& 
     heap[at] = heap[child];
     at = child;
   }
-  if (child == size) { // an only child
+  if (child == size) {
     heap[at] = heap[child - 1];
     at = child - 1;
   }
@@ -31,8 +30,8 @@ RIDGE_HD void make_heap(int32_t* heap, int size, const Better& better) {
   for (int at = size / 2; at-- > 0;) sift(heap, size, at, heap[at], better);
 }
 
-// Leaves the `size` best of items 0 to count - 1, at least as many, in `heap`, among equal ones those that GNU's
-// std::partial_sort leaves. The reference chooses with that, and models whose positions share scores depend on it.
+// Keeps the `size` best of items 0 to count - 1. Breaks ties as GNU's std::partial_sort, which the reference uses:
+// models whose positions share scores depend on it.
 template <typename Better>
 RIDGE_HD void keep_best(int32_t* heap, int size, int count, const Better& better) {
   for (int i = 0; i < size; ++i) heap[i] = i;

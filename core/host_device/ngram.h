@@ -1,4 +1,4 @@
-// Rows of a table for the last tokens of a stream: a hash of the tokens, in the same words for all executors.
+// Hashes of a stream's last tokens into table rows.
 #pragma once
 
 #include "core/host_device.h"
@@ -7,7 +7,7 @@
 
 namespace ridge::core {
 
-// The token and what stands before it, as far as a row depends on it. before(i): the token i places before, or -1.
+// Collects a token and its predecessors. before(i) returns the token i places before, or -1.
 template <typename Before>
 RIDGE_HD void make_ngram(int32_t token, const Before& before, int length, int32_t end_token, int32_t* ngram) {
   ngram[0] = token;
@@ -19,8 +19,7 @@ RIDGE_HD void make_ngram(int32_t token, const Before& before, int length, int32_
   }
 }
 
-// `hash` has a factor of 64 bits for each place of the n-gram, the lower half first; then of each head its first row
-// and its number of rows. The heads of two tokens come first, then those of three.
+// `hash`: 64-bit factors per place, low half first; then per head first row and number of rows, 2-grams first.
 RIDGE_HD int32_t ngram_row(const int32_t* hash, const int32_t* ngram, int length, int heads_per_length, int head) {
   uint64_t mixed = 0;
   for (int i = 0; i < 2 + head / heads_per_length; ++i) {

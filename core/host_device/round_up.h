@@ -1,4 +1,4 @@
-// The smallest multiple that is not below a number.
+// Rounding up to a multiple.
 #pragma once
 
 #include <cstdint>

@@ -19,11 +19,10 @@ template <typename... Args>
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// What stands in for a kept number while nlohmann's parser, which ends at numbers that are too large, reads the text.
+// Replaces numbers out of range, which nlohmann's parser rejects.
 constexpr std::string_view kStandIn = "9e99";
 
-// A text without numbers that the parser cannot hold: each is replaced by kStandIn and white space, so that all other
-// bytes stay where they are. `written` has the texts behind all kStandIns, in order.
+// Replaces such numbers by kStandIn and spaces, so that offsets stay; `written` has the originals.
 class Readable {
  public:
   explicit Readable(std::string_view text) : text_(text) {
@@ -92,11 +91,11 @@ class Readable {
   }
 
   const std::string_view text_;
-  std::string changed_; // empty: nothing was replaced
+  std::string changed_; // empty: nothing replaced
 };
 
-// Builds what Json::parse would. Json::parse searches an ordered object's members for each further one and, with a
-// callback, a list's elements for each object in it.
+// A SAX handler. Json::parse is quadratic: it searches the members of ordered objects and, with a callback, the
+// elements of lists.
 template <typename Json>
 class Builder {
  public:
@@ -116,7 +115,7 @@ class Builder {
     return put(Json::binary(typename Json::binary_t::container_type(own.begin(), own.end())));
   }
   bool string(std::string& value) { return put(std::move(value)); }
-  bool binary(typename Json::binary_t&) { return false; } // not of JSON
+  bool binary(typename Json::binary_t&) { return false; }
   bool start_object(size_t) { return open(Json::object()); }
   bool start_array(size_t) { return open(Json::array()); }
   bool key(std::string& name) {
@@ -152,7 +151,7 @@ class Builder {
   static constexpr bool kIsOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
   using Member = std::pair<std::string, Json>;
   struct Open {
-    Json value; // a list; or an object, which has its members at its end
+    Json value; // objects get members at their end
     std::vector<Member> members;
   };
 
@@ -171,7 +170,6 @@ class Builder {
       open_.back().members.back().second = std::move(value);
     return true;
   }
-  // Members of the same name become one: it has the place of the first and the value of the last.
   static void join_same(std::vector<Member>& members) {
     if (members.size() < 2) return;
     std::vector<Member*> order;
@@ -189,7 +187,7 @@ class Builder {
   const JsonLimits& limits_;
   const std::vector<std::string_view>& written_;
   size_t next_written_ = 0;
-  std::vector<Open> open_; // the innermost last
+  std::vector<Open> open_; // innermost last
   size_t inside_ = 0;
 };
 

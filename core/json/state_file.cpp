@@ -33,7 +33,7 @@ void write_state(const std::string& name, const Json& object) try {
   AtomicFile file(state_folder() + "/" + name, text.size(), kPrivateFile);
   file.write(std::as_bytes(std::span(text)));
   file.publish();
-} catch (const Error&) { // a read-only home
+} catch (const Error&) { // read-only home
 }
 
 } // namespace ridge::core

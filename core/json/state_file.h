@@ -1,4 +1,4 @@
-// What programs learned of this machine and keep for one another: JSON objects in files of $XDG_STATE_HOME/ridge.
+// Facts learned about this machine, in $XDG_STATE_HOME/ridge.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,9 +7,9 @@
 
 namespace ridge::core {
 
-// The object in the file of this name; an empty one where there is none, or not as it was written.
+// Returns an empty object if the file is missing or invalid.
 nlohmann::ordered_json read_state(const std::string& name);
-// Where the file cannot be written, the object is lost.
+// Failures are ignored.
 void write_state(const std::string& name, const nlohmann::ordered_json& object);
 
 } // namespace ridge::core

@@ -9,12 +9,11 @@
 namespace ridge::core {
 namespace {
 
-// What the threads share. A call has two meetings: at the first all values are there, at the second all were read.
+// Each call meets twice: when all values are there, and when all were read.
 class Meeting {
  public:
   explicit Meeting(int ranks) : parts(static_cast<size_t>(ranks)) {}
 
-  // False where a rank has failed.
   bool meet() {
     std::unique_lock lock(mutex_);
     const int64_t round = round_;

@@ -14,7 +14,7 @@ namespace {
 
 void set(int socket, int level, int name, int value) { ::setsockopt(socket, level, name, &value, sizeof(value)); }
 
-// A machine that has died is noticed within some seconds.
+// Detects a dead machine within seconds.
 void watch(int socket) {
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);

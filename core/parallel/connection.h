@@ -1,5 +1,4 @@
-// Bytes between two ranks that are processes, over TCP. What arrives is from the same program, but is checked as if it
-// were not.
+// TCP between ranks. Received data is checked as if untrusted.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +13,17 @@ class Connection {
  public:
   static constexpr uint32_t kMostText = 4096; // bytes
 
-  // Takes over an open socket. `peer` names the other side in errors: "rank 1".
+  // Owns the socket. `peer` is for errors.
   Connection(int socket, std::string peer);
   ~Connection();
   Connection(const Connection&) = delete;
 
-  // Throw Error where the other side is gone.
+  // Throw Error if the peer is gone.
   void send(std::span<const std::byte> bytes);
   void receive(std::span<std::byte> bytes);
-  // False at the end of the other side.
+  // False at the end of the stream.
   bool wait();
-  void close(); // both sides' calls end; may come from another thread
+  void close(); // ends both sides' calls; thread-safe
 
   template <typename T>
   void send_values(std::span<const T> values) {
@@ -44,7 +43,7 @@ class Connection {
     receive_values(std::span<T>(&value, 1));
     return value;
   }
-  void send_text(std::string_view text); // as much as kMostText of it
+  void send_text(std::string_view text); // truncated to kMostText
   std::string receive_text();
 
  private:

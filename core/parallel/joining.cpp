@@ -21,11 +21,10 @@ namespace {
 
 constexpr uint32_t kMagic = 0x32676472; // "rdg2"
 constexpr size_t kMostCallers = 256;
-constexpr auto kPause = std::chrono::milliseconds(100); // before another try
+constexpr auto kPause = std::chrono::milliseconds(100); // between attempts
 
-// The exchange: a rank sends Hello, rank 0 answers with Proof, the rank sends Claim and the text of what it runs, and
-// rank 0 answers with an empty text or with what is wrong. Each side's proof is over both challenges and says whose it
-// is, so that neither can be sent back to the other or used again.
+// A rank sends Hello; rank 0 answers with Proof; the rank sends Claim and text; rank 0 answers with an empty text or an
+// error. Proofs cover both challenges and name their side, against reflection and replay.
 struct Hello {
   uint32_t magic;
   Challenge challenge;
@@ -63,7 +62,7 @@ Mac mac_of_rank(const std::string& secret, const Challenges& challenges, const C
                               bytes_of(claims), bytes_of_text(text)});
 }
 
-// A connection to rank 0 whose other side has not proved yet that it is a rank.
+// A connection without a proof yet.
 class Caller {
  public:
   enum class State { talks, has_proved, is_stranger };
@@ -74,7 +73,6 @@ class Caller {
   const Socket& socket() const { return socket_; }
   Deadline deadline() const { return deadline_; }
 
-  // Takes what has come, without waiting.
   State read() {
     while (true) {
       while (bytes_ == received_.size()) {
@@ -89,7 +87,7 @@ class Caller {
     }
   }
 
-  // When it has proved itself.
+  // After has_proved.
   const Claims& claims() const { return claim_.claims; }
   std::string_view text() const {
     return {reinterpret_cast<const char*>(received_.data()) + sizeof(Claim), claim_.claims.text_bytes};
@@ -123,7 +121,7 @@ class Caller {
 
   Socket socket_;
   const std::string& secret_;
-  std::vector<std::byte> received_; // as much as is expected, of which `bytes_` are there
+  std::vector<std::byte> received_;
   size_t bytes_ = 0;
   Deadline deadline_;
   Expected expected_ = Expected::hello;
@@ -131,7 +129,7 @@ class Caller {
   Claim claim_ = {};
 };
 
-// Rank 0's side: all callers at once, until every rank has come.
+// Rank 0's side; serves all callers at once.
 class Reception {
  public:
   Reception(const ProcessRank& me, const std::string& what, const std::string& secret)
@@ -160,7 +158,7 @@ class Reception {
     ::poll(waits.data(), waits.size(), milliseconds_until(first));
   }
 
-  // A few at a time: callers that were accepted before are read in between.
+  // Accepts a few at a time, so that earlier callers are read.
   void accept_callers() {
     for (const Socket& listener : listeners_)
       for (size_t i = 0; i < kMostCallers; ++i) {
@@ -190,7 +188,6 @@ class Reception {
     ++links_.strangers;
   }
 
-  // Answers a rank: with an empty text, or with what is wrong with it.
   void welcome(Caller& caller) {
     const Claims claims = caller.claims();
     const std::string theirs(caller.text());
@@ -231,13 +228,13 @@ class Reception {
   ProcessLinks links_;
 };
 
-// Another rank's side: one connection to rank 0.
+// Another rank's side.
 class Call {
  public:
   Call(const ProcessRank& me, const std::string& what, const std::string& secret)
       : me_(me), what_(what), secret_(secret), end_(seconds_from_now(me.patience_seconds)) {}
 
-  // Calls until rank 0 answers. What answers otherwise, or not at all, may give way to it.
+  // Retries, because another server on the port may go away.
   std::unique_ptr<Connection> connect(uint32_t channel) {
     const char* found = "rank 0 does not answer";
     do {
@@ -255,7 +252,7 @@ class Call {
   }
 
  private:
-  // False where the other side does not keep to the exchange.
+  // Returns false if the peer violates the protocol.
   bool introduce(const Socket& socket, uint32_t channel, Deadline deadline) const {
     const Hello hello = {kMagic, random_challenge()};
     Proof proof;
@@ -302,7 +299,7 @@ int64_t number(const char* const (&names)[2], int64_t otherwise, int64_t least, 
   return otherwise;
 }
 
-// By its usual names. Others, such as this machine's own, may mean the loopback here and something else elsewhere.
+// Only loopback names: other names may mean another address elsewhere.
 bool is_this_machine(const std::string& host) {
   in_addr address;
   return host == "localhost" || host == "::1" ||

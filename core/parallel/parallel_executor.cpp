@@ -30,7 +30,7 @@ class ParallelExecutor final : public Executor {
   }
 
   void forward(const Batch& batch) override {
-    check_batch(shards_[0].program, config_, batch); // before any rank waits for another
+    check_batch(shards_[0].program, config_, batch); // before ranks wait for each other
     each([&](int rank) { executors_[rank]->forward(batch); });
   }
   std::span<const float> logits(int64_t i) override { return first().logits(i); }
@@ -44,7 +44,7 @@ class ParallelExecutor final : public Executor {
   }
   bool start_decoding(const Sampler& sampler, int32_t position, int32_t stream) override {
     bool starts = false;
-    if (!can_choose({})) return starts; // ranks that choose none
+    if (!can_choose({})) return starts;
     each([&](int rank) {
       const bool started = executors_[rank]->start_decoding(sampler, position, stream);
       if (rank == 0) starts = started;
@@ -96,7 +96,6 @@ class ParallelExecutor final : public Executor {
     each([&](int rank) { executors_[rank]->set_adapters(stream, uses); });
   }
 
-  // A block has the ranks' rows one behind the other.
   std::string block_layout() const override {
     const std::string own = executors_[0]->block_layout();
     return own.empty() ? own : fmt::format("{} ranks, {}", executors_.size(), own);

@@ -9,7 +9,6 @@ namespace {
 
 using Runs = std::vector<std::span<const std::byte>>;
 
-// The bytes of runs of the whole, one behind the other.
 void copy_runs(Weight& w, const Runs& runs, bool copies) {
   w.run_rows = w.run_stride = 0;
   w.data = nullptr;
@@ -21,7 +20,7 @@ void copy_runs(Weight& w, const Runs& runs, bool copies) {
   w.owned = std::move(bytes);
 }
 
-// Bytes from the start of one run to that of the next; 0: runs differ in length or distance.
+// Returns the bytes between starts, 0 for unequal lengths or distances.
 int64_t stride_of(const Runs& runs) {
   const int64_t stride = runs[1].data() - runs[0].data();
   for (size_t i = 1; i < runs.size(); ++i)

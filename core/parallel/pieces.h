@@ -1,4 +1,4 @@
-// What of a weight belongs to a rank (shard.h): pieces of its rows or of its columns.
+// A rank's pieces of a weight (shard.h).
 #pragma once
 
 #include "core/program.h"
@@ -9,23 +9,22 @@
 
 namespace ridge::core {
 
-// Elements of a row, or rows of a matrix, one behind the other.
+// Consecutive columns or rows.
 struct Piece {
   int64_t first, count;
   auto operator<=>(const Piece&) const = default;
 };
 using Pieces = std::vector<Piece>;
-int64_t count_of(const Pieces& pieces); // elements
+int64_t count_of(const Pieces& pieces);
 
-// Those rows of each matrix. A view where one run of rows can say it, or with `in_runs` several, all as long and as far
-// apart; else a copy, or without `copies` no data.
+// Returns a view if the rows are one run, or with `in_runs` equal runs at equal distances; else a copy, or without
+// `copies` no data.
 Weight cut_rows(const Weight& whole, const Pieces& pieces, bool in_runs, bool copies);
-// Those columns of each row, whole blocks of `block` weights. A view where a row has one piece; else as above.
+// Cuts at multiples of `block` weights. Returns a view if there is one piece; else as above.
 Weight cut_columns(const Weight& whole, const Pieces& pieces, int64_t block, bool copies);
-// Those matrices.
 Weight cut_matrices(const Weight& whole, const Piece& piece);
 
-// The numbers of the elements, as permute takes them.
+// Returns the indices for permute.
 Weight order_of(const Pieces& pieces);
 
 } // namespace ridge::core

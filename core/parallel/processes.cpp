@@ -75,7 +75,7 @@ class ProcessCommunicator final : public Communicator {
     }
   }
 
-  const std::vector<std::unique_ptr<Connection>> values_; // of rank 0 by rank, of another one that to rank 0
+  const std::vector<std::unique_ptr<Connection>> values_; // rank 0: by rank; others: to rank 0
   const int rank_, ranks_;
   std::vector<float> received_;
   mutable std::mutex mutex_;
@@ -110,7 +110,6 @@ std::vector<T> receive_list(Connection& from) {
   return list;
 }
 
-// What does not change, told once.
 struct Facts {
   int64_t saved_floats, block_bytes;
   double memory_bytes;
@@ -197,7 +196,6 @@ class RemoteExecutor final : public Executor {
     commands_->send_value(first);
     commands_->send_value(static_cast<uint64_t>(count));
   }
-  // Waits until it is done, and throws what went wrong there.
   void finish() {
     if (const std::string problem = commands_->receive_text(); !problem.empty()) throw Error(problem);
   }
@@ -207,7 +205,6 @@ class RemoteExecutor final : public Executor {
   Facts facts_ = {};
 };
 
-// One command, up to the answer that it was done.
 void run_command(Executor& executor, Connection& from) {
   std::vector<float> state;
   std::vector<std::byte> bytes;
@@ -300,7 +297,7 @@ std::unique_ptr<Executor> make_remote_executor(std::unique_ptr<Connection> comma
 }
 
 void serve_rank(Executor& executor, Connection& commands) {
-  commands.send_text(""); // it is there
+  commands.send_text(""); // ready
   commands.send_value(Facts{executor.saved_floats(), executor.block_bytes(), executor.memory_bytes()});
   while (commands.wait()) run_command(executor, commands);
 }

@@ -1,4 +1,4 @@
-// Ranks that are processes: rank 0 runs the program and tells the others over TCP what to evaluate.
+// Ranks in several processes: rank 0 sends commands to the others over TCP.
 #pragma once
 
 #include "core/executor.h"
@@ -9,16 +9,15 @@
 
 namespace ridge::core {
 
-// A communicator over the connections of join_processes: the other ranks send rank 0 what they have, and it answers
-// with the result.
+// Ranks send values to rank 0, which returns the result.
 std::unique_ptr<Communicator> make_process_communicator(std::vector<std::unique_ptr<Connection>> values, int rank,
                                                         int ranks);
 
-// An executor in another process, at the other end of `commands`, which runs serve_rank. Chooses no tokens itself.
-// Throws Error where that process fails or is gone.
+// The executor of another process, which runs serve_rank. It chooses no tokens. Throws Error if that process fails or
+// is gone.
 std::unique_ptr<Executor> make_remote_executor(std::unique_ptr<Connection> commands, const ExecutorConfig& config);
 
-// Runs what the other end asks for, until it is gone. What the executor throws is told to the other end.
+// Executes commands until the peer is gone; sends exceptions back.
 void serve_rank(Executor& executor, Connection& commands);
 
 } // namespace ridge::core

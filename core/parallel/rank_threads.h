@@ -1,4 +1,4 @@
-// A thread per rank, which all do the same at the same time.
+// A thread per rank; all run the same work.
 #pragma once
 
 #include <condition_variable>
@@ -13,11 +13,11 @@ namespace ridge::core {
 
 class RankThreads {
  public:
-  // failed(rank, why) is called in the thread of a rank whose work throws, while the others may still be at theirs.
+  // Calls failed() in the thread whose work threw, while others may still run.
   RankThreads(int ranks, std::function<void(int rank, const char* why)> failed);
   ~RankThreads();
 
-  // work(rank) in every rank's thread. Returns when all are done; then throws what the first of them threw.
+  // Waits for all and rethrows the first exception.
   void run(const std::function<void(int rank)>& work);
 
  private:
@@ -26,9 +26,9 @@ class RankThreads {
   const std::function<void(int, const char*)> failed_;
   std::mutex mutex_;
   std::condition_variable begins_, ends_;
-  const std::function<void(int)>* work_ = nullptr; // null: the threads end
+  const std::function<void(int)>* work_ = nullptr; // null: threads exit
   int64_t round_ = 0;
-  int left_ = 0; // ranks that are not done
+  int left_ = 0; // unfinished ranks
   std::exception_ptr failure_;
   std::vector<std::thread> threads_;
 };

@@ -49,14 +49,13 @@ std::string trimmed(std::string text) {
   throw_error("the ranks' secret {}: {}: {}; or {}", path, what, std::strerror(errno), kHowToSet);
 }
 
-// Makes the file where it is missing. It gets its name when it is whole, and of several processes that make it the
-// first one's stays.
+// Writes, then links, so that the first of concurrent processes wins.
 void make_secret_file(const std::string& path) {
   if (::access(path.c_str(), F_OK) == 0) return;
-  std::error_code ignored; // opening says it, too
+  std::error_code ignored;
   core::create_private_folders(std::filesystem::path(path).parent_path().string(), ignored);
   std::string name = path + ".XXXXXX";
-  const int file = ::mkostemp(name.data(), O_CLOEXEC); // of mode 0600
+  const int file = ::mkostemp(name.data(), O_CLOEXEC); // mode 0600
   if (file < 0) fail_file(path, "cannot be made");
   std::string secret;
   for (const std::byte byte : random_challenge()) secret += fmt::format("{:02x}", static_cast<unsigned>(byte));
@@ -87,7 +86,7 @@ std::string read_secret_file(const std::string& path) {
 
 Challenge random_challenge() {
   Challenge challenge;
-  if (::getrandom(challenge.data(), challenge.size(), 0) != std::ssize(challenge)) // up to 256 bytes come whole
+  if (::getrandom(challenge.data(), challenge.size(), 0) != std::ssize(challenge)) // up to 256 bytes are whole
     throw_error("the kernel gives no random numbers: {}", std::strerror(errno));
   return challenge;
 }
@@ -110,7 +109,7 @@ Mac hmac_sha256(std::string_view key, std::initializer_list<std::span<const std:
 }
 
 bool same(const Mac& a, const Mac& b) {
-  volatile std::byte differences{}; // volatile: no compiler leaves early
+  volatile std::byte differences{}; // volatile prevents early exits
   for (size_t i = 0; i < a.size(); ++i) differences = differences | (a[i] ^ b[i]);
   return differences == std::byte{};
 }

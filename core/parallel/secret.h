@@ -1,5 +1,4 @@
-// The secret that ranks in several processes share, and the proofs by which they show that they know it. The secret
-// itself is never sent.
+// The shared secret of ranks. Proofs show that a rank knows it; it is never sent.
 #pragma once
 
 #include <array>
@@ -14,17 +13,16 @@ namespace ridge::core {
 using Challenge = std::array<std::byte, 32>;
 using Mac = std::array<std::byte, 32>;
 
-Challenge random_challenge(); // of the kernel's random numbers
+Challenge random_challenge(); // from the kernel
 
-// HMAC-SHA-256 (RFC 2104) of all parts, one behind the other.
+// RFC 2104, of the concatenated parts.
 Mac hmac_sha256(std::string_view key, std::initializer_list<std::span<const std::byte>> parts);
 
-// Takes the same time wherever they differ.
+// Takes constant time.
 bool same(const Mac& a, const Mac& b);
 
-// RIDGE_RANK_SECRET, or the text of the file RIDGE_RANK_SECRET_FILE without space around it. Where neither is set and
-// all ranks are on this machine (`one_host`): that of ~/.cache/ridge/rank-secret, which is made where it is missing,
-// and which only this user can read. Throws Error where there is none, or where it is shorter than 16 characters.
+// Returns RIDGE_RANK_SECRET, or the trimmed text of RIDGE_RANK_SECRET_FILE. If neither is set and `one_host`, returns
+// ~/.cache/ridge/rank-secret, created readable by this user only. Throws Error if missing or below 16 characters.
 std::string find_rank_secret(bool one_host);
 
 } // namespace ridge::core

@@ -46,8 +46,8 @@ class Sharder {
   const bool copies_;
   const Shares shares_;
   Shard shard_;
-  std::vector<ValueId> now_;    // by value of the whole Program: what stands for it
-  std::vector<size_t> writers_; // by value of the whole Program: its op
+  std::vector<ValueId> now_;    // by value of the whole: this rank's value
+  std::vector<size_t> writers_; // by value of the whole: its op
   std::map<std::tuple<WeightId, Cut, Pieces>, WeightId> cut_weights_;
 };
 
@@ -60,7 +60,6 @@ Shard Sharder::run() {
   for (size_t i = 0; i < whole_.values.size(); ++i) now_.push_back(static_cast<ValueId>(i));
   share_caches();
   for (size_t i = 0; i < whole_.ops.size(); ++i) add_op(i);
-  // What is read behind the last op.
   for (const ValueId id : std::set{whole_.logits, whole_.output, whole_.hidden}) {
     if (id < 0) continue;
     const ValueForm form = shares_.final_form(id);
@@ -75,7 +74,7 @@ Shard Sharder::run() {
   return std::move(shard_);
 }
 
-// This rank's of so many units that a value's sections consist of.
+// This rank's elements of sections that consist of `units`.
 Pieces Sharder::pieces(int64_t units, const Sections& sections) const {
   const int64_t first_unit = units * rank_ / ranks_, end_unit = units * (rank_ + 1) / ranks_;
   Pieces found;
@@ -96,7 +95,7 @@ Pieces Sharder::pieces(int64_t units, const Sections& sections) const {
   return found;
 }
 
-// Of `of` elements that belong to those of a part, as many for each.
+// The same, scaled to a width of `of`.
 Pieces Sharder::pieces(const ValueForm& part, int64_t of) const {
   int64_t all = 0;
   for (const Section& section : part.sections) all += section.width;
@@ -110,7 +109,7 @@ int64_t Sharder::own_width(ValueId id, const ValueForm& form) const {
   return form.form == Form::part ? count_of(pieces(form, width)) : width;
 }
 
-// Where the section that starts at column `place` lies in what this rank has.
+// Where the section at column `place` lies.
 int64_t Sharder::own_place(const ValueForm& form, int64_t place) const {
   if (form.form != Form::part) return place;
   Sections before;
@@ -124,7 +123,7 @@ void Sharder::share_caches() {
       program().kv_layers[i].heads = count_of(pieces(units, {{whole_.kv_layers[i].heads}}));
 }
 
-// What a rank has of `id` becomes the whole of it.
+// The rank's part or term of `id` becomes the whole.
 void Sharder::add_exchange(OpKind kind, size_t origin, ValueId id, int64_t first) {
   const Op& writer = whole_.ops[origin];
   ValueInfo info = whole_.values[id];
@@ -165,7 +164,6 @@ void Sharder::add_op(size_t index) {
   shard_.origins.push_back(static_cast<int32_t>(index));
 }
 
-// The norm of the whole, and behind it this rank's part of that.
 void Sharder::add_joined_norm(size_t index) {
   const Op& op = whole_.ops[index];
   const Shares::OpForms& forms = shares_.of(index);
@@ -190,10 +188,10 @@ void Sharder::add_joined_norm(size_t index) {
                            {static_cast<WeightId>(program().weights.size() - 1)},
                            PermuteParams{width}});
   shard_.origins.insert(shard_.origins.end(), 2, static_cast<int32_t>(index));
-  now_[x] = own; // other ops go on with the part
+  now_[x] = own;
 }
 
-// An addition of what all ranks have to a term is the first rank's.
+// Whether rank 0 alone adds a whole operand to a term.
 bool Sharder::passes_term(const Op& op, const Shares::OpForms& forms, ValueId& term) const {
   if (op.kind != OpKind::add || rank_ == 0 || forms.outputs[0].form != Form::term) return false;
   const bool first = forms.inputs[0].form == Form::term, second = forms.inputs[1].form == Form::term;
@@ -206,7 +204,7 @@ OpParams Sharder::params_of(const Op& op, const Shares::OpForms& forms) const {
   if (auto* experts = std::get_if<ExpertParams>(&params); experts && forms.inputs[1].form == Form::part)
     experts->used = own_width(op.inputs[1], forms.inputs[1]);
   if (forms.inputs.empty() || forms.inputs[0].form != Form::part) return params;
-  const auto share = [&](int64_t& heads) { // as of the input's elements
+  const auto share = [&](int64_t& heads) { // in proportion to the input
     heads = heads * own_width(op.inputs[0], forms.inputs[0]) / whole_.values[op.inputs[0]].width;
   };
   if (auto* rope = std::get_if<RopeParams>(&params)) share(rope->heads);
@@ -223,7 +221,7 @@ OpParams Sharder::params_of(const Op& op, const Shares::OpForms& forms) const {
   return params;
 }
 
-// With b and c of all groups, this rank reads those of the group that its heads are of.
+// If b and c are whole, the rank reads those of its heads' group.
 void Sharder::share_heads(ScanParams& params, const Shares::OpForms& forms) const {
   const Pieces own = pieces(forms.outputs[0], params.heads);
   const int64_t of_group = params.heads / params.groups, b_width = params.groups * params.states;
@@ -249,14 +247,14 @@ std::vector<WeightId> Sharder::weights_of(const Op& op, const Shares::OpForms& f
   const auto add = [&](size_t i, Cut how, const Pieces& of = {}) { weights.push_back(cut(op.weights[i], how, of)); };
   for (size_t i = 0; i < op.weights.size(); ++i) {
     const Weight& w = whole_.weights[op.weights[i]];
-    if (product && i == 1 && out.form == Form::term) { // a bias is added once
+    if (product && i == 1 && out.form == Form::term) { // only rank 0 adds a bias
       if (rank_ == 0) add(i, Cut::none);
     } else if (op.kind == OpKind::expert_linear && forms.inputs[1].form == Form::part) {
       i == 0 ? add(i, Cut::matrices, pieces(forms.inputs[1], w.count))
              : add(i, Cut::columns, pieces(forms.inputs[1], w.cols));
-    } else if (op.kind == OpKind::expert_linear && in.form == Form::part) { // of each expert's columns
+    } else if (op.kind == OpKind::expert_linear && in.form == Form::part) {
       add(i, Cut::columns, pieces(shares_.units(in), {{w.cols}}));
-    } else if (op.kind == OpKind::expert_linear && out.form == Form::part) { // of each expert's rows
+    } else if (op.kind == OpKind::expert_linear && out.form == Form::part) {
       const int64_t units = shares_.units(out);
       i == 0 ? add(i, Cut::rows, pieces(units, {{w.rows}}))
              : add(i, Cut::columns, pieces(units, {{w.cols, w.cols / whole_.weights[op.weights[0]].rows}}));
@@ -265,7 +263,7 @@ std::vector<WeightId> Sharder::weights_of(const Op& op, const Shares::OpForms& f
     } else if (op.kind == OpKind::conv1d && in.form == Form::part && i == 0) {
       add(i, Cut::taps, pieces(in, w.rows));
     } else if (op.kind == OpKind::delta_rule && in.form == Form::part) {
-      add(i, Cut::columns, pieces(forms.inputs[i == 0 ? 4 : 3], w.cols)); // a as beta, dt as alpha
+      add(i, Cut::columns, pieces(forms.inputs[i == 0 ? 4 : 3], w.cols)); // a like beta, dt like alpha
     } else if (op.kind == OpKind::scan && in.form == Form::part) {
       add(i, Cut::columns, pieces(forms.inputs[3], w.cols));
     } else if (in.form == Form::part &&

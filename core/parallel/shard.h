@@ -1,11 +1,7 @@
-// A Program shared out to several executors, each with a part of its weights and caches (tensor parallelism).
-//
-// A matrix whose input all ranks have gives each rank some of its rows, so of its result a rank has a part. What
-// follows works on that part, such as the heads of attention or the gates of a feed-forward, until a matrix takes it:
-// of that one a rank has some columns, and its result is a term of a sum over all ranks. Sums pass through additions
-// until something needs the whole; an all_reduce stands there. So a transformer layer has two of them. Recurrent layers
-// are shared out by heads, as attention is. What cannot be shared out is computed by every rank: norms over whole rows,
-// routing, latent caches.
+// Tensor parallelism: each executor has a part of the weights and caches.
+// Matrices with whole inputs are cut by rows, so their results are parts. Attention heads or gates work on parts until
+// a matrix cut by columns makes terms of a sum. Sums pass through additions up to an all_reduce, two per transformer
+// layer. Recurrent layers are cut by heads. Norms of whole rows, routing and latent caches are on every rank.
 #pragma once
 
 #include "core/program.h"
@@ -16,18 +12,17 @@
 
 namespace ridge::core {
 
-// What shard_program has to know of a format: the weights of a block, which a rank has whole or not at all.
+// Returns the weights per block of a format; blocks are never cut.
 using BlockWeights = std::function<int64_t(uint32_t type)>;
 
 struct Shard {
   Program program;
-  std::vector<int32_t> origins; // by op: the op of the whole Program that it stands for; of an exchange, whose result
+  std::vector<int32_t> origins; // by op: its op in the whole Program; for an exchange, the op of its input
 };
 
-// The Program of rank `rank` of `ranks`. All of them together compute what the whole one does, every rank has the
-// logits. The whole Program's weights must stay where they are. Shares are as even as blocks and heads allow; what
-// has fewer of them than there are ranks is not shared out.
-// With `sizes_only` no weights are copied: where they would be, there is no data.
+// Returns one rank's Program; every rank has the logits. Shares are as even as blocks and heads allow; values with
+// fewer of them than ranks stay whole. The weights of `whole` must stay in place. With `sizes_only`, copied weights
+// have no data.
 Shard shard_program(const Program& whole, int rank, int ranks, const BlockWeights& block_weights,
                     bool sizes_only = false);
 

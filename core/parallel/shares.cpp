@@ -5,9 +5,8 @@
 
 namespace ridge::core {
 
-// Begins with the hope that every value can be shared out. What an op then needs the whole of is kept whole, and so is
-// all that is cut at the same places, and the walk begins again. It does, too, where an op wants a value cut into other
-// sections than the op that makes it knew.
+// Assumes that all values can be divided. If an op needs a whole one, its group is kept whole and the walk restarts;
+// likewise if an op wants other sections than its producer chose.
 Shares::Shares(const Program& program, int ranks, const BlockWeights& block_weights)
     : program_(program), ranks_(ranks), block_weights_(block_weights) {
   do walk();
@@ -42,9 +41,8 @@ void Shares::walk() {
     if (id >= 0 && is(id, Form::part)) break_group(values_[id].group);
 }
 
-// Whether there is something that another walk has to know.
 bool Shares::learn() {
-  if (learned_) return true; // units of values that were cut otherwise say nothing
+  if (learned_) return true; // units from outdated sections are meaningless
   const size_t before = kept_whole_.size();
   for (size_t i = 0; i < values_.size(); ++i) {
     if (values_[i].form != Form::part) continue;
@@ -57,7 +55,7 @@ bool Shares::learn() {
 int32_t Shares::new_group() {
   const auto group = static_cast<int32_t>(parents_.size());
   parents_.push_back(group);
-  units_.push_back(0); // no limit yet: gcd(0, n) is n
+  units_.push_back(0); // no limit: gcd(0, n) is n
   broken_.push_back(false);
   recurrent_.push_back(false);
   return group;
@@ -82,7 +80,7 @@ void Shares::limit(ValueId part, int64_t granule) {
   }
 }
 
-// Whole blocks; of formats with smaller ones, what kernels read at once.
+// Whole blocks, or the 32 that kernels read at once.
 int64_t Shares::columns_together(const Weight& matrix) const {
   constexpr int64_t kAtOnce = 32;
   const int64_t block = block_weights_(matrix.type);
@@ -96,11 +94,11 @@ void Shares::need_whole(ValueId id) {
     values_[id] = {};
 }
 
-// A term that a rank has to have a part of instead: what it is made of is kept whole then.
+// The next walk keeps the term's sources whole.
 bool Shares::need_part(ValueId id) {
   if (is(id, Form::term) && values_[id].group >= 0 && !kept_whole_.contains(id)) {
     break_group(values_[id].group);
-    start_part(id, 1, 1); // as the next walk finds it
+    start_part(id, 1, 1);
   }
   return is(id, Form::part);
 }
@@ -109,7 +107,7 @@ void Shares::need_plain(ValueId part) {
   if (!values_[part].is_plain()) break_group(values_[part].group);
 }
 
-// False where the part is cut otherwise already.
+// Returns false if it has other sections.
 bool Shares::want(ValueId part, const Sections& sections) {
   ValueForm& value = values_[part];
   if (value.sections == sections) return true;
@@ -122,7 +120,7 @@ bool Shares::want(ValueId part, const Sections& sections) {
   return true;
 }
 
-// The sections of a value that has as many times the width. Empty: they would not be whole elements.
+// Scales to another width; empty if that would split elements.
 static Sections scaled(Sections sections, int64_t from, int64_t to) {
   for (Section& section : sections) {
     if (section.width * to % from != 0) return {};
@@ -131,7 +129,6 @@ static Sections scaled(Sections sections, int64_t from, int64_t to) {
   return sections;
 }
 
-// Two parts whose elements belong together are cut alike.
 void Shares::agree(ValueId a, ValueId b) {
   unite(values_[a].group, values_[b].group);
   const Sections of_a = scaled(values_[a].sections, width(a), width(b));
@@ -141,7 +138,6 @@ void Shares::agree(ValueId a, ValueId b) {
     want(a, scaled(values_[b].sections, width(b), width(a)));
 }
 
-// An output whose part a rank computes from what all have.
 void Shares::start_part(ValueId out, int64_t repeats, int64_t granule) {
   if (kept_whole_.contains(out)) return;
   const auto wanted = wanted_.find(out);
@@ -149,7 +145,6 @@ void Shares::start_part(ValueId out, int64_t repeats, int64_t granule) {
   limit(out, granule);
 }
 
-// An output that is a part where the input `part` is, and cut as that is.
 void Shares::follow(ValueId out, ValueId part, int64_t granule) {
   if (const auto wanted = wanted_.find(out); wanted != wanted_.end())
     want(part, scaled(wanted->second, width(out), width(part)));
@@ -198,8 +193,7 @@ void Shares::visit_linear(const Op& op) {
   start_part(out, 1, 1);
 }
 
-// A rank has some rows or columns of each routed expert. Where each head has a matrix, it has the matrices of its own
-// heads.
+// Ranks have rows or columns of each routed expert, or the matrices of their heads.
 void Shares::visit_expert_linear(const Op& op) {
   const ValueId x = op.inputs[0], ids = op.inputs[1], out = op.outputs[0];
   const Weight& w = weight(op, 0);
@@ -229,14 +223,13 @@ void Shares::visit_norm(const Op& op) {
   const ValueId x = op.inputs[0];
   if (!is(x, Form::part)) return need_whole(x);
   const int64_t group = std::get<NormParams>(op.params).group;
-  // Heads with a state are shared out also where a norm is of more of them than a rank has.
+  // Heads with a state are divided even if a norm spans several ranks.
   joins_ = recurrent_[root(values_[x].group)] && values_[x].is_plain() && width(x) / group < ranks_;
   const int64_t granule = joins_ ? 1 : group;
   limit(x, granule);
   follow(op.outputs[0], x, granule);
 }
 
-// Ops that treat all elements, or all heads, alike.
 void Shares::visit_elements(const Op& op) {
   const ValueId x = op.inputs[0], out = op.outputs[0];
   if (is(x, Form::part)) {
@@ -257,7 +250,7 @@ void Shares::visit_glu(const Op& op) {
   if (is(x, Form::part) && width(gate) > 1 && need_part(gate)) {
     agree(gate, x);
     limit(gate, 1);
-    return follow(out, x, width(x) / width(gate)); // elements of x for one of the gate
+    return follow(out, x, width(x) / width(gate));
   }
   need_whole(gate);
   if (is(x, Form::part) && width(gate) == 1) return follow(out, x, 1);
@@ -265,7 +258,7 @@ void Shares::visit_glu(const Op& op) {
   values_[out] = values_[x].form == Form::part ? ValueForm{} : values_[x];
 }
 
-// Where one operand is a term of a sum, the first rank adds what all have.
+// Rank 0 adds whole operands to terms.
 void Shares::visit_add(const Op& op) {
   const ValueId a = op.inputs[0], b = op.inputs[1], out = op.outputs[0];
   if (is(a, Form::part) && is(b, Form::part) && values_[a].sections == values_[b].sections) {
@@ -278,8 +271,7 @@ void Shares::visit_add(const Op& op) {
   if (is(a, Form::term) || is(b, Form::term)) values_[out] = {Form::term};
 }
 
-// The few elements between an adapter's two matrices are not shared out: so the second matrix can be, as the one is
-// that it stands beside.
+// The few elements between an adapter's matrices stay whole, so the second can be cut like the main matrix.
 void Shares::visit_adapter_scale(const Op& op) {
   const ValueId x = op.inputs[0];
   if (is(x, Form::part)) return need_whole(x);
@@ -299,26 +291,25 @@ void Shares::visit_kv_store(const Op& op) {
   caches_[layer] = values_[k].group;
 }
 
-// All query heads of a KV head go where it goes. The one head of a cache that every rank has serves all.
+// Query heads follow their KV head. A single KV head serves all.
 void Shares::visit_attention(const Op& op) {
   const ValueId q = op.inputs[0];
   if (op.inputs.size() > 1) need_whole(op.inputs[1]); // chosen positions
   const auto& params = std::get<AttentionParams>(op.params);
   const KvLayer& kv = program_.kv_layers[params.layer];
   const int32_t cache = caches_[params.layer];
-  const bool numbered = params.max_bias != 0 || params.reach != 0; // what a head does depends on its number
+  const bool numbered = params.max_bias != 0 || params.reach != 0;
   if (!is(q, Form::part) || numbered || (cache < 0 && kv.heads > 1)) {
     if (cache >= 0) break_group(cache);
     return need_whole(q);
   }
   if (cache >= 0) unite(values_[q].group, cache);
   need_plain(q);
-  const int64_t heads = cache < 0 ? 1 : params.heads / kv.heads; // that stay together
+  const int64_t heads = cache < 0 ? 1 : params.heads / kv.heads;
   limit(q, heads * kv.k_dim);
   follow(op.outputs[0], q, heads * kv.v_dim);
 }
 
-// Every rank has the whole cache, and some of the heads that read it.
 void Shares::visit_latent_attention(const Op& op) {
   const ValueId q = op.inputs[0], rest = op.inputs[1];
   const KvLayer& kv = program_.kv_layers[std::get<AttentionParams>(op.params).layer];
@@ -331,7 +322,6 @@ void Shares::visit_latent_attention(const Op& op) {
   follow(op.outputs[0], q, kv.v_dim);
 }
 
-// A sum of terms of sums is one.
 void Shares::visit_sum(const Op& op) {
   const ValueId x = op.inputs[0];
   for (size_t i = 1; i < op.inputs.size(); ++i) need_whole(op.inputs[i]);

@@ -1,4 +1,4 @@
-// Which values of a Program can be shared out to ranks, and how finely (shard.h).
+// Decides which values are divided among ranks (shard.h).
 #pragma once
 
 #include "core/parallel/shard.h"
@@ -10,25 +10,25 @@
 namespace ridge::core {
 
 enum class Form : uint8_t {
-  whole, // every rank has all of it
-  part,  // a rank has some of its units
-  term,  // every rank has as many elements; their sum over all ranks is the value
+  whole, // on every rank
+  part,  // each rank has some units
+  term,  // the value is the sum over ranks
 };
 
-// A stretch of a value that consists of `repeats` times as many units as its group has: a rank has its units of each
-// repeat. 0 repeats: every rank has the whole stretch.
+// A range of a value that repeats its group's units; a rank has its own units in each repeat. 0 repeats: the whole
+// range.
 struct Section {
   int64_t width;
   int64_t repeats = 1;
   bool operator==(const Section&) const = default;
 };
-using Sections = std::vector<Section>; // one behind the other
+using Sections = std::vector<Section>; // consecutive
 
-// A value's form where an op reads or writes it. Values of one group are cut at the same places: a rank has the same
-// units of each. Most are one section. The input of a delta rule is several: heads of q, of k, and of v.
+// A value's form where an op uses it. All values of a group are cut alike. Most have one section; the input of a delta
+// rule has sections for the heads of q, k and v.
 struct ValueForm {
   Form form = Form::whole;
-  int32_t group = -1;     // of a part; of a term, that of the part it is made of, or -1
+  int32_t group = -1;     // of a part, or of the part behind a term; -1: none
   Sections sections = {}; // of a part
   bool is_plain() const { return sections.size() == 1 && sections[0].repeats == 1; }
 };
@@ -39,16 +39,15 @@ class Shares {
 
   struct OpForms {
     std::vector<ValueForm> inputs, outputs;
-    std::vector<ValueId> summed; // inputs that are terms, and that the op needs the sum of
-    // A norm of whole rows of which ranks have parts: they are joined in front of it, and behind it each goes on with
-    // its own.
+    std::vector<ValueId> summed; // terms needed as sums
+    // A norm of whole rows gathers its input and continues with parts of its result.
     bool joins = false;
   };
   const OpForms& of(size_t op) const { return forms_[op]; }
   int64_t units(const ValueForm& value) const { return units_[root(value.group)]; }
-  // The units of a cache; 0: every rank has all of it.
+  // 0: every rank has the whole cache.
   int64_t units_of_cache(int32_t layer) const { return caches_[layer] < 0 ? 0 : units_[root(caches_[layer])]; }
-  const ValueForm& final_form(ValueId id) const { return values_[id]; } // behind the last op
+  const ValueForm& final_form(ValueId id) const { return values_[id]; } // after the last op
 
  private:
   void walk();
@@ -80,7 +79,7 @@ class Shares {
   int32_t new_group();
   void unite(int32_t group_a, int32_t group_b);
   int64_t columns_together(const Weight& matrix) const;
-  void limit(ValueId part, int64_t granule); // units of the part have whole granules
+  void limit(ValueId part, int64_t granule); // units are whole granules
   void break_group(int32_t group) { broken_[root(group)] = true; }
   void need_whole(ValueId id);
   void need_whole(const std::vector<ValueId>& ids) {
@@ -93,7 +92,7 @@ class Shares {
   void start_part(ValueId out, int64_t repeats, int64_t granule);
   void follow(ValueId out, ValueId part, int64_t granule);
 
-  // Where in its value an input of a recurrent op lies.
+  // The range of a value that a recurrent op reads.
   struct Stretch {
     ValueId value;
     int64_t first;
@@ -105,18 +104,17 @@ class Shares {
   const Program& program_;
   const int ranks_;
   const BlockWeights& block_weights_;
-  // What walks have found: values that are not shareable, and those that are to be cut into other sections than they
-  // would be where they begin.
+  // Learned by earlier walks: values to keep whole, and sections that later ops want.
   std::set<ValueId> kept_whole_;
   std::map<ValueId, Sections> wanted_;
-  bool learned_ = false; // what is wanted, in this walk
-  bool joins_ = false;   // the op that is visited
+  bool learned_ = false; // this walk changed wanted_
+  bool joins_ = false;   // of the visited op
   std::vector<ValueForm> values_;
-  std::vector<int32_t> caches_; // by layer: the group of its heads, -1: none
+  std::vector<int32_t> caches_; // by layer: group of its heads, -1: none
   std::vector<OpForms> forms_;
-  std::vector<int32_t> parents_; // groups that are one have one root
+  std::vector<int32_t> parents_; // union-find
   std::vector<int64_t> units_;   // by root
-  std::vector<bool> broken_;     // by root: something needs the whole of a part
+  std::vector<bool> broken_;     // by root: an op needs the whole
   std::vector<bool> recurrent_;  // by root: heads with a state
 };
 

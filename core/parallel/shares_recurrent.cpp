@@ -1,6 +1,5 @@
-// How layers with a recurrent state are shared out: by heads, each with its part of the state. Heads that share a key,
-// or b and c of a scan, stay together where there are as many groups of them as ranks. The convolution in front treats
-// channels alike.
+// Recurrent layers are divided by heads. Those that share a key, or a scan's b and c, stay together if there are enough
+// groups. Convolutions treat channels alike.
 #include "core/parallel/shares.h"
 
 #include <algorithm>
@@ -12,7 +11,6 @@ void Shares::visit_conv1d(const Op& op) {
   is(x, Form::part) ? follow(op.outputs[0], x, 1) : need_whole(x);
 }
 
-// The inputs may be stretches of one value or values of their own. False where some cannot be cut so.
 bool Shares::want_stretches(std::vector<Stretch> stretches) {
   std::ranges::sort(stretches, {}, [](const Stretch& s) { return std::pair(s.value, s.first); });
   for (auto first = stretches.begin(); first != stretches.end();) {
@@ -20,7 +18,7 @@ bool Shares::want_stretches(std::vector<Stretch> stretches) {
     Sections sections;
     int64_t end = 0;
     for (; first != stretches.end() && first->value == value; ++first) {
-      if (first->first != end) return false; // something lies between, or they overlap
+      if (first->first != end) return false; // gap or overlap
       sections.push_back(first->section);
       end += first->section.width;
     }
@@ -33,7 +31,6 @@ bool Shares::want_stretches(std::vector<Stretch> stretches) {
   return true;
 }
 
-// The output of a recurrent op whose inputs are parts, and of whose heads a rank has some.
 void Shares::end_recurrent(const Op& op, const Sections& sections, int64_t granule) {
   const ValueId out = op.outputs[0];
   values_[out] = {Form::part, new_group(), sections};
@@ -43,8 +40,7 @@ void Shares::end_recurrent(const Op& op, const Sections& sections, int64_t granu
   limit(out, granule);
 }
 
-// Value heads of one key head go where it goes. Where they take turns among the key heads, a rank has its units of each
-// turn.
+// Value heads follow their key head; if they alternate, a rank has its units of each turn.
 void Shares::visit_delta_rule(const Op& op) {
   const auto& p = std::get<DeltaParams>(op.params);
   const ValueId alpha = op.inputs[3], beta = op.inputs[4];
@@ -60,8 +56,7 @@ void Shares::visit_delta_rule(const Op& op) {
   end_recurrent(op, {{values, turns}}, p.v_heads / turns / p.k_heads * p.dim);
 }
 
-// Heads that share b and c go together. Where there are fewer groups of them than ranks, every rank has b and c of all,
-// and its heads are of one group.
+// With fewer groups than ranks, b and c are whole and a rank's heads are of one group.
 void Shares::visit_scan(const Op& op) {
   const auto& p = std::get<ScanParams>(op.params);
   const int64_t of_group = p.groups * p.states, inner = p.heads * p.head_dim;

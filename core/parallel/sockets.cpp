@@ -18,7 +18,7 @@
 namespace ridge::core {
 namespace {
 
-constexpr int kWaitingCallers = 1024; // connections that the kernel queues until they are accepted; it may queue fewer
+constexpr int kWaitingCallers = 1024; // backlog; the kernel may lower it
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -39,7 +39,7 @@ bool is_loopback(const sockaddr* address) {
 
 Socket open_socket(int family) { return Socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-// Returns no socket, and sets errno, where it cannot listen.
+// On failure returns no socket and sets errno.
 Socket listen_on(const sockaddr* address, socklen_t size, bool both_families) {
   Socket socket = open_socket(address->sa_family);
   if (!socket) return socket;
@@ -85,7 +85,6 @@ bool connect_by(const Socket& socket, const addrinfo& to, Deadline deadline) {
   return ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &problem, &size) == 0 && problem == 0;
 }
 
-// `transfer` moves some of the bytes that it is given, as send and recv do.
 template <typename Byte, typename Transfer>
 bool transfer_by(const Socket& socket, std::span<Byte> bytes, short events, Deadline deadline, Transfer transfer) {
   while (!bytes.empty()) {

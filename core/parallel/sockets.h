@@ -1,4 +1,4 @@
-// Sockets of ranks before they know each other: nothing waits longer than it is told.
+// Sockets with deadlines, before authentication.
 #pragma once
 
 #include <chrono>
@@ -33,14 +33,14 @@ class Socket {
   int file_;
 };
 
-// Where `host` is: on the addresses of this machine that it names, and on all where it names none, as the name of a
-// service does. `loopback`: those that only this machine reaches count, too. Throws Error.
+// Listens on this machine's addresses that `host` names, or on all if it names none. `loopback`: loopback addresses
+// count. Throws Error.
 std::vector<Socket> listen_at(const std::string& host, int port, bool loopback);
 
-// Returns no socket where the host does not answer. Throws Error where there is no such host.
+// Returns an empty Socket if there is no answer. Throws Error for unknown hosts.
 Socket connect_to(const std::string& host, int port, Deadline deadline);
 
-// Both take non-blocking sockets. They return false where the other side is gone or the deadline has passed.
+// For non-blocking sockets. Return false if the peer is gone or the deadline has passed.
 bool send_by(const Socket& socket, std::span<const std::byte> bytes, Deadline deadline);
 bool receive_by(const Socket& socket, std::span<std::byte> bytes, Deadline deadline);
 void let_block(const Socket& socket);

@@ -1,4 +1,4 @@
-// How a model that writes by diffusion fills in an answer, whose places all begin undecided.
+// How diffusion models fill an answer.
 #pragma once
 
 #include <cstdint>
@@ -7,24 +7,23 @@
 
 namespace ridge::core {
 
-// Which places are decided first.
+// Which positions are decided first.
 enum class FillOrder : uint8_t {
-  usual,      // as the model's makers have it
-  confidence, // those whose token is the most probable
-  margin,     // those whose token is far more probable than the next one
-  entropy,    // those of the least entropy
+  usual,      // the model's default
+  confidence, // most probable token
+  margin,     // largest lead over the second token
+  entropy,    // least entropy
   random,
 };
 
 struct DiffusionParams {
-  int64_t steps = 0;  // evaluations of the whole text, for all places; 0: one for each place
-  int64_t block = -1; // places that are decided before those behind them; 0: all; -1: as the model's makers have it
+  int64_t steps = 0;  // evaluations of the text; 0: one per position
+  int64_t block = -1; // positions decided before later ones; 0: all; -1: the model's default
   FillOrder order = FillOrder::usual;
 };
 
 inline constexpr std::string_view kFillOrders[] = {"confidence", "margin", "entropy", "random"};
 
-// Nothing: no such order.
 constexpr std::optional<FillOrder> fill_order_of_name(std::string_view name) {
   uint8_t order = static_cast<uint8_t>(FillOrder::confidence);
   for (const std::string_view known : kFillOrders) {

@@ -11,7 +11,7 @@ void Repetitions::reset() {
   behind_breaker_ = 0;
 }
 
-// Whether a breaker ends in the text behind its first `from` bytes.
+// Looks for a breaker that ends after the first `from` bytes.
 bool Repetitions::has_breaker(std::string_view text, size_t from) const {
   return std::ranges::any_of(params_.breakers, [&](const std::string& breaker) {
     if (breaker.empty()) return false;
@@ -32,13 +32,12 @@ void Repetitions::accept(int32_t token) {
   if (tail_.size() > longest) tail_.erase(0, tail_.size() - longest);
 }
 
-// matched_[k]: how many tokens at the end of the text are the same as those that end k tokens earlier. This is the
-// Z function of the reversed text.
+// Z function of the reversed text: how long the text's end equals the passage that ends k tokens earlier.
 void Repetitions::match() {
   const size_t most = params_.last_n < 0 ? history_.size() : std::min<size_t>(params_.last_n, history_.size());
   reversed_.assign(history_.rbegin(), history_.rbegin() + static_cast<std::ptrdiff_t>(most));
   matched_.assign(most, 0);
-  size_t left = 0, right = 0; // a stretch that is known to match the start
+  size_t left = 0, right = 0;
   for (size_t k = 1; k < most; ++k) {
     size_t length = k < right ? std::min<size_t>(right - k, matched_[k - left]) : 0;
     while (k + length < most && reversed_[length] == reversed_[k + length]) ++length;
@@ -54,13 +53,13 @@ std::span<const Repetitions::Penalty> Repetitions::penalties() {
   for (size_t k = 1; k < matched_.size(); ++k) {
     const int64_t length = std::min<int64_t>(matched_[k], behind_breaker_);
     if (length < params_.allowed_length || length == 0) continue;
-    penalties_.push_back({reversed_[k - 1], static_cast<float>(length)}); // the token behind that passage
+    penalties_.push_back({reversed_[k - 1], static_cast<float>(length)});
   }
   const auto by_token = [](const Penalty& a, const Penalty& b) {
     return a.token != b.token ? a.token < b.token : a.value > b.value;
   };
   std::ranges::sort(penalties_, by_token);
-  const auto same = std::ranges::unique(penalties_, {}, &Penalty::token); // the longest of each token stays
+  const auto same = std::ranges::unique(penalties_, {}, &Penalty::token); // the longest per token
   penalties_.erase(same.begin(), same.end());
   if (texts_) std::erase_if(penalties_, [&](const Penalty& one) { return has_breaker(texts_->piece(one.token), 0); });
   for (Penalty& one : penalties_) {

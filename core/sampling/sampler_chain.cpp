@@ -1,5 +1,4 @@
-// The sampler chain in any order, and the samplers that are usually off. Each of them works on what the one before it
-// left over; a temperature is remembered and divides the logits where they are used.
+// The chain in any order, and rare samplers. Temperature divides logits only where they are used.
 #include "core/error.h"
 #include "core/random.h"
 #include "core/sampler.h"
@@ -38,7 +37,7 @@ bool is_usual(const SamplerParams& p) {
   if (p.mirostat != 0 || p.min_keep > 1 || p.dynatemp_range > 0.0f) return false;
   for (const SamplerKind kind : {dry, top_n_sigma, xtc, adaptive_p})
     if (is_on(p, kind)) return false;
-  SamplerOrder wanted, asked; // of those that are on
+  SamplerOrder wanted, asked; // active ones
   for (const SamplerKind kind : usual_order())
     if (is_on(p, kind)) wanted.push_back(kind);
   for (const SamplerKind kind : p.order)
@@ -66,14 +65,14 @@ SamplerParams without_unnamed(SamplerParams p) {
       p.temp = 1;
       p.dynatemp_range = 0;
       break;
-    case SamplerKind::infill: break; // is on where it is named
+    case SamplerKind::infill: break;
     case SamplerKind::adaptive_p: p.adaptive_target = none.adaptive_target; break;
     }
   }
   return p;
 }
 
-// Penalties in front of the filters work on the whole row, which a grammar masks behind them.
+// Penalties before filters see the whole row, unmasked.
 void Sampler::plan_chain() {
   using enum SamplerKind;
   for (const SamplerKind kind : params_.order) {
@@ -84,10 +83,10 @@ void Sampler::plan_chain() {
     else if (params_.mirostat == 0 || kind == temperature)
       chain_.push_back(kind);
   }
-  // It draws a token, so nothing can follow it.
+  // It draws, so it is last.
   if (const auto at = std::ranges::find(chain_, adaptive_p); at != chain_.end()) std::rotate(at, at + 1, chain_.end());
   if (params_.dry.is_on()) repetitions_.emplace(params_.dry, texts_);
-  // The highest logit is what is left at temperature 0, unless something in front of it takes tokens away at the top.
+  // Greedy at temperature 0, unless an earlier sampler may remove the best.
   const auto heat = std::ranges::find(chain_, temperature);
   const auto changes_best = [](SamplerKind kind) {
     return kind == penalties || kind == dry || kind == xtc || kind == infill;
@@ -120,11 +119,10 @@ void Sampler::run(SamplerKind kind) {
   case SamplerKind::xtc: return exclude_top();
   case SamplerKind::temperature: return warm();
   case SamplerKind::infill: return end_infill();
-  case SamplerKind::adaptive_p: return; // when a token is drawn
+  case SamplerKind::adaptive_p: return;
   }
 }
 
-// Where penalties follow a temperature.
 void Sampler::scale_logits() {
   for (Candidate& candidate : candidates_) candidate.logit /= temperature_;
   temperature_ = 1;
@@ -138,7 +136,7 @@ void Sampler::penalize_candidates() {
 
 void Sampler::discourage_candidates() {
   scale_logits();
-  const std::span<const Repetitions::Penalty> penalties = repetitions_->penalties(); // in the order of tokens
+  const std::span<const Repetitions::Penalty> penalties = repetitions_->penalties(); // by token
   for (Candidate& candidate : candidates_) {
     const auto at = std::ranges::lower_bound(penalties, candidate.token, {}, &Repetitions::Penalty::token);
     if (at != penalties.end() && at->token == candidate.token) candidate.logit -= at->value;
@@ -152,7 +150,7 @@ void Sampler::keep_best(size_t count) {
   candidates_.erase(last, candidates_.end());
 }
 
-// Top-n-sigma: noise lies around the mean of the logits, what is meant far above it. https://arxiv.org/abs/2411.07641
+// Noise is near the mean, relevant tokens are far above. https://arxiv.org/abs/2411.07641
 void Sampler::keep_near_highest() {
   const auto count = static_cast<double>(candidates_.size());
   double sum = 0, squares = 0;
@@ -163,8 +161,7 @@ void Sampler::keep_near_highest() {
   std::erase_if(candidates_, [&](const Candidate& candidate) { return candidate.logit < lowest; });
 }
 
-// XTC ("exclude top choices"): of several tokens that are probable enough, all but the least probable one go.
-// https://github.com/oobabooga/text-generation-webui/pull/6335
+// "Exclude top choices". https://github.com/oobabooga/text-generation-webui/pull/6335
 void Sampler::exclude_top() {
   if (candidates_.size() < 2 || uniform(seed_, draws_++) > params_.xtc_probability) return;
   const double total = weigh();
@@ -177,7 +174,7 @@ void Sampler::exclude_top() {
   candidates_.erase(candidates_.begin(), behind - 1);
 }
 
-// The temperature; a dynamic one grows with the entropy of what is left. https://arxiv.org/abs/2309.02772
+// Dynamic temperature. https://arxiv.org/abs/2309.02772
 void Sampler::warm() {
   float temperature = params_.temp;
   if (params_.dynatemp_range > 0.0f) {
@@ -197,10 +194,10 @@ void Sampler::warm() {
     temperature_ *= temperature;
 }
 
-// For texts between two others, as in llama.cpp: ends the text where its end is probable against all else, counts
-// tokens together of which one begins like the other, and keeps those that are certain.
+// As in llama.cpp: ends if the end is probable, merges tokens of which one begins with the other, keeps the certain
+// ones.
 void Sampler::end_infill() {
-  constexpr size_t kMostMerged = 256; // by probability: those behind them change nothing
+  constexpr size_t kMostMerged = 256;
   constexpr double kCertain = 0.2;
   const auto ends = [&](const Candidate& one) { return texts_->ends(one.token); };
   const double total = weigh();
@@ -233,7 +230,7 @@ void Sampler::end_infill() {
                                            [](const auto& a, const auto& b) { return a.probability < b.probability; });
   drop_below(kCertain);
   const auto certain = candidates_.size() - static_cast<size_t>(std::ranges::count_if(candidates_, ends));
-  if (certain == 0) { // the text ends
+  if (certain == 0) {
     const int32_t end = texts_->end();
     const bool may_end = end >= 0 && std::isfinite(logits_[end]); // a mask may forbid it
     candidates_.assign(1, may_end ? Candidate{end, 0, 1} : best);
@@ -244,9 +241,9 @@ void Sampler::end_infill() {
   drop_below(left / static_cast<double>(certain + 1));
 }
 
-// Mirostat holds the surprise of tokens, on average, to a target. https://arxiv.org/abs/2007.14966
+// https://arxiv.org/abs/2007.14966
 void Sampler::keep_by_mirostat() {
-  constexpr size_t kEstimated = 100; // tokens by which version 1 estimates Zipf's exponent
+  constexpr size_t kEstimated = 100; // for version 1's estimate of Zipf's exponent
   const double total = weigh();
   if (params_.mirostat == 2) {
     const double least = total * std::exp2(-surprise_);
@@ -268,13 +265,12 @@ void Sampler::keep_by_mirostat() {
   const double exponent = squares > 0 ? products / squares : 0, epsilon = exponent - 1;
   const double size = std::pow(
       epsilon * std::exp2(surprise_) / (1 - std::pow(static_cast<double>(logits_.size()), -epsilon)), 1 / exponent);
-  keep_best(size >= 1 ? static_cast<size_t>(std::min(size, 1e9)) : 1); // NaN, too: one
+  keep_best(size >= 1 ? static_cast<size_t>(std::min(size, 1e9)) : 1); // NaN also gives 1
 }
 
-// Adaptive-p: bends the probabilities towards those near a target, which moves against what was drawn before. Returns
-// the sum of the new weights.
+// Favors probabilities near a target that moves against previous draws. Returns the sum of weights.
 double Sampler::favour_target(double total) {
-  constexpr double kWidth = 0.3, kPeak = 5, kSharpness = 10; // of the bend, as logits
+  constexpr double kWidth = 0.3, kPeak = 5, kSharpness = 10; // shape of the bias, in logits
   const double target = std::clamp(2.0 * params_.adaptive_target - adaptive_sum_ / adaptive_weight_, 0.0, 1.0);
   double sum = 0;
   for (Candidate& candidate : candidates_) {

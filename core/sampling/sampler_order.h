@@ -1,4 +1,4 @@
-// The samplers by their names, and the order in which they run.
+// Samplers by name, and their order.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,32 @@ namespace ridge::core {
 
 enum class SamplerKind : uint8_t {
   penalties,   // of recent tokens
-  dry,         // of tokens that would repeat what came before
-  top_n_sigma, // keeps logits within so many standard deviations of the highest
+  dry,         // penalty of repeated passages
+  top_n_sigma, // standard deviations below the highest logit
   top_k,
   typ_p,
   top_p,
   min_p,
-  xtc, // now and then removes all but the least of the probable tokens
+  xtc, // removes all probable tokens but the least
   temperature,
-  infill,     // ends a text between two others in time
-  adaptive_p, // draws tokens of about a wanted probability
+  infill,     // ends fill-in-the-middle texts
+  adaptive_p, // draws tokens near a target probability
 };
 
 using SamplerOrder = std::vector<SamplerKind>;
 
-// All but infill, in the order in which they are named above.
+// All but infill, as declared above.
 const SamplerOrder& usual_order();
 
 std::string_view name_of(SamplerKind kind);                // "top_k"
 std::span<const std::string_view> sampler_names();         // in the order of SamplerKind
-bool find_sampler(std::string_view name, SamplerKind& to); // also by other usual names of it: "top-k", "nucleus"
-bool find_sampler(char letter, SamplerKind& to);           // by llama.cpp's letter: 'k'
+bool find_sampler(std::string_view name, SamplerKind& to); // also accepts aliases: "top-k", "nucleus"
+bool find_sampler(char letter, SamplerKind& to);           // llama.cpp's letter: 'k'
 
-// The order that "top_k;temperature" names, or letters such as "kt", each sampler once. Throws an Error (wrong usage)
-// that begins with `flag`.
+// Parse "top_k;temperature" and letters such as "kt". Each sampler may occur once. Throw a usage Error that names
+// `flag`.
 SamplerOrder parse_order(std::string_view text, std::string_view flag);
 SamplerOrder parse_order_letters(std::string_view letters, std::string_view flag);
-std::string order_text(const SamplerOrder& order); // "top_k;temperature"
+std::string order_text(const SamplerOrder& order);
 
 } // namespace ridge::core

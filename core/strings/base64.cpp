@@ -23,7 +23,7 @@ std::string to_base64(std::span<const std::byte> bytes) {
   std::string text;
   text.reserve((bytes.size() + 2) / 3 * 4);
   for (size_t at = 0; at < bytes.size(); at += 3) {
-    uint32_t group = 0; // of 24 bits
+    uint32_t group = 0; // 24 bits
     for (size_t i = 0; i < 3; ++i)
       group = group << 8 | (at + i < bytes.size() ? static_cast<uint32_t>(bytes[at + i]) : 0);
     for (size_t i = 0; i < 4; ++i) text += at + i <= bytes.size() ? kDigits[group >> (18 - 6 * i) & 63] : '=';

@@ -1,4 +1,4 @@
-// Bytes as text.
+// Base64.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,9 @@
 
 namespace ridge::core {
 
-std::string to_base64(std::span<const std::byte> bytes); // with padding
+std::string to_base64(std::span<const std::byte> bytes); // padded
 
-// The bytes of base64 with or without its padding, also in its form for addresses, and with line breaks; nothing for
-// other text.
+// Also decodes base64url, and text without padding or with line breaks. Returns nothing for other text.
 std::optional<std::string> from_base64(std::string_view text);
 
 } // namespace ridge::core

@@ -10,9 +10,9 @@
 namespace ridge::core {
 namespace {
 
-constexpr size_t kLongest = 100; // of words that are compared: the time is the product of their lengths
+constexpr size_t kLongest = 100; // time is the product of lengths
 
-// How many letters to insert, leave out or replace, or neighbours to swap, to make one word of the other.
+// Damerau-Levenshtein.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -29,7 +29,6 @@ size_t distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-// Without what people put between the parts of a word, or leave out.
 std::string letters(std::string_view word) {
   std::string kept = lower(word);
   std::erase_if(kept, [](char c) { return c == '-' || c == '_'; });

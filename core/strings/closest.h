@@ -1,4 +1,4 @@
-// What a person probably meant by a word that is not known.
+// Suggestions for mistyped words.
 #pragma once
 
 #include <span>
@@ -8,11 +8,10 @@
 
 namespace ridge::core {
 
-// The known word that is nearest to `word`, whatever the case and the dashes: one that differs in few letters, or that
-// begins with it. Empty where none is near.
+// Returns a known word with a small edit distance or a common beginning, ignoring case and dashes; else empty.
 std::string closest(std::string_view word, std::span<const std::string> known);
 
-// "; did you mean 'chat'?", or nothing where no known word is near.
+// "; did you mean 'chat'?", or empty.
 std::string did_you_mean(std::string_view word, std::span<const std::string> known);
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
 

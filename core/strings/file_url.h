@@ -1,4 +1,4 @@
-// URLs of files, as file managers and terminals write them.
+// file: URLs.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace ridge::core {
 
-inline constexpr std::string_view kFileUrl = "file:"; // what they begin with
+inline constexpr std::string_view kFileUrl = "file:";
 
-// The absolute path in file:///a%20b, file://localhost/a, file://NAME-OF-THIS-MACHINE/a or file:/a. Empty for a file of
-// another machine, for an escape that is malformed or stands for a zero byte, and for what is no such URL.
+// Returns the absolute path in file:///a%20b or file:/a; the host may be localhost or this machine. Empty for other
+// text, malformed escapes and zero bytes.
 std::string path_of_file_url(std::string_view url);
 
 } // namespace ridge::core

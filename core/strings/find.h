@@ -1,5 +1,4 @@
-// Searches whose time is linear in the lengths of both texts, whatever they hold: std::string's is their product for
-// texts that repeat themselves.
+// Linear time; std::string's searches are quadratic for repetitive texts.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +15,6 @@ inline size_t find(std::string_view text, std::string_view wanted, size_t from =
   return found ? static_cast<size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;
 }
 
-// The last one.
 inline size_t find_last(std::string_view text, std::string_view wanted) {
   const std::string backwards(text.rbegin(), text.rend()), reversed(wanted.rbegin(), wanted.rend());
   const size_t found = find(backwards, reversed);

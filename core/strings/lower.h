@@ -1,4 +1,4 @@
-// ASCII letters in lower case; other bytes stay.
+// Converts only ASCII letters.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The order in which people count: blk.2 before blk.10.
+// Orders blk.2 before blk.10.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@ namespace ridge::core {
 
 inline bool natural_less(std::string_view a, std::string_view b) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto take_number = [&](std::string_view& text) { // without zeros in front
+  const auto take_number = [&](std::string_view& text) { // without leading zeros
     size_t end = 0;
     while (end < text.size() && is_digit(text[end])) ++end;
     std::string_view digits = text.substr(0, end);

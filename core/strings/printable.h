@@ -1,4 +1,4 @@
-// Text from untrusted files, made fit for one line of a message.
+// Untrusted text in messages.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,7 @@
 
 namespace ridge::core {
 
-// `text` with everything escaped that could break a line, steer a terminal or hide something: control characters, bytes
-// that are not UTF-8, invisible and direction-changing characters, and the backslash itself. Cut with "…" after about
+// Escapes control, invisible and bidirectional characters, invalid UTF-8 and backslashes; ends with "…" after about
 // `max_bytes`.
 std::string printable(std::string_view text, size_t max_bytes = 80);
 

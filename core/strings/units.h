@@ -1,4 +1,4 @@
-// Sizes and times as people write them.
+// Human-readable sizes and times.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,9 @@
 namespace ridge::core {
 
 std::string human_bytes(double bytes);     // "4.92 GB", decimal
-std::string human_seconds(double seconds); // of a wait: "9.3 s", "12 s", "2 min 05 s", "1 h 10 min"
+std::string human_seconds(double seconds); // "12 s", "2 min 05 s", "1 h 10 min"
 
-// "4.2GiB", "4200MB", "512K" (K, M, G and T alone are binary, as elsewhere in this field) or plain bytes. Throws Error
-// (usage) naming the flag.
+// Parses "4.2GiB", "4200MB", "512K" (binary) or bytes. Throws a usage Error that names the flag.
 uint64_t parse_bytes(const std::string& text, const char* flag);
 
 } // namespace ridge::core

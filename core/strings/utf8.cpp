@@ -11,7 +11,7 @@ Utf8Head utf8_head(std::string_view text) {
   if (lead < 0x80) return {Utf8Status::valid, 1};
   if (lead < 0xC2 || lead > 0xF4) return {Utf8Status::invalid, 1};
   const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The second byte has a narrower range after four of the leads: it excludes overlong forms, surrogates, > U+10FFFF.
+  // Excludes overlong forms, surrogates and code points above U+10FFFF.
   const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (size_t i = 1; i < length; ++i) {
@@ -28,7 +28,7 @@ size_t utf8_valid_prefix(std::string_view text) {
     uint64_t eight;
     if (text.size() - position >= sizeof eight) {
       std::memcpy(&eight, text.data() + position, sizeof eight);
-      if ((eight & 0x8080808080808080u) == 0) { // eight ASCII characters
+      if ((eight & 0x8080808080808080u) == 0) {
         position += sizeof eight;
         continue;
       }

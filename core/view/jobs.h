@@ -1,4 +1,4 @@
-// Jobs as the window sees them: plain data, a part of snapshot.h.
+// Jobs, for the window.
 #pragma once
 
 #include "core/requests.h"
@@ -13,42 +13,41 @@ enum class JobState : uint8_t { waiting, running, done, failed, cancelled };
 
 struct JobTable {
   std::string title;
-  std::vector<std::string> columns; // the first is text, the others are numbers with their units
+  std::vector<std::string> columns; // the first is text, the others are numbers with units
   std::vector<std::vector<std::string>> rows;
 };
 
-// A way to write a model that was measured: how large, and how far from the model as it is.
+// A measured quantization; divergence from the original model.
 struct FrontierPoint {
   std::string recipe; // empty: a mix of types
   uint64_t bytes = 0;
   double bits_per_weight = 0, divergence = 0; // nats per token
-  bool best = false;                          // nothing else is as small and diverges less
+  bool best = false;                          // no other point is as small and diverges less
 };
 
 struct Job {
   uint64_t id = 0;
   JobRequest request;
-  std::string title; // "quantize llama-1b.gguf to Q4_K_M"
+  std::string title;
   JobState state = JobState::waiting;
-  std::string activity;    // what it does now: "measuring types"
-  double share = 0;        // of that which is done, 0 to 1
-  double elapsed_s = 0;    // since it started
-  double remaining_s = -1; // of the present activity; below 0: not known
-  std::string result;      // one line, of a job that is done
-  std::string error;       // one line, of one that failed
-  std::string opens;       // a model file that it has written
+  std::string activity; // the current activity: "measuring types"
+  double share = 0;
+  double elapsed_s = 0;
+  double remaining_s = -1; // of the current activity; negative: unknown
+  std::string result;      // one line, if done
+  std::string error;
+  std::string opens;
   std::vector<std::string> notes;
   std::vector<JobTable> tables;
-  std::vector<FrontierPoint> frontier; // of a quantization that explored, by ascending bytes
+  std::vector<FrontierPoint> frontier; // by ascending bytes
 
   bool over() const { return state != JobState::waiting && state != JobState::running; }
 };
 
-// What a job can be asked for.
 struct JobChoices {
   struct Recipe {
     std::string name;
-    double bits_per_weight; // of its base type
+    double bits_per_weight;
   };
   std::vector<Recipe> recipes;
 };

@@ -1,4 +1,4 @@
-// Pictures and sounds of messages, as the window's engine and the window have them.
+// Pictures and sounds of messages.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,20 @@ struct Pixels {
   std::vector<uint8_t> rgb; // [height][width][3], from the top left
 };
 
-// One of a message: a file as it was given.
 struct MessagePicture {
-  std::string key;                         // SHA-256 of the file, in hexadecimal digits: what tells it from others
-  std::string name;                        // of the file, fit for a line
-  std::shared_ptr<const std::string> file; // its bytes; null: they are not here
+  std::string key; // SHA-256 of the file in hexadecimal
+  std::string name;
+  std::shared_ptr<const std::string> file; // its bytes; null: not in memory
 };
 using MessagePictures = std::vector<std::shared_ptr<const MessagePicture>>;
 
-// What is known of a picture; all of it follows from the file and the open model.
 struct PictureFacts {
-  int64_t width = 0, height = 0;       // pixels
-  double sound_seconds = 0;            // of a sound, which is shown as its waveform
-  std::shared_ptr<const Pixels> small; // as messages show it; null: it was not looked at yet, or cannot be
-  int64_t tokens = 0;                  // that it takes of the context; 0: not known
-  double seconds = 0;                  // that encoding it took; 0: it is not encoded
-  std::string problem;                 // why it cannot be shown, in one line; empty: it can
+  int64_t width = 0, height = 0;
+  double sound_seconds = 0;
+  std::shared_ptr<const Pixels> small; // thumbnail; null: none yet, or not decodable
+  int64_t tokens = 0;
+  double seconds = 0;  // encoding time; 0: not encoded
+  std::string problem; // why it cannot be shown; empty: none
 };
 using PictureFactsByKey = std::map<std::string, PictureFacts>;
 
@@ -38,10 +36,10 @@ struct EnlargedPicture {
   std::shared_ptr<const Pixels> pixels;
 };
 
-// The pictures that an answer was given to.
+// The pictures read for an answer.
 struct PicturesRead {
   int64_t pictures = 0, tokens = 0;
-  double seconds = 0; // that encoding them took
+  double seconds = 0;
 };
 
 } // namespace ridge::core

@@ -18,7 +18,6 @@ namespace {
 
 constexpr double kMostScale = 1000;
 
-// The place of the last occurrence; -1: there is none.
 int64_t find_last(std::span<const int32_t> text, const std::vector<int32_t>& part) {
   const auto found = std::ranges::find_end(text, part);
   return found.empty() ? -1 : found.begin() - text.begin();

@@ -1,4 +1,4 @@
-// LoRA adapters of a loaded model, and how much of them counts for a text.
+// LoRA adapters and their scales per text.
 #pragma once
 
 #include "core/requests.h"
@@ -10,22 +10,19 @@
 
 namespace ridge::engine {
 
-// The model, before its executor is made, with the adapters that the options name in its Program. Throws Error for
-// files that are no adapters of this model.
+// Call before making the executor. Throws Error if a file is no adapter of this model.
 LoadedModel with_adapters(LoadedModel model, std::span<const core::AdapterOption> adapters);
 
-// "FILE", "FILE:SCALE" or several of them with commas between. Throws a usage Error for a scale out of range.
+// "FILE", "FILE:SCALE", or a comma-separated list. Throws a usage Error.
 std::vector<core::AdapterOption> parse_adapters(const std::string& text);
 
-// How much of each adapter counts for a text: `scales` of them, or what was said when the model was loaded where that
-// is empty. An activated adapter counts from the last place on where the text has its invocation tokens; where it has
-// none, nowhere.
+// Empty `scales`: as loaded. An activated adapter applies from the last place of its invocation tokens on, or nowhere
+// without them.
 std::vector<core::AdapterUse> adapter_uses(std::span<const core::Adapter> adapters, std::span<const float> scales,
                                            std::span<const int32_t> text);
 
-// The text as caches tell it from others: where adapters begin to count, a number that follows from them stands for the
-// token, so that what was evaluated before it belongs to texts without them, too, and nothing behind it does. Empty
-// where none counts.
+// The text as caches see it: where adapters begin to apply, a number derived from them replaces the token, so only rows
+// before it are shared with other texts. Empty if no adapter applies.
 std::vector<int32_t> marked_text(std::span<const int32_t> text, std::span<const core::Adapter> adapters,
                                  std::span<const core::AdapterUse> uses);
 

@@ -13,7 +13,7 @@
 namespace ridge::engine {
 namespace {
 
-constexpr size_t kTailBytes = 64; // of text that is searched again with what follows; longer than any trigger
+constexpr size_t kTailBytes = 64; // kept to search again with later text; longer than any trigger
 
 } // namespace
 
@@ -59,8 +59,7 @@ CallConstraint::CallConstraint(std::shared_ptr<const CallRules> rules,
     : rules_(std::move(rules)), vocabulary_(std::move(vocabulary)), tokenizer_(tokenizer),
       matcher_(rules_->grammar, *vocabulary_), splitter_(prompt, true),
       bound_(rules_->bound && !splitter_.in_reasoning()) {
-  if (rules_->syntax->messages) // the prompt has the beginning of the first header
-    tail_ = prompt.substr(prompt.size() - std::min(prompt.size(), kTailBytes));
+  if (rules_->syntax->messages) tail_ = prompt.substr(prompt.size() - std::min(prompt.size(), kTailBytes));
 }
 
 void CallConstraint::begin_with(std::string_view text) {
@@ -84,7 +83,7 @@ std::string CallConstraint::opened_by(std::string_view piece) const {
   }
   size_t first = std::string::npos;
   for (const std::string& trigger : rules_->triggers) {
-    const size_t from = tail_.size() - std::min(tail_.size(), trigger.size() - 1); // what ends before is past
+    const size_t from = tail_.size() - std::min(tail_.size(), trigger.size() - 1);
     first = std::min(first, text.find(trigger, from));
   }
   return first == std::string::npos ? std::string() : text.substr(first);

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Words that no template writes by itself.
+// Words that no template contains.
 constexpr const char *kProbeName = "zq_probe", *kProbeKey = "zq_key", *kProbeValue = "zqvalue",
                      *kProbeResult = "zqresult";
 
@@ -31,7 +31,7 @@ std::optional<std::string> render_sample(const text::ChatTemplate& chat_template
   options.eos_token = "</s>";
   try {
     return chat_template.render(messages, options);
-  } catch (const Error&) { // it takes no such messages
+  } catch (const Error&) {
     return std::nullopt;
   }
 }
@@ -49,7 +49,6 @@ Json sample_tools() {
 
 const char* const kProbeQuestion = R"([{"role": "user", "content": "zquestion"}])";
 
-// Ids of a length that a template demands: others become such, the same ones for the same text.
 std::string fit_id(const std::string& id, int length) {
   if (length == 0 || (static_cast<int>(id.size()) == length && text::is_tool_name(id))) return id;
   uint64_t hash = 0;
@@ -99,7 +98,6 @@ Json sample_result(size_t number) {
       {"role", "tool"}, {"tool_call_id", "abcdefgh" + digit}, {"name", kProbeName}, {"content", kProbeResult + digit}};
 }
 
-// What it takes around calls, once it is known how it takes one.
 void find_call_orders(CallFormat& format, const text::ChatTemplate& chat_template, const Json& tools) {
   const Json user = core::parse_json(kProbeQuestion), said = {{"role", "assistant"}, {"content", "zqsaid"}};
   const Json nothing = format.null_content ? Json() : Json("");
@@ -122,7 +120,6 @@ void find_call_orders(CallFormat& format, const text::ChatTemplate& chat_templat
       writes({one, sample_result(1), {{"role", "user"}, {"content", "zqmore"}}}, {"zqmore"});
 }
 
-// One message for each call of those that have several, each with its result behind it.
 Json with_single_calls(Json messages) {
   Json single = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -150,7 +147,6 @@ Json with_single_calls(Json messages) {
   return single;
 }
 
-// Sets messages apart that the template does not take, or does not write, together.
 Json with_call_orders(const CallFormat& format, Json messages) {
   if (!format.takes_calls) return messages;
   if (!format.several_calls) messages = with_single_calls(std::move(messages));
@@ -188,14 +184,14 @@ CallFormat find_call_format(const text::ChatTemplate& chat_template) {
       Json messages = user;
       messages.push_back(
           {{"role", "assistant"}, {"content", null_content ? Json() : Json("")}, {"tool_calls", {call}}});
-      // Some templates write an answer's text only behind its results.
+      // Some templates write text only after results.
       messages.push_back(
           {{"role", "tool"}, {"tool_call_id", "abcdefgh1"}, {"name", kProbeName}, {"content", kProbeResult}});
       const auto text = render_sample(chat_template, messages, format.takes_tools ? tools : Json());
       const size_t question = text ? text->find("zquestion") : std::string::npos;
       format.takes_results |= says(text, kProbeResult);
-      // Before the question there may be the tools, with the same name. An object that is written as text of JSON
-      // within JSON, and text within quotes, are not what the model writes.
+      // The tool list before the question may contain the same name. Models do not write JSON text within JSON or
+      // quotes.
       if (!text || question == std::string::npos || text->find(kProbeName, question) == std::string::npos) continue;
       if (text->find(kProbeValue, question) == std::string::npos || says(text, "\\\"zq_key")) continue;
       format.takes_calls = true;

@@ -1,5 +1,4 @@
-// What a chat template makes of tools, calls and results, found out by rendering a sample, and messages put into the
-// form that it expects.
+// How a chat template treats tools, calls and results, found by rendering samples.
 #pragma once
 
 #include "text/calls/call_syntax.h"
@@ -12,22 +11,22 @@
 namespace ridge::engine {
 
 struct CallFormat {
-  const text::CallSyntax* syntax = nullptr; // never null once found
-  bool takes_tools = false;                 // the template writes the tools itself
-  bool takes_calls = false;                 // … and the calls of earlier answers
-  bool takes_results = false;               // … and messages of the role "tool"
-  bool arguments_as_text = false;           // it wants them as JSON text, not as an object
-  bool null_content = false;                // of a message with calls: null, not ""
-  bool several_calls = false;               // a message may have several
-  bool text_with_calls = false;             // it writes the text of a message with calls,
-  bool text_before_calls = false;           // … or of one before it
-  bool question_after_results = false;      // the user may speak when calls have their results
+  const text::CallSyntax* syntax = nullptr;
+  bool takes_tools = false;
+  bool takes_calls = false;
+  bool takes_results = false;
+  bool arguments_as_text = false; // JSON text, not an object
+  bool null_content = false;      // content beside calls must be null, not ""
+  bool several_calls = false;
+  bool text_with_calls = false;
+  bool text_before_calls = false; // text and calls in separate messages
+  bool question_after_results = false;
 };
 
 CallFormat find_call_format(const text::ChatTemplate& chat_template);
 
-// A conversation as the template expects it. `messages` and `tools` are in the OpenAI form, `tools` null where there
-// are none. What the template does not write is written here: tools into the system message, calls and results as text.
+// Messages and tools (null: none) in the template's form. Parts that the template cannot write become text: tools in
+// the system message, calls, results.
 struct CallMessages {
   nlohmann::ordered_json messages, tools;
 };

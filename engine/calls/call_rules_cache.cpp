@@ -7,7 +7,6 @@
 namespace ridge::engine {
 namespace {
 
-// All that rules depend on. Those that do not bind from the start are the same wherever the answer begins.
 std::string key_of(const ToolUse& use, const CallStart& start, const nlohmann::ordered_json& answer_schema) {
   nlohmann::ordered_json key = {use.required, use.parallel, start.in_reasoning, start.open, start.close};
   key.push_back(answer_schema);
@@ -37,7 +36,7 @@ std::shared_ptr<const CallRules> CallRulesCache::get(const CallFormat& format, c
     }
   }
   auto rules = make_call_rules(format, chat_template, use, tokenizer, prompt, answer_schema, begun);
-  const size_t bytes = 4 * key.size() + bytes_of(rules->grammar); // the rules hold the schemas, too
+  const size_t bytes = 4 * key.size() + bytes_of(rules->grammar);
   const std::scoped_lock lock(mutex_);
   entries_.push_front({std::move(key), rules, bytes});
   bytes_ += bytes;

@@ -1,5 +1,4 @@
-// Keeps the rules of requests for the next one with the same tools and schema: their grammars take longer to make than
-// many an answer to begin.
+// Caches call rules, since making a grammar may take longer than starting an answer.
 #pragma once
 
 #include "engine/calls/call_constraint.h"
@@ -14,10 +13,9 @@ namespace ridge::engine {
 
 class CallRulesCache {
  public:
-  static constexpr size_t kMaxBytes = 128u << 20; // of schemas and grammars; what was not used for longest goes
+  static constexpr size_t kMaxBytes = 128u << 20; // evicts the least recently used
 
-  // What make_call_rules() gives for these arguments, now or before. All calls have the same format, template and
-  // tokenizer. From any thread.
+  // Returns what make_call_rules() returns. All calls must use the same format, template and tokenizer. Thread-safe.
   std::shared_ptr<const CallRules> get(const CallFormat& format, const text::ChatTemplate& chat_template,
                                        const ToolUse& use, const text::Tokenizer& tokenizer, std::string_view prompt,
                                        const nlohmann::ordered_json& answer_schema, bool begun);
@@ -30,7 +28,7 @@ class CallRulesCache {
   };
 
   std::mutex mutex_;
-  std::list<Entry> entries_; // the last used first
+  std::list<Entry> entries_;
   size_t bytes_ = 0;
 };
 

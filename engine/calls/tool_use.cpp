@@ -1,4 +1,3 @@
-// Tools as people and clients write them.
 #include "core/error.h"
 #include "core/json/parse.h"
 #include "engine/calls/call_constraint.h"
@@ -38,10 +37,10 @@ void add_tool(ToolUse& use, const Json& function) {
   if (type != "object" && !(type.is_array() && std::ranges::find(type, "object") != type.end()))
     throw_error("parameters: those of {} are no schema of an object", name);
   schema["type"] = "object";
-  // Parameters of which nothing is said are none. Elsewhere an empty `properties` would allow no others.
+  // Unspecified parameters mean that there are none. In other schemas, empty `properties` restrict nothing.
   const auto says = [](const auto& entry) { return entry.key() != "type" && text::is_held(entry.key()); };
   if (std::ranges::none_of(schema.items(), says)) schema["properties"] = Json::object();
-  if (!parameters.contains("properties")) parameters["properties"] = Json::object(); // which templates look for
+  if (!parameters.contains("properties")) parameters["properties"] = Json::object(); // templates expect it
   use.definitions.push_back(
       {{"type", "function"},
        {"function", {{"name", name}, {"description", text("description")}, {"parameters", parameters}}}});

@@ -18,12 +18,11 @@ text::jinja::TaintedText render_chat(const LoadedModel& model, const text::ChatT
 
 std::vector<int32_t> chat_tokens(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt) {
   const std::string_view text = prompt.bytes(), bos = tokenizer.bos() >= 0 ? tokenizer.token_text(tokenizer.bos()) : "";
-  // Templates that write the BOS token themselves must not get a second one.
+  // Templates that write BOS must not get a second one.
   const auto data = prompt.data();
   const bool has_bos = !bos.empty() && text.starts_with(bos) && (data.empty() || data[0].begin >= bos.size());
   std::vector<int32_t> tokens = tokenizer.encode(text, {.add_special = !has_bos, .parse_special = true, .data = data});
-  if (tokenizer.add_eos() && !has_bos && !tokens.empty() && tokens.back() == tokenizer.eos())
-    tokens.pop_back(); // the model ends the turn
+  if (tokenizer.add_eos() && !has_bos && !tokens.empty() && tokens.back() == tokenizer.eos()) tokens.pop_back();
   return tokens;
 }
 

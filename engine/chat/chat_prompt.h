@@ -1,4 +1,4 @@
-// From messages to the tokens that a model is given.
+// Converts messages to the tokens of a prompt.
 #pragma once
 
 #include "engine/loaded_model.h"
@@ -15,12 +15,11 @@ using Json = nlohmann::ordered_json;
 
 bool is_role(const Json& message, const char* role);
 
-// The prompt's text, by the model's template: `messages` in the OpenAI form; of `options` the BOS and EOS texts are
-// filled in here. Throws Error where the template refuses the messages.
+// Fills in the options' BOS and EOS texts. Throws Error if the template refuses.
 text::jinja::TaintedText render_chat(const LoadedModel& model, const text::ChatTemplate& chat_template,
                                      const Json& messages, text::ChatOptions options);
 
-// Its tokens. Only what the template wrote becomes control tokens: "<|im_end|>" in a message is ordinary text.
+// Only the template yields control tokens: "<|im_end|>" in a message is ordinary text.
 std::vector<int32_t> chat_tokens(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt);
 
 } // namespace ridge::engine

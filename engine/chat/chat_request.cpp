@@ -17,7 +17,6 @@
 namespace ridge::engine {
 namespace {
 
-// Stands behind the text that is continued while the template renders it.
 constexpr std::string_view kEndMark = "zqendofcontinuedtextzq";
 
 bool is_continuable(const Json& messages) {
@@ -25,8 +24,7 @@ bool is_continuable(const Json& messages) {
   return is_role(last, "assistant") && !last.contains("tool_calls");
 }
 
-// What no template can refuse for what it says: arguments that are no JSON become empty, reasoning is left out, and
-// the marks of messages in an answer that came back as it was written go.
+// Removes what templates may refuse: non-JSON arguments, reasoning, message markers in answers.
 Json simplified(Json messages) {
   for (Json& message : messages) {
     message.erase("reasoning_content");
@@ -78,10 +76,9 @@ Generation ChatRequests::chat(const Json& messages, const ToolUse* tools, const 
   return generation;
 }
 
-// In the form that the template was found to take, and where it refuses that, in ever plainer ones.
 ChatRequests::Prompt ChatRequests::render(const Json& messages, const Json& tools, const text::ChatOptions& options,
                                           bool continued) const {
-  bool empty_list = false; // of tools, which some templates want to have where there are none
+  bool empty_list = false; // some templates require an empty list
   const auto in_form = [&](const CallFormat& format, const text::ChatShape& shape, const Json& form) {
     return render_in_form(format, shape, form, empty_list ? Json::array() : tools, options, continued);
   };
@@ -108,7 +105,7 @@ ChatRequests::Prompt ChatRequests::render(const Json& messages, const Json& tool
     for (const auto& attempt : plainer) {
       try {
         return attempt();
-      } catch (const Error&) { // it was something else
+      } catch (const Error&) {
       }
     }
     throw refusal;
@@ -126,8 +123,8 @@ ChatRequests::Prompt ChatRequests::render_in_form(const CallFormat& format, cons
   return {render_fitted(shape, std::move(fitted.messages), all), 0};
 }
 
-// The template renders the message as one of an earlier turn, and the prompt ends where its text does. Where nothing of
-// the text is found, or there is only reasoning, it stands behind what introduces an answer.
+// Renders the message as an earlier turn and cuts the prompt after its text, or else appends the text to an answer's
+// introduction.
 ChatRequests::Prompt ChatRequests::render_continued(const text::ChatShape& shape, Json messages,
                                                     text::ChatOptions options) const {
   const std::string content = messages.back()["content"].is_string() ? messages.back()["content"] : "";
@@ -189,11 +186,11 @@ void ChatRequests::set_prompt(Generation& generation, const text::jinja::Tainted
 
 void ChatRequests::remember(const text::jinja::TaintedText& prompt, std::string_view answer,
                             std::span<const int32_t> tokens) {
-  if (PictureShelf::has_mark(prompt.bytes())) return; // a text alone says not what it was
+  if (PictureShelf::has_mark(prompt.bytes())) return; // the text does not determine the pictures
   auto known = std::make_shared<const KnownText>(model_.need_tokenizer(), prompt, answer, tokens);
   const std::scoped_lock lock(mutex_);
   known_.push_front(std::move(known));
-  if (known_.size() > most_known_) known_.pop_back(); // older ones have hardly anything left in the caches
+  if (known_.size() > most_known_) known_.pop_back();
 }
 
 } // namespace ridge::engine

@@ -10,7 +10,6 @@
 namespace ridge::engine {
 namespace {
 
-// The text that the answer continues, without what it begins with.
 std::string_view opened_prompt(const Generation& generation) {
   const std::string_view prompt = generation.chat_prompt->bytes();
   return prompt.substr(0, prompt.size() - generation.begun);
@@ -21,8 +20,8 @@ std::string_view begun_answer(const Generation& generation) {
   return prompt.substr(prompt.size() - generation.begun);
 }
 
-// Whether the budget of reasoning ends before the answer does. Clients also send one that is as large as the answer may
-// be, and tokens are chosen faster without it.
+// False if the answer's limit comes first: some clients send a budget that large, and tokens are chosen faster without
+// one.
 bool limits_reasoning(const Generation& generation, const LoadedModel& model) {
   const int64_t budget = generation.sampling.reasoning_budget, limit = generation.sampling.max_tokens;
   if (!generation.chat_prompt || budget < 0) return false;
@@ -84,13 +83,13 @@ SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
     request.constraint = std::make_unique<MinimumConstraint>(generation.min_tokens, end_tokens(ends, stops),
                                                              std::move(request.constraint));
   request.is_end = [this, ends, stops = std::move(stops)](int32_t token) {
-    model_.file.check(); // throws where the file was truncated: the token would be wrong
+    model_.file.check(); // throws for a truncated file, whose tokens would be wrong
     return (ends && model_.need_tokenizer().is_eog(token)) || std::ranges::binary_search(stops, token);
   };
   return request;
 }
 
-// An encoder reads a text to its end; the start token behind it begins what the decoder writes.
+// An encoder's text ends here; the start token begins the decoder's text.
 void SequenceRequests::end_text(std::vector<int32_t>& prompt) const {
   if (core::find_start(model_.program, prompt) >= 0) return;
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
@@ -98,7 +97,6 @@ void SequenceRequests::end_text(std::vector<int32_t>& prompt) const {
   prompt.push_back(model_.program.start_token);
 }
 
-// Each token that ends an answer, once.
 std::vector<int32_t> SequenceRequests::end_tokens(bool model_ends, const std::vector<int32_t>& sorted_stops) const {
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
   const int64_t vocab = std::min<int64_t>(tokenizer.vocab_size(), model_.program.vocab);

@@ -12,7 +12,6 @@ namespace {
 
 using core::FillOrder;
 
-// What the makers of models do, for settings that were not given.
 struct Usual {
   std::string_view architecture;
   FillOrder order;
@@ -56,7 +55,7 @@ double sureness(std::span<const float> logits, int32_t token, FillOrder order, d
   const double own = std::exp(static_cast<double>(logits[token]) - highest);
   switch (order) {
   case FillOrder::margin: return (own - second) / sum;
-  case FillOrder::entropy: return weighted / sum - std::log(sum); // the entropy's opposite
+  case FillOrder::entropy: return weighted / sum - std::log(sum); // negative entropy
   default: return own / sum;
   }
 }

@@ -1,5 +1,5 @@
-// A text that a diffusion model fills in. Behind the prompt its places begin masked. The model sees the whole text, and
-// each step decides some of the masked places of a block: those of which it is surest. Then it sees them, too.
+// A text that a diffusion model fills in. Positions after the prompt start masked. Each step decides those masked
+// positions of a block of which the model is surest.
 #pragma once
 
 #include "core/sampling/diffusion_params.h"
@@ -15,46 +15,42 @@
 
 namespace ridge::engine {
 
-// What a step may have the logits of at most.
+// Limit of the logits in one step.
 inline constexpr int64_t kMostOpenPlaces = 256;
-// Places of an answer whose length was not given.
 inline constexpr int64_t kUsualPlaces = 256;
 
-// How a model's answers are filled in.
 struct Diffusion {
-  int32_t mask = 0;    // the token of places that are not decided
-  bool shifted = true; // the logits of a token are those of the place behind it
+  int32_t mask = 0;
+  bool shifted = true; // the logits of a token predict the next position
   core::DiffusionParams params = {};
 };
-// As the file says, its makers, and `params` before them. Throws Error for a file that names no mask token.
+// Takes settings from `params`, else the file, else the makers' defaults. Throws Error for a file without a mask token.
 Diffusion diffusion_of(const gguf::File& file, const core::DiffusionParams& params);
 
-// How sure a row of logits is of a token, in the terms of an order; more is surer. `chance`: of FillOrder::random, a
-// number at random.
+// Higher values are surer. `chance` is used by FillOrder::random.
 double sureness(std::span<const float> logits, int32_t token, core::FillOrder order, double chance);
 
 class Canvas {
  public:
-  // `places` behind the prompt. With `shifted` the prompt must have a token at least.
+  // With `shifted` the prompt must not be empty.
   Canvas(std::span<const int32_t> prompt, int64_t places, const Diffusion& how, uint64_t seed);
 
-  std::span<const int32_t> tokens() const { return tokens_; } // the whole text, with masks
+  std::span<const int32_t> tokens() const { return tokens_; }
   std::span<const int32_t> answer() const { return std::span(tokens_).subspan(prompt_); }
   bool is_decided(int64_t place) const { return tokens_[prompt_ + place] != how_.mask; }
   bool done() const { return decided_ == std::ssize(tokens_) - prompt_; }
-  // How many places from the first one on are decided.
   int64_t first_open() const;
 
-  // The places that the next step may decide, and the token of the text whose logits each has.
+  // Positions to decide next, and the tokens whose logits predict them.
   const std::vector<int64_t>& open() const { return open_; }
   std::vector<int32_t> outputs() const;
 
   struct Guess {
     int32_t token;
     double sureness;
-    std::optional<core::TokenChoice> choice = {}; // what else was likely
+    std::optional<core::TokenChoice> choice = {};
   };
-  // A guess for each of open(). The surest become tokens of the text: as many as leave each further step as many.
+  // Takes one guess for each of open(); decides the surest, distributed evenly over the remaining steps.
   void decide(std::vector<Guess> guesses);
   std::optional<core::TokenChoice>& choice(int64_t place) { return choices_[place]; }
   core::FillOrder order() const { return how_.params.order; }
@@ -65,9 +61,9 @@ class Canvas {
 
   const Diffusion how_;
   const int64_t prompt_;
-  int64_t block_;                             // places of one
-  int64_t steps_left_ = 0;                    // for the block
-  int64_t decided_ = 0, begin_ = 0, end_ = 0; // of the block
+  int64_t block_;
+  int64_t steps_left_ = 0;
+  int64_t decided_ = 0, begin_ = 0, end_ = 0; // within the block
   std::vector<int32_t> tokens_;
   std::vector<std::optional<core::TokenChoice>> choices_;
   std::vector<int64_t> open_;

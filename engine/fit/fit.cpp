@@ -20,7 +20,6 @@
 namespace ridge::engine {
 namespace {
 
-// But for those in `seen`, which gets the others.
 int64_t weight_bytes(const core::Program& program, std::set<const std::byte*>& seen) {
   int64_t bytes = 0;
   for (const core::Op& op : program.ops)
@@ -29,7 +28,6 @@ int64_t weight_bytes(const core::Program& program, std::set<const std::byte*>& s
   return bytes;
 }
 
-// The parts of a model with so many of its last layers on the GPU.
 struct Parts {
   std::optional<core::SplitProgram> split;
   const core::Program *cpu = nullptr, *gpu = nullptr;
@@ -49,7 +47,6 @@ struct Parts {
   }
 };
 
-// What goes where: layers, or all of them and the experts apart.
 struct Places {
   int32_t gpu_layers = 0;
   bool experts_on_host = false;
@@ -70,8 +67,6 @@ bool fits_in(const core::Program& program, const core::ExecutorConfig& config, c
          (!parts.gpu || static_cast<double>(gpu_need(*parts.gpu, config, room.limits).total()) <= room.gpu);
 }
 
-// What loading does: everything on the GPU; else the experts in the host's memory and the file; else as many layers as
-// fit on the GPU, the rest on the CPU.
 Places find_places(const core::Program& program, const core::ExecutorConfig& config, const Room& room,
                    const Placement& wanted) {
   const int32_t all = core::layer_count(program) + 1;
@@ -88,7 +83,6 @@ Places find_places(const core::Program& program, const core::ExecutorConfig& con
   return {layers_that_fit(program, fits)};
 }
 
-// Empty: a single GPU has it, or none.
 std::vector<RankFit> find_ranks(const WaysToShare& ways, const core::Program& program,
                                 const core::ExecutorConfig& config, const Room& room) {
   if (ways.only) return ways.ways[0].ranks(config, room);
@@ -100,7 +94,7 @@ std::vector<RankFit> find_ranks(const WaysToShare& ways, const core::Program& pr
 
 int64_t find_largest_context(const core::Program& program, core::ExecutorConfig config, const Room& room,
                              const Placement& wanted, std::span<const LoadedHead> heads, const WaysToShare& ways) {
-  constexpr int64_t kStep = 256; // tokens
+  constexpr int64_t kStep = 256;
   const auto fits = [&](int64_t context) {
     config.context = context;
     config.max_batch = std::min(config.max_batch, context);
@@ -174,7 +168,7 @@ double host_memory_for(const kernels::cuda::ExpertSizes& sizes, double free_byte
 
 core::ExecutorConfig config_with_experts_on_host(const core::Program& program, const core::ExecutorConfig& config,
                                                  const Room& room, const Placement& wanted) {
-  constexpr int64_t kMostLost = 8; // copies: one in so many
+  constexpr int64_t kMostLost = 8; // the longer batch may cost one copy in so many
   const auto copies = [&](const core::ExecutorConfig& tried) {
     const ExpertNeed need = expert_need(program, tried, room.limits);
     return need.copies_in(room.gpu, host_places(need, room, wanted));
@@ -210,7 +204,7 @@ void Room::choose_gpu(const Placement& placement) {
 }
 
 Room free_room() {
-  constexpr double kDriver = 32 << 20; // what the driver takes before an executor looks what is free
+  constexpr double kDriver = 32 << 20; // taken by the driver before an executor checks free memory
   Room room;
   room.cpu = available_memory();
   room.limits = kernels::cuda::limits_for_plans();
@@ -224,7 +218,7 @@ Room free_room() {
 
 core::ExecutorConfig head_config(core::ExecutorConfig config) {
   config.max_outputs = 1;
-  config.going_back = config.context; // a head goes back by itself, wherever to
+  config.going_back = config.context; // a draft head rolls back freely
   return config;
 }
 
@@ -244,12 +238,12 @@ HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model
       if (const Need need = gpu_need(head.program, own, room.limits);
           static_cast<double>(need.total()) <= found.left.gpu) {
         found.gpu += need;
-        found.gpu.reserve = 0; // is the model's, too
+        found.gpu.reserve = 0; // shared with the model's
         found.left.gpu -= static_cast<double>(need.total() - need.reserve);
         continue;
       }
     Need need = cpu_need(head.program, own);
-    need.weights = weight_bytes(head.program, mapped); // the file is in memory once
+    need.weights = weight_bytes(head.program, mapped); // the file is mapped only once
     found.cpu += need;
     found.left.cpu -= static_cast<double>(need.total());
   }
@@ -258,7 +252,6 @@ HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model
   return found;
 }
 
-// On the CPU, one GPU, or both.
 static void place_on_one(Fit& found, const core::Program& program, const Placement& placement) {
   const core::ExecutorConfig& config = found.config;
   const Room& left = found.heads.left;
@@ -320,7 +313,7 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
 
 std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t parameters) {
   if (fit.largest_context > 0) return fmt::format("-c {} fits", fit.largest_context);
-  // Usual types with their bits per weight, as recipes mix them.
+  // Common types with their mean bits per weight.
   constexpr std::pair<const char*, double> kTypes[] = {{"Q8_0", 8.5},    {"Q6_K", 6.6},    {"Q5_K_M", 5.7},
                                                        {"Q4_K_M", 4.9},  {"Q3_K_M", 3.95}, {"Q2_K", 3.0},
                                                        {"IQ2_XXS", 2.1}, {"IQ1_S", 1.6}};

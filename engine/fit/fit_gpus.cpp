@@ -18,7 +18,7 @@ const std::vector<SharedOut::Part>& SharedOut::parts() const {
       const core::Program& whole = stages[stage];
       RankFit place{.gpu = gpus_[stage * each + rank], .stages = stages_, .rank = rank, .ranks = each};
       place.first_layer = stage == 0 ? 0 : core::layer_count(stages[stage - 1]);
-      place.end_layer = core::layer_count(whole) + (stage == stages_ - 1); // the output is one
+      place.end_layer = core::layer_count(whole) + (stage == stages_ - 1); // counting the output
       parts_.push_back({each == 1 ? whole : shard(whole, rank, each, true).program, place, stage});
     }
   return parts_;
@@ -36,7 +36,7 @@ std::vector<RankFit> SharedOut::ranks(const core::ExecutorConfig& config, const 
 }
 
 double SharedOut::bytes(const core::ExecutorConfig& config, int64_t past) const {
-  std::vector<double> most(static_cast<size_t>(stages_), 0); // by stage
+  std::vector<double> most(static_cast<size_t>(stages_), 0);
   for (const Part& part : parts()) {
     double& stage = most[part.stage];
     stage = std::max(stage, token_bytes(part.program, config, past));

@@ -9,7 +9,7 @@ namespace ridge::engine {
 Need encoder_need(const std::string& mmproj, int threads, const kernels::cuda::DeviceLimits* gpu) {
   const gguf::File file = gguf::File::open(mmproj);
   const Encoders encoders(file);
-  Need most; // of tiles, which are read one after the other
+  Need most; // of the largest tile: tiles run one at a time
   const auto count = [&](const models::vision::Encoder& encoder) {
     Need need;
     for (const models::vision::Stage& stage : encoder.stages)

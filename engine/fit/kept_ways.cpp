@@ -9,7 +9,7 @@ namespace ridge::engine {
 namespace {
 
 constexpr const char* kFile = "ways.json";
-constexpr size_t kGpus = 64; // that are kept
+constexpr size_t kGpus = 64;
 
 } // namespace
 

@@ -1,5 +1,5 @@
-// How long each way to multiply takes on a GPU, in units of what it is expected to take there: found by `ridge bench
-// --calibrate`, kept per GPU, and taken into account whenever a model is loaded.
+// Measured time of each multiplication variant on a GPU over its estimate, stored by `ridge bench --calibrate` and used
+// when loading.
 #pragma once
 
 #include <map>
@@ -7,11 +7,10 @@
 
 namespace ridge::engine {
 
-using WayFactors = std::map<std::string, double>; // by kernels/cuda/plan/candidates.h's names
+using WayFactors = std::map<std::string, double>; // keys: names of kernels/cuda/plan/candidates.h
 
-// Empty where nothing is kept of this GPU, or what is kept was found for other expectations.
+// Empty if nothing is stored or the estimates have changed.
 WayFactors kept_way_factors(const std::string& gpu);
-// Instead of what was kept; empty: nothing is.
 void keep_way_factors(const std::string& gpu, const WayFactors& factors);
 
 } // namespace ridge::engine

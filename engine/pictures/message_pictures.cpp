@@ -30,7 +30,6 @@ Json mark_of_url(const std::string& url, std::string place, const MarkOf& mark_o
   return text_part(mark_of({.url = url, .is_address = true, .place = std::move(place)}));
 }
 
-// A content, or what a tool gave: its parts, and theirs.
 void put_marks(Json& content, const std::string& path, const MarkOf& mark_of) {
   if (!content.is_array()) return;
   for (size_t i = 0; i < content.size(); ++i) {
@@ -61,7 +60,6 @@ void put_marks(Json& content, const std::string& path, const MarkOf& mark_of) {
   }
 }
 
-// A picture or a sound, by its data: URL.
 Json part_of(const std::string& url) {
   constexpr std::string_view kSound = "data:audio/";
   if (!url.starts_with(kSound)) return {{"type", "image_url"}, {"image_url", {{"url", url}}}};
@@ -71,7 +69,6 @@ Json part_of(const std::string& url) {
           {"input_audio", {{"data", url.substr(data + 1)}, {"format", format == "mpeg" ? "mp3" : format}}}};
 }
 
-// A text's parts, where it has pictures or sounds.
 Json parts_of(std::string_view text, const std::function<std::string(std::string_view)>& url_of) {
   Json parts = Json::array();
   std::string before;

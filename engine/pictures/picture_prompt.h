@@ -1,4 +1,4 @@
-// Prompts with pictures, as tokens.
+// Tokenizes prompts with pictures.
 #pragma once
 
 #include "engine/pictures/picture_reader.h"
@@ -13,7 +13,6 @@
 
 namespace ridge::engine {
 
-// Stands for a picture or a sound in a text.
 inline constexpr std::string_view kPictureMark = "<__media__>";
 
 struct PicturePrompt {
@@ -21,13 +20,12 @@ struct PicturePrompt {
   TextPictures pictures;
 };
 
-// Puts a prompt together: text, of which each piece becomes tokens by itself, and pictures.
 class PicturePromptBuilder {
  public:
   explicit PicturePromptBuilder(const text::Tokenizer& tokenizer, std::vector<int32_t> begun = {});
 
-  void add_text(std::string_view text) { add_text(text, {}); } // control tokens count
-  void add_text(const text::jinja::TaintedText& text);         // those of the template
+  void add_text(std::string_view text) { add_text(text, {}); } // parses control tokens
+  void add_text(const text::jinja::TaintedText& text);         // parses control tokens of the template only
   void add_pieces(std::span<const PictureReader::Piece> pieces);
   PicturePrompt finish() && { return std::move(prompt_); }
 
@@ -38,8 +36,7 @@ class PicturePromptBuilder {
   PicturePrompt prompt_;
 };
 
-// A text with a mark for each picture or sound. Control tokens in it count. Throws Error where there are more or fewer
-// of them than marks.
+// Parses control tokens. Throws Error if the numbers of marks and media differ.
 PicturePrompt picture_prompt(const text::Tokenizer& tokenizer, PictureReader& reader, std::string_view text,
                              std::span<const media::Medium> media);
 

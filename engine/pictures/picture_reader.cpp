@@ -25,8 +25,7 @@
 namespace ridge::engine {
 namespace {
 
-// A hash of what a tile has and of the encoder, `key`. Prefixes of all clients are found by it, so it is cut from a
-// cryptographic one: no client can make a picture that passes for another.
+// All clients share prefixes by this hash. It is cryptographic, so no client can forge another's picture.
 uint64_t hash_of(std::string_view key, std::string_view shape, std::span<const std::byte> bytes) {
   const core::Sha256::Digest digest = core::Sha256().add(key).add(shape).add(bytes).digest();
   uint64_t hash = 0;
@@ -34,10 +33,8 @@ uint64_t hash_of(std::string_view key, std::string_view shape, std::span<const s
   return hash;
 }
 
-// All rows of a stage.
 class StageBatch {
  public:
-  // Without `input`, that was taken from another stage's executor.
   StageBatch(const models::vision::Stage& stage, std::span<const float> input)
       : stage_(stage), input_(input), tokens_(stage.rows()), positions_(stage.rows()) {
     std::iota(positions_.begin(), positions_.end(), 0);
@@ -57,12 +54,11 @@ class StageBatch {
   std::vector<int32_t> tokens_, positions_;
 };
 
-// What a stage gave last.
 std::span<const float> rows_of(core::Executor& executor, const models::vision::Stage& stage) {
   return {executor.logits(0).data(), static_cast<size_t>(stage.rows() * stage.width())};
 }
 
-// Rows of `rows` that `which` names, one after another; those below 0 are `other(-1 - which)`.
+// An index i below 0 selects other(-1 - i).
 template <typename Other>
 std::vector<float> chosen_rows(std::span<const float> rows, int64_t width, std::span<const int32_t> which,
                                const Other& other) {
@@ -76,7 +72,6 @@ std::vector<float> chosen_rows(std::span<const float> rows, int64_t width, std::
   return made;
 }
 
-// Whether tokens are all rows, one after another.
 bool is_in_order(std::span<const int32_t> tokens, int64_t rows) {
   if (std::ssize(tokens) != rows) return false;
   for (int64_t i = 0; i < rows; ++i)
@@ -84,7 +79,6 @@ bool is_in_order(std::span<const int32_t> tokens, int64_t rows) {
   return true;
 }
 
-// Works on [0, count) in as many pieces as there are threads (0: cores), each of which has at least `least`.
 void in_pieces(int64_t count, int64_t least, int threads, const std::function<void(int64_t begin, int64_t end)>& work) {
   const int64_t most = threads > 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
   const int64_t pieces = std::clamp<int64_t>(count / least, 1, most);
@@ -100,20 +94,18 @@ bool all_finite(std::span<const float> values, int threads) {
   in_pieces(std::ssize(values), kWorthAThread, threads, [&](int64_t begin, int64_t end) {
     uint32_t bad = 0;
     for (int64_t i = begin; i < end; ++i)
-      bad |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent; // in vectors
+      bad |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent; // vectorizes
     if (bad) finite = false;
   });
   return finite;
 }
 
-// By the Programs of a small picture's first tile, which also shows that the file has all that they need.
 int64_t row_width_of(const models::vision::Model& model) {
   for (const models::vision::Part& part : model.cut(media::Picture(64, 64)))
     if (part.tile) return model.build(part.tile->width, part.tile->height).width();
   return 0;
 }
 
-// The same by those of a tenth of a second.
 int64_t row_width_of(const models::sound::Model& model) {
   const std::vector<float> silence(models::sound::kRate / 10);
   for (const models::sound::Part& part : model.cut(silence))
@@ -121,7 +113,6 @@ int64_t row_width_of(const models::sound::Model& model) {
   return 0;
 }
 
-// An encoder of the file, or why there is none.
 template <typename Model>
 std::optional<Model> encoder_in(const gguf::File& file, std::string& problem) {
   try {
@@ -140,7 +131,7 @@ Encoders::Encoders(const gguf::File& file)
   const bool is_of_sound_only =
       file.get_bool("clip.has_audio_encoder", false) && !file.get_bool("clip.has_vision_encoder", false);
   if (!pictures && !sounds) throw Error(is_of_sound_only ? no_sounds : no_pictures);
-  if (pictures && sounds) try { // pictures do not suffer from what is not known of sound
+  if (pictures && sounds) try { // pictures still work if the sound encoder is unknown
       row_width_of(*sounds);
     } catch (const core::Error& error) {
       no_sounds = error.what();
@@ -198,7 +189,6 @@ PictureReader::PictureReader(gguf::File file, const Options& options)
     : file_(std::move(file)), encoders_(file_), options_(options), key_(model_key(file_)),
       row_width_(encoders_.row_width()) {}
 
-// On the GPU, with the weights of an executor for another size where there is one, or on the CPU.
 std::unique_ptr<core::Executor> PictureReader::executor_of(const models::vision::Stage& stage,
                                                            const core::Executor* weights_of) {
   const core::ExecutorConfig config = encoder_config(stage.rows(), options_);
@@ -238,8 +228,7 @@ std::span<float> PictureReader::first_input(const Sized& sized) {
   return {sized.input.get(), encoder.stages[0].from.size() * encoder.input_width};
 }
 
-// Pixels of each patch, [red, green, blue][line][column], shifted and scaled. Their memory is kept for the next tile:
-// new pages cost as much as all the rest.
+// Normalized pixels, [red, green, blue][line][column]. Reuses the memory, since new pages cost as much as the rest.
 void PictureReader::take_patches(Sized& sized, const media::Picture& tile) const {
   const int64_t side = sized.encoder.patch, columns = tile.width / side, pixels = side * side;
   const models::vision::Model& model = encoders_.for_pictures();
@@ -270,7 +259,7 @@ void PictureReader::take_patches(Sized& sized, const media::Picture& tile) const
   in_pieces(std::ssize(chosen), kWorthAThread, options_.threads, make);
 }
 
-// Rows of the stage before, as this one wants them. None where its executor took them where they are.
+// Returns nothing if the executor has taken the rows directly.
 std::vector<float> PictureReader::input_of(Sized& sized, size_t stage) {
   const models::vision::Stage& before = sized.encoder.stages[stage - 1];
   const std::vector<int32_t>& from = sized.encoder.stages[stage].from;
@@ -285,7 +274,6 @@ std::shared_ptr<const float> PictureReader::encode_square(Sized& sized, const me
   return run(sized);
 }
 
-// Rows of the last stage, by what the first one is given.
 std::shared_ptr<const float> PictureReader::run(Sized& sized) {
   const std::vector<models::vision::Stage>& stages = sized.encoder.stages;
   const double start = core::seconds_now();
@@ -302,7 +290,6 @@ std::shared_ptr<const float> PictureReader::run(Sized& sized) {
   return rows;
 }
 
-// Those of all squares, one after another.
 std::shared_ptr<const float> PictureReader::encode_squares(Sized& sized, const media::Picture& tile) {
   const models::vision::Encoder& encoder = sized.encoder;
   const int64_t width = tile.width / encoder.squares, floats = encoder.stages.back().rows() * encoder.width();
@@ -340,7 +327,6 @@ EncodedTile PictureReader::encode(const models::sound::Frames& frames) {
   return encoded;
 }
 
-// What the rows of the last stage are, in the order of the text.
 void PictureReader::finish(EncodedTile& encoded, const Sized& sized) const {
   const models::vision::Encoder& encoder = sized.encoder;
   encoded.width = encoder.width();
@@ -397,7 +383,7 @@ void PictureReader::show_stages(const StageUse& use) {
 
 int64_t PictureReader::count_tokens(const media::Picture& picture) const {
   int64_t tokens = 0;
-  std::map<std::pair<int64_t, int64_t>, int64_t> by_size; // of tiles
+  std::map<std::pair<int64_t, int64_t>, int64_t> by_size;
   const models::vision::Model& model = encoders_.for_pictures();
   for (const models::vision::Part& part : model.cut(picture)) {
     if (!part.tile) continue;

@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t kHashDigits = 32;
 
-// What all marks of the process begin with.
 const std::string& mark_prefix() {
   static const std::string prefix = [] {
     std::random_device random;
@@ -76,14 +75,13 @@ std::shared_ptr<const ShelvedPicture> PictureShelf::add(std::span<const std::byt
   std::shared_ptr<const ShelvedPicture> picture = find(mark);
   if (!picture) {
     const std::scoped_lock one(adding_);
-    picture = find(mark); // which another thread may have added meanwhile
+    picture = find(mark);
     if (!picture) picture = encoded(*reader_, media::decode_medium(file, name, limits), name, mark);
   }
   keep(picture);
   return picture;
 }
 
-// As the latest. The oldest ones go where there are too many.
 void PictureShelf::keep(const std::shared_ptr<const ShelvedPicture>& picture) {
   const std::scoped_lock lock(mutex_);
   by_mark_[picture->mark] = picture;

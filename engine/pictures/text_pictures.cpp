@@ -24,8 +24,8 @@ const TextPictures::Place* TextPictures::at(int64_t token) const {
 }
 
 std::array<int32_t, core::kPlaceAxes> TextPictures::axes(int64_t token) const {
-  int64_t shorter = 0;  // than in tokens, all pictures before
-  int32_t pictures = 0; // before
+  int64_t shorter = 0;
+  int32_t pictures = 0;
   for (const Place& place : places_) {
     if (place.first > token) break;
     const EncodedTile& tile = *place.tile;
@@ -69,7 +69,7 @@ core::Batch PlacedBatch::batch(const core::Program& program) {
   rows_.clear();
   axes_.clear();
   block_ends_.clear();
-  std::span<const float> rows; // of one tile, as they lie there, until there are others
+  std::span<const float> rows;
   if (!parts_.empty()) block_ends_.resize(tokens.size());
   if (!parts_.empty() || core::turns_by_picture(program)) {
     for (const int32_t position : positions) axes_.insert(axes_.end(), {position, position, position, 0});

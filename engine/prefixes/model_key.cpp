@@ -10,7 +10,7 @@
 namespace ridge::engine {
 namespace {
 
-constexpr size_t kSamples = 256, kSampleBytes = 64; // of all tensors together, evenly spread
+constexpr size_t kSamples = 256, kSampleBytes = 64; // of all tensors, evenly spaced
 
 } // namespace
 
@@ -18,7 +18,7 @@ std::string model_key(const gguf::File& file) {
   core::Hash metadata, tensors, weights;
   for (const gguf::KeyValue& field : file.metadata()) metadata.add(field.key).add(field.value.payload());
   const size_t step = std::max<size_t>(1, file.size_bytes() / kSamples);
-  size_t next = 0, before = 0; // offsets in all tensors' bytes, one tensor behind the other
+  size_t next = 0, before = 0;
   for (const gguf::Tensor& tensor : file.tensors()) {
     tensors.add(tensor.name).add(std::as_bytes(std::span(tensor.dims))).add(tensor.data.size());
     for (; next < before + tensor.data.size(); next += step) {

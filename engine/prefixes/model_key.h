@@ -1,4 +1,4 @@
-// What tells models apart: unfinished work and prompts that are kept in files are of one model.
+// Identifies a file's model by checksums.
 #pragma once
 
 #include "gguf/gguf.h"
@@ -7,8 +7,7 @@
 
 namespace ridge::engine {
 
-// The sizes of a file, a checksum of its metadata and of what its tensors are, and of samples of their weights: a few
-// hundred pages are read.
+// Covers metadata, tensor descriptions and samples of the weights; reads a few hundred pages.
 std::string model_key(const gguf::File& file);
 
 } // namespace ridge::engine

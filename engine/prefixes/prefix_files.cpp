@@ -23,10 +23,9 @@ namespace fs = std::filesystem;
 constexpr char kMagic[8] = {'R', 'I', 'D', 'G', 'E', 'P', 'F', '1'};
 constexpr const char* kEnding = ".ridge-prefix";
 
-// What a file says is checked, and its rows can do no more than make a model say nonsense.
+// Not cryptographic: forged rows can only cause nonsense.
 uint64_t checksum_of(std::span<const std::byte> bytes) { return core::Hash().add(bytes).value(); }
 
-// A file that is open for reading.
 class Reader {
  public:
   explicit Reader(const std::string& path)
@@ -68,14 +67,14 @@ std::span<std::byte> bytes_of(std::vector<T>& values) {
 
 } // namespace
 
-// Then come tokens (i32), positions of states (i64), blocks, states (f32).
+// Followed by tokens (i32), state positions (i64), blocks, states (f32).
 struct PrefixFiles::Header {
   char magic[8];
   uint64_t key;
   int64_t first, tokens, blocks, states, block_bytes, state_elements;
-  uint64_t index_checksum;   // of tokens and positions of states
-  uint64_t payload_checksum; // of the rest
-  uint64_t checksum;         // of all before
+  uint64_t index_checksum;
+  uint64_t payload_checksum;
+  uint64_t checksum;
 };
 
 PrefixFiles::PrefixFiles(std::string folder, int64_t budget, std::string key, const PrefixStore::Shape& shape,
@@ -108,7 +107,6 @@ PrefixFiles::~PrefixFiles() {
   thread_.join();
 }
 
-// Checks all but the payload.
 PrefixFiles::Entry PrefixFiles::read_entry(const std::string& path) const {
   const auto refuse = [&](const char* what) { throw_error("{}: {}", path, what); };
   Reader reader(path);
@@ -159,8 +157,7 @@ int64_t PrefixFiles::usable_of(const Entry& entry, std::span<const int32_t> toke
   return behind == entry.states.begin() ? 0 : *std::prev(behind);
 }
 
-// Under the lock: behind how many tokens one can start with files that build on each other, the first one on `present`
-// tokens.
+// Requires the lock. Tokens to start after, with files that build on each other and on `present` tokens.
 int64_t PrefixFiles::reach(std::span<const int32_t> tokens, int64_t present) const {
   int64_t most = 0;
   for (int64_t before = -1; before < present;) {
@@ -199,7 +196,7 @@ PrefixPart PrefixFiles::read(std::span<const int32_t> tokens, int64_t present, i
 bool PrefixFiles::read_part(const Entry& known, const PrefixStore::MakeBlock& make_block, PrefixPart& part) {
   std::error_code ignored;
   try {
-    const Entry entry = read_entry(known.path); // another program may have put another file there
+    const Entry entry = read_entry(known.path); // another program may have replaced the file
     if (entry.tokens != known.tokens || entry.first != known.first || entry.states != known.states)
       throw_error("{}: has changed", entry.path);
     Reader reader(entry.path);
@@ -223,11 +220,11 @@ bool PrefixFiles::read_part(const Entry& known, const PrefixStore::MakeBlock& ma
       part.states.emplace(position, PrefixState(state, state.get()));
     }
     if (sum.value() != header.payload_checksum) throw_error("{}: is damaged", entry.path);
-    fs::last_write_time(entry.path, fs::file_time_type::clock::now(), ignored); // used: younger than others
+    fs::last_write_time(entry.path, fs::file_time_type::clock::now(), ignored);
     return true;
   } catch (const Error& error) {
     if (fs::exists(known.path, ignored)) warn_(fmt::format("{}; left out", error.what()));
-    return false; // else it made room for others
+    return false; // else another program evicted it
   }
 }
 
@@ -239,7 +236,6 @@ std::string PrefixFiles::path_of(const PrefixPart& part) const {
   return (fs::path(folder_) / fmt::format("{:016x}-{:016x}{}", key_, sum.value(), kEnding)).string();
 }
 
-// But for tokens.
 int64_t PrefixFiles::payload_bytes(const PrefixPart& part) const {
   return std::ssize(part.blocks) * shape_.block_bytes +
          std::ssize(part.states) * shape_.state_elements * static_cast<int64_t>(sizeof(float));
@@ -278,7 +274,6 @@ int64_t PrefixFiles::known() const {
   return std::ssize(entries_);
 }
 
-// On the thread that writes.
 void PrefixFiles::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -304,7 +299,7 @@ void PrefixFiles::run() {
   }
 }
 
-// Writes the part that waits, unless its file is there. Returns false where it is larger than the folder may be.
+// Returns false if the part exceeds the folder's budget.
 bool PrefixFiles::write_file(const Entry& entry) {
   const PrefixPart& part = *entry.waiting;
   if (std::error_code ignored; entry.on_disk && fs::exists(entry.path, ignored)) {
@@ -343,11 +338,11 @@ bool PrefixFiles::write_file(const Entry& entry) {
   file.write(std::as_bytes(std::span(entry.tokens)));
   file.write(std::as_bytes(std::span(entry.states)));
   for (const auto piece : pieces) file.write(piece);
-  file.publish(); // checksums tell of damage
+  file.publish(); // no fsync: checksums detect damage
   return true;
 }
 
-// Removes the oldest files, of all models, until there is room, and forgets those that other programs removed.
+// Removes the oldest files, of any model, until there is room. Forgets files that other programs removed.
 void PrefixFiles::keep_budget(int64_t coming) {
   struct Found {
     fs::file_time_type time;
@@ -389,7 +384,6 @@ void PrefixFiles::forget(const std::string& path) {
   if (!entry->waiting) entries_.erase(entry);
 }
 
-// Under the lock.
 std::vector<PrefixFiles::Entry>::iterator PrefixFiles::find(const std::string& path) {
   return std::ranges::find(entries_, path, &Entry::path);
 }

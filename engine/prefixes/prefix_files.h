@@ -1,11 +1,6 @@
-// Parts of a prefix store in files, so that they outlive it. A file has a part's tokens, blocks and states, for one
-// model on one kind of executor. Nothing in a file is trusted: sizes are checked against the file's own before memory
-// is taken, the text of the model's key, the tokens and a checksum before anything is used. A file that fails a check
-// is left out, with a line that says so.
-//
-// Files are named after the model's key and the tokens, and the files of all models in a folder share its budget: the
-// oldest go. One thread uses an object; several programs may use a folder. Another thread writes, so that no sequence
-// waits for a disk: a part that waits to be written is read from memory.
+// Stores parts of a prefix store in files, for one model and executor layout. Files are untrusted: sizes, key, tokens
+// and checksums are checked, and a bad file is skipped with a warning. A folder's files share its budget across models
+// and programs. One thread uses an object; writes run on its own thread.
 #pragma once
 
 #include "engine/prefixes/prefix_store.h"
@@ -22,39 +17,38 @@ namespace ridge::engine {
 
 class PrefixFiles {
  public:
-  using Warn = std::function<void(const std::string& line)>; // from any thread
+  using Warn = std::function<void(const std::string& line)>; // called from any thread
   struct Limits {
-    int64_t context, vocab; // tokens of a sequence; token ids are below `vocab`
+    int64_t context, vocab;
   };
-  // `key` says what blocks depend on: the model, the executor's layout, the types of the caches. Throws Error where the
-  // folder cannot be made.
+  // `key`: everything that blocks depend on (model, executor layout, cache types). Throws Error if the folder cannot be
+  // created.
   PrefixFiles(std::string folder, int64_t budget, std::string key, const PrefixStore::Shape& shape, Limits limits,
               Warn warn);
-  ~PrefixFiles(); // writes what waits
+  ~PrefixFiles();
   PrefixFiles(const PrefixFiles&) = delete;
 
-  // Has a part written, unless its file is there. What goes wrong is a line, and no more. Its blocks must not change
-  // until written() gives them back. Comes back at once, but where parts of kMostWaiting bytes wait already.
+  // Queues a part unless its file exists; failures give a warning. The blocks must not change until written() returns
+  // them. Waits only while kMostWaiting bytes are queued.
   void write(PrefixPart part);
-  void flush(); // waits until all are written
-  // Blocks of parts that were written since the last call.
+  void flush();
+  // Blocks whose writes ended since the last call.
   std::vector<PrefixBlock> written();
-  // The next part of those that build on each other and let one start behind most of these tokens, where the store that
-  // they go to has the `present` first ones and `usable` to start behind. Empty where files bring no kWorthKeeping
-  // more.
+  // Returns the next part for a store that has the first `present` tokens and can start after `usable`. Empty if files
+  // add fewer than kWorthKeeping tokens.
   PrefixPart read(std::span<const int32_t> tokens, int64_t present, int64_t usable,
                   const PrefixStore::MakeBlock& make_block);
-  int64_t known() const;                                    // files, and parts that wait to be written
-  static constexpr int64_t kMostWaiting = int64_t{1} << 30; // bytes
+  int64_t known() const;
+  static constexpr int64_t kMostWaiting = int64_t{1} << 30;
 
  private:
   struct Entry {
     std::string path;
     int64_t first;
     std::vector<int32_t> tokens;
-    std::vector<int64_t> states;         // positions
-    bool on_disk = false;                // in a file that was not found damaged
-    std::shared_ptr<PrefixPart> waiting; // to be written; null: nothing is
+    std::vector<int64_t> states;
+    bool on_disk = false; // false: no file, or a damaged one
+    std::shared_ptr<PrefixPart> waiting;
   };
   struct Header;
   static int64_t common(const Entry& entry, std::span<const int32_t> tokens);
@@ -80,9 +74,9 @@ class PrefixFiles {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Entry> entries_;
-  std::deque<std::string> queue_; // paths of what waits; the first one is being written
+  std::deque<std::string> queue_; // paths; the first is being written
   int64_t waiting_bytes_ = 0;
-  std::vector<PrefixBlock> written_; // blocks of written parts, no longer read here
+  std::vector<PrefixBlock> written_;
   bool ending_ = false;
   std::thread thread_;
 };

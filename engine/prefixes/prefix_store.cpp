@@ -8,8 +8,8 @@
 namespace ridge::engine {
 namespace {
 
-constexpr int64_t kMostShown = 200; // nodes, to people
-constexpr size_t kTokensShown = 24; // of each
+constexpr int64_t kMostShown = 200;
+constexpr size_t kTokensShown = 24;
 
 int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -19,16 +19,16 @@ int64_t unix_seconds() {
 
 struct PrefixStore::Node {
   Node* parent = nullptr;
-  int64_t first = 0;                                 // position
-  std::vector<int32_t> tokens;                       // from there on
-  std::vector<PrefixBlock> blocks;                   // from number first / block_positions on
-  PrefixStates states;                               // at positions behind `first`
-  std::map<int32_t, std::unique_ptr<Node>> children; // by their first token
+  int64_t first = 0;
+  std::vector<int32_t> tokens;
+  std::vector<PrefixBlock> blocks;
+  PrefixStates states;
+  std::map<int32_t, std::unique_ptr<Node>> children;
   uint64_t last_used = 0;
-  int64_t used_seconds = unix_seconds(); // when that was, since 1970
+  int64_t used_seconds = unix_seconds();
 
   int64_t end() const { return first + std::ssize(tokens); }
-  // A block that was cut in two stays with the upper node.
+  // After a split the shared block belongs to the upper node.
   bool shares_first_block() const {
     return !blocks.empty() && !parent->blocks.empty() && blocks.front() == parent->blocks.back();
   }
@@ -38,7 +38,7 @@ PrefixStore::PrefixStore(const Shape& shape, int64_t budget, MakeBlock make_bloc
     : shape_(shape), budget_(budget), make_block_(std::move(make_block)), root_(std::make_unique<Node>()) {}
 
 PrefixStore::~PrefixStore() {
-  while (!root_->children.empty()) { // a long chain of nodes would nest as deep
+  while (!root_->children.empty()) { // recursive destruction could overflow the stack
     Node* leaf = root_.get();
     while (!leaf->children.empty()) leaf = leaf->children.begin()->second.get();
     leaf->parent->children.erase(leaf->tokens.front());
@@ -86,7 +86,7 @@ void PrefixStore::touch(Node* node) {
   for (; node; node = node->parent) node->last_used = now_, node->used_seconds = seconds;
 }
 
-// Cuts a node in two before `position` and returns the upper one.
+// Returns the upper node.
 PrefixStore::Node* PrefixStore::split(Node* node, int64_t position) {
   std::unique_ptr<Node>& slot = node->parent->children[node->tokens.front()];
   std::unique_ptr<Node> lower = std::move(slot);
@@ -112,19 +112,16 @@ PrefixStore::Node* PrefixStore::split(Node* node, int64_t position) {
   return upper;
 }
 
-// The bytes of the tokens from one position to another, with states, behind a node that ends at the first position.
 int64_t PrefixStore::bytes_for(int64_t from, int64_t to, const PrefixStates& states) const {
   const int64_t blocks = to > from ? end_block(to) - first_block(from) : 0;
   return blocks * shape_.block_bytes + (to - from) * static_cast<int64_t>(sizeof(int32_t)) +
          std::ssize(states) * state_bytes();
 }
 
-// That go with a node.
 int64_t PrefixStore::bytes_of(const Node& node) const {
   return bytes_for(node.first, node.end(), node.states) - (node.shares_first_block() ? shape_.block_bytes : 0);
 }
 
-// The bytes of the path to `used` and of the paths that are held.
 int64_t PrefixStore::kept_bytes(const Node* used) const {
   std::set<const Node*> kept = {root_.get()};
   int64_t bytes = 0;
@@ -143,7 +140,7 @@ bool PrefixStore::fits(std::span<const int32_t> tokens, int64_t states) const {
 
 PrefixStore::Hold PrefixStore::hold(std::span<const int32_t> tokens) { return {*this, walk(tokens).node}; }
 
-// Removes leaves that are neither held nor used by the last touch() until there is room. Returns whether there is.
+// Evicts leaves that are neither held nor touched last. Returns whether there is room.
 bool PrefixStore::make_room(int64_t bytes) {
   while (bytes_ + bytes > budget_) {
     Node* oldest = nullptr;
@@ -186,7 +183,7 @@ void PrefixStore::take_back(PrefixBlock block) {
 }
 
 void PrefixStore::free_block(PrefixBlock block) {
-  if (block.use_count() == 1) spare_.push_back(std::move(block)); // else it is being read
+  if (block.use_count() == 1) spare_.push_back(std::move(block)); // else being read
 }
 
 void PrefixStore::insert(std::span<const int32_t> tokens, const PrefixStates& states, const Fill& fill, int64_t least) {
@@ -201,7 +198,7 @@ void PrefixStore::insert(std::span<const int32_t> tokens, const PrefixStates& st
       if (position > 0 && position <= end) added.emplace(position, state);
   for (const Node* node = place.node; node; node = node->parent)
     for (const auto& [position, state] : node->states)
-      if (position <= place.common) added.erase(position); // behind, the node is another sequence's
+      if (position <= place.common) added.erase(position); // later states of the node belong to another sequence
   if (added.size() > 1)
     for (const int64_t kept = kept_bytes(place.node);
          added.size() > 1 && kept + bytes_for(place.common, end, added) > budget_;)
@@ -225,7 +222,6 @@ void PrefixStore::add_states(Node* node, const PrefixStates& states) {
       if (node->states.insert(*at).second) bytes_ += state_bytes();
 }
 
-// A node behind `parent`, with the rest of the tokens.
 PrefixStore::Node* PrefixStore::append(Node* parent, std::span<const int32_t> tokens, const Fill& fill) {
   auto made = std::make_unique<Node>();
   made->parent = parent;
@@ -266,7 +262,7 @@ int64_t PrefixStore::nodes() const {
 void PrefixStore::describe(core::Sequences& all) const {
   all.prefix_bytes = bytes_;
   all.prefix_budget = budget_;
-  std::vector<const Node*> nodes = {root_.get()}; // each behind the one above it
+  std::vector<const Node*> nodes = {root_.get()};
   for (size_t i = 0; i < nodes.size(); ++i)
     for (const auto& [token, child] : nodes[i]->children) nodes.push_back(child.get());
   all.prefix_nodes = std::ssize(nodes) - 1;

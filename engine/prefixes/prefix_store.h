@@ -1,15 +1,10 @@
-// What sequences have evaluated, kept in the host's memory: a tree over their tokens, in which sequences that begin
-// alike share nodes. A node owns the blocks (core::Executor::save_blocks) with the rows of its tokens, and at some of
-// its positions copies of what blocks have not (core::Executor::save_state): recurrent state, and what windows see. A
-// prompt continues behind the longest path that it begins with; where such copies are needed, at the last one of them
-// on the path.
-//
-// Blocks hold a fixed number of positions and nodes begin and end anywhere, so a node's first block also has the rows
-// before its tokens, and its last one may have others behind them, which mean nothing there. Where two nodes on a path
-// have a block in common, the lower one has its rows. A node that is split shares that block with its parent.
-//
-// All nodes together stay within a budget in bytes: the least recently used leaves go, but not those of paths that are
-// held (Hold). One thread uses a store.
+// Evaluated prefixes in host memory, as a tree over tokens. A node owns blocks with its tokens' rows and, at some
+// positions, states (recurrent state, window contents). A prompt continues after its longest path or, if states are
+// needed, after the last state on it. A byte budget evicts the least recently used leaves, except on held paths. Not
+// thread-safe.
+// Nodes may begin and end inside a block. A node's first block also has the rows before its tokens; its last block may
+// have meaningless rows at its end. Where nodes on a path share a block, the lower one has the valid rows. A split node
+// shares the block with its parent.
 #pragma once
 
 #include "core/view/sequences.h"
@@ -26,23 +21,23 @@
 
 namespace ridge::engine {
 
-inline constexpr int64_t kWorthKeeping = 16; // tokens; of fewer, a copy is not worth the trouble
+inline constexpr int64_t kWorthKeeping = 16; // tokens; copying fewer does not pay
 
-// A number below those of pictures' tokens (text_pictures.h), which stands for a token from which on adapters count.
+// Marks the token at which adapters begin to apply. Lower than all picture tokens (text_pictures.h).
 inline int32_t adapter_mark(uint64_t hash) {
   return -1 - (1 << 30) - static_cast<int32_t>(hash & ((uint64_t{1} << 30) - 1));
 }
 inline bool is_adapter_mark(int32_t token) { return token < -(1 << 30); }
 
 using PrefixBlock = std::shared_ptr<std::byte>;
-using PrefixState = std::shared_ptr<const float>;    // saved_floats() of them
-using PrefixStates = std::map<int64_t, PrefixState>; // by position
+using PrefixState = std::shared_ptr<const float>; // saved_floats() values
+using PrefixStates = std::map<int64_t, PrefixState>;
 
-// A path's last part: rows and states of the positions from `first` on.
+// The last part of a path, from position `first` on.
 struct PrefixPart {
   int64_t first = 0;
   std::vector<int32_t> tokens;     // from position 0 on
-  std::vector<PrefixBlock> blocks; // from number first / block_positions on
+  std::vector<PrefixBlock> blocks; // from block first / block_positions on
   PrefixStates states;
 };
 
@@ -52,38 +47,37 @@ class PrefixStore {
 
  public:
   struct Shape {
-    int64_t block_positions = 32, block_bytes = 0, state_elements = 0; // of f32
+    int64_t block_positions = 32, block_bytes = 0, state_elements = 0; // state_elements: f32
   };
   using MakeBlock = std::function<PrefixBlock()>;
   PrefixStore(const Shape& shape, int64_t budget, MakeBlock make_block);
   ~PrefixStore();
 
-  // Sees each part before it goes, and in for_each().
+  // Called before eviction and by for_each().
   using See = std::function<void(const PrefixPart&)>;
   void on_evict(See see) { on_evict_ = std::move(see); }
 
-  // With how many of these tokens a path begins, and how many of them one can start behind.
+  // Length of the longest common path, and the number of tokens after which a stream can start.
   int64_t common(std::span<const int32_t> tokens) const { return walk(tokens).common; }
   int64_t usable(std::span<const int32_t> tokens) const;
 
   struct Start {
     int64_t tokens = 0;
-    std::vector<PrefixBlock> blocks; // from number 0 on
-    PrefixState state;               // null where none is needed
+    std::vector<PrefixBlock> blocks;
+    PrefixState state;
   };
-  Start find(std::span<const int32_t> tokens); // as many tokens as are usable
+  Start find(std::span<const int32_t> tokens);
 
-  // Writes rows of these tokens into blocks, from number `first` on.
+  // Writes the tokens' rows into blocks, from block `first` on.
   using Fill = std::function<void(int64_t first, std::span<const PrefixBlock> blocks)>;
-  // Adds what is not there yet: all of it, or as much as there is room for; nothing where that is less than
-  // `least` tokens. Where states are needed, tokens behind the last of `states` are of use to parts that build on them
-  // only; of more states than the budget has room for the last ones are kept.
+  // Adds what is missing, as far as there is room; nothing below `least` tokens. If states are needed, tokens after the
+  // last state are useful only for longer parts. With too many states, keeps the last ones.
   void insert(std::span<const int32_t> tokens, const PrefixStates& states, const Fill& fill,
               int64_t least = kWorthKeeping);
 
-  // Whether all of these tokens, with so many states, fit beside what is held.
+  // Whether the tokens and states fit beside held paths.
   bool fits(std::span<const int32_t> tokens, int64_t states) const;
-  // Keeps a path from going, as long as it lives. It must not outlive the store.
+  // Prevents eviction of a path. Must not outlive the store.
   class Hold {
    public:
     Hold(PrefixStore& store, const Node* node) : store_(&store), node_(node) { store_->held_.insert(node_); }
@@ -101,21 +95,21 @@ class PrefixStore {
     PrefixStore* store_;
     const Node* node_;
   };
-  Hold hold(std::span<const int32_t> tokens); // that have a path
+  Hold hold(std::span<const int32_t> tokens);
 
-  // Keeps the block of a part that went for use again, where nothing reads it and there is room for it.
+  // Keeps an evicted part's block for use again.
   void take_back(PrefixBlock block);
 
-  void for_each(const See& see) const; // the least recently used first
+  void for_each(const See& see) const;
   int64_t bytes() const { return bytes_; }
-  int64_t new_blocks() const; // that may still be made
+  int64_t new_blocks() const;
   int64_t nodes() const;
-  void describe(core::Sequences& all) const; // its nodes, for people to look at; of very many the last used ones
+  void describe(core::Sequences& all) const;
 
  private:
   struct Place {
-    Node* node;     // the last one on the path
-    int64_t common; // tokens up to there
+    Node* node;
+    int64_t common;
   };
   Place walk(std::span<const int32_t> tokens) const;
   void touch(Node* node);
@@ -139,10 +133,10 @@ class PrefixStore {
   const MakeBlock make_block_;
   See on_evict_;
   std::unique_ptr<Node> root_;
-  std::multiset<const Node*> held_; // where paths that are held end
-  std::vector<PrefixBlock> spare_;  // of nodes that went: new memory costs more
+  std::multiset<const Node*> held_;
+  std::vector<PrefixBlock> spare_; // fresh memory costs more
   int64_t bytes_ = 0;
-  uint64_t now_ = 0; // counts uses
+  uint64_t now_ = 0;
 };
 
 } // namespace ridge::engine

@@ -28,7 +28,7 @@ std::vector<core::Shard> shards_of(const core::Program& program, int ranks) {
   return shards;
 }
 
-// Every rank computes as the whole model would: also those whose share has nothing that amplifies errors.
+// Applies to all ranks, even those whose part does not amplify errors.
 core::ExecutorConfig config_of_ranks(const core::Program& program, core::ExecutorConfig config) {
   config.wide |= core::amplifies_errors(program);
   return config;
@@ -45,12 +45,11 @@ bool fit_together(const core::Program& program, const core::ExecutorConfig& conf
   return true;
 }
 
-// Alive as long as the model that this process shares with others.
 struct SharedModel {};
 std::weak_ptr<const SharedModel> shared_model;
-bool shared_one = false; // at some time
+bool shared_one = false;
 
-// A communicator that keeps a SharedModel, because an executor keeps its communicators.
+// An executor owns its communicators, and so keeps the SharedModel alive.
 class SharedCommunicator final : public core::Communicator {
  public:
   SharedCommunicator(std::unique_ptr<core::Communicator> inner, std::shared_ptr<const SharedModel> model)

@@ -11,12 +11,11 @@
 namespace ridge::engine {
 namespace {
 
-constexpr int64_t kRank = 4; // as a pooling type
+constexpr int64_t kRank = 4;
 constexpr const char* kOutput = "cls.output";
 
 std::string_view architecture_of(const gguf::File& file) { return file.get_string("general.architecture", ""); }
 
-// A decoder that was trained to answer yes or no.
 bool answers_yes(const gguf::File& file) {
   std::string name(file.get_string("general.name", ""));
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -50,7 +49,7 @@ RankingHead::RankingHead(const gguf::File& file, const text::Tokenizer& tokenize
         file.get_float(fmt::format("{}.attention.layer_norm_epsilon", architecture_of(file)), epsilon_));
   }
   if (!out_.is_there() && dense_.is_there() && dense_.weights.size() == static_cast<size_t>(width))
-    out_ = std::exchange(dense_, {}); // one layer
+    out_ = std::exchange(dense_, {});
   if (!out_.is_there()) take_words(file, tokenizer, width);
   if (dense_.is_there() && dense_.weights.size() != static_cast<size_t>(width * width))
     throw_error("{}: cls.weight has {} outputs, expected {}", file.path(), dense_.weights.size() / width, width);
@@ -75,7 +74,6 @@ RankingHead::Linear RankingHead::read(const gguf::File& file, const std::string&
   return linear;
 }
 
-// The rows of the output matrix that belong to the words "yes" and "no".
 void RankingHead::take_words(const gguf::File& file, const text::Tokenizer& tokenizer, int64_t width) {
   const gguf::Tensor* matrix = file.find_tensor("output.weight");
   if (!matrix) matrix = file.find_tensor("token_embd.weight");

@@ -10,7 +10,7 @@ namespace ridge::engine {
 namespace {
 
 constexpr std::string_view kQuery = "{query}", kDocument = "{document}";
-// Qwen3-Reranker's template, where the file has none.
+// Qwen3-Reranker's template, for files without one.
 constexpr const char* kQwenTemplate =
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
     "provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a "
@@ -32,18 +32,18 @@ std::string template_of(const gguf::File& file) {
   return source;
 }
 
-// RoBERTa and what followed it have two separators between two texts, BERT and ModernBERT one.
+// RoBERTa and its successors put two separators between texts, BERT and ModernBERT one.
 bool doubles_separator(const gguf::File& file, const text::Tokenizer& tokenizer) {
   const bool roberta = tokenizer.model() == "t5" ||
                        (tokenizer.model() == "gpt2" && file.get_string("general.architecture", "") != "modern-bert");
   return roberta && file.get_bool("tokenizer.ggml.add_sep_token", true);
 }
 
-// What the second type of token adds to the first. Only BERT's tokenizer tells two texts apart so.
+// The embedding of the second token type minus the first's (BERT only).
 std::vector<float> type_difference(const gguf::File& file, const text::Tokenizer& tokenizer, int64_t width) {
   const gguf::Tensor* types = file.find_tensor("token_types.weight");
   if (tokenizer.model() != "bert" || !types || types->dims[1] < 2) return {};
-  const quant::FormatInfo& format = *types->type.format(); // the Program has checked type and shape
+  const quant::FormatInfo& format = *types->type.format();
   std::vector<float> first(static_cast<size_t>(width)), second(first.size());
   format.decode(types->data.data(), width, first.data());
   format.decode(types->data.data() + format.row_bytes(width), width, second.data());
@@ -58,7 +58,6 @@ std::string pooling_of(const LoadedModel& model) {
              : "cls";
 }
 
-// Rows in place of tokens, for those of another type.
 LoadedModel taking_rows(LoadedModel model) {
   const int64_t width = model.program.values[model.program.result()].width;
   if (!type_difference(model.file, model.need_tokenizer(), width).empty()) model.program.row_width = width;
@@ -88,7 +87,7 @@ std::vector<int32_t> Reranker::tokens_of(std::string_view query, std::string_vie
   if (truncate) {
     const text::Tokenizer& tokenizer = model().need_tokenizer();
     std::vector<int32_t> kept = tokenizer.encode(document);
-    while (std::ssize(tokens) > context() && !kept.empty()) { // again where the tokens of a cut text are others
+    while (std::ssize(tokens) > context() && !kept.empty()) { // a cut text may tokenize differently
       const int64_t excess = std::ssize(tokens) - context();
       kept.resize(static_cast<size_t>(std::max<int64_t>(0, std::ssize(kept) - excess)));
       tokens = pair(query, tokenizer.decode(kept));
@@ -114,12 +113,12 @@ std::vector<int32_t> Reranker::pair(std::string_view query, std::string_view doc
   return tokens;
 }
 
-// Control tokens come from the template's own text only.
+// Control tokens come only from the template.
 std::vector<int32_t> Reranker::rendered(std::string_view query, std::string_view document) const {
   std::string text = template_;
   std::vector<text::ByteSpan> data;
   const auto put = [&](std::string_view mark, std::string_view value) {
-    const size_t from = template_.find(mark) + text.size() - template_.size(); // what was put in front moved it
+    const size_t from = template_.find(mark) + text.size() - template_.size();
     text.replace(from, mark.size(), value);
     data.push_back({from, from + value.size()});
   };
@@ -134,7 +133,7 @@ int32_t Reranker::end() const {
   return tokenizer.eos() >= 0 ? tokenizer.eos() : tokenizer.special().separator;
 }
 
-// Has the tokens behind the first end read rows, which are given: their embeddings with the other type.
+// Replaces the tokens after the first end token by rows with the second token type. Returns these rows.
 std::vector<float> Reranker::second_type(std::vector<int32_t>& tokens) const {
   const auto first = std::ranges::find(tokens, end());
   if (type_difference_.empty() || first == tokens.end()) return {};
@@ -146,7 +145,7 @@ std::vector<float> Reranker::second_type(std::vector<int32_t>& tokens) const {
   for (auto token = first + 1; token != tokens.end(); ++token, row += width) {
     format.decode(table.data.data() + *token * format.row_bytes(width), width, row);
     for (int64_t i = 0; i < width; ++i) row[i] += type_difference_[static_cast<size_t>(i)];
-    *token = static_cast<int32_t>(first - token); // -1 - number of the row
+    *token = static_cast<int32_t>(first - token);
   }
   return rows;
 }

@@ -1,4 +1,4 @@
-// How well documents answer a query, by a model that reads both together.
+// Scores documents for a query.
 #pragma once
 
 #include "engine/embedder.h"
@@ -12,19 +12,19 @@
 
 namespace ridge::engine {
 
-// Any number of threads may ask; their texts take turns.
+// Thread-safe; texts are evaluated one at a time.
 class Reranker {
  public:
-  // The model, opened with Ending::hidden, gets its executor here. Throws Error for what is no reranker.
+  // The model must be opened with Ending::hidden. Throws Error if it is no reranker.
   Reranker(LoadedModel model, const core::ModelOptions& where, bool exact = false, const LoadSteps& steps = {});
 
-  // The tokens of both texts, as the model wants them around and between these. Where they do not fit the context, the
-  // document's end is left out with `truncate`; else an Error says so, as it does where the query alone is too long.
+  // Includes special tokens. A document that is too long is cut with `truncate`; otherwise throws Error, as for a long
+  // query.
   std::vector<int32_t> tokens_of(std::string_view query, std::string_view document, bool truncate) const;
 
   struct Score {
     float logit = 0;
-    float probability() const; // of the document being relevant
+    float probability() const;
   };
   Score score(std::span<const int32_t> tokens);
 
@@ -37,13 +37,13 @@ class Reranker {
   std::vector<int32_t> pair(std::string_view query, std::string_view document) const;
   std::vector<int32_t> rendered(std::string_view query, std::string_view document) const;
   std::vector<float> second_type(std::vector<int32_t>& tokens) const;
-  int32_t end() const; // the token behind each of the texts; -1: none
+  int32_t end() const; // the token after each text; -1: none
 
   Embedder embedder_;
   const RankingHead head_;
-  std::string template_;   // with {query} and {document}; empty: the tokenizer's own tokens stand between the texts
-  bool doubled_separator_; // … of which there are two
-  // What BERT adds to the document's tokens, in place of what it adds to the query's; empty: it tells no texts apart.
+  std::string template_; // empty: texts are joined by separators
+  bool doubled_separator_;
+  // Added to the document's embeddings (BERT's second token type); may be empty.
   std::vector<float> type_difference_;
 };
 

@@ -6,9 +6,9 @@
 namespace ridge::engine {
 namespace {
 
-constexpr int64_t kMostAhead = int64_t{1} << 30; // bytes of memory that is got before it is wanted
+constexpr int64_t kMostAhead = int64_t{1} << 30; // bytes
 
-// What rows depend on beside the tokens. Long contexts may have other frequencies of rope.
+// Everything that rows depend on besides tokens. Long contexts may use other rope frequencies.
 std::string key_of(const core::Executor& executor, const core::Program& program, const std::string& model) {
   const core::ExecutorConfig& config = executor.config();
   std::string key =
@@ -70,7 +70,7 @@ int64_t PrefixCache::fetch(std::span<const int32_t> tokens, int64_t present) {
     };
     store_.insert(part.tokens, part.states, fill, 1);
     const int64_t now = store_.usable(tokens);
-    if (now <= usable && store_.common(tokens) <= common) return usable - before; // there is no room
+    if (now <= usable && store_.common(tokens) <= common) return usable - before;
     usable = now;
   }
 }

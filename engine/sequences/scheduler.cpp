@@ -11,7 +11,7 @@
 namespace ridge::engine {
 namespace {
 
-constexpr int32_t kNotChosen = -2; // as -1 says that logits are unusable
+constexpr int32_t kNotChosen = -2; // -1 means unusable logits
 
 } // namespace
 
@@ -118,7 +118,6 @@ void Scheduler::work() {
   }
 }
 
-// Before a step: says how far sequences are. Returns whether there are any on streams.
 bool Scheduler::look_around() {
   if (prefixes_) {
     int64_t held = 0;
@@ -132,7 +131,6 @@ bool Scheduler::look_around() {
   return busy;
 }
 
-// Returns false when the scheduler is to stop.
 bool Scheduler::wait_for_work() {
   const bool busy = look_around();
   std::unique_lock lock(mutex_);
@@ -145,7 +143,7 @@ bool Scheduler::wait_for_work() {
 void Scheduler::end_everything() {
   std::unique_lock lock(mutex_);
   const std::vector<std::shared_ptr<Sequence>> waiting = std::exchange(waiting_, {});
-  jobs_.clear(); // a thread that waits for one gets an error
+  jobs_.clear(); // waiting threads get an error
   lock.unlock();
   for (const auto& sequence : waiting) finish(sequence, StopReason::interrupted);
   for (Stream& stream : streams_)
@@ -167,12 +165,11 @@ void Scheduler::step() {
     evaluate(pieces);
 }
 
-// What each running sequence has evaluated in the next step: what it generated last, or a piece of its prompt.
 std::vector<Scheduler::Piece> Scheduler::plan_step() {
   std::vector<Piece> pieces;
-  std::vector<int32_t> reading;                             // streams whose prompts are not evaluated yet
-  int64_t room = executor_.config().max_batch, most = room; // most: for pictures, that are not divided
-  int64_t outputs = executor_.config().max_outputs - std::ssize(streams_); // beside one of each stream
+  std::vector<int32_t> reading;
+  int64_t room = executor_.config().max_batch, most = room; // `most` is for pictures, which cannot be split
+  int64_t outputs = executor_.config().max_outputs - std::ssize(streams_); // one per stream is reserved
   for (int32_t i = 0; i < std::ssize(streams_); ++i) {
     Stream& stream = streams_[i];
     if (!stream.sequence) continue;
@@ -182,7 +179,7 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
     } else if (!stream.sequence->text_done(stream.cache.size())) {
       if (!shares_prefix(stream)) reading.push_back(i);
     } else {
-      // More than one where a recurrent state went back behind wrong guesses; the streams behind it need one each.
+      // Several tokens after a recurrent state was rolled back. Each later stream needs room for one.
       const int64_t left = std::ssize(tokens) - stream.cache.size();
       const int64_t count = std::min(left, room - (std::ssize(streams_) - 1 - i));
       const auto first = tokens.begin() + stream.cache.size();
@@ -193,7 +190,7 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
   }
   if (!pieces.empty()) room = std::min(room, share_.tokens());
   std::ranges::sort(reading, {}, [&](int32_t i) { return streams_[i].sequence->number_; });
-  for (size_t i = 0; i < reading.size() && room > 0; ++i) { // an equal share of the room for each
+  for (size_t i = 0; i < reading.size() && room > 0; ++i) {
     Stream& stream = streams_[reading[i]];
     const std::span<const int32_t> text = stream.sequence->text();
     const bool all = stream.sequence->request_.keep_prompt_choices && stream.sequence->generated_ == 0;
@@ -202,7 +199,7 @@ std::vector<Scheduler::Piece> Scheduler::plan_step() {
     int64_t count = stream.cache.next_piece(text, share);
     if (const TextPictures* pictures = stream.sequence->pictures()) {
       count = pictures->end_of_part(stream.cache.size(), stream.cache.size() + count) - stream.cache.size();
-      if (count > most) continue; // with a later step
+      if (count > most) continue;
     }
     const auto next = text.subspan(stream.cache.size(), count);
     const bool last = stream.cache.size() + count == std::ssize(text);
@@ -239,7 +236,7 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
     if (piece.reading) {
       stream.sequence->prompt_ += {count, seconds, share};
     } else {
-      stream.sequence->generation_ += {0, seconds, share}; // choose() counts the tokens
+      stream.sequence->generation_ += {0, seconds, share};
       generated += count;
     }
     if (piece.guesses == 0) stream.cache.evaluated(stream.sequence->marked().subspan(stream.cache.size(), count));
@@ -260,13 +257,12 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
     if (piece.all) describe_prompt(piece, output);
     output += piece.outputs();
     if (!piece.wanted) continue;
-    const int64_t next = output - piece.guesses - 1; // what is behind the last token that is known
+    const int64_t next = output - piece.guesses - 1;
     const bool known = !chosen.empty() && chosen[next] != kNotChosen;
     choose(piece, next, known ? std::span(chosen).subspan(next, 1) : std::span<const int32_t>());
   }
 }
 
-// What was likely in the places behind a piece of a prompt that was just evaluated, whose outputs begin at `output`.
 void Scheduler::describe_prompt(const Piece& piece, int64_t output) {
   Sequence& sequence = *streams_[piece.stream].sequence;
   const int64_t prompt = std::ssize(sequence.request_.prompt);
@@ -277,8 +273,7 @@ void Scheduler::describe_prompt(const Piece& piece, int64_t output) {
         core::describe_choice(executor_.logits(output + static_cast<int64_t>(i)), sequence.tokens_[place]);
 }
 
-// A token for each output of the last step, where the executor can choose it, else kNotChosen. Empty where it can
-// choose none.
+// Contains kNotChosen where the executor cannot choose; empty if it cannot choose any.
 std::vector<int32_t> Scheduler::choose_by_executor(std::span<const Piece> pieces) {
   std::vector<const core::Sampler*> samplers;
   for (const Piece& piece : pieces) {
@@ -302,11 +297,11 @@ void Scheduler::count_step(double seconds, double bytes) {
   counts_.bytes += bytes;
 }
 
-// The next token of a piece's sequence, and behind each guess that is right one more. They are `chosen`, where the
-// executor has chosen them, else drawn from its outputs, of which the piece's begin at `output`.
+// Takes the next token, and one more after each right guess: those in `chosen`, or else sampled from the outputs from
+// `output` on.
 void Scheduler::choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen) {
   Stream& stream = streams_[piece.stream];
-  const std::shared_ptr<Sequence> running = stream.sequence; // it may end here
+  const std::shared_ptr<Sequence> running = stream.sequence; // keeps it alive if it ends here
   Sequence& sequence = *running;
   if (sequence.request_.limit == 0) return end(stream, StopReason::limit);
   const auto guesses = std::span(piece.tokens).last(piece.guesses);
@@ -329,7 +324,6 @@ void Scheduler::choose(const Piece& piece, int64_t output, std::span<const int32
   if (piece.guesses > 0) settle(piece, sequence, right, !stream.sequence);
 }
 
-// From the logits of that output.
 int32_t Scheduler::sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice) {
   const std::span<const float> logits = executor_.logits(output);
   const int32_t token = sequence.sampler_->sample(logits, sequence.request_.constraint.get());
@@ -367,7 +361,6 @@ void Scheduler::end(Stream& stream, StopReason stop, std::exception_ptr error) {
   finish(std::exchange(stream.sequence, nullptr), stop, std::move(error));
 }
 
-// For a sequence that has no stream, or has none any more.
 void Scheduler::finish(const std::shared_ptr<Sequence>& sequence, StopReason stop, std::exception_ptr error) {
   sequence->evaluated_rows_.reset();
   {
@@ -384,12 +377,12 @@ void Scheduler::finish(const std::shared_ptr<Sequence>& sequence, StopReason sto
 void Scheduler::end_all(const std::exception_ptr& error) {
   for (Stream& stream : streams_)
     if (stream.sequence) {
-      stream.cache.keep(0); // what it holds is not certain
+      stream.cache.keep(0); // its contents are uncertain
       end(stream, StopReason::interrupted, error);
     }
 }
 
-// What a step of these pieces moves: the weights once, each stream's cache for itself.
+// Counts weights once, and each stream's cache.
 double Scheduler::bytes_of(std::span<const Piece> pieces) const {
   int64_t tokens = 0, past = 0, outputs = 0;
   for (const Piece& piece : pieces) {
@@ -401,7 +394,6 @@ double Scheduler::bytes_of(std::span<const Piece> pieces) const {
   return bytes_of(tokens / streams, past / streams, streams, outputs);
 }
 
-// The bytes that so many tokens in each of so many streams move through memory.
 double Scheduler::bytes_of(int64_t tokens, int64_t past, int64_t streams, int64_t outputs) const {
   const core::ExecutorConfig& config = executor_.config();
   return core::program_cost(program_, {tokens, past, streams, outputs, core::bytes_per_element(config.k_type),

@@ -1,15 +1,9 @@
-// Serves many sequences with one executor. Each takes one of the executor's streams; all that run take part in the next
-// step: those that generate with one token, those whose prompt is not evaluated yet with a piece of it, so that a long
-// prompt stalls no other. A stream keeps what it evaluated, and a prompt that begins like it continues there, or with a
-// copy of it where the stream is busy. What a stream loses to another prompt stays in the prefix cache, from where a
-// later prompt gets it back.
-//
-// Where more sequences are there than streams, those of the lowest priority number go first, and those of one number
-// take turns: what a sequence has evaluated is kept in the prefix cache while another one has its stream, and it goes
-// on with what it would have gone on with.
-//
-// A sequence that generates alone leaves most of a step's arithmetic unused. Then a step also checks guesses of what
-// follows, and the executor chooses the tokens itself where it can.
+// Serves many sequences with one executor. A step evaluates one token of each generating sequence and pieces of
+// unfinished prompts, so a long prompt stalls no other sequence. A stream keeps evaluated tokens for later prompts with
+// the same prefix; the prefix cache keeps what it loses. With too few streams, lower priority numbers go first and
+// equal ones take turns; a preempted sequence later continues with exactly its rows.
+// A sequence that generates alone leaves most of a step's arithmetic unused: steps then also check draft tokens, and
+// the executor chooses tokens itself where it can.
 #pragma once
 
 #include "core/executor.h"
@@ -36,77 +30,73 @@ namespace ridge::engine {
 
 class Scheduler {
  public:
-  // What evaluates the steps: a thread of the scheduler's own, or the thread that calls advance().
+  // Steps run on the scheduler's own thread, or in calls of advance().
   enum class Driver { thread, caller };
 
-  // Both must outlive the scheduler, which uses all streams of the executor. The speculator guesses for a sequence that
-  // generates alone, as many tokens as the executor has outputs for; null: no guesses. One that reads hidden rows does
-  // so for sequences that ran alone when they began.
-  // Throws std::logic_error if the executor gives fewer outputs than it has streams, and Error where the prefix cache's
-  // folder cannot be made.
+  // The references must outlive the scheduler, which uses all streams. The speculator (may be null) drafts for a
+  // sequence that generates alone; if it reads hidden rows, the sequence must have been alone from its start. Throws
+  // std::logic_error for fewer outputs than streams, and Error if the prefix folder cannot be created.
   Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator = nullptr,
             const PrefixSettings& prefixes = {}, const Turns& turns = {}, Driver driver = Driver::thread);
-  ~Scheduler(); // cancels what has not ended
+  ~Scheduler();
 
-  // Throws Error for a prompt that is empty, does not fit the context or has tokens outside the vocabulary, for
-  // sampling parameters out of range, and after drain().
+  // Throws Error if the prompt is empty, exceeds the context or has unknown tokens, if sampling parameters are out of
+  // range, and after drain().
   std::shared_ptr<Sequence> submit(SequenceRequest request);
-  // Takes no further sequence and returns when all have ended and what they evaluated is in the prefix cache's folder.
+  // Accepts no more sequences. Returns when all have ended and their rows are in the prefix folder.
   void drain();
 
-  // For the thread that drives the scheduler, between steps. Evaluates the next step of all that run, on that thread;
-  // false: nothing is left to do.
+  // Only with Driver::caller. Evaluates one step; returns false if nothing is left to do.
   bool advance();
-  // What a stream holds, and to forget all of it but the first `count` tokens, where no sequence has it: the executor
-  // was used for something else.
+  // For a driver that has used the executor for something else. No sequence may have the stream.
   std::span<const int32_t> cached(int32_t stream) const { return streams_.at(stream).cache.tokens(); }
   void keep(int32_t stream, int64_t count) { streams_.at(stream).cache.keep(count); }
 
-  // What a stream holds goes to a folder, comes back from there in place of what the stream holds, or is forgotten, as
-  // soon as no sequence has the stream. Unless the scheduler is driven. The first two throw Error for a folder that
-  // cannot be written or read, one of another model, and where the executor cannot copy its caches.
+  // Save, restore and empty a stream as soon as no sequence has it. Not with Driver::caller. The first two throw Error
+  // if the folder is unusable or belongs to another model, and if the executor cannot copy caches.
   struct StreamFile {
-    int64_t tokens = 0, bytes = 0; // that were written, or came back
+    int64_t tokens = 0, bytes = 0;
   };
   StreamFile save_stream(int32_t stream, const std::string& folder, const std::string& model);
   StreamFile restore_stream(int32_t stream, const std::string& folder, const std::string& model);
-  int64_t erase_stream(int32_t stream); // returns how many tokens were there
+  int64_t erase_stream(int32_t stream); // returns the number of dropped tokens
 
   struct Counts {
-    int64_t running = 0, waiting = 0; // sequences now
+    int64_t running = 0, waiting = 0;
     int64_t ended = 0;
-    int64_t preemptions = 0;                                            // so far
-    int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0; // of all sequences so far
-    int64_t stored_tokens = 0, disk_tokens = 0;  // of cached_tokens: from the prefix cache; of those, from its folder
-    int64_t stored_bytes = 0;                    // that the prefix cache holds now
-    int64_t guesses_made = 0, guesses_right = 0; // tokens; of all sequences so far
+    int64_t preemptions = 0;
+    int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+    // Part of cached_tokens that came from the prefix cache, and part of those from its folder.
+    int64_t stored_tokens = 0, disk_tokens = 0;
+    int64_t stored_bytes = 0;
+    int64_t guesses_made = 0, guesses_right = 0;
     int64_t steps = 0;
-    double seconds = 0, bytes = 0; // of all steps
+    double seconds = 0, bytes = 0;
   };
   Counts counts() const;
-  // What each stream's sequence has evaluated and how much of the context that is; -1 where none runs.
+  // Number of evaluated tokens by stream; -1: no sequence.
   std::vector<int64_t> positions() const;
-  // All sequences, streams and prefixes, for people to look at: as they were before the step that followed the last
-  // call. They are current where nothing runs, and for a thread that drives the scheduler itself.
+  // A snapshot for display. It is taken in the step after the previous call; it is current if nothing runs or the
+  // caller drives the scheduler.
   core::Sequences sequences() const;
-  bool keeps_prefixes() const { return keeps_prefixes_; } // until copying fails
+  bool keeps_prefixes() const { return keeps_prefixes_; } // false once copying failed
   bool speculates() const { return speculator_ != nullptr; }
 
  private:
   struct Stream {
     StreamCache cache;
-    std::shared_ptr<Sequence> sequence; // null: free
-    uint64_t last_used = 0;             // step
-    uint64_t started = 0;               // the step before the sequence's first one
-    Turn turn;                          // of the sequence
+    std::shared_ptr<Sequence> sequence;
+    uint64_t last_used = 0;
+    uint64_t started = 0; // the step before its sequence's first one
+    Turn turn;
   };
-  struct Piece { // of a step
+  struct Piece {
     int32_t stream;
     std::vector<int32_t> tokens;
-    bool reading;        // they are of the prompt
-    bool wanted;         // the logits of the last token, and of those in front of guesses
-    int64_t guesses = 0; // the last so many tokens
-    bool all = false;    // the logits of all tokens, for what was likely in their places
+    bool reading;
+    bool wanted;         // needs logits of the last known token and of guesses
+    int64_t guesses = 0; // draft tokens at the end of `tokens`
+    bool all = false;    // needs logits of all its tokens
 
     int64_t known() const { return std::ssize(tokens) - guesses; }
     int64_t outputs() const { return all ? std::ssize(tokens) : wanted ? guesses + 1 : 0; }
@@ -126,10 +116,10 @@ class Scheduler {
   void step();
   std::vector<Piece> plan_step();
 
-  // For sequences that wait (scheduler_turns.cpp):
+  // Waiting sequences (scheduler_turns.cpp):
   struct Start {
-    std::shared_ptr<Sequence> sequence; // null: none can
-    int32_t stream = -1;                // whose sequence gives it up; -1: one is free
+    std::shared_ptr<Sequence> sequence; // null: none can start
+    int32_t stream = -1;                // stream to preempt; -1: one is free
     bool late = false;
   };
   void end_cancelled();
@@ -142,7 +132,7 @@ class Scheduler {
   bool preempt(Stream& stream);
   Stream& best_stream(std::span<const int32_t> text);
 
-  // For prompts that begin like others (scheduler_prefix.cpp):
+  // Shared prefixes (scheduler_prefix.cpp):
   int64_t stored(std::span<const int32_t> prompt) const;
   int64_t use_prefixes(Stream& stream);
   void keep_lost(Stream& stream, std::span<const int32_t> text);
@@ -163,14 +153,14 @@ class Scheduler {
   void take(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice);
   void settle(const Piece& piece, const Sequence& sequence, int64_t right, bool ended);
 
-  // For models that write by diffusion (scheduler_diffusion.cpp):
+  // Diffusion models (scheduler_diffusion.cpp):
   void check_filled(const SequenceRequest& request) const;
   void begin_canvas(Sequence& sequence) const;
   void fill_step();
   void fill(Stream& stream);
   std::vector<Canvas::Guess> guess(Sequence& sequence);
 
-  // For a sequence that generates alone (scheduler_alone.cpp):
+  // A sequence that generates alone (scheduler_alone.cpp):
   Stream* only_one();
   int32_t number_of(const Stream& stream) const { return static_cast<int32_t>(&stream - streams_.data()); }
   void follow(Stream& stream);
@@ -191,27 +181,27 @@ class Scheduler {
 
   core::Executor& executor_;
   const core::Program& program_;
-  std::vector<Stream> streams_; // the scheduler's thread alone
+  std::vector<Stream> streams_; // only the scheduler's thread uses it
   uint64_t step_ = 0;
-  std::unique_ptr<PrefixCache> prefixes_; // null: none
+  std::unique_ptr<PrefixCache> prefixes_;
   std::atomic<bool> keeps_prefixes_;
   TurnPolicy turns_;
   PromptShare share_;
-  const bool driven_; // by the thread that calls advance()
-  const bool fills_;  // its model writes by diffusion
+  const bool driven_;
+  const bool fills_;
 
   // For a sequence that generates alone; only the scheduler's thread uses these.
-  const std::unique_ptr<Speculator> speculator_; // null: no guesses
-  std::optional<uint64_t> guessed_for_;          // number of the sequence whose text the speculator knows
-  int32_t followed_ = -1;                        // the stream whose hidden rows the speculator reads; -1: none
-  bool decoding_ = false;                        // the executor chooses the tokens itself
-  bool awaits_ = false;                          // it has chosen one, or is about to, that was not taken yet
-  int64_t evaluating_ = 0;                       // how many tokens it evaluates for that
+  const std::unique_ptr<Speculator> speculator_;
+  std::optional<uint64_t> guessed_for_;
+  int32_t followed_ = -1; // stream with the hidden rows for the speculator; -1: none
+  bool decoding_ = false; // the executor chooses tokens itself
+  bool awaits_ = false;   // one chosen or pending token was not taken yet
+  int64_t evaluating_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Sequence>> waiting_;
-  struct Job { // for a stream that is free
+  struct Job {
     int32_t stream;
     std::packaged_task<void(StreamCache&)> work;
   };
@@ -222,8 +212,8 @@ class Scheduler {
   uint64_t submitted_ = 0;
   Counts counts_;
   bool draining_ = false, stopping_ = false;
-  bool kept_ = false;  // since draining: all is in the prefix cache and its folder
-  std::thread thread_; // unless it is driven
+  bool kept_ = false;
+  std::thread thread_;
 };
 
 } // namespace ridge::engine

@@ -1,4 +1,4 @@
-// A sequence that generates alone: the executor chooses its tokens, and steps check guesses of what follows.
+// A sequence that generates alone: the executor chooses tokens, and steps check draft tokens.
 #include "engine/sequences/scheduler.h"
 
 #include <algorithm>
@@ -6,7 +6,6 @@
 
 namespace ridge::engine {
 
-// The stream of the only sequence that runs; null: none or several do.
 Scheduler::Stream* Scheduler::only_one() {
   Stream* only = nullptr;
   for (Stream& stream : streams_) {
@@ -17,14 +16,13 @@ Scheduler::Stream* Scheduler::only_one() {
   return only;
 }
 
-// Whether another sequence takes part from the next step on.
 bool Scheduler::somebody_joins() const {
   const std::scoped_lock lock(mutex_);
   return stopping_ || has_free_job() || next_start().sequence;
 }
 
-// A stream is about to read its sequence's text. Where it is alone, a speculator that reads hidden rows follows it,
-// unless much of the text would have to be evaluated again for rows that the speculator lacks.
+// Called before a stream reads its text. A speculator that reads hidden rows follows it if it is alone, unless missing
+// rows would require evaluating much text again.
 void Scheduler::follow(Stream& stream) {
   if (followed_ == number_of(stream)) followed_ = -1;
   if (!speculator_ || !speculator_->reads_rows() || only_one() != &stream) return;
@@ -32,13 +30,12 @@ void Scheduler::follow(Stream& stream) {
   const std::span<const int32_t> tokens = stream.sequence->tokens_, marked = stream.sequence->marked();
   const int64_t known = speculator_->resume(tokens), usable = stream.cache.usable(marked.first(marked.size() - 1));
   if (usable - known >= kWorthKeeping) return;
-  const bool goes_on = stream.sequence->evaluated_ > 0; // with the very rows that it had
+  const bool goes_on = stream.sequence->evaluated_ > 0; // it must keep exactly its rows
   if (!goes_on && executor_.continues_at(number_of(stream), known)) stream.cache.keep(known);
   followed_ = number_of(stream);
 }
 
-// To a speculator that follows the stream: the hidden rows of `count` tokens of the sequence, the last one of them in
-// front of position `end`. They are the last step's rows from number `first` on.
+// Passes the hidden rows of the `count` tokens before position `end`, which begin at row `first` of the last step.
 void Scheduler::hand_over_rows(int32_t stream, int64_t first, const Sequence& sequence, int64_t end, int64_t count) {
   if (followed_ != stream) return;
   const int64_t width = program_.values[program_.hidden].width;
@@ -46,12 +43,12 @@ void Scheduler::hand_over_rows(int32_t stream, int64_t first, const Sequence& se
                          executor_.hidden().subspan(first * width, count * width));
 }
 
-// Behind a step whose only output is what the sequence's next token is drawn from. Returns whether the executor chooses
-// that token and those behind it, without the host between them.
+// Called after a step whose only output decides the next token. Returns whether the executor chooses this and later
+// tokens without the host.
 bool Scheduler::start_decoding(const Stream& stream) {
   const SequenceRequest& request = stream.sequence->request_;
   if (request.limit == 0 || request.constraint || request.keep_choices) return false;
-  if (request.pictures.at(stream.cache.size() - 1)) return false; // what follows a picture has another place
+  if (request.pictures.at(stream.cache.size() - 1)) return false; // positions after a picture are different
   if (!only_one() || somebody_joins()) return false;
   decoding_ = executor_.start_decoding(*stream.sequence->sampler_, static_cast<int32_t>(stream.cache.size()),
                                        number_of(stream));
@@ -60,8 +57,8 @@ bool Scheduler::start_decoding(const Stream& stream) {
   return decoding_;
 }
 
-// Takes the token that the executor has chosen or is about to. It is evaluated meanwhile, unless it is the last one,
-// guesses are to go with it, or others wait, which are then started.
+// Takes the executor's token. The executor evaluates it at once, unless it is the last, draft tokens go with it, or
+// other sequences wait; these start then.
 void Scheduler::await() {
   Stream& stream = *only_one();
   Sequence& sequence = *stream.sequence;
@@ -87,8 +84,7 @@ void Scheduler::await() {
   take(stream, token, std::nullopt);
 }
 
-// Has the executor evaluate a piece, and guesses with it. Without any it chooses the next token meanwhile, which
-// await() takes.
+// Without guesses the executor also chooses the next token, which await() takes.
 void Scheduler::decode(const Piece& piece) {
   Stream& stream = streams_[piece.stream];
   const auto position = static_cast<int32_t>(stream.cache.size());
@@ -109,11 +105,10 @@ void Scheduler::decode(const Piece& piece) {
   choose(piece, 0, chosen);
 }
 
-// How many guesses a step is worth that evaluates `known` tokens before them.
 int64_t Scheduler::worth_guessing(const Stream& stream, int64_t known, int64_t most) {
   const Sequence& sequence = *stream.sequence;
   if (speculator_ && speculator_->reads_rows() && followed_ != number_of(stream)) return 0;
-  if (!speculator_ || most <= 0 || sequence.generated_ == 0) return 0; // the first token waits for no drafter
+  if (!speculator_ || most <= 0 || sequence.generated_ == 0) return 0; // the first token does not wait for a drafter
   if (guessed_for_ != sequence.number_) {
     speculator_->begin(sequence.tokens_);
     guessed_for_ = sequence.number_;
@@ -121,7 +116,7 @@ int64_t Scheduler::worth_guessing(const Stream& stream, int64_t known, int64_t m
   return speculator_->worth(sequence.tokens_, known, most);
 }
 
-// Behind `known` tokens of a step, of which `coming` are not chosen yet.
+// `coming` tokens of the step are not chosen yet.
 int64_t Scheduler::most_guesses(const Sequence& sequence, int64_t known, int64_t coming) const {
   const core::ExecutorConfig& config = executor_.config();
   const int64_t room = config.context - std::ssize(sequence.tokens_) - coming;
@@ -130,7 +125,6 @@ int64_t Scheduler::most_guesses(const Sequence& sequence, int64_t known, int64_t
   return limit < 0 ? most : std::min(most, limit - sequence.generated_ - coming - 1);
 }
 
-// What may follow a piece, where trying it pays.
 void Scheduler::add_guesses(Piece& piece) {
   const Stream& stream = streams_[piece.stream];
   Sequence& sequence = *stream.sequence;
@@ -138,7 +132,7 @@ void Scheduler::add_guesses(Piece& piece) {
   if (worth_guessing(stream, known, most_guesses(sequence, known, 0)) == 0) return;
   std::vector<int32_t> guesses = speculator_->draft();
   const std::function<bool(int32_t)>& is_end = sequence.request_.is_end;
-  // A number below 0 stands for a picture's token.
+  // Numbers below 0 are picture tokens.
   const auto unusable = [&](int32_t token) { return token < 0 || (is_end && is_end(token)); };
   guesses.erase(std::ranges::find_if(guesses, unusable), guesses.end());
   if (guesses.empty()) return;
@@ -149,8 +143,8 @@ void Scheduler::add_guesses(Piece& piece) {
   if (!program_.states.empty()) executor_.mark_state(piece.stream);
 }
 
-// What the caches keep of a step whose first `right` guesses were right. A recurrent state goes back by itself only as
-// a whole: what was right is then evaluated again, with the next step.
+// Called after a step with `right` correct guesses. A recurrent state can only return to its mark, so the correct
+// tokens are evaluated again with the next step.
 void Scheduler::settle(const Piece& piece, const Sequence& sequence, int64_t right, bool ended) {
   StreamCache& cache = streams_[piece.stream].cache;
   const int64_t count = piece.known() + right;

@@ -1,5 +1,5 @@
-// Models that write by diffusion: a step evaluates the whole text of one sequence and decides some of its places.
-// Tokens are handed on as soon as all before them are decided.
+// For diffusion models, a step evaluates one whole text and decides some positions. A token is delivered once all
+// before it are decided.
 #include "core/error.h"
 #include "engine/sequences/scheduler.h"
 
@@ -31,13 +31,12 @@ void Scheduler::begin_canvas(Sequence& sequence) const {
   sequence.prompt_.tokens = sequence.read_ = prompt;
 }
 
-// The next step of the sequence whose last one is the longest ago.
 void Scheduler::fill_step() {
   Stream* next = nullptr;
   for (Stream& stream : streams_)
     if (stream.sequence && (!next || stream.last_used < next->last_used)) next = &stream;
   if (!next) return;
-  const std::shared_ptr<Sequence> running = next->sequence; // it may end here
+  const std::shared_ptr<Sequence> running = next->sequence; // keeps it alive if it ends here
   try {
     if (running->request_.limit == 0) return end(*next, StopReason::limit);
     if (!running->canvas_) begin_canvas(*running);
@@ -74,7 +73,6 @@ void Scheduler::fill(Stream& stream) {
   end(stream, sequence.request_.limit < 0 ? StopReason::limit : StopReason::context_full);
 }
 
-// What each place that is not decided may become.
 std::vector<Canvas::Guess> Scheduler::guess(Sequence& sequence) {
   Canvas& canvas = *sequence.canvas_;
   std::vector<Canvas::Guess> guesses;
@@ -82,7 +80,8 @@ std::vector<Canvas::Guess> Scheduler::guess(Sequence& sequence) {
   for (int64_t i = 0; i < std::ssize(canvas.open()); ++i) {
     const std::span<const float> row = executor_.logits(i);
     logits.assign(row.begin(), row.end());
-    logits[sequence.request_.diffusion->mask] = -std::numeric_limits<float>::infinity(); // it decides nothing
+    // the mask itself decides nothing
+    logits[sequence.request_.diffusion->mask] = -std::numeric_limits<float>::infinity();
     const int32_t token = sequence.sampler_->sample(logits, nullptr);
     if (token < 0) core::throw_unusable_logits();
     Canvas::Guess guess = {token, sureness(logits, token, canvas.order(), canvas.chance())};

@@ -1,4 +1,4 @@
-// Saves what a stream holds to a file and restores it, on request: between steps, when no sequence has the stream.
+// Saves and restores streams. This happens between steps, while no sequence has the stream.
 #include "engine/sequences/scheduler.h"
 
 #include "core/error.h"
@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kUnbounded = int64_t{1} << 50; // bytes: what one stream holds
-constexpr int64_t kMostTokensBytes = 64 << 20;   // of the file with the tokens
+constexpr int64_t kUnbounded = int64_t{1} << 50;
+constexpr int64_t kMostTokensBytes = 64 << 20;
 
 std::string tokens_file(const std::string& folder) { return folder + "/tokens.json"; }
 
@@ -43,7 +43,6 @@ std::vector<int32_t> read_tokens(const std::string& folder) {
 
 } // namespace
 
-// Runs `work` on the scheduler's thread, with the stream to itself, and waits for it.
 void Scheduler::when_free(int32_t stream, std::function<void(StreamCache& cache)> work) {
   std::future<void> done;
   {
@@ -55,12 +54,12 @@ void Scheduler::when_free(int32_t stream, std::function<void(StreamCache& cache)
   }
   try {
     done.get();
-  } catch (const std::future_error&) { // it went without having been done
+  } catch (const std::future_error&) {
     throw_error("the engine is shutting down and takes no further requests");
   }
 }
 
-// Under the lock.
+// Requires the lock.
 bool Scheduler::has_free_job() const {
   return std::ranges::any_of(jobs_, [&](const Job& job) { return !streams_[job.stream].sequence; });
 }
@@ -74,13 +73,12 @@ void Scheduler::run_jobs() {
     std::erase_if(jobs_, [](const Job& job) { return !job.work.valid(); });
   }
   for (Job& job : free) {
-    decoding_ = false; // the executor begins anew behind what it did for this
+    decoding_ = false; // the executor's own decoding must start anew
     if (followed_ == job.stream) followed_ = -1;
     job.work(streams_[job.stream].cache);
   }
 }
 
-// A store for one stream alone, and its files. `problem` gets what went wrong with a file.
 PrefixSettings Scheduler::own_files(const std::string& folder, const std::string& model, std::string& problem) const {
   if (executor_.block_layout().empty()) throw_error("this model's caches cannot be copied on these devices");
   return {kUnbounded, folder, kUnbounded, model, [&problem](const std::string& line) { problem = line; }};
@@ -131,7 +129,7 @@ Scheduler::StreamFile Scheduler::restore_stream(int32_t stream, const std::strin
       cache.keep(0);
       files->load(cache, tokens);
     } catch (...) {
-      cache.keep(0); // what it holds is not certain
+      cache.keep(0); // its contents are uncertain
       throw;
     }
     restored = {usable, bytes_in(folder)};

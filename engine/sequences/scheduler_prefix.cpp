@@ -1,5 +1,5 @@
-// Prompts that begin alike are evaluated once: a stream takes over what another one has evaluated of its prompt, waits
-// while another one reads it, or gets it from the prefix cache.
+// Evaluates shared prefixes once: a stream copies the prefix from another one, waits while another one reads it, or
+// loads it from the prefix cache.
 #include "engine/sequences/scheduler.h"
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 namespace ridge::engine {
 namespace {
 
-// Copying a token's rows out of a stream is reckoned to take a quarter of evaluating it. Measured were 25 of 67 µs
-// behind 32,000 tokens of an 8B on an H100, 0.3 of 8 ms behind 8,000 of a 0.6B on two CPU cores.
+// Copying rows is assumed to cost a quarter of evaluating them. Measured: 25 of 67 µs after 32,000 tokens (8B, H100);
+// 0.3 of 8 ms after 8,000 (0.6B, two CPU cores).
 constexpr int64_t kCopiesPerEvaluation = 4;
 
 int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
@@ -16,7 +16,7 @@ int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
 }
 
 std::span<const int32_t> sharable(std::span<const int32_t> prompt) {
-  return prompt.first(prompt.size() - 1); // the last token's logits are wanted
+  return prompt.first(prompt.size() - 1); // the last token's logits are needed
 }
 
 } // namespace
@@ -25,20 +25,18 @@ int64_t Scheduler::stored(std::span<const int32_t> prompt) const {
   return prefixes_ ? prefixes_->usable(sharable(prompt)) : 0;
 }
 
-// For a stream that is about to read another text. Where copies fail, as they do when memory runs out, answers do not.
-// Returns what exchange_prefixes() does.
+// Called before a stream reads another text. If copying fails, the prefix cache is disabled and the answer continues.
 int64_t Scheduler::use_prefixes(Stream& stream) {
   try {
     if (stream.sequence->evaluated_ == 0) return exchange_prefixes(stream);
     restore(stream);
   } catch (const std::exception& error) {
-    stream.cache.keep(0); // what it holds is not certain
+    stream.cache.keep(0); // its contents are uncertain
     give_up_prefixes(error.what());
   }
   return 0;
 }
 
-// What was preempted is evaluated again then.
 void Scheduler::give_up_prefixes(const char* why) {
   prefixes_->give_up(why);
   {
@@ -51,16 +49,14 @@ void Scheduler::give_up_prefixes(const char* why) {
   keeps_prefixes_ = false;
 }
 
-// What the stream would lose to this text is kept where that pays: all in front of it that the prefix cache does not
-// have is copied, too. So a long conversation whose last answer changes a little is not copied for that.
+// Saves what the stream would lose, if that pays. Saving also copies everything before it that the cache lacks, so a
+// small change after a long conversation is not saved.
 void Scheduler::keep_lost(Stream& stream, std::span<const int32_t> text) {
   const int64_t size = stream.cache.size(), lost = size - stream.cache.common(text);
   if (lost > 0 && lost * kCopiesPerEvaluation >= size - prefixes_->common(stream.cache.tokens()))
     prefixes_->keep(stream.cache);
 }
 
-// What the stream would lose is kept, and all that its sequence had evaluated when it was preempted is there
-// afterwards.
 void Scheduler::restore(Stream& stream) {
   Sequence& sequence = *stream.sequence;
   const auto evaluated = sequence.marked().first(sequence.evaluated_);
@@ -69,14 +65,13 @@ void Scheduler::restore(Stream& stream) {
   sequence.evaluated_rows_.reset();
 }
 
-// What the stream would lose is kept, and what the prefix cache has more of the prompt than the streams is there
-// afterwards. Returns the length of the longest prefix that a later prompt could share and that no stream holds yet; 0:
-// there is none.
+// Saves what the stream would lose, and loads the prompt's prefix if the cache has more of it than the streams. Returns
+// the length of the longest prefix that a later prompt could share and that no stream holds yet; 0: none.
 int64_t Scheduler::exchange_prefixes(Stream& stream) {
   const std::span<const int32_t> prompt = stream.sequence->marked_prompt(), tokens = sharable(prompt);
   keep_lost(stream, stream.sequence->reuses() ? prompt : std::span<const int32_t>());
   if (!stream.sequence->reuses()) return 0;
-  int64_t present = 0, alike = prefixes_->common(tokens); // to start behind; evaluated by a stream
+  int64_t present = 0, alike = prefixes_->common(tokens);
   for (const Stream& other : streams_) {
     present = std::max(present, other.cache.usable(tokens));
     alike = std::max(alike, other.cache.common(tokens));
@@ -91,7 +86,6 @@ int64_t Scheduler::exchange_prefixes(Stream& stream) {
   return alike >= std::max(present, usable) + kWorthKeeping ? alike : 0;
 }
 
-// Tokens of the prompt that need not be evaluated for it.
 void Scheduler::count_cached(Sequence& sequence, int64_t tokens) {
   if (sequence.reads_again_) return;
   sequence.cached_ += tokens;
@@ -107,7 +101,7 @@ void Scheduler::count_stored(Sequence& sequence, int64_t tokens, int64_t from_di
   counts_.disk_tokens += from_disk;
 }
 
-// What all streams hold goes to the prefix cache, and that to its folder.
+// Releases the lock while it works.
 void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   if (prefixes_ && prefixes_->outlives()) {
@@ -123,8 +117,8 @@ void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
-// For the stream whose prompt is being read: takes over what any other has more of. Returns whether it should wait,
-// because a sequence that came earlier is reading what both have in common.
+// Copies the prefix of another stream that has more of it. Returns whether the stream must wait, because an earlier
+// sequence is reading the common prefix.
 bool Scheduler::shares_prefix(Stream& stream) {
   if (!stream.sequence->reuses()) return false;
   const std::span<const int32_t> tokens = sharable(stream.sequence->marked_text());

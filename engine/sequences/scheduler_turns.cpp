@@ -1,4 +1,4 @@
-// Sequences that wait for a stream: which one gets the next, and whose stream it takes where none is free.
+// Decides which waiting sequence starts next, and on which stream.
 #include "engine/sequences/scheduler.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void Scheduler::start_waiting() {
   }
 }
 
-// Under the lock.
+// Requires the lock.
 Scheduler::Start Scheduler::next_start() const {
   if (waiting_.empty()) return {};
   const auto since = [](const std::shared_ptr<Sequence>& s) { return std::pair(s->waits_since_, s->number_); };
@@ -52,12 +52,12 @@ Scheduler::Start Scheduler::next_start() const {
   if (!next.late) next.sequence = *std::ranges::min_element(waiting_, TurnPolicy::before, waiting_of);
   if (std::ranges::any_of(streams_, [](const Stream& stream) { return !stream.sequence; })) return next;
   if (!prefixes_) return {};
-  // The least important one, of these the one that has its stream for longest, of these the newest.
+  // The victim has the least priority, then the longest time on its stream, then the latest submission.
   std::tuple<int64_t, double, int64_t> least;
   for (int32_t i = 0; i < std::ssize(streams_); ++i) {
     const Turn& turn = streams_[i].turn;
     const int64_t priority = streams_[i].sequence->request_.priority;
-    if (streams_[i].started == step_) continue; // every sequence has one step, at least
+    if (streams_[i].started == step_) continue;
     if (!turns_.takes(waiting_of(next.sequence), next.late, turn, priority, now)) continue;
     const std::tuple rank(-priority, turn.start, -static_cast<int64_t>(streams_[i].sequence->number_));
     if (next.stream < 0 || rank < least) next.stream = i, least = rank;
@@ -65,7 +65,7 @@ Scheduler::Start Scheduler::next_start() const {
   return next.stream >= 0 ? next : Start();
 }
 
-// Takes the stream from its sequence, which waits again. Returns whether it did: all that was evaluated is kept then.
+// Returns false if the rows cannot be kept; the sequence then keeps its stream for another turn.
 bool Scheduler::preempt(Stream& stream) {
   std::optional<PrefixStore::Hold> rows;
   try {
@@ -92,7 +92,6 @@ bool Scheduler::preempt(Stream& stream) {
   return true;
 }
 
-// On a free stream.
 void Scheduler::start(const Start& next) {
   Sequence& sequence = *next.sequence;
   const std::span<const int32_t> tokens = sequence.marked(), own = tokens.first(sequence.evaluated_);
@@ -110,7 +109,7 @@ void Scheduler::start(const Start& next) {
   stream.started = step_;
   stream.turn = {.start = now, .late = next.late};
   turns_.started(next.late, now);
-  if (same < sequence.evaluated_) { // what was kept is gone: all is read again
+  if (same < sequence.evaluated_) { // its rows are lost: read all again
     sequence.text_ = std::ssize(sequence.tokens_);
     sequence.reads_again_ = true;
   }
@@ -122,8 +121,8 @@ void Scheduler::start(const Start& next) {
   if (sequence.preempted_ == 0) counts_.prompt_tokens += prompt;
 }
 
-// The free stream that holds most of the text; the one that was not used for longest where none holds much, or the
-// prefix cache has more.
+// The free stream with the longest usable prefix. If that is short or the prefix cache has more, the least recently
+// used one.
 Scheduler::Stream& Scheduler::best_stream(std::span<const int32_t> text) {
   Stream* best = nullptr;
   std::pair<int64_t, int64_t> best_score;

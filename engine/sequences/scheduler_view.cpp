@@ -1,4 +1,4 @@
-// What a scheduler is at, as data to look at.
+// Describes the scheduler's state for display.
 #include "engine/sequences/scheduler.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ core::Sequences Scheduler::sequences() const {
   return seen_;
 }
 
-// Called under the lock, by the thread that runs the steps.
+// Requires the lock, on the thread that runs steps.
 core::Sequences Scheduler::describe() const {
   using State = core::Sequences::State;
   core::Sequences all;

@@ -9,10 +9,10 @@ Sequence::Sequence(SequenceRequest request)
 
 void Sequence::start(int64_t vocab, double now) {
   waiting_ += now - waits_since_;
-  if (sampler_) return; // it goes on
+  if (sampler_) return; // it resumes
   sampler_.emplace(request_.sampling, vocab, request_.texts);
   for (const int32_t token : tokens_)
-    if (token >= 0) sampler_->accept(token); // else it is a picture's
+    if (token >= 0) sampler_->accept(token); // otherwise a picture token
 }
 
 std::optional<Sequence::Token> Sequence::next() {

@@ -9,7 +9,7 @@ StopReason Session::generate(SequenceRequest request, const std::atomic<bool>* c
     if (cancel && cancel->load(std::memory_order_relaxed)) last_->cancel();
     scheduler_.advance();
   }
-  last_->next(); // throws where an error ended it
+  last_->next(); // throws the error that ended it
   return last_->stop();
 }
 

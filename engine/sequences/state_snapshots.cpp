@@ -6,7 +6,7 @@
 namespace ridge::engine {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{2} << 30; // of all copies; the state of a 27B hybrid is 150 MB
+constexpr int64_t kMostBytes = int64_t{2} << 30; // a 27B hybrid's state has 150 MB
 constexpr size_t kMost = 32, kFewest = 2;
 
 } // namespace
@@ -26,7 +26,6 @@ void StateSnapshots::insert(int64_t position, PrefixState state) {
   const auto most =
       std::clamp(static_cast<size_t>(kMostBytes / (elements_ * static_cast<int64_t>(sizeof(float)))), kFewest, kMost);
   if (snapshots_.size() <= most) return;
-  // The one whose neighbours are closest together; the last one stays.
   size_t least = 0;
   int64_t least_gap = INT64_MAX;
   for (size_t i = 0; i + 1 < snapshots_.size(); ++i) {

@@ -7,8 +7,8 @@
 namespace ridge::engine {
 namespace {
 
-constexpr int64_t kSnapshotTokens = 4096; // of a prompt between copies of a recurrent state
-// Between those of what windows see: hundreds of MB in large models, and turns have copies of their own.
+constexpr int64_t kSnapshotTokens = 4096; // distance of recurrent-state copies
+// Copies of windows take hundreds of MB in large models. Ends of turns get copies in any case.
 constexpr int64_t kWindowSnapshotTokens = 16384;
 
 } // namespace
@@ -35,7 +35,6 @@ int64_t StreamCache::resume(std::span<const int32_t> prompt) {
   const bool continues = executor_.continues_at(stream_, same);
   if (!continues) snapshots_.load(executor_, same);
   keep(same);
-  // Conversations come back to where a turn ended: that is where resume() is called.
   if (continues && recurrent_) snapshots_.save(executor_, same);
   want_distant_copy(same);
   return same;
@@ -85,7 +84,7 @@ void StreamCache::want_copy(int64_t position) {
   if (snapshots_.needed()) wanted_copies_.insert(position);
 }
 
-// Unless a copy less than a going back before it is there or wanted: the rest is evaluated again.
+// Does nothing if a copy less than going_back before exists or is planned; the difference can be evaluated again.
 void StreamCache::want_distant_copy(int64_t position) {
   const auto behind = wanted_copies_.upper_bound(position);
   const int64_t last = behind == wanted_copies_.begin() ? 0 : *std::prev(behind);
@@ -93,20 +92,19 @@ void StreamCache::want_distant_copy(int64_t position) {
   if (position - std::max(last, snapshots_.last_before(position)) >= least) want_copy(position);
 }
 
-// Makes the copies that are wanted before `end`.
 void StreamCache::copy_before(int64_t end) {
   while (!wanted_copies_.empty() && *wanted_copies_.begin() < end)
     copy_of(wanted_copies_.extract(wanted_copies_.begin()).value());
 }
 
-// Null where there is none and the stream cannot go on there.
+// Null if the stream cannot continue there.
 PrefixState StreamCache::copy_of(int64_t position) {
   return executor_.continues_at(stream_, position) ? snapshots_.save(executor_, position) : snapshots_.at(position);
 }
 
 void StreamCache::evaluated(std::span<const int32_t> tokens) {
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  // The next batch may overwrite what windows see from a going back before.
+  // The next batch may overwrite what windows saw going_back tokens before.
   copy_before(size() + 1 - (recurrent_ ? 0 : executor_.config().going_back));
 }
 

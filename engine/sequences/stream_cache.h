@@ -1,5 +1,5 @@
-// What one stream of an executor holds: the tokens in its KV cache, and copies of its recurrent state and of what
-// windows see, to go back to. A prompt that begins with these tokens continues behind them.
+// The contents of an executor's stream: cached tokens, and copies of recurrent state and windows. A prompt with the
+// same prefix continues after it.
 #pragma once
 
 #include "core/error.h"
@@ -21,44 +21,38 @@ struct PromptTooLong : core::Error {
         tokens(tokens), context(context) {}
 };
 
-// Throws PromptTooLong for a prompt of more tokens than a context, and Error for one that is empty or has a token
-// outside the vocabulary, that is no picture's.
+// Throws PromptTooLong, and Error for an empty prompt or tokens that are neither known nor a picture's.
 void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t vocab, const TextPictures& pictures = {});
 
 class StreamCache {
  public:
-  // Both must outlive it, and nothing else may use the stream.
+  // Both must outlive it. Nothing else may use the stream.
   StreamCache(core::Executor& executor, const core::Program& program, int32_t stream)
       : executor_(executor), stream_(stream), block_positions_(core::block_positions(program)),
         recurrent_(!program.states.empty()), snapshots_(executor, stream) {}
 
   std::span<const int32_t> tokens() const { return tokens_; }
   int64_t size() const { return std::ssize(tokens_); }
-  // How many tokens at the start of `prompt` are in the cache.
   int64_t common(std::span<const int32_t> prompt) const;
-  // Behind how many of these tokens a stream can go on with what is here: all that are in the cache, where the executor
-  // can go on there, else those before the last copy.
+  // Number of tokens after which a stream can continue from here: the common prefix if the executor can continue there,
+  // else up to the last copy.
   int64_t usable(std::span<const int32_t> tokens) const;
 
-  // Goes back to where evaluating `prompt` (at least one token) continues and returns how many of its tokens are there:
-  // what is usable, but for its last token, whose logits are wanted.
+  // Goes back to where `prompt` continues and returns the number of its cached tokens. The last token does not count,
+  // since its logits are needed.
   int64_t resume(std::span<const int32_t> prompt);
-  // Takes over the first `count` tokens of another stream of the executor, which are usable there and more than are
-  // here.
+  // `count` tokens must be usable in `other` and more than are here.
   void take_over(StreamCache& other, int64_t count);
-  // Copies what the stream holds into the store, unless that is less than `least` tokens more than are there, and what
-  // the store has of `tokens` into the stream: all of start's.
+  // save() needs at least `least` tokens more than the store has.
   void save(PrefixStore& store, int64_t least = kWorthKeeping);
   void load(std::span<const int32_t> tokens, const PrefixStore::Start& start);
-  // Another prompt goes on from there. What that takes is copied on the way, where a cache alone does not go back.
+  // Plans a copy where another prompt will continue, if the cache alone cannot go back.
   void want_copy(int64_t position);
-  // How many tokens of `prompt` the next forward() takes, at most `most`, all before them being here. Copies are taken
-  // on the way: before a prompt's last token and at want_copy(), and of a recurrent state every 4,096 tokens, of what
-  // windows see every 16,384.
+  // Number of tokens for the prompt's next forward(), at most `most`. Makes copies before the last token, at
+  // want_copy() positions, and every 4,096 (recurrent state) or 16,384 tokens (windows).
   int64_t next_piece(std::span<const int32_t> prompt, int64_t most);
-  // A forward() of this stream has evaluated these tokens behind the others.
   void evaluated(std::span<const int32_t> tokens);
-  // Drops all but the first `count` tokens. What does not go back by being overwritten does so with the next resume().
+  // Drops later tokens. States go back with the next resume().
   void keep(int64_t count);
 
  private:
@@ -72,8 +66,7 @@ class StreamCache {
   const bool recurrent_;
   std::vector<int32_t> tokens_;
   StateSnapshots snapshots_;
-  // Positions at which a copy is to be made: of a recurrent state when it is there, of what windows see when they are
-  // about to lose it.
+  // Copies are made when the position is reached (recurrent state) or just before windows lose it.
   std::set<int64_t> wanted_copies_;
 };
 

@@ -1,6 +1,5 @@
-// Which sequences have streams where there are fewer streams than sequences. Lower priority numbers go first. Those of
-// one number take turns, oldest waiting first. A sequence that has waited for long gets one turn whatever its number,
-// one sequence at a time, so that none waits for ever.
+// Assigns streams if there are fewer than sequences. Lower priority numbers go first; equal ones take turns, longest
+// waiting first. Against starvation, a sequence that has waited long gets a turn regardless of priority, one at a time.
 #pragma once
 
 #include "core/clock.h"
@@ -12,22 +11,21 @@
 namespace ridge::engine {
 
 struct Turns {
-  // How long a sequence keeps its stream, at least, before one of the same number gets it.
+  // Minimum time on a stream before one of equal priority takes it.
   double seconds = 5;
-  // How long a sequence waits until it gets a turn whatever its number; such turns begin at least so far apart.
+  // Waiting time until a turn regardless of priority, and the minimum distance between such turns.
   double patience = 30;
-  // The share of the time that taking turns may cost: copies of large caches take long.
+  // Limit of the share of time spent on exchanges, since copying large caches is slow.
   double share = 0.02;
-  std::function<double()> clock = core::seconds_now; // that steps are timed with, too
+  std::function<double()> clock = core::seconds_now; // also times steps
 };
 
-struct Turn { // of a sequence that has a stream
+struct Turn {
   double start = 0;
-  bool late = false;      // it got the stream for having waited
-  double kept_until = -1; // until then it keeps the stream: there was no room to keep what it evaluated
+  bool late = false;
+  double kept_until = -1; // no preemption until then, as there was no room for its rows
 };
 
-// One that waits, as far as turns are concerned.
 struct Waiting {
   int64_t priority;
   double since;
@@ -42,11 +40,11 @@ class TurnPolicy {
   static bool before(const Waiting& a, const Waiting& b) {
     return std::tie(a.priority, a.since, a.number) < std::tie(b.priority, b.since, b.number);
   }
-  // Whether the sequence that has waited for longest gets a turn now, whichever sequences have streams.
+  // Whether it gets a turn regardless of priority.
   bool is_late(const Waiting& longest, double now) const {
     return now - longest.since >= turns_.patience && now - last_late_ >= turns_.patience;
   }
-  // Whether one that waits takes the stream of one with this turn and priority.
+  // Whether a waiting sequence takes the stream of one with this turn.
   bool takes(const Waiting& waiting, bool late, const Turn& turn, int64_t priority, double now) const {
     const bool over = now - turn.start >= turns_.seconds;
     if (now < turn.kept_until || (turn.late && !over)) return false;
@@ -57,7 +55,6 @@ class TurnPolicy {
   void started(bool late, double now) {
     if (late) last_late_ = now;
   }
-  // Taking turns, from preempting a sequence to going on with another, took so long until now.
   void exchanged(double seconds, double now) { next_exchange_ = now + seconds * (1 / turns_.share - 1); }
   double turn_seconds() const { return turns_.seconds; }
 

@@ -1,4 +1,4 @@
-// The cost of some work: tokens, wall time, and the bytes moved according to op_cost.
+// The cost of some work: tokens, wall time, and bytes moved as in op_cost.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Drafters guess how a sequence goes on. The model checks every guess: a bad one costs time, and never changes the
-// text.
+// Drafters guess the next tokens. The model verifies them, so a wrong draft costs only time.
 #pragma once
 
 #include <cstdint>
@@ -8,29 +7,26 @@
 
 namespace ridge::engine {
 
-// Guesses of one drafter that are right about as often as each other are of one kind.
 inline constexpr int kDraftKinds = 8;
 
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  // An answer begins behind `tokens`.
+  // An answer begins after `tokens`.
   virtual void begin(std::span<const int32_t> tokens) = 0;
-  // Whether there is a guess of what follows `tokens`, which are those of begin() or of the last look() and any that
-  // came behind them: its kind, from 0 to kDraftKinds - 1, or -1 where there is none.
+  // Prepares a draft after `tokens`, which extend those of begin() or the last look(). Returns its kind in [0,
+  // kDraftKinds), or -1 if there is none.
   virtual int look(std::span<const int32_t> tokens) = 0;
-  // The guess that the last look() found: at most `most` tokens, at least one.
+  // 1 to `most` tokens.
   virtual std::vector<int32_t> draft(int64_t most) = 0;
 
-  // Drafters that read the model's hidden rows (Program::hidden) are given those of every token that it evaluates.
+  // Whether it needs the hidden rows (Program::hidden) of every evaluated token.
   virtual bool reads_rows() const { return false; }
-  // What follows is about the text of this stream, of which it keeps what it knows.
   virtual void select(int32_t /*stream*/) {}
-  // The model is about to evaluate `prompt`, of which it may know a part. Returns how many tokens of it, at most, may
-  // be left out: of the next one a row is missing.
+  // Called before `prompt` is evaluated. Returns how many of its tokens need no evaluation: the row of the next one is
+  // missing.
   virtual int64_t resume(std::span<const int32_t> prompt) { return std::ssize(prompt); }
-  // The model has evaluated `tokens`, the last of them just now: the rows of those, one after another. Rows of tokens
-  // that it had evaluated before come again where its state went back.
+  // `rows` belong to the last ones of `tokens`. Rows may come again after a state went back.
   virtual void evaluated(std::span<const int32_t> /*tokens*/, std::span<const float> /*rows*/) {}
 };
 

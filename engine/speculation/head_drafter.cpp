@@ -6,9 +6,9 @@
 namespace ridge::engine {
 namespace {
 
-// Rows are read together, so that a text for which no guesses are wanted costs a batch now and then.
+// Rows are read in groups, so texts without drafts cost little.
 constexpr int64_t kTogether = 32;
-// Rows that are kept after they were read: a conversation often goes back by the last few tokens of an answer.
+// Rows kept for conversations that go back by a few tokens.
 constexpr int64_t kKept = 32;
 
 } // namespace
@@ -21,7 +21,7 @@ DraftHead::DraftHead(const LoadedHead& head, int32_t stream, core::Sampler& gree
 void DraftHead::keep(int64_t count) {
   size_ = std::min(size_, std::max(count, first_token_));
   if (count > first_row_) {
-    rows_.resize((std::min(count, rows_end()) - first_row_) * width_); // the others are another text's
+    rows_.resize((std::min(count, rows_end()) - first_row_) * width_);
   } else {
     first_row_ = size_ - 1;
     rows_.assign(first_row_ < 0 ? width_ : 0, 0.0f);
@@ -29,14 +29,14 @@ void DraftHead::keep(int64_t count) {
 }
 
 void DraftHead::add_rows(int64_t position, std::span<const float> rows) {
-  const int64_t unread = size_ - 1; // the first row that is of use
+  const int64_t unread = size_ - 1;
   if (position < unread) {
     const int64_t past = std::min(unread - position, std::ssize(rows) / width_);
     position += past;
     rows = rows.subspan(past * width_);
   }
   if (rows.empty()) return;
-  rows_.resize((position - first_row_) * width_); // those that never came are 0, as before the first token
+  rows_.resize((position - first_row_) * width_); // missing rows are 0, as before the first token
   rows_.insert(rows_.end(), rows.begin(), rows.end());
 }
 
@@ -60,8 +60,8 @@ std::vector<int32_t> DraftHead::forward(std::span<const int32_t> text, int64_t c
 }
 
 std::vector<int32_t> DraftHead::read(std::span<const int32_t> text, int64_t end, DraftHead* next, int64_t guesses) {
-  if (guesses > 0) size_ = std::min(size_, end - 1);                   // logits are wanted
-  rows_.resize((std::max(rows_end(), end - 1) - first_row_) * width_); // those that never came are 0
+  if (guesses > 0) size_ = std::min(size_, end - 1);
+  rows_.resize((std::max(rows_end(), end - 1) - first_row_) * width_);
   std::vector<int32_t> made;
   while (size_ < end) {
     const int64_t count = std::min(end - size_, executor_.config().max_batch);
@@ -115,7 +115,7 @@ int64_t HeadDrafter::resume(std::span<const int32_t> prompt) {
   const int64_t same = std::ranges::mismatch(text, prompt).in1 - text.begin();
   text.resize(same);
   for (DraftHead& head : heads) head.keep(same);
-  // Where a head's next row is lost, the head before it, or the model, makes it again.
+  // The head before it, or the model, computes a lost row again.
   for (size_t i = heads.size() - 1; i > 0; --i) heads[i - 1].keep(heads[i].missing_row());
   return heads[0].missing_row();
 }

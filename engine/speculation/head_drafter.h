@@ -1,12 +1,6 @@
-// Guesses of the draft heads that a model's file has behind its layers (multi-token prediction, "nextn"), or of one
-// that is a file of its own (EAGLE-3).
-//
-// A head reads a token and a hidden row of the token before it. It has keys and values of its own, of every token of
-// the text. Where the model has several streams, so has the head, and knows a text for each. The first head reads the
-// model's hidden rows, which are handed over as the model makes them. Each further head reads the
-// rows of the head before it, and so it was trained: the first guess is the first head's, the second guess the second
-// head's. Where there are more guesses than heads, the last head goes on with its own rows, as if they were those of
-// the head before.
+// Drafts with multi-token-prediction heads ("nextn") or a separate EAGLE-3 head. A head reads a token and the previous
+// token's hidden row, and has a KV cache per stream. The first head reads the model's rows, each further head those of
+// the head before it, as in training. Beyond the last head, that head continues with its own rows.
 #pragma once
 
 #include "core/sampler.h"
@@ -15,22 +9,19 @@
 
 namespace ridge::engine {
 
-// A head on a stream of its executor: the tokens that its cache holds, and the rows that it is yet to read.
 class DraftHead {
  public:
-  // The executor has no recurrent state, and one output. `greedy` picks the likeliest token. All must outlive it.
+  // The executor must have no recurrent state and one output. `greedy` picks the likeliest token. All must outlive it.
   DraftHead(const LoadedHead& head, int32_t stream, core::Sampler& greedy);
 
-  int64_t size() const { return size_; } // tokens that the cache holds, with those before LoadedHead::first_token
-  // The first token whose row is yet to come before all tokens can be read.
+  int64_t size() const { return size_; } // includes those before LoadedHead::first_token
   int64_t missing_row() const { return rows_end(); }
-  void keep(int64_t count); // goes back to the first `count` tokens
-  // Hidden rows of the tokens from `position` on. Those that were there from there on are dropped.
+  void keep(int64_t count);
+  // Replaces the rows from `position` on.
   void add_rows(int64_t position, std::span<const float> rows);
 
-  // Reads `text` up to token `end`; rows of tokens before the last one that never came are 0. `next` gets the rows that
-  // come out. Returns so many guesses of what follows, each made with the row of the one before; of a head with a next
-  // one at most one. They end early, with -1, where logits are unusable.
+  // Reads `text` up to `end`, with 0 for missing rows, and adds output rows to `next`. Returns up to `guesses` draft
+  // tokens (at most one if `next` is set). Unusable logits end them with -1.
   std::vector<int32_t> read(std::span<const int32_t> text, int64_t end, DraftHead* next, int64_t guesses = 0);
 
  private:
@@ -43,15 +34,14 @@ class DraftHead {
   const int64_t width_;
   core::Sampler& greedy_;
   int64_t size_;
-  // Rows of tokens from first_row_ < size_ on, some that were read already among them. That of token -1, before the
-  // first, is 0.
+  // Rows from first_row_ < size_ on; some were read already. The row of token -1 is 0.
   int64_t first_row_ = -1;
   std::vector<float> rows_;
 };
 
 class HeadDrafter final : public Drafter {
  public:
-  // The heads that `model` was opened with; it must outlive the drafter.
+  // The model must outlive the drafter.
   explicit HeadDrafter(const LoadedModel& model);
 
   void begin(std::span<const int32_t>) override {}
@@ -65,16 +55,16 @@ class HeadDrafter final : public Drafter {
  private:
   struct Stream {
     std::vector<DraftHead> heads;
-    std::vector<int32_t> text; // that they know of
+    std::vector<int32_t> text;
 
     DraftHead* behind(size_t head) { return head + 1 < heads.size() ? &heads[head + 1] : nullptr; }
   };
 
   const int64_t vocab_, width_, first_token_;
-  std::vector<core::Sampler> greedy_; // one for each head
+  std::vector<core::Sampler> greedy_;
   std::vector<Stream> streams_;
   Stream* selected_ = nullptr;
-  std::span<const int32_t> tokens_; // of the last look()
+  std::span<const int32_t> tokens_;
 };
 
 } // namespace ridge::engine

@@ -25,14 +25,13 @@ void ModelDrafter::begin(std::span<const int32_t> tokens) {
 int ModelDrafter::look(std::span<const int32_t> tokens) {
   tokens_ = tokens;
   const bool fits = std::ssize(tokens) < executor_.config().context;
-  // A token that the draft model does not have is one that it cannot read either.
+  // The draft model cannot read tokens outside its vocabulary.
   return fits && std::ranges::all_of(tokens.subspan(std::min(std::ssize(tokens), cache_.common(tokens))),
                                      [&](int32_t token) { return token < model_->program.vocab; })
              ? 0
              : -1;
 }
 
-// Makes the cache hold tokens_; returns so many guesses of what follows.
 std::vector<int32_t> ModelDrafter::evaluate(int64_t guesses) {
   std::vector<int32_t> positions, made;
   cache_.resume(tokens_);

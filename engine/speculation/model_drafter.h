@@ -1,4 +1,4 @@
-// Guesses of a smaller model with the same vocabulary: what it would say itself, its likeliest token each time.
+// Greedy drafts by a smaller model.
 #pragma once
 
 #include "core/sampler.h"
@@ -10,7 +10,7 @@ namespace ridge::engine {
 
 class ModelDrafter final : public Drafter {
  public:
-  // `model` has an executor of one stream, and at least one output. `vocab`: of the model that checks the guesses.
+  // `model` needs one stream and an output. `vocab`: of the model that verifies.
   ModelDrafter(std::unique_ptr<LoadedModel> model, int64_t vocab);
 
   void begin(std::span<const int32_t> tokens) override;
@@ -24,7 +24,7 @@ class ModelDrafter final : public Drafter {
   core::Executor& executor_;
   const int64_t vocab_;
   StreamCache cache_;
-  core::Sampler sampler_; // greedy
+  core::Sampler sampler_;
   std::span<const int32_t> tokens_;
 };
 

@@ -8,9 +8,9 @@
 namespace ridge::engine {
 namespace {
 
-constexpr int64_t kGram = 2;          // tokens that a match has at least
-constexpr int64_t kPlaces = 16;       // where they came before, that are looked at
-constexpr int64_t kLongestMatch = 64; // tokens: a longer one is no better
+constexpr int64_t kGram = 2;
+constexpr int64_t kPlaces = 16;
+constexpr int64_t kLongestMatch = 64; // tokens; longer ones are no better
 
 uint64_t hash_of(std::span<const int32_t> gram) {
   uint64_t hash = 0;
@@ -18,9 +18,8 @@ uint64_t hash_of(std::span<const int32_t> gram) {
   return hash;
 }
 
-// Longer matches are right more often.
 int kind_of_match(int64_t length) {
-  constexpr int64_t kLongest[] = {2, 3, 4, 6, 9, 15, 31}; // of each kind but the last
+  constexpr int64_t kLongest[] = {2, 3, 4, 6, 9, 15, 31};
   return static_cast<int>(std::ranges::lower_bound(kLongest, length) - kLongest);
 }
 
@@ -28,7 +27,7 @@ int kind_of_match(int64_t length) {
 
 void NgramDrafter::begin(std::span<const int32_t> tokens) {
   const size_t same = std::ranges::mismatch(tokens_, tokens).in1 - tokens_.begin();
-  if (same < tokens_.size()) { // places that are no more would have to be found in every chain
+  if (same < tokens_.size()) { // otherwise removed places would stay in the chains
     tokens_.clear();
     before_.clear();
     last_.clear();
@@ -49,7 +48,6 @@ void NgramDrafter::index(std::span<const int32_t> tokens) {
   }
 }
 
-// How many of the tokens up to place `end` are those that the sequence ends with.
 int64_t NgramDrafter::match_length(int64_t end) const {
   const int64_t last = std::ssize(tokens_) - 1;
   int64_t length = 0;
@@ -67,7 +65,7 @@ int NgramDrafter::look(std::span<const int32_t> tokens) {
   return follows_ < 0 ? -1 : kind_of_match(longest);
 }
 
-// What followed may be what is being guessed: a text that repeats itself goes on so.
+// In a repeating text it continues with its own draft.
 std::vector<int32_t> NgramDrafter::draft(int64_t most) {
   std::vector<int32_t> guesses;
   for (int64_t at = follows_; std::ssize(guesses) < most; ++at)

@@ -1,5 +1,5 @@
-// Guesses that what followed the last few tokens before follows them again: in quotes, edits of a text, code and lists.
-// Costs no model and a few microseconds a token. Saxena 2023, https://github.com/apoorvumang/prompt-lookup-decoding
+// Drafts the tokens that followed an earlier occurrence of the last few. Takes microseconds. Saxena 2023,
+// https://github.com/apoorvumang/prompt-lookup-decoding
 #pragma once
 
 #include "engine/speculation/drafter.h"
@@ -19,10 +19,10 @@ class NgramDrafter final : public Drafter {
   int64_t match_length(int64_t end) const;
 
   std::vector<int32_t> tokens_;
-  // By the hash of kGram tokens: behind which token they came last; and for each place, where they came before that.
+  // Maps the hash of kGram tokens to their last end. before_ chains earlier ends.
   std::unordered_map<uint64_t, int32_t> last_;
-  std::vector<int32_t> before_; // by token; -1: nowhere
-  int64_t follows_ = -1;        // of the match that look() found: the place of the first guess
+  std::vector<int32_t> before_;
+  int64_t follows_ = -1; // index of the first draft token
 };
 
 } // namespace ridge::engine

@@ -16,7 +16,6 @@
 namespace ridge::engine {
 namespace {
 
-// Padding at the end of a vocabulary may differ; what a token stands for may not.
 void check_vocabulary(const text::Tokenizer& theirs, const std::string& draft, const LoadedModel& model) {
   const text::Tokenizer& ours = model.need_tokenizer();
   const int64_t common = std::min(ours.vocab_size(), theirs.vocab_size());
@@ -36,7 +35,6 @@ std::unique_ptr<Drafter> open_draft_model(const core::ModelOptions& options, con
   check_vocabulary(draft->need_tokenizer(), draft->file.path(), model);
   core::ExecutorConfig config = executor_config(of_draft, draft->program.trained_context);
   config.max_outputs = 1;
-  // Beside the model, on the first of its GPUs.
   Placement beside;
   if (options.gpu_layers == 0) beside.gpu_layers = 0;
   if (!model.gpus.empty()) beside.gpus = {model.gpus[0]};
@@ -63,9 +61,8 @@ LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& 
 
 namespace {
 
-// The first tokens of such vocabularies are the most frequent: byte-pair encoding numbers tokens as it finds them, the
-// most frequent pair first. The first 65,536 tokens of Qwen's and Llama's vocabularies make up 98 to 98.6 % of texts
-// and of code, the first 32,768 93 to 96 %. A file without a tokenizer is a synthetic one, made like those.
+// Byte-pair vocabularies are roughly ordered by frequency: the first 65,536 tokens of Qwen's and Llama's cover 98 to
+// 98.6 % of text and code, the first 32,768 only 93 to 96 %.
 constexpr int64_t kGuessedTokens = 65536;
 
 bool merges_in_order(const gguf::File& file) {
@@ -73,7 +70,6 @@ bool merges_in_order(const gguf::File& file) {
   return tokenizer == "gpt2" || tokenizer == "none";
 }
 
-// The draft model that the options name, where it is a head.
 std::vector<LoadedHead> named_head(const gguf::File& file, const core::ModelOptions& options) {
   if (options.speculation != "auto" && options.speculation != "draft") return {};
   auto head = std::make_shared<const gguf::File>(gguf::File::open(options.draft_model));
@@ -82,7 +78,7 @@ std::vector<LoadedHead> named_head(const gguf::File& file, const core::ModelOpti
   return heads;
 }
 
-// The built-in guide's. It takes rows of several layers, so where these are to be divided, there is none.
+// The guide's head needs rows of several layers: there is none if these are divided.
 std::vector<LoadedHead> guide_head(const gguf::File& guide, const core::ModelOptions& options) {
   std::vector<LoadedHead> heads;
   if (options.ranks.pipeline <= 1 && options.gpu_layers <= 0)
@@ -140,8 +136,8 @@ core::ExecutorConfig generating_config(const core::ModelOptions& options, const 
     config.max_outputs = std::min(config.max_batch, kMostOpenPlaces);
     return config;
   }
-  if (program.start_token >= 0 && options.context < 0)
-    config.context *= 2; // of the text, and of what is written: it knows positions by distance alone
+  // room for input and output; positions are relative
+  if (program.start_token >= 0 && options.context < 0) config.context *= 2;
   if (options.speculation != "off") config.max_outputs = kMostGuesses + 1;
   if (!options.mmproj.empty())
     config.max_batch = std::max(config.max_batch, std::min(kMostTokensAhead, config.context));

@@ -1,4 +1,4 @@
-// Which drafter the options ask for.
+// Chooses the drafter.
 #pragma once
 
 #include "core/requests.h"
@@ -9,31 +9,28 @@
 
 namespace ridge::engine {
 
-// Throws Error (wrong usage) for options that contradict each other, before anything is loaded.
+// Throws a usage Error for contradictory options, before loading.
 void check_speculation(const core::ModelOptions& options);
 
-// Opens the model that the options name, or the one in `file`, to write text: with the draft heads of its file, where
-// they are to guess. Throws Error where `--spec mtp` asks for heads that are not there or not supported.
+// Includes draft heads if they are used. Throws Error if `--spec mtp` finds no supported heads.
 LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& steps = {});
 LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps = {});
 
-// An EAGLE-3 head in a file of its own, for the model in another. Throws Error where it is not that model's.
+// Throws Error if the head belongs to another model.
 LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& model);
-// Opens a model for these heads, which were made for its file. Throws Error where a head has another vocabulary.
+// Throws Error if vocabularies differ.
 LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads);
 
-// The draft heads that the options have guess: those of the file, the one that they name, or the guide's; without
-// executors. Where heads of the file are not supported, none and a note; an Error where the options ask for them.
+// The file's heads, the named one, or the guide's, without executors. Unsupported heads give a note, or an Error if the
+// options require them.
 std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOptions& options,
                                      const LoadSteps& steps = {});
 
-// executor_config(), with as many outputs as a step with guesses has; of a model that writes by diffusion, as many as a
-// step decides, and whole texts at once.
+// Adds outputs for drafts. A diffusion model gets a step's outputs and batches of whole texts.
 core::ExecutorConfig generating_config(const core::ModelOptions& options, const core::Program& program);
 
-// Null where the options switch speculation off. The draft heads of `model` guess, where it was opened with some; it
-// must outlive the Speculator then. Opens and starts the draft model, where the options name one; throws
-// Error where it cannot run, or has another vocabulary than `model`.
+// Null if speculation is off. Uses the heads of `model`, which must then outlive it, or starts the draft model. Throws
+// Error if that cannot run or has another vocabulary.
 std::unique_ptr<Speculator> make_speculator(const core::ModelOptions& options, const LoadedModel& model,
                                             const LoadSteps& steps);
 

@@ -7,12 +7,12 @@
 namespace ridge::engine {
 namespace {
 
-constexpr double kForget = 0.97;    // of a record, with every draft
-constexpr double kNewest = 0.2;     // weight of the newest time
-constexpr double kGrowth = 0.02;    // of an untried step with each further token: low, so that it is tried
-constexpr int64_t kTimeAgain = 128; // chances, of which one is let pass to time a step without guesses
+constexpr double kForget = 0.97; // decay of records per draft
+constexpr double kNewest = 0.2;
+constexpr double kGrowth = 0.02;    // assumed cost per token of an untried step; low, so that it is tried
+constexpr int64_t kTimeAgain = 128; // one step in so many runs without drafts, for timing
 constexpr int64_t kLeastPatience = 16, kMostPatience = 1024;
-constexpr int64_t kTries = 4; // in a row, as long as they are right: one alone takes longer than the next ones
+constexpr int64_t kTries = 4; // consecutive tries while right: the first one alone is slower
 
 } // namespace
 
@@ -30,7 +30,6 @@ void Speculator::begin(std::span<const int32_t> tokens) {
   drafter_->begin(tokens);
 }
 
-// Between sizes that were measured a straight line.
 double Speculator::seconds_of(int64_t tokens) const {
   if (seconds_[tokens] > 0) return seconds_[tokens];
   int64_t below = tokens - 1, above = tokens + 1;
@@ -50,7 +49,7 @@ int64_t Speculator::worth(std::span<const int32_t> tokens, int64_t known, int64_
   if (fixed_length_ > 0) return length_ = std::min(most, fixed_length_);
   if (seconds_of(1) == 0 || ++chances_ % kTimeAgain == 0) return 0;
   Record& record = records_[kind_];
-  // Tokens a second: of a step with no guess one, of a step with guesses those that are right and the one behind them.
+  // Maximizes tokens per second: a step gives its accepted drafts and one more token.
   double best = 1 / seconds_of(1), expected = 1, all_right = 1, likely = 0.5;
   for (int64_t guesses = 1; guesses <= most; ++guesses) {
     likely = record.likely(guesses - 1, likely);
@@ -59,7 +58,7 @@ int64_t Speculator::worth(std::span<const int32_t> tokens, int64_t known, int64_
         seconds_of(std::min(known + guesses, kTimed - 1)) + static_cast<double>(guesses) * draft_seconds_;
     if (const double speed = expected / seconds; speed > best) best = speed, length_ = guesses;
   }
-  if (length_ == 0 && ++record.declined >= record.patience) { // the text may have become another
+  if (length_ == 0 && ++record.declined >= record.patience) {
     record.declined = 0;
     record.patience = std::min(2 * record.patience, kMostPatience);
     record.tries = kTries;
@@ -82,7 +81,7 @@ std::vector<int32_t> Speculator::draft() {
 void Speculator::took(int64_t tokens, double seconds) {
   if (tokens >= kTimed) return;
   const bool guessed = tokens > 1;
-  // Behind one of the other kind a step waits for the host, which else is a step ahead.
+  // After a step of the other kind the host is not one step ahead, so times are not comparable.
   const bool alike = std::exchange(guessed_, guessed) == guessed;
   if (!alike && seconds_[tokens] > 0) return;
   double& known = seconds_[tokens];
@@ -99,7 +98,7 @@ void Speculator::were_right(int64_t made, int64_t right) {
   }
   if (right == 0)
     record.tries = 0;
-  else if (record.tries == 0) // all tries were right, or guesses pay
+  else if (record.tries == 0) // all tries were right, or drafts pay
     record.patience = kLeastPatience;
   ++counts_.steps;
   for (int64_t i = 0; i < made; ++i) {

@@ -1,4 +1,4 @@
-// The CUDA executor and encoder of a build that has none.
+// Stubs for builds without CUDA.
 #include "core/error.h"
 #include "kernels/cuda/encode/encode.h"
 #include "kernels/cuda/encode/hessian.h"

@@ -1,4 +1,4 @@
-// The roofline as a picture: operations per byte against operations per second, both logarithmic.
+// Operations per byte against operations per second, log-log.
 #include "measure/roofline_report.h"
 
 #include "engine/machine.h"
@@ -26,7 +26,6 @@ constexpr Group kGroups[] = {{"matvec", "matrix × vector", "#2680c2"},
                              {"product", "matrix × prompt", "#3f9142"},
                              {"model", "whole model", "#e67e00"}};
 
-// Rates that are drawn as roofs, each by the fastest way to reach it.
 struct Rate {
   const char* title;
   std::initializer_list<const char*> ceilings;
@@ -41,7 +40,7 @@ struct Box {
   bool meets(const Box& o) const { return left < o.right && o.left < right && top < o.bottom && o.top < bottom; }
 };
 
-// Shown are attention, the model, and the largest matrix of each format in the file. The rest stands in the table.
+// Attention, the model, each format's largest matrix; the table has the rest.
 std::vector<RooflinePoint> shown_points(const std::vector<RooflinePoint>& all) {
   std::vector<RooflinePoint> shown;
   for (const RooflinePoint& p : all) {
@@ -135,8 +134,7 @@ class Picture {
     page_.upward_text(24, (kTop + kHeight - kBottom) / 2, "operations per second", 13, kInk);
   }
 
-  // A bandwidth is a diagonal from the left or lower edge up to the rate that it is drawn to, its name above its
-  // upper part, where few kernels are.
+  // From the left or lower edge up to `to_rate`; the label is near the top, where few points are.
   void diagonal(double bandwidth, double to_rate, const char* color, double width, const char* dashes,
                 const std::string& label) {
     double intensity = std::pow(10, x_.low), rate = bandwidth * intensity;
@@ -144,7 +142,7 @@ class Picture {
     if (rate < bottom) rate = bottom, intensity = bottom / bandwidth;
     const double x1 = x_.at(intensity), y1 = y_.at(rate), x2 = x_.at(to_rate / bandwidth), y2 = y_.at(to_rate);
     page_.line(x1, y1, x2, y2, color, width, dashes);
-    for (double along = 0; along < 1; along += 0.005) // labels keep away from it
+    for (double along = 0; along < 1; along += 0.005)
       taken_.push_back(around(x1 + along * (x2 - x1), y1 + along * (y2 - y1), 2));
     if (label.empty()) return;
     const double angle = std::atan2(y2 - y1, x2 - x1) * 180 / std::acos(-1.0), at = 0.72;
@@ -171,7 +169,7 @@ class Picture {
       if (bytes > 0) diagonal(bytes, flops, kMuted, 1, "6 4", "");
       if (bytes > 0) page_.line(x_.at(flops / bytes), y_.at(flops), right, y_.at(flops), kMuted, 1, "6 4");
     }
-    // Rates, highest first; labels stand right of the plot and make room for each other.
+    // Highest first; labels are spread.
     std::vector<std::pair<double, std::string>> rates;
     for (const Rate& rate : kRates)
       if (const core::Ceiling* c = fastest(rate))
@@ -189,7 +187,7 @@ class Picture {
     diagonal(read, peak, kInk, 2.4, "", "memory read " + in_units(read, "B/s"));
   }
 
-  // "Q4_K" of a product, "depth 8192" of attention, else the name; of the model how much of the roof it reaches, too.
+  // "Q4_K", "depth 8192", or the name; for the model also its share of the roof.
   std::string label_of(const RooflinePoint& p) const {
     if (p.group == "attention") return p.name.substr(p.name.rfind("depth"));
     if (p.group == "model") return fmt::format("{}: {:.0f} %", p.name, 100 * roof_share(p));
@@ -197,7 +195,7 @@ class Picture {
   }
 
   void draw_points() {
-    std::vector<std::function<void()>> points; // above their labels
+    std::vector<std::function<void()>> points; // drawn above labels
     for (const RooflinePoint& p : shown_) {
       const double x = x_.at(p.flops_per_byte()), y = y_.at(p.flops_per_second());
       const bool whole = p.group == "model";
@@ -209,7 +207,7 @@ class Picture {
                                  p.bytes_per_second() / 1e9, p.flops_per_second() / 1e12, 100 * roof_share(p),
                                  report_.bound_by(p)));
       });
-      if (whole) { // how far it is to the roof
+      if (whole) {
         const double roof = y_.at(p.flops / report_.floor_seconds(p));
         page_.add(fmt::format("<line x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\" stroke=\"{3}\" "
                               "stroke-width=\"1.2\" stroke-opacity=\"0.6\"/>\n",
@@ -217,14 +215,14 @@ class Picture {
         taken_.push_back({x - 2, roof, x + 2, y});
       }
     }
-    // Where not all have room, these come first.
+    // Priority if space is short.
     for (const char* first : {"model", "attention", "Q4_K", "Q8_0", "Q6_K", "IQ3_S", "Q2_K", "MXFP4", ""})
       for (const RooflinePoint& p : shown_)
         if (p.group == first || p.format == first || !*first) draw_label(p);
     for (const auto& draw : points) draw();
   }
 
-  // Beside its point where there is room, of the model else further away on a line; else not at all.
+  // Beside the point, if there is room. The model's label may also be further away, with a line.
   void draw_label(const RooflinePoint& p) {
     const bool whole = p.group == "model";
     const double x = x_.at(p.flops_per_byte()), y = y_.at(p.flops_per_second());
@@ -269,7 +267,7 @@ class Picture {
   const std::vector<RooflinePoint> shown_;
   const Axis x_, y_;
   SvgPage page_{kWidth, kHeight};
-  std::vector<Box> taken_; // where no label can be
+  std::vector<Box> taken_;
   std::set<std::string> labelled_;
 };
 

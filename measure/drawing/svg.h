@@ -1,5 +1,4 @@
-// Drawings as SVG: text, lines and points on a white page. By hand, because an SVG is one string and needs no library.
-// Sizes are in pixels of the drawing.
+// Minimal SVG writer; sizes in pixels.
 #pragma once
 
 #include <string>
@@ -14,14 +13,13 @@ inline constexpr const char* kMuted = "#7b8794";
 
 std::string svg_escaped(std::string_view text);
 
-// One logarithmic axis, from pixel `from` to pixel `to`.
 struct Axis {
   double low, high; // log10
   double from, to;
 
   Axis(double least, double most, double from, double to);
   double at(double value) const;
-  std::vector<int> decades() const; // powers of ten on it
+  std::vector<int> decades() const; // powers of ten
 };
 
 class SvgPage {
@@ -31,11 +29,11 @@ class SvgPage {
   void text(double x, double y, std::string_view what, double size, const char* color, const char* anchor = "start",
             const char* weight = "400");
   void line(double x1, double y1, double x2, double y2, const char* color, double width, const char* dashes = "");
-  // Centred at a point, and turned upwards: of a vertical axis.
+  // Rotated.
   void upward_text(double x, double y, std::string_view what, double size, const char* color);
   void circle(double x, double y, double radius, const char* color, std::string_view title = "");
   void add(std::string_view elements) { out_ += elements; }
-  // In the lower right corner: what drew it.
+  // `by`: in the lower right corner.
   std::string finish(std::string_view by) const;
 
  private:

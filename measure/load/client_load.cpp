@@ -20,14 +20,12 @@
 namespace ridge::measure {
 namespace {
 
-// What is common to the threads that play clients of one scheduler.
 class Clients {
  public:
   Clients(engine::Scheduler& scheduler, const core::ClientLoad& load, const BenchPlan& plan, int64_t vocab)
       : scheduler_(scheduler), load_(load), plan_(plan), vocab_(vocab), shared_(random_tokens(0, load.shared)) {}
 
-  // Sends requests number `first` and those behind it, and waits for all answers. `arrivals`: a second; 0: each client
-  // has one at once. Throws the Error of the first answer that had one.
+  // Requests from number `first`. arrivals: per second; 0: each client always has one. Rethrows the first Error.
   void play(int64_t first, int64_t count, double arrivals) {
     next_ = first;
     last_ = first + count;
@@ -48,7 +46,7 @@ class Clients {
           for (int64_t number; (number = next_++) < last_;) ask_or_keep_error(number);
         });
     }
-    threads.clear(); // waits
+    threads.clear();
     if (error_) std::rethrow_exception(error_);
   }
 
@@ -109,9 +107,9 @@ class Clients {
   const BenchPlan& plan_;
   const int64_t vocab_;
   const std::vector<int32_t> shared_;
-  std::atomic<int64_t> next_ = 0, last_ = 0; // requests
+  std::atomic<int64_t> next_ = 0, last_ = 0;
   std::mutex mutex_;
-  std::vector<double> first_token_, between_tokens_; // seconds
+  std::vector<double> first_token_, between_tokens_;
   std::exception_ptr error_;
 };
 
@@ -151,7 +149,7 @@ ClientLoadRow play_to(engine::LoadedModel& model, const std::string& name, const
                               engine::prefix_settings({}, model.file, steps.note));
   Clients clients(scheduler, load, plan, model.program.vocab);
   const int64_t count = load.requests > 0 ? load.requests : 4 * load.clients;
-  clients.play(count, load.clients, 0); // a round of others: graphs are captured, pages read
+  clients.play(count, load.clients, 0); // warm-up
   clients.forget_times();
 
   ClientLoadRow row = {.model = name,

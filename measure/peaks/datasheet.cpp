@@ -6,7 +6,7 @@
 namespace ridge::measure {
 namespace {
 
-// NVIDIA's architecture white papers and product pages, boost clocks. GB/s, then TFLOP/s and TOP/s.
+// NVIDIA's white papers and product pages, boost clocks. GB/s, TFLOP/s, TOP/s.
 consteval Datasheet card(std::string_view name, double gigabytes, double fp32, double f16, double int8, double fp8) {
   return {name, gigabytes * 1e9, fp32 * 1e12, f16 * 1e12, int8 * 1e12, fp8 * 1e12};
 }

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMeasurements = 16, kDevices = 64; // that are kept
+constexpr size_t kMeasurements = 16, kDevices = 64;
 constexpr const char* kWhat = "read_bytes_per_second";
 
 constexpr const char* kFile = "peaks.json";
@@ -57,7 +57,7 @@ void keep_read_peak(const std::string& device, double bytes_per_second) {
   peaks.erase(device);
   while (peaks.size() >= kDevices) peaks.erase(peaks.begin());
   peaks[device] = {{kWhat, values}};
-  core::write_state(kFile, peaks); // a read-only home costs the next program a measurement
+  core::write_state(kFile, peaks); // failure is harmless
 }
 
 double measure_and_keep_read_peak(engine::Device on, int threads) {

@@ -1,4 +1,4 @@
-// The two roofs of a device: what it reads from memory and how fast it multiplies, measured in this process.
+// Memory bandwidth and multiplication rate, measured in this process.
 #pragma once
 
 #include "core/ceiling.h"
@@ -11,12 +11,12 @@ namespace ridge::measure {
 
 class Peaks {
  public:
-  explicit Peaks(const engine::LoadedModel& model) : model_(model) {} // its executor is there
+  explicit Peaks(const engine::LoadedModel& model) : model_(model) {} // requires its executor
 
-  double read_bytes_per_second() const { return engine::measure_read_bandwidth(model_); } // anew each time
-  // The fastest way to multiply that prompts use: tensor cores (f16), on the CPU int8 dots. Measured once.
+  double read_bytes_per_second() const { return engine::measure_read_bandwidth(model_); } // measures each time
+  // Prefill rate: tensor cores (f16), or int8 dots on the CPU. Measured once.
   const core::Ceiling& products();
-  const Datasheet* datasheet() const; // null: unknown, or not on the GPU alone
+  const Datasheet* datasheet() const; // null: unknown, or not only GPU
 
  private:
   const engine::LoadedModel& model_;

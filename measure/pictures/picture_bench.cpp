@@ -19,7 +19,7 @@
 namespace ridge::measure {
 namespace {
 
-constexpr int64_t kTextTokens = 16; // behind the picture
+constexpr int64_t kTextTokens = 16; // after the picture
 
 media::Picture random_picture(const std::string& size) {
   const size_t cross = size.find_first_of("xX");
@@ -50,7 +50,6 @@ media::Sound random_sound(double seconds) {
   return sound;
 }
 
-// Runs one model.
 class PictureBench {
  public:
   PictureBench(engine::LoadedModel& model, engine::PictureReader& reader, const core::BenchRequest& request,
@@ -72,7 +71,7 @@ class PictureBench {
       row.sound_seconds = std::get<media::Sound>(medium_).seconds();
     }
     std::vector<double> program, encoding, first;
-    for (int i = 0; i <= request_.repetitions; ++i) { // the first one warms up
+    for (int i = 0; i <= request_.repetitions; ++i) { // the first warms up
       const double start = core::seconds_now();
       read();
       const double encoded = core::seconds_now();
@@ -152,7 +151,7 @@ class PictureBench {
   const media::Medium& medium_;
   std::vector<int32_t> text_;
   engine::TextPictures pictures_;
-  int64_t tokens_ = 0; // of the picture or sound
+  int64_t tokens_ = 0;
 };
 
 } // namespace

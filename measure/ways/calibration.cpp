@@ -11,10 +11,10 @@ namespace {
 
 using Factors = std::map<std::string, double>;
 
-constexpr double kLeastGain = 0.01;  // of a step in the mean: less is what measurements differ by
-constexpr double kFarthest = 3;      // factors lie between this and its reciprocal
-constexpr double kRatio = 1.06;      // from one factor that is tried to the next
-constexpr double kPreference = 2e-3; // of a step, per doubling: factors near 1 where others gain nothing
+constexpr double kLeastGain = 0.01; // of a step; less is noise
+constexpr double kFarthest = 3;     // factors lie in [1/this, this]
+constexpr double kRatio = 1.06;
+constexpr double kPreference = 2e-3; // penalty per doubling: prefers factors near 1
 constexpr int kRounds = 4;
 
 double factor_of(const Factors& factors, const std::string& way) {
@@ -35,7 +35,7 @@ double regret_with(std::span<const RegretRow> rows, const Factors& factors) {
   std::set<int64_t> steps;
   for (const RegretRow& row : rows) {
     steps.insert(row.tokens);
-    if (row.products.empty()) continue; // all products of a step, of which nothing is expected
+    if (row.products.empty()) continue; // the row of all products has no expectation
     const auto expected = [&](const RegretRow::Way& way) { return way.expected_us * factor_of(factors, way.name); };
     const RegretRow::Way& chosen = *std::ranges::min_element(row.ways, {}, expected);
     lost += chosen.step_us / row.ways[row.best].step_us - 1;

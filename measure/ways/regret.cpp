@@ -16,7 +16,6 @@ namespace {
 
 using kernels::cuda::ProductWays;
 
-// Tokens of one stream from position 0 on; as of a prompt, the last one's logits are wanted.
 struct Prompt {
   std::vector<int32_t> tokens, positions, outputs;
 
@@ -27,7 +26,7 @@ struct Prompt {
   core::Batch batch() const { return {tokens, positions, {}, outputs}; }
 };
 
-// Microseconds, the median.
+// Median microseconds.
 double time_step(core::Executor& executor, const core::Batch& batch, int repetitions) {
   std::vector<double> times;
   for (int run = -2; run < repetitions; ++run) {
@@ -40,7 +39,7 @@ double time_step(core::Executor& executor, const core::Batch& batch, int repetit
   return times[repetitions / 2];
 }
 
-// Microseconds of the ops of these names, in all layers.
+// Microseconds over all layers.
 double time_products(core::Executor& executor, const core::Program& program, const core::Batch& batch,
                      const std::set<std::string>& names, int repetitions) {
   executor.load_state(0, {}, 0);
@@ -52,7 +51,7 @@ double time_products(core::Executor& executor, const core::Program& program, con
   return seconds * 1e6;
 }
 
-// Each way for all products that it fits, beside the chosen ones.
+// Each way for all products it fits.
 RegretRow try_for_all(core::Executor& executor, const core::Batch& batch, const std::set<std::string>& names,
                       int repetitions) {
   RegretRow row;

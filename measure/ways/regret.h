@@ -1,5 +1,4 @@
-// What the choice of kernels costs: every way to multiply each kind of product of a step on the GPU is measured, and
-// the chosen ones are compared with the best.
+// Measures every way to multiply on the GPU against the chosen one.
 #pragma once
 
 #include "core/executor.h"
@@ -13,30 +12,28 @@ namespace ridge::measure {
 struct RegretRow {
   struct Way {
     std::string name;
-    double expected_us; // for the products of one layer
-    double product_us;  // measured likewise, the conversion of its input included
-    double step_us;     // of the whole step, where these products alone go this way
+    double expected_us; // products of one layer
+    double product_us;  // measured, with input conversion
+    double step_us;     // whole step if only these products use it
   };
-  int64_t tokens = 0;   // of one stream, behind an empty context
-  std::string products; // "attn_q attn_k attn_v"; empty: all of the step
-  int64_t layers = 0;   // that have them
+  int64_t tokens = 0;   // one stream, empty context
+  std::string products; // "attn_q attn_k attn_v"; empty: all
+  int64_t layers = 0;   // with these products
   size_t taken = 0, best = 0;
-  std::vector<Way> ways; // where all products go one way: the chosen ones first, without times of products
+  std::vector<Way> ways; // for all products: the chosen ones first, without product times
 
-  // Shares of the products' time, and of the step's.
   double lost() const {
     return (ways[taken].step_us - ways[best].step_us) / (ways[taken].product_us * static_cast<double>(layers));
   }
   double lost_of_step() const { return 1 - ways[best].step_us / ways[taken].step_us; }
 };
 
-// For one number of tokens, at most the executor's max_batch; the cache is overwritten from position 0 on. Products
-// hand their results on in a form that only some ways read, so the last row has all products going one way, as far as
-// that fits. Throws std::logic_error for an executor that is not one of a GPU alone.
+// tokens <= max_batch; overwrites the cache. Products pass results in forms that only some ways read, so the last row
+// uses one way everywhere it fits. Throws std::logic_error unless the executor is one GPU.
 std::vector<RegretRow> measure_regret(core::Executor& executor, const core::Program& program, int64_t tokens,
                                       int repetitions);
 
-// Microseconds of such a step, the median.
+// Median microseconds.
 double measure_step(core::Executor& executor, const core::Program& program, int64_t tokens, int repetitions);
 
 std::string regret_table(const std::vector<RegretRow>& rows, bool all_ways);

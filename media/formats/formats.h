@@ -1,4 +1,4 @@
-// One decoder per format. Each throws Error without the picture's name, which decode_picture() puts before it.
+// Decoders throw Error; decode_picture() prepends the picture's name.
 #pragma once
 
 #include "media/picture.h"
@@ -7,7 +7,7 @@
 
 namespace ridge::media {
 
-// A picture as it is stored, and which way it is to be turned: the number of EXIF's tag Orientation, 1 to 8.
+// EXIF's orientation, 1 to 8.
 struct Stored {
   Picture picture;
   int orientation = 1;
@@ -19,13 +19,13 @@ Stored decode_webp(std::span<const std::byte> bytes, const PictureLimits& limits
 Stored decode_gif(std::span<const std::byte> bytes, const PictureLimits& limits);
 Stored decode_ppm(std::span<const std::byte> bytes, const PictureLimits& limits);
 
-// Throws Error for a picture without pixels, or with more than the limit.
+// Throws Error if empty or above the limit.
 void check_size(int64_t width, int64_t height, const PictureLimits& limits);
 
-// What EXIF data (a TIFF file) say of the orientation; 1 where they say nothing that can be read.
+// exif: a TIFF file. 1 if unreadable.
 int orientation_of(std::span<const std::byte> exif);
 
-// Pixels with an alpha each, [height][width][4], over white.
+// [height][width][4], over white.
 Picture over_white(std::span<const uint8_t> rgba, int64_t width, int64_t height);
 
 } // namespace ridge::media

@@ -1,4 +1,4 @@
-// GIF by giflib: the first frame, as it shows on the file's canvas.
+// By giflib: the first frame on the canvas.
 #include "core/error.h"
 #include "media/formats/formats.h"
 
@@ -29,10 +29,10 @@ int take_bytes(GifFileType* gif, GifByteType* to, int count) {
   core::throw_error("cannot be decoded: {}", ends ? "it ends early" : reason ? reason : "it is broken");
 }
 
-// Reads an extension block. Returns the colour that is transparent, where it names one; else -1.
+// Returns the transparent colour, or -1.
 int read_extension(GifFileType* gif) {
   int code = 0, transparent = -1;
-  GifByteType* block = nullptr; // its length comes first
+  GifByteType* block = nullptr; // block[0] is the length
   if (DGifGetExtension(gif, &code, &block) == GIF_ERROR) fail(gif->Error);
   while (block) {
     GraphicsControlBlock control;
@@ -43,7 +43,6 @@ int read_extension(GifFileType* gif) {
   return transparent;
 }
 
-// Lines of an interlaced frame come in four rounds.
 std::vector<int64_t> order_of_lines(int64_t count, bool interlaced) {
   constexpr int kFirst[] = {0, 4, 2, 1}, kStep[] = {8, 8, 4, 2};
   std::vector<int64_t> order;
@@ -53,7 +52,7 @@ std::vector<int64_t> order_of_lines(int64_t count, bool interlaced) {
   return order;
 }
 
-// What the frame does not cover is transparent, and what lies beyond the canvas is cut.
+// Uncovered canvas is transparent; frames are clipped.
 Picture read_frame(GifFileType* gif, int transparent, const PictureLimits& limits) {
   if (DGifGetImageDesc(gif) == GIF_ERROR) fail(gif->Error);
   const GifImageDesc& frame = gif->Image;

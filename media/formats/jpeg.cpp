@@ -1,4 +1,3 @@
-// JPEG by libjpeg-turbo.
 #include "core/error.h"
 #include "media/formats/formats.h"
 
@@ -14,8 +13,7 @@
 namespace ridge::media {
 namespace {
 
-// libjpeg calls these where something is wrong. They leave it by a jump, as it expects: no object with a destructor is
-// made between setjmp and the jump.
+// Error callbacks use longjmp: no object with a destructor may exist between setjmp and the jump.
 struct Errors {
   jpeg_error_mgr manager;
   jpeg_progress_mgr progress;
@@ -29,12 +27,12 @@ struct Errors {
   std::longjmp(errors->back, 1);
 }
 
-// Warnings: data that end early are an error, others are passed over.
+// Truncation is an error; other warnings are ignored.
 void warn(j_common_ptr jpeg, int level) {
   if (level < 0 && (jpeg->err->msg_code == JWRN_JPEG_EOF || jpeg->err->msg_code == JWRN_HIT_MARKER)) leave(jpeg);
 }
 
-// A file of a few kilobytes may ask for the whole picture to be gone through thousands of times.
+// A small file may have thousands of scans.
 void watch(j_common_ptr jpeg) {
   constexpr int kMostScans = 200;
   if (jpeg->is_decompressor && reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number > kMostScans) {
@@ -69,7 +67,6 @@ struct Decompressor {
     jpeg_calc_output_dimensions(&jpeg);
   }
 
-  // Rows of output_components * output_width bytes.
   void decode(uint8_t* rows) {
     if (setjmp(errors.back)) fail();
     jpeg_start_decompress(&jpeg);
@@ -90,7 +87,7 @@ struct Decompressor {
   }
 };
 
-// Printers' colours. Adobe's files, which are all that there are, have them inverted.
+// Adobe writes CMYK inverted.
 void from_cmyk(const std::vector<uint8_t>& cmyk, bool inverted, Picture& picture) {
   for (size_t i = 0; i < cmyk.size() / 4; ++i)
     for (int c = 0; c < 3; ++c) {

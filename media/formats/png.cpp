@@ -1,4 +1,3 @@
-// PNG by libpng.
 #include "core/error.h"
 #include "media/formats/formats.h"
 
@@ -12,8 +11,7 @@
 namespace ridge::media {
 namespace {
 
-// libpng calls these. Where something is wrong they leave it by a jump, as it expects: no object with a destructor is
-// made between setjmp and the jump.
+// Error callbacks use longjmp: no object with a destructor may exist between setjmp and the jump.
 struct Reader {
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -54,7 +52,6 @@ struct Reader {
     png_read_info(png, info);
   }
 
-  // Everything becomes 8 bits of red, green, blue and alpha.
   void decode(uint8_t* pixels, uint8_t** rows, size_t count, size_t stride) {
     if (setjmp(png_jmpbuf(png))) fail();
     png_set_scale_16(png);

@@ -1,4 +1,4 @@
-// PPM: "P6", width, height and the largest value as text, then the pixels as they are, one or two bytes a value.
+// "P6", width, height, maximum as text, then pixels, one or two bytes per value.
 #include "core/error.h"
 #include "media/formats/formats.h"
 
@@ -9,7 +9,6 @@ class Header {
  public:
   explicit Header(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
-  // A number behind white space and comments.
   int64_t number() {
     for (; is_space(peek()) || peek() == '#'; ++at_)
       if (peek() == '#')
@@ -20,7 +19,7 @@ class Header {
     for (; is_digit(peek()); ++at_) value = std::min(kMost, value * 10 + peek() - '0');
     return value;
   }
-  // Behind the one white space that follows the last number.
+  // The data begins after one white space.
   std::span<const std::byte> rest() const { return bytes_.subspan(std::min(at_ + 1, bytes_.size())); }
 
  private:
@@ -29,7 +28,7 @@ class Header {
   static bool is_digit(int c) { return c >= '0' && c <= '9'; }
 
   std::span<const std::byte> bytes_;
-  size_t at_ = 2; // behind "P6"
+  size_t at_ = 2;
 };
 
 } // namespace

@@ -1,4 +1,3 @@
-// WebP by libwebp.
 #include "core/error.h"
 #include "media/formats/formats.h"
 

@@ -1,5 +1,4 @@
-// FLAC, MP3, Ogg and AIFF by libsndfile, which is loaded when such a file comes: it has no static archive, and WAV
-// files do without it.
+// FLAC, MP3, Ogg and AIFF by libsndfile, loaded on demand: it has no static archive.
 #include "media/sound/decoders.h"
 
 #include <dlfcn.h>
@@ -15,7 +14,7 @@ using core::throw_error;
 
 namespace {
 
-// What sndfile.h says, as its interface has been since 2002.
+// Declarations from sndfile.h, stable since 2002.
 using Count = int64_t;
 struct Info {
   Count frames;
@@ -32,7 +31,7 @@ struct SoundFile;
 
 struct SndfileLibrary {
   SoundFile* (*open)(Io*, int, Info*, void*);
-  Count (*read)(SoundFile*, float*, Count); // frames
+  Count (*read)(SoundFile*, float*, Count);
   int (*close)(SoundFile*);
   const char* (*error)(SoundFile*);
 };
@@ -45,7 +44,7 @@ void find(void* library, Function& function, const char* name) {
 
 const SndfileLibrary& library() {
   static const SndfileLibrary functions = [] {
-    void* loaded = ::dlopen("libsndfile.so.1", RTLD_NOW | RTLD_LOCAL); // stays loaded
+    void* loaded = ::dlopen("libsndfile.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!loaded)
       throw_error("needs libsndfile.so.1 to be read, which is missing: install libsndfile1 (Debian, Ubuntu) or "
                   "libsndfile (Fedora), or make it WAV");
@@ -59,7 +58,6 @@ const SndfileLibrary& library() {
   return functions;
 }
 
-// The bytes as the library reads a file.
 struct SoundBytes {
   std::span<const std::byte> bytes;
   Count at = 0;
@@ -71,7 +69,7 @@ struct SoundBytes {
   static Count seek(Count offset, int from, void* reader) {
     SoundBytes& r = of(reader);
     const Count start = from == SEEK_SET ? 0 : from == SEEK_CUR ? r.at : length(reader);
-    constexpr Count kFurthest = Count{1} << 48; // behind the end there is nothing to read, as of a file
+    constexpr Count kFurthest = Count{1} << 48; // seeks past the end are allowed, as in files
     if (offset < -start || offset > kFurthest) return -1;
     return r.at = start + offset;
   }
@@ -97,7 +95,7 @@ Sound decode_by_sndfile(std::span<const std::byte> bytes, const SoundLimits& lim
   Info info{};
   const std::unique_ptr<SoundFile, int (*)(SoundFile*)> file(f.open(&io, kToRead, &info, &reader), f.close);
   if (!file) throw_error("cannot be read: {}", f.error(nullptr));
-  check_length(info.rate, info.channels, 1, limits); // its length may not be known yet
+  check_length(info.rate, info.channels, 1, limits); // the length may be unknown yet
   Sound sound = {info.rate, {}};
   std::vector<float> part(kFramesAtOnce * info.channels);
   for (Count count; (count = f.read(file.get(), part.data(), kFramesAtOnce)) > 0;) {

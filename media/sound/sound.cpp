@@ -20,14 +20,14 @@ using core::throw_error;
 
 namespace {
 
-constexpr size_t kSoundStart = 16; // bytes that tell formats apart
+constexpr size_t kSoundStart = 16; // enough to detect the format
 
 struct SoundFormat {
   std::string_view start;
-  size_t then_at;        // where `then` stands
-  std::string_view then; // what else tells the format; may be empty
+  size_t then_at; // offset of `then`
+  std::string_view then;
   std::string_view type, name;
-  Sound (*decode)(std::span<const std::byte>, const SoundLimits&); // null: it cannot be read
+  Sound (*decode)(std::span<const std::byte>, const SoundLimits&); // null: unsupported
 };
 
 constexpr std::array kSoundFormats = {
@@ -45,7 +45,6 @@ constexpr std::array kSoundFormats = {
     SoundFormat{"\xff\xf1", 0, "", "audio/aac", "AAC", nullptr},
 };
 
-// Null: bytes of none.
 const SoundFormat* sound_format_of(std::span<const std::byte> bytes) {
   const auto stands_at = [&](size_t at, std::string_view text) {
     return text.empty() ||
@@ -57,10 +56,10 @@ const SoundFormat* sound_format_of(std::span<const std::byte> bytes) {
   return found == kSoundFormats.end() ? nullptr : &*found;
 }
 
-// A filter of order 2, in the form that keeps two numbers.
+// Second-order filter with two state values.
 class LowPass {
  public:
-  LowPass(double cutoff, double quality) { // cutoff: of the rate
+  LowPass(double cutoff, double quality) { // cutoff: relative to the rate
     const double w = 2 * std::numbers::pi * cutoff, alpha = std::sin(w) / (2 * quality), a0 = 1 + alpha;
     const double c = std::cos(w);
     b0_ = static_cast<float>((1 - c) / 2 / a0);
@@ -79,7 +78,7 @@ class LowPass {
   float b0_, b1_, a1_, a2_, first_ = 0, second_ = 0;
 };
 
-// Two of them: a Butterworth filter of order 4.
+// Fourth-order Butterworth.
 class SteepLowPass {
  public:
   explicit SteepLowPass(double cutoff) : parts_{part(cutoff, 1), part(cutoff, 3)} {}
@@ -112,7 +111,7 @@ Sound decode_sound(std::span<const std::byte> bytes, const std::string& name, co
     if (!format) throw_error("is no sound that can be read: expected WAV, FLAC, MP3 or Ogg");
     if (!format->decode) throw_error("is {}, which cannot be read: make it WAV, FLAC, MP3 or Ogg", format->name);
     Sound sound = format->decode(bytes, limits);
-    constexpr float kMost = 1e6f; // 1 is the loudest that most files can hold
+    constexpr float kMost = 1e6f; // nominal: 1
     if (!std::ranges::all_of(sound.samples, [](float sample) { return std::abs(sample) <= kMost; }))
       throw_error("has samples that are no numbers, or far above 1");
     return sound;
@@ -130,7 +129,7 @@ std::string_view type_of_sound(std::span<const std::byte> bytes) {
 
 bool is_sound_file(const std::string& path) {
   std::error_code failed;
-  if (!std::filesystem::is_regular_file(path, failed)) return false; // a pipe would be waited for
+  if (!std::filesystem::is_regular_file(path, failed)) return false; // a pipe would block
   std::array<char, kSoundStart> start{};
   std::ifstream file(path, std::ios::binary);
   file.read(start.data(), start.size());
@@ -143,7 +142,7 @@ std::string read_sound_file(const std::string& path, const SoundLimits& limits) 
   if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
     throw_error("{}: has {} bytes, expected at most {} of a sound: cut it into pieces", core::printable(path), bytes,
                 limits.bytes);
-  return core::read_text_file(path, limits.bytes); // also what grows meanwhile, or is no file
+  return core::read_text_file(path, limits.bytes); // the file may have grown
 }
 
 Sound read_sound(const std::string& path, const SoundLimits& limits) {
@@ -158,9 +157,9 @@ std::vector<float> resampled(const Sound& sound, int64_t rate) {
   const bool gets_fewer = in > out;
   std::vector<float> made;
   made.reserve(sound.samples.size() * out / in + 2);
-  float before = 0, last = 0; // around the place of the next sample to be made, filtered where the rate falls
+  float before = 0, last = 0; // neighbours of the next output
   size_t taken = 0;
-  for (int64_t steps = 1, part = 0;;) { // inputs to take until the next sample, and how far behind them it is, in 1/out
+  for (int64_t steps = 1, part = 0;;) { // inputs until the next output; phase in 1/out
     for (; steps > 0 && taken < sound.samples.size(); --steps) {
       before = last;
       last = gets_fewer ? filter(sound.samples[taken]) : sound.samples[taken];

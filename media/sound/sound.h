@@ -1,4 +1,3 @@
-// Sounds: decoded from the files that people have, as one channel of samples.
 #pragma once
 
 #include "media/picture.h"
@@ -13,42 +12,38 @@
 namespace ridge::media {
 
 struct Sound {
-  int64_t rate = 0;                // samples a second
-  std::vector<float> samples = {}; // -1 to 1; of several channels their mean
+  int64_t rate = 0;                // samples per second
+  std::vector<float> samples = {}; // -1 to 1; mean of channels
 
   double seconds() const { return rate > 0 ? static_cast<double>(samples.size()) / static_cast<double>(rate) : 0; }
 };
 
-// What a sound may be at most. Its header is checked before anything is decoded.
+// Checked against the header before decoding.
 struct SoundLimits {
-  int64_t bytes = int64_t{256} << 20; // of the file
+  int64_t bytes = int64_t{256} << 20; // file size
   int64_t seconds = 3600;
 };
 
-// What is wrong with a sound, in a line that begins with its name.
 struct SoundError : MediaError {
   using MediaError::MediaError;
 };
 
-// A WAV file of whole numbers or floats, or, where libsndfile is installed, FLAC, MP3, Ogg (Vorbis, Opus) and AIFF.
-// `name` begins the SoundError that is thrown for what is no such sound, has no samples, is beyond a limit, or ends
-// early.
+// WAV (integers or floats); with libsndfile FLAC, MP3, Ogg (Vorbis, Opus) and AIFF. Throws SoundError, beginning with
+// `name`, for other formats, no samples, exceeded limits and truncated data.
 Sound decode_sound(std::span<const std::byte> bytes, const std::string& name, const SoundLimits& limits = {});
 
-// "audio/wav": what the first bytes say; empty: they are not those of a sound.
+// "audio/wav"; empty: none.
 std::string_view type_of_sound(std::span<const std::byte> bytes);
-bool is_sound_file(const std::string& path); // by its first bytes; false also where none can be read
+bool is_sound_file(const std::string& path); // false also if unreadable
 
-// The bytes of a file at `path`. Throws Error where it cannot be read, or has more than a sound may have.
+// Throws Error if unreadable or above the limit.
 std::string read_sound_file(const std::string& path, const SoundLimits& limits = {});
-// decode_sound() of them.
 Sound read_sound(const std::string& path, const SoundLimits& limits = {});
 
-// The samples at another rate: between two neighbours lies a line, and what the lower rate cannot hold is filtered out
-// before (Butterworth of order 4), as other programs do it that models are run with.
+// Linear interpolation; a fourth-order Butterworth low-pass precedes downsampling, as in other programs.
 std::vector<float> resampled(const Sound& sound, int64_t rate);
 
-// A WAV file of 16 bits.
+// 16-bit WAV file.
 std::string wav_of(const Sound& sound);
 
 } // namespace ridge::media

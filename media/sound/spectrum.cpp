@@ -13,11 +13,10 @@ struct Complex {
 
   Complex operator+(Complex b) const { return {re + b.re, im + b.im}; }
   Complex operator-(Complex b) const { return {re - b.re, im - b.im}; }
-  Complex operator*(Complex b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; } // of finite numbers
+  Complex operator*(Complex b) const { return {re * b.re - im * b.im, re * b.im + im * b.re}; }
 };
 
-// The Fourier transform of `size` numbers: that of every p-th number from each of the first p on, joined, where p is
-// the smallest factor of the size.
+// Mixed radix: combines transforms of every p-th number, p the smallest factor.
 class Fourier {
  public:
   explicit Fourier(int64_t size) : size_(size), turns_(size), room_(2 * size) {
@@ -58,7 +57,7 @@ class Fourier {
   std::vector<Complex> turns_, room_;
 };
 
-constexpr double kLinearTo = 1000; // Hz, on Slaney's scale
+constexpr double kLinearTo = 1000; // Hz, Slaney's scale
 constexpr double kMelsOfHz = 3.0 / 200, kLinearMels = kLinearTo * kMelsOfHz;
 const double kStep = std::log(6.4) / 27;
 
@@ -72,7 +71,6 @@ double hz_of(double mels, MelScale scale) {
   return mels < kLinearMels ? mels / kMelsOfHz : kLinearTo * std::exp((mels - kLinearMels) * kStep);
 }
 
-// A triangle over the numbers of a transform.
 struct Band {
   int64_t first = 0;
   std::vector<double> weights;
@@ -80,7 +78,7 @@ struct Band {
 
 std::vector<Band> bands_of(const SpectrumSpec& spec) {
   const double top = mels_of(static_cast<double>(spec.rate) / 2, spec.scale);
-  const auto edge = [&](int64_t i) { // the frequency where a band begins; the next one is its centre
+  const auto edge = [&](int64_t i) { // lower edge; edge(i + 1) is the centre
     return hz_of(top * static_cast<double>(i) / static_cast<double>(spec.bands + 1), spec.scale);
   };
   std::vector<Band> bands(spec.bands);
@@ -121,8 +119,7 @@ std::vector<float> log_spectrum(std::span<const float> samples, int64_t frames, 
                                 const SpectrumSpec& spec) {
   const std::vector<Band> bands = bands_of(spec);
   std::vector<float> made(frames * spec.bands);
-  // Two frames at once: one as real parts, one as imaginary ones. What the transform's numbers k and -k have in common
-  // is the first one's, what they have not is the second one's.
+  // Transforms two frames as real and imaginary parts: sum and difference of numbers k and conj(-k) separate them.
   const auto make = [&](int64_t begin, int64_t end) {
     Fourier fourier(spec.transform);
     std::vector<Complex> windowed(spec.transform), numbers(spec.transform + 1);
@@ -150,15 +147,16 @@ std::vector<float> log_spectrum(std::span<const float> samples, int64_t frames, 
       }
     }
   };
-  const int64_t silent = std::min(frames, (std::ssize(samples) + spec.hop - 1) / spec.hop); // from this frame on
+  // frames from here are silent
+  const int64_t silent = std::min(frames, (std::ssize(samples) + spec.hop - 1) / spec.hop);
   std::fill(made.begin() + silent * spec.bands, made.end(), static_cast<float>(loudness_of(0, spec)));
-  constexpr int64_t kWorthAThread = 500; // frames
+  constexpr int64_t kWorthAThread = 500;
   const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   const int64_t pieces = std::clamp<int64_t>(silent / kWorthAThread, 1, cores);
   std::vector<std::jthread> others;
   for (int64_t i = 1; i < pieces; ++i) others.emplace_back(make, silent * i / pieces, silent * (i + 1) / pieces);
   make(0, silent / pieces);
-  others.clear(); // waits for them
+  others.clear(); // waits
   return made;
 }
 

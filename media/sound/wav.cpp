@@ -1,4 +1,4 @@
-// WAV files: chunks of a name, a length and data. "fmt " says what samples are, "data" has them.
+// Chunks of name, length, data.
 #include "media/sound/decoders.h"
 
 #include <fmt/format.h>
@@ -45,7 +45,6 @@ WavFormat read_format(std::span<const std::byte> chunk) {
   return format;
 }
 
-// 8 bits have no sign, all others do.
 float sample_at(std::span<const std::byte> bytes, size_t at, const WavFormat& format, bool is_float) {
   const uint64_t number = little_number_at(bytes, at, format.sample_bytes());
   if (is_float && format.bits == 32) return std::bit_cast<float>(static_cast<uint32_t>(number));
@@ -74,7 +73,7 @@ Sound read_samples(std::span<const std::byte> data, const WavFormat& format, con
 } // namespace
 
 Sound decode_wav(std::span<const std::byte> bytes, const SoundLimits& limits) {
-  constexpr uint64_t kUnknown = 0xffffffff; // a program that writes into a pipe cannot know the length
+  constexpr uint64_t kUnknown = 0xffffffff; // length in files written to a pipe
   std::optional<WavFormat> format;
   for (size_t at = kRiffHeader; bytes.size() >= at + kChunkHeader;) {
     const std::string_view name(reinterpret_cast<const char*>(bytes.data()) + at, 4);
@@ -102,7 +101,7 @@ std::string wav_of(const Sound& sound) {
   put(kHead + bytes, 4);
   file += "WAVEfmt ";
   put(16, 4);
-  for (const int field : {1, 1}) put(static_cast<uint64_t>(field), 2); // whole numbers, one channel
+  for (const int field : {1, 1}) put(static_cast<uint64_t>(field), 2); // integers, one channel
   put(static_cast<uint64_t>(sound.rate), 4);
   put(static_cast<uint64_t>(sound.rate) * 2, 4);
   put(2, 2);

@@ -1,4 +1,4 @@
-// One block on its way from weights to bytes: the input and the result of every encoder.
+// A block of weights: input and result of an encoder.
 #if defined(RIDGE_BLOCK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_BLOCK_INL_H
 #undef RIDGE_BLOCK_INL_H
@@ -10,15 +10,14 @@
 
 RIDGE_LANES_BEGIN
 
-// Weights and importance are scaled by powers of two, so that their products neither overflow nor vanish, whatever the
-// range of the tensor; `unit` is what the weights were divided by.
+// Weights and importance are scaled by powers of two against overflow and underflow; `unit`: divisor of the weights.
 template <int kWeights>
 struct Block {
   Lanes x[kWeights], w[kWeights];
   Lanes unit;
-  Lanes code[kWeights]; // as the format's unpack gives them
+  Lanes code[kWeights];
   Lanes scale[16], min[16];
-  Lanes d, m; // in the weights' own units, exact in the format's fields; see Parts
+  Lanes d, m; // in the weights' units; see Parts
 
   RIDGE_LANES_FN void normalize() {
     Lanes largest(0.0f), heaviest(0.0f);
@@ -31,16 +30,15 @@ struct Block {
     const auto unweighted = heaviest == Lanes(0.0f);
     for (int i = 0; i < kWeights; ++i) {
       x[i] = x[i] * per_unit;
-      // The least importance is a millionth instead of 0, so that no group has a total of 0.
+      // At least a millionth, so that no group's total is 0.
       w[i] = select(unweighted, Lanes(1.0f), max(w[i] * per_weight, Lanes(0x1p-20f)));
     }
   }
 
-  // Least squares makes decoded weights shorter than the weights: along them an error of ε, the relative squared error,
-  // is left. It is the same for all of a row, so it adds up, while other errors average out; and trained rows lie in
-  // the directions that their inputs prefer. So what is minimized is Σ w e² + (Σ w x e)² / Σ w x² over a group, e the
-  // error. That is least squares again, for weights that are longer by 2 / (2 - ε). Returns the factor; `gained` is
-  // that of a fit to the weights as they are.
+  // Least squares shrinks decoded weights by a relative squared error ε. This error adds up over a row while others
+  // average out, and trained rows point along their inputs. The search minimizes Σ w e² + (Σ w x e)² / Σ w x² over a
+  // group (e: error), which is least squares for weights longer by 2 / (2 - ε). Returns this factor; `gained`: from the
+  // original weights.
   RIDGE_LANES_FN Lanes lengthen(int first, int count, Lanes gained) {
     Lanes squares(0.0f);
     for (int i = first; i < first + count; ++i) squares += w[i] * x[i] * x[i];
@@ -59,7 +57,7 @@ struct Block {
     return sum;
   }
 
-  // The binary16 nearest to a number given in normalized units, in normalized units.
+  // In normalized units.
   RIDGE_LANES_FN Lanes to_f16(Lanes a) const { return round_to_f16(a * unit) * (Lanes(1.0f) / unit); }
 
   template <typename Codes>
@@ -77,7 +75,6 @@ struct Block {
   RIDGE_LANES_FN static Lanes power(Lanes a) { return max(floor_power_of_two(a), Lanes(0x1p-126f)); }
 };
 
-// Scheme<Format>::search(Block&) finds codes and scales. A format without a Scheme of its own has no encoder.
 template <typename Format>
 struct Scheme {};
 

@@ -1,4 +1,3 @@
-// The encoders of the formats with codebooks: see lattice-inl.h.
 #include "quant/encode/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,9 +1,7 @@
-// The searches for one group of weights that shares a scale: the codes of a format, and the scale, or scale and offset,
-// with the least weighted squared error.
+// Finds codes and scale (and offset) of a group with the least weighted squared error.
 //
 // For given codes the best scale is a least-squares solution; for a given scale the best code is the nearest. A fit
-// starts from scales that map the largest weight to, around and beyond the last code, takes the best, and alternates
-// the two steps from there. Errors are compared as gains: the sum of squares minus the error, which needs no further
+// tries initial scales and alternates both steps from the best. Gains (sum of squares minus error) need no further
 // pass.
 #if defined(RIDGE_FIT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_FIT_INL_H
@@ -17,7 +15,6 @@
 
 RIDGE_LANES_BEGIN
 
-// Sets of codes: `nearest` gives the member nearest to a number.
 template <int kLow, int kHigh>
 struct Integers {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {
@@ -29,7 +26,6 @@ struct SignCodes {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) { return select(v < Lanes(0.0f), Lanes(-1.0f), Lanes(1.0f)); }
 };
 
-// Twice the E2M1 values: 0 1 2 3 4 6 8 12.
 struct FloatCodes {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {
     const Lanes a = min(abs(v), Lanes(12.0f));
@@ -40,7 +36,7 @@ struct FloatCodes {
   }
 };
 
-// The uneven levels of IQ4_NL: the lowest, plus the step to the next for every midpoint passed.
+// The lowest level plus a step per midpoint passed.
 struct LevelCodes {
   static RIDGE_LANES_FN Lanes nearest(Lanes v) {
     Lanes q(static_cast<float>(kIq4Levels[0]));
@@ -52,7 +48,7 @@ struct LevelCodes {
   }
 };
 
-// Σ w x q and Σ w q² over a group, q the codes nearest to x * inverse_scale.
+// Σ w x q, Σ w q²; q: codes nearest to x * inverse_scale.
 struct Sums {
   Lanes xq, qq;
 };
@@ -68,16 +64,14 @@ RIDGE_LANES_FN Sums sums(const Lanes* x, const Lanes* w, Lanes inverse_scale) {
   return s;
 }
 
-// A scale and how much closer to x than zero its codes are, Σ w x² - Σ w (x - scale * q)².
+// gained: Σ w x² - Σ w (x - scale * q)².
 struct Fit {
   Lanes scale, gained;
 };
 
-// How much closer to x than zero are the codes of `s` times `scale`.
 RIDGE_LANES_FN Lanes gain(const Sums& s, Lanes scale) { return scale * (s.xq + s.xq - scale * s.qq); }
 
-// Where the search for a scale starts: the largest weight becomes the codes first, first * step, …, and where the set
-// of codes is not symmetric, their negatives too.
+// Initial scales map the largest weight to codes first, first * step, …; both_signs: also to their negatives.
 struct Starts {
   int count;
   float first, step;
@@ -85,7 +79,7 @@ struct Starts {
   int descents = 2;
 };
 
-// The best scale of kCount weights, not rounded to anything; 0 where all are 0.
+// Unrounded; 0 if all weights are 0.
 template <typename Codes, int kCount>
 RIDGE_LANES_FN Fit fit_scale(const Lanes* x, const Lanes* w, const Starts& starts) {
   Lanes largest(0.0f);
@@ -107,7 +101,7 @@ RIDGE_LANES_FN Fit fit_scale(const Lanes* x, const Lanes* w, const Starts& start
   return {best, best_gain};
 }
 
-// w_i-weighted sums of a group with an offset, x = scale * q - min, q in 0 … kTop.
+// For x = scale * q - min.
 struct OffsetSums {
   Lanes q, qq, xq;
 };
@@ -132,7 +126,6 @@ struct FitMin {
   Lanes gained;
 };
 
-// The sums that do not depend on the codes: Σ w and Σ w x.
 struct Constants {
   Lanes w, x;
 };
@@ -141,7 +134,7 @@ RIDGE_LANES_FN Lanes gain(const OffsetSums& s, const Constants& c, Lanes scale, 
   return scale * (s.xq + s.xq - scale * s.qq + Lanes(2.0f) * min * s.q) - min * (c.x + c.x + min * c.w);
 }
 
-// Least squares for the codes of `s`; kMinOnly: min must not be negative.
+// kMinOnly: min >= 0.
 template <bool kMinOnly>
 RIDGE_LANES_FN ScaleMin solve(const OffsetSums& s, const Constants& c) {
   const Lanes determinant = c.w * s.qq - s.q * s.q;
@@ -152,15 +145,14 @@ RIDGE_LANES_FN ScaleMin solve(const OffsetSums& s, const Constants& c) {
   return {select(negative, s.xq * inverse(s.qq), scale), select(negative, Lanes(0.0f), min)};
 }
 
-// Where the search for a scale and a min starts: at either end of the range, the first code lies first, first + step, …
-// of the range within it (count numbers; negative: beyond it).
+// Initial minimum and maximum: the first code lies first, first + step, … of the range inside each end.
 struct Clips {
   int count;
   float first, step;
   int descents = 3;
 };
 
-// The best scale (>= 0) and min of kCount weights, not rounded to anything.
+// Unrounded, scale >= 0.
 template <int kTop, int kCount, bool kMinOnly>
 RIDGE_LANES_FN FitMin fit_scale_min(const Lanes* x, const Lanes* w, const Constants& constants, const Clips& clips) {
   Lanes low = x[0], high = x[0];

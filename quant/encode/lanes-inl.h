@@ -1,11 +1,7 @@
-// The arithmetic of the encoders, written once for CPU and CUDA: every lane searches a block of its own.
+// Arithmetic of the encoders: each lane searches its own block.
 //
-// An encoder runs the same branch-free program for every block, so the lanes of a vector hold different blocks: `Lanes`
-// is a vector of floats, one per block, on the CPU, and on CUDA devices, where each thread has its block, plain float.
-// No step crosses lanes; sums run in the order of the weights; nothing is contracted to a fused multiply-add. Hence
-// every instruction set and every device gives the same bytes.
-//
-// On the CPU this is included once per instruction set (Highway's foreach_target).
+// `Lanes` is a vector on the CPU, a float per thread on CUDA. No branches, no step across lanes, sums in the order of
+// weights, no fused multiply-add: every instruction set and device gives the same bytes.
 #if defined(RIDGE_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_LANES_INL_H
 #undef RIDGE_LANES_INL_H
@@ -37,9 +33,8 @@ __device__ inline float abs(float a) { return fabsf(a); }
 __device__ inline float round(float a) { return rintf(a); }
 __device__ inline float floor_power_of_two(float a) { return __uint_as_float(__float_as_uint(a) & 0x7f800000u); }
 
-// A table that a search builds and then reads often. On CUDA it is in shared memory, each thread's words in its own
-// bank, because the tables of a multiprocessor's threads would not fit in its cache. The kernel has kTableThreads
-// threads a block and room for the places of all tables that are in use together.
+// On CUDA in shared memory, one bank per thread: the tables of a multiprocessor would not fit its cache. Blocks have
+// kTableThreads threads and room for all tables used together.
 inline constexpr int kTableThreads = 32;
 extern __shared__ float table_memory[];
 
@@ -110,10 +105,10 @@ HWY_INLINE Lanes min(Lanes a, Lanes b) { return hn::Min(a.v, b.v); }
 HWY_INLINE Lanes max(Lanes a, Lanes b) { return hn::Max(a.v, b.v); }
 HWY_INLINE Lanes abs(Lanes a) { return hn::Abs(a.v); }
 #if HWY_TARGET ==                                                                                                      \
-    HWY_SCALAR // Highway's is slow; numbers from 2^22 up come out inexact, and are clamped wherever they occur
+    HWY_SCALAR // Highway's rounding is slow; numbers from 2^22 up come out inexact, but callers clamp all of them
 HWY_INLINE Lanes round(Lanes a) { return (a + Lanes(12582912.0f)) - Lanes(12582912.0f); }
 #else
-HWY_INLINE Lanes round(Lanes a) { return hn::Round(a.v); } // to nearest, ties to even
+HWY_INLINE Lanes round(Lanes a) { return hn::Round(a.v); }
 #endif
 HWY_INLINE Lanes floor_power_of_two(Lanes a) {
   return hn::And(a.v, hn::BitCast(kF, hn::Set(hn::Rebind<uint32_t, FloatTag>(), 0x7f800000u)));
@@ -127,17 +122,16 @@ RIDGE_LANES_BEGIN
 
 RIDGE_LANES_FN Lanes clamp(Lanes a, Lanes low, Lanes high) { return min(max(a, low), high); }
 
-// 1 / a, and 0 for 0.
 RIDGE_LANES_FN Lanes inverse(Lanes a) { return select(a == Lanes(0.0f), Lanes(0.0f), Lanes(1.0f) / a); }
 
-// To a float of `bits` significant bits, ties as Dekker's splitting has them; |a| < 2^(100 - bits).
+// Dekker's splitter; |a| < 2^(100 - bits).
 template <int bits>
 RIDGE_LANES_FN Lanes round_significand(Lanes a) {
   const Lanes scaled = a * Lanes(static_cast<float>((1 << (24 - bits)) + 1));
   return scaled - (scaled - a);
 }
 
-// To a binary16 value; beyond its range, the largest.
+// Saturates.
 RIDGE_LANES_FN Lanes round_to_f16(Lanes a) {
   const Lanes magnitude = min(abs(a), Lanes(65504.0f));
   const Lanes subnormal = (magnitude + Lanes(0.5f)) - Lanes(0.5f); // multiples of 2^-24

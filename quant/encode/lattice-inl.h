@@ -1,10 +1,8 @@
-// The search for formats whose codes come from a codebook (IQ1, IQ2, IQ3): for eight weights and a scale, the best of
-// all points, instead of the best of some near ones.
+// Finds the best codebook points (IQ1, IQ2, IQ3) for eight weights and a scale.
 //
-// A point's error is a sum over its weights, so the errors of all its first halves and of all its second halves are two
-// small tables (3^4 or 8^2 entries), and a point costs one addition and one comparison. Where the format stores only
-// seven signs of eight, an odd number of minus signs means that one weight has the wrong sign; tables of halves with
-// their cheapest wrong sign make that part of the same exact search.
+// Tables hold the errors of all first and second halves of a point (3^4 or 8^2 entries), so a point costs one addition
+// and one comparison. If seven of eight signs are stored, an odd number of minus signs makes one sign wrong; tables
+// with the cheapest wrong sign cover this.
 #if defined(RIDGE_LATTICE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_LATTICE_INL_H
 #undef RIDGE_LATTICE_INL_H
@@ -17,19 +15,18 @@
 
 RIDGE_LANES_BEGIN
 
-// A codebook prepared for the search: levels, and for each point the numbers of its halves. Points ascend, so those
-// with the same second half follow each other.
+// Points ascend: those with the same second half are adjacent.
 template <const auto& kBook, const auto& kLevelCodes>
 struct Lattice {
   static constexpr int kSize = sizeof kBook.point / sizeof kBook.point[0];
   static constexpr int kDims = sizeof kBook.point[0]; // weights per point
   static constexpr int kRadix = sizeof kLevelCodes / sizeof kLevelCodes[0];
   static constexpr int kHalves = kDims == 8 ? kRadix * kRadix * kRadix * kRadix : kRadix * kRadix;
-  static constexpr int kPoints = 8 / kDims; // points for eight weights
+  static constexpr int kPoints = 8 / kDims;
 
   struct Index {
     uint8_t first[kSize], second[kSize];
-    int start[kHalves + 1]; // points start[h] … start[h + 1] - 1 have the second half h
+    int start[kHalves + 1]; // points start[h] … start[h + 1] - 1 have second half h
     float number[kSize];
   };
   static constexpr Index make_index() {
@@ -55,8 +52,7 @@ struct Lattice {
 template <typename Lattice>
 RIDGE_TABLE typename Lattice::Index kPointIndex = Lattice::make_index();
 
-// The squared errors, less Σ w x², of all halves of a point; `flipped`: with the wrong sign where that costs least.
-// levels: the codes times the scale.
+// Errors, less Σ w x²; `flipped`: with the cheapest wrong sign. levels: codes times scale.
 template <typename Lattice, bool kFlips, int kPlace>
 struct Halves {
   static constexpr int kEntries = kFlips ? 2 * Lattice::kHalves : Lattice::kHalves + 1;
@@ -69,7 +65,8 @@ struct Halves {
     int size = 1;
     for (int j = 0; j < Lattice::kDims / 2; ++j, size *= Lattice::kRadix) {
       const Lanes twice = x[j] + x[j];
-      for (int digit = Lattice::kRadix - 1; digit >= 0; --digit) { // entries below `size` are read until digit 0
+      for (int digit = Lattice::kRadix - 1; digit >= 0; --digit) { // because entries below `size` are read until digit
+                                                                   // 0
         const Lanes wl = w[j] * levels[digit];
         const Lanes error = wl * (levels[digit] - twice), wrong = wl * (levels[digit] + twice);
         for (int i = 0; i < size; ++i) {
@@ -81,7 +78,6 @@ struct Halves {
   }
 };
 
-// The best point (its number, as a float) and its error.
 struct Best {
   Lanes error, point;
 
@@ -91,7 +87,7 @@ struct Best {
   }
 };
 
-// Eight weights: the error and the points. odd: 1 in lanes that must take one wrong sign, else 0.
+// odd: 1 in lanes that need a wrong sign.
 template <typename Lattice>
 struct Octet {
   Lanes error;
@@ -109,18 +105,18 @@ RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const
     First first(px, pw, levels);
     Halves<Lattice, kFlips, First::kEntries> second(px + kHalf, pw + kHalf, levels);
     best[p][0] = best[p][1] = {Lanes(1e30f), Lanes(0.0f)};
-    if (kFlips && Lattice::kPoints == 1) { // both cases in one scan: lanes that are not odd never take a wrong sign
+    if (kFlips && Lattice::kPoints == 1) { // one scan: lanes that are not odd never flip
       const auto is_odd = odd > Lanes(0.0f);
       for (int i = 0; i < Lattice::kHalves; ++i) {
         second.flipped[i] = select(is_odd, second.flipped[i], second.plain[i]);
         first.flipped[i] = select(is_odd, first.flipped[i], Lanes(1e30f));
       }
     }
-#ifdef __CUDACC__ // one loop, unrolled by eight, so that independent iterations hide each other's latency
+#ifdef __CUDACC__ // unrolled to hide latency
 #pragma unroll 8
     for (int n = 0; n < Lattice::kSize; ++n) {
       const int h = index.second[n];
-#else // the values of a second half stay in registers
+#else // keeps the half's values in registers
     for (int h = 0; h < Lattice::kHalves; ++h)
       for (int n = index.start[h]; n < index.start[h + 1]; ++n) {
 #endif
@@ -151,13 +147,11 @@ RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const
   return octet;
 }
 
-// A group of weights that shares a scale.
 template <typename Lattice, int kCount>
 struct Octets {
   Lanes error;
   Octet<Lattice> octet[kCount];
 
-  // Nothing found yet.
   static RIDGE_LANES_FN Octets none() {
     Octets group;
     group.error = Lanes(1e30f);
@@ -166,7 +160,6 @@ struct Octets {
     return group;
   }
 
-  // Takes the points of `other` in the lanes where `better` holds.
   RIDGE_LANES_FN void take(LanesMask better, const Octets& other) {
     error = select(better, other.error, error);
     for (int i = 0; i < kCount; ++i)
@@ -175,7 +168,6 @@ struct Octets {
   }
 };
 
-// Magnitudes from the codebook, signs in a field of their own (IQ2, IQ3).
 template <const auto& kBook, const auto& kLevelCodes, bool kEvenSigns>
 struct Magnitudes {
   using Grid = Lattice<kBook, kLevelCodes>;
@@ -184,7 +176,7 @@ struct Magnitudes {
   template <int kGroup>
   using Group = Octets<Grid, kGroup / 8>;
 
-  // The weights prepared for the search: magnitudes, and for each eight whether the number of minus signs is odd.
+  // odd: whether the number of minus signs is odd, per eight weights.
   template <int kWeights>
   struct Prepared {
     Lanes x[kWeights], odd[kWeights / 8];
@@ -216,7 +208,6 @@ struct Magnitudes {
     return group;
   }
 
-  // Codes of one octet in one lane. x, w: the weights; points: as searched.
   static RIDGE_LANES_FN void codes(const float* x, const float* w, const float* points, float* code) {
     bool odd = false;
     int cheapest = 0;
@@ -233,7 +224,7 @@ struct Magnitudes {
   }
 };
 
-// Ternary digits from the codebook, shifted by +1 or -1 eighth, for kShared weights alike (IQ1).
+// A shift of ±1/8 per kShared weights (IQ1).
 template <int kShared>
 struct ShiftedDigits {
   using Grid = Lattice<kIq1Codebook, kIq1Levels>;
@@ -280,7 +271,6 @@ struct ShiftedDigits {
   }
 };
 
-// Codes for a group from its points, lane by lane, and their sums.
 template <typename Codes, int kGroup, int kWeights, typename Group>
 RIDGE_LANES_FN Sums take_codes(Block<kWeights>& b, int first, const Group& group) {
   constexpr int kPoints = Codes::Grid::kPoints;
@@ -305,8 +295,7 @@ RIDGE_LANES_FN Sums take_codes(Block<kWeights>& b, int first, const Group& group
   return s;
 }
 
-// Super-blocks of codebook formats: scale = d * unit * (2 * n + 1), n in 0 … kTop.
-// starts: the largest weight becomes first, first * step, … (in codes).
+// scale = d * unit * (2 * n + 1), n in 0 … kTop.
 template <typename Format, typename Codes, int kTop>
 RIDGE_LANES_FN void search_codebook(Block<Format::kWeights>& b, float unit, const Starts& starts, int rounds) {
   constexpr int kWeights = Format::kWeights, kGroup = Format::kScaleWeights, kGroups = kWeights / kGroup;
@@ -328,7 +317,7 @@ RIDGE_LANES_FN void search_codebook(Block<Format::kWeights>& b, float unit, cons
     free_scale[g] = scale * b.lengthen(g * kGroup, kGroup, scale * s.xq);
     most = max(most, free_scale[g]);
   }
-  Codes::prepare(b, prepared); // the weights are longer now
+  Codes::prepare(b, prepared); // the weights changed
   const Lanes per_unit(1.0f / unit);
   Lanes d = b.to_f16(most * per_unit * Lanes(1.0f / (2 * kTop + 1)));
   Lanes best_d(0.0f), best_error(0.0f), best_code[kWeights];
@@ -372,7 +361,7 @@ using Iq2SCodes = Magnitudes<kIq2SCodebook, kIq2Levels, false>;
 using Iq3XxsCodes = Magnitudes<kIq3XxsCodebook, kIq3XxsLevels, true>;
 using Iq3SCodes = Magnitudes<kIq3SCodebook, kIq3SLevels, false>;
 
-// Scheme of one format: top scale, unit, starts, rounds. kTableEntries: of all LanesTables that are in use together.
+// kTableEntries: of all tables used together.
 #define RIDGE_SCHEME(Format, Codes, kTop, unit, ...)                                                                   \
   template <>                                                                                                          \
   struct Scheme<Format> {                                                                                              \

@@ -1,5 +1,4 @@
-// NF4 and FP4 as bitsandbytes writes them: the scale is the largest weight of 64, and each weight takes the nearest
-// level. There is no search, because these encoders serve to measure the error of bitsandbytes' own files.
+// NF4 and FP4 like bitsandbytes, without a search: used to measure the error of its files.
 #include "quant/encode/tiles.h"
 #include "quant/formats/fp4.h"
 #include "quant/formats/nf4.h"

@@ -1,4 +1,3 @@
-// Which encoded blocks lie beyond the range of their format.
 #include "core/error.h"
 #include "quant/all_formats.h"
 #include "quant/encode.h"
@@ -11,17 +10,16 @@
 namespace ridge::quant {
 namespace {
 
-// Encoders give a scale that binary16 cannot hold the largest number that it can.
+// Encoders saturate to the largest binary16.
 bool is_largest_half(Half half) { return (half.bits & 0x7fff) >= 0x7bff; }
 
-// block: what an encoder made of `weights`.
 template <typename Format>
 bool overflows(const Format& block, const float* weights) {
   if constexpr (std::is_same_v<Format, F16> || std::is_same_v<Format, BF16>) {
     return !std::isfinite(block.value()) && std::isfinite(*weights);
   } else if constexpr (std::is_same_v<Format, IQ1_M>) {
     return std::abs(block.d()) >= 65504;
-  } else if constexpr (std::is_same_v<Format, NVFP4>) { // beyond 12 times the largest scale, and its rounding
+  } else if constexpr (std::is_same_v<Format, NVFP4>) { // 12 times the largest scale, and rounding
     return std::any_of(weights, weights + Format::kWeights, [](float w) { return std::abs(w) >= 13 * 224; });
   } else {
     bool found = false;
@@ -32,7 +30,6 @@ bool overflows(const Format& block, const float* weights) {
   }
 }
 
-// The first of `count` blocks that overflows; -1: none does.
 template <typename Format>
 int64_t find_overflow(const float* weights, const std::byte* packed, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
@@ -60,7 +57,7 @@ void check_range(Type type, const float* weights, const std::byte* packed, int64
   if (type == Type::F32) return;
   const FormatInfo& info = format(type);
   const int64_t blocks_per_row = cols / info.block_weights, row_bytes = info.row_bytes(cols);
-  int64_t block = INT64_MAX; // the first that overflows
+  int64_t block = INT64_MAX;
 #pragma omp parallel for schedule(static) reduction(min : block)
   for (int64_t row = 0; row < rows; ++row)
     if (const int64_t found = find_overflow(type, weights + row * cols, packed + row * row_bytes, blocks_per_row);

@@ -1,4 +1,3 @@
-// The encoders of all formats whose codes are found weight by weight: see schemes-inl.h.
 #include "quant/encode/targets.h"
 
 #undef HWY_TARGET_INCLUDE

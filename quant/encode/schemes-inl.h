@@ -1,5 +1,4 @@
-// The search of each format: its kind of scale, its set of codes, and the number of trials. Scheme<Format>::search
-// fills in the codes and scales of a Block. Formats whose codes come from a codebook are in lattice-inl.h.
+// The search per format; lattice-inl.h has codebooks.
 #if defined(RIDGE_SCHEMES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_SCHEMES_INL_H
 #undef RIDGE_SCHEMES_INL_H
@@ -12,7 +11,7 @@
 
 RIDGE_LANES_BEGIN
 
-// One binary16 scale for the block. Codes of eight bits lose so little that nothing has to be made up for.
+// Eight-bit codes need no lengthening.
 template <typename Format, typename Codes, bool kLengthen = true>
 RIDGE_LANES_FN void search_scale(Block<Format::kWeights>& b, const Starts& starts) {
   const Fit fit = fit_scale<Codes, Format::kWeights>(b.x, b.w, starts);
@@ -23,7 +22,6 @@ RIDGE_LANES_FN void search_scale(Block<Format::kWeights>& b, const Starts& start
   b.template set_codes<Codes>(0, Format::kWeights, scale);
 }
 
-// A binary16 scale and offset for the block.
 template <typename Format, int kTop>
 RIDGE_LANES_FN void search_scale_offset(Block<Format::kWeights>& b, const Clips& clips) {
   constexpr int kWeights = Format::kWeights;
@@ -36,8 +34,7 @@ RIDGE_LANES_FN void search_scale_offset(Block<Format::kWeights>& b, const Clips&
   b.template set_codes<kTop>(0, kWeights, scale, low);
 }
 
-// Scales from a small set of floats: powers of two, or UE4M3. `round` and what to multiply the free scale by before
-// rounding, to reach the neighbours in the set.
+// `factor`s of the free scale reach its neighbours in the set.
 struct PowerOfTwoScales {
   static constexpr int kTries = 3;
   static RIDGE_LANES_FN Lanes factor(int i) { return Lanes(i == 0 ? 1.0f : i == 1 ? 0.5f : 2.0f); }
@@ -45,7 +42,7 @@ struct PowerOfTwoScales {
     return clamp(floor_power_of_two(a * Lanes(4.0f / 3)), Lanes(0x1p-126f), Lanes(0x1p124f)); // 12 * 2^124 is finite
   }
 };
-struct E4M3Scales { // halves of UE4M3 numbers, as NVFP4 multiplies its codes
+struct E4M3Scales { // halved, see NVFP4
   static constexpr int kTries = 7;
   static RIDGE_LANES_FN Lanes factor(int i) { return Lanes(1.0f + 0.07f * static_cast<float>(i - 3)); }
   static RIDGE_LANES_FN Lanes round(Lanes a) {
@@ -61,7 +58,7 @@ RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts
   for (int g = 0; g < Format::kWeights / kGroup; ++g) {
     const Lanes *x = b.x + g * kGroup, *w = b.w + g * kGroup;
     const Fit fit = fit_scale<Codes, kGroup>(x, w, starts);
-    const Lanes free_scale = abs(fit.scale) * b.lengthen(g * kGroup, kGroup, fit.gained); // the codes are symmetric
+    const Lanes free_scale = abs(fit.scale) * b.lengthen(g * kGroup, kGroup, fit.gained);
     Lanes best(0.0f), best_gain(-1e30f);
     for (int i = 0; i < Scales::kTries; ++i) {
       const Lanes scale = Scales::round(free_scale * Scales::factor(i) * b.unit) * per_unit;
@@ -74,8 +71,8 @@ RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts
   }
 }
 
-// How often a super-block's d is tried from a start and refined: from the value that fits the largest group scale, then
-// from a little more and a little less, since the rounding of the other groups' integers then changes.
+// Trials of d, starting at the value for the largest group scale and slightly above and below, which changes other
+// groups' rounding.
 struct Rounds {
   int starts, refinements;
 
@@ -87,10 +84,10 @@ struct Rounds {
   }
 };
 
-// Super-blocks: integer group scales kLow … kHigh times a binary16 d.
+// Integer group scales kLow … kHigh times d.
 //
-// The free scales of the groups give a first d; then, in turn, each group takes the better of the integers
-// next to its free scale, and d becomes the least-squares solution for all codes. The best round is kept.
+// Free group scales give d. Alternately, each group takes the better neighbouring integer and d the least-squares
+// solution; the best round is kept.
 template <typename Format, typename Codes, int kLow, int kHigh>
 RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts& starts, int reach,
                                         const Rounds& rounds) {
@@ -135,8 +132,7 @@ RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts
   for (int g = 0; g < kGroups; ++g) b.template set_codes<Codes>(g * kGroup, kGroup, best_d * b.scale[g]);
 }
 
-// Super-blocks with mins: integers 0 … kHigh times d, and as many times dmin. Searched like group scales; for each
-// integer scale the best min of the codes follows.
+// Integers 0 … kHigh times d and dmin. The best min follows from each scale.
 template <typename Format, int kTop, int kHigh>
 RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Clips& clips, const Rounds& rounds) {
   constexpr int kGroup = Format::kScaleWeights, kGroups = Format::kWeights / kGroup;
@@ -165,7 +161,7 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Cl
     }
     const Lanes per_d = inverse(d), per_dmin = inverse(dmin);
     Lanes scales[kGroups], mins[kGroups], total(0.0f);
-    Lanes a11(0.0f), a12(0.0f), a22(0.0f), b1(0.0f), b2(0.0f); // of the equations for d and dmin
+    Lanes a11(0.0f), a12(0.0f), a22(0.0f), b1(0.0f), b2(0.0f);
     for (int g = 0; g < kGroups; ++g) {
       const Lanes centre = round(scale[g] * per_d), given_min = dmin * round(low[g] * per_dmin);
       Lanes group_gain(-1e30f);
@@ -211,7 +207,6 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Cl
     b.template set_codes<kTop>(g * kGroup, kGroup, best_d * b.scale[g], best_dmin * b.min[g]);
 }
 
-// Scheme of one format: SEARCH is the statement that searches block b.
 #define RIDGE_SCHEME(Format, ...)                                                                                      \
   template <>                                                                                                          \
   struct Scheme<Format> {                                                                                              \

@@ -1,4 +1,4 @@
-// Moves blocks between memory and lanes, one block per lane.
+// Moves blocks to lanes, one block per lane.
 #if defined(RIDGE_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_TILES_INL_H
 #undef RIDGE_TILES_INL_H
@@ -15,16 +15,16 @@
 
 RIDGE_LANES_BEGIN
 
-// As many blocks as there are lanes, or fewer; the first is the first_block-th of the tensor.
+// used <= kLanes.
 template <typename Format>
 HWY_NOINLINE void search_tile(const float* weights, const float* importance, int64_t first_block,
                               int64_t blocks_per_row, int64_t used, Parts* out) {
   constexpr int kWeights = Format::kWeights, kScales = std::max(1, kWeights / Format::kScaleWeights);
   Block<kWeights> b;
-  const auto lanes = [](Lanes* vectors) { return reinterpret_cast<float*>(vectors); }; // [][kLanes]
+  const auto lanes = [](Lanes* vectors) { return reinterpret_cast<float*>(vectors); };
   for (int i = 0; i < kWeights; ++i) b.w[i] = Lanes(1.0f);
   for (int64_t lane = 0; lane < kLanes; ++lane) {
-    const int64_t block = std::min(lane, used - 1); // spare lanes repeat the last block
+    const int64_t block = std::min(lane, used - 1); // repeats the last block
     const float* x = weights + block * kWeights;
     for (int i = 0; i < kWeights; ++i) lanes(b.x)[i * kLanes + lane] = x[i];
     if (!importance) continue;
@@ -68,7 +68,6 @@ void search_blocks(const float* weights, const float* importance, int64_t count,
                         out + first);
 }
 
-// The encoder of a type whose Scheme has been included, else nullptr.
 inline EncodeBlocks find_scheme(Type type) {
   switch (type) {
 #define RIDGE_FORMAT(name, id, weights, bytes)                                                                         \

@@ -1,11 +1,10 @@
-// AFFINE4, in memory only: 64 weights in 38 bytes, 4.75 bits per weight. Holds AWQ and GPTQ weights of up to four
-// bits: groups of 32 or more with a binary16 scale and an integer zero.
+// AFFINE4, in memory only: 64 weights in 38 bytes. AWQ and GPTQ, up to four bits, groups of at least 32.
 //
-//   byte 0     d     2 × binary16: the scales of weights 0-31 and 32-63
-//   byte 4     z     2 × int8: their zeros
-//   byte 6     qs    2 × 16 bytes: of each 32 weights, low nibbles are the first 16, high nibbles the last 16
+//   +0     d     2 × binary16: the scales of weights 0-31 and 32-63
+//   +4     z     2 × int8: their zeros
+//   +6     qs    2 × 16 bytes: per 32 weights, low nibbles first
 //
-// w = d * (q - z). Zeros lie in -111 … 112, so that q - z fits a code; those of files lie in 0 … 16.
+// w = d * (q - z). Zeros lie in -111 … 112: q - z fits a code.
 #pragma once
 
 #include "quant/group.h"

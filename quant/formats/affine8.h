@@ -1,9 +1,8 @@
-// AFFINE8, in memory only: 32 weights in 40 bytes, 10 bits per weight. Holds the weights of 8-bit integer checkpoints
-// (LLM.int8, GPTQ), and affine weights whose scales do not fit binary16.
+// AFFINE8, in memory only: 32 weights in 40 bytes. LLM.int8, GPTQ, and scales beyond binary16.
 //
-//   byte 0     d     binary32 scale (SplitFloat)
-//   byte 4     m     binary32 offset, likewise
-//   byte 8     qs    32 signed bytes
+//   +0     d     binary32 scale (SplitFloat)
+//   +4     m     binary32 offset, likewise
+//   +8     qs    32 signed bytes
 //
 // w = d * q + m
 #pragma once

@@ -1,4 +1,3 @@
-// F16: IEEE binary16.
 #pragma once
 
 #include "quant/group.h"

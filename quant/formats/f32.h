@@ -1,4 +1,3 @@
-// F32: IEEE binary32, as it is.
 #pragma once
 
 #include "quant/group.h"

@@ -1,5 +1,4 @@
-// FP4, in memory only: 64 weights in 36 bytes, 4.5 bits per weight. Holds the weights of bitsandbytes' FP4 checkpoints:
-// a sign, and magnitudes 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4, times a scale. The block is NF4's.
+// FP4, in memory only: bitsandbytes FP4 in NF4's block. Magnitudes 0, 1/192, 2/3, 1, 1/3, 1/2, 1/6, 1/4.
 //
 // w = d * level[q]
 #pragma once

@@ -1,9 +1,9 @@
-// FP8_E4M3, in memory only: 64 weights in 68 bytes, 8.5 bits per weight. Holds the weights of FP8 checkpoints.
+// FP8_E4M3, in memory only: 64 weights in 68 bytes.
 //
-//   byte 0     d     binary32 scale (SplitFloat)
-//   byte 4     qs    64 × E4M3 (OCP 8-bit floating point: exponent bias 7, no infinities, ±0x7f is NaN)
+//   +0     d     binary32 scale (SplitFloat)
+//   +4     qs    64 × E4M3 (OCP 8-bit floating point: exponent bias 7, no infinities, ±0x7f is NaN)
 //
-// w = d * q. An E4M3 number has four significant bits, but spans 18 binades, so there are no integer codes.
+// w = d * q. 18 binades: no integer codes.
 #pragma once
 
 #include "quant/group.h"

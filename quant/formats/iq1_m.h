@@ -1,12 +1,11 @@
-// IQ1_M: a super-block of 256 weights in 56 bytes, 1.75 bits per weight. IQ1_S with a scale for each 16 weights and a
-// shift for each 8.
+// IQ1_M: 256 weights in 56 bytes. IQ1_S with a scale per 16 weights, a shift per 8.
 //
-//   byte 0     qs      32 bytes, one for each 8 weights: low eight bits of the codebook index
-//   byte 32    qh      16 bytes, a nibble for each 8 weights: upper three index bits, then the sign of the shift
-//   byte 48    scales  4 × 16 bits, one for each 64 weights: four 3-bit scales, and in the top four bits a nibble of d,
-//                      which is a binary16 with the lowest nibble first
+//   +0     qs      one byte per 8 weights: low eight index bits
+//   +32    qh      16 bytes, a nibble per 8 weights: upper three index bits, then the sign of the shift
+//   +48    scales  4 × 16 bits, one per 64 weights: four 3-bit scales, and in the top four bits a nibble of d,
+//                  which is a binary16 with the lowest nibble first
 //
-// w = (d * (2 * scale + 1)) * (digit ± 1/8). The codes are 8 * digit ± 1 and the scale is an eighth, which is exact.
+// w = (d * (2 * scale + 1)) * (digit ± 1/8). Codes are 8 * digit ± 1.
 #pragma once
 
 #include "quant/codebooks.h"
@@ -33,7 +32,7 @@ struct IQ1_M {
     for (int i = 0; i < 4; ++i) {
       const int high = qh[2 * g + i / 2] >> (4 * (i & 1));
       store8(out.code + 8 * i, kIq1Codebook.point[qs[4 * g + i] | (high & 7) << 8]);
-      store8(shift + 8 * i, kEachByte * ((high >> 3 & 1) * 0xfe + 1)); // +1 or -1 without a branch
+      store8(shift + 8 * i, kEachByte * ((high >> 3 & 1) * 0xfe + 1));
     }
     for (int i = 0; i < 32; ++i) out.code[i] = static_cast<int8_t>(out.code[i] + shift[i]);
     for (int s = 0; s < 2; ++s) {

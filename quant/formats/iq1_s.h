@@ -1,12 +1,12 @@
-// IQ1_S: a super-block of 256 weights in 50 bytes, 1.5625 bits per weight. Eight ternary digits at a time from a
-// codebook of 2048 points; each 32 weights share an odd 4-bit scale and are shifted by +1/8 or -1/8.
+// IQ1_S: 256 weights in 50 bytes. Eight ternary digits per codebook point; an odd 4-bit scale and a shift per 32
+// weights.
 //
-//   byte 0     d     binary16
-//   byte 2     qs    32 bytes, one for each 8 weights: low eight bits of the codebook index
-//   byte 34    qh    8 × 16 bits, one for each 32 weights: the upper three index bits of the i-th 8 weights at bit 3i,
-//                    scale at bits 12-14, bit 15 set: the shift is negative
+//   +0     d     binary16
+//   +2     qs    one byte per 8 weights: low eight index bits
+//   +34    qh    8 × 16 bits, one per 32 weights: the upper three index bits of the i-th 8 weights at bit 3i,
+//                scale at bits 12-14, bit 15 set: the shift is negative
 //
-// w = (d * (2 * scale + 1)) * (digit ± 1/8). The codes are 8 * digit ± 1 and the scale is an eighth, which is exact.
+// w = (d * (2 * scale + 1)) * (digit ± 1/8). Codes are 8 * digit ± 1.
 #pragma once
 
 #include "quant/codebooks.h"

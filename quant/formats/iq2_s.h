@@ -1,11 +1,10 @@
-// IQ2_S: a super-block of 256 weights in 82 bytes, 2.5625 bits per weight. A codebook of 1024 points, all eight signs
-// stored, a 4-bit scale for each 16.
+// IQ2_S: 256 weights in 82 bytes. A codebook of 1024 points.
 //
-//   byte 0     d       binary16
-//   byte 2     qs      32 bytes, one for each 8 weights: low eight bits of the codebook index
-//   byte 34    signs   32 bytes, one for each 8 weights: bit j set, weight j is negative
-//   byte 66    qh      8 bytes, one for each 32 weights: the upper two index bits of the i-th 8 weights at bit 2i
-//   byte 74    scales  8 bytes, one for each 32 weights: low nibble for the first 16, high nibble for the last 16
+//   +0     d       binary16
+//   +2     qs      one byte per 8 weights: low eight index bits
+//   +34    signs   one byte per 8 weights: bit j: weight j is negative
+//   +66    qh      one byte per 32 weights: the upper two index bits of the i-th 8 weights at bit 2i
+//   +74    scales  one byte per 32 weights: low nibble first
 //
 // w = (d * (0.5 + scale) / 4) * code
 #pragma once

@@ -1,9 +1,8 @@
-// IQ2_XS: a super-block of 256 weights in 74 bytes, 2.3125 bits per weight. IQ2_XXS with twice the codebook and a 4-bit
-// scale for each 16.
+// IQ2_XS: 256 weights in 74 bytes. A codebook of 512 points, signs of even parity.
 //
-//   byte 0     d       binary16
-//   byte 2     qs      32 × 16 bits, one for each 8 weights: codebook index in the low nine, seven signs above
-//   byte 66    scales  8 bytes, one for each 32 weights: low nibble for the first 16, high nibble for the last 16
+//   +0     d       binary16
+//   +2     qs      32 × 16 bits, one per 8 weights: codebook index in the low nine, seven signs above
+//   +66    scales  one byte per 32 weights: low nibble first
 //
 // w = (d * (0.5 + scale) / 4) * code
 #pragma once

@@ -1,9 +1,8 @@
-// IQ2_XXS: a super-block of 256 weights in 66 bytes, 2.0625 bits per weight. Eight magnitudes at a time from a codebook
-// of 256 points, eight signs with even parity, a 4-bit scale for each 32.
+// IQ2_XXS: 256 weights in 66 bytes. A codebook of 256 points of eight magnitudes, signs of even parity.
 //
-//   byte 0     d     binary16
-//   byte 2     qs    8 × 8 bytes, one for each 32 weights: four codebook indices of 8 bits, then 32 bits: four times
-//                    seven signs, and the scale in the top four
+//   +0     d     binary16
+//   +2     qs    8 bytes per 32 weights: four codebook indices of 8 bits, then 32 bits: four times
+//                seven signs, and the scale in the top four
 //
 // w = (d * (0.5 + scale) / 4) * code
 #pragma once

@@ -1,11 +1,10 @@
-// IQ3_S: a super-block of 256 weights in 110 bytes, 3.4375 bits per weight. A codebook of 512 points, all signs stored,
-// an odd 5-bit scale for each 32.
+// IQ3_S: 256 weights in 110 bytes. A codebook of 512 points.
 //
-//   byte 0     d       binary16
-//   byte 2     qs      64 bytes, one for each 4 weights: low eight bits of the codebook index
-//   byte 66    qh      8 bytes, one for each 32 weights: bit k is the ninth index bit of the k-th 4 weights
-//   byte 74    signs   32 bytes, one for each 8 weights: bit j set, weight j is negative
-//   byte 106   scales  4 bytes, one for each 64 weights: low nibble for the first 32, high nibble for the last 32
+//   +0     d       binary16
+//   +2     qs      one byte per 4 weights: low eight index bits
+//   +66    qh      one byte per 32 weights: bit k is the ninth index bit of the k-th 4 weights
+//   +74    signs   one byte per 8 weights: bit j: weight j is negative
+//   +106   scales  one byte per 64 weights: low nibble first
 //
 // w = (d * (1 + 2 * scale)) * code
 #pragma once

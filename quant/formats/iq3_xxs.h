@@ -1,9 +1,8 @@
-// IQ3_XXS: a super-block of 256 weights in 98 bytes, 3.0625 bits per weight. Four magnitudes at a time from a codebook
-// of 256 points, eight signs with even parity, a 4-bit scale for each 32.
+// IQ3_XXS: 256 weights in 98 bytes. A codebook of 256 points of four magnitudes, signs of even parity.
 //
-//   byte 0     d            binary16
-//   byte 2     qs           64 bytes, one for each 4 weights: codebook index
-//   byte 66    signs_scale  8 × 32 bits, one for each 32 weights: four times seven signs, the scale in the top four
+//   +0     d            binary16
+//   +2     qs           one byte per 4 weights: codebook index
+//   +66    signs_scale  8 × 32 bits, one per 32 weights: four times seven signs, the scale in the top four
 //
 // w = (d * (0.5 + scale) / 2) * code
 #pragma once

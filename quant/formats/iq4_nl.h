@@ -1,9 +1,7 @@
-// IQ4_NL: 32 weights in 18 bytes, 4.5 bits per weight.
+// IQ4_NL: 32 weights in 18 bytes. Levels are dense around zero.
 //
-//   byte 0     d     binary16 scale
-//   byte 2     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
-//
-// The sixteen levels are not evenly spaced: dense around zero, where weights are.
+//   +0     d     binary16 scale
+//   +2     qs    low nibbles: weights 0-15, high: 16-31
 //
 // w = d * kIq4Levels[q]
 #pragma once
@@ -12,10 +10,8 @@
 
 namespace ridge::quant {
 
-// The levels of IQ4_NL and IQ4_XS, by 4-bit code.
 RIDGE_TABLE int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-// The 4-bit code of a level: how many of the levels lie below it.
 RIDGE_HD int iq4_index(int8_t level) {
   int index = 0;
   for (int i = 0; i < 15; ++i) index += level > kIq4Levels[i];

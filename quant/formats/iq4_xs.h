@@ -1,9 +1,9 @@
-// IQ4_XS: a super-block of 256 weights in 136 bytes, 4.25 bits per weight. IQ4_NL's levels with 6-bit scales.
+// IQ4_XS: 256 weights in 136 bytes. IQ4_NL with 6-bit scales.
 //
-//   byte 0     d         binary16, scale of the group scales
-//   byte 2     scales_h  upper two bits of the scale of group g, at bit 2g
-//   byte 4     scales_l  4 bytes, low four bits: groups 2j (low nibble) and 2j+1 (high nibble)
-//   byte 8     qs        8 × 16 bytes: of each 32 weights, low nibbles are the first 16, high nibbles the last 16
+//   +0     d         binary16, for the group scales
+//   +2     scales_h  upper two bits of the scale of group g, at bit 2g
+//   +4     scales_l  4 bytes, low four bits: groups 2j (low nibble) and 2j+1 (high nibble)
+//   +8     qs        8 × 16 bytes: per 32 weights, low nibbles first
 //
 // w = (d * (scale - 32)) * kIq4Levels[q]
 #pragma once

@@ -1,10 +1,9 @@
-// NF4, in memory only: 64 weights in 36 bytes, 4.5 bits per weight. Holds the weights of bitsandbytes' NF4 checkpoints:
-// sixteen levels, quantiles of the normal distribution (Dettmers et al. 2023), times a scale.
+// NF4, in memory only: 64 weights in 36 bytes (Dettmers et al. 2023).
 //
-//   byte 0     d     binary32 scale (SplitFloat)
-//   byte 4     qs    2 × 16 bytes: of each 32 weights, low nibbles are the first 16, high nibbles the last 16
+//   +0     d     binary32 scale (SplitFloat)
+//   +4     qs    2 × 16 bytes: per 32 weights, low nibbles first
 //
-// w = d * level[q]. The levels are not multiples of one number, so there are no integer codes.
+// w = d * level[q]. Quantiles of the normal distribution: no integer codes.
 #pragma once
 
 #include "quant/group.h"
@@ -12,7 +11,6 @@
 
 namespace ridge::quant {
 
-// The blocks of NF4 and FP4.
 struct LevelBlock {
   static constexpr int kWeights = 64;
 

@@ -1,9 +1,9 @@
-// NVFP4: 64 weights in 36 bytes, 4.5 bits per weight. E2M1 floats like MXFP4, but with an 8-bit float scale every 16.
+// NVFP4: 64 weights in 36 bytes. MXFP4 with an 8-bit float scale per 16.
 //
-//   byte 0     d     4 × UE4M3 (exponent bias 7, the top bit unused): the scales of weights 16s … 16s+15
-//   byte 4     qs    4 × 8 bytes: of each 16 weights, low nibbles are the first 8, high nibbles the last 8
+//   +0     d     4 × UE4M3 (exponent bias 7, the top bit unused): the scales of weights 16s … 16s+15
+//   +4     qs    4 × 8 bytes: per 16 weights, low nibbles first
 //
-// w = (d / 2) * (2 * value), so that the codes are integers.
+// w = (d / 2) * (2 * value)
 #pragma once
 
 #include "quant/formats/mxfp4.h"
@@ -20,8 +20,7 @@ struct NVFP4 {
   uint8_t d[4];
   uint8_t qs[32];
 
-  // Half of an UE4M3 value. 0x7f, its NaN, means 0. The multiplication by 2^119 re-biases the exponent, halves, and
-  // normalizes subnormals.
+  // 0x7f, UE4M3's NaN, means 0. Times 2^119 re-biases the exponent, halves, and normalizes subnormals.
   RIDGE_HD static float half_ue4m3(uint8_t bits) {
     return bits == 0x7f ? 0.0f : core::f32_from_bits(static_cast<uint32_t>(bits & 0x7f) << 20) * 0x1p119f;
   }
@@ -43,7 +42,7 @@ struct NVFP4 {
 
   RIDGE_HD void pack(const Parts& in) {
     for (int s = 0; s < 4; ++s) {
-      d[s] = static_cast<uint8_t>(core::bits_from_f32(in.scale[s] * 0x1p-119f) >> 20); // see half_ue4m3
+      d[s] = static_cast<uint8_t>(core::bits_from_f32(in.scale[s] * 0x1p-119f) >> 20);
       for (int i = 0; i < 8; ++i) {
         const int8_t* code = in.code + 16 * s + i;
         qs[8 * s + i] = static_cast<uint8_t>(e2m1_nibble(code[0]) | e2m1_nibble(code[8]) << 4);

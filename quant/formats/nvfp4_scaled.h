@@ -1,8 +1,7 @@
-// NVFP4_SCALED, in memory only: 64 weights in 40 bytes, 5 bits per weight. NVFP4 for a matrix that also has one
-// scale for the whole matrix (the tensor NAME.scale of a file).
+// NVFP4_SCALED, in memory only: 64 weights in 40 bytes. NVFP4 and the matrix's scale (tensor NAME.scale).
 //
-//   byte 0     m      binary32 scale of the matrix (SplitFloat)
-//   byte 4     block  NVFP4
+//   +0     m      binary32 scale of the matrix (SplitFloat)
+//   +4     block  NVFP4
 //
 // w = m * (d / 2) * (2 * value)
 #pragma once

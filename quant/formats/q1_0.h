@@ -1,7 +1,7 @@
-// Q1_0: 128 weights in 18 bytes, 1.125 bits per weight: signs and one scale.
+// Q1_0: 128 weights in 18 bytes.
 //
-//   byte 0     d     binary16 scale
-//   byte 2     qs    128 bits, bit i % 8 of byte i / 8 is weight i: 1 is +d, 0 is -d
+//   +0     d     binary16 scale
+//   +2     qs    128 bits, bit i % 8 of byte i / 8 is weight i: 1 is +d, 0 is -d
 #pragma once
 
 #include "quant/bits.h"

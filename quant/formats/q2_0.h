@@ -1,7 +1,7 @@
-// Q2_0: 64 weights in 18 bytes, 2.25 bits per weight.
+// Q2_0: 64 weights in 18 bytes.
 //
-//   byte 0     d     binary16 scale
-//   byte 2     qs    16 bytes: bits 2k and 2k+1 of byte b are weight 4b + k
+//   +0     d     binary16 scale
+//   +2     qs    bits 2k and 2k+1 of byte b are weight 4b + k
 //
 // w = d * (q - 1): -d, 0, d, 2d
 #pragma once

@@ -1,10 +1,9 @@
-// Q2_K: a super-block of 256 weights in 84 bytes, 2.625 bits per weight. Sixteen groups of 16, each with a 4-bit scale
-// and a 4-bit min.
+// Q2_K: 256 weights in 84 bytes. Groups of 16.
 //
-//   byte 0     scales  16 bytes, one per group: low nibble scale, high nibble min
-//   byte 16    qs      2 × 32 bytes, each for 128 weights: byte l holds weights l, l+32, l+64, l+96, two bits each
-//   byte 80    d       binary16, scale of the group scales
-//   byte 82    dmin    binary16, scale of the group mins
+//   +0     scales  one byte per group: low nibble scale, high nibble min
+//   +16    qs      2 × 32 bytes, byte l: 2 bits of weights l, l+32, l+64, l+96
+//   +80    d       binary16, for the group scales
+//   +82    dmin    binary16, for the group mins
 //
 // w = (d * scale) * q - (dmin * min)
 #pragma once

@@ -1,10 +1,10 @@
-// Q3_K: a super-block of 256 weights in 110 bytes, 3.4375 bits per weight. Sixteen groups of 16 with 6-bit scales.
+// Q3_K: 256 weights in 110 bytes. Groups of 16.
 //
-//   byte 0     hmask   32 bytes: bit g of byte l is the top bit of weight 32g + l
-//   byte 32    qs      2 × 32 bytes, each for 128 weights: byte l holds weights l, l+32, l+64, l+96, two bits each
-//   byte 96    scales  16 × 6 bits in 12 bytes. Low four: scales 0-7 are the low nibbles of bytes 0-7, scales 8-15 the
-//                      high ones. Upper two of scale s: bits 2 * (s / 4) and up of byte 8 + s % 4
-//   byte 108   d       binary16
+//   +0     hmask   bit g of byte l is the top bit of weight 32g + l
+//   +32    qs      2 × 32 bytes, byte l: 2 bits of weights l, l+32, l+64, l+96
+//   +96    scales  16 × 6 bits in 12 bytes. Low four: scales 0-7 are the low nibbles of bytes 0-7, scales 8-15 the
+//                  high ones. Upper two of scale s: bits 2 * (s / 4) and up of byte 8 + s % 4
+//   +108   d       binary16
 //
 // w = (d * (scale - 32)) * (q - 4)
 #pragma once
@@ -23,7 +23,6 @@ struct Q3_K {
   uint8_t scales[12];
   Half d;
 
-  // The 6-bit scale s (0-15), offset by 32.
   RIDGE_HD int scale(int s) const {
     return ((scales[s % 8] >> (4 * (s / 8))) & 15) | (((scales[8 + s % 4] >> (2 * (s / 4))) & 3) << 4);
   }
@@ -48,7 +47,7 @@ struct Q3_K {
       scales[8 + s % 4] = static_cast<uint8_t>(scales[8 + s % 4] | (scale >> 4) << (2 * (s / 4)));
     }
     for (int i = 0; i < 64; ++i) {
-      const int8_t* code = in.code + 128 * (i / 32) + i % 32; // the low two bits of code + 4 are those of code
+      const int8_t* code = in.code + 128 * (i / 32) + i % 32; // same low bits as code + 4
       qs[i] = static_cast<uint8_t>((code[0] & 3) | (code[32] & 3) << 2 | (code[64] & 3) << 4 | (code[96] & 3) << 6);
     }
     for (int i = 0; i < 32; ++i) {

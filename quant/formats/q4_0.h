@@ -1,7 +1,7 @@
-// Q4_0: 32 weights in 18 bytes, 4.5 bits per weight.
+// Q4_0: 32 weights in 18 bytes.
 //
-//   byte 0     d     binary16 scale
-//   byte 2     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//   +0     d     binary16 scale
+//   +2     qs    low nibbles: weights 0-15, high: 16-31
 //
 // w = d * (q - 8)
 #pragma once

@@ -1,8 +1,8 @@
-// Q4_1: 32 weights in 20 bytes, 5 bits per weight.
+// Q4_1: 32 weights in 20 bytes.
 //
-//   byte 0     d     binary16 scale
-//   byte 2     m     binary16 offset
-//   byte 4     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//   +0     d     binary16 scale
+//   +2     m     binary16 offset
+//   +4     qs    low nibbles: weights 0-15, high: 16-31
 //
 // w = d * q + m
 #pragma once

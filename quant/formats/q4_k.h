@@ -1,12 +1,11 @@
-// Q4_K: a super-block of 256 weights in 144 bytes, 4.5 bits per weight. Eight groups of 32, each with a 6-bit scale and
-// a 6-bit min, which two binary16 factors of the super-block scale in turn.
+// Q4_K: 256 weights in 144 bytes. Eight groups of 32.
 //
-//   byte 0     d       binary16, scale of the group scales
-//   byte 2     dmin    binary16, scale of the group mins
-//   byte 4     scales  8 × (6-bit scale, 6-bit min) in 12 bytes: groups 0-3 in the low six bits of bytes 0-3 (scales)
-//                      and 4-7 (mins); groups 4-7 have their low four bits in bytes 8-11 (low nibble scale, high
-//                      nibble min) and their upper two in the top bits of bytes 0-3 and 4-7
-//   byte 16    qs      4 × 32 bytes: low nibbles are group 2j, high nibbles group 2j+1
+//   +0     d       binary16, for the group scales
+//   +2     dmin    binary16, for the group mins
+//   +4     scales  8 × (6-bit scale, 6-bit min) in 12 bytes: groups 0-3 in the low six bits of bytes 0-3 (scales)
+//                  and 4-7 (mins); groups 4-7 have their low four bits in bytes 8-11 (low nibble scale, high
+//                  nibble min) and their upper two in the top bits of bytes 0-3 and 4-7
+//   +16    qs      4 × 32 bytes: low nibbles: group 2j, high: 2j+1
 //
 // w = (d * scale) * q - (dmin * min)
 #pragma once
@@ -15,7 +14,7 @@
 
 namespace ridge::quant {
 
-// The 6-bit scale and min of group g (0-7) in the 12-byte field that Q4_K and Q5_K share.
+// Shared by Q4_K and Q5_K.
 RIDGE_HD void k_scale_min(const uint8_t* scales, int g, int& scale, int& min) {
   if (g < 4) {
     scale = scales[g] & 63;
@@ -26,7 +25,6 @@ RIDGE_HD void k_scale_min(const uint8_t* scales, int g, int& scale, int& min) {
   }
 }
 
-// Its inverse, for all eight groups: numbers from 0 to 63.
 RIDGE_HD void pack_k_scales(const Parts& in, uint8_t* scales) {
   for (int g = 0; g < 4; ++g) {
     const int scale = static_cast<int>(in.scale[g]), min = static_cast<int>(in.min[g]);
@@ -37,7 +35,7 @@ RIDGE_HD void pack_k_scales(const Parts& in, uint8_t* scales) {
   }
 }
 
-// Also shared by Q4_K and Q5_K: a group's scale and offset, and the packing of all but the fifth bits.
+// Shared with Q5_K, except the fifth bits.
 template <class Block>
 RIDGE_HD void unpack_k_scale(const Block& block, int g, Group& out) {
   int scale, min;

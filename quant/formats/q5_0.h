@@ -1,8 +1,8 @@
-// Q5_0: 32 weights in 22 bytes, 5.5 bits per weight.
+// Q5_0: 32 weights in 22 bytes.
 //
-//   byte 0     d     binary16 scale
-//   byte 2     qh    32 bits: bit i is the fifth (top) bit of weight i
-//   byte 6     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//   +0     d     binary16 scale
+//   +2     qh    top bits, bit i for weight i
+//   +6     qs    low nibbles: weights 0-15, high: 16-31
 //
 // w = d * (q - 16)
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace ridge::quant {
 
-// The 5-bit numbers of Q5_0 and Q5_1, less `zero`, and back.
+// Also for Q5_1.
 RIDGE_HD void unpack_5_bits(const uint8_t* qh, const uint8_t* qs, int zero, int8_t* code) {
   int8_t high[32];
   for (int i = 0; i < 4; ++i) store8(high + 8 * i, byte_mask(qh[i]) & kEachByte * 16);

@@ -1,9 +1,9 @@
-// Q5_1: 32 weights in 24 bytes, 6 bits per weight.
+// Q5_1: 32 weights in 24 bytes.
 //
-//   byte 0     d     binary16 scale
-//   byte 2     m     binary16 offset
-//   byte 4     qh    32 bits: bit i is the fifth (top) bit of weight i
-//   byte 8     qs    16 bytes: low nibbles are weights 0-15, high nibbles 16-31
+//   +0     d     binary16 scale
+//   +2     m     binary16 offset
+//   +4     qh    top bits, bit i for weight i
+//   +8     qs    low nibbles: weights 0-15, high: 16-31
 //
 // w = d * q + m
 #pragma once

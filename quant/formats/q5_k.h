@@ -1,10 +1,10 @@
-// Q5_K: a super-block of 256 weights in 176 bytes, 5.5 bits per weight. Q4_K with a fifth bit.
+// Q5_K: 256 weights in 176 bytes. Q4_K with a fifth bit.
 //
-//   byte 0     d       binary16, scale of the group scales
-//   byte 2     dmin    binary16, scale of the group mins
-//   byte 4     scales  8 × (6-bit scale, 6-bit min) in 12 bytes, as in Q4_K
-//   byte 16    qh      32 bytes: bit g of byte l is the top bit of weight 32g + l
-//   byte 48    qs      4 × 32 bytes: low nibbles are group 2j, high nibbles group 2j+1
+//   +0     d       binary16, for the group scales
+//   +2     dmin    binary16, for the group mins
+//   +4     scales  8 × (6-bit scale, 6-bit min) in 12 bytes, as in Q4_K
+//   +16    qh      bit g of byte l is the top bit of weight 32g + l
+//   +48    qs      4 × 32 bytes: low nibbles: group 2j, high: 2j+1
 //
 // w = (d * scale) * q - (dmin * min)
 #pragma once

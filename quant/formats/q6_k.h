@@ -1,10 +1,10 @@
-// Q6_K: a super-block of 256 weights in 210 bytes, 6.5625 bits per weight. Sixteen groups of 16 with 8-bit scales.
+// Q6_K: 256 weights in 210 bytes. Groups of 16.
 //
-//   byte 0     ql      128 bytes: the low four bits. Each half of 64 bytes serves 128 weights: low nibbles are the
-//                      first 64 of them, high nibbles the last 64
-//   byte 128   qh      64 bytes: the upper two bits. Byte l of each half of 32 holds weights l, l+32, l+64, l+96
-//   byte 192   scales  16 signed bytes
-//   byte 208   d       binary16
+//   +0     ql      128 bytes: the low four bits. Each half of 64 bytes serves 128 weights: low nibbles are the
+//                  first 64 of them, high nibbles the last 64
+//   +128   qh      64 bytes: the upper two bits. Byte l of each half of 32 holds weights l, l+32, l+64, l+96
+//   +192   scales  16 signed bytes
+//   +208   d       binary16
 //
 // w = (d * scale) * (q - 32)
 #pragma once
@@ -24,7 +24,7 @@ struct Q6_K {
   Half d;
 
   RIDGE_HD void unpack(int g, Group& out) const {
-    const int half = g / 4, part = g % 4; // 128 weights, then 32 of them
+    const int half = g / 4, part = g % 4; // of 128 weights; of 32
     const uint8_t* low = ql + 64 * half + 32 * (part & 1);
     const uint8_t* high = qh + 32 * half;
     const int low_shift = 4 * (part / 2), high_shift = 2 * part;
@@ -43,7 +43,7 @@ struct Q6_K {
     for (int s = 0; s < 16; ++s) scales[s] = static_cast<int8_t>(in.scale[s]);
     for (int i = 0; i < 128; ++i) {
       const int8_t* code = in.code + 128 * (i / 64) + i % 64;
-      ql[i] = static_cast<uint8_t>((code[0] & 15) | (code[64] & 15) << 4); // the low four bits of code + 32 are code's
+      ql[i] = static_cast<uint8_t>((code[0] & 15) | (code[64] & 15) << 4); // same low bits as code + 32
     }
     for (int i = 0; i < 64; ++i) {
       const int8_t* code = in.code + 128 * (i / 32) + i % 32;

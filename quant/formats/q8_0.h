@@ -1,7 +1,7 @@
-// Q8_0: 32 weights in 34 bytes, 8.5 bits per weight.
+// Q8_0: 32 weights in 34 bytes.
 //
-//   byte 0     d     binary16 scale
-//   byte 2     qs    32 signed bytes
+//   +0     d     binary16 scale
+//   +2     qs    32 signed bytes
 //
 // w = d * q
 #pragma once

@@ -1,12 +1,11 @@
-// TQ1_0: a super-block of 256 ternary weights in 54 bytes, 1.6875 bits per weight: five to a byte (3^5 = 243 < 256).
+// TQ1_0: 256 ternary weights in 54 bytes: five per byte (3^5 = 243 < 256).
 //
-//   byte 0     qs    48 bytes: bytes 0-31 hold five rows of 32 (weights 0-159), bytes 32-47 five rows of 16 (160-239)
-//   byte 48    qh    4 bytes, four rows of 4: weights 240-255
-//   byte 52    d     binary16 scale
+//   +0     qs    48 bytes: bytes 0-31 hold five rows of 32 (weights 0-159), bytes 32-47 five rows of 16 (160-239)
+//   +48    qh    4 bytes, four rows of 4: weights 240-255
+//   +52    d     binary16 scale
 //
-// A byte is not the base-3 number itself but that number as a fraction of 3^5, scaled to 256 and rounded up: the digits
-// then come out from the top by multiplication instead of division. Digit n is the integer part of
-// 3 * frac(byte / 256 * 3^n).
+// A byte is the base-3 number as a fraction of 3^5, scaled to 256 and rounded up. Multiplication yields digits from the
+// top: digit n is the integer part of 3 * frac(byte / 256 * 3^n).
 //
 // w = d * (digit - 1)
 #pragma once
@@ -24,9 +23,8 @@ struct TQ1_0 {
   uint8_t qh[4];
   Half d;
 
-  // Row n (0-4) of `count` bytes.
   RIDGE_HD static void unpack_row(const uint8_t* bytes, int count, int n, int8_t* code) {
-    const int power = (0x511b090301ull >> (8 * n)) & 0xff; // 3^n
+    const int power = (0x511b090301ull >> (8 * n)) & 0xff;
     RIDGE_VECTOR_LOOP
     for (int i = 0; i < count; ++i) {
       const int fraction = (bytes[i] * power) & 0xff;
@@ -48,7 +46,7 @@ struct TQ1_0 {
     out.offset[0] = out.offset[1] = 0.0f;
   }
 
-  // One byte from the codes of its rows, `stride` apart; 4 rows: the last digit is 0.
+  // With 4 rows the last digit is 0.
   RIDGE_HD static uint8_t pack_byte(const int8_t* code, int stride, int rows) {
     int number = 0;
     for (int n = 0; n < 5; ++n) number = number * 3 + (n < rows ? code[n * stride] + 1 : 0);

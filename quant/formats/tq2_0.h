@@ -1,9 +1,9 @@
-// TQ2_0: a super-block of 256 ternary weights in 66 bytes, 2.0625 bits per weight.
+// TQ2_0: 256 ternary weights in 66 bytes.
 //
-//   byte 0     qs    2 × 32 bytes, each for 128 weights: byte l holds weights l, l+32, l+64, l+96, two bits each
-//   byte 64    d     binary16 scale
+//   +0     qs    2 × 32 bytes, byte l: 2 bits of weights l, l+32, l+64, l+96
+//   +64    d     binary16 scale
 //
-// w = d * (q - 1): -d, 0, d (and 2d for the code 3, which encoders do not write)
+// w = d * (q - 1). Encoders do not write code 3.
 #pragma once
 
 #include "quant/group.h"

@@ -1,4 +1,4 @@
-// The vectors of texts: POST /v1/embeddings as OpenAI's clients speak, /api/embed and /api/embeddings as Ollama's do.
+// POST /v1/embeddings (OpenAI), /api/embed and /api/embeddings (Ollama).
 #include "core/clock.h"
 #include "core/strings/base64.h"
 #include "server/api_error.h"
@@ -16,17 +16,15 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostInputs = 2048; // in one request
+constexpr size_t kMostInputs = 2048;
 
-// One request: what is embedded, and then its vectors.
 class Embeddings {
  public:
-  // `inputs`: tokens, checked.
   Embeddings(EmbeddingService& service, const Fields& body, std::vector<std::vector<int32_t>> inputs)
       : service_(service), use_(service), model_(body.text("model").value_or(service.name())),
         dimensions_(dimensions(service, body)), inputs_(std::move(inputs)) {}
 
-  // Answers after the route has returned, with what `make` makes of this. A client that goes away ends the work.
+  // Runs after the route has returned; stops if the client leaves.
   static void send(const std::shared_ptr<Embeddings>& request, ErrorForm form, const char* route,
                    const std::function<Json(const Embeddings&)>& make, HttpResponse& response) {
     EmbeddingService& service = request->service_;
@@ -78,7 +76,6 @@ class Embeddings {
   double seconds_ = 0;
 };
 
-// Throws where the tokens have no vector.
 void check(const EmbeddingService& service, const std::vector<int32_t>& tokens, const std::string& path) {
   const int64_t vocab = service.model().program.vocab;
   if (tokens.empty()) throw_invalid(path, "{}: a text without tokens has no embedding", path);
@@ -95,7 +92,7 @@ std::vector<int32_t> tokens_of(const EmbeddingService& service, const Json& text
   return tokens;
 }
 
-// A text, a list of texts, a list of tokens or, `with_tokens`, a list of such lists.
+// A text, a token list, a list of texts or, `with_tokens`, a list of token lists.
 std::vector<std::vector<int32_t>> inputs_of(const EmbeddingService& service, const Fields& body, bool with_tokens,
                                             bool truncate) {
   const Json& input = body.required("input");

@@ -12,12 +12,11 @@ namespace ridge::server {
 
 class EmbeddingService final : public UnscheduledService {
  public:
-  // The embedder must outlive the service. Throws Error for one that makes no vector of a whole text.
+  // The embedder must outlive it. Throws Error for Pooling::none.
   EmbeddingService(engine::Embedder& embedder, std::string name, engine::Notice log);
 
   engine::Embedder& embedder() const { return embedder_; }
-  // The vector of a text of these tokens, of length 1. `dimensions`: how many elements, the first ones; 0: all. Throws
-  // what Embedder::embed throws.
+  // Returns a vector of length 1 with its first `dimensions` elements; 0: all. Throws as Embedder::embed.
   std::vector<float> embed(std::span<const int32_t> tokens, int64_t dimensions);
 
  private:

@@ -51,13 +51,13 @@ bool host_is_allowed(const std::string& host, const AccessRules& rules) {
 bool origin_is_allowed(std::string_view origin, std::string_view own_authority, const AccessRules& rules) {
   if (rules.cors == "*" || origin == rules.cors) return true;
   const size_t colon = origin.find("://");
-  if (colon == std::string_view::npos) return false; // "null", of pages without a site
+  if (colon == std::string_view::npos) return false; // "null"
   const std::string scheme = core::lower(origin.substr(0, colon));
   if (scheme == "http" || scheme == "https") {
     const std::string_view authority = origin.substr(colon + 3);
     return authority == own_authority || is_loopback(host_of(authority));
   }
-  // Programs, whose pages come from no site: editors, desktop and mobile apps, extensions of a browser.
+  // Pages of programs: editors, desktop and mobile apps, browser extensions.
   return scheme == "vscode-webview" || scheme == "vscode-file" || scheme == "app" || scheme == "tauri" ||
          scheme == "capacitor" || scheme == "ionic" || scheme.ends_with("-extension");
 }

@@ -1,4 +1,4 @@
-// Which web pages may drive a server that asks for no key: a browser sends what any page of the world asks it to.
+// Decides which web pages may use a server without a key, since browsers send requests for any page.
 #pragma once
 
 #include "server/http/message.h"
@@ -9,13 +9,12 @@
 namespace ridge::server {
 
 struct AccessRules {
-  std::vector<std::string> hosts; // names beside those that always mean this machine; "*": any
-  std::string cors;               // the origin whose pages may read answers; "*": any; empty: none
+  std::vector<std::string> hosts; // names that are allowed besides loopback ones; "*": any
+  std::string cors;               // origin whose pages may read answers; "*": any; empty: none
 };
 
-// Checks Host, so that no page reaches the server by a name of its own that it lets point here (DNS rebinding), and
-// Origin and Sec-Fetch-Site, so that no page of another site sends requests. Returns why the request is refused and
-// what allows it; empty: it may be answered.
+// Checks Host (DNS rebinding), Origin and Sec-Fetch-Site (requests of other sites). Returns why the request is refused
+// and what would allow it; empty: allowed.
 std::string refusal_of(const HttpRequest& request, const AccessRules& rules);
 
 } // namespace ridge::server

@@ -1,5 +1,5 @@
-// A connection: a state machine that reads requests, has them answered by a worker, and writes the responses. The only
-// file that knows Boost.Beast, which parses the requests.
+// A connection reads requests, has workers answer them and writes the responses. Only this file uses Boost.Beast (its
+// parser).
 #include "server/http/network.h"
 #include "server/http/wire.h"
 
@@ -17,17 +17,17 @@ using tcp = asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kReadAhead = 64 << 10;                // of further requests, while one is answered
-constexpr size_t kOutputBytes = 1 << 20;               // that a writer may be ahead of its client
-constexpr size_t kSlowestBytesPerSecond = 4 << 10;     // that a client must take of a whole response
-constexpr int64_t kDiscardedBytes = int64_t{16} << 20; // of a refused body, so that its client reads the response
-constexpr std::chrono::seconds kLinger{2};             // for that
+constexpr size_t kReadAhead = 64 << 10;                // of further requests
+constexpr size_t kOutputBytes = 1 << 20;               // unsent output, beyond which the writer waits
+constexpr size_t kSlowestBytesPerSecond = 4 << 10;     // average over a response
+constexpr int64_t kDiscardedBytes = int64_t{16} << 20; // of a refused body, so that the client reads the response
+constexpr std::chrono::seconds kLinger{2};
 
 Clock::time_point after(HttpLimits::Seconds seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds);
 }
 
-// A body that grows with what has come, never with what a header claims.
+// Grows with received bytes, regardless of the announced length.
 struct GrowingBody {
   using value_type = std::string;
   struct reader {
@@ -49,14 +49,13 @@ struct GrowingBody {
     value_type& body_;
   };
 };
-// An assignment would keep the memory for the next text, which on an idle connection may never come.
+// Assignment would keep the memory while the connection is idle.
 void free_memory(std::string& text) { std::string().swap(text); }
 
 } // namespace
 
 struct HttpServer::Network::Connection::Parser : http::request_parser<GrowingBody> {};
 
-// What a route writes its content to.
 class HttpServer::Network::Connection::Writer final : public HttpSink {
  public:
   Writer(Connection& connection, HttpResponse& response, Framing framing)
@@ -166,8 +165,8 @@ void HttpServer::Network::Connection::read() {
   if (input_.size() < kReadAhead) wait_for_bytes();
 }
 
-// A client that ends its side while it waits for an answer has most likely gone, so that nothing more is generated for
-// it. What is there is sent all the same: it may have ended only its own side.
+// The client has probably gone, so generation stops. Finished output is still sent, as the client may have closed only
+// its own side.
 void HttpServer::Network::Connection::end_of_input() {
   ended_ = true;
   if (state_ != State::answering) return close();
@@ -178,7 +177,7 @@ void HttpServer::Network::Connection::parse() {
   const HttpLimits& limits = network_.limits_;
   if (state_ == State::idle) {
     leave_idle();
-    if (input_.starts_with("\r\n")) input_.erase(0, 2); // which old clients send behind a body
+    if (input_.starts_with("\r\n")) input_.erase(0, 2); // old clients send it after a body
     state_ = State::head;
     deadline_ = after(limits.head_time);
     head_taken_ = false;
@@ -206,7 +205,7 @@ void HttpServer::Network::Connection::parse() {
   wait_for_bytes();
 }
 
-// False: the request was refused.
+// False: refused.
 bool HttpServer::Network::Connection::take_head() {
   head_taken_ = true;
   state_ = State::body;
@@ -278,7 +277,6 @@ void HttpServer::Network::Connection::refuse(HttpResponse response) {
   add_output(std::move(bytes), true, true);
 }
 
-// On a thread of workers.
 void HttpServer::Network::Connection::answer(const std::function<void()>& parsed) {
   HttpResponse response;
   const bool is_there = [&] {
@@ -306,19 +304,19 @@ void HttpServer::Network::Connection::answer(const std::function<void()>& parsed
     Writer writer(*this, response, framing);
     whole = response.write(writer);
     if (whole) writer.begin(response.status);
-  } catch (const std::exception&) { // the client sees that its content has no end
+  } catch (const std::exception&) {
   }
-  response.write = nullptr; // what it holds goes before the next request comes
+  response.write = nullptr; // releases captures before the next request
   add_output(std::string(whole && chunks_ && has_content ? kLastChunk : ""), true, whole);
 }
 
-// What the client takes at once is sent from here: a token's event wakes no other thread.
+// Sends here what the socket takes at once, so tokens wake no other thread.
 void HttpServer::Network::Connection::add_output(std::string bytes, bool last, bool whole) {
-  const std::scoped_lock lock(output_.mutex); // close() takes it before it closes the descriptor
+  const std::scoped_lock lock(output_.mutex); // close() locks it before it closes the descriptor
   if (output_.broken) return;
   if (!output_.scheduled && !output_.sending && !bytes.empty()) {
     const ssize_t sent = ::send(descriptor_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0) bytes.erase(0, static_cast<size_t>(sent)); // the network finds out about errors
+    if (sent > 0) bytes.erase(0, static_cast<size_t>(sent)); // the network thread handles errors
   }
   output_.bytes += bytes;
   output_.last = last;
@@ -375,12 +373,12 @@ void HttpServer::Network::Connection::end_response() {
   if (!keep_open_ || network_.stopping_) return linger();
   become_idle();
   if (input_.empty()) return wait_for_bytes();
-  asio::post(network_.context_, guarded([](Connection& self) { // not from within the answer to the one before
+  asio::post(network_.context_, guarded([](Connection& self) { // avoids nesting in the previous answer
                if (self.state_ == State::idle) self.parse();
              }));
 }
 
-// A socket that is closed while its client still sends may lose the response.
+// Closing a socket while its client sends could lose the response.
 void HttpServer::Network::Connection::linger() {
   state_ = State::lingering;
   deadline_ = Clock::now() + kLinger;

@@ -13,11 +13,11 @@ namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
-constexpr std::chrono::milliseconds kGlance{100};     // between two looks at deadlines
-constexpr std::chrono::milliseconds kAcceptPause{50}; // where there are no descriptors
+constexpr std::chrono::milliseconds kGlance{100};     // between deadline checks
+constexpr std::chrono::milliseconds kAcceptPause{50}; // while there are no free descriptors
 constexpr int64_t kQuickWorkers = 2;
 
-// The client that a connection counts for: its IPv4 address, or its IPv6 network (/64), since one client has all of it.
+// The key for limits per client: an IPv4 address or an IPv6 /64 network, which belongs to one client.
 std::string client_of(const asio::ip::address& address) {
   if (address.is_v4()) return address.to_string();
   const auto bytes = address.to_v6().to_bytes();
@@ -45,7 +45,7 @@ void HttpServer::Network::listen(const std::string& host, int port) {
   const auto found = tcp::resolver(context_).resolve(host, std::to_string(port), tcp::resolver::passive, error);
   for (const auto& entry : found) {
     tcp::endpoint endpoint = entry.endpoint();
-    if (port_ != 0) endpoint.port(static_cast<uint16_t>(port_)); // all addresses of a name have the same one
+    if (port_ != 0) endpoint.port(static_cast<uint16_t>(port_)); // the same for all addresses
     tcp::acceptor acceptor(context_);
     const auto succeeds = [&] { return !error; };
     if ((acceptor.open(endpoint.protocol(), error), succeeds()) &&
@@ -65,9 +65,9 @@ void HttpServer::Network::run() {
   look_at_deadlines();
   while (!context_.stopped()) try {
       context_.run();
-    } catch (const std::exception&) { // no memory for a step; the others go on
+    } catch (const std::exception&) { // out of memory; others continue
     }
-  quick_workers_.reset(); // what they still run has no client
+  quick_workers_.reset(); // remaining jobs have no client
   workers_.reset();
 }
 
@@ -90,9 +90,9 @@ void HttpServer::Network::accept(Listener& listener) {
     if (!error) {
       try {
         admit(std::move(socket));
-      } catch (const std::exception&) { // no memory: this one is not served
+      } catch (const std::exception&) {
       }
-    } else if (error != asio::error::connection_aborted && !close_oldest_idle()) { // there are no descriptors
+    } else if (error != asio::error::connection_aborted && !close_oldest_idle()) { // out of descriptors
       listener.pause.expires_after(kAcceptPause);
       listener.pause.async_wait([this, &listener](const ErrorCode&) {
         if (!stopping_) accept(listener);
@@ -114,7 +114,7 @@ void HttpServer::Network::admit(tcp::socket socket) {
         {}, 503, too_many ? "this address has too many connections" : "there are too many connections");
     const std::string bytes = response_head(refusal, Framing::length, refusal.content.size(), false) + refusal.content;
     socket.non_blocking(true, error);
-    socket.send(asio::buffer(bytes), 0, error); // as far as that goes at once
+    socket.send(asio::buffer(bytes), 0, error);
     if (connections_of_[client] == 0) connections_of_.erase(client);
     return;
   }
@@ -142,7 +142,7 @@ void HttpServer::Network::look_at_deadlines() {
       const std::shared_ptr<Connection> connection = *at++; // it may leave the list
       try {
         connection->look_at_deadline(now);
-      } catch (const std::exception&) { // no memory for the refusal
+      } catch (const std::exception&) {
         connection->close();
       }
     }

@@ -1,4 +1,4 @@
-// An HTTP request that has come whole, and the response to it, as routes see them.
+// HTTP requests and responses, as routes see them.
 #pragma once
 
 #include <functional>
@@ -12,24 +12,22 @@ namespace ridge::server {
 
 struct HttpRequest {
   std::string method;
-  std::string path;                                                     // decoded, without the query
-  std::string rest;                                                     // what the route's "*" stands for
-  std::vector<std::pair<std::string, std::string>> headers, parameters; // the query's, decoded
+  std::string path; // decoded, without the query
+  std::string rest; // matched by the route's "*"
+  std::vector<std::pair<std::string, std::string>> headers, parameters;
   std::string body;
 
-  // The first of that name; names of headers are compared without case.
+  // Header names ignore case.
   std::optional<std::string_view> header(std::string_view name) const;
   std::optional<std::string_view> parameter(std::string_view name) const;
 };
 
-// What the content of a response is written to while it is made.
 class HttpSink {
  public:
   virtual ~HttpSink() = default;
-  // Sends the head, with this status. Without it the first write does so, with the response's own. Later calls change
-  // nothing.
+  // Sends the head with this status; otherwise the first write() does, with the response's. Later calls do nothing.
   virtual void begin(int status) = 0;
-  // Waits while the client takes nothing. False: the client has gone.
+  // Blocks while the client takes nothing. Returns false if it has gone.
   virtual bool write(std::string_view bytes) = 0;
   virtual bool is_there() const = 0;
 };
@@ -38,9 +36,9 @@ struct HttpResponse {
   int status = 200;
   std::vector<std::pair<std::string, std::string>> headers;
   std::string content_type = "application/json", content;
-  // Writes the content instead, after the route has returned; false: it did not get to its end.
+  // Writes the content after the route has returned; false: incomplete.
   std::function<bool(HttpSink&)> write = nullptr;
-  bool close = false; // the connection takes no further request
+  bool close = false;
 };
 
 } // namespace ridge::server

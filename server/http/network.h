@@ -1,6 +1,5 @@
-// The parts of the HTTP server, for its own two files: the network, which is all that belongs to no single connection
-// (http_server.cpp), and its connections (http_connection.cpp). Both run on the thread of HttpServer::run(); what a
-// connection shares with the worker that answers it is in Output.
+// Only for http_server.cpp and http_connection.cpp. Both run on the thread of HttpServer::run() and share only Output
+// with workers.
 #pragma once
 
 #include "server/http/http_server.h"
@@ -22,7 +21,7 @@
 
 namespace ridge::server {
 
-// All that belongs to no single connection. Everything but stop() and the workers runs on the thread of run().
+// Only stop() and the workers use other threads.
 class HttpServer::Network {
  public:
   using Tcp = boost::asio::ip::tcp;
@@ -56,14 +55,14 @@ class HttpServer::Network {
   boost::asio::io_context context_{1};
   std::list<Listener> listeners_;
   boost::asio::steady_timer glance_{context_};
-  std::array<char, 64 << 10> scratch_; // read at once, of one connection after the other
+  std::array<char, 64 << 10> scratch_;
   int port_ = 0;
   std::atomic<bool> stopping_ = false;
   Connections connections_;
-  std::list<Connection*> idle_;                             // the one that is idle for longest first
-  std::unordered_map<std::string, int64_t> connections_of_; // by client
+  std::list<Connection*> idle_; // longest idle first
+  std::unordered_map<std::string, int64_t> connections_of_;
   std::atomic<int64_t> waiting_bytes_ = 0;
-  std::unique_ptr<Workers> workers_, quick_workers_; // go first, while connections can still be written to
+  std::unique_ptr<Workers> workers_, quick_workers_; // destroyed first, while connections can still be written to
 };
 
 class HttpServer::Network::Connection final : public std::enable_shared_from_this<Connection> {
@@ -71,7 +70,7 @@ class HttpServer::Network::Connection final : public std::enable_shared_from_thi
   Connection(Network& network, Tcp::socket socket, std::string client);
   ~Connection();
   void start();
-  void stop(); // as soon as what is being answered is answered
+  void stop(); // as soon as the current answer is complete
   void close();
   void look_at_deadline(Clock::time_point now);
 
@@ -100,7 +99,7 @@ class HttpServer::Network::Connection final : public std::enable_shared_from_thi
   void leave_idle();
   void count_body();
   void release_body();
-  // Runs a step of this connection on the thread of the network; what it throws (no memory) closes it.
+  // An exception in a step (out of memory) closes the connection.
   template <typename Step>
   auto guarded(Step step) {
     return [self = this->shared_from_this(), step](const auto&... arguments) {
@@ -113,37 +112,38 @@ class HttpServer::Network::Connection final : public std::enable_shared_from_thi
     };
   }
 
-  // What the worker adds and the network sends.
+  // The worker adds bytes, the network sends them.
   struct Output {
-    std::mutex mutex; // of the next seven
+    std::mutex mutex; // guards the next seven members
     std::condition_variable room;
     std::string bytes;
-    bool last = false, whole = false; // all is there; and the response has its end
-    bool scheduled = false;           // the network will look at it
-    bool sending = false;             // the network has bytes that came before these
-    bool broken = false;              // nothing can be sent any more
-    std::atomic<bool> left = false;   // the client has ended its side, or cannot be reached
-    std::atomic<bool> failed = false; // the worker had no memory for the response
+    bool last = false, whole = false; // last: no more bytes follow; whole: the response is complete
+    bool scheduled = false;
+    bool sending = false;
+    bool broken = false;
+    std::atomic<bool> left = false; // the client closed its side or is gone
+    std::atomic<bool> failed = false;
   };
 
   Network& network_;
   Tcp::socket socket_;
-  const int descriptor_; // the socket's
+  const int descriptor_;
   const std::string client_;
   State state_ = State::closed;
   std::optional<std::list<Connection*>::iterator> idle_place_;
   Clock::time_point deadline_ = Clock::time_point::max();
-  bool waits_ = false, sends_ = false, ended_ = false; // for bytes; bytes; the client's side
-  std::string input_;                                  // not parsed yet
-  std::unique_ptr<Parser> parser_;                     // of a request that has not come whole
+  // waits_: for bytes; sends_: bytes; ended_: the client closed its side
+  bool waits_ = false, sends_ = false, ended_ = false;
+  std::string input_; // not parsed yet
+  std::unique_ptr<Parser> parser_;
   HttpRequest request_;
   bool keep_open_ = false, chunks_ = false, head_taken_ = false;
-  size_t counted_bytes_ = 0; // of this request's body, in waiting_bytes_
+  size_t counted_bytes_ = 0; // of this body, within waiting_bytes_
   int64_t pipelined_ = 0, discarded_ = 0;
   Output output_;
   std::string sending_;
-  size_t sent_ = 0;                 // of these bytes
-  Clock::time_point last_deadline_; // for all of them, however steadily they are taken
+  size_t sent_ = 0;
+  Clock::time_point last_deadline_; // for the whole response, against slow readers
 };
 
 } // namespace ridge::server

@@ -38,7 +38,7 @@ int hex_digit(char c) {
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-// What is no escape stays as it is.
+// Invalid escapes stay.
 std::string decode(std::string_view text, bool plus_is_space) {
   std::string decoded;
   decoded.reserve(text.size());
@@ -63,7 +63,7 @@ bool take_target(std::string_view target, HttpRequest& request) {
       const size_t slash = target.find('/', scheme.size());
       target = slash == std::string_view::npos ? "/" : target.substr(slash);
     }
-  if (target == "*" && request.method == "OPTIONS") target = "/"; // asks for the whole server
+  if (target == "*" && request.method == "OPTIONS") target = "/";
   if (!target.starts_with('/')) return false;
   target = target.substr(0, target.find('#'));
   const size_t mark = std::min(target.find('?'), target.size());

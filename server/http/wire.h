@@ -1,4 +1,4 @@
-// How requests and responses are written on a connection, as far as the parser does not know it.
+// HTTP's form of targets, heads and chunks.
 #pragma once
 
 #include "server/http/message.h"
@@ -9,14 +9,14 @@
 
 namespace ridge::server {
 
-// Sets path and parameters from a request's target, "/a%20b?c=d" or "http://host/a". False: it is neither.
+// Splits "/a%20b?c=d" or "http://host/a"; false: it is neither.
 bool take_target(std::string_view target, HttpRequest& request);
 
-// How the other side finds the end of a content.
+// How the end of a content is marked.
 enum class Framing { length, chunks, close };
-// Status line and headers, with the empty line behind them. `length`: of the content, with Framing::length.
+// Includes the empty line.
 std::string response_head(const HttpResponse& response, Framing framing, size_t length, bool keep_open);
-std::string chunk(std::string_view bytes); // never empty: that would end the content
+std::string chunk(std::string_view bytes); // must not be empty, which would end the content
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 } // namespace ridge::server

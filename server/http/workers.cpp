@@ -7,7 +7,8 @@
 namespace ridge::server {
 namespace {
 
-constexpr int64_t kLargeBody = 1 << 20; // glibc keeps what a parsed body took, in as many heaps as threads
+// glibc keeps freed memory of parsed bodies per thread, so it is trimmed after these
+constexpr int64_t kLargeBody = 1 << 20;
 
 } // namespace
 
@@ -60,7 +61,7 @@ void Workers::work() {
     };
     job.run(parsed);
     parsed();
-    job.run = nullptr; // what it holds goes before the lock is taken
+    job.run = nullptr; // releases captures before locking
     if (job.bytes >= kLargeBody) malloc_trim(0);
     lock.lock();
   }

@@ -1,4 +1,4 @@
-// Threads that answer requests, as many as are needed up to a limit, in the order in which the requests came.
+// Threads that answer requests in order. They are started on demand, up to a limit.
 #pragma once
 
 #include <condition_variable>
@@ -14,17 +14,17 @@ namespace ridge::server {
 class Workers {
  public:
   struct Job {
-    int64_t bytes = 0; // of the body that it takes apart
-    // Calls its argument once the body is taken apart, at the latest when it returns. Throws nothing.
+    int64_t bytes = 0;
+    // Calls its argument once the body is parsed, at the latest on return. Must not throw.
     std::function<void(const std::function<void()>& parsed)> run;
   };
 
-  // parsed_bytes: what bodies that are being taken apart may have together; a larger one is alone then. Parsed JSON
-  // takes many times its text.
+  // `parsed_bytes` limits the bodies parsed at once (a larger one is parsed alone), since parsed JSON takes many times
+  // its text.
   Workers(int64_t threads, int64_t parsed_bytes);
-  ~Workers(); // runs the jobs that are there
+  ~Workers();
 
-  // Throws std::system_error where there is no first thread to be had; with one, jobs wait for it.
+  // Throws std::system_error if not even one thread can be started.
   void submit(Job job);
 
  private:
@@ -32,7 +32,7 @@ class Workers {
   bool may_begin() const;
 
   const int64_t most_threads_, parsed_bytes_;
-  std::mutex mutex_; // of all below
+  std::mutex mutex_; // guards the members below
   std::condition_variable changed_;
   std::deque<Job> waiting_;
   std::vector<std::thread> threads_;

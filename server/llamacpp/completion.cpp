@@ -1,4 +1,4 @@
-// POST /completion and /infill in the form of llama.cpp's server: texts that are continued, or filled in.
+// POST /completion and /infill (llama.cpp).
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/llamacpp/line_guard.h"
@@ -16,12 +16,11 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostPrompts = 2048; // and answers of one request
-constexpr size_t kMostFiles = 1024;   // of a request to fill in
+constexpr size_t kMostPrompts = 2048;
+constexpr size_t kMostFiles = 1024;
 
 bool is_text_or_token(const Json& json) { return json.is_string() || json.is_number(); }
 
-// A text, or a list of tokens and texts.
 std::vector<int32_t> prompt_of(const Service& service, const Json& given, const std::string& path, bool begins) {
   if (given.is_string()) return raw_tokens(service, given.get<std::string>(), true, begins);
   if (given.is_object()) {
@@ -74,7 +73,7 @@ std::vector<text::FillFile> files_of(const Fields& body) {
   return files;
 }
 
-// What stands around the gap: of a text that is longer than the context, only what is near the gap.
+// A text beyond the context keeps only the parts near the gap.
 std::vector<int32_t> infill_prompt(const Service& service, const Fields& body, int64_t most_generated) {
   const auto tokens = [&](const char* name, bool needed) {
     if (needed) body.required(name);
@@ -89,7 +88,6 @@ std::vector<int32_t> infill_prompt(const Service& service, const Fields& body, i
   return fill_prompt(service, text, std::max<int64_t>(context - answer, context / 2));
 }
 
-// What a reply says beside the text.
 struct Form {
   explicit Form(const Fields& body)
       : likely(body.integer("n_probs", 0, core::TokenChoice::kMost).value_or(0)),
@@ -103,7 +101,7 @@ struct Form {
   int64_t likely;
   bool tokens, timings, progress, after_samplers;
   int64_t least_indent;
-  double seconds; // of generating, behind the first line's end; 0 or less: no limit
+  double seconds; // time limit after the first line; <= 0: none
   std::vector<std::string> fields;
 };
 
@@ -118,7 +116,7 @@ class NativeReply {
   }
 
  private:
-  struct Part { // of an answer: what is not sent yet, and where there is no stream, all
+  struct Part { // unsent, or all without a stream
     explicit Part(int64_t least_indent) : guard(least_indent) {}
     LineGuard guard;
     std::string text;
@@ -149,7 +147,7 @@ class NativeReply {
     const Form form(body);
     generation.keep_choices = form.likely > 0;
     generation.choices_after_samplers = form.after_samplers;
-    body.integer("id_slot", -1, INT32_MAX); // streams are found by what they hold
+    body.integer("id_slot", -1, INT32_MAX); // ignored: streams are found by contents
     int64_t wanted = answers_wanted(body);
     if (const auto several = body.integer("n_cmpl", 1, 16)) wanted = *several;
     std::vector<std::vector<int32_t>> prompts;
@@ -246,7 +244,7 @@ class NativeReply {
                  {"generation_settings", settings_},
                  {"prompt", prompts_[i]},
                  {"has_new_line", part.has_new_line},
-                 {"truncated", false}, // a prompt that does not fit is an error
+                 {"truncated", false}, // such a prompt is an error
                  {"stop_type", stop_type(answer)},
                  {"stopping_word", answer.text.stop()},
                  {"tokens_cached", answer.prompt_tokens + generated},
@@ -261,7 +259,6 @@ class NativeReply {
     return answer.is_cut() ? "limit" : "eos";
   }
 
-  // By paths such as "timings/prompt_n", which are the names of the result's members.
   Json chosen_fields(const Json& whole) const {
     Json chosen = Json::object();
     for (const std::string& path : form_.fields) {
@@ -301,7 +298,7 @@ class NativeReply {
   const bool stream_;
   const std::string model_;
   Json settings_;
-  std::vector<std::string> prompts_; // as text
+  std::vector<std::string> prompts_;
   std::vector<Part> parts_;
   int64_t sent_progress_ = -1;
   RunningTimings timings_;

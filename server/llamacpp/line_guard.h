@@ -1,4 +1,4 @@
-// Ends a text before its first line that is indented less than wanted, for editors that fill in a block.
+// Ends a text before the first line with too little indentation, for editors that fill in a block.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@ namespace ridge::server {
 
 class LineGuard {
  public:
-  explicit LineGuard(int64_t least) : least_(least) {} // of spaces and tabs before a line; 0: any line may come
+  explicit LineGuard(int64_t least) : least_(least) {} // spaces and tabs; 0: no check
 
-  // The text that is sure to stay. A line's end waits for what the next line begins with.
+  // Holds a line end until text of the next line comes.
   std::string push(std::string_view text) {
     if (least_ == 0) return std::string(text);
     std::string sure;
     for (const char c : text) {
       if (ended_) break;
       if (c == '\n') {
-        if (!held_.empty()) sure += held_; // a line without text
+        if (!held_.empty()) sure += held_;
         held_ = c;
       } else if (held_.empty()) {
         sure += c;
@@ -33,12 +33,12 @@ class LineGuard {
     }
     return sure;
   }
-  std::string finish() { return ended_ ? std::string() : held_; } // what is still held, once
+  std::string finish() { return ended_ ? std::string() : held_; }
   bool ended() const { return ended_; }
 
  private:
   const int64_t least_;
-  std::string held_; // a line's end and the white space behind it
+  std::string held_;
   bool ended_ = false;
 };
 

@@ -1,5 +1,4 @@
-// The LoRA adapters of a model and how much of them counts for requests that say nothing of them, as llama.cpp's server
-// has it.
+// LoRA adapters and their default scales (llama.cpp).
 #include "core/strings/printable.h"
 #include "server/reply.h"
 #include "server/requests/sampling_fields.h"
@@ -10,7 +9,7 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kLongest = 4096; // bytes of a text of an adapter's file
+constexpr size_t kLongest = 4096; // bytes
 
 } // namespace
 
@@ -23,7 +22,7 @@ void lora_adapters(Service& service, const HttpRequest&, HttpResponse& response)
     const models::AdapterFile& file = *model.adapters[i];
     list.push_back({{"id", i},
                     {"path", core::printable(std::filesystem::path(adapter.file).filename().string(),
-                                             kLongest)}, // where it lies is not told
+                                             kLongest)}, // the folder stays private
                     {"scale", scales[i]},
                     {"task_name", core::printable(file.task(), kLongest)},
                     {"prompt_prefix", core::printable(file.prompt_prefix(), kLongest)}});
@@ -35,7 +34,7 @@ void lora_adapters(Service& service, const HttpRequest&, HttpResponse& response)
   reply(response, list);
 }
 
-// Those that the list leaves out count for nothing.
+// Adapters that the list leaves out get 0.
 void set_lora_adapters(Service& service, const HttpRequest& request, HttpResponse& response) {
   service.set_adapter_scales(adapter_scales(parse_list(request.body), "body", service.model().program.adapters.size()));
   reply(response, {{"success", true}});

@@ -1,4 +1,4 @@
-// POST /slots/N?action=save|restore|erase, as llama.cpp's server: what a stream holds goes to a file and comes back.
+// POST /slots/N?action=save|restore|erase (llama.cpp).
 #include "core/clock.h"
 #include "server/api_error.h"
 #include "server/reply.h"
@@ -21,7 +21,7 @@ int32_t slot_of(const Service& service, const std::string& text) {
   return slot;
 }
 
-// A name and no path: it cannot leave the folder.
+// Accepts no path, so a file cannot leave the folder.
 std::string file_name(const Fields& body) {
   body.required("filename");
   const std::string name = *body.text("filename");

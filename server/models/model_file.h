@@ -1,4 +1,4 @@
-// A file that a server serves, and what clients call its model.
+// A served file and the names of its model.
 #pragma once
 
 #include "server/models/served_model.h"
@@ -10,17 +10,16 @@
 namespace ridge::server {
 
 struct ModelFile {
-  std::string name, path;                            // what clients call it
-  std::string mmproj = {};                           // its encoder of pictures or sounds; empty: none
-  std::vector<std::string> aliases = {};             // other names that requests may use
-  bool pinned = false;                               // once loaded, it stays
-  std::shared_ptr<const ModelSetup> setup = nullptr; // its own; null: that of all
+  std::string name, path;
+  std::string mmproj = {};
+  std::vector<std::string> aliases = {};
+  bool pinned = false;                               // never unloaded
+  std::shared_ptr<const ModelSetup> setup = nullptr; // null: the server's
 };
 
-// The GGUF files of a folder, by name; of a split model its first part. Throws Error where it cannot be read or has
-// none.
+// Lists only the first part of a split model. Throws Error if the folder is unreadable or has none.
 std::vector<ModelFile> model_files(const std::string& folder);
-// What clients call the model of a file: its name without ".gguf" and the number of its part.
+// Without part number and ".gguf".
 std::string model_name(const std::string& path);
 
 } // namespace ridge::server

@@ -1,4 +1,4 @@
-// Which models there are, as OpenAI's, Anthropic's and Ollama's clients ask.
+// Lists models (OpenAI, Anthropic, Ollama).
 #include "models/model.h"
 #include "server/reply.h"
 #include "server/routes.h"
@@ -15,14 +15,13 @@
 namespace ridge::server {
 namespace {
 
-// What clients demand at least for chats, tools, reasoning, and the APIs of OpenAI and Anthropic beside Ollama's own.
+// The version that clients require for chats, tools, reasoning, and other APIs beside Ollama's.
 constexpr const char* kOllamaVersion = "0.14.0";
 
 std::string iso_time(int64_t seconds) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(seconds)));
 }
 
-// With the members that Anthropic's clients read beside those of OpenAI's.
 Json openai_model_of(const Models& models, const Models::State& state) {
   Json model = {{"id", state.file.name},
                 {"object", "model"},
@@ -39,7 +38,7 @@ Json openai_model_of(const Models& models, const Models::State& state) {
   if (state.senses.pictures) taken.push_back("image");
   if (state.senses.sounds) taken.push_back("audio");
   model["architecture"] = {{"input_modalities", std::move(taken)}, {"output_modalities", Json(std::vector{"text"})}};
-  if (state.loaded) model["meta"] = models.facts(state).meta; // what clients of llama.cpp's server read
+  if (state.loaded) model["meta"] = models.facts(state).meta;
   if (!state.file.aliases.empty()) model["aliases"] = state.file.aliases;
   if (models.several()) model["status"] = {{"value", state.loading ? "loading" : state.loaded ? "loaded" : "unloaded"}};
   return model;
@@ -66,7 +65,7 @@ void openai_models(const Models& models, const HttpRequest& request, HttpRespons
     first = std::ranges::find_if(list, [&](const Json& model) { return model["id"] == std::string(*after); });
     if (first != last) ++first;
   }
-  if (const auto limit = request.parameter("limit")) { // only Anthropic's clients ask for a part
+  if (const auto limit = request.parameter("limit")) {
     int64_t most = 0;
     std::from_chars(limit->data(), limit->data() + limit->size(), most);
     if (most < 1 || most > 1000) throw_invalid("limit", "limit: expected a whole number from 1 to 1000");
@@ -86,7 +85,6 @@ void openai_model(const Models& models, const HttpRequest& request, HttpResponse
   throw no_such_model(request.rest);
 }
 
-// Has the model loaded when it returns; others may have to go for it.
 void llamacpp_load(Models& models, const HttpRequest& request, HttpResponse& response) {
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
@@ -106,7 +104,7 @@ void llamacpp_unload(Models& models, const HttpRequest& request, HttpResponse& r
 
 void ollama_root(const Models&, const HttpRequest&, HttpResponse& response) {
   response.content_type = "text/plain; charset=utf-8";
-  response.content = "Ollama is running"; // by which clients tell that its API is here
+  response.content = "Ollama is running"; // by which clients detect Ollama's API
 }
 
 void ollama_tags(const Models& models, const HttpRequest&, HttpResponse& response) {
@@ -116,7 +114,7 @@ void ollama_tags(const Models& models, const HttpRequest&, HttpResponse& respons
 }
 
 void ollama_ps(const Models& models, const HttpRequest&, HttpResponse& response) {
-  constexpr int64_t kForever = int64_t{100} * 365 * 24 * 3600; // as Ollama writes it, a far day
+  constexpr int64_t kForever = int64_t{100} * 365 * 24 * 3600; // a distant date, as Ollama reports it
   Json list = Json::array();
   for (const Models::State& state : models.states()) {
     if (!state.loaded) continue;

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using core::seconds_now;
 
-constexpr std::chrono::milliseconds kPollOfAnswers{50}; // for answers that end: nothing signals it
+constexpr std::chrono::milliseconds kPollOfAnswers{50}; // nothing signals the end of answers
 
 RequestCounts sum(RequestCounts a, const RequestCounts& b) {
   a.failed += b.failed;
@@ -103,7 +103,7 @@ Models::Entry& Models::find(const std::optional<std::string>& name) {
     return entry.file.name == wanted || std::ranges::find(entry.file.aliases, wanted) != entry.file.aliases.end();
   };
   auto at = std::ranges::find_if(entries_, is_wanted);
-  constexpr std::string_view kLatest = ":latest"; // Ollama's clients add it
+  constexpr std::string_view kLatest = ":latest"; // Ollama's clients append it
   if (at == entries_.end() && wanted.ends_with(kLatest)) {
     wanted.remove_suffix(kLatest.size());
     at = std::ranges::find_if(entries_, is_wanted);
@@ -112,14 +112,14 @@ Models::Entry& Models::find(const std::optional<std::string>& name) {
   return *at;
 }
 
-// Whether its first request has waited for longer than those of all other models that are to be loaded.
+// Whether its first request is older than those of all other waiting models.
 bool Models::is_next(const Entry& entry) const {
   return std::ranges::none_of(entries_, [&](const Entry& other) {
     return &other != &entry && !other.queue.empty() && other.queue.begin()->first < entry.queue.begin()->first;
   });
 }
 
-// Models are loaded in the order of their first requests, and a model's requests wait in a queue of its own.
+// Models load in the order of their first requests.
 void Models::wait_until_loaded(Entry& entry, bool pictures, std::unique_lock<std::mutex>& lock) {
   const auto is_there = [&] { return entry.model && !entry.leaving && (!pictures || entry.pictures); };
   if (is_there()) return;
@@ -162,7 +162,7 @@ void Models::with(const std::optional<std::string>& name, const std::function<vo
   try {
     const ModelService::Use use = this->use(name);
     return answer(use.service());
-  } catch (const PicturesWanted&) { // the model is not used any more
+  } catch (const PicturesWanted&) {
   }
   const ModelService::Use use = this->use(name, true);
   answer(use.service());
@@ -176,7 +176,8 @@ ModelSetup Models::setup_of(const Entry& entry) const {
   return setup;
 }
 
-// Unloads a model when its answers have ended, to be loaded with its encoder. It takes no further requests before.
+// Waits for the model's answers and unloads it, so that it can be loaded with its encoder. It accepts no requests
+// meanwhile.
 void Models::leave_for_pictures(Entry& entry, std::unique_lock<std::mutex>& lock) {
   loading_ = entry.leaving = true;
   while (entry.model->service().users() > 0 && !stopping_) changed_.wait_for(lock, kPollOfAnswers);
@@ -189,7 +190,7 @@ void Models::leave_for_pictures(Entry& entry, std::unique_lock<std::mutex>& lock
   changed_.notify_all();
 }
 
-// Opens the file without the lock, makes room for it, and starts it without the lock.
+// Releases the lock while it opens and starts the model.
 void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   loading_ = entry.loading = true;
   const double start = seconds_now();
@@ -219,7 +220,7 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   loading_ = entry.loading = false;
   changed_.notify_all();
   if (!model) {
-    entry.pictures = false; // without it may be another matter
+    entry.pictures = false; // it may load without the encoder
     log_(fmt::format("{} cannot be loaded: {}", entry.file.name, problem));
     if (stopping_) throw_stopping();
     throw ApiError(500, "server_error", fmt::format("the model {} cannot be loaded: {}", entry.file.name, problem),
@@ -237,9 +238,8 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
                    seconds_now() - start));
 }
 
-// Bytes that a further model may take.
 double Models::room(const Entry& wanted) const {
-  double taken = 0, mapped = 0; // mapped weights count as available memory, but would have to be read again
+  double taken = 0, mapped = 0; // mapped weights count as available memory, but would be read again
   for (const Entry& entry : entries_)
     if (entry.model) {
       taken += entry.bytes;
@@ -252,7 +252,7 @@ double Models::room(const Entry& wanted) const {
   return engine::available_memory() - mapped;
 }
 
-// The model that is to make room: one that no request uses, the longest unused. Null: all that are loaded are pinned.
+// Prefers unused models, then the least recently used. Null if all are pinned.
 Models::Entry* Models::first_to_leave() {
   Entry* first = nullptr;
   const auto order = [](const Entry& entry) {
@@ -263,9 +263,8 @@ Models::Entry* Models::first_to_leave() {
   return first;
 }
 
-// Unloads models until there is room. One that is being used takes no further requests then and is unloaded when its
-// answers have ended, those to the requests that it was loaded for among them. Where no model is left the next one has
-// all there is.
+// Unloads models until there is room. A used model accepts no new requests and goes after its answers, including those
+// it was loaded for. Without candidates the new model gets all there is.
 void Models::make_room(const Entry& wanted, double bytes, std::unique_lock<std::mutex>& lock) {
   while (room(wanted) < bytes) {
     if (stopping_) throw_stopping();
@@ -288,7 +287,7 @@ void Models::make_room(const Entry& wanted, double bytes, std::unique_lock<std::
               beside_pinned ? " beside the pinned models" : "");
 }
 
-// No request uses the model, and while the lock is held none begins to.
+// The model must be unused. Nothing starts to use it under the lock.
 void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why) {
   entry.past = sum(entry.past, entry.model->service().request_counts());
   std::unique_ptr<ServedModel> model = std::move(entry.model);
@@ -306,7 +305,7 @@ double Models::unload_after(const Entry& entry) const {
 }
 
 void Models::let_go(const std::optional<std::string>& name) {
-  if (!several()) return; // it is always there
+  if (!several()) return;
   const std::scoped_lock lock(mutex_);
   const Entry& entry = find(name);
   if (entry.file.pinned) throw_invalid("model", "the model {} is pinned: it stays loaded", entry.file.name);
@@ -323,7 +322,7 @@ void Models::watch_idle(const std::stop_token& stop) {
       if (entry.model->service().users() > 0) {
         entry.last_used = now;
       } else if (now - entry.last_used > unload_after(entry)) {
-        loading_ = true; // requests for a model wait until this one's memory is free
+        loading_ = true; // requests wait until the memory is free
         unload(entry, lock, "as no request used it");
         loading_ = false;
         changed_.notify_all();
@@ -376,7 +375,7 @@ FileFacts Models::facts(const State& state) const {
     if (only_) return facts_[key] = facts_of(only_->model().file, only_->model().program, state.senses);
     const gguf::File file = gguf::File::open(state.file.path);
     return facts_[key] = facts_of(file, models::build_program(file), state.senses);
-  } catch (const Error&) { // loading it says what is wrong
+  } catch (const Error&) {
     return {};
   }
 }
@@ -405,14 +404,14 @@ bool Models::idle() const {
 
 void Models::drain() {
   if (only_) return only_->drain();
-  std::vector<ModelService::Use> loaded; // which stay so
+  std::vector<ModelService::Use> loaded; // keeps them loaded
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !loading_; });
     for (Entry& entry : entries_)
       if (entry.model) loaded.emplace_back(entry.model->service());
   }
-  // Without the lock: prompts may be long on their way to the disk, and idle() answers meanwhile.
+  // Without the lock, since writing prompts may take long and idle() must not wait.
   for (const ModelService::Use& use : loaded) use.service().drain();
 }
 

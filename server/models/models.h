@@ -1,5 +1,4 @@
-// The models of a server: one that is always there, or several files that are loaded when a request names them and make
-// room for each other.
+// A server's models: a single one, or files loaded on demand that make room for each other.
 #pragma once
 
 #include "server/models/model_file.h"
@@ -23,23 +22,21 @@ class Models {
  public:
   struct Settings {
     ModelSetup setup;
-    double memory_bytes = 0; // that all loaded models may take together; 0: what is free
-    double idle_seconds = 0; // a model that was not used for so long is unloaded; 0: never
-    bool only_one = false;   // there is one file, whose model answers to any name and stays loaded
+    double memory_bytes = 0; // for all loaded models; 0: all free memory
+    double idle_seconds = 0; // without use, before unloading; 0: never
+    bool only_one = false;   // it answers to any name and stays loaded
   };
 
-  explicit Models(ModelService& only); // answers to any name; must outlive this
-  // Loads nothing yet. `log` gets a line for each model that comes or goes, from any thread. Throws Error where two
-  // files have one name or alias.
+  explicit Models(ModelService& only); // must outlive this
+  // Loads nothing yet. `log` gets a line per load and unload, from any thread. Throws Error for duplicate names.
   Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log);
   ~Models(); // no request may be running
 
-  // The model of that name, which is loaded first where it is not; of no name, the one that was used last. It stays
-  // loaded while the returned object or an answer lives. Throws ApiError for an unknown name, for a file that cannot be
-  // loaded, and after stop(). With `pictures`, a model that has an encoder is loaded with it: it answers to what it
-  // has, is unloaded, and loaded again.
+  // Loads the named (else the last used) model if necessary. It stays loaded while the result or an answer lives.
+  // `pictures`: with its encoder, if it has one. Throws ApiError for an unknown name, if loading fails, and after
+  // stop().
   ModelService::Use use(const std::optional<std::string>& name, bool pictures = false);
-  // Calls answer(service) for that model, and again where it throws PicturesWanted.
+  // Calls answer() again, with the encoder, after PicturesWanted.
   void with(const std::optional<std::string>& name, const std::function<void(ModelService&)>& answer);
   bool several() const { return !only_ && !settings_.only_one; }
   void log(const std::string& line) const { only_ ? only_->log(line) : log_(line); }
@@ -48,40 +45,38 @@ class Models {
   struct State {
     ModelFile file;
     bool loaded = false, loading = false;
-    engine::Senses senses; // what requests may have
-    int64_t waiting = 0;   // requests, until it is loaded
-    RequestCounts counts;  // since the server started
-    // Where it is loaded:
+    engine::Senses senses;
+    int64_t waiting = 0;
+    RequestCounts counts;
+    // If loaded:
     int64_t context = 0;
     double bytes = 0, gpu_share = 0, idle_seconds = 0;
     double unload_after = 0; // seconds without use; 0: never
   };
   std::vector<State> states() const;
-  // What a model's file says, whether it is loaded or not; nothing where it cannot be read.
+  // Empty if the file is unreadable.
   FileFacts facts(const State& state) const;
-  int64_t modified(const State& state) const; // seconds since 1970; of the built-in guide, when the server started
-  // Unloads a model that is loaded as soon as no request uses it. Throws ApiError for an unknown name and a pinned one.
+  int64_t modified(const State& state) const; // seconds since 1970; for the guide, the server's start
+  // Unloads a model once it is unused. Throws ApiError for unknown and pinned ones.
   void let_go(const std::optional<std::string>& name);
-  // The latest answers of all models.
   ResponseStore& responses() const { return *responses_; }
 
-  void stop();       // requests that wait for a model are refused
-  void drain();      // waits for all requests to end; after stop()
-  bool idle() const; // no request is being answered; never waits for drain()
+  void stop();
+  void drain();      // waits for all requests; after stop()
+  bool idle() const; // true without requests; does not wait for drain()
 
  private:
   struct Entry {
     ModelFile file;
-    std::unique_ptr<ServedModel> model; // null: not loaded
-    double bytes = 0, weight_bytes = 0; // of a loaded one, and of these the weights
+    std::unique_ptr<ServedModel> model;
+    double bytes = 0, weight_bytes = 0; // weight_bytes: part of bytes
     bool loading = false, leaving = false;
-    engine::Senses senses = {}; // what its encoder is for
-    bool pictures = false;      // it is loaded with its encoder
-    std::map<uint64_t, bool>
-        queue;              // requests that wait until it is loaded, by their order; whether for its encoder, too
-    std::set<uint64_t> due; // of these, those that it was loaded for: it answers them before it makes room
-    double last_used = 0;   // core::seconds_now()
-    RequestCounts past;     // of the times it was loaded before
+    engine::Senses senses = {};
+    bool pictures = false;
+    std::map<uint64_t, bool> queue; // waiting requests in order; value: needs the encoder
+    std::set<uint64_t> due;         // requests it was loaded for; it answers them before it makes room
+    double last_used = 0;
+    RequestCounts past;
 
     const ModelSetup& setup(const Settings& of_all) const { return file.setup ? *file.setup : of_all.setup; }
   };
@@ -105,14 +100,14 @@ class Models {
   const engine::LoadSteps steps_;
   const engine::Notice log_;
   const int64_t started_;
-  mutable std::mutex mutex_; // of all below
+  mutable std::mutex mutex_; // guards the members below
   std::condition_variable changed_;
   uint64_t next_in_queue_ = 0;
-  std::vector<Entry> entries_; // as many as files, for good
-  bool loading_ = false;       // or unloading; one at a time, so that it is known what is free
+  std::vector<Entry> entries_; // one per file, never resized
+  bool loading_ = false;       // or unloading; one at a time, so that free memory is known
   bool stopping_ = false;
   mutable std::mutex facts_mutex_;
-  mutable std::map<std::string, FileFacts> facts_; // of files that were read, by path, size and time
+  mutable std::map<std::string, FileFacts> facts_; // by path, size and time
   std::shared_ptr<ResponseStore> responses_ = std::make_shared<ResponseStore>();
   std::jthread idle_watch_;
 };

@@ -1,4 +1,4 @@
-// The requests of a served model, to look at: those that run and the latest that have ended.
+// Running and recent requests, for display.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,29 @@ namespace ridge::server {
 
 class RequestList {
  public:
-  static constexpr size_t kMostEnded = 64; // of those that are kept
+  static constexpr size_t kMostEnded = 64;
 
   struct Entry {
-    uint64_t number = 0; // in the order in which they came
+    uint64_t number = 0;
     std::string route;
-    int64_t prompt_tokens = 0, answer_tokens = 0; // the latter until now
-    int64_t cached_tokens = 0;                    // of the prompt; once ended
-    double began = 0, seconds = 0;                // core::seconds_now() at the start; from there until now or the end
+    int64_t prompt_tokens = 0, answer_tokens = 0;
+    int64_t cached_tokens = 0;
+    double began = 0, seconds = 0; // began: core::seconds_now(); seconds: until now or the end
     bool ended = false;
-    std::string problem; // why it ended early; empty: it did not
+    std::string problem;
   };
-  std::vector<Entry> all() const; // the latest first
+  std::vector<Entry> all() const;
 
-  // A request, from here to its end. From the thread that serves it; the list must outlive it.
+  // A request from its start to its end. The list must outlive it.
   class Running {
    public:
     Running(RequestList& list, std::string route, int64_t prompt_tokens);
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;
-    ~Running() { end("the client has gone"); } // where nothing else was said
+    ~Running() { end("the client has gone"); }
 
     void count_token();
-    void end(const std::string& problem, int64_t cached_tokens = 0); // the first one counts
+    void end(const std::string& problem, int64_t cached_tokens = 0); // only the first call counts
 
    private:
     RequestList& list_;
@@ -41,11 +41,11 @@ class RequestList {
   };
 
  private:
-  Entry& find(uint64_t number); // under the lock, of one that runs
+  Entry& find(uint64_t number); // requires the lock; the request must be running
   void forget_oldest();
 
   mutable std::mutex mutex_;
-  std::deque<Entry> entries_; // the latest first
+  std::deque<Entry> entries_; // latest first
   uint64_t next_ = 1;
 };
 

@@ -19,7 +19,7 @@
 namespace ridge::server {
 namespace {
 
-// Starts the executor of `model`, which stays where it is from then on.
+// `model` must not move afterwards.
 core::SamplingOptions start(engine::LoadedModel& model, const core::ExecutorConfig& config, const ModelSetup& setup,
                             const engine::LoadSteps& steps) {
   model.need_tokenizer();
@@ -32,7 +32,7 @@ core::SamplingOptions start(engine::LoadedModel& model, const core::ExecutorConf
 core::ExecutorConfig config_of(const engine::LoadedModel& opened, const ModelSetup& setup) {
   core::ExecutorConfig config = engine::generating_config(setup.model, opened.program);
   engine::set_streams(config, setup.model, setup.parallel);
-  constexpr int64_t kOfPrompts = 32; // tokens of a prompt in a step whose probabilities are asked for
+  constexpr int64_t kOfPrompts = 32; // outputs for the probabilities of prompt tokens
   config.max_outputs = setup.model.speculation == "off" ? setup.parallel : std::max(config.max_outputs, setup.parallel);
   config.max_outputs += kOfPrompts;
   return config;
@@ -41,7 +41,7 @@ core::ExecutorConfig config_of(const engine::LoadedModel& opened, const ModelSet
 } // namespace
 
 double bytes_of_weights(const core::Program& program) {
-  std::set<const std::byte*> seen; // tied weights are one
+  std::set<const std::byte*> seen; // tied weights count once
   int64_t bytes = 0;
   for (const core::Weight& weight : program.weights)
     if (seen.insert(weight.data).second) bytes += weight.total_bytes();
@@ -57,7 +57,7 @@ engine::LoadedModel open_served(const std::string& path, core::ModelOptions opti
   return engine::open_generating(std::move(file), options, steps);
 }
 
-// What stays where it is: executors refer to their Programs, and services to their models.
+// Must not move: executors refer to Programs, services to models.
 struct ServedModel::Kind {
   virtual ~Kind() = default;
   virtual ModelService& service() = 0;

@@ -1,4 +1,4 @@
-// A served model whose texts are evaluated on the threads of their requests, without a scheduler.
+// A served model that evaluates texts on its requests' threads.
 #pragma once
 
 #include "server/models/model_service.h"
@@ -12,15 +12,15 @@ namespace ridge::server {
 
 class UnscheduledService : public ModelService {
  public:
-  void count_request(); // that has all its results
+  void count_request();
 
-  // A step is a text, or what is evaluated as one.
+  // A step is one text.
   engine::Scheduler::Counts counts() const override;
-  void drain() override {} // requests end on their own threads
+  void drain() override {}
 
  protected:
   using ModelService::ModelService;
-  void count_step(int64_t tokens, double start); // that began at `start` (core::seconds_now)
+  void count_step(int64_t tokens, double start);
 
  private:
   mutable std::mutex mutex_;
@@ -29,13 +29,13 @@ class UnscheduledService : public ModelService {
 
 struct UnscheduledRequest {
   const char* route;
-  std::string what; // "3 texts", for the log
+  std::string what;
   int64_t tokens;
-  std::function<bool(Client&)> work; // false: the client has gone, which ends the work
-  std::function<Json()> answer;      // behind the work
+  std::function<bool(Client&)> work; // false: the client has gone
+  std::function<Json()> answer;
 };
 
-// Answers after the route has returned. The request's functions keep what they need, and the service in use.
+// Replies after the route has returned. The callbacks must keep their data and the service's Use alive.
 void reply_unscheduled(UnscheduledService& service, UnscheduledRequest request, ErrorForm form, HttpResponse& response);
 
 } // namespace ridge::server

@@ -1,12 +1,12 @@
-// The chat: a conversation that is sent whole with each message, and its answer as it comes.
+// The chat sends the whole conversation with each message and shows the answer while it arrives.
 
 const byId = (id) => document.getElementById(id);
 const kKept = "ridge-chat", kKey = "ridge-key", kSettings = "ridge-settings";
-const kLongestPicture = 1536; // pixels: larger ones are made smaller before they are sent
+const kLongestPicture = 1536; // pixels; larger ones are scaled down
 
 let conversation = []; // {role, text, pictures, reasoning, note}
 let models = [];
-let running = null; // the AbortController of the answer that comes
+let running = null; // the current answer's AbortController
 
 // ---- the server
 
@@ -54,7 +54,7 @@ function takesPictures() {
 
 function showWhatModelTakes() { byId("attach").hidden = !takesPictures(); }
 
-// Steps of the model so far, their seconds and bytes, by which the server counts what it moves.
+// The server's step counters: seconds and bytes.
 async function stepsSoFar() {
   const text = await (await ask("/metrics")).text();
   const label = models.length > 1 ? `{model=${JSON.stringify(byId("model").value)}}` : "";
@@ -98,7 +98,7 @@ function showSettings() {
 function keepConversation() {
   try {
     sessionStorage.setItem(kKept, JSON.stringify(conversation));
-  } catch { // too large with its pictures
+  } catch { // too large with pictures
     sessionStorage.setItem(kKept, JSON.stringify(conversation.map((message) => ({...message, pictures: []}))));
   }
 }
@@ -125,7 +125,6 @@ function requestOf(messages) {
   return body;
 }
 
-// The events of a response, parsed.
 async function* eventsOf(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -219,7 +218,7 @@ function noteOf(timings, bytes, end) {
   return parts.join(" · ");
 }
 
-// Answers the conversation as it is, whose last message is a person's.
+// Answers the last message, which is the user's.
 async function answer() {
   const message = {role: "assistant", text: "", reasoning: "", note: ""};
   const asked = requestOf(conversation);
@@ -284,7 +283,7 @@ async function answer() {
   running = null;
   byId("send").textContent = "Send";
   message.note = noteOf(timings, before && last ? bandwidth(before, last) : "", end);
-  const isLast = conversation[conversation.length - 1] === message; // or there is a new chat
+  const isLast = conversation[conversation.length - 1] === message; // false after a new chat
   const isEmpty = !message.text && !message.reasoning && end !== "stop";
   if (isLast && isEmpty) conversation.pop();
   if (isLast) keepConversation();
@@ -292,7 +291,7 @@ async function answer() {
   if (isLast && isEmpty) showConversation();
 }
 
-// ---- what is typed and attached
+// ---- input and attachments
 
 function attached() { return [...byId("pictures").querySelectorAll("img")].map((picture) => picture.src); }
 
@@ -307,7 +306,7 @@ function showAttached(urls) {
   }));
 }
 
-// As the server takes it: a JPEG, not larger than a model looks at.
+// A scaled-down JPEG.
 async function pictureOf(file) {
   const bitmap = await createImageBitmap(file);
   const scale = Math.min(1, kLongestPicture / Math.max(bitmap.width, bitmap.height));

@@ -1,6 +1,6 @@
 "use strict";
-// Markdown as models write it, made into elements one by one. What a text says becomes text nodes and never markup, so
-// nothing that a model writes can be more than what is made here. Pictures become links: the page loads nothing.
+// Renders Markdown as elements. Text only becomes text nodes, so a model cannot inject markup. Pictures become links:
+// the page loads nothing.
 
 function element(name, className, ...children) {
   const made = document.createElement(name);
@@ -26,7 +26,7 @@ function beginsTable(lines, at) {
     lines[at + 1].includes("|");
 }
 
-// The source of each block of the top level, so that only those are made anew that changed.
+// Sources of top-level blocks, to rerender only changed ones.
 function blocksOf(text) {
   const lines = text.replace(/\r\n?/g, "\n").split("\n");
   const blocks = [];
@@ -70,7 +70,7 @@ function startsBlock(lines, at) {
     beginsTable(lines, at);
 }
 
-// A list goes on over indented lines, over further items, and over empty lines before either of these.
+// A list includes indented lines, further items, and empty lines before them.
 function endOfList(lines, at) {
   let end = at + 1;
   let fence = null;
@@ -132,7 +132,7 @@ function copyButton(textOf) {
       await navigator.clipboard.writeText(textOf());
       button.textContent = "Copied";
     } catch {
-      button.textContent = "The browser did not allow it"; // pages of other machines without https
+      button.textContent = "The browser did not allow it"; // needs https on other machines
     }
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
@@ -190,7 +190,7 @@ function list(lines, depth) {
     li.append(...blocks.map((block) => renderBlock(block, depth + 1)));
     made.append(li);
   };
-  let inside = 0; // the column at which the item's text begins
+  let inside = 0; // column of the item's text
   for (const line of lines) {
     const at = kItem.exec(line);
     if (at && at[1].length < Math.max(inside, indent + 2)) {
@@ -209,7 +209,7 @@ function list(lines, depth) {
 const kMarks = [["**", "strong"], ["__", "strong"], ["~~", "del"], ["*", "em"], ["_", "em"]];
 const isWord = (c) => c !== undefined && /[\p{L}\p{N}]/u.test(c);
 
-// Where a mark is closed: not behind a space, and "_" not within a word. -1: nowhere.
+// Not after a space, and "_" not within a word. -1: none.
 function closingMark(text, mark, from) {
   for (let at = text.indexOf(mark, from); at >= 0; at = text.indexOf(mark, at + 1)) {
     if (at === from || /\s/.test(text[at - 1])) continue;
@@ -236,7 +236,7 @@ function link(address, ...content) {
   return made;
 }
 
-// [text](address), also with "!" before it; null where there is none.
+// [text](address), optionally with "!"; else null.
 function linkAt(text, from, depth) {
   const start = text[from] === "!" ? from + 1 : from;
   if (text[start] !== "[") return null;
@@ -254,7 +254,7 @@ function inline(text, depth = 0) {
     return made;
   }
   let plain = "";
-  const unclosed = new Set(); // marks that nothing closes any more
+  const unclosed = new Set(); // marks without a closing one
   const add = (node) => {
     if (plain) made.append(plain);
     plain = "";
@@ -316,7 +316,7 @@ function inline(text, depth = 0) {
   return made;
 }
 
-// Shows a text that grows: blocks whose source stayed keep their elements.
+// For growing text: unchanged blocks keep their elements.
 function showMarkdown(target, text) {
   const blocks = blocksOf(text);
   const shown = target.shownBlocks || [];

@@ -7,8 +7,7 @@
 
 #include <string_view>
 
-// The assembler puts the files into the read-only data; CMake defines their folder, and rebuilds this file when one
-// changes.
+// The assembler embeds the files; CMake defines the folder.
 #define RIDGE_PAGE_FILE(name, file)                                                                                    \
   asm(".section .rodata\n.global ridge_page_" name "\n.global ridge_page_" name "_end\nridge_page_" name               \
       ":\n.incbin \"" RIDGE_PAGE_FOLDER "/" file "\"\nridge_page_" name "_end:\n.byte 0\n.previous\n")

@@ -1,4 +1,4 @@
-// The chat page that a browser gets at the server's root: one file, made of what lies in this folder.
+// The chat page at the root.
 #pragma once
 
 #include <string>
@@ -6,9 +6,8 @@
 namespace ridge::server {
 
 struct Page {
-  std::string content; // HTML
-  // For its headers: only its own script and style run, by their hashes, it connects to this server only, and its
-  // script makes no markup of texts.
+  std::string content;
+  // Allows only the page's own script and style (by hashes), connections to this server, and trusted types.
   std::string policy;
 };
 const Page& chat_page();

@@ -16,7 +16,6 @@ namespace {
 
 constexpr size_t kMostChoices = 10'000;
 
-// A schema, or its text.
 Json schema_of(const Json& given, const std::string& path) {
   if (!given.is_string()) return given;
   auto schema = core::find_json(given.get_ref<const std::string&>());
@@ -30,7 +29,6 @@ std::string given_text(const Json& given, const std::string& path) {
   return given.get<std::string>();
 }
 
-// The whole answer matches the expression.
 std::string gbnf_of_regex(std::string expression, const std::string& path) {
   if (expression.starts_with('^')) expression.erase(0, 1);
   const size_t end = expression.size();
@@ -54,7 +52,6 @@ std::string gbnf_of_choice(const Json& given, const std::string& path) {
   return gbnf + "\n";
 }
 
-// Takes what an object's members ask for, where it is something, and remembers its name.
 class Reader {
  public:
   void take(const Fields& body, const char* name, const std::function<void(const Json&, const std::string&)>& set) {

@@ -1,5 +1,5 @@
-// What an answer's text is held to, in the words of OpenAI's API, of llama.cpp's server and of vLLM: `response_format`,
-// `grammar`, `json_schema`, `guided_json`, `guided_regex`, `guided_choice`, `guided_grammar` and `structured_outputs`.
+// Output constraints: `response_format`, `grammar`, `json_schema`, `guided_json`, `guided_regex`, `guided_choice`,
+// `guided_grammar`, `structured_outputs` (OpenAI, llama.cpp, vLLM).
 #pragma once
 
 #include "server/fields.h"
@@ -9,13 +9,12 @@
 namespace ridge::server {
 
 struct AnswerForm {
-  Json schema = nullptr; // of JSON; null: none
-  std::string gbnf;      // a grammar; empty: none. At most one of both is there
-  std::string from;      // the field that asks for it
+  Json schema = nullptr;
+  std::string gbnf; // may be empty; excludes a schema
+  std::string from;
 };
 
-// Throws ApiError where a body has several of them, or one that is malformed. Whether the grammar and the schema are
-// usable is found out when they are used.
+// Throws ApiError for several or malformed ones. Grammar and schema are checked when used.
 AnswerForm answer_form(const Fields& body);
 
 } // namespace ridge::server

@@ -30,7 +30,7 @@ void replace_functions(const Fields& fields, Json& body) {
   replace_choice(fields, body);
 }
 
-// Calls and their results in messages; a result goes to the latest call of its function.
+// A result belongs to the latest call of its function.
 void replace_in_messages(Json& messages) {
   for (size_t i = 0; i < messages.size(); ++i) {
     Json& message = messages[i];

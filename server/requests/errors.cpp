@@ -25,7 +25,7 @@ const char* anthropic_type(const ApiError& error) {
   }
 }
 
-// Anthropic's clients look for these words.
+// Anthropic's clients search for this text.
 std::string anthropic_message(const ApiError& error) {
   if (error.code != kTooLong) return error.what();
   return fmt::format("prompt is too long: {} tokens > {} maximum", number_of(error, "n_prompt_tokens"),
@@ -74,8 +74,8 @@ ApiError no_such_model(const std::string& name) {
           fmt::format("model '{}' not found: /v1/models lists those that there are", name), "model", "model_not_found"};
 }
 
-// The words are those that clients of OpenAI's API, of llama.cpp's server and of Ollama look for in order to shorten a
-// conversation and go on.
+// The message has the phrases by which clients of OpenAI, llama.cpp and Ollama detect that they must shorten a
+// conversation.
 ApiError prompt_too_long(int64_t tokens, int64_t context, const std::string& parameter) {
   ApiError error(400, "invalid_request_error",
                  fmt::format("This model's maximum context length is {1} tokens. The prompt has {0} tokens, which "

@@ -1,4 +1,4 @@
-// What belongs between two texts, as requests ask for it.
+// Fill-in-the-middle prompts.
 #pragma once
 
 #include "server/service.h"
@@ -9,8 +9,7 @@
 
 namespace ridge::server {
 
-// The prompt that the model continues with what belongs between the prefix and the suffix. `most`: of its tokens;
-// nothing: all are needed. Throws ApiError for a model whose vocabulary has no marks for it.
+// `most` limits the tokens; null: no limit. Throws ApiError if the vocabulary has no fill tokens.
 std::vector<int32_t> fill_prompt(const Service& service, const text::FillText& text,
                                  std::optional<int64_t> most = std::nullopt);
 

@@ -16,10 +16,10 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostPictures = 64;           // of a request
-constexpr double kFetchSeconds = 20;           // for all that are fetched for it
-constexpr double kMostSeconds = 3600;          // of its sounds together
-constexpr int64_t kMostPixels = 1'000'000'000; // of them together, which take some ten seconds
+constexpr size_t kMostPictures = 64;
+constexpr double kFetchSeconds = 20;           // for all downloads of a request
+constexpr double kMostSeconds = 3600;          // of sounds per request
+constexpr int64_t kMostPixels = 1'000'000'000; // per request: some ten seconds of decoding
 
 } // namespace
 

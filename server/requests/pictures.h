@@ -1,5 +1,4 @@
-// Pictures and sounds in requests: as OpenAI's, Anthropic's and Ollama's clients send them in messages. What is said of
-// pictures is true of both.
+// Pictures and sounds ("pictures") in requests.
 #pragma once
 
 #include "engine/pictures/message_pictures.h"
@@ -15,31 +14,29 @@ namespace ridge::server {
 
 class Service;
 
-// Encodes the pictures of messages and puts what stands for them into the messages' texts. It holds them: a prompt is
-// to be made of the messages as long as it is there.
+// Encodes pictures and puts marks into messages. It must live until the prompt is made.
 class RequestPictures {
  public:
   explicit RequestPictures(const Service& service);
 
-  // Returns the messages, or items of a response's input, with marks in place of pictures; unchanged where the model
-  // takes no pictures. `path` names the list in errors. Throws ApiError for data that is no picture, and for an address
-  // that must not or cannot be fetched. Throws PicturesWanted where the model was opened without its encoder.
+  // Changes nothing if the model takes no media. `path` is for errors. Throws ApiError for invalid data or addresses,
+  // and PicturesWanted if the encoder is not open.
   Json put(Json messages, const std::string& path);
-  // What stands for a sound that came as a file. Throws as put().
+  // Adds an uploaded file. Throws as put().
   std::string add_sound(std::string_view file, const std::string& place);
-  double sound_seconds() const; // of all sounds
+  double sound_seconds() const;
 
  private:
   std::string mark_of(const engine::GivenPicture& picture);
-  void check_room(const std::string& place) const; // for another one
+  void check_room(const std::string& place) const;
   std::string add(std::string_view file, const std::string& place);
   void check_address(const engine::GivenPicture& picture) const;
   std::string fetch(const engine::GivenPicture& picture);
 
   const Service& service_;
-  int64_t pixels_ = 0;                                // of all so far
-  double seconds_left_;                               // for fetching
-  const std::shared_ptr<engine::PictureShelf> shelf_; // null: it is not open for them
+  int64_t pixels_ = 0;
+  double seconds_left_;                               // for downloads
+  const std::shared_ptr<engine::PictureShelf> shelf_; // null: the encoder is not open
   std::vector<std::shared_ptr<const engine::ShelvedPicture>> held_;
 };
 

@@ -15,15 +15,15 @@ constexpr unsigned kOpenAi = of(Api::chat) | of(Api::completion) | of(Api::respo
 constexpr unsigned kNative = of(Api::native) | of(Api::infill);
 constexpr unsigned kTexts = kOpenAi | kNative | of(Api::messages) | of(Api::ollama) | of(Api::options);
 constexpr unsigned kAll = kTexts | of(Api::embeddings) | of(Api::rerank);
-constexpr const char* kOff = R"([false, 0, "", [], {}])"; // values that ask for nothing
+constexpr const char* kOff = R"([false, 0, "", [], {}])"; // values without effect
 
 struct Row {
-  const char* names; // with spaces between them
+  const char* names;
   unsigned apis;
-  const char* harmless = nullptr; // a JSON list: other values are refused; null: none are
+  const char* harmless = nullptr; // accepted values; null: all
 };
 
-// What routes read, and what changes no answer.
+// Fields that are read or have no effect on answers.
 constexpr Row kTaken[] = {
     {"model keep_alive stream", kAll},
     {"temperature top_p top_k min_p typical_p presence_penalty frequency_penalty repeat_penalty repetition_penalty "
@@ -72,7 +72,7 @@ constexpr Row kTaken[] = {
     {"input prompt encoding_format dimensions truncate options user input_type", of(Api::embeddings)},
 };
 
-// What changes an answer and is not done. docs/serve.md lists these names.
+// Fields that would change answers; docs/serve.md lists them.
 constexpr Row kRefused[] = {
     {"top_a smoothing_factor", kOpenAi | kNative | of(Api::options), kOff},
     {"tfs_z tfs length_penalty", kOpenAi | kNative | of(Api::options), "[0, 1]"},
@@ -97,10 +97,9 @@ constexpr Row kRefused[] = {
 
 struct Rule {
   unsigned apis;
-  Json harmless; // null: all
+  Json harmless;
 };
 
-// The rules for each name.
 const std::unordered_map<std::string, std::vector<Rule>>& rules() {
   static const auto all = [] {
     std::unordered_map<std::string, std::vector<Rule>> rules;

@@ -1,5 +1,4 @@
-// Which fields a request may have. None that changes an answer is ignored: it is done, or refused by name. Fields that
-// no API has are ignored and counted.
+// A field that changes answers is applied or refused by name. Unknown fields are ignored and counted.
 #pragma once
 
 #include "server/fields.h"
@@ -20,18 +19,16 @@ enum class Api : uint8_t {
   responses,  // /v1/responses
   messages,   // /v1/messages
   ollama,     // /api/chat, /api/generate
-  options,    // the `options` of these
+  options,    // `options` of these
   embeddings, // /v1/embeddings, /api/embed, /api/embeddings
   rerank,     // /v1/rerank, /v1/score
   native,     // /completion
   infill,     // /infill
 };
 
-// Counts the fields that no API has. Throws ApiError for one that this server does not do, unless its value is one that
-// asks for nothing.
+// Throws ApiError for an unsupported field, unless its value has no effect.
 void check_fields(ModelService& service, const Fields& body, Api api);
 
-// The names of fields that are refused, for the documentation.
 std::vector<std::string_view> refused_fields();
 
 } // namespace ridge::server

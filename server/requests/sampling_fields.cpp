@@ -9,19 +9,19 @@
 namespace ridge::server {
 namespace {
 
-// DRY searches each token of a prompt for all of its texts.
+// DRY searches them at each token of a prompt.
 constexpr size_t kMostBreakers = 32, kLongestBreaker = 64; // bytes
 
-// Whole numbers of 64 bits, with a sign or without one; -1 stands for a fresh seed. The sampler has seeds of 63 bits.
+// Takes 64 bits, signed or unsigned; -1 means a random seed. Sampler seeds have 63 bits.
 std::optional<int64_t> seed_of(const Fields& body) {
   const Json* given = body.find("seed");
   if (!given) return std::nullopt;
   if (given->is_number_integer()) {
-    const int64_t seed = given->get<int64_t>(); // of 64 bits without a sign: the same bits
+    const int64_t seed = given->get<int64_t>(); // unsigned values keep their bits
     const bool fresh = seed == -1 && !given->is_number_unsigned();
     return fresh ? seed : seed & INT64_MAX;
   }
-  return body.integer("seed", -1, int64_t{1} << 53); // 5.0
+  return body.integer("seed", -1, int64_t{1} << 53);
 }
 
 void take_float(const Fields& body, const char* name, float& value, double lowest, double highest) {
@@ -55,7 +55,7 @@ void take_diffusion(const Fields& body, core::DiffusionParams& params) {
   params.order = *order;
 }
 
-// A list of names, or a text of llama.cpp's letters.
+// Takes names, or a string of llama.cpp's letters.
 void take_order(const Fields& body, core::SamplerParams& params) {
   const Json* given = body.find("samplers");
   if (!given || (given->is_array() && given->empty()) || *given == "") return;
@@ -74,11 +74,11 @@ void take_order(const Fields& body, core::SamplerParams& params) {
   }
 }
 
-// Samplers that are off unless they are asked for, in the names that llama.cpp's server has for them.
+// Off by default.
 void take_rarer(const Fields& body, core::SamplerParams& params) {
   take_float(body, "dry_multiplier", params.dry.multiplier, 0, 1000);
   take_float(body, "dry_base", params.dry.base, -1000, 1000);
-  if (params.dry.base < 1) params.dry.base = core::DryParams{}.base; // as llama.cpp's server does
+  if (params.dry.base < 1) params.dry.base = core::DryParams{}.base; // as llama.cpp does
   take_count(body, "dry_allowed_length", params.dry.allowed_length, 0);
   take_count(body, "dry_penalty_last_n", params.dry.last_n, -1);
   take_breakers(body, params);
@@ -111,7 +111,7 @@ void take_numbers(const Fields& body, core::SamplerParams& params) {
   take("frequency_penalty", params.frequency_penalty, -100, 100);
   for (const char* name : {"repeat_penalty", "repetition_penalty"}) {
     take(name, params.repeat_penalty, 0, 100);
-    if (params.repeat_penalty == 0) params.repeat_penalty = 1; // off, as Ollama's clients write it
+    if (params.repeat_penalty == 0) params.repeat_penalty = 1; // Ollama's value for off
   }
   if (const auto k = body.integer("top_k", -1, INT32_MAX))
     params.top_k = static_cast<int32_t>(std::max<int64_t>(0, *k));

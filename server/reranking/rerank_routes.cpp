@@ -1,5 +1,4 @@
-// Documents in the order in which they answer a query, as Jina's, Cohere's and TEI's clients ask (/rerank), and scores
-// of pairs of texts as vLLM's do (/score).
+// /rerank sorts documents (Jina, Cohere, TEI), /score scores pairs of texts (vLLM).
 #include "server/answers.h"
 #include "server/api_error.h"
 #include "server/reply.h"
@@ -17,14 +16,13 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostDocuments = 2048; // in one request
+constexpr size_t kMostDocuments = 2048;
 
 struct Pair {
   std::string query, document;
   std::vector<int32_t> tokens = {};
 };
 
-// One request: pairs of texts, and then their scores.
 class Ranking {
  public:
   Ranking(RerankService& service, const Fields& body, std::vector<Pair> pairs)
@@ -37,7 +35,7 @@ class Ranking {
     }
   }
 
-  // Answers after the route has returned, with what `make` makes of this. A client that goes away ends the work.
+  // Runs after the route has returned; stops if the client leaves.
   static void send(const std::shared_ptr<Ranking>& request, const char* route,
                    const std::function<Json(const Ranking&)>& make, HttpResponse& response) {
     RerankService& service = request->service_;
@@ -53,7 +51,6 @@ class Ranking {
   const std::string& model() const { return model_; }
   const std::vector<Pair>& pairs() const { return pairs_; }
   const std::vector<float>& scores() const { return scores_; }
-  // The numbers of the documents, the best first.
   std::vector<size_t> best(size_t most) const {
     std::vector<size_t> order(scores_.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -77,13 +74,12 @@ class Ranking {
   RerankService& service_;
   const ModelService::Use use_;
   const std::string model_;
-  const bool raw_; // logits, else probabilities
+  const bool raw_;
   std::vector<Pair> pairs_;
   int64_t tokens_ = 0;
   std::vector<float> scores_;
 };
 
-// A text, or an object with one.
 std::string document_text(const Json& given, const std::string& path) {
   if (given.is_string()) return given.get<std::string>();
   if (given.is_object()) {
@@ -111,7 +107,7 @@ std::string query_of(const Fields& body) {
   return query;
 }
 
-// One text or a list of them, by whichever name is there.
+// Reads the first member that exists.
 std::vector<std::string> side_of(const Fields& body, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     const Json* given = body.find(name);
@@ -127,7 +123,7 @@ void rerank(RerankService& service, const HttpRequest& request, HttpResponse& re
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   check_fields(service, fields, Api::rerank);
-  const bool plain = fields.find("texts") && !fields.find("documents"); // TEI's form
+  const bool plain = fields.find("texts") && !fields.find("documents");
   const std::string query = query_of(fields);
   std::vector<Pair> pairs;
   for (std::string& document : documents_of(fields, plain ? "texts" : "documents"))

@@ -1,4 +1,4 @@
-// A served model that says how well documents answer a query.
+// A served model that scores documents.
 #pragma once
 
 #include "engine/reranking/reranker.h"
@@ -16,7 +16,6 @@ class RerankService final : public UnscheduledService {
       : UnscheduledService(reranker.model(), std::move(name), std::move(log)), reranker_(reranker) {}
 
   const engine::Reranker& reranker() const { return reranker_; }
-  // Throws what Reranker::score throws.
   engine::Reranker::Score score(std::span<const int32_t> tokens);
 
  private:

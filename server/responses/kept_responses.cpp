@@ -1,4 +1,4 @@
-// GET and DELETE of /v1/responses/ID and GET of its input_items: the answers that are kept.
+// GET and DELETE of /v1/responses/ID, and GET of its input_items.
 #include "server/api_error.h"
 #include "server/reply.h"
 #include "server/routes.h"

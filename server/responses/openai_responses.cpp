@@ -1,5 +1,5 @@
-// POST /v1/responses: OpenAI's newer form of a chat. Its input and output are lists of items, its stream says of each
-// item when it begins and ends, and a request may go on from an answer by that one's id.
+// POST /v1/responses: input and output are lists of items, and streams announce the begin and end of each. A request
+// may continue an answer by its id.
 #include "engine/options.h"
 #include "server/answers.h"
 #include "server/api_error.h"
@@ -27,7 +27,6 @@ bool truncates(const Fields& body) {
   return truncation == "auto";
 }
 
-// What a request continues: the conversation of an earlier answer and its own input.
 Json messages_of(const Service& service, const Fields& body, RequestPictures& pictures) {
   Json messages = Json::array();
   if (const auto previous = body.text("previous_response_id")) {
@@ -43,7 +42,6 @@ Json messages_of(const Service& service, const Fields& body, RequestPictures& pi
   return messages;
 }
 
-// The functions among a request's tools; what this server cannot run is left out.
 std::optional<engine::ToolUse> tools_of(const Fields& body) {
   Json runnable = Json::object();
   const auto is_function = [](const Json& tool) {
@@ -69,7 +67,6 @@ std::optional<engine::ToolUse> tools_of(const Fields& body) {
   return openai_tools(Fields(runnable, ""));
 }
 
-// How many likely tokens are wanted for each one; -1: not even its own probability.
 int64_t likely_of(const Fields& body) {
   const Json* include = body.find("include");
   const bool wanted = include && include->is_array() &&
@@ -101,8 +98,8 @@ Generation whole_generation(const Service& service, const Fields& body, const Js
   return generation;
 }
 
-// Where the request truncates, the conversation loses as few of its oldest messages as make its prompt fit, with room
-// for an answer. Instructions and what the conversation begins with as a system stay, and results go with their calls.
+// With truncation, drops as few of the oldest messages as necessary for the prompt and an answer. Instructions and
+// initial system messages stay; results stay with their calls.
 Generation generation_of(const Service& service, const Fields& body, const Json& messages) {
   const bool truncated = truncates(body);
   Generation generation = whole_generation(service, body, messages);
@@ -111,7 +108,7 @@ Generation generation_of(const Service& service, const Fields& body, const Json&
   if (!truncated || std::ssize(generation.prompt) <= service.context()) return generation;
   size_t first = 0;
   while (first < messages.size() && messages[first]["role"] == "system") ++first;
-  std::vector<size_t> cuts; // before these messages
+  std::vector<size_t> cuts; // possible cuts, before these messages
   for (size_t i = first + 1; i < messages.size(); ++i)
     if (messages[i]["role"] != "tool") cuts.push_back(i);
   const auto cut = [&](size_t at) {
@@ -131,7 +128,6 @@ Generation generation_of(const Service& service, const Fields& body, const Json&
   return generation;
 }
 
-// One request on its way: its answer becomes events, or one object.
 class ResponsesReply {
  public:
   ResponsesReply(Service& service, const Fields& body)
@@ -192,7 +188,6 @@ class ResponsesReply {
     if (!stream_) client.line(result);
   }
 
-  // What a response repeats of its request.
   static Json echo(const Service& service, const Fields& body) {
     Json json = {{"model", body.text("model").value_or(service.name())}};
     const Json nothing = nullptr, object = Json::object();
@@ -249,13 +244,13 @@ class ResponsesReply {
   Service& service_;
   const bool stream_, store_;
   const int64_t likely_;
-  RequestPictures pictures_; // of messages_
-  Json messages_;            // without the instructions, which hold for one response only
+  RequestPictures pictures_; // keeps the pictures of messages_
+  Json messages_;            // without instructions, which apply to one response only
   const Json input_, request_;
   const std::string id_ = new_id("resp_");
   const int64_t created_ = std::time(nullptr);
   Answers answers_;
-  int64_t reasoning_tokens_ = 0; // whose text was reasoning
+  int64_t reasoning_tokens_ = 0;
 };
 
 } // namespace

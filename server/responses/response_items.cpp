@@ -25,7 +25,6 @@ Json message_of(const Fields& item) {
   return {{"role", role}, {"content", content ? content_text(*content, item.path_of("content")) : ""}};
 }
 
-// The names of functions by the ids of their calls.
 class Calls {
  public:
   explicit Calls(const Json& messages) {
@@ -34,7 +33,7 @@ class Calls {
         for (const Json& call : message["tool_calls"]) names_[call["id"]] = call["function"]["name"];
   }
 
-  // Calls belong to the answer that they follow.
+  // Calls belong to the preceding answer.
   void add(Json& messages, const Fields& item, const Fields& function) {
     const auto id = item.text("call_id");
     if (!id) throw_invalid(item.path_of("call_id"), "{} is missing", item.path_of("call_id"));
@@ -45,7 +44,6 @@ class Calls {
     messages.back()["tool_calls"].push_back(std::move(call));
   }
 
-  // What the call of that id gave: a message of the role "tool" with the function's name.
   Json result(const Fields& item) const {
     const std::string id = item.text("call_id").value_or(item.text("id").value_or(""));
     const auto call = names_.find(id);
@@ -63,8 +61,7 @@ class Calls {
   std::unordered_map<std::string, std::string> names_;
 };
 
-// A call of a tool that only another server has, or that is no function, as the call of a function: its name and
-// arguments. Nothing for items that are no such calls.
+// Converts other tools' calls to function calls; null for other items.
 std::optional<Json> function_of(const Fields& item, const std::string& type) {
   const auto of = [&](const std::string& name, const char* arguments) {
     const Json* given = item.find(arguments);
@@ -79,7 +76,7 @@ std::optional<Json> function_of(const Fields& item, const std::string& type) {
   return std::nullopt;
 }
 
-// Items of tools that other servers ran: their results are not among the items, or are in the text that followed.
+// Tools run by other servers: their results are missing, or repeated in later text.
 bool is_left_out(const std::string& type) {
   static const std::set<std::string> kTypes = {
       "reasoning",        "web_search_call",   "file_search_call",     "code_interpreter_call", "image_generation_call",
@@ -88,7 +85,7 @@ bool is_left_out(const std::string& type) {
   return kTypes.contains(type);
 }
 
-// Items of answers that are kept, each of which a conversation has once, however often it is named.
+// Each item enters a conversation only once.
 struct References {
   const ResponseStore& store;
   std::set<std::string> taken;
@@ -98,7 +95,7 @@ struct References {
   }
 };
 
-// references: null: of an item that is one itself.
+// null inside a referenced item.
 void add_item(Json& messages, Calls& calls, const Fields& item, References* references) {
   const std::string type =
       item.text("type").value_or(item.find("role") || !item.find("id") ? "message" : "item_reference");

@@ -10,7 +10,7 @@ namespace ridge::server {
 
 namespace {
 
-constexpr size_t kDeepest = 128; // a call's arguments may nest as deep as a body, and lie deeper
+constexpr size_t kDeepest = 128; // arguments may nest as deep as a body, and are nested themselves
 
 Json parse(const std::string& text) { return core::parse_json(text, {.depth = kDeepest, .exact_numbers = true}); }
 

@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
   return first == text.npos ? "" : text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
 }
 
-// A parameter of a header, `form-data; name="file"; filename="a \"b\".wav"`. Empty: there is none.
+// For `form-data; name="file"; filename="a \"b\".wav"`. Empty if absent.
 std::string parameter_of(std::string_view header, std::string_view name) {
   size_t at = header.find(';');
   while (at < header.size()) {
@@ -41,7 +41,6 @@ std::string parameter_of(std::string_view header, std::string_view name) {
   return {};
 }
 
-// The lines before a part's content.
 FormPart named_by(std::string_view head) {
   FormPart part;
   while (!head.empty()) {

@@ -1,4 +1,4 @@
-// The parts of a body of multipart/form-data, as clients upload files. Hostile: within limits, and every part ends.
+// Parses multipart/form-data of untrusted clients.
 #pragma once
 
 #include "server/http/message.h"
@@ -11,15 +11,14 @@
 namespace ridge::server {
 
 struct FormPart {
-  std::string name, file; // of the field; of the file, where it is one
+  std::string name, file; // file: empty for other fields
   std::string_view content;
 };
 
 bool has_form(const HttpRequest& request);
-// Parts of the body, which must outlive them. Throws ApiError where it has no such form, no boundary, more parts or
-// longer heads than any client sends, or ends early.
+// Parts point into the body. Throws ApiError for other types, a missing boundary, excessive parts or heads, and a
+// truncated body.
 std::vector<FormPart> read_form(const HttpRequest& request);
-// The content of the first part of that name.
 std::optional<std::string_view> field_of(const std::vector<FormPart>& form, std::string_view name);
 
 } // namespace ridge::server

@@ -1,6 +1,5 @@
-// POST /v1/audio/transcriptions: what is said in a sound, as OpenAI's clients ask. The model is asked for it in words,
-// or, where its vocabulary has a token for it, as it was trained. None of these models says when a word is said, so a
-// subtitle is the whole sound's.
+// POST /v1/audio/transcriptions (OpenAI). The prompt asks in words, or with the token that the model was trained with.
+// Models give no times, so a subtitle spans the whole sound.
 #include "engine/options.h"
 #include "server/answers.h"
 #include "server/api_error.h"
@@ -21,7 +20,7 @@
 namespace ridge::server {
 namespace {
 
-constexpr std::string_view kTextBegins = "<asr_text>"; // in answers of Qwen3-ASR, behind the language
+constexpr std::string_view kTextBegins = "<asr_text>"; // follows the language in answers of Qwen3-ASR
 
 enum class TranscriptForm : uint8_t { json, text, srt, vtt, verbose };
 
@@ -39,25 +38,22 @@ TranscriptForm transcript_form(const std::vector<FormPart>& form) {
   return found->second;
 }
 
-// Hours, minutes, seconds and thousandths.
 std::string time_of(double seconds, char point) {
   const auto all = static_cast<int64_t>(std::llround(1000 * seconds));
   return fmt::format("{:02}:{:02}:{:02}{}{:03}", all / 3'600'000, all / 60'000 % 60, all / 1000 % 60, point,
                      all % 1000);
 }
 
-// A subtitle ends at an empty line.
+// An empty line would end a subtitle.
 std::string on_one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   return text;
 }
 
-// The text of an answer, without what stands before it.
 class Transcript {
  public:
   explicit Transcript(bool has_language) : waits_(has_language) {}
 
-  // What a piece of the answer adds.
   std::string add(const std::string& piece) {
     std::string more = piece;
     if (waits_) {
@@ -70,7 +66,7 @@ class Transcript {
     text_ += more;
     return more;
   }
-  // An answer that does not begin as it should is the text as it is.
+  // An answer without the prefix stays as it is.
   const std::string& whole() const { return waits_ ? before_ : text_; }
 
  private:
@@ -167,7 +163,7 @@ class Transcription {
 
   const TranscriptForm form_;
   const std::string language_;
-  const bool is_trained_; // for nothing but this
+  const bool is_trained_;
   RequestPictures media_;
   Transcript transcript_;
   Answers answers_;

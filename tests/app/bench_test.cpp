@@ -1,4 +1,4 @@
-// bench, roofline and --profile as a user runs them.
+// bench, roofline, --profile.
 #include "app/gguf_check.h"
 #include "app/support.h"
 #include "support/drafts/draft_model.h"
@@ -42,7 +42,7 @@ TEST_CASE("bench measures every combination of its lists, once") {
     CHECK(test["tokens_per_second"] > 0);
     CHECK(test["bytes_per_second"] > 0);
     CHECK(test["read_bytes_per_second_measured"] > 0);
-    CHECK(test["read_bytes_per_second_datasheet"].is_null()); // a CPU
+    CHECK(test["read_bytes_per_second_datasheet"].is_null());
     CHECK(test["peak_flops_per_second_measured"] > 0);
   }
   CHECK(report["machine"]["cpu"]["cores"] > 0);
@@ -72,7 +72,7 @@ TEST_CASE("bench measures steps that check guesses, and guesses of which a share
   CHECK(tests[1]["bytes"] < tests[0]["bytes"].get<double>() * 1.5); // a step reads the weights once
   CHECK(tests[3]["tokens_per_step"] > 1);
   CHECK(tests[3]["tokens_per_step"] <= 16);
-  CHECK(tests[4]["tokens_per_step"] < 1.2); // tried now and then
+  CHECK(tests[4]["tokens_per_step"] < 1.2);
 }
 
 TEST_CASE("bench measures draft heads, of whose guesses a share counts as right, and fit counts them") {
@@ -88,12 +88,12 @@ TEST_CASE("bench measures draft heads, of whose guesses a share counts as right,
     return json::parse(run_ridge({"fit", "-m", path, "--device", "cpu", "--spec", who, "--json"}).out);
   };
   CHECK(planned("auto")["draft_heads"] == 3);
-  CHECK(planned("mtp")["draft_heads_cpu_bytes"] > 3 * 48 * 64 * 4); // tables and output matrices, at least
+  CHECK(planned("mtp")["draft_heads_cpu_bytes"] > 3 * 48 * 64 * 4); // at least tables and output matrices
   CHECK(planned("off")["draft_heads"] == 0);
   const json& tests = report["tests"];
   CHECK(tests[2]["draft_heads_guess"] == true);
   CHECK(tests[1]["draft_heads_guess"] == false);
-  CHECK(tests[2]["tokens_per_step"] > 1); // tried now and then, whatever it costs
+  CHECK(tests[2]["tokens_per_step"] > 1);
   CHECK(tests[3]["tokens_per_step"] < 1.2);
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("bench measures an EAGLE-3 head in a file of its own") {
                              "eagle3", "--accept", "1"});
   CHECK(names(report) == std::vector<std::string>{"tg64 @ d40", "tg64 eagle3 1 @ d40"});
   CHECK(report["tests"][1]["draft_heads_guess"] == true);
-  CHECK(report["tests"][1]["tokens_per_step"] > 1); // tried now and then, whatever it costs
+  CHECK(report["tests"][1]["tokens_per_step"] > 1);
 }
 
 TEST_CASE("bench takes several models and settings, as table, CSV and lines of JSON") {
@@ -142,7 +142,7 @@ TEST_CASE("bench takes several models and settings, as table, CSV and lines of J
   };
   const std::string table = with("md");
   CHECK(table.find("| n_ubatch |") != std::string::npos);
-  CHECK(table.find("| type_k |") == std::string::npos); // all alike
+  CHECK(table.find("| type_k |") == std::string::npos);
   CHECK(table.find("pp4") != std::string::npos);
 
   std::istringstream lines(with("jsonl"));
@@ -203,11 +203,11 @@ TEST_CASE("a profile names every op, and its bytes are those of a step") {
     ops += op["ops"].get<std::string>() + " ";
     CHECK(op["gap_seconds"].get<double>() <= op["seconds"].get<double>());
     CHECK(op["seconds"] > 0);
-    CHECK(!op.contains("waiting_seconds")); // a CPU
+    CHECK(!op.contains("waiting_seconds"));
   }
   for (const char* op : {"attn_q", "ffn_down", "output"}) CHECK(ops.find(op) != std::string::npos);
   CHECK(seconds > 0);
-  // Four steps at positions 16 to 19 on average move what one at 16 does and 1.5 more cached tokens.
+  // Steps at positions 16 to 19 read 1.5 more cached tokens on average than one at 16.
   CHECK(bytes == doctest::Approx(report["tests"][0]["bytes"].get<double>() / 4).epsilon(0.02));
 
   const Result run = run_ridge({"run", "-m", tiny_model(), "--device", "cpu", "-p", "x", "-n", "2", "--profile"});
@@ -279,7 +279,7 @@ TEST_CASE(
     CHECK(sum == doctest::Approx(k["seconds"].get<double>()));
     CHECK(k["bytes"] > 0);
   }
-  CHECK(groups["model"] >= 2); // how many of the others can be told from the rest depends on what else runs
+  CHECK(groups["model"] >= 2);
 }
 
 TEST_CASE("bench, roofline and --save refuse what makes no sense") {
@@ -341,7 +341,7 @@ TEST_CASE("bench plays a load of many clients, whose prompts share their beginni
 
   const json shared = load({"--requests", "20", "--shared", "20", "--arrivals", "1000"});
   CHECK(shared["requests"] == 20);
-  CHECK(shared["cached_tokens"] >= 17 * 20); // all but those that came before the first was read
+  CHECK(shared["cached_tokens"] >= 17 * 20);
   CHECK(shared["cached_tokens"] <= 20 * 20);
   CHECK(shared["arrivals_per_second"] == 1000);
 

@@ -1,5 +1,4 @@
-// Chats with families of models, through a pseudo-terminal: a tiny random model of the architecture, with the chat
-// template that real ones have and its markers as control tokens.
+// Chats with tiny random models and real chat templates, on a pseudo-terminal.
 #include "app/support.h"
 #include "models/architecture.h"
 #include "support/recipes/recipe.h"
@@ -16,8 +15,8 @@ using json = nlohmann::ordered_json;
 namespace {
 
 struct Family {
-  std::string recipe, chat_template; // of the reference folder
-  std::string begins, opens;         // the prompt of "hi": how a message begins, and what the model continues
+  std::string recipe, chat_template;
+  std::string begins, opens; // the prompt "hi": start of message and answer
 };
 const Family kFamilies[] = {
     {"lfm2-dense", "LFM2-8B-A1B", "<|im_start|>user\nhi<|im_end|>", "<|im_start|>assistant\n"},
@@ -28,7 +27,7 @@ const Family kFamilies[] = {
     {"gpt-oss-moe", "openai-gpt-oss-120b", "<|start|>user<|message|>hi<|end|>", "<|start|>assistant"},
 };
 
-// Byte-level BPE of single printable characters: as many as the recipe's vocabulary holds beside the markers.
+// Byte-level BPE of printable characters, as many as fit.
 gguf::Metadata tokenizer_of(const Recipe& recipe, const std::string& chat_template) {
   std::set<std::string> markers;
   const std::regex marker(R"(<\|[a-z_]+\|>|</?(start|end)_of_turn>|</?think>)");
@@ -37,7 +36,7 @@ gguf::Metadata tokenizer_of(const Recipe& recipe, const std::string& chat_templa
   std::vector<std::string> tokens = {"<eos>"}, merges = {"t h"};
   tokens.insert(tokens.end(), markers.begin(), markers.end());
   std::vector<int32_t> kinds(tokens.size(), 3);
-  for (const char* space : {"\u0120", "\u010A"}) tokens.push_back(space); // a space and a line end
+  for (const char* space : {"\u0120", "\u010A"}) tokens.push_back(space);
   for (char c = '!'; c <= '~'; ++c) tokens.push_back(std::string(1, c));
   tokens.push_back("th");
   const size_t vocab = recipe.document["vocab"];

@@ -1,4 +1,4 @@
-// The chat through a real pseudo-terminal, typed at as a person would, and through a pipe.
+// The chat on a pseudo-terminal and in a pipe.
 #include "app/support.h"
 #include "app/terminal/chat/chat.h"
 #include "support/adapters.h"
@@ -28,7 +28,6 @@ std::vector<std::string> chat_args(std::vector<std::string> extra = {}) {
   return args;
 }
 
-// A conversation as the chat saved it.
 json saved(Terminal& chat, const std::string& name) {
   chat.type("/save " + (folder() / name) + "\r");
   REQUIRE(chat.expect("[saved"));
@@ -53,7 +52,7 @@ TEST_CASE("a line can be edited before it is sent") {
   REQUIRE(chat.expect("> "));
   chat.type("helo");
   chat.type(kLeft);
-  chat.type("l\x05 there\x7f\x7f\x7f\x7f\x7f\x7f!\r"); // into the middle, end of line, and backspaces
+  chat.type("l\x05 there\x7f\x7f\x7f\x7f\x7f\x7f!\r"); // insert, end of line, backspaces
   REQUIRE(chat.expect("· context "));
   CHECK(saved(chat, "edited.json")[0]["content"] == "hello!");
 }
@@ -69,7 +68,7 @@ TEST_CASE("history comes back, also in the next chat") {
   }
   Terminal chat(chat_args(), environment());
   REQUIRE(chat.expect("> "));
-  chat.type(kUp); // /exit
+  chat.type(kUp);
   chat.type(kUp);
   CHECK(chat.expect("remember me"));
 }
@@ -95,14 +94,14 @@ TEST_CASE("Ctrl-C stops the answer and not the program, and on an empty line it 
   Terminal chat(chat_args({"-n", "-1", "--ignore-eos", "-c", "200000"}), environment());
   REQUIRE(chat.expect("> "));
   chat.type("go on for ever\r");
-  REQUIRE(chat.expect("\033[?2004l")); // the line is read
-  REQUIRE(chat.expect_more());         // and the answer has begun
+  REQUIRE(chat.expect("\033[?2004l"));
+  REQUIRE(chat.expect_more());
   chat.type(kInterrupt);
   CHECK(chat.expect("[stopped]"));
   REQUIRE(chat.expect("> "));
   chat.type("and on\r");
   REQUIRE(chat.expect("\033[?2004l"));
-  chat.type(kInterrupt); // perhaps before the answer begins
+  chat.type(kInterrupt); // possibly before the answer
   CHECK(chat.expect("[stopped]"));
   REQUIRE(chat.expect("> "));
   chat.type("dropped");
@@ -130,7 +129,7 @@ TEST_CASE("Ctrl-C between a message and its answer stops the answer, and no late
 
   CHECK(chat.take("hello"));
   CHECK(last().size() == 8);
-  std::raise(SIGINT); // behind the line, before anything else
+  std::raise(SIGINT);
   CHECK(chat.take("hello again"));
   CHECK(conversation.messages().size() == 4);
   CHECK(last() == "");
@@ -144,8 +143,8 @@ TEST_CASE("a resize in the middle of a line loses nothing") {
   chat.type("before ");
   REQUIRE(chat.expect("before "));
   chat.resize(40, 132);
-  REQUIRE(chat.expect("\r\033[J")); // what was drawn is cleared,
-  REQUIRE(chat.expect("before "));  // and the line drawn again in its place
+  REQUIRE(chat.expect("\r\033[J"));
+  REQUIRE(chat.expect("before "));
   chat.type("after\r");
   REQUIRE(chat.expect("· context "));
   CHECK(saved(chat, "resized.json")[0]["content"] == "before after");
@@ -156,10 +155,10 @@ TEST_CASE("a line of several rows is drawn again from its first row when the ter
   REQUIRE(chat.expect("> "));
   chat.type(std::string(60, 'x'));
   REQUIRE(chat.expect(std::string(60, 'x')));
-  chat.resize(40, 25); // 62 columns with the prompt: the terminal breaks them into three rows
+  chat.resize(40, 25); // three rows: 62 columns with the prompt
   REQUIRE(chat.expect("\033[2A\r\033[J"));
   REQUIRE(chat.expect("xxxxxxxxxx"));
-  chat.resize(40, 100); // rows that were drawn one by one stay rows
+  chat.resize(40, 100); // separately drawn rows stay rows
   REQUIRE(chat.expect("\033[2A\r\033[J"));
   chat.type("y\r");
   REQUIRE(chat.expect("· context "));
@@ -174,7 +173,7 @@ TEST_CASE("Tab completes commands, their values and paths") {
   CHECK(chat.expect("[saved 0 messages to " + (folder() / "tab.json")));
   chat.type("/set repeat-p\t1.5\r");
   CHECK(chat.expect("[repeat-penalty = 1.5]"));
-  chat.type("/set context-s\to\tn\r"); // on and off begin so
+  chat.type("/set context-s\to\tn\r"); // common prefix
   CHECK(chat.expect("on   off"));
   CHECK(chat.expect("[context-shift = on]"));
   chat.type("/read " + (folder() / "a fi") + "\t\r");
@@ -232,7 +231,7 @@ TEST_CASE("the sampling that the model file recommends is said and used, and an 
   model.further.set("general.sampling.top_p", -1.0f);
   model.write(folder() / "recommends.gguf");
   Terminal chat({RIDGE_BINARY, "chat", "-m", folder() / "recommends.gguf", "-t", "1", "--temp", "0.9"}, environment(),
-                500); // wide enough for a line with the file's path
+                500);
   CHECK(chat.expect("general.sampling.top_p is ignored: --top-p must be from 0 to 1 (off), not -1"));
   CHECK(chat.expect("sampling as the model file recommends: top-k 7 (/set changes it)"));
   REQUIRE(chat.expect("> "));
@@ -355,17 +354,17 @@ TEST_CASE("a model that is shortened while the chat is open costs the answer, no
   chat.type("/regen\r");
   CHECK(chat.expect("short.gguf: another program shortened it"));
   REQUIRE(chat.expect("> "));
-  CHECK(saved(chat, "short.json").size() == 2); // the answer that was to be replaced is still there
+  CHECK(saved(chat, "short.json").size() == 2);
   chat.type("/stats\r");
   CHECK(chat.expect("context "));
   REQUIRE(chat.expect("> "));
   chat.type(kEndOfInput);
   const int status = chat.exit_status();
-  CHECK((status == 0 || status == 1)); // no signal ends it
+  CHECK((status == 0 || status == 1)); // not killed by a signal
 }
 
 TEST_CASE("a full context is announced, then refused, or with --context-shift forgotten from the front") {
-  const std::string words(80, 'w'); // about 105 tokens a message, with the template
+  const std::string words(80, 'w'); // about 105 tokens with the template
   SUBCASE("without shift") {
     Terminal chat(chat_args({"-c", "256"}), environment());
     REQUIRE(chat.expect("> "));
@@ -431,7 +430,7 @@ TEST_CASE("/model goes on with another model, and with the same messages") {
   CHECK(chat.expect("[Other 1B Instruct F16, context 512 tokens]"));
   chat.type("/set\r");
   CHECK(chat.expect("temp               0.5"));
-  CHECK(chat.expect("top-k              7")); // as the new model recommends
+  CHECK(chat.expect("top-k              7"));
   chat.type("and on\r");
   REQUIRE(chat.expect("· context "));
   CHECK(saved(chat, "both.json").size() == 4);

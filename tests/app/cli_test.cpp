@@ -1,4 +1,4 @@
-// The commands as a user runs them: the built executable, its output, its errors and exit status.
+// The executable: output, errors, exit status.
 #include "app/support.h"
 #include "support/reference.h"
 
@@ -12,7 +12,7 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-// One line "ridge: error: …" on stderr, nothing on stdout, the given status.
+// Expects one line "ridge: error: …" and no stdout.
 void check_refusal(const Result& result, int status, const std::string& said) {
   CAPTURE(result.err);
   CHECK(result.status == status);
@@ -92,8 +92,7 @@ TEST_CASE("models on this machine are listed, named with -m, and completed") {
   CHECK(at_home({"inspect", "tiny-other"}).status == 0);
   check_refusal(at_home({"inspect", "tiny"}), 2, "tiny: may be Tiny-Llama-F16, Tiny-Other-F16");
   check_refusal(at_home({"run", "-m", "absent", "-p", "x"}), 1, "absent: there is no such file");
-  check_refusal(at_home({"run", "-m", "tiny", "--no-such-flag"}), 2,
-                "no-such-flag"); // said before the name is looked up
+  check_refusal(at_home({"run", "-m", "tiny", "--no-such-flag"}), 2, "no-such-flag");
   CHECK(at_home({"__complete", "run", "-m", "Tiny-O"}).out.starts_with("Tiny-Other-F16\t"));
   CHECK(at_home({"models"}).out.find("qwen3moe") == std::string::npos);
 }
@@ -240,7 +239,7 @@ TEST_CASE("run -n is a limit: a chat gets no longer context for it than the mode
     CHECK(std::ranges::count(said, '\n') == 1);
   }
   CHECK(answer("100", {"-c", "64"}).starts_with("-n 100: the context of 64 tokens has room for "));
-  const std::string raw = answer("1000", {"--raw"}); // goes on past what the model was trained for
+  const std::string raw = answer("1000", {"--raw"});
   CHECK(raw == "going past the 512 tokens the model was trained for\n");
   for (const char* limit : {"2147483647", "9223372036854775807"}) {
     const std::string said = answer(limit, {"--raw"});
@@ -274,7 +273,7 @@ TEST_CASE("run gives a long prompt room where the model was trained for it") {
   TinyModel model;
   model.context = 16384;
   model.write(folder() / "long.gguf");
-  const std::string text(9000, 'x'); // more than the 8192 tokens that a context has by itself
+  const std::string text(9000, 'x'); // more than the default context
   const Result result = run_ridge({"run", "-m", folder() / "long.gguf", "-f", "-", "-n", "1", "--device", "cpu"}, text);
   CHECK_MESSAGE(result.status == 0, result.err);
   CHECK(result.err.empty());
@@ -305,7 +304,7 @@ TEST_CASE("reasoning and answer are separated") {
   const json report = json::parse(run_ridge(with_json).out);
   CHECK(report["reasoning_content"].get<std::string>().size() == 4);
   CHECK(report["content"].get<std::string>().size() == 3);
-  CHECK(run_ridge(args).out.size() == 3); // through a pipe only the answer
+  CHECK(run_ridge(args).out.size() == 3);
 }
 
 TEST_CASE("a stop string ends the answer before it, wherever tokens break") {

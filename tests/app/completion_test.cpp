@@ -1,4 +1,4 @@
-// Completions and the manual page, as a shell and a reader meet them.
+// Completions and the manual page.
 #include "app/support.h"
 
 #include "support/process.h"
@@ -15,7 +15,6 @@ using namespace ridge::tests;
 
 namespace {
 
-// The words that `ridge __complete` offers for a command line, without what they mean.
 std::vector<std::string> offered(const std::vector<std::string>& words) {
   std::vector<std::string> arguments = {"__complete"};
   arguments.insert(arguments.end(), words.begin(), words.end());
@@ -32,7 +31,7 @@ using Words = std::vector<std::string>;
 
 bool has(const Words& words, const std::string& word) { return std::ranges::find(words, word) != words.end(); }
 
-// A folder with files whose names shells must quote, and beside it Ollama's folder with a model called wide:3b.
+// Names that need quoting, and Ollama's wide:3b.
 const std::string& files() {
   static const std::string path = [] {
     const std::filesystem::path work = folder() / "complete";
@@ -52,7 +51,6 @@ const std::string& files() {
   return path;
 }
 
-// What a shell needs to find ridge and these.
 Terminal::Environment surroundings() {
   const std::filesystem::path ridge = RIDGE_BINARY;
   return {{"PATH", ridge.parent_path().string() + ":" + std::getenv("PATH")},
@@ -67,7 +65,7 @@ bool is_here(const std::string& shell) {
   return found;
 }
 
-// Gives the shell its script and a key that shows the line and clears it, and then lines with a tab to complete.
+// Binds a key that shows and clears the line, then completes with Tab.
 void check_interactive(const Words& shell, const std::string& setup, char show) {
   Terminal terminal(shell, surroundings(), 200);
   terminal.type("cd '" + files() + "'; " + setup + "; echo rea''dy\n");
@@ -76,7 +74,7 @@ void check_interactive(const Words& shell, const std::string& setup, char show) 
     terminal.type(typed + "\t" + show);
     CHECK_MESSAGE(terminal.expect("[" + line + "]"), shell[0], ": ", typed);
   };
-  const char* const colon = shell[0] == "zsh" ? ":" : "\\:"; // bash quotes it, which means the same
+  const char* const colon = shell[0] == "zsh" ? ":" : "\\:"; // bash quotes it
   completes("ridge qua", "ridge quantize ");
   completes("ridge run --devi", "ridge run --device ");
   completes("ridge run --device cu", "ridge run --device cuda ");
@@ -110,7 +108,7 @@ TEST_CASE("completions are commands, options, an option's values or files") {
   CHECK(offered({"run", "--device", "cp"}) == Words{"cpu"});
   CHECK(offered({"run", "-m", "mod"}) == Words{":files"});
   CHECK(offered({"inspect", "no-such"}) == Words{":files"});
-  CHECK(offered({"chat", "no-such"}) == Words{":files"}); // a model without -m
+  CHECK(offered({"chat", "no-such"}) == Words{":files"});
   CHECK(offered({"run", "no-such"}) == Words{":files"});
   CHECK(offered({"quantize", "a.gguf", ""}) == Words{":files"});
   CHECK(offered({"convert", ""}) == Words{":files"});

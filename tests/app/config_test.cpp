@@ -1,4 +1,4 @@
-// The configuration file: how it is read, what of it holds, and what is said about it.
+// The configuration file.
 #include "app/support.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@ using namespace ridge::tests;
 
 namespace {
 
-// What `ridge config COMMAND MODEL` prints with this file, without its first line.
+// Without the first line.
 Result config(const std::string& text, std::vector<std::string> args = {}) {
   args.insert(args.begin(), {"config", "--config", folder().write("config.ini", text)});
   Result result = run_ridge(args);
@@ -51,10 +51,10 @@ TEST_CASE("a file has settings for all commands, for one, and for a model") {
   CHECK(lines(text, {"serve"}).back() == "parallel = 3 line 12, [serve]");
   CHECK(lines(text, {"inspect"}).empty());
   CHECK(lines("model = tiny\n[model \"tiny\"]\ntop-k = 3\n[chat]\nmodel = other\n", {"run"}).back() ==
-        "top-k = 3 line 3, [model \"tiny\"]"); // the model is the file's
+        "top-k = 3 line 3, [model \"tiny\"]");
   CHECK(lines("temp = 0.1\ntemp = 0.2\n", {"run"}) == Lines{"temp = 0.2 line 2"});
   CHECK(lines("[run]\nchat-template-file = a\n[model \"m\"]\nchat-template = chatml\n", {"run", "m"}) ==
-        Lines{"chat-template = chatml line 4, [model \"m\"]"}); // they exclude each other
+        Lines{"chat-template = chatml line 4, [model \"m\"]"}); // exclusive options
 }
 
 TEST_CASE("what is wrong with a file is said with its line") {

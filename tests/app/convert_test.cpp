@@ -1,4 +1,4 @@
-// ridge convert as a user runs it, above all what goes wrong: damaged checkpoints, a full disk, a kill.
+// ridge convert: damaged checkpoints, a full disk, a kill.
 #include "app/support.h"
 #include "convert/import/checkpoint.h"
 #include "support/reference.h"
@@ -11,7 +11,6 @@ using namespace ridge::tests;
 
 namespace {
 
-// Every file of the checkpoint with its bytes.
 std::map<std::string, std::string> bytes_of(const Checkpoint& c) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(c.folder.path()))
@@ -19,7 +18,7 @@ std::map<std::string, std::string> bytes_of(const Checkpoint& c) {
   return files;
 }
 
-// One line, and nothing made or changed.
+// Expects one line of error and no changed files.
 void check_refusal(const Checkpoint& c, const std::string& words) {
   const auto before = bytes_of(c);
   const TemporaryFolder where;
@@ -32,7 +31,7 @@ void check_refusal(const Checkpoint& c, const std::string& words) {
   CHECK(bytes_of(c) == before);
 }
 
-// 200 MB in one matrix, which is a moment's work to convert.
+// Adds 200 MB that convert quickly.
 void grow(Checkpoint& c) {
   c.config["vocab_size"] = 400000;
   const std::vector<float> table(400000 * 64, 0.25f);
@@ -65,7 +64,7 @@ TEST_CASE("convert wants a file to write, and one for each of two") {
     CHECK_MESSAGE(std::ranges::count(result.err, '\n') == 1, result.err);
     CHECK(!std::filesystem::exists(out));
   }
-  const Result result = run_ridge({"convert", c.folder.path(), "--mmproj", out}); // it has none
+  const Result result = run_ridge({"convert", c.folder.path(), "--mmproj", out});
   CHECK(result.status == 1);
   CHECK_MESSAGE(result.err.find("no encoder of pictures") != std::string::npos, result.err);
 }
@@ -102,7 +101,7 @@ TEST_CASE("on a full disk, convert says so and leaves nothing") {
   Checkpoint c;
   c.write();
   const TemporaryFolder where;
-  // A limit on file size stands for the full disk: 100 blocks of 512 bytes.
+  // A file size limit (512-byte blocks) simulates a full disk.
   const Result result = run({"sh", "-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" convert \"$1\" -o \"$2\"",
                              RIDGE_BINARY, c.folder.path(), where / "out.gguf"});
   CHECK(result.status == 1);
@@ -117,7 +116,7 @@ TEST_CASE("killed at any moment, convert leaves the checkpoint and the old file 
   const auto before = bytes_of(c);
   const TemporaryFolder where;
   where.write("out.gguf", "old");
-  for (const int64_t bytes : {0, 1 << 20, 50 << 20, 150 << 20}) { // of 205 million
+  for (const int64_t bytes : {0, 1 << 20, 50 << 20, 150 << 20}) {
     const pid_t pid = ::fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {
@@ -130,7 +129,7 @@ TEST_CASE("killed at any moment, convert leaves the checkpoint and the old file 
     wait_for(pid);
     CHECK(where.file_count() == 1);
     const std::string found = read_file(where / "out.gguf");
-    CHECK((found == "old" || found.size() > 200000000)); // the old file, or all of the new one
+    CHECK((found == "old" || found.size() > 200000000)); // all of the old or new file
   }
   CHECK(bytes_of(c) == before);
 }

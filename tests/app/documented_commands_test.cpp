@@ -1,5 +1,5 @@
-// Every command that README.md and docs/ show is run as it is written, in a folder with small random models of the
-// names that stand there and a hub on this machine, or stands in a list with the reason why not.
+// Runs every command in README.md and docs/ with small random models and a local hub; exceptions are listed with
+// reasons.
 #include "app/support.h"
 #include "convert/import/checkpoint.h"
 #include "support/adapters.h"
@@ -65,7 +65,7 @@ std::vector<Page> pages() {
   return all;
 }
 
-// Lines of ```sh blocks, and of other blocks those behind "$ ", without comments.
+// Lines of ```sh blocks, and of other blocks after "$ ".
 std::vector<std::string> commands_of(const std::string& text) {
   std::vector<std::string> commands;
   std::istringstream lines(text);
@@ -85,7 +85,7 @@ std::vector<std::string> commands_of(const std::string& text) {
   return commands;
 }
 
-// A person's machine: a home with models, a folder with the files that the pages name, and a hub.
+// A home with models, the documented files, and a hub.
 struct NamedFiles {
   TemporaryFolder home;
   const std::string work = home / "work";
@@ -97,7 +97,7 @@ struct NamedFiles {
     hub.files = {{"Tall-Q4_K_M.gguf", read_file(tiny_model())}, {"Tall-Q8_0.gguf", read_file(tiny_model())}};
     for (const char* name : {"models/model.gguf", "models/qwen3-8b-Q4_K_M.gguf", "work/model.gguf", "work/large.gguf"})
       fs::copy_file(tiny_model(), home / name);
-    for (const char* name : {"model-f16.gguf", "small.gguf"}) // K-quants want rows of 256
+    for (const char* name : {"model-f16.gguf", "small.gguf"})
       TinyModel{.width = 256, .ffn_width = 256}.write(work + "/" + name);
     TinyModel embeds;
     embeds.further.set("llama.pooling_type", uint32_t{1});
@@ -109,13 +109,13 @@ struct NamedFiles {
     std::ofstream(work + "/question.txt") << "What is a roofline?\n";
     std::ofstream(work + "/tools.json") << R"([{"type": "function", "function": {"name": "f", "parameters": {}}}])";
     std::ofstream(work + "/mcp.json") << R"({"mcpServers": {}})";
-    // serve's port may be taken, so a free one comes behind it: the last one counts
+    // Adds a free port: the last --port counts.
     std::ofstream(home / "bin/ridge") << "#!/bin/sh\n[ \"$1\" = serve ] && set -- \"$@\" --port 0\nexec '"
                                       << RIDGE_BINARY << "' \"$@\"\n";
     fs::permissions(home / "bin/ridge", fs::perms::owner_all);
   }
 
-  // Two LoRA adapters of model.gguf, and one as PEFT writes them.
+  // One in PEFT's format.
   void write_adapters() const {
     const gguf::File model = gguf::File::open(work + "/model.gguf");
     std::mt19937_64 random(1);
@@ -143,7 +143,7 @@ struct NamedFiles {
   }
 };
 
-// Runs a page's commands one after the other. A server runs beside those that follow, until the next one starts.
+// A server runs until the next one starts.
 class PageRun {
  public:
   explicit PageRun(const NamedFiles& files) : files_(files) {}
@@ -203,7 +203,7 @@ TEST_CASE("every command of the documents runs as it is written, or has a reason
     const NamedFiles files;
     const std::string& work = files.work;
     const VisionFiles seen{VisionCase("gemma3")};
-    fs::copy_file(seen.image, work + "/a.jpg"); // by what it holds, not by its name
+    fs::copy_file(seen.image, work + "/a.jpg");
     fs::copy_file(seen.image, work + "/a.png");
     if (page.path == "docs/images.md" || page.path == "README.md") {
       fs::copy_file(seen.model, work + "/model.gguf", fs::copy_options::overwrite_existing);
@@ -220,7 +220,7 @@ TEST_CASE("every command of the documents runs as it is written, or has a reason
       checkpoint.write();
       fs::copy(checkpoint.folder.path(), work + "/Qwen3-8B");
     }
-    if (page.path == "docs/speculation.md") { // the guide has a draft head
+    if (page.path == "docs/speculation.md") {
       const std::string guide = RIDGE_SOURCE_DIR "/models/guide/";
       for (const char* name : {"model.gguf", "small.gguf", "big.gguf", "llama-3.1-8b.gguf"})
         fs::copy_file(guide + "guide.gguf", work + "/" + name, fs::copy_options::overwrite_existing);
@@ -240,9 +240,9 @@ TEST_CASE("every command of the documents runs as it is written, or has a reason
   CHECK(counts["docs/serve.md"] > 4);
 }
 
-// Also those that stand within a sentence: `ridge bench --profile`.
+// Inline code, too.
 TEST_CASE("every command and flag that the documents name is one") {
-  std::map<std::string, std::string> help; // by command
+  std::map<std::string, std::string> help;
   const auto help_of = [&](const std::string& command) -> const std::string& {
     if (!help.contains(command)) help[command] = run_ridge({command, "--help"}).out;
     return help[command];
@@ -252,7 +252,7 @@ TEST_CASE("every command and flag that the documents name is one") {
   const std::regex shown("(?:^|\\s|`|\\(|\\|)ridge ([a-z]+)([^`\n#|]*)"), flag("\\s(--[a-z][a-z-]*[a-z])");
   int found = 0;
   for (const Page& page : pages()) {
-    std::string code; // of blocks and of `…`
+    std::string code;
     std::istringstream lines(page.text);
     bool inside = false;
     for (std::string line; std::getline(lines, line);) {

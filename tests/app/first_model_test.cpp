@@ -1,5 +1,4 @@
-// A new user's way: nothing is installed, and some keys later a question is answered by a model that was pulled from a
-// hub, which is one on this machine.
+// First use: the chat pulls a model from a local hub and answers.
 #include "app/models/first_models.h"
 #include "app/support.h"
 #include "core/json/parse.h"
@@ -15,7 +14,6 @@ using namespace ridge::tests;
 
 namespace {
 
-// Nothing but a home, and the way to a hub.
 struct NewUser {
   TemporaryFolder folder;
   FakeHub hub;
@@ -46,7 +44,7 @@ void ask_a_question(Terminal& terminal) {
   CHECK(terminal.exit_status() == 0);
 }
 
-// The number that stands before a name in a list.
+// Number before a name.
 std::string number_of(const std::string& screen, const std::string& name) {
   const size_t at = screen.find(" " + name);
   REQUIRE(at != std::string::npos);
@@ -72,7 +70,7 @@ TEST_CASE("models to begin with: each is a reference, and six at most are offere
   app::FirstChoice choice = app::first_choice(room);
   REQUIRE(choice.models.size() == 1);
   CHECK(choice.models[0]->name == "Gemma 3 270M");
-  room.cpu = 14e9; // a laptop: what has experts or few weights is quick there
+  room.cpu = 14e9; // a laptop
   choice = app::first_choice(room);
   CHECK(choice.models.size() == 6);
   CHECK(choice.models[choice.best]->name == "Qwen3-VL 4B");
@@ -177,7 +175,7 @@ TEST_CASE("a pipe gets plain lists and no question") {
   CHECK(json["found"][0]["models"][1]["size_bytes"] == 2000);
   CHECK(json["found"][0]["models"][1]["model"].get<std::string>() == "hf:acme/Tall-GGUF:Q8_0");
 
-  CHECK(user.ridge({}).out.find("Ask models") != std::string::npos); // the help
+  CHECK(user.ridge({}).out.find("Ask models") != std::string::npos);
   const Result word = user.ridge({"pull", "tall"});
   CHECK(word.status == 2);
   CHECK(word.err.find("`ridge search tall`") != std::string::npos);

@@ -1,6 +1,4 @@
-// The window's gauges and `ridge bench` say the same of the same work: they count the same tokens and bytes, start and
-// stop their clocks at the same events, and divide the same numbers. The clock is the test's, and goes on as the
-// executor works.
+// The window's gauges and `ridge bench` agree on counts, events and ratios. The executor advances a test clock.
 #include "app/window/window_engine.h"
 #include "core/sampler.h"
 #include "measure/bench.h"
@@ -15,14 +13,13 @@ using namespace ridge;
 
 namespace {
 
-// Works like another executor and takes as long as the test says. With `decodes`, it chooses tokens as a GPU does:
-// next_token() waits for what is evaluated and begins with the next.
+// Takes the given times. With `decodes`, next_token() waits and starts the next token, as on a GPU.
 class Timed final : public core::Executor {
  public:
   Timed(std::unique_ptr<core::Executor> inner, std::atomic<double>& clock, bool decodes)
       : inner_(std::move(inner)), clock_(clock), decodes_(decodes) {}
 
-  static double seconds_of(int64_t position) { return 0.1 + 0.001 * static_cast<double>(position); } // of a token
+  static double seconds_of(int64_t position) { return 0.1 + 0.001 * static_cast<double>(position); }
 
   void forward(const core::Batch& batch) override { clock_ = clock_ + evaluate(batch); }
   std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
@@ -64,7 +61,6 @@ class Timed final : public core::Executor {
   double done_at_ = 0;
 };
 
-// What both are given: an executor and its clock.
 struct Machine {
   std::atomic<double> time = 0;
   bool decodes = false;
@@ -82,7 +78,7 @@ struct Machine {
   }
 };
 
-// What the gauges say of the guide's answer of so many tokens; and how many tokens the prompt has.
+// Gauges of an answer, with the prompt's number of tokens.
 core::Speed gauges(Machine& machine, int64_t answer_tokens) {
   app::WindowSetup setup;
   setup.model.device = "cpu";
@@ -132,7 +128,7 @@ TEST_CASE("the gauges say what ridge bench says of the same work") {
     Machine machine;
     machine.decodes = decodes;
     constexpr int64_t kTokens = 100;
-    const core::Speed speed = gauges(machine, kTokens + 1); // the first token comes of the prompt
+    const core::Speed speed = gauges(machine, kTokens + 1); // the prompt gives the first token
     CHECK(speed.answer_tokens == kTokens);
     double seconds = 0;
     for (int64_t i = 0; i < kTokens; ++i) seconds += Timed::seconds_of(speed.prompt_tokens + i);

@@ -1,6 +1,5 @@
-// A GGUF reader of the tests' own, written from the format's description and sharing no code with gguf/: what it
-// accepts other engines read too. It checks the whole layout: header, metadata, tensor table, alignment, extents
-// without gaps.
+// A GGUF reader independent of gguf/, written from the format's description. Checks header, metadata, tensor table,
+// alignment and gapless extents.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -16,12 +15,12 @@ namespace ridge::tests {
 struct CheckedTensor {
   std::vector<uint64_t> dims;
   uint32_t type;
-  uint64_t offset; // from the start of the data
+  uint64_t offset;
 };
 
 struct CheckedGguf {
   std::map<std::string, uint32_t> metadata_types;
-  std::map<std::string, uint32_t> u32; // values of that type
+  std::map<std::string, uint32_t> u32;
   std::map<std::string, CheckedTensor> tensors;
 
   explicit CheckedGguf(const std::string& bytes) : bytes_(bytes) {
@@ -32,7 +31,7 @@ struct CheckedGguf {
     for (uint64_t i = 0; i < pair_count; ++i) {
       const std::string key = text();
       const auto type = number<uint32_t>();
-      CHECK(metadata_types.emplace(key, type).second); // keys are unique
+      CHECK(metadata_types.emplace(key, type).second);
       if (type == 4) u32[key] = peek<uint32_t>();
       skip_value(type);
     }
@@ -55,7 +54,7 @@ struct CheckedGguf {
     const uint64_t data = aligned(at_);
     for (uint64_t i = at_; i < data; ++i) CHECK(bytes_[i] == 0);
     uint64_t end = 0;
-    for (const CheckedTensor& tensor : order) { // one behind the other, in order, padded
+    for (const CheckedTensor& tensor : order) { // padded, without gaps
       CHECK(tensor.offset == aligned(end));
       end = tensor.offset + bytes_of(tensor);
     }
@@ -63,7 +62,7 @@ struct CheckedGguf {
     CHECK(data + end <= bytes_.size());
   }
 
-  // Bytes of a tensor by its type's block, from ggml's table: weights and bytes of a block.
+  // From ggml's table of block sizes.
   static uint64_t bytes_of(const CheckedTensor& tensor) {
     static const std::map<uint32_t, std::pair<uint64_t, uint64_t>> kBlocks = {
         {0, {1, 4}},      {1, {1, 2}},      {2, {32, 18}},   {3, {32, 20}},    {6, {32, 22}},

@@ -1,5 +1,4 @@
-// What the built-in guide is trained on, beside what this program is: each command, and each flag that a command's help
-// shows first, has a question there, and what the corpus names is there.
+// The guide's corpus has a question for each command and main flag, and names only what exists.
 #include "app/support.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Lines of the corpus that say how people ask ("=", "?") and what is answered ("!", "+").
+// Questions ("=", "?") and answers ("!", "+").
 struct GuideCorpus {
   std::string asked, answered;
   GuideCorpus() {
@@ -28,7 +27,7 @@ struct GuideCorpus {
       }
     }
   }
-  bool asks_about(const std::string& words) const { // as a whole: "ridge run" is not in "ridge running"
+  bool asks_about(const std::string& words) const { // "ridge run" is not in "ridge running"
     for (size_t at = asked.find(words); at != std::string::npos; at = asked.find(words, at + 1)) {
       const char before = at == 0 ? ' ' : asked[at - 1], behind = asked[at + words.size()];
       if (before == ' ' && (behind == ' ' || behind == '?' || behind == ',')) return true;
@@ -51,7 +50,6 @@ const std::string& help_of(const std::string& command) {
   return known[command];
 }
 
-// The long names of the first group.
 std::vector<std::string> first_flags(const std::string& command) {
   std::istringstream help(help_of(command));
   std::vector<std::string> flags;
@@ -88,7 +86,7 @@ TEST_CASE("the guide's corpus has a question about each command, and each flag t
 TEST_CASE("the commands and flags that the guide's corpus names are there") {
   const GuideCorpus corpus;
   const std::vector<std::string> commands = commands_with_help();
-  std::set<std::string> flags; // of all commands
+  std::set<std::string> flags;
   const std::regex flag("(?:^|\\s|,)(--[a-z][a-z0-9-]*[a-z0-9])");
   for (const std::string& command : commands) {
     const std::string& help = help_of(command);

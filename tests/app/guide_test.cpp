@@ -1,5 +1,4 @@
-// The built-in guide, asked the questions it was never trained on: models/guide/questions.json, with the facts that
-// each answer must contain. Also the measure of the file that is committed: PPL says little about right answers.
+// Unseen questions (models/guide/questions.json) and facts in the guide's answers, which perplexity does not measure.
 #include "app/support.h"
 #include "engine/conversation.h"
 #include "engine/speculation/head_drafter.h"
@@ -17,7 +16,7 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-// One greedy answer to each question, each in a conversation of its own.
+// Greedy, each in a new conversation.
 std::vector<std::string> ask(const std::vector<std::string>& questions) {
   engine::LoadedModel model = engine::open_model("");
   const text::ChosenTemplate chosen = text::choose_chat_template(model.file);
@@ -25,7 +24,7 @@ std::vector<std::string> ask(const std::vector<std::string>& questions) {
   core::ExecutorConfig config;
   config.context = 512;
   config.max_batch = 128;
-  config.threads = 1; // tests run on all cores: two threads that wait for each other are slower than one
+  config.threads = 1; // tests use all cores; more threads mostly wait
   engine::start_executor(model, config, "cpu");
   engine::Session session(*model.executor, model.program);
   core::GenerateRequest request;
@@ -98,8 +97,8 @@ TEST_CASE("the guide answers as without its draft, which is right more than 1.5 
   config.context = 256;
   config.max_batch = 64;
   config.max_outputs = 4;
-  config.threads = 1;  // so small a model waits for other threads more than it computes where the machine is busy
-  config.exact = true; // a step of several tokens rounds as one of a single token
+  config.threads = 1;  // on a busy machine more threads mostly wait
+  config.exact = true; // batched steps round like single ones
   engine::start_executor(model, config, "cpu");
   const text::ChosenTemplate chosen = text::choose_chat_template(model.file);
   engine::Session plain(*model.executor, model.program);
@@ -110,7 +109,7 @@ TEST_CASE("the guide answers as without its draft, which is right more than 1.5 
     CAPTURE(temp);
     request.sampling.params.temp = temp;
     engine::GuessCounts counts;
-    for (size_t i = 0; i < known.size(); i += 10) { // each tenth
+    for (size_t i = 0; i < known.size(); i += 10) {
       CAPTURE(known[i]);
       const auto answer = [&](engine::Session& session) {
         engine::Answerer answerer(model, session, request);

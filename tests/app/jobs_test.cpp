@@ -1,4 +1,4 @@
-// The window's jobs without a window.
+// The job queue.
 #include "app/jobs.h"
 
 #include "app/support.h"
@@ -60,7 +60,7 @@ core::QuantizeRequest quantize(const std::string& in, const std::string& out, co
   return request;
 }
 
-// Large enough that there is time to do something while it is quantized: 25 million weights.
+// 25 million weights: slow enough to act meanwhile.
 std::string larger_model(const std::string& path) {
   tests::TinyModel model;
   model.width = 1024;
@@ -193,7 +193,7 @@ TEST_CASE("a bench fills a table with units") {
 
 TEST_CASE("the time left is that of the pace at which the present activity goes, wherever it began") {
   CHECK(app::remaining_seconds(10, 0, 0.25) == doctest::Approx(30));
-  CHECK(app::remaining_seconds(10, 0.5, 0.75) == doctest::Approx(10)); // the second of two tests
+  CHECK(app::remaining_seconds(10, 0.5, 0.75) == doctest::Approx(10)); // second of two
   CHECK(app::remaining_seconds(10, 0.99, 0.99) < 0);
   CHECK(app::remaining_seconds(0.5, 0, 0.5) < 0);
 }

@@ -1,4 +1,4 @@
-// --json of every command: that it parses, says which machine it was made on, and names the unit of every number.
+// --json parses, names the machine, and has units.
 #include "app/support.h"
 #include "convert/import/checkpoint.h"
 #include "support/http/fake_hub.h"
@@ -17,14 +17,14 @@ namespace {
 
 const std::string kText = std::string(RIDGE_SOURCE_DIR) + "/tests/data/harbour.txt";
 
-// Numbers without a unit: counts of what the key says, ratios, and values of the model itself.
+// Keys without a unit.
 const std::set<std::string> kPureNumbers = {
     // counts
     "cores", "multiprocessors", "tensors", "weights", "parameters", "shards", "entries", "chunks", "repetitions",
     "streams", "threads", "gpu_layers", "experts_on_host", "experts_in_file_only", "expert_copies_on_gpu",
     "matrices_never_used", "draft_heads", "dependent_steps", "not_finite", "shape", "matrix_rows", "length", "layers",
     "ranks", "read_measurements", "downloads",
-    // names and places
+    // names and positions
     "id", "version", "seed", "layer", "position", "shard", "gpu", "rank", "first_layer", "end_layer",
     // ratios and statistics of weights and probabilities
     "cosine", "rmse", "rms", "mean", "min", "max", "first", "max_error", "relative_error", "weighted_relative_error",
@@ -35,7 +35,7 @@ const std::set<std::string> kPureNumbers = {
 const char* const kUnits[] = {"bytes", "seconds", "hz",    "tokens",     "watts", "share",
                               "_db",   "nats",    "flops", "operations", "bits",  "per_second"};
 
-// The keys of numbers that say no unit. What a file's own metadata says is the file's.
+// A file's metadata is exempt.
 void find_unnamed(const json& value, const std::string& key, std::set<std::string>& found) {
   if (value.is_object()) {
     for (const auto& [name, inner] : value.items())
@@ -66,7 +66,6 @@ void check_report(const std::string& command, const std::vector<std::string>& ar
   CHECK_MESSAGE(unnamed.empty(), "numbers without a unit: ", json(unnamed).dump());
 }
 
-// The commands that `ridge --help` lists whose own help names --json.
 std::vector<std::string> commands_with_json() {
   std::vector<std::string> commands;
   std::istringstream help(run_ridge({"--help"}).out);

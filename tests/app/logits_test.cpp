@@ -1,4 +1,4 @@
-// ridge logits of a draft head: what the executors give that run it and its model.
+// ridge logits with a draft head.
 #include "app/support.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/drafts/draft_model.h"
@@ -40,8 +40,7 @@ TEST_CASE("ridge logits --mtp writes the logits of an EAGLE-3 head beside its mo
                     head = write("eagle3.gguf", *pair.head_image()), out = folder() / "eagle.npy";
   std::string ids;
   for (const int32_t id : eagle_ids()) ids += (ids.empty() ? "" : ",") + std::to_string(id);
-  std::vector<float> golden =
-      read_array<float>(std::string(RIDGE_SOURCE_DIR) + "/tests/golden/eagle3.f32"); // of the first kind
+  std::vector<float> golden = read_array<float>(std::string(RIDGE_SOURCE_DIR) + "/tests/golden/eagle3.f32");
   golden.resize((kEagleTokens - 1) * 48);
   for (const char* batch : {"32", "3"}) {
     const Result result = run_ridge({"logits", "-m", model, "--draft-model", head, "--device", "cpu", "--exact",

@@ -1,4 +1,4 @@
-// Markdown in a terminal: what becomes of a document, and that a stream of pieces ends as the whole does.
+// Markdown in a terminal; streamed output must equal the whole.
 #include "app/terminal/markdown/markdown.h"
 #include "app/terminal/markdown/markdown_stream.h"
 #include "app/terminal/word_wrap.h"
@@ -14,7 +14,6 @@ using namespace ridge;
 
 namespace {
 
-// The lines without orders of styles.
 std::vector<std::string> plain(const std::vector<std::string>& lines) {
   std::vector<std::string> out;
   for (std::string line : lines) {
@@ -30,7 +29,7 @@ std::vector<std::string> shown(const std::string& source, int columns = 60) {
 
 using Lines = std::vector<std::string>;
 
-// A terminal's screen, as far as what is written to it uses one: it wraps at its edge, and scrolls.
+// A minimal terminal: wraps and scrolls.
 class Screen {
  public:
   Screen(int columns, int rows) : columns_(columns), rows_(rows), lines_(1) {}
@@ -61,7 +60,7 @@ class Screen {
     }
   }
 
-  // All lines, those that have left the screen too, without spaces at their ends.
+  // With scrolled lines, without trailing spaces.
   std::string text() const {
     std::string all;
     for (const std::string& line : lines()) all += line + "\n";
@@ -87,7 +86,7 @@ class Screen {
     }
     if (letter != 'A') return;
     const size_t up = static_cast<size_t>(std::stoi(std::string(number)));
-    const size_t top = lines_.size() > rows_ ? lines_.size() - rows_ : 0; // what scrolled away cannot be reached
+    const size_t top = lines_.size() > rows_ ? lines_.size() - rows_ : 0;
     CHECK(row_ >= top + up);
     row_ -= std::min(row_, up);
   }
@@ -233,9 +232,9 @@ TEST_CASE("a document that comes in pieces looks as the whole does, whatever the
 TEST_CASE("what has left the screen is not drawn again") {
   std::string list;
   for (int i = 0; i < 40; ++i) list += "- item " + std::to_string(i) + "\n";
-  list += "\n  loose now\n"; // this changes all the items
+  list += "\n  loose now\n"; // makes the list loose
   app::MarkdownStream stream;
-  Screen screen(40, 10); // checks that the cursor stays on it
+  Screen screen(40, 10);
   for (const char c : list) screen.write(stream.add(std::string(1, c), 40, 10));
   CHECK(screen.lines().back() == "  loose now");
 }
@@ -244,7 +243,7 @@ TEST_CASE("blocks that are whole are not parsed again") {
   CHECK(app::unfinished_block("one\n\ntwo") == 5);
   CHECK(app::unfinished_block("one\n\n") == 0);
   CHECK(app::unfinished_block("- a\n\n- b") == 0);
-  CHECK(app::unfinished_block("- a\n\n1") == 0);   // perhaps "1. b"
+  CHECK(app::unfinished_block("- a\n\n1") == 0);   // may become "1. b"
   CHECK(app::unfinished_block("- a\n\n1 b") == 5); // a paragraph
   CHECK(app::unfinished_block("- a\n\n**b**") == 5);
   CHECK(app::unfinished_block("- a\n\n  b") == 0);

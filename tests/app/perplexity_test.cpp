@@ -1,4 +1,4 @@
-// ridge perplexity: against sums over `ridge logits`, against another model and against a base file.
+// ridge perplexity compared with sums over `ridge logits`, another model and a base file.
 #include "app/support.h"
 #include "core/error.h"
 #include "gguf/gguf.h"
@@ -28,7 +28,6 @@ json perplexity(std::vector<std::string> args) {
   return json::parse(result.out);
 }
 
-// A second random model with the same vocabulary.
 std::string other_model() {
   static const std::string path = [] {
     TinyModel other;
@@ -60,7 +59,7 @@ TEST_CASE("perplexity is that of the second half of every chunk, each begun with
   int64_t count = 0;
   for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
     std::vector<int32_t> part(tokens.begin() + chunk * kContext, tokens.begin() + (chunk + 1) * kContext);
-    part[0] = 1; // BOS of the tiny model
+    part[0] = 1;
     const std::string out = folder() / "chunk.npy";
     REQUIRE(run_ridge({"logits", "-m", tiny_model(), "--device", "cpu", "--exact", "--out", out, "--ids",
                        fmt::format("{}", fmt::join(part, ","))})
@@ -175,7 +174,7 @@ TEST_CASE("a broken base file is refused with its place") {
   const uint64_t seed = fresh_seed();
   INFO("seed ", seed);
   std::mt19937_64 random(seed);
-  for (int i = 0; i < 300; ++i) { // whatever is flipped: an Error or a readable file
+  for (int i = 0; i < 300; ++i) { // must be an Error or a readable file
     std::string bytes = whole;
     for (int j = 0; j < 3; ++j) bytes[random() % bytes.size()] = static_cast<char>(random());
     try {
@@ -210,7 +209,7 @@ TEST_CASE("a perplexity that is no number is an error") {
   std::string bytes = read_file(tiny_model());
   const ridge::gguf::File file = ridge::gguf::File::open(tiny_model());
   const auto all = file.find_tensor("output_norm.weight")->data;
-  std::string large; // the last vector before the last matrix
+  std::string large;
   for (size_t i = 0; i < all.size() / sizeof(float); ++i) {
     const float weight = 3e38f;
     large.append(reinterpret_cast<const char*>(&weight), sizeof weight);

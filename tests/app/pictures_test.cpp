@@ -1,4 +1,4 @@
-// The commands that take pictures and sounds.
+// Commands with media.
 #include "app/support.h"
 #include "app/terminal/typed_pictures.h"
 #include "support/numerics.h"
@@ -85,7 +85,7 @@ TEST_CASE("a file with encoders of both takes pictures and sounds in one prompt"
   CHECK_MESSAGE(ran.status == 0, ran.err);
   const size_t picture = ran.err.find("pixels"), sound = ran.err.find("seconds");
   CHECK(picture < sound);
-  CHECK(ran.err.rfind("pixels") > sound); // in the order of the command line
+  CHECK(ran.err.rfind("pixels") > sound); // command-line order
   CHECK(ran.err.rfind("pixels") != std::string::npos);
 }
 
@@ -104,10 +104,10 @@ TEST_CASE("ridge bench says what a picture costs, and where the encoder's time g
   const auto row = nlohmann::json::parse(profiled.out)["pictures"][0];
   CHECK(row["encoder_seconds"] > 0);
   CHECK(row["tokens"].get<int64_t>() * 4 == row["patches"]);
-  REQUIRE(row["profiles"].size() == 2); // patches, and what they are merged to
+  REQUIRE(row["profiles"].size() == 2); // patches, merged patches
   const auto& ops = row["profiles"][0]["ops"];
   const auto attends = [](const auto& op) { return op["ops"] == "v.attention"; };
-  CHECK(std::ranges::count_if(ops, attends) > 1); // in every layer
+  CHECK(std::ranges::count_if(ops, attends) > 1);
   for (const auto& op : ops) CHECK(op["seconds"] > 0);
 }
 
@@ -151,9 +151,9 @@ TEST_CASE("a chat opens the encoder beside the model with the first picture, and
   CHECK_MESSAGE(seen.status == 0, seen.err);
   CHECK(says(seen, "the encoder is "));
   CHECK(says(seen, "16 tokens]"));
-  CHECK(seen.out.find(", 5 messages") != std::string::npos); // what was said before is still there
+  CHECK(seen.out.find(", 5 messages") != std::string::npos);
   CHECK(says(chat("/image " + files.image + "\na\n", {"--mmproj", "none"}), "started with --mmproj none"));
-  CHECK(chat("a\n", {"--mmproj", files.model}).status != 0); // what is named is looked at
+  CHECK(chat("a\n", {"--mmproj", files.model}).status != 0);
 
   std::filesystem::rename(files.mmproj, files.own / "mmproj-a.gguf");
   std::filesystem::copy_file(files.own / "mmproj-a.gguf", files.own / "mmproj-b.gguf");
@@ -166,7 +166,7 @@ TEST_CASE("a chat opens the encoder beside the model with the first picture, and
                              std::filesystem::copy_options::overwrite_existing);
   const Result refused = chat("/image " + files.image + "\na\n/stats\n");
   CHECK(says(refused, "do not belong together"));
-  CHECK(refused.out.find(", 2 messages") != std::string::npos); // the chat goes on
+  CHECK(refused.out.find(", 2 messages") != std::string::npos);
 }
 
 TEST_CASE("pictures that are dropped into the line become pictures, and other text stays text") {
@@ -188,7 +188,7 @@ TEST_CASE("pictures that are dropped into the line become pictures, and other te
   CHECK(found("file://" + path) == cat);
   CHECK(found("file://localhost" + path + ".") == cat + ".");
   CHECK(found("see file://" + folder + "/my%20%27best%27%20cat.ppm") == "see " + best);
-  CHECK(found(spaced) == best); // as it is, alone
+  CHECK(found(spaced) == best);
   CHECK(found("see " + folder + "/my\\ \\'best\\'\\ cat.ppm") == "see " + best);
   CHECK(found("see '" + folder + "/my '\\''best'\\'' cat.ppm' now") == "see " + best + " now");
   CHECK(found("see \"" + spaced + "\" now") == "see " + best + " now");
@@ -236,7 +236,7 @@ TEST_CASE("pictures that are dropped into the line become pictures, and other te
   CHECK(messages[4]["content"][2]["text"] == " a cat?");
   CHECK(saved("again.json")[4] == messages[4]);
 
-  // In another chat, which opens its encoder for it; and one that has none.
+  // A chat that opens its encoder; one without.
   const Result loaded =
       run_ridge({"chat", "-m", files.model, "-n", "2"}, "/load " + (files.own / "talk.json") + "\n/regen\n");
   CHECK_MESSAGE(loaded.status == 0, loaded.err);

@@ -1,5 +1,4 @@
-// ridge pull, rm and -m hf:… as a user runs them, against a hub on this machine: also killed, twice at once, and
-// without the hub.
+// ridge pull, rm, -m hf:…: also killed, concurrent, offline.
 #include "app/support.h"
 #include "support/http/fake_hub.h"
 #include "support/reference.h"
@@ -29,14 +28,12 @@ struct Home {
   Result ridge(const std::vector<std::string>& args, const std::string& input = "") const {
     return run(command(args), input);
   }
-  // Without waiting for it.
   pid_t start(const std::vector<std::string>& args) const {
     const pid_t pid = ::fork();
     REQUIRE(pid >= 0);
     if (pid == 0) exec(command(args));
     return pid;
   }
-  // Files below the home, but for links.
   std::vector<std::string> files() const {
     std::vector<std::string> found;
     for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
@@ -109,7 +106,7 @@ TEST_CASE("a pull that was killed goes on, also by two processes at once") {
   FakeHub hub;
   const std::string bytes(6'000'000, 'x');
   hub.files = {{"Tall-Q4_K_M.gguf", bytes}};
-  std::atomic<int64_t> most = 0; // that may be sent, of all requests together
+  std::atomic<int64_t> most = 0; // bytes the hub may send
   std::atomic<int64_t> sent = 0;
   hub.store_before = [&](const HttpRequest& request, const HttpReply& reply) {
     const size_t first = std::stoul(request.header("range").substr(6));
@@ -131,7 +128,7 @@ TEST_CASE("a pull that was killed goes on, also by two processes at once") {
     ::kill(pid, signal);
     CHECK(wait_for(pid) == (signal == SIGINT ? 130 : 128 + signal));
     CHECK(home.ridge({"models"}).out.find("Tall") == std::string::npos);
-    if (signal == SIGINT) { // begins anew
+    if (signal == SIGINT) {
       CHECK(home.ridge({"rm", "hf:acme/Tall-GGUF"}).out.find("what was pulled of it is removed") != std::string::npos);
       CHECK(home.files().empty());
       sent = 0;
@@ -143,7 +140,7 @@ TEST_CASE("a pull that was killed goes on, also by two processes at once") {
   CHECK(wait_for(other) == 0);
   REQUIRE_MESSAGE(result.status == 0, result.err);
   CHECK(read_file(without_line_end(result.out)) == bytes);
-  CHECK(sent < 11'000'000); // nearly nothing twice but what was on its way
+  CHECK(sent < 11'000'000); // only data in flight twice
   CHECK(home.files() == std::vector<std::string>{".ridge-pulled", sha256_of(bytes), "main"});
 }
 
@@ -152,7 +149,7 @@ TEST_CASE("on a terminal a pull shows speed and time left in one line") {
   const std::string bytes(40'000'000, 'x');
   const std::string name = "A-model-with-a-name-of-some-length-as-they-have-today-Q4_K_M.gguf";
   hub.files = {{name, bytes}};
-  std::atomic<bool> seen = false; // until then the file comes a little at a time
+  std::atomic<bool> seen = false; // sends slowly until then
   hub.store_before = [&](const HttpRequest&, const HttpReply& reply) {
     reply.raw(fmt::format("HTTP/1.1 206 x\r\nContent-Length: {0}\r\nContent-Range: bytes 0-{1}/{0}\r\n\r\n",
                           bytes.size(), bytes.size() - 1));
@@ -169,7 +166,7 @@ TEST_CASE("on a terminal a pull shows speed and time left in one line") {
   CHECK(home.ridge({"rm", "hf:acme/Tall-GGUF"}).status == 0);
   seen = false;
   Terminal narrow(home.command({"pull", "hf:acme/Tall-GGUF"}), {}, 60);
-  for (int line = 0; line < 2; ++line) CHECK(narrow.expect("\033[K")); // drawn again
+  for (int line = 0; line < 2; ++line) CHECK(narrow.expect("\033[K"));
   seen = true;
   CHECK(narrow.exit_status() == 0);
   size_t longest = 0;
@@ -199,7 +196,7 @@ TEST_CASE("what cannot be pulled is one line") {
   refusal({"run", "-m", "hf:acme/Tall-GGUF", "-p", "x", "--no-such-flag"}, 2);
   CHECK(hub.store.requests().empty());
 
-  // Libraries that cannot be loaded stand for missing ones.
+  // Unloadable libraries simulate missing ones.
   fs::create_directories(home.folder / "lib");
   for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4"})
     home.folder.write("lib/" + std::string(name), "no library");

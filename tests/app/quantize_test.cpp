@@ -1,4 +1,4 @@
-// ridge quantize, imatrix and inspect's errors, as a user runs them.
+// ridge quantize, imatrix, inspect's errors.
 #include "app/support.h"
 #include "gguf/imatrix.h"
 #include "support/reference.h"
@@ -23,7 +23,7 @@ const std::string& wide_model() {
   return path;
 }
 
-// Half of it, for searches that encode every tensor in every type.
+// For searches that try all types.
 const std::string& one_layer() {
   static const std::string path = [] {
     TinyModel{.layers = 1, .width = 256, .heads = 4, .kv_heads = 2, .ffn_width = 512}.write(folder() / "layer.gguf");
@@ -46,7 +46,6 @@ void check_one_line(const Result& result, int status, const std::string& words) 
   CHECK_MESSAGE(result.err.find(words) != std::string::npos, result.err);
 }
 
-// A model of `tensors` F16 matrices of 32 MB each.
 std::string big_model(const TemporaryFolder& where, int tensors) {
   std::vector<gguf::TensorInfo> infos;
   for (int i = 0; i < tensors; ++i)
@@ -61,7 +60,6 @@ std::string big_model(const TemporaryFolder& where, int tensors) {
   return where / "big.gguf";
 }
 
-// The names of recipes in a picture: none lies over another.
 void check_labels_apart(const std::string& picture, int expected) {
   struct Label {
     double left, right, bottom;
@@ -94,7 +92,7 @@ TEST_CASE("quantize sums up by type, or with --verbose shows each tensor, and wr
   CHECK(summary.out.find("blk.1.ffn_down.weight") == std::string::npos);
   CHECK(summary.out.find("\nQ6_K  F16") != std::string::npos);
   CHECK(summary.out.find("bits per weight") != std::string::npos);
-  CHECK(summary.err == "wrote " + out + "\n"); // no progress in a pipe
+  CHECK(summary.err == "wrote " + out + "\n");
   const Result result = run_ridge({"quantize", wide_model(), out, "Q4_K_M", "--verbose"});
   REQUIRE(result.status == 0);
   CHECK(result.out.find("blk.1.ffn_down.weight") != std::string::npos);
@@ -223,7 +221,7 @@ TEST_CASE("an importance matrix is made, used, and named in the result") {
   CHECK(file.get_string("quantize.imatrix.file") == matrix);
   CHECK(file.get_int("quantize.imatrix.entries_count") == 14);
   CHECK(file.get_int("quantize.imatrix.chunks_count") == 4);
-  // One of another model.
+  // Another model's imatrix.
   check_one_line(run_ridge({"quantize", tiny_model(), folder() / "no.gguf", "Q4_0", "--imatrix", matrix}), 1,
                  "another model");
   check_one_line(run_ridge({"quantize", wide_model(), folder() / "no.gguf", "Q4_0", "--imatrix", wide_model()}), 1,
@@ -248,12 +246,12 @@ TEST_CASE("a calibrated method goes on after a kill, and leaves nothing behind w
         RIDGE_BINARY,    "quantize",  wide_model(),           output, "Q4_K_S",   "--method", "gptq", "--device", "cpu",
         "--calibration", some_text(), "--calibration-tokens", "2048", "--verbose"};
   };
-  { // killed when the first layer is done
+  { // killed after the first layer
     ridge::tests::Terminal quantize(args(out), {});
     REQUIRE(quantize.expect("blk.0.ffn_down.weight"));
   }
   const bool kept = std::filesystem::exists(unfinished);
-  CHECK((kept || std::filesystem::exists(out))); // where the kill came too late
+  CHECK((kept || std::filesystem::exists(out))); // or the kill came too late
   const Result again = ridge::tests::run(args(out));
   REQUIRE_MESSAGE(again.status == 0, again.err);
   CHECK((again.err.find("were done before") != std::string::npos) == kept);
@@ -290,7 +288,7 @@ TEST_CASE("inspect compares two files, and a tensor in several types") {
 
 TEST_CASE("memory does not grow with the model") {
   const TemporaryFolder where;
-  const std::string in = big_model(where, 12); // 400 MB
+  const std::string in = big_model(where, 12);
   const json report =
       json::parse(run_ridge({"quantize", in, where / "q.gguf", "Q8_0", "--pure", "--json", "--device", "cpu"}).out);
   CHECK(report["peak_memory_bytes"] < 150e6);
@@ -303,7 +301,7 @@ TEST_CASE("killed at any moment, quantize leaves the folder as it was") {
   const TemporaryFolder where;
   const std::string in = big_model(where, 4);
   where.write("q.gguf", "old");
-  for (const int64_t bytes : {0, 1 << 20, 10 << 20, 30 << 20}) { // of 38 million
+  for (const int64_t bytes : {0, 1 << 20, 10 << 20, 30 << 20}) {
     const pid_t pid = ::fork();
     REQUIRE(pid >= 0);
     if (pid == 0) {
@@ -315,14 +313,14 @@ TEST_CASE("killed at any moment, quantize leaves the folder as it was") {
     wait_for(pid);
     CHECK(where.file_count() == 2);
     const std::string found = read_file(where / "q.gguf");
-    CHECK((found == "old" || found.size() > 37'000'000)); // the old file, or all of the new one
+    CHECK((found == "old" || found.size() > 37'000'000)); // all of the old or new file
   }
 }
 
 TEST_CASE("on a full disk, quantize says so and leaves nothing") {
   const TemporaryFolder where;
   const std::string out = where / "q.gguf";
-  // A limit on file size stands for the full disk: 100 blocks of 512 bytes.
+  // A file size limit (512-byte blocks) simulates a full disk.
   const Result result = run({"sh", "-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" quantize \"$1\" \"$2\" Q8_0",
                              RIDGE_BINARY, wide_model(), out});
   check_one_line(result, 1, "cannot write: File too large");

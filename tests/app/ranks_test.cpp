@@ -1,4 +1,4 @@
-// Ranks that are processes, as torchrun and mpirun start them.
+// Ranks as processes.
 #include "app/support.h"
 #include "support/http/socket.h"
 #include "support/numerics.h"
@@ -13,7 +13,7 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-int first_of_two_ports() { return free_port() - 1; } // ranks meet at the second one
+int first_of_two_ports() { return free_port() - 1; } // ranks connect to the second one
 
 Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, const std::string& patience = "900") {
   std::vector<std::string> all = {"env",
@@ -21,13 +21,12 @@ Result run_rank(int rank, int ranks, int port, std::vector<std::string> args, co
                                   "WORLD_SIZE=" + std::to_string(ranks),
                                   "MASTER_PORT=" + std::to_string(port),
                                   "RIDGE_RANK_TIMEOUT=" + patience,
-                                  "XDG_CACHE_HOME=" + folder().path(), // of the secret
+                                  "XDG_CACHE_HOME=" + folder().path(),
                                   RIDGE_BINARY};
   all.insert(all.end(), args.begin(), args.end());
   return run(all);
 }
 
-// The results of two processes with the same command, by rank.
 std::vector<Result> run_two(const std::vector<std::string>& args) {
   const int port = first_of_two_ports();
   std::vector<Result> results(2);
@@ -52,10 +51,10 @@ TEST_CASE("three processes that are ranks of one model give the logits of one, a
   for (int rank = 1; rank < 3; ++rank)
     threads.emplace_back([&, rank] { others[rank - 1] = run_rank(rank, 3, port, logits_to(other)); });
   {
-    Socket stranger(port + 1); // another program calls: before the first rank listens, or while it waits
+    Socket stranger(port + 1); // before or during the wait
     if (stranger.is_open()) stranger.send("GET / HTTP/1.1\r\n\r\n");
   }
-  std::thread calling([port] { // one knows how ranks begin, one says nothing
+  std::thread calling([port] { // a partial handshake and silence
     while (true) {
       Socket begins(port + 1), silent(port + 1);
       if (!begins.is_open() || !silent.is_open()) continue;
@@ -112,7 +111,7 @@ TEST_CASE("commands that several processes cannot share are refused by every one
       {"serve", "-m", tiny_model(), "-m", tiny_model(), "--port", "0", "--device", "cpu"},
       {"serve", "--models-dir", folder() / "", "--port", "0", "--device", "cpu"}};
   for (const std::vector<std::string>& command : commands)
-    for (int rank = 0; rank < 2; ++rank) { // alone: neither waits for the other
+    for (int rank = 0; rank < 2; ++rank) {
       const Result result = run_rank(rank, 2, first_of_two_ports(), command);
       CAPTURE(result.err);
       CHECK(result.status == 2);

@@ -1,4 +1,4 @@
-// ridge serve as a person starts and stops it.
+// ridge serve: start and stop.
 #include "support/http/socket.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
@@ -15,7 +15,6 @@ namespace {
 
 class Served {
  public:
-  // `log`: a descriptor for its stderr; it is not seen otherwise.
   explicit Served(std::vector<std::string> args, int log = -1) {
     args.insert(args.begin(), {RIDGE_BINARY, "serve", "--port", "0"});
     int out[2];
@@ -66,7 +65,7 @@ TEST_CASE("ridge serve serves the guide, and lets a request end when it is told 
   CHECK(served.ask("GET /v1/models").find("\"id\":\"guide\"") != std::string::npos);
   tests::Socket socket = served.connect();
   REQUIRE(socket.request("POST /v1/chat/completions", kLong));
-  REQUIRE(socket.wait_for_byte()); // it is being answered
+  REQUIRE(socket.wait_for_byte());
   served.signal(SIGTERM);
   CHECK(socket.rest().find("data: [DONE]") != std::string::npos);
   CHECK(served.status() == 0);
@@ -115,7 +114,7 @@ TEST_CASE("a second signal ends ridge serve at once") {
   REQUIRE(socket.request("POST /v1/completions", R"({"prompt": "ridge", "max_tokens": 90000, "stream": true})"));
   REQUIRE(socket.wait_for_byte());
   served.signal(SIGINT);
-  // Signals of one kind do not queue: the first must have been taken.
+  // Equal signals do not queue.
   REQUIRE(tests::comes("the server to close its port", [&] { return !served.connect().is_open(); }));
   served.signal(SIGINT);
   CHECK(served.status() == 130);
@@ -166,7 +165,6 @@ TEST_CASE("memory that large bodies took goes back") {
   served.ask("POST /tokenize", R"({"content": "text"})");
   const double before = served.resident_mib();
   for (int i = 0; i < 3; ++i) ask_all();
-  // The last answer's memory goes once it is sent.
   CHECK(tests::comes("the memory to be given back", [&] { return served.resident_mib() <= 1.2 * before + 8; }));
 }
 
@@ -188,7 +186,7 @@ TEST_CASE("a log that is full takes nothing from answers, nor does one that is n
 TEST_CASE("ridge serve answers and ends while its log is not read") {
   int log[2];
   REQUIRE(::pipe(log) == 0);
-  const int room = ::fcntl(log[1], F_SETPIPE_SZ, 4096); // a page, which some lines fill
+  const int room = ::fcntl(log[1], F_SETPIPE_SZ, 4096); // a page, full after some lines
   Served served({"--device", "cpu"}, log[1]);
   constexpr int kRequests = 60;
   int answered = 0;
@@ -197,7 +195,7 @@ TEST_CASE("ridge serve answers and ends while its log is not read") {
   CHECK(answered == kRequests);
   int waiting = 0;
   CHECK(::ioctl(log[0], FIONREAD, &waiting) == 0);
-  CHECK(waiting > room / 2); // it is full, to the next line
+  CHECK(waiting > room / 2);
   served.signal(SIGTERM);
   CHECK(served.status() == 0);
   ::close(log[0]);

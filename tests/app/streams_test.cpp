@@ -1,4 +1,4 @@
-// Standard streams that are missing, full or not read, and disks that are full.
+// Missing, full or unread streams; full disks.
 #include "app/support.h"
 #include "app/terminal/log_queue.h"
 
@@ -16,13 +16,11 @@ namespace {
 
 const std::string kHarbourFile = std::string(RIDGE_SOURCE_DIR) + "/tests/data/harbour.txt";
 
-// `ridge ARGS REDIRECTIONS` in a shell. `before`: other commands of the shell.
 Result run_redirected(std::vector<std::string> args, const std::string& redirections, const std::string& before = "") {
   args.insert(args.begin(), {"sh", "-c", before + " exec \"$@\" " + redirections, "sh", RIDGE_BINARY});
   return run(args);
 }
 
-// Every kind of output: text, tables, --json, help, lines that are flushed one by one.
 std::vector<std::vector<std::string>> commands_with_results() {
   const std::string& model = tiny_model();
   const std::vector<std::string> run = {"run", "-m", model, "-p", "hi", "-n", "2", "--device", "cpu"};
@@ -57,7 +55,7 @@ std::vector<std::vector<std::string>> commands_with_results() {
   return commands;
 }
 
-// A pipe that holds a page.
+// A pipe of one page.
 struct Pipe {
   int ends[2];
   Pipe() {
@@ -70,14 +68,14 @@ struct Pipe {
   }
   Pipe(const Pipe&) = delete;
 
-  void fill() const { // with dashes, to the last byte
+  void fill() const {
     const int flags = ::fcntl(ends[1], F_GETFL);
     ::fcntl(ends[1], F_SETFL, flags | O_NONBLOCK);
     while (::write(ends[1], "-", 1) == 1) {
     }
     ::fcntl(ends[1], F_SETFL, flags);
   }
-  // Reads until what has come ends with `end`; without the dashes.
+  // Without dashes.
   std::string read_to(const std::string& end) const {
     std::string text;
     for (char byte; !text.ends_with(end) && ::read(ends[0], &byte, 1) == 1;) text += byte;
@@ -159,13 +157,13 @@ TEST_CASE("a log that is not read makes no thread wait, and says how many lines 
   const Pipe pipe;
   pipe.fill();
   app::LogQueue log(pipe.ends[1], 1000);
-  const std::string line(36, 'x'); // with its end and 64 more: 101 bytes of the queue
+  const std::string line(36, 'x'); // 101 bytes with overhead
   for (int i = 0; i < 50; ++i) log.add(line + "\n");
   CHECK(!log.drain(std::chrono::milliseconds(1)));
   const std::string seen = pipe.read_to("dropped\n");
   CHECK(log.drain(kWatchdog));
   const auto written = static_cast<int>(std::ranges::count(seen, 'x')) / 36;
-  CHECK(written >= 9); // of those, one may be with the thread
+  CHECK(written >= 9); // the thread may hold one
   CHECK(written <= 10);
   CHECK(seen.ends_with("\n" + std::to_string(50 - written) + " lines were dropped\n"));
   log.add("after\n");
@@ -177,7 +175,7 @@ TEST_CASE("the place of dropped lines in a log is where they were") {
   pipe.fill();
   app::LogQueue log(pipe.ends[1], 300);
   log.add("1\n");
-  for (int i = 0; i < 10; ++i) log.add(std::string(400, 'y') + "\n"); // never has room
+  for (int i = 0; i < 10; ++i) log.add(std::string(400, 'y') + "\n"); // never fits
   log.add("2\n");
   CHECK(pipe.read_to("2\n") == "1\n10 lines were dropped\n2\n");
 }
@@ -188,7 +186,7 @@ TEST_CASE("lines of a log that cannot be written are counted until they can") {
   REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
   int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
   const int writer = ::open(fifo.c_str(), O_WRONLY);
-  ::close(reader); // what is written meets a broken pipe
+  ::close(reader); // EPIPE
   app::LogQueue log(writer);
   log.add("lost\n");
   log.add("lost, too\n");

@@ -1,4 +1,3 @@
-// What the tests of the built executable share.
 #pragma once
 
 #include "support/process.h"
@@ -24,14 +23,14 @@ inline const std::string& tiny_model() {
   return path;
 }
 
-// Without the user's own configuration file, unless a test names one.
+// Without the user's configuration file.
 inline Result run_ridge(std::vector<std::string> args, const std::string& input = "") {
   ::setenv("RIDGE_CONFIG", "none", 0);
   args.insert(args.begin(), RIDGE_BINARY);
   return run(args, input);
 }
 
-// What ridge logits and ridge embed write: behind a header of 128 bytes.
+// After the header of 128 bytes.
 inline std::vector<float> floats_of_npy(const std::string& path) {
   const std::string npy = read_file(path);
   REQUIRE(npy.size() >= 128);

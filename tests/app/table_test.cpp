@@ -1,4 +1,4 @@
-// Tables that fit a terminal, names in the order in which people count, and what Tab offers.
+// Tables, order of names, completions.
 #include "app/report/table.h"
 #include "app/terminal/completions.h"
 #include "core/strings/natural_order.h"

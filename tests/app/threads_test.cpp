@@ -1,5 +1,4 @@
-// The OpenMP runtime may grant fewer threads than a command asks for. The command must then end all the same, with the
-// same answer.
+// Commands must work if OpenMP grants fewer threads than requested.
 #include "app/support.h"
 
 using namespace ridge::tests;

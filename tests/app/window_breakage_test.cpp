@@ -1,4 +1,4 @@
-// The engine behind the window, without a window: what it does when things break.
+// Failures in the window's engine.
 #include "app/window/window_engine.h"
 
 #include "app/support.h"
@@ -15,7 +15,7 @@ namespace intent = core::intent;
 namespace {
 
 app::WindowSetup setup(const std::string& model = tests::tiny_model()) {
-  ::setenv("XDG_STATE_HOME", (tests::folder() / "state").c_str(), 1); // not the tester's list of recent files
+  ::setenv("XDG_STATE_HOME", (tests::folder() / "state").c_str(), 1); // keeps the user's recent files
   app::WindowSetup s;
   s.model.model = model;
   s.model.device = "cpu";
@@ -31,7 +31,6 @@ class Engine {
     REQUIRE(comes([&] { return now()->model && now()->state == EngineState::idle; }));
   }
   std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
-  // Sends, and waits until the engine has worked at it and rests.
   void say(const std::string& text) {
     const size_t messages = now()->messages.size();
     const uint64_t errors = now()->error_number;
@@ -50,7 +49,7 @@ std::string copy_of_tiny(const tests::TemporaryFolder& folder) {
   return folder / "model.gguf";
 }
 
-// Runs like another executor until the GPU that it pretends to be disappears.
+// An executor with a simulated GPU that disappears.
 class Vanishing : public core::Executor {
  public:
   Vanishing(std::unique_ptr<core::Executor> inner, std::atomic<bool>& gone) : inner_(std::move(inner)), gone_(gone) {}
@@ -113,7 +112,7 @@ TEST_CASE("a model that is deleted while open is said to be, and still answers")
   const uint64_t errors = e.now()->error_number;
   e.say("once more");
   CHECK(e.now()->messages.size() == 4);
-  CHECK(e.now()->error_number == errors); // said once
+  CHECK(e.now()->error_number == errors); // reported once
 }
 
 TEST_CASE("a GPU that disappears leaves the conversation, which goes on with the CPU") {
@@ -130,7 +129,7 @@ TEST_CASE("a GPU that disappears leaves the conversation, which goes on with the
   e.engine.send(intent::UseCpu{});
   REQUIRE(comes([&] { return !e.now()->gpu_failed && e.now()->state == EngineState::idle; }));
   CHECK(e.now()->model->engine.starts_with("CPU"));
-  CHECK(e.now()->messages.size() == 2); // what was said before
+  CHECK(e.now()->messages.size() == 2);
   e.say("and now?");
   CHECK(e.now()->messages.size() == 4);
 }
@@ -185,7 +184,7 @@ TEST_CASE("the lab compares formats with histograms of their errors, and pieces 
   }
   CHECK(find("Q8_0").rmse < find("Q4_K").rmse);
   CHECK(find("Q4_K").rmse < find("Q2_K").rmse);
-  CHECK(find("INT4 g32").rmse < find("INT4 g128").rmse); // smaller groups fit better
+  CHECK(find("INT4 g32").rmse < find("INT4 g128").rmse);
   CHECK(find("INT8 g128").rmse < find("INT4 g32").rmse);
   CHECK(find("NF4").writable == false);
   CHECK(find("MXFP4").writable);

@@ -1,5 +1,4 @@
-// The engine behind the window, without a window: conversations that are kept, and what it says of its choices and of
-// the machine.
+// The window's engine: stored conversations, choices, the machine's facts.
 #include "app/support.h"
 #include "core/error.h"
 #include "support/reference.h"
@@ -30,7 +29,6 @@ app::WindowSetup guide_setup(const std::string& conversations = "") {
 
 struct Watched : WatchedEngine {
   using WatchedEngine::WatchedEngine;
-  // Asks, and waits for the whole answer.
   void ask(const std::string& text) {
     const size_t before = now()->messages.size();
     engine.send(intent::Send{text});
@@ -73,13 +71,13 @@ TEST_CASE("conversations are kept in files, listed with the newest first, opened
   CHECK(w.now()->messages[1].text == first_answer);
   w.ask("And Q6_K?");
   CHECK(w.now()->messages.size() == 4);
-  CHECK(titles(*w.now())[0] == "What is Q4_K?"); // it changed last
+  CHECK(titles(*w.now())[0] == "What is Q4_K?");
 
   w.engine.send(intent::RenameConversation{id, "K-quants"});
   w.until([](const core::Snapshot& s) { return titles(s)[0] == "K-quants"; });
   w.engine.send(intent::DeleteConversation{w.now()->conversations->at(1).id});
   w.until([](const core::Snapshot& s) { return s.conversations->size() == 1; });
-  CHECK(w.now()->messages.size() == 4); // the one that is shown stays
+  CHECK(w.now()->messages.size() == 4);
   w.engine.send(intent::DeleteConversation{id});
   w.until([](const core::Snapshot& s) { return s.conversations->empty() && s.messages.empty(); });
   CHECK(std::filesystem::is_empty(files));
@@ -160,14 +158,14 @@ TEST_CASE("two windows in one conversation: neither loses what the other one wro
   const std::string copy = first.now()->conversation;
   CHECK(copy != id);
   CHECK(first.now()->conversations->size() == 2);
-  first.ask("And F16?"); // goes on in the copy
+  first.ask("And F16?");
   CHECK(first.now()->conversation == copy);
   CHECK(said(*first.now()) == Texts{"What is Q4_K?", "And Q8_0?", "And F16?"});
-  open(first, id); // as the second window left it
+  open(first, id); // as the second window saved it
   CHECK(said(*first.now()) == Texts{"What is Q4_K?", "And Q6_K?"});
   second.ask("And Q5_K?");
   first.engine.send(intent::NewConversation{});
-  first.engine.send(intent::RenameConversation{id, "K-quants"}); // takes what the second window added with it
+  first.engine.send(intent::RenameConversation{id, "K-quants"}); // with the second window's additions
   first.until([](const core::Snapshot& s) { return titles(s)[0] == "K-quants"; });
   open(first, id);
   CHECK(said(*first.now()) == Texts{"What is Q4_K?", "And Q6_K?", "And Q5_K?"});
@@ -178,7 +176,7 @@ TEST_CASE("a conversation that is removed by its own name takes no other one wit
   app::ConversationStore store(folder / "");
   const std::string kept = store.create().id;
   store.save(kept);
-  app::StoredConversation& gone = store.create(); // stands in front, never saved
+  app::StoredConversation& gone = store.create(); // listed, never saved
   store.remove(gone.id);
   REQUIRE(store.list().size() == 1);
   CHECK(store.list()[0].id == kept);
@@ -284,18 +282,18 @@ TEST_CASE("a measured step moves the bytes that a predicted one moves, and the r
     CHECK(op.floor_seconds > 0);
     CHECK(!op.bound_by.empty());
   }
-  CHECK(sum(*predict(900, 1, ""), &Op::bytes) > sum(*same, &Op::bytes)); // more keys and values
+  CHECK(sum(*predict(900, 1, ""), &Op::bytes) > sum(*same, &Op::bytes));
   CHECK(sum(*predict(100, 8, ""), &Op::flops) == doctest::Approx(8 * sum(*same, &Op::flops)));
   CHECK(sum(*predict(100, 8, ""), &Op::bytes) < 4 * sum(*same, &Op::bytes)); // the weights are read once
   CHECK(sum(*predict(100, 1, "F32"), &Op::bytes) > 3 * sum(*same, &Op::bytes));
   CHECK(w.now()->error == "");
-  // Measuring elsewhere did not spoil the conversation's cache.
+  // The measurement left the KV cache intact.
   w.ask("What is Q4_K?");
   const std::string answer = w.now()->messages[1].text;
   w.engine.send(intent::MeasureStep{5});
   w.until([](const core::Snapshot& s) { return s.measured->past == 5; });
   w.engine.send(intent::Regenerate{});
-  w.engine.send(intent::SetSystemPrompt{"after it"}); // intents are done in turn
+  w.engine.send(intent::SetSystemPrompt{"after it"});
   w.until([](const core::Snapshot& s) { return s.system_prompt == "after it"; });
   CHECK(w.now()->messages[1].text == answer);
 }

@@ -1,4 +1,4 @@
-// Pictures in the window's engine, without a window: added, counted, sent, kept, edited; what is wrong with them.
+// Pictures in the window's engine.
 #include "app/support.h"
 #include "core/files/sha256.h"
 #include "support/recipes/vision_files.h"
@@ -34,7 +34,6 @@ struct Files : VisionFiles {
 
 struct WatchedPictures : WatchedEngine {
   using WatchedEngine::WatchedEngine;
-  // Adds it, and waits until it is counted and encoded.
   void add(const std::string& path) {
     const size_t before = now()->pictures.size();
     engine.send(intent::AddPicture{path});
@@ -43,16 +42,14 @@ struct WatchedPictures : WatchedEngine {
              s.state == core::EngineState::idle;
     });
   }
-  // Sends it, and waits for what comes of it.
   void send(core::Intent wanted) {
     engine.send(std::move(wanted));
-    const std::string mark = std::to_string(++done_); // intents are done in turn
+    const std::string mark = std::to_string(++done_); // intents run in order
     engine.send(intent::SetSystemPrompt{mark});
     until([&](const core::Snapshot& s) { return s.system_prompt == mark && s.state == core::EngineState::idle; });
     engine.send(intent::SetSystemPrompt{""});
     until([&](const core::Snapshot& s) { return s.system_prompt.empty() && s.state == core::EngineState::idle; });
   }
-  // The line of the error that comes of it.
   std::string error_of(core::Intent wanted) {
     const uint64_t before = now()->error_number;
     engine.send(std::move(wanted));
@@ -89,7 +86,7 @@ TEST_CASE("an encoder beside the model is named, opened with the first picture, 
   CHECK(dog.small->height == 267);
   CHECK(dog.small->rgb.size() == size_t{480} * 267 * 3);
 
-  w.engine.send(intent::AddPicture{files.cat}); // is there already
+  w.engine.send(intent::AddPicture{files.cat});
   w.engine.send(intent::RemovePicture{w.now()->pictures[1]->key});
   w.until([](const core::Snapshot& s) { return s.pictures.size() == 1; });
   w.send(intent::Send{"a cat"});
@@ -102,7 +99,7 @@ TEST_CASE("an encoder beside the model is named, opened with the first picture, 
   CHECK(w.now()->speed.prompt_tokens > 16);
   w.send(intent::NewConversation{});
   w.send(intent::Send{"something else"});
-  REQUIRE(w.now()->sequences->prefixes.size() >= 1); // where the picture is kept
+  REQUIRE(w.now()->sequences->prefixes.size() >= 1); // the prefix with the picture
   CHECK(
       std::ranges::any_of(w.now()->sequences->prefixes, [](const auto& part) { return has(part.text, "[picture]"); }));
   CHECK(w.now()->error == "");
@@ -137,10 +134,10 @@ TEST_CASE(
   CHECK(w.now()->messages[0].text == "a cat");
   CHECK(w.now()->messages[2].text == "");
 
-  // The first message again, with its picture and another one; the second picture leaves.
+  // Edits the message: adds a picture and removes it.
   CHECK(!w.now()->encoder_open);
   w.engine.send(intent::EditPictures{0});
-  w.until([](const core::Snapshot& s) { // the encoder is opened, and says what it costs
+  w.until([](const core::Snapshot& s) {
     return s.pictures.size() == 1 && WatchedPictures::facts(s, s.pictures[0]).tokens == 16;
   });
   const std::string other = files.own.write("other.ppm", ppm_of(formula_picture(40, 40, 9)));
@@ -215,14 +212,14 @@ TEST_CASE("an encoder elsewhere is dropped on the window, and one of another mod
   CHECK(w.now()->model->path == files.model);
   w.add(files.cat);
   w.send(intent::Send{"a cat"});
-  // Another model has another encoder, which reads the pictures of the conversation anew.
+  // Another model's encoder encodes the pictures again.
   w.engine.send(intent::OpenModel{wider.model});
   w.until([&](const core::Snapshot& s) { return s.encoder == wider.mmproj && s.state == core::EngineState::idle; });
   CHECK(!w.now()->encoder_open);
   w.send(intent::Regenerate{});
   CHECK(w.now()->encoder_open);
   CHECK(w.now()->speed.pictures.pictures == 1);
-  // Without one, the question fails and comes back.
+  // Without an encoder the question fails and is restored.
   std::filesystem::remove(wider.mmproj);
   w.engine.send(intent::OpenModel{wider.model});
   w.until([](const core::Snapshot& s) { return s.encoder.empty() && s.state == core::EngineState::idle; });
@@ -255,7 +252,7 @@ TEST_CASE("kept pictures that are gone or changed are said to be, and the rest o
   CHECK(has(w.now()->error, "dog.ppm: the picture's file is not there any more, or was changed"));
   CHECK(has(w.error_of(intent::Send{"more"}), "cat.ppm"));
   w.until([](const core::Snapshot& s) { return s.messages.size() == 2; });
-  // A hostile conversation that names another file.
+  // A conversation that names another file.
   const std::string path = files.own / ("conversations/" + id + ".json");
   std::string text = read_file(path);
   text.replace(text.find(id + ".pictures/" + cat), id.size() + 10 + cat.size(), "../../../etc/passwd");

@@ -1,4 +1,4 @@
-// The window's server without a window: it answers, its state follows what is asked of it, and it ends with its switch.
+// The window's server.
 #include "app/window/window_server.h"
 
 #include "core/error.h"
@@ -102,10 +102,10 @@ TEST_CASE("the window's server says why it cannot start, asks for its key, and s
   other.server.start({"127.0.0.1", 0, 1, ""}, "no-such-file.gguf");
   other.until([](const Serving& s) { return s.problem.find("no-such-file.gguf") != std::string::npos; });
 
-  w.server.start({"127.0.0.1", 0, 1, ""}, ""); // the first one ends
+  w.server.start({"127.0.0.1", 0, 1, ""}, ""); // stops the first one
   w.until([&](const Serving& s) {
     return s.state == Serving::State::on && s.address != "http://127.0.0.1:" + std::to_string(port);
   });
   CHECK(!Socket(port).is_open());
-  w.server.start({"127.0.0.1", 0, 1, ""}, ""); // ends with the test while it starts
+  w.server.start({"127.0.0.1", 0, 1, ""}, ""); // stops while starting
 }

@@ -1,5 +1,4 @@
-// What the window's engine keeps of messages that were written again, how it finds and writes out conversations, and
-// what it says of an answer.
+// Message versions, search, export in the window's engine.
 #include "app/support.h"
 #include "app/window/window_words.h"
 #include "core/error.h"
@@ -28,7 +27,6 @@ app::WindowSetup versions_setup(const std::string& conversations = "") {
 
 struct Versions : WatchedEngine {
   using WatchedEngine::WatchedEngine;
-  // Sends, and waits until the last message is an answer that is written.
   void send(core::Intent what, size_t messages) {
     const auto before = texts();
     engine.send(std::move(what));
@@ -66,18 +64,18 @@ TEST_CASE("messages that are written again leave the earlier ones, with what fol
     CHECK(w.texts() == Texts{"1/1 one", "1/1 -", "2/2 deux", "1/1 -"});
     w.send(intent::Regenerate{}, 4);
     CHECK(w.texts() == Texts{"1/1 one", "1/1 -", "2/2 deux", "2/2 -"});
-    w.send(intent::Regenerate{1}, 2); // of the first answer
+    w.send(intent::Regenerate{1}, 2);
     CHECK(w.texts() == Texts{"1/1 one", "2/2 -"});
     w.send(intent::ShowVersion{1, 0}, 4);
-    CHECK(w.texts() == Texts{"1/1 one", "1/2 -", "2/2 deux", "2/2 -"}); // as it was left
+    CHECK(w.texts() == Texts{"1/1 one", "1/2 -", "2/2 deux", "2/2 -"});
     w.send(intent::ShowVersion{2, 0}, 4);
     CHECK(w.texts() == Texts{"1/1 one", "1/2 -", "1/2 two", "1/1 -"});
-    w.engine.send(intent::ShowVersion{2, 7}); // there is none
+    w.engine.send(intent::ShowVersion{2, 7}); // no such version
     w.engine.send(intent::ShowVersion{9, 0});
     id = w.now()->conversation;
   }
   const auto file = nlohmann::json::parse(text_of_file(folder / ("c/" + id + ".json")));
-  CHECK(file["messages"].size() == 4); // what is shown, as other programs have it
+  CHECK(file["messages"].size() == 4); // the shown path
   CHECK(file["messages"][2]["content"] == "two");
   CHECK(file["versions"].size() == 4);
   Versions w(versions_setup(folder / "c"));
@@ -143,7 +141,7 @@ TEST_CASE("conversations are searched by what is in them, and written out as Mar
   w.engine.send(intent::SearchConversations{"dog"});
   w.until([](const core::Snapshot& s) { return s.searched == "dog"; });
   REQUIRE(w.now()->conversations->size() == 1);
-  CHECK(w.now()->conversations->at(0).excerpt.empty()); // it is in the title
+  CHECK(w.now()->conversations->at(0).excerpt.empty());
   w.engine.send(intent::SearchConversations{""});
   w.until([](const core::Snapshot& s) { return s.conversations->size() == 2; });
 
@@ -194,13 +192,13 @@ TEST_CASE("a model is opened with settings that say beforehand how it fits, and 
   w.engine.send(intent::OpenModel{tiny_model(), options});
   w.until([](const core::Snapshot& s) { return s.model->path == tiny_model() && s.options.context == 128; });
   CHECK(w.now()->kv.context == 128);
-  w.engine.send(intent::OpenModel{""}); // with the same
+  w.engine.send(intent::OpenModel{""});
   w.until([](const core::Snapshot& s) { return s.model->built_in && s.kv.context == 128; });
   options.context = 64;
   const uint64_t errors = w.now()->error_number;
   w.engine.send(intent::OpenModel{"no-such.gguf", options});
   w.until([&](const core::Snapshot& s) { return s.error_number > errors; });
-  CHECK(w.now()->options.context == 128); // as it was
+  CHECK(w.now()->options.context == 128);
   options.context = -1;
   w.engine.send(intent::FitModel{"no-such.gguf", options});
   w.until([](const core::Snapshot& s) { return s.fit->path == "no-such.gguf"; });
@@ -240,7 +238,7 @@ TEST_CASE("presets keep a system prompt and sampling by name, in the user's fold
     CHECK(other.now()->error.find("presets.json") != std::string::npos);
     other.engine.send(intent::SavePreset{"new"});
     other.until([](const core::Snapshot& s) { return s.presets.size() == 1; });
-    CHECK(text_of_file(folder / "config/presets.json") == bad); // as it was
+    CHECK(text_of_file(folder / "config/presets.json") == bad);
   }
 }
 

@@ -1,4 +1,4 @@
-// Words wrapped for a terminal: unit by unit, and an answer as a terminal shows it.
+// Word wrapping.
 #include "app/terminal/word_wrap.h"
 
 #include "app/support.h"
@@ -11,7 +11,7 @@ using namespace ridge::tests;
 
 namespace {
 
-// In pieces of `step` characters, as tokens come.
+// Pieces of `step` characters.
 std::string wrapped(std::string_view text, int columns, int step = 1) {
   app::WordWrap wrap;
   std::string out;
@@ -52,7 +52,7 @@ TEST_CASE("the text's own lines, indentation and blank lines stay") {
 
 TEST_CASE("a word longer than the line begins on its own line and stays in one piece") {
   const std::string address = "https://example.org/a/very/long/path/without/spaces";
-  CHECK(wrapped("see " + address + " there", 20) == "see\n" + address + " there"); // 2 lines and 11 columns
+  CHECK(wrapped("see " + address + " there", 20) == "see\n" + address + " there");
   CHECK(wrapped(address, 20) == address);
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("columns are counted as a terminal shows characters") {
   CHECK(wrapped("一二三四五。六七", 10) == "一二三四\n五。六七"); // no line begins with a full stop
   CHECK(wrapped("ab一二三", 5) == "ab一\n二三");
   CHECK(wrapped("👩\u200d👩\u200d👧 ok 👍🏽 ok", 8) ==
-        "👩\u200d👩\u200d👧 ok 👍🏽\nok"); // an emoji each
+        "👩\u200d👩\u200d👧 ok 👍🏽\nok"); // one emoji each
 }
 
 TEST_CASE("a terminal that becomes narrower or wider is followed") {

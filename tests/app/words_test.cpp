@@ -1,4 +1,4 @@
-// The words that people type: those of other programs, mistyped ones, and texts from everywhere.
+// Command-line words.
 #include "app/support.h"
 
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// How many tokens the prompt has that `ridge run` makes of the words; the answer is one letter.
+// The number of prompt tokens of `ridge run`.
 int64_t prompt_tokens(Words words, const std::string& input = "") {
   const Words rest = {"--raw", "--json", "-n", "1", "-t", "1", "--device", "cpu", "--grammar", "root ::= \"a\""};
   words.insert(words.begin(), "run");
@@ -23,7 +23,7 @@ int64_t prompt_tokens(Words words, const std::string& input = "") {
   return json::parse(result.out)["usage"]["prompt_tokens"];
 }
 
-// The words are refused in one line that says all of `said`, before a model is opened.
+// Expects one line of error, before a model is opened.
 void check_wrong(const Words& words, const Words& said) {
   const Result result = run_ridge(words);
   CAPTURE(result.err);
@@ -42,7 +42,7 @@ TEST_CASE("words of several letters behind one dash mean what they mean elsewher
                              "run", "-hf", "foo/bar", "-p", "hi"});
   CHECK(pulled.status == 1);
   CHECK(pulled.out.empty());
-  CHECK_MESSAGE(pulled.err.find("foo/bar") != std::string::npos, pulled.err); // it was looked for, and no help shown
+  CHECK_MESSAGE(pulled.err.find("foo/bar") != std::string::npos, pulled.err);
   const int64_t tokens = prompt_tokens({"-m", tiny_model(), "-p", "on the hill"});
   for (const Words& more : {Words{"-fa", "on"},
                             {"-fa"},
@@ -82,7 +82,7 @@ TEST_CASE("the long words of other programs are known") {
   CHECK(answer({"-n", "5", "-sys", "Be brief."}) == answer({"-n", "5", "--system-prompt", "Be brief."}));
   CHECK(answer({"-n", "5", "-sys", "Be brief."}) != answer({"-n", "5"}));
   CHECK(answer({"-n5"}) == answer({"-n", "5"}));
-  CHECK(answer({"-n", "5", "--stop", "-sys"}) == answer({"-n", "5"})); // a value is no option
+  CHECK(answer({"-n", "5", "--stop", "-sys"}) == answer({"-n", "5"})); // a value, not an option
 }
 
 TEST_CASE("what was probably meant is asked") {

@@ -1,5 +1,4 @@
-// Importance and calibration on models whose layers are not all plain attention: tensors that several ops read in
-// parts, inputs of recurrent layers, experts and shared experts, matrices per head.
+// Calibration of models with recurrent layers, experts and per-head matrices.
 #include "convert/calibrated.h"
 #include "convert/calibration.h"
 #include "convert/requantize.h"
@@ -116,7 +115,7 @@ TEST_CASE("calibrating a hybrid leaves it what it was, with tensors that ops rea
       write_plan(plan, folder / "calibrated.gguf", &calibrated);
       CHECK(std::filesystem::file_size(folder / "calibrated.gguf") ==
             std::filesystem::file_size(folder / "plain.gguf"));
-      // Where a router chooses experts, a small change can be a large one.
+      // Routers amplify small changes.
       const double bound = routes(program) ? 0.2 : 4 * plain;
       CHECK(tests::nmse(logits_of(gguf::File::open(folder / "calibrated.gguf"), ids), truth) < bound);
     }

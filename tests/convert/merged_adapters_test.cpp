@@ -1,4 +1,4 @@
-// `ridge quantize --lora`: a file with merged adapters gives what the model with adapters gives.
+// Merging (`ridge quantize --lora`) must equal running with adapters.
 #include "convert/calibration.h"
 #include "convert/quantize.h"
 #include "core/error.h"

@@ -1,4 +1,4 @@
-// Models in other types: what is written runs, calibration folds what it scales, and chosen types keep to their budget.
+// Requantization, calibration, type budgets.
 #include "convert/requantize.h"
 
 #include "convert/calibrated.h"
@@ -169,7 +169,7 @@ TEST_CASE("a weight that is no number is refused with its place") {
   CHECK_THROWS_WITH_AS(write_plan(plan_for(file, "Q4_0"), folder / "q.gguf"),
                        doctest::Contains("tensor blk.0.ffn_up.weight: row 1, column 7 is nan"), Error);
   CHECK(folder.file_count() == 1);
-  // So it is where a search tries its types, a thread each.
+  // As in a search: a thread per type.
   CHECK_THROWS_WITH_AS(
       convert::measure_choices(plan_for(file, "Q8_0"), {}, {}, nullptr, convert::encode_on_cpu, nullptr),
       doctest::Contains("a weight is NaN or infinite"), Error);
@@ -227,8 +227,8 @@ TEST_CASE("the collected importance is the mean square of each matrix's inputs, 
   CHECK(imatrix.entries.contains("output.weight") != imatrix.entries.contains("token_embd.weight")); // either, if tied
   const auto& q = imatrix.entries.at("blk.0.attn_q.weight");
   CHECK(q.counts == std::vector<float>{tokens});
-  CHECK(imatrix.entries.at("blk.0.attn_k.weight").sum_of_squares == q.sum_of_squares); // the same input
-  // The first norm's output, weighted by hand: attn_q's input.
+  CHECK(imatrix.entries.at("blk.0.attn_k.weight").sum_of_squares == q.sum_of_squares);
+  // attn_q's input: the first norm's output.
   const gguf::Tensor* table = file.find_tensor("token_embd.weight");
   const gguf::Tensor* norm = file.find_tensor("blk.0.attn_norm.weight");
   const int64_t width = table->dims[0];
@@ -259,7 +259,7 @@ TEST_CASE("scales that calibration folds into norms, rows and biases leave the m
     const std::string path = tests::reference_dir() + "/archs/" + name + ".gguf";
     const gguf::File file = gguf::File::open(path);
     const core::Program program = models::build_program(file);
-    // Rows that no format but F32 and Q8_0 fits have little to lose: what folding does shows.
+    // These rows fit only F32 and Q8_0, so the effect of folding is visible.
     const Requantization plan = plan_for(file, "Q8_0");
     const auto chunks = random_chunks(seed, program.vocab, 4, 48);
     const std::vector<float> truth = logits_of(path);
@@ -271,7 +271,7 @@ TEST_CASE("scales that calibration folds into norms, rows and biases leave the m
       CAPTURE(method.feedback);
       convert::CalibratedQuantizer calibrated(plan, program, method, chunks, kernels::cpu::make_cpu_executor, 0);
       write_plan(plan, folder / "calibrated.gguf", 0, &calibrated);
-      // Where a router chooses experts, a small change can be a large one.
+      // Routers amplify small changes.
       const double bound = has_experts(program) ? 0.2 : 3 * plain;
       CHECK(tests::nmse(logits_of(folder / "calibrated.gguf"), truth) < bound);
     }
@@ -288,7 +288,6 @@ TEST_CASE("on the trained model feedback beats importance at the same bits") {
   options.pure = true;
   options.token_embedding = Type::Q8_0;
   const Requantization plan = plan_for(file, "Q4_0", options);
-  // Tokens that the model itself would write: a known completion.
   const auto tokenizer = text::Tokenizer::from_file(file);
   std::string text = tests::read_file(tests::reference_dir() + "/models/stories260K.greedy.json");
   const auto chunks = convert::calibration_chunks(*tokenizer, text, false, 128, 32);

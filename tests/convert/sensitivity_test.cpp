@@ -1,4 +1,4 @@
-// What quantizing changes in what a model says: measured layer by layer it is what the whole model shows.
+// Layer-wise divergence must equal the whole model's.
 #include "convert/sensitivity.h"
 
 #include "convert/type_search.h"
@@ -33,7 +33,6 @@ MeasuredText random_text(uint64_t seed, int64_t vocab) {
   return text;
 }
 
-// The first of the guide's held-out conversations.
 MeasuredText held_out_text(const gguf::File& guide) {
   const std::string text = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/models/guide/heldout.txt");
   MeasuredText measured;

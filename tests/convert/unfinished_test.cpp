@@ -1,4 +1,4 @@
-// A calibrated quantization that was killed goes on with the layers that it has done.
+// Resuming a killed calibrated quantization.
 #include "convert/calibrated.h"
 #include "core/error.h"
 #include "kernels/cpu/executor/executor.h"
@@ -82,7 +82,7 @@ TEST_CASE("a journal of layers gives back what is whole of it, whatever happened
     REQUIRE(journal.append(more));
     check_equal(journal.read(journal.layers() - 1), more);
   }
-  CHECK(LayerJournal(path, 8).layers() == 0); // of another request
+  CHECK(LayerJournal(path, 8).layers() == 0);
   CHECK(LayerJournal(path, 7).layers() == 0);
   folder.write("x.unfinished", "another file");
   LayerJournal journal(path, 7);
@@ -102,7 +102,7 @@ TEST_CASE("a calibration that was killed in any layer gives the file of one that
     const convert::Requantization plan = convert::plan_requantization(file, models::find_recipe("Q8_0"), {}, nullptr);
     std::vector<std::vector<int32_t>> chunks(2, recipe.ids());
     std::ranges::reverse(chunks[1]);
-    // Writes the file, but is killed when it asks for the first tensor of layer `until`. Returns the layers taken over.
+    // Stops ("killed") at the first tensor of layer `until`. Returns the reused layers.
     const auto write = [&](const std::string& path, LayerJournal* journal, int until) {
       convert::CalibratedQuantizer calibrated(plan, program, {true, true}, chunks, kernels::cpu::make_cpu_executor, 1);
       if (journal) calibrated.keep_in(*journal, [](const std::string& line) { FAIL(line); });

@@ -1,4 +1,4 @@
-// What a person probably meant by a word that is not known.
+// Suggestions for mistyped words.
 #include "core/strings/closest.h"
 
 #include <doctest/doctest.h>

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 TEST_CASE("the limit of descriptors is raised to the hard one, and no further") {
-  const pid_t child = ::fork(); // limits are the whole process's
+  const pid_t child = ::fork(); // limits apply to the whole process
   REQUIRE(child >= 0);
   if (child == 0) {
     const rlimit low = {64, 200};

@@ -1,4 +1,4 @@
-// What all executors refuse: batches and configurations that check_batch and check_config name.
+// check_batch and check_config.
 #include "core/executor.h"
 
 #include "core/error.h"
@@ -30,7 +30,6 @@ ExecutorConfig small_config() {
   return config;
 }
 
-// The message of the Error that `run` throws; empty: it throws none.
 template <typename Run>
 std::string refusal(const Run& run) {
   try {
@@ -165,7 +164,7 @@ TEST_CASE("rope turns by the number of a picture where a pair with a frequency d
   CHECK(!turns_by_picture(program));
   RopeTable table{{1, 0.5f, 0}, 1, RopeStyle::split};
   program.rope_tables = {table};
-  CHECK(!turns_by_picture(program)); // by positions
+  CHECK(!turns_by_picture(program));
   program.rope_tables[0].axes = {0, 1, 3};
   CHECK(!turns_by_picture(program)); // a pair without a frequency does not turn
   program.rope_tables[0].axes = {0, 3, 1};

@@ -1,4 +1,4 @@
-// Ranks that are processes find each other, whatever else calls.
+// Rendezvous of ranks among foreign and hostile callers.
 #include "core/error.h"
 #include "core/files/descriptors.h"
 #include "core/parallel/joining.h"
@@ -19,7 +19,7 @@ using tests::TemporaryFolder;
 
 namespace {
 
-constexpr double kForever = 1e5; // seconds
+constexpr double kForever = 1e5;
 const std::string kShared = "a secret of this test", kOther = "a secret of another test";
 
 core::ProcessRank rank_of(int rank, int ranks, int port, double patience = kForever) {
@@ -32,7 +32,6 @@ core::ProcessRank rank_of(int rank, int ranks, int port, double patience = kFore
   return me;
 }
 
-// A rank in a thread of its own: its links, or its error.
 struct Joining {
   std::optional<core::ProcessLinks> links;
   std::string error;
@@ -52,7 +51,6 @@ struct Joining {
   }
 };
 
-// As soon as rank 0 listens.
 tests::Socket call(int port) {
   while (true)
     if (tests::Socket socket(port); socket.is_open()) return socket;
@@ -64,7 +62,6 @@ core::Mac mac_of(const std::string& key, const std::string& text) {
   return core::hmac_sha256(key, {std::as_bytes(std::span(text))});
 }
 
-// What rank 1 of 2 says of itself for its commands, with a proof over both challenges.
 std::string claim_of(const std::string& secret, char challenge, const std::string& proof_of_rank_0) {
   const std::array<uint32_t, 4> claims = {1, 2, 0, 7};
   const std::string said(reinterpret_cast<const char*>(claims.data()), sizeof(claims));
@@ -79,7 +76,7 @@ std::string hex(const core::Mac& mac) {
   return text;
 }
 
-struct Variable { // of the environment, for a while
+struct Variable {
   const char* name;
   Variable(const char* name, const std::string& value) : name(name) { ::setenv(name, value.c_str(), 1); }
   ~Variable() { ::unsetenv(name); }
@@ -121,16 +118,16 @@ TEST_CASE("ranks join, and have two connections each") {
 TEST_CASE("strangers neither end nor delay a run, and are counted") {
   const int port = tests::free_port();
   Joining zero(rank_of(0, 2, port), kShared);
-  std::vector<tests::Socket> open; // these say nothing more, and stay
+  std::vector<tests::Socket> open;
   open.push_back(call(port));
   tests::Socket begun = call(port), browser = call(port), silent = call(port);
   REQUIRE(begun.send(hello_of('a').substr(0, 20)));
   REQUIRE(browser.send("GET / HTTP/1.1\r\nHost: localhost:29501\r\n\r\n"));
-  CHECK(browser.rest().empty()); // turned away at once
+  CHECK(browser.rest().empty());
   REQUIRE(silent.send(hello_of('b')));
   CHECK(silent.next(68).size() == 68);
 
-  // A false rank sends rank 0's own proof back, one with another secret, and a text of 4 GB.
+  // One reflects rank 0's proof, one has another secret, one announces 4 GB.
   for (int kind = 0; kind < 3; ++kind) {
     tests::Socket caller = call(port);
     REQUIRE(caller.send(hello_of('c')));
@@ -146,7 +143,7 @@ TEST_CASE("strangers neither end nor delay a run, and are counted") {
   core::raise_descriptor_limit();
   for (int i = 0; i < 650 && open.back().is_open(); ++i) open.emplace_back(port);
   const auto opened = static_cast<int>(open.size()) - 1;
-  Joining one(rank_of(1, 2, port), kShared); // no stranger's time ends before this one comes
+  Joining one(rank_of(1, 2, port), kShared); // joins before any stranger times out
   one.join();
   zero.join();
   REQUIRE_MESSAGE(one.links, one.error);
@@ -168,17 +165,17 @@ TEST_CASE("a proof is worth nothing another time, or for another claim") {
   tests::Socket good = begin(proof), again = begin(other);
   const std::string claim = claim_of(kShared, 'r', proof);
   REQUIRE(good.send(claim));
-  CHECK(good.next(4) == std::string(4, '\0')); // welcome: this test speaks as ranks do
+  CHECK(good.next(4) == std::string(4, '\0')); // accepted: this test speaks the protocol correctly
   REQUIRE(again.send(claim));
   CHECK(again.rest().empty());
-  for (const size_t changed : {0, 8, 50}) { // the rank, the channel, the text
+  for (const size_t changed : {0, 8, 50}) {
     tests::Socket caller = begin(other);
     std::string another = claim_of(kShared, 'r', other);
     another[changed] ^= 1;
     REQUIRE(caller.send(another));
     CHECK(caller.rest().empty());
   }
-  Joining one(rank_of(1, 2, port), kShared); // rank 1 was there
+  Joining one(rank_of(1, 2, port), kShared);
   zero.join();
   CHECK(zero.error == "rank 1 has come twice");
   one.join();
@@ -208,7 +205,7 @@ TEST_CASE("a false rank 0 learns nothing of a rank") {
     one.join();
     CHECK(one.error.find("does not know this rank's secret") != std::string::npos);
   }
-  Joining patient(rank_of(1, 2, port, 1), kShared); // something else answers, or nothing comes
+  Joining patient(rank_of(1, 2, port, 1), kShared); // another server answers, or nothing
   const int socket = ::accept(listener, nullptr, nullptr);
   ::close(listener);
   patient.join();
@@ -217,14 +214,14 @@ TEST_CASE("a false rank 0 learns nothing of a rank") {
 }
 
 TEST_CASE("a rank with another secret is told so, and rank 0 says how many did not know its own") {
-  const auto run = [](double patience) { // of rank 0, in seconds
+  const auto run = [](double patience) {
     const int port = tests::free_port();
     Joining zero(rank_of(0, 2, port, patience), kShared), one(rank_of(1, 2, port, 100 * patience), kOther);
     one.join();
     zero.join();
     return std::pair(zero.error, one.error);
   };
-  double patience = 0.5; // on a busy machine rank 1 may come too late
+  double patience = 0.5; // on a busy machine rank 1 may be too late
   auto [zero, one] = run(patience);
   while (zero.find("caller") == std::string::npos && patience < 500) std::tie(zero, one) = run(patience *= 10);
   CHECK(one.find("every rank needs the same (RIDGE_RANK_SECRET)") != std::string::npos);
@@ -253,7 +250,7 @@ TEST_CASE("rank 0 listens where MASTER_ADDR says, and on all addresses where tha
   }
   const int port = tests::free_port();
   core::ProcessRank me = rank_of(0, 2, port);
-  me.host = "192.0.2.1"; // for examples: no host has it
+  me.host = "192.0.2.1"; // TEST-NET-1: no host has it
   me.one_host = false;
   Joining zero(me, kShared);
   call(port);
@@ -268,7 +265,7 @@ TEST_CASE("ranks of one host make a secret that only their user can read, and ot
   const Variable cache("XDG_CACHE_HOME", folder.path());
   const std::string path = folder / "ridge/rank-secret";
   std::array<std::string, 8> found;
-  std::vector<std::thread> threads; // all begin at once
+  std::vector<std::thread> threads;
   for (std::string& secret : found) threads.emplace_back([&] { secret = core::find_rank_secret(true); });
   for (std::thread& thread : threads) thread.join();
   for (const std::string& secret : found) CHECK(secret == found[0]);

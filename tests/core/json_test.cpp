@@ -1,4 +1,4 @@
-// JSON from outside: what is read, and what is refused before it takes memory or the stack.
+// Parsing and limits of external JSON.
 #include "core/json/parse.h"
 
 #include "core/error.h"
@@ -57,7 +57,7 @@ TEST_CASE("what is no JSON, or too much of it, is refused in one line") {
   CHECK(problem("[1, 2]", {.bytes = 5}) == "FILE: has 6 bytes, expected at most 5");
 }
 
-TEST_CASE("a text may end anywhere, with nothing behind it") { // what is read behind it, AddressSanitizer finds
+TEST_CASE("a text may end anywhere, with nothing behind it") { // AddressSanitizer detects reads past the end
   const std::string whole = R"({"a":[-1.5e+3,-0.25E-1,1E9,-12,"x\\\"y"],"b":-7})";
   for (size_t size = 0; size < whole.size(); ++size) {
     CAPTURE(size);

@@ -1,6 +1,4 @@
-// The rules of the tree that a compiler does not check: what may include what, where CUDA may appear, that libraries
-// neither print nor exit, and that a format is one header and one row, an architecture one file and one row, an op one
-// row and one file in each folder of ops (in CUDA's folder: only ops that are neither products nor attention).
+// Rules of the source tree that compilers do not check.
 #include "support/reference.h"
 
 #include <map>
@@ -12,8 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Room -> the rooms it may include: each a library and a namespace. app may include everything. The picture in
-// docs/architecture.md shows the same.
+// Folders and what they may include; app may include all (docs/architecture.md).
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"core", {"core"}},
     {"quant", {"core", "quant"}},
@@ -35,7 +32,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
 };
 
 struct Source {
-  fs::path path; // relative to the root
+  fs::path path;
   std::string text;
 };
 
@@ -70,10 +67,8 @@ TEST_CASE("a room includes only what lies below it") {
       }
 }
 
-// Folder -> the folders that its files include.
 using Includes = std::map<std::string, std::set<std::string>>;
 
-// The folders of a way from `at` back to one that is on it; empty: there is none.
 std::string cycle_from(const Includes& includes, const std::string& at, std::vector<std::string>& way,
                        std::set<std::string>& done) {
   if (const auto begin = std::ranges::find(way, at); begin != way.end()) {
@@ -145,7 +140,6 @@ TEST_CASE("JSON from outside is read with limits, by core/json alone") {
     }
 }
 
-// What came back most often where comments were hard to read.
 TEST_CASE("sentences of comments begin with their subjects, and things are no persons") {
   int comments = 0;
   for (const char* top : {"core", "quant", "gguf", "media", "text", "hub", "models", "kernels", "engine", "convert",
@@ -207,11 +201,11 @@ TEST_CASE("an op is one row and one file in each folder of ops") {
   }
 }
 
-// kernels/cuda/ops/op_table.cpp has the launchers of all ops but products and attention. The executor launches those
-// itself (launches.cpp, launch_products.cpp), because their kernels depend on the format and the size of the batch.
+// The executor launches products and attention itself (launches.cpp, launch_products.cpp), because their kernels depend
+// on format and batch size.
 TEST_CASE("a plain op is one file of CUDA's ops, which defines its launcher") {
   const std::string root = RIDGE_SOURCE_DIR;
-  std::map<std::string, std::string> class_of; // by the op's name
+  std::map<std::string, std::string> class_of;
   const std::regex row(R"(\nRIDGE_OP\((\w+),.*, (\w+), \d+\))");
   const std::string rows = tests::read_file(root + "/core/ops.def");
   for (auto it = std::sregex_iterator(rows.begin(), rows.end(), row); it != std::sregex_iterator(); ++it)

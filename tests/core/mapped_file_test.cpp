@@ -1,4 +1,4 @@
-// Mappings whose file breaks under them.
+// Mappings of files that are damaged while mapped.
 #include "core/error.h"
 #include "core/files/atomic_file.h"
 #include "core/files/mapped_file.h"
@@ -62,7 +62,7 @@ TEST_CASE("what was not checked is found in the end") {
     CHECK_THROWS_AS(core::check_mappings(), Error);
     CHECK_THROWS_AS(file.check(), Error);
   }
-  CHECK_NOTHROW(core::check_mappings()); // it was said
+  CHECK_NOTHROW(core::check_mappings());
 }
 
 TEST_CASE("many threads may meet the missing pages at once") {
@@ -101,7 +101,7 @@ TEST_CASE("missing pages can be written elsewhere, as the zeros they read as") {
   std::filesystem::resize_file(path, 0);
   core::AtomicFile copy(folder / "copy", kBytes);
   CHECK_NOTHROW(copy.write(file.bytes()));
-  CHECK_THROWS_AS(file.check(), Error); // which is why such a file is not committed
+  CHECK_THROWS_AS(file.check(), Error);
 }
 
 TEST_CASE("a deleted file stays readable, and is known to be deleted") {

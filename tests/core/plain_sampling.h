@@ -1,11 +1,10 @@
-// Sampling with every filter off.
+// Sampling without filters.
 #pragma once
 
 #include "core/sampler.h"
 
 namespace ridge::tests {
 
-// Temperature 1: draws from softmax(logits).
 inline core::SamplerParams plain_sampling(int64_t seed = 1) {
   core::SamplerParams params;
   params.temp = 1.0f;

@@ -1,4 +1,4 @@
-// What a person said is theirs alone to read.
+// Folders for their owner only.
 #include "core/files/private_folder.h"
 
 #include "core/files/atomic_file.h"

@@ -10,7 +10,7 @@ using namespace ridge::core;
 
 namespace {
 
-// x = embed; y = W x; z = swiglu(y, y2); logits = V (x + D z): enough to see costs and buffers.
+// x = embed; y = W x; z = swiglu(y, y2); logits = V (x + D z)
 Program small_program() {
   Program p;
   p.vocab = 100;
@@ -95,8 +95,8 @@ TEST_CASE("after gather only the wanted rows cost") {
 
 TEST_CASE("element-wise ops cost their flops per element, of the rows that they have") {
   Program p = small_program();
-  CHECK(op_cost(p, p.ops[3], {.tokens = 3}).flops == 5 * 3 * 24); // swiglu
-  CHECK(op_cost(p, p.ops[5], {.tokens = 3}).flops == 3 * 8);      // add
+  CHECK(op_cost(p, p.ops[3], {.tokens = 3}).flops == 5 * 3 * 24);
+  CHECK(op_cost(p, p.ops[5], {.tokens = 3}).flops == 3 * 8);
   p.values = {{"x", 16, ValueKind::f32, true}, {"shares", 2, ValueKind::f32, true}, {"y", 8, ValueKind::f32, true}};
   const Op sum{OpKind::expert_sum, 0, "sum", {0, 1}, {2}, {}, ExpertParams{2}};
   CHECK(op_cost(p, sum, {.tokens = 50, .outputs = 3}).flops == 2 * 3 * 16);
@@ -157,7 +157,7 @@ TEST_CASE("values that live at the same time never share a buffer, and others do
   const Program p = small_program();
   const BufferPlan plan = plan_buffers(p);
   const auto slot = [&](ValueId id) { return plan.slot_of_value[id]; };
-  CHECK(std::set{slot(0), slot(1), slot(2), slot(3)}.size() == 4); // x lives on while swiglu works
+  CHECK(std::set{slot(0), slot(1), slot(2), slot(3)}.size() == 4);
   CHECK(slot(4) != slot(0));
   CHECK(plan.slots.size() <= 6);
   for (size_t id = 0; id < p.values.size(); ++id) {

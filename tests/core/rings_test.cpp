@@ -1,4 +1,4 @@
-// Which caches hold only a window, of how many rows, and where streams go on.
+// Ring caches: which layers, how many rows, where streams can resume.
 #include "core/cache/rings.h"
 
 #include "core/error.h"
@@ -10,7 +10,6 @@ using namespace ridge::core;
 
 namespace {
 
-// A layer for each of these, read by attention that sees so much.
 Program program_of(const std::vector<AttentionParams>& layers) {
   Program program;
   program.vocab = 10;
@@ -50,7 +49,7 @@ TEST_CASE("a cache is a ring where all that reads it looks at one window and the
   CHECK(rows[0].rows == 4096);
   CHECK_FALSE(rows[0].is_ring());
   CHECK(rows[0].row_of(4000) == 4000);
-  CHECK(rows[1].rows == 896); // 99 + 512 + 256, to whole tiles
+  CHECK(rows[1].rows == 896);
   CHECK(rows[1].is_ring());
   CHECK(rows[1].row_of(2 * 896 + 7) == 7);
   CHECK(rows[2].rows == 832);
@@ -73,16 +72,16 @@ TEST_CASE("a cache is a ring where all that reads it looks at one window and the
 
 TEST_CASE("a stream goes on where its windows have all that is seen, and anew at the start") {
   const Program program = program_of({window(20)});
-  StreamPositions positions(program, config_of(1000, 32, 10)); // 64 rows
+  StreamPositions positions(program, config_of(1000, 32, 10));
   advance(positions, 0, 32);
   advance(positions, 32, 32);
-  CHECK(positions.continues_at(0, 5)); // nothing is lost yet
-  advance(positions, 64, 32);          // 96: the first 32 are
+  CHECK(positions.continues_at(0, 5));
+  advance(positions, 64, 32); // 96: the first 32 are overwritten
   CHECK(positions.continues_at(0, 96));
   CHECK(positions.continues_at(0, 51));
   CHECK_FALSE(positions.continues_at(0, 50));
   CHECK_THROWS_AS(advance(positions, 50, 1), Error);
-  advance(positions, 60, 5); // what is behind was overwritten, and what it overwrote stays lost
+  advance(positions, 60, 5); // rewinding does not restore overwritten rows
   CHECK_FALSE(positions.continues_at(0, 50));
   CHECK(positions.continues_at(0, 51));
   positions.set(0, 40);
@@ -117,7 +116,7 @@ TEST_CASE("a stream that takes over another one's cache goes on where that one d
   CHECK_THROWS_AS(advance(recurrent, 7, 1, 1), Error);
   recurrent.return_to(1, 5);
   CHECK(recurrent.continues_at(1, 5));
-  recurrent.copy(1, 0); // not the state
+  recurrent.copy(1, 0);
   CHECK_FALSE(recurrent.continues_at(0, 5));
   CHECK(recurrent.continues_at(0, 0));
   recurrent.assume(1, 3);

@@ -1,4 +1,4 @@
-// Rope's angle against the product in long double, at positions where a plain f32 product is wrong by far.
+// rope_angle against long double at large positions.
 #include "core/rope_angle.h"
 
 #include "support/numerics.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
 
-// Both factors have 24 bits: their product is exact in double.
+// Both factors have 24 bits: the double product is exact.
 double error_of(int32_t position, float inverse_frequency) {
   const double exact = static_cast<double>(position) * inverse_frequency;
   return std::abs(std::remainder(core::rope_angle(position, inverse_frequency) - std::remainder(exact, kTurn), kTurn));

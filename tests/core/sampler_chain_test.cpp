@@ -1,4 +1,4 @@
-// The samplers that are usually off, and orders other than the usual one.
+// Rarely used samplers and unusual orders.
 #include "core/error.h"
 #include "core/plain_sampling.h"
 #include "core/random.h"
@@ -39,7 +39,6 @@ float probability_of(const Sampler& sampler, int32_t token) {
 
 using Ids = std::vector<int32_t>;
 
-// Token 0 ends texts; the others are their letters.
 struct Letters : TokenTexts {
   std::vector<std::string> pieces = {"", "a", "ab", "b", "c\n", "d", "e", "f"};
   std::string_view piece(int32_t token) const override { return pieces[token]; }
@@ -52,12 +51,11 @@ struct Letters : TokenTexts {
 TEST_CASE("top-n-sigma keeps logits within so many standard deviations of the highest") {
   SamplerParams params = plain_sampling();
   params.top_n_sigma = 1;
-  // Mean 2, standard deviation 2.
   CHECK(left_of(params, {0, 4, 0, 4, 2.5f, 1.5f}) == Ids{1, 3, 4});
   params.top_n_sigma = 0;
   CHECK(left_of(params, {0, 4, 0, 4, 2.5f, 1.5f}).size() == 6);
   params.top_n_sigma = 1;
-  params.temp = 3; // the deviation shrinks with the logits
+  params.temp = 3;
   params.order = {temperature, top_n_sigma};
   CHECK(left_of(params, {0, 4, 0, 4, 2.5f, 1.5f}) == Ids{1, 3, 4});
 }
@@ -68,7 +66,7 @@ TEST_CASE("XTC removes all but the least of the probable tokens, as often as it 
   params.xtc_probability = 1;
   params.xtc_threshold = 0.1f;
   CHECK(left_of(params, logits) == Ids{2, 3, 4});
-  params.xtc_threshold = 0.35f; // one alone stays
+  params.xtc_threshold = 0.35f;
   CHECK(left_of(params, logits).size() == 5);
   params.xtc_threshold = 0.1f;
   params.min_keep = 4;
@@ -83,7 +81,7 @@ TEST_CASE("XTC removes all but the least of the probable tokens, as often as it 
   }
   CHECK(excluded > 850);
   CHECK(excluded < 1150);
-  params.temp = 0; // behind XTC the highest of what is left
+  params.temp = 0;
   params.xtc_probability = 1;
   CHECK(Sampler(params, 5).sample(logits) == 2);
 }
@@ -97,11 +95,10 @@ TEST_CASE("a dynamic temperature is low where one token is sure and high where n
     sampler.sample(logits);
     return std::log(probability_of(sampler, 0) / probability_of(sampler, 1));
   };
-  // All alike: entropy 1, temperature 1.5.
   CHECK(ratio({1, 1 - 1e-3f, 1, 1}) == doctest::Approx(1e-3f / 1.5f).epsilon(1e-3));
   const std::vector<float> sure = {20, 0, 0, 0};
   CHECK(ratio(sure) == doctest::Approx(20 / 0.5f).epsilon(1e-3));
-  params.dynatemp_exponent = 0; // always the highest temperature
+  params.dynatemp_exponent = 0;
   CHECK(ratio(sure) == doctest::Approx(20 / 1.5f).epsilon(1e-3));
 }
 
@@ -109,9 +106,9 @@ TEST_CASE("mirostat 2 removes tokens more surprising than it allows and learns f
   const std::vector<float> logits = logs_of({0.5f, 0.25f, 0.125f, 0.0625f, 0.0625f});
   SamplerParams params = plain_sampling();
   params.mirostat = 2;
-  params.mirostat_tau = 1.25f; // at first twice that is allowed: 2.5 bits
+  params.mirostat_tau = 1.25f; // the initial limit is twice that, 2.5 bits
   params.mirostat_eta = 0.5f;
-  params.top_k = 1; // is no sampler of mirostat's
+  params.top_k = 1;
   CHECK(left_of(params, logits) == Ids{0, 1});
   Sampler sampler(params, 5);
   int32_t token = sampler.sample(logits);
@@ -120,13 +117,13 @@ TEST_CASE("mirostat 2 removes tokens more surprising than it allows and learns f
   const double allowed = 2.5 - 0.5 * (surprise - 1.25);
   sampler.sample(logits);
   CHECK(sampler.candidates().size() == (allowed >= 3 ? 3 : allowed >= 2 ? 2 : 1));
-  params.mirostat_tau = 0; // nothing is allowed: the best
+  params.mirostat_tau = 0;
   CHECK(left_of(params, logits) == Ids{0});
 }
 
 TEST_CASE("mirostat, of either version, holds the average surprise to its target") {
   std::vector<float> logits(2000);
-  for (size_t i = 0; i < logits.size(); ++i) logits[i] = -1.1f * std::log(static_cast<float>(i + 1)); // Zipf's law
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = -1.1f * std::log(static_cast<float>(i + 1));
   for (const int version : {1, 2}) {
     SamplerParams params = plain_sampling(7);
     params.mirostat = version;
@@ -174,20 +171,20 @@ TEST_CASE("DRY's penalty grows with the length of the repetition, and stops at b
     for (const Candidate& candidate : sampler.candidates()) highest = std::max(highest, candidate.probability);
     return std::log(highest / probability_of(sampler, token));
   };
-  CHECK(penalty({1, 3, 5, 1}, 3) == doctest::Approx(0));                // one token is too short
-  CHECK(penalty({1, 3, 5, 1, 3}, 5) == doctest::Approx(1));             // of two: 2^0
-  CHECK(penalty({1, 3, 5, 2, 1, 3, 5}, 2) == doctest::Approx(2));       // of three: 2^1
-  CHECK(penalty({2, 1, 3, 5, 2, 2, 1, 3, 5}, 2) == doctest::Approx(4)); // of four
-  CHECK(penalty({1, 3, 5, 1, 3}, 2) == doctest::Approx(0));             // goes on otherwise
-  CHECK(penalty({1, 4, 3, 5, 1, 4, 3}, 5) == doctest::Approx(0));       // the breaker divides it
-  CHECK(penalty({1, 3, 4, 1, 3}, 4) == doctest::Approx(0));             // what breaks costs nothing
+  CHECK(penalty({1, 3, 5, 1}, 3) == doctest::Approx(0));
+  CHECK(penalty({1, 3, 5, 1, 3}, 5) == doctest::Approx(1));       // two: 2^0
+  CHECK(penalty({1, 3, 5, 2, 1, 3, 5}, 2) == doctest::Approx(2)); // three: 2^1
+  CHECK(penalty({2, 1, 3, 5, 2, 2, 1, 3, 5}, 2) == doctest::Approx(4));
+  CHECK(penalty({1, 3, 5, 1, 3}, 2) == doctest::Approx(0));
+  CHECK(penalty({1, 4, 3, 5, 1, 4, 3}, 5) == doctest::Approx(0));
+  CHECK(penalty({1, 3, 4, 1, 3}, 4) == doctest::Approx(0));
   params.dry.last_n = 3;
-  CHECK(penalty({1, 3, 5, 1, 3}, 5) == doctest::Approx(0)); // too long ago
+  CHECK(penalty({1, 3, 5, 1, 3}, 5) == doctest::Approx(0));
   params.dry.last_n = -1;
   params.dry.allowed_length = 3;
   CHECK(penalty({1, 3, 5, 1, 3}, 5) == doctest::Approx(0));
   params.dry.allowed_length = 2;
-  params.dry.breakers = {"aba"}; // over several tokens: "ab" and "a"
+  params.dry.breakers = {"aba"};
   CHECK(penalty({3, 5, 1, 2, 1, 3, 5}, 1) == doctest::Approx(1));
   CHECK(penalty({3, 5, 1, 3, 5, 2, 1}, 3) == doctest::Approx(0));
 }
@@ -219,17 +216,16 @@ TEST_CASE("infill ends a text where its end is probable, and keeps tokens that a
   SamplerParams params = plain_sampling();
   params.order = {infill};
   CHECK(left_of(params, logs_of({0.1f, 0.3f, 0.2f, 0.2f, 0.1f, 0.1f}), &letters) == Ids{0});
-  // "a" and "ab" count together; of the others none reaches a fifth.
+  // "a" and "ab" are merged; no other token reaches 0.2.
   CHECK(left_of(params, logs_of({0.001f, 0.3f, 0.3f, 0.15f, 0.15f, 0.099f}), &letters) == Ids{0, 1});
-  CHECK(left_of(params, logs_of({1e-6f, 0.16f, 1e-6f, 0.16f, 0.16f, 0.16f, 0.16f, 0.16f}), &letters) ==
-        Ids{0});                                                                     // none is certain
-  CHECK(left_of(params, logs_of({0.1f, 0.3f, 0.2f, 0.2f, 0.1f, 0.1f})).size() == 6); // without texts
+  CHECK(left_of(params, logs_of({1e-6f, 0.16f, 1e-6f, 0.16f, 0.16f, 0.16f, 0.16f, 0.16f}), &letters) == Ids{0});
+  CHECK(left_of(params, logs_of({0.1f, 0.3f, 0.2f, 0.2f, 0.1f, 0.1f})).size() == 6);
 }
 
 TEST_CASE("samplers run in the order that is asked for, and those that are not named are off") {
   const std::vector<float> logits = logs_of({0.5f, 0.3f, 0.15f, 0.05f});
   SamplerParams params = plain_sampling();
-  params.temp = 4; // flattens: the four have 0.33, 0.29, 0.24 and 0.18 … of four
+  params.temp = 4; // flattened to 0.31, 0.28, 0.23, 0.18
   params.top_p = 0.6f;
   params.order = {top_p, temperature};
   CHECK(left_of(params, logits) == Ids{0, 1});
@@ -243,7 +239,7 @@ TEST_CASE("samplers run in the order that is asked for, and those that are not n
   CHECK(probability_of(sampler, 0) == doctest::Approx(0.5));
   CHECK(sampler.params().temp == 1);
 
-  params = plain_sampling(); // a penalty on the best, behind a filter
+  params = plain_sampling();
   params.presence_penalty = 100;
   params.top_k = 2;
   params.order = {top_k, penalties};
@@ -266,7 +262,7 @@ TEST_CASE("the chain draws what the usual way draws") {
   usual.typical_p = 0.9f;
   usual.repeat_penalty = 1.2f;
   SamplerParams chain = usual;
-  chain.xtc_probability = 1e-30f; // on, and never happens; its random number is drawn
+  chain.xtc_probability = 1e-30f; // on, never triggers, but draws its random number
   CHECK(is_usual(usual));
   CHECK_FALSE(is_usual(chain));
   Sampler a(usual, 300), b(chain, 300);

@@ -33,7 +33,7 @@ std::vector<float> log_of(std::vector<float> probabilities) {
 std::vector<float> random_logits(size_t n, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<float> logits(n);
-  for (float& x : logits) x = static_cast<float>(random() >> 40) * 0x1p-20f; // 0 to 16
+  for (float& x : logits) x = static_cast<float>(random() >> 40) * 0x1p-20f;
   return logits;
 }
 
@@ -94,14 +94,14 @@ TEST_CASE("a known seed draws known tokens on every platform") {
   const auto logits = log_of({0.1f, 0.2f, 0.3f, 0.4f});
   std::string drawn;
   for (int i = 0; i < 16; ++i) drawn += static_cast<char>('0' + sampler.sample(logits));
-  // The candidates lie in the order 3, 2, 1, 0.
+  // Candidates are in the order 3, 2, 1, 0.
   std::string expected;
   for (uint64_t i = 0; i < 16; ++i) {
     const double u = uniform(42, i);
     expected += u < 0.4 ? '3' : u < 0.7 ? '2' : u < 0.9 ? '1' : '0';
   }
   CHECK(drawn == expected);
-  CHECK(mix_bits(1) == 0x5692161d100b05e5); // splitmix64's finalizer, which other implementations have too
+  CHECK(mix_bits(1) == 0x5692161d100b05e5);
 }
 
 TEST_CASE("random numbers are uniform, whether the seed moves or the place") {
@@ -119,7 +119,7 @@ TEST_CASE("random numbers are uniform, whether the seed moves or the place") {
     double chi_square = 0;
     for (const double count : counts)
       chi_square += (count - kDraws / kBuckets) * (count - kDraws / kBuckets) / (kDraws / kBuckets);
-    CHECK(chi_square < 190); // 99 degrees of freedom: one in ten million is higher
+    CHECK(chi_square < 190); // 99 degrees of freedom: exceeded once in ten million
   }
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("top-k keeps exactly the k highest, of equals the lowest ids, whicheve
   const uint64_t seed = ridge::tests::fresh_seed();
   CAPTURE(seed);
   auto logits = random_logits(5000, seed);
-  for (float& x : logits) x = std::floor(x * 4); // many ties
+  for (float& x : logits) x = std::floor(x * 4);
   std::vector<int32_t> order(logits.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
@@ -223,7 +223,7 @@ TEST_CASE("min-p keeps tokens at least that fraction as probable as the best") {
 }
 
 TEST_CASE("typical-p prefers tokens of typical surprise to the most probable one") {
-  // Entropy 1.47 nats: the surprises of 0.2 (1.61) are typical, that of 0.4 (0.92) is not.
+  // Entropy 1.47 nats; surprises: 1.61 for 0.2, 0.92 for 0.4.
   SamplerParams params = plain_sampling();
   params.typical_p = 0.35f;
   Sampler sampler(params, 5);
@@ -232,8 +232,7 @@ TEST_CASE("typical-p prefers tokens of typical surprise to the most probable one
 }
 
 TEST_CASE("the filters act in order, each on what the one before left") {
-  // top-k 2 leaves 0.4 and 0.3, renormalized to 0.571 and 0.429; top-p 0.55 of that is the first alone. Without top-k
-  // it would have kept two.
+  // top-k 2 leaves 0.571 and 0.429; top-p keeps one of these.
   SamplerParams params = plain_sampling();
   params.top_k = 2;
   params.top_p = 0.55f;
@@ -359,9 +358,9 @@ TEST_CASE("a parameter out of range is refused by its flag's name") {
 TEST_CASE("a bias is added to its token's logit before penalties, and shifts probabilities as much") {
   SamplerParams params = plain_sampling();
   params.temp = 0;
-  params.bias = {{2, -100}, {1, 3}, {1, 0.5f}}; // of one token, they add up
+  params.bias = {{2, -100}, {1, 3}, {1, 0.5f}};
   CHECK(Sampler(params, 4).sample(std::vector<float>{3, 0, 9, 2}) == 1);
-  params.repeat_penalty = 2; // divides what the bias has made
+  params.repeat_penalty = 2;
   Sampler repeating(params, 4);
   repeating.accept(1);
   CHECK(repeating.sample(std::vector<float>{3, 0, 9, 2}) == 0);

@@ -12,7 +12,7 @@ TEST_CASE("the likeliest tokens come in order, with the softmax of all") {
   double total = 0;
   for (const float x : logits) total += std::exp(x);
   const TokenChoice choice = describe_choice(logits, 6);
-  const int32_t order[] = {1, 4, 3, 6, 0}; // of equal ones the lower id
+  const int32_t order[] = {1, 4, 3, 6, 0}; // ties: lower id first
   for (size_t i = 0; i < 5; ++i) {
     CHECK(choice.top[i].token == order[i]);
     CHECK(choice.top[i].probability() == doctest::Approx(std::exp(logits[order[i]]) / total));

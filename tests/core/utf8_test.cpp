@@ -50,7 +50,6 @@ TEST_CASE("UTF-8 is decoded and encoded, and each invalid part becomes one repla
     CHECK(take_character(rest) == c);
     CHECK(rest.empty());
   }
-  // The last ones: a NUL, a surrogate and a character beyond the last, spelled as none may be.
   for (const std::string_view bad :
        {"\xff", "\xc0", "\xe4\xbd", "\xf0\x9f\x98", "\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
     const std::string text = std::string(bad) + "x";

@@ -1,5 +1,4 @@
-// LoRA adapters of sequences: each with its own scales in one scheduler, and what was evaluated with one never taken
-// for another.
+// LoRA adapters per sequence; cached prefixes must not mix them.
 #include "engine/adapters/adapters.h"
 
 #include "core/error.h"
@@ -28,7 +27,7 @@ using Scales = std::vector<float>;
 constexpr int32_t kNowhere = std::numeric_limits<int32_t>::max();
 const Tokens kInvocation = {200, 201};
 
-// A model with an adapter of all its layers, another one, and one that is activated.
+// Two adapters of all layers, one activated by an invocation.
 struct Adapted {
   tests::TemporaryFolder folder;
   engine::LoadedModel model;
@@ -36,7 +35,7 @@ struct Adapted {
   explicit Adapted(int64_t streams = 3) : model(open(folder)) {
     core::ExecutorConfig config = engine::executor_config({}, model.program.trained_context);
     config.streams = config.max_outputs = streams;
-    config.exact = true; // answers must not depend on what else a step evaluates
+    config.exact = true; // independent of the batch
     engine::start_executor(model, config, "cpu");
   }
   static engine::LoadedModel open(const tests::TemporaryFolder& folder) {
@@ -123,7 +122,7 @@ TEST_CASE("an activated adapter counts from its last invocation on, and a text i
   CHECK(engine::is_adapter_mark(late[4]));
   CHECK(late[5] == 201);
   CHECK(marked({0.5f, 0}, text)[0] != marked({0.25f, 0}, text)[0]);
-  CHECK(marked({0.5f, 1}, text)[0] == marked({0.5f, 0}, text)[0]); // alike up to the invocation
+  CHECK(marked({0.5f, 1}, text)[0] == marked({0.5f, 0}, text)[0]);
   CHECK(marked({0.5f, 1}, text)[4] != late[4]);
 }
 
@@ -167,7 +166,7 @@ TEST_CASE("prefixes are kept apart by adapters and scales, on streams, in memory
     CHECK(ask(scheduler, prompt, {0.5f, 0, 0}).cached == 0);
     CHECK(ask(scheduler, prompt, {0, 1, 0}).cached == 0);
     ask(scheduler, other, {});
-    const Asked back = ask(scheduler, prompt, {0, 0, 0}); // from memory
+    const Asked back = ask(scheduler, prompt, {0, 0, 0});
     CHECK(back.cached == 119);
     CHECK(back.answer == plain);
     CHECK(ask(scheduler, prompt, {1, 0, 0}).answer == scaled);
@@ -195,7 +194,7 @@ TEST_CASE("what comes before an invocation is shared with texts without the adap
   const Asked with = ask(scheduler, invoked, {0, 0, 1});
   CHECK(with.cached == 60);
   CHECK(with.answer != without.answer);
-  CHECK(ask(scheduler, question, {0, 0, 1}).answer == base); // not invoked
+  CHECK(ask(scheduler, question, {0, 0, 1}).answer == base);
   Adapted fresh(1);
   engine::Scheduler alone(*fresh.model.executor, fresh.model.program);
   CHECK(ask(alone, invoked, {0, 0, 1}).answer == with.answer);

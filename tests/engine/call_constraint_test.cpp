@@ -1,4 +1,4 @@
-// Calls in answers of random models: free text until a call begins, then only calls that fit their tools' schemas.
+// Calls of random models match their schemas.
 #include "engine/calls/call_constraint.h"
 
 #include "core/error.h"
@@ -15,7 +15,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Single characters, and the marks of several families as control tokens.
 const text::Tokenizer& tokenizer() {
   static const auto made = [] {
     static std::vector<std::string> tokens = {"</s>",
@@ -92,7 +91,7 @@ struct ConstrainedRun {
       arguments += delta.arguments;
     }
   }
-  // Random tokens to the end of the answer; false: it is too long.
+  // False: too long.
   bool write_randomly(uint64_t seed) {
     std::vector<float> logits(static_cast<size_t>(tokenizer().vocab_size()));
     for (uint64_t i = 0; i < 3000; ++i) {

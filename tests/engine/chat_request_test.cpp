@@ -1,4 +1,4 @@
-// Conversations of every shape that clients send, in the prompts that real templates make of them.
+// Clients' conversations in real templates.
 #include "engine/chat/chat_request.h"
 
 #include "core/error.h"
@@ -54,7 +54,7 @@ Json result(const char* id, Json content) {
 struct ChatForm {
   std::string name;
   Json messages;
-  std::vector<std::string> words; // that the prompt has to have
+  std::vector<std::string> words;
 };
 
 std::vector<ChatForm> shapes() {

@@ -1,4 +1,4 @@
-// Answers that are filled in: the schedule of a canvas, and a model of which each step is followed by hand.
+// The canvas schedule, and a model compared with a calculation.
 #include "core/error.h"
 #include "engine/answer.h"
 #include "engine/diffusion/canvas.h"
@@ -27,7 +27,7 @@ Diffusion filling(int64_t steps, int64_t block, bool shifted = false) {
   return {kMask, shifted, {steps, block, FillOrder::confidence}};
 }
 
-// Places are the surer the later they are; each gets its number as its token.
+// Later places have higher confidence; a place's number is its token.
 std::vector<Canvas::Guess> later_is_surer(const Canvas& canvas) {
   std::vector<Canvas::Guess> guesses;
   for (const int64_t place : canvas.open())
@@ -53,7 +53,7 @@ TEST_CASE("a canvas decides an equal share in each step, the surest first, block
   CHECK(whole.done());
   CHECK(whole.first_open() == 5);
 
-  Canvas blocks(prompt, 5, filling(0, 2, true), 1); // one by one
+  Canvas blocks(prompt, 5, filling(0, 2, true), 1);
   CHECK(blocks.outputs() == Tokens{1, 2});
   blocks.decide(later_is_surer(blocks));
   CHECK(blocks.open() == Places{0});
@@ -63,7 +63,7 @@ TEST_CASE("a canvas decides an equal share in each step, the surest first, block
   for (int i = 0; i < 3; ++i) blocks.decide(later_is_surer(blocks));
   CHECK(blocks.done());
 
-  // More places than a step may have logits of are blocks, too.
+  // Limits the logits per step.
   const Canvas many(prompt, 2 * engine::kMostOpenPlaces, filling(0, 0), 1);
   CHECK(std::ssize(many.open()) == engine::kMostOpenPlaces);
 }
@@ -94,7 +94,6 @@ TEST_CASE("a model that writes by diffusion decides what its logits are surest o
     request.sampling.temp = 0;
     request.diffusion = filling(6, 6, shifted);
 
-    // By hand.
     auto executor = kernels::cpu::make_cpu_executor(program, config);
     Tokens text = request.prompt;
     text.resize(request.prompt.size() + 12, kMask);
@@ -124,7 +123,6 @@ TEST_CASE("a model that writes by diffusion decides what its logits are surest o
       for (int i = 0; i < 2; ++i) text[places[i].at] = places[i].token;
     }
 
-    // Two at once, which take turns.
     executor = kernels::cpu::make_cpu_executor(program, config);
     engine::Scheduler scheduler(*executor, program, nullptr, {}, {}, engine::Scheduler::Driver::caller);
     std::vector<int> canvases(2);
@@ -156,7 +154,6 @@ TEST_CASE("a model that writes by diffusion decides what its logits are surest o
 
 namespace {
 
-// Everything that `run` does for such a model.
 struct Filled {
   tests::TemporaryFolder folder;
   core::ModelOptions options;
@@ -168,7 +165,7 @@ struct Filled {
     session = std::make_unique<engine::Session>(*model.executor, model.program);
   }
 
-  static constexpr int64_t kLastToken = 5 + 256 + 1 + 94 + 7; // of a TinyModel with one further control token
+  static constexpr int64_t kLastToken = 5 + 256 + 1 + 94 + 7; // a TinyModel with one more control token
 
   core::ModelOptions written(int64_t mask) const {
     tests::TinyModel tiny;

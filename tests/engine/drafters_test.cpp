@@ -1,4 +1,4 @@
-// What drafters guess, and when guessing is given up.
+// Drafts, and when to stop drafting.
 #include "engine/speculation/ngram_drafter.h"
 #include "engine/speculation/speculator.h"
 
@@ -24,7 +24,6 @@ std::vector<int32_t> joined(std::vector<int32_t> a, const std::vector<int32_t>& 
   return a;
 }
 
-// Guesses the same token always.
 class Stubborn final : public engine::Drafter {
  public:
   void begin(std::span<const int32_t>) override {}
@@ -32,7 +31,7 @@ class Stubborn final : public engine::Drafter {
   std::vector<int32_t> draft(int64_t most) override { return std::vector<int32_t>(most, 7); }
 };
 
-// Opportunities, of `count`, that `speculator` tries, if `right` of a guess in `of` are right and a step of n tokens
+// Returns how many of `count` opportunities are used if `right` of `of` guesses are accepted and a step of n tokens
 // takes 1 + slope * (n - 1).
 int64_t tried(Speculator& speculator, int count, int right, int of, double slope) {
   const std::vector<int32_t> tokens = {1};
@@ -54,7 +53,6 @@ int64_t tried(Speculator& speculator, int count, int right, int of, double slope
   return steps;
 }
 
-// Whose drafts cost nothing.
 Speculator fresh() {
   return Speculator(std::make_unique<Stubborn>(), 0, [] { return 0.0; });
 }
@@ -68,10 +66,10 @@ TEST_CASE("what followed the same tokens before is guessed to follow again") {
   REQUIRE(drafter.look(tokens) >= 0);
   CHECK(drafter.draft(4) == counted(16, 4));
   SUBCASE("the longest match counts") {
-    // 14 15 was followed by 16 at first and by 90 behind 13 14 15 later.
+    // 16 follows 14 15 first, 90 later.
     tokens = joined(tokens, {90, 91, 3, 14, 15});
     REQUIRE(drafter.look(tokens) >= 0);
-    CHECK(drafter.draft(1)[0] == 90); // of equal ones the last
+    CHECK(drafter.draft(1)[0] == 90); // the last match
     tokens = joined(tokens, {5, 12, 13, 14, 15});
     REQUIRE(drafter.look(tokens) >= 0);
     CHECK(drafter.draft(3) == counted(16, 3)); // 12 13 14 15 is longer than 13 14 15
@@ -102,7 +100,7 @@ TEST_CASE("guessing is given up where it does not pay, and tried again now and t
   Speculator never = fresh(), always = fresh(), dear = fresh(), mostly = fresh();
   CHECK(tried(never, 1000, 0, 1, 0.1) < 20);
   CHECK(tried(always, 1000, 1, 1, 0.1) > 990);
-  CHECK(tried(dear, 1000, 1, 2, 1.0) < 40); // a second token costs a second step
+  CHECK(tried(dear, 1000, 1, 2, 1.0) < 40); // each token costs a full step
   CHECK(tried(mostly, 1000, 4, 5, 0.1) > 950);
 }
 
@@ -149,7 +147,7 @@ TEST_CASE("guesses are counted by their place") {
   Speculator speculator(std::make_unique<Stubborn>(), 3);
   const std::vector<int32_t> tokens = {1};
   speculator.begin(tokens);
-  speculator.were_right(0, 0); // no step with guesses
+  speculator.were_right(0, 0);
   REQUIRE(speculator.worth(tokens, 1, 15) > 0);
   speculator.were_right(3, 1);
   speculator.were_right(2, 2);

@@ -1,4 +1,4 @@
-// Pooling, and embeddings of a tiny model through the engine.
+// Pooling and embeddings.
 #include "core/error.h"
 #include "engine/embedder.h"
 #include "support/temporary_folder.h"
@@ -12,7 +12,7 @@ using namespace ridge;
 using engine::Pooling;
 
 TEST_CASE("pooling makes one vector of a text's hidden states, or leaves them") {
-  const std::vector<float> rows = {1, 2, 3, 4, 5, 9}; // three tokens of two elements
+  const std::vector<float> rows = {1, 2, 3, 4, 5, 9};
   CHECK(engine::pooled(rows, 2, Pooling::none) == rows);
   CHECK(engine::pooled(rows, 2, Pooling::cls) == std::vector<float>{1, 2});
   CHECK(engine::pooled(rows, 2, Pooling::last) == std::vector<float>{5, 9});

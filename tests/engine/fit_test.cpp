@@ -1,5 +1,4 @@
-// What `fit` says of memory against what an executor takes, for every architecture and the shapes of benchmarks; and
-// where layers go.
+// Compares `fit` with executors' memory; placement of layers.
 #include "engine/fit/fit.h"
 
 #include "core/error.h"
@@ -23,7 +22,7 @@ using namespace ridge;
 
 namespace {
 
-// Address space of this process in bytes: executors reserve all that they may come to use.
+// Bytes; executors reserve all they may use.
 double mapped_bytes() {
   std::ifstream file("/proc/self/statm");
   double pages = 0;
@@ -31,7 +30,7 @@ double mapped_bytes() {
   return pages * static_cast<double>(::sysconf(_SC_PAGESIZE));
 }
 
-// The error of `fit` as a share of what an executor for so much context takes, above some MB that allocators keep.
+// Ignores some MB of the allocator.
 double error_of(const core::Program& program, int64_t context) {
   core::ExecutorConfig config;
   config.context = context;
@@ -67,7 +66,7 @@ TEST_CASE("memory is what a CPU executor takes, for every recipe of the referenc
     CAPTURE(name);
     const gguf::File file = tests::Recipe(name).open();
     const core::Program program = models::build_program(file);
-    const bool learned = std::ranges::any_of( // positions: there are no more
+    const bool learned = std::ranges::any_of( // limited by learned positions
         program.weights, [](const core::Weight& weight) { return weight.name.starts_with("position_embd"); });
     CHECK(error_of(program, learned ? program.trained_context : 20'000) < 0.02);
   }
@@ -152,14 +151,14 @@ TEST_CASE("several GPUs that share a model have a part each, and the largest con
   REQUIRE(two.ranks.size() == 2);
   for (const engine::RankFit& rank : two.ranks) {
     CHECK(rank.end_layer == two.layers);
-    CHECK(2 * rank.need.cache == one.gpu->cache); // heads are divided
-    // The table of embeddings is whole on each, 2048 x 128256 weights of 4.5 bits.
+    CHECK(2 * rank.need.cache == one.gpu->cache);
+    // The whole embedding table: 2048 x 128256 weights of 4.5 bits.
     CHECK(std::abs(static_cast<double>(2 * rank.need.weights - one.gpu->weights) / 147.8e6 - 1) < 0.02);
   }
   CHECK(two.gpu->weights == two.ranks[0].need.weights + two.ranks[1].need.weights);
   CHECK(two.gpu_bytes < 0.55 * one.gpu_bytes);
 
-  // The second GPU has less: what it has room for counts.
+  // The smaller GPU limits the fit.
   const double less = static_cast<double>(two.ranks[1].need.total()) - 1e7;
   const engine::Room uneven = room_of_gpus({24e9, less});
   const engine::Fit tight = engine::fit(model.program, config, uneven, {.gpus = {0, 1}});
@@ -171,7 +170,7 @@ TEST_CASE("several GPUs that share a model have a part each, and the largest con
   CHECK_FALSE(engine::fit(model.program, config, uneven, {.gpus = {0, 1}}).fits);
   config.context = 8192;
 
-  // As few as hold it, where nothing is said.
+  // By default as few GPUs as needed.
   const auto all = static_cast<double>(one.gpu->total());
   CHECK(engine::fit(model.program, config, room_of_gpus({all, all})).ranks.empty());
   CHECK(engine::fit(model.program, config, room_of_gpus({all - 1, all - 1, all - 1})).ranks.size() == 2);
@@ -182,7 +181,7 @@ TEST_CASE("several GPUs that share a model have a part each, and the largest con
   CHECK(stages.ranks[0].first_layer == 0);
   CHECK(stages.ranks[1].end_layer == stages.ranks[2].first_layer);
   CHECK(stages.ranks[3].end_layer == stages.layers);
-  // All GPUs that are named, where no number of ranks is given.
+  // All named GPUs by default.
   const engine::Room four = room_of_gpus({24e9, 24e9, 24e9, 24e9});
   const engine::Fit pairs = engine::fit(model.program, config, four, {.gpus = {0, 1, 2, 3}, .stages = 2});
   REQUIRE(pairs.ranks.size() == 4);
@@ -211,7 +210,7 @@ TEST_CASE("a GPU's share of a recurrent state counts where several share the mod
     room.gpus = {8e9, 8e9};
     const engine::Fit two = engine::fit(program, config, room, {.ranks = 2});
     REQUIRE(two.ranks.size() == 2);
-    // Padded to 64 floats for each layer.
+    // Padded to 64 floats per layer.
     CHECK(std::abs(2 * static_cast<double>(two.ranks[0].need.state) / static_cast<double>(one.gpu->state) - 1) < 0.05);
   }
 }
@@ -222,7 +221,7 @@ TEST_CASE("experts go to the host's memory where a model does not fit the GPU, w
   shape.experts = 8;
   shape.used = 2;
   model.transformer(shape, quant::Type::Q4_0, quant::Type::Q4_0);
-  for (core::Weight& weight : model.program.weights) // only said: fitting reads no weights
+  for (core::Weight& weight : model.program.weights) // only the types: fitting reads no weights
     if (weight.count == 8) weight.count = 8 * 1024;
   constexpr int64_t kExperts = 8 * 1024;
   core::ExecutorConfig config;
@@ -248,7 +247,7 @@ TEST_CASE("experts go to the host's memory where a model does not fit the GPU, w
   CHECK(by_layers.experts == 0);
   CHECK(by_layers.gpu_layers == 1);
   CHECK(tight.host_experts == kExperts);
-  // Less memory than all experts want, of which an eighth is left for other things.
+  // An eighth is kept free.
   const auto all = static_cast<double>(tight.cpu->weights);
   const engine::Fit scarce = engine::fit(model.program, config, room_of(all / 2, gpu));
   CHECK(scarce.fits);
@@ -261,7 +260,7 @@ TEST_CASE("experts go to the host's memory where a model does not fit the GPU, w
   const engine::Fit limited = engine::fit(model.program, config, room_of(64e9, gpu), {.host_memory = all / 4});
   CHECK(std::abs(static_cast<double>(limited.host_experts) / kExperts - 0.25) < 0.01);
   CHECK(limited.fits);
-  // Longer batches of prompts, unless they cost more than an eighth of the copies.
+  // Larger batches, unless they cost more than an eighth of the copies.
   CHECK(tight.config.max_batch == 512);
   const engine::Fit longer = engine::fit(model.program, config, room_of(64e9, gpu), {.long_batch = 2048});
   CHECK(longer.config.max_batch == 2048);
@@ -289,12 +288,12 @@ TEST_CASE("draft heads that are to guess count, and leave less room for the mode
   for (const engine::LoadedHead& head : model.heads) {
     alone += engine::cpu_need(head.program, engine::head_config(config));
     const engine::Need need = engine::gpu_need(head.program, engine::head_config(config));
-    on_gpu += need.total() - need.reserve; // which is the model's, too
+    on_gpu += need.total() - need.reserve;
   }
   const engine::Fit on_cpu = fit(room_of(64e9));
   CHECK(on_cpu.heads.gpu.total() == 0);
   CHECK(on_cpu.heads.cpu.cache == alone.cache);
-  CHECK(on_cpu.heads.cpu.weights == alone.weights); // each has matrices of its own
+  CHECK(on_cpu.heads.cpu.weights == alone.weights);
   CHECK(on_cpu.cpu->total() == engine::cpu_need(model.program, config).total());
 
   const auto all = static_cast<double>(on_cpu.cpu->total() + on_cpu.heads.cpu.total());
@@ -308,11 +307,11 @@ TEST_CASE("draft heads that are to guess count, and leave less room for the mode
   CHECK(roomy.heads.cpu.total() == 0);
   CHECK(roomy.heads.left.gpu == 24e9 - static_cast<double>(on_gpu));
   CHECK(roomy.gpu_layers == roomy.layers);
-  engine::Room presumed = room_of(64e9); // GPUs that are only said to be there
+  engine::Room presumed = room_of(64e9);
   presumed.gpus = {24e9, 24e9};
   CHECK(fit(presumed).heads.gpu.total() == on_gpu);
   CHECK(fit(presumed).heads.left.gpus[0] == 24e9 - static_cast<double>(on_gpu));
-  // The heads come first: of what is left, not all layers fit.
+  // Heads are placed first; then not all layers fit.
   const engine::Fit tight = fit(room_of(64e9, static_cast<double>(roomy.gpu->total() + on_gpu) - 1));
   CHECK(tight.heads.gpu.total() == on_gpu);
   CHECK(tight.gpu_layers < tight.layers);
@@ -323,6 +322,6 @@ TEST_CASE("matrices that a draft head shares with its model count once") {
   made.own_ends = false;
   const engine::LoadedModel model = engine::open_generating(made.open(), {});
   const engine::Fit fit = engine::fit(model.program, {}, room_of(64e9), {}, model.heads);
-  const int64_t ends = 2 * 2 * made.shape.width * made.shape.vocab + 4 * made.shape.width; // f16, and a norm
+  const int64_t ends = 2 * 2 * made.shape.width * made.shape.vocab + 4 * made.shape.width;
   CHECK(fit.heads.cpu.weights == engine::weight_bytes(model.heads[0].program) - ends);
 }

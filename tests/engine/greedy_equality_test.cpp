@@ -1,7 +1,5 @@
-// Greedy answers with every drafter are those without, token by token, on models with every kind of cache. In exact
-// mode on the CPU nothing else may differ.
-//
-// RIDGE_GREEDY_TOKENS says how many tokens each drafter of each model is tried on (default: 120).
+// Drafts do not change greedy answers, for every kind of KV cache, in exact mode on the CPU. RIDGE_GREEDY_TOKENS:
+// tokens per drafter and model (default: 120).
 #include "engine/guess_runs.h"
 #include "engine/head_runs.h"
 #include "engine/speculation/model_drafter.h"
@@ -35,7 +33,7 @@ std::vector<int32_t> prompt_of(int32_t number) {
   return prompt;
 }
 
-// `drafter`, where there is one, makes the drafter of the answer with this number.
+// `drafter` makes the drafter of an answer by number; may be empty.
 Answers answers(const engine::LoadedModel& model,
                 const std::function<std::unique_ptr<engine::Drafter>(size_t)>& drafter, int64_t length) {
   core::SamplerParams greedy;
@@ -64,7 +62,7 @@ void check_drafters(const DraftModel& made) {
       tests::check_same(found[i], plain[i]);
     }
   };
-  for (const int64_t length : {0, 3}) { // as many as pay; three always
+  for (const int64_t length : {0, 3}) { // 0: adaptive
     CAPTURE(length);
     check("ngram", answers(
                        model, [](size_t) { return std::make_unique<engine::NgramDrafter>(); }, length));

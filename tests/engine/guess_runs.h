@@ -1,4 +1,4 @@
-// Recipes' models that generate with guesses and without.
+// Generation with and without drafts.
 #pragma once
 
 #include "engine/scripted_drafter.h"
@@ -8,7 +8,6 @@
 
 namespace ridge::tests {
 
-// The tokens of a session with this prompt, prompt and `count` more.
 inline std::vector<int32_t> generated(core::Executor& executor, const core::Program& program,
                                       std::span<const int32_t> prompt, const core::SamplerParams& params, int64_t count,
                                       std::unique_ptr<engine::Speculator> speculator = nullptr) {
@@ -23,8 +22,7 @@ inline void check_same(const std::vector<int32_t>& with_guesses, const std::vect
   CHECK(with_guesses == plain);
 }
 
-// In exact mode an answer does not depend on how many tokens are evaluated together: with guesses of which seven of ten
-// are right, made in these lengths, it is the one without.
+// Exact mode is independent of the batch, so drafts must not change the answer. Seven of ten guesses are right.
 inline void check_guesses(const MakeExecutor& make, const gguf::File& file, std::span<const int32_t> prompt,
                           const core::SamplerParams& params, int64_t count, std::initializer_list<int64_t> lengths,
                           int64_t going_back = 256) {
@@ -48,8 +46,7 @@ inline void check_guesses(const MakeExecutor& make, const gguf::File& file, std:
   }
 }
 
-// Recipes as architectures come and with other heads: other keys, widths and more layers bring no further kind of
-// cache.
+// Other keys, widths or more layers add no kind of KV cache.
 inline std::vector<std::string> recipes_to_guess_for() {
   std::vector<std::string> names = known_recipes();
   std::erase_if(names, [](const std::string& name) {
@@ -58,7 +55,7 @@ inline std::vector<std::string> recipes_to_guess_for() {
   return names;
 }
 
-// But for models that make much of the last bit (`spread`).
+// Skips models that amplify rounding (`spread`).
 inline void check_guesses(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);
   const Recipe recipe(name);

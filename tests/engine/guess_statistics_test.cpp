@@ -1,4 +1,4 @@
-// What guesses are worth where a text is edited, and that they leave the distribution of sampled tokens as it is.
+// Gain of drafts for edited texts, and the distribution of sampled tokens.
 #include "engine/guess_runs.h"
 #include "engine/speculation/ngram_drafter.h"
 #include "kernels/cpu/executor/executor.h"
@@ -15,7 +15,7 @@ using namespace ridge;
 
 namespace {
 
-// Guesses three tokens, each the one behind the last: often wrong.
+// Drafts the last token's successors.
 class NextTokens final : public engine::Drafter {
  public:
   explicit NextTokens(int32_t vocab) : vocab_(vocab) {}
@@ -34,7 +34,7 @@ class NextTokens final : public engine::Drafter {
   int32_t vocab_, last_ = 0;
 };
 
-// Pearson's statistic of two samples of the same size.
+// For samples of equal size.
 double chi_square(std::span<const int64_t> a, std::span<const int64_t> b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i)
@@ -42,7 +42,7 @@ double chi_square(std::span<const int64_t> a, std::span<const int64_t> b) {
   return sum;
 }
 
-// Seconds of a step of so many tokens of an 8B in Q4_K_M, one H200 (docs/speculation.md), straight lines between.
+// Times of an 8B in Q4_K_M on an H200 (docs/speculation.md), interpolated linearly.
 double step_seconds(int64_t tokens) {
   constexpr std::array<std::pair<double, double>, 8> kMeasured = {
       {{1, 669}, {2, 908}, {3, 1075}, {4, 1412}, {6, 2064}, {8, 2698}, {12, 3575}, {16, 4577}}};
@@ -65,7 +65,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// One change: a line that is new, missing or another.
 std::string edited(const std::string& text, std::mt19937& random) {
   std::vector<std::string> lines = lines_of(text);
   const auto at = lines.begin() + static_cast<std::ptrdiff_t>(lines.size() / 4 + random() % (lines.size() / 2));
@@ -84,7 +83,7 @@ struct Forced {
   double seconds = 0;
 };
 
-// The target's tokens one after the other, with guesses from what stands before them.
+// Feeds the target and drafts before each token.
 Forced force(const std::vector<int32_t>& prompt, const std::vector<int32_t>& target) {
   engine::Speculator speculator(std::make_unique<engine::NgramDrafter>(), 0, [] { return 0.0; });
   std::vector<int32_t> text = prompt;
@@ -167,7 +166,7 @@ TEST_CASE("100,000 tokens sampled with guesses are distributed as without") {
   const Counts plain = count(0, false), others = count(kAnswers, false), with_guesses = count(2 * kAnswers, true);
   MESSAGE(right, " of ", guessed, " guesses were right");
   CHECK(right > kAnswers / 10);
-  constexpr double kBound = 29.9; // of 7 degrees of freedom, exceeded once in 10,000
+  constexpr double kBound = 29.9; // 7 degrees of freedom, p = 1/10,000
   for (int64_t i = 0; i < kTokens; ++i) {
     CAPTURE(i);
     CHECK(chi_square(plain[i], others[i]) < kBound);

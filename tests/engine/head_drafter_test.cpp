@@ -1,5 +1,4 @@
-// Draft heads guess what they compute from the model's hidden rows, and an answer with their guesses is the answer
-// without.
+// Draft heads compared with their definition.
 #include "engine/guess_runs.h"
 #include "engine/head_runs.h"
 #include "kernels/cpu/executor/executor.h"
@@ -49,7 +48,7 @@ void check_answers(const engine::LoadedModel& model, std::span<const int32_t> pr
   }
 }
 
-// A conversation that goes back as chats do. Returns the tokens of all turns.
+// A conversation that goes back. Returns all turns' tokens.
 std::vector<int32_t> converse(const engine::LoadedModel& model, std::unique_ptr<engine::Speculator> speculator) {
   engine::Session session(*model.executor, model.program, std::move(speculator));
   std::vector<int32_t> tokens, all;
@@ -68,19 +67,19 @@ std::vector<int32_t> converse(const engine::LoadedModel& model, std::unique_ptr<
   say(4);
   const std::vector<int32_t> second_prompt = tokens;
   turn(12);
-  tokens = second_prompt; // the same answer again
+  tokens = second_prompt;
   turn(5);
-  tokens = first; // the turn is undone, and another one taken
+  tokens = first;
   say(3);
   turn(6);
-  tokens.erase(tokens.begin() + 5, tokens.begin() + 25); // the context shifts
+  tokens.erase(tokens.begin() + 5, tokens.begin() + 25);
   say(2);
   turn(7);
-  tokens = first_prompt; // far back
+  tokens = first_prompt;
   tokens.resize(12);
   say(5);
   turn(4);
-  tokens.pop_back(); // a token of the answer
+  tokens.pop_back();
   say(1);
   turn(3);
   tokens = {5};
@@ -104,7 +103,7 @@ TEST_CASE("tiny models with draft heads say the same with their guesses as witho
   for (const std::string& name : tests::draft_recipes()) {
     CAPTURE(name);
     const tests::Recipe recipe(name);
-    if (recipe.document["spread"].get<double>() > 1e-7) continue; // makes much of the last bit
+    if (recipe.document["spread"].get<double>() > 1e-7) continue; // amplifies rounding
     std::vector<int32_t> prompt = recipe.ids();
     prompt.resize(9);
     check_answers(tests::open_with_heads(recipe.open(), make_cpu_executor), prompt, 24, {3});
@@ -118,7 +117,7 @@ TEST_CASE("draft heads guess what they compute in conversations that go back") {
     CAPTURE(std::string(made.shape.architecture));
     const engine::LoadedModel model = tests::open_with_heads(made.open(), make_cpu_executor);
     const std::vector<int32_t> plain = converse(model, nullptr);
-    for (const int64_t length : {0, 1, 2, 4}) { // 0: as many as pay, with steps without guesses in between
+    for (const int64_t length : {0, 1, 2, 4}) { // 0: adaptive
       CAPTURE(length);
       CHECK(converse(model, watched(model, length)) == plain);
     }
@@ -134,7 +133,7 @@ TEST_CASE("a draft head goes on wherever its text and its rows stop, rows that i
   const int64_t width = model.program.values[model.program.hidden].width;
   engine::HeadDrafter heads(model);
   std::vector<int32_t> text;
-  std::vector<float> rows; // of all tokens but the last
+  std::vector<float> rows;
   for (int round = 0; round < 200; ++round) {
     CAPTURE(round);
     const int64_t same = text.empty() ? 0 : below(std::ssize(text));
@@ -150,12 +149,12 @@ TEST_CASE("a draft head goes on wherever its text and its rows stop, rows that i
     rows.resize(position * width);
     while (rows.size() < static_cast<size_t>((size - 1) * width))
       rows.push_back(static_cast<float>(below(2000) - 1000) / 1000);
-    while (position < size - 1) { // as the model makes them
+    while (position < size - 1) {
       const int64_t end = position + 1 + below(size - 1 - position);
       heads.evaluated(std::span(text).first(end), std::span(rows).subspan(position * width, (end - position) * width));
       position = end;
     }
-    if (below(3) == 0) continue; // no guesses are asked for
+    if (below(3) == 0) continue;
     engine::HeadDrafter fresh(model);
     fresh.select(1);
     fresh.evaluated(std::span(text).first(size - 1), rows);
@@ -221,7 +220,7 @@ TEST_CASE("heads that know what the model says are right") {
     engine::Session session(*model.executor, model.program, watched(model, 3));
     session.generate(tests::request_of(std::vector<int32_t>{1, 2, 3, 4, 5}, 40));
     const engine::GuessCounts counts = session.guesses();
-    CHECK(3 * counts.all_right() > counts.all_made()); // one of 48 by chance
+    CHECK(3 * counts.all_right() > counts.all_made()); // 1 in 48 by chance
     CHECK(counts.all_made() > 20);
   }
 }

@@ -1,4 +1,4 @@
-// What draft heads guess, computed anew for every text by their definition, and sessions that guess with them.
+// Reference implementation of draft heads.
 #pragma once
 
 #include "engine/sequences/session.h"
@@ -25,7 +25,7 @@ inline core::ExecutorConfig heads_config(int64_t context = 160) {
   return config;
 }
 
-// Row k of head j is from token k and row k - 1 of head j - 1, or of the model. Its logits are of token k + 1.
+// Row k of head j depends on token k and row k - 1 of head j - 1 or the model; predicts token k + 1.
 class HeadGuesses {
  public:
   HeadGuesses(const engine::LoadedModel& model, MakeExecutor make)
@@ -34,11 +34,11 @@ class HeadGuesses {
   }
 
   std::vector<int32_t> behind(std::vector<int32_t> text, int64_t count) const {
-    std::vector<float> rows = run(model_, std::span(text).first(text.size() - 1), {}).rows; // what a head reads
+    std::vector<float> rows = run(model_, std::span(text).first(text.size() - 1), {}).rows;
     std::vector<int32_t> guesses;
     while (std::ssize(guesses) < count) {
       const size_t place = guesses.size(), head = std::min(place, heads_.size() - 1);
-      rows.insert(rows.begin(), width(), 0.0f); // before the first token
+      rows.insert(rows.begin(), width(), 0.0f);
       const Result result =
           run(heads_[head], std::span(text).subspan(first_), std::span(rows).subspan(first_ * width()));
       guesses.push_back(result.likeliest);
@@ -46,7 +46,7 @@ class HeadGuesses {
       rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(width()));
       if (head == place && place + 1 < heads_.size())
         rows = result.rows;
-      else // the last head once more
+      else // the last head repeats
         rows.insert(rows.end(), result.rows.end() - static_cast<std::ptrdiff_t>(width()), result.rows.end());
     }
     return guesses;
@@ -84,11 +84,10 @@ class HeadGuesses {
 
   const MakeExecutor make_;
   const core::Program model_;
-  const size_t first_; // token that heads read
+  const size_t first_;
   std::vector<core::Program> heads_;
 };
 
-// Heads that guess as they do, beside what they should.
 class WatchedHeads final : public engine::Drafter {
  public:
   WatchedHeads(const engine::LoadedModel& model, MakeExecutor make) : heads_(model), expected_(model, make) {}
@@ -117,7 +116,7 @@ class WatchedHeads final : public engine::Drafter {
   std::vector<int32_t> text_;
 };
 
-// Puts a model and its heads on executors that `make` makes. They refer to the model, which stays where it is.
+// They refer to the model, which must not move.
 inline void start(engine::LoadedModel& model, const MakeExecutor& make, int64_t streams = 1, int64_t context = 160) {
   core::ExecutorConfig config = heads_config(context);
   config.streams = streams;
@@ -126,7 +125,6 @@ inline void start(engine::LoadedModel& model, const MakeExecutor& make, int64_t 
   for (engine::LoadedHead& head : model.heads) head.executor = make(head.program, config);
 }
 
-// The model of a file with the file's heads.
 inline engine::LoadedModel open_with_heads(gguf::File file, const MakeExecutor& make, int64_t streams = 1,
                                            int64_t context = 160) {
   core::ModelOptions options;

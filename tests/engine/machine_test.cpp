@@ -1,4 +1,3 @@
-// What this machine says of its memory.
 #include "engine/machine.h"
 
 #include "support/temporary_folder.h"

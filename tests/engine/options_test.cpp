@@ -1,5 +1,4 @@
-// What the engine makes of a request's options: the sampling that a model file recommends, a template's variables, and
-// the size of steps.
+// Recommended sampling, template variables, step sizes.
 #include "engine/options.h"
 #include "engine/sampling_defaults.h"
 
@@ -32,12 +31,12 @@ Taken take(std::initializer_list<std::pair<const char*, gguf::OwnedValue>> keys,
   return taken;
 }
 
-// A key that cannot be used changes nothing, and one line says which and why.
+// An unusable key changes nothing and gives one notice.
 void expect_ignored(const char* key, const gguf::OwnedValue& value, const char* why) {
   CAPTURE(key);
   CAPTURE(why);
   const Taken taken = take({{key, value}, {"top_p", 0.5f}});
-  CHECK(taken.changed == Strings{"top-p 0.5"}); // the other keys still count
+  CHECK(taken.changed == Strings{"top-p 0.5"});
   REQUIRE(taken.notices.size() == 1);
   CHECK(taken.notices[0].starts_with(fmt::format("memory.gguf: general.sampling.{} is ignored: ", key)));
   CHECK(taken.notices[0].find(why) != std::string::npos);
@@ -77,7 +76,7 @@ TEST_CASE("a file without the keys changes nothing, and numbers of every type ar
   CHECK(take({}).changed.empty());
   const Taken taken = take({{"temp", uint8_t{1}}, {"top_k", 64.0}, {"top_p", 0.9}});
   CHECK(taken.changed == Strings{"temp 1", "top-k 64", "top-p 0.9"});
-  CHECK(take({{"top_k", int64_t{-1}}}).changed == Strings{"top-k 0"}); // all, as others write it
+  CHECK(take({{"top_k", int64_t{-1}}}).changed == Strings{"top-k 0"});
 }
 
 TEST_CASE("a value of a hostile file is ignored with one line") {
@@ -159,7 +158,7 @@ TEST_CASE("a step of many sequences takes as many tokens as the options allow, a
   CHECK(step(256, 512, 1) == 256);
   CHECK(step(256, 512, 32) == 512);
   CHECK(step(100, 512, 3) == 300);
-  CHECK(step(256, 16, 32) == 32); // a token of each
+  CHECK(step(256, 16, 32) == 32);
   CHECK(step(4096, 0, 1) == 512);
   CHECK(engine::placement_of({.ubatch = 256}).long_batch == 0);
   CHECK(engine::placement_of({.batch = 1024}).long_batch == 1024);

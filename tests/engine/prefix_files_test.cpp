@@ -1,4 +1,4 @@
-// Several programs' files of prefixes in one folder, which holds less than they write.
+// Several programs' prefix files in a small folder.
 #include "engine/prefixes/prefix_files.h"
 
 #include "support/temporary_folder.h"
@@ -23,7 +23,7 @@ PrefixBlock make_file_block() {
   return {bytes, bytes->data()};
 }
 
-PrefixPart part_of(int32_t number) { // a prompt of its own
+PrefixPart part_of(int32_t number) {
   PrefixPart part;
   part.tokens.assign(4 * kFilePositions, number);
   for (int i = 0; i < 4; ++i) {
@@ -44,7 +44,7 @@ bool same_rows(const PrefixPart& a, const PrefixPart& b) {
 TEST_CASE("prefix files: programs that share a folder forget the files that others removed") {
   const tests::TemporaryFolder folder;
   constexpr int64_t kBudget = 10'000;
-  std::mutex mutex; // both write
+  std::mutex mutex;
   std::vector<std::string> lines;
   const auto open = [&](const std::string& path) {
     return PrefixFiles(path, kBudget, "a model", {kFilePositions, kBlockBytes, 0}, {256, 1000},
@@ -84,7 +84,7 @@ TEST_CASE("prefix files: what waits to be written is there to be read, and its b
     PrefixFiles files = open();
     for (int32_t number = 0; number < kParts; ++number) {
       files.write(part_of(number));
-      if (number % 3 == 0) files.write(part_of(number)); // once more
+      if (number % 3 == 0) files.write(part_of(number));
       const PrefixPart part = part_of(number / 2);
       CHECK(same_rows(files.read(part.tokens, 0, 0, make_file_block), part));
     }

@@ -1,4 +1,4 @@
-// The store of prefixes against a naive one: whole token sequences side by side, and numbers for rows.
+// Compares the prefix store with a naive one.
 #include "engine/prefixes/prefix_store.h"
 
 #include "support/numerics.h"
@@ -23,7 +23,7 @@ constexpr int64_t kPositions = 8;
 
 using Tokens = std::vector<int32_t>;
 
-// A row is a number made of all tokens up to its position.
+// Depends on all tokens up to the position.
 uint32_t row_of(std::span<const int32_t> tokens) {
   uint32_t row = 1;
   for (const int32_t token : tokens) row = row * 31 + static_cast<uint32_t>(token) + 1;
@@ -39,7 +39,7 @@ PrefixBlock make_block() {
   return {bytes, bytes->data()};
 }
 
-// What an executor would save of a stream with these tokens: behind them, what was there before.
+// Rows after the tokens are old data.
 PrefixStore::Fill rows_of(const Tokens& tokens) {
   return [&tokens](int64_t first, std::span<const PrefixBlock> blocks) {
     for (size_t b = 0; b < blocks.size(); ++b)
@@ -75,9 +75,7 @@ Tokens joined(Tokens tokens, const Tokens& more) {
   return tokens;
 }
 
-int64_t bytes_of(int64_t tokens) { // of one node from a block's start on
-  return (tokens + kPositions - 1) / kPositions * kPositions * 4 + tokens * 4;
-}
+int64_t bytes_of(int64_t tokens) { return (tokens + kPositions - 1) / kPositions * kPositions * 4 + tokens * 4; }
 
 } // namespace
 
@@ -88,7 +86,7 @@ TEST_CASE("prefix store: sequences that begin alike share what they have in comm
   CHECK(store.bytes() == bytes_of(67));
   store.insert(two, {}, rows_of(two));
   CHECK(store.nodes() == 3);
-  CHECK(store.bytes() == bytes_of(67) + 5 * kPositions * 4 + 30 * 4); // from the block that 37 lies in
+  CHECK(store.bytes() == bytes_of(67) + 5 * kPositions * 4 + 30 * 4); // from the block of position 37
   store.insert(two, {}, rows_of(two));
   CHECK(store.nodes() == 3);
   Tokens edited = one;
@@ -100,7 +98,7 @@ TEST_CASE("prefix store: sequences that begin alike share what they have in comm
   }
   const Tokens other = numbered(15, 500);
   store.insert(other, {}, rows_of(other));
-  CHECK(store.find(other).tokens == 0); // so few are not worth it
+  CHECK(store.find(other).tokens == 0);
 }
 
 TEST_CASE("prefix store: leaves that were not used for longest make room, and no more is held than may be") {
@@ -116,7 +114,7 @@ TEST_CASE("prefix store: leaves that were not used for longest make room, and no
   CHECK(store.common(b) == 0);
   CHECK(store.common(a) == 32);
 
-  const Tokens longer = joined(a, numbered(100, 300)); // more than there is room for: as much as fits
+  const Tokens longer = joined(a, numbered(100, 300));
   store.insert(longer, {}, rows_of(longer));
   CHECK(store.bytes() <= 2 * bytes_of(32));
   CHECK(store.common(longer) == 64);
@@ -163,7 +161,7 @@ TEST_CASE("prefix store: random sequences against a naive store, with room for a
       CAPTURE(states);
       CAPTURE(budget);
       PrefixStore store(shape(states), budget, make_block);
-      std::set<Tokens> present; // every prefix that was added
+      std::set<Tokens> present;
       std::set<Tokens> with_state = {{}};
       std::vector<Tokens> known = {{}};
       for (int round = 0; round < 600; ++round) {
@@ -197,7 +195,7 @@ TEST_CASE("prefix store: random sequences against a naive store, with room for a
           CHECK(start.tokens == expected);
         }
       }
-      // As many bytes as its parts have, of which two on a path may share a block.
+      // Two parts on a path may share a block.
       std::set<std::byte*> blocks;
       int64_t bytes = 0;
       store.for_each([&](const PrefixPart& part) {

@@ -1,4 +1,4 @@
-// Architectures of every kind of cache: full, windowed, latent, indexed, recurrent; and experts.
+// All kinds of KV cache, and experts.
 #include "engine/guess_runs.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/reference.h"

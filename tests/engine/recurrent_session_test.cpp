@@ -1,5 +1,4 @@
-// A session with a recurrent model: whatever it goes back to, the logits are those of a session that never went on, and
-// only what follows the last copy of the state is evaluated again.
+// Going back must give a fresh session's logits and evaluate only tokens after the last state copy.
 #include "support/recipes/recipe_session.h"
 
 using namespace ridge;
@@ -19,14 +18,14 @@ TEST_CASE("a recurrent model's session goes back to its copies of the state") {
   const std::vector<int32_t> first = tokens_of(30, 1);
   check(first, 30);
   model.generate(10);
-  check(first, 1); // once more: from before the prompt's last token
+  check(first, 1);
   model.generate(10);
 
   std::vector<int32_t> longer(session.tokens().begin(), session.tokens().end());
   const std::vector<int32_t> question = tokens_of(20, 5);
   longer.insert(longer.end(), question.begin(), question.end());
-  check(longer, 21); // the last answer's last token was never evaluated
-  check(first, 1);   // the second exchange is taken back
+  check(longer, 21); // an answer's last token is not evaluated
+  check(first, 1);
   std::vector<int32_t> edited = first;
   edited[10] ^= 1;
   check(edited, 30); // no copy is that old

@@ -1,4 +1,4 @@
-// Scores of documents: what a model with a classification head reads, and what it makes of it.
+// Models with a classification head.
 #include "core/error.h"
 #include "engine/reranking/reranker.h"
 #include "support/temporary_folder.h"
@@ -29,7 +29,6 @@ TensorInfo random(const char* name, int64_t inputs, int64_t outputs) {
   return {name, quant::Type::F16, {inputs, outputs}};
 }
 
-// An encoder whose score is made of its first token.
 tests::TinyModel scorer(std::vector<TensorInfo> head) {
   tests::TinyModel tiny{.architecture = "eurobert", .extra = std::move(head)};
   tiny.further.set("eurobert.pooling_type", uint32_t{4});

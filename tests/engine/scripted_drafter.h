@@ -1,4 +1,4 @@
-// A drafter that is right as often as it is told to be: it knows the answer.
+// A drafter that knows the answer.
 #pragma once
 
 #include "core/random.h"
@@ -11,7 +11,7 @@ namespace ridge::tests {
 
 class ScriptedDrafter final : public engine::Drafter {
  public:
-  // `text`: prompt and answer. `right`: the probability of each guess; wrong ones are other tokens below `vocab`.
+  // `text`: prompt and answer. `right`: probability per guess; wrong guesses are tokens below `vocab`.
   ScriptedDrafter(std::vector<int32_t> text, double right, int32_t vocab, uint64_t seed)
       : text_(std::move(text)), right_(right), vocab_(vocab), seed_(seed) {}
 

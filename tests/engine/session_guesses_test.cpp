@@ -1,4 +1,4 @@
-// An answer with guesses is the answer without, whatever guesses and however often that is right.
+// Drafts leave the answer unchanged.
 #include "engine/sequences/session.h"
 
 #include "engine/scripted_drafter.h"
@@ -27,16 +27,16 @@ struct Answer {
   tests::History::Settings settings;
   std::vector<int32_t> prompt;
   int64_t limit = -1;
-  int32_t end = -1;       // token
-  size_t stop_behind = 0; // tokens of the answer; 0: never
-  bool on_host = false;   // keeping choices keeps the choice there
+  int32_t end = -1;
+  size_t stop_behind = 0; // tokens; 0: never
+  bool on_host = false;   // keep_choices makes the host sample
 
   GuessRun run(std::unique_ptr<engine::Speculator> speculator, int turns = 1) const {
     tests::History executor(settings);
     Session session(executor, executor.program, std::move(speculator));
     std::vector<int32_t> tokens = prompt;
     GuessRun run{};
-    for (int turn = 0; turn < turns; ++turn) { // later ones find the cache as the one before left it
+    for (int turn = 0; turn < turns; ++turn) { // later turns reuse the cache
       engine::SequenceRequest request = tests::request_of(tokens, limit);
       if (end >= 0) request.is_end = [&](int32_t token) { return token == end; };
       size_t taken = 0;
@@ -91,7 +91,7 @@ TEST_CASE("an answer with guesses is the answer without") {
       CHECK(guessed.stop == plain.stop);
       CHECK(guessed.usage_tokens == plain.usage_tokens);
     }
-    // A text of few tokens repeats itself, so that this one guesses too.
+    // A text that repeats, so that n-grams match.
     CHECK(answer.run(std::make_unique<engine::Speculator>(std::make_unique<engine::NgramDrafter>(), 5)).tokens ==
           plain.tokens);
   }
@@ -110,7 +110,6 @@ TEST_CASE("the turn behind an answer with guesses continues in its cache") {
       const GuessRun guessed = answer.run(scripted(plain.tokens, 0.8, 101, 7, 4), 5);
       CHECK(guessed.tokens == plain.tokens);
       CHECK(guessed.guesses.all_right() > 100);
-      // Nothing is evaluated again but what was refuted.
       const int64_t refuted = guessed.guesses.all_made() - guessed.guesses.all_right();
       if (!decodes) CHECK(guessed.evaluated - plain.evaluated <= (recurrent ? 16 : 1) * refuted);
     }

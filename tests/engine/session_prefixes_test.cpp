@@ -1,4 +1,4 @@
-// A conversation that goes back, branches or makes room for another one costs only what was not evaluated before.
+// Going back or branching evaluates only new tokens.
 #include "engine/sequences/session.h"
 
 #include "support/history_executor.h"
@@ -12,7 +12,7 @@ using tests::request_of;
 
 namespace {
 
-constexpr int64_t kAnswer = 120; // tokens; a branch of fewer is evaluated again sooner than it is copied
+constexpr int64_t kAnswer = 120; // long enough to be copied, not evaluated again
 
 std::vector<int32_t> text_of(int32_t first, int64_t tokens) {
   std::vector<int32_t> text;
@@ -23,7 +23,6 @@ std::vector<int32_t> text_of(int32_t first, int64_t tokens) {
 struct HistoryTalk {
   explicit HistoryTalk(const History::Settings& settings) : executor(settings) {}
 
-  // Says something behind `text` and returns the text with the answer. `evaluated`: what that took.
   std::vector<int32_t> say(std::vector<int32_t> text, const std::vector<int32_t>& words, int64_t& evaluated) {
     text.insert(text.end(), words.begin(), words.end());
     const int64_t before = executor.evaluated;
@@ -47,19 +46,19 @@ TEST_CASE("conversations and branches that a session turns to again cost only wh
     HistoryTalk talk(settings);
     int64_t evaluated = 0;
     const std::vector<int32_t> question = text_of(1, 8);
-    // The last one of an answer's tokens is evaluated with what comes next.
+    // An answer's last token is evaluated with the next turn.
     const std::vector<int32_t> first = talk.say({}, text_of(3, 200), evaluated);
     CHECK(evaluated == 200 + kAnswer - 1);
     const std::vector<int32_t> longer = talk.say(first, question, evaluated);
     CHECK(evaluated == 1 + 8 + kAnswer - 1);
-    CHECK(talk.say(first, question, evaluated) == longer); // the same answer again
-    // Windows have a copy from the turn's beginning, and none a few tokens behind it.
+    CHECK(talk.say(first, question, evaluated) == longer);
+    // Windowed caches have a copy at the turn's start only.
     CHECK(evaluated == kAnswer + (settings.going_back > 0 ? 8 : 0));
-    talk.say(first, text_of(5, 8), evaluated); // the question is taken back, and another one asked
+    talk.say(first, text_of(5, 8), evaluated);
     CHECK(evaluated <= 1 + 8 + kAnswer - 1);
-    talk.say({}, text_of(50, 200), evaluated); // another conversation
+    talk.say({}, text_of(50, 200), evaluated);
     CHECK(evaluated == 200 + kAnswer - 1);
-    talk.say(longer, question, evaluated); // the first one goes on where its first branch ended
+    talk.say(longer, question, evaluated);
     CHECK(evaluated == 1 + 8 + kAnswer - 1);
   }
 }

@@ -1,5 +1,4 @@
-// A drafter that reads hidden rows is given those of every token of the text, whatever the session evaluates together,
-// ahead, again or not at all.
+// A drafter gets every token's hidden row, whatever is batched, run ahead, repeated or cached.
 #include "engine/sequences/session.h"
 
 #include "support/history_executor.h"
@@ -15,7 +14,7 @@ using tests::History;
 
 namespace {
 
-// Checks each row that it is given, and that none is missing when it guesses. Knows the model: most guesses are right.
+// Checks rows. Most guesses are right.
 class RowReader final : public engine::Drafter {
  public:
   RowReader(const History::Settings& settings, uint64_t seed, int64_t& drafts)
@@ -42,13 +41,13 @@ class RowReader final : public engine::Drafter {
   bool reads_rows() const override { return true; }
   int64_t resume(std::span<const int32_t> prompt) override {
     seen_.resize(std::ranges::mismatch(seen_, prompt).in1 - seen_.begin());
-    // Loses a row now and then. A recurrent state would have to go back further.
+    // Loses a row. A recurrent state would go back further.
     if (!settings_.recurrent && random_() % 2 && !seen_.empty()) seen_.pop_back();
     return std::ssize(seen_);
   }
   void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) override {
     const int64_t first = std::ssize(tokens) - std::ssize(rows) / History::kRowWidth;
-    REQUIRE(first <= std::ssize(seen_)); // no gap
+    REQUIRE(first <= std::ssize(seen_));
     uint64_t state = 0;
     for (int64_t i = 0; i < std::ssize(tokens); ++i) {
       state = History::after(state, tokens[i]);
@@ -63,11 +62,11 @@ class RowReader final : public engine::Drafter {
   const History::Settings settings_;
   std::mt19937_64 random_;
   int64_t& drafts_;
-  std::vector<int32_t> seen_; // tokens whose rows were given
+  std::vector<int32_t> seen_;
   std::span<const int32_t> tokens_;
 };
 
-// Turns of a conversation that goes back now and then. Returns all tokens of all turns.
+// Turns that go back at times. Returns all turns' tokens.
 std::vector<int32_t> converse(const History::Settings& settings, uint64_t seed,
                               std::unique_ptr<engine::Speculator> speculator) {
   History executor(settings);
@@ -76,14 +75,14 @@ std::vector<int32_t> converse(const History::Settings& settings, uint64_t seed,
   std::vector<int32_t> tokens = {1, 2, 3, 4}, all;
   for (int turn = 0; turn < 12; ++turn) {
     engine::SequenceRequest request = tests::request_of(tokens, static_cast<int64_t>(random() % 20));
-    request.keep_choices = random() % 4 == 0; // the host chooses
+    request.keep_choices = random() % 4 == 0;
     session.generate(std::move(request));
     tokens.assign(session.tokens().begin(), session.tokens().end());
     all.insert(all.end(), tokens.begin(), tokens.end());
     const uint64_t what = random() % 4;
-    if (what == 0) tokens.resize(1 + random() % tokens.size());                               // undo
-    if (what == 1 && tokens.size() > 3) tokens.erase(tokens.begin() + 1, tokens.begin() + 3); // context shift
-    if (what == 2) session.keep(static_cast<int64_t>(random() % tokens.size())); // forgets, and goes on all the same
+    if (what == 0) tokens.resize(1 + random() % tokens.size());
+    if (what == 1 && tokens.size() > 3) tokens.erase(tokens.begin() + 1, tokens.begin() + 3);
+    if (what == 2) session.keep(static_cast<int64_t>(random() % tokens.size()));
     for (uint64_t more = 1 + random() % 5; more > 0; --more) tokens.push_back(static_cast<int32_t>(random() % 7));
     if (std::ssize(tokens) > settings.context) tokens.resize(9);
   }

@@ -1,5 +1,4 @@
-// The session with an executor that chooses tokens itself and runs one ahead: the same answers, the same cache, the
-// same reasons to stop as with one that leaves the choice to the host.
+// Sampling in the executor, one token ahead, must equal sampling on the host.
 #include "engine/sequences/session.h"
 
 #include "core/error.h"
@@ -22,7 +21,7 @@ namespace {
 
 constexpr int32_t kTokens = 100, kContext = 40, kLastToken = 30;
 
-// A model whose next token is the sum of the last two plus one. It checks that its cache is used as it may be.
+// Next token: sum of the last two plus one.
 class Chain final : public core::Executor {
  public:
   explicit Chain(bool decodes) : decodes_(decodes) {
@@ -92,7 +91,6 @@ struct Outcome {
 struct ChainTalk {
   explicit ChainTalk(bool decodes) : chain(decodes) { program.vocab = kTokens; }
 
-  // An answer, which stops where `goes_on` says so.
   Outcome answer(engine::SequenceRequest request, const std::function<bool(int32_t)>& goes_on = {}) {
     Outcome outcome = {};
     request.on_token = [&](const engine::Token& token) {
@@ -114,7 +112,6 @@ struct Options {
   std::function<bool(int32_t)> is_end = {}, goes_on = {};
 };
 
-// Two answers in one conversation.
 std::vector<Outcome> converse(ChainTalk& talk, const Options& options) {
   std::vector<Outcome> outcomes;
   std::vector<int32_t> prompt = {3, 1, 4};
@@ -159,7 +156,7 @@ TEST_CASE("a turn that follows evaluates only what the executor has not evaluate
   longer.insert(longer.end(), {7, 8});
   talk.chain.forwards = 0;
   talk.session.evaluate(longer);
-  CHECK(talk.chain.forwards == 2); // also the token at which it stopped is in the cache
+  CHECK(talk.chain.forwards == 2); // with the token at which it stopped
 }
 
 TEST_CASE("what an executor cannot sample, and what a constraint restricts, is sampled by the host") {

@@ -1,5 +1,4 @@
-// Sessions and streams of a model whose layers have windows: whatever they go back to, they go on as one that never
-// went on, and only what differs is evaluated again.
+// Going back with windowed layers must give a fresh session's results and evaluate only new tokens.
 #include "engine/guess_runs.h"
 #include "engine/sequences/scheduler.h"
 #include "support/recipes/prefix_runs.h"
@@ -32,11 +31,11 @@ TEST_CASE("a session of a model with windows goes back as any other, also furthe
     const std::vector<int32_t> first = made_text(50);
     check(first, 50);
     model.generate(30);
-    check(first, 1); // the answer is taken back, and another one given
+    check(first, 1);
     model.generate(10);
     std::vector<int32_t> edited = first;
     edited[5] ^= 1;
-    check(edited, 45); // further back than any window
+    check(edited, 45); // beyond any window
     edited.resize(20);
     check(edited, 1);
     edited.insert(edited.end(), first.begin(), first.end());
@@ -52,7 +51,7 @@ TEST_CASE("a full context goes on without its oldest tokens, as a session that n
     std::vector<int32_t> tokens;
     for (int i = 0; i < 40; ++i) tokens.push_back((i * 41 + 3) % 128);
     REQUIRE(model.session.evaluate(tokens));
-    // What a conversation does when it is full: the prompt is rendered again without its oldest turns.
+    // Context shift.
     tokens.erase(tokens.begin() + 4, tokens.begin() + 20);
     model.check(tokens, 20, 1e-9);
   }
@@ -69,15 +68,15 @@ TEST_CASE("a session whose caches hold only windows goes back a little at once, 
     const std::vector<int32_t> first = made_text(100);
     check(first, 100);
     model.generate(12);
-    check(first, 1); // what is seen from there was not overwritten
+    check(first, 1);
     model.generate(100);
     std::vector<int32_t> longer(session.tokens().begin(), session.tokens().end());
-    check(first, 1); // a copy
+    check(first, 1);
     check(longer, 100);
     longer.insert(longer.end(), first.begin(), first.end());
-    check(longer, 100); // the next turn
+    check(longer, 100);
     longer.resize(205);
-    check(longer, 6); // to where the turn began
+    check(longer, 6);
     longer[50] ^= 1;
     check(longer, 205); // no copy is that old
     longer.push_back(1);

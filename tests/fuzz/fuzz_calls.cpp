@@ -1,6 +1,5 @@
-// Hostile answers: whatever a model writes, the parser of calls gives the same text and calls however it was cut into
-// pieces, and nothing is added to a call that has ended. The input's first byte chooses the syntax, its
-// second one the size of the pieces; a third one makes the rest a tool's schema, of which a grammar is built.
+// Tool calls: the result must not depend on how an answer is cut into pieces, and a complete call must not change. The
+// first bytes select the syntax, the piece size, and whether the rest is a tool's schema for a grammar.
 #include "core/error.h"
 #include "text/calls/call_grammar.h"
 #include "text/calls/call_parser.h"

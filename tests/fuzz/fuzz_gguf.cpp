@@ -1,4 +1,4 @@
-// Hostile GGUF files: opened, read to the last byte, copied, and the copy opened and compared.
+// GGUF files: open, read, compare a copy.
 #include "core/error.h"
 #include "tests/gguf/touch.h"
 

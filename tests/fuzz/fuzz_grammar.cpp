@@ -1,7 +1,6 @@
-// Hostile grammars and JSON schemas: either an Error or an automaton that a few tokens can be matched against, in
-// bounded time and memory. The input's first byte chooses: a grammar, or a schema. Every schema that is one has a
-// grammar, as the schema of an answer and as a tool's in all syntaxes, and a check of values. What follows the first
-// zero byte of the rest picks tokens, and is a value.
+// Grammars or JSON schemas (first byte) give an Error or an automaton of bounded time and memory. Every valid schema
+// must have a grammar, for answers and for tools, and a value check. The text after the first zero byte selects tokens
+// and is the value.
 #include "core/error.h"
 #include "text/calls/call_grammar.h"
 #include "text/calls/call_values.h"
@@ -39,7 +38,7 @@ void match(const Grammar& grammar, std::string_view choices) {
     std::vector<int32_t> allowed;
     for (int32_t token = 0; token < vocabulary().size(); ++token) {
       const bool is_allowed = logits[static_cast<size_t>(token)] == 0.0f;
-      if (is_allowed != matcher.allows(token)) std::abort(); // the mask and the single check disagree
+      if (is_allowed != matcher.allows(token)) std::abort();
       if (is_allowed) allowed.push_back(token);
     }
     if (allowed.empty()) return;
@@ -65,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     } catch (const ridge::Error&) {
       return 0;
     }
-    gbnf = gbnf_from_json_schema(schema); // throws nothing any more
+    gbnf = gbnf_from_json_schema(schema); // must not throw
     const auto value = parse_json(choices);
     const SchemaValidator validator(cleaned);
     validator.complaint(value.is_discarded() ? nlohmann::ordered_json::object() : value);

@@ -1,5 +1,4 @@
-// Hostile bytes on a connection, through a real socket to a server with its routes: each connection ends, and nothing
-// else happens.
+// Bytes to a server's socket; connections must end.
 #include "engine/options.h"
 #include "server/server.h"
 #include "server/service.h"
@@ -38,9 +37,9 @@ struct Endpoint {
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static Endpoint& endpoint = *new Endpoint; // as long as the process
+  static Endpoint& endpoint = *new Endpoint; // never destroyed
   tests::Socket socket(endpoint.server.port());
-  while (!socket.is_open()) socket = tests::Socket(endpoint.server.port()); // all ports wait for late packets
+  while (!socket.is_open()) socket = tests::Socket(endpoint.server.port()); // all in TIME_WAIT
   std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const size_t part = size == 0 ? 0 : data[0] % size; // in two pieces
   socket.send(bytes.substr(0, part));

@@ -1,5 +1,4 @@
-// What hubs and other programs write: manifests, lists of files, names, addresses. Every path that comes out must stay
-// below the folder it is joined to.
+// Manifests, file lists, names, URLs; paths must stay in their folder.
 #include "core/error.h"
 #include "hub/names.h"
 #include "hub/projectors.h"

@@ -1,6 +1,5 @@
-// Feeds any bytes to the template engine as a chat template, then renders it over a small conversation. The limits are
-// set low enough that the slowest template takes well under a second even with sanitizers; only ridge::Error may come
-// out, and the ranges of data lie in order inside the text.
+// Renders bytes as a chat template, with limits that keep it under a second even with sanitizers. Only ridge::Error may
+// be thrown, and data ranges must be sorted.
 #include "core/error.h"
 #include "text/jinja/jinja.h"
 
@@ -27,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view source(reinterpret_cast<const char*>(data), size);
     const jinja::TaintedText out = jinja::Template::parse(source, "fuzz", limits).render_tainted(variables, std::tm{});
     size_t end = 0;
-    for (const ridge::text::ByteSpan& span : out.data()) { // in order, not adjacent, not empty
+    for (const ridge::text::ByteSpan& span : out.data()) { // sorted, not adjacent, not empty
       if (span.begin >= span.end || (end > 0 && span.begin <= end)) std::abort();
       end = span.end;
     }

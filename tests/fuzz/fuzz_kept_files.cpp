@@ -1,6 +1,5 @@
-// Files that ridge keeps for itself and finds changed: what a prefix cache wrote, and the window's conversations. Each
-// is read or left out. The first byte chooses; of a prefix file it also says whether its checksums are made right, as
-// an attacker would make them.
+// Damaged prefix files and conversations must be read or ignored. The first byte selects the kind, and whether to fix
+// the checksums as an attacker would.
 #include "app/window/conversations/conversation_store.h"
 #include "core/error.h"
 #include "core/files/hash.h"
@@ -20,7 +19,7 @@ using namespace ridge;
 
 namespace {
 
-// The layout of engine/prefixes/prefix_files.cpp.
+// As in engine/prefixes/prefix_files.cpp.
 struct Header {
   char magic[8];
   uint64_t key;
@@ -34,7 +33,7 @@ const std::string kModel = "a model";
 
 uint64_t hash_of(std::string_view bytes) { return core::Hash().add(bytes).value(); }
 
-// What is derived from the rest, as a writer of such files has it.
+// Recomputes derived fields.
 void make_right(std::string& file) {
   if (file.size() < sizeof(Header)) return;
   Header header;
@@ -43,7 +42,7 @@ void make_right(std::string& file) {
   header.key = hash_of(kModel);
   header.block_bytes = kShape.block_bytes;
   header.state_elements = kShape.state_elements;
-  header.tokens &= 127; // sizes near those that fit
+  header.tokens &= 127; // plausible
   header.states &= 127;
   header.first &= 127;
   const auto tokens_bytes = static_cast<size_t>(header.tokens * 4),

@@ -1,4 +1,4 @@
-// Any bytes as a picture: it is decoded within the limits, or refused with one line.
+// Pictures decode within limits or give an Error.
 #include "core/error.h"
 #include "media/picture.h"
 

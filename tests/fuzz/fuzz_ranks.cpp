@@ -1,5 +1,5 @@
-// Callers of rank 0 while it waits for its ranks: bytes as they come, or, where the first byte says so, behind an
-// exchange that was right, so that what a rank claims is hostile too. Only callers that know the secret end the wait.
+// Connections to rank 0 while it waits: raw bytes, or hostile claims after a valid handshake. Only a connection that
+// knows the secret may end the wait.
 #include "core/error.h"
 #include "core/parallel/joining.h"
 #include "core/parallel/secret.h"
@@ -19,10 +19,9 @@ namespace {
 const std::string kSecret = "a secret";
 constexpr size_t kProofBytes = 68, kClaimsBytes = 16;
 
-// Waits for ranks again whenever one that knew the secret has ended the wait.
 struct RankZero {
   core::ProcessRank me;
-  std::atomic<bool> knew_secret = false; // a caller, so that the wait may end
+  std::atomic<bool> knew_secret = false; // may end the wait
   std::thread thread;
 
   RankZero() {
@@ -56,10 +55,10 @@ void send_claim(tests::Socket& socket, std::string_view data) {
   const std::string challenge(32, 'c');
   if (!socket.send("rdg2" + challenge)) return;
   const std::string proof = socket.next(kProofBytes);
-  if (proof.size() != kProofBytes || data.size() < kClaimsBytes) return; // rank 0 begins again just now
+  if (proof.size() != kProofBytes || data.size() < kClaimsBytes) return; // restarting
   std::string claims(data.substr(0, kClaimsBytes));
   const std::string_view text = data.substr(kClaimsBytes);
-  if (claims[0] & 1) { // one that fits what follows
+  if (claims[0] & 1) { // a length that fits
     const auto size = static_cast<uint32_t>(text.size());
     claims.replace(12, 4, reinterpret_cast<const char*>(&size), 4);
   }
@@ -72,7 +71,7 @@ void send_claim(tests::Socket& socket, std::string_view data) {
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static RankZero& rank_zero = *new RankZero; // as long as the process
+  static RankZero& rank_zero = *new RankZero; // never destroyed
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const bool knows_secret = data[0] % 2 == 1;

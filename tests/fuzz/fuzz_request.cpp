@@ -1,5 +1,4 @@
-// Hostile bodies of requests to every route, with the guide's template and tokenizer and an executor
-// that costs nothing: each is either answered or refused with an error that the client is told.
+// Request bodies for every route must give an answer or an error. The executor computes nothing.
 #include "core/error.h"
 #include "engine/options.h"
 #include "server/api_error.h"
@@ -61,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static Server server;
   if (size == 0) return 0;
   server::HttpRequest request;
-  request.headers = {{"Content-Type", "multipart/form-data; boundary=x"}}; // which those that take JSON do not look at
+  request.headers = {{"Content-Type", "multipart/form-data; boundary=x"}};
   request.body.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
   server::HttpResponse response;
   try {

@@ -1,4 +1,4 @@
-// Hostile safetensors files: opened, and every tensor read to the last byte.
+// Opens safetensors files, reads tensors.
 #include "core/error.h"
 #include "gguf/safetensors.h"
 

@@ -1,4 +1,4 @@
-// Any bytes as a sound: it is decoded within the limits, or refused with one line.
+// Sounds decode within limits or give an Error.
 #include "core/error.h"
 #include "media/sound/sound.h"
 
@@ -9,7 +9,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr ridge::media::SoundLimits kLimits = {.bytes = 1 << 16, .seconds = 100};
   const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
-  if (ridge::media::type_of_sound(bytes) != "audio/wav") return 0; // what libsndfile reads is its own
+  if (ridge::media::type_of_sound(bytes) != "audio/wav") return 0; // libsndfile is not tested here
   try {
     const ridge::media::Sound sound = ridge::media::decode_sound(bytes, "fuzz", kLimits);
     if (sound.rate < 1 || sound.samples.empty() || sound.samples.size() > size || sound.seconds() >= 100) std::abort();

@@ -1,7 +1,7 @@
-// Tokenizers against hostile text and hostile vocabularies. The first byte picks what the others mean:
-//   a text for a small vocabulary of each kind: decoding gives it back, and never half a character is streamed;
-//   a vocabulary (tokens, scores, kinds, merges, rules, ids drawn from the bytes), then a text for it: an Error or
-//   sense; a GGUF file.
+// Tokenizers. The first byte selects:
+//   a text for small vocabularies: decoding restores it, streaming never splits a character;
+//   a vocabulary and text: an Error or consistent results;
+//   a GGUF file.
 #include "core/error.h"
 #include "tests/text/token_samples.h"
 #include "text/tokenizer/pretokenize.h"
@@ -100,7 +100,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
       check_text(*Tokenizer::from_file(file), image, false);
     }
     }
-  } catch (const Error&) { // refusing is an answer
+  } catch (const Error&) {
   }
   return 0;
 }

@@ -1,5 +1,4 @@
-// GGUF files spelled out field by field, right or wrong on purpose: independent of gguf::Writer, which could only make
-// right ones. at() is the offset that an Error about the next field has to name.
+// GGUF files field by field, valid or not, independent of gguf::Writer. at(): the offset of the next field.
 #pragma once
 
 #include "core/error.h"
@@ -33,7 +32,6 @@ class Builder {
   Builder& u32(uint32_t value) { return number(value); }
   Builder& u64(uint64_t value) { return number(value); }
   Builder& string(std::string_view text) { return u64(text.size()).raw(text); }
-  // A key and the id of its value's type; the value follows.
   Builder& key(std::string_view name, uint32_t type) { return string(name).u32(type); }
   Builder& tensor(std::string_view name, const std::vector<uint64_t>& dims, uint32_t type, uint64_t offset) {
     string(name).u32(static_cast<uint32_t>(dims.size()));
@@ -53,7 +51,7 @@ inline gguf::File open_bytes(std::string_view bytes, const std::string& label = 
   return gguf::File::from_bytes(image, label);
 }
 
-// The message with which `bytes` are refused; empty where they are not.
+// The error message for `bytes`; empty if accepted.
 inline std::string refusal(std::string_view bytes) {
   try {
     open_bytes(bytes);
@@ -67,7 +65,6 @@ inline bool one_printable_line(std::string_view message) {
   return std::none_of(message.begin(), message.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-// A small file with a bit of everything: keys of each kind, nested arrays, two tensors.
 inline std::string small_file() {
   Builder file(2, 6);
   file.key("general.architecture", 8).string("llama");

@@ -1,4 +1,4 @@
-// Real files, made by other programs, read and copied in full.
+// Files written by other programs.
 #include "gguf/gguf.h"
 #include "gguf/touch.h"
 #include "support/reference.h"

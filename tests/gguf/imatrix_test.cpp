@@ -1,4 +1,4 @@
-// Importance matrices: both layouts, and files that are damaged or belong to something else.
+// Importance matrices: both layouts, damaged and mismatched files.
 #include "gguf/imatrix.h"
 
 #include "core/error.h"
@@ -21,7 +21,6 @@ void put_text(std::string& bytes, std::string_view text) {
   bytes += text;
 }
 
-// The older layout: one entry with 4 calls.
 std::string dat(std::vector<float> values = {4, 8, 0}, int32_t calls = 4, bool tail = true) {
   std::string bytes;
   put(bytes, int32_t{1});
@@ -64,7 +63,7 @@ TEST_CASE("what was written is read again") {
   const auto* experts = in.find("blk.0.ffn_down_exps.weight", 2, 2);
   REQUIRE(experts);
   CHECK(experts->mean_squares(0, 2) == std::vector<float>{1, 2});
-  CHECK(experts->mean_squares(1, 2).empty()); // met no token
+  CHECK(experts->mean_squares(1, 2).empty());
   CHECK(in.find("blk.0.attn_q.weight", 3, 1)->mean_squares(0, 1) == std::vector<float>{0.25f, 0.5f, 0.75f});
   CHECK(in.find("blk.9.attn_q.weight", 3, 1) == nullptr);
 }
@@ -91,7 +90,7 @@ TEST_CASE("truncated anywhere, a file of the older layout is refused") {
   const std::string whole = dat();
   const size_t tail = dat({4, 8, 0}, 4, false).size();
   for (size_t size = 1; size < whole.size(); ++size) {
-    if (size == tail || size == tail + 4) continue; // whole files of early writers
+    if (size == tail || size == tail + 4) continue; // valid files of early writers
     CAPTURE(size);
     CHECK(imatrix_refusal(folder.write("i.dat", whole.substr(0, size))).find("i.dat") != std::string::npos);
   }

@@ -1,4 +1,4 @@
-// Files that lie. Each is refused with the offset and the field that are wrong, what was expected and what was found.
+// Errors name offset and field.
 #include "gguf/builder.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@ using tests::refusal;
 
 namespace {
 
-// `bytes` are refused, at `offset`, for a reason that has all of `words`, in one printable line.
+// In one printable line with all `words`.
 void check_refused(const Builder& file, uint64_t offset, const std::vector<std::string>& words) {
   const std::string message = refusal(file.bytes());
   CAPTURE(message);
@@ -172,7 +172,7 @@ TEST_CASE("shapes that overflow, are empty or split blocks are refused") {
   check_refused(one({33}, 8), kDims,
                 {field, "dimension 0 is 33, expected a multiple of the 32 weights of a Q8_0 block"});
   check_refused(one({}, 8), kDims, {field, "multiple of the 32"});
-  CHECK(refusal(one({}, 0).bytes()).empty()); // a scalar
+  CHECK(refusal(one({}, 0).bytes()).empty());
 }
 
 TEST_CASE("types that no file may hold are refused with what is known of them") {

@@ -1,4 +1,4 @@
-// What well-formed files mean.
+// Well-formed files.
 #include "gguf/builder.h"
 
 #include "support/temporary_folder.h"
@@ -172,7 +172,7 @@ TEST_CASE("a missing or mistyped key is an Error that names it, and an optional 
   CHECK(file.find("absent") == nullptr);
   CHECK(file.find_tensor("absent") == nullptr);
   CHECK_THROWS_WITH_AS(file.get_int("absent"), "some/model.gguf: key 'absent' is missing, expected an integer", Error);
-  // 24 bytes of header, then key (8 + 20), type (4), value.
+  // 24 bytes of header, key (8 + 20), type (4), value.
   CHECK_THROWS_WITH_AS(file.get_int("general.architecture"),
                        "some/model.gguf: offset 56: key 'general.architecture': expected an integer, found string",
                        Error);
@@ -188,7 +188,7 @@ TEST_CASE("a path that is no readable file is named with the reason") {
   CHECK_THROWS_WITH_AS(gguf::File::open("/"), doctest::Contains("is a directory"), Error);
   CHECK_THROWS_WITH_AS(gguf::File::open("/dev/null"), doctest::Contains("not a regular file"), Error);
   const tests::TemporaryFolder folder;
-  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0); // has no writer, and must not be waited for
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0); // without a writer; open() must not block
   CHECK_THROWS_WITH_AS(gguf::File::open(folder / "pipe"), doctest::Contains("not a regular file"), Error);
   CHECK_THROWS_WITH_AS(gguf::File::open(folder.write("empty.gguf", "")), doctest::Contains("is empty"), Error);
 }

@@ -1,4 +1,4 @@
-// safetensors: what well-formed files give, and that no hostile one gets past the reader.
+// safetensors: well-formed and hostile files.
 #include "gguf/safetensors.h"
 
 #include "core/error.h"
@@ -167,7 +167,7 @@ TEST_CASE("safetensors: files with any byte changed are refused or read within b
     std::string bytes = good;
     for (uint64_t n = random() % 3 + 1; n > 0; --n) bytes[random() % bytes.size()] = static_cast<char>(random());
     if (random() % 4 == 0) bytes.resize(random() % bytes.size());
-    const std::vector<char> exact(bytes.begin(), bytes.end()); // a sanitizer sees any access beyond it
+    const std::vector<char> exact(bytes.begin(), bytes.end()); // exact size, so that sanitizers see overruns
     try {
       const Safetensors read = Safetensors::from_span(std::as_bytes(std::span(exact)), "x");
       for (const auto& tensor : read.tensors())

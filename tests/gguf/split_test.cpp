@@ -1,4 +1,4 @@
-// Models in several files.
+// Models split into several files.
 #include "gguf/builder.h"
 #include "gguf/touch.h"
 #include "support/temporary_folder.h"
@@ -8,7 +8,7 @@ using tests::Builder;
 
 namespace {
 
-// One of `count` shards: the first has the model's metadata, each has one F32 tensor "tI" of I+1 weights.
+// One F32 tensor "tI" of I+1 weights; the first shard has the metadata.
 std::string shard(int number, int count, int total, const std::string& tensor) {
   Builder b(1, number == 0 ? 4 : 3);
   b.key("split.no", 2).number(static_cast<uint16_t>(number));

@@ -1,5 +1,4 @@
-// Reads an open file to its last byte, for tests that feed hostile bytes under a sanitizer: whatever a File hands out
-// must lie within the file, and a copy of it must read back the same.
+// Reads all of a file, for sanitizers; its copy must read back equal.
 #pragma once
 
 #include "gguf/writer.h"
@@ -58,7 +57,7 @@ inline std::vector<std::byte> copy_of(const gguf::File& file) {
   return image;
 }
 
-// The same keys, values and tensors in the same order (not necessarily at the same offsets).
+// Offsets may differ.
 inline bool same_content(const gguf::File& a, const gguf::File& b) {
   const auto same_bytes = [](std::span<const std::byte> x, std::span<const std::byte> y) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end());

@@ -1,4 +1,4 @@
-// Writing: what is written reads back, and a file is there whole or not at all.
+// Written files read back, and appear whole or not at all.
 #include "gguf/builder.h"
 #include "gguf/touch.h"
 #include "support/numerics.h"
@@ -20,7 +20,6 @@ std::vector<std::byte> bytes_of(size_t count, int fill) {
   return std::vector<std::byte>(count, static_cast<std::byte>(fill));
 }
 
-// Writes a model with one F32 tensor of `weights` weights to `path`, half of the data only where `half`.
 void write_model(const std::string& path, int64_t weights, bool half = false) {
   gguf::Metadata metadata;
   metadata.set("general.name", "new");
@@ -45,7 +44,7 @@ TEST_CASE("the writer makes the bytes that the format prescribes") {
   writer.write(bytes_of(68, 'a'));
   writer.write(bytes_of(12, 'b'));
   writer.finish();
-  const std::string expected = tests::small_file() + std::string(20, '\0'); // the last tensor is padded too
+  const std::string expected = tests::small_file() + std::string(20, '\0');
   REQUIRE(image.size() == expected.size());
   CHECK(std::memcmp(image.data(), expected.data(), image.size()) == 0);
 }
@@ -228,7 +227,7 @@ TEST_CASE("a model can be rewritten over itself while it is mapped") {
   gguf::Writer writer(path, metadata, gguf::tensor_infos(in));
   for (const gguf::Tensor& tensor : in.tensors()) writer.write(tensor.data);
   writer.finish();
-  CHECK(in.tensors()[1].data[0] == std::byte{'b'}); // the old mapping still stands
+  CHECK(in.tensors()[1].data[0] == std::byte{'b'});
   const gguf::File out = gguf::File::open(path);
   CHECK(out.get_string("general.name").size() == 10000);
   CHECK(out.find_tensor("b.weight")->data[11] == std::byte{'b'});
@@ -237,7 +236,7 @@ TEST_CASE("a model can be rewritten over itself while it is mapped") {
 TEST_CASE("when the disk takes no more, the old file stays and the Error gives the reason") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.write("m.gguf", "old");
-  // A limit on file size stands for the full disk: write() comes back short, then fails.
+  // A file size limit simulates a full disk: write() comes back short, then fails.
   rlimit before;
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -270,9 +269,9 @@ TEST_CASE("a writer that is killed leaves the old file as it was, and what else 
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(WIFSIGNALED(status));
   CHECK(tests::read_file(path) == "old");
-  // What file systems without nameless files are left with.
+  // Leftovers on file systems without O_TMPFILE.
   folder.write("m.gguf.partial-1", "half");
-  folder.write("m.gguf.partial-" + std::to_string(::getpid()), "half"); // process numbers come again
+  folder.write("m.gguf.partial-" + std::to_string(::getpid()), "half");
   write_model(path, 10);
   CHECK(gguf::File::open(path).get_string("general.name") == "new");
   CHECK(folder.file_count() == 1);

@@ -1,4 +1,4 @@
-// Factors of ways to multiply, from times that were measured.
+// GEMM calibration.
 #include "core/json/state_file.h"
 #include "engine/fit/kept_ways.h"
 #include "measure/ways/calibration.h"
@@ -18,7 +18,7 @@ using measure::RegretRow;
 
 namespace {
 
-// One layer, whose step takes what its products take.
+// One layer.
 RegretRow row_of(int64_t tokens, const std::vector<RegretRow::Way>& ways) {
   RegretRow row{.tokens = tokens, .products = "ffn_down", .layers = 1, .ways = ways};
   for (size_t i = 0; i < ways.size(); ++i) {
@@ -35,7 +35,7 @@ TEST_CASE("calibration: a way that takes longer than expected is chosen less, an
                                         row_of(8, {{"matvec", 20, 20, 20}, {"tiles-8", 10, 10, 10}})};
   CHECK(regret_with(right, {}) == 0);
   CHECK(fit_way_factors(right).empty());
-  // Tiles take twice as long here: a pass for each four tokens is faster up to 8 tokens.
+  // Tiles take twice as long.
   const std::vector<RegretRow> slow_tiles = {row_of(1, {{"matvec", 5, 5, 5}, {"tiles-8", 9, 18, 18}}),
                                              row_of(4, {{"matvec", 12, 12, 12}, {"tiles-8", 10, 20, 20}}),
                                              row_of(8, {{"matvec", 16, 16, 16}, {"tiles-8", 10, 20, 20}}),

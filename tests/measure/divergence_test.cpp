@@ -1,4 +1,4 @@
-// Perplexity and divergence: the sums against naive ones.
+// Divergence compared with naive sums.
 #include "measure/divergence.h"
 
 #include "support/numerics.h"

@@ -1,4 +1,4 @@
-// How a profile is shown.
+// Profile reports.
 #include "measure/profile_report.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ TEST_CASE("a profile with waiting times shows them, and one layer along a line o
   measure::StepProfile profile{16, 110e-6, 1e12, {}};
   profile.ops.push_back({"embed", -1, 10e-6, 1e3, 0, {0}, 1e-6, 0, 0.5e-6});
   for (int32_t layer = 0; layer < 3; ++layer) {
-    // Layer 1 takes 40 µs, of which 10 are one character of ten: its first op has 10, its second 30.
+    // Layer 1 takes 40 µs: the first op has 10 characters, the second 30.
     const double factor = layer + 1;
     profile.ops.push_back({"attn_q", layer, factor * 5e-6, 1e6, 0, {1}, factor * 1e-6, -2e-6, factor * 1e-6});
     profile.ops.push_back({"ffn_down", layer, factor * 15e-6, 4e6, 0, {2}, factor * 5e-6, -2.5e-6, factor * 2.5e-6});

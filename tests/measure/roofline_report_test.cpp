@@ -1,4 +1,3 @@
-// What a roofline's report says of its points, and how it is drawn.
 #include "measure/roofline_report.h"
 #include "support/temporary_folder.h"
 
@@ -12,7 +11,7 @@ using namespace ridge;
 
 namespace {
 
-measure::RooflineReport invented_report() { // a machine of round numbers
+measure::RooflineReport invented_report() {
   using Unit = core::Ceiling::Unit;
   measure::RooflineReport report;
   report.device = "Test & Co <1>";
@@ -23,7 +22,7 @@ measure::RooflineReport invented_report() { // a machine of round numbers
   report.points = {
       {"matvec", "Q4_K 1-2-1", 1, 2e-3, 1e9, 4e9, 4e-4},           {"product", "Q4_K 1-2-1 x512", 1, 5e-2, 1e9, 4e12},
       {"vector", "add 8 x1", 100, 4e-4, 1e4, 1e4, 3e-4},           {"matvec", "IQ1_S 1-2-1", 1, 2e-3, 1e8, 4e9, 4e-4},
-      {"matvec", "IQ1_S 1-9-1", 1, 4e-3, 1e9, 4e9, 4e-4}, // instead of the smaller one
+      {"matvec", "IQ1_S 1-9-1", 1, 4e-3, 1e9, 4e9, 4e-4}, // replaces the smaller one
       {"attention", "2/1 heads of 8, depth 9", 1, 2e-3, 1e9, 4e9}, {"model", "decode", 1, 2e-3, 1e9, 4e9, 4e-4, 1}};
   for (measure::RooflinePoint& p : report.points)
     for (const char* format : {"Q4_K", "IQ1_S"})
@@ -73,7 +72,7 @@ TEST_CASE("peaks are kept for each device, at their best, and a broken file cost
   CHECK(!measure::kept_read_peak("A"));
   for (const double value : {3e9, 20e9, 7e9}) measure::keep_read_peak("A", value);
   measure::keep_read_peak("B \"quoted\"", 1e9);
-  measure::keep_read_peak("A", 0); // no measurement
+  measure::keep_read_peak("A", 0);
   const auto kept = measure::kept_read_peak("A");
   REQUIRE(kept);
   CHECK(kept->best == 20e9);
@@ -81,7 +80,7 @@ TEST_CASE("peaks are kept for each device, at their best, and a broken file cost
   CHECK(kept->times == 3);
   CHECK(measure::kept_read_peak("B \"quoted\"")->best == 1e9);
   for (int i = 0; i < 20; ++i) measure::keep_read_peak("A", 5e9);
-  CHECK(measure::kept_read_peak("A")->best == 5e9); // old ones are forgotten
+  CHECK(measure::kept_read_peak("A")->best == 5e9); // old ones are dropped
   const std::string path = folder / "state/ridge/peaks.json";
   for (const char* text : {"{{{", "[1]", R"({"A": 3})", R"({"A": {"read_bytes_per_second": ["x", -1]}})"}) {
     std::ofstream(path) << text;
@@ -107,7 +106,7 @@ TEST_CASE("the plot is well-formed, with each format, attention and the model in
     for (size_t at = 0; (at = svg.find(fmt::format("<{}", tag), at)) != std::string::npos; ++at)
       open += svg[at + 1 + std::string(tag).size()] == ' ' || svg[at + 1 + std::string(tag).size()] == '>';
     for (size_t at = 0; (at = svg.find(fmt::format("</{}>", tag), at)) != std::string::npos; ++at) ++close;
-    if (std::string(tag) != "circle") CHECK(open == close); // a legend's circle closes itself
+    if (std::string(tag) != "circle") CHECK(open == close); // self-closing
   }
 }
 

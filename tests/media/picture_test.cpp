@@ -1,4 +1,4 @@
-// Pictures of every format are read as they were written, and hostile ones are one line of error each.
+// All formats must decode; malformed files give one line of error.
 #include "core/error.h"
 #include "media/picture.h"
 #include "support/temporary_folder.h"
@@ -43,7 +43,6 @@ struct PngKind {
   bool interlaced = false;
 };
 
-// `rows` as libpng takes them.
 std::string png(int64_t width, int64_t height, const PngKind& kind, const std::string& rows,
                 const std::string& exif = "") {
   std::string file;
@@ -127,12 +126,11 @@ std::string webp(const Picture& picture) {
 
 struct GifFrame {
   int left, top, width, height;
-  std::string pixels; // numbers of colours
+  std::string pixels; // palette indices
   bool interlaced = false;
   int transparent = NO_TRANSPARENT_COLOR;
 };
 
-// Its four colours are red, green, blue and 9, 8, 7.
 std::string gif(int width, int height, const std::vector<GifFrame>& frames, bool colors_of_frame = false) {
   std::string file;
   int problem = 0;
@@ -163,7 +161,7 @@ std::string gif(int width, int height, const std::vector<GifFrame>& frames, bool
   return file;
 }
 
-// A TIFF header and one entry: the orientation.
+// TIFF header with orientation.
 std::string exif(int orientation) {
   return {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, static_cast<char>(orientation),
           0,   0,   0,  0, 0, 0, 0};
@@ -233,8 +231,8 @@ TEST_CASE("of a GIF the first frame is taken, as it lies on the canvas") {
   }
   CHECK(decode(gif(2, 2, {{0, 0, 2, 2, {0, 1, 2, 0}, false, 2}})).rgb == joined({red, green, white, red}));
   CHECK(decode(gif(3, 1, {{1, 0, 1, 1, {2}}})).rgb == joined({white, blue, white}));
-  CHECK(decode(gif(2, 1, {{1, 0, 3, 2, {1, 2, 2, 2, 2, 2}}})).rgb == joined({white, green})); // the rest is cut
-  // Lines of an interlaced frame as they are written: 0, 4, 2, 1, 3.
+  CHECK(decode(gif(2, 1, {{1, 0, 3, 2, {1, 2, 2, 2, 2, 2}}})).rgb == joined({white, green})); // cropped
+  // Interlaced frames store lines 0, 4, 2, 1, 3.
   CHECK(decode(gif(1, 5, {{0, 0, 1, 5, {0, 1, 2, 3, 0}, true}})).rgb == joined({red, {9, 8, 7}, blue, red, green}));
   CHECK(refusal(gif(2, 2, {})) == "picture: cannot be decoded: it has no frame");
   CHECK(refusal(gif(60000, 60000, {whole})).find("is 60000 × 60000 pixels") != std::string::npos);
@@ -258,7 +256,7 @@ TEST_CASE("the first bytes tell a picture's type") {
 }
 
 TEST_CASE("pictures are turned as EXIF says") {
-  // What each orientation shows of the pixels A B / C D / E F.
+  // The result of each orientation for A B / C D / E F.
   const char* shown[] = {"ABCDEF", "BADCFE", "FEDCBA", "EFCDAB", "ACEBDF", "ECAFDB", "FDBECA", "BDFACE"};
   Picture picture(2, 3);
   for (int i = 0; i < 18; ++i) picture.rgb[i] = static_cast<uint8_t>('A' + i / 3);
@@ -283,7 +281,7 @@ TEST_CASE("a picture beyond a limit is refused before it is decoded") {
   CHECK(has(refusal("P6 60000 60000 255\n"), "is 60000 × 60000 pixels"));
   CHECK(has(refusal("P6 99999999999999999999 9 255\n"), "pixels"));
   std::string bomb = png(sample(1, 1));
-  for (const int at : {18, 19, 22, 23}) bomb[at] = '\x60'; // width and height: the checksum comes behind them
+  for (const int at : {18, 19, 22, 23}) bomb[at] = '\x60'; // before their checksum
   CHECK(refusal(bomb).starts_with("picture: "));
 }
 
@@ -292,7 +290,6 @@ TEST_CASE("what is no whole picture is one line of error") {
        {ppm(sample(30, 30)), png(sample(30, 30)), jpeg(sample(30, 30)), jpeg(sample(30, 30), true),
         webp(sample(30, 30)), gif(9, 9, {{0, 0, 9, 9, std::string(81, '\1')}})})
     for (size_t size = 0; size < file.size(); size += size < 64 ? 1 : 37) {
-      // Only the end mark is missing.
       if ((file.starts_with("\xff\xd8") || file.starts_with("GIF")) && size + 2 >= file.size()) continue;
       const std::string line = refusal(file.substr(0, size));
       CAPTURE(size);
@@ -310,6 +307,6 @@ TEST_CASE("a picture's file is read, and one that is missing or too large is nam
   CHECK(media::read_picture(path) == sample(5, 4));
   CHECK_THROWS_AS(media::read_picture(folder / "b.ppm"), core::Error);
   CHECK_THROWS_WITH_AS(media::read_picture(path, {.bytes = 9}), doctest::Contains("expected at most 9"), core::Error);
-  // What has no end is not read to it.
+  // Endless files are not read to their end.
   CHECK_THROWS_WITH_AS(media::read_picture("/dev/zero"), doctest::Contains("/dev/zero: has more than"), core::Error);
 }

@@ -1,4 +1,4 @@
-// Sizes and pixels of resized pictures, against numbers that were worked out by hand.
+// Resizing compared with values calculated by hand.
 #include "media/resize.h"
 
 #include <doctest/doctest.h>
@@ -33,11 +33,11 @@ Picture transposed(const Picture& from) {
 } // namespace
 
 TEST_CASE("a filter is as much wider as a picture gets smaller") {
-  // Half of 4 pixels: weights 1/4, 3/4, 3/4 and 1/4 of a triangle, of those that are there.
+  // Triangle weights 1/4, 3/4, 3/4, 1/4, normalized at edges.
   CHECK(greys(media::resize(row({0, 100, 200, 50}), 2, 1, Filter::bilinear)) == std::vector<int>{71, 121});
-  // Twice as large: 1/4 and 3/4, and the edges as they are.
+  // Weights 1/4 and 3/4.
   CHECK(greys(media::resize(row({0, 100}), 4, 1, Filter::bilinear)) == std::vector<int>{0, 25, 75, 100});
-  // Bicubic goes below and above: weights at 1/4 and 3/4 of a pixel are 0.8672, 0.2266, -0.0234, -0.0703.
+  // Overshoots: 0.8672, 0.2266, -0.0234, -0.0703 at 1/4 and 3/4 of a pixel.
   CHECK(greys(media::resize(row({100, 100, 200, 200}), 8, 1, Filter::bicubic)) ==
         std::vector<int>{100, 98, 93, 120, 180, 207, 202, 200});
   CHECK(greys(media::resize(row({0, 0, 255, 255}), 8, 1, Filter::bicubic)) ==

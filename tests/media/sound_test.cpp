@@ -1,5 +1,4 @@
-// Sounds of every format are read as they were written, other rates and spectra are what their definitions say, and
-// hostile files are one line of error each.
+// All formats must decode; resampling and spectra must match their definitions.
 #include "core/error.h"
 #include "media/medium.h"
 #include "media/sound/spectrum.h"
@@ -102,7 +101,7 @@ TEST_CASE("WAV files of all kinds of samples are read") {
   const Sound written = {44100, {0, 0.5f, -1, 0.25f}};
   CHECK(heard(media::wav_of(written)).samples == written.samples);
   CHECK(heard(media::wav_of(written)).rate == 44100);
-  // A program that writes into a pipe does not know the length.
+  // Unknown length, from a pipe.
   CHECK(heard(riff(wav_format({}) + "data" + bytes_of(0xffffffff, 4) + bytes_of(0x4000, 2))).samples.size() == 1);
 }
 
@@ -198,7 +197,7 @@ TEST_CASE("a spectrum is what the definition says") {
         for (int64_t band = 0; band < spec.bands; ++band) {
           double sum = 0;
           const double step = mel(8000) / 21, left = step * static_cast<double>(band);
-          const auto hz_at = [&](double mels) { // by halving
+          const auto hz_at = [&](double mels) { // by bisection
             double low = 0, high = 8000;
             for (int i = 0; i < 80; ++i) (mel((low + high) / 2) < mels ? low : high) = (low + high) / 2;
             return low;

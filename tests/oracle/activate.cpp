@@ -1,4 +1,3 @@
-// activate: an activation of every element, times the factor of its column.
 #include "support/activation.h"
 #include "support/naive.h"
 

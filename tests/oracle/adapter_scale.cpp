@@ -1,4 +1,3 @@
-// adapter_scale: each column times what counts of its adapter for the row's stream at its position.
 #include "support/naive.h"
 
 namespace ridge::tests {

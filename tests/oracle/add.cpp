@@ -1,4 +1,3 @@
-// add: a + scale * b.
 #include "support/naive.h"
 
 namespace ridge::tests {

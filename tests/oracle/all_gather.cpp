@@ -1,4 +1,4 @@
-// all_gather: of one rank, which has all there is. Several are compared with one (tests/core/parallel/).
+// One rank: the identity. tests/kernels/cpu/parallel_test.cpp compares several.
 #include "support/naive.h"
 
 namespace ridge::tests {

@@ -1,4 +1,3 @@
-// clamp: every element, from the low limit to the high one.
 #include "support/naive.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// concat: a row with another one behind it.
 #include "support/naive.h"
 
 namespace ridge::tests {

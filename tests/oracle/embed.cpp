@@ -1,4 +1,3 @@
-// embed: the table's row of each token, or of each position, scaled, and the bias. A token with a row has that.
 #include "support/naive.h"
 
 #include <algorithm>

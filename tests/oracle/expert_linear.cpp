@@ -1,5 +1,3 @@
-// expert_linear: the matrices of a token's experts times the token's row, or each times the row of its slot; plus
-// the biases of the expert.
 #include "support/naive.h"
 
 namespace ridge::tests {

@@ -1,4 +1,3 @@
-// expert_sum: the sum of a token's experts by their shares, or several sums.
 #include "support/naive.h"
 
 namespace ridge::tests {

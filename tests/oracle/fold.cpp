@@ -1,4 +1,3 @@
-// fold: the sum of the parts of a row, times a factor.
 #include "support/naive.h"
 
 namespace ridge::tests {

@@ -1,4 +1,3 @@
-// gather: the rows of the tokens whose logits are wanted.
 #include "support/naive.h"
 
 namespace ridge::tests {

@@ -1,4 +1,3 @@
-// given: part of the row that a token has instead of an id, else zeros.
 #include "support/naive.h"
 
 namespace ridge::tests {

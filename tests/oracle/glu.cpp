@@ -1,4 +1,3 @@
-// glu: activation(gate) * x; a gate is for as many neighbours in x as it takes.
 #include "support/activation.h"
 #include "support/naive.h"
 

@@ -1,4 +1,3 @@
-// head_ids: 0, 1, 2 … for every token.
 #include "support/naive.h"
 
 #include <numeric>

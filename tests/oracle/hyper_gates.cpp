@@ -1,5 +1,3 @@
-// hyper_gates: gates of what goes into a block and of what comes out of it, and a matrix whose columns and rows have
-// nearly the same sums.
 #include "support/activation.h"
 #include "support/naive.h"
 

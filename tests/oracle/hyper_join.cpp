@@ -1,5 +1,3 @@
-// hyper_join: what a block gives to each residual stream by its gate, and the streams, mixed by a matrix where there is
-// one.
 #include "support/naive.h"
 
 namespace ridge::tests {

@@ -1,4 +1,3 @@
-// layer_norm: each group of a row less its mean, divided by its standard deviation, times the weights, plus the bias.
 #include "support/naive.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// linear: a matrix times each row, plus the bias where there is one.
 #include "support/naive.h"
 
 namespace ridge::tests {

@@ -1,4 +1,3 @@
-// permute: the columns of each group in another order.
 #include "support/naive.h"
 
 #include <cstring>

@@ -1,4 +1,3 @@
-// position_scale: each row times a factor that grows by steps of the position.
 #include "support/naive.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// rms_norm: each group of a row, divided by its root mean square, times the weights.
 #include "support/naive.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// rope: pairs of each head, rotated by the angle of the position.
 #include "support/naive.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// route: the experts with the highest scores, equal ones in their order, and their shares.
 #include "support/activation.h"
 #include "support/naive.h"
 
@@ -8,10 +7,10 @@
 namespace ridge::tests {
 namespace {
 
-// `scores` with those of all but the best groups at -infinity.
+// `scores`, -infinity outside the best groups.
 Naive::Row of_best_groups(const core::RouteParams& p, Naive::Row scores) {
   const int64_t size = p.experts / p.groups;
-  std::vector<std::pair<double, int64_t>> groups; // minus the two best scores, number
+  std::vector<std::pair<double, int64_t>> groups;
   for (int64_t g = 0; g < p.groups; ++g) {
     Naive::Row group(scores.begin() + g * size, scores.begin() + (g + 1) * size);
     std::ranges::sort(group, std::greater());
@@ -50,7 +49,7 @@ void naive_route(Naive& naive, const core::Op& op) {
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return choice[a] > choice[b]; });
     for (int& e : order) e /= static_cast<int>(p.share_matrix);
-    if (op.weights.size() > 2) { // the ids by the token
+    if (op.weights.size() > 2) {
       const core::Weight& table = naive.program().weights[op.weights[2]];
       const size_t bytes = p.used * sizeof(int32_t);
       std::memcpy(order.data(), table.data + naive.batch().tokens[t] * bytes, bytes);
@@ -64,7 +63,7 @@ void naive_route(Naive& naive, const core::Op& op) {
     if (p.gate == core::Gate::softmax_of_chosen)
       for (double& s : shares) s /= sum;
     else if (p.normalize)
-      for (double& s : shares) s /= std::max(sum, 0x1p-14); // f16's smallest normal number, as its authors have it
+      for (double& s : shares) s /= std::max(sum, 0x1p-14); // f16's smallest normal number, as in the reference
     for (double& s : shares) s *= p.scale;
     if (op.weights.size() > 1) {
       const Naive::Row of_expert = naive.weight_row(op.weights[1], 0);

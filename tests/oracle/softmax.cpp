@@ -1,4 +1,3 @@
-// softmax: of each row.
 #include "support/naive.h"
 
 #include <algorithm>

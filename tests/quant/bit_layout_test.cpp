@@ -1,4 +1,4 @@
-// The tables that show blocks, against the decoders.
+// Bit layout tables against the decoders.
 #include "quant/bit_layout.h"
 
 #include "support/numerics.h"
@@ -46,7 +46,7 @@ TEST_CASE("flipping a code bit changes its weight and no other") {
     CAPTURE(info.name);
     std::vector<std::byte> block(info.block_bytes);
     for (std::byte& b : block) b = static_cast<std::byte>(random() & 0xff);
-    for (const BitField& field : layout.fields) { // factors and scales that are finite and not zero
+    for (const BitField& field : layout.fields) {
       if (field.kind == FieldKind::factor) block[field.first_byte + 1] = std::byte{0x3c};
       if (field.kind == FieldKind::scales)
         for (int i = 0; i < field.bytes; ++i) block[field.first_byte + i] = std::byte{0x55};
@@ -59,7 +59,7 @@ TEST_CASE("flipping a code bit changes its weight and no other") {
         info.decode(block.data(), info.block_weights, after.data());
         block[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
         for (int j = 0; j < info.block_weights; ++j) {
-          // Both codes of zero in a 4-bit float decode alike.
+          // Both zeros of a 4-bit float decode alike.
           const bool same = before[j] == after[j] && !(i == j && before[j] == 0);
           if (same != (i != j)) FAIL_CHECK("bit ", bit, " of weight ", i, ": weight ", j);
         }

@@ -1,7 +1,6 @@
-// The encoders' speed and error per format, on the CPU and, where there is one, on the GPU:
-//   ridge_encode_bench [FORMAT…]
-// Weights are Gaussian with σ = 0.02; error is Σ (w - decoded)² / Σ w². CPU speed is that of one thread in CPU time,
-// since other work may share the machine. The last lines time whole tensors of F16 through the GPU, transfers included.
+// Speed and error per format: ridge_encode_bench [FORMAT…]
+// Gaussian weights, σ = 0.02; error is Σ (w - decoded)² / Σ w². CPU: one thread's CPU time. Last: whole F16 tensors
+// through the GPU with transfers.
 #include "core/clock.h"
 #include "core/half.h"
 #include "kernels/cuda/encode/encode.h"
@@ -65,7 +64,7 @@ int main(int argc, char** argv) {
 
   const auto gpu = kernels::cuda::make_encoder();
   if (!gpu) return 0;
-  const int64_t gpu_rows = 14336 * 4; // 235 M weights, 470 MB
+  const int64_t gpu_rows = 14336 * 4;
   std::vector<uint16_t> halves(gpu_rows * cols);
   for (size_t i = 0; i < halves.size(); ++i) halves[i] = core::f16_from_f32(weights[i % weights.size()]);
   fmt::print("{:8} {:>12}\n", "format", "GPU Gw/s");

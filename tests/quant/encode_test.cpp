@@ -1,4 +1,4 @@
-// What the encoders promise for every format: errors against ggml's and against theory, and the edges of the input.
+// Encoders against ggml's errors, theory, and edge cases.
 #include "quant/encode.h"
 
 #include "core/error.h"
@@ -43,8 +43,7 @@ double weighted_error(const Floats& a, const Floats& b, const Floats& importance
   return error;
 }
 
-// What encoders minimize, relative to Σ f w², f the importance: the squared error and, for each group of `count`
-// weights, that of its part along the weights.
+// The encoders' objective relative to Σ f w² (f: importance): squared error plus, per group, that along the weights.
 double loss(const Floats& decoded, const Floats& weights, int64_t count, const Floats& importance = Floats(kCols, 1)) {
   double total = 0, norm = 0;
   for (size_t first = 0; first < weights.size(); first += count) {
@@ -111,7 +110,7 @@ TEST_CASE("half of what least squares loses along the weights is made up for") {
   std::mt19937_64 random(seed);
   const Floats weights = gaussian(random, 64 * kCols), importance = random_importance(random);
   for_each_packed([&](const FormatInfo& format) {
-    if (format.type == Type::MXFP4) return; // its scales are powers of two
+    if (format.type == Type::MXFP4) return; // scales are powers of two
     for (const Floats& factors : {Floats(kCols, 1.0f), importance}) {
       const Floats result = decoded(format, encoded(format, weights, factors));
       double along = 0, squares = 0;
@@ -120,8 +119,8 @@ TEST_CASE("half of what least squares loses along the weights is made up for") {
         along += factor * w * (w - result[i]), squares += factor * w * w;
       }
       const double error = weighted_error(weights, result, factors) / squares;
-      if (error < 0.01) continue; // of 32,768 weights, other errors would hide it
-      // Least squares leaves an error along the weights that equals the relative squared error.
+      if (error < 0.01) continue; // hidden by other errors in 32,768 weights
+      // Least squares leaves an error along the weights equal to the relative squared error.
       CHECK(along / squares > 0.3 * error);
       CHECK(along / squares < 0.75 * error);
     }
@@ -205,7 +204,7 @@ TEST_CASE(
       const double error = tests::nmse(round_trip(format, weights), weights);
       const bool float_scales = format.type == Type::MXFP4 || format.type == Type::NVFP4;
       const bool codebook = format.name.starts_with("IQ") && !format.name.starts_with("IQ4");
-      CHECK(error < (codebook ? 0.15 : float_scales ? 0.01 : 1e-6)); // not every codebook has a point of equal weights
+      CHECK(error < (codebook ? 0.15 : float_scales ? 0.01 : 1e-6)); // some codebooks have no point of equal weights
     });
   }
 }
@@ -231,9 +230,9 @@ TEST_CASE("NF4 and FP4 take the largest of 64 weights as the scale and the neare
     const FormatInfo& info = format(type);
     CAPTURE(info.name);
     Floats weights = gaussian(random);
-    weights[70] = 5.5f; // the scale of the second block
+    weights[70] = 5.5f;
     const Floats result = round_trip(info, weights);
-    CHECK(result[70] == doctest::Approx(5.5f)); // levels are 127ths here
+    CHECK(result[70] == doctest::Approx(5.5f)); // in steps of 1/127
     CHECK(tests::nmse(round_trip(info, result), result) < 1e-4);
     const double error = tests::nmse(result, weights); // FP4 has no level between 1/192 and 1/6
     CHECK(error < (type == Type::NF4 ? 0.012 : 0.02));
@@ -250,7 +249,7 @@ TEST_CASE("importance lowers the error that it weighs, and its scale does not ma
   Floats scaled = importance;
   for (float& factor : scaled) factor *= 0x1p-100f;
   for_each_packed([&](const FormatInfo& format) {
-    const auto lost = [&](const Floats& result) { // scales that are powers of two cannot be lengthened
+    const auto lost = [&](const Floats& result) { // power-of-two scales cannot be lengthened
       if (format.type == Type::MXFP4) return weighted_error(result, weights, importance);
       return loss(result, weights, format.block_weights, importance);
     };
@@ -276,7 +275,7 @@ TEST_CASE("threads, instruction sets and neighbours change no byte") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  const Floats weights = gaussian(random, 3 * kCols), importance = random_importance(random); // no whole vectors
+  const Floats weights = gaussian(random, 3 * kCols), importance = random_importance(random);
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
   for (const FormatInfo& format : formats()) {
     if (!can_encode(format.type)) continue;

@@ -1,4 +1,4 @@
-// Codes in place, Hessians, and what error feedback and scales gain on correlated inputs.
+// Codes, Hessians, error feedback and scales on correlated inputs.
 #include "quant/awq.h"
 #include "quant/code_map.h"
 #include "quant/encode.h"
@@ -106,7 +106,7 @@ TEST_CASE("M D Mᵀ is the damped Hessian") {
   for (const float m : hessian.mean_squares()) mean += m * hessian.inputs() / cols;
   for (const float e : errors) length += static_cast<double>(e) * e;
   expected += 0.01 * mean * length;
-  for (int64_t k = 0; k < cols; ++k) { // Σ over columns k of d[k] (e Mₖ)²
+  for (int64_t k = 0; k < cols; ++k) {
     double dot = 0;
     for (int64_t i = 0; i <= k; ++i) dot += static_cast<double>(errors[i]) * factor.m[i * cols + k];
     found += factor.d[k] * dot * dot;
@@ -135,7 +135,7 @@ TEST_CASE("feedback beats importance, which beats neither, on the output's error
     const double plain_loss = loss(hessian, type, weights, plain),
                  weighted_loss = loss(hessian, type, weights, weighted);
     CHECK(weighted_loss < plain_loss);
-    // Below two bits a weight, errors are too large for the columns that follow.
+    // Below two bits per weight, errors are too large to compensate.
     const double most = quant::format(type).bits_per_weight() < 2 ? 0.8 : 0.5;
     CHECK(loss(hessian, type, weights, fed) < most * weighted_loss);
   }

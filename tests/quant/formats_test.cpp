@@ -1,4 +1,4 @@
-// What the layouts mean, by blocks built by hand: each case writes known numbers into the fields and reads the weights.
+// Layouts: hand-built blocks with known fields.
 #include "quant/all_formats.h"
 #include "support/numerics.h"
 
@@ -34,7 +34,7 @@ void check_codebook(const Codebook<Point, kSize>& book, std::initializer_list<in
       REQUIRE(digit != level.end());
       number = number * static_cast<int64_t>(level.size()) + (digit - level.begin());
     }
-    REQUIRE(number > previous); // hence all points differ, and none is missing at the end
+    REQUIRE(number > previous);
     previous = number;
   }
 }
@@ -93,7 +93,7 @@ TEST_CASE("Q4_K, Q5_K: eight 6-bit scales and mins come back from their 12 bytes
   std::memcpy(q5_k.scales, packed, 12);
   std::memset(q4_k.qs, 0x22, sizeof q4_k.qs);
   std::memset(q5_k.qs, 0x22, sizeof q5_k.qs);
-  std::memset(q5_k.qh, 0xf0, sizeof q5_k.qh); // the fifth bit in groups 4 to 7
+  std::memset(q5_k.qh, 0xf0, sizeof q5_k.qh);
   const auto four = weights(q4_k), five = weights(q5_k);
   for (int i = 0; i < 256; ++i) {
     const int g = i / 32;
@@ -106,7 +106,7 @@ TEST_CASE("Q4_K, Q5_K: eight 6-bit scales and mins come back from their 12 bytes
 TEST_CASE("Q2_K: two-bit codes in four planes, a nibble scale and a nibble min every 16") {
   Q2_K block{{}, {}, half(1.0f), half(0.5f)};
   for (int s = 0; s < 16; ++s) block.scales[s] = static_cast<uint8_t>(s | (15 - s) << 4);
-  std::memset(block.qs, 0b11100100, sizeof block.qs); // planes 0, 1, 2, 3 hold the codes 0, 1, 2, 3
+  std::memset(block.qs, 0b11100100, sizeof block.qs);
   const auto decoded = weights(block);
   for (int i = 0; i < 256; ++i) {
     const int s = i / 16, code = i / 32 % 4;
@@ -116,8 +116,8 @@ TEST_CASE("Q2_K: two-bit codes in four planes, a nibble scale and a nibble min e
 
 TEST_CASE("Q3_K: a clear mask bit subtracts 4, and sixteen 6-bit scales come back from their 12 bytes") {
   Q3_K block{{}, {}, {}, half(1.0f)};
-  std::memset(block.hmask, 0x0f, sizeof block.hmask); // set in groups 0 to 3
-  std::memset(block.qs, 0b11100100, sizeof block.qs); // planes 0, 1, 2, 3 hold the codes 0, 1, 2, 3
+  std::memset(block.hmask, 0x0f, sizeof block.hmask);
+  std::memset(block.qs, 0b11100100, sizeof block.qs);
   const auto scale = [](int s) { return (s * 11 + 5) % 64; };
   for (int s = 0; s < 16; ++s) {
     block.scales[s % 8] = static_cast<uint8_t>(block.scales[s % 8] | (scale(s) & 15) << (4 * (s / 8)));
@@ -148,7 +148,7 @@ TEST_CASE("Q6_K: four low bits and two high bits make a code around 32, every 16
 TEST_CASE("TQ1_0: a byte holds five base-3 digits as a fraction of 3^5, for all 243 numbers") {
   for (int number = 0; number < 243; ++number) {
     CAPTURE(number);
-    const auto byte = static_cast<uint8_t>((number * 256 + 242) / 243); // rounded up
+    const auto byte = static_cast<uint8_t>((number * 256 + 242) / 243);
     TQ1_0 block{{}, {}, half(1.0f)};
     std::memset(block.qs, byte, sizeof block.qs);
     std::memset(block.qh, byte, sizeof block.qh);
@@ -194,7 +194,7 @@ TEST_CASE("MXFP4: E2M1 values times a power of two, subnormal and huge ones incl
       CHECK(decoded[i] == (i % 16 < 8 ? magnitude : -magnitude));
     }
   }
-  block.e = 255; // NaN in the OCP standard; read as 2^128 like everywhere in GGUF
+  block.e = 255; // NaN in OCP; 2^128 in GGUF
   CHECK(weights(block)[1] == 0x1p127f);
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("NVFP4: every scale byte is an unsigned E4M3 float, its top bit ignore
     if (bits == 0x7f) scale = 0.0f;
     NVFP4 block{};
     block.d[1] = static_cast<uint8_t>(bits);
-    std::memset(block.qs, 0xa7, sizeof block.qs); // low nibble 6, high nibble -1
+    std::memset(block.qs, 0xa7, sizeof block.qs);
     const auto decoded = weights(block);
     for (int i = 16; i < 32; ++i) CHECK(decoded[i] == (i < 24 ? 6.0f * scale : -scale));
     CHECK(decoded[15] == 0.0f);
@@ -274,11 +274,11 @@ TEST_CASE("IQ2, IQ3: index 0 is the all-lowest point, its scale counted in halve
 }
 
 TEST_CASE("IQ1_S, IQ1_M: ternary digits shifted by an eighth, either way") {
-  IQ1_S iq1_s{half(1.0f), {}, {}}; // index 0: all digits -1
+  IQ1_S iq1_s{half(1.0f), {}, {}};
   IQ1_M iq1_m{};
   for (int g = 0; g < 8; ++g) iq1_s.qh[g] = static_cast<uint16_t>(g << 12 | (g % 2) << 15);
-  for (int i = 0; i < 16; ++i) iq1_m.qh[i] = 0x80; // every second eight shifts down
-  for (int j = 0; j < 4; ++j) {                    // d = 0x3c00 = 1, lowest nibble first; scales 0 1 2 3
+  for (int i = 0; i < 16; ++i) iq1_m.qh[i] = 0x80;
+  for (int j = 0; j < 4; ++j) { // d = 0x3c00 = 1, lowest nibble first; scales 0 1 2 3
     iq1_m.scales[j] = static_cast<uint16_t>((0x3c00 >> (4 * j) & 15) << 12 | 0 | 1 << 3 | 2 << 6 | 3 << 9);
   }
   const auto s = weights(iq1_s), m = weights(iq1_m);

@@ -1,6 +1,5 @@
-// Every format against golden bytes: tests/golden/NAME.bin holds 4×512 weights as ggml's encoder packed them, then the
-// floats that ggml decodes them to. Those of the formats in memory are random blocks and NumPy's floats
-// (tests/cross_check/golden_memory_formats.py).
+// tests/golden/NAME.bin: 4×512 weights packed by ggml, then as decoded; in-memory formats: random blocks and NumPy's
+// floats (tests/cross_check/golden_memory_formats.py).
 #include "quant/registry.h"
 #include "support/reference.h"
 

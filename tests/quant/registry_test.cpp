@@ -1,4 +1,4 @@
-// The table of formats, and what every format promises whatever bytes it is given.
+// The formats' table; properties for arbitrary bytes.
 #include "quant/all_formats.h"
 #include "quant/registry.h"
 #include "support/numerics.h"
@@ -20,7 +20,7 @@ bool same(float a, float b) {
   return (std::isnan(a) && std::isnan(b)) || core::bits_from_f32(a) == core::bits_from_f32(b);
 }
 
-// One block of the given bytes, alone on the heap so that a sanitizer sees any access beyond it.
+// Alone on the heap, so that sanitizers see overruns.
 template <typename Format, typename Fill>
 std::unique_ptr<Format> make_block(Fill fill) {
   auto block = std::make_unique<Format>();
@@ -81,7 +81,7 @@ TEST_CASE("format ids and names are unique and blocks are whole groups") {
     CHECK(ids.insert(info.type).second);
     CHECK(names.insert(info.name).second);
     if (info.packed) CHECK(info.block_weights % kGroupWeights == 0);
-    CHECK(256 % info.block_weights == 0); // so that a row that fits super-blocks fits every format
+    CHECK(256 % info.block_weights == 0); // a row of super-blocks fits every format
     CHECK(info.row_bytes(512) * 8 == doctest::Approx(info.bits_per_weight() * 512));
   }
 }
@@ -95,12 +95,12 @@ TEST_CASE("a format is found by type id and by name in any case, and nothing els
     CHECK(find_format(lower) == &info);
     CHECK(&format(info.type) == &info);
   }
-  CHECK(find_format(15u) == nullptr); // Q8_K: an activation format, never in files
+  CHECK(find_format(15u) == nullptr); // Q8_K: activations only, never in files
   CHECK(find_format(4u) == nullptr);  // removed from GGUF
   CHECK(find_format(0xffffffffu) == nullptr);
   CHECK(find_format("") == nullptr);
   CHECK(find_format("Q4_") == nullptr);
-  CHECK(find_format("Q4_K_M") == nullptr); // a recipe, not a format
+  CHECK(find_format("Q4_K_M") == nullptr);
 }
 
 TEST_CASE("a block of any bytes decodes to what its groups say, within the bounds of a group") {

@@ -1,4 +1,4 @@
-// Which web pages may drive a server without a key.
+// Pages that may use a server without a key.
 #include "server/http/access.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// LoRA adapters of requests, over sockets.
+// LoRA adapters of requests.
 #include "engine/adapters/adapters.h"
 
 #include "support/adapters.h"
@@ -71,7 +71,7 @@ TEST_CASE("requests name adapters and scales, and the server has scales for thos
   CHECK(adapted.complete(Json::array()) == plain);
   list = Json::parse(adapted.endpoint.get("/lora-adapters"));
   CHECK(list[0]["scale"] == 1.0);
-  CHECK(list[1]["scale"] == 0.0); // it was left out
+  CHECK(list[1]["scale"] == 0.0);
 }
 
 TEST_CASE("requests of different adapters at once have the answers that each has alone") {

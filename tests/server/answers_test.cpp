@@ -1,4 +1,4 @@
-// Several answers to one request, more of them than can be generated together.
+// Several answers to a request, with fewer streams.
 #include "server/answers.h"
 #include "support/http/endpoint.h"
 #include "support/watchdog.h"
@@ -13,11 +13,11 @@ using tests::Endpoint;
 
 TEST_CASE("answers that wait for a stream do not delay what is found in those that have one") {
   std::atomic<bool> followed = false;
-  std::atomic<int64_t> rounds = 0; // in which tokens that had come were taken
+  std::atomic<int64_t> rounds = 0; // reads of new tokens
   Endpoint endpoint([&] {
     engine::LoadedModel model = tests::open_history({.streams = 4, .context = 512});
     dynamic_cast<tests::History&>(*model.executor).before_step = [&] {
-      const int64_t before = rounds; // the round that runs may have been where the last step's tokens were not
+      const int64_t before = rounds; // this round may have missed the last step
       if (followed) CHECK(tests::comes("the answers to be looked at", [&] { return rounds > before + 1; }));
     };
     return model;
@@ -39,10 +39,10 @@ TEST_CASE("answers that wait for a stream do not delay what is found in those th
   const std::string whole = follow({generation}).first[0];
   REQUIRE(whole.size() > 70);
   generation.sampling.stop = {whole.substr(50, 15)};
-  const int64_t alone = follow({generation}).second; // tokens until the stop text was found
+  const int64_t alone = follow({generation}).second;
   const int64_t before = generated();
   followed = true;
   const std::vector<std::string> texts = follow(std::vector(16, generation)).first;
   for (const std::string& text : texts) CHECK(text == whole.substr(0, 50));
-  CHECK(generated() - before <= 16 * (alone + 1)); // the step that had begun when it was found
+  CHECK(generated() - before <= 16 * (alone + 1)); // plus the step in progress
 }

@@ -1,4 +1,4 @@
-// Bodies that are there to harm: they are refused before they take memory or time.
+// Malicious bodies must cost neither memory nor time.
 #include "server/api_error.h"
 #include "support/http/endpoint.h"
 #include "support/http/socket.h"
@@ -13,7 +13,7 @@ using tests::Socket;
 
 namespace {
 
-// All that comes back on a connection, and for what follows behind the answer's first byte.
+// `later` is sent after the answer's first byte.
 std::string answer(const Endpoint& endpoint, const std::string& bytes, const std::string& later = {}) {
   Socket socket(endpoint.server.port());
   if (!socket.send(bytes) || !socket.wait_for_byte()) return "";
@@ -31,7 +31,7 @@ int64_t count(const std::string& text, const std::string& part) {
 
 TEST_CASE("a body of a length that cannot be known is refused, and the connection closed") {
   const Endpoint endpoint([] { return tests::open_history({}); });
-  // Behind each of these the body holds a request, which must not be answered.
+  // The body contains a request that must not be answered.
   const std::string inside = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
   const auto refused = [&](const std::string& head, const std::string& status, const std::string& message) {
     CAPTURE(head);
@@ -138,7 +138,7 @@ TEST_CASE("the body of a request with a wrong key is not taken for the next one"
 
 TEST_CASE(
     "bodies of many members, objects and lists are read up to the limits, in a time that grows with their length") {
-  const tests::Guard guard("bodies to be read"); // one that grows with the square takes hours
+  const tests::Guard guard("bodies to be read"); // quadratic time would take hours
   const auto repeated = [](int64_t n, const auto& item) {
     std::string text;
     for (int64_t i = 0; i < n; ++i) text += (i ? "," : "") + item(i);

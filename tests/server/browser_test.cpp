@@ -1,4 +1,4 @@
-// The chat page in a browser without a window. `./dev test --browser` installs one and names it in RIDGE_BROWSER.
+// The chat page in a headless browser (`./dev test --browser`, RIDGE_BROWSER).
 #include "engine/pictures/open_pictures.h"
 #include "support/http/browser.h"
 #include "support/http/endpoint.h"
@@ -76,7 +76,7 @@ TEST_CASE("in a browser an answer can be stopped") {
   if (!program) return;
   const Endpoint endpoint([] {
     engine::LoadedModel model = open_history({.streams = 1, .context = 1 << 16});
-    dynamic_cast<History&>(*model.executor).before_step = [] { // else the answer may be over before it is stopped
+    dynamic_cast<History&>(*model.executor).before_step = [] { // slow, so that the test can stop it
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     };
     return model;
@@ -170,7 +170,7 @@ TEST_CASE("in a browser what a model writes is text, whatever it writes") {
   CHECK(html("> q\n> r\n\n# h\n---") == "<blockquote><p>q<br>r</p></blockquote><h1>h</h1><hr>");
   CHECK(html("```\nunfinished") == "<pre><code>unfinished</code><button type=\"button\">Copy</button></pre>");
 
-  // A text that grows ends as if it had come at once, and texts made to take long do not.
+  // Incremental rendering equals the whole; pathological texts stay fast.
   const std::string grown = "# A\n\n- b\n  - c\n\n```x\nd\n```\n\n|e|f|\n|-|-|\n|g|h|\n\ni **j** k";
   CHECK(
       browser.value("(() => { const a = element('div'), b = element('div'), text = " + Json(grown).dump() +

@@ -1,4 +1,4 @@
-// Completions in the form of llama.cpp's server, and texts that are filled in.
+// llama.cpp-style completions and infill.
 #include "support/http/endpoint.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
@@ -23,7 +23,7 @@ std::vector<Json> events_of(const Endpoint& endpoint, const std::string& path, J
   return events;
 }
 
-// A random model that knows how to fill in.
+// With infill tokens.
 struct Coder {
   tests::TemporaryFolder folder;
   Endpoint endpoint{[this] {
@@ -137,7 +137,7 @@ TEST_CASE("n_probs gives what was likely, by the model or by what samplers left"
       CHECK(one["logprob"].get<double>() <= 0);
       CHECK(one["bytes"].is_array());
       REQUIRE(one["top_logprobs"].size() == 10);
-      CHECK(one["top_logprobs"][0]["id"] == one["id"]); // greedy
+      CHECK(one["top_logprobs"][0]["id"] == one["id"]);
     }
   }
   body.update({{"post_sampling_probs", true}, {"temperature", 1}, {"top_k", 3}, {"top_p", 1}, {"min_p", 0}});
@@ -222,7 +222,7 @@ TEST_CASE("a text that is filled in gets what stands around the gap, and other f
   CAPTURE(prompt);
   CHECK(prompt.find("<|file_sep|>a.py\n y<|file_sep|>tmp\n z<|file_sep|>") != std::string::npos);
   CHECK(prompt.find("def f(): x =<|fim_suffix|>") != std::string::npos);
-  // The files stay evaluated while the text is written.
+  // The files stay cached.
   body["input_prefix"] = "def f(): #";
   const Json again = endpoint.post("/infill", body);
   CHECK(again["timings"]["cache_n"].get<int>() > 20);

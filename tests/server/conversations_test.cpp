@@ -1,4 +1,4 @@
-// Conversations as agents send them, over HTTP and in every API's form.
+// Agents' conversations in every API.
 #include "support/http/endpoint.h"
 
 #include <doctest/doctest.h>
@@ -78,7 +78,7 @@ TEST_CASE("integers of any length come to the prompt as they were sent, in every
     CHECK(prompt("{\"n\": [" + number + "]}").find(number) != std::string::npos);
     CHECK(prompt("\"{\\\"n\\\": " + number + "}\"").find(number) != std::string::npos);
   }
-  CHECK(prompt("\"{\\\"n\\\": \"").find("{\"n\": ") != std::string::npos); // cut off
+  CHECK(prompt("\"{\\\"n\\\": \"").find("{\"n\": ") != std::string::npos);
   const std::string echoed = R"({"input": "hi", "max_output_tokens": 1, "metadata": {"n": )" + digits + "}}";
   CHECK(endpoint.client().post("/v1/responses", echoed).body.find("\"n\":" + digits) != std::string::npos);
 }

@@ -1,5 +1,4 @@
-// The routes for embeddings over sockets: the vectors are the engine's, in every form that clients ask for, and models
-// that write and models that embed stand side by side.
+// Embedding routes, all formats.
 #include "support/http/models_endpoint.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
@@ -17,7 +16,7 @@ namespace {
 
 constexpr int64_t kContext = 32;
 
-// A model that writes, "writer", and one that embeds, "vectors", behind one server.
+// "writer" generates, "vectors" embeds.
 struct WriterAndVectors {
   WriterAndVectors() {
     tests::TinyModel().write(folder / "writer.gguf");

@@ -1,4 +1,4 @@
-// Errors as each API's clients recognise them, and answers that fail.
+// Errors in each API's form, and failing answers.
 #include "core/error.h"
 #include "server/reply.h"
 #include "support/http/endpoint.h"

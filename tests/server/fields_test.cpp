@@ -1,4 +1,4 @@
-// Which fields of requests are done, refused by name, or ignored and counted.
+// Supported, rejected, ignored fields.
 #include "server/requests/request_fields.h"
 #include "support/http/endpoint.h"
 

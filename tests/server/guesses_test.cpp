@@ -1,4 +1,4 @@
-// An endpoint that guesses tokens ahead, with the guide behind it: its answers are those of one that does not.
+// Endpoint with and without drafts.
 #include "engine/speculation/ngram_drafter.h"
 #include "support/http/endpoint.h"
 #include "support/http/socket.h"
@@ -16,9 +16,9 @@ using tests::Endpoint;
 
 namespace {
 
-constexpr int64_t kGuesses = 5; // in each step that has any
+constexpr int64_t kGuesses = 5; // per step
 
-// Guesses whether it pays or not.
+// Even without a gain.
 std::unique_ptr<engine::Speculator> ngrams() {
   return std::make_unique<engine::Speculator>(std::make_unique<engine::NgramDrafter>(), kGuesses);
 }
@@ -27,7 +27,6 @@ Endpoint guessing_endpoint(int64_t streams) {
   return Endpoint([streams] { return tests::open_guide(streams, kGuesses + 1); }, "", ngrams());
 }
 
-// Bodies of every kind: greedy, seeded, penalized, stopped, with probabilities, several, and held to schemas and tools.
 std::vector<Json> bodies() {
   std::vector<Json> all(9, chat_body("What is ridge? What is ridge? Say: ridge ridge ridge", 60));
   all[1]["temperature"] = 1.5, all[1]["seed"] = 5;
@@ -47,7 +46,6 @@ std::vector<Json> bodies() {
   return all;
 }
 
-// What a client sees of an answer, but for what is new each time: ids and times.
 Json seen(Json reply) {
   for (Json& choice : reply["choices"])
     if (choice["message"].contains("tool_calls"))
@@ -55,20 +53,19 @@ Json seen(Json reply) {
   return {{"choices", reply["choices"]}, {"completion_tokens", reply["usage"]["completion_tokens"]}};
 }
 
-// Those of a prompt that was read in other pieces differ in their last bits.
+// They depend on the prompt's pieces in their last bits.
 Json without_probabilities(Json seen) {
   for (Json& choice : seen["choices"]) choice.erase("logprobs");
   return seen;
 }
 
-// A client that leaves in the middle of a long answer.
 void leave(const Endpoint& endpoint) {
   Json body = chat_body("What is ridge?", 400);
   body["temperature"] = 100;
   body["stream"] = true;
   tests::Socket socket(endpoint.server.port());
   REQUIRE(socket.request("POST /v1/chat/completions", body.dump()));
-  REQUIRE(!socket.next(1000).empty()); // some tokens
+  REQUIRE(!socket.next(1000).empty());
   socket.close();
 }
 
@@ -96,7 +93,7 @@ TEST_CASE("answers with guesses are those without, alone, among others, and whil
     const int64_t steps = guessing.service.counts().steps, ended = guessing.service.counts().ended;
     clients.emplace_back([&, i] { together[i] = answer(guessing, i); });
     if (i == 2) leave(guessing);
-    // The next one comes into the middle of this answer.
+    // The next request arrives during this answer.
     REQUIRE(tests::comes("the model to go on", [&] {
       const engine::Scheduler::Counts counts = guessing.service.counts();
       return counts.steps > steps + 10 || counts.ended > ended;
@@ -113,7 +110,7 @@ TEST_CASE("answers with guesses are those without, alone, among others, and whil
 
 TEST_CASE("what became of guesses is in timings, metrics and properties") {
   const Endpoint plain(2), guessing = guessing_endpoint(2);
-  const Json body = bodies()[6]; // a list, which repeats itself
+  const Json body = bodies()[6];
   const Json timings = guessing.post("/v1/chat/completions", body)["timings"];
   REQUIRE(timings.contains("draft_n"));
   CHECK(timings["draft_n"].get<int>() > 0);
@@ -176,7 +173,7 @@ TEST_CASE("a draft model guesses for the model that is served") {
   server::ModelSetup setup;
   setup.parallel = 2;
   setup.model.device = "cpu";
-  setup.model.draft_model = RIDGE_SOURCE_DIR "/models/guide/guide.gguf"; // the served one itself
+  setup.model.draft_model = RIDGE_SOURCE_DIR "/models/guide/guide.gguf";
   setup.model.draft_tokens = 3;
   const auto timings = [&] {
     server::ServedModel model(server::open_served("", setup.model, {}), setup, "guide", {}, [](const std::string&) {});

@@ -1,4 +1,4 @@
-// The HTTP server without models: what it makes of requests that are slow, too large, malformed or many at once.
+// HTTP server without models.
 #include "server/http/http_server.h"
 
 #include "core/files/descriptors.h"
@@ -25,8 +25,8 @@ using Seconds = HttpLimits::Seconds;
 
 namespace {
 
-// POST /echo gives the body back, /wait answers once it may, /stream writes until its client has gone, /pieces streams
-// three pieces, and /quick waits for nothing.
+// /echo returns the body, /wait blocks, /stream writes until the client leaves, /pieces streams three, /quick returns
+// at once.
 class Server {
  public:
   explicit Server(const HttpLimits& limits = {}, int64_t workers = 4)
@@ -104,7 +104,6 @@ class Server {
 
 const std::string kHost = " HTTP/1.1\r\nHost: localhost\r\n", kClose = "Connection: close\r\n\r\n";
 
-// All that comes back for these bytes, until the server closes the connection.
 std::string answers(const Server& server, const std::string& bytes) {
   Socket socket(server.port());
   socket.send(bytes);
@@ -138,7 +137,7 @@ TEST_CASE("requests sent ahead are answered in their order, also behind the end 
     REQUIRE(at != std::string::npos);
   }
   HttpClient client = server.client();
-  for (int i = 0; i < 3; ++i) CHECK(client.post("/echo", "text").body == "text"); // one after the other, too
+  for (int i = 0; i < 3; ++i) CHECK(client.post("/echo", "text").body == "text");
 }
 
 TEST_CASE("more requests sent ahead than the limit close the connection behind the last one that is answered") {
@@ -187,10 +186,10 @@ TEST_CASE("heads beyond the limits are refused before they take memory") {
   std::string headers;
   for (int i = 0; i < 10; ++i) headers += "H" + std::to_string(i) + ": v\r\n";
   CHECK(status("GET /quick" + kHost + headers + "\r\n") == "HTTP/1.1 431");
-  Socket socket(server.port()); // endless
+  Socket socket(server.port());
   socket.send("GET /quick" + kHost);
   const std::string header = "Name: " + std::string(65536, 'v') + "\r\n";
-  // So much is thrown away, so that the refusal can be read.
+  // The server discards this much, so that the refusal is readable.
   const int64_t most = (16 << 20) + tests::bytes_between_sides();
   int64_t sent = 0;
   while (sent < 2 * most && socket.send(header)) sent += std::ssize(header);
@@ -228,7 +227,7 @@ TEST_CASE("a request must come whole in its time, however steadily its bytes com
     Socket socket(server.port());
     REQUIRE(socket.send(begin));
     pollfd answer = {socket.descriptor(), POLLIN, 0};
-    while (::poll(&answer, 1, 10) == 0) socket.send("x"); // a byte every 10 ms until the answer comes
+    while (::poll(&answer, 1, 10) == 0) socket.send("x");
     socket.end_of_sending();
     CHECK(socket.rest().starts_with("HTTP/1.1 408"));
   }
@@ -239,14 +238,14 @@ TEST_CASE("an idle connection is closed after its time, and earlier where anothe
     const Server server({.idle_time = Seconds(0.2)});
     Socket never(server.port());
     CHECK(never.rest().empty());
-    std::string answer; // none comes where the request is sent later than that
+    std::string answer; // there is none if the request comes later
     while (answer.empty()) answer = answers(server, "GET /quick" + kHost + "\r\n");
     CHECK(answer.ends_with("quick"));
   }
   const Server server({.connections = 3});
   Socket first(server.port()), second(server.port()), third(server.port());
   CHECK(answers(server, "GET /quick" + kHost + kClose).ends_with("quick"));
-  CHECK(first.rest().empty()); // the oldest one
+  CHECK(first.rest().empty());
 }
 
 TEST_CASE("an address has its number of connections, and no more") {
@@ -260,7 +259,7 @@ TEST_CASE("an address has its number of connections, and no more") {
 
 TEST_CASE("slow, idle and waiting clients leave the others undisturbed") {
   Server server({}, 2);
-  // Six descriptors each: this process has both ends of a connection.
+  // Descriptors: both ends are in this process.
   const int64_t clients = std::min<int64_t>(100, core::raise_descriptor_limit() / 8);
   std::vector<Socket> idle, slow, busy;
   for (int64_t i = 0; i < clients; ++i) {
@@ -270,7 +269,7 @@ TEST_CASE("slow, idle and waiting clients leave the others undisturbed") {
     busy.emplace_back(server.port());
     busy.back().send("GET /wait" + kHost + kClose);
   }
-  server.wait_for(server.waiting, 2); // as many as there are workers
+  server.wait_for(server.waiting, 2);
   CHECK(server.client().get("/quick").body == "quick");
   server.open_gate();
   for (Socket& socket : busy) CHECK(socket.rest().starts_with("HTTP/1.1 200"));
@@ -300,7 +299,7 @@ TEST_CASE("bodies that wait take memory up to a limit") {
   const Server server({.body_bytes = 1 << 20, .waiting_bytes = 3 << 20});
   std::vector<Socket> waiting;
   std::vector<pollfd> answered;
-  for (int i = 0; i < 4; ++i) { // of which three fit
+  for (int i = 0; i < 4; ++i) {
     waiting.emplace_back(server.port());
     waiting.back().send("POST /echo" + kHost + "Content-Length: 1048576\r\n\r\n" + std::string((1 << 20) - 1, ' '));
     answered.push_back({waiting.back().descriptor(), POLLIN, 0});
@@ -327,7 +326,7 @@ TEST_CASE("an idle connection keeps nothing of its requests") {
     idle.push_back(server.client());
     CHECK(idle.back().post("/target", std::string(4 << 20, 'x'), {{"Name", std::string(50'000, 'v')}}).status == 200);
   }
-  // A worker gives its part back behind its answer.
+  // A worker releases its memory after the answer.
   CHECK(tests::comes("the memory to be given back", [&] { return used() < before + 1e6; }));
 }
 
@@ -340,7 +339,7 @@ TEST_CASE("clients that have sent half of a request do not keep the server from 
     half.emplace_back(server->port());
     REQUIRE(half.back().send(begun));
   }
-  CHECK(server->client().get("/quick").status == 200); // so that the others are known
+  CHECK(server->client().get("/quick").status == 200); // after the others have arrived
   server.reset();
   for (Socket& socket : half) CHECK(socket.rest().empty());
 }
@@ -364,5 +363,5 @@ TEST_CASE("an answer that finds no memory is an error, and the server goes on") 
   CHECK(client.get("/no-memory").status == 500);
   CHECK(client.get("/quick").status == 200);
   CHECK(client.ask("HEAD", "/quick").header("Content-Length") == "5");
-  CHECK(client.get("/quick").body == "quick"); // behind a response without its content
+  CHECK(client.get("/quick").body == "quick");
 }

@@ -1,4 +1,4 @@
-// Probabilities of answers and of prompts, in the forms of the APIs.
+// Log-probabilities of answers and prompts in each API.
 #include "core/sampling/token_choice.h"
 #include "support/http/endpoint.h"
 
@@ -12,7 +12,6 @@ using tests::Endpoint;
 
 namespace {
 
-// The logarithms of the model's probabilities of each token behind those before it, computed by themselves.
 std::vector<float> expected(const std::vector<int32_t>& tokens) {
   engine::LoadedModel model = tests::open_guide(1);
   std::vector<float> all;
@@ -104,7 +103,7 @@ TEST_CASE("20 likely tokens on every route that has them") {
     REQUIRE(entries.size() == 3);
     for (const Json& entry : entries) {
       REQUIRE(entry["top_logprobs"].size() == 20);
-      CHECK(entry["top_logprobs"][0]["logprob"] == entry["logprob"]); // greedy
+      CHECK(entry["top_logprobs"][0]["logprob"] == entry["logprob"]);
       for (size_t i = 1; i < 20; ++i)
         CHECK(entry["top_logprobs"][i]["logprob"].get<float>() <= entry["top_logprobs"][i - 1]["logprob"].get<float>());
     }

@@ -1,5 +1,4 @@
-// Several models behind one server: they come when a request names them, make room for each other, and a broken one
-// disturbs no other.
+// Several models: loading, eviction, broken ones.
 #include "core/error.h"
 #include "server/server.h"
 #include "support/http/client.h"
@@ -53,7 +52,7 @@ struct SeveralModels {
     REQUIRE(result.whole);
     return Json::parse(result.body);
   }
-  std::string loaded() const { // the names of the models that are
+  std::string loaded() const {
     std::string names;
     const Json running = get("/api/ps");
     for (const Json& model : running["models"]) names += model["name"].get<std::string>() + " ";
@@ -65,7 +64,6 @@ struct SeveralModels {
   std::thread thread;
 };
 
-// Files for a.gguf, b.gguf and one that is broken.
 struct ThreeFiles {
   ThreeFiles() {
     tests::TinyModel().write(folder / "a.gguf");
@@ -73,7 +71,7 @@ struct ThreeFiles {
     std::ofstream(folder / "broken.gguf") << "GGUF but not really";
     std::ofstream(folder / "notes.txt") << "no model";
   }
-  // Room for one of them, but not for two.
+  // Memory for one model, not for two.
   static double room_for_one(const tests::TemporaryFolder& folder) {
     return 1.5 * server::ServedModel::bytes_needed(engine::open_model(folder / "a.gguf"), SeveralModels::setup());
   }
@@ -90,7 +88,7 @@ TEST_CASE("models are loaded when a request names them") {
   CHECK(endpoint.loaded() == "");
   CHECK(endpoint.answers("b"));
   CHECK(endpoint.loaded() == "b ");
-  CHECK(endpoint.answers("")); // the last one
+  CHECK(endpoint.answers(""));
   CHECK(endpoint.loaded() == "b ");
   CHECK(endpoint.answers("a:latest"));
   CHECK(endpoint.loaded() == "a b ");
@@ -179,7 +177,7 @@ TEST_CASE("many requests for models that do not fit together are all answered") 
 
 namespace {
 
-// Models a and b, which may have settings of their own, and what their loading has to wait for.
+// With settings, and a gate for loading.
 struct Router {
   explicit Router(const ThreeFiles& files, const std::function<void(std::vector<server::ModelFile>&)>& change,
                   double memory_bytes = 0, engine::LoadSteps steps = {})
@@ -210,7 +208,7 @@ struct Router {
     return loads;
   }
 
-  std::mutex mutex; // of what follows
+  std::mutex mutex; // guards what follows
   std::string loads;
   server::Models models;
   server::Server server;
@@ -277,7 +275,7 @@ TEST_CASE("answers of a loaded model come to their end while another one is load
   int status = 0;
   std::thread other([&] { status = router.ask("b").status; });
   REQUIRE(tests::comes("the other model to be on its way", [&] { return held.load(); }));
-  CHECK(router.ask("a", 200).status == 200); // new ones, too
+  CHECK(router.ask("a", 200).status == 200);
   CHECK(router.get("/v1/models")["data"][1]["status"]["value"] == "loading");
   const std::string metrics = tests::HttpClient(router.server.port()).get("/metrics").body;
   CHECK(metrics.find("\nridge_model_waiting{model=\"b\"} 1\n") != std::string::npos);
@@ -300,7 +298,7 @@ TEST_CASE("models are loaded in the order of their first requests, and answer th
   holds = true;
   std::vector<std::thread> clients;
   std::atomic<int> answered = 0;
-  for (int i = 0; i < 2 * kEach; ++i) { // a b a b …
+  for (int i = 0; i < 2 * kEach; ++i) {
     const size_t which = i % 2;
     clients.emplace_back([&, which] { answered += router.ask(which == 0 ? "a" : "b").status == 200; });
     CHECK(tests::comes("a request to wait", [&] { return router.waiting(which) > i / 2; }));
@@ -308,7 +306,7 @@ TEST_CASE("models are loaded in the order of their first requests, and answer th
   }
   for (std::thread& client : clients) client.join();
   CHECK(answered == 2 * kEach);
-  CHECK(router.loaded_in_order() == "a b "); // not once for each request
+  CHECK(router.loaded_in_order() == "a b "); // not once per request
 }
 
 TEST_CASE("a model that no request uses is unloaded after a while") {
@@ -329,7 +327,7 @@ TEST_CASE("a model is not loaded again while its idle copy still goes") {
   std::atomic<bool> goes = false, gone = false;
   const SeveralModels endpoint(files.folder, 0, 0.3, [&](const std::string& line) {
     if (line.find("is unloaded") == std::string::npos || gone) return;
-    goes = true; // for as long as this takes
+    goes = true;
     const auto state = [&] { return endpoint.models.states()[0]; };
     CHECK(tests::comes("a request that waits for the model", [&] { return state().waiting > 0; }));
     CHECK(!state().loading);
@@ -357,7 +355,7 @@ TEST_CASE("asking whether models are idle does not wait until they are drained")
   });
   {
     const tests::Guard guard("requests beside a model that is drained to be refused");
-    while (endpoint.answers("a")) { // until it is
+    while (endpoint.answers("a")) {
     }
     CHECK(!endpoint.models.idle());
   }

@@ -1,4 +1,4 @@
-// What Ollama's and Anthropic's clients ask beside chats: that the server is there, what it has, to load and unload.
+// Versions, lists, loading, unloading.
 #include "support/http/endpoint.h"
 
 #include <filesystem>
@@ -85,7 +85,7 @@ TEST_CASE("answers have each field that their APIs require") {
   CHECK(events.find(R"("caller":{"type":"direct"})") != std::string::npos);
   CHECK(events.find(R"("stop_details":null,"container":null},"usage")") != std::string::npos);
 
-  Json nothing = chat_body("Hi", 4); // has a block, too
+  Json nothing = chat_body("Hi", 4);
   nothing["stop_sequences"] = {plain["content"][0]["text"].get<std::string>().substr(0, 1)};
   CHECK(endpoint.post("/v1/messages", nothing)["content"][0]["text"] == "");
   nothing["stream"] = true;
@@ -101,7 +101,7 @@ TEST_CASE("answers have each field that their APIs require") {
     CHECK(answer["message"].value("refusal", Json("absent")).is_null());
     CHECK(answer["message"]["annotations"] == Json::array());
     CHECK(answer["logprobs"].value("refusal", Json("absent")).is_null());
-    Json again = body; // clients send such messages back
+    Json again = body;
     again["messages"].push_back(answer["message"]);
     if (answer["message"].contains("tool_calls"))
       again["messages"].push_back(

@@ -1,4 +1,4 @@
-// The chat page: who gets it, and that nothing but its own script and style can run in it.
+// Access to the page; no foreign scripts or styles.
 #include "core/files/sha256.h"
 #include "core/strings/base64.h"
 #include "server/page/page.h"
@@ -44,7 +44,7 @@ TEST_CASE("a browser gets the page at the root, and everybody else Ollama's line
   CHECK(endpoint.client().get("/", {{"Accept", "*/*"}}).body == "Ollama is running");
   CHECK(endpoint.client().get("/").body == "Ollama is running");
   CHECK(endpoint.client().get("/health", kBrowser).header("Content-Type") == "application/json");
-  CHECK(endpoint.client().get("/v1/models", kBrowser).status == 403); // data is not for pages of other sites
+  CHECK(endpoint.client().get("/v1/models", kBrowser).status == 403); // other sites must not read data
 }
 
 TEST_CASE("the page needs no key, but whatever it asks for does") {
@@ -68,7 +68,7 @@ TEST_CASE("a server without the page has Ollama's line for browsers, too") {
   thread.join();
 }
 
-// Elements are made one by one and filled with text, so no text can become markup, a script or a style.
+// The script only sets text, which cannot become markup.
 TEST_CASE("the page's script has no way from a text to markup, asks no other host, and has no style in its elements") {
   const std::string& page = server::chat_page().content;
   for (const char* sink : {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(",

@@ -1,4 +1,4 @@
-// Pictures and sounds in requests of every API: what they cost, what is kept of them, and what is refused.
+// Pictures and sounds in each API.
 #include "core/strings/base64.h"
 #include "engine/pictures/open_pictures.h"
 #include "support/http/endpoint.h"
@@ -28,7 +28,7 @@ std::string url_of(const std::string& data) { return "data:image/x-portable-pixm
 struct Pictures {
   explicit Pictures(std::string name = "gemma3") : name(std::move(name)) {}
 
-  std::string name; // of the case
+  std::string name;
   tests::TemporaryFolder folder;
   std::string model = write("model"), mmproj = write("mmproj");
   tests::Endpoint endpoint{[this] {
@@ -80,7 +80,7 @@ TEST_CASE("pictures cost the same tokens in every API, and are evaluated once") 
   const int64_t text = usage(question(Json::array({kText})))["prompt_tokens"];
   const Json first = usage(openai(url_of(picture(1))));
   const int64_t tokens = first["prompt_tokens"];
-  CHECK(tokens >= text + 16 + 2); // 16 rows of it, its beginning and its end
+  CHECK(tokens >= text + 16 + 2); // 16 rows, start, end
   const Json again = usage(openai(url_of(picture(1)))), other = usage(openai(url_of(picture(2))));
   CHECK(again["prompt_tokens_details"]["cached_tokens"] == tokens - 1);
   CHECK(other["prompt_tokens_details"]["cached_tokens"] < text);
@@ -255,7 +255,7 @@ TEST_CASE("sounds in messages cost their tokens, and are evaluated once") {
   };
   const int64_t text = usage(Json::array({kText}))["prompt_tokens"];
   const int64_t tokens = usage(Json::array({part(base64(wav(1))), kText}))["prompt_tokens"];
-  CHECK(tokens == text + 26 + 2); // its rows, its beginning and its end
+  CHECK(tokens == text + 26 + 2); // rows, start, end
   const Json again = usage(Json::array({part(base64(wav(1))), kText}));
   CHECK(again["prompt_tokens_details"]["cached_tokens"] == tokens - 1);
   const auto refusal = [&](const Json& given) {

@@ -1,4 +1,4 @@
-// Requests with priorities to an endpoint with one stream.
+// Priorities on one stream.
 #include "support/http/endpoint.h"
 #include "support/http/socket.h"
 #include "support/watchdog.h"
@@ -20,7 +20,7 @@ Endpoint history_endpoint(int64_t prefix_bytes) {
                   engine::PrefixSettings{.bytes = prefix_bytes});
 }
 
-// Its answer does not end by itself.
+// Ends only by its limit.
 Json body_with(const Endpoint& endpoint, int64_t priority, int64_t max_tokens) {
   Json body = {{"prompt", "ridge"}, {"max_tokens", max_tokens}, {"temperature", 0}, {"priority", priority}};
   const text::Tokenizer& tokenizer = endpoint.service.tokenizer();

@@ -1,6 +1,5 @@
-// Random tools over sockets: whatever a model writes at temperature 2, each of its calls fits its tool's schema, and
-// any other answer the schema for that. Only answers that a limit cuts off need not be whole. RIDGE_CALL_SEEDS says how
-// many requests, of three tools each; 1,000 take minutes.
+// Random tools: at temperature 2 every complete call and answer matches its schema. RIDGE_CALL_SEEDS sets the number of
+// requests, with three tools each; 1,000 take minutes.
 #include "support/http/endpoint.h"
 #include "support/json_validator.h"
 #include "support/random_tools.h"
@@ -19,7 +18,7 @@ struct Counts {
 
 const Json kAnswer = {{"type", "object"}, {"properties", {{"n", {{"type", "integer"}}}}}, {"required", {"n"}}};
 
-// Half of the requests demand a call, the others allow an answer of a schema, too.
+// Half of the requests require a call.
 Json request(uint64_t seed, const std::vector<text::Tool>& tools, int64_t max_tokens) {
   Json body = tests::chat_body("How is the weather?", max_tokens);
   body["temperature"] = 2;

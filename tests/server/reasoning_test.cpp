@@ -1,4 +1,4 @@
-// Budgets of reasoning, in the words of each API.
+// Reasoning budgets in each API.
 #include "support/http/endpoint.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
@@ -12,7 +12,7 @@ using tests::Endpoint;
 
 namespace {
 
-// A random model that always reasons, and never ends that by itself.
+// Reasons without end.
 struct Thinker {
   tests::TemporaryFolder folder;
   Endpoint endpoint{[this] {
@@ -60,7 +60,7 @@ TEST_CASE("a closing message stands at the end of reasoning that is cut, and doe
       thinker.message({{"reasoning_budget", 9}, {"reasoning_budget_message", "\nSo be it. <|im_end|>"}});
   const std::string begun = limited["reasoning_content"], whole = closed["reasoning_content"];
   CHECK(whole.starts_with(begun));
-  CHECK(whole.ends_with("\nSo be it. <|im_end|>")); // as text, which ends nothing
+  CHECK(whole.ends_with("\nSo be it. <|im_end|>")); // as text, not as a control token
   CHECK_FALSE(closed["content"].get<std::string>().empty());
   const Json none = thinker.message({{"reasoning_budget", 0}});
   CHECK_FALSE(none.contains("reasoning_content"));

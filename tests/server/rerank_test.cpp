@@ -1,4 +1,4 @@
-// The routes that score documents, in each form that clients ask for.
+// Rerank routes.
 #include "engine/reranking/reranker.h"
 #include "support/http/models_endpoint.h"
 #include "support/temporary_folder.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kContext = 64;
 
-// A model that scores, "scorer", and one that writes, "writer", behind one server.
+// "scorer" scores, "writer" generates.
 struct Files {
   Files() {
     tests::TinyModel tiny{.architecture = "eurobert",

@@ -1,5 +1,4 @@
-// POST /v1/responses over sockets: its answers are those of a chat, its events say each thing once, and a request goes
-// on from an earlier answer.
+// POST /v1/responses: answers equal a chat's; events; continuation.
 #include "server/api_error.h"
 #include "server/responses/response_items.h"
 #include "server/responses/response_store.h"
@@ -160,7 +159,7 @@ TEST_CASE("calls are items of their own, whole or as events, and a request goes 
                  "output_item.done completed ");
   CHECK(arguments == call["arguments"].get<std::string>());
 
-  // Its output continues the response, or all of the conversation is sent again: both are the chat's prompt.
+  // Continuing and resending give the same prompt.
   const Json output = {{"type", "function_call_output"}, {"call_id", call["call_id"]}, {"output", "21 degrees"}};
   Json next = {{"max_output_tokens", 12}, {"temperature", 0}, {"tools", body["tools"]}};
   next["previous_response_id"] = response["id"];

@@ -1,4 +1,4 @@
-// The endpoint over sockets, with the guide behind it: what clients get is compared with what a session generates.
+// The guide's endpoint compared with a session.
 #include "core/error.h"
 #include "engine/conversation.h"
 #include "engine/sampling_defaults.h"
@@ -17,7 +17,7 @@ using tests::open_guide;
 
 namespace {
 
-// What a chat in the terminal answers, greedily.
+// Greedy, in the terminal chat.
 std::string answer_of_session(Endpoint& endpoint, const std::string& question, int64_t max_tokens) {
   engine::LoadedModel model = open_guide(1);
   engine::Session session(*model.executor, model.program);
@@ -140,7 +140,7 @@ TEST_CASE("usage, cached tokens, several answers, seeds, stop strings and probab
   const Json likely = endpoint.post("/v1/chat/completions", body)["choices"][0]["logprobs"]["content"];
   REQUIRE(likely.size() == 3);
   CHECK(likely[0]["top_logprobs"].size() == 2);
-  CHECK(likely[0]["top_logprobs"][0]["logprob"] == likely[0]["logprob"]); // greedy
+  CHECK(likely[0]["top_logprobs"][0]["logprob"] == likely[0]["logprob"]);
   std::string text;
   for (const Json& token : likely) text += token["token"];
   CHECK(whole.starts_with(text));
@@ -195,13 +195,13 @@ TEST_CASE("a conversation's next turn continues the tokens of the answer, howeve
   Endpoint endpoint;
   for (const int seed : {1, 2, 3, 4}) {
     Json body = chat_body("What is ridge?", 20);
-    body["temperature"] = 1.5; // text that would be tokenized otherwise
+    body["temperature"] = 1.5; // text that tokenizes differently
     body["seed"] = seed;
     const Json first = endpoint.post("/v1/chat/completions", body);
     body["messages"].push_back(first["choices"][0]["message"]);
     body["messages"].push_back({{"role", "user"}, {"content", "And then?"}});
     const Json second = endpoint.post("/v1/chat/completions", body);
-    // All but the last token of the answer, which nothing evaluated.
+    // The last token was not evaluated.
     CHECK(second["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>() ==
           first["usage"]["total_tokens"].get<int>() - 1);
   }
@@ -304,7 +304,7 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "there is no route POST /v1/nothing");
 }
 
-TEST_CASE("a body is JSON whatever it is called") { // curl -d calls it a form
+TEST_CASE("a body is JSON whatever it is called") { // curl -d labels it a form
   const Endpoint endpoint;
   const std::string text = chat_body("What is ridge?").dump();
   const Json answer = endpoint.post_text("/v1/chat/completions", text, 200)["choices"];
@@ -423,7 +423,7 @@ TEST_CASE("clients that go away leave no request running") {
   for (const bool streamed : {false, true}) {
     Json body = chat_body("What is ridge?", -1);
     body.erase("max_tokens");
-    body["ignore_eos"] = true; // it would go on for a million tokens
+    body["ignore_eos"] = true; // would generate a million tokens
     body["stream"] = streamed;
     body["n"] = 4;
     tests::Socket socket(endpoint.server.port());
@@ -459,7 +459,7 @@ TEST_CASE("an answer is whole or not there, whenever the server is told to stop"
   for (int round = 0; round < 300; ++round) {
     server::Server server(endpoint.service, {.port = 0});
     std::thread thread([&] { server.run(); });
-    tests::Socket(server.port()).ask("GET /health"); // it runs
+    tests::Socket(server.port()).ask("GET /health");
     tests::Socket socket(server.port());
     REQUIRE(socket.request("POST /v1/completions", R"({"prompt": "ridge", "max_tokens": 1, "stream": true})"));
     std::string answer;
@@ -475,7 +475,7 @@ TEST_CASE("an answer is whole or not there, whenever the server is told to stop"
     CAPTURE(answer);
     CHECK((done || answer.empty() || answer.find("the server is about to stop") != std::string::npos));
   }
-  CHECK(whole >= 150); // all that had begun
+  CHECK(whole >= 150);
 }
 
 TEST_CASE("the server says what it does") {

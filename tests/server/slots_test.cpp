@@ -1,4 +1,4 @@
-// Slots that are saved, restored and erased, as clients of llama.cpp's server ask.
+// llama.cpp-style slots.
 #include "engine/prefixes/model_key.h"
 #include "support/http/endpoint.h"
 #include "support/temporary_folder.h"
@@ -47,7 +47,7 @@ TEST_CASE("a slot is saved, erased and restored, also by a later server") {
     CHECK(slots.act(slot, "erase")["n_erased"] == tokens);
     const Json fresh = slots.complete();
     CHECK(fresh["timings"]["cache_n"] == 0);
-    slots.act(fresh["id_slot"], "save", {{"filename", "one.bin"}}); // again
+    slots.act(fresh["id_slot"], "save", {{"filename", "one.bin"}});
   }
   const Slots slots(folder.path());
   const Json restored = slots.act(1, "restore", {{"filename", "one.bin"}});
@@ -56,7 +56,7 @@ TEST_CASE("a slot is saved, erased and restored, also by a later server") {
   const Json again = slots.complete();
   CHECK(again["content"] == first["content"]);
   CHECK(again["id_slot"] == 1);
-  CHECK(again["timings"]["prompt_n"] == 1); // whose logits are wanted
+  CHECK(again["timings"]["prompt_n"] == 1); // the token that gives logits
 }
 
 TEST_CASE("slots that cannot be saved or restored are refused, and nothing leaves the folder") {

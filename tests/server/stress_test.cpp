@@ -1,7 +1,5 @@
-// Very many requests of all kinds at once, most of them short, many of them hostile: at the end no stream may be busy,
-// no connection open and no memory lost, and equal requests had equal answers. The model behind is one that
-// costs nothing, with a prefix cache and a folder that are too small for all prompts. RIDGE_STRESS_REQUESTS says how
-// many requests; 100,000 take minutes.
+// Many concurrent requests, mostly short or malicious. Afterwards no stream is busy, no connection is open and no
+// memory is lost; equal requests got equal answers. RIDGE_STRESS_REQUESTS sets the number; 100,000 take minutes.
 #include "support/http/endpoint.h"
 #include "support/http/socket.h"
 #include "support/numerics.h"
@@ -27,7 +25,7 @@ namespace {
 
 constexpr int kClients = 12;
 constexpr int64_t kStreams = 8;
-constexpr int64_t kPrefixBytes = 1 << 15, kFolderBytes = 1 << 18; // of some hundred prompts, a part
+constexpr int64_t kPrefixBytes = 1 << 15, kFolderBytes = 1 << 18; // too small for all prompts
 
 double resident_bytes() {
   int64_t pages = 0;
@@ -45,13 +43,12 @@ uintmax_t folder_bytes(const std::string& path) {
   return bytes;
 }
 
-// The body of a response that has come whole, in one chunk.
 Json json_of(const std::string& response) {
   const size_t begin = response.find('{');
   return Json::parse(response.substr(begin, response.rfind('}') + 1 - begin));
 }
 
-// The answer to each request: rows of another prompt, or of a file that is not what it says, give another answer.
+// Rows of a wrong prompt or file change answers.
 class Known {
  public:
   bool agrees(const std::string& request, const std::string& answer) {
@@ -84,7 +81,7 @@ class Client {
     }
   }
 
-  int64_t wrong() const { return wrong_; } // answers that should have been others
+  int64_t wrong() const { return wrong_; }
 
  private:
   uint64_t below(uint64_t n) { return random_() % n; }
@@ -129,7 +126,7 @@ class Client {
     expect(Socket(port_).ask("POST /v1/chat/completions", body.dump()), "200", "tool_calls");
   }
 
-  void stored() { // and goes on from the answer, which the server keeps
+  void stored() { // continues from the stored answer
     Json body = {{"input", "What is a format of weights?"}, {"max_output_tokens", 1 + below(4)}};
     const std::string response = Socket(port_).ask("POST /v1/responses", body.dump());
     if (!expect(response, "200", "\"resp_")) return;
@@ -145,7 +142,7 @@ class Client {
     if (below(2) == 0) socket.abort();
   }
 
-  void stop_in_the_middle() { // of the head or of the body
+  void stop_in_the_middle() {
     const std::string body = chat(false, 3).dump();
     const std::string whole =
         "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
@@ -155,7 +152,7 @@ class Client {
     if (below(2) == 0) socket.abort();
   }
 
-  void half_close() { // such a client may be answered or taken for one that has gone
+  void half_close() { // may be answered or dropped
     Socket socket(port_);
     socket.request("POST /v1/chat/completions", chat(false, 3).dump());
     socket.end_of_sending();
@@ -215,7 +212,7 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
   const tests::History::Settings settings = {.streams = kStreams, .context = 256, .recurrent = seed % 2 == 0};
   auto endpoint = std::make_unique<Endpoint>([&] { return tests::open_history(settings); }, "", nullptr, prefixes);
   engine::Scheduler& scheduler = endpoint->service.scheduler();
-  std::vector<Socket> slow; // clients that say little and stay
+  std::vector<Socket> slow;
   for (const char* begun :
        {"", "POST", "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"}) {
     slow.emplace_back(endpoint->server.port());
@@ -250,13 +247,13 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
   CHECK(counts.disk_tokens > 0);
   const double grown = resident_bytes() - bytes;
   MESSAGE(requests, " requests; memory grew from ", bytes / 1048576, " MiB by ", grown / 1048576, " MiB");
-#ifndef RIDGE_SANITIZED // sanitizers keep memory that was freed
+#ifndef RIDGE_SANITIZED // sanitizers keep freed memory
   CHECK(grown < 48.0 * 1048576);
 #endif
   CHECK(Json::parse(endpoint->get("/health"))["status"] == "ok");
-  // Connections that their clients closed are closed as soon as a thread looks after them.
+  // Threads close them later.
   CHECK(tests::comes("connections to be closed", [&] { return open_files() <= files + 2; }));
   slow.clear();
-  endpoint.reset(); // lets everything end, files that are being written too
+  endpoint.reset(); // ends everything, with file writes
   CHECK(folder_bytes(folder.path()) <= kFolderBytes);
 }

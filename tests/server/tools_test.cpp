@@ -1,4 +1,4 @@
-// Tools over sockets: the guide, held to grammars, calls them in all three APIs; what it calls fits their schemas.
+// The guide's calls in all three APIs.
 #include "support/http/endpoint.h"
 
 #include <set>
@@ -283,7 +283,7 @@ TEST_CASE("Ollama's clients get whole calls, and what is wrong with tools is sai
             .starts_with("tools[1].function.parameters: those of get_weather are no schema: JSON schema, "
                          "#/properties/days: `type` must name types"));
   Json deep = chat_body("hi");
-  const std::string arguments = // recursive code would run out of stack
+  const std::string arguments = // overflows recursive code
       "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
   deep["messages"].push_back(
       {{"role", "assistant"}, {"tool_calls", {{{"function", {{"name", "f"}, {"arguments", arguments}}}}}}});

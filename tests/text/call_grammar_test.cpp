@@ -1,4 +1,4 @@
-// Grammars of calls: whatever a random model writes under them is a call that fits its schema.
+// Random outputs under call grammars must be valid calls.
 #include "core/error.h"
 #include "text/calls/call_grammar.h"
 #include "text/calls/call_parser.h"
@@ -21,7 +21,7 @@ using tests::is_valid, tests::Random, tests::random_tools;
 
 namespace {
 
-// Single characters, and a few longer pieces that cross the marks' borders.
+// Characters and pieces that cross the marks' borders.
 const TokenTable& vocabulary() {
   static const TokenTable table = [] {
     std::vector<std::string> pieces = {""};
@@ -35,7 +35,6 @@ const TokenTable& vocabulary() {
   return table;
 }
 
-// A text that a model of random weights writes under the grammar.
 std::optional<std::string> random_text(const Grammar& grammar, Random& random) {
   GrammarMatcher matcher(grammar, vocabulary());
   std::string text;
@@ -62,7 +61,7 @@ TEST_CASE("every call that is written under a grammar is read, and fits its tool
   int calls_read = 0;
   for (const CallSyntax& syntax : call_syntaxes()) {
     CAPTURE(syntax.name);
-    if (syntax.messages) continue; // below
+    if (syntax.messages) continue;
     for (uint64_t seed = 0; seed < tests::call_seeds(12); ++seed) {
       CAPTURE(seed);
       Random random{seed + std::hash<std::string_view>()(syntax.name)};
@@ -156,7 +155,7 @@ TEST_CASE("strings that stand as they are keep what their schemas say, also wher
       }
       for (const Json& value : each.wrong) {
         CAPTURE(value.dump());
-        // Marks around Gemma's strings tell them from everything else.
+        // Only Gemma's strings are delimited from all other values.
         if (value.is_string() && syntax == std::string_view("gemma4") &&
             (value == "42" || value == "-1" || value == "{x"))
           CHECK(can_write(syntax, each.schema, value));
@@ -204,7 +203,6 @@ TEST_CASE("all forms of gpt-oss's headers are in its grammar, after reasoning wh
 
 namespace {
 
-// Whether a call of `f` with these arguments is in the grammar.
 bool can_call(const CallSyntax& syntax, const Json& parameters, const Json& arguments) {
   const std::vector<Tool> tools = {{"f", parameters}};
   const std::string text = write_calls(syntax, std::vector<ToolCall>{{"abcdefgh1", "f", arguments.dump()}});

@@ -1,4 +1,4 @@
-// Calls of tools in answers: what each family's template writes is read again, however the text is cut.
+// Parses the calls of each family's template, split at every place.
 #include "core/error.h"
 #include "text/calls/call_parser.h"
 #include "text/calls/call_pattern.h"
@@ -71,7 +71,7 @@ std::vector<std::string_view> single_bytes(std::string_view text) {
   return pieces;
 }
 
-// The text is read in one piece, cut in two everywhere, and byte by byte.
+// Whole, cut in two everywhere, and byte by byte.
 void check_at_every_split(const CallSyntax& syntax, std::string_view text, size_t count, const std::string& content) {
   CAPTURE(syntax.name);
   CAPTURE(text);
@@ -85,7 +85,7 @@ void check_at_every_split(const CallSyntax& syntax, std::string_view text, size_
   CHECK(answer.content == content);
 }
 
-// A call of each of the first two tools, or of the first one where an answer has one call.
+// Calls of the first two tools, or one call if the syntax allows no more.
 std::vector<ToolCall> calls_of_tools(const CallSyntax& syntax) {
   std::vector<ToolCall> calls;
   for (size_t i = 0; i < (syntax.messages ? 1 : 2); ++i)
@@ -123,7 +123,7 @@ TEST_CASE("real templates: their syntax is recognised, and what they write as ca
   REQUIRE_REFERENCE();
   struct Family {
     const char *file, *syntax;
-    size_t calls; // that the template takes in one message; 0: it writes none
+    size_t calls; // per message; 0: unsupported
   };
   const Family families[] = {
       {"Qwen-Qwen2.5-7B-Instruct", "hermes", 2},
@@ -208,7 +208,6 @@ TEST_CASE("what is no call stays text, and a call that is cut short does not end
     CHECK(answer.ended == 0);
     CHECK(whole.substr(begins, size - begins) == answer.calls[0].arguments);
   }
-  // A call inside of a nested mark, text after a call, and a second call after that.
   const Answer nested = read(hermes, single_bytes("<tool_call>" + whole + "\nSo.\n" + whole));
   CHECK(nested.content == "<tool_call>\nSo.");
   CHECK(nested.ended == 2);
@@ -273,8 +272,8 @@ TEST_CASE("what closes a tagged value does so only before the next key or the en
     REQUIRE(answer.calls.size() == 1);
     return answer.calls[0].arguments;
   };
-  CHECK(city("x\n</parameter>\n</tool_call>") == R"({"city": "x"})"); // the inner end is left out
-  CHECK(city("x\n</parameter>\n") == R"({"city": "x"})");             // cut short
+  CHECK(city("x\n</parameter>\n</tool_call>") == R"({"city": "x"})");
+  CHECK(city("x\n</parameter>\n") == R"({"city": "x"})");
   CHECK(city("x\n</parameter>\n</func") == R"({"city": "x"})");
   CHECK(city("x\n</parameter>\ny") == R"({"city": "x\n</parameter>\ny)");
 }

@@ -1,4 +1,4 @@
-// Reasoning sections and stop strings, with the text cut into pieces in every way that matters.
+// Reasoning and stop strings, split at every place.
 #include "text/chat/reasoning.h"
 
 #include "support/numerics.h"
@@ -11,7 +11,6 @@ using text::StopMatcher;
 
 namespace {
 
-// "reasoning | answer", the text fed in pieces of `size` bytes.
 std::string split_in(std::string_view text, size_t size, std::string_view prompt = {}) {
   ReasoningSplitter splitter(prompt);
   ReasoningSplitter::Piece all;

@@ -1,4 +1,4 @@
-// Chat templates: the real ones against Jinja2's renderings, the built-in ones, and the choice for a file.
+// Real templates against Jinja2, built-in ones, the choice per file.
 #include "gguf/writer.h"
 #include "text/chat/chat_template.h"
 
@@ -25,7 +25,7 @@ std::string with(std::string_view name, const ordered_json& messages = kTalk) {
 
 gguf::File file_with(const std::vector<std::pair<std::string, std::string>>& entries,
                      const std::vector<std::string>& tokens = {}) {
-  static std::vector<std::vector<std::byte>> images; // they outlive the files
+  static std::vector<std::vector<std::byte>> images; // must outlive the files
   std::vector<std::byte>& image = images.emplace_back();
   std::string bytes = "GGUF";
   const auto number = [&](auto value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };

@@ -1,4 +1,3 @@
-// Prompts that have a gap.
 #include "text/fill/fill_tokens.h"
 
 #include "core/error.h"
@@ -17,7 +16,7 @@ using Ids = std::vector<int32_t>;
 
 namespace {
 
-struct Code { // a vocabulary with all marks
+struct Code {
   TokenSample sample = tests::byte_level_sample();
   int32_t prefix = sample.add("<|fim_prefix|>", TokenKind::control);
   int32_t suffix = sample.add("<|fim_suffix|>", TokenKind::control);
@@ -76,7 +75,7 @@ TEST_CASE("the keys of files for the marks are read, older ones too") {
     const text::TokenizerData data = text::TokenizerData::from_file(file);
     CHECK(data.special.fim_prefix == 1);
     CHECK(data.special.fim_suffix == 2);
-    CHECK(data.special.fim_middle == -1); // there is no such token
+    CHECK(data.special.fim_middle == -1); // no such token
     CHECK(data.warnings.size() == 1);
   }
 }
@@ -110,7 +109,7 @@ TEST_CASE("what is far from the gap goes where there is no room, other files fir
     return shown(tokenizer, ids);
   };
   CHECK(prompt(20) == "<|fim_prefix|>abcdefgh!<|fim_suffix|>stuvwxyz<|fim_middle|>");
-  CHECK(prompt(22).ends_with("e\n<|fim_prefix|>abcdefgh!<|fim_suffix|>stuvwxyz<|fim_middle|>")); // of "filename\n"
+  CHECK(prompt(22).ends_with("e\n<|fim_prefix|>abcdefgh!<|fim_suffix|>stuvwxyz<|fim_middle|>"));
   CHECK(prompt(16) == "<|fim_prefix|>abcdefgh!<|fim_suffix|>stuv<|fim_middle|>");
   CHECK(prompt(12) == "<|fim_prefix|>cdefgh!<|fim_suffix|>st<|fim_middle|>");
   CHECK(prompt(4) == "<|fim_prefix|>!<|fim_suffix|><|fim_middle|>");

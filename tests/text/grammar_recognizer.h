@@ -1,6 +1,5 @@
-// An independent reading of GBNF to check the real one against: its own small parser and a recognizer that works on
-// strings of code points by computing, for a symbol and a position, the set of positions where it can end. No states,
-// no stacks, no sharing with text/. Understands well-formed grammars only.
+// An independent GBNF parser and recognizer as a reference: computes the end positions of a symbol in a code-point
+// string. Well-formed grammars only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ class Recognizer {
     while (pos_ < text_.size()) {
       const std::string name = word();
       space(false);
-      pos_ += 3; // ::=
+      pos_ += 3;
       space(true);
       rules_[name] = alternatives(false);
       space(true);
@@ -32,7 +31,7 @@ class Recognizer {
     return ends_of_root().contains(input_.size());
   }
 
-  // Whether some continuation of the output is accepted, assuming that every rule matches something.
+  // Requires that every rule matches something.
   bool is_prefix(const std::string& output) {
     start(output);
     return ends_of_root().contains(input_.size()) || wanted_more_;
@@ -68,7 +67,6 @@ class Recognizer {
   };
   using NodePtr = std::shared_ptr<Node>;
 
-  // The grammar's text.
   bool is(char32_t c) const { return pos_ < text_.size() && text_[pos_] == c; }
   static bool is_word(char32_t c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
@@ -172,7 +170,6 @@ class Recognizer {
     return node;
   }
 
-  // The output.
   void start(const std::string& output) {
     input_ = decode(output);
     known_.clear();

@@ -17,7 +17,6 @@ namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// Grammars of the kinds that this field's users write.
 const std::map<std::string, std::string> kGrammars = {
     {"json", R"gbnf(
 root   ::= object
@@ -103,7 +102,6 @@ std::string message_of(const std::string& grammar) {
   return "";
 }
 
-// A vocabulary of these pieces; token 0 ends the output.
 struct TestVocabulary {
   explicit TestVocabulary(std::vector<std::string> text, std::vector<TokenTable::Special> special = {})
       : pieces(std::move(text)), table(with_end(pieces), std::vector<int32_t>{0}, special) {}
@@ -115,7 +113,6 @@ struct TestVocabulary {
   TokenTable table;
 };
 
-// The pieces that the mask allows, the end as "<end>", in order of the vocabulary.
 std::vector<std::string> allowed(GrammarMatcher& matcher, const TokenTable& table) {
   std::vector<float> logits(static_cast<size_t>(table.size()), 1.0f);
   matcher.apply(logits);
@@ -268,12 +265,12 @@ TEST_CASE("hostile grammars meet a limit") {
   for (int i = 0; i < 40000; ++i) classes += fmt::format("[\\U{:08X}\\U{:08X}]", 0x800 + 3 * i, 0x10000 + 3 * i);
   CHECK(message_of(classes).find("character classes are too many") != std::string::npos);
 
-  // A chain of rules, each pushing the stack, is only long.
+  // A chain of rules, each pushing the stack.
   std::string chain = "root ::= r0\n";
   for (int i = 0; i < 50000; ++i) chain += fmt::format("r{} ::= r{} \"x\"?\n", i, i + 1);
   CHECK(matches(chain + "r50000 ::= \"y\"", "yxx"));
 
-  // Every rule doubles the number of stacks.
+  // Every rule doubles the stacks.
   std::string doubling = "root ::= r0\n";
   for (int i = 0; i < 40; ++i) doubling += fmt::format("r{} ::= r{} \"x\" | r{} \"y\"\n", i, i + 1, i + 1);
   CHECK_THROWS_WITH_AS(matches(doubling + "r40 ::= \"z\"", "z"), doctest::Contains("too ambiguous"), Error);
@@ -286,7 +283,7 @@ TEST_CASE("hostile grammars meet a limit") {
   } catch (const Error& error) {
     CHECK(std::string(error.what()).find("too ambiguous") != std::string::npos);
   }
-  matcher.reset(); // an Error leaves the matcher usable
+  matcher.reset(); // usable after an Error
   matcher.accept(1);
   CHECK(matcher.can_end());
 }
@@ -335,7 +332,7 @@ TEST_CASE("a grammar can ask for tokens by number, by text and by negation") {
     for (int32_t t = 0; t < vocabulary.table.size(); ++t) {
       if (matcher.allows(t)) result.push_back(t);
     }
-    allowed(matcher, vocabulary.table); // the mask agrees with allows()
+    allowed(matcher, vocabulary.table);
     return result;
   };
   using Tokens = std::vector<int32_t>;
@@ -387,7 +384,7 @@ TEST_CASE("a mask forbids only tokens after which no output is possible") {
     const Grammar grammar = Grammar::parse(gbnf);
     Recognizer recognizer(gbnf);
     auto pieces = ridge::tests::odd_vocabulary(random, "ab01{}[]\",: \n()+=-xyeO4.!?");
-    // The recognizer reads whole characters only.
+    // The recognizer needs complete characters.
     std::erase_if(pieces, [](const std::string& piece) {
       try {
         Recognizer::decode(piece);
@@ -421,7 +418,7 @@ TEST_CASE("a mask forbids only tokens after which no output is possible") {
 }
 
 TEST_CASE("masks stay right when the matcher has to forget its states") {
-  // Ever deeper nesting makes ever new stacks, far more than are kept.
+  // Deep nesting creates more stacks than the cache keeps.
   const Grammar grammar = Grammar::parse("root ::= \"[\" root* \"]\" | \"{\" root \"}\" | \"(\" root \")\"");
   const TestVocabulary vocabulary({"[", "]", "{", "}", "(", ")", "}]", "[[", "{(", ")}"});
   GrammarMatcher matcher(grammar, vocabulary.table);
@@ -440,7 +437,7 @@ TEST_CASE("masks stay right when the matcher has to forget its states") {
   while (!open.empty()) {
     const int32_t closing = open.back() == '[' ? 2 : open.back() == '{' ? 4 : 6;
     if (closing != 2 && open.size() == 60000) {
-      CHECK_FALSE(matcher.allows(closing)); // { and ( must hold something
+      CHECK_FALSE(matcher.allows(closing));
       matcher.accept(1);
       matcher.accept(2);
     }

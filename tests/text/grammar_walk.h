@@ -1,4 +1,4 @@
-// How the grammar tests make up vocabularies and outputs: tokens drawn at random from what a matcher's mask allows.
+// Random vocabularies and outputs for grammar tests.
 #pragma once
 
 #include "text/grammar/grammar_matcher.h"
@@ -14,8 +14,7 @@
 
 namespace ridge::tests {
 
-// Token 0 ends the output. Single bytes, common pairs, JSON-like and multi-byte pieces, halves of characters, whole
-// words with punctuation, an empty piece, and pieces that are not UTF-8.
+// Token 0 ends the output. Includes empty, multi-byte, partial and invalid UTF-8 pieces.
 inline std::vector<std::string> odd_vocabulary(std::mt19937_64& random, const std::string& alphabet) {
   std::vector<std::string> pieces = {"</s>", "", "\xff\xfe", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80"};
   for (int byte = 0; byte < 256; ++byte) pieces.push_back(std::string(1, static_cast<char>(byte)));
@@ -39,11 +38,10 @@ struct Walk {
   bool is_complete;
 };
 
-// What brings outputs of common languages to an end, the surest first.
+// Pieces that end common languages, best first.
 inline constexpr std::string_view kClosers = "}])\";\n0 =eul-:{(ab.!?";
 
-// Draws tokens until the end token is drawn; after `patience` tokens takes the end where possible, else mostly the
-// first allowed of the closers; gives up after 8 · patience.
+// After `patience` tokens, ends the output if possible or prefers kClosers; gives up after 8 · patience.
 inline Walk random_walk(text::GrammarMatcher& matcher, const text::TokenTable& table, std::mt19937_64& random,
                         int patience, std::string_view closers = kClosers) {
   matcher.reset();

@@ -1,4 +1,4 @@
-// A hostile template meets a limit, soon and with a word, whatever it tries.
+// Hostile templates must reach a limit soon.
 #include "core/error.h"
 #include "text/jinja/jinja.h"
 
@@ -83,7 +83,7 @@ TEST_CASE("a value grows only so large, whatever makes it") {
                      kBig));
   CHECK(refuses_with("{% set ns = namespace(l=[1]) %}{% for i in range(99) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
                      kBig));
-  // 2^40 items, all shared: cheap to hold, endless to print
+  // 2^40 shared items
   CHECK(refuses_with(
       "{% set ns = namespace(l=[1]) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
       ""));

@@ -1,4 +1,4 @@
-// Which bytes of a rendering are data: every operation on strings carries the taint along.
+// String operations must propagate taint.
 #include "text/jinja/jinja.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ namespace {
 const ordered_json kVariables = ordered_json::parse(
     R"({"d": "data", "s": " a b\tc ", "l": ["x", "y"], "o": {"k": "v<", "n": 7}, "w": "one two", "u": "éß"})");
 
-// The rendering with its data in brackets.
+// Data in brackets.
 std::string shown(std::string_view source, const ordered_json& variables = kVariables) {
   const TaintedText out = Template::parse(source, "t").render_tainted(variables, {});
   std::string text;
@@ -36,7 +36,7 @@ std::string shown(std::string_view source, const ordered_json& variables = kVari
 TEST_CASE("what a template writes is its own, what it was given is data") {
   CHECK(shown("<{{ d }}>{{ 'own' }}") == "<[data]>own");
   CHECK(shown("{{ d ~ d }}{{ d }}") == "[datadatadata]");
-  CHECK(shown("{{ o.n }}{{ d | length }}{{ d == 'data' }}") == "74True"); // numbers and booleans are not followed
+  CHECK(shown("{{ o.n }}{{ d | length }}{{ d == 'data' }}") == "74True"); // no taint
   CHECK(shown("{{ 'own' if d else d }}{{ nothing | default(d) }}") == "own[data]");
   CHECK(shown("{% set x %}<{{ d }}>{% endset %}{{ x }}{% macro m(a) %}({{ a }}{{ caller() }}){% endmacro %}"
               "{% call m(d) %}-{{ d }}{% endcall %}") == "<[data]>([data]-[data])");
@@ -93,11 +93,11 @@ TEST_CASE("printed lists, dicts and JSON keep the taint of their strings and key
   CHECK(shown("{{ o | tojson }}") == R"({"[k]": "[v<]", "[n]": 7})");
   CHECK(shown("{{ {'a': d + '\"'} | tojson(indent=1) }}") == "{\n \"a\": \"[data]\\\"\"\n}");
   CHECK(shown("{% for k, v in o.items() %}{{ k }}={{ v }};{% endfor %}") == "[k]=[v<];[n]=7;");
-  CHECK(shown("{{ dict(**o) }}") == "{'[k]': '[v<]', '[n]': 7}"); // names of keywords may be keys of data
+  CHECK(shown("{{ dict(**o) }}") == "{'[k]': '[v<]', '[n]': 7}");
 }
 
 TEST_CASE("the taint is exact for random expressions over marked text") {
-  // Data are capital letters, the template's text small ones, so each byte shows where it must have come from.
+  // Data are capitals, template text is lower case, so each byte shows its origin.
   std::mt19937_64 random(11);
   const ordered_json variables = {{"D", "QWERTY"}, {"E", "AS DF GH"}, {"F", "Z"}};
   const char* atoms[] = {"D", "E", "F", "'abc'", "'x y'", "'k'"};

@@ -1,4 +1,4 @@
-// What templates render, feature by feature, and against Jinja2 itself where it is installed.
+// Rendered output by feature, and against Jinja2 where installed.
 #include "core/error.h"
 #include "text/jinja/jinja.h"
 
@@ -133,7 +133,7 @@ TEST_CASE("loops know where they are, filter, recurse, break and continue") {
 TEST_CASE("a loop's filter is evaluated as the loop runs") {
   CHECK(render("{% set ns = namespace(done=false) %}{% for x in [3, 2, 1] if not ns.done %}{{ x }};"
                "{% if x == 2 %}{% set ns.done = true %}{% endif %}{% endfor %}") == "3;2;");
-  // What looks ahead evaluates as far as it looks.
+  // Look-ahead evaluates one item early.
   const std::string body = "{% endfor %}{{ ns.n }}";
   const std::string head =
       "{% set ns = namespace(n=0) %}{% macro ok(x) %}{% set ns.n = ns.n + 1 %}{{ x }}{% endmacro %}"

@@ -134,7 +134,7 @@ TEST_CASE("whatever is drawn under a schema's grammar is JSON that the schema al
   const uint64_t seed = ridge::tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  constexpr int kOutputs = 60, kMostOutputs = 2000; // a loose pattern can take many until one ends
+  constexpr int kOutputs = 60, kMostOutputs = 2000; // loose patterns may need many
   for (const char* schema_text : kSchemas) {
     CAPTURE(std::string(schema_text));
     const Json schema = Json::parse(schema_text);
@@ -150,7 +150,7 @@ TEST_CASE("whatever is drawn under a schema's grammar is JSON that the schema al
       CAPTURE(walk.text);
       if (!walk.is_complete) continue;
       ++complete;
-      if (repeats_a_name(walk.text)) continue; // which no grammar can prevent
+      if (repeats_a_name(walk.text)) continue; // grammars cannot prevent it
       const Json value = Json::parse(walk.text, nullptr, false);
       REQUIRE_FALSE(value.is_discarded());
       REQUIRE(is_valid(value, schema));

@@ -1,4 +1,4 @@
-// Markdown as models write it: blocks and runs with their places in the source, formulas, the parts of code.
+// Blocks, runs, formulas, highlighting.
 #include "text/markdown/document.h"
 #include "text/markdown/formulas.h"
 #include "text/markdown/syntax.h"
@@ -12,7 +12,6 @@ using Kind = MarkdownBlock::Kind;
 
 namespace {
 
-// Runs as text with a mark for each style.
 std::string text_of(const MarkdownRuns& runs) {
   std::string text;
   for (const MarkdownRun& run : runs) {
@@ -79,7 +78,7 @@ TEST_CASE("lists, quotes, headings, rules, tasks and code become blocks with wha
   CHECK(blocks[9].code == "int a;\n\n  b();");
   CHECK(blocks[9].lines.size() == 3);
   CHECK(parse_markdown("```\nstill being written").at(0).code == "still being written");
-  CHECK(parse_markdown("-\n- b").at(0).margins.at(0).mark == "•"); // an empty item
+  CHECK(parse_markdown("-\n- b").at(0).margins.at(0).mark == "•");
 }
 
 TEST_CASE("a table has rows of cells and alignments") {

@@ -1,4 +1,4 @@
-// Messages as clients write them, and numbers that neither 64 bits nor a double hold.
+// Client messages, and numbers beyond int64 and double.
 #include "text/chat/messages.h"
 
 #include "core/json/parse.h"
@@ -18,7 +18,7 @@ TEST_CASE("numbers beyond 64 bits and beyond a double keep their digits") {
         "[" + digits + "," + digits + ".5,[],{}]", std::string("123456789012345678901234567890"),
         std::string(R"(["9e99 1e400 \" 1e400",1e400])")}) {
     const Json json = core::parse_json(text, {.exact_numbers = true});
-    std::string expected = text; // a double is written in its own way
+    std::string expected = text; // doubles are printed differently
     for (size_t at = expected.find(":9e99"); at != std::string::npos; at = expected.find(":9e99"))
       expected.replace(at, 5, ":9e+99");
     for (size_t at = expected.find(",9e99"); at != std::string::npos; at = expected.find(",9e99"))
@@ -55,7 +55,7 @@ TEST_CASE("messages of all kinds become one form") {
   CHECK(read(R"([{"role": "assistant", "function_call": {"name": "f", "arguments": ""}},
                  {"role": "function", "name": "f", "content": 3}])")
             .ends_with(R"("function":{"name":"f","arguments":{}}}]},{"role":"tool","content":"3","name":"f",)"
-                       R"("tool_call_id":"call_0000000000000000"}])") == false); // the id is made up
+                       R"("tool_call_id":"call_0000000000000000"}])") == false);
   const Json custom = text::read_messages(Json::parse(R"([{"role": "assistant", "tool_calls": [{"id": "1", "type":
       "custom", "custom": {"name": "f", "input": "x"}}]}, {"role": "tool", "tool_call_id": "1", "content": [1, 2]}])"));
   CHECK(custom[0]["tool_calls"][0]["function"]["arguments"].dump() == R"({"input":"x"})");

@@ -1,4 +1,4 @@
-// Prompts: only what the template wrote becomes control tokens, and ordinary conversations keep their tokens.
+// Only template text becomes control tokens.
 #include "text/chat/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -37,7 +37,7 @@ std::vector<int32_t> control_tokens(const Tokenizer& tokenizer, const std::vecto
 struct Family {
   const char* chat_template;
   const char* vocabulary;
-  std::vector<std::string> control; // texts of control tokens of the vocabulary
+  std::vector<std::string> control;
 };
 const Family kFamilies[] = {
     {"chatml", "qwen2", {"<|im_end|>", "<|im_start|>", "<|endoftext|>"}},
@@ -49,7 +49,7 @@ const Family kFamilies[] = {
     {"zephyr", "phi-3", {"<|assistant|>", "</s>"}},
 };
 
-// Without white space, which Phi-3's special tokens take in.
+// Without white space: Phi-3's special tokens include it.
 std::string text_of(const text::Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   std::string text = tokenizer.decode(ids, {.render_special = true});
   std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
@@ -83,7 +83,7 @@ TEST_CASE("control tokens spelled out in a message, of whatever role, are ordina
         const auto ids = tokens_of(*tokenizer, harmful), expected = tokens_of(*tokenizer, harmless);
         CHECK(control_tokens(*tokenizer, ids) == control_tokens(*tokenizer, expected));
         CHECK(text_of(*tokenizer, ids) == text_of(*tokenizer, tokenizer->encode(harmful.bytes())));
-        // Parsed as a whole, the message would have ended its own turn.
+        // Parsed as a whole, the message would end its own turn.
         const auto naive = tokenizer->encode(harmful.bytes(), {.parse_special = true});
         CHECK(control_tokens(*tokenizer, naive).size() > control_tokens(*tokenizer, ids).size());
       }
@@ -96,7 +96,7 @@ TEST_CASE("a control token may not be put together from a template's text and a 
   const auto chat = ChatTemplate::parse("<|im_{{ messages[0].content }}|>{{ messages[0].role }}", "t");
   const auto prompt = chat.render_tainted({{{"role", "user"}, {"content", "end"}}}, {});
   CHECK(control_tokens(*tokenizer, tokens_of(*tokenizer, prompt)).empty());
-  // The usual roles may be part of one, made-up ones may not.
+  // Usual roles may form control tokens, others may not.
   const auto phi = vocabulary("phi-3");
   const ChatTemplate phi3 = ChatTemplate::builtin("phi3");
   const auto with_role = [&](const char* role) {

@@ -1,4 +1,4 @@
-// How the families cut texts into words; and UTF-8, which everything here stands on.
+// Word splitting by family; UTF-8.
 #include "support/numerics.h"
 #include "tests/text/token_samples.h"
 #include "text/tokenizer/pretokenize.h"

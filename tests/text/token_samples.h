@@ -1,5 +1,4 @@
-// Small vocabularies of every kind, complete enough to spell any text, for tests and fuzzing; and random text to feed
-// them.
+// Small vocabularies of each kind that can spell any text, and random text.
 #pragma once
 
 #include "core/error.h"
@@ -13,10 +12,9 @@
 
 namespace ridge::tests {
 
-// Owns the strings that a TokenizerData points to.
 struct TokenSample {
   text::TokenizerData data;
-  std::deque<std::string> strings; // stay where they are when the sample moves
+  std::deque<std::string> strings; // stable when the sample moves
 
   TokenSample() = default;
   TokenSample(TokenSample&&) = default;
@@ -35,15 +33,13 @@ struct TokenSample {
   text::Tokenizer make() const { return text::Tokenizer(data); }
 };
 
-// Ids 0 to 255 are the bytes in order of their spelling; then the merges; last <|end_of_text|>, <|user|>
-// (user-defined).
+// IDs 0-255: bytes in order of spelling; then merges; last <|end_of_text|>, <|user|> (user-defined).
 inline TokenSample byte_level_sample(std::string_view pre = "llama-bpe") {
   using text::TokenKind;
   TokenSample sample;
   sample.data.model = "gpt2";
   sample.data.pre = pre;
-  for (int pass = 0; pass < 2;
-       ++pass) // the printable bytes of Latin-1 as themselves, then U+0100 and up for the others
+  for (int pass = 0; pass < 2; ++pass) // printable Latin-1, then U+0100 and up
     for (int byte = 0, next = 0x100; byte < 256; ++byte) {
       const bool printable = (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
       std::string spelled;
@@ -54,13 +50,13 @@ inline TokenSample byte_level_sample(std::string_view pre = "llama-bpe") {
       {"l", "o"}, {"lo", "w"},  {"e", "r"},           {"low", "er"},        {"\u0120", "low"},
       {"a", "a"}, {"aa", "aa"}, {"\u0120", "\u0120"}, {"\u010a", "\u010a"}, {"1", "2"}};
   for (const auto& [left, right] : merges) sample.merge(left, right);
-  sample.add("\u0120new"); // a token that no merge makes
+  sample.add("\u0120new");
   sample.data.special.eos = sample.add("<|end_of_text|>", TokenKind::control);
   sample.add("<|user|>", TokenKind::user_defined);
   return sample;
 }
 
-// Ids 0, 1, 2: <unk>, <s>, </s>; 3 to 258: the bytes; then pieces.
+// IDs 0-2: <unk>, <s>, </s>; 3-258: bytes; then pieces.
 inline TokenSample sentencepiece_sample(std::string_view model) {
   using text::TokenKind;
   TokenSample sample;
@@ -97,7 +93,7 @@ inline TokenSample sentencepiece_sample(std::string_view model) {
   return sample;
 }
 
-// Well-formed text without U+2581 (which SentencePiece cannot tell from a space) and without U+0000.
+// Without U+0000 and U+2581 (SentencePiece's space).
 inline std::string random_text(std::mt19937_64& random, size_t characters) {
   const char32_t ranges[][2] = {{'a', 'e'},         {'l', 'w'},       {' ', ' '},       {1, 0x7f},
                                 {'0', '9'},         {0x80, 0x24f},    {0x300, 0x36f},   {0x3040, 0x30ff},

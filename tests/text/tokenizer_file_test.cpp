@@ -1,4 +1,3 @@
-// Reading tokenizer.ggml.* from files that are right, old, or hostile.
 #include "core/error.h"
 #include "support/metadata_file.h"
 #include "tests/text/token_samples.h"
@@ -60,7 +59,7 @@ TEST_CASE("flags and special ids are read from the file") {
   CHECK_FALSE(tokenizer->add_space_prefix());
   CHECK(tokenizer->eos() == 260);
   CHECK(tokenizer->is_eog(261));
-  CHECK(tokenizer->bos() == 1); // the traditional one
+  CHECK(tokenizer->bos() == 1); // default
 }
 
 TEST_CASE("special ids outside the vocabulary are ignored with a warning, and -1 means none") {

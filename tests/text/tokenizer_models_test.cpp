@@ -1,4 +1,4 @@
-// The tokenizer models against slow, obvious versions of what they compute.
+// Compares with slow reference implementations.
 #include "core/error.h"
 #include "support/numerics.h"
 #include "tests/text/token_samples.h"
@@ -35,7 +35,7 @@ TEST_CASE("merging with a heap gives what merging the best pair again and again 
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 300; ++round) {
-    std::map<std::pair<int32_t, int32_t>, text::Merge> merges; // of random symbols 0..3 and what they make
+    std::map<std::pair<int32_t, int32_t>, text::Merge> merges; // random merges of symbols 0..3
     for (int i = 0; i < 12; ++i)
       merges[{static_cast<int32_t>(random() % (4 + i)), static_cast<int32_t>(random() % (4 + i))}] = {
           static_cast<uint32_t>(random() % 8), 4 + i};
@@ -73,7 +73,7 @@ TEST_CASE("byte-level BPE merges by rank inside words") {
   CHECK(tokens(sample, "lower low") == Words{"lower", "\u0120low"});
   CHECK(tokens(sample, "aaa") == Words{"aa", "a"});
   CHECK(tokens(sample, "aaaaaa") == Words{"aaaa", "aa"});
-  CHECK(tokens(sample, "12") == Words{"1", "2"}); // two words
+  CHECK(tokens(sample, "12") == Words{"1", "2"});
 }
 
 TEST_CASE("families that ignore merges take a word whole where it is a token, never a control token") {
@@ -110,7 +110,7 @@ TEST_CASE("SentencePiece BPE joins the best-scored neighbours, and spells the re
   CHECK(tokens(sample, "low") == Words{"\u2581low"});
   CHECK(tokens(sample, "lower") == Words{"\u2581low", "er"});
   CHECK(tokens(sample, "\u00e9\u00fc") == Words{"\u2581", "\u00e9", "<0xC3>", "<0xBC>"});
-  CHECK(tokens(sample, "</s>") == Words{"\u2581", "<0x3C>", "<0x2F>", "<0x73>", "<0x3E>"}); // never the control token
+  CHECK(tokens(sample, "</s>") == Words{"\u2581", "<0x3C>", "<0x2F>", "<0x73>", "<0x3E>"});
 }
 
 TEST_CASE("SentencePiece BPE word by word gives what it gives on the whole text") {
@@ -119,8 +119,7 @@ TEST_CASE("SentencePiece BPE word by word gives what it gives on the whole text"
   std::mt19937_64 random(seed);
   const Tokenizer words = tests::sentencepiece_sample("llama").make();
   TokenSample sample = tests::sentencepiece_sample("llama");
-  sample.add("x\u2581y", text::TokenKind::normal,
-             -100); // forbids cutting; never made, "x" being no token's part
+  sample.add("x\u2581y", text::TokenKind::normal, -100);
   const Tokenizer whole = sample.make();
   for (int round = 0; round < 300; ++round) {
     std::string text;
@@ -146,7 +145,7 @@ TEST_CASE("Unigram finds the best-scored spelling of all") {
   for (int round = 0; round < 200; ++round) {
     std::string text;
     for (uint64_t left = 1 + random() % 10; left > 0; --left) text += static_cast<char>('a' + random() % 3);
-    std::vector<double> best(text.size() + 1, -1e9); // over all spellings of each prefix
+    std::vector<double> best(text.size() + 1, -1e9); // per prefix, over all spellings
     best[0] = 0;
     for (size_t end = 1; end <= text.size(); ++end)
       for (size_t start = 0; start < end; ++start)
@@ -161,7 +160,7 @@ TEST_CASE("Unigram finds the best-scored spelling of all") {
     CHECK(spelled == text);
     CHECK(score == doctest::Approx(best.back()));
   }
-  CHECK(tokenizer.encode("axyb") == std::vector<int32_t>{2, 0, 3}); // neighbouring unknown characters are one
+  CHECK(tokenizer.encode("axyb") == std::vector<int32_t>{2, 0, 3}); // adjacent unknown characters merge
 }
 
 TEST_CASE("Unigram spells unknown characters in bytes where the vocabulary has all bytes") {
@@ -177,15 +176,15 @@ TEST_CASE("Unigram removes extra spaces where the file says so") {
 }
 
 TEST_CASE("compiled normalization rules replace the longest prefix, and broken ones never read outside") {
-  std::vector<uint32_t> units(512); // A -> b, AA -> a: a double array by hand; children of u are at offset(u) ^ byte
+  std::vector<uint32_t> units(512); // A -> b, AA -> a as a double array; children of u are at offset(u) ^ byte
   const auto node = [](uint32_t offset, uint32_t label, bool value) {
     return offset << 10 | (value ? 256 : 0) | label;
   };
   units[0] = node(256, 0, false);
   units[256 ^ 'A'] = node(1, 'A', true);
-  units[256 ^ 'A' ^ 1] = 1u << 31 | 0; // "b" at 0
+  units[256 ^ 'A' ^ 1] = 1u << 31 | 0;
   units[256 ^ 'A' ^ 1 ^ 'A'] = node(2, 'A', true);
-  units[256 ^ 'A' ^ 1 ^ 'A' ^ 2] = 1u << 31 | 2; // "a" at 2
+  units[256 ^ 'A' ^ 1 ^ 'A' ^ 2] = 1u << 31 | 2;
   const auto blob_of = [&] {
     std::string blob(4 + 4 * units.size(), '\0');
     const auto bytes = static_cast<uint32_t>(4 * units.size());
@@ -216,7 +215,7 @@ TEST_CASE("RWKV takes the longest token, whose bytes the file escapes") {
   sample.add("<s>", text::TokenKind::control);
   for (const char* text : {"a", "ab", "abcd", "\\n", "\\n\\n", "\\xe4\\xb8", "\\xad", "\\\\", "\\'"}) sample.add(text);
   CHECK(tokens(sample, "abcab\n\n\n\u4e2d\\'") ==
-        Words{"ab", "ab", "\\n\\n", "\\n", "\\xe4\\xb8", "\\xad", "\\\\", "\\'"}); // no token has "c"
+        Words{"ab", "ab", "\\n\\n", "\\n", "\\xe4\\xb8", "\\xad", "\\\\", "\\'"});
   const Tokenizer tokenizer = sample.make();
   CHECK(tokenizer.decode(tokenizer.encode("ab\n\u4e2d\\")) == "ab\n\u4e2d\\");
   CHECK(tokenizer.encode("a", {.add_special = true}) == tokenizer.encode("a"));
@@ -235,7 +234,7 @@ TEST_CASE("PLaMo 2 takes the cheapest way, the longest first token of equal ones
   sample.add(" b", text::TokenKind::normal, -1);
   sample.add("a b", text::TokenKind::normal, -2);
   CHECK(tokens(sample, "abbab") == Words{"abb", "a", "b"}); // ab costs 3, a and b cost 2
-  CHECK(tokens(sample, "a b") == Words{"a b"});             // as much as a and " b"
+  CHECK(tokens(sample, "a b") == Words{"a b"});
   CHECK(tokens(sample, "\uFEFFac\u00e9") == Words{"a", "<0x63>", "<0xC3>", "<0xA9>"});
   const Tokenizer tokenizer = sample.make();
   for (const char* text : {"abba b c\u4e2d<|plamo:eos|>",
@@ -244,7 +243,7 @@ TEST_CASE("PLaMo 2 takes the cheapest way, the longest first token of equal ones
                            ""})
     CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
   CHECK(tokenizer.encode("a", {.add_special = true}) == tokenizer.encode("a"));
-  sample.data.tokens[9] = "x"; // a byte less
+  sample.data.tokens[9] = "x";
   CHECK_THROWS_WITH_AS(sample.make(), doctest::Contains("needs a token for each byte"), Error);
 }
 

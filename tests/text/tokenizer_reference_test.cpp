@@ -1,4 +1,4 @@
-// Real vocabularies: the ids that the models' own tokenizers give.
+// Reference IDs for real vocabularies.
 #include "support/reference.h"
 #include "text/tokenizer/tokenizer.h"
 

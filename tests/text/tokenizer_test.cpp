@@ -1,4 +1,3 @@
-// What callers of the tokenizer rely on, on small vocabularies.
 #include "core/error.h"
 #include "support/numerics.h"
 #include "support/watchdog.h"
@@ -20,7 +19,7 @@ std::vector<TokenSample> all_samples() {
   for (const char* pre : {"llama-bpe", "gpt-2", "qwen2", "deepseek-llm", "default"})
     samples.push_back(tests::byte_level_sample(pre));
   for (const char* model : {"llama", "t5"}) samples.push_back(tests::sentencepiece_sample(model));
-  TokenSample plain = tests::sentencepiece_sample("llama"); // as Gemma: no space in front
+  TokenSample plain = tests::sentencepiece_sample("llama"); // like Gemma: no leading space
   plain.data.add_space_prefix = false;
   samples.push_back(std::move(plain));
   TokenSample gemma4 = tests::sentencepiece_sample("gemma4");
@@ -137,7 +136,7 @@ TEST_CASE("BOS and EOS are added where the model wants them and the caller asks"
   CHECK(sample.make().encode("", {.add_special = true}) == std::vector<int32_t>{2});
 
   TokenSample bpe = tests::byte_level_sample("llama-bpe");
-  CHECK_FALSE(bpe.make().add_bos()); // wanted by the family, but the file names none
+  CHECK_FALSE(bpe.make().add_bos()); // the family adds BOS, but the file has none
   bpe.data.special.bos = bpe.data.special.eos;
   CHECK(bpe.make().add_bos());
   bpe.data.pre = "qwen2";
@@ -158,8 +157,8 @@ TEST_CASE("the special tokens between a repository's files end the generated par
 
 TEST_CASE("generation ends at eos, eot, and the tokens known to end a turn") {
   TokenSample sample = tests::byte_level_sample();
-  const int32_t im_end = sample.add("<|im_end|>"); // files often forget to mark it
-  const int32_t word = sample.add("</s>");         // an ordinary word of some vocabularies
+  const int32_t im_end = sample.add("<|im_end|>");
+  const int32_t word = sample.add("</s>");
   const int32_t end = sample.add("<|end|>", TokenKind::control);
   const Tokenizer tokenizer = sample.make();
   CHECK(tokenizer.is_eog(tokenizer.eos()));
@@ -170,9 +169,9 @@ TEST_CASE("generation ends at eos, eot, and the tokens known to end a turn") {
   CHECK(tokenizer.is_eog(end));
   CHECK_FALSE(tokenizer.is_eog(tokenizer.find("low")));
 
-  sample.add("<|return|>", TokenKind::control); // in this dialect <|end|> only ends a part
+  sample.add("<|return|>", TokenKind::control); // here <|end|> ends a part only
   sample.add("<|call|>", TokenKind::control);
-  sample.data.special.eot = end; // whatever the file says
+  sample.data.special.eot = end;
   CHECK_FALSE(sample.make().is_eog(end));
 }
 
@@ -199,7 +198,7 @@ TEST_CASE("a stream never shows half a character") {
   CHECK(stream.push(byte(0x80)) == "\U0001F600");
   CHECK(stream.push(byte(0xE2)) == "");
   CHECK(stream.push(byte(0x82)) == "");
-  CHECK(stream.push(tokenizer.find("lo")) == "\uFFFDlo"); // proven broken: one sign for the two bytes
+  CHECK(stream.push(tokenizer.find("lo")) == "\uFFFDlo"); // invalid: one sign for two bytes
   CHECK(stream.push(byte(0xFF)) == "\uFFFD");
   CHECK(stream.push(byte(0xC3)) == "");
   CHECK(stream.finish() == "\uFFFD");
@@ -236,7 +235,7 @@ TEST_CASE("ids outside the vocabulary are refused") {
   CHECK_THROWS_WITH_AS(tokenizer.decode(std::vector{past}), doctest::Contains("token id"), Error);
   CHECK_THROWS_AS(tokenizer.decode(std::vector{-1}), Error);
   CHECK_THROWS_AS(StreamDecoder(tokenizer).push(past), Error);
-  for (const int32_t id : {past, past + 100000, -1}) { // a model may choose one: its matrix may have more rows
+  for (const int32_t id : {past, past + 100000, -1}) { // logit rows may exceed the vocabulary
     CHECK(tokenizer.piece(id).empty());
     CHECK_FALSE(tokenizer.is_eog(id));
   }

@@ -1,5 +1,4 @@
-// The chat as a user has it: Markdown that a conversation holds, shown and used. Run by run_under_xvfb.sh, as
-// window_test.cpp is.
+// The chat in a real window. Run by run_under_xvfb.sh.
 #include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
 #include "ui/dialogs/link_question.h"
@@ -21,7 +20,6 @@ using tests::User;
 
 namespace {
 
-// A conversation that is kept, with this answer.
 std::string conversation_of(const std::string& title, const std::string& answer) {
   return fmt::format(R"({{"title": "{}", "changed_ms": 1000, "messages": [{{"role": "user", "content": "Show me."}},
                      {{"role": "assistant", "content": "{}"}}]}})",
@@ -35,7 +33,6 @@ std::string content_of(const std::string& path) {
   return text.str();
 }
 
-// The window with places, and an engine with these conversations.
 void with_chat(const tests::TemporaryFolder& folder, app::WindowSetup setup,
                const std::function<void(User&, app::WindowEngine&)>& use) {
   setup.conversation_folder = folder / "conversations";
@@ -55,7 +52,7 @@ TEST_CASE("a link is opened only after a question, and code is copied") {
   folder.write(
       "conversations/1.json",
       conversation_of("With a link", "See [the page](https://example.org/a?b=c) and\\n\\n```py\\nx = 1\\n```\\n"));
-  // Stands in for what opens addresses on a desktop.
+  // Replaces the program that opens links.
   folder.write("xdg-open", fmt::format("#!/bin/sh\necho \"$1\" > {0}/new && mv {0}/new {0}/opened\n", folder.path()));
   std::filesystem::permissions(folder / "xdg-open", std::filesystem::perms::owner_all);
   ::setenv("PATH", fmt::format("{}:{}", folder.path(), std::getenv("PATH")).c_str(), 1);
@@ -69,7 +66,7 @@ TEST_CASE("a link is opened only after a question, and code is copied") {
     user.click("Open");
     CHECK(comes([&] { return std::filesystem::exists(folder / "opened"); }));
     CHECK(content_of(folder / "opened") == "https://example.org/a?b=c\n");
-    user.click("copy", 1); // behind the question's own
+    user.click("copy", 1); // after the question's button
     user.click("message box");
     user.press("ctrl+v");
     user.press("Return");
@@ -104,7 +101,7 @@ TEST_CASE("messages are edited, answered again and shown as they were; conversat
     REQUIRE(comes([&] { return now()->conversations->size() == 1; }));
     user.click("About lions");
     REQUIRE(idle(2));
-    user.click("edit", 1); // the answer
+    user.click("edit", 1); // the answer's
     user.type(" Very.");
     user.click("Save");
     CHECK(comes([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));

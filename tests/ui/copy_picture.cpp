@@ -1,6 +1,5 @@
-// copy_picture FILE TYPE: owns the clipboard as a program does in which a picture was copied, and gives the file's
-// bytes as TYPE ("image/png") in pieces, as large pictures are given (ICCCM, section 2.7.2). Says "ready" when it owns
-// the clipboard; ends when it has given the picture, or another program owns the clipboard.
+// copy_picture FILE TYPE: owns the clipboard and sends FILE as TYPE ("image/png") in pieces (INCR; ICCCM, section
+// 2.7.2). Prints "ready"; ends after a transfer or when another program owns it.
 #include <X11/Xatom.h>
 #include <X11/Xlib.h>
 
@@ -61,7 +60,7 @@ void give(const XSelectionRequestEvent& request, const std::string& bytes, Atom 
     wait_until_deleted(request.requestor, request.property);
     const size_t count = at < bytes.size() ? std::min(kPiece, bytes.size() - at) : 0;
     set(type, 8, bytes.data() + std::min(at, bytes.size()), count);
-    XSync(display, False); // a program that ends with events unread may lose what it sent last
+    XSync(display, False); // unread events at exit may lose requests
     if (count == 0) std::exit(0);
   }
 }
@@ -77,7 +76,7 @@ int main(int argc, char** argv) {
   if (XGetSelectionOwner(display, atom("CLIPBOARD")) != window) return 1;
   std::puts("ready");
   std::fflush(stdout);
-  ::alarm(900); // where no program asks
+  ::alarm(900); // if there is no request
   while (true) {
     XEvent event;
     XNextEvent(display, &event);

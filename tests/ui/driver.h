@@ -1,4 +1,4 @@
-// A user's hands: keys and mouse through the X server (xdotool), and patience.
+// A simulated user (xdotool).
 #pragma once
 
 #include "app/window/window_engine.h"
@@ -16,7 +16,7 @@
 
 namespace ridge::tests {
 
-// The guide on one thread of the CPU, always with the same answers.
+// One CPU thread: deterministic.
 inline app::WindowSetup guide_setup() {
   app::WindowSetup setup;
   setup.model.device = "cpu";
@@ -30,16 +30,14 @@ inline void xdotool(const std::string& command) {
   CHECK(std::system(("xdotool " + command).c_str()) == 0);
 }
 
-// A user before the window. Each act is over when the window has drawn what came of it: a number of frames, however
-// long they take on a busy machine.
+// Actions wait for a number of frames, so that effects are drawn even on a busy machine.
 class User {
  public:
   explicit User(ui::Window& window) : window_(window) {}
 
   void act(const std::string& command) {
-    xdotool(command); // over when the X server has taken it
-    // One frame may be under way; a press and its release are seen in one each; then a button's consequence is drawn,
-    // is given the focus and has it.
+    xdotool(command); // when the X server has it
+    // One frame may be in progress; press and release take one each; then the effect is drawn and gets the focus.
     const uint64_t enough = window_.frames() + 8;
     CHECK(comes([&] {
       window_.wake();
@@ -49,12 +47,11 @@ class User {
   void press(const std::string& keys) { act("key " + keys); }
   void type(const std::string& text) { act(fmt::format("type --delay 20 '{}'", text)); }
   void point(int x, int y) { act(fmt::format("mousemove {} {}", x, y)); }
-  void click(int x, int y) { // a person does not click where nothing was drawn yet
+  void click(int x, int y) {
     point(x, y);
     act("click 1");
   }
-  // What has these words, once it is there; of several the last one, or the one with this number from 0 on. The window
-  // keeps places.
+  // The last item of this name, or number `which`. Needs keep_places.
   void click(const std::string& words, int which = -1) {
     std::vector<ui::Place> places;
     CAPTURE(words);
@@ -71,7 +68,7 @@ class User {
   ui::Window& window_;
 };
 
-// Shows the window, once a model is open, while `use` works with it in a thread of its own.
+// Shows the window; `use` runs in another thread once a model is open.
 inline void run_with_user(ui::Window& window, app::WindowEngine& engine, const std::function<void(User&)>& use) {
   std::thread user([&] {
     try {
@@ -79,7 +76,7 @@ inline void run_with_user(ui::Window& window, app::WindowEngine& engine, const s
       xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
       User hands(window);
       use(hands);
-    } catch (...) { // a REQUIRE failed: doctest has noted it
+    } catch (...) { // a failed REQUIRE
     }
     window.close();
   });

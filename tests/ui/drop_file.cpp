@@ -1,6 +1,4 @@
-// drop_file WINDOW-NAME PATH: drags a file onto the middle of a window and drops it, as a file manager does it: the
-// source's side of the XDND protocol (freedesktop.org, version 5), spoken to whatever window has that name. Exits with
-// 0 when the window says that it has taken the file.
+// drop_file WINDOW-NAME PATH: drops a file onto a window's middle (XDND version 5). Exit status 0: accepted.
 #include <X11/Xatom.h>
 #include <X11/Xlib.h>
 
@@ -56,7 +54,6 @@ std::string uri_of(const std::string& path) {
   return uri + "\r\n";
 }
 
-// Answers the request for the dragged data.
 void serve(const XSelectionRequestEvent& request, const std::string& uri) {
   XChangeProperty(display, request.requestor, request.property, request.target, 8, PropModeReplace,
                   reinterpret_cast<const unsigned char*>(uri.data()), static_cast<int>(uri.size()));
@@ -110,7 +107,7 @@ int main(int argc, char** argv) {
       }
       send(target, "XdndDrop", from, 0, CurrentTime, 0, 0);
     }
-    // By the protocol bit 0 says that it was taken; GLFW puts the number of bytes there.
+    // Bit 0 means accepted; GLFW sends the byte count.
     if (event.xclient.message_type == atom("XdndFinished")) return event.xclient.data.l[1] != 0 ? 0 : 1;
   }
 }

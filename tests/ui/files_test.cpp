@@ -1,5 +1,4 @@
-// Jobs and files through the window, as a user has them: a mix of formats made in the lab, a job cancelled, a path
-// typed, files dragged onto the window (drop_file.cpp). Run by run_under_xvfb.sh, as window_test.cpp is.
+// Jobs and files in a real window. Run by run_under_xvfb.sh.
 #include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
@@ -18,13 +17,12 @@ using tests::User;
 
 namespace {
 
-// Where the window's working folder, its memory and the test's files are.
 const tests::TemporaryFolder& workplace() {
   static const tests::TemporaryFolder folder;
   return folder;
 }
 
-// In the lab, in its view of formats: Q4_K for the whole model, as a job.
+// Q4_K for the whole model.
 void make_mix(User& user, const app::WindowEngine& engine) {
   const auto now = [&] { return engine.snapshot(); };
   user.click(1230, 27);  // Formats
@@ -38,7 +36,6 @@ void make_mix(User& user, const app::WindowEngine& engine) {
   CHECK(std::filesystem::exists(workplace() / "guide-Q4_K.gguf"));
 }
 
-// A bench that would take hours, and its Cancel button.
 void cancel_a_job(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   user.press("ctrl+6");
@@ -57,7 +54,7 @@ void cancel_a_job(User& user, app::WindowEngine& engine, const ui::Window& windo
   CHECK(comes(cancelled));
 }
 
-// By typing a path with completion, and by dropping files on the window.
+// Typed and dropped paths.
 void open_files(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto is_open = [&](const std::string& path) {
@@ -80,11 +77,11 @@ void open_files(User& user, app::WindowEngine& engine, const ui::Window& window)
   user.press("ctrl+1");
   CHECK(comes([&] { return window.panel() == "chat"; }));
   CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace() / "checkpoint").c_str()) == 0);
-  CHECK(comes([&] { return window.panel() == "jobs"; })); // ready to convert it
+  CHECK(comes([&] { return window.panel() == "jobs"; }));
   const uint64_t errors = now()->error_number;
   CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace().write("no.gguf", "no model")).c_str()) ==
         0);
-  CHECK(comes([&] { return now()->error_number > errors; })); // a message, and the model that was open stays
+  CHECK(comes([&] { return now()->error_number > errors; })); // the open model stays
   CHECK(now()->model->path == workplace() / "a copy.gguf");
   engine.send(core::intent::OpenModel{""});
   CHECK(comes([&] {
@@ -97,7 +94,7 @@ void open_files(User& user, app::WindowEngine& engine, const ui::Window& window)
 #endif
 }
 
-// From the models on this machine, by a part of the name; and an address, which becomes a job.
+// By part of its name; an address becomes a job.
 void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   std::filesystem::create_directory(workplace() / "models");
@@ -107,7 +104,7 @@ void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& windo
     const auto at = now();
     return at->models && at->models->size() == 1 && at->models->front().context > 0;
   }));
-  CHECK(comes([&] { return now()->models->front().tokens_per_s > 0; })); // once the memory is measured
+  CHECK(comes([&] { return now()->models->front().tokens_per_s > 0; }));
   user.type("found");
   user.press("Return");
   CHECK(comes([&] { return now()->model->path == workplace() / "models/Found-Q4_K.gguf"; }));
@@ -121,7 +118,7 @@ void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& windo
   CHECK(now()->jobs->front().error.find("127.0.0.1") != std::string::npos);
 }
 
-// The user's side; runs beside the window, which must stay in the main thread.
+// Runs in a second thread; the window needs the main one.
 void use_lab_and_files(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   REQUIRE(comes([&] {
@@ -140,7 +137,7 @@ TEST_CASE("a model is requantized in the lab, a job is cancelled, files are open
   for (const char* variable : {"XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"})
     ::setenv(variable, workplace().path().c_str(), 1);
   for (const char* variable : {"HOME", "HF_HOME"}) ::setenv(variable, workplace().path().c_str(), 1);
-  ::setenv("HF_ENDPOINT", "http://127.0.0.1:1", 1); // nothing listens there
+  ::setenv("HF_ENDPOINT", "http://127.0.0.1:1", 1); // no server there
   ui::WindowOptions options;
   options.panel = "quant";
   ui::Window window(options);

@@ -1,5 +1,4 @@
-// A new user's way in the window: no model is here, one is offered, a click gets it from a hub on this machine, and it
-// answers. Run by run_under_xvfb.sh, as window_test.cpp is.
+// First use of the window, with a local hub. Run by run_under_xvfb.sh.
 #include "app/window/window_engine.h"
 #include "support/http/fake_hub.h"
 #include "support/reference.h"
@@ -19,7 +18,7 @@ using tests::User;
 
 namespace {
 
-// Variables of this process, as they were when it ends.
+// Restores environment variables.
 class Variables {
  public:
   explicit Variables(std::initializer_list<std::pair<const char*, std::string>> changed) {

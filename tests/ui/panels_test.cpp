@@ -1,5 +1,4 @@
-// Chat, gauges and roofline in a real window, used with the mouse and the keyboard; how much a frame draws; and the
-// window over a snapshot that no engine made.
+// Panels in a real window; vertices per frame.
 #include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
@@ -28,7 +27,7 @@ void with_window(const ui::WindowOptions& options, const app::WindowSetup& setup
   run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
 }
 
-// A server with more requests than streams, some of which begin alike.
+// More requests than streams.
 core::Sequences invented_sequences() {
   using State = core::Sequences::State;
   core::Sequences all{
@@ -75,7 +74,6 @@ core::Sequences invented_sequences() {
   return all;
 }
 
-// A GPU at work, as the driver of one might describe it.
 core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
   core::Snapshot s = of_engine;
   s.gpus = {{"NVIDIA H200", 512.3, 700, 61, 1.98e9, 1.98e9, 3.2e9, 3.2e9, 23.4e9, 150.7e9}};
@@ -101,7 +99,7 @@ core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
   s.serving = std::make_shared<core::Serving>(serving);
   core::Job job{.id = 1, .request = core::QuantizeRequest{.explore = true}, .title = "Explore"};
   job.state = core::JobState::done;
-  for (uint64_t i = 0; i < 40; ++i) // from most of a model lost to nothing, a mix beside each recipe
+  for (uint64_t i = 0; i < 40; ++i) // a mix beside each recipe
     for (const char* recipe : {"", "IQ2_XXS"})
       job.frontier.push_back({recipe, 4'000'000'000 + i * 100'000'000, 2.5 + 0.1 * static_cast<double>(i),
                               i == 39 ? 0 : std::pow(0.6, static_cast<double>(i)), *recipe == 0});
@@ -138,12 +136,12 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     REQUIRE(answered(2));
     const std::string first = now()->messages[1].text;
     CHECK(now()->messages[1].choices);
-    user.point(500, 123); // what the model thought of, drawn beside the answer
+    user.point(500, 123);
 
     user.press("ctrl+n");
     REQUIRE(comes([&] { return now()->messages.empty(); }));
     user.type("How do I convert?");
-    user.press("shift+Return"); // a line of its own
+    user.press("shift+Return");
     user.type("please");
     user.press("ctrl+a");
     user.press("ctrl+c");
@@ -173,7 +171,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     user.press("ctrl+a");
     user.type("K-quants");
     user.press("Return");
-    CHECK(comes([&] { return now()->conversations->at(0).title == "K-quants"; })); // it changed last: on top
+    CHECK(comes([&] { return now()->conversations->at(0).title == "K-quants"; }));
     user.click("delete");
     user.click("really delete");
     CHECK(comes([&] {
@@ -202,10 +200,10 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     user.press("ctrl+l");
     user.press("F1");
     CHECK(comes([&] { return !ui::places_of("list of keys").empty(); }));
-    user.press("ctrl+2"); // another panel, which the list does not cover
+    user.press("ctrl+2"); // beside the list
     CHECK(comes([&] { return ui::places_of("list of keys").empty(); }));
     user.press("ctrl+1");
-    user.press("ctrl+equal"); // larger
+    user.press("ctrl+equal"); // zoom in
     user.press("ctrl+equal");
     user.press("ctrl+minus");
     user.act("search --name '^ridge$' windowsize --sync 1100 750");
@@ -225,7 +223,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
 
 TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends only that") {
   app::WindowSetup setup = guide_setup();
-  setup.model.context = 200000; // answers that last until they are stopped
+  setup.model.context = 200000;
   setup.request.sampling.max_tokens = -1;
   setup.request.sampling.ignore_eos = true;
   with_window({}, setup, [&](User& user, app::WindowEngine& engine, ui::Window&) {
@@ -237,13 +235,13 @@ TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends 
     user.type("What is Q4_K?");
     user.press("Return");
     REQUIRE(comes(answering));
-    user.press("Escape"); // in the composer
+    user.press("Escape");
     REQUIRE(comes(stopped));
     user.click("rename");
     engine.send(core::intent::Regenerate{});
     REQUIRE(comes(answering));
     user.type("x");
-    user.press("Escape"); // in the field
+    user.press("Escape");
     CHECK(answering());
     user.press("Escape");
     CHECK(comes(stopped));
@@ -258,7 +256,7 @@ TEST_CASE("the server is switched on, asked and switched off in its panel") {
     const auto now = [&] { return engine.snapshot()->serving; };
     user.click(300, 145); // the port
     user.press("ctrl+a");
-    user.type("0"); // a free one
+    user.type("0"); // any free one
     user.click(316, 308);
     REQUIRE(comes([&] { return now()->state == core::Serving::State::on; }));
     CHECK(now()->address.starts_with("http://127.0.0.1:"));
@@ -300,7 +298,7 @@ TEST_CASE("the panel of sequences says what a conversation holds, and what it ha
 
 TEST_CASE("while the model writes, a frame draws what is in sight, however long the answer is") {
   app::WindowSetup setup = guide_setup();
-  setup.model.context = 200000; // the answer is stopped
+  setup.model.context = 200000;
   setup.request.sampling.max_tokens = -1;
   setup.request.sampling.ignore_eos = true;
   for (const std::string panel : {"chat", "gauges"}) {
@@ -320,7 +318,7 @@ TEST_CASE("while the model writes, a frame draws what is in sight, however long 
     MESSAGE(panel << ": " << times.report());
     CHECK(times.while_writing().frames >= 19);
     CHECK(times.while_writing().most_vertices > 0);
-    CHECK(times.while_writing().most_vertices < 20000); // a window full of text; all of it is three times that
+    CHECK(times.while_writing().most_vertices < 20000); // a screen of text
   }
 }
 

@@ -1,5 +1,4 @@
-// Pictures in a real window: dropped, pasted, picked, left out, enlarged, sent. Run by run_under_xvfb.sh, as
-// window_test.cpp is.
+// Pictures in a real window. Run by run_under_xvfb.sh.
 #include "app/window/window_engine.h"
 #include "support/recipes/vision_files.h"
 #include "support/temporary_folder.h"
@@ -29,19 +28,19 @@ app::WindowSetup setup_of(const tests::VisionFiles& files) {
 }
 
 #ifdef RIDGE_COPY_PICTURE
-// From the clipboard, where another program has put one in pieces.
+// The clipboard's owner sends it in pieces.
 void paste_a_picture(User& user, const tests::VisionFiles& files) {
   const std::string copied = files.own.write("copied.ppm", tests::ppm_of(tests::formula_picture(90, 70, 5)));
   const std::unique_ptr<FILE, int (*)(FILE*)> owner(
       ::popen(fmt::format("exec {} '{}' image/png", RIDGE_COPY_PICTURE, copied).c_str(), "r"), ::pclose);
   char line[16];
-  REQUIRE(std::fgets(line, sizeof line, owner.get()) != nullptr); // it owns the clipboard
+  REQUIRE(std::fgets(line, sizeof line, owner.get()) != nullptr);
   user.click("message box");
   user.press("ctrl+v");
 }
 #endif
 
-// The user's side; runs beside the window, which must stay in the main thread.
+// Runs in a second thread; the window needs the main one.
 void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window& window,
                   const tests::VisionFiles& files) {
   const auto now = [&] { return engine.snapshot(); };
@@ -107,8 +106,8 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   }));
   CHECK(now()->messages[0].text == "what is it?");
   CHECK(now()->messages[0].pictures.size() == 2);
-  user.point(900, 100); // one of them in the conversation
-  user.press("ctrl+2"); // what they took
+  user.point(900, 100); // a sent picture
+  user.press("ctrl+2");
   CHECK(comes([&] { return window.panel() == "gauges"; }));
   user.press("ctrl+l");
   user.press("ctrl+1");

@@ -1,4 +1,4 @@
-// What lies below the window's fields and texts: wrapping, editing, the layout that is remembered.
+// Wrapping, editing, saved layout.
 #include "core/strings/utf8.h"
 #include "support/numerics.h"
 #include "support/temporary_folder.h"
@@ -15,7 +15,7 @@ using ridge::tests::TemporaryFolder;
 
 namespace {
 
-// Ten characters a line, each a unit wide and high.
+// Ten characters per line.
 std::vector<std::string> lines(const WrappedText& text) {
   std::vector<std::string> result;
   for (const auto& [begin, end] : text.rows()) {

@@ -1,5 +1,4 @@
-// Tools of an MCP server in the window: the question before a call, and its result. Run by run_under_xvfb.sh, as
-// window_test.cpp is.
+// MCP tools in a real window. Run by run_under_xvfb.sh.
 #include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
@@ -45,8 +44,8 @@ TEST_CASE("a call of a tool waits for a click, and its result is shown") {
     REQUIRE(comes([&] { return asks_again(first); }));
     CHECK(now()->messages[2].call == "tiny: echo({\"text\": \"hi\"})");
     CHECK(now()->messages[2].text == "heard hi");
-    user.press("ctrl+2"); // the question is there whatever is shown
-    user.press("Escape"); // declines
+    user.press("ctrl+2"); // shown over any panel
+    user.press("Escape");
     REQUIRE(comes([&] { return asks_again(first + 1); }));
     CHECK(now()->messages[4].text == app::kDeclined);
     engine.send(core::intent::Stop{});
@@ -55,7 +54,7 @@ TEST_CASE("a call of a tool waits for a click, and its result is shown") {
     CHECK(now()->messages[6].text == app::kStopped);
     CHECK(!now()->tool_question);
     user.press("ctrl+1");
-    user.click("tiny: echo({\"text\": \"hi\"})", 0); // folds out
+    user.click("tiny: echo({\"text\": \"hi\"})", 0); // expands
     CHECK(now()->error == "");
   });
 }

@@ -1,5 +1,4 @@
-// The window as a user has it: a real one on an X server, keys and mouse through the server (xdotool), the built-in
-// guide behind it. Run by run_under_xvfb.sh; without Xvfb or xdotool it is skipped there, with a message.
+// The window on an X server (xdotool). Run by run_under_xvfb.sh.
 #include "app/window/window_engine.h"
 #include "core/error.h"
 #include "ui/driver.h"
@@ -19,15 +18,15 @@ using tests::User;
 
 namespace {
 
-// The user's side; runs beside the window, which must stay in the main thread.
+// Runs in a second thread; the window needs the main one.
 void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto idle = [&] { return now()->state == core::EngineState::idle; };
-  user.click(600, 710); // into the composer
+  user.click(600, 710);
 
   user.type("What is Q4_K?");
-  tests::xdotool("key Return"); // and looks at once
-  size_t parts = 0, length = 0; // how often the answer was seen to grow
+  tests::xdotool("key Return"); // without waiting
+  size_t parts = 0, length = 0;
   REQUIRE(comes([&] {
     const auto s = now();
     if (s->messages.size() == 2 && s->messages[1].text.size() > length) {
@@ -43,7 +42,7 @@ void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& w
   CHECK(now()->kv.tokens > 0);
 
   const auto first = now()->speed.prompt_tokens;
-  user.press("ctrl+r"); // answer again: the prompt is in the cache but for its last token
+  user.press("ctrl+r"); // regenerates from the cache
   CHECK(comes([&] {
     const auto at = now();
     return at->speed.prompt_tokens < first && idle() && at->messages.size() == 2;
@@ -56,9 +55,9 @@ void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& w
   CHECK(comes([&] {
     const auto at = now();
     return at->tensor && at->block;
-  })); // the lab begins with a tensor
+  }));
   const auto tensor = now()->tensor->tensor;
-  user.click(240, 160); // another one in the list
+  user.click(240, 160);
   CHECK(comes([&] { return now()->tensor->tensor != tensor; }));
   CHECK(comes([&] {
     const auto at = now();
@@ -66,14 +65,14 @@ void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& w
   }));
 
   user.act("search --name '^ridge$' windowsize --sync 1024 700");
-  user.press("ctrl+l"); // the light theme
+  user.press("ctrl+l"); // light theme
   user.press("ctrl+1");
   CHECK(comes([&] { return window.panel() == "chat"; }));
-  CHECK(comes(idle)); // the roofline, once opened, measures for some seconds
+  CHECK(comes(idle)); // measures for seconds
   user.press("ctrl+n");
   CHECK(comes([&] { return now()->messages.empty(); }));
   CHECK(now()->error == "");
-  tests::xdotool("key ctrl+q"); // after which nothing is drawn
+  tests::xdotool("key ctrl+q"); // idle: nothing is drawn
 }
 
 } // namespace

@@ -14,10 +14,10 @@
 namespace ridge::text {
 namespace {
 
-constexpr int kMostCalls = 32;          // in one answer
-constexpr size_t kMaxControlToken = 80; // bytes of its text
+constexpr int kMostCalls = 32;
+constexpr size_t kMaxControlToken = 80;
 
-// What a property's key may consist of, where the syntax writes keys without quotes.
+// Keys that a syntax without quotes can write.
 bool is_plain_key(std::string_view key) {
   return !key.empty() && std::ranges::all_of(key, [](char c) {
     return is_name_char(c) || c == '$' || c == '@' || static_cast<unsigned char>(c) >= 0x80;
@@ -38,7 +38,7 @@ class Builder {
       root = fmt::format("({}{} {})", root.empty() ? "" : root + " | ",
                          syntax_.messages ? mark("<|channel|>final$( <|constrain|>json$|$)<|message|>") : "", answer);
     }
-    if (!syntax_.messages) root = "[ \\n]{0,3} " + root; // white space before the answer is no part of it
+    if (!syntax_.messages) root = "[ \\n]{0,3} " + root;
     if (!options.reasoning_open.empty())
       root = fmt::format("({} {} {} {})? {}", mark(options.reasoning_open),
                          text_without(rules_, options.reasoning_close), mark(options.reasoning_close),
@@ -47,7 +47,6 @@ class Builder {
   }
 
  private:
-  // One call or several, with the marks around all of them.
   std::string calls(std::span<const Tool> tools, const CallGrammarOptions& options) {
     std::string bodies;
     for (const Tool& tool : tools) {
@@ -65,7 +64,7 @@ class Builder {
     return fmt::format("{} {} {} {}", mark(syntax_.open), call, more, mark(syntax_.close));
   }
 
-  // A header of gpt-oss up to the function's name. It has several forms, of which the parser sees one.
+  // gpt-oss has several forms of the header; the parser sees one.
   std::string header() {
     return mark("$(<|start|>assistant$|$)$(<|channel|>$(commentary$|analysis$)$|$) to=functions.");
   }
@@ -94,7 +93,7 @@ class Builder {
     return expression.empty() ? "\"\"" : expression;
   }
 
-  // False: the model ends its turn there, by a token that the grammar does not see.
+  // False: the turn ends here with a token outside the grammar.
   bool add_literal(std::string& expression, std::string_view text) {
     std::string plain;
     const auto flush = [&] {
@@ -124,7 +123,7 @@ class Builder {
     int32_t token;
     size_t size;
   };
-  Control control_token(std::string_view text) const { // that the text begins with, the longest
+  Control control_token(std::string_view text) const {
     if (tokenizer_ && !is_name_char(text[0]) && text[0] != ' ')
       for (size_t size = std::min(text.size(), kMaxControlToken); size > 1; --size)
         if (const int32_t token = tokenizer_->find(text.substr(0, size)); token >= 0 && tokenizer_->is_special(token))
@@ -147,7 +146,6 @@ class Builder {
     return fmt::format("({})", fmt::join(forms, " | "));
   }
 
-  // The arguments of one form of the parameters, without what the syntax has no way to write.
   std::string members(const Tool& tool, const Json& form, ValueRules& values) {
     const Json none = Json::object(), anything = true;
     const Json* properties = find_object(form, "properties", "#");
@@ -162,7 +160,7 @@ class Builder {
       const bool any = rules_.detail().max_depth == 0;
       try {
         pairs.push_back({pair(tool, key, any ? anything : schema, values), is_required});
-      } catch (const Unsatisfiable&) { // it must be absent
+      } catch (const Unsatisfiable&) {
         rules_.drop(count);
         if (!is_required) return;
         if (rules_.detail().strict) throw;
@@ -209,7 +207,7 @@ class Builder {
     return rules_.add(hint + "-pair", body);
   }
 
-  // What ends the key of a value that is no string, with all type names for `$T`.
+  // The key end for values other than strings, with all type names for `$T`.
   std::string other_key_end() const {
     std::string key_end(syntax_.key_end_other);
     if (const size_t type = key_end.find("$T"); type != std::string::npos)
@@ -234,7 +232,7 @@ Grammar grammar_from_tools(const CallSyntax& syntax, std::span<const Tool> tools
   for (;; ++options.detail) {
     try {
       return Grammar::parse(gbnf_from_tools(syntax, tools, options, tokenizer));
-    } catch (const Error&) { // it is too large
+    } catch (const Error&) {
       if (options.detail + 1 == schema_details().size()) throw;
     }
   }

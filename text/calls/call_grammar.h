@@ -1,5 +1,4 @@
-// The grammar of an answer's calls: names, order of keys and every value are those of the tools' schemas. An answer
-// without a call may have a schema, too.
+// The grammar of tool calls in an answer, from the tools' schemas. Answers without calls may have a schema, too.
 #pragma once
 
 #include "text/calls/call_syntax.h"
@@ -14,22 +13,20 @@
 namespace ridge::text {
 
 struct CallGrammarOptions {
-  bool parallel = true; // several calls in one answer
-  // What may come before the calls, where the grammar binds from the start of an answer: a section of reasoning, whose
-  // markers these are. Empty: none.
+  bool parallel = true;
+  // Markers of reasoning before the calls; empty: none.
   std::string_view reasoning_open = {}, reasoning_close = {};
-  // The schema of an answer that calls nothing, where the grammar binds from the start; null: the answer is a call.
+  // Schema of an answer without calls; nullptr: a call is required.
   const nlohmann::ordered_json* answer_schema = nullptr;
-  size_t detail = 0; // of schema_details(): with how much of them schemas are written at first
+  size_t detail = 0; // initial index in schema_details()
 };
 
-// GBNF text. Schemas are such that clean_schema() let pass; what a grammar cannot hold of them (json_schema.h) and what
-// the syntax has no way to write is left out. Marks that are control tokens of the vocabulary may be those tokens or
-// their text; the tokenizer may be null. There may be no tools where there is an answer_schema. A call's parameters
-// come in the schema's order, optional ones in any subset.
+// GBNF. Schemas must come from clean_schema(). Ignores what the grammar (json_schema.h) or syntax cannot express. Marks
+// that are control tokens match as token or text; the tokenizer may be null. `tools` may be empty with an
+// answer_schema. Parameters keep the schema's order.
 std::string gbnf_from_tools(const CallSyntax& syntax, std::span<const Tool> tools, const CallGrammarOptions& options,
                             const Tokenizer* tokenizer);
-// The same compiled: with less detail where the whole would be too large.
+// With less detail if too large.
 Grammar grammar_from_tools(const CallSyntax& syntax, std::span<const Tool> tools, CallGrammarOptions options,
                            const Tokenizer* tokenizer);
 

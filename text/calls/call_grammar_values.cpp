@@ -16,8 +16,8 @@
 namespace ridge::text {
 namespace {
 
-constexpr int kMaxDepth = 32;       // of Gemma's nested values
-constexpr size_t kMostCounted = 16; // properties: each is a rule more for all others
+constexpr int kMaxDepth = 32;
+constexpr size_t kMostCounted = 16; // each multiplies the rules by one more
 
 std::vector<std::string> characters(std::string_view text) {
   std::vector<std::string> all;
@@ -26,19 +26,19 @@ std::vector<std::string> characters(std::string_view text) {
   return all;
 }
 
-std::string in_class(std::string_view character) { // as GBNF writes it between [ and ]
+std::string in_class(std::string_view character) {
   if (character.size() > 1) return std::string(character);
   return fmt::format("\\x{:02X}", static_cast<unsigned char>(character[0]));
 }
 
-// The characters of a mark from its first one on, up to where that one comes again.
+// The prefix of a mark before its first character recurs.
 std::vector<std::string> core_of(std::string_view mark) {
   std::vector<std::string> all = characters(trim(mark));
   all.erase(std::find(all.begin() + 1, all.end(), all[0]), all.end());
   return all;
 }
 
-// Whether a text of this format may be a whole number, an object or a list.
+// Whether text of this format may parse as an integer, object or list.
 bool may_be_other_json(const Json& part) {
   const Json* format = find_keyword(part, "format");
   return format == nullptr || *format == "hostname" || *format == "uri-reference" || !formats().contains(*format);
@@ -51,7 +51,7 @@ bool lists_values(const Json& part) { return part.contains("enum") || part.conta
 std::string text_without(GrammarRules& rules, std::string_view mark) {
   const std::vector<std::string> core = core_of(mark);
   const std::string first = in_class(core[0]);
-  std::string after; // what may follow the core's first so many characters, if the core is not completed
+  std::string after; // by matched characters of the core
   for (size_t i = core.size(); i-- > 1;) {
     const std::string other = fmt::format("[^{}{}] [^{}]*", first, in_class(core[i]), first);
     after = after.empty() && i + 1 == core.size() ? fmt::format("({})?", other)
@@ -78,7 +78,7 @@ std::string chain(GrammarRules& rules, const std::vector<Property>& properties, 
   const bool possible = needed <= most && least <= std::min(most, properties.size());
   if (least <= needed || !possible || least > kMostCounted) least = 0;
   if (most >= properties.size() || !possible || most > kMostCounted) most = SIZE_MAX;
-  // What follows from here on where so many have been written, or more; empty: too many or too few would be there.
+  // What may follow, by number of properties written; empty: impossible.
   std::vector<std::string> rest(1 + (most == SIZE_MAX ? std::max<size_t>(least, 1) : most));
   for (size_t written = least; written < rest.size(); ++written) rest[written] = "\"\"";
   for (size_t i = properties.size(); i-- > 0;) {
@@ -120,8 +120,8 @@ std::string ValueRules::raw_string(const Json& part, std::string_view close) {
   return text.empty() ? text_before(rules_, close) : text;
 }
 
-// Text that begins like a number, an object or a list would be read as one where the schema allows these, too: it is
-// left out, and so is a pattern. What has a format is hardly ever read so.
+// Excludes patterns, and text that the parser would read as a number, object or list where the schema allows these.
+// Formats are safe.
 std::string ValueRules::raw_string_beside(const JsonTypes& types, const Json& part, std::string_view close) {
   if ((!types.structured && !types.number) || !may_be_other_json(part)) return raw_string(part, close);
   const std::string end = in_class(core_of(close)[0]);
@@ -209,7 +209,7 @@ std::string ValueRules::gemma_array(const Json& part, const std::string& hint, i
   if (most && *most < least) fail_unsatisfiable("#", "`minItems` exceeds `maxItems`");
   if (most == 0u) return "\"[]\"";
   const Json* items = find_keyword(part, "items");
-  const bool alike = items && !items->is_array() && !part.contains("prefixItems"); // others may be anything
+  const bool alike = items && !items->is_array() && !part.contains("prefixItems");
   const std::string item = alike ? gemma(*items, hint + "-item", depth + 1) : gemma_anything();
   const std::string more =
       fmt::format("(\",\" {}){{{},{}}}", item, least > 0 ? least - 1 : 0, most ? std::to_string(*most - 1) : "");
@@ -229,7 +229,7 @@ std::string ValueRules::gemma_object(const Json& part, const std::string& hint, 
     try {
       const std::string written = gemma(value, hint + "-" + key, depth + 1);
       pairs.push_back({rules_.add(hint + "-" + key + "-pair", gbnf_literal(key + ":") + " " + written), is_required});
-    } catch (const Unsatisfiable&) { // it must be absent
+    } catch (const Unsatisfiable&) {
       rules_.drop(count);
       if (is_required) throw;
     }

@@ -21,7 +21,6 @@ JsonTypes types_of(const Tool& tool, const std::string& key) {
   return json_types(known ? (*properties)[key] : Json::object(), tool.parameters);
 }
 
-// A tagged value that is no plain text, as JSON. `types`: what its schema allows.
 std::string json_of(std::string_view text, JsonTypes types) {
   const std::string_view inner = trim(text);
   Json value = parse_json(inner);
@@ -45,7 +44,7 @@ class CallParser::Reader {
         task_(read()) {
     for (std::string_view end : {syntax.key_open, syntax.call_close}) {
       after_value_.push_back("\n" + std::string(end));
-      while (!end.empty()) // a model may leave the end of a call out, but not of what stands around it
+      while (!end.empty()) // models may omit the end of a call, but not the enclosing mark
         for (const std::string_view outer : take_part(end).alternatives)
           if (!outer.empty()) after_value_.push_back("\n" + std::string(outer));
     }
@@ -68,7 +67,7 @@ class CallParser::Reader {
   }
 
  private:
-  // Waits for more text; there is none once whole_ is set.
+  // Suspends until text arrives, or whole_ is set.
   struct More {
     Reader& reader;
     bool await_ready() const noexcept { return reader.whole_; }
@@ -80,7 +79,7 @@ class CallParser::Reader {
   std::string_view rest() const { return std::string_view(buffer_).substr(at_); }
 
   void say(std::string_view text) {
-    const size_t end = text.find_last_not_of(kWhiteSpace) + 1; // white space may belong to a call that follows
+    const size_t end = text.find_last_not_of(kWhiteSpace) + 1; // white space may belong to a following call
     if (end > 0) {
       piece_.content += held_space_;
       held_space_.clear();
@@ -103,7 +102,6 @@ class CallParser::Reader {
     co_return true;
   }
 
-  // Passes text on up to a trigger; false: there is none to the end.
   TextTask<bool> find_trigger() {
     while (true) {
       const std::string_view text = rest();
@@ -142,7 +140,7 @@ class CallParser::Reader {
     }
   }
 
-  // What stands behind a call, or as much of it as there is where the text was cut short.
+  // Matches a suffix of a call, or its prefix if the text is cut short.
   TextTask<bool> match_end(std::string_view pattern) {
     while (!whole_ && may_begin(pattern)) co_await more();
     if (whole_ && may_begin(pattern)) {
@@ -156,11 +154,11 @@ class CallParser::Reader {
     return match_pattern(pattern, rest(), false).result == PatternMatch::more;
   }
 
-  // What is read from here on may turn out to be no call: go_back() returns to it.
+  // Start of speculative reading; go_back() returns to it.
   void set_mark() { mark_ = at_; }
   void go_back() { at_ = *std::exchange(mark_, std::nullopt); }
 
-  // From a trigger to the end of the last call. False: it is no call; nothing has been read then.
+  // From a trigger to the end of the last call. False: no call, nothing consumed.
   TextTask<bool> read_calls() {
     set_mark();
     bool reads = co_await match(syntax_.open);
@@ -184,7 +182,7 @@ class CallParser::Reader {
     }
   }
 
-  // False: it is no call; the mark is still set. A call that has begun is one, even if it is cut short.
+  // False: no call, the mark is still set. A call counts once it has begun, even if cut short.
   TextTask<bool> read_call() {
     id_.clear();
     const bool opens = co_await match(syntax_.call_open);
@@ -211,7 +209,7 @@ class CallParser::Reader {
     } else {
       closed = co_await read_at_once(name);
     }
-    if (mark_) co_return false; // it has not begun
+    if (mark_) co_return false;
     if (closed) {
       Delta end{.index = calls_ - 1, .ends = true};
       co_await match_end(syntax_.call_close);
@@ -241,7 +239,6 @@ class CallParser::Reader {
       piece_.calls.push_back({.index = calls_ - 1, .arguments = std::string(arguments)});
   }
 
-  // The whole of a JSON object, handed on as it comes.
   TextTask<bool> read_json(std::string name) {
     const bool opens = co_await skip_to('{');
     if (!opens) co_return false;
@@ -284,8 +281,7 @@ class CallParser::Reader {
     }
   }
 
-  // Arguments in a notation that is turned into JSON once they are all there. What closes Gemma's brace is part of
-  // them, what closes the parenthesis of a call in Python is not.
+  // Converts complete arguments to JSON. They include Gemma's closing brace, but not Python's parenthesis.
   TextTask<bool> read_at_once(std::string name) {
     const bool gemma = syntax_.arguments == ArgumentForm::gemma;
     bool opens = true;
@@ -326,7 +322,7 @@ class CallParser::Reader {
       bool is_text = types.only_string();
       bool ends = co_await match(syntax_.key_end);
       if (ends) {
-        is_text |= !syntax_.key_end_other.empty(); // the mark says that it is a string
+        is_text |= !syntax_.key_end_other.empty();
       } else {
         if (!syntax_.key_end_other.empty()) ends = co_await match(syntax_.key_end_other);
         if (!ends) co_return false;
@@ -348,11 +344,10 @@ class CallParser::Reader {
     co_return true;
   }
 
-  // Where the mark that ends a value stands: only where the next key or the end of the call comes behind it. Else it is
-  // text of the value.
+  // A closing mark needs the next key or the call's end after it; else it is text.
   struct Close {
     size_t at = std::string_view::npos;
-    bool is_certain = false; // more text may show that it is none
+    bool is_certain = false;
   };
   Close find_close(std::string_view text, std::string_view mark, size_t from = 0) const {
     for (size_t at = from; (at = text.find(mark, at)) != std::string_view::npos; ++at) {
@@ -367,7 +362,7 @@ class CallParser::Reader {
     return {};
   }
 
-  // A string, handed on as it comes. One `value_pad` on either side is no part of it.
+  // Streams a string without one `value_pad` on either side.
   TextTask<bool> read_text(std::string_view close) {
     const std::string_view pad = syntax_.value_pad;
     const std::string end = std::string(pad) + std::string(close);
@@ -408,7 +403,7 @@ class CallParser::Reader {
   }
 
   TextTask<bool> read_value(std::string_view close, JsonTypes types) {
-    size_t from = 0; // the value does not end before it
+    size_t from = 0; // the value ends at or after it
     Close end;
     while (!(end = find_close(rest(), close, from)).is_certain) {
       if (whole_) co_return false;
@@ -435,17 +430,17 @@ class CallParser::Reader {
   const std::vector<Tool> tools_;
   const std::vector<std::string> triggers_;
   const uint64_t id_seed_;
-  std::vector<std::string> after_value_; // patterns of what may follow a tagged value
-  std::string next_call_;                // pattern of a further call up to its arguments
-  std::string buffer_;                   // what is not read for certain
-  size_t at_ = 0;                        // of the buffer: where reading goes on
-  std::optional<size_t> mark_;           // … and where it may go back to
+  std::vector<std::string> after_value_;
+  std::string next_call_; // pattern of the next call up to its arguments
+  std::string buffer_;
+  size_t at_ = 0;
+  std::optional<size_t> mark_; // backtrack position
   bool whole_ = false, said_ = false;
   std::string held_space_, id_;
   size_t calls_ = 0;
   Piece piece_;
   std::coroutine_handle<> waiting_;
-  TextTask<bool> task_; // last: it refers to the others
+  TextTask<bool> task_; // last: refers to other members
 };
 
 CallParser::CallParser(const CallSyntax& syntax, std::vector<Tool> tools, uint64_t id_seed)

@@ -8,7 +8,7 @@
 namespace ridge::text {
 namespace {
 
-constexpr size_t kMaxVariable = 256; // bytes
+constexpr size_t kMaxVariable = 256;
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -18,7 +18,7 @@ bool may_stand_for(char variable, char c) {
   return is_name_char(c) || (variable == 'D' && c == ':');
 }
 
-// Where the alternatives that open at the pattern's start end, behind `$)`; their texts go to `alternatives`.
+// Returns the offset after `$)`; the pattern begins with alternatives.
 size_t find_alternatives(std::string_view pattern, std::vector<std::string_view>& alternatives) {
   int depth = 0;
   size_t begin = 2;

@@ -1,4 +1,4 @@
-// Reads and writes the marks of call_syntax.h.
+// Patterns of call_syntax.h.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,23 @@
 namespace ridge::text {
 
 struct PatternMatch {
-  enum Result { no, yes, more }; // more: the text is too short to tell
+  enum Result { no, yes, more }; // more: needs more text
   Result result = no;
-  size_t size = 0;     // bytes of the text, where it matches
-  std::string id = {}; // what stood for $D
+  size_t size = 0;
+  std::string id = {};
 };
-// Whether `text` begins with the pattern. `whole`: no further text comes.
+// Matches at the start of `text`. `whole`: no more text follows.
 PatternMatch match_pattern(std::string_view pattern, std::string_view text, bool whole);
 
-// The parts of a pattern, in order: exactly one member says something.
+// Exactly one member is set.
 struct PatternPart {
-  std::string_view literal = {};                   // white space included
-  char variable = 0;                               // D, I, T or N
-  std::vector<std::string_view> alternatives = {}; // patterns
+  std::string_view literal = {};
+  char variable = 0;
+  std::vector<std::string_view> alternatives = {};
 };
-// Takes the first part off the pattern, which is not empty.
 PatternPart take_part(std::string_view& pattern);
 
-// What a pattern writes: the first of alternatives; `id`, `number`, `name` and `type` for the variables.
+// Writes the first of alternatives; the other arguments replace variables.
 struct PatternValues {
   std::string_view id = {}, name = {}, type = {};
   size_t number = 0;

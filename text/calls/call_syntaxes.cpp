@@ -1,4 +1,4 @@
-// The table of syntaxes, written from what the families' chat templates render.
+// The syntaxes that the families' chat templates render.
 #include "text/calls/call_syntax.h"
 
 #include <algorithm>
@@ -8,8 +8,7 @@ namespace ridge::text {
 namespace {
 
 constexpr CallSyntax kSyntaxes[] = {
-    // gpt-oss. The splitter of messages hands each header of a call on as call_open writes it, and the grammar knows
-    // the headers themselves (call_grammar.cpp).
+    // gpt-oss: the splitter rewrites headers as call_open; call_grammar.cpp knows the others.
     {.name = "harmony",
      .known_by = {"<|channel|>", "<|message|>", "functions."},
      .triggers = {"<|channel|>commentary to=functions.", "<|channel|>analysis to=functions.",
@@ -18,7 +17,7 @@ constexpr CallSyntax kSyntaxes[] = {
      .name_end = "<|message|>",
      .call_close = "$(<|call|>$|$)",
      .messages = true},
-    // Muse Glimmer: messages to the tool, in each a call in XML.
+    // Muse Glimmer: a message per call, XML
     {.name = "muse",
      .known_by = {"<atem:function_calls>"},
      .triggers = {"<atem:function_calls>"},
@@ -151,7 +150,7 @@ constexpr CallSyntax kSyntaxes[] = {
      .key_open = "<parameter name=\"",
      .key_end = "\">",
      .value_close = "</parameter>\n"},
-    // Qwen3-Coder, Qwen 3.5, Nemotron 3, Step 3.5. Some of these models leave the outer tag away.
+    // Qwen3-Coder, Qwen 3.5, Nemotron 3, Step 3.5; some omit the outer tag
     {.name = "qwen3-coder",
      .known_by = {"<tool_call>", "<function=", "<parameter="},
      .triggers = {"<tool_call>", "<function="},
@@ -196,7 +195,7 @@ constexpr CallSyntax kSyntaxes[] = {
      .key_open = "<arg_key:opensource>",
      .key_end = "</arg_key:opensource>\n<arg_value:opensource>",
      .value_close = "</arg_value:opensource>\n"},
-    // GLM 4.7, Spark, Laguna S: without line ends.
+    // GLM 4.7, Spark, Laguna S: no line ends
     {.name = "glm-4.7",
      .known_by = {"<tool_call>{function-name}<arg_key>"},
      .triggers = {"<tool_call>"},
@@ -317,7 +316,7 @@ constexpr CallSyntax kSyntaxes[] = {
      .call_open = "<|function_call|>{\"name\": \"",
      .name_end = "\", \"arguments\": ",
      .call_close = "}"},
-    // GigaChat 3: a message of its own
+    // GigaChat 3: a separate message
     {.name = "gigachat3",
      .known_by = {"<|message_sep|>", "<|role_sep|>", "function call"},
      .triggers = {"<|message_sep|>\n\nfunction call<|role_sep|>"},
@@ -333,7 +332,7 @@ constexpr CallSyntax kSyntaxes[] = {
      .name_end = "\", \"arguments\": ",
      .call_close = "}",
      .between = ", "},
-    // Qwen 2.5 and 3, Hermes, MiMo, Granite 4, SmolLM3, Reka, Bielik and many others
+    // Qwen 2.5 and 3, Hermes, MiMo, Granite 4, SmolLM3, Reka, Bielik, …
     {.name = "hermes",
      .known_by = {"<tool_call>"},
      .triggers = {"<tool_call>"},
@@ -359,7 +358,7 @@ constexpr CallSyntax kSyntaxes[] = {
 std::span<const CallSyntax> call_syntaxes() { return kSyntaxes; }
 
 const CallSyntax* find_call_syntax(std::string_view source) {
-  constexpr std::string_view kNestedTags = "]<]minimax[>["; // MiniMax M3: values in tags of their own have no row yet
+  constexpr std::string_view kNestedTags = "]<]minimax[>["; // MiniMax M3 has no row: its tags are nested
   if (source.find(kNestedTags) != source.npos) return nullptr;
   const auto found = std::ranges::find_if(kSyntaxes, [&](const CallSyntax& syntax) {
     return std::ranges::all_of(syntax.known_by,

@@ -15,7 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Reads a value from the beginning of a text. A wrong one sets `failed`.
 class Reader {
  public:
   Reader(std::string_view text, bool gemma) : rest_(text), gemma_(gemma) {}
@@ -60,7 +59,7 @@ class Reader {
     rest_.remove_prefix(what.size());
     return true;
   }
-  // The text before `end`, if none of `refused` comes earlier.
+  // Fails if one of `refused` comes first.
   std::string_view take_until(std::string_view end, std::string_view refused) {
     skip_space();
     const size_t size = rest_.find_first_of(refused);
@@ -122,7 +121,7 @@ class Reader {
     return fail();
   }
 
-  // rest_[i] is a backslash; moves i to the last character of the escape.
+  // At a backslash; moves i to the escape's end.
   void append_escaped(std::string& text, size_t& i) {
     const char kind = rest_[++i];
     const std::string_view letters = "ntrbf", meant = "\n\t\r\b\f";

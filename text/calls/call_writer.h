@@ -1,4 +1,4 @@
-// Writes calls as a model's syntax has them: for templates that do not render calls, and for tests.
+// Writes calls for templates without them and for tests.
 #pragma once
 
 #include "text/calls/call_syntax.h"
@@ -9,7 +9,7 @@
 
 namespace ridge::text {
 
-// Arguments that are no JSON object, as of a call that was cut off, are written as they are.
+// Invalid arguments (cut-off calls) stay verbatim.
 std::string write_calls(const CallSyntax& syntax, std::span<const ToolCall> calls);
 
 } // namespace ridge::text

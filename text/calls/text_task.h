@@ -1,5 +1,4 @@
-// A coroutine that reads a text which arrives in pieces: it is written as if the text were all there, and waits where
-// it is not. Tasks call each other with co_await.
+// A coroutine that parses streamed text: it suspends until text arrives. Tasks nest with co_await.
 #pragma once
 
 #include <coroutine>
@@ -27,7 +26,7 @@ class TextTask {
     };
     Return final_suspend() noexcept { return {}; }
     void return_value(T result) { value = std::move(result); }
-    void unhandled_exception() { throw; } // out of the call that brought the text
+    void unhandled_exception() { throw; }
   };
 
   TextTask(TextTask&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -37,7 +36,7 @@ class TextTask {
     if (handle_) handle_.destroy();
   }
 
-  std::coroutine_handle<> handle() const { return handle_; } // to start the outermost one
+  std::coroutine_handle<> handle() const { return handle_; }
 
   bool await_ready() const noexcept { return false; }
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) noexcept {

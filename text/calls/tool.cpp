@@ -10,8 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr JsonTypes kAll = {true, true, true, true, true};
-constexpr int kMostReferences = 16; // that one schema follows; what is deeper may be anything
-constexpr int kMostSchemas = 5000;  // that are looked at; what is beyond may be anything
+constexpr int kMostReferences = 16; // per schema; deeper ones may be anything
+constexpr int kMostSchemas = 5000;  // visited; others may be anything
 
 JsonTypes unite(JsonTypes a, JsonTypes b) {
   return {a.string || b.string, a.number || b.number, a.boolean || b.boolean, a.null || b.null,
@@ -63,8 +63,7 @@ JsonTypes types_of(const Json& schema, const Json& document, int depth, int& lef
     for (const Json& part : schema["allOf"]) types = meet(types, types_of(part, document, depth + 1, left));
   if (schema.contains("$ref") && schema["$ref"].is_string()) {
     const std::string reference = schema["$ref"];
-    if (reference != "#" && !reference.starts_with("#/"))
-      left -= kMostSchemas / 4; // it is looked for in the whole document
+    if (reference != "#" && !reference.starts_with("#/")) left -= kMostSchemas / 4;
     if (const Json* target = find_reference(document, reference))
       types = meet(types, types_of(*target, document, depth + 1, left));
   }

@@ -13,9 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kGap = "\n\n"; // between messages that are joined
+constexpr const char* kGap = "\n\n";
 
-// A conversation of these roles, one letter each, whose texts are words that no template writes by itself.
 std::string word(size_t i) { return "zqword" + std::to_string(i) + "zq"; }
 
 Json sample(std::string_view roles) {
@@ -27,8 +26,7 @@ Json sample(std::string_view roles) {
   return messages;
 }
 
-// Whether the template takes these messages and writes all their texts. Some take no conversation without a list of
-// tools.
+// Renders samples. Some templates require a list of tools.
 bool writes_all(const ChatTemplate& chat_template, const Json& messages) {
   ChatOptions options;
   options.bos_token = "<s>";
@@ -40,13 +38,12 @@ bool writes_all(const ChatTemplate& chat_template, const Json& messages) {
       for (size_t i = 0; i < messages.size(); ++i)
         if (text.find(word(i)) == std::string::npos) return false;
       return true;
-    } catch (const Error&) { // it refuses them
+    } catch (const Error&) {
     }
   }
   return false;
 }
 
-// Whether the template's source names a member of this name, as `.name` or in quotes.
 bool reads(const std::string& source, const std::string& member) {
   const auto ends_name = [&](size_t end) {
     return end >= source.size() || !(std::isalnum(static_cast<unsigned char>(source[end])) || source[end] == '_');
@@ -73,7 +70,7 @@ void join(Json& to, const Json& message) {
     for (const Json& call : message["tool_calls"]) to["tool_calls"].push_back(call);
 }
 
-// Joins what the template does not take as further messages of the system with the first one.
+// Joins unsupported later system messages with the first.
 void join_systems(const ChatShape& shape, Json& messages) {
   Json systems = Json::array(), others = Json::array();
   for (Json& message : messages) {
@@ -89,7 +86,7 @@ void join_systems(const ChatShape& shape, Json& messages) {
   messages.insert(messages.end(), others.begin(), others.end());
 }
 
-// Lets the user say what the system says.
+// Moves the system text into the first user message.
 void drop_system_role(Json& messages) {
   if (messages.empty() || !is_role(messages[0], "system")) return;
   messages[0]["role"] = "user";
@@ -98,7 +95,7 @@ void drop_system_role(Json& messages) {
   messages.erase(1);
 }
 
-// Calls stay apart from an answer before them: templates count no turn for them, or leave out their text.
+// Does not join calls with a previous answer: templates count no turn for them or drop their text.
 void join_same(const ChatShape& shape, Json& messages) {
   Json joined = Json::array();
   for (Json& message : messages) {
@@ -114,13 +111,12 @@ void join_same(const ChatShape& shape, Json& messages) {
   messages = std::move(joined);
 }
 
-// Where the user has to speak first, or at all.
 void add_question(const ChatShape& shape, Json& messages) {
   const auto first = std::ranges::find_if(messages, [](const Json& m) { return !is_role(m, "system"); });
   const bool has_question = std::ranges::any_of(messages, [](const Json& m) { return is_role(m, "user"); });
   const bool begins_wrong = first != messages.end() && !is_role(*first, "user") && !shape.answer_first;
   if (!begins_wrong && (has_question || shape.no_question)) return;
-  if (first == messages.end() && !messages.empty()) { // the system's messages alone
+  if (first == messages.end() && !messages.empty()) {
     messages.back()["role"] = "user";
     return;
   }

@@ -1,4 +1,4 @@
-// Fills in the variables that templates expect, as Hugging Face's apply_chat_template does.
+// As Hugging Face's apply_chat_template.
 #include "text/chat/chat_template.h"
 
 #include "core/error.h"
@@ -37,7 +37,7 @@ jinja::TaintedText ChatTemplate::render_tainted(const nlohmann::ordered_json& me
 
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
   variables["messages"] = messages;
-  variables["tools"] = options.tools; // null, not undefined, when there are none: templates distinguish them
+  variables["tools"] = options.tools; // null, not undefined: templates distinguish them
   variables["documents"] = options.documents;
   variables["add_generation_prompt"] = options.add_generation_prompt;
   variables["bos_token"] = options.bos_token;
@@ -69,7 +69,7 @@ std::tm parse_time(std::string_view text) {
   time.tm_mon = month - 1;
   time.tm_isdst = -1;
   std::tm whole = time;
-  std::mktime(&whole); // finds the day of the week and of the year
+  std::mktime(&whole);
   time.tm_wday = whole.tm_wday;
   time.tm_yday = whole.tm_yday;
   if (whole.tm_mday != time.tm_mday) throw_error("time '{}': there is no such day", text);

@@ -1,6 +1,5 @@
-// The known prompt formats, one row each, written from the formats' descriptions. They are for models whose file
-// carries no template, or a broken one; a template that ships with a model knows more (tools, reasoning) and comes
-// first.
+// Known prompt formats, for files without a usable template. A model's template has priority: it supports tools and
+// reasoning.
 #include "text/chat/chat_template.h"
 
 #include "core/error.h"
@@ -11,7 +10,7 @@ namespace ridge::text {
 
 namespace {
 
-// Stands before every row: said(message) is a message's text, whether it is a string or a list of parts.
+// said(message): string or parts.
 constexpr std::string_view kPrelude = R"({%- macro said(message) -%}
 {%- if message.content is string -%}{{- message.content -}}
 {%- elif message.content -%}{%- for part in message.content -%}{{- part.text or '' -}}{%- endfor -%}
@@ -23,12 +22,11 @@ constexpr std::string_view kPrelude = R"({%- macro said(message) -%}
 )";
 
 struct Row {
-  std::string_view names; // space-separated; the first is the usual one, the others are llama.cpp's
+  std::string_view names; // the first is ours, the others are llama.cpp's
   std::string_view source;
 };
 
 constexpr Row kRows[] = {
-    // No roles at all: the contents, a line break between two.
     {"plain", R"({%- for m in messages -%}
 {{- said(m) -}}{{- '\n' if not loop.last -}}
 {%- endfor -%})"},
@@ -63,7 +61,7 @@ constexpr Row kRows[] = {
 {%- endfor -%}
 {{- '<|header_start|>assistant<|header_end|>\n\n' if add_generation_prompt -}})"},
 
-    // The Mistral versions differ in where a space stands and, from v7 on, in having a system section.
+    // Versions differ in spaces; v7 adds a system section.
     {"mistral-v1", R"({%- set system = system_text() -%}
 {{- bos_token -}}
 {%- for m in (messages[1:] if system else messages) -%}
@@ -116,7 +114,7 @@ constexpr Row kRows[] = {
 {%- endif -%}
 {%- endfor -%})"},
 
-    // Gemma has no system role: its text opens the first turn.
+    // No system role: text opens the first turn.
     {"gemma", R"({%- set system = system_text() -%}
 {{- bos_token -}}
 {%- for m in (messages[1:] if system else messages) -%}

@@ -1,5 +1,5 @@
-// Chooses the chat template of a model file. Files without one are common among old and self-made ones; the special
-// tokens of the vocabulary mostly say which format the model was trained with.
+// Chooses a model file's chat template. For old and converted files without one, special tokens usually identify the
+// format.
 #include "text/chat/chat_template.h"
 
 #include "core/error.h"
@@ -10,10 +10,10 @@
 namespace ridge::text {
 namespace {
 
-// The first row counts whose tokens are all there.
+// The first row with all its tokens wins.
 struct Guess {
-  std::string_view name;      // of a built-in template
-  std::string_view tokens[3]; // of the vocabulary
+  std::string_view name;
+  std::string_view tokens[3];
 };
 constexpr Guess kByTokens[] = {
     {"gpt-oss", {"<|start|>", "<|channel|>", "<|message|>"}},
@@ -44,7 +44,6 @@ constexpr Guess kByTokens[] = {
     {"mistral-v3", {"[INST]", "[/INST]"}},
 };
 
-// Models whose markers are words of ordinary tokens.
 struct Known {
   std::string_view architecture, name;
 };

@@ -24,7 +24,7 @@ const Json* find(const Json& object, const char* name) {
   return at == object.end() || at->is_null() ? nullptr : &*at;
 }
 
-// A member that is text; nothing: there is none. Numbers count as text, because ids may be such.
+// Text or number (IDs may be numbers); nullopt: absent.
 std::optional<std::string> text_member(const Json& object, const char* name) {
   const Json* value = find(object, name);
   if (value && value->is_string()) return value->get<std::string>();
@@ -86,7 +86,6 @@ std::string read_role(const Json& message, const std::string& path, std::string_
   fail(path, "there is no role \"{}\"; expected system, developer, user, assistant or tool", *role);
 }
 
-// The reasoning of an answer, by the names that programs give it.
 void read_reasoning(Json& message, std::string reasoning) {
   for (const char* name : {"reasoning_content", "reasoning", "thinking"}) {
     const auto at = message.find(name);
@@ -97,12 +96,12 @@ void read_reasoning(Json& message, std::string reasoning) {
   if (!reasoning.empty()) message["reasoning_content"] = std::move(reasoning);
 }
 
-// Gives calls their ids and results the ids and names of their calls.
+// Matches results with calls; adds missing IDs and names.
 class Calls {
  public:
   void read(Json& message, const std::string& path) {
     Json given = take(message, "tool_calls"), calls = Json::array();
-    const Json old = take(message, "function_call"); // as OpenAI's API had it before
+    const Json old = take(message, "function_call");
     if (given.is_null()) given = Json::array();
     if (!given.is_array()) fail(path + ".tool_calls", "expected a list");
     if (given.empty() && old.is_object()) given.push_back({{"function", old}});
@@ -118,7 +117,7 @@ class Calls {
 
   void join_result(Json& message) {
     std::optional<std::string> name = text_member(message, "name");
-    if (!name) name = text_member(message, "tool_name"); // Ollama's
+    if (!name) name = text_member(message, "tool_name");
     const auto id = text_member(message, "tool_call_id");
     const auto call = std::ranges::find_if(
         open_, [&](const auto& one) { return id ? one.first == *id : !name || one.second == *name; });
@@ -136,7 +135,7 @@ class Calls {
     return value;
   }
   static Json read_any(const Json& call, const std::string& id, const std::string& path) {
-    if (const Json* custom = find(call, "custom"); custom && custom->is_object()) { // its input is any text
+    if (const Json* custom = find(call, "custom"); custom && custom->is_object()) {
       const Json arguments = {{"input", text_member(*custom, "input").value_or("")}};
       return read_call({{"name", text_member(*custom, "name").value_or("")}, {"arguments", arguments}}, id,
                        path + ".custom");
@@ -146,7 +145,7 @@ class Calls {
     return read_call(*function, id, path + ".function");
   }
 
-  std::vector<std::pair<std::string, std::string>> open_; // ids and names of calls without results
+  std::vector<std::pair<std::string, std::string>> open_;
   size_t count_ = 0;
 };
 

@@ -1,4 +1,3 @@
-// The markers, and the two state machines that search for them.
 #include "text/chat/reasoning.h"
 
 #include "text/white_space.h"
@@ -12,7 +11,7 @@ namespace {
 struct Section {
   const char* open;
   const char* close;
-  bool is_special; // its markers are special tokens, which no answer contains, so they count anywhere in the text
+  bool is_special; // special tokens never occur in answers, so they count anywhere
 };
 
 constexpr Section kSections[] = {
@@ -33,7 +32,6 @@ constexpr Section kSections[] = {
     {"<|think|>", "<|end|>", true},                                    // Solar Open
 };
 
-// Markers around an answer; they are dropped.
 constexpr std::string_view kDropped[] = {
     "<|return|>",
     "<|START_RESPONSE|>",
@@ -48,18 +46,18 @@ constexpr std::string_view kDropped[] = {
     "[END FINAL RESPONSE]",
 };
 
-// Marks of the messages of gpt-oss and Muse. A header may also begin with its channel alone.
+// Messages of gpt-oss and Muse. A header may begin with its channel.
 constexpr std::string_view kHeaderOpens[] = {"<|start|>", "<|channel|>"};
 constexpr std::string_view kHeaderClose = "<|message|>";
 constexpr std::string_view kMessageEnds[] = {"<|end|>", "<|eom|>", "<|call|>"};
-constexpr std::string_view kPromptHeader = "<|start|>assistant"; // the prompt leaves the rest of it to the model …
-constexpr std::string_view kHeaderParts[] = {"<|channel|>", " to=", kHeaderClose}; // … which begins with one of these
-constexpr std::string_view kFunctions = "functions."; // what recipients of calls begin with
-constexpr size_t kMaxHeaderBytes = 200;               // what is longer is no header
+constexpr std::string_view kPromptHeader = "<|start|>assistant";                   // the model continues the header
+constexpr std::string_view kHeaderParts[] = {"<|channel|>", " to=", kHeaderClose}; // which begins with one of these
+constexpr std::string_view kFunctions = "functions.";
+constexpr size_t kMaxHeaderBytes = 200; // longer text is no header
 
-// Ordinary words that are markers only where the prompt asks for them: Granite 3.2 and 3.3, told to think.
+// Ordinary words, markers only if the prompt requests them (Granite 3.2 and 3.3).
 constexpr Section kPhrases{"Here is my thought process:", "Here is my response:", false};
-// Tags around the answer count where the prompt asks for them (Granite), or behind a section (Ernie, Hunyuan).
+// Tags around answers, if the prompt requests them (Granite) or after a section (Ernie, Hunyuan).
 constexpr std::string_view kAnswerTags[] = {"<response>", "</response>", "<answer>", "</answer>"};
 constexpr std::string_view kAskedTags = "<response></response>";
 
@@ -107,8 +105,6 @@ void ReasoningSplitter::run(Piece& piece, bool is_last) {
   answered_ = answered_ || !piece.answer.empty();
 }
 
-// Each step returns whether another may get further.
-
 bool ReasoningSplitter::step_header(Piece& piece, bool is_last) {
   const std::string_view text = buffer_;
   const auto may_begin = [&](std::string_view part) { return text.starts_with(part) || part.starts_with(text); };
@@ -124,7 +120,7 @@ bool ReasoningSplitter::step_header(Piece& piece, bool is_last) {
       plausible && end == std::string_view::npos && text.size() < kMaxHeaderBytes + kHeaderClose.size();
   if (may_end && !is_last) return false;
   in_header_ = false;
-  if (may_end) buffer_.clear(); // it was cut short
+  if (may_end) buffer_.clear();
   return true;
 }
 
@@ -144,7 +140,7 @@ void ReasoningSplitter::begin_message(Piece& piece, std::string_view header) {
   } else if (to_tool && calls_) {
     if (recipient.starts_with(kFunctions))
       piece.answer.append(kPromptHeader).append(" to=").append(recipient).append(kHeaderClose);
-    at_begin_ = false; // what follows is the call
+    at_begin_ = false;
   } else {
     if (answered_ || !piece.answer.empty()) piece.answer += "\n\n";
     if (to_tool) (piece.answer += "to=").append(recipient) += ' ';
@@ -203,7 +199,7 @@ bool ReasoningSplitter::step_reasoning(Piece& piece, bool is_last) {
 bool ReasoningSplitter::step_answer(Piece& piece, bool is_last) {
   size_t first = std::string::npos, size = 0, held = 0;
   const char* close = nullptr;
-  std::string_view header; // the marker, where it opens one
+  std::string_view header;
   const auto look_for = [&](std::string_view marker, const char* closes_with, bool opens_header = false) {
     const size_t found = buffer_.find(marker);
     if (found < first) {
@@ -228,7 +224,7 @@ bool ReasoningSplitter::step_answer(Piece& piece, bool is_last) {
     close_ = close;
     in_header_ = !header.empty();
     opened_by_ = header;
-    at_begin_ = close != nullptr; // the white space before a section's text goes with its marker
+    at_begin_ = close != nullptr; // drops white space at a section's start
     return true;
   }
   if (is_last) held = 0;
@@ -251,7 +247,7 @@ StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stop
 std::string StopMatcher::push(std::string_view text) {
   if (stopped_) return {};
   buffer_ += text;
-  // The match that is complete first counts, not the one that begins first.
+  // The match that completes first wins.
   size_t end = std::string::npos, start = 0, held = 0;
   for (const std::string& stop : stops_) {
     const size_t found = buffer_.find(stop);

@@ -50,8 +50,8 @@ using Tokens = std::vector<int32_t>;
 
 void append(Tokens& to, std::span<const int32_t> tokens) { to.insert(to.end(), tokens.begin(), tokens.end()); }
 
-// The texts of the files, and the mark behind which the one with the gap begins. Names that were not given are as in
-// llama.cpp's server. Without a token that divides files, lines do.
+// The other files and the marker of the current one. Default names are llama.cpp's. Without a file token, line breaks
+// separate files.
 Tokens other_files(const Tokenizer& tokenizer, const FillTokens& tokens, std::span<const FillFile> files) {
   Tokens all;
   const auto name = [&](int32_t mark, const std::string& text) {

@@ -1,4 +1,4 @@
-// Turns a grammar's syntax tree into its automaton: states are emitted back to front, each knowing what follows it.
+// States are emitted back to front: each knows its successor.
 #include "text/grammar/grammar.h"
 
 #include "core/error.h"
@@ -14,15 +14,14 @@ namespace {
 
 using Kind = Grammar::Kind;
 
-// Builds the byte automata of character classes. Nodes are shared by content, so that all classes which end in "any
-// continuation byte" have one node for it.
+// Builds byte automata of character classes; equal nodes are shared.
 class ClassBuilder {
  public:
   explicit ClassBuilder(std::vector<std::array<uint16_t, 256>>& nodes) : nodes_(nodes) {
-    nodes_.resize(2); // kNoMatch and kMatched have no edges
+    nodes_.resize(2); // kNoMatch, kMatched: without edges
   }
 
-  // The node that reads the first byte of a code point in `ranges` (sorted, disjoint).
+  // Reads the first byte of a code point in `ranges` (sorted, disjoint).
   uint16_t start(const std::vector<CodePointRange>& ranges) {
     const auto known = starts_.find(ranges);
     if (known != starts_.end()) return known->second;
@@ -44,8 +43,7 @@ class ClassBuilder {
  private:
   using Ranges = std::vector<CodePointRange>;
 
-  // The part of `ranges` that shares the leading bits `base` before `continuations` 6-bit groups, relative to base.
-  // Leaves out surrogates and what lies below `lowest`, which UTF-8 writes with fewer bytes.
+  // Part of `ranges` with prefix `base`, relative to it, without surrogates and overlong forms (< `lowest`).
   static Ranges slice(const Ranges& ranges, uint32_t base, int continuations, uint32_t lowest) {
     Ranges part;
     const uint32_t end = base + (1u << (6 * continuations));
@@ -63,7 +61,7 @@ class ClassBuilder {
     return part;
   }
 
-  // The node that reads `continuations` more bytes whose 6-bit groups make a value in `ranges`.
+  // Reads `continuations` more bytes; their 6-bit groups form a value in `ranges`.
   uint16_t node(const Ranges& ranges, int continuations) {
     if (ranges.empty()) return Grammar::kNoMatch;
     if (continuations == 0) return Grammar::kMatched;
@@ -125,8 +123,8 @@ class Compiler {
     return static_cast<uint32_t>(grammar_.states.size() - 1);
   }
 
-  // Adds the states that read `node` and then go on at `next`; returns the first of them. Until all rules are known,
-  // calls hold the rule's number in place of its first state.
+  // Adds states that read `node` and continue at `next`; returns the first. Calls hold rule numbers until all rules are
+  // known.
   uint32_t emit(const Node& node, uint32_t next) {
     switch (node.kind) {
     case Node::Kind::literal:
@@ -159,7 +157,7 @@ class Compiler {
     } else {
       for (uint32_t i = node.min; i < node.max; ++i) {
         const uint32_t copy = emit(body, first);
-        if (copy == first) break; // the body is empty
+        if (copy == first) break;
         first = add({Kind::split, next, copy});
       }
     }
@@ -171,7 +169,7 @@ class Compiler {
     return first;
   }
 
-  // A rule that can call itself before it has read anything would grow the stack without end.
+  // Left recursion would grow the stack without end.
   void refuse_left_recursion() {
     const size_t rules = rule_starts_.size();
     std::vector<std::vector<uint32_t>> called_first(rules); // by each rule, before it reads anything
@@ -179,7 +177,7 @@ class Compiler {
 
     enum class Mark : uint8_t { unseen, open, done };
     std::vector<Mark> marks(rules, Mark::unseen);
-    std::vector<std::pair<uint32_t, size_t>> path; // rule, how many of its calls were followed
+    std::vector<std::pair<uint32_t, size_t>> path;
     for (uint32_t rule = 0; rule < rules; ++rule) {
       if (marks[rule] != Mark::unseen) continue;
       path.push_back({rule, 0});
@@ -210,8 +208,8 @@ class Compiler {
                 name);
   }
 
-  // Explores what each rule can reach without reading. A call stops the exploration until its rule is known to match
-  // the empty text; then all explorations that waited for it continue.
+  // Explores what each rule reaches without reading. A call suspends it until the called rule is known to match the
+  // empty text.
   void find_first_calls(std::vector<std::vector<uint32_t>>& called_first) const {
     struct Position {
       uint32_t rule, state;

@@ -1,4 +1,3 @@
-// The vocabulary's trie, and its walk in step with the grammar's states.
 #include "text/grammar/grammar_matcher.h"
 
 #include "core/error.h"
@@ -11,7 +10,7 @@ namespace ridge::text {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
-constexpr size_t kMaxRememberedMasks = 1000; // 16 KB each for a vocabulary of 128k
+constexpr size_t kMaxRememberedMasks = 1000; // 16 KB each at 128k tokens
 
 std::vector<int32_t> resolve_tokens(const Grammar& grammar, const TokenTable& vocabulary) {
   std::vector<int32_t> ids;
@@ -53,7 +52,7 @@ void TokenTable::build_trie() {
     const int difference = piece(a).compare(piece(b));
     return difference != 0 ? difference < 0 : a < b;
   });
-  std::vector<uint32_t> path; // the nodes of the previous piece
+  std::vector<uint32_t> path;
   std::string_view previous;
   const auto close = [&](size_t depth) {
     for (; path.size() > depth; path.pop_back()) nodes_[path.back()].end = static_cast<uint32_t>(nodes_.size());
@@ -107,7 +106,6 @@ void GrammarMatcher::begin() {
   }
 }
 
-// The set after the token; kDead if it is not allowed.
 GrammarMatcher::SetId GrammarMatcher::after(int32_t token) {
   if (token < 0 || token >= vocabulary_.size()) return GrammarStates::kDead;
   if (vocabulary_.is_eog(token)) return can_end() ? states_.ended() : GrammarStates::kDead;
@@ -165,7 +163,6 @@ void GrammarMatcher::apply(std::span<float> logits) {
   std::fill(logits.begin() + static_cast<std::ptrdiff_t>(vocab), logits.end(), kMasked);
 }
 
-// The tokens allowed next.
 const GrammarMatcher::Bits& GrammarMatcher::mask() {
   const auto known = masks_.find(current_);
   if (known != masks_.end()) return known->second;
@@ -206,8 +203,8 @@ const GrammarMatcher::LocalMask& GrammarMatcher::local_mask(SetId local) {
   return local_masks_.emplace(local, std::move(found)).first->second;
 }
 
-// Allows the tokens of the trie nodes [first, end) that the grammar can read from `set`. The nodes are whole subtrees
-// whose uppermost level is that of `first`. With `leaving`, collects the nodes that reach the unknown bottom.
+// Allows the tokens of trie nodes [first, end) that the grammar can read from `set`. The range consists of whole
+// subtrees of one level. `leaving` collects nodes that reach the unknown bottom.
 void GrammarMatcher::walk(uint32_t first, uint32_t end, SetId set, Bits& allowed, std::vector<uint32_t>* leaving) {
   if (first == end) return;
   const std::span<const TokenTable::Node> nodes = vocabulary_.nodes();

@@ -1,4 +1,3 @@
-// Sets of configurations, found by closure, interned, and linked by a table of steps that is filled on demand.
 #include "text/grammar/grammar_states.h"
 
 #include "core/error.h"
@@ -51,7 +50,7 @@ void GrammarStates::clear() {
   pages_.assign(1, {});
   pages_[0].fill(kUnknown);
   stacks_.assign({Stack{0, kBottom, 0}, Stack{0, kEmpty, 0}});
-  intern(0, false, false); // kDead
+  intern(0, false, false);
 }
 
 void GrammarStates::count_work(int64_t amount) {
@@ -88,7 +87,7 @@ void GrammarStates::add_closure(uint32_t first_state, StackId first_stack) {
       open_.push_back({state.next, place.stack});
       open_.push_back({state.value, place.stack});
     } else if (state.kind == Kind::call) {
-      // A call at the end of a rule needs no stack entry: returning to the end of a rule returns from it at once.
+      // Tail call: a call at the end of a rule needs no stack entry.
       open_.push_back({state.value, state.next == Grammar::kAccept ? place.stack : push(state.next, place.stack)});
     } else if (place.stack == kBottom) {
       found_bottom_ = true;
@@ -124,7 +123,7 @@ GrammarStates::SetId GrammarStates::ended() {
   return finish_closure();
 }
 
-// The set of the configurations from `first` to the end of configurations_; they are taken back if it is known.
+// Interns configurations_ from `first` on; drops them if the set is known.
 GrammarStates::SetId GrammarStates::intern(size_t first, bool can_end, bool reaches_bottom) {
   const auto id = static_cast<SetId>(sets_.size());
   sets_.push_back(
@@ -144,7 +143,7 @@ GrammarStates::SetId GrammarStates::start() {
 
 GrammarStates::SetId GrammarStates::compute_step(SetId set, uint8_t byte) {
   const Set from = sets_[set];
-  count_work(1 + from.size / 16); // looking at a configuration is far cheaper than following it
+  count_work(1 + from.size / 16); // looking is cheaper than following
   for (uint32_t i = 0; i < from.size; ++i) {
     const Configuration c = configurations_[from.first + i];
     const Grammar::State& state = grammar_.states[c.state];
@@ -200,7 +199,6 @@ void GrammarStates::token_edges(SetId set, std::vector<TokenEdge>& edges) const 
   }
 }
 
-// Copies the stack `id` of `from` into stacks_, with new_base in place of old_base.
 GrammarStates::StackId GrammarStates::move_stack(const std::vector<Stack>& from, StackId id, StackId old_base,
                                                  StackId new_base, std::unordered_map<StackId, StackId>& moved) {
   std::vector<StackId> path;
@@ -218,7 +216,6 @@ GrammarStates::StackId GrammarStates::move_stack(const std::vector<Stack>& from,
 GrammarStates::Cut GrammarStates::cut(SetId id) {
   const Set set = sets_[id];
   if (set.size == 0) return {id, kEmpty};
-  // The lowest common ancestor of all the stacks.
   StackId base = configurations_[set.first].stack;
   for (uint32_t i = 1; i < set.size; ++i) {
     StackId other = configurations_[set.first + i].stack;
@@ -231,7 +228,7 @@ GrammarStates::Cut GrammarStates::cut(SetId id) {
   std::unordered_map<StackId, StackId> moved;
   for (uint32_t i = 0; i < set.size; ++i) {
     Configuration c = configurations_[set.first + i];
-    // Safe although push() may move stacks_: the reference is followed before each push.
+    // push() may move stacks_; each reference is read first.
     c.stack = move_stack(stacks_, c.stack, base, kBottom, moved);
     found_.push_back(c);
   }
@@ -247,7 +244,7 @@ GrammarStates::SetId GrammarStates::resume(StackId base) {
 
 GrammarStates::SetId GrammarStates::begin(SetId current, bool& forgotten) {
   work_left_ = kMaxWork;
-  drop_closure(); // may be left over from an Error
+  drop_closure(); // may be left over after an Error
   forgotten = sets_.size() > kMaxSets || configurations_.size() > kMaxConfigurations || stacks_.size() > kMaxStacks;
   if (!forgotten) return current;
   const Set set = sets_[current];

@@ -1,4 +1,4 @@
-// Reads GBNF text by recursive descent. Every error names the line, the column and what was expected.
+// GBNF parser.
 #include "text/grammar/grammar_syntax.h"
 
 #include "core/error.h"
@@ -58,7 +58,7 @@ class SyntaxParser {
         ++line;
         column = 1;
       } else if (!core::is_utf8_continuation(text_[i])) {
-        ++column; // counts characters, not bytes
+        ++column; // characters, not bytes
       }
     }
     throw_error("grammar line {}, column {}: {}", line, column, message);
@@ -78,7 +78,7 @@ class SyntaxParser {
     return size;
   }
 
-  // Skips blanks and comments; line ends only where they have no meaning.
+  // Line ends only if `newlines`.
   void skip_space(bool newlines) {
     while (!at_end()) {
       const char c = peek();
@@ -178,14 +178,13 @@ class SyntaxParser {
     return sequence;
   }
 
-  // Every symbol becomes at least one state; refusing here keeps the tree small.
+  // Every symbol becomes a state; this check keeps the tree small.
   void count_node() {
     if (++node_count_ > Grammar::kMaxStates) fail_at(pos_, fmt::format("more than {} symbols", Grammar::kMaxStates));
   }
 
   void wrap_in_repeat(Node& node, bool newlines) {
-    // A repeat of a repeat nests the tree without parentheses; each level counts its own characters, so that the depth
-    // stays bounded.
+    // Repeats of repeats nest the tree without parentheses; counting each level bounds its depth.
     int depth = 1;
     for (const Node* n = &node; n->kind == Kind::repeat; n = &n->children[0]) ++depth;
     if (depth > Grammar::kMaxNesting)
@@ -232,7 +231,6 @@ class SyntaxParser {
     return static_cast<uint32_t>(count);
   }
 
-  // One character of a literal or class, escapes resolved.
   uint32_t parse_char() {
     if (peek() == '\\') {
       const size_t begin = pos_;
@@ -349,7 +347,7 @@ class SyntaxParser {
   size_t node_count_ = 0;
   GrammarSyntax syntax_;
   std::unordered_map<std::string, uint32_t> rule_ids_;
-  std::vector<Use> uses_; // beside syntax_.rules
+  std::vector<Use> uses_;
 };
 
 } // namespace

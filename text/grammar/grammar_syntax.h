@@ -1,4 +1,4 @@
-// The syntax tree between GBNF text and automaton; private to the grammar files.
+// The syntax tree of GBNF; private to the grammar files.
 #pragma once
 
 #include "text/grammar/grammar.h"
@@ -15,10 +15,10 @@ struct GrammarNode {
   static constexpr uint32_t kUnlimited = std::numeric_limits<uint32_t>::max();
 
   Kind kind;
-  std::string bytes;                  // literal: UTF-8
-  std::vector<CodePointRange> ranges; // char_class: sorted, disjoint
-  uint32_t index = 0;                 // rule, token: which
-  uint32_t min = 0, max = 0;          // repeat
+  std::string bytes;
+  std::vector<CodePointRange> ranges; // sorted, disjoint
+  uint32_t index = 0;
+  uint32_t min = 0, max = 0;
   std::vector<GrammarNode> children;
 };
 
@@ -27,14 +27,14 @@ struct GrammarSyntax {
     std::string name;
     GrammarNode body;
   };
-  std::vector<Rule> rules; // all defined
+  std::vector<Rule> rules;
   std::vector<Grammar::TokenReference> tokens;
   uint32_t root = 0;
 };
 
 GrammarSyntax parse_grammar_syntax(std::string_view gbnf);
 
-// Sorts and merges; with `negated`, gives all other code points up to U+10FFFF.
+// Sorts, merges; `negated`: the complement up to U+10FFFF.
 std::vector<CodePointRange> normalize_ranges(std::vector<CodePointRange> ranges, bool negated);
 
 } // namespace ridge::text

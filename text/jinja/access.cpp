@@ -1,4 +1,4 @@
-// What is inside a value: its items, length, attributes, subscripts and slices, as in Python.
+// Items, length, attributes, subscripts, slices.
 #include "text/jinja/python/integers.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
@@ -17,7 +17,6 @@ struct BoundMethod : Object {
   Value call(Runtime& runtime, Arguments& arguments) override { return (*method)(runtime, self, arguments); }
 };
 
-// How long the encoding of a key is, about.
 size_t key_bytes(const Value& key) {
   if (key.is_string()) return key.string().size();
   size_t bytes = 16;

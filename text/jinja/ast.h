@@ -1,5 +1,4 @@
-// A parsed template. Every node knows its place in the source (errors name it) and its height (limited, so that
-// walking and destroying the tree needs a bounded stack).
+// The parsed template. Nodes know their offset and height; the height is limited, which bounds recursion.
 #pragma once
 
 #include "text/jinja/value.h"
@@ -12,33 +11,33 @@ using ExpressionPtr = std::unique_ptr<Expression>;
 struct Argument {
   enum class Kind { positional, keyword, unpacked_list, unpacked_dict };
   Kind kind;
-  std::string name; // of a keyword
+  std::string name;
   ExpressionPtr value;
 };
 
 struct Expression {
   enum class Kind {
-    constant,            // value
-    name,                // text
-    list,                // parts
-    tuple,               // parts
-    dict,                // parts: key, value, key, value, …
-    attribute,           // parts[0].text
-    item,                // parts[0][parts[1]]
-    slice,               // parts[0][parts[1]:parts[2]:parts[3]], absent ones null
-    call,                // parts[0](arguments)
-    filter,              // parts[0] | text(arguments); parts[0] is null for the body of a {% filter %} block
-    test,                // parts[0] is text(arguments)
-    negative,            // -parts[0]
-    positive,            // +parts[0]
-    logical_not,         // not parts[0]
-    logical_and,         // parts[0] and parts[1]
-    logical_or,          // parts[0] or parts[1]
+    constant,
+    name,
+    list,
+    tuple,
+    dict,      // parts: key, value, key, value, …
+    attribute, // parts[0].text
+    item,      // parts[0][parts[1]]
+    slice,     // parts[0][parts[1]:parts[2]:parts[3]], may be null
+    call,      // parts[0](arguments)
+    filter,    // parts[0] | text(arguments); null: body of a {% filter %} block
+    test,      // parts[0] is text(arguments)
+    negative,
+    positive,
+    logical_not,
+    logical_and,
+    logical_or,
     binary,              // parts[0] text parts[1]
-    concat,              // parts joined by ~
+    concat,              // joined by ~
     compare,             // parts[0] operators[0] parts[1] operators[1] parts[2] …
     conditional,         // parts[1] if parts[0] else parts[2]; parts[2] may be null
-    namespace_attribute, // assignment target text.value
+    namespace_attribute, // assignment to text.value
   };
   Kind kind;
   size_t offset;
@@ -55,29 +54,28 @@ using Block = std::vector<std::unique_ptr<Statement>>;
 
 struct Parameter {
   std::string name;
-  ExpressionPtr default_value; // may be null
+  ExpressionPtr default_value;
 };
 
-// The special names that a macro's body uses for arguments that no parameter takes. Without them, such arguments are
-// errors.
+// Special names used in a macro's body; without them, surplus arguments are errors.
 struct SpecialNames {
   bool varargs = false, kwargs = false, caller = false;
 };
 
 struct Statement {
   enum class Kind {
-    data,      // text
-    print,     // expression
-    set,       // target = expression
-    set_block, // target = body, through the filters of `expression` where there are any
+    data,
+    print,
+    set,
+    set_block, // target = body, filtered by `expression` if set
     condition, // branches; the last may have a null condition
     loop,      // for target in expression if condition: body, else: otherwise
     macro,     // text(parameters): body
     call,      // {% call(parameters) expression %} body
-    filter,    // body through the filters of `expression`
-    with,      // assignments around body
-    evaluate,  // {% do expression %}
-    scope,     // {% generation %}: body, nothing else
+    filter,    // body, filtered by `expression`
+    with,
+    evaluate, // {% do expression %}
+    scope,    // {% generation %}: body
     break_loop,
     continue_loop,
   };
@@ -91,7 +89,7 @@ struct Statement {
   std::vector<Parameter> parameters;
   Block body, otherwise;
   bool is_recursive = false;
-  SpecialNames special_names; // of a macro or call
+  SpecialNames special_names;
 };
 
 } // namespace ridge::text::jinja

@@ -1,4 +1,3 @@
-// Expressions.
 #include "text/jinja/runtime.h"
 
 #include "text/jinja/objects.h"
@@ -54,7 +53,7 @@ Value Runtime::eval(const Expression& node) {
     if (eval(*node.parts[0]).truth()) return eval(*node.parts[1]);
     if (node.parts[2]) return eval(*node.parts[2]);
     return Value::undefined("the inline if-expression evaluated to false and no else section was defined");
-  case Kind::namespace_attribute: break; // only ever a target
+  case Kind::namespace_attribute: break;
   }
   return {};
 }
@@ -148,7 +147,7 @@ Value Runtime::eval_test(const Expression& node) {
   return apply_test(node.text, operand, arguments);
 }
 
-Value Runtime::eval_concat(const Expression& node) { // markup joined this way is plain text again
+Value Runtime::eval_concat(const Expression& node) { // the result is no markup
   TaintedText joined;
   for (const ExpressionPtr& part : node.parts) {
     const Value value = eval(*part);

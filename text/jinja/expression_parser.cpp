@@ -11,7 +11,7 @@ ExpressionPtr ExpressionParser::expression(bool with_condition) {
     ExpressionPtr test = logical_or();
     ExpressionPtr otherwise = skip_name("else") ? expression() : nullptr;
     left = make(Kind::conditional, offset, std::move(test), std::move(left), std::move(otherwise));
-    unknown_names_.resize(unknown_before); // these may never be reached
+    unknown_names_.resize(unknown_before); // may never be evaluated
   }
   return left;
 }

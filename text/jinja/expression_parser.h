@@ -1,5 +1,4 @@
-// The expression half of the parser, one function per precedence level, in Jinja2's order. The statement half
-// (parser.cpp) derives from it.
+// Expression parser: one function per level, in Jinja2's order.
 #pragma once
 
 #include "text/jinja/ast.h"
@@ -70,7 +69,7 @@ class ExpressionParser {
 
   // ---- nodes
 
-  // Counts nested constructs while they are parsed, so that parsing itself stays on a bounded stack.
+  // Bounds the recursion of the parser.
   struct Nested {
     explicit Nested(ExpressionParser& parser) : parser(parser) {
       if (++parser.nesting_ > parser.limits_.max_nesting) parser.too_deep(parser.current().offset);
@@ -113,7 +112,6 @@ class ExpressionParser {
   ExpressionPtr logical_and();
   ExpressionPtr logical_not();
   ExpressionPtr compare();
-  // A left-associative level: `next` operands between `symbols`.
   ExpressionPtr binary(Names symbols, ExpressionPtr (ExpressionParser::*next)());
   ExpressionPtr sum() { return binary({"+", "-"}, &ExpressionParser::concat); }
   ExpressionPtr product() { return binary({"*", "/", "//", "%"}, &ExpressionParser::power); }
@@ -123,7 +121,6 @@ class ExpressionParser {
   ExpressionPtr unary(bool with_filters);
   ExpressionPtr primary(bool with_namespace);
   bool at_tuple_end(Names end_names) const;
-  // One expression, or several with commas between; `parse` reads one.
   template <typename Parse>
   ExpressionPtr comma_list(Names end_names, bool may_be_empty, Parse parse) {
     const size_t offset = current().offset;
@@ -158,9 +155,9 @@ class ExpressionParser {
   bool starts_operand() const;
 
   const Limits& limits_;
-  // Uses of filters and tests that do not exist, outside of branches. They are refused before rendering.
+  // Unknown filters and tests outside of branches; refused before rendering.
   std::vector<PlacedProblem> unknown_names_;
-  SpecialNames special_names_; // used since the innermost macro began
+  SpecialNames special_names_; // used in the innermost macro
 
  private:
   std::vector<Token> tokens_;

@@ -1,4 +1,3 @@
-// Puts the parser and the runtime together and turns their problems into errors with a place.
 #include "text/jinja/jinja.h"
 
 #include "core/strings/utf8.h"

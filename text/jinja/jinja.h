@@ -1,6 +1,5 @@
-// Jinja2 templates, as far as chat templates use them: parsed once, rendered often, byte for byte what Python's Jinja2
-// renders in Hugging Face's sandbox (immutable values, trim_blocks, lstrip_blocks, loop controls, tojson without HTML
-// escapes). include, import, extends and block are refused, because a chat template is a single file.
+// Jinja2 templates, equal to Python's in Hugging Face's sandbox: immutable values, trim_blocks, lstrip_blocks, loop
+// controls, tojson without HTML escapes. No include, import, extends, block.
 #pragma once
 
 #include "text/jinja/limits.h"
@@ -17,21 +16,19 @@ namespace ridge::text::jinja {
 
 class Template {
  public:
-  // `name` stands for the template in messages. Errors (ridge::Error) read "name:line:column: what is wrong".
+  // Errors: "name:line:column: message".
   static Template parse(std::string_view source, std::string name, const Limits& limits = {});
 
-  // `variables` is a JSON object; its keys are the outermost names. `now` is what strftime_now returns. The result
-  // tells apart what the template wrote and what came from the strings of `variables` that are data (without `is_data`:
-  // all). May be called from several threads at once.
+  // `variables`: a JSON object. `now`: for strftime_now. The result marks bytes from strings of `variables` that are
+  // data (default: all). Thread-safe.
   TaintedText render_tainted(const nlohmann::ordered_json& variables, const std::tm& now,
                              IsData is_data = nullptr) const;
-  // Its bytes alone.
   std::string render(const nlohmann::ordered_json& variables, const std::tm& now) const {
     return render_tainted(variables, now).bytes();
   }
 
   const std::string& name() const;
-  const std::string& source() const; // with line ends normalized
+  const std::string& source() const; // line ends normalized
 
  private:
   struct Parsed;

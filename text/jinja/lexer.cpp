@@ -1,4 +1,4 @@
-// The lexer. White space rules follow Jinja2's regular expressions to the letter, since prompts are compared by byte.
+// White space follows Jinja2's regular expressions: prompts are compared by byte.
 #include "text/jinja/lexer.h"
 
 #include "core/strings/utf8.h"
@@ -63,7 +63,7 @@ class Lexer {
     return at + 1 < source_.size() && (source_[at + 1] == '%' || source_[at + 1] == '{' || source_[at + 1] == '#');
   }
 
-  // The text of [from, to) that remains before a tag: all of it, or less the white space that belongs to the tag.
+  // [from, to) without white space that the next tag takes.
   std::string_view before_tag(size_t from, size_t to, char sign, bool is_block) const {
     const std::string_view text = source_.substr(from, to - from);
     if (sign == '-') return strip(text, false, true);
@@ -86,7 +86,7 @@ class Lexer {
     return true;
   }
 
-  // The end of a block, comment or print tag at the current place, with the white space it takes along.
+  // The end of a tag, with the white space that it takes.
   bool take_end(std::string_view end, bool is_block) {
     const size_t start = at_;
     if (take("-") && take(end)) {
@@ -109,8 +109,7 @@ class Lexer {
     take_end("#}", true);
   }
 
-  // Reads {% raw %} … {% endraw %}, with the cursor after the opening brace and sign. Returns false, and reads nothing,
-  // for other tags.
+  // {% raw %} … {% endraw %}, after the opening sign. False: another tag, nothing read.
   bool raw_block() {
     const size_t start = at_;
     skip_space();
@@ -239,7 +238,7 @@ class Lexer {
     tokens_.push_back({Token::Kind::string, start, std::move(text)});
   }
 
-  // Python's escapes; an unknown one stands for itself, backslash included.
+  // Python's escapes; unknown ones stay verbatim.
   void escape(std::string& text) {
     const size_t start = at_;
     const char c = source_[at_ + 1];
@@ -292,7 +291,7 @@ class Lexer {
 
   std::string_view source_;
   size_t at_ = 0;
-  size_t tag_ = 0; // where the tag being read begins
+  size_t tag_ = 0;
   std::vector<Token> tokens_;
 };
 

@@ -1,5 +1,5 @@
-// Jinja2's lexer with trim_blocks and lstrip_blocks on, as Hugging Face sets them: a newline after a block tag and
-// the white space before one that begins its line belong to the tag.
+// Jinja2's lexer with trim_blocks and lstrip_blocks: block tags take the next newline and white space before them on
+// their line.
 #pragma once
 
 #include "text/jinja/value.h"
@@ -21,22 +21,21 @@ struct Token {
     end
   };
   Kind kind;
-  size_t offset = 0; // in the normalized source
-  std::string text;  // data, names and symbols as written, strings unescaped
+  size_t offset = 0;
+  std::string text; // strings: unescaped
   Value integer;
   double floating = 0;
 };
 
-// A Problem and its place in the source.
 struct PlacedProblem {
   Problem problem;
   size_t offset;
 };
 
-// Line ends become \n and one at the very end is dropped. Token offsets count in this text.
+// Line ends become \n; drops the last. Token offsets refer to it.
 std::string normalize_source(std::string_view source);
 
-// The last token is `end`. Throws PlacedProblem.
+// Ends with `end`. Throws PlacedProblem.
 std::vector<Token> tokenize(std::string_view source);
 
 } // namespace ridge::text::jinja

@@ -1,4 +1,4 @@
-// The objects with state that a template works with: namespaces, functions, macros, loops.
+// Objects with state: namespaces, functions, macros, loops.
 #pragma once
 
 #include "text/jinja/runtime.h"
@@ -7,7 +7,7 @@
 
 namespace ridge::text::jinja {
 
-// What namespace() makes. It holds attributes, which {% set ns.x = … %} changes.
+// {% set ns.x = … %} changes it.
 struct Namespace : Object {
   std::vector<std::pair<std::string, Value>> attributes;
 
@@ -19,7 +19,7 @@ struct Namespace : Object {
   void set(std::string_view name, Value value);
 };
 
-// A function, with the state that it captured: loop.cycle, a built-in by its name.
+// Captured state, such as loop.cycle.
 struct Function : Object {
   std::function<Value(Runtime&, Arguments&)> run;
   explicit Function(std::function<Value(Runtime&, Arguments&)> run) : run(std::move(run)) {}
@@ -29,7 +29,7 @@ struct Function : Object {
 
 struct Macro : Object {
   const Statement& node;
-  std::shared_ptr<Frame> frame; // where it was defined
+  std::shared_ptr<Frame> frame;
 
   Macro(const Statement& node, std::shared_ptr<Frame> frame) : node(node), frame(std::move(frame)) {}
 
@@ -42,35 +42,34 @@ struct Macro : Object {
   void bind(Runtime& runtime, Arguments& arguments);
 };
 
-// The `loop` of a running {% for %}. Its filter is evaluated as far as the loop has come, or looks ahead, because what
-// the loop does may change what the filter says.
+// The `loop` variable. The loop's filter runs lazily because the body may change its result.
 struct Loop : Object, std::enable_shared_from_this<Loop> {
   const Statement& node;
-  std::shared_ptr<Frame> frame; // around the loop, if it is recursive or has a filter
-  Values items;                 // that passed the filter
-  Values candidates;            // for the filter
+  std::shared_ptr<Frame> frame; // enclosing frame, for recursive or filtered loops
+  Values items;
+  Values candidates;
   size_t next_candidate = 0;
-  std::shared_ptr<const Problem> failure; // of the one behind them
+  std::shared_ptr<const Problem> failure; // raised after the last candidate
   size_t index = 0;
   int depth;
-  std::optional<Value> last_seen; // by changed()
+  std::optional<Value> last_seen;
 
-  // `failure`: of the item behind `all`.
+  // `failure`: raised after `all`.
   Loop(const Statement& node, std::shared_ptr<Frame> frame, Values all, std::shared_ptr<const Problem> failure,
        int depth);
-  // Ends the filter with the loop: a loop that is kept in the scope around it must not keep that scope.
+  // Drops the frame at the end: a loop stored in the enclosing scope must not own that scope.
   struct Running {
     Loop& loop;
     ~Running();
   };
-  bool reach(Runtime& runtime, size_t i); // whether there is an item i; finds those up to it
-  size_t taken() const { return node.condition ? next_candidate : index + 1; } // so far
+  bool reach(Runtime& runtime, size_t i); // whether item i exists; filters up to it
+  size_t taken() const { return node.condition ? next_candidate : index + 1; }
 
   std::string_view type_name() const override { return "LoopContext"; }
   TaintedText print(Runtime& runtime) override;
   void release() override { last_seen.reset(); }
   std::optional<Value> attribute(Runtime&, std::string_view name) override;
-  Value call(Runtime& runtime, Arguments& arguments) override; // loop(items), of a recursive loop
+  Value call(Runtime& runtime, Arguments& arguments) override;
 
  private:
   Value method(Value (Loop::*run)(Runtime&, Arguments&));

@@ -1,4 +1,4 @@
-// What Python's arithmetic and comparison operators do.
+// Arithmetic and comparison.
 #include "core/strings/find.h"
 #include "text/jinja/python/integers.h"
 #include "text/jinja/runtime.h"
@@ -73,7 +73,7 @@ std::partial_ordering Runtime::order(const Value& a, const Value& b, std::string
   if (a.is_number() && b.is_number()) return compare_numbers(a, b);
   if (a.is_string() && b.is_string()) {
     scan(a.string().size());
-    return a.string().compare(b.string()) <=> 0; // UTF-8 sorts as its code points do
+    return a.string().compare(b.string()) <=> 0;
   }
   const List *left = a.list(), *right = b.list();
   if (left && right && left->kind == right->kind &&

@@ -1,4 +1,4 @@
-// The statement half of the parser: text, tags, and the blocks between them.
+// Statement parser.
 #include "text/jinja/parser.h"
 
 #include "text/jinja/expression_parser.h"
@@ -37,8 +37,7 @@ class Parser : private ExpressionParser {
     return block;
   }
 
-  // Statements up to a tag named in `end_names`, whose name is left as the current token. Without end names, all of
-  // them.
+  // Up to a tag in `end_names` (its name stays current), or all.
   Block body(Names end_names) {
     Nested nested(*this);
     Block block;
@@ -72,13 +71,12 @@ class Parser : private ExpressionParser {
     }
   }
 
-  // The %} before a body; a colon before it is allowed, as in Python.
   void end_of_head() {
     skip_symbol(":");
     expect(Token::Kind::block_end, "'%}'");
   }
 
-  // The body between the end of the tag being read and {% end_name, with its tag read up to the closing %}.
+  // Reads to the closing %} of {% end_name %}.
   Block body_until(std::string_view end_name) {
     end_of_head();
     Block block = body({end_name});
@@ -102,7 +100,7 @@ class Parser : private ExpressionParser {
       node->expression = attach(*node, tuple());
       return node;
     }
-    if (tag == "generation") { // Hugging Face marks the assistant's text with it; it does not change the rendering
+    if (tag == "generation") { // Hugging Face's mark of assistant text; no effect
       StatementPtr node = make_statement(SKind::scope, offset);
       node->body = attach(*node, separate_body("endgeneration"));
       return node;
@@ -128,7 +126,7 @@ class Parser : private ExpressionParser {
       if (next == "else") node->branches.emplace_back(nullptr, attach(*node, body_until("endif")));
       break;
     }
-    unknown_names_.resize(unknown_before); // branches may never be taken
+    unknown_names_.resize(unknown_before);
     return node;
   }
 
@@ -160,14 +158,14 @@ class Parser : private ExpressionParser {
     return node;
   }
 
-  // `| filter | filter` with nothing to the left; null where there is none.
+  // `| filter | filter` without an operand; nullptr: none.
   ExpressionPtr filters() {
     ExpressionPtr node;
     while (skip_symbol("|")) node = filter(std::move(node));
     return node;
   }
 
-  // A body that runs as a function of its own: break and continue do not reach out of it.
+  // break and continue cannot leave this body.
   Block separate_body(std::string_view end_name) {
     const int outer = std::exchange(loop_nesting_, 0);
     Block block = body_until(end_name);

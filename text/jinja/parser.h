@@ -1,4 +1,4 @@
-// Source text to a tree: Jinja2's grammar with the extensions chat templates use (break and continue, do, generation).
+// Parses Jinja2 with break, continue, do, generation.
 #pragma once
 
 #include "text/jinja/ast.h"

@@ -1,4 +1,4 @@
-// Values as text: Python's str() and repr().
+// Python's str() and repr().
 #include "text/jinja/python/integers.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
@@ -9,7 +9,6 @@ namespace ridge::text::jinja {
 
 namespace {
 
-// Writes the repr of a value, up to the limit on a value's size.
 class Printer {
  public:
   Printer(Runtime& runtime) : runtime_(runtime) {}

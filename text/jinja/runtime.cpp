@@ -1,4 +1,3 @@
-// Statements and scopes, and the counting of costs.
 #include "text/jinja/runtime.h"
 
 #include "text/jinja/objects.h"
@@ -99,7 +98,7 @@ void Runtime::emit(std::string_view own) {
 
 void Runtime::emit(const TaintedText& text) {
   count_output(text.size());
-  created_bytes_ += text.held_bytes() - text.size(); // the next value or output checks the sum
+  created_bytes_ += text.held_bytes() - text.size();
   output_ += text;
 }
 
@@ -107,11 +106,10 @@ void Runtime::emit(const TaintedText& text) {
 
 TaintedText Runtime::render(const Block& block, const Dict& variables) {
   frame_ = std::make_shared<Frame>();
-  frame_->set(
-      "self",
-      keep(std::make_shared<Namespace>())); // Jinja2 keeps the template's blocks there; chat templates have none
+  frame_->set("self",
+              keep(std::make_shared<Namespace>())); // Jinja2 stores blocks here; chat templates have none
   for (const auto& [name, value] : variables.entries) frame_->set(name.string(), value);
-  auto inner = std::make_shared<Frame>(); // assignments of the template hide the variables given to it
+  auto inner = std::make_shared<Frame>(); // assignments shadow the given variables
   inner->parent = frame_;
   frame_ = inner;
   run(block);
@@ -185,7 +183,7 @@ void Runtime::run_loop(const Statement& node, const Value& iterable, int depth) 
     position_ = node.offset;
     assign(*node.target, loop->items[loop->index]);
     if (run(node.body) == Flow::break_loop) {
-      if (list && list->kind == List::Kind::generator) { // the rest is there for others
+      if (list && list->kind == List::Kind::generator) { // other users get the remaining items
         list->taken = taken + loop->taken();
         list->failure = loop->failure;
       }

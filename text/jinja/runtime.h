@@ -1,4 +1,4 @@
-// Runs a parsed template and counts its cost.
+// Evaluates templates and counts costs.
 #pragma once
 
 #include "text/jinja/ast.h"
@@ -12,15 +12,15 @@
 
 namespace ridge::text::jinja {
 
-// The variables of one scope. A macro or loop object may keep its scope alive after the block. The Runtime holds such
-// scopes and empties them at its end, which breaks reference cycles.
+// The variables of a scope. Macros and loops may outlive the block; the Runtime clears kept scopes at its end, which
+// breaks reference cycles.
 struct Frame {
   std::shared_ptr<Frame> parent;
   std::vector<std::pair<std::string, Value>> variables;
   bool is_kept = false;
 
-  const Value* find(std::string_view name) const; // in this scope and those around it
-  void set(std::string_view name, Value value);   // in this scope
+  const Value* find(std::string_view name) const; // includes enclosing scopes
+  void set(std::string_view name, Value value);
 };
 
 class Runtime {
@@ -28,9 +28,9 @@ class Runtime {
   Runtime(const Limits& limits, const std::tm& now);
   ~Runtime();
 
-  // Renders with the entries of `variables` as the outermost names. Throws Problem; `position` says where.
+  // Throws Problem; position() gives the place.
   TaintedText render(const Block& block, const Dict& variables);
-  size_t position() const { return position_; } // offset of what was being evaluated
+  size_t position() const { return position_; }
 
   // ---- services for built-ins
 
@@ -40,7 +40,7 @@ class Runtime {
     if ((steps_ += steps) > limits_.max_steps) fail("the template does not end: {} steps taken", limits_.max_steps);
   }
   void scan(size_t bytes) { spend(1 + static_cast<int64_t>(bytes / 64)); }
-  void allow(size_t bytes) const { // checked before a string or list of that size is made
+  void allow(size_t bytes) const { // call before creating a string or list
     if (bytes > limits_.max_value_bytes)
       fail("a value of {} bytes is over the limit of {}", bytes, limits_.max_value_bytes);
   }
@@ -49,33 +49,33 @@ class Runtime {
   Value text(TaintedText text, bool is_markup = false);
   Value list(Values items, List::Kind kind = List::Kind::list);
   Value dict(Dict dict);
-  Value keep(std::shared_ptr<Object> object); // for objects that can take part in reference cycles
+  Value keep(std::shared_ptr<Object> object); // for objects that may form reference cycles
 
-  // As Python's str(). With into_markup, the HTML of plain text is escaped.
+  // Python's str(). into_markup escapes plain text.
   TaintedText str(const Value& value, bool into_markup = false);
-  TaintedText repr(const Value& value); // as Python's repr()
-  Value soft_str(const Value& value);   // text as it is, anything else by str()
-  Values iterate(const Value& value);   // consumes a generator
-  // The same without the problem that stands behind a generator's items.
+  TaintedText repr(const Value& value);
+  Value soft_str(const Value& value); // str() unless already text
+  Values iterate(const Value& value); // consumes a generator
+  // Returns a generator's failure separately.
   std::pair<Values, std::shared_ptr<const Problem>> drain(const Value& value);
-  std::optional<Value> next(const Value& value); // the first item; of a generator: the next one
+  std::optional<Value> next(const Value& value); // consumes one item of a generator
   Value generator(Values items, std::shared_ptr<const Problem> failure = nullptr);
   int64_t length(const Value& value);
 
   bool equal(const Value& a, const Value& b);
   std::partial_ordering order(const Value& a, const Value& b,
-                              std::string_view op = "<"); // refuses what Python cannot order
+                              std::string_view op = "<"); // throws if Python cannot order them
   bool contains(const Value& container, const Value& item);
   Value binary(std::string_view op, const Value& a, const Value& b);
 
-  // A dict's look-ups, which cost the length of the key.
+  // Look-up costs the key length.
   const Value* find_key(const Dict& dict, const Value& key);
   void set_key(Dict& dict, const Value& key, const Value& value);
 
-  // With `keys`, a dict's items by their key are attributes too, as in `object.name`.
+  // `keys`: dict keys count as attributes.
   Value attribute(const Value& object, const std::string& name, bool keys = true);
   Value item(const Value& object, const Value& key);
-  Value path(const Value& object, const Value& attribute); // "a.b.0": items of items
+  Value path(const Value& object, const Value& attribute); // "a.b.0"
 
   Value call(const Value& callee, Arguments& arguments);
   Value apply_filter(const std::string& name, const Value& operand, Arguments& arguments);
@@ -107,7 +107,7 @@ class Runtime {
 
   void emit(const TaintedText& text);
   void emit(std::string_view own);
-  void count_output(size_t bytes); // before they are written
+  void count_output(size_t bytes);
   std::shared_ptr<Frame> kept_frame();
 
   Flow run(const Block& block);
@@ -142,7 +142,7 @@ class Runtime {
   std::vector<std::shared_ptr<Frame>> kept_frames_;
   std::vector<std::shared_ptr<Object>> kept_objects_;
   TaintedText output_;
-  Value filter_operand_; // of the {% filter %} block whose filters are being evaluated
+  Value filter_operand_;
   size_t position_ = 0;
   int64_t steps_ = 0;
   size_t created_bytes_ = 0;

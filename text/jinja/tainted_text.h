@@ -1,10 +1,8 @@
-// Text with taint: which of its bytes are data (they come from the strings that a template was given, such as a user's
-// message) and which are the template's own. Every operation on the strings of a template carries the taint along byte
-// by byte, so both are known in the finished prompt, and only the template's own bytes can become control tokens.
+// Text that marks bytes from input strings (user messages) as data. String operations propagate the marks per byte;
+// only template bytes can become control tokens.
 //
-// The taint follows values, not decisions: text that a template writes because of what a message says is its own.
-// Numbers and booleans carry no taint. Operations that rearrange text too freely to follow each byte (wordwrap,
-// striptags; title and capitalize of mixed text) mark their whole result as data where any of their input is.
+// Taint follows values, not decisions, numbers or booleans. wordwrap, striptags, and title and capitalize of mixed text
+// mark the whole result if any input is data.
 #pragma once
 
 #include "text/byte_span.h"
@@ -24,7 +22,7 @@ class TaintedText {
   }
 
   const std::string& bytes() const { return bytes_; }
-  std::span<const ByteSpan> data() const { return data_; } // in order, with template bytes between any two
+  std::span<const ByteSpan> data() const { return data_; } // sorted, not adjacent
   bool has_data() const { return !data_.empty(); }
   bool is_all_data() const { return data_.size() == 1 && data_[0].end - data_[0].begin == bytes_.size(); }
   size_t size() const { return bytes_.size(); }
@@ -33,17 +31,16 @@ class TaintedText {
 
   void reserve(size_t bytes) { bytes_.reserve(bytes); }
   void append(std::string_view bytes, bool is_data = false);
-  void append(const TaintedText& from, size_t begin, size_t bytes); // with their taint
+  void append(const TaintedText& from, size_t begin, size_t bytes);
   TaintedText& operator+=(char own) { return bytes_ += own, *this; }
   TaintedText& operator+=(std::string_view own) { return bytes_ += own, *this; }
   TaintedText& operator+=(const TaintedText& text) { return append(text, 0, text.size()), *this; }
 
-  // `view` lies in bytes().
+  // `view` points into bytes().
   TaintedText part(std::string_view view) const;
   void mark_all();
 
-  // change(bytes) of each stretch of data and of each stretch between, in order. For a change that treats every
-  // character alike wherever it stands.
+  // Calls change(bytes) per stretch of data or template text. Only for context-free changes.
   template <typename Change>
   TaintedText map(Change change) const {
     TaintedText out;
@@ -65,8 +62,7 @@ class TaintedText {
   std::vector<ByteSpan> data_;
 };
 
-// Says whether a string of the variables is data. `path`: the keys from the outermost one to the string; the numbers of
-// list items are left out.
+// Whether a string is data. `path`: keys from the outermost, without list indices.
 using IsData = bool (*)(std::span<const std::string_view> path, std::string_view text);
 
 } // namespace ridge::text::jinja

@@ -1,4 +1,3 @@
-// Text as Python sees it.
 #include "text/jinja/text.h"
 
 #include "core/strings/find.h"
@@ -52,7 +51,7 @@ std::string_view strip(std::string_view text, bool left, bool right, std::option
   while (right && !text.empty()) {
     size_t start = text.size() - 1;
     while (start > 0 && text.size() - start < 4 && core::is_utf8_continuation(text[start])) --start;
-    if (start + decode_at(text, start).bytes != text.size()) start = text.size() - 1; // not UTF-8: one byte
+    if (start + decode_at(text, start).bytes != text.size()) start = text.size() - 1;
     if (!goes(decode_at(text, start).value)) break;
     text.remove_suffix(text.size() - start);
   }
@@ -66,7 +65,7 @@ void add_part(std::vector<std::string_view>& parts, std::string_view part) {
   parts.push_back(part);
 }
 
-// From the right: as the reversed text is split from the left.
+// Splits reversed text from the left.
 std::vector<std::string_view> split_backwards(std::string_view text, std::string_view separator, int64_t limit) {
   const std::string backwards(text.rbegin(), text.rend()), reversed(separator.rbegin(), separator.rend());
   std::vector<std::string_view> parts;
@@ -83,7 +82,7 @@ std::vector<std::string_view> split_backwards(std::string_view text, std::string
 }
 
 std::vector<std::string_view> split_space(std::string_view text, int64_t limit, bool from_right) {
-  std::vector<std::string_view> words; // all of them, then joined back to the limit
+  std::vector<std::string_view> words; // all words; the rest is joined again at the limit
   for (size_t at = 0; at < text.size();) {
     const CodePoint point = decode_at(text, at);
     if (is_space(point.value)) {

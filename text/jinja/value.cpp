@@ -1,4 +1,3 @@
-// Values: truth, names, dict lookup, and the way from and to JSON.
 #include "text/jinja/value.h"
 
 #include "core/json/parse.h"
@@ -67,7 +66,7 @@ bool Value::same_as(const Value& other) const {
 
 namespace {
 
-// Equal keys have equal encodings: 1, 1.0 and True are one key, a string and a number never are.
+// Equal keys have equal encodings: 1, 1.0, True.
 void encode_key(const Value& key, std::string& out) {
   switch (key.kind()) {
   case Value::Kind::string: out += 's' + std::to_string(key.string().size()) + ':' + key.string(); return;
@@ -151,7 +150,7 @@ Value make_dict(Dict dict) {
 
 namespace {
 
-// A number beyond the range of a double, which is written and not calculated with.
+// A number beyond double, for printing only.
 struct WrittenNumber final : Object {
   std::string text;
   explicit WrittenNumber(std::string text) : text(std::move(text)) {}

@@ -1,8 +1,5 @@
-// The values a chat template computes with. They behave as Python's.
-//
-// All values but namespaces are immutable, as in Hugging Face's sandbox, so values form no cycles and copying one is
-// copying a pointer. Every list and dict knows how deep it nests; the limit on that depth is what makes the recursive
-// walks (printing, comparing, destroying) safe on the native stack.
+// Python-like values. All but namespaces are immutable, so values form no cycles and copies share storage. Lists and
+// dicts know their depth; its limit makes recursive walks safe on the native stack.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -22,10 +19,10 @@
 
 namespace ridge::text::jinja {
 
-// An error while a template is parsed or run. The position is added where the Problem is caught.
+// The catcher of a Problem adds the position.
 struct Problem {
   std::string message;
-  bool is_refusal = false; // the template itself called raise_exception
+  bool is_refusal = false; // from raise_exception
 };
 
 template <typename... Args>
@@ -38,24 +35,24 @@ class Runtime;
 struct List;
 struct Dict;
 struct Object;
-struct BigInteger; // text/jinja/python/integers.h
+struct BigInteger;
 
 struct Text {
-  TaintedText text;       // UTF-8
-  bool is_markup = false; // the result of `safe` or `escape`: joining it to plain text escapes the plain text
+  TaintedText text;
+  bool is_markup = false; // from `safe` or `escape`; concatenation escapes plain text
 };
 
 class Value {
  public:
   enum class Kind { undefined, none, boolean, integer, floating, string, list, dict, object, big_integer };
 
-  Value() : data_(std::monostate{}) {} // none
+  Value() : data_(std::monostate{}) {}
   Value(bool value) : data_(value) {}
   Value(int64_t value) : data_(value) {}
   Value(double value) : data_(value) {}
   Value(TaintedText text, bool is_markup = false)
       : data_(std::make_shared<const Text>(Text{std::move(text), is_markup})) {}
-  Value(std::string own) : Value(TaintedText(std::move(own))) {} // text of the template's own
+  Value(std::string own) : Value(TaintedText(std::move(own))) {}
   Value(std::string_view own) : Value(std::string(own)) {}
   Value(const char* own) : Value(std::string(own)) {}
   Value(std::shared_ptr<const List> list) : data_(std::move(list)) {}
@@ -64,7 +61,7 @@ class Value {
   Value(std::shared_ptr<const BigInteger> integer) : data_(std::move(integer)) {}
 
   static Value data(std::string bytes) { return TaintedText(std::move(bytes), true); }
-  // `why` is the message of the error that using the value raises.
+  // `why`: the error when the value is used.
   static Value undefined(std::string why);
 
   Kind kind() const { return static_cast<Kind>(data_.index()); }
@@ -73,25 +70,24 @@ class Value {
   bool is_string() const { return kind() == Kind::string; }
   bool is_dict() const { return kind() == Kind::dict; }
   bool is_bool() const { return kind() == Kind::boolean; }
-  // An integer of 64 bits; a boolean is an integer, as in Python.
   bool is_integral() const { return kind() == Kind::integer || is_bool(); }
-  bool is_integer() const { return is_integral() || kind() == Kind::big_integer; } // of any size
+  bool is_integer() const { return is_integral() || kind() == Kind::big_integer; }
   bool is_number() const { return is_integer() || kind() == Kind::floating; }
 
   int64_t integer() const { return is_bool() ? std::get<bool>(data_) : std::get<int64_t>(data_); }
-  double number() const;          // throws Problem for an integer beyond the largest
-  const BigInteger* big() const { // nullptr: of 64 bits, or no integer
+  double number() const;
+  const BigInteger* big() const {
     const auto* pointer = std::get_if<std::shared_ptr<const BigInteger>>(&data_);
     return pointer ? pointer->get() : nullptr;
   }
   const TaintedText& text() const { return std::get<std::shared_ptr<const Text>>(data_)->text; }
   const std::string& string() const { return text().bytes(); }
   bool is_markup() const { return is_string() && std::get<std::shared_ptr<const Text>>(data_)->is_markup; }
-  const List* list() const { // nullptr: not a list of any kind
+  const List* list() const {
     const auto* pointer = std::get_if<std::shared_ptr<const List>>(&data_);
     return pointer ? pointer->get() : nullptr;
   }
-  const Dict* dict() const { // nullptr: not a dict
+  const Dict* dict() const {
     const auto* pointer = std::get_if<std::shared_ptr<const Dict>>(&data_);
     return pointer ? pointer->get() : nullptr;
   }
@@ -102,8 +98,8 @@ class Value {
   const std::string& why_undefined() const { return *std::get<Missing>(data_); }
 
   bool truth() const;
-  std::string_view type_name() const;     // Python's
-  bool same_as(const Value& other) const; // Python's `is`
+  std::string_view type_name() const;
+  bool same_as(const Value& other) const;
 
  private:
   using Missing = std::shared_ptr<const std::string>;
@@ -114,30 +110,29 @@ class Value {
 
 using Values = std::vector<Value>;
 
-// The kinds differ in how they print and in which operations they allow: views have a length but no items by number;
-// a generator has neither, is always true, and gives its items once. Where making one of them failed, the error comes
-// when that item is asked for, as Jinja2 makes them one by one.
+// Views have no index; generators have neither index nor length, are truthy and yield once. A failed item raises its
+// error when requested, as in Jinja2.
 struct List {
   enum class Kind { list, tuple, range, keys, values, items, generator };
   Kind kind;
   int depth;
   Values items;
-  mutable size_t taken = 0;                         // of a generator
-  mutable std::shared_ptr<const Problem> failure{}; // … which stands behind its items
+  mutable size_t taken = 0;
+  mutable std::shared_ptr<const Problem> failure{}; // raised after the items
 
   bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple || kind == Kind::range; }
 };
 
 struct Dict {
-  std::vector<std::pair<Value, Value>> entries; // in order of first insertion
+  std::vector<std::pair<Value, Value>> entries;
   int depth = 1;
 
-  const Value* find(const Value& key) const;      // nullptr: absent; a Problem where the key cannot be hashed
-  const Value* find(std::string_view key) const;  // the string key
-  void set(const Value& key, const Value& value); // only while the dict is being built
+  const Value* find(const Value& key) const; // nullptr: absent; throws Problem if unhashable
+  const Value* find(std::string_view key) const;
+  void set(const Value& key, const Value& value);
 
  private:
-  std::map<std::string, size_t, std::less<>> index_; // not hashed: hostile keys could all collide
+  std::map<std::string, size_t, std::less<>> index_; // not a hash map: hostile keys could collide
 };
 
 struct Arguments {
@@ -145,10 +140,9 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> keyword;
 };
 
-// A keyword's name as text. Keywords can come from the keys of a dict (**), so their names count as data.
+// Keywords may come from dict keys (**), so they count as data.
 inline Value keyword_text(const std::string& name) { return Value::data(name); }
 
-// Other values with attributes or that can be called: functions, bound methods, macros, loops, namespaces.
 struct Object {
   virtual ~Object() = default;
   virtual std::string_view type_name() const = 0;
@@ -156,20 +150,20 @@ struct Object {
   virtual bool is_callable() const { return true; }
   virtual Value call(Runtime&, Arguments&) { fail("'{}' object is not callable", type_name()); }
   virtual std::optional<Value> attribute(Runtime&, std::string_view) { return std::nullopt; }
-  virtual void release() {} // drops the values it holds, at the end of the rendering
+  virtual void release() {}
 };
 
-// Both refuse values that nest too deep.
+// Throw Problem if too deep.
 Value make_list(Values items, List::Kind kind = List::Kind::list);
 Value make_dict(Dict dict);
 
-Value from_json(const nlohmann::ordered_json& json, IsData is_data); // null: every string is data
+Value from_json(const nlohmann::ordered_json& json, IsData is_data);
 
-// json.dumps(value, ensure_ascii, indent, separators, sort_keys), refusing what Python refuses.
+// Parameters and errors of json.dumps.
 struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
-  std::optional<TaintedText> indent; // of one level
+  std::optional<TaintedText> indent;
   TaintedText item_separator{", "};
   TaintedText key_separator{": "};
 };

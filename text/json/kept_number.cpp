@@ -17,7 +17,6 @@ std::string leaf_text(const Json& value, int indent = -1) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-// Writes as Json::dump does.
 class Writer {
  public:
   explicit Writer(int indent) : indent_(indent) {}

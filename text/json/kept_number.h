@@ -1,5 +1,4 @@
-// Numbers that no 64-bit integer and no double can hold, within nlohmann's JSON: a kept number is a value of type
-// `binary`, which JSON text never has, with the number's own text as bytes.
+// Numbers beyond int64 and double in nlohmann's JSON: `binary` values (absent in JSON text) with the number's text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,15 +9,14 @@
 namespace ridge::text {
 
 inline bool is_kept_number(const nlohmann::ordered_json& value) { return value.is_binary(); }
-std::string written_number(const nlohmann::ordered_json& kept); // as it was written
+std::string written_number(const nlohmann::ordered_json& kept); // the original text
 
 inline bool is_any_number(const nlohmann::ordered_json& value) { return value.is_number() || is_kept_number(value); }
 
-// JSON text with kept numbers as they were written. Bytes that are no UTF-8 are replaced. `indent`: of one level; below
-// 0: on one line.
+// Keeps such numbers verbatim; replaces invalid UTF-8. `indent` < 0: one line.
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
 
-// The same value with the nearest doubles in the place of kept numbers, for code that calculates.
+// Replaces kept numbers by the nearest doubles.
 nlohmann::ordered_json with_doubles(nlohmann::ordered_json value);
 
 } // namespace ridge::text

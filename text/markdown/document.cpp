@@ -75,8 +75,8 @@ class Parser {
     case MD_BLOCK_UL:
     case MD_BLOCK_OL: lists_.pop_back(); break;
     case MD_BLOCK_LI:
-      finish_text();                               // of a tight list
-      if (!margins_.back().mark.empty()) finish(); // an empty item
+      finish_text();
+      if (!margins_.back().mark.empty()) finish();
       margins_.pop_back();
       break;
     case MD_BLOCK_H:
@@ -116,7 +116,7 @@ class Parser {
     span.style |= kLink;
     span.address.clear();
     if (!address.text) return;
-    // A copy by md4c where it had to change it, else a part of the text.
+    // md4c copies an address that it changes; else it points into the text.
     span.address =
         is_in_copy(address.text) ? original({address.text, address.size}) : std::string(address.text, address.size);
   }
@@ -145,7 +145,7 @@ class Parser {
     }
   }
 
-  // md4c gives a line in parts: what it is indented by, which is not of the source, its text, and its end.
+  // md4c passes indentation (not from the source), text and line end separately.
   void add_code(std::string_view text, bool own) {
     if (block_.code.empty() || block_.code.back() == '\n') {
       block_.lines.push_back({block_.code.size(), last_});
@@ -188,7 +188,7 @@ class Parser {
     block_.runs.push_back(std::move(run));
   }
 
-  // "&amp;" and others that models write, and those by number; what is not known stays as it is.
+  // Unknown entities stay verbatim.
   static std::string character_of(std::string_view entity) {
     constexpr std::pair<std::string_view, std::string_view> kKnown[] = {
         {"&amp;", "&"},  {"&lt;", "<"},    {"&gt;", ">"},    {"&quot;", "\""},  {"&apos;", "'"},
@@ -209,7 +209,7 @@ class Parser {
   }
 
   void begin_list(List list) {
-    finish_text(); // of the item that the list is in
+    finish_text();
     lists_.push_back(list);
   }
 
@@ -224,7 +224,7 @@ class Parser {
     if (!block_.runs.empty()) finish();
   }
 
-  // Every other block stands for itself; a text within a tight list begins close to what is before it.
+  // Text in tight lists has no gap.
   void finish() {
     block_.margins = margins_;
     for (size_t i = 0; i < margins_.size(); ++i) margins_[i].mark.clear();
@@ -262,12 +262,12 @@ class Parser {
   const std::string_view source_;
   const HiddenFormulas formulas_;
   std::vector<MarkdownBlock> blocks_;
-  MarkdownBlock block_; // that is being read
+  MarkdownBlock block_;
   std::vector<MarkdownBlock::Margin> margins_;
   std::vector<List> lists_;
   std::vector<Span> spans_;
-  bool indented_ = false; // nothing but that of the last line of code is there
-  size_t last_ = 0;       // behind the bytes that were taken last
+  bool indented_ = false;
+  size_t last_ = 0;
 };
 
 } // namespace

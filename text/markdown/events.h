@@ -1,4 +1,4 @@
-// What md4c finds in a Markdown text, in order: the window's blocks and the terminal's lines are made of it.
+// md4c's events, shared by window and terminal.
 #pragma once
 
 #include <md4c.h>
@@ -9,9 +9,8 @@
 
 namespace ridge::text {
 
-// Hands what md4c finds to a handler, which has enter(type, detail) and leave(type, detail) for blocks, enter(type,
-// detail) and leave(type) for spans, and take(type, text). A span is left only if it was entered in the same block,
-// since md4c 0.4.8 leaves some that it has not entered.
+// Handler: enter(type, detail), leave(type, detail) for blocks; enter(type, detail), leave(type) for spans; take(type,
+// text). Drops md4c 0.4.8's unmatched span ends.
 template <typename Handler>
 class MarkdownEvents {
  public:
@@ -57,7 +56,7 @@ class MarkdownEvents {
   }
 
   Handler& handler_;
-  std::vector<MD_SPANTYPE> spans_; // that are open in this block
+  std::vector<MD_SPANTYPE> spans_;
 };
 
 } // namespace ridge::text

@@ -5,7 +5,7 @@
 namespace ridge::text {
 namespace {
 
-constexpr size_t kLongestInline = 1000, kLongestDisplay = 4000; // bytes that are searched for the mark that ends one
+constexpr size_t kLongestInline = 1000, kLongestDisplay = 4000; // bytes to search for the closing mark
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -35,13 +35,13 @@ class Finder {
   }
   size_t line_end(size_t at) const { return std::min(source_.find('\n', at), source_.size()); }
 
-  // How many marks open a block of code on this line, which may stand in a list or a quote; 0: none do.
+  // Length of a code fence on this line (also in lists and quotes), or 0.
   size_t fence_here() {
     const size_t first = std::min(source_.find_first_not_of(" \t>", at_), source_.size());
     if (first == source_.size() || (source_[first] != '`' && source_[first] != '~')) return 0;
     const size_t marks = run_of(source_[first], first);
     if (marks < 3) return 0;
-    // `code` that begins a line with three marks ends on it
+    // a line with closing marks is inline code
     if (source_[first] == '`' &&
         source_.substr(first + marks, line_end(first) - first - marks).find('`') != source_.npos)
       return 0;
@@ -91,7 +91,6 @@ class Finder {
     at_ += marks;
   }
 
-  // Where the next empty line begins.
   size_t paragraph_end(size_t at) {
     if (at < paragraph_end_) return paragraph_end_;
     for (paragraph_end_ = line_end(at); paragraph_end_ < source_.size();
@@ -111,7 +110,7 @@ class Finder {
     return true;
   }
 
-  // As Pandoc has it: no space inside of the marks, no digit behind them; on one line.
+  // Pandoc: one line, no inner space at marks, no digit after.
   bool take_dollar() {
     if (at_ > 0 && is_word(source_[at_ - 1])) return false;
     if (at_ + 1 >= source_.size() || is_space(source_[at_ + 1])) return false;
@@ -120,7 +119,7 @@ class Finder {
       if (source_[end] == '\\') {
         ++end;
       } else if (source_[end] == '`') {
-        return false; // code begins before the formula ends
+        return false;
       } else if (source_[end] == '$') {
         const bool digit_behind = end + 1 < source_.size() && is_digit(source_[end + 1]);
         if (is_space(source_[end - 1]) || digit_behind || end == at_ + 1) return false;

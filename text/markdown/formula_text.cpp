@@ -1,4 +1,4 @@
-// LaTeX's formulas in Unicode, in one line as people type them where no keyboard has more: (a+b)/2, √(x²+1), xₙ.
+// LaTeX to one line: (a+b)/2, √(x²+1), xₙ.
 #include "core/strings/utf8.h"
 #include "text/markdown/formulas.h"
 
@@ -10,7 +10,6 @@ namespace {
 
 using Table = std::unordered_map<std::string_view, std::string_view>;
 
-// What a command stands for.
 const Table& symbols() {
   static const Table kSymbols = {{"alpha", "α"},
                                  {"beta", "β"},
@@ -212,7 +211,7 @@ constexpr std::u32string_view kRaisedFrom = U"0123456789+-−=()abcdefghijklmnop
                               kLowered = U"₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓᵦᵧᵨᵩᵪ";
 static_assert(kRaisedFrom.size() == kRaised.size() && kLoweredFrom.size() == kLowered.size());
 
-// Each character by its counterpart; nothing where one has none.
+// Character by character; nullopt: one has no counterpart.
 std::optional<std::string> replaced(std::string_view text, std::u32string_view from, std::u32string_view to) {
   std::string result;
   while (!text.empty()) {
@@ -237,7 +236,7 @@ constexpr std::string_view kLines[] = {"aligned", "align", "align*",   "gathered
                                        "gather*", "split", "equation", "equation*"};
 constexpr int kDeepest = 24;
 
-struct NotUnicode {}; // thrown and caught in this file
+struct NotUnicode {};
 
 class Reader {
  public:
@@ -251,7 +250,7 @@ class Reader {
   }
 
  private:
-  // To a closing mark, which is taken off, or to the end where it is '\0'.
+  // Consumes `closing`; '\0': to the end.
   std::string until(char closing) {
     if (++depth_ > kDeepest) throw NotUnicode();
     std::string text;
@@ -298,7 +297,6 @@ class Reader {
 
   void skip_spaces() { rest_.remove_prefix(std::min(rest_.find_first_not_of(" \n\t"), rest_.size())); }
 
-  // What a command or a script applies to.
   std::string argument() {
     skip_spaces();
     if (rest_.empty()) throw NotUnicode();
@@ -307,7 +305,7 @@ class Reader {
     return text;
   }
 
-  // Between braces, as it is written.
+  // Verbatim, between braces.
   std::string raw_argument() {
     skip_spaces();
     const size_t end = rest_.find('}');
@@ -361,7 +359,7 @@ class Reader {
       text += name.starts_with("text") || name == "mbox" ? raw_argument() : argument();
     } else if (std::ranges::find(kSizes, name) != std::end(kSizes)) {
       skip_spaces();
-      if (rest_.starts_with('.')) rest_.remove_prefix(1); // no mark on this side
+      if (rest_.starts_with('.')) rest_.remove_prefix(1);
     } else {
       add_over(text, name);
     }
@@ -404,7 +402,7 @@ class Reader {
       text += mark + in_brackets(script);
   }
 
-  // A fraction's parts and the like: what is more than one thing needs brackets.
+  // Adds brackets around compound expressions.
   static std::string in_brackets(const std::string& text) {
     const bool one = text.find_first_of(" +/=,*") == text.npos && text.find("−") == text.npos &&
                      text.find("·") == text.npos && text.find("×") == text.npos && text.find("±") == text.npos;

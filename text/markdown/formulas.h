@@ -1,4 +1,4 @@
-// Formulas in LaTeX within texts that models write: where they are, and as Unicode where it can say them.
+// Finds LaTeX formulas in text and converts them to Unicode.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,19 @@ namespace ridge::text {
 
 // $…$, $$…$$, \(…\) or \[…\].
 struct FormulaPlace {
-  size_t begin, end; // bytes, with its marks
-  size_t marks;      // bytes of a mark
-  bool display;      // on a line of its own
+  size_t begin, end; // bytes, including marks
+  size_t marks;      // length of a mark
+  bool display;
 
   std::string_view latex(std::string_view source) const {
     return source.substr(begin + marks, end - begin - 2 * marks);
   }
 };
 
-// Those outside of code, in order. What may be prices ("$5 and $10") is no formula, nor is what an empty line divides.
+// Outside of code, in order. Prices ("$5 and $10") and text across an empty line are no formulas.
 std::vector<FormulaPlace> find_formulas(std::string_view markdown);
 
-// "x² + α/2" for "x^2 + \frac{\alpha}{2}"; has line breaks where the formula has lines. Nothing where the formula has
-// commands or forms that Unicode has no characters for.
+// "x² + α/2" for "x^2 + \frac{\alpha}{2}"; may have line breaks. nullopt: Unicode cannot express it.
 std::optional<std::string> formula_as_unicode(std::string_view latex);
 
 } // namespace ridge::text

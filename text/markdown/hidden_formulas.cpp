@@ -6,7 +6,7 @@
 namespace ridge::text {
 namespace {
 
-constexpr char kHidden = '\x02'; // stands for each byte of a formula, so that places stay as they were
+constexpr char kHidden = '\x02'; // replaces each byte of a formula, which keeps offsets
 
 } // namespace
 
@@ -31,7 +31,7 @@ void HiddenFormulas::split(std::string_view part, const std::function<void(std::
     }
     const size_t place = place_of(part);
     const auto formula = std::ranges::upper_bound(formulas_, place, {}, &FormulaPlace::end);
-    if (formula == formulas_.end() || formula->begin > place) return; // not reached: each hidden byte is in one
+    if (formula == formulas_.end() || formula->begin > place) return; // unreachable
     if (formula->begin == place) take_formula(*formula);
     part.remove_prefix(std::min(formula->end - place, part.size()));
   }

@@ -1,4 +1,4 @@
-// A Markdown text in which md4c sees no formulas, whose marks it would take for its own.
+// Hides formulas from md4c, which would interpret their marks.
 #pragma once
 
 #include "text/markdown/formulas.h"
@@ -17,14 +17,13 @@ class HiddenFormulas {
   HiddenFormulas(const HiddenFormulas&) = delete;
   HiddenFormulas& operator=(const HiddenFormulas&) = delete;
 
-  // What is to be parsed: as long as the source, with everything in its place.
+  // For the parser; same offsets as the source.
   std::string_view copy() const { return copy_; }
   bool is_in_copy(const char* text) const { return text >= copy_.data() && text <= copy_.data() + copy_.size(); }
-  // The place of a part of the copy, and what stands there in the source.
   size_t place_of(std::string_view part) const { return static_cast<size_t>(part.data() - copy_.data()); }
   std::string original(std::string_view part) const { return std::string(source_.substr(place_of(part), part.size())); }
 
-  // A part of the copy as texts between formulas, which are parts of it, and formulas.
+  // Splits a part of the copy into text (in the copy) and formulas.
   void split(std::string_view part, const std::function<void(std::string_view)>& take_text,
              const std::function<void(const FormulaPlace&)>& take_formula) const;
 
@@ -34,9 +33,8 @@ class HiddenFormulas {
   const std::vector<FormulaPlace> formulas_;
 };
 
-// What is shown of a formula: its text, and whether that is Unicode or LaTeX as it was written.
 struct ShownFormula {
-  std::string text; // without white space around it
+  std::string text;
   bool unicode;
 };
 ShownFormula shown_formula(std::string_view latex);

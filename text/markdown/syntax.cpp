@@ -8,15 +8,15 @@
 namespace ridge::text {
 namespace {
 
-// Words between spaces.
+// Space-separated.
 struct Language {
   std::string_view names, keywords;
-  std::string_view line_comment, second_line_comment; // what begins one
-  std::string_view comment_begin, comment_end;        // of several lines
-  std::string_view quotes;                            // characters that open and close a string of one line
-  bool triple_quotes = false;                         // """ and ''' around strings of several lines
-  bool multiline_strings = false;                     // ` opens one
-  bool any_case = false;                              // of the keywords
+  std::string_view line_comment, second_line_comment;
+  std::string_view comment_begin, comment_end;
+  std::string_view quotes;
+  bool triple_quotes = false; // """ and ''' for multi-line strings
+  bool multiline_strings = false;
+  bool any_case = false;
 };
 
 constexpr std::string_view kCWords =
@@ -154,7 +154,7 @@ class Lexer {
     while (end < code_.size() && code_[end] != quote && code_[end] != '\n') end += code_[end] == '\\' ? 2 : 1;
     end = std::min(end, code_.size());
     const bool closed = end < code_.size() && code_[end] == quote;
-    if (!closed && quote == '\'') return false; // an apostrophe, a lifetime
+    if (!closed && quote == '\'') return false; // an apostrophe or a lifetime
     add(closed ? end + 1 : end, CodeKind::string);
     return true;
   }

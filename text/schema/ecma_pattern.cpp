@@ -6,8 +6,8 @@
 namespace ridge::text {
 namespace {
 
-constexpr uint32_t kMaxMatchSteps = 100'000, kMaxMatchKilobytes = 4096; // of one search
-constexpr size_t kMaxPatternBytes = 20'000;                             // bytes
+constexpr uint32_t kMaxMatchSteps = 100'000, kMaxMatchKilobytes = 4096; // per search
+constexpr size_t kMaxPatternBytes = 20'000;
 
 template <typename T, auto free>
 struct Freed {
@@ -19,7 +19,7 @@ struct Freed {
 
 EcmaPattern::EcmaPattern(const std::string& pattern) {
   if (pattern.size() > kMaxPatternBytes) return;
-  // As ECMAScript reads patterns: \u0041, [] is empty, $ is the very end, and a group without a match matches nothing.
+  // ECMAScript's rules: \u0041, empty [], $ only at the very end, an unset group matches nothing.
   constexpr uint32_t kOptions = PCRE2_UTF | PCRE2_ALT_BSUX | PCRE2_ALLOW_EMPTY_CLASS | PCRE2_DOLLAR_ENDONLY |
                                 PCRE2_MATCH_UNSET_BACKREF | PCRE2_NEVER_BACKSLASH_C;
   int error = 0;

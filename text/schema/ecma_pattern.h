@@ -1,4 +1,4 @@
-// A regular expression of a JSON schema, matched by PCRE2 within limits.
+// Schema patterns, matched by PCRE2.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,11 @@ class EcmaPattern {
  public:
   explicit EcmaPattern(const std::string& pattern);
 
-  // Whether the text, valid UTF-8, has a match anywhere. True as well where the pattern is no regular expression, and
-  // where looking for a match takes too long.
+  // Valid UTF-8 only. Also true if the pattern is invalid or limits are exceeded.
   bool matches(std::string_view text) const;
 
  private:
-  std::shared_ptr<void> code_; // null: none
+  std::shared_ptr<void> code_; // nullptr: invalid
 };
 
 } // namespace ridge::text

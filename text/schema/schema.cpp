@@ -22,7 +22,7 @@ constexpr size_t kMaxSchemaNesting = 200;
 
 enum class Form { schema, schemas, schema_or_schemas, named_schemas, dependencies, names_by_name, anything, other };
 
-// How a keyword's value leads to further schemas.
+// Kinds of subschemas.
 Form form_of(std::string_view keyword) {
   static const std::vector<std::pair<Form, std::vector<std::string_view>>> kForms = {
       {Form::schema,
@@ -49,7 +49,7 @@ bool are_names(const Json& list) {
   return list.is_array() && std::ranges::all_of(list, [](const Json& name) { return name.is_string(); });
 }
 
-// All that is done with a schema, copies of parts included, recurses over it.
+// Later passes recurse over the schema.
 void check_nesting(const Json& schema) {
   std::vector<std::pair<const Json*, size_t>> open = {{&schema, 1}};
   while (!open.empty()) {
@@ -143,7 +143,7 @@ class Cleaner {
   std::vector<Place> open_;
 };
 
-std::string percent_decoded(const std::string& text) { // of %HH
+std::string percent_decoded(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
     const auto is_hex = [&](size_t at) {
@@ -159,7 +159,7 @@ std::string percent_decoded(const std::string& text) { // of %HH
   return plain;
 }
 
-// The part that has one of the keywords with this value.
+// Part with this value of a keyword.
 const Json* find_named(const Json& document, std::initializer_list<const char*> keywords, const std::string& name) {
   std::vector<const Json*> open = {&document};
   while (!open.empty()) {

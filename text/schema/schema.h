@@ -1,4 +1,4 @@
-// JSON schemas as clients send them: what is no schema, and where references lead.
+// Checks schemas, resolves references.
 #pragma once
 
 #include "core/error.h"
@@ -11,17 +11,14 @@ namespace ridge::text {
 
 [[noreturn]] void fail_schema(const std::string& path, const std::string& message);
 
-// `path`, a JSON pointer behind #, and one key more.
+// `path`: a JSON pointer after #.
 std::string child_path(const std::string& path, const std::string& key);
 
-// A copy without keywords that are null, and without a `required` that is no list, as in schemas of draft 3. Numbers
-// that were kept by their digits become the nearest doubles. Unknown keywords stay: they are annotations. Throws an
-// Error that names the JSON path of what no validator takes, such as a type that is none or a list in place of an
-// object, and for what is nested deeper than 200 levels.
+// A copy without null keywords and without boolean `required` (draft 3); kept numbers become doubles; unknown keywords
+// remain. Throws Error with the JSON path for invalid values (unknown type, list for an object) and beyond 200 levels.
 nlohmann::ordered_json clean_schema(const nlohmann::ordered_json& schema);
 
-// The part of the document that a `$ref` means: by a JSON pointer, an anchor, or the `$id` of a part. Null: there is
-// none. Nothing is ever fetched.
+// The target of a `$ref` by JSON pointer, anchor or `$id`, or nullptr. Never fetches.
 const nlohmann::ordered_json* find_reference(const nlohmann::ordered_json& document, const std::string& reference);
 
 } // namespace ridge::text

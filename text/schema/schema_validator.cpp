@@ -19,13 +19,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxCheckWork = 2'000'000;
-constexpr int64_t kMatchWork = 500; // of looking for a pattern
+constexpr int64_t kMatchWork = 500;
 constexpr int64_t kReferenceWork = 1000;
-constexpr int kMaxCheckDepth = 400; // of schemas that lead to each other
+constexpr int kMaxCheckDepth = 400;
 
 struct OutOfWork {};
 
-// What of an object or array some schema has looked at, for unevaluatedProperties and unevaluatedItems.
+// For unevaluatedProperties and unevaluatedItems.
 struct Evaluated {
   std::set<std::string> names;
   std::set<size_t> items;
@@ -55,7 +55,7 @@ class Check {
     if (work_ > kMaxCheckWork) throw OutOfWork();
   }
 
-  // The first thing that fails outside of what is only tried.
+  // First failure outside of trials.
   bool fail(const std::string& at, const std::string& message) {
     if (tries_ == 0 && complaint_.empty()) complaint_ = fmt::format("{}: {}", at.empty() ? "/" : at, message);
     return false;
@@ -107,7 +107,7 @@ class Check {
     return known->second = find_reference(document_, reference);
   }
 
-  // Equal by JSON schema: 1 is 1.0, and the order of an object's members is none.
+  // 1 equals 1.0; members are unordered.
   bool equal(const Json& a, const Json& b) {
     work(1);
     if (a.is_object() && b.is_object()) {
@@ -125,7 +125,6 @@ class Check {
     return a == b;
   }
 
-  // Keywords for all types.
   bool general_hold(const Json& value, const Json& schema, const std::string& at, Evaluated& evaluated) {
     if (const Json* reference = find(schema, "$ref"); reference != nullptr && reference->is_string())
       if (const Json* target = referenced(reference->get<std::string>());
@@ -225,7 +224,7 @@ class Check {
   bool string_holds(const std::string& text, const Json& schema, const std::string& at) {
     work(static_cast<int64_t>(text.size() / 16));
     if (!count_holds(core::utf8_length(text), schema, "minLength", "maxLength", at)) return false;
-    const Json* pattern = find(schema, "pattern"); // a list where schemas were merged
+    const Json* pattern = find(schema, "pattern"); // a list after a merge
     const auto holds = [&](const Json& one) { return matches(one, text); };
     const bool all_hold =
         pattern == nullptr || (pattern->is_array() ? std::ranges::all_of(*pattern, holds) : holds(*pattern));

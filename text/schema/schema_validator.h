@@ -1,4 +1,4 @@
-// Whether a JSON value satisfies a JSON schema, by the specification (2020-12, and draft 7 where that differs).
+// JSON schema 2020-12, and draft 7 where it differs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,15 +7,14 @@
 
 namespace ridge::text {
 
-// All keywords but `format`, which is an annotation, and $dynamicRef count. A reference that leads nowhere in the
-// schema, an endless one and a pattern that is no regular expression say nothing. Time and depth of a check are
-// limited: where they are used up, the value passes.
+// Ignores `format` (an annotation), $dynamicRef, dangling or endless references and invalid patterns. Time and depth
+// are limited; a value passes when they are exhausted.
 class SchemaValidator {
  public:
-  // A schema that clean_schema() let pass.
+  // From clean_schema().
   explicit SchemaValidator(nlohmann::ordered_json schema) : schema_(std::move(schema)) {}
 
-  // The first thing about the value that the schema forbids, with its place in the value; empty: nothing.
+  // First violation and its place; empty: valid.
   std::string complaint(const nlohmann::ordered_json& value) const;
 
  private:

@@ -8,11 +8,10 @@
 namespace ridge::text {
 namespace {
 
-// GPT-2 spells each byte as a printable character: the printable bytes of Latin-1 as themselves, the other 68, in
-// order, as U+0100 and up.
+// GPT-2 spells printable Latin-1 bytes as themselves, the other 68 as U+0100 and up.
 struct ByteSpelling {
   std::array<std::string, 256> of_byte;
-  std::array<int16_t, 0x144> byte_of; // by code point; -1: stands for no byte
+  std::array<int16_t, 0x144> byte_of;
 
   ByteSpelling() {
     byte_of.fill(-1);
@@ -48,12 +47,12 @@ Bpe::Bpe(const Vocabulary& vocabulary, std::span<const std::string_view> merges,
 }
 
 void Bpe::read_merges(std::span<const std::string_view> merges) {
-  std::vector<Slot> usable; // resolved first, placed afterwards: either loop alone keeps its tables in the cache
+  std::vector<Slot> usable; // two loops: each keeps its tables in cache
   usable.reserve(merges.size());
   std::string both;
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const std::string_view merge = merges[rank];
-    const size_t space = merge.find(' ', 1); // a piece may itself be a space, so not at 0
+    const size_t space = merge.find(' ', 1); // not at 0: a piece may be a space
     if (space == std::string_view::npos || space + 1 == merge.size())
       throw_error("tokenizer.ggml.merges[{}]: expected two pieces with a space between, found \"{}\"", rank, merge);
     both.assign(merge.substr(0, space)).append(merge.substr(space + 1));
@@ -69,7 +68,7 @@ void Bpe::read_merges(std::span<const std::string_view> merges) {
   for (const Slot& merge : usable) {
     size_t slot = mix(merge.pair) & mask;
     while (merges_[slot].pair != kFree && merges_[slot].pair != merge.pair) slot = (slot + 1) & mask;
-    if (merges_[slot].pair == kFree) merges_[slot] = merge; // the first of a pair counts
+    if (merges_[slot].pair == kFree) merges_[slot] = merge; // keeps the first of equal pairs
   }
 }
 
@@ -96,7 +95,7 @@ void Bpe::encode(std::string_view text, bool, std::vector<int32_t>& ids) const {
   }
 }
 
-// Where the family says so, a word that is an ordinary token needs no merging.
+// For families that do not merge whole tokens.
 bool Bpe::encode_whole(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {
   if (family_.byte_level) {
     scratch.spelled.clear();
@@ -110,7 +109,7 @@ bool Bpe::encode_whole(std::string_view word, Scratch& scratch, std::vector<int3
 }
 
 void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {
-  // Without a byte level, runs of line ends are words of their own, and those that are tokens have no merges.
+  // Without a byte level, line ends are words without merges.
   const bool whole = family_.ignore_merges || (!family_.byte_level && word.front() == '\n');
   if (whole && encode_whole(word, scratch, ids)) return;
 
@@ -137,7 +136,7 @@ std::string Bpe::piece(std::string_view token_text) const {
     if (code_point < byte_of.size() && byte_of[code_point] >= 0)
       bytes.push_back(static_cast<char>(byte_of[code_point]));
     else
-      bytes += character; // spells no byte: a token that a tool added verbatim
+      bytes += character; // a tool added this token verbatim
     token_text.remove_prefix(character.size());
   }
   return bytes;

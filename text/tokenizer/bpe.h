@@ -1,6 +1,4 @@
-// Byte-level BPE (GPT-2 and after): words by a pre-tokenizer, then ranked merges of neighbouring tokens inside each
-// word. The variant without the byte level ("gemma4") merges characters, with U+2581 for spaces and byte tokens for the
-// rest.
+// Byte-level BPE (GPT-2), and a character-level variant ("gemma4"): U+2581 for spaces, byte tokens for other bytes.
 #pragma once
 
 #include "text/tokenizer/pretokenize.h"
@@ -16,8 +14,8 @@ namespace ridge::text {
 
 class Bpe final : public TextModel {
  public:
-  // `merges`: "left right" by falling priority. Throws Error where one is not of that form. Merges whose parts are
-  // not tokens can never apply; unusable_merges() counts them.
+  // `merges`: "left right", highest priority first; throws Error otherwise. Merges of unknown tokens never apply
+  // (unusable_merges()).
   Bpe(const Vocabulary& vocabulary, std::span<const std::string_view> merges, const PretokenizerFamily& family,
       int32_t unknown_id);
 
@@ -34,7 +32,7 @@ class Bpe final : public TextModel {
   };
   static constexpr uint64_t kFree = ~uint64_t{0};
   struct Slot {
-    uint64_t pair = kFree; // left id, right id
+    uint64_t pair = kFree; // left ID << 32 | right ID
     Merge merge;
   };
 
@@ -46,9 +44,9 @@ class Bpe final : public TextModel {
   const Vocabulary& vocabulary_;
   const PretokenizerFamily& family_;
   Pretokenizer pretokenizer_;
-  std::array<int32_t, 256> byte_ids_; // the token of each single byte; -1: none
+  std::array<int32_t, 256> byte_ids_;
   int32_t unknown_id_;
-  std::vector<Slot> merges_; // open addressing, a power of two, at most 3/4 full
+  std::vector<Slot> merges_; // open addressing, power of two, load ≤ 3/4
   size_t unusable_merges_ = 0;
   mutable Pool<Scratch> scratches_;
 };

@@ -103,7 +103,7 @@ void WordPiece::encode(std::string_view text, bool, std::vector<int32_t>& ids) c
     const core::Utf8Head head = core::utf8_head(text);
     if (head.status == core::Utf8Status::valid) {
       const auto c = static_cast<int32_t>(core::utf8_code_point(text.substr(0, head.bytes)));
-      int32_t parts[32] = {c}; // the longest decomposition has 18
+      int32_t parts[32] = {c};
       int boundary = 0;
       const auto count = options_.strip_accents
                              ? utf8proc_decompose_char(c, parts, std::size(parts), UTF8PROC_DECOMPOSE, &boundary)
@@ -120,7 +120,7 @@ void WordPiece::encode_word(std::string_view word, std::vector<int32_t>& ids) co
   const size_t before = ids.size();
   for (std::string_view rest = marked; !rest.empty();) {
     const TokenTrie::Match match = tokens_.longest(rest);
-    if (match.id < 0) { // nothing of the word counts
+    if (match.id < 0) {
       ids.resize(before);
       if (options_.unknown_id >= 0) ids.push_back(options_.unknown_id);
       return;

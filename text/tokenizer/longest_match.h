@@ -1,5 +1,4 @@
-// The tokenizers that take the longest token at each place: RWKV's ("rwkv" in GGUF), over the bytes of the whole text,
-// and BERT's WordPiece ("bert"), inside normalized words.
+// Longest-match tokenizers: RWKV ("rwkv") over bytes, WordPiece ("bert") in normalized words.
 #pragma once
 
 #include "text/tokenizer/token_model.h"
@@ -8,7 +7,7 @@
 
 namespace ridge::text {
 
-// Files store the tokens with escapes: "\n", "\xff", "\\".
+// Tokens have escapes: "\n", "\xff", "\\".
 class Rwkv final : public TextModel {
  public:
   Rwkv(const Vocabulary& vocabulary, int32_t unknown_id);
@@ -17,7 +16,7 @@ class Rwkv final : public TextModel {
   std::string piece(std::string_view token_text) const override;
 
  private:
-  const int32_t unknown_id_; // of a byte that begins no token; -1: it is left out
+  const int32_t unknown_id_; // for bytes that begin no token; -1: they are dropped
   TokenTrie tokens_;
 };
 
@@ -26,8 +25,8 @@ struct WordPieceOptions {
   int32_t unknown_id = -1;
 };
 
-// Words are runs between white space; a punctuation mark or a Chinese character is a word of its own. Files mark the
-// tokens that begin a word with U+2581. A word that tokens cannot spell is one unknown token.
+// Punctuation and Chinese characters are words. U+2581 marks word starts. A word that tokens cannot spell is one
+// unknown token.
 class WordPiece final : public TextModel {
  public:
   WordPiece(const Vocabulary& vocabulary, const WordPieceOptions& options);

@@ -10,8 +10,7 @@
 namespace ridge::text {
 namespace {
 
-// The patterns mean Unicode's White_Space by \s and \S. PCRE2's own \s adds U+180E, which Unicode does not count as
-// white space since 6.3.
+// Replaces \s and \S by Unicode's White_Space: PCRE2's \s includes U+180E, which Unicode has excluded since 6.3.
 std::string spell_out_white_space(std::string_view pattern) {
   constexpr std::string_view kWhiteSpace = "\\t-\\r\\x{85}\\p{Z}";
   std::string out;
@@ -33,7 +32,7 @@ std::string spell_out_white_space(std::string_view pattern) {
   return out;
 }
 
-// Where a pattern may backtrack into a long run of characters, the run is kept on the matcher's stack.
+// Backtracking over a long run of characters uses the matcher's stack.
 constexpr size_t kFirstStackBytes = 64 << 10, kMaxStackBytes = 64 << 20; // reserved, touched only when used
 
 std::string message_of(int code) {
@@ -48,7 +47,7 @@ struct Pretokenizer::Matcher {
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   pcre2_jit_stack* stack = pcre2_jit_stack_create(kFirstStackBytes, kMaxStackBytes, nullptr);
-  std::vector<uint32_t> pieces, next; // ends, between two patterns
+  std::vector<uint32_t> pieces, next;
 
   Matcher() {
     if (!context || !data || !stack) throw std::bad_alloc();
@@ -74,13 +73,13 @@ class Pretokenizer::Pattern {
     code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error,
                           &offset, nullptr);
     if (!code_) throw_error("pattern {}: offset {}: {}", core::printable(pattern), offset, message_of(error));
-    jit_ = pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE) == 0; // absent on some processors: then it is interpreted
+    jit_ = pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE) == 0; // not available on some processors: PCRE2 then interprets
   }
   ~Pattern() { pcre2_code_free(code_); }
   Pattern(const Pattern&) = delete;
   Pattern& operator=(const Pattern&) = delete;
 
-  // Cuts well-formed `text` into matches and what lies between; appends base + the end of each.
+  // Appends base + ends of matches and gaps.
   void split(std::string_view text, uint32_t base, const Matcher& matcher, std::vector<uint32_t>& ends) const {
     const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     const size_t* const found = pcre2_get_ovector_pointer(matcher.data);
@@ -95,7 +94,7 @@ class Pretokenizer::Pattern {
       if (matches == PCRE2_ERROR_NOMATCH) break;
       if (matches < 0) throw_error("splitting the text into words: byte {}: {}", base + from, message_of(matches));
       const size_t start = found[0], end = found[1];
-      if (end == start) { // an empty match cuts nothing
+      if (end == start) {
         if (start == text.size()) break;
         from = start + core::utf8_step(text.substr(start));
         continue;

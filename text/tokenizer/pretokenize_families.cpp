@@ -1,13 +1,12 @@
-// The families of pre-tokenizers. The patterns are those of the models' own tokenizer.json files, which is what the
-// models were trained with; white space is Unicode's White_Space, (?i: ) folds case as Unicode does.
+// From the models' tokenizer.json, with Unicode's White_Space and case folding.
 #include "text/tokenizer/pretokenize.h"
 
 #define GPT2_PATTERN R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"
 #define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-// The end of most patterns after GPT-2: punctuation with the line ends behind it, line ends, other white space.
+// Shared since GPT-2.
 #define PUNCTUATION_AND_SPACE R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
 #define LLAMA3_LIKE(NUMBER) CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|)" NUMBER PUNCTUATION_AND_SPACE
-// Words of the o200k kind: upper case, then lower case; U and L are the letters of either, TAIL what may follow a word.
+// o200k words: upper case, then lower case letters (classes U, L), then TAIL.
 #define CASED_WORDS(U, L, TAIL) R"([^\r\n\p{L}\p{N}]?)" U "*" L "+" TAIL R"(|[^\r\n\p{L}\p{N}]?)" U "+" L "*" TAIL
 #define UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
 #define LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
@@ -15,14 +14,14 @@
 #define O200K_PUNCTUATION_AND_SPACE R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"
 #define DEEPSEEK_V3_WORDS R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
 #define BLOOM_PATTERN R"( ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+)"
-// Cuts a word of digits in groups of three, counted from its end: 1234567 is 1 234 567.
+// Groups of three digits from the end: 1 234 567.
 #define THREES(DIGIT) R"(\A)" DIGIT "{1,2}(?=(?:" DIGIT R"({3})++\z)|)" DIGIT "{3}"
 #define DEEPSEEK_HAN R"([\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}]+)"
 
 namespace ridge::text {
 namespace {
 
-// deepseek-llm: the cased letters of the Unicode version its makers used, spelled out.
+// deepseek-llm: cased letters of an old Unicode.
 constexpr const char* kDeepseekWords =
     R"(\s?[A-Za-z\x{B5}\x{C0}-\x{D6}\x{D8}-\x{F6}\x{F8}-\x{1BA}\x{1BC}-\x{1BF}\x{1C4}-\x{293}\x{295}-\x{2AF})"
     R"(\x{370}-\x{373}\x{376}\x{377}\x{37B}-\x{37D}\x{37F}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A3}-\x{3F5})"
@@ -51,7 +50,7 @@ constexpr PretokenizerFamily kFamilies[] = {
      .add_bos = true},
     {.names = "dbrx smaug-bpe chatglm-bpe", .patterns = {LLAMA3_LIKE(R"(\p{N}{1,3})")}},
     {.names = "glm4 glm5", .patterns = {LLAMA3_LIKE(R"(\p{N}{1,3})")}, .ignore_merges = true},
-    {.names = "jais-2", // white space in runs of powers of two; the lookbehind saves looking for line ends in each
+    {.names = "jais-2", // power-of-two runs of space; the lookbehind avoids scanning for line ends
      .patterns = {CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
                               R"(|(?<![\t\x0B\x0C\x{85}\p{Z}])\s*[\r\n]+)"
                               R"(|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S))"
@@ -69,7 +68,7 @@ constexpr PretokenizerFamily kFamilies[] = {
     {.names = "bailingmoe bailingmoe2 llada-moe",
      .patterns = {R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n])"
                   R"(|\s+(?!\S)|\s+)"}},
-    {.names = "exaone-moe", // possessive quantifiers: a word of letters and spaces never needs backtracking
+    {.names = "exaone-moe", // possessive: backtracking never helps here
      .patterns = {CONTRACTION R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}| ?[^\s\p{L}\p{N}]+)"
                               R"([\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)"}},
     {.names = "deepseek-llm",
@@ -104,7 +103,7 @@ constexpr PretokenizerFamily kFamilies[] = {
                   R"(\x{FF1A}\x{FF1B}\x{FF0C}\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+|[\x{3105}-\x{312F}]+|)" HAN_KANA,
                   CASED_WORDS(UPPER, LOWER, CONTRACTION "?") R"(|\p{N})" O200K_PUNCTUATION_AND_SPACE},
      .ignore_merges = true},
-    {.names = "superbpe", .patterns = {R"(\p{N}+)", THREES(R"(\d)")}}, // words are many words long
+    {.names = "superbpe", .patterns = {R"(\p{N}+)", THREES(R"(\d)")}}, // tokens may span words
     {.names = "chameleon",
      .patterns = {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", R"([\t\n]|    |  )", R"(\p{N})", R"([\p{P}!-/:-@\[-`{-~])",
                   GPT2_PATTERN},

@@ -7,18 +7,18 @@
 namespace ridge::text {
 namespace {
 
-// Byte tokens, control tokens and <unk> are never found in a text by their spelling.
+// Never matched by spelling: byte, control, <unk>.
 bool spelled(TokenKind kind) {
   return kind == TokenKind::normal || kind == TokenKind::user_defined || kind == TokenKind::unused;
 }
 
-// Rises as the score falls; equal scores give equal ranks.
+// Decreasing in score.
 uint32_t rank_of(float score) {
   const auto bits = std::bit_cast<uint32_t>(score + 0.0f); // -0 becomes +0
   return bits & 0x80000000u ? bits : ~bits & 0x7FFFFFFFu;
 }
 
-// Where the next word starts: at the first space mark that follows another character.
+// The first space mark that follows another character.
 size_t word_end(std::string_view text) {
   size_t position = 0;
   while (text.substr(position).starts_with(kSpaceMark)) position += kSpaceMark.size();

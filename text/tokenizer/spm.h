@@ -1,5 +1,5 @@
-// SentencePiece BPE ("llama" in GGUF): no merge list; two neighbours join where together they are a token, highest
-// score first. Spaces are written U+2581, characters without a token as byte tokens.
+// SentencePiece BPE ("llama"), without a merge list: the neighbours that form the token with the highest score join
+// first.
 #pragma once
 
 #include "text/tokenizer/token_cache.h"
@@ -29,7 +29,7 @@ class Spm final : public TextModel {
   const bool add_space_prefix_;
   const int32_t unknown_id_;
   const std::array<int32_t, 256> byte_ids_;
-  bool words_apart_; // no token has a space after another character, so words can be merged one by one
+  bool words_apart_; // no token has an inner space: words merge separately
   size_t longest_piece_bytes_ = 0;
   mutable Pool<Scratch> scratches_;
 };

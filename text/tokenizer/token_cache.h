@@ -1,5 +1,4 @@
-// Words repeat: most of a text is a few thousand of them. The cache keeps the ids of recent short words, one cache line
-// each.
+// Caches IDs of short words, one cache line each.
 #pragma once
 
 #include "text/tokenizer/token_hash.h"
@@ -17,7 +16,7 @@ class WordCache {
  public:
   WordCache() : entries_(kEntries) {}
 
-  // Appends the ids of `word`; calls encode(), which is to append them, where they are not known yet.
+  // On a miss, encode() must append to `ids`.
   template <class Encode>
   void append(std::string_view word, std::vector<int32_t>& ids, Encode&& encode) {
     if (word.empty() || word.size() > kMaxWordBytes) return encode();
@@ -39,17 +38,17 @@ class WordCache {
  private:
   static constexpr size_t kMaxWordBytes = 31, kMaxIds = 7;
   struct Entry {
-    uint8_t bytes = 0; // 0: empty
+    uint8_t bytes = 0;
     char word[kMaxWordBytes];
     uint32_t count;
     int32_t ids[kMaxIds];
   };
   static_assert(sizeof(Entry) == 64);
-  static constexpr size_t kEntries = 1 << 14; // 1 MB: stays in a core's second-level cache
+  static constexpr size_t kEntries = 1 << 14; // 1 MB: fits a core's L2
   std::vector<Entry> entries_;
 };
 
-// Working memory that is reused between calls. encode() is const and may run on several threads; each borrows its own.
+// Reusable working memory: encode() is const and may run on several threads, so each call borrows its own item.
 template <class T>
 class Pool {
  public:
@@ -72,7 +71,7 @@ class Pool {
     const bool kept_;
   };
 
-  // For a text of so many bytes: what a long one has made of the item is not kept.
+  // `bytes`: size of the text. The pool discards items that grew for a long text.
   Lease borrow(size_t bytes) {
     constexpr size_t kMostKept = 1 << 18;
     if (bytes > kMostKept) return Lease(*this, std::make_unique<T>(), false);

@@ -1,7 +1,6 @@
-// SentencePiece's compiled normalization rules (`tokenizer.ggml.precompiled_charsmap`): a double-array trie from byte
-// strings to their replacements. Layout: u32 bytes of trie; the trie, u32 units; replacements, each ended by a zero
-// byte. Unit (darts-clone): bits 0-7 label and bit 31 (set in units that hold a value), bit 8 "a value follows", bits
-// 10-30 the offset to the children, times 256 where bit 9 is set.
+// SentencePiece's normalization rules (`tokenizer.ggml.precompiled_charsmap`): u32 trie bytes, trie (u32 units),
+// zero-terminated replacements. Unit (darts-clone): bits 0-7 label, bit 31 set in value units, bit 8 "value follows",
+// bits 10-30 offset to children, times 256 if bit 9 is set.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +13,15 @@ namespace ridge::text {
 
 class Charsmap {
  public:
-  Charsmap() = default; // no rules
-  // Throws Error where the sizes do not fit.
+  Charsmap() = default;
+  // Throws Error for inconsistent sizes.
   explicit Charsmap(std::string_view blob);
 
   struct Rule {
-    size_t bytes = 0; // of text replaced; 0: no rule applies here
+    size_t bytes = 0; // replaced bytes; 0: none
     std::string_view replacement;
   };
-  // The rule for the longest prefix of `text` that has one. A link to outside the trie ends the search.
+  // The rule for the longest prefix of `text`. A link out of the trie ends the search.
   Rule find(std::string_view text) const;
 
  private:

@@ -1,4 +1,3 @@
-// The hash of short byte strings (vocabulary look-ups, the word cache) and of pairs of ids (merges).
 #pragma once
 
 #include <cstdint>
@@ -8,10 +7,10 @@
 
 namespace ridge::text {
 
-// Random per process, so that a hostile file cannot hold tokens that all hash to one slot.
+// Random per process: hostile files cannot force collisions.
 inline const uint64_t kHashSeed = static_cast<uint64_t>(std::random_device{}()) << 32 | std::random_device{}();
 
-inline uint64_t mix(uint64_t value) { // multiply, fold the high half back: enough for tables of a power of two
+inline uint64_t mix(uint64_t value) { // enough for power-of-two tables
   const unsigned __int128 product = static_cast<unsigned __int128>(value ^ kHashSeed) * 0x9E3779B97F4A7C15u;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
@@ -26,7 +25,7 @@ inline uint64_t hash_bytes(std::string_view text) {
     hash = mix(hash ^ eight) + 0x632BE59BD9B4E019u;
   }
   uint64_t tail = 0;
-  if (left >= 4) { // two overlapping halves: no loop over single bytes
+  if (left >= 4) {
     uint32_t first, last;
     std::memcpy(&first, data, 4);
     std::memcpy(&last, data + left - 4, 4);

@@ -1,5 +1,4 @@
-// The merge loop that byte-level BPE and SentencePiece BPE share: join the best neighbours until none can be joined.
-// Symbols form a linked list and candidates a heap, so a word of n symbols costs O(n log n), however long it is.
+// BPE's merge loop: linked symbols and a heap of candidates, O(n log n).
 #pragma once
 
 #include <algorithm>
@@ -11,14 +10,14 @@
 namespace ridge::text {
 
 struct Symbol {
-  uint32_t start, bytes;  // part of the word; bytes = 0: joined to its left neighbour
-  int32_t previous, next; // neighbours in the list, -1 at the ends
-  int32_t id;             // token, -1 where the vocabulary has none
+  uint32_t start, bytes; // bytes = 0: merged to the left
+  int32_t previous, next;
+  int32_t id;
 };
 
 struct Merge {
-  uint32_t rank; // lower is joined first; of equal ones, the leftmost
-  int32_t id;    // token of both together, -1: they do not join
+  uint32_t rank; // lower first; ties: leftmost
+  int32_t id;
 };
 
 class Merger {
@@ -31,7 +30,6 @@ class Merger {
     symbols.push_back({start, bytes, index - 1, -1, id});
   }
 
-  // find_merge(const Symbol& left, const Symbol& right) -> Merge
   template <class FindMerge>
   void run(FindMerge&& find_merge) {
     heap_.clear();
@@ -51,7 +49,7 @@ class Merger {
       const auto left_index = static_cast<int32_t>(best.key & 0xFFFFFFFFu);
       Symbol& left = symbols[left_index];
       Symbol& right = symbols[best.right];
-      // Outdated where either was joined elsewhere since: the lengths no longer add up.
+      // Outdated if a symbol has grown: lengths differ.
       if (left.bytes == 0 || right.bytes == 0 || left.bytes + right.bytes != best.bytes) continue;
       left.bytes = best.bytes;
       left.id = best.id;
@@ -63,7 +61,7 @@ class Merger {
     }
   }
 
-  // Appends the ids of what is left; of a symbol that is no token, those of its bytes, or `unknown_id` (-1: nothing).
+  // Appends remaining symbols; unknown ones as bytes or `unknown_id` (-1: nothing).
   void emit(std::string_view word, std::span<const int32_t, 256> byte_ids, int32_t unknown_id,
             std::vector<int32_t>& ids) const {
     for (const Symbol& symbol : symbols) {
@@ -81,11 +79,11 @@ class Merger {
 
  private:
   struct Candidate {
-    uint64_t key; // rank, left symbol
+    uint64_t key; // rank << 32 | left symbol
     int32_t right;
     uint32_t bytes;
     int32_t id;
-    bool operator<(const Candidate& other) const { return key > other.key; } // the heap's top has the lowest key
+    bool operator<(const Candidate& other) const { return key > other.key; }
   };
   std::vector<Candidate> heap_;
 };

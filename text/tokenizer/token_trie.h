@@ -1,5 +1,4 @@
-// A set of byte strings with ids, walked byte by byte: finds special tokens in a text and the pieces of the Unigram
-// model.
+// A trie of byte strings with IDs.
 #pragma once
 
 #include "text/tokenizer/token_hash.h"
@@ -15,7 +14,7 @@ class TokenTrie {
  public:
   TokenTrie() : ids_{-1}, slots_(64) { root_.fill(-1); }
 
-  // The first of several equal texts keeps its id; an empty text is ignored.
+  // The first of equal texts wins.
   void insert(std::string_view text, int32_t id) {
     if (text.empty()) return;
     int32_t node = 0;
@@ -34,7 +33,7 @@ class TokenTrie {
 
   bool empty() const { return ids_.size() == 1; }
 
-  // The node behind `byte`, or -1. Node 0 is the root.
+  // -1: none. Node 0 is the root.
   int32_t child(int32_t node, unsigned char byte) const {
     if (node == 0) return root_[byte];
     const uint64_t key = static_cast<uint64_t>(node) << 8 | byte;
@@ -42,13 +41,12 @@ class TokenTrie {
       if (slots_[slot].key == key) return slots_[slot].node;
     return -1;
   }
-  int32_t id_at(int32_t node) const { return ids_[node]; } // -1: no string ends here
+  int32_t id_at(int32_t node) const { return ids_[node]; }
 
   struct Match {
     int32_t id = -1;
     size_t bytes = 0;
   };
-  // The longest string that `text` starts with.
   Match longest(std::string_view text) const {
     Match best;
     int32_t node = 0;
@@ -86,8 +84,8 @@ class TokenTrie {
   }
 
   std::array<int32_t, 256> root_;
-  std::vector<int32_t> ids_; // per node
-  std::vector<Slot> slots_;  // edges below the root: open addressing, at most half full
+  std::vector<int32_t> ids_;
+  std::vector<Slot> slots_; // edges below the root: open addressing, load ≤ 1/2
   size_t edges_ = 0;
 };
 

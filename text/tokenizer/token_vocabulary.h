@@ -1,4 +1,4 @@
-// The token list of a tokenizer: what the file stores of each token, and the way back from text to id.
+// A tokenizer's token list.
 #pragma once
 
 #include <array>
@@ -12,30 +12,30 @@ namespace ridge::text {
 
 enum class TokenKind : uint8_t { // numbered as in tokenizer.ggml.token_type
   normal = 1,
-  unknown = 2,      // stands for what the vocabulary cannot spell
-  control = 3,      // structure (<s>, <|eot_id|>): in a text only where special tokens are parsed
-  user_defined = 4, // matched in every text before the model splits the rest
+  unknown = 2,
+  control = 3,      // <s>, <|eot_id|>; only where special tokens are parsed
+  user_defined = 4, // matched before the model runs
   unused = 5,
-  byte = 6, // "<0x0A>": one byte of a character that has no token
+  byte = 6,
 };
 
 class Vocabulary {
  public:
-  // Copies the texts. Kinds and scores: one per token.
+  // One kind and score per token.
   Vocabulary(std::span<const std::string_view> texts, std::vector<TokenKind> kinds, std::vector<float> scores);
 
   int32_t size() const { return static_cast<int32_t>(kinds_.size()); }
-  std::string_view text(int32_t id) const { // as stored in the file
+  std::string_view text(int32_t id) const {
     return std::string_view(bytes_).substr(offsets_[id], offsets_[id + 1] - offsets_[id]);
   }
   TokenKind kind(int32_t id) const { return kinds_[id]; }
   void set_kind(int32_t id, TokenKind kind) { kinds_[id] = kind; }
-  float score(int32_t id) const { return scores_[id]; } // 0 where the file has none
+  float score(int32_t id) const { return scores_[id]; }
 
-  // The id of a stored text; of several, the lowest. -1: none. Empty texts are never found.
+  // Lowest ID, or -1. Empty texts are never found.
   int32_t find(std::string_view text) const;
 
-  // Ids of "<0x00>" … "<0xFF>", -1 where there is none.
+  // "<0x00>" … "<0xFF>"; -1: missing.
   std::array<int32_t, 256> byte_tokens() const;
 
  private:
@@ -44,14 +44,14 @@ class Vocabulary {
     int32_t id = -1;
   };
 
-  std::string bytes_;             // all texts, one after the other
-  std::vector<uint32_t> offsets_; // size() + 1
+  std::string bytes_;
+  std::vector<uint32_t> offsets_;
   std::vector<TokenKind> kinds_;
   std::vector<float> scores_;
-  std::vector<Slot> slots_; // open addressing, a power of two, at most 3/4 full
+  std::vector<Slot> slots_; // open addressing, power of two, load ≤ 3/4
 };
 
-// The byte that "<0x0A>" means, or -1.
+// Value of "<0x0A>", or -1.
 int byte_of(std::string_view text);
 
 } // namespace ridge::text

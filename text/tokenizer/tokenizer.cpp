@@ -13,9 +13,8 @@
 namespace ridge::text {
 namespace {
 
-constexpr size_t kMaxTextBytes = size_t{256} << 20; // offsets are 32 bits, and Viterbi keeps 16 bytes for each
+constexpr size_t kMaxTextBytes = size_t{256} << 20; // offsets are 32 bits; Viterbi needs 16 bytes per byte of text
 
-// Checks that the arrays fit the tokens, and fills in what a file may leave out.
 Vocabulary make_vocabulary(TokenizerData& data) {
   const size_t tokens = data.tokens.size();
   if (tokens == 0) throw_error("tokenizer.ggml.tokens: absent or empty");
@@ -33,7 +32,7 @@ Vocabulary make_vocabulary(TokenizerData& data) {
   data.scores.resize(tokens);
 
   SpecialIds& special = data.special;
-  const auto assume = [&](int32_t& id, int32_t usual) { // the usual id, where the file names none
+  const auto assume = [&](int32_t& id, int32_t usual) {
     if (id < 0 && usual < static_cast<int32_t>(tokens)) id = usual;
   };
   if (data.model == "llama") {
@@ -55,7 +54,7 @@ Vocabulary make_vocabulary(TokenizerData& data) {
     assume(special.bos, 101);
     assume(special.separator, 102);
     assume(special.mask, 103);
-    special.eos = special.separator; // it stands where other models have EOS
+    special.eos = special.separator; // used in place of EOS
   }
   if (data.kinds.empty()) {
     data.kinds.assign(tokens, TokenKind::normal);
@@ -68,11 +67,11 @@ Vocabulary make_vocabulary(TokenizerData& data) {
   return {data.tokens, std::move(data.kinds), std::move(data.scores)};
 }
 
-// Tokens that end a turn or a text, known by name because files often fail to mark them.
+// End tokens by name: files often leave them unmarked.
 struct EndToken {
   std::string_view text;
-  bool ordinary_too = false; // also where the file calls it an ordinary token; no ordinary text contains it
-  bool ends_turn = false;    // is the "eot" token of a file that names none
+  bool ordinary_too = false; // applies to normal tokens, too; ordinary text never contains it
+  bool ends_turn = false;    // is "eot" if the file names none
 };
 constexpr EndToken kEndTokens[] = {
     {"<|eot_id|>", true, true},
@@ -102,7 +101,7 @@ constexpr EndToken kEndTokens[] = {
     {"<eos>"},
     {"<|eot|>"},
     {"[EOS]"},
-    {"<fim_pad>"}, // Granite; the next ones, too, pad or divide the files of fill-in-the-middle
+    {"<fim_pad>"}, // Granite; the next ones also pad or separate files
     {"<fim-pad>"},
     {"<reponame>"},
     {"<|fim_repo|>"},
@@ -144,7 +143,7 @@ Tokenizer::Tokenizer(TokenizerData data)
 
 void Tokenizer::mark_end_of_generation(std::span<const int32_t> ends) {
   const auto is_there = [&](std::string_view text) { return find(text) >= 0; };
-  // Two model families use "<|end|>" between the parts of one turn; a third has "</s>" as an ordinary word.
+  // Two families use "<|end|>" between parts of a turn; in another, "</s>" is an ordinary word.
   const bool parts_end =
       (is_there("<|return|>") && is_there("<|call|>")) || (is_there("<|calls|>") && is_there("<|flush|>"));
   const bool tool_response = is_there("<|tool_response>");
@@ -255,7 +254,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
     text_model_->encode(text.substr(done, end - done), starts_text, ids);
     starts_text = false;
   };
-  const auto own_bytes = [&](size_t position) -> size_t { // up to the next data
+  const auto own_bytes = [&](size_t position) -> size_t {
     if (!options.parse_special) return 0;
     while (data != options.data.end() && data->end <= position) ++data;
     if (data == options.data.end()) return text.size() - position;
@@ -281,7 +280,8 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
 
 void Tokenizer::append_piece(int32_t id, bool render_special, bool& strip_space, std::string& text) const {
   if (!has(id)) throw_error("token id {}: the vocabulary has {} tokens", id, vocab_size());
-  const bool splits = is_special(id) || kind(id) == TokenKind::user_defined; // what follows starts as a text does
+  const bool splits =
+      is_special(id) || kind(id) == TokenKind::user_defined; // the following text is encoded as a start of text
   std::string_view bytes = piece(id);
   if (is_special(id) && !render_special) bytes = {};
   if (strip_space && !splits && bytes.starts_with(' ')) bytes.remove_prefix(1);

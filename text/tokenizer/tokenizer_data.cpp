@@ -1,4 +1,4 @@
-// The tokenizer.ggml.* keys of a GGUF file, checked.
+// Reads tokenizer.ggml.* of GGUF.
 #include "text/tokenizer/tokenizer.h"
 
 #include "core/error.h"
@@ -47,12 +47,11 @@ std::vector<TokenKind> get_kinds(const gguf::File& file) {
                 gguf::name_of(value->element_type()));
   std::vector<TokenKind> kinds;
   kinds.reserve(numbers->size());
-  for (const int64_t number : *numbers) // 0 and what later versions may add: ordinary
+  for (const int64_t number : *numbers) // others count as normal
     kinds.push_back(number >= 1 && number <= 6 ? static_cast<TokenKind>(number) : TokenKind::normal);
   return kinds;
 }
 
-// The compiled rules are an array of single bytes, i8 or u8.
 std::string_view get_charsmap(const gguf::File& file) {
   constexpr std::string_view key = "tokenizer.ggml.precompiled_charsmap";
   const gguf::Value* value = find_array(file, key);
@@ -60,7 +59,7 @@ std::string_view get_charsmap(const gguf::File& file) {
   if (value->element_type() != gguf::ValueType::u8 && value->element_type() != gguf::ValueType::i8)
     throw_error("{}: {}: expected an array of bytes, found one of {}", file.path(), key,
                 gguf::name_of(value->element_type()));
-  const auto bytes = value->payload().last(value->size()); // behind the element type and count
+  const auto bytes = value->payload().last(value->size()); // after the element type and count
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -74,10 +73,10 @@ constexpr SpecialKey kSpecialKeys[] = {
     {"tokenizer.ggml.eot_token_id", &SpecialIds::eot},
     {"tokenizer.ggml.eom_token_id", &SpecialIds::eom},
     {"tokenizer.ggml.unknown_token_id", &SpecialIds::unknown},
-    {"tokenizer.ggml.seperator_token_id", &SpecialIds::separator}, // so spelled in files
+    {"tokenizer.ggml.seperator_token_id", &SpecialIds::separator}, // the format's spelling
     {"tokenizer.ggml.padding_token_id", &SpecialIds::padding},
     {"tokenizer.ggml.mask_token_id", &SpecialIds::mask},
-    {"tokenizer.ggml.prefix_token_id", &SpecialIds::fim_prefix}, // as older files call it; so the next two
+    {"tokenizer.ggml.prefix_token_id", &SpecialIds::fim_prefix}, // older names, also the next two
     {"tokenizer.ggml.suffix_token_id", &SpecialIds::fim_suffix},
     {"tokenizer.ggml.middle_token_id", &SpecialIds::fim_middle},
     {"tokenizer.ggml.fim_pre_token_id", &SpecialIds::fim_prefix},
@@ -88,7 +87,7 @@ constexpr SpecialKey kSpecialKeys[] = {
     {"tokenizer.ggml.fim_sep_token_id", &SpecialIds::fim_file},
 };
 
-// Tokens that end an answer, where the file names several; ids that are no tokens are left out.
+// Skips invalid IDs.
 std::vector<int32_t> get_ends(const gguf::File& file, int64_t vocab) {
   constexpr std::string_view key = "tokenizer.ggml.eos_token_ids";
   const gguf::Value* value = find_array(file, key);
@@ -108,7 +107,7 @@ std::optional<bool> get_flag(const gguf::File& file, std::string_view key) {
   return file.get_bool(key, false);
 }
 
-// No key says which tokens take the white space behind them. Among the models that have files, Phi-3's do.
+// No key states which special tokens take the white space after them; only Phi-3's are known to.
 bool is_phi3(std::string_view name) {
   std::string lower(name);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -144,7 +143,7 @@ TokenizerData TokenizerData::from_file(const gguf::File& file) {
   data.special_takes_space = is_phi3(file.get_string("general.name", ""));
   for (const auto& [key, id] : kSpecialKeys) {
     const int64_t stored = file.get_int(key, -1);
-    if (stored == -1 || stored == UINT32_MAX) continue; // both mean "none"
+    if (stored == -1 || stored == UINT32_MAX) continue;
     if (stored < 0 || stored >= std::ssize(data.tokens))
       data.warnings.push_back(
           fmt::format("{} is {}, but there are {} tokens: ignored", key, stored, data.tokens.size()));

@@ -9,7 +9,7 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options)
 
 std::string StreamDecoder::push(int32_t id) {
   tokenizer_.append_piece(id, render_special_, strip_space_, undecoded_);
-  if (continues_) strip_space_ = false; // the leading space of a generated token is always real
+  if (continues_) strip_space_ = false; // the leading space of a generated token is real
   return take(false);
 }
 

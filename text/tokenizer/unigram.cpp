@@ -10,12 +10,12 @@
 namespace ridge::text {
 namespace {
 
-constexpr double kUnknownPenalty = 10; // SentencePiece: a character without a token scores this below the worst token
+constexpr double kUnknownPenalty = 10; // SentencePiece: unknown characters score this below the worst token
 
-struct Arrival { // the best way to write the text up to some byte
+struct Arrival {
   double score = -std::numeric_limits<double>::infinity();
-  uint32_t start = 0; // of its last token
-  int32_t id = -1;    // of its last token; -1: a character without one
+  uint32_t start = 0;
+  int32_t id = -1;
 };
 
 } // namespace
@@ -63,7 +63,7 @@ void Unigram::encode(std::string_view raw, bool starts_text, std::vector<int32_t
   marked += replaced(plain, " ", kSpaceMark);
   const std::string_view text = marked;
 
-  std::vector<Arrival> arrivals(text.size() + 1); // by byte; only those between characters are reached
+  std::vector<Arrival> arrivals(text.size() + 1);
   arrivals[0].score = 0;
   const auto arrive = [&](size_t start, size_t end, int32_t id, double score) {
     const double total = arrivals[start].score + score;
@@ -71,7 +71,7 @@ void Unigram::encode(std::string_view raw, bool starts_text, std::vector<int32_t
   };
   for (size_t start = 0; start < text.size();) {
     const size_t character = core::utf8_step(text.substr(start));
-    bool has_token = false; // of exactly this character
+    bool has_token = false;
     int32_t node = 0;
     for (size_t end = start; end < text.size();) {
       node = pieces_.child(node, static_cast<unsigned char>(text[end++]));
@@ -85,7 +85,7 @@ void Unigram::encode(std::string_view raw, bool starts_text, std::vector<int32_t
     start += character;
   }
 
-  std::vector<std::pair<size_t, size_t>> spans; // of the best path, last token first
+  std::vector<std::pair<size_t, size_t>> spans;
   for (size_t end = text.size(); end > 0; end = arrivals[end].start) spans.emplace_back(arrivals[end].start, end);
   for (size_t i = spans.size(); i-- > 0;) {
     auto [start, end] = spans[i];
@@ -93,13 +93,13 @@ void Unigram::encode(std::string_view raw, bool starts_text, std::vector<int32_t
       ids.push_back(arrivals[end].id);
       continue;
     }
-    while (i > 0 && arrivals[spans[i - 1].second].id < 0) end = spans[--i].second; // neighbours become one unknown
+    while (i > 0 && arrivals[spans[i - 1].second].id < 0) end = spans[--i].second;
     append_unknown(text.substr(start, end - start), ids);
   }
 }
 
 void Unigram::append_unknown(std::string_view characters, std::vector<int32_t>& ids) const {
-  if (std::ranges::find(byte_ids_, -1) != byte_ids_.end()) { // not all bytes are tokens
+  if (std::ranges::find(byte_ids_, -1) != byte_ids_.end()) { // not all bytes have tokens
     if (unknown_id_ >= 0) ids.push_back(unknown_id_);
     return;
   }
@@ -118,9 +118,9 @@ void Plamo::encode(std::string_view text, bool, std::vector<int32_t>& ids) const
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max(), kBytesCost = 10'000'000;
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  struct Way { // to write the text from some byte on
+  struct Way {
     int64_t cost = kNone;
-    size_t bytes = 0; // of its first token, or of the character that is written as bytes
+    size_t bytes = 0;
     int32_t id = -1;
   };
   std::vector<size_t> characters;

@@ -1,6 +1,5 @@
-// SentencePiece Unigram ("t5" in GGUF): of all ways to write the text as tokens, the one with the highest sum of scores
-// (log probabilities), found by Viterbi over the characters. And PLaMo 2's tokenizer ("plamo2"), which does the same
-// from the text's end, with whole numbers.
+// SentencePiece Unigram ("t5"): Viterbi for the best sum of scores (log probabilities); and PLaMo 2 ("plamo2"), from
+// the end of the text with integers.
 #pragma once
 
 #include "text/tokenizer/token_charsmap.h"
@@ -14,8 +13,8 @@ namespace ridge::text {
 
 struct UnigramOptions {
   bool add_space_prefix = true;
-  bool remove_extra_whitespaces = false; // runs of spaces become one, none stays at the ends
-  std::string_view charsmap;             // compiled normalization rules, may be empty
+  bool remove_extra_whitespaces = false; // collapses and trims spaces
+  std::string_view charsmap;             // normalization rules, may be empty
   int32_t unknown_id = -1;
 };
 
@@ -39,8 +38,8 @@ class Unigram final : public TextModel {
   double unknown_score_;
 };
 
-// Scores are ten-thousandths, rounded. A character without a token costs 1,000 and is written as its bytes. Where ways
-// cost the same, the one with the longest first token counts. Spaces are characters like others.
+// Scores are rounded ten-thousandths. A character without a token costs 1,000 and becomes byte tokens. Ties: the
+// longest first token wins. Spaces are ordinary characters.
 class Plamo final : public TextModel {
  public:
   explicit Plamo(const Vocabulary& vocabulary);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kMostEntries = 5000; // of a folder: no list that a person reads is longer
+constexpr size_t kMostEntries = 5000;
 
 bool begins_with(const std::string& text, const std::string& part) {
   return core::lower(text).starts_with(core::lower(part));
@@ -29,8 +29,7 @@ bool holds(const std::string& text, const std::string& part) {
   return core::lower(text).find(core::lower(part)) != std::string::npos;
 }
 
-// A second slash, or a tilde behind one, begins a new path, so that users need not delete the old one. So does the
-// beginning of an address.
+// A double slash, a tilde after a slash or an address starts a new path, so that the old one need not be deleted.
 std::string restarted(const std::string& text) {
   for (const char* address : {"hf:", "https:", "http:"}) {
     if (text.starts_with(address)) return text;
@@ -55,12 +54,11 @@ std::string name_part(const std::string& text) {
   return slash == std::string::npos ? text : text.substr(slash + 1);
 }
 
-// Some bytes are no text: such names are left out of lists, which could not show them.
+// Names that are not UTF-8 cannot be shown.
 bool is_shown_name(const std::string& name) {
   return std::ranges::none_of(name, [](char c) { return static_cast<unsigned char>(c) < 32; });
 }
 
-// "8B"-like words a person chooses by: what it is, how much context has room, how fast it can be.
 std::string describe(const core::ModelRow& row) {
   std::string text = core::human_bytes(static_cast<double>(row.bytes));
   if (!row.architecture.empty()) text = fmt::format("{} {} · {}", row.architecture, row.type, text);
@@ -172,7 +170,7 @@ void FileDialog::filter(const core::Snapshot& now) {
   chosen_ = name.empty() || what_ == For::save || shown_.empty() ? -1 : 0;
 }
 
-// To what all names have in common that begin like the one that is typed; a folder that is alone is entered.
+// Completes the common prefix; enters a folder that is the only match.
 std::string FileDialog::completed(const std::string& text) const {
   const std::string typed = name_part(text);
   std::string common;
@@ -229,7 +227,7 @@ bool FileDialog::accept() {
   return true;
 }
 
-// Empty: a folder, an address, or nothing is.
+// Empty if a folder or an address is chosen.
 std::string FileDialog::chosen_file() const {
   std::error_code ignored;
   const bool listed = chosen_ >= 0 && chosen_ < static_cast<int>(shown_.size());
@@ -281,7 +279,7 @@ void FileDialog::draw_entries(float entries_width) {
       if (size_of(right, fonts().small).x < room)
         text_at({at.x + width - px(8), at.y + (px(26) - fonts().small->FontSize) / 2}, right, t.dim, fonts().small, 1);
     }
-    if (static_cast<int>(shown_.size()) <= i) break; // accept() went elsewhere
+    if (static_cast<int>(shown_.size()) <= i) break; // accept() changed the list
   }
   if (shown_.empty())
     dim_text(what_ == For::open && is_address(text_)
@@ -315,7 +313,7 @@ void FileDialog::draw(const core::Snapshot& now) {
     if (focus_) ImGui::SetKeyboardFocusHere();
     ImGui::SetNextItemWidth(-1);
     const std::string before = text_;
-    // The field keeps a text of its own while it is active; text_ follows it, and may not be touched from in here.
+    // While active, ImGui's field has a separate buffer; text_ follows it and must not change here.
     const auto edited = [](ImGuiInputTextCallbackData* data) {
       FileDialog& self = *static_cast<FileDialog*>(data->UserData);
       if (data->EventFlag == ImGuiInputTextFlags_CallbackHistory) {
@@ -328,7 +326,7 @@ void FileDialog::draw(const core::Snapshot& now) {
       const std::string wanted = data->EventFlag == ImGuiInputTextFlags_CallbackCompletion ? self.completed(typed)
                                  : self.focus_                                             ? self.put_in_
                                                                                            : restarted(typed);
-      const bool selected = self.focus_ && data->SelectionStart != data->SelectionEnd; // all, by getting the focus
+      const bool selected = self.focus_ && data->SelectionStart != data->SelectionEnd;
       self.focus_ = false;
       if (wanted == typed && !selected) return 0;
       data->DeleteChars(0, data->BufTextLen);
@@ -347,7 +345,7 @@ void FileDialog::draw(const core::Snapshot& now) {
         read_folder();
       filter(now);
       text_changed_ = false;
-    } else if (what_ == For::open && models_ != now.models) { // more is known
+    } else if (what_ == For::open && models_ != now.models) {
       const int chosen = chosen_;
       filter(now);
       if (chosen < std::ssize(shown_)) chosen_ = chosen;
@@ -379,7 +377,7 @@ void FileDialog::draw(const core::Snapshot& now) {
       open_ = false;
     } else if ((enter || take) && accept()) {
       open_ = false;
-    } else if (enter && !focus_) { // Enter ends the editing
+    } else if (enter && !focus_) {
       put_in_ = text_;
       focus_ = true;
     }

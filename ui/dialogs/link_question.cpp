@@ -17,9 +17,8 @@ extern char** environ;
 namespace ridge::ui {
 namespace {
 
-constexpr size_t kLongestShown = 600; // bytes
+constexpr size_t kLongestShown = 600;
 
-// Empty, or what is wrong.
 std::string open_in_browser(const std::string& address) {
   std::string program = "xdg-open", argument = address;
   char* const arguments[] = {program.data(), argument.data(), nullptr};

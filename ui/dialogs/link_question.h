@@ -1,4 +1,4 @@
-// What is asked before an address that a model wrote is opened.
+// Asks before opening a link.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ class LinkQuestion {
   bool opening_ = false;
 };
 
-// http, https and mailto: what a browser takes. Others could name programs or files of this machine.
+// Allows http, https and mailto. Other schemes could start programs or open local files.
 bool may_be_opened(const std::string& address);
 
 } // namespace ridge::ui

@@ -17,9 +17,8 @@ namespace {
 
 namespace intent = core::intent;
 
-constexpr float kLabel = 92; // units, of the names of fields
+constexpr float kLabel = 92; // units
 
-// A label, and what the field holds where its slider would cover it.
 void field(const char* label, const char* help, const std::string& value = "") {
   ImGui::AlignTextToFramePadding();
   text(label, theme().text, fonts().small);
@@ -48,7 +47,7 @@ bool choice(const char* id, std::string& value, std::initializer_list<const char
   return changed;
 }
 
-// Tokens: the usual number (-1), powers of two, and all that the model was trained for.
+// Default (-1), powers of two, the trained context.
 std::vector<int64_t> contexts(int64_t trained) {
   std::vector<int64_t> all = {-1};
   for (int64_t tokens = 1024; tokens < trained; tokens *= 2) all.push_back(tokens);
@@ -102,7 +101,7 @@ void LoadSettings::draw(const core::Snapshot& now, const std::function<void(core
 bool LoadSettings::draw_fields(const core::Snapshot& now) {
   bool changed = false;
   const int64_t trained = now.fit && now.fit->path == asked_ ? now.fit->trained_context : 0;
-  constexpr int64_t kOffered = 32768; // where no model is chosen that says
+  constexpr int64_t kOffered = 32768;
   const std::vector<int64_t> sizes = contexts(std::max(trained > 0 ? trained : kOffered, options_.context));
   int chosen = 0;
   for (size_t i = 0; i < sizes.size(); ++i)

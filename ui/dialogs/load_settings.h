@@ -1,4 +1,4 @@
-// What a model is to be opened with, and how it would fit: beside the list of models to open.
+// Load settings and the resulting fit.
 #pragma once
 
 #include "core/view/snapshot.h"
@@ -10,8 +10,8 @@ namespace ridge::ui {
 
 class LoadSettings {
  public:
-  void begin(const core::Snapshot& now); // with the settings that count
-  // Fills the ImGui window that it is called in. `path`: of the model that is chosen; empty: none is.
+  void begin(const core::Snapshot& now);
+  // Fills the current ImGui window. `path`: the chosen model, or empty.
   void draw(const core::Snapshot& now, const std::function<void(core::Intent)>& send, const std::string& path);
   const core::ModelOptions& options() const { return options_; }
 
@@ -20,8 +20,8 @@ class LoadSettings {
   void draw_fit(const core::Snapshot& now, const std::string& path) const;
 
   core::ModelOptions options_;
-  std::string asked_; // the path whose fit was asked for
-  std::string gpus_;  // as they are typed
+  std::string asked_; // path of the last FitModel
+  std::string gpus_;
 };
 
 } // namespace ridge::ui

@@ -14,7 +14,7 @@ namespace ridge::ui {
 using core::intent::MayCall;
 
 constexpr const char* kToolQuestion = "##tool";
-constexpr size_t kLongestArguments = 1500; // bytes that are shown
+constexpr size_t kLongestArguments = 1500;
 
 void ToolQuestionDialog::draw(const core::Snapshot& now, const std::function<void(core::Intent)>& send) {
   if (now.tool_question && !ImGui::IsPopupOpen(kToolQuestion)) ImGui::OpenPopup(kToolQuestion);

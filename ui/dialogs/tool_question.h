@@ -1,4 +1,4 @@
-// What is asked before a tool of an MCP server is called.
+// Asks before an MCP tool is called.
 #pragma once
 
 #include "core/view/snapshot.h"

@@ -10,7 +10,7 @@ namespace {
 
 using text::CodeKind;
 
-constexpr float kHeader = 30, kPad = 14, kCodeLineHeights = 1.3f; // units; heights of the font
+constexpr float kHeader = 30, kPad = 14, kCodeLineHeights = 1.3f; // units; relative to the font
 
 float line_height() { return std::round(fonts().mono->FontSize * kCodeLineHeights); }
 
@@ -31,7 +31,7 @@ std::string_view line_of(const text::MarkdownBlock& block, size_t number) {
   return rest.substr(0, rest.find('\n'));
 }
 
-// `begin`: of the line in the code. Parts stand in order.
+// `begin`: offset in the code. Parts are sorted.
 void draw_line(std::string_view line, size_t begin, const std::vector<text::CodePart>& parts, ImVec2 at) {
   ImFont* const font = fonts().mono;
   const size_t end = begin + line.size();

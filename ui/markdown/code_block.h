@@ -1,4 +1,4 @@
-// A block of code: its language, a button that copies it, its lines in colours.
+// Draws a code block with language, copy button and highlighting.
 #pragma once
 
 #include "text/markdown/document.h"
@@ -9,7 +9,7 @@ namespace ridge::ui {
 
 struct CodeLayout {
   std::vector<text::CodePart> parts;
-  float width = 0, height = 0; // of the whole block; the lines may be wider
+  float width = 0, height = 0; // lines may be wider
 };
 
 CodeLayout lay_out_code(const text::MarkdownBlock& block, float width);

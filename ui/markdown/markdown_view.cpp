@@ -13,7 +13,7 @@ using Kind = MarkdownBlock::Kind;
 
 constexpr float kQuoteMargin = 18, kItemMargin = 28; // units
 constexpr float kCellPad = 10, kRowPad = 5, kNarrowestCell = 48;
-constexpr size_t kDeepest = 8; // margins that are drawn; what is deeper stays there
+constexpr size_t kDeepest = 8;
 
 float margin_of(const MarkdownBlock::Margin& margin) { return px(margin.quote ? kQuoteMargin : kItemMargin); }
 float indent_of(const MarkdownBlock& block) {
@@ -33,7 +33,6 @@ float gap_before(const MarkdownBlock& block, bool first) {
   return px(block.close ? 3 : 10);
 }
 
-// Left of a block: lines of quotes, marks of items.
 void draw_margins(const MarkdownBlock& block, ImVec2 at, float height) {
   ImDrawList* const draw = ImGui::GetWindowDrawList();
   float x = at.x;
@@ -75,7 +74,7 @@ MarkdownView::Result MarkdownView::draw(std::string_view text, float width, bool
     const float gap = gap_before(block, i == 0), begin = y + gap;
     const bool last = i + 1 == blocks_.size();
     if (corner.y + begin + laid.height >= top && corner.y + y <= bottom) {
-      // Between two blocks of one quote its line goes on.
+      // A quote's bar continues between its blocks.
       const bool goes_on = i > 0 && !blocks_[i - 1].margins.empty() && !block.margins.empty() &&
                            blocks_[i - 1].margins[0].quote && block.margins[0].quote;
       if (goes_on)
@@ -107,7 +106,6 @@ MarkdownView::Result MarkdownView::draw(std::string_view text, float width, bool
   return result;
 }
 
-// What has not changed of a text that grows is not laid out again.
 void MarkdownView::update(std::string_view text, float width) {
   const float font_size = fonts().body->FontSize;
   if (width != width_ || font_size != font_size_) {
@@ -141,7 +139,7 @@ void MarkdownView::lay_out_block(const MarkdownBlock& block, Laid& laid) const {
   }
 }
 
-// Columns as wide as their widest cell, but all of them within the width: then cells wrap.
+// If the widest cells do not fit, cells wrap.
 void MarkdownView::lay_out_table(const MarkdownBlock& block, float width, Laid& laid) {
   size_t columns = 0;
   for (const auto& row : block.rows) columns = std::max(columns, row.size());
@@ -150,7 +148,6 @@ void MarkdownView::lay_out_table(const MarkdownBlock& block, float width, Laid& 
     for (size_t c = 0; c < row.size(); ++c)
       laid.widths[c] = std::max(laid.widths[c], lay_out(row[c], fonts().body, 1e6f).width + px(1));
   const float room = width - static_cast<float>(columns) * 2 * px(kCellPad);
-  // The widest ones give way, down to the width of the next, until all have room.
   while (std::accumulate(laid.widths.begin(), laid.widths.end(), 0.0f) > room) {
     float& widest = *std::ranges::max_element(laid.widths);
     if (widest <= px(kNarrowestCell)) break;

@@ -1,4 +1,4 @@
-// Markdown as models write it: parsed and laid out when the text or the width changes, and then only drawn.
+// Draws Markdown; caches the layout for a text and width.
 #pragma once
 
 #include "ui/markdown/code_block.h"
@@ -13,10 +13,10 @@ namespace ridge::ui {
 class MarkdownView {
  public:
   struct Result {
-    size_t hovered = kNothingHovered; // the byte of the text that lies under the mouse
-    std::string clicked;              // the address of a link
+    size_t hovered = kNothingHovered; // byte of the text under the mouse
+    std::string clicked;              // address of a link
   };
-  // Draws at the cursor, `width` pixels wide. `growing`: with a mark where more will stand.
+  // Draws at the cursor, `width` pixels wide. `growing`: adds a mark at the end.
   Result draw(std::string_view text, float width, bool growing = false);
 
  private:
@@ -25,8 +25,8 @@ class MarkdownView {
     float height = 0;
     TextLayout text;
     CodeLayout code;
-    std::vector<std::vector<TextLayout>> cells; // of a table
-    std::vector<float> widths, heights;         // of its columns and rows
+    std::vector<std::vector<TextLayout>> cells;
+    std::vector<float> widths, heights;
   };
 
   void update(std::string_view text, float width);
@@ -37,9 +37,9 @@ class MarkdownView {
 
   std::string source_;
   std::vector<text::MarkdownBlock> blocks_;
-  std::vector<Laid> laid_; // of the blocks
+  std::vector<Laid> laid_;
   float width_ = 0, font_size_ = 0;
-  ImVec2 end_ = {}; // of what was drawn last
+  ImVec2 end_ = {}; // end of the last line drawn
 };
 
 } // namespace ridge::ui

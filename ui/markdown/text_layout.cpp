@@ -13,15 +13,15 @@ namespace {
 using text::MarkdownRun;
 using text::MarkdownRuns;
 
-constexpr float kSlant = 0.2f;                                   // of italics, to the right per height
-constexpr float kLineHeights = 1.45f, kPlainLineHeights = 1.25f; // of a line, in heights of its font
+constexpr float kSlant = 0.2f;                                   // shift of italics per height
+constexpr float kLineHeights = 1.45f, kPlainLineHeights = 1.25f; // relative to the font
 
 ImFont* font_of(const MarkdownRun& run, ImFont* font) {
   if (run.style & (text::kCode | text::kLatex)) return fonts().mono;
   return font == fonts().body && (run.style & text::kBold) ? fonts().bold : font;
 }
 
-float advance(ImFont* font, std::string_view& text) { // of its first character, which is taken off
+float advance(ImFont* font, std::string_view& text) { // consumes the first character
   const ImWchar shown = showable(core::take_character(text), font);
   return shown == 0 ? 0 : font->GetCharAdvance(shown);
 }
@@ -32,12 +32,12 @@ float width_of(std::string_view text, ImFont* font) {
   return width;
 }
 
-// Scripts in which lines may break at every character.
+// Scripts that break at every character.
 bool breaks_anywhere(char32_t c) {
   return (c >= 0x2e80 && c < 0xa000) || (c >= 0xac00 && c < 0xd7b0) || (c >= 0xf900 && c < 0xfb00) ||
          (c >= 0xff00 && c < 0xffe0) || (c >= 0x20000 && c < 0x40000);
 }
-// Marks that no line begins with.
+// Marks that must not begin a line.
 bool stays_behind(char32_t c) {
   return std::u32string_view(U"、。，．：；？！）］｝」』〉》】ー").find(c) != std::u32string_view::npos;
 }
@@ -68,7 +68,7 @@ class Layouter {
   void add(uint32_t run) {
     const std::string_view whole = runs_[run].text;
     ImFont* const font = font_of(runs_[run], font_);
-    uint32_t begin = 0; // of the part of a word that was not added yet
+    uint32_t begin = 0;
     for (std::string_view rest = whole; !rest.empty();) {
       const auto at = static_cast<uint32_t>(whole.size() - rest.size());
       const char32_t c = core::take_character(rest);
@@ -95,7 +95,6 @@ class Layouter {
     return {run, begin, end, {}, width_of(std::string_view(runs_[run].text).substr(begin, end - begin), font)};
   }
 
-  // A word may have parts in several styles.
   void place_word() {
     float width = 0;
     for (const Piece& part : word_) width += part.width;
@@ -104,7 +103,7 @@ class Layouter {
     word_.clear();
   }
 
-  void place_cut(Piece part) { // longer than a line
+  void place_cut(Piece part) {
     ImFont* const font = font_of(runs_[part.run], font_);
     while (part.begin < part.end) {
       std::string_view rest = std::string_view(runs_[part.run].text).substr(part.begin, part.end - part.begin);
@@ -161,7 +160,7 @@ class Layouter {
   ImFont* const font_;
   const float width_, line_;
   float x_ = 0, y_ = 0;
-  std::vector<Piece> word_; // that is not placed yet
+  std::vector<Piece> word_;
   TextLayout layout_;
 };
 

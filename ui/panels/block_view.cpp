@@ -14,12 +14,12 @@ ImU32 weight_color(float value) {
   return mix(t.surface, value < 0 ? t.accent : t.red, std::min(1.0f, std::abs(value)));
 }
 
-// Bits of a byte are drawn highest first, as they are written; bytes go on to the right and then down.
+// Highest bit first; bytes left to right, then down.
 int BlockView::draw_bits(const core::BlockStudy& block, ImVec2 at, ImVec2 size) {
   const Theme& t = theme();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const auto bytes = static_cast<int>(block.bytes.size());
-  int columns = 8; // bytes in a line
+  int columns = 8;
   while (columns < 32 && static_cast<float>((bytes + columns - 1) / columns) * px(11) > size.y) columns += 4;
   const int lines = (bytes + columns - 1) / columns;
   const float gap = px(3), cell_x = (size.x - gap * static_cast<float>(columns)) / static_cast<float>(8 * columns);
@@ -82,7 +82,7 @@ void BlockView::draw(const core::BlockStudy& block, ImVec2 size) {
   const ImVec2 begin = at;
   weight_ = std::clamp(weight_, 0, static_cast<int>(block.weights.size()) - 1);
   float x = at.x;
-  for (size_t f = 0; f < block.fields.size(); ++f) { // the key
+  for (size_t f = 0; f < block.fields.size(); ++f) {
     const auto& field = block.fields[f];
     const std::string label = fmt::format("{}: {}", field.name, field.meaning);
     const float width = size_of(label, fonts().small).x;

@@ -1,4 +1,4 @@
-// The microscope: a packed block bit by bit, its weights below, and what hangs together under the mouse.
+// Shows a block's bits and weights.
 #pragma once
 
 #include "core/view/snapshot.h"
@@ -6,19 +6,19 @@
 
 namespace ridge::ui {
 
-// Blue below zero, red above, full at -1 and 1.
+// Blue below zero, red above; full at -1 and 1.
 ImU32 weight_color(float value);
 
 class BlockView {
  public:
   void draw(const core::BlockStudy& block, ImVec2 size);
-  int weight() const { return weight_; } // the one that is looked at
+  int weight() const { return weight_; }
 
  private:
-  int draw_bits(const core::BlockStudy& block, ImVec2 at, ImVec2 size); // the weight under the mouse, or -1
+  int draw_bits(const core::BlockStudy& block, ImVec2 at, ImVec2 size); // returns the weight under the mouse or -1
   int draw_weights(const core::BlockStudy& block, ImVec2 at, ImVec2 size);
 
-  int weight_ = 0; // the last one pointed at
+  int weight_ = 0;
 };
 
 } // namespace ridge::ui

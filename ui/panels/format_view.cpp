@@ -17,9 +17,9 @@ using Format = core::TensorStudy::Format;
 
 namespace {
 
-constexpr double kMostBits = 10; // of the scatter: the float formats lie beyond
+constexpr double kMostBits = 10; // excludes float formats
 
-// Counts as bars around a middle line; heights by the square root, so that rare errors show.
+// Square-root heights make rare errors visible.
 void draw_counts(const std::vector<float>& counts, ImVec2 at, ImVec2 size, ImU32 color) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float most = *std::ranges::max_element(counts), step = size.x / static_cast<float>(counts.size());
@@ -84,7 +84,7 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
   const ImVec2 size = ImGui::GetContentRegionAvail(), at = ImGui::GetCursorScreenPos();
   const float left = px(measure_ == 0 ? 28 : 54), foot = px(32);
   const auto shown = [](const Format& f) { return f.bits_per_weight < kMostBits && f.rmse > 0; };
-  // dB upwards in tens; RMSE on a logarithmic axis, whole decades.
+  // dB in tens, RMSE in decades.
   double low = 0, high = 10;
   if (measure_ == 1) {
     low = high = study.rms > 0 ? std::log10(study.rms) : 0;
@@ -126,7 +126,7 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
   const ImVec2 mouse = ImGui::GetMousePos();
   const Format* near = nullptr;
   float distance = px(12);
-  std::vector<ImVec4> taken; // labels cover neither dots nor each other
+  std::vector<ImVec4> taken;
   for (const Format& f : study.formats) {
     if (!shown(f)) continue;
     const ImVec2 p = place(f.bits_per_weight, measure_ == 0 ? f.sqnr_db : std::log10(f.rmse));
@@ -139,7 +139,7 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
     draw->AddCircleFilled(p, px(f.name == format ? 6.0f : 4.0f), f.writable ? t.accent : t.dim);
   }
   std::vector<Format> labelled = study.formats;
-  std::ranges::stable_partition(labelled, [&](const Format& f) { return f.name == format; }); // the chosen one first
+  std::ranges::stable_partition(labelled, [&](const Format& f) { return f.name == format; });
   for (const Format& f : labelled) {
     if (!shown(f)) continue;
     const ImVec2 p = place(f.bits_per_weight, measure_ == 0 ? f.sqnr_db : std::log10(f.rmse)),
@@ -273,7 +273,7 @@ void FormatView::use(const std::string& role, const std::string& format) {
     same->format = format;
   else
     mix_.push_back({role, format});
-  std::ranges::stable_partition(mix_, [](const Choice& c) { return !c.role.empty(); }); // all others come last
+  std::ranges::stable_partition(mix_, [](const Choice& c) { return !c.role.empty(); });
 }
 
 const std::string* FormatView::chosen(const std::string& tensor) const {
@@ -352,7 +352,7 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
   ImGui::SetNextItemWidth(-1);
   if (ImGui::InputTextWithHint("##output", "the file to write", &output_)) written_ = true;
   tooltip("the file to write");
-  // A mix without "all others" leaves those as they are: only where every matrix has a choice can a job be asked for.
+  // Every matrix needs a choice.
   const bool complete = !mix_.empty() && mix_.back().role.empty();
   const char* name = "Requantize the model";
   const bool pressed = complete ? accent_button(name, {-1, px(32)}) : ImGui::Button(name, {-1, px(32)});

@@ -1,4 +1,4 @@
-// Formats side by side: what each makes of a tensor, and the mix of them that a whole model is to be written in.
+// Compares formats on a tensor, and composes the mix for a model.
 #pragma once
 
 #include "ui/panels/panel.h"
@@ -11,15 +11,15 @@ namespace ridge::ui {
 
 class FormatView {
  public:
-  // Sets `format` where another one is chosen, and returns true then.
+  // Returns true if `format` changed.
   bool draw(const View& view, const core::TensorStudy& study, std::string& format, ImVec2 size);
 
-  // "blk.3.ffn_up.weight" -> "ffn_up": what tensors of all layers have in common.
+  // "blk.3.ffn_up.weight" -> "ffn_up".
   static std::string role_of(const std::string& tensor);
 
  private:
   struct Choice {
-    std::string role, format; // role empty: all others
+    std::string role, format; // empty: all others
   };
   bool draw_scatter(const View& view, const core::TensorStudy& study, std::string& format);
   bool draw_table(const core::TensorStudy& study, std::string& format);
@@ -29,10 +29,10 @@ class FormatView {
   const std::string* chosen(const std::string& tensor) const;
   core::QuantizeRequest request(const core::ModelFacts& model) const;
 
-  int measure_ = 0; // of the scatter: 0 SQNR, 1 RMSE
+  int measure_ = 0; // 0 SQNR, 1 RMSE
   std::vector<Choice> mix_;
   std::string output_;
-  bool written_ = false; // the output's name was typed
+  bool written_ = false; // the user typed the output's name
 };
 
 } // namespace ridge::ui

@@ -13,14 +13,13 @@ namespace {
 
 using core::FrontierPoint;
 
-constexpr double kLeast = 1e-6; // nats: less is not drawn as less
+constexpr double kLeast = 1e-6; // nats; the axis's limit
 
 double shown(const FrontierPoint& point) { return std::log10(std::max(point.divergence, kLeast)); }
 
-// Bytes to the right, divergence upwards (logarithmic), in pixels.
 struct Frame {
-  double least_bytes, most_bytes, low, high; // low and high: log10 of nats
-  ImVec2 from, to;                           // lower left and upper right corner
+  double least_bytes, most_bytes, low, high; // low, high: log10 nats
+  ImVec2 from, to;
 
   ImVec2 at(double bytes, double power) const {
     const double x = (bytes - least_bytes) / std::max(1.0, most_bytes - least_bytes);
@@ -48,7 +47,7 @@ void draw_axes(const Frame& frame) {
   }
   draw->AddLine(frame.from, {frame.from.x, frame.to.y}, t.border, 1);
   draw->AddLine(frame.from, {frame.to.x, frame.from.y}, t.border, 1);
-  // Where nothing is: what is large diverges little.
+  // The top right is empty, since large models diverge little.
   const auto note = [&](int line, const char* what, ImU32 color) {
     text_at({frame.to.x, frame.to.y + static_cast<float>(line) * px(16)}, what, color, fonts().small, 1);
   };
@@ -86,7 +85,7 @@ const FrontierPoint* draw_frontier(const std::vector<FrontierPoint>& points, flo
     const float distance = std::hypot(mouse.x - place.x, mouse.y - place.y);
     if (hovered && distance < reach) nearest = &point, reach = distance;
   }
-  float label_end = -INFINITY; // of the last name, which the next one must not cover
+  float label_end = -INFINITY;
   for (const FrontierPoint& point : points) {
     const ImVec2 place = frame.at(point);
     draw->AddCircleFilled(place, px(&point == nearest ? 6.0f : 4.0f), point.recipe.empty() ? t.accent : t.amber);

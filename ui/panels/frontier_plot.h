@@ -1,4 +1,4 @@
-// What a model loses at which size, as points to choose one from.
+// Divergence against size.
 #pragma once
 
 #include "core/view/jobs.h"
@@ -8,7 +8,7 @@
 
 namespace ridge::ui {
 
-// Draws into what is left of the width. Returns the point that was clicked, else null.
+// Returns the clicked point or null.
 const core::FrontierPoint* draw_frontier(const std::vector<core::FrontierPoint>& points, float height);
 
 } // namespace ridge::ui

@@ -1,4 +1,4 @@
-// How fast it is, against what this machine could do.
+// Speed compared with the machine's limits.
 #include "core/strings/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
@@ -13,12 +13,12 @@ namespace ridge::ui {
 namespace {
 
 constexpr float kPi = std::numbers::pi_v<float>;
-constexpr float kDialStart = 0.75f * kPi, kDialSweep = 1.5f * kPi; // a quarter open at the bottom
+constexpr float kDialStart = 0.75f * kPi, kDialSweep = 1.5f * kPi; // open at the bottom
 constexpr int kDialTicks = 5;
-constexpr double kDialRoom = 1.25; // the dial ends this far above the roof
-constexpr size_t kNamedParts = 7;  // of a stacked bar; the rest is "other"
+constexpr double kDialRoom = 1.25; // relative to the roof
+constexpr size_t kNamedParts = 7;
 
-// The least of 1, 2, 2.5, 5 times a power of ten that is not below x.
+// 1, 2, 2.5 or 5 times a power of ten, at least x.
 double nice_above(double x) {
   if (!(x > 0)) return 1;
   const double power = std::pow(10, std::floor(std::log10(x)));
@@ -44,13 +44,13 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
   const Theme& t = theme();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float foot = px(58), thick = px(14); // foot: below the dial, for words
+  const float foot = px(58), thick = px(14); // foot: for text below the dial
   const float radius = std::min(size.x / 2 - px(34), (size.y - foot - px(40)) / (1 + std::sin(kPi / 4)));
-  const float spare = size.y - foot - px(40) - radius * (1 + std::sin(kPi / 4)); // where the width limits the dial
+  const float spare = size.y - foot - px(40) - radius * (1 + std::sin(kPi / 4));
   const ImVec2 center{at.x + size.x / 2, at.y + px(26) + radius + spare / 2};
   const bool tera = speed.roof_bytes_per_s >= 1e12;
   const double unit = tera ? 1e12 : 1e9, roof = speed.roof_bytes_per_s / unit, value = speed.bytes_per_s / unit;
-  const bool known = roof > 0; // else it is measured when the machine is idle
+  const bool known = roof > 0; // measured later if unknown
   const double end = nice_above(std::max({roof * kDialRoom, value, known ? 0.0 : 1.5 * value, 1.0}));
   const auto angle = [&](double x) {
     return kDialStart + kDialSweep * static_cast<float>(std::clamp(x / end, 0.0, 1.0));
@@ -129,13 +129,13 @@ void draw_history(const std::vector<core::Speed::Sample>& history, ImVec2 size) 
   };
   std::vector<ImVec2> line;
   for (const auto& sample : history) line.push_back(place(sample));
-  draw->Flags &= ~ImDrawListFlags_AntiAliasedFill; // whose soft edges would show between the pieces
+  draw->Flags &= ~ImDrawListFlags_AntiAliasedFill; // avoids seams
   for (size_t i = 1; i < line.size(); ++i)
     draw->AddQuadFilled(line[i - 1], line[i], {line[i].x, at.y + area.y}, {line[i - 1].x, at.y + area.y},
                         with_alpha(t.accent, 0.15f));
   draw->Flags |= ImDrawListFlags_AntiAliasedFill;
   for (size_t i = 1; i < line.size(); ++i)
-    draw->AddLine(line[i - 1], line[i], t.accent, px(2)); // mitres break at spikes
+    draw->AddLine(line[i - 1], line[i], t.accent, px(2)); // mitred joints fail at spikes
   draw->AddCircleFilled(line.back(), px(4), t.accent);
   text_at({at.x + left, at.y + area.y + px(6)}, fmt::format("{:.1f} s", begin), t.dim, fonts().small);
   text_at({at.x + size.x, at.y + area.y + px(6)}, fmt::format("{:.1f} s of writing", history.back().seconds), t.dim,
@@ -148,7 +148,7 @@ struct Part {
   double amount;
 };
 
-// The largest parts beside each other, with their amounts below, as many as there is room for; the rest is "other".
+// Largest parts; the rest is "other".
 void stacked_bar(std::vector<Part> parts, const std::function<std::string(double)>& amount_text) {
   const Theme& t = theme();
   double total = 0;
@@ -195,7 +195,6 @@ void stacked_bar(std::vector<Part> parts, const std::function<std::string(double
   }
 }
 
-// Numbers of a quantity between nothing and a limit, as a line with a bar.
 void limited(const char* name, double value, double limit, const std::string& text_of_it, ImU32 color) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetContentRegionAvail().x;
@@ -210,7 +209,7 @@ class GaugesPanel : public Panel {
   void draw(const View& view) override {
     const core::Snapshot& now = view.now;
     const ImVec2 area = ImGui::GetContentRegionAvail();
-    const float bottom = ImGui::GetCursorPosY() + area.y; // an error may stand above
+    const float bottom = ImGui::GetCursorPosY() + area.y;
     const float gap = px(12), step = px(116), small = px(118);
     const float top = area.y - step - small - 2 * gap;
     const float dial = std::clamp(area.x * 0.36f, px(300), px(420)), gpu = now.gpus.empty() ? 0 : px(216);
@@ -281,7 +280,7 @@ class GaugesPanel : public Panel {
     ImGui::PopStyleVar();
     end_card();
   }
-  // Beside one another there is room for what differs from one to the next.
+  // Several GPUs show only values that differ.
   static void draw_gpus(const std::vector<core::GpuGauge>& gpus, ImVec2 size) {
     begin_card("gpus", size, fmt::format("{} GPUs", gpus.size()).c_str());
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(6)));
@@ -307,7 +306,6 @@ class GaugesPanel : public Panel {
     limited(name, value, limit, shown, limit > 0 && value > 0.95 * limit ? theme().amber : theme().accent);
   }
 
-  // What the last step took or what the next one moves, op beside op.
   void draw_step(const View& view) {
     const core::Snapshot& now = view.now;
     std::vector<Part> parts;
@@ -363,7 +361,7 @@ class GaugesPanel : public Panel {
     return pressed;
   }
 
-  bool bytes_ = false; // of the stacked bar: else times
+  bool bytes_ = false; // else times
 };
 
 } // namespace

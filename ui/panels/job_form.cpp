@@ -14,11 +14,11 @@ namespace {
 namespace intent = core::intent;
 using core::JobKind;
 
-constexpr const char* kKinds[] = {"convert", "quantize", "bench", "roofline"}; // in the order of JobKind
+constexpr const char* kKinds[] = {"convert", "quantize", "bench", "roofline"}; // in JobKind's order
 constexpr const char* kConversions[] = {"as it is", "f16", "bf16", "f32", "q8_0"};
 constexpr const char* kMethods[] = {"plain", "awq", "gptq", "awq+gptq"};
 
-// A file's name without .gguf, or a folder's name.
+// File name without .gguf, or folder name.
 std::string stem(const std::string& path) {
   std::filesystem::path p = path;
   if (p.filename().empty()) p = p.parent_path();
@@ -40,7 +40,7 @@ void text_field(const char* id, std::string& text, float width) {
   ImGui::InputText(id, &text);
 }
 
-// The open model's file; empty where it is the guide inside the program.
+// Empty: the guide.
 std::string open_file(const View& view) {
   const auto& model = view.now.model;
   return model && !model->built_in ? model->path : "";
@@ -84,7 +84,7 @@ void JobForm::draw(const View& view) {
   case JobKind::quantize: draw_quantize(view); break;
   case JobKind::bench: draw_bench(view); break;
   case JobKind::roofline: draw_roofline(view); break;
-  case JobKind::pull: break; // starts where a model is opened
+  case JobKind::pull: break; // not in this form
   }
   draw_start(view);
   ImGui::PopStyleVar();
@@ -94,7 +94,7 @@ void JobForm::require(bool condition, const char* otherwise) {
   if (!condition && missing_.empty()) missing_ = otherwise;
 }
 
-// A path to type or to look for; true where it was typed. `chosen` is set where the dialog gave it.
+// Returns true if typed. Sets `chosen` if the dialog gave it.
 bool JobForm::path_field(const char* id, std::string& path, const char* hint, FileDialog::For what, const char* heading,
                          bool* chosen) {
   ImGui::PushID(id);

@@ -1,4 +1,4 @@
-// The form that a job is started with: one set of fields for each kind of request.
+// The form for new jobs.
 #pragma once
 
 #include "ui/dialogs/file_dialog.h"
@@ -11,18 +11,17 @@ namespace ridge::ui {
 
 class JobForm {
  public:
-  // Sends intent::StartJob where the button is pressed.
   void draw(const View& view);
-  // Once a frame, outside other windows: the dialog that asks for a path.
+  // Once a frame, outside other windows.
   void draw_dialog(const View& view) { dialog_.draw(view.now); }
 
-  bool show(std::string_view kind); // "convert", "quantize", "bench" or "roofline"; false: there is no such kind
+  bool show(std::string_view kind); // selects a kind of job; false: unknown
   void show_conversion(const std::string& folder);
-  // What was explored, to be written as a point of its frontier.
+  // Fills in a point of an explored frontier.
   void show_quantization(const core::QuantizeRequest& explored, const core::FrontierPoint& point);
 
  private:
-  // The file that a job writes: suggested until a person types or chooses a name.
+  // A path that is suggested until the user changes it.
   struct OutputPath {
     std::string path;
     bool chosen = false;
@@ -47,13 +46,13 @@ class JobForm {
 
   int kind_ = static_cast<int>(core::JobKind::quantize);
   enum Types { by_recipe, by_size, explore };
-  int conversion_ = 0, method_ = 0, types_ = by_recipe; // choices of combo boxes and segments
-  std::string model_;                                   // of all kinds but convert; empty: the open one
+  int conversion_ = 0, method_ = 0, types_ = by_recipe;
+  std::string model_; // empty: the open model
   core::ConvertRequest convert_;
   core::QuantizeRequest quantize_{.type = "Q4_K_M"};
   core::BenchRequest bench_;
   OutputPath converted_, quantized_;
-  std::string missing_; // what keeps the job from starting; empty: nothing
+  std::string missing_; // what the job still needs; empty: nothing
   FileDialog dialog_;
 };
 

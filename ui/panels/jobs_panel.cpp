@@ -1,5 +1,4 @@
-// Jobs: a form for a new one on the left; on the right the list of jobs, and the progress and results of the one that
-// is selected.
+// Form, list, progress and results of jobs.
 #include "core/strings/units.h"
 #include "ui/panels/frontier_plot.h"
 #include "ui/panels/job_form.h"
@@ -28,7 +27,6 @@ ImU32 state_color(JobState state) {
   }
 }
 
-// What a job says of itself in one line.
 std::string line_of(const Job& job) {
   switch (job.state) {
   case JobState::waiting: return "waiting for the job before it";
@@ -218,7 +216,7 @@ class JobsPanel : public Panel {
   }
 
   JobForm form_;
-  uint64_t selected_ = 0, newest_ = 0; // ids of jobs
+  uint64_t selected_ = 0, newest_ = 0;
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// What is in the model's file: tensors, metadata, the Program made of them, and the tokenizer to play with.
+// The content of the model's file.
 #include "core/strings/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
@@ -24,7 +24,6 @@ bool contains(const std::string& text, const std::string& part) {
          part.empty();
 }
 
-// A number, right-aligned in its column; a bar for its share below it, where there is one.
 void number_cell(const std::string& number, float share = -1, ImU32 color = 0) {
   const float width = ImGui::GetContentRegionAvail().x;
   if (share >= 0) {
@@ -37,7 +36,7 @@ void number_cell(const std::string& number, float share = -1, ImU32 color = 0) {
   ImGui::TextUnformatted(number.c_str());
 }
 
-// Names of values without the layer that they share with their op: "blk.3.attn_norm [512]" -> "attn_norm [512]".
+// "blk.3.attn_norm [512]" -> "attn_norm [512]"
 std::string without_layer(std::string values, const std::string& op) {
   if (!op.starts_with("blk.")) return values;
   const std::string layer = op.substr(0, op.find('.', 4) + 1);
@@ -132,7 +131,6 @@ class ModelPanel : public Panel {
     draw_sizes(static_cast<double>(t.weights), static_cast<double>(t.bytes), largest, most_bits);
   }
 
-  // Weights, bytes and bits per weight, with bars.
   static void draw_sizes(double weights, double bytes, double largest, double most_bits) {
     const double bits = 8 * bytes / weights;
     ImGui::TableNextColumn();
@@ -143,8 +141,7 @@ class ModelPanel : public Panel {
     number_cell(fmt::format("{:.3f}", bits), static_cast<float>(bits / most_bits), theme().series[2]);
   }
 
-  // A row for each layer, in order of the model, and one for what lies outside; their tensors, in the order of the
-  // table, below them when they are open.
+  // One row per layer in model order, one for the rest; tensors in table order.
   static void draw_layers(const ModelFacts& model, const std::vector<size_t>& rows, double largest, double most_bits) {
     struct Layer {
       double weights = 0, bytes = 0;
@@ -333,8 +330,8 @@ class ModelPanel : public Panel {
   }
 
   bool by_layer_ = false;
-  const char* wanted_tab_ = nullptr;  // to be turned to in the next frame
-  const ModelFacts* model_ = nullptr; // whose rows order_ has
+  const char* wanted_tab_ = nullptr;  // to select in the next frame
+  const ModelFacts* model_ = nullptr; // source of order_
   std::vector<size_t> order_;
   std::string filter_;
   std::string playground_ =

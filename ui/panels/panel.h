@@ -1,4 +1,4 @@
-// A panel draws one view of the snapshot and sends intents. docs/window.md says how one is added.
+// Interface of panels. See docs/window.md.
 #pragma once
 
 #include "core/view/snapshot.h"
@@ -16,28 +16,28 @@ namespace ridge::ui {
 struct View {
   const core::Snapshot& now;
   const std::function<void(core::Intent)>& send;
-  Layout& layout; // what is remembered
+  Layout& layout; // persistent
 };
 
 class Panel {
  public:
   virtual ~Panel() = default;
-  // Fills the ImGui window that it is called in, once a frame.
+  // Fills the current ImGui window, once a frame.
   virtual void draw(const View& view) = 0;
-  // Turns to a part of it that has a name ("quant/formats" on the command line); false: there is none.
+  // Shows a named part ("quant/formats"); returns false if it is unknown.
   virtual bool show(std::string_view /*part*/) { return false; }
-  // A folder was dropped or opened; true: this panel has a use for it and wants to be seen.
+  // Offers an opened or dropped folder. Returns true if the panel uses it and wants to be shown.
   virtual bool take_folder(const std::string& /*path*/) { return false; }
-  // Something of it is open that Escape closes.
+  // Whether Escape closes a part of the panel.
   virtual bool takes_escape() const { return false; }
 };
 
 struct PanelInfo {
-  const char* name;  // "quant": on the command line
+  const char* name;  // command-line name: "quant"
   const char* title; // "Quant lab"
   Icon icon;
   std::unique_ptr<Panel> (*make)();
-  bool needs_model = true; // drawn only while one is open
+  bool needs_model = true; // hidden without a model
 };
 std::span<const PanelInfo> panels();
 

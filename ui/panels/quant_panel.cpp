@@ -1,4 +1,3 @@
-// The quant lab: a tensor's weights, what each format would make of them, and one block under the microscope.
 #include "core/strings/units.h"
 #include "ui/panels/block_view.h"
 #include "ui/panels/format_view.h"
@@ -99,7 +98,7 @@ class QuantPanel : public Panel {
     choose_format(view, format_);
   }
 
-  // `format`: a name of the study's list, or empty: as stored.
+  // Empty: as stored.
   void choose_format(const View& view, const std::string& format) {
     format_ = format;
     block_ = 0;
@@ -115,7 +114,7 @@ class QuantPanel : public Panel {
     ask_for_slice(view);
   }
 
-  // The format's own blocks, or the stored ones where it has none that can be drawn.
+  // As stored if the format has no drawable blocks.
   void ask_for_block(const View& view) const {
     view.send(intent::StudyBlock{tensor_, has_blocks_ ? format_ : "", block_});
   }
@@ -142,7 +141,7 @@ class QuantPanel : public Panel {
     ImGui::EndChild();
   }
 
-  // The weights, and over them what a format can say: the levels of the group that the looked-at weight is in.
+  // Draws the levels of the selected weight's group, too.
   void draw_histogram(const core::TensorStudy& study, const core::BlockStudy* block) const {
     const Theme& t = theme();
     const std::vector<float>* levels = nullptr;
@@ -230,9 +229,9 @@ class QuantPanel : public Panel {
 
   std::shared_ptr<const core::ModelFacts> model_;
   std::string tensor_, format_ = "Q4_K", filter_;
-  bool has_blocks_ = true, packable_ = true; // what can be shown of format_
+  bool has_blocks_ = true, packable_ = true; // whether format_ has them
   int64_t block_ = 0;
-  int shown_ = 0; // 0 the weights, 1 the formats
+  int shown_ = 0; // 0 weights, 1 formats
   BlockView block_view_;
   HeatMap heat_map_;
   FormatView formats_;

@@ -1,5 +1,4 @@
-// The model's ops under the measured roofs of the machine: where a step stands, and where it would stand with another
-// context, more streams or other weights.
+// A step's ops under the roofs, measured or predicted.
 #include "core/strings/units.h"
 #include "ui/panels/panel.h"
 #include "ui/panels/roofline_plot.h"
@@ -48,7 +47,7 @@ class RooflinePanel : public Panel {
   }
 
  private:
-  struct Asked { // of the engine
+  struct Asked { // last request to the engine
     bool roofs = false, step = false;
     int64_t past = -1, streams = 0;
     std::string format;
@@ -143,7 +142,7 @@ class RooflinePanel : public Panel {
     ImGui::PopFont();
   }
 
-  // One line per op: the measured step where it is what the controls say, else the predicted one.
+  // Measured if it matches the controls, else predicted.
   void draw_list(const core::Snapshot& now) {
     const bool fits = now.measured && format_.empty() && streams_ == 1 && now.measured->past == past_;
     const StepRoofline* shown = fits ? now.measured.get() : now.predicted.get();
@@ -186,8 +185,8 @@ class RooflinePanel : public Panel {
   std::shared_ptr<const core::ModelFacts> model_;
   Asked asked_;
   int past_ = 0, streams_ = 1;
-  bool follow_ = true;          // the conversation, until the context is chosen
-  std::string format_, listed_; // listed_: the op whose line is hovered
+  bool follow_ = true;          // uses the conversation's context
+  std::string format_, listed_; // listed_: hovered op
 };
 
 } // namespace

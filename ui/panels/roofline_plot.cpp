@@ -15,9 +15,8 @@ namespace {
 using core::StepRoofline;
 using Op = RooflineOp;
 
-// Powers of ten between two pixels.
 struct LogAxis {
-  double low, high; // log10
+  double low, high;
   float from, to;
   float at(double value) const {
     return from + static_cast<float>((std::log10(value) - low) / (high - low)) * (to - from);
@@ -88,7 +87,7 @@ ImU32 color(const Point& p) { return p.whole ? theme().text : color_of(p.op); }
 void draw_point(const Point& p, bool marked) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float radius = px(p.whole ? 7.0f : 5.0f) * (marked ? 1.4f : 1.0f);
-  if (p.whole) { // a diamond
+  if (p.whole) {
     const ImVec2 corners[] = {
         {p.at.x, p.at.y - radius}, {p.at.x + radius, p.at.y}, {p.at.x, p.at.y + radius}, {p.at.x - radius, p.at.y}};
     if (p.measured)
@@ -127,7 +126,7 @@ void draw_grid(const LogAxis& x, const LogAxis& y) {
   text_at({x.from + px(8), y.to + px(4)}, "FLOP/s", t.dim, fonts().small);
 }
 
-// Returns where its labels are.
+// Returns the labels' boxes.
 std::vector<Box> draw_roofs(const core::Roofs& roofs, const LogAxis& x, const LogAxis& y) {
   std::vector<Box> taken;
   const auto label = [&](ImVec2 at, const std::string& what, ImU32 color, float align) {
@@ -163,23 +162,23 @@ std::vector<Box> draw_roofs(const core::Roofs& roofs, const LogAxis& x, const Lo
     if (c.unit == core::Ceiling::Unit::bytes_per_second && c.name.ends_with("_read") && c.name != "dram_read" &&
         c.value > roofs.read_bytes_per_s * 1.3) {
       diagonal(c.value, t.border, px(1));
-      // Named where it reaches the top of the roofs, from the left.
+      // Labelled where it meets the highest roof.
       const float at = x.at(roofs.peak_ops_per_s / c.value);
       std::string name = c.name.substr(0, c.name.find('_'));
       name[0] = static_cast<char>(std::toupper(name[0]));
       ImVec2 free{at - px(4), y.at(roofs.peak_ops_per_s) - px(18)};
       const ImVec2 size = size_of(name, fonts().small);
-      for (const Box& other : taken) // the rates' names stand to the right
+      for (const Box& other : taken) // rate names are on the right
         if (other.meets({free.x - size.x, free.y, free.x + size.x, free.y + size.y})) free.x = other.left - size.x;
       label(free, name, t.dim, 0.5f);
     }
-  const double high = roofs.ridge_ops_per_byte * 0.4; // where few ops are
+  const double high = roofs.ridge_ops_per_byte * 0.4;
   label({x.at(high) + px(14), y.at(high * roofs.read_bytes_per_s) - px(4)},
         fmt::format("memory {}", rate_text(roofs.read_bytes_per_s, "B/s")), t.text, 0);
   return taken;
 }
 
-// Names beside the points, the slowest ops first, as far as there is room.
+// Slowest ops first, where they fit.
 void draw_labels(const std::vector<Point>& points, const Box& frame, std::vector<Box> taken) {
   for (const Point& p : points) taken.push_back({p.at.x - px(6), p.at.y - px(6), p.at.x + px(6), p.at.y + px(6)});
   const bool measured = std::ranges::any_of(points, &Point::measured);
@@ -248,7 +247,7 @@ void draw_roofline_plot(const core::Snapshot& now, const std::string& marked) {
   const ImVec2 at = ImGui::GetCursorScreenPos(), size = ImGui::GetContentRegionAvail();
   text_at(at, fmt::format("Roofline of {}", roofs.device), t.dim, fonts().small);
 
-  // The frame holds everything that the sliders can reach, so that nothing moves but the points.
+  // Fixed range, so that only points move.
   const double highest = [&] {
     double most = roofs.peak_ops_per_s;
     for (const core::Ceiling& c : roofs.ceilings)
@@ -264,7 +263,7 @@ void draw_roofline_plot(const core::Snapshot& now, const std::string& marked) {
   std::vector<Box> taken = draw_roofs(roofs, x, y);
   std::vector<Point> points;
   const auto add = [&](const Op& op, double seconds, bool measured, bool whole) {
-    if (op.flops <= 0 || seconds <= 0) return; // no arithmetic: no place on this plot
+    if (op.flops <= 0 || seconds <= 0) return;
     const double rate = op.flops / seconds;
     points.push_back({{std::clamp(x.at(op.flops / op.bytes), left + px(5), right - px(5)),
                        std::clamp(y.at(rate), top + px(5), bottom - px(5))},
@@ -282,7 +281,7 @@ void draw_roofline_plot(const core::Snapshot& now, const std::string& marked) {
     const Op sum = sum_of(*now.measured);
     add(sum, sum.seconds, true, true);
   }
-  for (const Point& p : points) // how far a measured op is from its roof
+  for (const Point& p : points) // gap to the roof
     if (p.measured && p.op.floor_seconds > 0)
       draw->AddLine(p.at, {p.at.x, y.at(p.op.flops / p.op.floor_seconds)}, with_alpha(color(p), 0.45f), px(1));
   for (const Point& p : points) draw_point(p, p.op.name == marked);

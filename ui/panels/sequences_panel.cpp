@@ -1,5 +1,4 @@
-// What is generated, and what is remembered of it: the sequences that run and wait, how full each stream's cache is,
-// and the tree of prefixes, of the conversation or of the server.
+// Sequences, cache use and prefix tree of the conversation or server.
 #include "core/strings/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
@@ -19,14 +18,14 @@ using core::Sequences;
 constexpr ImGuiTableFlags kTableFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                                         ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
                                         ImGuiTableFlags_SizingFixedFit;
-constexpr int64_t kMostIndent = 12; // steps: deeper branches stand below each other
+constexpr int64_t kMostIndent = 12; // deeper ones are not indented
 
 struct Column {
   const char* name;
-  float width; // 0: what is left
+  float width; // 0: the rest
 };
 
-// Returns whether to fill it, and end it.
+// Returns whether the table is visible and must be ended.
 bool begin_table(const char* id, std::initializer_list<Column> columns) {
   if (!ImGui::BeginTable(id, static_cast<int>(columns.size()), kTableFlags)) return false;
   ImGui::TableSetupScrollFreeze(0, 1);
@@ -201,7 +200,6 @@ class SequencesPanel : public Panel {
     ImGui::PopFont();
   }
 
-  // Its text, behind a line for each branch above it.
   static void draw_part(const Sequences::Prefix& part) {
     const Theme& t = theme();
     const ImVec2 at = ImGui::GetCursorScreenPos();

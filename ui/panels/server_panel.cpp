@@ -1,5 +1,4 @@
-// The endpoint as a switch: where it listens on the left; on the right what it has of memory, its slots, and the
-// requests that run and the latest that have ended.
+// The server's switch, memory, slots and requests.
 #include "core/strings/units.h"
 #include "ui/markdown/markdown_view.h"
 #include "ui/panels/panel.h"
@@ -21,7 +20,6 @@ constexpr int kMostSlots = 64;
 
 void wrapped(const std::string& what, ImU32 color) { wrapped_text(what, color, fonts().small); }
 
-// A name and a number in two columns.
 void line(const char* name, const std::string& value) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetContentRegionAvail().x;
@@ -172,7 +170,6 @@ class ServerPanel : public Panel {
     line("Tokens written", fmt::format("{}", serving.answer_tokens));
   }
 
-  // How to make the first request.
   void draw_example(const Serving& serving) {
     const bool on = serving.state == Serving::State::on;
     const std::string address = on ? serving.address : fmt::format("http://{}:{}", kHere, port_ > 0 ? port_ : 8080);
@@ -202,7 +199,7 @@ class ServerPanel : public Panel {
         ImGui::TableSetupColumn(column, ImGuiTableColumnFlags_WidthFixed, px(66));
       ImGui::TableSetupColumn("state", ImGuiTableColumnFlags_WidthFixed, px(150));
       ImGui::TableHeadersRow();
-      int64_t waiting = serving.waiting; // of the requests that have no slot yet, which are the latest
+      int64_t waiting = serving.waiting; // the latest requests have no slot yet
       for (const Serving::Request& request : serving.latest) {
         ImGui::TableNextRow();
         ImGui::TableNextColumn();

@@ -17,11 +17,11 @@ namespace {
 
 using ClipboardClock = std::chrono::steady_clock;
 
-constexpr auto kPatience = std::chrono::seconds(10); // without an event: no busy machine needs that
+constexpr auto kPatience = std::chrono::seconds(10); // limit without an event
 constexpr size_t kMostClipboardBytes = 64 << 20;
 constexpr const char* kPictureTypes[] = {"image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"};
 
-// The functions of Xlib that are needed. The library is loaded when they are, so that the executable starts without it.
+// Loaded at run time, so that ridge starts without Xlib.
 struct Xlib {
   bool complete = true;
   void* library = ::dlopen("libX11.so.6", RTLD_NOW | RTLD_LOCAL);
@@ -47,8 +47,7 @@ struct Xlib {
   }
 };
 
-// Asks for the clipboard as another program would: through a connection and a window of its own, so that GLFW's events
-// are left alone (ICCCM, section 2).
+// Uses a second connection and window, so that GLFW's events are unaffected (ICCCM, section 2).
 class Clipboard {
  public:
   Clipboard() {
@@ -63,7 +62,7 @@ class Clipboard {
   Clipboard(const Clipboard&) = delete;
   Clipboard& operator=(const Clipboard&) = delete;
 
-  // What its owner gives of a type; empty: nothing.
+  // The clipboard as this type; empty: not available.
   std::string get(const char* type) {
     if (!display_ || x_.get_selection_owner(display_, atom("CLIPBOARD")) == None) return {};
     const Atom place = atom("RIDGE_PASTE");
@@ -72,7 +71,7 @@ class Clipboard {
     if (!answer || answer->xselection.property == None) return {};
     std::string bytes;
     if (take(place, bytes) != atom("INCR")) return bytes;
-    bytes.clear(); // it was about how much; now pieces come, an empty one last
+    bytes.clear(); // drops the size estimate; pieces follow, an empty one last (INCR)
     while (bytes.size() <= kMostClipboardBytes) {
       const auto piece = next([&](const XEvent& event) {
         return event.type == PropertyNotify && event.xproperty.atom == place &&
@@ -80,7 +79,7 @@ class Clipboard {
       });
       const size_t before = bytes.size();
       if (!piece) return {};
-      if (take(place, bytes) == None) continue; // the event was about what was taken already
+      if (take(place, bytes) == None) continue; // event for data already taken
       if (bytes.size() == before) return bytes;
     }
     return {};
@@ -103,7 +102,7 @@ class Clipboard {
  private:
   Atom atom(const char* name) const { return x_.intern_atom(display_, name, False); }
 
-  // The next event of this kind, if it comes in time.
+  // The next matching event; nothing after kPatience.
   template <class IsIt>
   std::optional<XEvent> next(IsIt is_it) {
     const auto until = ClipboardClock::now() + kPatience;
@@ -119,7 +118,7 @@ class Clipboard {
     }
   }
 
-  // Appends a property, which is deleted: that asks for the next piece. Returns its type.
+  // Appends a property and deletes it, which requests the next piece. Returns its type.
   Atom take(Atom place, std::string& bytes) {
     Atom type = None;
     int bits = 0;
@@ -129,7 +128,7 @@ class Clipboard {
     if (x_.get_window_property(display_, window_, place, 0, kMostWords, True, AnyPropertyType, &type, &bits, &count,
                                &left, &data) != Success)
       return None;
-    // Elements of 32 bits take a long each.
+    // Xlib stores each 32-bit element in a long.
     const size_t each = bits == 32 ? sizeof(long) : static_cast<size_t>(bits) / 8;
     if (data) bytes.append(reinterpret_cast<const char*>(data), count * each);
     if (data) x_.free(data);

@@ -20,13 +20,13 @@
 namespace ridge::ui {
 namespace {
 
-constexpr int kCacheSize = 1024;            // pixels to a side at scale 1: some 2000 ideographs
-constexpr char32_t kPrivateUse = 0xe000;    // U+E000 to U+F8FF stand for characters beyond 16 bits
-constexpr size_t kPrivateCharacters = 6400; // of these
-constexpr float kEm = 0.88f; // of the font's height: ideographs then fit between Latin capitals and tails
+constexpr int kCacheSize = 1024;         // pixels at scale 1; 2000 ideographs
+constexpr char32_t kPrivateUse = 0xe000; // U+E000 to U+F8FF: characters beyond 16 bits
+constexpr size_t kPrivateCharacters = 6400;
+constexpr float kEm = 0.88f; // ideographs fit between ascenders and descenders
 constexpr char32_t kReplacement = 0xfffd;
 
-// Fonts with many characters, as Debian, Fedora and Arch place them; the first that has a character draws it.
+// From Debian, Fedora and Arch; the first with a character is used.
 constexpr const char* kFonts[] = {
     "truetype/noto/NotoSans-Regular.ttf",
     "truetype/dejavu/DejaVuSans.ttf",
@@ -66,18 +66,18 @@ std::vector<std::unique_ptr<SystemFont>> open_system_fonts() {
         const auto* data = reinterpret_cast<const unsigned char*>(font->file.bytes().data());
         const int offset = stbtt_GetFontOffsetForIndex(data, 0);
         if (offset >= 0 && stbtt_InitFont(&font->info, data, offset)) fonts.push_back(std::move(font));
-      } catch (const Error&) { // one that cannot be read is one less to look in
+      } catch (const Error&) {
       }
     }
   return fonts;
 }
 
-// The corner of the texture, filled row by row.
+// A region of the texture, filled by rows.
 struct Cache {
-  int rect = -1; // number of the atlas's custom rectangle
+  int rect = -1;
   int size = 0, x = 0, y = 0, row_height = 0;
   bool full = false;
-  std::set<std::pair<ImFont*, char32_t>> missing; // that no font of the system has
+  std::set<std::pair<ImFont*, char32_t>> missing;
 } cache;
 
 std::map<char32_t, ImWchar> stand_ins;
@@ -91,7 +91,7 @@ ImWchar stand_in(char32_t c) {
   return stand_ins[c] = static_cast<ImWchar>(kPrivateUse + stand_ins.size());
 }
 
-// Makes `c`, known to the font as `name`, drawable. False where no font has it or there is no room left.
+// Adds `c` as `name`. Returns false if no font has it or the cache is full.
 bool add_glyph(ImFont* font, char32_t c, ImWchar name) {
   static const auto fonts = open_system_fonts();
   const auto has = [&](const auto& f) { return stbtt_FindGlyphIndex(&f->info, static_cast<int>(c)) != 0; };
@@ -135,11 +135,11 @@ bool add_glyph(ImFont* font, char32_t c, ImWchar name) {
   font->AddGlyph(nullptr, name, static_cast<float>(left), baseline + static_cast<float>(top), static_cast<float>(right),
                  baseline + static_cast<float>(bottom), static_cast<float>(x) * uv.x, static_cast<float>(y) * uv.y,
                  static_cast<float>(x + width) * uv.x, static_cast<float>(y + height) * uv.y, step);
-  // What BuildLookupTable() would do for all glyphs again.
+  // Incremental BuildLookupTable().
   font->GrowIndex(name + 1);
   font->IndexLookup[name] = static_cast<ImWchar>(font->Glyphs.Size - 1);
   font->IndexAdvanceX[name] = step;
-  font->FallbackGlyph = font->FindGlyphNoFallback(font->FallbackChar); // the glyphs may have moved
+  font->FallbackGlyph = font->FindGlyphNoFallback(font->FallbackChar); // glyphs may have moved
   font->DirtyLookupTables = false;
   return true;
 }
@@ -155,7 +155,7 @@ void reserve_glyphs(float scale) {
   cache = {};
   cache.size = static_cast<int>(static_cast<float>(kCacheSize) * std::clamp(scale, 1.0f, 2.0f));
   ImFontAtlas* atlas = ImGui::GetIO().Fonts;
-  atlas->TexDesiredWidth = 2 * cache.size; // room for the corner beside the glyphs that are there from the start
+  atlas->TexDesiredWidth = 2 * cache.size; // cache beside the initial glyphs
   cache.rect = atlas->AddCustomRectRegular(cache.size, cache.size);
 }
 
@@ -164,7 +164,8 @@ bool glyphs_are_full() { return cache.full; }
 ImWchar showable(char32_t c, ImFont* font) {
   if (has_no_picture(c)) return 0;
   if (c < 0x80) return static_cast<ImWchar>(c);
-  if (c >= kPrivateUse && c < kPrivateUse + kPrivateCharacters) return static_cast<ImWchar>(kReplacement); // not ours
+  if (c >= kPrivateUse && c < kPrivateUse + kPrivateCharacters)
+    return static_cast<ImWchar>(kReplacement); // not assigned here
   const ImWchar name = stand_in(c);
   if (font->FindGlyphNoFallback(name)) return name;
   if (!cache.missing.contains({font, c})) {

@@ -12,8 +12,8 @@ namespace ridge::ui {
 
 namespace {
 
-constexpr double kFullRms = 3;        // full colour, in RMS of the piece
-constexpr double kFullErrorRms = 0.3; // likewise for errors
+constexpr double kFullRms = 3;        // full colour, in RMS
+constexpr double kFullErrorRms = 0.3; // for errors
 
 } // namespace
 
@@ -56,7 +56,7 @@ bool HeatMap::draw(const core::SliceStudy& slice, int64_t tensor_rows, int64_t t
 
   bool moved = false;
   const bool wide = tensor_cols > slice.cols, tall = tensor_rows > slice.rows;
-  if (wide || tall) { // where to look
+  if (wide || tall) {
     const float field = std::clamp((size.x - px(190)) / 2, px(30), px(110));
     const bool narrow = field < px(80);
     ImGui::SameLine(ImGui::GetWindowContentRegionMin().x + size.x - (tall && wide ? 2 * field + px(4) : field));

@@ -1,4 +1,4 @@
-// A piece of a tensor as a picture: its weights, what a format makes of them, or the difference.
+// Part of a tensor as pixels.
 #pragma once
 
 #include "core/view/snapshot.h"
@@ -8,7 +8,7 @@ namespace ridge::ui {
 
 class HeatMap {
  public:
-  // Returns true where another piece is wanted: from first_row() and first_col() on.
+  // Returns true if it needs the part from first_row() and first_col().
   bool draw(const core::SliceStudy& slice, int64_t tensor_rows, int64_t tensor_cols, ImVec2 size);
   int64_t first_row() const { return first_row_; }
   int64_t first_col() const { return first_col_; }

@@ -5,7 +5,7 @@
 namespace ridge::ui {
 namespace {
 
-constexpr float kGrid = 16; // units to a side, in which the pictures are drawn
+constexpr float kGrid = 16; // the drawing grid
 
 class Pen {
  public:

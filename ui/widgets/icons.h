@@ -1,4 +1,4 @@
-// Small pictures of what panels and buttons are about, drawn with lines.
+// Icons drawn with lines.
 #pragma once
 
 #include <imgui.h>

@@ -10,12 +10,12 @@
 namespace ridge::ui {
 namespace {
 
-// Formats that cannot be read are here, too: dropping such a file then gives an error that says so.
+// Unsupported formats are included: dropping one then gives a clear error.
 constexpr std::array kEndings = {".jpg", ".jpeg", ".jpe", ".jfif", ".png",  ".webp", ".ppm",  ".pnm",
                                  ".gif", ".bmp",  ".tif", ".tiff", ".avif", ".heic", ".heif", ".svg",
                                  ".wav", ".flac", ".mp3", ".ogg",  ".oga",  ".opus", ".aiff", ".m4a"};
 
-constexpr size_t kLongestText = 1 << 16; // no longer one is a list of files
+constexpr size_t kLongestText = 1 << 16; // longer texts are no lists
 
 std::string path_of(std::string_view line) {
   return line.starts_with(core::kFileUrl) ? core::path_of_file_url(line) : std::string(line);

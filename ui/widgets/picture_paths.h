@@ -1,4 +1,4 @@
-// Which files are pictures or sounds, by their names: what is dropped or pasted is looked at no closer here.
+// Recognizes picture and sound files by name.
 #pragma once
 
 #include <string>
@@ -8,8 +8,7 @@
 namespace ridge::ui {
 
 bool is_picture_name(std::string_view path);
-// A text that consists of paths or file:// URLs of pictures that are there, one a line, as file managers copy them.
-// Empty where it is another text.
+// Existing paths or file:// URLs, one per line. Empty if the text is anything else.
 std::vector<std::string> picture_paths(std::string_view text);
 
 } // namespace ridge::ui

@@ -9,8 +9,8 @@ namespace ridge::ui {
 namespace {
 
 bool places_are_kept = false;
-std::map<std::string, std::vector<Place>, std::less<>> drawn_places; // of the frame that is being made
-std::mutex places_mutex;                                             // of the next
+std::map<std::string, std::vector<Place>, std::less<>> drawn_places;
+std::mutex places_mutex; // guards what follows
 std::map<std::string, std::vector<Place>, std::less<>> last_places;
 
 } // namespace
@@ -23,7 +23,7 @@ void note_place(std::string_view name, ImVec2 from, ImVec2 to) {
   if (!places_are_kept) return;
   const ImVec2 low = ImGui::GetWindowDrawList()->GetClipRectMin(), high = ImGui::GetWindowDrawList()->GetClipRectMax();
   const Place center = {(from.x + to.x) / 2, (from.y + to.y) / 2};
-  if (center.x < low.x || center.x > high.x || center.y < low.y || center.y > high.y) return; // out of sight
+  if (center.x < low.x || center.x > high.x || center.y < low.y || center.y > high.y) return;
   drawn_places[std::string(name.substr(0, name.find("##")))].push_back(center);
 }
 

@@ -1,4 +1,4 @@
-// Where what can be clicked was drawn, by its words: so tests click where a user would see them.
+// Records positions of widgets by name, for tests.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ struct ImVec2;
 
 namespace ridge::ui {
 
-// Whether the window that draws keeps them; called before its first frame.
+// Call before the first frame.
 void keep_places(bool keep);
-// The last item of ImGui is known by this name, or `from` to `to` is.
+// Names ImGui's last item, or a rectangle.
 void note_place(std::string_view name);
 void note_place(std::string_view name, ImVec2 from, ImVec2 to);
-void finish_places(); // of a frame
+void finish_places();
 
-// The centres, from any thread, of all that had this name in the last frame, in the order in which they were drawn.
+// Centres of all items of this name in the last frame, in drawing order. Any thread may call.
 struct Place {
   float x, y;
 };

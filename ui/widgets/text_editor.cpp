@@ -24,7 +24,7 @@ float advance(ImFont* font, char32_t c) {
 bool TextEditor::draw(const char* id_text, ImVec2 size, ImFont* font, Enter enter, std::string_view hint) {
   ImGuiContext& g = *GImGui;
   const float line = std::round(font->FontSize * 1.35f);
-  // The item belongs to the window around, for the keyboard to find it; the text scrolls in a window of its own.
+  // The item is in the parent window for keyboard navigation; a child window scrolls.
   ImGuiWindow* window = ImGui::GetCurrentWindow();
   const ImGuiID id = window->GetID(id_text);
   const ImVec2 corner = ImGui::GetCursorScreenPos();
@@ -63,7 +63,7 @@ bool TextEditor::draw(const char* id_text, ImVec2 size, ImFont* font, Enter ente
 
   bool sent = false;
   if (active_) {
-    g.ActiveIdAllowOverlap = !g.IO.MouseDown[0]; // a click elsewhere counts there
+    g.ActiveIdAllowOverlap = !g.IO.MouseDown[0]; // clicks elsewhere take effect
     g.ActiveIdUsingNavDirMask = ~0u;
     g.ActiveIdUsingNavInputMask |= 1u << ImGuiNavInput_Cancel;
     g.ActiveIdUsingKeyInputMask |= ImU64{1} << ImGuiKey_Home | ImU64{1} << ImGuiKey_End;

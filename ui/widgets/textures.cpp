@@ -15,7 +15,7 @@ struct Texture {
 };
 std::map<std::shared_ptr<const core::Pixels>, Texture> textures;
 
-// With smaller copies of itself, so that it is smooth in every size.
+// With mipmaps.
 GLuint upload(const core::Pixels& pixels) {
   GLuint name = 0;
   gl().gen_textures(1, &name);

@@ -1,4 +1,4 @@
-// Pictures as textures. One is uploaded when it is drawn, and freed after a frame that did not draw it.
+// Textures of pictures; freed after a frame without use.
 #pragma once
 
 #include "core/view/pictures.h"
@@ -9,9 +9,9 @@
 
 namespace ridge::ui {
 
-// While a frame is made.
+// Call only during a frame.
 ImTextureID texture_of(const std::shared_ptr<const core::Pixels>& pixels);
-// After each frame, and before the window goes.
+// Call after each frame and before closing.
 void free_unused_textures();
 
 } // namespace ridge::ui

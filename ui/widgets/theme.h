@@ -1,4 +1,4 @@
-// Colours, fonts and sizes: everything that decides how the window looks, in one place, for a light and a dark room.
+// The window's colours, fonts and sizes.
 #pragma once
 
 #include <imgui.h>
@@ -6,25 +6,25 @@
 namespace ridge::ui {
 
 struct Theme {
-  ImU32 background, surface, raised, border; // from the back to the front
-  ImU32 text, dim;                           // contrast to every background at least 7 : 1 and 4.5 : 1
+  ImU32 background, surface, raised, border; // back to front
+  ImU32 text, dim;                           // contrast at least 7 : 1 and 4.5 : 1
   ImU32 accent, on_accent;
   ImU32 red, green, amber;
-  ImU32 keyword, string, number; // of code
-  ImU32 series[8];               // tell things apart; legible under `text`
+  ImU32 keyword, string, number; // in code
+  ImU32 series[8];               // distinct; legible under `text`
 };
 const Theme& theme();
 bool is_dark();
 
-// `scale`: pixels per unit, 1 on an ordinary screen. To be called between frames, after load_fonts().
+// `scale`: pixels per unit. Call between frames, after load_fonts().
 void apply_theme(bool dark, float scale);
 
 struct Fonts {
-  // numeral: big, digits and letters only; heading: between bold and title
+  // numeral: digits and letters; heading: between bold and title
   ImFont *body, *small, *bold, *title, *mono, *numeral, *heading;
 };
 const Fonts& fonts();
-// DejaVu or Noto, wherever the system keeps them; ImGui's own where there is neither.
+// Loads DejaVu or Noto, otherwise ImGui's font.
 void load_fonts(float scale);
 
 float px(float units); // units to pixels

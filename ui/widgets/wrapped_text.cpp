@@ -14,8 +14,7 @@ struct Layout {
   std::function<float(char32_t)> advance = [](char32_t) { return 1.0f; };
 
   float advance_of(int i) const { return text[i] == '\n' ? 0 : advance(text[i]); }
-  // Where the row that begins at `begin` ends: after a line break, after the last space that fits, or where the width
-  // does.
+  // Breaks after a line break, at the last space that fits, or at the width.
   int row_end(int begin) const {
     float x = 0;
     int space = -1;
@@ -23,7 +22,7 @@ struct Layout {
       if (text[i] == '\n') return i + 1;
       x += advance_of(i);
       if (text[i] == ' ')
-        space = i; // spaces at the end of a row may stick out
+        space = i; // trailing spaces may stick out
       else if (x > width && i > begin)
         return space >= 0 ? space + 1 : i;
     }
@@ -34,7 +33,7 @@ struct Layout {
 } // namespace
 } // namespace ridge::ui
 
-// What stb_textedit asks of a text. Keys lie beyond all characters.
+// stb_textedit's configuration; keys lie beyond Unicode.
 #define STB_TEXTEDIT_CHARTYPE char32_t
 #define STB_TEXTEDIT_STRING ridge::ui::Layout
 #define STB_TEXTEDIT_POSITIONTYPE int
@@ -84,7 +83,7 @@ int insert_characters(Layout* layout, int at, const char32_t* characters, int co
 #define STB_TEXTEDIT_K_RIGHT ridge::ui::key_code(ridge::ui::EditKey::right)
 #define STB_TEXTEDIT_K_UP ridge::ui::key_code(ridge::ui::EditKey::up)
 #define STB_TEXTEDIT_K_DOWN ridge::ui::key_code(ridge::ui::EditKey::down)
-#define STB_TEXTEDIT_K_PGUP (ridge::ui::kKeys + 100) // no key of ours
+#define STB_TEXTEDIT_K_PGUP (ridge::ui::kKeys + 100)
 #define STB_TEXTEDIT_K_PGDOWN (ridge::ui::kKeys + 101)
 #define STB_TEXTEDIT_K_LINESTART ridge::ui::key_code(ridge::ui::EditKey::line_start)
 #define STB_TEXTEDIT_K_LINEEND ridge::ui::key_code(ridge::ui::EditKey::line_end)

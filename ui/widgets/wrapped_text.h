@@ -1,5 +1,4 @@
-// A text being edited, its lines wrapped between words: positions, selection, undo. stb_textedit does the editing; this
-// adds the wrapping, and whole Unicode.
+// Editable, wrapped Unicode text, based on stb_textedit.
 #pragma once
 
 #include <functional>
@@ -32,29 +31,29 @@ class WrappedText {
   WrappedText();
   ~WrappedText();
 
-  void set(std::string_view utf8); // the cursor goes to its end; what was done is forgotten
+  void set(std::string_view utf8); // moves the cursor to the end and clears undo
   std::string utf8() const;
   const std::u32string& characters() const;
 
-  // How wide lines may be, how wide each character is and how high a line is, in pixels. Counts until it is set again.
+  // In pixels. Holds until the next call.
   void set_layout(float width, float line_height, std::function<float(char32_t)> advance);
   struct Row {
-    int begin, end; // characters; a line break belongs to the row before it
+    int begin, end; // characters; a line break ends its row
   };
-  std::vector<Row> rows() const; // at least one
+  std::vector<Row> rows() const;
 
   void press(EditKey key, bool select);
   void type(char32_t character);
   void paste(std::string_view utf8);
-  void click(float x, float y); // pixels from the top left corner
-  void drag(float x, float y);  // selects from the click on
+  void click(float x, float y); // pixels
+  void drag(float x, float y);  // selects from the click
   void select_all();
-  void select_word(); // at the cursor
+  void select_word();
   std::string selected() const;
   void cut();
 
   int cursor() const;
-  std::pair<int, int> selection() const; // characters, in order; empty: none
+  std::pair<int, int> selection() const; // characters; may be empty
 
  private:
   struct State;

@@ -17,8 +17,8 @@
 namespace ridge::app {
 namespace {
 
-constexpr double kNearlyFull = 0.8; // of the context: above it, a warning is printed
-constexpr int64_t kAnswerShare = 4; // context shift keeps 1/4 of the context free for the answer
+constexpr double kNearlyFull = 0.8; // share of the context that gives a warning
+constexpr int64_t kAnswerShare = 4; // context shift keeps 1/4 free for the answer
 
 } // namespace
 
@@ -51,8 +51,8 @@ bool Chat::take(const std::string& message, bool typed) {
   return !leaving_;
 }
 
-// Pictures alone wait for the next message, as behind /image; among words they stand where their paths were, or stay
-// text where the model takes none. False: there are none.
+// Pictures alone join the next message. Among words they replace their paths, unless the model takes none. Returns
+// false if there are none.
 bool Chat::take_typed_pictures(const std::string& line) {
   const std::vector<TypedPicture> found = typed_pictures(line);
   if (found.empty()) return false;
@@ -114,7 +114,6 @@ void Chat::give_result(std::string text) {
   }
 }
 
-// About a call of a tool that answers itself.
 void Chat::decide(const std::string& word) {
   const std::string answer = core::lower(word);
   if (answer == "a" || answer == "always") allowed_.insert(calls_.front().name);
@@ -130,7 +129,7 @@ void Chat::call_tool() {
     if (toolbox_.renew(note, interrupt_.flag())) model_.offer_tools();
   } catch (const McpClient::Cancelled&) {
     interrupt_.lower();
-    while (!calls_.empty()) { // what comes next is the user's to say
+    while (!calls_.empty()) {
       conversation().add_result(calls_.front(), kStopped);
       calls_.pop_front();
     }
@@ -154,8 +153,7 @@ void Chat::go_on_with_calls() {
   }
 }
 
-// Says what happens when the context is full before it happens: with context shift the oldest exchanges are forgotten,
-// without it the message is refused.
+// Announces a context shift, or refuses the message.
 bool Chat::make_room(const std::string& text) {
   const int64_t context = session().context();
   int64_t needed = conversation().tokens_with(text);
@@ -224,7 +222,7 @@ void Chat::show_status(const engine::Answer& answer) const {
                    generation.bytes_per_second() / 1e9, context_used(), session().context()));
 }
 
-// An answer's last token is not evaluated, and takes no room.
+// An answer's last token is not evaluated.
 int64_t Chat::context_used() const { return std::min<int64_t>(std::ssize(session().tokens()), session().context()); }
 
 } // namespace ridge::app

@@ -1,4 +1,4 @@
-// The terminal chat: what a person types in, what the model says out.
+// The terminal chat.
 #pragma once
 
 #include "app/terminal/chat/chat_model.h"
@@ -20,28 +20,28 @@ using engine::Json;
 class Chat {
  public:
   struct Ways {
-    bool context_shift = false; // when the context fills, the oldest exchanges are forgotten
-    bool markdown = true;       // answers are shown as such, where the terminal can
+    bool context_shift = false; // drop the oldest exchanges when full
+    bool markdown = true;       // render Markdown
   };
-  // All must outlive it.
+  // All arguments must outlive it.
   Chat(ChatModel& model, Toolbox& toolbox, core::GenerateRequest& request, Ways ways, InterruptFlag& interrupt);
 
-  // One message or slash command; false: the user wants to leave. Errors of a turn are shown and the chat goes on. In
-  // what was typed, words that are files of pictures become pictures (typed_pictures.h).
+  // Returns false to leave the chat. Shows errors and continues. In typed text, picture paths become pictures
+  // (typed_pictures.h).
   bool take(const std::string& message, bool typed = false);
 
-  bool failed() const { return failed_; } // a turn ended in an error
+  bool failed() const { return failed_; }
 
-  // What may stand at the end of a line that begins with `before`: commands, what they take, or paths.
+  // Completions for a line that begins with `before`.
   Completions completions(const std::string& before);
 
  private:
   struct Command;
   struct Setting {
     std::string_view name;
-    std::vector<std::string> values; // that it can have; empty: a number or a text
+    std::vector<std::string> values; // allowed values; empty: a number or text
     std::function<std::string()> get;
-    std::function<void(const std::string&)> set; // throws Error
+    std::function<void(const std::string&)> set;
   };
   static const std::vector<Command>& commands();
   static const Command* find_command(const std::string& line);
@@ -50,11 +50,11 @@ class Chat {
   bool take_typed_pictures(const std::string& line);
   std::string add_picture_file(const std::string& path);
   void say(std::string text);
-  void give_result(std::string text); // of the first call that waits for one
+  void give_result(std::string text); // of the first pending call
   void decide(const std::string& word);
-  void go_on_with_calls();         // those that may be made without a question; then it asks about the next one
-  void call_tool();                // the first one that waits
-  void answer(const Json& before); // messages that it goes back to where it fails
+  void go_on_with_calls(); // runs the allowed calls, then asks about the next
+  void call_tool();
+  void answer(const Json& before); // `before`: messages to restore on failure
   bool make_room(const std::string& text);
   void show_status(const engine::Answer& answer) const;
   int64_t context_used() const;
@@ -90,12 +90,12 @@ class Chat {
   Toolbox& toolbox_;
   core::GenerateRequest& request_;
   Ways ways_;
-  InterruptFlag& interrupt_;                                      // stops an answer, also one that has not begun yet
-  std::string pictures_;                                          // marks of those that go with the next message
-  std::map<std::string, std::string, std::less<>> picture_files_; // what /save writes, by mark
-  std::string refused_;                                           // the message for which the context has no room
-  std::deque<text::ToolCall> calls_;                              // of the last answer, that have no result yet
-  std::set<std::string> allowed_;                                 // tools that are called without a question
+  InterruptFlag& interrupt_;                                      // also one that has not begun
+  std::string pictures_;                                          // marks of pictures in the next message
+  std::map<std::string, std::string, std::less<>> picture_files_; // files for /save, by mark
+  std::string refused_;
+  std::deque<text::ToolCall> calls_; // calls without results
+  std::set<std::string> allowed_;    // tools that need no confirmation
   bool leaving_ = false, failed_ = false, warned_full_ = false;
   engine::GuessCounts total_guesses_;
   engine::Usage total_prompt_, total_generation_;

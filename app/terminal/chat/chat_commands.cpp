@@ -29,7 +29,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr int kCommandWidth = 21, kStatWidth = 11; // columns of names
+constexpr int kCommandWidth = 21, kStatWidth = 11;
 
 } // namespace
 
@@ -38,8 +38,8 @@ struct Chat::Command {
   const char* argument;
   const char* help;
   void (Chat::*run)(const std::string&);
-  std::vector<std::string_view> others = {}; // what other programs call it
-  // What its argument may be: of a line up to the cursor, in which the argument begins at `begin`.
+  std::vector<std::string_view> others = {};
+  // Completes the argument that starts at `begin`.
   Completions (*complete)(Chat&, const std::string& line, size_t begin) = nullptr;
 
   static Completions path(Chat&, const std::string& line, size_t begin) { return path_completions(line, begin, false); }
@@ -152,7 +152,7 @@ Completions Chat::completions(const std::string& before) {
     Completions found = completions_of(before, 0, names);
     return found.words.empty() ? path_completions(before, 0, true) : found;
   }
-  const size_t last = before.find_last_of(" \t") + 1; // npos + 1 is 0
+  const size_t last = before.find_last_of(" \t") + 1;
   const Command* command = before.starts_with('/') ? find_command(before) : nullptr;
   if (!command) {
     const std::string word = before.substr(last);
@@ -184,7 +184,7 @@ void Chat::clear(const std::string&) {
 void Chat::regenerate(const std::string&) {
   const Json before = conversation().messages();
   if (!conversation().drop_answer()) throw_error("/regen: there is no answer yet");
-  if (request_.sampling.params.seed < 0) // a sampler's seed gives the same answer again
+  if (request_.sampling.params.seed < 0) // a fixed seed would repeat the answer
     model_.renew_answerer();
   else if (request_.sampling.params.temp > 0)
     note("[the seed is fixed, and the answer with it; /set seed -1 lets it vary]");
@@ -289,7 +289,7 @@ void Chat::use_model(const std::string& name) {
   const std::string path = model_path(name);
   change_model([&](core::ModelOptions& o) {
     o.model = path;
-    o.draft_model.clear(); // those were the other model's
+    o.draft_model.clear(); // of the old model
     o.mmproj.clear();
     o.adapters.clear();
   });

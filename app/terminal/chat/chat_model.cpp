@@ -30,10 +30,10 @@ ChatModel::ChatModel(core::ModelOptions options, core::GenerateRequest& request,
                      Toolbox& toolbox)
     : options_(std::move(options)), request_(request), toolbox_(toolbox) {
   if (!tools.empty()) tools_ = engine::read_tools(core::read_text_file(tools), tools);
-  if (!options_.mmproj.empty()) encoder_to_use(options_.mmproj, options_.model); // throws where it does not fit
+  if (!options_.mmproj.empty()) encoder_to_use(options_.mmproj, options_.model); // throws if it does not fit
   open(without_pictures(options_), note);
   if (!toolbox_.empty()) {
-    toolbox_.start(note); // the servers have begun when they were made, while the model was opened
+    toolbox_.start(note); // the servers started before the model loaded
     offer_tools();
   }
   recommended_ = engine::take_model_defaults(request_.sampling, loaded().file, note);
@@ -42,7 +42,7 @@ ChatModel::ChatModel(core::ModelOptions options, core::GenerateRequest& request,
 }
 
 void ChatModel::open(const core::ModelOptions& options, const engine::Notice& notice) {
-  open_.reset(); // its memory is needed
+  open_.reset();
   open_ = std::make_unique<Open>(engine::open_generating(options, load_on_terminal()));
   engine::LoadedModel& loaded = open_->loaded;
   for (const std::string& warning : loaded.need_tokenizer().warnings()) notice(warning);
@@ -77,7 +77,7 @@ void ChatModel::open_instead(const core::ModelOptions& options, const core::Mode
     open(options, notice);
   } catch (...) {
     problem = std::current_exception();
-    open(before, [](const std::string&) {}); // what there is to say was said
+    open(before, [](const std::string&) {}); // notices were shown before
   }
   conversation().set_messages(messages, "conversation");
   if (problem) std::rethrow_exception(problem);
@@ -113,7 +113,7 @@ void ChatModel::take_pictures() {
                       "--mmproj FILE");
   engine::settle_for_pictures(options);
   note(fmt::format("the encoder is {}", core::printable(options.mmproj, 300)));
-  open_instead(options, without_pictures(options_), [](const std::string&) {}); // what there is to say was said
+  open_instead(options, without_pictures(options_), [](const std::string&) {}); // notices were shown before
 }
 
 } // namespace ridge::app

@@ -1,5 +1,5 @@
-// The model of a chat, with its session and conversation. Without pictures it is opened as if there were none: with its
-// draft heads, and on the GPU. When the first picture comes, it is opened again together with its encoder.
+// A chat's model, session and conversation. The model is first opened without an encoder, so that it can use draft
+// heads and the whole GPU; the first picture reopens it.
 #pragma once
 
 #include "app/mcp/toolbox.h"
@@ -19,9 +19,8 @@ namespace ridge::app {
 
 class ChatModel {
  public:
-  // `tools`: a JSON file of functions whose results are typed; empty: none. `toolbox`: what answers itself. It and the
-  // request, whose sampling becomes the model's where it leaves that open, must outlive this. Throws Error for what
-  // cannot run, and for an encoder that is named and does not fit.
+  // `tools`: JSON file of functions with typed results; empty: none. `toolbox`: automatic tools. Toolbox and request
+  // must outlive this; unset sampling options become the model's. Throws Error.
   ChatModel(core::ModelOptions options, core::GenerateRequest& request, const std::string& tools, Toolbox& toolbox);
 
   const engine::LoadedModel& loaded() const { return open_->loaded; }
@@ -31,19 +30,19 @@ class ChatModel {
   const engine::Conversation& conversation() const { return *open_->conversation; }
   engine::Answerer& answerer() { return *open_->answerer; }
   const engine::Answerer& answerer() const { return *open_->answerer; }
-  void renew_answerer(); // with another seed, and the request as it is now
-  const std::vector<std::string>& recommended() const { return recommended_; } // sampling that the file asks for
+  void renew_answerer();                                                       // with a new seed
+  const std::vector<std::string>& recommended() const { return recommended_; } // recommended by the file
 
-  // Opens the model again with its encoder, unless it has one. The conversation stays, and is evaluated anew. Throws
-  // Error where the model takes no pictures; it is then as before.
+  // Reopens the model with its encoder and evaluates the conversation again. Throws Error and changes nothing if there
+  // is none.
   void take_pictures();
 
-  // Opens the model anew with other options, perhaps another file. The conversation stays, and is evaluated anew;
-  // sampling that was not chosen becomes the new model's. Throws Error where that fails; it is then as before.
+  // Reopens and evaluates the conversation again. Unset sampling options become the new model's. Throws Error and
+  // changes nothing on failure.
   void reopen(const core::ModelOptions& options);
   const core::ModelOptions& options() const { return options_; }
-  void renew_conversation(); // with the request's template options as they are now
-  void offer_tools();        // as they are now
+  void renew_conversation();
+  void offer_tools();
 
  private:
   struct Open {
@@ -56,7 +55,7 @@ class ChatModel {
   };
   void open(const core::ModelOptions& options, const engine::Notice& notice);
   void make_conversation(const engine::Notice& notice);
-  // open(), and where it throws what was open before, with the same messages either way.
+  // Calls open(), and restores the old model if that throws. The messages stay.
   void open_instead(const core::ModelOptions& options, const core::ModelOptions& before, const engine::Notice& notice);
 
   core::ModelOptions options_;

@@ -1,4 +1,4 @@
-// /set: what can be changed while a chat goes on.
+// /set: changes options during a chat.
 #include "app/terminal/chat/chat.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
@@ -17,7 +17,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr int kSettingWidth = 19; // columns
+constexpr int kSettingWidth = 19;
 
 const std::vector<std::string> kSwitch = {"on", "off"};
 
@@ -49,7 +49,7 @@ void Chat::change_sampling(const std::function<void(core::SamplingOptions&)>& ch
   std::swap(request_.sampling, changed);
   try {
     model_.renew_answerer();
-  } catch (...) { // a grammar that does not parse
+  } catch (...) { // the grammar does not parse
     std::swap(request_.sampling, changed);
     throw;
   }
@@ -59,7 +59,7 @@ void Chat::change_model(const std::function<void(core::ModelOptions&)>& change) 
   if (!picture_files_.empty())
     throw_error("the conversation has pictures, which only this model's encoder has read: /clear first");
   core::ModelOptions changed = model_.options();
-  const std::vector<float> scales = std::exchange(request_.sampling.adapter_scales, {}); // they become the model's own
+  const std::vector<float> scales = std::exchange(request_.sampling.adapter_scales, {}); // reset to the model's own
   for (size_t i = 0; i < scales.size(); ++i) changed.adapters[i].scale = scales[i];
   try {
     change(changed);

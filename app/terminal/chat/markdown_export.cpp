@@ -24,7 +24,6 @@ std::string text_of(const Json& content) {
   return text;
 }
 
-// A fence that is longer than any in the text.
 std::string fence_for(std::string_view text) {
   std::string fence = "```";
   while (text.find(fence) != std::string_view::npos) fence += '`';

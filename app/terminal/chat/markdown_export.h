@@ -1,4 +1,4 @@
-// A conversation as a document, and parts of one.
+// Conversations as documents.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,10 +8,10 @@
 
 namespace ridge::app {
 
-// Messages in OpenAI's form, as Markdown, in order and with the role of each. Reasoning folds away.
+// OpenAI-style messages as Markdown, with roles. Reasoning is collapsible.
 std::string conversation_as_markdown(const nlohmann::ordered_json& messages, std::string_view title);
 
-// What stands in the last block between ``` or ~~~ fences; empty: there is none. A block that does not end goes to the
+// Content of the last, perhaps unterminated ``` or ~~~ block; empty: none.
 // end of the text.
 std::string last_code(std::string_view markdown);
 

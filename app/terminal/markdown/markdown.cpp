@@ -15,14 +15,13 @@
 namespace ridge::app {
 namespace {
 
-constexpr int kLeastRoom = 8; // of text in lists within lists
+constexpr int kLeastRoom = 8; // least text width in nested lists
 
 struct Cell {
   StyledText text;
   MD_ALIGN align = MD_ALIGN_DEFAULT;
 };
 
-// Takes what md4c finds, and makes lines of it.
 class Renderer {
  public:
   Renderer(std::string_view source, int columns)
@@ -85,7 +84,7 @@ class Renderer {
     case MD_BLOCK_UL:
     case MD_BLOCK_OL: lists_.pop_back(); break;
     case MD_BLOCK_LI:
-      put_text(); // of a tight list
+      put_text();
       end_prefix();
       break;
     case MD_BLOCK_H:
@@ -142,7 +141,7 @@ class Renderer {
     }
   }
 
-  // Behind a formula that has lines of its own another one begins.
+  // Text after a display formula starts a new line.
   void add(std::string_view text) {
     if (behind_formula_ && text.find_first_not_of(" \n") == text.npos) return;
     if (std::exchange(behind_formula_, false)) {
@@ -152,7 +151,7 @@ class Renderer {
     text_.add(text);
   }
 
-  // As Unicode where that can say it, else as it was written.
+  // As Unicode if possible, otherwise as source.
   void add_formula(const text::FormulaPlace& formula) {
     const text::ShownFormula shown = text::shown_formula(formula.latex(source_));
     if (formula.display && !text_.empty()) text_.add("\n");
@@ -160,7 +159,7 @@ class Renderer {
     behind_formula_ = formula.display;
   }
 
-  // "&amp;" and others that models write; what is not known stays as it is.
+  // Entities such as "&amp;"; unknown ones stay.
   static std::string character_of(std::string_view entity) {
     constexpr std::pair<std::string_view, std::string_view> kKnown[] = {
         {"&amp;", "&"},  {"&lt;", "<"},   {"&gt;", ">"}, {"&quot;", "\""},
@@ -177,7 +176,7 @@ class Renderer {
     text_.push(Style::underlined);
   }
 
-  // The address stands behind the text, unless it is the text.
+  // Appends the address unless it is the text.
   void end_link() {
     const auto [address, begin] = std::exchange(links_.back(), {});
     links_.pop_back();
@@ -189,7 +188,7 @@ class Renderer {
   }
 
   void begin_list(List list) {
-    put_text(); // of the item that the list is in
+    put_text();
     if (lists_.empty()) begin_block();
     lists_.push_back(list);
   }
@@ -205,11 +204,10 @@ class Renderer {
   }
 
   void end_prefix() {
-    if (!mark_.empty()) put_line(""); // an empty item
+    if (!mark_.empty()) put_line("");
     prefixes_.pop_back();
   }
 
-  // An empty line between blocks.
   void begin_block() {
     put_text();
     const bool first = std::exchange(first_inside_, false) || lines_.empty();
@@ -250,7 +248,7 @@ class Renderer {
     }
   }
 
-  // Columns as wide as their widest cell, but all of them within the room: then cells wrap.
+  // If the widest cells do not fit, cells wrap.
   void put_table() {
     size_t count = 0;
     for (const auto& row : rows_) count = std::max(count, row.size());
@@ -310,14 +308,14 @@ class Renderer {
   const text::HiddenFormulas formulas_;
   const int columns_;
   std::vector<std::string> lines_;
-  std::vector<std::string> prefixes_; // before each line: of quotes and lists
-  std::string mark_;                  // instead of the last prefix, once: of an item
-  bool first_inside_ = false;         // nothing of the item or quote is there yet
+  std::vector<std::string> prefixes_; // of quotes and lists
+  std::string mark_;                  // replaces the last prefix once
+  bool first_inside_ = false;         // the item or quote is empty
   std::vector<List> lists_;
   StyledText text_;
-  bool behind_formula_ = false;                       // it has lines of its own
-  std::vector<std::pair<std::string, size_t>> links_; // addresses, and where their texts begin
-  std::optional<std::string> code_;                   // of the block that is open
+  bool behind_formula_ = false; // after a display formula
+  std::vector<std::pair<std::string, size_t>> links_;
+  std::optional<std::string> code_;
   std::vector<std::vector<Cell>> rows_;
 };
 
@@ -334,7 +332,7 @@ bool Fences::take(std::string_view line) {
   const bool may_be = first <= 3 && !line.empty() && (line[0] == '`' || line[0] == '~');
   const size_t marks = may_be ? std::min(line.find_first_not_of(line[0]), line.size()) : 0;
   if (marks < 3 || marks < open_) return false;
-  if (open_ > 0 && whole.find_first_not_of(" `~") != whole.npos) return false; // text within the code
+  if (open_ > 0 && whole.find_first_not_of(" `~") != whole.npos) return false;
   open_ = open_ > 0 ? 0 : marks;
   return true;
 }
@@ -342,7 +340,7 @@ bool Fences::take(std::string_view line) {
 int shown_width(std::string_view line) {
   int columns = 0;
   while (!line.empty()) {
-    if (line[0] == '\033') { // an order: to its letter
+    if (line[0] == '\033') { // escape sequence
       const size_t end = line.find_first_of("mK");
       line.remove_prefix(end == line.npos ? line.size() : end + 1);
     } else {
@@ -356,8 +354,7 @@ namespace {
 
 enum class Begins { unknown, a_block, perhaps_more_of_the_last };
 
-// What a line behind an empty one begins. What is indented or an item may belong to the list before it. `whole`: the
-// line has ended.
+// Indented lines and items may belong to the list before. `whole`: the line is complete.
 Begins beginning_of(std::string_view line, bool whole) {
   if (line.empty() || line[0] == ' ' || line[0] == '\t') return Begins::perhaps_more_of_the_last;
   size_t mark = std::min(line.find_first_not_of("0123456789"), line.size());
@@ -373,7 +370,6 @@ Begins beginning_of(std::string_view line, bool whole) {
 
 } // namespace
 
-// Behind the last empty line that is not in code and is followed by a line that begins a block of its own.
 size_t unfinished_block(std::string_view source) {
   size_t begin = 0;
   Fences fences;

@@ -1,4 +1,4 @@
-// Markdown as a terminal can show it: emphasis, headings, lists, tables, code and links, parsed by md4c.
+// Renders Markdown for a terminal, parsed by md4c.
 #pragma once
 
 #include <cstddef>
@@ -8,26 +8,24 @@
 
 namespace ridge::app {
 
-// The lines of a document, in UTF-8 with the orders of colours and styles, none wider than `columns`, except those of
-// code and words that are longer: these are left for the terminal to wrap, so that they can be copied as one line. Text
-// is wrapped at words. `source` must have no control characters but \n and \t.
+// Lines with escape sequences, wrapped at words to `columns`. The terminal wraps code and longer words, so that they
+// are copied as one line. `source` has no control characters except \n and \t.
 std::vector<std::string> markdown_lines(std::string_view source, int columns);
 
-// Lines of ``` or ~~~ around code, which lines between them are.
+// Tracks fenced code (``` or ~~~).
 class Fences {
  public:
-  bool take(std::string_view line); // the next line; true: it opens or closes code
+  bool take(std::string_view line); // returns true if the line opens or closes code
   bool in_code() const { return open_ > 0; }
 
  private:
-  size_t open_ = 0; // marks of the line that opened it
+  size_t open_ = 0; // length of the opening fence; 0: not in code
 };
 
-// Columns that a line takes on a terminal: its orders take none.
+// Columns without escape sequences.
 int shown_width(std::string_view line);
 
-// Where the last block of a document begins that may still change when more text comes. What stands before it does
-// not.
+// Start of the last block. Later text can change only this block.
 size_t unfinished_block(std::string_view source);
 
 } // namespace ridge::app

@@ -9,7 +9,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr size_t kLongestBlock = 1 << 16; // bytes: a longer one is parsed for each of its tokens no more
+constexpr size_t kLongestBlock = 1 << 16; // bytes; longer blocks are not parsed again for each token
 
 int rows_of(const std::string& line, int columns) { return std::max(1, (shown_width(line) + columns - 1) / columns); }
 
@@ -17,7 +17,7 @@ int rows_of(const std::string& line, int columns) { return std::max(1, (shown_wi
 
 std::string MarkdownStream::add(std::string_view text, int columns, int rows) {
   if (columns == 0 || source_.size() + text.size() > kLongestBlock) {
-    if (!plain_ && !at_line_start()) wrap_.add("\n", columns); // the text continues on a line of its own
+    if (!plain_ && !at_line_start()) wrap_.add("\n", columns);
     plain_ = true;
   }
   if (plain_) return wrap_.add(text, columns);
@@ -40,7 +40,7 @@ std::vector<std::string> MarkdownStream::lines(std::string_view source, int colu
   return lines;
 }
 
-// Leaves lines alone that are on the screen already, and writes the others in place of what is there.
+// Keeps unchanged lines and rewrites the others in place.
 std::string MarkdownStream::show(std::vector<std::string> lines, int columns, int rows) {
   size_t same = 0;
   while (same < lines.size() && same < shown_.size() && lines[same] == shown_[same]) ++same;
@@ -51,9 +51,9 @@ std::string MarkdownStream::show(std::vector<std::string> lines, int columns, in
     out = lines[same].substr(shown_[same].size());
     ++same;
   } else if (same < shown_.size()) {
-    if (same > 0 && same == lines.size()) --same; // so that the cursor comes behind the last line
+    if (same > 0 && same == lines.size()) --same; // leaves the cursor after the last line
     int up = -1;
-    size_t first = shown_.size(); // the first line that can be reached
+    size_t first = shown_.size(); // first line still on the screen
     while (first > same && up + rows_of(shown_[first - 1], columns) < std::max(rows, 1))
       up += rows_of(shown_[--first], columns);
     if (first < shown_.size()) {

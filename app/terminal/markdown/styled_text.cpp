@@ -54,14 +54,14 @@ int StyledText::width() const {
   return widest;
 }
 
-// WordWrap changes the text only by line breaks and by spaces that it leaves out there: so the styles are found again.
+// WordWrap only adds breaks and drops spaces there, so the styles can be matched again.
 std::vector<std::string> StyledText::wrapped(int columns) const {
   WordWrap wrap;
   std::string text = wrap.add(plain_, columns);
   text += wrap.flush(columns);
   std::vector<std::string> lines(1);
   uint8_t now = 0;
-  size_t at = 0; // in plain_
+  size_t at = 0;
   for (const char c : text) {
     if (c == '\n') {
       if (now != 0) lines.back() += kReset;
@@ -70,7 +70,7 @@ std::vector<std::string> StyledText::wrapped(int columns) const {
       if (at < plain_.size() && plain_[at] == '\n') ++at;
       continue;
     }
-    while (at < plain_.size() && plain_[at] != c) ++at; // spaces at the break
+    while (at < plain_.size() && plain_[at] != c) ++at;
     const uint8_t wanted = at < styles_.size() ? styles_[at] : 0;
     if (wanted != now) {
       if (now != 0) lines.back() += kReset;

@@ -1,4 +1,4 @@
-// A text in several styles, and its lines for a terminal.
+// Text with styles, wrapped for a terminal.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@ namespace ridge::app {
 
 enum class Style : uint8_t { plain = 0, bold = 1, italic = 2, struck = 4, underlined = 8, dim = 16, code = 32 };
 
-std::string styled(std::string_view text, Style style); // with the orders before and behind it
+std::string styled(std::string_view text, Style style); // with escape sequences
 
 class StyledText {
  public:
-  void push(Style style); // for what is added from now on, besides the styles that hold already
+  void push(Style style); // for later text, on top of current styles
   void pop();
   void add(std::string_view text);
 
   bool empty() const { return plain_.empty(); }
   const std::string& plain() const { return plain_; }
-  int width() const; // of its widest line, unwrapped
-  // Lines of so many columns at most, wrapped at words; each begins and ends without a style.
+  int width() const; // of its widest line
+  // Wrapped at words; each line begins and ends unstyled.
   std::vector<std::string> wrapped(int columns) const;
-  StyledText begin_again() const; // without text, with the styles that hold
+  StyledText begin_again() const; // empty, with the current styles
 
  private:
   uint8_t style() const { return stack_.empty() ? 0 : stack_.back(); }
 
   std::string plain_;
-  std::vector<uint8_t> styles_; // of each byte
+  std::vector<uint8_t> styles_; // per byte
   std::vector<uint8_t> stack_;
 };
 

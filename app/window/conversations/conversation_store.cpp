@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kTitleCharacters = 40;
-constexpr uintmax_t kLargest = 64 << 20; // bytes of a file that is taken for a conversation
+constexpr uintmax_t kLargest = 64 << 20; // bytes; larger files are ignored
 
 int64_t milliseconds_now() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch())
@@ -34,7 +34,7 @@ void read_message(StoredConversation& c, const Json& m, const std::string& place
       (m.contains("reasoning_content") && !m["reasoning_content"].is_string()))
     throw_error("{}: expected an object with \"role\", a string, and \"content\"", place);
   KeptContent content = read_kept_content(m["content"], place);
-  if (m["role"] == "system") { // where other programs keep the system prompt
+  if (m["role"] == "system") { // other programs store it as a message
     if (c.system.empty()) c.system = std::move(content.text);
     return;
   }
@@ -43,7 +43,6 @@ void read_message(StoredConversation& c, const Json& m, const std::string& place
   c.messages.back()["content"] = std::move(content.text);
 }
 
-// Puts messages, read one behind the other, into the order in which they were written.
 void take_order(StoredConversation& c, const std::vector<size_t>& orders, std::vector<int> parents,
                 const std::string& label) {
   const size_t count = c.messages.size();
@@ -115,9 +114,8 @@ StoredConversation parse(const std::string& text, const std::string& label) {
   return c;
 }
 
-// The messages that are shown stand under "messages", as other programs have them. Where others were written in their
-// places, those are under "versions", with the number of the message that each follows; "orders" and "order" number
-// them all in the order in which they were written.
+// "messages" holds the shown path, as in other programs; "versions" holds the other messages with their parents;
+// "orders" and "order" give the order of writing.
 Json with_versions(const StoredConversation& c, Json messages) {
   Json json = {{"messages", Json::array()}};
   if (c.parents.empty()) {
@@ -184,7 +182,7 @@ bool ConversationStore::written_elsewhere(const StoredConversation& c) const {
 
 StoredConversation ConversationStore::read(const std::string& id) const {
   const std::string path = path_of(id);
-  const int64_t time = file_time(id); // before the text: what is written in between is newer
+  const int64_t time = file_time(id); // before the text: later writes then count as newer
   std::error_code error;
   if (fs::file_size(path, error) > kLargest && !error) throw_error("{}: too large for a conversation", path);
   StoredConversation c = parse(core::read_text_file(path), path);
@@ -231,7 +229,7 @@ std::string ConversationStore::keep_both(const std::string& id) {
   ours.file_time = 0;
   try {
     refresh(id);
-  } catch (const Error&) { // still not ours to overwrite
+  } catch (const Error&) { // an unreadable file must not be overwritten either
   }
   return list_.insert(list_.begin(), std::move(ours))->id;
 }
@@ -254,7 +252,7 @@ void ConversationStore::save(std::string id) {
   }
   Json json = {{"title", c.title}, {"named", c.named}, {"changed_ms", c.changed_ms}, {"system", c.system}};
   json.update(with_versions(c, std::move(messages)));
-  // A model may write what is no UTF-8.
+  // Models may write invalid UTF-8.
   const std::string text = text::json_text(json, 1) + "\n";
   core::AtomicFile file(path_of(c.id), text.size(), core::kPrivateFile);
   file.write(std::as_bytes(std::span(text)));
@@ -272,7 +270,7 @@ void ConversationStore::remove(std::string id) {
 }
 
 std::optional<std::string> ConversationStore::excerpt_with(const StoredConversation& c, const std::string& text) {
-  constexpr size_t kBefore = 12, kBehind = 60; // bytes around what was found
+  constexpr size_t kBefore = 12, kBehind = 60; // bytes shown around a match
   const std::string wanted = core::lower(text);
   if (core::lower(c.title).find(wanted) != std::string::npos) return "";
   for (const Json& message : c.messages) {

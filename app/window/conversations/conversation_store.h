@@ -1,7 +1,5 @@
-// The conversations that the window lists: one JSON file each, in the form that other programs exchange them in,
-// written whole or not at all. A file that cannot be understood is left as it is and reported, never overwritten, nor
-// is one that another window has written meanwhile. Pictures are files of their own beside it, which are read when a
-// conversation is opened.
+// Stored conversations: one JSON file each, written atomically, in a form that other programs use. Pictures are
+// separate files. The store never overwrites unreadable files or changes of another window.
 #pragma once
 
 #include "app/window/conversations/kept_pictures.h"
@@ -17,43 +15,42 @@ namespace ridge::app {
 using engine::Json;
 
 struct StoredConversation {
-  std::string id; // its file's name, without .json
+  std::string id; // file name without .json
   std::string title;
-  std::string system;            // prompt
-  Json messages = Json::array(); // as Conversation has them, the system message left out; contents are texts
-  // For each message, the one that it follows, which is before it, -1: none. Empty: each follows the one before it.
+  std::string system;
+  Json messages = Json::array(); // without the system message; contents are texts
+  // The parent of each message: an earlier index or -1. Empty: each follows the previous one.
   std::vector<int> parents;
-  int end = -1;               // the message that what is shown ends with, where there are parents
-  PicturesByMessage pictures; // of the messages; where there is a folder, their bytes are in files alone
-  int64_t changed_ms = 0;     // since 1970
-  bool named = false;         // by a person; else the title is the first question
-  int64_t file_time = 0;      // of the file that this was read from or written to; 0: there is none
+  int end = -1;               // last shown message, if there are parents
+  PicturesByMessage pictures; // if there is a folder, only files hold the bytes
+  int64_t changed_ms = 0;     // Unix time
+  bool named = false;         // by the user; otherwise the title is the first question
+  int64_t file_time = 0;      // when last read or written; 0: no file
 };
 
 class ConversationStore {
  public:
-  // Reads the folder; empty: nothing is kept on disk. Does not create it before there is something to keep.
+  // Empty: nothing is stored. The folder is created with the first file.
   explicit ConversationStore(std::string folder);
 
-  const std::vector<StoredConversation>& list() const { return list_; } // the last changed first
-  const std::string& problem() const { return problem_; }               // what could not be read; empty: nothing
+  const std::vector<StoredConversation>& list() const { return list_; } // most recently changed first
+  const std::string& problem() const { return problem_; }               // files that could not be read; empty: none
 
   StoredConversation* find(const std::string& id);
-  StoredConversation& create(); // not kept before the first save()
-  // Reads it again where another window has written it. Throws Error where that cannot be read.
+  StoredConversation& create(); // not stored before the first save()
+  // Reads the file if another window changed it. Throws Error.
   void refresh(const std::string& id);
-  // A conversation's pictures with their bytes, as far as their files are there and what they were.
+  // Reads the files that exist and are unchanged.
   PicturesByMessage pictures(const StoredConversation& c) const;
-  // To be called before changing and saving it. Where another window has written it, that stays as it is under `id`,
-  // and what is here becomes a copy, whose id this returns; otherwise `id`.
+  // Call before changing and saving. If another window changed the file, this store's version becomes a copy with the
+  // returned id; otherwise returns `id`.
   std::string keep_both(const std::string& id);
-  // Writes it, as changed now, and its pictures; removes files of pictures that it has not any more. Throws Error where
-  // that fails; it is kept in memory all the same.
-  void save(std::string id); // a copy, here and below: the caller's may stand in what is moved or removed
-  // Throws Error where its file cannot be removed; then it stays in the list.
+  // Also removes unused pictures. Throws Error on failure; the conversation stays in memory.
+  void save(std::string id); // by value: the caller's string may be moved or removed
+  // Throws Error; the conversation then stays in the list.
   void remove(std::string id);
-  // Where this text stands in a conversation, capitals or not, in one line; empty where it is in the title. Nothing
-  // where it is in neither the title nor a message.
+  // The text around a match (case-insensitive), in one line; empty if the title matches; nothing without a
+  // match.
   static std::optional<std::string> excerpt_with(const StoredConversation& c, const std::string& text);
 
  private:
@@ -70,7 +67,7 @@ class ConversationStore {
   int64_t last_number_ = 0;
 };
 
-// The beginning of a question, as a title: one line, at most some 40 characters. Without text, a picture's name.
+// About 40 characters of the question, or a picture's name if it has no text.
 std::string title_of(const core::ChatMessage& question);
 
 } // namespace ridge::app

@@ -30,7 +30,6 @@ std::string text_member(const Json& object, const char* name) {
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-// A part of a content that is a picture.
 core::MessagePicture picture_of(const Json& part, const std::string& place) {
   const auto link = part.find("image_url");
   const std::string url = link != part.end() && link->is_object() ? text_member(*link, "url") : "";
@@ -42,7 +41,7 @@ core::MessagePicture picture_of(const Json& part, const std::string& place) {
   return picture;
 }
 
-// The bytes of a picture's file; null: it is not there, is too large, or was changed.
+// Returns null if the file is missing, too large or changed.
 std::shared_ptr<const std::string> read_picture_file(const std::string& path, const std::string& key, size_t most) {
   std::error_code failed;
   if (!fs::is_regular_file(path, failed) || fs::file_size(path, failed) > most || failed) return nullptr;
@@ -85,7 +84,7 @@ Json kept_content(const std::string& text, const core::MessagePictures& pictures
 }
 
 void read_picture_files(const std::string& folder, PicturesByMessage& pictures) {
-  std::map<std::string, std::shared_ptr<const std::string>> read; // by key
+  std::map<std::string, std::shared_ptr<const std::string>> read;
   size_t left = kMostPictureBytes;
   constexpr auto kMost = static_cast<size_t>(media::PictureLimits{}.bytes);
   for (auto& [message, list] : pictures)
@@ -106,7 +105,7 @@ void write_picture_files(const std::string& folder, PicturesByMessage& pictures)
     for (auto& picture : list) {
       if (!picture->file) continue;
       const std::string path = folder + "/" + picture->key;
-      if (fs::file_size(path, failed) != picture->file->size() || failed) { // it is not there, or was damaged
+      if (fs::file_size(path, failed) != picture->file->size() || failed) { // missing or damaged
         core::create_private_folders(folder, failed);
         if (failed) throw_error("cannot create {}: {}", folder, failed.message());
         core::AtomicFile file(path, picture->file->size(), core::kPrivateFile);
@@ -129,7 +128,7 @@ void remove_picture_files(const std::string& folder, const PicturesByMessage& bu
   }
   for (const fs::path& path : unwanted)
     if (!fs::remove(path, failed) && failed) throw_error("cannot remove {}: {}", path.string(), failed.message());
-  if (kept.empty()) fs::remove(folder, failed); // where others put files into it, it stays
+  if (kept.empty()) fs::remove(folder, failed); // it stays if it has other files
 }
 
 } // namespace ridge::app

@@ -17,7 +17,7 @@ void MessageTree::cut(size_t length) {
 void MessageTree::replace(size_t message, const std::string& text) {
   Node& node = nodes_[static_cast<size_t>(path_[message])];
   node.shown.text = text;
-  node.shown.choices = nullptr; // of another text
+  node.shown.choices = nullptr; // of the old text
   node.sent["content"] = text;
 }
 

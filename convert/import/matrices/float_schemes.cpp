@@ -1,4 +1,4 @@
-// Checkpoints of small floats: bitsandbytes' NF4 and FP4, FP8, and the four-bit floats of OCP and NVIDIA.
+// bitsandbytes NF4 and FP4, FP8, MXFP4, NVFP4.
 #include "convert/import/matrices/matrix.h"
 #include "core/error.h"
 #include "core/half.h"
@@ -21,7 +21,7 @@ namespace {
 
 uint8_t byte(const SafeTensor& tensor, int64_t i) { return static_cast<uint8_t>(tensor.data[i]); }
 
-// Two codes per byte, the first one in the low nibble.
+// Low nibble first.
 Matrix::Reader<uint8_t> nibbles(const SafeTensor& tensor, int64_t cols) {
   return [&tensor, cols](int64_t first, int64_t count, uint8_t* out) {
     for (int64_t i = 0; i < count * cols / 2; ++i) {
@@ -38,7 +38,7 @@ Matrix::Reader<uint8_t> bytes(const SafeTensor& tensor, int64_t width) {
   };
 }
 
-// Refuses code 255 among scales that are powers of two: it stands for no number.
+// Refuses E8M0 code 255 (NaN).
 void refuse_no_numbers(const SafeTensor& scales) {
   for (int64_t i = 0; i < scales.elements(); ++i)
     if (byte(scales, i) == 255) throw_error("tensor {}: scale {} is not a number", scales.name, i);
@@ -85,9 +85,8 @@ MatrixReader::Request MatrixReader::bitsandbytes_extent(const std::string& name,
   return {name, extent(0), extent(1)};
 }
 
-// The codes of all rows are one sequence, two per byte, the first in the high nibble. Each `blocksize` codes have a
-// scale. With double quantization a scale is a byte, the index of a level in a table; blocks of these have scales of
-// their own.
+// Codes of all rows form one sequence, high nibble first, a scale per `blocksize`. Double quantization: scales index a
+// table and have scales per block.
 Matrix MatrixReader::bitsandbytes(const Request& request, const SafeTensor& weight) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::nf4, .rows = rows, .cols = cols};
@@ -146,18 +145,17 @@ Matrix MatrixReader::bitsandbytes(const Request& request, const SafeTensor& weig
   return matrix;
 }
 
-// There is one scale for the matrix, one for each row, or one for each block of rows and columns.
 Matrix MatrixReader::fp8(const Request& request, const SafeTensor& weight) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::fp8_e4m3, .rows = rows, .cols = cols};
   get(matrix, request, ".weight", Dtype::F8_E4M3, {rows, cols});
   if (cols % 64 != 0) refuse(weight, "columns in multiples of 64");
-  const SafeTensor* found = find(request, ".weight_scale_inv"); // it multiplies, in spite of its name
+  const SafeTensor* found = find(request, ".weight_scale_inv"); // a multiplier, despite its name
   if (!found) found = find(request, ".weight_scale");
   if (!found) throw_error("tensor {}.weight_scale is missing: the checkpoint is incomplete", request.name);
   const SafeTensor& scales = *found;
   matrix.parts.push_back(&scales);
-  if (scales.dtype != Dtype::F8_E8M0) read_floats(scales, 0, 0, nullptr); // throws for other types
+  if (scales.dtype != Dtype::F8_E8M0) read_floats(scales, 0, 0, nullptr);
   const auto scale_at = [&scales](int64_t i) {
     float scale;
     if (scales.dtype == Dtype::F8_E8M0) return std::ldexp(1.0f, byte(scales, i) - 127);
@@ -165,7 +163,7 @@ Matrix MatrixReader::fp8(const Request& request, const SafeTensor& weight) const
     return scale;
   };
 
-  int64_t rows_of_scale = rows, cols_of_scale = cols; // all
+  int64_t rows_of_scale = rows, cols_of_scale = cols;
   const std::vector<int64_t>& shape = scales.shape;
   if (scales.elements() != 1) {
     const bool by_row = shape == std::vector<int64_t>{rows} || shape == std::vector<int64_t>{rows, 1};
@@ -181,7 +179,7 @@ Matrix MatrixReader::fp8(const Request& request, const SafeTensor& weight) const
                                    rows_of_scale, cols_of_scale));
     }
   }
-  // The last block may be narrower. Then a group is as wide as divides both.
+  // gcd: the last block may be narrower.
   matrix.group = std::gcd(cols_of_scale, cols);
   const int64_t in_row = (cols + cols_of_scale - 1) / cols_of_scale, groups = matrix.groups(), group = matrix.group;
   matrix.scales = [=](int64_t first, int64_t count, float* out) {
@@ -232,8 +230,7 @@ std::vector<Matrix> MatrixReader::mxfp4_experts(const SafeTensor& blocks, const 
   return experts;
 }
 
-// ModelOpt has weight and weight_scale_2, a factor; compressed-tensors weight_packed and weight_global_scale, a
-// divisor.
+// ModelOpt: weight, weight_scale_2 (factor); compressed-tensors: weight_packed, weight_global_scale (divisor).
 Matrix MatrixReader::nvfp4(const Request& request, const SafeTensor& packed) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::nvfp4, .rows = rows, .cols = cols, .group = 16};

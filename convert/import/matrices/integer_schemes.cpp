@@ -1,13 +1,10 @@
-// Checkpoints of small integers: AWQ, GPTQ, compressed-tensors' pack-quantized and int-quantized, and LLM.int8. In all
-// of them a weight is scale · (code − zero).
+// weight = scale · (code − zero): AWQ, GPTQ, compressed-tensors pack-quantized and int-quantized, LLM.int8.
 //
-// GPTQ (AutoGPTQ, GPTQModel) stores the matrix [columns, rows]; the codes of a row's 32 consecutive columns are a
-// stream of bits through consecutive words of that row, lowest bits first. Zeros are packed the same way along the
-// rows; in the first format they are stored less one. `g_idx` names each column's group: with act-order, columns were
-// quantized in the order of their importance and groups are scattered.
+// GPTQ (AutoGPTQ, GPTQModel) stores [columns, rows]: codes of 32 consecutive columns are a bit stream through words,
+// lowest bits first; zeros likewise along rows, less one in the first format. `g_idx`: group per column, scattered by
+// act-order.
 //
-// AWQ's gemm layout stores the matrix [columns, rows], eight rows to a word, their nibbles in the order that its
-// kernels unpack them in: 0 2 4 6 1 3 5 7.
+// AWQ gemm stores [columns, rows], eight rows per word, nibbles in the kernels' order 0 2 4 6 1 3 5 7.
 #include "convert/import/matrices/matrix.h"
 #include "core/error.h"
 
@@ -24,7 +21,7 @@ using gguf::SafeTensor;
 
 namespace {
 
-constexpr std::array<int, 8> kAwqNibble = {0, 4, 1, 5, 2, 6, 3, 7}; // where row r % 8 of a word lies
+constexpr std::array<int, 8> kAwqNibble = {0, 4, 1, 5, 2, 6, 3, 7}; // nibble of row r % 8
 
 uint32_t word(const SafeTensor& tensor, int64_t i) {
   uint32_t value;
@@ -32,7 +29,6 @@ uint32_t word(const SafeTensor& tensor, int64_t i) {
   return value;
 }
 
-// Number i of a stream of `bits`-bit numbers through the words that `word_at` gives.
 template <typename WordAt>
 uint8_t number_at(int64_t i, int bits, WordAt&& word_at) {
   const int64_t at = i * bits / 32;
@@ -44,7 +40,6 @@ uint8_t number_at(int64_t i, int bits, WordAt&& word_at) {
 
 } // namespace
 
-// Sorts the columns by their groups, if they are not sorted.
 void MatrixReader::set_order(Matrix& matrix, const SafeTensor& group_of_column) const {
   if (group_of_column.dtype != Dtype::I32 || group_of_column.shape != std::vector<int64_t>{matrix.cols})
     refuse(group_of_column, fmt::format("I32 [{}]", matrix.cols));
@@ -77,7 +72,7 @@ Matrix MatrixReader::gptq(const Request& request) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::affine, .rows = rows, .cols = cols};
   const SafeTensor& any = *find(request, ".qweight");
-  // The number of words per column gives the bits of a code. Modules may differ.
+  // Words per column give the bits, by module.
   const int64_t bits = any.shape.size() == 2 ? any.shape[0] * 32 / cols : 0;
   if (cols % 32 != 0 || rows % 32 != 0 || (bits != 2 && bits != 3 && bits != 4 && bits != 8))
     refuse(any, fmt::format("I32 [{} * bits / 32, {}] of 2, 3, 4 or 8 bits, both in multiples of 32", cols, rows));
@@ -115,7 +110,7 @@ Matrix MatrixReader::awq(const Request& request) const {
   const SafeTensor& codes = get(matrix, request, ".qweight", Dtype::I32, {cols, rows / 8});
   set_scales(matrix, request, ".scales", true);
   const SafeTensor& zeros = get(matrix, request, ".qzeros", Dtype::I32, {matrix.groups(), rows / 8});
-  // One nibble of [height, rows] to number (r, h) of the output, for all h.
+  // One nibble to output (r, h), for all h.
   const auto unpack = [rows](const SafeTensor& from, int64_t height, int64_t first, int64_t count, auto* out) {
     for (int64_t h = 0; h < height; ++h)
       for (int64_t r = 0; r < count; ++r) {
@@ -141,15 +136,14 @@ Matrix MatrixReader::compressed_int(const Request& request) const {
   matrix.bits = static_cast<int>(bits);
   const int64_t words = cols * bits / 32, in_word = 32 / bits;
   const SafeTensor& codes = get(matrix, request, ".weight_packed", Dtype::I32, {rows, words});
-  if (const SafeTensor* shape = find(request, ".weight_shape"))
-    matrix.parts.push_back(shape); // it says the same as config.json
+  if (const SafeTensor* shape = find(request, ".weight_shape")) matrix.parts.push_back(shape);
   set_scales(matrix, request, ".weight_scale", false);
   matrix.codes = [&codes, words, cols, bits = matrix.bits](int64_t first, int64_t count, uint8_t* out) {
     for (int64_t r = 0; r < count; ++r)
       for (int64_t c = 0; c < cols; ++c)
         out[r * cols + c] = number_at(c, bits, [&](int64_t at) { return word(codes, (first + r) * words + at); });
   };
-  if (find(request, ".weight_zero_point")) { // packed along the rows
+  if (find(request, ".weight_zero_point")) {
     const int64_t groups = matrix.groups();
     const SafeTensor& zeros =
         get(matrix, request, ".weight_zero_point", Dtype::I32, {(rows + in_word - 1) / in_word, groups});
@@ -171,7 +165,7 @@ Matrix MatrixReader::eight_bit_int(const Request& request, const SafeTensor& wei
   Matrix matrix{.scheme = Scheme::affine, .rows = rows, .cols = cols};
   matrix.bits = 8;
   get(matrix, request, ".weight", Dtype::I8, {rows, cols});
-  if (find(request, ".SCB")) { // LLM.int8: the largest magnitude of the row; its code is 127
+  if (find(request, ".SCB")) { // LLM.int8: row maximum, code 127
     const SafeTensor& largest = get(matrix, request, ".SCB", Dtype::F32, {rows});
     matrix.group = cols;
     matrix.scales = [&largest](int64_t first, int64_t count, float* out) {

@@ -16,7 +16,7 @@ using gguf::Dtype;
 using gguf::SafeTensor;
 
 void read_floats(const SafeTensor& tensor, int64_t first, int64_t count, float* out) {
-  const auto each = [&](auto stored, auto convert) { // data in files may be unaligned
+  const auto each = [&](auto stored, auto convert) { // file data may be unaligned
     const std::byte* from = tensor.data.data() + first * static_cast<int64_t>(sizeof stored);
     for (int64_t i = 0; i < count; ++i) {
       std::memcpy(&stored, from + i * static_cast<int64_t>(sizeof stored), sizeof stored);
@@ -95,7 +95,7 @@ MatrixReader::Request MatrixReader::extent(const std::string& name) const {
                   fmt::join(tensor->shape, ", "));
     return tensor;
   };
-  if (const SafeTensor* codes = shape_of(".qweight")) { // rows and columns are exchanged
+  if (const SafeTensor* codes = shape_of(".qweight")) {
     if (method_ != "awq" && method_ != "gptq")
       throw_error("tensor {}.qweight: config.json does not say whether it is AWQ's or GPTQ's (quantization_config)",
                   name);
@@ -110,7 +110,7 @@ MatrixReader::Request MatrixReader::extent(const std::string& name) const {
   if (const SafeTensor* packed = shape_of(".weight_packed")) {
     if (packed->shape.size() != 2) refuse(*packed, "a matrix");
     if (packed->dtype != Dtype::I32) return {name, packed->shape[0], packed->shape[1] * 2};
-    const SafeTensor* whole = tensors_.find(name + ".weight_shape"); // [rows, columns]
+    const SafeTensor* whole = tensors_.find(name + ".weight_shape");
     std::array<int64_t, 2> shape = {};
     if (whole && whole->dtype == Dtype::I64 && whole->elements() == 2) {
       std::memcpy(shape.data(), whole->data.data(), sizeof shape);
@@ -160,7 +160,7 @@ void MatrixReader::set_scales(Matrix& matrix, const Request& request, std::strin
   const SafeTensor* found = find(request, suffix);
   if (!found) throw_error("tensor {}{} is missing: the checkpoint is incomplete", request.name, suffix);
   const SafeTensor& tensor = *found;
-  const bool one_each = tensor.shape == std::vector<int64_t>{request.rows}; // a scale for each row
+  const bool one_each = tensor.shape == std::vector<int64_t>{request.rows};
   const bool fits = one_each || (tensor.shape.size() == 2 && tensor.shape[transposed ? 1 : 0] == request.rows &&
                                  tensor.shape[transposed ? 0 : 1] > 0);
   const int64_t groups = one_each || !fits ? 1 : tensor.shape[transposed ? 0 : 1];

@@ -8,7 +8,7 @@
 namespace ridge::convert::import {
 namespace {
 
-// Reads rows source[first], source[first + 1], … Where they lie together, in whatever order, they are read at once.
+// Reads rows source[first], … Contiguous ranges, in any order, take one read.
 template <typename T>
 Matrix::Reader<T> rows_of(Matrix::Reader<T> read, std::shared_ptr<const std::vector<int64_t>> source, int64_t width) {
   if (!read) return nullptr;
@@ -29,7 +29,6 @@ Matrix::Reader<T> rows_of(Matrix::Reader<T> read, std::shared_ptr<const std::vec
   };
 }
 
-// Picks the columns `source` of each row, which has `width` of them.
 template <typename T>
 Matrix::Reader<T> cols_of(Matrix::Reader<T> read, std::vector<int64_t> source, int64_t width) {
   if (!read) return nullptr;
@@ -81,7 +80,7 @@ Matrix pick_rows(Matrix matrix, std::vector<int64_t> source) {
 
 Matrix pick_cols(Matrix matrix, std::vector<int64_t> source, std::string_view name) {
   if (matrix.scheme != Scheme::plain) {
-    // Whole groups must move, and their scales with them.
+    // Groups move with their scales.
     std::vector<int64_t> groups;
     bool whole = matrix.order.empty();
     for (int64_t c = 0; c < std::ssize(source); ++c) {

@@ -1,5 +1,4 @@
-// Matrices made of other matrices: some of the rows, columns in another order, numbers changed. They read when they are
-// read, so they take no memory but their tables, and they work for packed matrices as for plain ones.
+// Lazy views of plain or packed matrices; they store only index tables.
 #pragma once
 
 #include "convert/import/matrices/matrix.h"
@@ -10,19 +9,18 @@
 
 namespace ridge::convert::import {
 
-// The numbers of a tensor from `first` on as a matrix [rows, cols], or as one that is stored transposed. A vector is a
-// matrix with one column. Throws Error for other types than F64, F32, F16 and BF16.
+// Numbers from `first` on, as [rows, cols] or stored transposed. Throws Error for types other than F64, F32, F16, BF16.
 Matrix plain_matrix(const gguf::SafeTensor& tensor, int64_t first, int64_t rows, int64_t cols, bool transposed = false);
 
-// Row r is row source[r] of the matrix.
+// Row r is source[r].
 Matrix pick_rows(Matrix matrix, std::vector<int64_t> source);
-// Column c is column source[c] of the matrix. Throws Error where a packed matrix would lose its groups of columns.
+// Column c is source[c]. Throws Error if it splits packed groups.
 Matrix pick_cols(Matrix matrix, std::vector<int64_t> source, std::string_view name);
-// Rows become columns. Throws Error for a packed matrix.
+// Throws Error if packed.
 Matrix transposed(Matrix matrix, std::string_view name);
-// Each row times its factor. Throws Error for a packed matrix whose scales are no floats.
+// Throws Error if packed without float scales.
 Matrix scale_rows(Matrix matrix, std::function<float(int64_t row)> factor, std::string_view name);
-// Each number changed. Throws Error for a packed matrix.
+// Throws Error if packed.
 Matrix map_numbers(Matrix matrix, std::function<float(float)> change, std::string_view name);
 
 } // namespace ridge::convert::import

@@ -1,4 +1,4 @@
-// Encoders that are CLIP or SigLIP: those of LLaVA 1.5, SmolVLM and Idefics 3.
+// LLaVA 1.5, SmolVLM, Idefics 3.
 #include "convert/import/pictures/family.h"
 #include "core/error.h"
 
@@ -40,7 +40,7 @@ constexpr PictureRule kTowerOfLlava[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},
     {"embeddings.class_embedding", "v.class_embd"},
     {"embeddings.position_embedding", "v.position_embd"},
-    {"pre_layrnorm", "v.pre_ln"}, // as it is spelled
+    {"pre_layrnorm", "v.pre_ln"},
 };
 constexpr PictureRule kTowerOfSiglip[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},
@@ -51,7 +51,7 @@ constexpr PictureRule kBesideLlava[] = {
     {"multi_modal_projector.linear_2", "mm.2"},
 };
 
-// Which layers' outputs are taken; the last but one where the file does not say. 0 is what the first layer gets.
+// The layers that give the output; default: the second last. 0: the first layer's input.
 void read_features(PictureFields& fields) {
   const int64_t layers = fields.written("block_count");
   const Json* chosen = fields.config().fields().find("vision_feature_layer");
@@ -73,7 +73,7 @@ void read_features(PictureFields& fields) {
   if (!usual) fields.set("feature_layer", features);
 }
 
-// Which rows: all patches, without the class where the encoder has one.
+// All patches without the class row.
 void read_clip(PictureFields& fields) {
   read_features(fields);
   fields.require_word("vision_feature_select_strategy", "default", "default");

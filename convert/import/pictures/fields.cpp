@@ -17,7 +17,6 @@ using models::FieldRule, models::Kind;
 
 constexpr int64_t kMostOfAKey = 1 << 28;
 
-// Hyperparameters that all families have.
 constexpr auto kShared = std::to_array<FieldRule>({
     {"embedding_length", Kind::count, "vision_config.hidden_size"},
     {"feed_forward_length", Kind::count, "vision_config.intermediate_size"},
@@ -39,7 +38,7 @@ void write_field(PictureFields& fields, const FieldRule& rule, bool required) {
   fields.set_count(rule.key, fields.count(rule.fields, 0, kMostOfAKey, absent));
 }
 
-// clip.use_gelu or clip.use_silu; with neither, it is quick GELU.
+// Neither clip.use_gelu nor clip.use_silu: quick GELU.
 void write_activation(const PictureFamily& family, const PictureFields& fields, gguf::Metadata& metadata) {
   std::string name(family.activation);
   std::string_view field = "hidden_act";
@@ -68,7 +67,6 @@ std::array<float, 3> colors(const Fields& preprocessor, const char* key, const s
   return made;
 }
 
-// How colours of 0 to 255 become numbers.
 void write_colors(const PictureFamily& family, const Fields& preprocessor, PictureFields& fields) {
   constexpr double kUsualScale = 1.0 / 255;
   const double scale = preprocessor.get_number("rescale_factor", kUsualScale);
@@ -85,7 +83,7 @@ void write_colors(const PictureFamily& family, const Fields& preprocessor, Pictu
   fields.set("image_std", std::vector<float>(deviation.begin(), deviation.end()));
 }
 
-// Newer writers put it into another file, one level below. Its path is for messages.
+// Newer writers nest it in another file. Returns it with its path for messages.
 std::pair<Json, std::string> find_preprocessor(JsonFiles& files) {
   if (const Json& own = files.get("preprocessor_config.json"); own.is_object())
     return {own, files.path("preprocessor_config.json")};

@@ -1,4 +1,4 @@
-// The metadata of an mmproj file, from config.json and preprocessor_config.json.
+// Metadata of mmproj files.
 #pragma once
 
 #include "convert/import/pictures/family.h"
@@ -8,8 +8,7 @@
 
 namespace ridge::convert::import {
 
-// Appends general.architecture and clip.* to `metadata`. Throws Error for what is missing, and for what the family's
-// projector cannot run.
+// Appends general.architecture and clip.*. Throws Error for missing or unsupported settings.
 PictureFields read_picture_fields(const PictureFamily& family, const Config& config, JsonFiles& files,
                                   gguf::Metadata& metadata, std::vector<std::string>& notes);
 

@@ -1,4 +1,4 @@
-// Gemma 3, whose encoder is SigLIP, and Gemma 4.
+// Gemma 3 (SigLIP) and Gemma 4.
 #include "convert/import/pictures/family.h"
 #include "core/error.h"
 
@@ -10,7 +10,7 @@ namespace {
 using models::FieldRule, models::FixedField, models::Kind;
 
 constexpr std::string_view kTowers3[] = {"vision_tower.vision_model.", "vision_tower."};
-constexpr std::string_view kUnused3[] = {".head."}; // a vector of the whole picture
+constexpr std::string_view kUnused3[] = {".head."};
 
 constexpr PictureRule kTower3[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},
@@ -24,10 +24,10 @@ constexpr PictureRule kLayer3[] = {
 };
 constexpr PictureRule kBeside3[] = {
     {"multi_modal_projector.mm_soft_emb_norm", "mm.soft_emb_norm", Take::plus_one},
-    {"multi_modal_projector.mm_input_projection_weight", "mm.input_projection.weight"}, // [inputs, outputs] in both
+    {"multi_modal_projector.mm_input_projection_weight", "mm.input_projection.weight"},
 };
 
-// How many patches of a side become one token.
+// Patches per side of a token.
 void read_pooling(PictureFields& fields) {
   const int64_t patches = fields.count("vision_config.image_size", 1, 8192) / fields.written("patch_size");
   const int64_t tokens = fields.count("mm_tokens_per_image", 1, 1 << 20, 256);
@@ -46,7 +46,7 @@ constexpr PictureRule kTower4[] = {
     {"std_bias", "v.std_bias", Take::all, kOptional},
     {"std_scale", "v.std_scale", Take::all, kOptional},
 };
-// Each matrix lies in a module of its own, beside the limits of what goes in and comes out.
+// Each matrix is in a module with limits of its inputs and outputs.
 #define RIDGE_CLIPPED(from, to)                                                                                        \
   {from ".linear", to}, RIDGE_LIMIT(from, to, ".input_min"), RIDGE_LIMIT(from, to, ".input_max"),                      \
       RIDGE_LIMIT(from, to, ".output_min"), RIDGE_LIMIT(from, to, ".output_max")
@@ -80,7 +80,7 @@ constexpr FieldRule kFields4[] = {
     {"attention.head_dim", Kind::count, "vision_config.head_dim", 64},
     {"patch_size", Kind::count, "vision_config.patch_size", 16},
     {"projector.scale_factor", Kind::count, "vision_config.pooling_kernel_size", 3},
-    {"image_size", Kind::count, "224"}, // nothing depends on it
+    {"image_size", Kind::count, "224"},
 };
 constexpr FixedField kFixed4[] = {
     {"vision_config.rope_parameters.rope_theta", 100, 100},

@@ -1,4 +1,4 @@
-// InternVL 2.5 to 3.5, as OpenGVLab publishes them and as transformers has them ("-hf").
+// InternVL 2.5 to 3.5, also "-hf".
 #include "convert/import/pictures/family.h"
 #include "core/error.h"
 
@@ -73,9 +73,9 @@ void read_shuffle(PictureFields& fields) {
   if (!(ratio > 0 && ratio <= 1 && std::abs(factor * ratio - 1) < 1e-6))
     throw_error("{}: is {}, expected a part of 1", fields.where("downsample_ratio"), ratio);
   fields.set_count("projector.scale_factor", static_cast<int64_t>(factor));
-  fields.require_word("ps_version", "v2", "v2");                               // whose rows are lines of the picture
+  fields.require_word("ps_version", "v2", "v2");                               // v2: rows are lines of the picture
   fields.require_word("vision_feature_select_strategy", "default", "default"); // without the class
-  // Encoders of this size have RMS norms, and norms of queries and keys; others have neither.
+  // Only this size has RMS and query/key norms.
   constexpr int64_t kWidthOf6b = 3200, kLayersOf6b = 45;
   const bool is_6b = fields.written("embedding_length") == kWidthOf6b && fields.written("block_count") == kLayersOf6b;
   const bool rms = fields.word("norm_type").value_or("layer_norm") == "rms_norm";

@@ -1,4 +1,4 @@
-// Pixtral and Mistral Small 3.1 and later.
+// Pixtral, Mistral Small 3.1 and later.
 #include "convert/import/pictures/family.h"
 
 namespace ridge::convert::import {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kRoots[] = {"model.", ""};
 
-// Empty names where the checkpoint has no such tensors.
+// Empty names: no such tensors.
 PicturePlan::Tower find_tower(const PictureFamily& family, const gguf::Safetensors& tensors) {
   for (const std::string_view tower : family.towers)
     for (const std::string_view root : kRoots) {
@@ -113,7 +113,7 @@ void PicturePlan::add(const SafeTensor& tensor, const std::string& to, Take take
     return;
   }
   std::vector<int64_t> dims(shape.rbegin(), shape.rend());
-  // A row of a kernel has all weights of one output. A row of another tensor is its innermost dimension.
+  // Kernel rows: all weights of an output; else the innermost dimension.
   const int64_t rows = shape.size() > 3 ? shape.front() : tensor.elements() / shape.back();
   Matrix matrix = plain_matrix(tensor, 0, rows, tensor.elements() / rows);
   if (take == Take::first_frame || take == Take::second_frame) {
@@ -139,7 +139,6 @@ void PicturePlan::add(const SafeTensor& tensor, const std::string& to, Take take
   add_matrix(std::move(matrix), to, take, std::move(dims));
 }
 
-// `dims`: of all rows.
 void PicturePlan::add_matrix(Matrix matrix, const std::string& to, Take take, std::vector<int64_t> dims) {
   matrix = taken(std::move(matrix), take, to);
   if (dims.size() == 2) dims[1] = matrix.rows;
@@ -186,15 +185,14 @@ Matrix PicturePlan::taken(Matrix matrix, Take take, const std::string& name) con
   }
 }
 
-// Patch embeddings and positions stay F32: they are small, and all else depends on them. Other matrices that are not
-// quantized are numbers of the type that is wanted, where that is one of numbers.
+// Patch embeddings and positions stay F32: they are small and critical. Other matrices use the requested float type.
 std::optional<quant::Type> PicturePlan::type_of(const gguf::TensorInfo& tensor) const {
   if (models::is_quantizable(tensor)) return type_;
   if (tensor.dims.size() > 2 || !tensor.name.starts_with("mm.")) return quant::Type::F32;
   return type_ && quant::format(*type_).packed ? quant::Type::F16 : type_;
 }
 
-// A tensor without a place would be a part of the encoder that is silently lost.
+// Without this check, tensors could get lost silently.
 void PicturePlan::check_all_used() const {
   const auto belongs = [&](const std::string& name) {
     return name.starts_with(tower_.name) || std::ranges::any_of(family_.beside, [&](const PictureRule& rule) {

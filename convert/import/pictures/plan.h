@@ -1,4 +1,4 @@
-// What the tensors of an mmproj file are made of.
+// Tensors of an mmproj file.
 #pragma once
 
 #include "convert/import/output.h"
@@ -12,25 +12,25 @@
 
 namespace ridge::convert::import {
 
-// Whether the checkpoint holds the family's encoder; some hold only the language model of one.
+// False for checkpoints with the language model only.
 bool has_encoder(const PictureFamily& family, const gguf::Safetensors& tensors);
 
 class PicturePlan {
  public:
-  // `type` is for matrices that the checkpoint does not quantize; nothing: what they are. All must outlive the plan.
+  // `type`: for unquantized matrices; nullopt: unchanged. Arguments must outlive the plan.
   PicturePlan(const gguf::Safetensors& tensors, const PictureFamily& family, const PictureFields& fields,
               std::optional<quant::Type> type);
 
-  // Throws Error for a tensor that has no place in the encoder, or that cannot be converted.
+  // Throws Error for unknown or unconvertible tensors.
   void run();
-  // v.token_embd.img_break: the row of a token in the language model's embedding table, a tensor of the checkpoint.
+  // v.token_embd.img_break: a row of the embedding table.
   void add_table_row(const std::string& table, int64_t token);
 
   std::vector<Output> outputs;
 
   struct Tower {
-    std::string name; // what the encoder's tensors begin with: "model.visual."
-    std::string root; // "model." of it, or nothing
+    std::string name; // "model.visual."
+    std::string root;
   };
 
  private:

@@ -1,4 +1,4 @@
-// Qwen2-VL, Qwen2.5-VL, Qwen3-VL and Qwen 3.5. Kernels are for two frames of a video; a picture is both.
+// Qwen2-VL, Qwen2.5-VL, Qwen3-VL, Qwen 3.5. A picture fills both frames of the kernels.
 #include "convert/import/pictures/family.h"
 #include "core/error.h"
 
@@ -44,7 +44,7 @@ constexpr FieldRule kFields2[] = {
     {"embedding_length", Kind::count, "vision_config.embed_dim"},
     {"feed_forward_length", Kind::count, "vision_config.embed_dim * vision_config.mlp_ratio | 4"},
     {"spatial_merge_size", Kind::count, "vision_config.spatial_merge_size", 2},
-    {"image_size", Kind::count, "560"}, // nothing depends on it
+    {"image_size", Kind::count, "560"},
 };
 constexpr FieldRule kFields25[] = {
     {"spatial_merge_size", Kind::count, "vision_config.spatial_merge_size", 2},
@@ -57,7 +57,7 @@ constexpr FixedField kFixed25[] = {{"vision_config.spatial_merge_size", 2, 2},
                                    {"vision_config.temporal_patch_size", 2, 2},
                                    {"vision_config.window_size", 112, 112}};
 
-// Layers that see the whole picture are given by number; in the file they are every n-th.
+// Layers with full attention: a list in the checkpoint, every n-th in the file.
 void read_windows(PictureFields& fields) {
   const int64_t layers = fields.written("block_count");
   std::vector<bool> sees_all(layers);
@@ -79,7 +79,7 @@ constexpr PictureRule kTower3[] = {
     {"merger.norm", "v.post_ln"},
     {"merger.linear_fc1", "mm.0"},
     {"merger.linear_fc2", "mm.2"},
-    // "{}": which one of deepstack_visual_indexes; in the file, the layer itself
+    // "{}": index of deepstack_visual_indexes; in the file, layer
     {"deepstack_merger_list.{}.norm", "v.deepstack.{}.norm"},
     {"deepstack_merger_list.{}.linear_fc1", "v.deepstack.{}.fc1"},
     {"deepstack_merger_list.{}.linear_fc2", "v.deepstack.{}.fc2"},
@@ -93,7 +93,7 @@ constexpr PictureRule kLayer3[] = {
     {"mlp.linear_fc2", "ffn_down"},
 };
 
-// The table of positions is a square.
+// The position table is a square.
 void read_table_and_taps(PictureFields& fields) {
   constexpr int64_t kMostPositions = 1 << 20;
   const int64_t positions = fields.count("vision_config.num_position_embeddings", 1, kMostPositions, 2304);

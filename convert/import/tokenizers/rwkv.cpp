@@ -1,5 +1,4 @@
-// RWKV's vocabulary file: a line for each token, with its id, its text as Python writes it ('…' of characters, b'…' of
-// bytes, with escapes), and its bytes. GGUF has the bytes, as Python writes these.
+// RWKV's vocabulary: lines of ID, Python literal ('…' or b'…') and size. GGUF stores the bytes as a Python literal.
 #include "convert/import/tokenizers/tokenizer.h"
 
 #include "core/error.h"
@@ -12,7 +11,7 @@ namespace {
 
 using text::TokenKind;
 
-constexpr const char* kEnd = "<s>"; // token 0, which the file leaves out: before and behind texts
+constexpr const char* kEnd = "<s>"; // token 0, missing in files; at both ends of texts
 constexpr int64_t kTurnEnd = 261;   // two line breaks
 
 std::optional<uint32_t> hexadecimal(std::string_view digits) {
@@ -22,7 +21,7 @@ std::optional<uint32_t> hexadecimal(std::string_view digits) {
   return value;
 }
 
-// The bytes that a literal stands for; nothing where it is none.
+// nullopt: invalid.
 std::optional<std::string> read_literal(std::string_view literal) {
   const bool of_bytes = literal.starts_with('b');
   if (of_bytes) literal.remove_prefix(1);

@@ -1,5 +1,4 @@
-// tokenizer.model: a SentencePiece ModelProto. The parser knows only the fields that matter. The encoding is that of
-// protocol buffers (https://protobuf.dev/programming-guides/encoding): a sequence of (field number, wire type, value).
+// A SentencePiece ModelProto, in protocol buffers (https://protobuf.dev/programming-guides/encoding).
 #include "convert/import/tokenizers/tokenizer.h"
 #include "core/error.h"
 
@@ -16,11 +15,10 @@ class Message {
   Message(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
 
   int field = 0;
-  uint64_t number = 0;    // of a varint or fixed field
-  std::string_view bytes; // of a length-delimited one
+  uint64_t number = 0;
+  std::string_view bytes;
   bool is_bytes = false;
 
-  // The next field; false at the end.
   bool next() {
     if (bytes_.empty()) return false;
     const uint64_t key = varint();
@@ -85,7 +83,7 @@ Token read_piece(std::string_view bytes, const std::string& where) {
   for (Message message(bytes, where); message.next();) {
     if (message.field == 1 && message.is_bytes) token.text = message.bytes;
     if (message.field == 2) token.score = message.as_float();
-    // SentencePiece numbers kinds as GGUF does.
+    // Same numbers in GGUF.
     if (message.field == 3 && message.number >= 1 && message.number <= 6)
       token.kind = static_cast<TokenKind>(message.number);
   }
@@ -99,7 +97,7 @@ Vocabulary read_sentencepiece(std::string_view model, const std::string& where, 
   constexpr uint64_t kUnigram = 1, kBpe = 2;
   Vocabulary out;
   uint64_t kind = kUnigram;
-  out.special = {{"unknown", 0}, {"bos", 1}, {"eos", 2}}; // the defaults of a TrainerSpec
+  out.special = {{"unknown", 0}, {"bos", 1}, {"eos", 2}};
   out.add_space_prefix = true;
   out.remove_extra_whitespaces = true;
   for (Message message(model, where); message.next();) {
@@ -108,7 +106,7 @@ Vocabulary read_sentencepiece(std::string_view model, const std::string& where, 
       out.set(std::ssize(out.tokens), read_piece(message.bytes, where), limit, where);
     else if (message.field == 2)
       for (Message trainer(message.bytes, where); trainer.next();) {
-        const auto id = static_cast<int32_t>(trainer.number); // -1: none
+        const auto id = static_cast<int32_t>(trainer.number);
         if (trainer.field == 3) kind = trainer.number;
         if (trainer.field == 40) out.special["unknown"] = id;
         if (trainer.field == 41) out.special["bos"] = id;
@@ -126,7 +124,7 @@ Vocabulary read_sentencepiece(std::string_view model, const std::string& where, 
   if (kind != kUnigram && kind != kBpe)
     throw_error("{}: word and character models of SentencePiece cannot be converted", where);
   out.model = kind == kBpe ? "llama" : "t5";
-  if (kind == kBpe) { // BPE models change nothing in a text and keep its spaces
+  if (kind == kBpe) { // BPE models keep text and spaces unchanged
     out.charsmap.clear();
     out.remove_extra_whitespaces.reset();
   }

@@ -12,14 +12,14 @@ namespace {
 
 using text::TokenKind;
 
-// "bos_token": "<s>" or {"content": "<s>", …}.
+// "<s>" or {"content": "<s>", …}.
 std::optional<std::string> token_text(const Fields& settings, const std::string& key) {
   const Json* value = settings.find(key);
   if (!value) return std::nullopt;
   return value->is_object() ? Fields(*value, settings.where(key)).find_string("content") : settings.find_string(key);
 }
 
-// "eos_token_id": 2, or the first of [2, 5].
+// 2, or the first of [2, 5].
 std::optional<int64_t> token_id(const Fields& settings, const std::string& key) {
   const Json* value = settings.find(key);
   if (value && value->is_array()) value = value->empty() ? nullptr : &value->front();
@@ -35,11 +35,11 @@ constexpr Role kRoles[] = {
     {"eos", "eos", "eos"},
     {"unknown", "unk", "unknown"},
     {"padding", "pad", "padding"},
-    {"separator", "sep", "seperator"}, // the spelling of GGUF files
+    {"separator", "sep", "seperator"}, // GGUF's spelling
     {"mask", "mask", "mask"},
 };
 
-// The tokens that tokenizer_config.json or added_tokens.json add to a tokenizer.model.
+// Additions of tokenizer_config.json or added_tokens.json to a tokenizer.model.
 void add_tokens(JsonFiles& files, int64_t limit, Vocabulary& vocabulary) {
   const Json& config = files.get("tokenizer_config.json");
   std::vector<std::pair<int64_t, Token>> added;
@@ -81,7 +81,7 @@ void write_chat_template(JsonFiles& files, gguf::Metadata& metadata) {
       found = file.value("chat_template", Json());
   if (found.is_string()) metadata.set("tokenizer.chat_template", found.get<std::string>());
   if (!found.is_array()) return;
-  std::vector<std::string> names; // of several: {"name": "default", "template": "…"}
+  std::vector<std::string> names;
   for (const Json& entry : found) {
     const Fields fields(entry, files.path("tokenizer_config.json") + ": chat_template");
     const std::string name = fields.get_string("name");
@@ -132,7 +132,6 @@ void write_vocabulary(const Vocabulary& vocabulary, gguf::Metadata& metadata) {
   flag("normalizer.strip_accents", vocabulary.strip_accents);
 }
 
-// The tokens that end an answer, the one called "eos" first.
 void read_ends(JsonFiles& files, Vocabulary& vocabulary) {
   std::vector<int64_t> ids = end_tokens(files);
   if (const auto eos = vocabulary.special.find("eos"); eos != vocabulary.special.end()) {
@@ -148,7 +147,7 @@ void read_ends(JsonFiles& files, Vocabulary& vocabulary) {
   }
 }
 
-// Special tokens of tokenizer_config.json, else of generation_config.json, else of config.json.
+// Priority: tokenizer_config.json, generation_config.json, config.json.
 void read_settings(JsonFiles& files, Vocabulary& vocabulary) {
   const Json& config = files.get("tokenizer_config.json");
   static const Json kNone = Json::object();
@@ -168,7 +167,7 @@ void read_settings(JsonFiles& files, Vocabulary& vocabulary) {
   std::erase_if(vocabulary.special,
                 [&](const auto& role) { return role.second < 0 || role.second >= std::ssize(vocabulary.tokens); });
   read_ends(files, vocabulary);
-  for (const char* role : {"bos", "eos", "padding"}) // these are markers, not text
+  for (const char* role : {"bos", "eos", "padding"})
     if (const auto at = vocabulary.special.find(role); at != vocabulary.special.end())
       if (Token& token = vocabulary.tokens[at->second]; token.kind == TokenKind::user_defined)
         token.kind = TokenKind::control;
@@ -199,10 +198,10 @@ int64_t Vocabulary::find(std::string_view text) const {
 
 void read_tokenizer(JsonFiles& files, int64_t vocab, gguf::Metadata& metadata, std::vector<std::string>& notes) {
   const std::string& folder = files.folder();
-  const Json document = read_json_file(folder, "tokenizer.json"); // the largest one: gone when this ends
+  const Json document = read_json_file(folder, "tokenizer.json"); // large: freed early
   auto sentencepiece = read_text_file(folder, "tokenizer.model");
-  if (!sentencepiece && !document.is_object()) sentencepiece = read_text_file(folder, "spiece.model"); // of T5
-  // If both files are there, they describe one tokenizer, and tokenizer.model has the true scores of its pieces.
+  if (!sentencepiece && !document.is_object()) sentencepiece = read_text_file(folder, "spiece.model");
+  // tokenizer.model has priority: it has the true scores.
   const bool byte_level =
       document.is_object() && document.value("pre_tokenizer", Json()).dump().find("\"ByteLevel\"") != std::string::npos;
   constexpr const char* kRwkvVocabulary = "rwkv_vocab_v20230424.txt";

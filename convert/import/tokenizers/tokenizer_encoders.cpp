@@ -1,4 +1,4 @@
-// Tokenizers of encoders in tokenizer.json: WordPiece, as BERT has it, and Unigram, as XLM-RoBERTa and T5 have it.
+// WordPiece (BERT) and Unigram (XLM-RoBERTa, T5) tokenizers.
 #include "convert/import/tokenizers/tokenizer.h"
 #include "core/error.h"
 #include "core/strings/base64.h"
@@ -11,9 +11,8 @@ namespace {
 
 using text::TokenKind;
 
-constexpr std::string_view kWordBegin = "\u2581"; // before a word's first piece in GGUF, as SentencePiece has it
+constexpr std::string_view kWordBegin = "\u2581"; // precedes a word's first piece in GGUF
 
-// Gives `use` the parts of a Sequence, or the only one.
 template <typename Use>
 void for_each_part(const Json& node, const char* list, const std::string& where, Use&& use) {
   if (node.is_null()) return;
@@ -79,7 +78,7 @@ Vocabulary read_unigram(const Json& document, const Fields& model, const std::st
     }
     if (type != "Replace" && type != "Strip")
       throw_error("{}: {} cannot be converted", part.where(), core::printable(type));
-    out.remove_extra_whitespaces = true; // each is there to leave one space of several, and none at the ends
+    out.remove_extra_whitespaces = true; // these collapse spaces and trim
   });
   for_each_part(document.value("pre_tokenizer", Json()), "pretokenizers", where + ": pre_tokenizer",
                 [&](const Fields& part) {

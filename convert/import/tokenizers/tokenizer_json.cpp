@@ -1,6 +1,5 @@
-// tokenizer.json: the vocabulary, merges and rules of Hugging Face's tokenizers library. Two kinds of BPE are known:
-// byte-level, and over characters with byte fallback, which is SentencePiece's BPE in another file format. Encoders
-// have other kinds (tokenizer_encoders.cpp).
+// tokenizer.json of Hugging Face's tokenizers: byte-level BPE and BPE over characters with byte fallback
+// (SentencePiece's). Encoders: tokenizer_encoders.cpp.
 #include "convert/import/tokenizers/tokenizer.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
@@ -13,14 +12,14 @@ namespace {
 
 using text::TokenKind;
 
-constexpr std::string_view kSpace = "\u2581"; // the mark of SentencePiece for a space
-// The pattern of ByteLevel with use_regex, and the library's class of punctuation.
+constexpr std::string_view kSpace = "\u2581"; // SentencePiece's space
+// ByteLevel with use_regex; the library's punctuation.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kPunctuation = R"([\p{P}$+<=>^`|~])";
 constexpr size_t kMaxPatternBytes = 2000, kMaxPatterns = 16;
 constexpr uint32_t kMatchLimit = 100'000;
 
-// A text with an example of everything that families of pre-tokenizers split differently.
+// Distinguishes the families of pre-tokenizers.
 constexpr std::string_view kProbe =
     "Hello hello HELLO HelloWorld helloWORLD don't DON'T We'll it'S I'd'VE 'tis 'Twas x'y'' end.\n"
     " 1 12 123 1234 12345 3.14159 1,234,567 a1b22c333 v2.0beta \u00bd\u00b2\u0663\u0664\u0665\u0666 \n\n\n  "
@@ -76,7 +75,7 @@ void read_pre_tokenizer(const Json& node, const std::string& where, PreTokenizer
   if (out.patterns.size() > kMaxPatterns) throw_error("{}: more than {} patterns", where, kMaxPatterns);
 }
 
-// Checks that a normalizer changes no text. Sets `space_prefix` if it puts a space before a text.
+// Throws for a normalizer that changes text. Sets `space_prefix` if it adds a space.
 void read_normalizer(const Json& node, const std::string& where, bool& space_prefix, int depth = 0) {
   if (node.is_null()) return;
   const Fields fields(node, where);
@@ -87,15 +86,15 @@ void read_normalizer(const Json& node, const std::string& where, bool& space_pre
     for (const Json& part : *parts) read_normalizer(part, where, space_prefix, depth + 1);
   } else if (type == "Prepend") {
     space_prefix = true;
-  } else if (type == "Replace") { // " " by "▁", which every SentencePiece model does
+  } else if (type == "Replace") { // " " by "▁": standard
     const auto content = fields.find_string("content");
     if (content != std::string(kSpace)) throw_error("{}: Replace by other than ▁ cannot be converted", where);
-  } else if (type != "NFC") { // GGUF has no key for NFC, and nearly all text is NFC
+  } else if (type != "NFC") { // GGUF has no key for NFC; nearly all text is NFC
     throw_error("{}: {} cannot be converted", where, core::printable(type));
   }
 }
 
-// "a b", or ["a", "b"] in newer files.
+// "a b", or (newer) ["a", "b"].
 std::string merge_text(const Json& merge, const std::string& where) {
   if (merge.is_string()) return merge.get<std::string>();
   if (!merge.is_array() || merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string())
@@ -103,7 +102,7 @@ std::string merge_text(const Json& merge, const std::string& where) {
   return merge[0].get<std::string>() + " " + merge[1].get<std::string>();
 }
 
-// The ids that TemplateProcessing, perhaps in a Sequence, puts before and after a text.
+// IDs that TemplateProcessing (possibly in a Sequence) adds.
 void read_post_processor(const Json& node, const std::string& where, Vocabulary& out, int depth = 0) {
   out.add_bos = out.add_bos.value_or(false);
   out.add_eos = out.add_eos.value_or(false);
@@ -124,7 +123,7 @@ void read_post_processor(const Json& node, const std::string& where, Vocabulary&
     };
     out.add_bos = special(single->front(), "bos");
     out.add_eos = single->size() > 1 && special(single->back(), "eos");
-  } else if (type == "BertProcessing" || type == "RobertaProcessing") { // ["</s>", 2]
+  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     const auto marker = [&](const char* field, const char* role) {
       const Json* pair = fields.find(field);
       const bool named = pair && pair->is_array() && !pair->empty() && (*pair)[0].is_string();
@@ -224,7 +223,7 @@ Vocabulary read_tokenizer_json(const Json& document, const std::string& where, i
   } else if (model.get_bool("byte_fallback", false)) {
     out.model = "llama";
     out.add_space_prefix = space_prefix;
-    // SentencePiece merges the pair that makes the piece with the best score. The order of the merges gives the scores.
+    // SentencePiece merges by score: order gives scores.
     for (Token& token : out.tokens) token.score = -static_cast<float>(merges->size());
     std::vector<bool> scored(out.tokens.size());
     for (size_t rank = 0; rank < merges->size(); ++rank) {

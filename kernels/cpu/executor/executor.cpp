@@ -16,7 +16,7 @@ namespace ridge::kernels::cpu {
 
 std::string_view instruction_set() {
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  return hwy::TargetName(usable & -usable); // lower bits are better
+  return hwy::TargetName(usable & -usable); // lowest bit: best target
 }
 
 namespace {
@@ -116,7 +116,6 @@ class CpuExecutor final : public core::Executor {
       run(std::span(lowering_.state(static_cast<int32_t>(i), stream), program_.states[i].width));
   }
 
-  // Copies the batch to where the steps read it.
   void load(const core::Batch& batch) {
     BatchState& state = lowering_.batch();
     state.tokens.assign(batch.tokens.begin(), batch.tokens.end());
@@ -131,7 +130,7 @@ class CpuExecutor final : public core::Executor {
     std::ranges::copy(batch.input, lowering_.input().begin());
   }
 
-  // Consecutive positions of one stream go together, as many as one attention task takes, all in one block or none.
+  // A segment: consecutive tokens of one stream in the same block, at most one attention task.
   void find_segments(BatchState& state, std::span<const int32_t> block_ends) const {
     state.segments.clear();
     for (size_t i = 0; i < state.tokens.size(); ++i) {

@@ -5,7 +5,7 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// Sorts the (token, slot) pairs by their expert, those of one expert by token. Allocates nothing that is not reserved.
+// By expert, then token. Uses reserved memory only.
 void sort_by_expert(const int32_t* ids, int64_t pairs, int64_t used, ExpertGroups& out) {
   out.pair.resize(pairs);
   for (int64_t i = 0; i < pairs; ++i) out.pair[i] = static_cast<int32_t>(i);

@@ -43,7 +43,6 @@ std::byte* KvCache::values(int32_t layer, int64_t stream, int64_t head) const {
   return l.values.data() + (stream * l.heads + head) * l.value_bytes;
 }
 
-// Positions lie in tiles, one behind the other.
 void KvCache::copy(int64_t from, int64_t to, int64_t positions) const {
   for (const Layer& layer : layers_) {
     const int64_t tiled = layer.rows.is_ring() ? layer.positions : round_up(layer.kv.entries(positions), kPositionTile);
@@ -65,7 +64,7 @@ int64_t KvCache::block_bytes() const {
   return sum;
 }
 
-// copy(cache, offset in the block, bytes) for each head. The last block ends with the cache.
+// Calls copy(cache, offset in the block, bytes) per head. The last block may be shorter.
 template <typename Copy>
 void KvCache::for_block(int64_t stream, int64_t block, Copy copy) const {
   int64_t at = 0;
@@ -99,7 +98,6 @@ int64_t KvCache::bytes() const {
   return sum;
 }
 
-// That a window lies in, wherever it begins.
 int64_t KvCache::window_tiles(const Layer& layer) {
   return std::min(round_up(layer.rows.window, kPositionTile) / kPositionTile + 1, layer.positions / kPositionTile);
 }
@@ -113,8 +111,7 @@ int64_t KvCache::window_floats() const {
   return bytes / static_cast<int64_t>(sizeof(float));
 }
 
-// copy(the cache's tile, bytes) for each tile of keys and of values of the windows before `position`, as many as
-// window_tiles(): the last ones may be none of the window.
+// Calls copy(tile, bytes) for window_tiles() tiles before `position`; the last may lie outside the window.
 template <typename Copy>
 void KvCache::for_window_tiles(int64_t stream, int64_t position, Copy copy) const {
   for (const Layer& layer : layers_) {

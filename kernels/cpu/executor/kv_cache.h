@@ -1,4 +1,4 @@
-// Keys and values of every layer and stream, in the layout that attention reads (kernels.h).
+// Keys and values in the layout of kernels.h.
 #pragma once
 
 #include "core/cache/rings.h"
@@ -13,20 +13,18 @@ class KvCache {
  public:
   KvCache(const core::Program& program, const core::ExecutorConfig& config);
 
-  // Where a head's keys and values start, and how they lie in rows.
   std::byte* keys(int32_t layer, int64_t stream, int64_t head) const;
   std::byte* values(int32_t layer, int64_t stream, int64_t head) const;
   const core::CacheRows& rows(int32_t layer) const { return layers_[layer].rows; }
-  // The first `positions` of each head, and all of rings, from one stream to another.
+  // The first `positions` of each head, and whole rings.
   void copy(int64_t from, int64_t to, int64_t positions) const;
-  // Block number `block` of a stream (core::Executor): layer after layer its keys, then its values, head after head.
-  // Rings are left out.
+  // A block (core::Executor) has keys, then values per layer, head by head, without rings.
   int64_t block_bytes() const;
   void save(int64_t stream, int64_t block, std::byte* to) const;
   void load(int64_t stream, int64_t block, const std::byte* from) const;
   int64_t bytes() const;
 
-  // What the windows of rings see from `position` on: out of the cache and back.
+  // Ring contents visible from `position`.
   int64_t window_floats() const;
   void save_windows(int64_t stream, int64_t position, std::span<float> to) const;
   void load_windows(int64_t stream, int64_t position, std::span<const float> from) const;
@@ -36,10 +34,10 @@ class KvCache {
   void for_block(int64_t stream, int64_t block, Copy copy) const;
 
   struct Layer {
-    int64_t heads, positions; // positions: whole tiles of entries
+    int64_t heads, positions; // positions: entries, in whole tiles
     core::KvLayer kv;
     int64_t block_entries;
-    int64_t key_bytes, value_bytes; // per head of one stream
+    int64_t key_bytes, value_bytes; // per head and stream
     core::CacheRows rows;
     Memory keys, values; // [stream][head]
   };

@@ -6,7 +6,6 @@ namespace ridge::kernels::cpu {
 
 namespace {
 
-// Rows of one run.
 void run_neighbors(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
                    int64_t count) {
   const std::byte* rows = linear.row(first);

@@ -1,4 +1,3 @@
-// Matrix times activations: which kernel serves how many tokens, and in what pieces.
 #pragma once
 
 #include "core/program.h"
@@ -10,20 +9,20 @@
 
 namespace ridge::kernels::cpu {
 
-// out[out_row] = W x[in_row] (+ bias) for one matrix and some rows of activations.
+// out[out_row] = W x[in_row] (+ bias).
 struct Linear {
   const FormatKernels* kernels;
   const std::byte* matrix;
   int64_t row_bytes, rows, cols;
   const float* x;       // [in rows][cols]
-  std::byte* quantized; // the same as QuantizedRows; null: compute with f32
-  bool wide;            // they are wide
+  std::byte* quantized; // QuantizedRows of x; null: f32
+  bool wide;            // 16-bit activations
   float* out;           // [out rows][rows]
   const float* bias;    // [rows] or null
-  // Rows come in runs of as many, which start so many bytes apart (core::Weight); whole runs make the matrix.
+  // Runs of run_rows rows start run_stride bytes apart (core::Weight).
   int64_t run_rows, run_stride;
 
-  // A panel is up to kPanelRows neighbouring rows of one run.
+  // Up to kPanelRows rows of one run.
   struct Panel {
     int64_t first, count;
   };
@@ -43,11 +42,10 @@ struct Linear {
   int64_t panels_of_run() const { return (run_rows + kPanelRows - 1) / kPanelRows; }
 };
 
-// For up to this many tokens rows are unpacked one by one; above, panels of them are unpacked and transposed.
+// Up to this many tokens, rows are unpacked one by one; above, as transposed panels.
 inline constexpr int64_t kMostDotTokens = 2;
-inline constexpr int64_t kTokenBlock = 256; // tokens that a panel is multiplied with at most
+inline constexpr int64_t kTokenBlock = 256;
 
-// Scratch of one thread.
 struct LinearScratch {
   CodePanel codes;
   FloatPanel floats;
@@ -56,15 +54,14 @@ struct LinearScratch {
   const float* x[kTokenBlock];
 };
 
-// Rows [first, first + count) of the matrix for the tokens in[i] -> out[i], one dot product at a time.
+// Rows [first, first + count) for tokens in[i] -> out[i].
 void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
               int64_t count);
-// The same for one panel and at most kTokenBlock tokens.
+// One panel, at most kTokenBlock tokens.
 void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t panel,
                LinearScratch& scratch);
 
-// Row boundaries of pieces for dynamic scheduling: large ones first, then ever smaller ones so that all threads finish
-// together, none under 16 KB of weights.
+// Row boundaries for dynamic scheduling: decreasing pieces of at least 16 KB.
 std::vector<int64_t> guided_pieces(int64_t rows, int64_t row_bytes, int threads);
 
 } // namespace ridge::kernels::cpu

@@ -9,9 +9,9 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// Work for one thread at a time in ops that walk along vectors: well above the cost of taking an item.
+// Well above the cost of taking an item.
 constexpr int64_t kElementsPerItem = 4096;
-constexpr int64_t kAttentionRows = 32; // queries (tokens × heads of a group) per attention task, if the group allows
+constexpr int64_t kAttentionRows = 32; // per task: tokens × heads of a group
 
 using Lower = void (*)(Lowering&, const core::Op&);
 constexpr Lower kLower[] = {
@@ -57,7 +57,7 @@ void Lowering::allocate_states() {
   }
 }
 
-// A thread never needs scratch for a linear and for attention at the same time.
+// Linear and attention share scratch: a thread never needs both.
 void Lowering::allocate_scratch() {
   int64_t scratch_bytes = sizeof(LinearScratch), largest_group = 1;
   for (const core::Op& op : program_.ops)
@@ -136,7 +136,7 @@ std::vector<core::OpTime> Lowering::profile(int repetitions) {
   std::vector<core::OpTime> times;
   for (size_t i = 0; i < schedule_.size(); ++i) {
     const int32_t op = schedule_.label(i);
-    if (op < 0) continue; // the tables of angles
+    if (op < 0) continue; // rope tables
     if (times.empty() || times.back().ops[0] != op) times.push_back({{op}, 0});
     times.back().seconds += seconds[i] / repetitions;
   }
@@ -218,7 +218,7 @@ const std::vector<float>& Lowering::vector_weight(core::WeightId id) {
 bool Lowering::wants_codes(const core::Weight& weight) const { return !config_.exact && format_of(weight).packed; }
 
 Linear Lowering::make_linear(const core::Weight& weight) {
-  format_of(weight); // or throws
+  format_of(weight);
   const auto [kernels, added] = kernels_.try_emplace(weight.type);
   if (added) kernels->second = format_kernels(weight.type);
   Linear linear = {};
@@ -228,9 +228,9 @@ Linear Lowering::make_linear(const core::Weight& weight) {
   linear.rows = weight.rows;
   linear.cols = weight.cols;
   linear.wide = wide_;
-  linear.run_rows = std::min(weight.rows, weight.rows_per_run()); // of experts, each is a run
+  linear.run_rows = std::min(weight.rows, weight.rows_per_run());
   linear.run_stride = weight.run_rows > 0 ? weight.run_stride : weight.matrix_bytes();
-  if (weight.run_rows == 1) { // some columns of a matrix: its rows, some way apart
+  if (weight.run_rows == 1) { // a slice of columns
     linear.row_bytes = weight.run_stride;
     linear.run_rows = weight.rows;
     linear.run_stride = weight.rows * weight.run_stride;
@@ -238,7 +238,6 @@ Linear Lowering::make_linear(const core::Weight& weight) {
   return linear;
 }
 
-// A buffer that no op needs any more, or a new one.
 Lowering::CodeBuffer& Lowering::code_buffer(int64_t bytes) {
   CodeBuffer* found = nullptr;
   for (const auto& candidate : code_buffers_)
@@ -254,7 +253,7 @@ std::pair<std::byte*, Lowering::Resource> Lowering::quantized(core::ValueId id, 
   for (const auto& buffer : code_buffers_)
     if (buffer->holds == id && buffer->cols == cols) return {buffer->memory.data(), buffer->resource};
   const bool gathered = info(id).gathered;
-  const int64_t per_row = info(id).width / cols; // several where each expert slot has its own input
+  const int64_t per_row = info(id).width / cols; // > 1: expert slots with separate inputs
   const int64_t bytes = QuantizedRow::bytes(round_up(cols, kChunk), wide_);
   CodeBuffer& buffer = code_buffer((gathered ? config_.max_outputs : config_.max_batch) * per_row * bytes);
   buffer.holds = id;

@@ -1,7 +1,6 @@
-// Turns a Program into a Schedule: buffers for its values, kernels for its weights, items for the threads.
+// Turns a Program into a Schedule.
 //
-// Each op adds its own steps: lower_NAME in NAME.cpp under kernels/cpu/ops/, for every row of core/ops.def. The
-// Lowering gives it what several ops need.
+// lower_NAME in NAME.cpp below kernels/cpu/ops/ adds the steps of row NAME of core/ops.def.
 #pragma once
 
 #include "core/executor.h"
@@ -25,52 +24,50 @@ namespace ridge::kernels::cpu {
 inline double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Heads of latent attention that an item takes together: few enough for every thread to have some.
+// Few enough that every thread gets some.
 constexpr int64_t latent_heads_of_item(int64_t heads, int threads) {
   return std::clamp<int64_t>(ceil_div(heads, threads), 1, 16);
 }
 
-// The batch as the steps see it; filled by forward() before the schedule runs.
+// The current batch.
 struct BatchState {
-  // Consecutive tokens of one stream, few enough for one attention task per KV head.
+  // Tokens of one attention task per KV head.
   struct Segment {
     int64_t stream, first_token, tokens, first_position;
     int64_t end;                            // of the stream's positions in the batch
-    int64_t block_first = 0, block_end = 0; // of the block that all its tokens are in; 0: of none
+    int64_t block_first = 0, block_end = 0; // of the block with all its tokens; 0: none
   };
-  // All tokens of one stream, in their order: what recurrent ops go through.
+  // All tokens of one stream, in order.
   struct Sequence {
     int64_t stream;
     std::vector<int64_t> tokens;
-    bool starts; // the state before them is zero
+    bool starts; // from zero state
   };
   std::vector<int32_t> tokens, positions, streams, outputs, axes;
   std::vector<float> given;               // core::Batch::rows
-  std::vector<core::AdapterUse> adapters; // [streams][Program::adapters]; of all batches
+  std::vector<core::AdapterUse> adapters; // [streams][Program::adapters], persistent
   std::vector<Segment> segments;
   std::vector<Sequence> sequences;
 
   int64_t rows(bool gathered) const { return static_cast<int64_t>(gathered ? outputs.size() : tokens.size()); }
 };
 
-// The tokens of a batch sorted by the expert they go to, filled by a step of its own after the routing.
 struct ExpertGroups {
   struct Group {
     int64_t expert;
-    size_t first, count; // of `pair` and of `token`
+    size_t first, count; // in `pair` and `token`
   };
   std::vector<Group> groups;
-  std::vector<int32_t> pair, token; // token * used + slot, and token alone
+  std::vector<int32_t> pair, token; // token * used + slot; token
   Schedule::Resource resource;
 };
 
-// Cosines and sines of a rope table for the positions of the batch.
 struct RopeAngles {
   Memory cos_sin; // [token][pairs cosines, pairs sines]
   Schedule::Resource resource;
 };
 
-// Throws Error for a weight whose type is unknown or whose rows are no whole blocks.
+// Throws Error for an unknown type or partial blocks.
 const quant::FormatInfo& format_of(const core::Weight& weight);
 
 class Lowering {
@@ -79,19 +76,18 @@ class Lowering {
   using Resources = std::set<Resource>;
 
   Lowering(const core::Program& program, const core::ExecutorConfig& config, int threads);
-  Lowering(const Lowering&) = delete; // the schedule's functions refer to it
+  Lowering(const Lowering&) = delete; // referenced by the schedule
 
-  // For the executor.
   void run() { schedule_.run(threads_); }
-  std::vector<core::OpTime> profile(int repetitions); // of the batch that ran last
+  std::vector<core::OpTime> profile(int repetitions);
   BatchState& batch() { return batch_; }
   std::span<const float> result(int64_t row) const;
-  std::span<const float> hidden() const { return rows_of(program_.hidden); } // of this batch
-  std::span<float> input() { return rows_of(program_.input); }               // for this batch
+  std::span<const float> hidden() const { return rows_of(program_.hidden); }
+  std::span<float> input() { return rows_of(program_.input); }
   int64_t segment_tokens() const { return segment_tokens_; }
   int64_t bytes() const;
 
-  // For the ops. All pointers stay valid as long as the Lowering.
+  // For the ops. Pointers stay valid as long as the Lowering.
   const core::Program& program() const { return program_; }
   const core::ExecutorConfig& config() const { return config_; }
   int threads() const { return threads_; }
@@ -107,37 +103,32 @@ class Lowering {
   Resources slots(const std::vector<core::ValueId>& ids) const;
   const core::Weight& weight(core::WeightId id) const { return program_.weights[id]; }
 
-  // Adds a step that runs over rows [first, last) of values with `width` elements a row, in pieces worth a thread's
-  // while.
+  // Adds a step over rows [first, last).
   using RowRange = std::function<void(int64_t first, int64_t last)>;
   void add_rows(const Resources& reads, const Resources& writes, bool gathered, int64_t width, RowRange run);
-  // The same for an op that treats all elements of its inputs and its output alike, wherever rows end.
+  // The same for an element-wise op; ignores row boundaries.
   using Elements = std::function<void(int64_t first, int64_t count)>;
   void add_elements(const core::Op& op, Elements run);
 
-  // The same for a recurrent op, over `pieces` of every stream's state: run(sequence, the stream's state, piece,
-  // thread).
+  // The same for a recurrent op, over `pieces` of each state.
   using RunSequence = std::function<void(const BatchState::Sequence&, float* state, int64_t piece, int thread)>;
   void add_sequences(const core::Op& op, int32_t state, int64_t pieces, RunSequence run);
-  float* state(int32_t layer, int64_t stream) const; // of Program::states
+  float* state(int32_t layer, int64_t stream) const;
 
-  // A norm's weights or a bias, decoded to f32 once.
+  // Decoded to f32 once.
   const std::vector<float>& vector_weight(core::WeightId id);
   Linear make_linear(const core::Weight& weight);
   bool wants_codes(const core::Weight& weight) const;
-  // The quantized copy of a value read as rows of `cols`, made on first use; its buffer is free again after the last op
-  // that multiplies the value.
+  // Quantized on first use; the buffer is reusable after the value's last product.
   std::pair<std::byte*, Resource> quantized(core::ValueId id, int64_t cols);
-  // The groups for the expert ids in `ids`, made once per routing decision.
   const ExpertGroups& expert_groups(core::ValueId ids, int64_t experts);
-  // 0, 1, 2 … for as many rows as a batch may have.
+  // 0, 1, 2, …
   const int32_t* row_numbers() const { return row_numbers_.data(); }
-  // Scratch of one thread, for the one or the other.
+  // Both share one buffer per thread.
   LinearScratch& linear_scratch(int thread) { return *scratch_[thread].as<LinearScratch>(); }
   float* attention_scratch(int thread) { return scratch_[thread].as<float>(); }
-  // What tasks of an attention op have in common: the cache's types and widths, parameters and scratch.
   AttentionTask attention_task(const core::AttentionParams& params, int thread);
-  float* recurrent_scratch(int thread) { return scratch_[thread].as<float>(); } // 3 * dim or states elements
+  float* recurrent_scratch(int thread) { return scratch_[thread].as<float>(); }
 
  private:
   struct CodeBuffer {
@@ -145,10 +136,10 @@ class Lowering {
     Resource resource;
     core::ValueId holds;
     int64_t cols;
-    size_t free_after; // index of the op that reads it last
+    size_t free_after;
   };
 
-  std::span<float> rows_of(core::ValueId id) const; // empty where the Program has no such value
+  std::span<float> rows_of(core::ValueId id) const;
   void allocate_values();
   void allocate_states();
   void allocate_scratch();
@@ -161,25 +152,24 @@ class Lowering {
   const core::Program& program_;
   const core::ExecutorConfig config_;
   const int threads_;
-  // Activations are quantized to 16 bits. With 2 threads of a Xeon, where arithmetic limits, that costs a quarter of
-  // decoding's speed and a third of prompts'.
+  // 16-bit activations cost 1/4 of decode and 1/3 of prefill speed on a compute-bound Xeon (2 threads).
   const bool wide_;
   core::BufferPlan plan_;
   KvCache cache_;
   BatchState batch_;
   Schedule schedule_;
-  Resource next_resource_;                // the value slots come first
-  std::vector<Resource> cache_resources_; // per KV layer
-  std::vector<Memory> states_;            // per state layer, [stream][width]
+  Resource next_resource_;
+  std::vector<Resource> cache_resources_;
+  std::vector<Memory> states_; // per layer, [stream][width]
   std::vector<Resource> state_resources_;
   std::vector<Memory> slots_;
-  std::vector<Memory> scratch_; // per thread
+  std::vector<Memory> scratch_;
   std::vector<int32_t> row_numbers_;
   int64_t segment_tokens_ = 1;
-  std::vector<RopeAngles> angles_; // per rope table
+  std::vector<RopeAngles> angles_;
 
   size_t current_op_ = 0;
-  std::vector<size_t> last_product_; // per value: index of the last op that multiplies it
+  std::vector<size_t> last_product_;
   std::vector<std::unique_ptr<CodeBuffer>> code_buffers_;
   std::map<core::WeightId, std::vector<float>> vectors_;
   std::map<uint32_t, FormatKernels> kernels_;

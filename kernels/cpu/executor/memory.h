@@ -1,5 +1,4 @@
-// Zeroed memory that costs nothing until it is touched: anonymous pages, unreserved. A KV cache for a long context or
-// scratch for a large batch may be asked for at once, and uses what is filled.
+// Zeroed, unreserved pages: full-size caches cost only what is touched.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +10,7 @@ namespace ridge::kernels::cpu {
 class Memory {
  public:
   Memory() = default;
-  // Throws Error where the address space has no room. 64-byte aligned (in fact to a page).
+  // Page-aligned. Throws Error if the address space has no room.
   Memory(int64_t bytes, const char* purpose);
   ~Memory();
   Memory(Memory&& other) noexcept

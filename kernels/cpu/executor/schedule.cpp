@@ -11,17 +11,16 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// OpenMP's barrier spins for milliseconds. On a machine with other work, the thread that the others wait for is then
-// the one without a core. This barrier spins for about the length of a small op, then sleeps.
+// OpenMP's barrier spins for milliseconds and takes cores from the threads it waits for. This one spins for about a
+// small op, then sleeps.
 class Barrier {
  public:
-  // `team` is the number of threads that meet; all of them pass the same one.
   void wait(int team) {
     const uint32_t phase = phase_.load(std::memory_order_acquire);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == team) {
       arrived_.store(0, std::memory_order_relaxed);
-      // Sequentially consistent: notify_all() looks for sleepers first, and a release store may become visible after
-      // that look. A thread that falls asleep in between is then never woken.
+      // Sequentially consistent: notify_all() checks for sleepers first, and a release store may become visible after
+      // that check. A thread that falls asleep in between would never wake.
       phase_.store(phase + 1, std::memory_order_seq_cst);
       phase_.notify_all();
       return;
@@ -34,7 +33,7 @@ class Barrier {
   }
 
  private:
-  static constexpr int kSpins = 2000; // some 20 to 50 µs
+  static constexpr int kSpins = 2000; // 20 to 50 µs
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};
 };
@@ -61,7 +60,7 @@ void Schedule::run(int threads, std::vector<double>* seconds) {
   Barrier barrier;
 #pragma omp parallel num_threads(threads)
   {
-    // OpenMP may grant fewer threads than asked for: OMP_THREAD_LIMIT, OMP_DYNAMIC, a parallel region around this one.
+    // may be fewer than requested (OMP_THREAD_LIMIT, OMP_DYNAMIC, nested regions)
     const int thread = omp_get_thread_num(), team = omp_get_num_threads();
     double last = core::seconds_now();
     for (size_t i = 0; i < steps_.size(); ++i) {

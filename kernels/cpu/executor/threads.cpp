@@ -12,11 +12,11 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// Quota and period in a control group's files, as processors; 0: no limit.
+// In processors; 0: none.
 double quota_of(const std::string& folder) {
   double quota = 0, period = 0;
   if (std::ifstream second_version(folder + "/cpu.max"); second_version) {
-    second_version >> quota >> period; // "max" is no number
+    second_version >> quota >> period; // "max" fails to parse
   } else {
     std::ifstream(folder + "/cpu.cfs_quota_us") >> quota; // -1: none
     std::ifstream(folder + "/cpu.cfs_period_us") >> period;
@@ -31,7 +31,7 @@ bool lists_cpu(const std::string& controllers) {
   return false;
 }
 
-// The least quota of the groups that this process is in, and of those around them.
+// Lowest limit of this process's control groups and their parents.
 double limit_of_groups(const std::string& root) {
   double least = 0;
   std::ifstream groups(root + "/proc/self/cgroup"); // number:controllers:/path
@@ -70,7 +70,7 @@ Processors find_processors(const std::vector<int>& usable, const std::string& ro
   std::set<std::string> cores;
   for (const int processor : usable) {
     const std::string number = std::to_string(processor);
-    std::string siblings; // "0,8"
+    std::string siblings;
     std::getline(std::ifstream(root + "/sys/devices/system/cpu/cpu" + number + "/topology/thread_siblings_list"),
                  siblings);
     cores.insert(siblings.empty() ? number : siblings);

@@ -1,5 +1,4 @@
-// The kernels that know weight formats: rows times one token, and panels for the matrix tiles. Each part (formats0.cpp
-// …) compiles every kFormatParts-th format for every instruction set.
+// Dot products and panels per weight format. Each part (formats0.cpp, …) compiles every kFormatParts-th format.
 #if defined(RIDGE_CPU_FORMATS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_FORMATS_INL_H
 #undef RIDGE_CPU_FORMATS_INL_H
@@ -18,9 +17,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
-namespace { // compiled for several instruction sets: nothing may be merged with a twin
+namespace {
 
-// −kBias × Σ of codes out of −128 × Σ, where it is an integer, too.
+// −kBias × Σ codes from −128 × Σ codes, where exact.
 template <int kBias>
 HWY_INLINE VI bias_of(VI bias128) {
   if constexpr (kBias == 128) return bias128;
@@ -31,7 +30,6 @@ HWY_INLINE VI bias_of(VI bias128) {
   return hn::Mul(hn::ShiftRight<7>(bias128), hn::Set(kI, kBias));
 }
 
-// What a dot reads of a QuantizedRow.
 template <int kGroup>
 struct DotInput {
   const int8_t *code, *low;
@@ -43,12 +41,12 @@ struct DotInput {
         bias(kGroup == 16 ? x.bias16() : x.bias32()) {}
 };
 
-// total += the chunk · the columns of x from `column` on.
+// total += chunk · x[column …].
 template <typename Format>
 HWY_INLINE void add_chunk(const Chunk& chunk, int64_t column, const DotInput<Format::kScaleWeights>& x,
                           VF (&total)[kSumVectors]) {
   constexpr int kBias = Unpacker<Format>::kBias;
-  const auto dot = [](VI sum, VI code, VI value) HWY_ATTR { // codes with a small bias have six bits at most
+  const auto dot = [](VI sum, VI code, VI value) HWY_ATTR { // a small bias implies at most six bits
     return kBias < 128 ? dot4_small(sum, code, value) : dot4(sum, code, value);
   };
   VI dots[kCodeVectors], sums[kSumVectors];
@@ -66,7 +64,6 @@ HWY_INLINE void add_chunk(const Chunk& chunk, int64_t column, const DotInput<For
   }
 }
 
-// kOne: of one token.
 template <typename Format, bool kOne>
 HWY_INLINE void dot_rows(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const QuantizedRow* x,
                          int64_t tokens, float* const* out) {
@@ -104,11 +101,10 @@ template <typename Format>
 void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, int64_t first_col,
                 CodePanel& panel) {
   using Unpack = Unpacker<Format>;
-  constexpr int64_t kStep =
-      Format::kScaleWeights / 16; // every group of 16 has a row in `scale`: keep each or every other
+  constexpr int64_t kStep = Format::kScaleWeights / 16; // scales of 32 are duplicated
   alignas(64) uint8_t code[16][kChunk];
   alignas(64) float scale[16][kChunk / 16], offset[16][kChunk / 16], spread[kChunk / 16][16];
-  const VI bias = hn::Set(kI, (128 - Unpack::kBias) * 0x01010101); // no byte overflows
+  const VI bias = hn::Set(kI, (128 - Unpack::kBias) * 0x01010101);
   const int64_t end = std::min(first_col + kCodePanelCols, round_up(cols, kChunk));
   for (int64_t half = 0; half < kPanelRows; half += 16) {
     for (int64_t column = first_col; column < end; column += kChunk) {
@@ -139,7 +135,7 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
   }
 }
 
-// kLanes weights of a block from weight i, a multiple of kLanes, on.
+// i: a multiple of kLanes.
 HWY_INLINE VF load_scaled(const quant::FP8_E4M3* block, int64_t i) { return load_e4m3(block->qs + i, block->d); }
 HWY_INLINE VF levels_of(const quant::LevelBlock* block, int64_t i, const float (&levels)[16]) {
   return load_levels(block->qs + i / 32 * 16 + i % 16, i % 32 >= 16, levels, block->d);
@@ -147,7 +143,7 @@ HWY_INLINE VF levels_of(const quant::LevelBlock* block, int64_t i, const float (
 HWY_INLINE VF load_scaled(const quant::NF4* block, int64_t i) { return levels_of(block, i, quant::kNf4Levels); }
 HWY_INLINE VF load_scaled(const quant::FP4* block, int64_t i) { return levels_of(block, i, quant::kFp4Levels); }
 
-// kLanes weights of a row of a float format, from `column`, a multiple of kLanes, on.
+// column: a multiple of kLanes.
 template <typename Format>
 HWY_INLINE VF load_weights(const std::byte* row, int64_t column) {
   const Format* block = reinterpret_cast<const Format*>(row) + column / Format::kWeights;
@@ -166,14 +162,13 @@ float weight_at(const std::byte* row, int64_t column) {
   return reinterpret_cast<const Format*>(row)[column].value();
 }
 
-// Decodes `count` (at most kChunk) weights of a row from `column`, a multiple of kChunk, on to f32: bit for bit what
-// quant::decode gives. `out` has room for a chunk.
+// `count` <= kChunk weights from `column` (a multiple of kChunk), bit-identical to quant::decode. `out`: kChunk floats.
 template <typename Format>
 HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column, int64_t count, float* out) {
   if constexpr (quant::FloatFormat<Format>) {
     int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) hn::StoreU(load_weights<Format>(row, column + i), kF, out + i);
-    if constexpr (quant::ScalarFormat<Format>) // rows of others are whole blocks
+    if constexpr (quant::ScalarFormat<Format>)
       for (; i < count; ++i) out[i] = weight_at<Format>(row, column + i);
   } else {
     Chunk chunk;
@@ -197,7 +192,7 @@ HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column,
   }
 }
 
-// kRows rows at once, for the sake of as many chains of sums.
+// Several rows give independent additions.
 template <typename Format, int kRows>
 HWY_INLINE void dot_float_rows(const std::byte* rows, int64_t row_bytes, int64_t cols, const float* x, float* out) {
   alignas(64) float decoded[kRows][kChunk];

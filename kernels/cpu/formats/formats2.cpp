@@ -1,4 +1,3 @@
-// Part 2 of the format kernels: see formats-inl.h.
 #include "kernels/cpu/formats/targets.h"
 
 #define RIDGE_FORMAT_PART 2

@@ -1,8 +1,7 @@
-// Matrix tiles: a panel of 32 unpacked rows times several tokens, all formats alike.
+// Matrix tiles: a panel of 32 unpacked rows times several tokens.
 //
-// The weights of 16 rows sit side by side in a vector and four bytes of a token are broadcast against them, so nothing
-// is summed across lanes. Codes are stored plus 128, because the byte dot wants one unsigned side; the integer sums
-// start at −128 × Σ activations and are therefore exact.
+// A vector holds weights of 16 rows against four broadcast bytes of a token: no sum crosses lanes. Byte dot products
+// need an unsigned operand, so codes are stored plus 128 and integer sums start at −128 × Σ activations.
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,13 +12,11 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
-namespace { // compiled for several instruction sets: nothing may be merged with a twin
+namespace {
 
-// Tokens per tile: with two vectors of rows, sums of both kinds fill the registers (32 with AVX-512, else 16). Wide
-// rows have two sums of integers.
+// The sums fill the registers (32 with AVX-512, else 16).
 inline constexpr int kTileTokens = RIDGE_WIDE ? 6 : 2, kWideTileTokens = RIDGE_WIDE ? 4 : 1;
 
-// Two vectors of rows of one partial sum of kTokens tokens: `total` out of memory, and back.
 template <int kTokens>
 HWY_INLINE void load_sums(const float* sums, bool begins, VF (&total)[2][kTokens]) {
   HWY_UNROLL(8)
@@ -34,7 +31,6 @@ HWY_INLINE void store_sums(const VF (&total)[2][kTokens], float* sums) {
     for (int v = 0; v < 2; ++v) hn::StoreU(total[v][t], kF, sums + t * kPartialSums * kPanelRows + v * kLanes);
 }
 
-// One tile: rows [first_row, first_row + 2 vectors) of the panel, kTokens tokens.
 template <int kTokens, bool kScale16, bool kHasOffset, bool kWide>
 void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, int64_t cols, const QuantizedRow* x,
                 float* sums) {
@@ -55,7 +51,7 @@ void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, in
     load_sums(sums + part * kPanelRows + first_row, first_col == 0, total);
     for (int64_t g = part; g < cols / kGroup; g += kParts) {
       const int64_t at = g * (kGroup / 16);
-      VI dot[2][kTokens], high[2][kTokens]; // of wide rows, 256 * high + dot is the sum
+      VI dot[2][kTokens], high[2][kTokens]; // wide: 256 * high + dot
       HWY_UNROLL(8)
       for (int t = 0; t < kTokens; ++t) {
         dot[0][t] = dot[1][t] = hn::Set(kI, bias[t][at]);
@@ -124,7 +120,6 @@ void floats_tile(const FloatPanel& panel, int64_t first_row, int64_t first_col, 
   }
 }
 
-// tile.run<tokens>(), for 1 to kTokens tokens.
 template <int kTokens, typename Tile>
 HWY_INLINE void with_tokens(int64_t tokens, const Tile& tile) {
   if (tokens == kTokens)
@@ -158,7 +153,7 @@ struct FloatsTile {
   }
 };
 
-// The size of the next tile, such that the last ones are not much smaller than the others.
+// Avoids a much smaller last tile.
 HWY_INLINE int64_t tile_tokens(int64_t left, int64_t most) {
   const int64_t tiles = (left + most - 1) / most;
   return (left + tiles - 1) / tiles;

@@ -1,5 +1,4 @@
-// The one order of sums that all products with a matrix keep (kernels.h): what dots need for it, whose lanes are
-// columns.
+// The summation order of kernels.h where lanes are columns.
 #if defined(RIDGE_CPU_PARTIAL_SUMS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_PARTIAL_SUMS_INL_H
 #undef RIDGE_CPU_PARTIAL_SUMS_INL_H
@@ -11,23 +10,22 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
-namespace { // compiled for several instruction sets: nothing may be merged with a twin
+namespace {
 
 inline constexpr int64_t kCodeVectors = kChunk / 4 / kLanes;
 inline constexpr int64_t kSumVectors = kPartialSums / kLanes;
 
-// Integers of a chunk, four columns a lane, to the sums of its groups: lane i of all `sums` has that of the group that
-// columns 16 i to 16 i + 15 are in.
+// Lane i of `sums` gets the group of columns 16 i to 16 i + 15.
 template <int kGroup>
 HWY_INLINE void add_groups(const VI (&dots)[kCodeVectors], VI (&sums)[kSumVectors]) {
 #if RIDGE_WIDE
-  // First pairs of elements, then pairs of pairs, within each 128 bits (16 columns) of all four vectors.
+  // Pairs, then pairs of pairs, within each 128 bits.
   const auto pairs = [](__m512i a, __m512i b) HWY_ATTR {
     return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
   };
   const __m512i a = pairs(dots[0].raw, dots[1].raw), b = pairs(dots[2].raw, dots[3].raw);
   __m512i sum = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-  // Element 4 i + j belongs to columns 64 j + 16 i.
+  // Element 4 i + j: columns 64 j + 16 i.
   if (kGroup == 32) sum = _mm512_add_epi32(sum, _mm512_shuffle_i32x4(sum, sum, 0xb1));
   sums[0].raw = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sum);
 #elif HWY_TARGET == HWY_AVX2
@@ -36,7 +34,7 @@ HWY_INLINE void add_groups(const VI (&dots)[kCodeVectors], VI (&sums)[kSumVector
     const VI* d = dots + 4 * h;
     __m256i sum = _mm256_hadd_epi32(_mm256_hadd_epi32(d[0].raw, d[1].raw), _mm256_hadd_epi32(d[2].raw, d[3].raw));
     if (kGroup == 32) sum = _mm256_add_epi32(sum, _mm256_permute2x128_si256(sum, sum, 1));
-    // Element 4 i + j belongs to columns 32 j + 16 i.
+    // Element 4 i + j: columns 32 j + 16 i.
     sums[h].raw = _mm256_permutevar8x32_epi32(sum, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
   }
 #else
@@ -51,7 +49,7 @@ HWY_INLINE void add_groups(const VI (&dots)[kCodeVectors], VI (&sums)[kSumVector
 #endif
 }
 
-// The sum of the partial sums. Where a group has 32 columns, each stands there twice.
+// Groups of 32 appear twice.
 template <int kGroup>
 HWY_INLINE float join(const VF (&sums)[kSumVectors]) {
 #if HWY_TARGET == HWY_SCALAR

@@ -1,5 +1,4 @@
-// The vector vocabulary of the kernels: what Highway lacks or says at length. Included once per instruction set, inside
-// no namespace; everything lives in ridge::kernels::cpu::HWY_NAMESPACE.
+// Vector helpers. Included once per instruction set; anonymous namespaces keep the linker from merging these variants.
 #if defined(RIDGE_CPU_SIMD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_SIMD_INL_H
 #undef RIDGE_CPU_SIMD_INL_H
@@ -14,7 +13,7 @@
 
 #include <cstring>
 
-// Unpackers written for 512-bit registers exist where this is 1.
+// 1: 512-bit unpackers exist.
 #undef RIDGE_WIDE
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 #define RIDGE_WIDE 1
@@ -35,14 +34,13 @@ inline constexpr int64_t kLanes = hn::MaxLanes(FloatTag());
 inline constexpr FloatTag kF;
 inline constexpr IntTag kI;
 
-// Four bytes in every lane.
 HWY_INLINE VI broadcast4(const void* p) {
   int32_t bits;
   std::memcpy(&bits, p, 4);
   return hn::Set(kI, bits);
 }
 
-// Four bytes for each lane.
+// Four bytes per lane.
 HWY_INLINE VI load_int(const void* p) {
 #if HWY_TARGET == HWY_SCALAR
   return broadcast4(p);
@@ -51,10 +49,10 @@ HWY_INLINE VI load_int(const void* p) {
 #endif
 }
 
-// sum + Σ of four products per 32-bit lane, of unsigned bytes `u` and signed bytes `s`; exact.
+// sum + four products per 32-bit lane, unsigned × signed; exact.
 HWY_INLINE VI dot4(VI sum, VI u, VI s) {
 #if HWY_TARGET == HWY_AVX3_DL
-  // As text, because Highway's AVX3_DL checks for AVX512_VNNI at run time but does not enable it in the compiler.
+  // Highway's AVX3_DL does not enable AVX512_VNNI in the compiler.
   asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(u.raw), "v"(s.raw));
   return sum;
 #elif HWY_TARGET == HWY_AVX3
@@ -78,7 +76,7 @@ HWY_INLINE VI dot4(VI sum, VI u, VI s) {
 #endif
 }
 
-// The same where unsigned bytes are below 128: then two products fit into 16 bits.
+// For u < 128: two products fit into 16 bits.
 HWY_INLINE VI dot4_small(VI sum, VI u, VI s) {
 #if HWY_TARGET == HWY_AVX3
   const __m512i pairs = _mm512_maddubs_epi16(u.raw, s.raw);
@@ -91,8 +89,7 @@ HWY_INLINE VI dot4_small(VI sum, VI u, VI s) {
 #endif
 }
 
-// Asks for kBytes that a loop over memory will come to soon, those 8 KB ahead of p. The hardware's own prefetch stops
-// at the ends of pages: with this, one core reads Q8_0 a quarter faster (Zen 5, 2026-11-20).
+// 8 KB ahead: the hardware prefetcher stops at page ends (Q8_0 on Zen 5: 25 % faster).
 template <int64_t kBytes>
 HWY_INLINE void prefetch(const void* p) {
   constexpr int64_t kAhead = 8192, kLine = 64;
@@ -111,7 +108,6 @@ HWY_INLINE VF load_bfloat(const uint16_t* p) {
   const hn::Rebind<uint16_t, FloatTag> raw;
   return hn::BitCast(kF, hn::ShiftLeft<16>(hn::PromoteTo(kI, hn::LoadU(raw, p))));
 }
-// d * levels[code] of the codes in bytes' lower or upper nibbles.
 HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16], float d) {
   const hn::Rebind<uint8_t, FloatTag> byte;
   const VI bytes = hn::PromoteTo(kI, hn::LoadU(byte, p));
@@ -127,7 +123,7 @@ HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16
   }
   return hn::Mul(scale, hn::GatherIndex(kF, levels, code));
 }
-HWY_INLINE VF load_e4m3(const uint8_t* p, float d) { // d * core::f32_from_e4m3
+HWY_INLINE VF load_e4m3(const uint8_t* p, float d) {
   const hn::Rebind<uint8_t, FloatTag> byte;
   const hn::Rebind<uint16_t, FloatTag> word;
   const hn::Rebind<hwy::float16_t, FloatTag> half;
@@ -137,14 +133,13 @@ HWY_INLINE VF load_e4m3(const uint8_t* p, float d) { // d * core::f32_from_e4m3
   return hn::Mul(hn::PromoteTo(kF, hn::BitCast(half, shifted)), hn::Set(kF, d * 256.0f));
 }
 
-// out[j * out_stride + i] = in[i * in_stride + j] for a square of 16 × 16 32-bit elements.
 HWY_INLINE void transpose16(const uint32_t* in, int64_t in_stride, uint32_t* out, int64_t out_stride) {
 #if RIDGE_WIDE
   __m512i a[16], b[16];
   HWY_UNROLL(16)
   for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_si512(in + i * in_stride);
   HWY_UNROLL(8)
-  for (int i = 0; i < 16; i += 2) { // 2×2 of single elements
+  for (int i = 0; i < 16; i += 2) {
     b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
     b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
   }
@@ -156,7 +151,7 @@ HWY_INLINE void transpose16(const uint32_t* in, int64_t in_stride, uint32_t* out
     a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
   }
   HWY_UNROLL(4)
-  for (int c = 0; c < 4; ++c) { // 4×4 of 128-bit lanes
+  for (int c = 0; c < 4; ++c) {
     const __m512i low0 = _mm512_shuffle_i32x4(a[c], a[c + 4], 0x88),
                   low1 = _mm512_shuffle_i32x4(a[c + 8], a[c + 12], 0x88);
     const __m512i high0 = _mm512_shuffle_i32x4(a[c], a[c + 4], 0xdd),

@@ -1,7 +1,6 @@
-// Which instruction sets the kernels are compiled for; include before any Highway header.
+// Instruction sets; include before any Highway header.
 //
-// Four: portable C++ (SCALAR), AVX2, AVX-512 and AVX-512 with VNNI (AVX3_DL). Each further one would cost its share of
-// compile time for CPUs of before 2013; machines other than x86 use their single static target.
+// SCALAR, AVX2, AVX-512 and AVX3_DL (VNNI). Older x86 sets would cost compile time for CPUs from before 2013.
 #pragma once
 
 #define HWY_WANT_AVX3_DL

@@ -1,9 +1,8 @@
-// Unpacks 256 weights of any format into vectors: byte codes, and scale and offset per 16 weights.
+// Unpacks 256 weights into byte codes, with a scale and offset per 16:
 //
 //   w[i] = scale[i / 16] * (code[i] - kBias) + offset[i / 16],   code unsigned
 //
-// `Unpacker<Format>` serves every format through its own `unpack`; unpack_wide-inl.h specializes it for 512-bit
-// registers where that is worth it.
+// The generic Unpacker uses the format's `unpack`; other headers specialize it.
 #if defined(RIDGE_CPU_UNPACK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_INL_H
 #undef RIDGE_CPU_UNPACK_INL_H
@@ -17,20 +16,19 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
-namespace { // compiled for several instruction sets: nothing may be merged with a twin
+namespace {
 
-inline constexpr int64_t kScaleVectors = kSumVectors; // one scale per 16 weights
+inline constexpr int64_t kScaleVectors = kSumVectors;
 
 struct Chunk {
-  VI code[kCodeVectors];                          // bytes in the weights' order
-  VF scale[kScaleVectors], offset[kScaleVectors]; // offset is unset for formats without
+  VI code[kCodeVectors];
+  VF scale[kScaleVectors], offset[kScaleVectors];
 };
 
 template <typename Format>
 struct Unpacker {
   static constexpr int kBias = 128;
 
-  // `blocks`: 256 weights.
   static HWY_INLINE void unpack(const Format* blocks, Chunk& out) {
     alignas(64) int8_t code[kChunk];
     alignas(64) float scale[kChunk / 16], offset[kChunk / 16];
@@ -51,7 +49,7 @@ struct Unpacker {
   }
 };
 
-// The blocks of 256 weights from `column` of a row on; blocks past its end read as zero bytes.
+// From `column`; zero bytes past the row's end.
 template <typename Format>
 class ChunkBlocks {
  public:

@@ -1,4 +1,3 @@
-// Unpackers for 256-bit registers: each has the codes of a group of 32, straight from the packed bits.
 #if defined(RIDGE_CPU_UNPACK_AVX2_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_AVX2_INL_H
 #undef RIDGE_CPU_UNPACK_AVX2_INL_H
@@ -28,19 +27,16 @@ HWY_INLINE T load_as(const void* p) {
 HWY_INLINE __m256i and_bytes(__m256i v, int mask) {
   return _mm256_and_si256(v, _mm256_set1_epi8(static_cast<char>(mask)));
 }
-// Bits from `bit` on of each byte, moved to bit `to`; what is not in `mask` then is dropped.
 template <int kBit, int kTo>
 HWY_INLINE __m256i bits_to(__m256i v, int mask) {
   if constexpr (kBit > kTo) return and_bytes(_mm256_srli_epi16(v, kBit - kTo), mask);
   return and_bytes(_mm256_slli_epi16(v, kTo - kBit), mask);
 }
 
-// Nibbles of 16 bytes: the low ones, then the high ones.
 HWY_INLINE __m256i nibbles(const uint8_t* p) {
   const __m128i bytes = load128(p);
   return and_bytes(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes), 15);
 }
-// entry[nibble], for 16 byte entries
 HWY_INLINE __m256i look_up(__m128i entries, __m256i nibble) {
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(entries), nibble);
 }
@@ -51,12 +47,10 @@ HWY_INLINE __m256 floats_of_bytes(uint64_t bytes) {
 HWY_INLINE __m256 broadcast_half(core::Half h) {
   return _mm256_set1_ps(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h.bits))));
 }
-// A scale per group of 32, each twice.
 HWY_INLINE void set_twice(__m256 v, VF (&out)[kScaleVectors]) {
   out[0].raw = _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
   out[1].raw = _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7));
 }
-// The halves at p, p + stride …, eight of them.
 template <int kStride>
 HWY_INLINE __m256 eight_halves(const void* p) {
   const auto at = [&](int i) HWY_ATTR { return load_as<int16_t>(static_cast<const uint8_t*>(p) + kStride * i); };
@@ -95,7 +89,7 @@ struct Unpacker<quant::Q4_1> {
   }
 };
 
-// Nibbles with 16 added where the fifth bit is set: bit i of qh belongs to weight i.
+// Adds 16 where bit i of qh is set.
 template <typename Block>
 HWY_INLINE __m256i five_bits(const Block& b) {
   const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
@@ -126,7 +120,6 @@ struct Unpacker<quant::Q5_1> {
   }
 };
 
-// kIq4Levels + 128
 HWY_INLINE __m128i iq4_levels() {
   return _mm_xor_si128(load128(quant::kIq4Levels), _mm_set1_epi8(static_cast<char>(0x80)));
 }
@@ -174,7 +167,7 @@ struct Unpacker<quant::MXFP4> {
   }
 };
 
-// Scale and offset of Q4_K and Q5_K: 8 scales, then 8 mins, of 6 bits.
+// 8 scales, then 8 mins, 6 bits each.
 template <typename Block>
 HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const auto a0 = load_as<uint32_t>(b.scales), a1 = load_as<uint32_t>(b.scales + 4),
@@ -221,7 +214,6 @@ struct Unpacker<quant::Q5_K> {
   }
 };
 
-// Scales of 16 weights, signed bytes.
 HWY_INLINE void set_scales16(__m128i bytes, __m256 d, VF (&out)[kScaleVectors]) {
   out[0].raw = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
   out[1].raw = _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))));
@@ -244,7 +236,7 @@ struct Unpacker<quant::Q6_K> {
   }
 };
 
-// The four groups of 32 of Q2_K and Q3_K whose bits are in the same 32 bytes.
+// The 2-bit fields of 32 bytes.
 HWY_INLINE void two_bits(const uint8_t* qs, VI* code) {
   const __m256i four = load256(qs);
   code[0].raw = and_bytes(four, 3);

@@ -1,5 +1,4 @@
-// Unpackers for 512-bit registers, continued: the formats that name points of a codebook, and the very small ones.
-// Eight (IQ3: sixteen) points make a register; signs are a mask register of one bit per weight.
+// 512-bit unpackers of codebook and very small formats. Signs are mask registers.
 #if defined(RIDGE_CPU_UNPACK_CODEBOOK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_CODEBOOK_INL_H
 #undef RIDGE_CPU_UNPACK_CODEBOOK_INL_H
@@ -14,13 +13,11 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-// point(index(0)) … point(index(7))
 template <typename Book, typename Index>
 HWY_INLINE __m512i eight_points(const Book& book, const Index& index) {
   const auto point = [&](int i) HWY_ATTR { return static_cast<int64_t>(book.point[index(i)]); };
   return _mm512_setr_epi64(point(0), point(1), point(2), point(3), point(4), point(5), point(6), point(7));
 }
-// The same of points of four weights: sixteen of them.
 template <typename Book, typename Index>
 HWY_INLINE __m512i sixteen_points(const Book& book, const Index& index) {
   const auto two = [&](int i) HWY_ATTR {
@@ -35,22 +32,20 @@ HWY_INLINE __m512i plus_128(__m512i codes) {
 HWY_INLINE __m512i signed_plus_128(__m512i codes, uint64_t minus) {
   return plus_128(_mm512_mask_sub_epi8(codes, minus, _mm512_setzero_si512(), codes));
 }
-// The signs of two groups, four times seven bits each (above them other things), each completed to an even number.
+// Four fields of seven signs each; the eighth makes the parity even.
 HWY_INLINE uint64_t even_signs(uint32_t a, uint32_t b) {
   const uint64_t seven = _pdep_u64(a, 0x7f7f7f7f) | _pdep_u64(b, 0x7f7f7f7f) << 32;
-  uint64_t odd = seven ^ seven >> 4; // only the lowest bits of each byte stay free of its neighbour
+  uint64_t odd = seven ^ seven >> 4; // only low bits of each byte stay clean
   odd ^= odd >> 2;
   odd ^= odd >> 1;
   return seven | (odd & 0x0101010101010101) << 7;
 }
 
-// d * (0.5 + n) * factor
 HWY_INLINE __m512 half_steps(core::Half d, __m512i n, float factor) {
   const __m512 scale = _mm512_add_ps(_mm512_set1_ps(0.5f), _mm512_cvtepi32_ps(n));
   return _mm512_mul_ps(_mm512_mul_ps(broadcast_half(d), scale), _mm512_set1_ps(factor));
 }
 HWY_INLINE __m512i twice_int(__m512i v) { return _mm512_castps_si512(twice(_mm512_castsi512_ps(v))); }
-// The nibbles of eight bytes, low ones first.
 HWY_INLINE __m512i sixteen_nibbles(const uint8_t* p) {
   const __m512i bytes = _mm512_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(load64(p))));
   const __m512i shift = _mm512_setr_epi32(0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4);
@@ -61,7 +56,7 @@ template <>
 struct Unpacker<quant::IQ2_XXS> {
   static constexpr int kBias = 128;
   static HWY_INLINE void unpack(const quant::IQ2_XXS* b, Chunk& out) {
-    const auto* bytes = reinterpret_cast<const uint8_t*>(b->qs); // per group: four indices, then signs and scale
+    const auto* bytes = reinterpret_cast<const uint8_t*>(b->qs); // per group: four indices, signs, scale
     HWY_UNROLL(4)
     for (int j = 0; j < 4; ++j) {
       const uint8_t* q = bytes + 16 * j;
@@ -82,7 +77,6 @@ struct Unpacker<quant::IQ2_XS> {
     for (int j = 0; j < 4; ++j) {
       const uint16_t* q = b->qs + 8 * j;
       const __m512i codes = eight_points(quant::kIq2XsCodebook, [&](int i) HWY_ATTR { return q[i] & 511; });
-      // Seven signs above the nine bits of each index.
       const uint64_t a = load64(q), c = load64(q + 4);
       const auto signs = [](uint64_t four)
                              HWY_ATTR { return static_cast<uint32_t>(_pext_u64(four, 0xfe00fe00fe00fe00)); };
@@ -144,12 +138,11 @@ struct Unpacker<quant::IQ3_S> {
   }
 };
 
-// d * (2 n + 1) / 8
 HWY_INLINE __m512 odd_eighths(float d, __m512i n) {
   const __m512i odd = _mm512_add_epi32(_mm512_add_epi32(n, n), _mm512_set1_epi32(1));
   return _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(d), _mm512_cvtepi32_ps(odd)), _mm512_set1_ps(0.125f));
 }
-// Points plus 1, or minus 1 where `minus` has the bit of the eight weights.
+// Plus 1, or minus 1 where `minus` is set.
 HWY_INLINE __m512i shifted_plus_128(__m512i codes, __mmask8 minus) {
   const __m512i shift = _mm512_mask_mov_epi64(_mm512_set1_epi8(1), minus, _mm512_set1_epi8(-1));
   return plus_128(_mm512_add_epi8(codes, shift));
@@ -181,7 +174,7 @@ struct Unpacker<quant::IQ1_M> {
     HWY_UNROLL(4)
     for (int j = 0; j < 4; ++j) {
       const uint8_t* q = b->qs + 8 * j;
-      const uint32_t high = load32(b->qh + 4 * j); // per point: three index bits and the sign of its shift
+      const uint32_t high = load32(b->qh + 4 * j); // per point: three index bits, sign of the shift
       const __m512i codes =
           eight_points(quant::kIq1Codebook, [&](int i) HWY_ATTR { return q[i] | (high >> (4 * i) & 7) << 8; });
       out.code[j].raw = shifted_plus_128(codes, static_cast<__mmask8>(_pext_u32(high, 0x88888888)));
@@ -221,7 +214,7 @@ struct Unpacker<quant::Q2_0> {
   static constexpr int kBias = 1;
   static HWY_INLINE void unpack(const quant::Q2_0* b, Chunk& out) {
     HWY_UNROLL(4)
-    for (int j = 0; j < 4; ++j) { // a byte to each 32-bit lane, its 2-bit fields to the lane's bytes
+    for (int j = 0; j < 4; ++j) { // one byte per lane, a 2-bit field per byte
       const __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b[j].qs)));
       const __m512i low = _mm512_or_si512(x, _mm512_slli_epi32(x, 6));
       out.code[j].raw = and_bytes(_mm512_or_si512(low, _mm512_slli_epi32(low, 12)), 3);
@@ -232,11 +225,10 @@ struct Unpacker<quant::Q2_0> {
   }
 };
 
-// block(j): the j-th NVFP4 of four.
 template <typename Block>
 HWY_INLINE void unpack_nvfp4(const Block& block, Chunk& out) {
   HWY_UNROLL(4)
-  for (int j = 0; j < 4; ++j) { // each eight bytes: low nibbles, then high ones
+  for (int j = 0; j < 4; ++j) {
     const __m512i bytes = _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(block(j).qs)));
     const __m512i doubled = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3), bytes);
     const __m512i shift = _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4);

@@ -1,5 +1,4 @@
-// Unpackers for 512-bit registers of the formats that live in memory only and have integer codes: what AWQ and GPTQ
-// checkpoints run as.
+// 512-bit unpackers for AWQ and GPTQ weights.
 #if defined(RIDGE_CPU_UNPACK_PLANAR_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_PLANAR_INL_H
 #undef RIDGE_CPU_UNPACK_PLANAR_INL_H
@@ -19,7 +18,6 @@ namespace {
 HWY_INLINE __m512i two_halves(__m256i low, __m256i high) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
-// value(0) … value(7), each twice.
 template <typename Value>
 HWY_INLINE __m512 eight_floats(const Value& value) {
   return twice(_mm256_setr_ps(value(0), value(1), value(2), value(3), value(4), value(5), value(6), value(7)));

@@ -1,8 +1,7 @@
-// Unpackers for 512-bit registers: 64 codes at a time, straight from the packed bits into registers.
+// 512-bit unpackers.
 //
-// Two idioms serve most formats. Bit fields that two groups of 32 share are loaded to both halves of a register and
-// shifted by counts that differ between the halves (a rotation, where the field must move up); a mask then drops what
-// the shift dragged along. Scales of a whole chunk are computed at once, 8 or 16 to a register.
+// Bit fields of two groups of 32 are loaded to both halves of a register and shifted by a different count per half, or
+// rotated upwards, then masked. Scales are computed 8 or 16 at a time.
 #if defined(RIDGE_CPU_UNPACK_WIDE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGE_CPU_UNPACK_WIDE_INL_H
 #undef RIDGE_CPU_UNPACK_WIDE_INL_H
@@ -23,14 +22,12 @@ namespace {
 HWY_INLINE __m512i both_halves(const uint8_t* p) {
   return _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
-// 64-bit shift counts: one for the lower 32 bytes, one for the upper.
 HWY_INLINE __m512i halves(int64_t low, int64_t high) {
   return _mm512_setr_epi64(low, low, low, low, high, high, high, high);
 }
 HWY_INLINE __m512i and_bytes(__m512i v, int mask) {
   return _mm512_and_si512(v, _mm512_set1_epi8(static_cast<char>(mask)));
 }
-// (v & mask) | low
 HWY_INLINE __m512i or_masked(__m512i v, int mask, __m512i low) {
   return _mm512_ternarylogic_epi64(v, _mm512_set1_epi8(static_cast<char>(mask)), low, 0xea);
 }
@@ -58,14 +55,13 @@ HWY_INLINE __m512 floats_of_bytes(uint64_t low, uint64_t high) {
 HWY_INLINE __m512 broadcast_half(core::Half h) {
   return _mm512_set1_ps(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h.bits))));
 }
-// Lanes 0 to 7, or 8 to 15, each twice.
+// 8 lanes from `first`, each twice.
 HWY_INLINE __m512 twice(__m512 v, int first = 0) {
   const __m512i lane = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
   return _mm512_permutexvar_ps(_mm512_add_epi32(lane, _mm512_set1_epi32(first)), v);
 }
 HWY_INLINE __m512 twice(__m256 v) { return twice(_mm512_castps256_ps512(v)); }
 
-// The halves at p, p + stride …, eight of them, each twice.
 template <int kStride>
 HWY_INLINE __m512 eight_halves(const void* p) {
   const auto at = [&](int i)
@@ -73,14 +69,13 @@ HWY_INLINE __m512 eight_halves(const void* p) {
   return twice(_mm256_cvtph_ps(_mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7))));
 }
 
-// Nibbles of 2 × 16 bytes: the low ones of a, its high ones, the low ones of b, its high ones.
+// Low of a, high of a, then b.
 HWY_INLINE __m512i nibbles(const uint8_t* a, const uint8_t* b) {
   const __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a)));
   const __m256i high = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b)));
   const __m512i shift = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
   return and_bytes(_mm512_srlv_epi64(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), shift), 15);
 }
-// entry[nibble], for 16 byte entries
 HWY_INLINE __m512i look_up(__m128i entries, __m512i nibble) {
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), nibble);
 }
@@ -121,7 +116,6 @@ struct Unpacker<quant::Q4_1> {
   }
 };
 
-// Nibbles with 16 added where the fifth bit is set: bit i of qh belongs to weight i.
 template <typename Block>
 HWY_INLINE __m512i five_bits(const Block& a, const Block& b) {
   const __mmask64 fifth = load32(a.qh) | static_cast<uint64_t>(load32(b.qh)) << 32;
@@ -150,7 +144,6 @@ struct Unpacker<quant::Q5_1> {
   }
 };
 
-// kIq4Levels + 128
 HWY_INLINE __m128i iq4_levels() {
   const __m128i levels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quant::kIq4Levels));
   return _mm_xor_si128(levels, _mm_set1_epi8(static_cast<char>(0x80)));
@@ -183,7 +176,6 @@ struct Unpacker<quant::IQ4_XS> {
   }
 };
 
-// doubled_e2m1 of each nibble, + 12
 HWY_INLINE __m128i e2m1_levels() { return _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0); }
 
 template <>
@@ -200,7 +192,6 @@ struct Unpacker<quant::MXFP4> {
   }
 };
 
-// Scale and offset of Q4_K and Q5_K: 8 scales, then 8 mins, of 6 bits.
 template <typename Block>
 HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const uint32_t a0 = load32(b.scales), a1 = load32(b.scales + 4), a2 = load32(b.scales + 8);
@@ -208,7 +199,7 @@ HWY_INLINE void k_scales(const Block& b, Chunk& out) {
   const uint32_t min_high = (a2 >> 4 & 0x0f0f0f0f) | (a1 >> 2 & 0x30303030);
   const __m512 both = floats_of_bytes((a0 & 0x3f3f3f3f) | static_cast<uint64_t>(scale_high) << 32,
                                       (a1 & 0x3f3f3f3f) | static_cast<uint64_t>(min_high) << 32);
-  // d for the scales, −dmin for the mins; the two stand side by side.
+  // d for scales, −dmin for mins.
   static_assert(offsetof(Block, dmin) == offsetof(Block, d) + 2);
   const __m512 halves = _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128(static_cast<int>(load32(&b.d)))));
   const __m512i eight_each = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
@@ -238,7 +229,6 @@ struct Unpacker<quant::Q5_K> {
     HWY_UNROLL(4)
     for (int j = 0; j < 4; ++j) {
       const __m512i low = and_bytes(_mm512_srlv_epi64(both_halves(b->qs + 32 * j), halves(0, 4)), 15);
-      // Bits 2j and 2j + 1 to bit 4.
       out.code[j].raw = or_masked(_mm512_rolv_epi64(fifth, halves(68 - 2 * j, 67 - 2 * j)), 16, low);
     }
     k_scales(*b, out);
@@ -252,7 +242,6 @@ struct Unpacker<quant::Q6_K> {
     HWY_UNROLL(4)
     for (int j = 0; j < 4; ++j) {
       const __m512i low = _mm512_srli_epi64(_mm512_loadu_si512(b->ql + 64 * (j / 2)), 4 * (j % 2));
-      // Bits 0-1 and 2-3, or 4-5 and 6-7, to bits 4-5.
       const int left = 4 - 4 * (j % 2);
       const __m512i high = _mm512_rolv_epi64(both_halves(b->qh + 32 * (j / 2)), halves(64 + left, 62 + left));
       out.code[j].raw = or_masked(high, 0x30, and_bytes(low, 15));
@@ -262,7 +251,6 @@ struct Unpacker<quant::Q6_K> {
   }
 };
 
-// Groups 2j and 2j + 1 of Q2_K and Q3_K: two bits each.
 HWY_INLINE __m512i two_bits(const uint8_t* qs, int j) {
   const int shift = 4 * (j % 2);
   return and_bytes(_mm512_srlv_epi64(both_halves(qs + 32 * (j / 2)), halves(shift, shift + 2)), 3);
@@ -288,7 +276,7 @@ struct Unpacker<quant::Q3_K> {
   static HWY_INLINE void unpack(const quant::Q3_K* b, Chunk& out) {
     const __m512i third = both_halves(b->hmask);
     HWY_UNROLL(4)
-    for (int j = 0; j < 4; ++j) // bits 2j and 2j + 1 to bit 2
+    for (int j = 0; j < 4; ++j)
       out.code[j].raw = or_masked(_mm512_rolv_epi64(third, halves(66 - 2 * j, 65 - 2 * j)), 4, two_bits(b->qs, j));
     const uint64_t low = load64(b->scales);
     const uint32_t high = load32(b->scales + 8);

@@ -13,10 +13,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
-namespace { // compiled for several instruction sets: nothing may be merged with a twin
+namespace {
 
-// Reads `bytes` (a multiple of 512) and returns something that depends on all of them. With `ahead` > 0, asks for what
-// lies that many bytes further on: the hardware's own prefetch stops at the ends of pages.
+// bytes: a multiple of 512; ahead > 0: prefetch distance. The result depends on all bytes.
 int32_t read_all(const std::byte* data, int64_t bytes, int64_t ahead) {
   VI mix[4] = {hn::Zero(kI), hn::Zero(kI), hn::Zero(kI), hn::Zero(kI)};
   for (int64_t i = 0; i < bytes; i += 16 * kLanes) {
@@ -55,14 +54,13 @@ namespace {
 
 constexpr int64_t kLeast = int64_t{256} << 20, kPiece = int64_t{1} << 20;
 
-// What the third-level caches of all cores hold that this system has. On a virtual machine sysconf speaks of the whole
-// processor, which may be ten times that; it is asked where the system does not tell.
+// Prefers /sys: on virtual machines sysconf reports up to ten times the real share.
 int64_t cache_bytes() {
-  std::map<std::string, int64_t> caches; // by the cores that share one
+  std::map<std::string, int64_t> caches;
   for (int core = 0;; ++core) {
     const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(core) + "/cache/index3/";
     std::string cores;
-    int64_t kilobytes = 0; // "32768K"
+    int64_t kilobytes = 0;
     if (!(std::ifstream(folder + "shared_cpu_list") >> cores) || !(std::ifstream(folder + "size") >> kilobytes)) break;
     caches[cores] = kilobytes << 10;
   }
@@ -71,11 +69,9 @@ int64_t cache_bytes() {
   return bytes > 0 ? bytes : std::max<int64_t>(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
 }
 
-// Several times what the last caches hold, in whole pieces.
 int64_t buffer_bytes() { return (std::max(kLeast, 6 * cache_bytes()) + kPiece - 1) / kPiece * kPiece; }
 
-// In huge pages where the kernel grants them: they are read 2 to 5 % faster than ordinary ones (AMD EPYC, 2 threads),
-// and there are 512 times fewer of them to fault in, which took most of the time.
+// Huge pages: 2 to 5 % faster to read (EPYC, 2 threads), far fewer faults.
 struct Mapping {
   Mapping() : bytes(buffer_bytes()) {
     void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -91,7 +87,6 @@ struct Mapping {
   std::byte* data;
 };
 
-// Bytes per second, the median of several passes over the buffer.
 double measure(const Mapping& buffer, int threads, int64_t ahead) {
   std::atomic<int32_t> sink{0};
   const double seconds = core::median_seconds(5, [&] {
@@ -107,7 +102,7 @@ double measure(const Mapping& buffer, int threads, int64_t ahead) {
 double measure_read_bandwidth(int threads) {
   if (threads <= 0) threads = default_threads();
   const Mapping buffer;
-  // Written first, every page differently: untouched or equal ones might share memory.
+  // Distinct pages: untouched or equal ones might share memory.
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t i = 0; i < buffer.bytes; i += sizeof(int64_t)) std::memcpy(buffer.data + i, &i, sizeof i);
   double best = 0;

@@ -11,11 +11,11 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
-namespace { // compiled for several instruction sets: nothing may be merged with a twin
+namespace {
 
-constexpr int kChains = 12; // independent sums: latency times issue width of today's cores, and registers left over
+constexpr int kChains = 12; // latency × issue width
 
-// Operations of `rounds` rounds; `sink` depends on them all.
+// `sink` keeps the results alive.
 double multiply_floats(int64_t rounds, float start, float& sink) {
   VF sums[kChains];
   for (int i = 0; i < kChains; ++i) sums[i] = hn::Set(kF, start + static_cast<float>(i));
@@ -36,7 +36,7 @@ double multiply_bytes(int64_t rounds, int32_t start, int32_t& sink) {
   return 8.0 * static_cast<double>(kLanes * kChains * rounds);
 }
 
-// Each walks over `bytes`, a multiple of 512, `passes` times.
+// bytes: a multiple of 512.
 int32_t read_passes(const std::byte* data, int64_t bytes, int64_t passes) {
   VI mix[4] = {hn::Zero(kI), hn::Zero(kI), hn::Zero(kI), hn::Zero(kI)};
   for (int64_t pass = 0; pass < passes; ++pass)
@@ -45,7 +45,7 @@ int32_t read_passes(const std::byte* data, int64_t bytes, int64_t passes) {
   return hn::GetLane(hn::SumOfLanes(kI, hn::Xor(hn::Xor(mix[0], mix[1]), hn::Xor(mix[2], mix[3]))));
 }
 
-void write_memory(std::byte* data, int64_t bytes, int32_t value) { // past the caches, as no later reader is near
+void write_memory(std::byte* data, int64_t bytes, int32_t value) { // streaming stores
   for (int64_t i = 0; i < bytes; i += 4 * kLanes)
     hn::Stream(hn::Set(kI, value + static_cast<int32_t>(i)), kI, reinterpret_cast<int32_t*>(data + i));
 }
@@ -82,8 +82,7 @@ namespace {
 
 using Unit = core::Ceiling::Unit;
 
-// Median over five runs of what work(thread, team) of all threads together does per second; each returns its amount.
-// `team` is the number of threads that OpenMP granted.
+// Median amount per second; work(thread, team) returns each thread's amount. `team`: granted threads.
 template <typename Work>
 double rate(int threads, Work&& work) {
   std::vector<double> rates(5);
@@ -106,7 +105,7 @@ void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
                       "256 MiB or six times the last cache, the best of with and without software prefetch"});
   const Memory memory(kBytes, "the bandwidth measurement");
   auto* data = memory.as<std::byte>();
-  const auto share = [](int thread, int team) { // of whole pieces
+  const auto share = [](int thread, int team) {
     const int64_t pieces = kBytes / 2 / kPiece;
     return std::pair(pieces * thread / team * kPiece, pieces * (thread + 1) / team * kPiece);
   };
@@ -115,7 +114,7 @@ void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
     HWY_DYNAMIC_DISPATCH(write_memory)(data + 2 * first, 2 * (last - first), thread);
     return 2.0 * static_cast<double>(last - first);
   };
-  rate(threads, write); // touches every page
+  rate(threads, write);
   ceilings.push_back({"dram_write", Unit::bytes_per_second, rate(threads, write), "1 GiB in streaming stores"});
   const auto copy = [&](int thread, int team) {
     const auto [first, last] = share(thread, team);
@@ -152,7 +151,7 @@ void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
 
 std::vector<core::Ceiling> measure_rates(int threads) {
   if (threads <= 0) threads = default_threads();
-  constexpr int64_t kRounds = 1 << 20; // some 5 ms
+  constexpr int64_t kRounds = 1 << 20; // about 5 ms
   std::vector<core::Ceiling> ceilings;
   ceilings.push_back({"int8", Unit::operations_per_second,
                       rate(threads,
@@ -182,7 +181,7 @@ std::vector<core::Ceiling> measure_ceilings(int threads) {
   measure_memory(threads, ceilings);
   for (core::Ceiling& c : measure_rates(threads)) ceilings.push_back(std::move(c));
 
-  constexpr int kSteps = 2000; // each waits for the one before: it writes what that one wrote
+  constexpr int kSteps = 2000; // conflicts force a barrier
   Schedule schedule;
   for (int i = 0; i < kSteps; ++i)
     schedule.add(

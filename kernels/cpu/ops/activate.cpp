@@ -1,4 +1,4 @@
-// An activation of every element, multiplied with a factor of its column where there are factors.
+// An activation, optionally times a factor per column.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {
@@ -7,7 +7,7 @@ void lower_activate(Lowering& lowering, const core::Op& op) {
   const auto& params = std::get<core::ActivationParams>(op.params);
   const float* x = lowering.value(op.inputs[0]);
   float* out = lowering.value(op.outputs[0]);
-  if (!op.weights.empty()) { // glu, with the factors for what is gated
+  if (!op.weights.empty()) { // glu with factors as input
     const float* factors = lowering.vector_weight(op.weights[0]).data();
     const core::ValueInfo& info = lowering.info(op.inputs[0]);
     return lowering.add_rows(

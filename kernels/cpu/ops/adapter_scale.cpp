@@ -1,4 +1,4 @@
-// Multiplies each column with what counts of its adapter, for the stream and the position of the row's token.
+// Scales columns by adapter, stream and position.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void lower_adapter_scale(Lowering& lowering, const core::Op& op) {
                         const core::AdapterUse* uses = &batch.adapters[batch.streams[t] * adapters];
                         for (int64_t i = 0; i < width; ++i) {
                           const float scale = uses[adapter[i % columns]].at(batch.positions[t]);
-                          // Not 0 times what may be infinite.
+                          // Avoids 0 × infinity.
                           out[row * width + i] = scale == 0 ? 0 : x[row * width + i] * (scale * factors[i % columns]);
                         }
                       }

@@ -1,4 +1,3 @@
-// Adds two values, the second one scaled, element by element.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

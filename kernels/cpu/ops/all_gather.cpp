@@ -1,4 +1,4 @@
-// Joins the parts of the ranks. One thread does it, since it waits for the other ranks.
+// A single thread runs it, because it waits for other ranks.
 #include "core/parallel/communicator.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -17,7 +17,7 @@ void lower_all_gather(Lowering& lowering, const core::Op& op) {
         if (core::Communicator* others = lowering.config().communicator)
           return others->all_gather({x, static_cast<size_t>(rows * part)}, rows, first,
                                     {out, static_cast<size_t>(rows * width)});
-        std::copy_n(x, rows * part, out); // of one rank, the part is the whole
+        std::copy_n(x, rows * part, out);
       });
 }
 

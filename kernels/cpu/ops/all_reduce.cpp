@@ -1,4 +1,4 @@
-// Adds up what the ranks have. One thread does it, since it waits for the other ranks.
+// A single thread runs it, because it waits for other ranks.
 #include "core/parallel/communicator.h"
 #include "kernels/cpu/executor/lowering.h"
 

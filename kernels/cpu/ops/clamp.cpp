@@ -1,4 +1,3 @@
-// Keeps every element between two limits.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

@@ -1,4 +1,3 @@
-// Two rows, one behind the other.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

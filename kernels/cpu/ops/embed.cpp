@@ -1,5 +1,4 @@
-// Decodes one row of the table per token, by its id or its position, scales it and adds the bias. A token that is given
-// a row has that instead.
+// Embeds token ids or positions; given rows replace the result.
 #include "core/error.h"
 #include "kernels/cpu/executor/lowering.h"
 

@@ -1,4 +1,3 @@
-// The experts' matrices, each times the rows of the tokens that chose it.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -6,7 +5,7 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-constexpr int64_t kPieceBytes = 65536; // of one expert's matrix: one item
+constexpr int64_t kPieceBytes = 65536;
 
 void observe_inputs(Lowering& lowering, const core::Op& op, const ExpertGroups& groups,
                     const std::vector<int32_t>& row_of, const float* x, int64_t cols) {
@@ -26,7 +25,6 @@ void lower_expert_linear(Lowering& lowering, const core::Op& op) {
   const core::Weight& weight = lowering.weight(op.weights[0]);
   const core::ValueId input = op.inputs[0];
   const ExpertGroups& groups = lowering.expert_groups(op.inputs[1], weight.count);
-  // Either all slots of a token share its input, or each slot has its own.
   const std::vector<int32_t>& row_of = lowering.info(input).width == weight.cols ? groups.token : groups.pair;
   Linear linear = lowering.make_linear(weight);
   linear.x = lowering.value(input);

@@ -1,4 +1,3 @@
-// Joins what a token's experts give, by their shares.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

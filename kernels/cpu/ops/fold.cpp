@@ -1,4 +1,4 @@
-// The sum of the parts of each row, times a factor.
+// Sums the parts of each row, times a factor.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

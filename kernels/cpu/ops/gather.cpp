@@ -1,4 +1,4 @@
-// Copies the rows of the tokens whose logits are wanted.
+// Copies the rows of tokens that need logits.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Part of the row that a token is given instead of an id.
+// Copies part of a row given in place of a token id.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

@@ -1,4 +1,4 @@
-// A gate, element by element, or one gate for several neighbours.
+// One gate per element or several.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ void lower_glu(Lowering& lowering, const core::Op& op) {
   if (gates == width)
     return lowering.add_elements(
         op, [=, &params, &vectors](int64_t i, int64_t count) { vectors.glu(params, gate + i, x + i, count, out + i); });
-  const int64_t shared = width / gates; // elements of a gate
+  const int64_t shared = width / gates;
   lowering.add_rows(lowering.slots(op.inputs), lowering.slots(op.outputs), lowering.info(op.inputs[0]).gathered, width,
                     [=, &params, &vectors](int64_t first, int64_t last) {
-                      std::vector<float> same(shared); // a gate for each element
+                      std::vector<float> same(shared);
                       for (int64_t g = first * gates; g < last * gates; ++g) {
                         std::ranges::fill(same, gate[g]);
                         vectors.glu(params, same.data(), x + g * shared, shared, out + g * shared);

@@ -1,4 +1,4 @@
-// Numbers the slots of expert_linear, where each slot has a matrix of its own: one per head.
+// Slot numbers for expert_linear with a matrix per head.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// The gates of hyper-connections. A row has a few dozen numbers at most.
+// Gates of hyper-connections; rows are short.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <cmath>
@@ -14,7 +14,6 @@ struct Gates {
 
   static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
-  // Divides the elements of a row or column of the matrix, `stride` apart, by their sum.
   void normalize(float* first, int64_t stride) const {
     float sum = params.epsilon;
     for (int64_t i = 0; i < params.count; ++i) sum += first[i * stride];
@@ -23,7 +22,7 @@ struct Gates {
 
   void run(int64_t token) const {
     const int64_t count = params.count;
-    const int64_t columns = params.iterations > 0 ? count : 0; // of M
+    const int64_t columns = params.iterations > 0 ? count : 0;
     const float* row = x + token * (2 + columns) * count;
     float *to_in = in + token * count, *to_out = out + token * (1 + columns) * count, *matrix = to_out + count;
     for (int64_t i = 0; i < count; ++i) {
@@ -57,7 +56,7 @@ void lower_hyper_gates(Lowering& lowering, const core::Op& op) {
                        lowering.vector_weight(op.weights[1]).data(),
                        lowering.value(op.outputs[0]),
                        lowering.value(op.outputs[1])};
-  constexpr int64_t kWork = 16; // of an element, next to one that is copied
+  constexpr int64_t kWork = 16; // relative to a copy
   lowering.add_rows(lowering.slots(op.inputs), lowering.slots(op.outputs), lowering.info(op.inputs[0]).gathered,
                     kWork * lowering.info(op.inputs[0]).width, [=](int64_t first, int64_t last) {
                       for (int64_t t = first; t < last; ++t) gates.run(t);

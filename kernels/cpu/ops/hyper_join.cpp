@@ -1,4 +1,4 @@
-// What a block gives, added to residual streams that may mix among themselves.
+// Adds a block's output to residual streams, optionally mixed.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

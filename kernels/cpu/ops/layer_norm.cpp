@@ -1,5 +1,4 @@
-// Takes the mean off each group of a row, divides it by its standard deviation, and applies weights and bias. What is
-// not centered keeps its mean.
+// Per group; keeps the mean unless `centered`.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {
@@ -9,7 +8,7 @@ void lower_layer_norm(Lowering& lowering, const core::Op& op) {
   const int64_t width = lowering.info(op.inputs[0]).width;
   const float *x = lowering.value(op.inputs[0]), *weight = lowering.vector_weight(op.weights[0]).data();
   const float* bias = op.weights.size() > 1 ? lowering.vector_weight(op.weights[1]).data() : nullptr;
-  const int64_t weights = lowering.weight(op.weights[0]).cols; // for each group the same, or for each its own
+  const int64_t weights = lowering.weight(op.weights[0]).cols; // shared by all groups, or per group
   float* out = lowering.value(op.outputs[0]);
   const VectorKernels& vectors = vector_kernels();
   lowering.add_rows(lowering.slots(op.inputs), lowering.slots(op.outputs), lowering.info(op.inputs[0]).gathered, width,

@@ -1,4 +1,3 @@
-// A matrix times the rows of a batch: dot products for few rows, panels of the matrix for more (executor/linear.h).
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -6,7 +5,7 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// Tokens per item: fewer where there are too few panels to keep every thread busy.
+// Fewer if there are too few panels.
 int64_t token_block(int64_t tokens, int64_t panels, int threads) {
   int64_t block = kTokenBlock;
   while (block > 32 && panels * ceil_div(tokens, block) < 2 * threads) block /= 2;

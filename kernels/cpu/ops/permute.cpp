@@ -1,4 +1,3 @@
-// Picks the columns of each group of a row in another order.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

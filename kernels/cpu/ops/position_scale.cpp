@@ -1,4 +1,3 @@
-// Multiplies each row with a factor of its token's position.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Divides each group of a row by its root mean square and multiplies it with the weights.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {
@@ -7,7 +6,7 @@ void lower_rms_norm(Lowering& lowering, const core::Op& op) {
   const auto params = std::get<core::NormParams>(op.params);
   const int64_t width = lowering.info(op.inputs[0]).width;
   const float *x = lowering.value(op.inputs[0]), *weight = lowering.vector_weight(op.weights[0]).data();
-  const int64_t weights = lowering.weight(op.weights[0]).cols; // for each group the same, or for each its own
+  const int64_t weights = lowering.weight(op.weights[0]).cols;
   float* out = lowering.value(op.outputs[0]);
   const VectorKernels& vectors = vector_kernels();
   lowering.add_rows(lowering.slots(op.inputs), lowering.slots(op.outputs), lowering.info(op.inputs[0]).gathered, width,

@@ -1,4 +1,4 @@
-// Rotates pairs of each head by the angles of the token's position, which a step before all ops computes.
+// An initial step computes the angles.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

@@ -1,4 +1,3 @@
-// Which experts each token goes to, and their shares.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -12,8 +11,7 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 bool better(float a, float b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
 
-// Where the best score is that is not among the first `chosen` of `ids`. NaN scores (broken weights) count as worst, so
-// that the ids stay distinct.
+// NaN counts as worst, so ids stay distinct.
 int32_t best_other(const float* scores, int64_t count, const int32_t* ids, int64_t chosen) {
   int32_t best = -1;
   for (int32_t e = 0; e < count; ++e) {
@@ -23,13 +21,11 @@ int32_t best_other(const float* scores, int64_t count, const int32_t* ids, int64
   return best;
 }
 
-// A token's routing. Vectors are scratch.
 class Router {
  public:
   Router(const core::RouteParams& params, const float* bias, const float* scale)
       : params_(params), bias_(bias), scale_(scale) {}
 
-  // `given`: the ids, or null.
   void route(const float* scores, const int32_t* given, int32_t* ids, float* shares) {
     weigh(scores);
     if (given) {
@@ -48,7 +44,7 @@ class Router {
   }
 
  private:
-  // The share of each expert before any choice; of softmax_of_chosen its score.
+  // Shares before selection; scores for softmax_of_chosen.
   void weigh(const float* scores) {
     weights_.assign(scores, scores + params_.experts);
     if (params_.gate == core::Gate::sigmoid)
@@ -62,7 +58,7 @@ class Router {
     for (float& w : weights_) w = static_cast<float>(std::exp(static_cast<double>(w) - largest) / all);
   }
 
-  // Leaves the best groups. A group is as good as its two best experts together.
+  // A group's quality: sum of its two best experts.
   void drop_groups() {
     const int64_t size = params_.experts / params_.groups;
     std::vector<float> quality(params_.groups);
@@ -94,7 +90,7 @@ class Router {
       shares[s] = static_cast<float>(shares[s] * factor * (scale_ ? scale_[ids[s]] : 1));
   }
 
-  static constexpr double kLeastSum = 0x1p-14; // f16's smallest normal number, as the models' authors have it
+  static constexpr double kLeastSum = 0x1p-14; // f16's smallest normal, as in reference code
 
   const core::RouteParams params_;
   const float *bias_, *scale_; // [experts] or null

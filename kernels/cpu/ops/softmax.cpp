@@ -1,4 +1,3 @@
-// The softmax of each row. Rows are short.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,9 +1,8 @@
-// Attention over the KV cache, and how the cache is laid out and written.
+// Attention and writes to the KV cache.
 //
-// The queries that share a KV head, several tokens times the heads of its group, go through the cache together, 128
-// positions at a time with an online softmax, so that each cached element is loaded and converted once for all of them.
-// Scores: a vector holds 16 positions and the query's element is broadcast (hence the blocked keys). Values: a vector
-// holds 16 dimensions and the probability is broadcast. Nothing is summed across lanes but a row's maximum and total.
+// Queries of one KV head (tokens × heads of a group) traverse the cache together, 128 positions per pass: each element
+// is converted once. For scores a vector holds 16 positions (hence key blocks), for values 16 dimensions, against a
+// broadcast query element or probability. Only a row's maximum and total cross lanes.
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,9 +21,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
-namespace { // compiled for several instruction sets: nothing may be merged with a twin
+namespace {
 
-inline constexpr int kScoreRows = RIDGE_WIDE ? 8 : 4; // queries per tile
+inline constexpr int kScoreRows = RIDGE_WIDE ? 8 : 4;
 inline constexpr int kValueRows = RIDGE_WIDE ? 4 : 2;
 inline constexpr int kValueVectors = 4;
 inline constexpr int kLatentRows = 4;
@@ -35,7 +34,6 @@ HWY_INLINE VF load_code(const int8_t* p) {
   return hn::ConvertTo(kF, hn::PromoteTo(kI, hn::LoadU(bytes, p)));
 }
 
-// A vector of positions of a block of keys: their elements of dimension d. And a row of values: elements from d on.
 template <core::KvType kType>
 struct Keys {
   const float* p;
@@ -99,7 +97,6 @@ struct Values<core::KvType::q8_0> {
   }
 };
 
-// scores[r][0, 2 vectors) = q[r] · keys, for two vectors of positions.
 template <int kRows, core::KvType kType>
 void score_tile(Keys<kType> k0, Keys<kType> k1, int64_t k_dim, const float* q, int64_t q_stride, float* scores) {
   VF sum[2][kRows];
@@ -129,7 +126,7 @@ int64_t score_rows(Keys<kType> k0, Keys<kType> k1, int64_t k_dim, const float* q
   return row;
 }
 
-// Scores of all rows for positions [first, first + count); writes whole tiles.
+// Writes whole tiles.
 template <core::KvType kType>
 void score_block(const AttentionTask& task, const float* q, int64_t q_stride, int64_t rows, int64_t first,
                  int64_t count, float* scores) {
@@ -141,7 +138,7 @@ void score_block(const AttentionTask& task, const float* q, int64_t q_stride, in
   }
 }
 
-// sums[r][d …) += Σ probability[r][p] * values[p][d …), kVectors of them
+// sums[r][d …) += Σ probability[r][p] * values[p][d …)
 template <int kRows, int kVectors, core::KvType kType>
 void value_tile(Values<kType> values, int64_t d, int64_t stride, int64_t count, const float* probabilities,
                 float* sums) {
@@ -186,13 +183,12 @@ void value_block(const AttentionTask& task, int64_t stride, int64_t rows, int64_
   for (; d < stride; d += kLanes) value_rows<1>(values, d, stride, count, probabilities, sums + d, rows);
 }
 
-// sums[r][d] += Σ probability[r][p] * key[p][d], for d < v_dim. Positions lie side by side, so these sums go across
-// lanes.
+// sums[r][d] += Σ probability[r][p] * key[p][d], d < v_dim; crosses lanes.
 template <int kRows, core::KvType kType>
 void latent_tile(const AttentionTask& task, int64_t first, int64_t count, const float* probabilities, float* sums,
                  int64_t stride) {
   const int64_t whole = count / kLanes * kLanes;
-  const auto rest = hn::FirstN(kF, count - whole); // behind the end lies what may be no number
+  const auto rest = hn::FirstN(kF, count - whole); // what follows may be NaN
   for (int64_t d = 0; d < task.v_dim; ++d) {
     VF sum[kRows];
     HWY_UNROLL(4)
@@ -220,7 +216,7 @@ void latent_block(const AttentionTask& task, int64_t stride, int64_t rows, int64
     latent_tile<1, kType>(task, first, count, probabilities + row * kAttentionBlock, sums + row * stride, stride);
 }
 
-// Turns `valid` scores into exp(score − maximum), the rest of `padded` into 0; returns their sum.
+// exp(score − maximum), padding 0; returns the sum.
 HWY_INLINE float exponentiate(float* scores, int64_t valid, int64_t padded, float maximum) {
   const VF shift = hn::Set(kF, maximum);
   VF sum = hn::Zero(kF);
@@ -249,7 +245,6 @@ Function with_type(core::KvType type, Function f16, Function f32, Function q8_0)
   return type == kF16 ? f16 : type == kF32 ? f32 : q8_0;
 }
 
-// soft_cap * tanh(score / soft_cap)
 HWY_INLINE void cap_scores(float* scores, int64_t padded, float soft_cap) {
   const VF cap = hn::Set(kF, soft_cap), inverse = hn::Set(kF, 1 / soft_cap);
   for (int64_t p = 0; p < padded; p += kLanes)
@@ -271,7 +266,7 @@ void attend(const AttentionTask& task) {
     for (int64_t d = 0; d < task.q_dim; ++d) q[r * q_stride + d] = in[d] * params.scale;
     const float* rest = task.q_rest + token * task.q_rest_stride + head * rest_dim;
     for (int64_t d = 0; d < rest_dim; ++d) q[r * q_stride + task.q_dim + d] = rest[d] * params.scale;
-    // A sink is a score that came first and has no value.
+    // A sink is a first score without a value.
     maximum[r] = task.sinks ? task.sinks[head] : -std::numeric_limits<float>::infinity();
     total[r] = task.sinks ? 1 : 0;
   }
@@ -286,10 +281,9 @@ void attend(const AttentionTask& task) {
   };
   const int64_t end = end_seen(task.first_position + task.tokens - 1);
   const int64_t seen = first_seen(task.first_position);
-  // Blocks are the same ones for every query and every size of a ring: they begin every 128 positions. In a ring a
-  // block may be in several pieces, each of consecutive rows.
+  // Passes start at multiples of 128 for every query and ring size. A ring may split a pass.
   int64_t count = 0;
-  const auto for_pieces = [&](int64_t first, int64_t end, const auto& run) { // run(place in the block, row, rows)
+  const auto for_pieces = [&](int64_t first, int64_t end, const auto& run) { // run(offset, row, rows)
     for (int64_t at = 0, length; at < end; at += length) {
       const int64_t row = task.ring > 0 ? (first + at) % task.ring : first + at;
       length = task.ring > 0 ? std::min(end - at, task.ring - row) : end;
@@ -319,7 +313,7 @@ void attend(const AttentionTask& task) {
         for (int64_t p = 0; p < valid; ++p) row[p] += biases[params.bias_at(position, first + p)];
       }
       std::fill_n(row, hidden, -std::numeric_limits<float>::infinity());
-      if (hidden > 0 && hidden == valid) { // nothing of this block is in the window
+      if (hidden > 0 && hidden == valid) {
         std::fill_n(row, padded, 0.0f);
         continue;
       }
@@ -345,8 +339,7 @@ void attend(const AttentionTask& task) {
   }
 }
 
-// One head's vector as 8-bit codes: code i at codes[i * code_stride], scale of block b at scales[b * scale_stride].
-// What is not a number, or infinite, gives an infinite scale, so that a broken model shows.
+// NaN and infinity give an infinite scale, which exposes a broken model.
 void quantize_head(const float* x, int64_t dim, int8_t* codes, int64_t code_stride, uint16_t* scales,
                    int64_t scale_stride) {
   for (int64_t b = 0; b < dim / core::kQ8Block; ++b) {

@@ -1,5 +1,4 @@
-// One token's step of the recurrent ops. A row of a head's state is read and written once per token: at 128 elements it
-// stays in registers between the product with the key and that with the query.
+// Each state row is read and written once: 128 elements stay in registers between the products.
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -10,7 +9,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
-namespace { // compiled for several instruction sets: nothing may be merged with a twin
+namespace {
 
 void convolve(const float* const* inputs, const float* taps, const float* bias, int64_t kernel, int64_t first,
               int64_t count, float* sum) {
@@ -21,7 +20,6 @@ void convolve(const float* const* inputs, const float* taps, const float* bias, 
   }
 }
 
-// Σ x * decay * y
 HWY_INLINE float decayed_dot(const float* x, const float* decay, const float* y, int64_t count) {
   VF sums[2] = {hn::Zero(kF), hn::Zero(kF)};
   int64_t i = 0;

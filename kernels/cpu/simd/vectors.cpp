@@ -1,4 +1,3 @@
-// The ops that walk along vectors: quantization of activations, norms, rotations, activations, gates.
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -17,9 +16,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
-namespace { // compiled for several instruction sets: nothing may be merged with a twin
+namespace {
 
-// 32 values to codes in [-127, 127]; returns the scale. NaN becomes some code, infinity makes the scale infinite.
+// Returns the scale: infinite for infinity. NaN gives an arbitrary code.
 HWY_INLINE float quantize32(const float* x, int8_t* code) {
   VF largest = hn::Zero(kF);
   for (int64_t i = 0; i < 32; i += kLanes) largest = hn::Max(largest, hn::Abs(hn::LoadU(kF, x + i)));
@@ -46,7 +45,7 @@ void quantize(const float* x, int64_t cols, QuantizedRow out) {
     }
     float scale = quantize32(values, code);
     int32_t sum[2] = {};
-    if (out.wide) { // what the codes leave, in 256ths of their step
+    if (out.wide) { // residual, in 1/256 of a step
       for (int i = 0; i < 32; ++i) sum[i / 16] += 256 * code[i];
       const float step = scale / 256, inverse = step > 0 ? 1 / step : 0.0f;
       for (int i = 0; i < 32; ++i) {
@@ -82,7 +81,6 @@ void rms_norm(const float* x, const float* weight, int64_t width, float epsilon,
   for (i = 0; i < width; ++i) out[i] = x[i] * factor * weight[i];
 }
 
-// bias may be null.
 void layer_norm(const float* x, const float* weight, const float* bias, int64_t width, float epsilon, bool centered,
                 float* out) {
   const double count = static_cast<double>(width);
@@ -112,15 +110,15 @@ void rope_split(const float* x, const float* cos_sin, int64_t pairs, int64_t hea
   for (int64_t i = 2 * pairs; i < head_dim; ++i) out[i] = x[i];
 }
 
-constexpr float kGelu = 0.7978845608f, kGeluCube = 0.044715f; // sqrt(2 / pi), and what the approximation adds to it
+constexpr float kGelu = 0.7978845608f, kGeluCube = 0.044715f; // sqrt(2 / pi); cubic coefficient
 
-HWY_INLINE VF sigmoid_of(VF x) { // exp(88) is finite, and what it divides is 0 at this scale
+HWY_INLINE VF sigmoid_of(VF x) { // exp(88) is still finite
   const VF one = hn::Set(kF, 1.0f);
   return hn::Div(one, hn::Add(one, hn::Exp(kF, hn::Min(hn::Neg(x), hn::Set(kF, 88.0f)))));
 }
 
-HWY_INLINE VF as_half(VF x) { // rounded to f16
-#if HWY_TARGET == HWY_SCALAR  // where Highway's conversion truncates
+HWY_INLINE VF as_half(VF x) {
+#if HWY_TARGET == HWY_SCALAR // Highway's SCALAR conversion truncates
   return hn::Set(kF, core::f32_from_f16(core::f16_from_f32(hn::GetLane(x))));
 #else
   const hn::Rebind<hwy::float16_t, FloatTag> half;
@@ -143,14 +141,14 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
     const VF positive = hn::IfThenElseZero(hn::Not(hn::Lt(x, zero)), x); // keeps NaN
     return kKind == relu ? positive : hn::Mul(positive, positive);
   }
-  if constexpr (kKind == gelu) { // (1 + tanh(u)) / 2 is the sigmoid of 2 u
+  if constexpr (kKind == gelu) { // (1 + tanh(u)) / 2 is sigmoid(2 u)
     const auto large = hn::Ge(hn::Abs(x), hn::Set(kF, core::kGeluIsIdentity));
     const VF of = as_half(hn::IfThenZeroElse(large, x));
     const VF cube = hn::MulAdd(hn::Mul(of, of), hn::Set(kF, kGeluCube), hn::Set(kF, 1.0f));
     const VF y = as_half(hn::Mul(of, sigmoid_of(hn::Mul(hn::Mul(of, hn::Set(kF, 2 * kGelu)), cube))));
     return hn::IfThenElse(large, hn::IfThenElseZero(hn::Gt(x, zero), x), y);
   }
-  if constexpr (kKind == gelu_erf) { // there is no vector erf
+  if constexpr (kKind == gelu_erf) {
     alignas(64) float all[kLanes];
     hn::StoreU(x, kF, all);
     for (float& one : all) one = 0.5f * one * (1 + std::erf(one * 0.7071067812f));
@@ -167,8 +165,7 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
   return x;
 }
 
-// run(gate, x, out) of each vector of elements. The last ones of a row, where they fill none, go through copies: an
-// element gets the same bits wherever it lies.
+// Tails go through padded copies: an element's bits do not depend on its place.
 template <typename Run>
 HWY_INLINE void for_vectors(const float* gate, const float* x, int64_t width, float* out, Run run) {
   int64_t i = 0;
@@ -181,7 +178,6 @@ HWY_INLINE void for_vectors(const float* gate, const float* x, int64_t width, fl
   std::copy_n(results, width - i, out + i);
 }
 
-// out = join(activation(limit(gate)), x)
 template <typename Limit, typename Join>
 HWY_INLINE void for_activated(const core::ActivationParams& params, const float* gate, const float* x, int64_t width,
                               float* out, Limit limit, Join join) {
@@ -223,7 +219,6 @@ struct Activated {
 struct Product {
   HWY_INLINE VF operator()(VF v, VF x) const { return hn::Mul(v, x); }
 };
-// The same with limits of the activated gate and of x.
 struct LimitedProduct {
   float gate_limit, limit, shift;
   HWY_INLINE VF operator()(VF v, VF x) const {

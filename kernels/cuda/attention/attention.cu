@@ -1,37 +1,16 @@
-// Causal attention over the cache, for one new token or a prompt's worth.
+// Causal attention over an f16 or q8_0 cache, for one token or a few.
 //
-// A tile is up to 16 rows that read the same keys: the query heads that share a KV head (GQA), times as many
-// consecutive tokens as fit. Scores and outputs are tensor-core products of 16 keys, or 16 columns of values, by [dim
-// or keys x 8 rows]: keys and columns are the 16 rows of the tensor cores' tile, the few query heads its 8 columns. The
-// warps of a block divide a round of 128 keys twice. First each scores 16 of the keys, straight from the cache into
-// registers. Then, after the round's only barrier, each makes 16 columns of the output from all the weights and values,
-// which lie in shared memory. No outputs are merged: warps exchange the scores' exponentials, and their maxima, rounded
-// up to powers of two for exact factors. Where a context is long, `splits` blocks share it; the last one to finish (an
-// atomic ticket) combines their outputs.
+// A tile is up to 16 rows: a KV head's query heads times consecutive tokens. In a round of 128 keys each warp scores 16
+// keys; after the round's only barrier it makes 16 output columns from all weights and values, in shared memory. Warps
+// exchange exponentials and maxima, rounded up to integers in log2 units so that rescaling is exact. Long contexts are
+// split over blocks; the one with the last ticket merges.
 //
-// A q8_0 cache is the same with eight codes for eight halves, converted to f16 in registers.
+// kRope fuses norm, rope and storing, to save a kernel per layer. In NewTokens::run tokens see each other's keys, but
+// blocks cannot wait for each other. So each block recomputes all new keys and values that its tile sees in its split,
+// in shared memory, and reads only older rows from the cache; only a token's own tile stores its key.
 //
-// Where no token of the batch attends to another one's key, as in decoding, the kernel also takes the steps between the
-// matrices and attention (kRope): each block norms and ropes its query heads, and the block with the end of the context
-// the new key, which it stores with the value. That saves a kernel per layer, and all that does not depend on the
-// matrices (positions, angles, the first cached keys) is loaded before these are done. What is left is a chain of
-// latencies, gone through once: hence all of q, k and v in one load of each thread, and little code, because the
-// instruction cache is cold after a layer's weights.
-//
-// It also takes them for up to 16 consecutive tokens of one stream (NewTokens::run), as when guesses are verified.
-// These see each other's keys, and blocks cannot wait for each other. So each block makes for itself all new keys and
-// values that its tile sees in its split, and keeps them in shared memory; from the cache it takes only what was there
-// before. Several blocks make a token's key; the one of its own tile stores it.
-//
-// A window moves the beginning of the context that is shared out; each tile is one token then. A sink is a score that a
-// row's maximum and sum begin with, in the first split. Soft caps are compiled into the ragged kernels only, where they
-// cost the others nothing.
-//
-// Heads of 64 and 128 have two blocks on a multiprocessor. Wide heads, of 256, have one of the same number of keys, so
-// that as many bytes are under way; a warp makes 32 columns. Other widths up to 256 go through the kernel of 128 or
-// 256, compiled as ragged (cached_rows.cuh), where keys and values have one type. It leaves rope to another kernel.
-//
-// What this kernel does not take (widths that are no multiple of 16, f32 caches) goes to plain_attention.cu.
+// Heads of 256 have one block per multiprocessor, narrower ones two: equal bytes in flight. Other widths up to 256 use
+// ragged kernels, the only ones with soft caps; these never fuse rope.
 #include "kernels/cuda/attention/attention_fetch.cuh"
 #include "kernels/cuda/attention/attention_merge.cuh"
 #include "kernels/cuda/attention/attention_rounds.cuh"
@@ -49,7 +28,7 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
   using Round = RoundOf<Shape>;
   __shared__ __align__(16) Queries<Shape> query;
   extern __shared__ uint4 dynamic[];
-  auto* const rounds = reinterpret_cast<Round*>(dynamic); // one or two, used alternately
+  auto* const rounds = reinterpret_cast<Round*>(dynamic);
   const bool two_rounds = dynamic_shared_bytes() >= 2 * sizeof(Round);
   __shared__ NewestOf<Shape> newest;
   __shared__ Sinks sinks;
@@ -57,14 +36,14 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
   let_successor_start();
   stamp(args.stamps, kStarts);
 
-  // All that the first loads need, at once: one after the other these would take longer than what they wait for.
+  // All loads that the first fetches depend on: their latencies overlap.
   const int64_t stream = args.streams[block.first_token];
   const int length = args.positions[block.first_token + block.tokens - 1] + 1;
   const RopePair rope(heads, kRope, Shape::kRun ? threadIdx.x % (kDim / 2) : threadIdx.x);
-  __syncwarp(); // or the assembler moves these loads behind one another
+  __syncwarp(); // keeps the assembler from serializing loads
   if (!block.take_split(stream, length)) return;
   if constexpr (!kRope) {
-    wait_for_predecessor(); // which stores the newest keys
+    wait_for_predecessor(); // stores the newest keys
     stamp(args.stamps, kMayGoOn);
   }
 
@@ -127,10 +106,9 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
     return;
   }
   stamp_latest(args.stamps, kEnds);
-  if (kRope && heads.dataflow_input) wait_for_predecessor(); // a kernel that waits for this one waits for those before
+  if (kRope && heads.dataflow_input) wait_for_predecessor(); // successors rely on it (ptx.cuh)
 }
 
-// The shared memory that a block has besides its rounds.
 template <int kDim, NewTokens kNew>
 constexpr int kMostStaticBytes = kAttentionRows*(kDim + 32) * 2 +
                                  (kNew == NewTokens::run ? kAttentionRows * (8 * kDim + 64) : 9 * kDim) + 128;
@@ -158,7 +136,7 @@ void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStor
   const auto kernel = fast_kernel<kDim, kRagged, kTiles, kNew>(args.cache);
   allow_shared(kernel, stages * kRoundBytes);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
-  // Heads first: where the context is short, the blocks that have work start first.
+  // Heads first: in short contexts blocks with work start first.
   launch(kernel, dim3(args.cache.heads, args.splits, tiles), kAttentionThreads, stages * kRoundBytes, args, heads);
 }
 template <int kDim, bool kRagged, NewTokens kNew>
@@ -173,15 +151,13 @@ void launch_rope(const Launch& launch, const AttentionArgs& args, const RopeStor
           : launch_fast<kDim, false, NewTokens::alone>(launch, args, heads);
 }
 
-// The width of the kernel that takes heads of `width`, or 0.
+// The kernel's width for heads of `width`, or 0.
 int kernel_width(int width) {
   if (width < 16 || width > 256 || width % 16 != 0) return 0;
   return width == 64 ? 64 : width <= 128 ? 128 : 256;
 }
-// Whether the ragged kernel takes these heads: it is the one that has soft caps, too.
 bool is_ragged(const Cache& cache, float soft_cap) { return kernel_width(cache.k_dim) != cache.k_dim || soft_cap > 0; }
 
-// What a block asks for, one round at a time.
 template <int kDim, NewTokens kNew>
 constexpr int kLeastShared = sizeof(AttentionRound<kDim, 2>) + kMostStaticBytes<kDim, kNew>;
 

@@ -1,19 +1,17 @@
-// How the attention kernel fetches: a warp's keys from the cache to registers, a round's values to shared memory, and
-// the tile's queries with, where kRope, the new keys and values that they see.
+// Loads of keys, values, queries and new tokens' vectors.
 #pragma once
 
 #include "kernels/cuda/attention/attention_tile.cuh"
 
 namespace ridge::kernels::cuda {
 
-// A warp's keys of a round: base + 8 i + g for i of 0 and 1, past the end the last ones again (their scores are
-// masked).
+// Keys base + 8 i + g. Past the end, the last key again; its score is masked.
 template <typename Shape>
 class AttentionKeys {
   using KeyRows = Rows<Shape::kDim, Shape::kKeyCodes, Shape::kRagged>;
 
  public:
-  // They wait in registers, the next round's as soon as this one's have been used.
+  // Loaded as soon as the previous round's keys have been used.
   struct Held {
     typename KeyRows::Piece piece[2][Shape::kChunks];
     typename KeyRows::Scales scales[2];
@@ -28,7 +26,7 @@ class AttentionKeys {
 #pragma unroll
     for (int i = 0; i < 2; ++i) fetch_row(held, i, rows_, block_.row_of(min(row(base, i), stored_)));
   }
-  // Replaces the places of new rows, which were not in the cache yet.
+  // Replaces new tokens' rows, which were not in the cache yet.
   __device__ __forceinline__ void take_newest(Held& held, int base, const NewestOf<Shape>& newest) const {
     if constexpr (Shape::kRun) {
       if (const int first = block_.first_new(); base + kKeysPerWarp > first)
@@ -62,10 +60,10 @@ class AttentionKeys {
 
   const AttentionBlock<Shape>& block_;
   KeyRows rows_;
-  int stored_; // the last row that is in the cache from the beginning
+  int stored_; // last row in the cache before this kernel
 };
 
-// A round's values on their way to shared memory, zeros past the end: eight columns at a time, by all threads.
+// A round's values, zeros past the end: all threads copy eight columns at a time.
 template <typename Shape>
 class AttentionValues {
   static constexpr int kDim = Shape::kDim;
@@ -74,7 +72,7 @@ class AttentionValues {
                        kThreadPieces = kKeysPerRound / kRowStep;
 
  public:
-  struct Held { // codes come by way of registers
+  struct Held {
     uint2 piece[kCodes ? kThreadPieces : 1];
     uint16_t scale[kCodes ? kThreadPieces : 1];
   };
@@ -85,7 +83,6 @@ class AttentionValues {
         stored_(block.last_stored()), stored_end_(Shape::kRope ? min(block.end, block.first_new()) : block.end),
         newest_row_(block.has_newest() ? block.length - 1 : -1), end_(block.end) {}
 
-  // Starts the loads of the round from row `base` on.
   __device__ __forceinline__ void fetch(Held& held, int base, RoundOf<Shape>& to) const {
     if (!rows_.width.has(column_)) return;
 #pragma unroll
@@ -100,7 +97,6 @@ class AttentionValues {
     }
     copy_async_commit();
   }
-  // Waits until this thread's share of the round is in shared memory.
   __device__ __forceinline__ void land(const Held& held, int base, RoundOf<Shape>& to,
                                        const NewestOf<Shape>& newest) const {
     if (!rows_.width.has(column_)) return;
@@ -113,7 +109,7 @@ class AttentionValues {
       }
     }
     copy_async_wait<0>();
-    // In place of the zeros, by the thread that stored them.
+    // The thread that stored the zeros replaces them.
     if constexpr (Shape::kRun) {
       const int first = max(stored_end_, base) - base, end = min(end_ - base, kKeysPerRound);
 #pragma unroll 1
@@ -131,12 +127,11 @@ class AttentionValues {
  private:
   RowsFrom row_of_;
   Rows<kDim, kCodes, Shape::kRagged> rows_;
-  int row_, column_; // of this thread's first piece in a round
+  int row_, column_;
   int stored_, stored_end_, newest_row_, end_;
 };
 
-// The rope of one pair per thread: its angle's frequency, loaded early, and cosine and sine. Positions count one by
-// one.
+// The rotation of one pair per thread; positions are consecutive.
 struct RopePair {
   bool rotates;
   int axis = 0;
@@ -152,15 +147,15 @@ struct RopePair {
   }
 };
 
-// The tile's vectors: its queries, then the new keys of its split and then their values. kLanes lanes load a vector
-// together. The keys of a run's earlier tokens are made by every tile that sees them, and stored by their own.
+// A tile's vectors: queries, new keys of its split, their values. kLanes lanes share one. Every tile that sees a run's
+// earlier tokens makes their keys; only their own tile stores them.
 template <typename Shape>
 class AttentionVectors {
   static constexpr int kDim = Shape::kDim, kPerWarp = kWarp / Shape::kLanes, kQuads = Shape::kQuads;
   static constexpr bool kRope = Shape::kRope, kRun = Shape::kRun;
-  static constexpr int kAtOnce = kAttentionWarps * kPerWarp; // vectors of all warps
-  static constexpr int kAhead = kRun ? 3 : 1;                // loads under way in each warp
-  using Share = float4[kQuads];                              // a lane's of a vector
+  static constexpr int kAtOnce = kAttentionWarps * kPerWarp;
+  static constexpr int kAhead = kRun ? 3 : 1; // loads in flight per warp
+  using Share = float4[kQuads];
 
  public:
   __device__ __forceinline__ AttentionVectors(const AttentionBlock<Shape>& block, const RopeStoreArgs& heads)
@@ -170,8 +165,7 @@ class AttentionVectors {
                                    : 0),
         count_(block.has_newest() ? block.rows + 2 * made_ : block.rows) {}
 
-  // Waits for the vectors, norms and ropes them, stores the queries and a run's new keys and values to shared memory,
-  // and new keys and values to the cache.
+  // Waits, norms and ropes; stores new rows to the cache, all vectors to shared memory.
   __device__ __forceinline__ void store(Queries<Shape>& query, NewestOf<Shape>& newest, const RopePair& rope) const {
     const AttentionArgs& args = block_.args;
     const int lane = block_.lane, warp = block_.warp, rows = block_.rows;
@@ -198,7 +192,7 @@ class AttentionVectors {
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) first_vectors[a] = vector(warp * kPerWarp + lane / Shape::kLanes + a * kAtOnce);
     if constexpr (kRope) {
-      for (const float* first : first_vectors) asm volatile("" ::"l"(first)); // known before the wait
+      for (const float* first : first_vectors) asm volatile("" ::"l"(first)); // computes the addresses before the wait
       if (!heads_.dataflow_input) wait_for_predecessor();
       stamp(args.stamps, kMayGoOn);
     }
@@ -224,7 +218,7 @@ class AttentionVectors {
 #pragma unroll
           for (int i = 0; i < kQuads; ++i) quad(i).rotate(x[i], angles[i][0], angles[i][1]);
         }
-        if (count_ > rows && first + kPerWarp > rows) // a key or value in this warp
+        if (count_ > rows && first + kPerWarp > rows)
 #pragma unroll
           for (int i = 0; i < kQuads; ++i) store_newest(quad(i), x[i], v, newest);
       }
@@ -240,12 +234,11 @@ class AttentionVectors {
   __device__ __forceinline__ Quad<kDim> quad(int of_lane) const {
     return Quad<kDim>(kRope && heads_.rope.split, heads_.rope.pairs, of_lane);
   }
-  // In a run: which of the batch's tokens vector v belongs to.
   __device__ __forceinline__ int token(int v) const {
     const int rows = block_.rows;
     return v < rows ? block_.first_token + block_.token_of(v) : first_made_ + v - rows - (v < rows + made_ ? 0 : made_);
   }
-  // Those of the tokens from the first one that it has a vector of, all threads together: kDim / 2 have a token's.
+  // Makes the angles of all tokens with vectors in the tile.
   __device__ __forceinline__ void make_angles(NewestOf<Shape>& newest, const RopePair& rope) const {
     constexpr int kPairs = kDim / 2;
     const int first = made_ > 0 ? min(first_made_, block_.first_token) : block_.first_token;
@@ -261,7 +254,6 @@ class AttentionVectors {
       angles[i][0] = {both.x, both.y}, angles[i][1] = {both.z, both.w};
     }
   }
-  // The address of vector v.
   __device__ __forceinline__ const float* vector(int v) const {
     const AttentionBlock<Shape>& b = block_;
     v = min(v, count_ - 1);
@@ -317,7 +309,6 @@ class AttentionVectors {
         x[i] = {x[i].x * inverse * w.x, x[i].y * inverse * w.y, x[i].z * inverse * w.z, x[i].w * inverse * w.w};
       }
   }
-  // A quad of a new key or value to shared memory and to the cache.
   __device__ __forceinline__ void store_newest(const Quad<kDim>& quad, const float4& x, int v,
                                                NewestOf<Shape>& newest) const {
     if constexpr (kRun) {
@@ -333,7 +324,7 @@ class AttentionVectors {
       store_one(quad, x, v, newest);
     }
   }
-  // The same of a token alone: of the key (v == rows) and the value (v == rows + 1).
+  // v == rows: the key; v == rows + 1: the value.
   __device__ __forceinline__ void store_one(const Quad<kDim>& quad, const float4& x, int v,
                                             NewestOf<Shape>& newest) const {
     const Cache& cache = block_.args.cache;
@@ -363,7 +354,7 @@ class AttentionVectors {
 
   const AttentionBlock<Shape>& block_;
   const RopeStoreArgs& heads_;
-  int first_made_, made_; // of the batch's tokens, whose keys and values are among the vectors
+  int first_made_, made_; // tokens with keys and values among the vectors
   int count_;
 };
 

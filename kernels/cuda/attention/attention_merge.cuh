@@ -1,23 +1,23 @@
-// Where several blocks share a tile's context: the last one to finish combines their outputs.
+// Merges the splits of a tile in the last block to finish.
 #pragma once
 
 #include "kernels/cuda/attention/attention_tile.cuh"
 
 namespace ridge::kernels::cuda {
 
-// The splits that one block merges: `count` of every `step`, from `first` on. The result is the tile's or, where
-// others follow, takes the first one's place.
+// The splits to merge: `count` of every `step`, from `first` on. If not the result, their sum replaces the first
+// split's.
 struct MergedSplits {
   int ticket, first, step, count;
   bool is_result;
 };
 
-// Whether this block is the last of these splits' to come here. Then it sees what the others wrote.
+// True in the last block to arrive, which then sees what the others wrote.
 template <typename Shape>
 __device__ __forceinline__ bool is_last(const AttentionBlock<Shape>& block, const MergedSplits& splits) {
   __shared__ bool last;
   __syncthreads();
-  if (threadIdx.x == 0) { // for the block: the barriers pass on what the ticket orders
+  if (threadIdx.x == 0) { // take_ticket is acquire-release; the barriers extend its order to the block
     const int tile_head = block.tile * block.args.cache.heads + block.kv_head;
     unsigned* ticket =
         &block.args.tickets[Shape::kMergesInGroups ? tile_head * kAttentionTickets + splits.ticket : tile_head];
@@ -28,17 +28,15 @@ __device__ __forceinline__ bool is_last(const AttentionBlock<Shape>& block, cons
   return last;
 }
 
-// Adds up the splits' outputs, each times its share. Where there are more threads than outputs, some take every second,
-// third … split.
 template <typename Shape>
 class SplitMerge {
   static constexpr int kTileRows = Shape::kTileRows, kColumns = Shape::kColumnTiles,
-                       kBatch = 8; // of a thread's loads in flight, for each of kColumns
+                       kBatch = 8; // loads in flight per thread
   static constexpr bool kGroups = Shape::kMergesInGroups;
   using Batch = float4[kColumns][kBatch];
   static_assert(kMaxAttentionSplits <= 2 * kWarp &&
                 kMaxAttentionSplits * kTileRows * 4 + kAttentionThreads * 16 <= sizeof(RoundOf<Shape>));
-  using Shares = float (*)[kTileRows]; // [splits][rows]
+  using Shares = float (*)[kTileRows];
 
  public:
   __device__ __forceinline__ SplitMerge(const AttentionBlock<Shape>& block, const MergedSplits& splits)
@@ -46,7 +44,7 @@ class SplitMerge {
         columns_(block.rows * lanes()), groups_(max(1, kAttentionThreads / columns_)),
         first_split_(threadIdx.x / columns_) {}
 
-  // `dynamic`: of the size of a round.
+  // `dynamic`: at least the size of a round.
   __device__ __forceinline__ void run(void* dynamic) const {
     Batch batch;
     const bool takes_part = columns_ > kAttentionThreads || first_split_ < groups_;
@@ -55,7 +53,7 @@ class SplitMerge {
     const auto share = reinterpret_cast<Shares>(dynamic);
     find_shares(share);
     __syncthreads();
-    float4* sums = reinterpret_cast<float4*>(&share[kMaxAttentionSplits][0]); // of the groups
+    float4* sums = reinterpret_cast<float4*>(&share[kMaxAttentionSplits][0]);
 #pragma unroll 1
     for (int i = takes_part ? first_four : columns_; i < columns_; i += kAttentionThreads * kColumns) {
       float4 four[kColumns] = {};
@@ -89,10 +87,10 @@ class SplitMerge {
   }
 
  private:
-  __device__ __forceinline__ int lanes() const { return block_.width.get() / 4; } // a row's columns
+  __device__ __forceinline__ int lanes() const { return block_.width.get() / 4; }
   __device__ __forceinline__ int count() const { return kGroups ? splits_.count : block_.used_splits; }
   __device__ __forceinline__ bool is_result() const { return !kGroups || splits_.is_result; }
-  __device__ __forceinline__ int64_t stride() const { // from one of the splits to the next, in floats
+  __device__ __forceinline__ int64_t stride() const { // floats from one split to the next
     return kGroups ? splits_.step * block_.part_size() : block_.part_size();
   }
   static __device__ __forceinline__ void add(float4& sum, float4 x, float w) {
@@ -107,18 +105,16 @@ class SplitMerge {
         if (const int s = first + k * groups_; s < count() && (j == 0 || i + j * kAttentionThreads < columns_))
           batch[j][k] = __ldcg(from + s * (stride() / 4) + j * kAttentionThreads);
   }
-  // Four outputs, number i of the tile's.
   __device__ __forceinline__ void store(int i, const float4& four) const {
     float* to = is_result() ? block_.result(i / lanes()) + i % lanes() * 4 : parts_ + 2 * kAttentionRows + i * 4;
     store_latest(to, four);
-    if (block_.args.out_half && is_result()) { // the third column lies behind the first, the fourth behind the second
+    if (block_.args.out_half && is_result()) { // interleaved: columns 0 and 2 are neighbours, and 1 and 3
       const auto pair = [&](int k, float a, float b) {
         *reinterpret_cast<uint32_t*>(block_.half_result(i / lanes(), i % lanes() * 4 + k)) = pack_half2(a, b);
       };
       pair(0, four.x, four.z), pair(1, four.y, four.w);
     }
   }
-  // What each split's outputs are multiplied by, per row.
   __device__ __forceinline__ void find_shares(Shares share) const {
     const int lane = block_.lane, used_splits = count();
 #pragma unroll 1
@@ -131,7 +127,7 @@ class SplitMerge {
         sum[k] = s < used_splits ? __ldcg(parts_ + s * stride() + kAttentionRows + row) : 0;
       }
       const float most = warp_reduce(fmaxf(largest[0], largest[1]), [](float a, float b) { return fmaxf(a, b); });
-      // At least one of all splits sees a key; in a group perhaps none does.
+      // In a group perhaps no key is visible.
       const float reference = kGroups && most == -INFINITY ? 0 : most;
       float total = 0;
 #pragma unroll
@@ -153,13 +149,12 @@ class SplitMerge {
   const AttentionBlock<Shape>& block_;
   MergedSplits splits_;
   float* parts_;
-  int columns_; // of four outputs
+  int columns_;
   int groups_, first_split_;
 };
 
-// Merges the splits of a block's tile, as far as it is the last one to come. With wide heads the last of
-// eight splits merges these eight, and the last of these blocks the rest: one block alone would read 64 times all
-// outputs. False: others go on. `dynamic`: of the size of a round.
+// If this block is the last to arrive, merges the splits; else returns false. Wide heads merge in two levels of eight,
+// because one block would otherwise read up to 64. `dynamic`: a round's size.
 template <typename Shape>
 __device__ __forceinline__ bool merge_splits(const AttentionBlock<Shape>& block, void* dynamic) {
   MergedSplits splits = {0, 0, 1, block.used_splits, true};

@@ -1,11 +1,11 @@
-// The arithmetic of the attention kernel's rounds: scores of a warp's 16 keys, then outputs of a warp's 16 columns.
+// Arithmetic of the attention kernel's rounds.
 #pragma once
 
 #include "kernels/cuda/attention/attention_fetch.cuh"
 
 namespace ridge::kernels::cuda {
 
-// How many keys each row sees; a lane has rows 8 n + 2 t + k.
+// A lane has rows 8 n + 2 t + k.
 template <typename Shape>
 __device__ __forceinline__ void find_visible(int (&visible)[Shape::kTiles][2], const AttentionBlock<Shape>& block) {
 #pragma unroll
@@ -30,19 +30,18 @@ __device__ __forceinline__ void cap_scores(float (&score)[Shape::kTiles][2][4], 
   for (int n = 0; n < Shape::kTiles; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float twice = exp2_approx((score[n][0][i] + score[n][1][i]) * by); // exp(2 score / cap)
+      const float twice = exp2_approx((score[n][0][i] + score[n][1][i]) * by);
       score[n][0][i] = cap - 2 * cap * reciprocal(twice + 1), score[n][1][i] = 0;
     }
 }
 
-// A warp's part of a round: exponentials of the scores less their maximum, this maximum and their sum.
+// A warp's part of a round: exponentials of scores less the maximum, this maximum, their sum.
 template <typename Shape>
 struct ScoreRound {
   static constexpr int kTiles = Shape::kTiles;
   float warp_max[kTiles][2], warp_total[kTiles][2];
   uint32_t weight[kTiles][2];
 
-  // Where the warp has no keys.
   __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n)
@@ -82,7 +81,7 @@ struct ScoreRound {
           largest = fmaxf(largest, s[i]);
         }
         for (int lanes = 4; lanes < kWarp; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, lanes));
-        largest = ceilf(largest); // the warps' factors become powers of two, exact in f16
+        largest = ceilf(largest); // so that factors are powers of two, exact in f16
         const float reference = largest == -INFINITY ? 0 : largest;
         warp_max[n][k] = largest;
 #pragma unroll
@@ -111,16 +110,14 @@ struct ScoreRound {
   }
 };
 
-// A warp's running outputs: kColumnTiles times 16 columns from `first_column` on, of the keys of warps first_part_warp
-// on. Row 8 n + g has its maximum and sum in lanes 4 g + t.
+// A warp's running outputs over the keys of warps first_part_warp on. Lanes 4 g + t hold row 8 n + g's maximum and sum.
 template <typename Shape>
 class AttentionOutputs {
   static constexpr int kTiles = Shape::kTiles, kPartWarps = Shape::kPartWarps, kColumnTiles = Shape::kColumnTiles;
-  static constexpr int kColumnWarps = Shape::kDim / (16 * kColumnTiles); // that make all columns
+  static constexpr int kColumnWarps = Shape::kDim / (16 * kColumnTiles);
 
  public:
-  // out: of each column tile columns g (twice), g + 8 of rows 8 n + 2 t + k. The arrays are a struct of their own: so
-  // the compiler keeps the other members in registers before it has unrolled the loops over the arrays.
+  // out: columns g (twice) and g + 8 of rows 8 n + 2 t + k. A separate struct keeps the other members in registers.
   struct Running {
     float row_max[kTiles], row_sum[kTiles], out[kTiles][kColumnTiles][4];
     __device__ __forceinline__ void clear() {
@@ -133,7 +130,7 @@ class AttentionOutputs {
       }
     }
   };
-  // A sink has no value: rows begin with its score as their maximum and sum, which is a power of two as all maxima are.
+  // A sink has no value: it initializes a row's maximum and sum. Rounded up like all maxima.
   __device__ __forceinline__ void add_sinks(Running& running, const Sinks& sinks) const {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n)
@@ -148,14 +145,13 @@ class AttentionOutputs {
       : first_column(16 * kColumnTiles * (block.warp % kColumnWarps)),
         first_part_warp(kPartWarps * (block.warp / kColumnWarps)), block_(block) {}
 
-  // Adds a round, whose weights and values are in shared memory.
   __device__ __forceinline__ void add_round(Running& running, const RoundOf<Shape>& round, bool is_first) const {
     float factor[kTiles][kPartWarps];
     rescale(running, factor, round, is_first);
     multiply(running, factor, round);
   }
 
-  // Where two warps have the same columns: adds up their parts, through `dynamic` shared memory.
+  // Adds up two warps' parts of the same columns (kKeyParts == 2) through `dynamic`.
   __device__ __forceinline__ void merge_parts(Running& running, void* dynamic) const {
     if constexpr (Shape::kKeyParts == 2) {
       const int lane = block_.lane, warp = block_.warp;
@@ -179,7 +175,7 @@ class AttentionOutputs {
     }
   }
 
-  // Writes the results where the block is the tile's only one, else its part of the scratch.
+  // Writes results; if the tile is split, to the scratch.
   __device__ __forceinline__ void write(const Running& running) const {
     const AttentionBlock<Shape>& b = block_;
     if (first_part_warp != 0) return;
@@ -213,7 +209,7 @@ class AttentionOutputs {
   }
 
  private:
-  // The rows' new maxima and sums, and what each warp's exponentials of this round are multiplied by.
+  // factor: of each warp's exponentials of this round.
   __device__ __forceinline__ void rescale(Running& running, float (&factor)[kTiles][kPartWarps],
                                           const RoundOf<Shape>& round, bool is_first) const {
 #pragma unroll
@@ -248,7 +244,6 @@ class AttentionOutputs {
         }
     }
   }
-  // Outputs += weights times values, 32 keys at a time.
   __device__ __forceinline__ void multiply(Running& running, const float (&factor)[kTiles][kPartWarps],
                                            const RoundOf<Shape>& round) const {
     const int lane = block_.lane;

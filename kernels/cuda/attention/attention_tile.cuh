@@ -1,4 +1,4 @@
-// The shape of the attention kernel's work (attention.cu): its tiles, rounds and splits, and what a block shares.
+// Tiles, rounds, splits and shared memory of attention.cu.
 #pragma once
 
 #include "kernels/cuda/attention/cached_rows.cuh"
@@ -10,53 +10,49 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int kAttentionWarps = 8, kAttentionThreads = kAttentionWarps * kWarp;
 inline constexpr int kKeysPerWarp = 16, kKeysPerRound = kAttentionWarps * kKeysPerWarp;
-// A second round costs less than another block to merge with, a third one more. Very wide heads (wide_attention.cu)
-// have short rounds, and a kernel behind theirs merges.
+// A second round costs less than a merge, a third one more. Very wide heads (wide_attention.cu) have short rounds.
 inline constexpr int kSingleSplitKeys = 2 * kKeysPerRound, kWideSplitKeys = 64;
 inline constexpr float kLog2e = 1.4426950408889634f;
 
-// Where a kernel finds the keys and values of the batch's own tokens.
+// Where keys and values of the batch's tokens are.
 enum class NewTokens : uint8_t {
-  stored, // in the cache, by the kernel in front
-  alone,  // q, k and v come as their matrices gave them; each token is of another stream, and a tile
-  run,    // likewise, but the tokens are up to kAttentionRows consecutive ones of one stream; over f16
+  stored, // already in the cache
+  alone,  // raw outputs of q, k, v matrices; every token is another stream's and a tile
+  run,    // likewise, but up to kAttentionRows consecutive tokens of one stream; f16
 };
 
-// kDim: of a head, k_dim = v_dim: 64, 128 or 256; where kRagged, the most of it. kTiles: of eight rows.
+// kDim: 64, 128 or 256, of k and v; with kRagged, the largest width. kTiles: of eight rows.
 template <int kDim_, bool kRagged_, bool kKeyCodes_, bool kValueCodes_, int kTiles_, NewTokens kNew>
 struct AttentionShape {
   static constexpr int kDim = kDim_, kTiles = kTiles_, kTileRows = 8 * kTiles;
   static constexpr bool kRagged = kRagged_, kKeyCodes = kKeyCodes_, kValueCodes = kValueCodes_;
   static constexpr bool kRope = kNew != NewTokens::stored, kRun = kNew == NewTokens::run;
-  static constexpr bool kTokenTiles = kNew == NewTokens::alone; // a tile is one token
-  static constexpr int kChunks = kDim / 32;                     // of 32 dims: two products deep
-  // Lanes that load a head's vector together, and how much each has of it.
+  static constexpr bool kTokenTiles = kNew == NewTokens::alone;
+  static constexpr int kChunks = kDim / 32;
   static constexpr int kLanes = Quad<kDim>::kLanes, kQuads = Quad<kDim>::kPerLane;
-  // Outputs: a warp makes 16 columns or more from the keys of kPartWarps warps. With 64 columns that is half of the
-  // keys.
+  // A warp makes at least 16 columns from the keys of kPartWarps warps.
   static constexpr int kColumnTiles = kDim > 128 ? kDim / 128 : 1;
   static constexpr int kKeyParts = kDim < 128 ? 128 / kDim : 1, kPartWarps = kAttentionWarps / kKeyParts;
-  // Wide heads have so much to merge that blocks share it.
   static constexpr bool kMergesInGroups = kDim > 128;
 };
-// What the warps of a block share in a round: its values; of each row and key the exponential of the score less the
-// warp's maximum; of each row and warp this maximum and the sum of the exponentials. Padded for the banks.
+// largest, sums: per row and warp the maximum score, and the sum of exponentials less it. Padded against bank
+// conflicts.
 template <int kDim, int kTiles>
 struct AttentionRound {
   __align__(16) __half values[kKeysPerRound][kDim + 8];
   __align__(16) __half weights[8 * kTiles][kKeysPerRound + 8];
   __align__(16) float largest[8 * kTiles][kAttentionWarps], sums[8 * kTiles][kAttentionWarps];
 };
-// The sinks of the tile's rows in log2 units.
+// In log2 units.
 using Sinks = float[kAttentionRows];
 template <typename Shape>
 using RoundOf = AttentionRound<Shape::kDim, Shape::kTiles>;
 
-// The tile's queries in log2 units, padded for the banks.
+// In log2 units, padded against bank conflicts.
 template <typename Shape>
 using Queries = __half[Shape::kTileRows][Shape::kDim + 32];
 
-// What a token alone adds: cosines and sines, its key as the cache stores it, its value as f16.
+// For NewTokens::alone; `key` as the cache stores it.
 template <typename Shape>
 struct NewestRow {
   __align__(16) float2 angles[Shape::kDim / 2];
@@ -64,7 +60,7 @@ struct NewestRow {
   __align__(16) uint16_t key_scales[Shape::kDim / 32];
   __align__(16) __half value[Shape::kDim];
 };
-// The same of a run, by token of the batch. Padded for the banks.
+// For NewTokens::run, by token of the batch.
 template <typename Shape>
 struct NewestRows {
   __align__(16) float2 angles[kAttentionRows][Shape::kDim / 2];
@@ -76,18 +72,17 @@ template <typename Shape>
 using NewestOf =
     std::conditional_t<Shape::kRun, NewestRows<Shape>, std::conditional_t<Shape::kRope, NewestRow<Shape>, NoNewestRow>>;
 
-// A block's tile of rows, its KV head and its split of the context.
 template <typename Shape>
 struct AttentionBlock {
   static constexpr bool kTokenTiles = Shape::kTokenTiles;
   using Width = HeadWidth<Shape::kDim, Shape::kRagged>;
   const AttentionArgs& args;
   Width width;
-  int lane, warp, g, t; // g and t: the lane's place in the products, lane / 4 and lane % 4
+  int lane, warp, g, t; // g = lane / 4, t = lane % 4
   int kv_head, split, tile, group;
   int first_token, tokens, rows;
-  int64_t head_at;        // the first cached row of the head
-  RowsFrom row_of;        // of the positions that the tile sees, and of the one before
+  int64_t head_at;        // first cached row of the head
+  RowsFrom row_of;        // valid for visible positions and the one before
   int length, begin, end; // of the context; of this split
   int used_splits;
 
@@ -98,8 +93,7 @@ struct AttentionBlock {
     first_token = tile * args.tile_tokens;
     tokens = min(args.tile_tokens, args.tokens - first_token), rows = tokens * group;
   }
-  // Where there is a window, a tile is one token, and only what that token sees is shared out. False: that is so short
-  // that this split has none of it.
+  // With a window a tile is one token. Returns false if this split is empty.
   __device__ __forceinline__ bool take_split(int64_t stream, int context_length) {
     length = context_length;
     head_at = (stream * args.cache.heads + kv_head) * args.cache.rows;
@@ -108,7 +102,7 @@ struct AttentionBlock {
     constexpr int kShort = Shape::kDim > 256 ? kWideSplitKeys : kSingleSplitKeys;
     int per_split = kShort;
     used_splits = 1;
-    if (seen > kShort) { // divisions take longer than what a short context needs
+    if (seen > kShort) { // spares short contexts divisions
       const int even = (seen + args.splits * kKeysPerWarp - 1) / (args.splits * kKeysPerWarp) * kKeysPerWarp;
       per_split = max(Shape::kDim > 256 ? kWideSplitKeys : kKeysPerRound, even);
       used_splits = (seen + per_split - 1) / per_split;
@@ -116,27 +110,24 @@ struct AttentionBlock {
     begin = first + split * per_split, end = min(length, begin + per_split);
     return split < used_splits;
   }
-  // The first position that is in no cache before this kernel.
+  // First position that was not in the cache before this kernel.
   __device__ __forceinline__ int first_new() const {
     return Shape::kRun ? length - first_token - tokens : Shape::kRope ? length - 1 : length;
   }
-  // Whether this block has a row of a new token.
   __device__ __forceinline__ bool has_newest() const {
     return Shape::kRun ? end > first_new() : Shape::kRope && end == length;
   }
-  // The last position that may be read from the cache. Where there is none, it is a position whose row is not used.
+  // Last readable position of the cache; if none, one whose row is not used.
   __device__ __forceinline__ int last_stored() const {
     return Shape::kRun ? max(first_new() - 1, begin) : Shape::kRope ? max(length - 2, 0) : length - 1;
   }
-  // A row's token among the tile's, and its head among those that share the KV head.
+  // Token within the tile; head within the KV head's group.
   __device__ __forceinline__ int token_of(int row) const { return kTokenTiles ? 0 : args.group.quotient(row); }
   __device__ __forceinline__ int head_of(int row) const { return row - token_of(row) * group; }
-  // Where a row's output goes.
   __device__ __forceinline__ float* result(int row) const {
     const int head = kv_head * group + head_of(row);
     return args.out + (int64_t{first_token + token_of(row)} * args.heads + head) * width.get();
   }
-  // And as f16.
   __device__ __forceinline__ __half* half_result(int row, int column) const {
     const uint32_t token = first_token + token_of(row), at = (kv_head * group + head_of(row)) * width.get() + column;
     auto* halves = reinterpret_cast<__half*>(args.out_half);

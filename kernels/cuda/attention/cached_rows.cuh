@@ -1,7 +1,4 @@
-// How attention reads a cache of f16 or q8_0.
-//
-// A kernel is compiled for heads of a width, or as a ragged one for heads that are no wider: it knows their width at
-// run time, and takes zeros for the columns that they lack.
+// Reads f16 and q8_0 caches. Ragged kernels take the head width at run time, and zeros for missing columns.
 #pragma once
 
 #include "kernels/cuda/ops/ops.h"
@@ -9,14 +6,13 @@
 
 namespace ridge::kernels::cuda {
 
-// One element of a cache's keys, of any type.
 __device__ __forceinline__ float cached_key(const Cache& cache, int64_t at) {
   if (cache.k_scales)
     return static_cast<const int8_t*>(cache.k)[at] * __half2float(__ushort_as_half(cache.k_scales[at / 32]));
   return cache.k_half ? __half2float(static_cast<const __half*>(cache.k)[at]) : static_cast<const float*>(cache.k)[at];
 }
 
-// The rows of positions from `first` on, no more of them than the cache has: with one division for all.
+// Maps up to cache.rows positions from `first` on to rows, with a single division.
 struct RowsFrom {
   int lap, count;
   __device__ __forceinline__ RowsFrom() {}
@@ -24,7 +20,7 @@ struct RowsFrom {
       : lap(cache.lap_of(first)), count(static_cast<int>(cache.rows)) {}
   __device__ __forceinline__ int operator()(int position) const {
     const int row = position - lap;
-    return row < count ? row : row - count; // where the ring begins anew
+    return row < count ? row : row - count; // the ring buffer wraps
   }
 };
 
@@ -36,13 +32,13 @@ struct HeadWidth {
 };
 template <int kDim>
 struct HeadWidth<kDim, true> {
-  int width; // a multiple of 16, at most kDim
+  int width; // a multiple of 16
   __device__ __forceinline__ explicit HeadWidth(int width) : width(width) {}
   __device__ __forceinline__ int get() const { return width; }
   __device__ __forceinline__ bool has(int column) const { return column < width; }
 };
 
-// One head's cached keys or values, [rows][width], read eight elements at a time, as f16 or as codes with a scale.
+// One head's cached keys or values, [rows][width], as f16 or as codes with a scale.
 template <int kDim, bool kCodes, bool kRagged>
 struct Rows;
 
@@ -52,7 +48,7 @@ struct Rows<kDim, false, kRagged> {
   const __half* data;
   Width width;
   using Piece = uint4;
-  struct Scales { // there are none
+  struct Scales {
     __device__ uint16_t operator[](int) const { return 0; }
   };
   __device__ Rows(const void* cached, const uint16_t*, int64_t first, Width width) : width(width) {
@@ -100,7 +96,7 @@ struct Rows<kDim, true, kRagged> {
   __device__ uint16_t scale(int64_t row, int column) const {
     return width.has(column) ? all_scales[row * (width.get() / 32) + column / 32] : 0;
   }
-  // With 0x64 above it, a byte b is the f16 1024 + b.
+  // A byte b below 0x64 is the f16 number 1024 + b.
   static __device__ uint4 halves(Piece piece, uint16_t scale) {
     const __half2 factor = __half2half2(__ushort_as_half(scale));
     const __half2 offset = __half2half2(__ushort_as_half(0x6480)); // 1024 + 128

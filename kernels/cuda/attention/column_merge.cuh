@@ -1,6 +1,4 @@
-// The end of attention where blocks have shared a tile's context and its rows are wide: what they made of their splits
-// becomes one output. A kernel of its own, a block for a row and 64 columns, so that many multiprocessors ask for the
-// splits' outputs at once.
+// Merges splits of wide rows in a second kernel: a block per row and 64 columns, so that many multiprocessors load.
 #pragma once
 
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -8,19 +6,18 @@
 namespace ridge::kernels::cuda {
 
 inline constexpr int kMergeThreads = 256, kMergeWarps = kMergeThreads / kWarp;
-inline constexpr int kMostMergedSplits = kMergeThreads; // a thread knows each
-inline constexpr int kMergedColumns = 2 * kWarp;        // of a block: a pair per lane
+inline constexpr int kMostMergedSplits = kMergeThreads;
+inline constexpr int kMergedColumns = 2 * kWarp; // a pair per lane
 
-// What a tile's splits leave, per split: maximum and sum of each of `most_rows` rows, then their outputs [rows][dim].
+// Scratch per split: maximum and sum of `most_rows` rows, then outputs [rows][dim].
 struct SplitParts {
   const float* parts;
   int splits, most_rows, dim;
 };
 
-// Columns [first, first + 64) of a row into `out`, by a whole block. Each warp has an eighth of the splits, and asks
-// for the outputs of 16 of them before it knows their factors.
+// Merges 64 columns from `first_column` on into `out`, by a whole block. Loads start before factors are known.
 __device__ __forceinline__ void merge_columns(const SplitParts& of, int row, int first_column, float* out) {
-  constexpr int kBatch = 16; // splits of a warp that are under way at once
+  constexpr int kBatch = 16;
   __shared__ float factors[kMergeThreads], scratch[kMergeWarps];
   __shared__ float2 sums[kMergeWarps][kWarp];
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, own = threadIdx.x;
@@ -42,9 +39,9 @@ __device__ __forceinline__ void merge_columns(const SplitParts& of, int row, int
   __syncthreads();
 #pragma unroll
   for (const float of_warp : scratch) most = fmaxf(most, of_warp);
-  __syncthreads(); // the scratch is used again
+  __syncthreads(); // before the scratch is reused
   factors[own] = exp2_approx(largest - most);
-  const float total = block_sum(factors[own] * sum, scratch); // and factors are there
+  const float total = block_sum(factors[own] * sum, scratch); // also makes `factors` visible
 
   float2 merged = {};
   for (int first = warp; first < of.splits; first += kBatch * kMergeWarps) {

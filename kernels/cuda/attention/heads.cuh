@@ -1,5 +1,4 @@
-// The steps of one head of q, k or v between its matrix and attention: norm, rope, storing in the cache. The kernels
-// that take these steps differ in how many threads share a head.
+// Norm, rope and storing of one q, k or v head.
 #pragma once
 
 #include "core/rope_angle.h"
@@ -10,8 +9,8 @@ namespace ridge::kernels::cuda {
 
 __device__ __forceinline__ float magnitude_of(float value) { return value == value ? fabsf(value) : INFINITY; }
 
-// Encodes 32 elements whose largest magnitude is `most` for a q8_0 cache, to the bit as the CPU's cache rounds. NaN and
-// infinity give an infinite scale, so that a broken model shows.
+// Encodes 32 elements for a q8_0 cache, bit-identical to the CPU. NaN and infinity give an infinite scale, so that a
+// broken model is noticed.
 struct CacheCodes {
   float inverse;
   uint16_t scale;
@@ -23,7 +22,7 @@ struct CacheCodes {
   }
 };
 
-// One head's vector into a q8_0 cache: a warp takes 32 elements and their scale.
+// A warp takes 32 elements and their scale.
 __device__ __forceinline__ void store_codes(const float* x, int dim, int64_t at, void* codes, uint16_t* scales,
                                             int warp, int warps) {
   const int lane = threadIdx.x % kWarp;
@@ -35,7 +34,7 @@ __device__ __forceinline__ void store_codes(const float* x, int dim, int64_t at,
   }
 }
 
-// The same into a cache of any type, by `warps` warps of which this thread's is number `warp`. `at`: the first element.
+// Stores in a cache of any type. `warp`: this thread's of `warps`; `at`: index of the first element.
 __device__ __forceinline__ void store_head(const float* x, int dim, int64_t at, void* to, bool half, uint16_t* scales,
                                            int warp, int warps) {
   if (scales) return store_codes(x, dim, at, to, scales, warp, warps);
@@ -47,7 +46,6 @@ __device__ __forceinline__ void store_head(const float* x, int dim, int64_t at, 
   }
 }
 
-// Cosine and sine of a pair's angle, times the magnitude.
 __device__ __forceinline__ float2 rope_cos_sin(float inverse_frequency, int position, float magnitude) {
   float sine, cosine;
   sincosf(core::rope_angle(position, inverse_frequency), &sine, &cosine);
@@ -63,22 +61,21 @@ __device__ __forceinline__ void rotate_pair(float& a, float& b, float2 angle) {
   b = x * angle.y + y * angle.x;
 }
 
-// How a warp or half of one shares a vector: a lane has quad n of every kLanes quads, which is two neighbouring
-// elements from `low` and two from `high`, such that these are the two pairs 2 n and 2 n + 1 of a rotation. Where a
-// rotation of split pairs takes part of a head only, the quads behind it are four neighbouring elements.
+// A lane's quad n of every kLanes quads: two elements from `low` and two from `high`, the pairs 2 n and 2 n + 1 of a
+// rotation. Behind a partial rotation of split pairs: four neighbouring elements.
 template <int kDim>
 struct Quad {
   static constexpr int kLanes = kDim < 128 ? kDim / 4 : kWarp, kPerLane = kDim / 4 / kLanes;
-  static constexpr bool kPartialRope = kDim > 128; // else a rotation of split pairs is one of the whole head
+  static constexpr bool kPartialRope = kDim > 128;
   int number, low, high;
-  bool split, any_split; // this quad's pairs are split, some quad's are
+  bool split, any_split; // this quad's pairs are split; some quad's are
   __device__ __forceinline__ explicit Quad(bool split_pairs, int pairs, int of_lane) : any_split(split_pairs) {
     number = static_cast<int>(threadIdx.x) % kLanes + kLanes * of_lane;
     split = split_pairs && (!kPartialRope || 2 * number < pairs);
     low = split ? 2 * number : 4 * number;
     high = split ? (kPartialRope ? pairs : kDim / 2) + 2 * number : 4 * number + 2;
   }
-  // Whether quads have whole pairs of such a rotation, and with 32 codes to a scale whole blocks.
+  // Quads hold whole pairs and, for codes, whole blocks of 32.
   static bool takes(const RopeArgs& rope, bool codes) {
     return !rope.split || (kPartialRope ? rope.pairs % (codes ? 32 : 2) == 0 : 2 * rope.pairs == kDim);
   }
@@ -105,7 +102,7 @@ struct Quad {
   }
 };
 
-// A quad's codes and scales for a q8_0 cache. All lanes of a warp construct it together.
+// All lanes of a warp construct it together.
 struct QuadCodes {
   char2 low, high;
   uint16_t low_scale, high_scale;
@@ -116,7 +113,7 @@ struct QuadCodes {
     float low_most = fmaxf(magnitude_of(x.x), magnitude_of(x.y)),
           high_most = fmaxf(magnitude_of(x.z), magnitude_of(x.w));
     if (!split) low_most = high_most = fmaxf(low_most, high_most);
-    for (int lanes = 1; lanes <= (quad.any_split ? 8 : 4); lanes *= 2) { // that share 32 elements
+    for (int lanes = 1; lanes <= (quad.any_split ? 8 : 4); lanes *= 2) { // lanes that share 32 elements
       const float low_other = __shfl_xor_sync(~0u, low_most, lanes),
                   high_other = __shfl_xor_sync(~0u, high_most, lanes);
       if (Quad<kDim>::kPartialRope && lanes == 8 && !split) continue;
@@ -129,7 +126,7 @@ struct QuadCodes {
     low_scale = low_code.scale;
     high_scale = high_code.scale;
   }
-  __device__ __forceinline__ float4 values() const { // as the cache gives them back
+  __device__ __forceinline__ float4 values() const {
     const float low_factor = __half2float(__ushort_as_half(low_scale)),
                 high_factor = __half2float(__ushort_as_half(high_scale));
     return {low.x * low_factor, low.y * low_factor, high.x * high_factor, high.y * high_factor};

@@ -1,6 +1,5 @@
-// The positions that an indexer finds best for each token: scores of all positions in one kernel, a radix selection in
-// another. The cache has an entry for each position, or for several. Both in the plainest terms, some tokens at a time,
-// as many as the scratch has rows for.
+// Selects an indexer's best positions: a kernel scores, another selects by radix. Each launch takes as many tokens as
+// the scratch has rows for.
 #include "core/host_device/best.h"
 #include "kernels/cuda/attention/cached_rows.cuh"
 
@@ -10,10 +9,9 @@ namespace ridge::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr int kKeys = 64; // of a block that scores
+constexpr int kKeys = 64;
 constexpr int kDigits = 256;
 
-// A block per kKeys entries and token; a warp scores one entry after the other.
 __global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int first_token) {
   extern __shared__ float query[]; // [heads * k_dim], then the heads' weights
   const DependentWork work(args.stamps);
@@ -40,24 +38,23 @@ __global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int f
   }
 }
 
-// The larger the number, the larger the code; NaN has the least.
+// Order-preserving code; NaN has the least.
 __device__ __forceinline__ uint32_t ordered(float x) {
   if (x != x) return 0;
   const uint32_t bits = __float_as_uint(x);
   return bits & 0x80000000 ? ~bits : bits | 0x80000000;
 }
 
-// A block per token. The code of the last one that is chosen is found eight bits at a time; then all threads go through
-// the entries in order, and each counts those before its own.
+// Finds the last chosen entry's code eight bits at a time; then all threads pass through the entries in order.
 __global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int first_token) {
   __shared__ int counts[kDigits], before[kWarps + 1], digit, left;
   const DependentWork work(args.stamps);
   const int token = first_token + static_cast<int>(blockIdx.x), seen = args.positions[token] + 1;
-  const int count = seen / args.span, most = args.most / args.span; // entries
+  const int count = seen / args.span, most = args.most / args.span;
   const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.rows;
   int32_t* chosen = args.chosen + int64_t{token} * args.most;
-  uint32_t last = 0;  // the code
-  int of_last = most; // how many with this code are chosen
+  uint32_t last = 0;
+  int of_last = most; // chosen entries with this code
   for (int shift = 24; shift >= 0 && count > most; shift -= 8) {
     for (int i = threadIdx.x; i < kDigits; i += kThreads) counts[i] = 0;
     __syncthreads();
@@ -75,11 +72,11 @@ __global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int 
     of_last = left;
     __syncthreads();
   }
-  int written = 0, equal = 0; // the same in all threads
+  int written = 0, equal = 0; // uniform over the block
   for (int base = 0; base < count; base += kThreads) {
     const int i = base + static_cast<int>(threadIdx.x), lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
     const uint32_t code = i < count ? ordered(scores[i]) : 0;
-    const auto rank = [&](bool flag, int& total) { // how many flags are set in threads before this one, and in all
+    const auto rank = [&](bool flag, int& total) { // flags in earlier threads, and in all
       const unsigned flags = __ballot_sync(~0u, flag);
       if (lane == 0) before[warp] = __popc(flags);
       __syncthreads();
@@ -102,25 +99,25 @@ __global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int 
     equal += equals;
   }
   written *= args.span;
-  const int behind = args.tail ? seen - count * args.span : 0; // positions that no entry has
+  const int behind = args.tail ? seen - count * args.span : 0; // positions that have no entry yet
   for (int i = threadIdx.x; i < args.most - written; i += kThreads)
     chosen[written + i] = i < behind ? count * args.span + i : -1;
 }
 
-// The best positions (core::IndexParams::fills). A block per token: all threads look for scores above the least that is
-// chosen so far, and one of them puts these into the heap.
+// Selects positions (core::IndexParams::fills): all threads look for scores above the least chosen one; one thread
+// updates the heap.
 __global__ void position_choice_kernel(const __grid_constant__ IndexArgs args, int first_token) {
   __shared__ unsigned candidates[kWarps];
   const DependentWork work(args.stamps);
   const int token = first_token + static_cast<int>(blockIdx.x), seen = args.positions[token] + 1, most = args.most;
-  const int count = seen / args.span; // entries
+  const int count = seen / args.span;
   const float* scores = args.scores + int64_t{blockIdx.x} * args.cache.rows;
   int32_t* chosen = args.chosen + int64_t{token} * most;
   if (seen <= most) {
     for (int i = threadIdx.x; i < most; i += kThreads) chosen[i] = i < seen ? i : -1;
     return;
   }
-  // What no entry has yet comes first, and what is not a number last.
+  // Positions without an entry rank first, NaN last.
   const auto code = [&](int position) {
     const int entry = position / args.span;
     return entry < count ? ordered(scores[entry]) : ~0u;

@@ -1,4 +1,4 @@
-// Index keys into a layer's cache. Where an entry is for several positions, only the key of the last of them.
+// Stores index keys; of an entry's positions only the last one's key.
 #include "kernels/cuda/attention/heads.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
@@ -7,7 +7,6 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// One block per token.
 __global__ void index_store_kernel(const float* keys, const int32_t* positions, const int32_t* streams, Cache cache,
                                    int span, Stamp* stamps) {
   const DependentWork work(stamps);

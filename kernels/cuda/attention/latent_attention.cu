@@ -1,20 +1,9 @@
-// Latent attention over the cache (DeepSeek's MLA, absorbed), for one new token or a prompt's worth.
+// Latent attention (DeepSeek's MLA, absorbed). Other widths and caches: plain_latent_attention.cu.
 //
-// All heads of a token read the same keys, and a value is the first part of its key. So a block takes up to 64 rows,
-// heads of one token or of several, and reads each key once for all of them, scores and values alike. Rows are the 16
-// rows of the tensor cores' tile. A round is 32 keys in shared memory, some rounds ahead in flight. Per round: each
-// warp scores 8 of the keys for one or two tiles of rows (of a single tile two warps share the keys' columns); each
-// warp turns some rows' scores into weights; each warp adds the round to its columns of the outputs. These stay in
-// registers, 64 rows of 512 columns in 128 of each thread.
-//
-// Where there are fewer tiles than multiprocessors, blocks share a tile's context; a second kernel merges their
-// outputs (column_merge.cuh).
-//
-// Keys of earlier steps are asked for before the kernel's predecessor is done, which stores this step's keys and makes
-// the queries.
-//
-// Widths that this kernel does not take, f32 caches and chips with little shared memory go to
-// plain_latent_attention.cu.
+// All heads share keys, and a value is the first part of its key: a block reads each key once for up to 64 rows. In a
+// round of 32 keys each warp scores 8 keys, then turns some rows' scores into weights, then updates its output columns,
+// in registers (128 of each thread for 64 rows of 512 columns). With few tiles, blocks share a context
+// (column_merge.cuh). Keys of earlier steps are fetched before the wait.
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/attention/column_merge.cuh"
 #include "kernels/cuda/attention/latent_tile.cuh"
@@ -30,7 +19,7 @@ constexpr int kMostStages = 4;
 template <typename Shape, bool kCodes>
 class LatentBlock {
   static constexpr int kDim = Shape::kDim, kTiles = Shape::kTiles, kRows = Shape::kRows;
-  static constexpr int kColumnTiles = Shape::kColumns / 8; // of 8 columns
+  static constexpr int kColumnTiles = Shape::kColumns / 8;
   static constexpr int kRowsPerWarp = kRows / kLatentWarps;
 
  public:
@@ -65,7 +54,7 @@ class LatentBlock {
 #pragma unroll 1
     for (int round = 0; round < rounds; ++round) {
       wait_for_round();
-      __syncthreads(); // and all warps are done with the round before, whose place the next fetch takes
+      __syncthreads(); // also: no warp still reads the round that the next fetch overwrites
       fetch(round + args_.stages - 1);
       const typename Shape::Key* keys = stage(round);
       score(keys);
@@ -82,8 +71,7 @@ class LatentBlock {
     return shared_.keys[0] + round % args_.stages * kLatentKeys;
   }
 
-  // A warp has some of the keys, eight elements at a time; zeros past the end. Every round is a group of copies, also
-  // an empty one.
+  // Zeros past the end. Commits a group even if empty, because wait_for_round counts groups.
   __device__ __forceinline__ void fetch(int round) const {
     const int base = begin_ + round * kLatentKeys;
     typename Shape::Key* to = stage(round);
@@ -113,15 +101,15 @@ class LatentBlock {
       copy_async_wait<0>();
   }
 
-  // A row's query in its two parts, in log2 units; zeros in rows that the tile lacks.
+  // In log2 units; zeros in rows that the tile lacks.
   __device__ __forceinline__ void load_queries() const {
-    constexpr int kRounds = (kDim + kMostRest) / (2 * kWarp); // of two elements per lane
+    constexpr int kRounds = (kDim + kMostRest) / (2 * kWarp);
     const int rest = key_dim_ - kDim;
     const float scale = args_.scale * kLog2e;
 #pragma unroll 4
     for (int row = warp_; row < kRows; row += kLatentWarps) {
       const int64_t at = tile_.first_row + row;
-      float2 q[kRounds]; // all on their way before the first is stored
+      float2 q[kRounds];
 #pragma unroll
       for (int i = 0; i < kRounds; ++i) {
         const int column = 2 * (lane_ + i * kWarp);
@@ -137,14 +125,14 @@ class LatentBlock {
     }
   }
 
-  // Scores of keys 8 n … 8 n + 7 of the round. Warps n and n + 4 have half of the columns of a tile of rows each.
+  // Keys 8 n … 8 n + 7. With a single tile, warps n and n + 4 take half of the columns each.
   __device__ __forceinline__ void score(const typename Shape::Key* keys) const {
     constexpr int kKeyTiles = kLatentKeys / 8, kOfWarp = Shape::kScoreTiles;
     const int n = warp_ % kKeyTiles, part = Shape::kParts == 2 ? warp_ / kKeyTiles : 0;
     const int first_tile = Shape::kParts == 2 ? 0 : warp_ / kKeyTiles * kOfWarp;
     const int spans = key_dim_ / 32, first = part * (spans / 2),
               last = Shape::kParts == 2 && part == 0 ? spans / 2 : spans;
-    float sums[kOfWarp][2][4] = {}; // two, for shorter chains
+    float sums[kOfWarp][2][4] = {}; // shorter chains
     const __half* key = &keys[8 * n + lane_ % 8][lane_ / 8 * 8];
     const __half* query = &shared_.query[16 * first_tile + lane_ % 16][lane_ / 16 * 8];
 #pragma unroll 3
@@ -169,7 +157,7 @@ class LatentBlock {
             sums[m][0][i] + sums[m][1][i];
   }
 
-  // Turns the scores of this warp's rows into weights; lane l has key l of the round.
+  // Lane l has key l of the round.
   __device__ __forceinline__ void weigh(int base) {
     static_assert(kLatentKeys == kWarp);
 #pragma unroll
@@ -188,7 +176,6 @@ class LatentBlock {
     }
   }
 
-  // Columns kColumns * warp … of all rows.
   __device__ __forceinline__ void add_values(const typename Shape::Key* keys) {
     const int g = lane_ / 4;
 #pragma unroll
@@ -218,9 +205,9 @@ class LatentBlock {
     }
   }
 
-  // The results where the block is the tile's only one, else its part of the scratch.
+  // Writes results; if the tile is split, to the scratch.
   __device__ __forceinline__ void write() {
-    __syncthreads(); // the last round's factors have been read
+    __syncthreads(); // before `shrink` is overwritten
     const bool alone = tile_.used_splits == 1;
     float* part =
         args_.partial + (int64_t{blockIdx.x} * args_.splits.by + blockIdx.y) * latent_part_floats(kRows, kDim);
@@ -254,24 +241,24 @@ class LatentBlock {
   const int key_dim_;
   int lane_, warp_, begin_, end_;
   int64_t first_key_;
-  int visible_[kRowsPerWarp];                       // keys that this warp's rows see
-  float largest_[kRowsPerWarp], sum_[kRowsPerWarp]; // of their scores and weights
+  int visible_[kRowsPerWarp];
+  float largest_[kRowsPerWarp], sum_[kRowsPerWarp];
   float out_[kTiles][kColumnTiles][4];
 };
 
-// Tiles, and splits of each.
+// Grid: tiles, splits.
 template <int kDim, int kTiles, bool kCodes>
 __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(const __grid_constant__ LatentArgs args) {
   using Shape = LatentShape<kDim, kTiles>;
   extern __shared__ uint4 dynamic[];
   const OverlappingWork work(args.stamps);
-  // The last tiles come first, because they have the most positions to look at.
+  // The last tiles see the most positions: start them first.
   const LatentTile tile(args, static_cast<int>(gridDim.x - 1 - blockIdx.x), Shape::kRows);
   if (static_cast<int>(blockIdx.y) >= tile.used_splits) return work.wait();
   LatentBlock<Shape, kCodes>(args, tile, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
 }
 
-// Rows of tiles and columns.
+// Grid: tiles, rows, columns.
 template <int kDim>
 __global__ void __launch_bounds__(kMergeThreads)
     latent_merge_kernel(const __grid_constant__ LatentArgs args, int most_rows) {
@@ -297,7 +284,6 @@ void launch_tiles(const Launch& launch, LatentArgs args) {
   while (latent_shared_bytes<Shape>(args.stages) > launch.shared_per_block) --args.stages;
   args.tiles_per_token = Divisor((args.heads.by + Shape::kRows - 1) / Shape::kRows);
   const int tiles = tiles_of(args, Shape::kRows);
-  // As many blocks as run at once, where the context has that much to share out.
   args.splits = Divisor(std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kMostMergedSplits)));
   const auto kernel =
       args.cache.k_scales ? latent_attention_kernel<kDim, kTiles, true> : latent_attention_kernel<kDim, kTiles, false>;

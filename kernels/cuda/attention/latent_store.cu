@@ -1,14 +1,12 @@
-// A token's row of latent attention into a layer's cache, and what comes before it: the norm of c, the rotation of the
-// part behind it, and that of the queries for this part.
+// Stores a token's latent row: norm of c, rotation of the rest, and of the queries' matching part.
 #include "kernels/cuda/attention/heads.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128, kOwn = 4; // elements of c that a thread has in registers
+constexpr int kThreads = 128, kOwn = 4;
 
-// A pair of elements of a head and the angle that it is turned by, which is known before the head is.
 struct Pair {
   int first, second;
   float2 angle;
@@ -24,17 +22,16 @@ struct Pair {
   }
 };
 
-// Pairs number `first`, `first` + `step` … of a head; `own` is the first of them.
+// Rotates pairs `first`, `first` + `step` … of a head; `own` is pair `first`.
 __device__ __forceinline__ void rotate_pairs(const RopeArgs& rope, const Pair& own, int first, int step, int token,
                                              int position, const float* from, float* to) {
   if (first < rope.pairs) own.rotate(from, to);
   for (int pair = first + step; pair < rope.pairs; pair += step) Pair(rope, pair, token, position).rotate(from, to);
 }
 
-// Per token: a block for the cache's row, and blocks with a head of the queries per warp. What does not depend on the
-// token's values is made before they are there.
+// Per token: one block for the row, others with a query head per warp.
 __global__ void latent_store_kernel(const __grid_constant__ LatentStoreArgs args, Stamp* stamps) {
-  extern __shared__ float row[]; // [k_dim]
+  extern __shared__ float row[];
   __shared__ float scratch[kWarp];
   const OverlappingWork work(stamps);
   const Cache& cache = args.cache;

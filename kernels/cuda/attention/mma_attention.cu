@@ -1,11 +1,6 @@
-// Attention for prompts by mma, in the manner of FlashAttention-2: for chips without wgmma, and over q8_0 caches on all
-// chips. 128 rows (query heads that share a KV head, times consecutive tokens) see some keys at a time, which lie in
-// shared memory as f16, and so do their values. A warp has whole rows: scores, exponentials and outputs stay in its
-// registers.
-//
-// The next step's keys are fetched once a step's scores are made, and its values once the outputs are. Shared memory
-// holds one step, so that two blocks fit a multiprocessor of a GeForce card, which has 100 KB: one waits for its copies
-// while the other one multiplies.
+// Prefill attention by mma, after FlashAttention-2: for chips without wgmma and for q8_0 caches. A warp has whole rows.
+// Shared memory holds one step, so that two blocks fit the 100 KB of a GeForce multiprocessor: one copies while the
+// other multiplies.
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/products/scratch_sizes.h"
 
@@ -20,17 +15,17 @@ constexpr float kLog2e = 1.4426950408889634f;
 template <int kDim>
 struct MmaAttentionShape {
   static constexpr int kRowTiles = kDim > 128 ? 1 : 2, kWarps = kRows / (16 * kRowTiles), kThreads = kWarps * kWarp;
-  static constexpr int kKeys = kDim > 80 ? 32 : 64; // of a step
-  static constexpr int kPieces = kDim / 8;          // 16 bytes of a row
+  static constexpr int kKeys = kDim > 80 ? 32 : 64;
+  static constexpr int kPieces = kDim / 8;
   static constexpr int kPitch = kPieces % 8 == 0 ? kPieces : kPieces + 1;
   static constexpr int kQueryPieces = kRows * kPitch, kKeyPieces = kKeys * kPitch;
   static constexpr int kSharedBytes = (kQueryPieces + 2 * kKeyPieces) * 16;
   static constexpr int kBlocks = kDim > 128 ? 1 : 2; // of a multiprocessor
-  // Where a piece of a row lies: the eight rows that ldmatrix reads at once collide in no bank.
+  // Swizzled: the eight rows of one ldmatrix hit different banks.
   static __device__ __forceinline__ int place(int row, int piece) {
     return row * kPitch + (kPitch == kPieces ? piece ^ row % 8 : piece);
   }
-  // The address of a place, from which others follow: `rows` further, a multiple of 8, and an even number of pieces.
+  // A base address; adds `rows` (a multiple of 8) and an even number of pieces.
   class LaneAddress {
    public:
     __device__ __forceinline__ LaneAddress(const uint4* from, int row, int piece)
@@ -40,11 +35,11 @@ struct MmaAttentionShape {
     }
 
    private:
-    uint32_t address_; // where rows are not padded they begin at a multiple of their size
+    uint32_t address_; // unpadded rows are aligned to their size: XOR works
   };
 };
 
-// A thread's share of the copy of a step's keys or values to shared memory: f16 asynchronously, q8_0 through registers.
+// A thread's share of a step's copy: f16 asynchronously, q8_0 through registers.
 template <int kDim, bool kRagged, bool kCodes>
 class StepCopy {
   using S = MmaAttentionShape<kDim>;
@@ -53,7 +48,7 @@ class StepCopy {
   static_assert(S::kKeys * S::kPieces % S::kThreads == 0);
 
  public:
-  // `end`: the position behind the last one; what lies there is zero.
+  // Zeros from `end` on.
   __device__ __forceinline__ void start(uint4* to, const CachedRows& rows, const RowsFrom& row_of, int first, int end) {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
@@ -87,7 +82,7 @@ class StepCopy {
   uint16_t scales_[kCodes ? kEach : 1];
 };
 
-// kVaried: windows, soft caps and tokens that see later ones. kRagged: heads of other widths (cached_rows.cuh).
+// kVaried: windows, soft caps and tokens that see later ones.
 template <int kDim, bool kVaried, bool kRagged, bool kCodes>
 __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentionShape<kDim>::kBlocks)
     mma_attention_kernel(const __grid_constant__ AttentionArgs args) {
@@ -104,7 +99,7 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
   wait_for_predecessor();
   const int width = kRagged ? cache.k_dim : kDim;
   const int first_position = args.positions[first_token];
-  const auto seen_by = [&](int token) { // of the tile
+  const auto seen_by = [&](int token) {
     const int position = first_position + token;
     if (kVaried && args.places) return args.visible.seen_from(position, args.places[first_token + token]);
     return Window::Span{kVaried ? args.visible.first_seen(position) : 0, position + 1};
@@ -118,7 +113,7 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
   const RowsFrom row_of(cache, first_key);
   StepCopy<kDim, kRagged, kCodes> next_keys, next_values;
   next_keys.start(keys, key_rows, row_of, first_key, length);
-  // The queries, in log2 units: row r is head r % group of token r / group.
+  // In log2 units, in the order of tokens, then heads.
   for (int i = threadIdx.x; i < kRows * S::kPieces; i += S::kThreads) {
     const int row = i / S::kPieces, piece = i % S::kPieces;
     float v[8] = {};
@@ -136,12 +131,12 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
   }
   next_keys.finish(keys);
 
-  const int first_row = warp * 16 * kRowTiles; // of the warp
-  // What this lane gives ldmatrix: of queries and values rows of 16, of keys rows of 8 and the next 8 columns.
+  const int first_row = warp * 16 * kRowTiles;
+  // ldmatrix: 16 rows of queries and values; 8 rows of keys and the next 8 columns.
   const typename S::LaneAddress query_at(queries, first_row + lane % 16, lane / 16),
       value_at(values, lane % 16, lane / 16), key_at(keys, lane / 16 * 8 + lane % 8, lane / 8 % 2);
   const auto row_of_lane = [&](int m, int half) { return min(first_row + 16 * m + 8 * half + g, tokens * group - 1); };
-  int visible[kRowTiles][2], hidden[kVaried ? kRowTiles : 1][2] = {}; // keys from hidden on, before visible
+  int visible[kRowTiles][2], hidden[kVaried ? kRowTiles : 1][2] = {}; // a row sees keys [hidden, visible)
   float out[kRowTiles][kDim / 8][4] = {}, row_max[kRowTiles][2], row_sum[kRowTiles][2];
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m)
@@ -152,13 +147,13 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
       visible[m][half] = seen.end;
       if constexpr (kVaried) hidden[m][half] = seen.first;
       row_max[m][half] = args.sinks ? args.sinks[kv_head * group + row % group] * kLog2e : -INFINITY;
-      row_sum[m][half] = args.sinks && t == 0; // the four lanes of a row add up their sums
+      row_sum[m][half] = args.sinks && t == 0; // in one of the row's four lanes
     }
 
   const int steps = (length - first_key + kKeys - 1) / kKeys;
   for (int step = 0; step < steps; ++step) {
     const int first = first_key + step * kKeys;
-    __syncthreads(); // the keys have come, and all warps are done with the values before
+    __syncthreads(); // keys are there; the previous values are no longer read
     next_values.start(values, value_rows, row_of, first, length);
     float score[kRowTiles][kKeys / 8][4] = {};
 #pragma unroll
@@ -188,7 +183,7 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
         }
     }
     if (first + kKeys > seen_first.end || (kVaried && first < seen_last.first)) {
-      asm volatile(""); // a branch, which most steps do not take
+      asm volatile(""); // forces a branch, rarely taken
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
@@ -197,7 +192,7 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
           if (key >= visible[m][half] || (kVaried && key < hidden[m][half])) score[m][i / 4][i % 4] = -INFINITY;
         }
     }
-    uint32_t weights[kRowTiles][kKeys / 16][4]; // the left operand of the outputs
+    uint32_t weights[kRowTiles][kKeys / 16][4];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
@@ -207,7 +202,7 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
         for (int i = 0; i < kKeys / 4; ++i) most = fmaxf(most, score[m][i / 2][2 * half + i % 2]);
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-        const float reference = most == -INFINITY ? 0 : most; // nothing was seen so far
+        const float reference = most == -INFINITY ? 0 : most; // the row has seen no key yet
         const float shrink = exp2_approx(row_max[m][half] - reference);
         row_max[m][half] = most;
         float sum = 0;
@@ -219,12 +214,12 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
           weights[m][j / 2][j % 2 * 2 + half] = pack_half2(a, b);
         }
         row_sum[m][half] = row_sum[m][half] * shrink + sum;
-        if (__any_sync(~0u, shrink != 1)) // seldom anything new behind the first steps
+        if (__any_sync(~0u, shrink != 1)) // rarely true after the first steps
 #pragma unroll
           for (int j = 0; j < kDim / 8; ++j) out[m][j][2 * half] *= shrink, out[m][j][2 * half + 1] *= shrink;
       }
     next_values.finish(values);
-    __syncthreads(); // the values have come, and all warps are done with the keys
+    __syncthreads(); // values are there; keys are no longer read
     if (step + 1 < steps) next_keys.start(keys, key_rows, row_of, first + kKeys, length);
 #pragma unroll
     for (int k = 0; k < kKeys / 16; ++k)

@@ -1,5 +1,4 @@
-// Attention in the plainest terms, for the head sizes and caches that the fast kernels do not take, and to positions
-// that were chosen. Where none was, zeros.
+// Attention without a fast kernel, or over chosen positions. Rows that see no key get zeros.
 #include "core/ops.h"
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -9,7 +8,7 @@ namespace {
 
 constexpr int kWarps = 4;
 
-// One block per token and head; each warp takes every fourth key, a lane every 32nd dim.
+// Each warp takes every fourth key.
 __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs args) {
   extern __shared__ float shared[]; // query [k_dim], then per warp an output [v_dim]
   __shared__ float warp_max[kWarps], warp_weight[kWarps];
@@ -28,7 +27,7 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   const int64_t head_at = (int64_t{stream} * cache.heads + head / (args.heads / cache.heads)) * cache.rows;
   const RowsFrom row_of(cache, first);
   const float slope = args.max_bias > 0 ? core::alibi_slope(args.max_bias, args.heads, head) : 0;
-  // A sink is a score that came first and has no value.
+  // A sink is an initial score without a value.
   const bool has_sink = args.sinks && warp == 0;
   float largest = has_sink ? args.sinks[head] : -INFINITY, sum = has_sink ? 1 : 0;
   const auto read = [](const void* from, bool half, const uint16_t* scales, int64_t i) {
@@ -38,7 +37,7 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   const int32_t* chosen = args.chosen ? args.chosen + int64_t{token} * args.most : nullptr;
   for (int number = chosen ? warp : first + warp; number < (chosen ? args.most : end); number += kWarps) {
     const int key = chosen ? chosen[number] : number;
-    if (key < 0) break; // behind the last
+    if (key < 0) break; // end of the list
     const int64_t row = head_at + row_of(key);
     float score = 0;
     for (int i = lane; i < cache.k_dim; i += kWarp)

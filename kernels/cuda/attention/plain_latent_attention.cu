@@ -1,6 +1,5 @@
-// Latent attention in the plainest terms, for the widths and caches that the fast kernel does not take, and to
-// positions that were chosen. Where none was, zeros. And attention to the last positions of one cache and to entries of
-// another one.
+// Latent attention without a fast kernel; over chosen positions; over recent positions with another cache's entries.
+// Rows that see no key get zeros.
 #include "kernels/cuda/attention/cached_rows.cuh"
 
 namespace ridge::kernels::cuda {
@@ -8,7 +7,7 @@ namespace {
 
 constexpr int kWarps = 4;
 
-// One block per token and head; each warp takes every fourth key, a lane every 32nd dim.
+// Each warp takes every fourth key.
 __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs args) {
   extern __shared__ float shared[]; // query [k_dim], then per warp an output [v_dim]
   __shared__ float warp_max[kWarps], warp_weight[kWarps];
@@ -35,10 +34,10 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
   const int last = ahead ? args.places[token].block_end - 1 : position;
   const int first = args.window == 0 ? 0 : max(0, position + 1 - args.window);
   const RowsFrom row_of(cache, first);
-  // Keys of positions in sequence, and behind them those of chosen ones or of entries.
+  // Consecutive positions, then chosen ones or entries.
   const int near = chosen && !mixed ? 0 : last - first + 1;
   const int far = mixed && !chosen ? (position + 1) / args.span : chosen ? args.most / max(1, args.span) : 0;
-  // A sink is a score that came first and has no value.
+  // A sink is an initial score without a value.
   const bool has_sink = args.sinks && warp == 0;
   float largest = has_sink ? args.sinks[head] : -INFINITY, sum = has_sink ? 1 : 0;
   for (int number = warp; number < near + far; number += kWarps) {

@@ -1,21 +1,13 @@
-// Attention for prompts on Hopper: 128 rows (query heads that share a KV head, times consecutive tokens) against
-// 128 keys at a time. One warp has the tensor copy engine bring keys and values into shared memory, as wgmma reads
-// them; two warpgroups multiply, 64 rows each: scores = Q Kᵀ from shared memory, then the exponentials, in registers,
-// times V.
+// Prefill attention on Hopper: one warp issues tensor copies, two warpgroups of 64 rows multiply.
 //
-// Keys and values have slots of their own: a slot of keys is free as soon as its scores are there, one step before the
-// values. Heads of 256 have 128 registers of outputs, so they take 64 keys at a time; shared memory has room for two
-// steps of them.
+// Keys and values have separate slots, because keys are free one step earlier. Heads of 256 need 128 registers for
+// outputs and take 64 keys per step.
 //
-// Windows, soft caps and tokens that see later ones are a kernel of their own (kVaried): its steps begin with the first
-// key that the tile's first token sees, and rows mask at both ends. What tokens see begins and ends no earlier than
-// what the tokens before them see. A sink is what a row's maximum and sum begin with.
+// kVaried: windows, soft caps and tokens that see later ones; neither end of what a token sees may decrease from token
+// to token. kRagged: other widths up to 128, with zeros behind the rows in shared memory.
 //
-// Heads of other widths up to 128 go through kVaried kernels of 64, 80 and 128 (kRagged): their rows are narrower in
-// memory, and zeros from there on in shared memory.
-//
-// A copy brings a box: all keys of a step. In a ring a box has 32 keys. The ring has a whole number of these, so that
-// it begins anew between two boxes.
+// A copy fetches a box: all keys of a step, or 32 of a ring buffer, whose size is a multiple of 32, so that it wraps
+// between boxes.
 #include "core/cache/rings.h"
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/products/scratch_sizes.h"
@@ -32,16 +24,16 @@ constexpr int kAttentionThreads = (kConsumers + 1) * 128;
 constexpr int kRingBoxRows = core::kRingTile;
 
 struct CacheMaps {
-  CUtensorMap keys, values; // of all streams' heads
+  CUtensorMap keys, values;
   int box_rows;
 };
 
 template <int kDim>
 struct AttentionShape {
   static constexpr bool kWide = kDim > 128;
-  static constexpr int kKeys = kWide ? 64 : 128;        // of a step
-  static constexpr int kStored = (kDim + 63) / 64 * 64; // columns, in tiles of 64
-  static constexpr int kSlots = kWide ? 4 : 6;          // of shared memory, for the keys or the values of a step
+  static constexpr int kKeys = kWide ? 64 : 128;
+  static constexpr int kStored = (kDim + 63) / 64 * 64;
+  static constexpr int kSlots = kWide ? 4 : 6; // each of a step's keys or values
   static constexpr int kQueryBytes = kRows * kStored * 2, kKeyBytes = kKeys * kStored * 2;
   static constexpr int kSharedBytes = kQueryBytes + kSlots * kKeyBytes + 1024;
 };
@@ -49,15 +41,15 @@ struct AttentionShape {
 #ifdef RIDGE_HAS_WGMMA
 
 constexpr float kLog2e = 1.4426950408889634f;
-constexpr int kChains = 4; // of a row's maximum and sum, which do not wait for one another
+constexpr int kChains = 4; // independent chains of maxima and sums
 
-__device__ __forceinline__ float fast_exp2(float x) { // 2^-126 and less is 0
+__device__ __forceinline__ float fast_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// A box of `map` from column, row and matrix on, to shared memory, counted by a barrier there.
+// Completes on the barrier `arrived`.
 __device__ __forceinline__ void copy_box(uint8_t* to, const CUtensorMap& map, int column, int row, int matrix,
                                          const CopyBarrier& arrived) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
@@ -66,7 +58,7 @@ __device__ __forceinline__ void copy_box(uint8_t* to, const CUtensorMap& map, in
                : "memory");
 }
 
-// Where 16-byte piece `piece` of row `row` lies in a matrix of `rows` rows, tiles of 64 columns one after the other.
+// Byte offset of a 16-byte piece in swizzled tiles of 64 columns.
 __device__ __forceinline__ int swizzled(int row, int piece, int rows) {
   return (piece / 8 * rows + row) * 128 + ((piece % 8) ^ (row % 8)) * 16;
 }
@@ -96,14 +88,14 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   wait_for_predecessor();
   const int width = kRagged ? cache.k_dim : kDim;
   const int first_position = args.positions[first_token];
-  const auto seen_by = [&](int token) { // of the tile
+  const auto seen_by = [&](int token) {
     const int position = first_position + token;
     if (kVaried && args.places) return args.visible.seen_from(position, args.places[first_token + token]);
     return Window::Span{kVaried ? args.visible.first_seen(position) : 0, position + 1};
   };
   const Window::Span seen_first = seen_by(0), seen_last = seen_by(tokens - 1);
   const int first_key = seen_first.first / kRingBoxRows * kRingBoxRows,
-            length = seen_last.end; // of the first step; of all
+            length = seen_last.end; // first_key: of the first step; length: of all
   const int steps = (length - first_key + kKeys - 1) / kKeys;
   __syncthreads();
 
@@ -113,9 +105,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     const int head = args.streams[first_token] * cache.heads + kv_head;
     const RowsFrom row_of(cache, first_key);
     constexpr int kColumnTiles = Shape::kStored / 64;
-    for (int fill = 0; fill < 2 * steps; ++fill) { // keys, values, keys, …
+    for (int fill = 0; fill < 2 * steps; ++fill) { // keys, values, …
       const int slot = fill % kSlots, key = first_key + fill / 2 * kKeys;
-      const int rows = maps.box_rows, boxes = (min(kKeys, length - key) + rows - 1) / rows; // of a tile of 64 columns
+      const int rows = maps.box_rows, boxes = (min(kKeys, length - key) + rows - 1) / rows;
       empty[slot].wait(fill / kSlots % 2 ^ 1);
       if (lane == 0) BarrierAddress(&full[slot]).arrive_expecting(kColumnTiles * boxes * rows * 128);
       __syncwarp();
@@ -130,7 +122,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 
   take_registers<224>();
   const int consumer = warpgroup - 1, g = lane / 4, t = lane % 4;
-  // The queries, in log2 units: row r is head r % group of token r / group. Each warpgroup brings its own 64.
+  // In log2 units, in the order of tokens, then heads.
   for (int i = thread; i < 64 * kDim / 8; i += 128) {
     const int row = consumer * 64 + i / (kDim / 8), piece = i % (kDim / 8);
     float v[8] = {};
@@ -150,8 +142,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   asm volatile("bar.sync %0, 128;" ::"r"(warpgroup) : "memory");
 
-  const int first_row = consumer * 64 + thread / kWarp * 16 + g; // this lane's rows: first_row and + 8
-  int visible[2], hidden[2] = {0, 0};                            // keys from hidden on, before visible
+  const int first_row = consumer * 64 + thread / kWarp * 16 + g; // this lane's first of two rows, 8 apart
+  int visible[2], hidden[2] = {0, 0};                            // a row sees keys [hidden, visible)
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const Window::Span seen = seen_by(min(first_row + 8 * half, tokens * group - 1) / group);
@@ -163,11 +155,10 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       row_max[half] = args.sinks[kv_head * group + min(first_row + 8 * half, tokens * group - 1) % group] * kLog2e;
-      if (t == 0) row_sum[half] = 1; // the four lanes of a row add up their sums
+      if (t == 0) row_sum[half] = 1; // in one of the row's four lanes
     }
 #pragma unroll
   for (float& v : out) v = 0;
-  // Which filling of a slot has a step's keys, which one its values.
   const auto fill_of_keys = [](int step) { return 2 * step; };
   const auto fill_of_values = [](int step) { return 2 * step + 1; };
   const auto release = [&](int fill) {
@@ -186,11 +177,11 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     }
     wgmma_commit();
   };
-  uint32_t weights[kKeys / 16][4]; // the left operand of the outputs
-  float shrink[2];                 // what becomes of the outputs before, as the rows' maxima grow
-  // Makes the scores' exponentials in their place.
+  uint32_t weights[kKeys / 16][4];
+  float shrink[2]; // factor of the outputs so far
+  // Replaces the scores by their exponentials.
   const auto exponentiate = [&](auto plain, auto& score, int step) {
-    constexpr bool kPlain = decltype(plain)::value; // no key is masked, no score capped
+    constexpr bool kPlain = decltype(plain)::value; // no masks, no soft cap
     const int base = first_key + step * kKeys + 2 * t;
     const float cap = kVaried ? args.soft_cap * kLog2e : 0, by = 2 * kLog2e / cap;
 #pragma unroll
@@ -211,7 +202,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
       float most = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
       most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
       most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-      // Every row sees key 0, so that `most` is finite; with a window it may see nothing of the first steps.
+      // Without a window every row sees key 0; with one perhaps nothing in the first steps.
       const float reference = kVaried && !kPlain && most == -INFINITY ? 0 : most;
       shrink[half] = fast_exp2(row_max[half] - reference);
       row_max[half] = most;
@@ -233,14 +224,14 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     else
       exponentiate(std::true_type(), score, step);
   };
-  // When the outputs before are there.
+  // Call when the previous outputs are complete.
   const auto make_weights = [&](const auto& score) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int j = 0; j < kKeys / 8; ++j)
         weights[j / 2][j % 2 * 2 + half] = pack_half2(score[4 * j + 2 * half], score[4 * j + 2 * half + 1]);
-      if (!__any_sync(~0u, shrink[half] != 1)) continue; // seldom anything new behind the first steps
+      if (!__any_sync(~0u, shrink[half] != 1)) continue; // rarely true after the first steps
 #pragma unroll
       for (int j = 0; j < kDim / 8; ++j) {
         out[4 * j + 2 * half] *= shrink[half];
@@ -248,7 +239,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
       }
     }
   };
-  // No cache has values behind the last key: what lies there is multiplied by zero, and must be a number.
+  // The cache has arbitrary bits behind the last value, and 0 * NaN is NaN.
   const auto clear_behind = [&](int step) {
     const int first = length - (first_key + step * kKeys), fill = fill_of_values(step);
     if (first >= kKeys) return;
@@ -270,7 +261,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
       wgmma_transposed(out, weights[k], transposed_tile_descriptor(values + k * 16 * 128, kKeys * 128));
     wgmma_commit();
   };
-  // A step's outputs are started right behind the scores of the next one, whose exponentials are made meanwhile.
+  // A step's output products start right after the next step's scores and overlap with their exponentials.
   {
     float score[kKeys / 2];
     start_scores(score, 0);

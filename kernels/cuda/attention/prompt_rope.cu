@@ -1,5 +1,4 @@
-// What launch_rope_store (ops.h) does, for many tokens: an angle's sine and cosine are computed once per token and not
-// once per head, which is most of the work. A warp per head.
+// launch_rope_store (ops.h) for many tokens: computes each angle once per token instead of once per head.
 #include "kernels/cuda/attention/heads.cuh"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Everything between the q/k/v matrices and attention in one kernel: norm of each head, rotation, storing.
+// Norm, rotation and storing of q, k and v heads.
 #include "kernels/cuda/attention/heads.cuh"
 
 #include <algorithm>
@@ -8,17 +8,17 @@ namespace {
 
 constexpr int kMostThreads = 256;
 
-// What a vector is multiplied by to be normed, in all threads of the block.
+// In all threads of the block.
 __device__ __forceinline__ float inverse_rms(const float* x, int dim, float epsilon, float* scratch) {
   float squares = 0;
   for (int i = threadIdx.x; i < dim; i += blockDim.x) squares += x[i] * x[i];
   return rsqrtf(block_sum(squares, scratch) / static_cast<float>(dim) + epsilon);
 }
 
-// One block per head of q and k and per head of v, and token.
+// Grid: heads of q, k and v; tokens.
 __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, Stamp* stamps) {
   __shared__ float scratch[kWarp];
-  extern __shared__ float head[]; // [head_dim]
+  extern __shared__ float head[];
   const int token = blockIdx.y, position = args.positions[token];
   const int warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
   const Cache& cache = args.cache;
@@ -29,7 +29,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   const bool is_k = !is_q && args.k_in && h < args.k_heads;
   if (args.k_in && !is_q && !is_k) h -= args.k_heads;
   const bool rotates = args.rotate && (is_q || is_k);
-  const int own_pair = threadIdx.x; // its angle is no matrix's output
+  const int own_pair = threadIdx.x; // its angle is known before the wait
   const float2 own_angle =
       rotates && own_pair < args.rope.pairs ? rope_cos_sin(args.rope, own_pair, token, position) : float2{};
   const DependentWork work(stamps);

@@ -1,12 +1,7 @@
-// Attention for heads of 512 over f16 caches: too wide for the registers of attention.cu and of prompt_attention.cu.
-//
-// A tile is up to 16 rows that share a KV head, as in attention.cu, and goes through its split of the context 32 keys
-// at a time. Each of the eight warps multiplies 64 dimensions of all rows and keys; the sums over the warps, the
-// exponentials and the rows' maxima are made by two rows a warp; then each warp makes 64 columns of the output. Keys
-// and values of the next round are under way meanwhile, those of the first two and of earlier steps before the kernel's
-// predecessor is done.
-//
-// A row has so many outputs that blocks of a kernel behind this one merge splits (column_merge.cuh).
+// Attention for heads of 512 over f16 caches, too wide for attention.cu's registers. In a round of 32 keys each warp
+// multiplies 64 dimensions, then makes the weights of two rows from the warps' sums, then 64 output columns. The next
+// round is in flight meanwhile; keys of earlier steps are fetched before the wait. A second kernel merges splits
+// (column_merge.cuh).
 #include "kernels/cuda/attention/attention_tile.cuh"
 #include "kernels/cuda/attention/column_merge.cuh"
 
@@ -15,9 +10,9 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kDim = 512, kKeys = 32;          // of a round
-constexpr int kShare = kDim / kAttentionWarps; // dimensions, or columns, of a warp
-constexpr int kPadded = kDim + 8;              // halves of a row in shared memory, for the banks
+constexpr int kDim = 512, kKeys = 32;
+constexpr int kShare = kDim / kAttentionWarps;
+constexpr int kPadded = kDim + 8; // halves; against bank conflicts
 using Shape = AttentionShape<kDim, false, false, false, 2, NewTokens::stored>;
 
 struct Round {
@@ -34,10 +29,9 @@ struct Shared {
   float shrink[kAttentionRows], largest[kAttentionRows], sums[kAttentionRows];
 };
 
-// Keys and values [first, first + 32) of the head, zeros from `end` on.
 __device__ __forceinline__ void fetch(Round& round, const AttentionBlock<Shape>& block, int first) {
   const Cache& cache = block.args.cache;
-  constexpr int kPieces = kDim / 8; // of 16 bytes
+  constexpr int kPieces = kDim / 8;
   for (int i = threadIdx.x; i < kKeys * kPieces; i += kAttentionThreads) {
     const int row = i / kPieces, column = i % kPieces * 8, key = first + row;
     const int64_t at = (block.head_at + block.row_of(min(key, block.end - 1))) * kDim + column;
@@ -47,7 +41,7 @@ __device__ __forceinline__ void fetch(Round& round, const AttentionBlock<Shape>&
   copy_async_commit();
 }
 
-// A lane's half of a row's softmax: the row 2 * warp + lane / 16, of whose 32 scores it has two.
+// A lane's two of the 32 scores of row 2 * warp + lane / 16.
 class RowSoftmax {
  public:
   __device__ __forceinline__ explicit RowSoftmax(const AttentionBlock<Shape>& block)
@@ -59,7 +53,7 @@ class RowSoftmax {
     largest_ = args.sinks[block.kv_head * block.group + block.head_of(row_)] * kLog2e;
     sum_ = 1;
   }
-  // From the warps' parts of the scores to the weights of keys [first, first + 32).
+  // From the warps' partial scores to weights of keys [first, first + 32).
   __device__ __forceinline__ void run(Shared& shared, int first) {
     float s[2] = {};
 #pragma unroll
@@ -87,11 +81,11 @@ class RowSoftmax {
  private:
   int row_, at_;
   float cap_;
-  int visible_; // keys before it
+  int visible_;
   float largest_ = -INFINITY, sum_ = 0;
 };
 
-// The queries in log2 units, by all threads; zeros in rows that the tile lacks.
+// In log2 units; zeros in rows that the tile lacks.
 __device__ __forceinline__ void store_queries(Shared& shared, const AttentionBlock<Shape>& block) {
   const AttentionArgs& args = block.args;
   const float scale = args.scale * kLog2e;
@@ -117,10 +111,10 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   const OverlappingWork work(args.stamps);
   const int64_t stream = args.streams[block.first_token];
   if (!block.take_split(stream, args.positions[block.first_token + block.tokens - 1] + 1)) return work.wait();
-  const bool old_keys = args.tokens == 1 && block.end < block.length; // not this step's
+  const bool old_keys = args.tokens == 1 && block.end < block.length; // none of this step
   if (!old_keys) work.wait();
   fetch(shared.rounds[0], block, block.begin);
-  fetch(shared.rounds[1], block, block.begin + kKeys); // zeros past the end
+  fetch(shared.rounds[1], block, block.begin + kKeys);
   if (old_keys) work.wait();
   store_queries(shared, block);
   __syncthreads();
@@ -138,10 +132,10 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     const Round& round = shared.rounds[stage];
     const bool is_first = first == block.begin;
     if (is_first && first + kKeys < block.end)
-      copy_async_wait<1>(); // the second one may be under way
+      copy_async_wait<1>(); // the second may be in flight
     else
       copy_async_wait<0>();
-    __syncthreads(); // the round has landed, and all are done with the one before and with the queries
+    __syncthreads(); // the round is there; nothing reads the previous one or the queries
     if (!is_first && first + kKeys < block.end) fetch(shared.rounds[stage ^ 1], block, first + kKeys);
 
     float score[kKeys / 8][4] = {};
@@ -201,7 +195,6 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     part[row] = shared.largest[row], part[kAttentionRows + row] = shared.sums[row];
 }
 
-// KV heads, rows and columns, tiles.
 __global__ void __launch_bounds__(kMergeThreads) wide_merge_kernel(const __grid_constant__ AttentionArgs args) {
   constexpr int kPieces = kDim / kMergedColumns;
   AttentionBlock<Shape> block(args);
@@ -224,7 +217,7 @@ bool wide_attention(const Cache& cache, const ChipLimits& chip) {
 void launch_wide_attention(const Launch& launch, AttentionArgs args) {
   allow_shared(wide_attention_kernel, sizeof(Shared));
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens, heads = args.cache.heads;
-  if (args.splits == kMaxAttentionSplits) // of other heads
+  if (args.splits == kMaxAttentionSplits) // the narrower kernels' limit
     args.splits = std::clamp(launch.sm_count / (tiles * heads), kMaxAttentionSplits, kMostMergedSplits);
   launch(wide_attention_kernel, dim3(heads, args.splits, tiles), kAttentionThreads, sizeof(Shared), args);
   if (args.splits == 1) return;

@@ -9,7 +9,7 @@ __device__ void copy_words(const uint8_t* from, uint8_t* to, int64_t bytes) {
     reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
 }
 
-// Block (head, block). A cache may end within its last block.
+// A cache may end within its last block.
 __global__ void block_copy_kernel(BlockCopy copy) {
   const CachedHead head = copy.heads[blockIdx.x];
   const int64_t start = (copy.first + blockIdx.y) * head.width;

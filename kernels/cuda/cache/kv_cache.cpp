@@ -7,7 +7,6 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// In copies of windows parts begin at whole 16 bytes.
 int64_t saved_bytes(int64_t bytes) { return (bytes + 15) / 16 * 16; }
 
 } // namespace
@@ -73,10 +72,9 @@ void KvCache::copy(int32_t from, int32_t to, int64_t positions, cudaStream_t str
   }
 }
 
-// How many of so many blocks are staged at once.
 int64_t KvCache::take_staging(int64_t blocks, cudaStream_t stream) {
-  constexpr int64_t kMostBytes = 32 << 20; // of the reserve that executors leave (memory_plan.h)
-  constexpr int64_t kMostBlocks = 65535;   // of a launch
+  constexpr int64_t kMostBytes = 32 << 20; // within the executors' reserve (memory_plan.h)
+  constexpr int64_t kMostBlocks = 65535;
   const int64_t most = std::clamp<int64_t>(kMostBytes / block_bytes_, 1, kMostBlocks);
   if (!staging_.bytes()) {
     staging_ = DeviceMemory(most * block_bytes_, "copies of the KV cache");
@@ -87,7 +85,6 @@ int64_t KvCache::take_staging(int64_t blocks, cudaStream_t stream) {
   return std::min(most, blocks);
 }
 
-// Copies rows of `count` blocks to the staging memory, or back from there. The last block ends with the cache.
 void KvCache::stage(int32_t of, int64_t first, int64_t count, bool save, const Launch& launch) const {
   launch_block_copy(launch, {device_heads_.as<const CachedHead>(), std::ssize(heads_), staging_.as(), block_bytes_, of,
                              first, count, save});
@@ -125,8 +122,7 @@ int64_t KvCache::window_floats() const {
   return bytes / static_cast<int64_t>(sizeof(float));
 }
 
-// copy(cache, its pitch, saved, its pitch, bytes of a head, heads) for each piece of what windows see from `position`
-// on: as many rows as a window has, in one piece or, where the ring begins anew, two.
+// copy(cache, pitch, saved, pitch, bytes per head, heads), per piece; two where a ring buffer wraps.
 template <typename Byte, typename Copy>
 void KvCache::for_windows(int32_t of, int64_t position, Byte* saved, Copy copy) const {
   for (const Part& part : parts_) {
@@ -170,7 +166,6 @@ StateMemory::StateMemory(const core::Program& program, const core::ExecutorConfi
   }
 }
 
-// copy(layer, other, bytes) for each layer's state of a stream; `other` has them one after the other.
 template <typename Other, typename Copy>
 void StateMemory::for_layers(int32_t stream, Other* other, Copy copy) const {
   for (size_t i = 0; i < layers_.size(); other += program_.states[i++].width)

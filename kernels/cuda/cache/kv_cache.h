@@ -1,4 +1,4 @@
-// What a stream's tokens leave behind: keys and values by position, and recurrent state.
+// Keys, values and recurrent state of streams.
 #pragma once
 
 #include "core/cache/rings.h"
@@ -10,36 +10,34 @@
 
 namespace ridge::kernels::cuda {
 
-// The keys and values of all layers, streams and positions, in one allocation.
 class KvCache {
  public:
-  // Zeroed in the stream. Throws OutOfMemory.
+  // Zeroed on the stream; throws OutOfMemory.
   KvCache(const core::Program& program, const core::ExecutorConfig& config, cudaStream_t stream);
 
-  const Cache& layer(int32_t index) const { return layers_[index]; } // of Program::kv_layers
+  const Cache& layer(int32_t index) const { return layers_[index]; }
   size_t bytes() const { return memory_.bytes(); }
 
-  // The first `positions` of each head, and all of rings, from one stream to another.
+  // The first `positions` of each head, and whole ring buffers.
   void copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const;
 
-  // Blocks of a stream from number `first` on, to and from the host (core::Executor): layer after layer its keys, their
-  // scales, values and theirs, head after head. Rings are left out. Asynchronous in the launch's stream. Rows are put
-  // together in device memory, which is taken with the first copy, so that a block crosses the bus at once.
+  // Blocks from `first` on, to and from the host (core::Executor), without ring buffers: per layer keys, their scales,
+  // values, theirs. Asynchronous. Staged in device memory: one transfer per block.
   int64_t block_bytes() const { return block_bytes_; }
   void save(int32_t of, int64_t first, std::span<std::byte* const> blocks, const Launch& launch);
   void load(int32_t to, int64_t first, std::span<const std::byte* const> blocks, const Launch& launch);
 
-  // What the windows of rings see from `position` on: to the host and back. Asynchronous in the CUDA stream.
+  // Visible rows of ring buffers. Asynchronous.
   int64_t window_floats() const;
   void save_windows(int32_t of, int64_t position, std::span<float> saved, cudaStream_t stream) const;
   void load_windows(int32_t to, int64_t position, std::span<const float> saved, cudaStream_t stream) const;
 
  private:
-  // What heads have one behind the other: keys, values or their scales of a layer, [stream][head][row].
+  // [stream][head][row]
   struct Part {
     uint8_t* data;
     int64_t heads, row_bytes;
-    int64_t span; // positions of a row
+    int64_t span; // positions per row
     core::CacheRows rows;
 
     int64_t head_bytes() const { return rows.rows * row_bytes; }
@@ -51,30 +49,29 @@ class KvCache {
   void for_windows(int32_t of, int64_t position, Byte* saved, Copy copy) const;
 
   DeviceMemory memory_;
-  std::vector<Cache> layers_; // views into memory_
-  std::vector<Part> parts_;   // the same memory
+  std::vector<Cache> layers_;
+  std::vector<Part> parts_;
   std::vector<CachedHead> heads_;
   int64_t block_positions_ = 0, block_bytes_ = 0;
-  DeviceMemory staging_, device_heads_; // some blocks; heads_
+  DeviceMemory staging_, device_heads_;
 };
 
-// The recurrent state of all layers and streams, in one allocation.
 class StateMemory {
  public:
-  // Zeroed in the stream. Throws OutOfMemory. The Program must outlive it.
+  // Zeroed on the stream; throws OutOfMemory. `program` must outlive this.
   StateMemory(const core::Program& program, const core::ExecutorConfig& config, cudaStream_t stream);
 
-  float* layer(int32_t index) const { return layers_[index]; } // of Program::states: [streams][width]
+  float* layer(int32_t index) const { return layers_[index]; } // [streams][width]
   size_t bytes() const { return memory_.bytes(); }
 
-  // One stream's state, the layers one after the other, to and from the host. Asynchronous in the CUDA stream.
+  // A stream's state, layer after layer. Asynchronous.
   void save(int32_t stream, std::span<float> to, cudaStream_t cuda_stream) const;
   void load(int32_t stream, std::span<const float> from, cudaStream_t cuda_stream) const;
 
-  // Copies one stream's state to memory beside it, and back. The memory is taken with the first copy.
+  // Copies a stream's state aside, and back.
   void mark(int32_t stream, cudaStream_t cuda_stream);
   void return_to_mark(cudaStream_t cuda_stream) const;
-  int32_t marked() const { return marked_; } // the stream
+  int32_t marked() const { return marked_; }
 
  private:
   template <typename Other, typename Copy>

@@ -17,16 +17,16 @@ namespace {
 using core::round_up;
 
 constexpr int64_t kLargePage = 2 << 20;
-constexpr int64_t kMostChunkBytes = 32 << 20; // other calls of the driver wait while one is locked: a millisecond
+constexpr int64_t kMostChunkBytes = 32 << 20; // locking blocks other driver calls for a millisecond
 
-// Memory that lies in large pages where the system has them, and is locked.
+// Page-locked, in large pages if possible.
 class Chunk {
  public:
   explicit Chunk(int64_t bytes)
       : data_(static_cast<std::byte*>(std::aligned_alloc(kLargePage, round_up(bytes, kLargePage)))) {
     if (!data_) throw std::bad_alloc();
     madvise(data_, round_up(bytes, kLargePage), MADV_HUGEPAGE);
-    std::memset(data_, 0, bytes); // here, where no call of the driver waits for it
+    std::memset(data_, 0, bytes); // outside the driver's lock
     if (const cudaError_t status = cudaHostRegister(data_, bytes, cudaHostRegisterDefault); status != cudaSuccess) {
       cudaGetLastError();
       std::free(data_);
@@ -75,7 +75,7 @@ std::vector<PinnedBlocks::Block> PinnedBlocks::make_chunk(int64_t blocks) const 
   return made;
 }
 
-// As large as all before it together, so that little memory is locked in vain. Others may take blocks meanwhile.
+// Doubles the pool; unlocks the mutex meanwhile.
 void PinnedBlocks::add_chunk(std::unique_lock<std::mutex>& lock) {
   const int64_t bytes = std::clamp<int64_t>(made_ * block_bytes_, kLargePage, kMostChunkBytes);
   const int64_t blocks = std::max<int64_t>(1, bytes / block_bytes_);
@@ -84,7 +84,7 @@ void PinnedBlocks::add_chunk(std::unique_lock<std::mutex>& lock) {
   std::vector<Block> made;
   try {
     made = make_chunk(blocks);
-  } catch (const Error&) { // of memory that may be locked, none is left
+  } catch (const Error&) { // no more memory can be locked
   } catch (const std::bad_alloc&) {
   }
   lock.lock();
@@ -111,7 +111,6 @@ PinnedBlocks::Block PinnedBlocks::take() {
           }};
 }
 
-// Else its memory goes back to the system, when no block of its chunk is needed.
 void PinnedBlocks::give_back(Block block) {
   const std::scoped_lock lock(mutex_);
   if (std::ssize(ready_) < expected_) ready_.push_back(std::move(block));

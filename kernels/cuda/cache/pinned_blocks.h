@@ -1,7 +1,5 @@
-// Blocks of page-locked host memory, to and from which the copy engine works at full speed. Locking memory takes
-// over ten times as long as filling it from the GPU: the system has to find and clear the pages first. So blocks are
-// cut from chunks of large pages, and a thread makes as many ahead as are expected to be wanted. A block
-// that is free again is given out once more, if more are expected than are ready.
+// Pool of page-locked blocks. Locking takes ten times as long as filling, so a thread makes blocks ahead, in chunks of
+// large pages.
 #pragma once
 
 #include <condition_variable>
@@ -21,14 +19,14 @@ class PinnedBlocks {
   PinnedBlocks(int device, size_t block_bytes);
   ~PinnedBlocks();
 
-  // A block, which may outlive this. Null where no more memory can be locked.
+  // May outlive the pool; null at the lock limit.
   Block take();
-  // From now on the thread keeps so many ready.
+  // Keeps `count` ready.
   void expect(int64_t count);
   int64_t ready() const;
 
  private:
-  // Takes back a block that is free again; does nothing once the pool is gone.
+  // Does nothing once the pool is destroyed.
   struct Return {
     std::mutex mutex;
     PinnedBlocks* to;
@@ -40,14 +38,14 @@ class PinnedBlocks {
   void work();
 
   const int device_;
-  const int64_t block_bytes_; // of a block's place in its chunk
+  const int64_t block_bytes_; // padded
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Block> ready_;
   int64_t made_ = 0, expected_ = 0;
   bool making_ = false, failed_ = false, stopping_ = false;
-  std::thread thread_; // from the first expect() on
+  std::thread thread_;
   const std::shared_ptr<Return> return_;
 };
 

@@ -1,5 +1,4 @@
-// Weights stream through the GPU in chunks: while it decodes and encodes one, the copy engines move the neighbours and
-// the CPU's threads fill and empty page-locked buffers.
+// The GPU converts a chunk while its neighbours are copied.
 #include "kernels/cuda/encode/encode.h"
 
 #include "core/error.h"
@@ -15,17 +14,16 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int64_t kChunkWeights = 16 << 20; // whole blocks of every type; some milliseconds of encoding
+constexpr int64_t kChunkWeights = 16 << 20; // whole blocks of every type
 constexpr size_t kLargestBytes = 4 * kChunkWeights;
 constexpr unsigned long long kNoneBad = ~0ull;
 
-// One chunk on its way.
 struct Slot {
   PinnedMemory packed_in{kLargestBytes}, packed_out{kLargestBytes}, first_bad{8};
   DeviceMemory device_in{kLargestBytes, "the encoder"}, weights{kLargestBytes, "the encoder"},
       device_out{kLargestBytes, "the encoder"}, device_first_bad{8, "the encoder"};
   cudaStream_t stream = nullptr;
-  std::byte* to = nullptr; // where the result goes once the stream is done; nullptr: nothing under way
+  std::byte* to = nullptr;
   size_t bytes = 0;
 
   Slot() { RIDGE_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); }
@@ -79,7 +77,7 @@ class CudaEncoder : public Encoder {
       }
       for (int64_t chunk = 0; chunk < static_cast<int64_t>(slots_.size()); ++chunk) finish(slots_[chunk], cols);
     } catch (...) {
-      cudaDeviceSynchronize(); // nothing may still write into the buffers when the next tensor comes
+      cudaDeviceSynchronize(); // copies may still write
       for (Slot& slot : slots_) slot.to = nullptr;
       throw;
     }

@@ -1,7 +1,5 @@
-// A thread per block: quant/encode's searches with float for Lanes. The block's weights are thread-local memory, which
-// the hardware interleaves between threads, so that the searches' loops read whole cache lines.
-//
-// Compiled without contraction to fused multiply-add (cmake/cuda.cmake), as the CPU's encoders are.
+// A thread per block, with float for Lanes. Its weights, in local memory, interleave over threads, hence coalesce.
+// Without fused multiply-add, like the CPU's encoders (cmake/cuda.cmake).
 #include "kernels/cuda/encode/encode_kernels.h"
 #include "quant/encode/lattice-inl.h"
 #include "quant/encode/schemes-inl.h"

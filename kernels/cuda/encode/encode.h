@@ -1,5 +1,4 @@
-// The encoders of quant/encode.h on a CUDA device: the same searches compiled for it, hence the same bytes. Nothing
-// here needs CUDA headers, a driver or a GPU to be included or linked.
+// quant/encode.h on a GPU, bit-identical. Needs no CUDA headers.
 #pragma once
 
 #include "quant/registry.h"
@@ -8,22 +7,19 @@
 
 namespace ridge::kernels::cuda {
 
-// Keeps its buffers and streams: 400 MB of device memory, as much page-locked host memory, and 5 KB of local memory for
-// each thread that the device can hold at once (1.4 GB on an H200). One host thread at a time may use it.
+// Keeps 400 MB of device and of page-locked memory, and 5 KB per resident thread (1.4 GB on an H200). Not thread-safe.
 class Encoder {
  public:
   virtual ~Encoder() = default;
 
-  // All types of files.
   virtual bool can_encode(quant::Type type) const = 0;
 
-  // Decodes rows of type `from` ([rows, cols], packed as in a file) on the device and encodes them as `to`, which must
-  // be one that it can encode, with the bytes that quant::encode_rows gives for the decoded weights. cols: a multiple
-  // of both types' block_weights. importance: [cols] or empty. Throws an Error as quant::encode_rows does.
+  // Re-encodes rows ([rows, cols], packed), with quant::encode_rows' bytes and Errors. cols: a multiple of both
+  // block_weights. importance: [cols] or empty.
   virtual void encode_rows(quant::Type from, const std::byte* source, quant::Type to, int64_t rows, int64_t cols,
                            std::span<const float> importance, std::byte* out) = 0;
 };
 
-std::unique_ptr<Encoder> make_encoder(); // nullptr where there is no usable device
+std::unique_ptr<Encoder> make_encoder(); // nullptr: no usable device
 
 } // namespace ridge::kernels::cuda

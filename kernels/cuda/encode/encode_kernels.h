@@ -1,4 +1,3 @@
-// What the GPU encoder launches.
 #pragma once
 
 #include "quant/registry.h"
@@ -7,17 +6,16 @@
 
 namespace ridge::kernels::cuda {
 
-// Packed weights of any type to f32; weights: a multiple of the type's block_weights.
+// weights: a multiple of block_weights.
 void decode_weights(quant::Type type, const uint8_t* blocks, int64_t weights, float* out, cudaStream_t stream);
 
-// *first_bad becomes the least of itself and first_index + the place of the first NaN or infinity.
+// Lowers *first_bad to first_index + the index of the first NaN or infinity.
 void find_not_finite(const float* weights, int64_t count, uint64_t first_index, unsigned long long* first_bad,
                      cudaStream_t stream);
 
 bool has_encode_kernel(quant::Type type);
 
-// weights: those of `blocks` blocks in a row; importance: of a whole row, or nullptr; first_block: the place of the
-// first block in the tensor, modulo blocks_per_row its place in the row.
+// importance: of a whole row, or nullptr. first_block: index in the tensor.
 void encode_weights(quant::Type type, const float* weights, const float* importance, int64_t first_block,
                     int64_t blocks_per_row, int64_t blocks, uint8_t* out, cudaStream_t stream);
 

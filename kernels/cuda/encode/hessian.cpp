@@ -26,7 +26,6 @@ DeviceMemory upload(std::span<const T> values, const char* what) {
   return memory;
 }
 
-// quant::CodeMap in device memory.
 class DeviceCodeMap {
  public:
   explicit DeviceCodeMap(quant::Type type) {
@@ -59,7 +58,7 @@ class DeviceCodeMap {
   int ranks_;
 };
 
-struct Shared { // by all Hessians of a maker
+struct Shared {
   Stream stream;
   Cublas cublas;
   std::map<quant::Type, DeviceCodeMap> codes;
@@ -71,12 +70,12 @@ class CudaHessian final : public quant::Hessian {
       : shared_(std::move(shared)), stream_(shared_->stream.handle), cols_(cols), upper_(4 * cols * cols, "a Hessian") {
     RIDGE_CUDA(cudaMemsetAsync(upper_.as(), 0, upper_.bytes(), stream_));
   }
-  ~CudaHessian() override { cudaStreamSynchronize(stream_); } // before the memory goes
+  ~CudaHessian() override { cudaStreamSynchronize(stream_); }
 
   int64_t cols() const override { return cols_; }
 
   void add(std::span<const float> inputs) override {
-    constexpr int64_t kInputs = 4096; // at a time: 235 MB of the widest
+    constexpr int64_t kInputs = 4096; // at most 235 MB
     for (; !inputs.empty();) {
       const auto part = inputs.first(std::min<size_t>(inputs.size(), kInputs * cols_));
       const int64_t count = std::ssize(part) / cols_;
@@ -113,7 +112,7 @@ class CudaHessian final : public quant::Hessian {
   void encode(quant::Type type, const float* weights, int64_t rows, std::byte* out) override {
     const quant::FormatInfo& info = quant::format(type);
     if (m_.bytes() == 0) factorize();
-    if (!quant::CodeMap::of(type)) { // points of a codebook: chosen on the CPU
+    if (!quant::CodeMap::of(type)) { // codebooks: on the CPU
       quant::encode_with_feedback(type, weights, rows, cols_, host_factor(), out);
       return;
     }
@@ -167,7 +166,7 @@ class CudaHessian final : public quant::Hessian {
     const int64_t n = cols_;
     double mean = 0;
     for (const float square : mean_squares()) mean += square * inputs_ / static_cast<double>(n);
-    if (!(mean > 0) || !std::isfinite(mean)) mean = 1; // no inputs, or all zero: nothing is fed on
+    if (!(mean > 0) || !std::isfinite(mean)) mean = 1; // no inputs: no feedback
     DeviceMemory triangle(4 * n * n, "a Hessian's factor"), failed(4, "a Hessian's factor");
     auto* u = triangle.as<float>();
     for (double damping = kDamping;; damping *= 10) {
@@ -198,9 +197,9 @@ class CudaHessian final : public quant::Hessian {
   cudaStream_t stream_;
   int64_t cols_;
   double inputs_ = 0;
-  DeviceMemory upper_;         // [cols][cols], on and above the diagonal; zeros below
-  DeviceMemory inputs_memory_; // of add()
-  DeviceMemory m_, d_;         // see quant::CpuHessian::Factor
+  DeviceMemory upper_; // zeros below the diagonal
+  DeviceMemory inputs_memory_;
+  DeviceMemory m_, d_; // as in quant::CpuHessian::Factor
   std::optional<quant::CpuHessian::Factor> host_factor_;
 };
 

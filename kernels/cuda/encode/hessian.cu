@@ -1,4 +1,3 @@
-// See hessian_kernels.h.
 #include "kernels/cuda/encode/hessian_kernels.h"
 #include "quant/all_formats.h"
 
@@ -12,7 +11,7 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;
 __global__ void reverse_kernel(const float* h, int64_t n, float damping, float* out) {
   const int64_t j = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, i = blockIdx.y;
   if (j >= n || j < i) return;
-  // Its mirror image in H lies below the diagonal, so the transposed one is read: strided, but once.
+  // Reads the transpose, because H has no lower triangle.
   out[i * n + j] = h[(n - 1 - j) * n + (n - 1 - i)] + (i == j ? damping : 0.0f);
 }
 
@@ -22,7 +21,7 @@ __global__ void small_cholesky_kernel(float* a, int64_t stride, int k, int* fail
   __syncthreads();
   for (int step = 0; step < k; ++step) {
     const float pivot = s[step][step];
-    const bool positive = pivot > 0.0f; // false for NaN, too
+    const bool positive = pivot > 0.0f; // false for NaN
     const float root = positive ? sqrtf(pivot) : 1.0f;
     __syncthreads();
     if (!positive && threadIdx.x == 0) *failed = 1;
@@ -67,13 +66,13 @@ __global__ void output_error_kernel(const float* e, const float* t, const float*
   if (threadIdx.x == 0) partial[blockIdx.x] = sums[0];
 }
 
-// A warp per row, a lane per column of 32. Column after column: its lane's target goes to all lanes, which find the
-// nearest level together (each compares with its own midpoints), and move their later columns.
+// A warp per row, a lane per column of 32. For each column all lanes search the nearest level, then update later
+// columns.
 template <typename Format>
 __global__ void __launch_bounds__(kThreads)
     feedback_kernel(CodeTables tables, const float* target, const float* weights, const float* m, int64_t stride,
                     int64_t rows, uint8_t* packed, float* errors) {
-  constexpr int kColumns = Format::kWeights, kGroups = kColumns / 32, kMostMidpoints = 8; // 255 in lanes
+  constexpr int kColumns = Format::kWeights, kGroups = kColumns / 32, kMostMidpoints = 8; // over all lanes
   __shared__ uint8_t pattern[kWarps][kColumns];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
@@ -153,7 +152,7 @@ void launch_feedback(quant::Type type, const CodeTables& tables, const float* ta
                      cudaStream_t stream) {
   using namespace quant;
   const auto launch = [&]<typename Format>(const Format*) {
-    // Types in memory only are not written.
+    // Not for types without a file format.
     if constexpr (PackedFormat<Format> && requires(Format f, const Parts& parts) { f.pack(parts); })
       feedback_kernel<Format><<<static_cast<unsigned>((rows + kWarps - 1) / kWarps), kThreads, 0, stream>>>(
           tables, target, weights, m, stride, rows, packed, errors);

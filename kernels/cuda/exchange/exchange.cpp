@@ -7,7 +7,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-class SharedHostMemory { // that all GPUs read and write
+class SharedHostMemory {
  public:
   explicit SharedHostMemory(size_t bytes) {
     RIDGE_CUDA(cudaHostAlloc(&data_, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
@@ -75,9 +75,9 @@ struct ExchangeRank::Shared {
 
   const std::vector<int> devices;
   const MailboxLayout layout;
-  std::vector<DeviceMemory> on_device, numbers; // by rank
+  std::vector<DeviceMemory> on_device, numbers;
   std::vector<std::unique_ptr<SharedHostMemory>> on_host;
-  std::vector<Mailbox> mailboxes; // by rank
+  std::vector<Mailbox> mailboxes;
   SharedHostMemory failed;
 };
 

@@ -1,8 +1,5 @@
-// Joins over ranks, and sums of small values. A small value goes as packets, each written to every other rank at once
-// with the number of the exchange, and read by spinning on that number: one way over the link. Large values go in
-// pieces (piece_mail.cuh), large sums by exchange_sums.cu.
-//
-// All ranks add up in the order of ranks, so that they get the same bits.
+// Joins, and sums of small values: packets carry the exchange's number, on which readers spin. Large values go in
+// pieces (piece_mail.cuh, exchange_sums.cu). All add in rank order: equal bits.
 #include "kernels/cuda/exchange/piece_mail.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 
@@ -23,7 +20,7 @@ __device__ __forceinline__ float receive(const Packet* from, uint32_t number, co
   return __uint_as_float(static_cast<uint32_t>(packet));
 }
 
-// Whether element i of the whole value is of this rank's part, and where in x.
+// Tells whether element i is this rank's, and its index in x.
 struct Own {
   bool is;
   int64_t at;
@@ -40,7 +37,7 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
   if (!args.dataflow_input) wait_for_predecessor();
   const uint32_t number = args.numbers->first + args.place;
   const int64_t n = args.rows * args.width;
-  // Sums have a place for each sender; parts of a joined value do not overlap.
+  // Joined parts do not overlap and share one place; sums need a place per sender.
   const auto place = [&](int rank) { return (number % 2 * args.ranks + (args.gathers ? 0 : rank)) * kPacketFloats; };
   const auto load = [&](int64_t i) {
     float value = load_latest(args.x + i);
@@ -69,11 +66,10 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
     else
       args.out[i] = result;
   }
-  if (args.dataflow_input) wait_for_predecessor(); // so a kernel that waits for this one has waited for all before it
+  if (args.dataflow_input) wait_for_predecessor(); // successors rely on it (ptx.cuh)
   stamp_latest(stamps, kEnds);
 }
 
-// Joins parts: each block writes its piece of this rank's part to all others.
 __global__ void join_pieces(const __grid_constant__ ExchangeArgs args, Stamp* stamps) {
   const DependentWork work(stamps);
   const PieceMail mail(args);
@@ -83,7 +79,7 @@ __global__ void join_pieces(const __grid_constant__ ExchangeArgs args, Stamp* st
     if (const Own own(args, i); own.is) mail.each_other([&](int to) { mail.pieces(to, 0)[i] = args.x[own.at]; });
   mail.raise_flags(blockIdx.x);
   mail.wait_for_flags(blockIdx.x);
-  const float* others = mail.pieces(args.rank, 0); // parts do not overlap: all in one place
+  const float* others = mail.pieces(args.rank, 0);
   for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
     const Own own(args, i);
     args.out[i] = own.is ? args.x[own.at] : fresh(others + i);

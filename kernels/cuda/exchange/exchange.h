@@ -1,5 +1,4 @@
-// How the GPUs of several ranks (core/parallel/shard.h) add up and join what they have: by kernels that write to one
-// another's memory. Needs no CUDA headers.
+// Sums and joins over GPUs (core/parallel/shard.h) by kernels that write one another's memory. Needs no CUDA headers.
 #pragma once
 
 #include "core/executor.h"
@@ -16,35 +15,30 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int kMostRanks = 8;
 
-// The communicators of ranks on these devices, one each, for make_cuda_executor's configuration. `most_floats`: of a
-// value that is exchanged, at most (most_exchanged). Where some of the GPUs do not see each other's memory, values pass
-// through the host's. Throws Error for a device that cannot be used, and for too many. No two may be the same:
-// one rank's kernels could leave no room for those that another one waits for.
+// Communicators for values of up to `most_floats` (most_exchanged), through host memory where GPUs lack peer access.
+// Throws Error for unusable or too many devices. Devices must differ: one rank's waiting kernels could leave no room
+// for those they wait for.
 std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const int> devices, int64_t most_floats);
 
-// Whether each of the GPUs can read and write the memory of all the others.
 bool see_each_other(std::span<const int> devices);
 
-// Values of up to so many floats go as packets, larger ones in pieces with a flag each: joined ones in kJoinedPieces,
-// sums in pieces of kPieceFloats.
+// Up to kPacketFloats go as packets; larger joins in kJoinedPieces, sums in pieces of kPieceFloats.
 inline constexpr int64_t kPacketFloats = 128 << 10, kPieceFloats = 8 << 10;
 inline constexpr int kJoinedPieces = 256;
 
-// Sums of long prompts are exchanged in parts of so many columns, up to kMostParts, each in pieces of its own. That is
-// so for all ranks alike, though a rank's product may make more or fewer columns at a time, and not each may send them
-// before the others are made.
+// Long prompts' sums go in parts of kPartColumns columns on all ranks, though their products may be cut differently.
 inline constexpr int64_t kPartColumns = 2048, kMostParts = 32;
 constexpr bool summed_in_parts(int64_t rows, int64_t width) {
   return rows > kMostWideRows && width % 8 == 0 && rows * width > kPacketFloats && width <= kMostParts * kPartColumns;
 }
 
-// Floats of the largest value that a batch exchanges; 0: the Program is none of several ranks'.
+// Floats of the largest exchanged value; 0: a single rank.
 int64_t most_exchanged(const core::Program& program, const core::ExecutorConfig& config);
 
-// What each GPU has for the others to write to: three arrays, each for two exchanges and every rank that sends.
+// A GPU's memory for the others: three arrays, each for two exchanges and every sender.
 struct MailboxLayout {
   int64_t most_pieces, most_flags;
-  size_t packets, pieces, flags; // bytes
+  size_t packets, pieces, flags;
   size_t bytes() const { return packets + pieces + flags; }
 };
 constexpr MailboxLayout mailbox_layout(int ranks, int64_t most_floats) {

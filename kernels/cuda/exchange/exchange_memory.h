@@ -1,4 +1,3 @@
-// What ranks exchange values through, and the kernels that do.
 #pragma once
 
 #include "kernels/cuda/exchange/exchange.h"
@@ -9,48 +8,45 @@
 
 namespace ridge::kernels::cuda {
 
-// A value and, in its upper half, the number of the exchange that it belongs to. Written at once, it tells of itself
-// that it is there.
+// A value, with the exchange's number in the upper half. Written at once, it is its own flag.
 using Packet = uint64_t;
 
-// The first of a step's exchanges has the number `first`. Numbers go on from one step to the next, on all ranks alike.
+// `first`: of a step's exchanges. Numbers rise from step to step, equally on all ranks.
 struct ExchangeNumbers {
   uint32_t first, next;
 };
 
-// Memory of a rank that the others write to. Exchanges alternate between two halves: a rank that begins exchange n + 2
-// has the packets of n + 1 from all ranks, which sent them after they were done with n.
+// Memory that other ranks write, in two alternating halves. A rank that begins exchange n + 2 has all packets of n + 1,
+// sent after their ranks finished n: the half is free.
 struct Mailbox {
   Packet* packets; // [half][from][kPacketFloats]
   float* pieces;   // [half][from][most_pieces][kPieceFloats]
-  uint32_t* flags; // [half][from][most_flags]: the number of the exchange whose piece is there
+  uint32_t* flags; // [half][from][most_flags]: number of the finished exchange
 };
 
 struct ExchangeArgs {
-  const float* x; // joined: [rows][part]; summed: [rows][width], of which columns `first` to first + part are meant
+  const float* x; // join: [rows][part]; sum: columns first … of [rows][width]
   float* out;     // [rows][width]
   int64_t rows, part, width, first;
   bool gathers;                         // else sums
-  bool packed;                          // large sums: of values that were rounded (packed.cuh)
-  bool dataflow_input, dataflow_output; // x arrives while the kernel runs; out is read while it does
-  uint32_t place;                       // among the exchanges of a step
-  int64_t first_piece;                  // of the part of a sum
+  bool packed;                          // sums of rounded values (packed.cuh)
+  bool dataflow_input, dataflow_output; // x arrives, out is read during the kernel
+  uint32_t place;                       // of the exchange in its step
+  int64_t first_piece;
   int rank, ranks;
   Mailbox mailboxes[kMostRanks];
-  int64_t most_pieces, most_flags; // of the mailboxes
+  int64_t most_pieces, most_flags;
   const ExchangeNumbers* numbers;
-  const int* failed; // not 0: a rank has failed, and no rank waits any more
+  const int* failed; // nonzero: a rank failed, nothing waits any more
 };
 
 void launch_exchange(const Launch& launch, const ExchangeArgs& args);
-// Adds up the part that args say, of any size. Every rank has the same parts in the same order.
+// Sums one part, of any size. All ranks need the same parts in the same order.
 void launch_exchange_part(const Launch& launch, const ExchangeArgs& args);
-// How many pieces such a part has.
 constexpr int64_t pieces_of_part(int64_t rows, int64_t part) { return (rows * part + kPieceFloats - 1) / kPieceFloats; }
-// Before the exchanges of a step, of which there are `count`.
+// Before a step's exchanges.
 void launch_number_exchanges(const Launch& launch, ExchangeNumbers* numbers, uint32_t count);
 
-// One rank's end.
 class ExchangeRank final : public core::Communicator {
  public:
   struct Shared;
@@ -67,7 +63,6 @@ class ExchangeRank final : public core::Communicator {
   void fail(const std::string& why) override;
   void check() const override { host_->check(); }
 
-  // The arguments that do not depend on the values.
   ExchangeArgs args() const;
   ExchangeNumbers* numbers() const;
 

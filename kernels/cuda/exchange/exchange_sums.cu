@@ -1,6 +1,5 @@
-// Sums of large values over ranks, or of some of their columns. A block sends one piece ahead of the one that it adds
-// up, so that the link has something to do meanwhile. In fast mode values are rounded to half of their bytes, since the
-// link bounds these sums; this rank's own, too, so that all ranks get the same bits.
+// Sums large values. A block sends one piece ahead, to keep the link busy. Fast mode rounds all values, own ones, too,
+// to half of their bytes: the link is the bottleneck, and bits stay equal on all ranks.
 #include "kernels/cuda/exchange/packed.cuh"
 #include "kernels/cuda/exchange/piece_mail.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
@@ -8,8 +7,8 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// So few registers that four blocks find room on a multiprocessor, and one beside the product of a prompt
-// (gemm/prompt_product.cu). Two H200 were not faster where no more than that one were asked for.
+// Few registers: four blocks fit a multiprocessor, one beside a prompt product (gemm/prompt_product.cu). A grid of only
+// that one was not faster on two H200.
 constexpr int kSumThreads = 256, kSumBlocksPerSm = 4, kEights = kPieceFloats / kSumThreads / 8;
 
 __device__ __forceinline__ Eight operator+(const Eight& x, const Eight& y) {
@@ -17,14 +16,13 @@ __device__ __forceinline__ Eight operator+(const Eight& x, const Eight& y) {
           {x.b.x + y.b.x, x.b.y + y.b.y, x.b.z + y.b.z, x.b.w + y.b.w}};
 }
 
-// The part of a value that is summed, in eights: of each row, or where rows are whole, of all as one.
+// The summed part in eights: of each row or, if rows are whole, of all as one.
 class SummedPart {
  public:
   __device__ __forceinline__ explicit SummedPart(const ExchangeArgs& args)
       : floats_(args.rows * args.part), first_(args.first), width_(args.width),
         per_row_(args.part == args.width ? 0 : static_cast<uint32_t>(args.part / 8)) {}
 
-  // `number` of this part; whether it is there.
   __device__ __forceinline__ bool has(uint32_t number) const { return int64_t{number} * 8 < floats_; }
   __device__ __forceinline__ Eight load(const float* x, uint32_t number) const {
     const float* from = x + at(number);
@@ -59,7 +57,6 @@ class SummedPart {
   uint32_t per_row_; // 0: rows are whole
 };
 
-// How eight floats lie in a mailbox.
 struct PackedEights {
   using Mail = uint4;
   static __device__ __forceinline__ Eight rounded(const Eight& v) { return unpack(pack(v)); }

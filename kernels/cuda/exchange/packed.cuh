@@ -1,5 +1,5 @@
-// Eight floats in 16 bytes, for sums over ranks: the exponent of the largest, and 15 bits of each. The NMSE of random
-// values is 1e-9; f16 would have 3e-8, and no room for what is beyond 65,504.
+// Eight floats in 16 bytes: the largest's exponent and 15 bits each. NMSE of random values: 1e-9; f16 has 3e-8 and
+// overflows above 65,504.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@ struct Eight {
   float4 a, b;
 };
 
-constexpr int kPackedBits = 13; // below the leading one of the largest
+constexpr int kPackedBits = 13; // below the largest's leading bit
 
 __device__ __forceinline__ uint4 pack(const Eight& v) {
-  // As integers, among which what is no number is the largest.
+  // As integers NaN is the largest.
   const auto most = [](const float4& f) {
     const auto size = [](float x) { return __float_as_int(x) & 0x7fffffff; };
     return max(max(size(f.x), size(f.y)), max(size(f.z), size(f.w)));
   };
   const int exponent = max(max(most(v.a), most(v.b)) >> 23, kPackedBits + 1); // biased by 127
   const float scale = __int_as_float((2 * 127 + kPackedBits - exponent) << 23);
-  // Two values above the bits `from` and from + 1 of the exponent.
+  // Two values and two bits of the exponent.
   const auto word = [&](float low, float high, int from) {
     const int l = min(__float2int_rn(low * scale), 16383), h = min(__float2int_rn(high * scale), 16383);
     return static_cast<uint32_t>((l & 0x7fff) << 1 | h << 17 | (exponent >> from & 1) |
@@ -34,7 +34,7 @@ __device__ __forceinline__ Eight unpack(const uint4& packed) {
   const uint32_t bits =
       (packed.x & kExponent) | (packed.y & kExponent) << 2 | (packed.z & kExponent) << 4 | (packed.w & kExponent) << 6;
   const int exponent = static_cast<int>((bits | bits >> 15) & 0xff);
-  // What is no number remains none.
+  // NaN stays NaN.
   const float scale = __int_as_float(exponent == 0xff ? 0x7fc00000 : (exponent - kPackedBits) << 23);
   const auto low = [&](uint32_t word) { return static_cast<float>(static_cast<int>(word << 16) >> 17) * scale; };
   const auto high = [&](uint32_t word) { return static_cast<float>(static_cast<int>(word) >> 17) * scale; };

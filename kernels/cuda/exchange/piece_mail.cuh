@@ -1,15 +1,14 @@
-// Large values between ranks: a block writes a piece into the memory of the others, then a flag behind it, and reads
-// theirs when it has found their flags.
+// Large values: a block writes a piece to all others, then its flag, and reads theirs once flagged.
 #pragma once
 
 #include "kernels/cuda/exchange/exchange_memory.h"
 
 namespace ridge::kernels::cuda {
 
-// Spins until `arrived` says so, or a rank has failed.
+// Spins until `arrived`, or until a rank fails.
 template <typename Arrived>
 __device__ __forceinline__ void wait_until(const int* failed, Arrived&& arrived) {
-  constexpr int kSpins = 4096; // between looks into the host's memory
+  constexpr int kSpins = 4096; // between host reads
   for (int spins = 1; !arrived(); ++spins)
     if (spins % kSpins == 0 && *static_cast<const volatile int*>(failed) != 0) return;
 }
@@ -24,13 +23,13 @@ __device__ __forceinline__ bool is_raised(const uint32_t* flag, uint32_t number)
   return found == number;
 }
 
-// What another GPU wrote, which may not be taken from L1.
+// Bypasses L1: another GPU writes it.
 template <typename T>
 __device__ __forceinline__ T fresh(const T* from) {
   return __ldcv(from);
 }
 
-// The memory for pieces in one exchange. Whole blocks call what has to do with flags.
+// Whole blocks call the functions with flags.
 class PieceMail {
  public:
   __device__ __forceinline__ explicit PieceMail(const ExchangeArgs& args)
@@ -41,16 +40,15 @@ class PieceMail {
     for (int to = 0; to < args_.ranks; ++to)
       if (to != args_.rank) run(to);
   }
-  // What `owner` has for the pieces of `from`.
+  // In `owner`'s memory.
   __device__ __forceinline__ float* pieces(int owner, int from) const {
     return args_.mailboxes[owner].pieces + (half_ + from) * args_.most_pieces * kPieceFloats;
   }
-  // The block has written this piece to all others. Behind the barrier a release by one thread counts for all.
+  // The barrier orders the block's stores before one thread's release.
   __device__ __forceinline__ void raise_flags(int64_t piece) const {
     __syncthreads();
     if (is_other()) raise(flag(threadIdx.x, args_.rank, piece), number_);
   }
-  // Until all others have.
   __device__ __forceinline__ void wait_for_flags(int64_t piece) const {
     if (is_other()) wait_until(args_.failed, [&] { return is_raised(flag(args_.rank, threadIdx.x, piece), number_); });
     __syncthreads();

@@ -20,7 +20,7 @@ BatchMemory::BatchMemory(const core::Program& program, const core::ExecutorConfi
   if (const int64_t bytes = place_bytes(program, config); bytes > 0) {
     places_ = DeviceMemory(bytes, "the batch");
     places_host_ = PinnedMemory(bytes);
-    placed_ = most; // nothing is known of new memory
+    placed_ = most; // new memory has arbitrary contents
   }
 }
 
@@ -28,7 +28,7 @@ void BatchMemory::set_adapters(int32_t stream, std::span<const core::AdapterUse>
   if (uses.empty()) return;
   RIDGE_CUDA(cudaMemcpyAsync(adapters_.as<core::AdapterUse>() + stream * std::ssize(uses), uses.data(),
                              uses.size_bytes(), cudaMemcpyHostToDevice, on));
-  RIDGE_CUDA(cudaStreamSynchronize(on)); // the caller's memory may go
+  RIDGE_CUDA(cudaStreamSynchronize(on)); // the caller may free its memory
 }
 
 void BatchMemory::load(const core::Batch& batch, cudaStream_t stream) {

@@ -1,5 +1,4 @@
-// The batch in device memory: what kernels read of it when they run, so that a captured graph serves any batch of its
-// shape.
+// The batch in device memory, where kernels read it when they run: a captured graph serves any batch of its shape.
 #pragma once
 
 #include "core/executor.h"
@@ -19,35 +18,35 @@ class BatchMemory {
 
   BatchMemory(const core::Program& program, const core::ExecutorConfig& config);
 
-  // Copies a batch in, in the stream. The batch before it must have been copied.
+  // The previous batch's copy must have ended.
   void load(const core::Batch& batch, cudaStream_t stream);
-  // The same for tokens whose places follow those of the last output that was loaded.
+  // For tokens whose places follow the last output's.
   void load_following(core::Batch batch, cudaStream_t stream);
-  // The first token's places follow those of token `last`: for a step whose token and position are written by kernels.
+  // Places the first token behind token `last`, when kernels write its token and position.
   void follow(int64_t last, cudaStream_t stream);
 
-  // How much of each adapter counts for a stream, from what is launched next on.
+  // Takes effect on later launches.
   void set_adapters(int32_t stream, std::span<const core::AdapterUse> uses, cudaStream_t on);
 
   const Arrays& device() const { return device_; }
-  const Arrays& host() const { return host_; }                          // as last loaded
-  const TokenPlace* places() const { return places_.as<TokenPlace>(); } // [max_batch]; null: tokens have none
-  const float* rows() const { return rows_.as<float>(); }               // core::Batch::rows
+  const Arrays& host() const { return host_; }
+  const TokenPlace* places() const { return places_.as<TokenPlace>(); } // [max_batch]; null: none
+  const float* rows() const { return rows_.as<float>(); }
   const core::AdapterUse* adapters() const { return adapters_.as<core::AdapterUse>(); } // [streams][adapters]
   size_t bytes() const { return memory_.bytes() + places_.bytes() + rows_.bytes() + adapters_.bytes(); }
 
  private:
   void load_places(const core::Batch& batch, cudaStream_t stream);
 
-  DeviceMemory memory_; // one allocation, so that one copy brings the batch in
+  DeviceMemory memory_; // one allocation, for one copy per batch
   PinnedMemory pinned_;
   Arrays device_, host_;
   DeviceMemory places_, rows_, adapters_;
   PinnedMemory places_host_;
-  bool sees_ahead_;                                       // core::sees_ahead: where streams end is always wanted
-  std::array<int32_t, core::kPlaceAxes> last_shift_ = {}; // of the last output's token
+  bool sees_ahead_;
+  std::array<int32_t, core::kPlaceAxes> last_shift_ = {};
   std::vector<int32_t> stream_ends_, axes_;
-  int64_t placed_ = 0; // places on the device are zero but for the first so many
+  int64_t placed_ = 0; // places on the device are zero from here on
 };
 
 } // namespace ridge::kernels::cuda

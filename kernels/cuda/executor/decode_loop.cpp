@@ -6,7 +6,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int64_t kStateBytes = 256; // of a SampleState, in device memory and in the pinned copy
+constexpr int64_t kStateBytes = 256;
 static_assert(sizeof(SampleState) <= kStateBytes);
 
 } // namespace
@@ -14,7 +14,7 @@ static_assert(sizeof(SampleState) <= kStateBytes);
 bool DecodeLoop::start(const core::Sampler& sampler, int64_t context, int32_t position, const float* logits,
                        int64_t vocab, const BatchMemory::Arrays& batch, cudaStream_t stream) {
   const core::SamplerParams& p = sampler.params();
-  // A ring that cannot fill up before the context does need not exist.
+  // The context cannot fill such a ring buffer.
   const int32_t ring_size = p.repeat_last_n > context ? -1 : p.repeat_last_n;
   const bool moved = allocate(ring_size, logits, vocab, batch, stream);
 
@@ -36,7 +36,7 @@ bool DecodeLoop::start(const core::Sampler& sampler, int64_t context, int32_t po
 
 SampleArgs DecodeLoop::args(int64_t row, int64_t outputs, int64_t tokens) const {
   SampleArgs args = args_;
-  const int64_t at = tokens - outputs + row; // of the batch
+  const int64_t at = tokens - outputs + row;
   args.logits += row * args.vocab;
   args.row_position = args.position + at;
   args.guess = row + 1 < outputs ? args.token + at + 1 : nullptr;
@@ -79,7 +79,7 @@ bool DecodeLoop::allocate(int32_t ring_size, const float* logits, int64_t vocab,
     args_.list = reinterpret_cast<uint64_t*>(take(list_bytes));
     args_.counts = reinterpret_cast<int32_t*>(take(counts_bytes));
     args_.chunk_best = reinterpret_cast<float*>(take(best_bytes));
-    args_.chosen = reinterpret_cast<int32_t*>(host_.as() + kStateBytes); // mapped under one address
+    args_.chosen = reinterpret_cast<int32_t*>(host_.as() + kStateBytes); // mapped: the same address on the device
     args_.steps = args_.chosen + kChosenSlots;
     args_.token = batch.tokens;
     args_.position = batch.positions;

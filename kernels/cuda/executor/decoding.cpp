@@ -1,5 +1,4 @@
-// Tokens that are chosen on the device: one for each of several sequences, one after another, behind guesses, and those
-// that a text goes on with.
+// Tokens chosen on the device.
 #include "kernels/cuda/executor/executor_class.h"
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// A token that is evaluated, and the choice of the next one.
 const PlanShape kNextToken = {1, 1, kAttentionRows, true, true};
 
 } // namespace
@@ -60,7 +58,6 @@ int32_t Executor::next_token(bool ahead) {
   return token;
 }
 
-// A step that chooses tokens, the next step being at this position. Its hidden rows are there with its tokens.
 void Executor::run_decoded(const PlanShape& shape, int64_t next_position) {
   run(shape);
   if (program_.hidden >= 0) {
@@ -100,7 +97,7 @@ std::span<const int32_t> Executor::chosen_tokens() {
   return tokens;
 }
 
-// All steps are put on the stream one after another, and waited for once.
+// Enqueues all steps, waits once.
 std::vector<int32_t> Executor::go_on(const core::Batch& batch, core::Sampler& greedy, int64_t count) {
   if (program_.output >= 0 || count < 1 || count > kChosenSlots || batch.outputs.size() != 1)
     throw std::logic_error("CUDA: a text goes on behind one output, by a few tokens");
@@ -134,7 +131,7 @@ std::vector<int32_t> Executor::go_on(const core::Batch& batch, core::Sampler& gr
   return {chosen.begin(), unusable == chosen.end() ? unusable : unusable + 1};
 }
 
-// The next token's input is the last hidden row of the step before.
+// The next input is the last hidden row.
 void Executor::feed_back(const PlanShape& from) {
   if (program_.input < 0) return;
   const int64_t width = program_.values[program_.input].width, last = rows_of(program_.hidden, from) - 1;
@@ -157,7 +154,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
   core::check_batch(program_, config_, batch);
   for (const int32_t stream : which) positions_.advance(stream, position + 1);
   PlanShape shape{streams, streams, 1, true};
-  if (streams == 1) { // ends with the choice of the next token, as decoding does
+  if (streams == 1) { // also chooses a token, as decoding does
     shape.sample = true;
     core::SamplerParams greedy;
     greedy.temp = 0;

@@ -37,7 +37,7 @@ DeviceLimits device_limits(int device, int as_compute) {
 }
 
 ChipRates device_rates(int device, int as_compute) {
-  constexpr double kHertz = 1e3, kPerMicrosecond = 1e-6; // the driver's clocks are in kHz
+  constexpr double kHertz = 1e3, kPerMicrosecond = 1e-6; // clocks are in kHz
   const double memory_clock = device_attribute(cudaDevAttrMemoryClockRate, device) * kHertz,
                memory_bytes = device_attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8.0;
   return rates_of(compute_of(device, as_compute), device_attribute(cudaDevAttrMultiProcessorCount, device),
@@ -48,7 +48,7 @@ ChipRates device_rates(int device, int as_compute) {
 std::string describe_rates(int device) {
   if (!device_info(device).usable) return "";
   const ChipRates rates = device_rates(device, 0);
-  constexpr double kTera = 1e6; // per second, of what happens per microsecond
+  constexpr double kTera = 1e6; // rates are per microsecond
   std::string text = fmt::format("{:.2f} TB/s read, {:.0f} TFLOP/s of f16 and {:.0f} TOPS of int8 by mma",
                                  rates.bytes / kTera, 2 * rates.half_products / kTera, 2 * rates.byte_products / kTera);
   if (rates.wgmma_products > 0) text += fmt::format(", {:.0f} TFLOP/s by wgmma", 2 * rates.wgmma_products / kTera);

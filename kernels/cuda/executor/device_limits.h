@@ -1,12 +1,12 @@
-// What this GPU, with the code that was compiled for it, can do, and how fast it is by what its driver says.
+// Capabilities of a GPU with the code compiled for it, and rates by its driver's attributes.
 #pragma once
 
 #include "kernels/cuda/plan/chip.h"
 
 namespace ridge::kernels::cuda {
 
-// The device must be usable (device_info). With as_compute (75, 80, 86, 89), as if it were such an older chip with this
-// one's multiprocessors, clock and memory.
+// The device must be usable (device_info). as_compute (75, 80, 86, 89): treats it as a chip of that generation; 0: as
+// it is.
 DeviceLimits device_limits(int device, int as_compute);
 ChipRates device_rates(int device, int as_compute);
 

@@ -13,13 +13,13 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 constexpr int64_t kPieceBytes = 16 << 20;
-constexpr int kPieces = 4; // in flight
+constexpr int kPieces = 4;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 enum class Use : uint8_t { none, vector, matrix };
 
-// Norm weights, biases and orders are read as vectors, as they are in the file, everything else as matrices.
+// Vectors keep the file's layout.
 std::vector<Use> uses_of(const core::Program& program) {
   std::vector<Use> uses(program.weights.size(), Use::none);
   for (const core::Op& op : program.ops)
@@ -34,19 +34,19 @@ std::vector<Use> uses_of(const core::Program& program) {
 
 struct Piece {
   PinnedMemory host;
-  DeviceMemory device, repacked; // repacked: what goes back to the host's memory
-  Event done;                    // copied and repacked
+  DeviceMemory device, repacked;
+  Event done;
 
   Piece(size_t bytes, size_t repacked_bytes)
       : host(bytes), device(bytes, "the upload buffer"), repacked(repacked_bytes, "the upload buffer") {}
 };
 
-// Rows [first, first + count) of a weight, which are in the piece's host memory, to where kernels read them.
+// Sends rows [first, first + count) from the piece's host memory.
 void send(const Piece& piece, const core::Weight& w, const DeviceWeight& weight, bool on_host, int64_t first,
           int64_t count, const Launch& launch) {
   const int64_t bytes = count * w.row_bytes;
   auto* to = const_cast<uint8_t*>(weight.data);
-  if (weight.row_bytes == 0) { // a vector
+  if (weight.row_bytes == 0) {
     to += first * w.row_bytes;
     RIDGE_CUDA(cudaMemcpyAsync(to, piece.host.as(), bytes, cudaMemcpyHostToDevice, launch.stream));
     return;
@@ -92,7 +92,7 @@ DeviceWeights::DeviceWeights(const core::Program& program, const ExpertStore& ex
     if (uses[i] != Use::none && !shared_[i] && !on_host(i)) weights_[i].data = memory_->as() + offsets[i];
 }
 
-// Weights that lie in others' memory in the same way: the same rows of the same data, all on the GPU.
+// Shares weights with the same data and layout on the GPU.
 void DeviceWeights::share(const core::Program& program, const DeviceWeights& others,
                           const core::Program& other_program) {
   const std::vector<Use> uses = uses_of(program), other_uses = uses_of(other_program);
@@ -114,10 +114,10 @@ void DeviceWeights::share(const core::Program& program, const DeviceWeights& oth
   others_memory_.push_back(others.memory_);
 }
 
-// A piece is some rows or, of experts that stay in the host's memory, some matrices.
+// Some rows or, for experts in host memory, some matrices.
 struct DeviceWeights::Pieces {
   int64_t bytes = kPieceBytes, repacked_bytes = 0;
-  double file_bytes = 0; // of all weights
+  double file_bytes = 0;
 };
 
 DeviceWeights::Pieces DeviceWeights::find_pieces(const core::Program& program) const {
@@ -140,7 +140,7 @@ DeviceWeights::Pieces DeviceWeights::find_pieces(const core::Program& program) c
 void DeviceWeights::upload(const core::Program& program, const Launch& launch,
                            const std::function<void(double, double)>& progress) const {
   if (memory_->bytes() > 0)
-    RIDGE_CUDA(cudaMemsetAsync(memory_->as(), 0, memory_->bytes(), launch.stream)); // padding is fetched, too
+    RIDGE_CUDA(cudaMemsetAsync(memory_->as(), 0, memory_->bytes(), launch.stream)); // padding is read
   const Pieces sizes = find_pieces(program);
   const auto make_piece = [&] { return Piece(sizes.bytes, sizes.repacked_bytes); };
   std::array<Piece, kPieces> pieces = {make_piece(), make_piece(), make_piece(), make_piece()};

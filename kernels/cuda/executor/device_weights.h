@@ -1,4 +1,4 @@
-// Weights from the mapped file into device memory, in the order that the kernels want.
+// Copies weights to device memory, in the kernels' layout.
 #pragma once
 
 #include "core/program.h"
@@ -12,30 +12,28 @@
 namespace ridge::kernels::cuda {
 
 struct DeviceWeight {
-  const uint8_t* data = nullptr; // matrices in the device layout of their format; vectors as f32
+  const uint8_t* data = nullptr; // matrices in their format's device layout; vectors as f32
   int64_t row_bytes = 0;         // 0: a vector
-  int64_t matrix_bytes = 0;      // of each of an expert weight's matrices
-  int64_t expert_stride = 0;     // from one to the next, of experts in the host's memory; else 0
+  int64_t matrix_bytes = 0;
+  int64_t expert_stride = 0; // of experts in host memory; else 0
 };
 
 class DeviceWeights {
  public:
-  // Takes the memory for the weights that a Program uses and `experts` does not have. Throws OutOfMemory. What
-  // `others`, those of `other_program`, have of the same data is shared with them, also when they are gone; null:
-  // nothing is.
+  // Allocates all weights but those of `experts`; throws OutOfMemory. Shares memory with `others` (may be null), which
+  // it keeps alive.
   DeviceWeights(const core::Program& program, const ExpertStore& experts, const DeviceWeights* others = nullptr,
                 const core::Program* other_program = nullptr);
 
-  // Streams through pinned buffers: while the GPU copies and repacks one piece, the CPU's threads fill the next. What
-  // stays in the host's memory comes back from the GPU, repacked, and what stays in the file is left out. Waits for the
-  // end. `progress` may be empty.
+  // The GPU repacks a piece while CPU threads fill the next. Host-memory experts return repacked; those in the file are
+  // skipped. Waits. `progress` may be empty.
   void upload(const core::Program& program, const Launch& launch,
               const std::function<void(double done_bytes, double total_bytes)>& progress) const;
 
-  int64_t bytes() const { return static_cast<int64_t>(memory_->bytes()); } // on the GPU, without what is shared
+  int64_t bytes() const { return static_cast<int64_t>(memory_->bytes()); } // on the GPU, without shared ones
 
   const DeviceWeight& operator[](core::WeightId id) const { return weights_[id]; }
-  // Null where there is none (a negative id).
+  // Null for negative ids.
   const float* vector(core::WeightId id) const {
     return id < 0 ? nullptr : reinterpret_cast<const float*>(weights_[id].data);
   }
@@ -49,8 +47,8 @@ class DeviceWeights {
 
   std::shared_ptr<DeviceMemory> memory_;
   std::vector<std::shared_ptr<DeviceMemory>> others_memory_;
-  std::vector<bool> shared_;          // by WeightId: lies in others' memory
-  std::vector<DeviceWeight> weights_; // by WeightId; unused ones are empty
+  std::vector<bool> shared_;
+  std::vector<DeviceWeight> weights_; // by WeightId
   bool experts_filed_;
 };
 

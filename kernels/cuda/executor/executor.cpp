@@ -1,4 +1,3 @@
-// How an executor is made, and how it runs batches: as graphs.
 #include "kernels/cuda/executor/executor_class.h"
 
 #include "core/error.h"
@@ -14,7 +13,6 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// Prompts come in many lengths, and small batches with many numbers of tokens and outputs.
 constexpr size_t kPlansKept = 64, kGraphsKept = 128;
 
 core::ExecutorConfig checked(const core::Program& program, const core::ExecutorConfig& config) {
@@ -23,13 +21,12 @@ core::ExecutorConfig checked(const core::Program& program, const core::ExecutorC
   return config;
 }
 
-int64_t free_memory() { // of the current device, in bytes
+int64_t free_memory() { // in bytes
   size_t free = 0, total = 0;
   RIDGE_CUDA(cudaMemGetInfo(&free, &total));
   return static_cast<int64_t>(free);
 }
 
-// What `launch` puts on the stream, as a graph.
 template <typename LaunchAll>
 void capture(cudaStream_t stream, Graph& graph, LaunchAll&& launch) {
   cudaGraph_t captured = nullptr;
@@ -76,7 +73,7 @@ PlanShape shape_of(const core::Batch& batch) {
       ++runs.back().tokens;
     else
       runs.push_back({i, 1});
-  // Tokens may share an attention tile where all are of one stream and in sequence.
+  // Consecutive tokens of one stream may share an attention tile.
   const bool one_run = runs.size() == 1;
   std::erase_if(runs, [&](const TokenRun& run) { return one_run || run.tokens < kPromptTokensAtLeast; });
   return {.tokens = tokens,
@@ -129,10 +126,10 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   weights_.upload(program, context_.launch(), options.upload_progress);
   routers_.make(program, plan_, weights_, context_.launch());
   if (has_prompt_products(config_, context_.limits())) launcher_.bound_products(plan_, context_.launch());
-  if (saved_floats() > 0) state_copies_.expect(1); // one is always ready
+  if (saved_floats() > 0) state_copies_.expect(1);
 }
 
-// `reserve`: what was allocated since the executor was made.
+// `reserve`: allocated since construction.
 MemoryPlan Executor::allocated() const {
   MemoryPlan memory;
   memory.weights = weights_.bytes() + routers_.bytes();
@@ -143,8 +140,7 @@ MemoryPlan Executor::allocated() const {
   return memory;
 }
 
-// In what is left of the memory that was free, or is allowed, beside the reserve. Throws OutOfMemory where nothing is.
-// What counts is what was asked for, as plan_memory() counts it, not what the device's pages make of it.
+// Fills the free or allowed memory, less the reserve. Throws OutOfMemory. Counts requested bytes, like plan_memory().
 void Executor::take_expert_slots() {
   MemoryPlan needed = allocated();
   needed.reserve = reserve_bytes(program_, config_);
@@ -210,7 +206,7 @@ std::span<const float> Executor::logits(int64_t i) {
   if (logits_host_.bytes() == 0) logits_host_ = PinnedMemory(bytes_of(result));
   float* row = logits_host_.as<float>() + i * columns;
   if (result_read_) return {row, columns};
-  result_read_ = !whole(); // all rows of a part's result are wanted
+  result_read_ = !whole(); // a part's caller needs all rows
   const int64_t first = result_read_ ? 0 : i, rows = result_read_ ? result_rows_ : 1;
   RIDGE_CUDA(cudaMemcpyAsync(logits_host_.as<float>() + first * columns, workspace_.value(result) + first * columns,
                              rows * columns * sizeof(float), cudaMemcpyDeviceToHost, context_.stream()));
@@ -223,7 +219,7 @@ std::shared_ptr<const float> Executor::take_rows(int64_t count) {
   const CurrentDevice current(context_.device());
   const std::shared_ptr<std::byte> block = row_copies_.take();
   if (!block) return core::Executor::take_rows(count);
-  row_copies_.expect(1); // where a part's rows are taken once, they are again
+  row_copies_.expect(1); // the caller will likely take rows again
   const core::ValueId result = program_.result();
   RIDGE_CUDA(cudaMemcpyAsync(block.get(), workspace_.value(result),
                              count * program_.values[result].width * sizeof(float), cudaMemcpyDeviceToHost,
@@ -276,7 +272,7 @@ void Executor::load_state(int32_t stream, std::span<const float> state, int64_t 
 
 std::shared_ptr<std::byte> Executor::make_block() {
   const std::shared_ptr<std::byte> pinned = blocks_.take();
-  return pinned ? pinned : core::Executor::make_block(); // copies take longer from other memory
+  return pinned ? pinned : core::Executor::make_block(); // pageable copies are slower
 }
 
 void Executor::save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) {
@@ -311,11 +307,11 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
   if (shape.outputs == 0 && whole()) throw std::logic_error("CUDA: a profile needs an output");
   const BatchPlan plan = plan_of(shape);
   const auto decodes_beside = [](const KernelCall& call) { return call.get<PromptProduct>() != nullptr; };
-  if (std::ranges::any_of(plan.calls, decodes_beside)) // its second stream is not part of a graph
+  if (std::ranges::any_of(plan.calls, decodes_beside)) // its second stream is not in a graph
     return profile_calls(program_, plan_, plan, context_.stream(), repetitions,
                          [&](const KernelCall& call) { launcher_.launch(plan, call, context_.launch()); });
   LaunchLog log;
-  launch_all(plan, &log); // once outside the graph, where Nsight sees its ranges: this counts the blocks
+  launch_all(plan, &log); // counts blocks; outside a graph Nsight sees the ranges
   const StampMemory stamps(log.blocks);
   log = {};
   log.stamps = stamps.device();
@@ -363,7 +359,7 @@ void Executor::set_way_factors(const std::map<std::string, double>& factors) {
 }
 
 void Executor::forget_plans() {
-  context_.synchronize(); // no graph runs
+  context_.synchronize(); // graphs may run
   plans_.clear();
   graphs_.clear();
 }
@@ -378,7 +374,7 @@ const BatchPlan& Executor::plan_of(const PlanShape& shape) {
 void Executor::launch_all(const BatchPlan& plan, LaunchLog* log) {
   Launch launch = context_.launch();
   launch.log = log;
-  bool served = false; // just now: the host waited
+  bool served = false; // the host has just waited
   for (const KernelCall& call : plan.calls) {
     const ProfilerRange range(step_names_[call.step]);
     launch.overlap = call.overlap && !std::exchange(served, false);
@@ -395,7 +391,7 @@ void Executor::launch_all(const BatchPlan& plan, LaunchLog* log) {
 void Executor::run(const PlanShape& shape) {
   if (!options_.graphs || shape.tokens > kGraphTokens || experts_.filed()) return launch_all(plan_of(shape));
   if (graphs_.size() == kGraphsKept && !graphs_.contains(shape)) {
-    context_.synchronize(); // none is running
+    context_.synchronize();
     graphs_.clear();
   }
   Graph& graph = graphs_[shape];
@@ -452,10 +448,9 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program,
   require_usable(options.device);
   const CurrentDevice current(options.device);
   CudaOptions chosen = with_serial_mode(options, std::getenv("RIDGE_CUDA_SERIAL"));
-  if (config.observer)
-    chosen.fuse = chosen.graphs = false; // what goes into a matrix must be a value, and the host see it
+  if (config.observer) chosen.fuse = chosen.graphs = false; // the host must see inputs
   if (config.communicator && !dynamic_cast<const ExchangeRank*>(config.communicator))
-    chosen.graphs = chosen.overlap = chosen.dataflow_sync = false; // the host takes part in a step
+    chosen.graphs = chosen.overlap = chosen.dataflow_sync = false; // the host takes part
   return std::make_unique<Executor>(program, config, chosen);
 }
 

@@ -1,6 +1,4 @@
-// The class behind make_cuda_executor: a Program on the GPU, what it owns, and batches as graphs. Which kernels a batch
-// runs is in its plan (plan/batch_plan.h); how they are launched is in launches.h. executor.cpp has the batches and
-// their results, decoding.cpp the tokens that are chosen on the device.
+// The class behind make_cuda_executor. executor.cpp has batches, decoding.cpp choices on the device.
 #pragma once
 
 #include "core/cache/rings.h"
@@ -18,7 +16,7 @@ PlanShape shape_of(const core::Batch& batch);
 
 class Executor final : public core::Executor {
  public:
-  // The device must be the current one. `program` must outlive the executor.
+  // The device must be current; `program` must outlive this.
   Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options);
   ~Executor() override {
     const CurrentDevice current(context_.device());
@@ -80,8 +78,7 @@ class Executor final : public core::Executor {
   std::vector<int32_t> go_on(const core::Batch& batch, core::Sampler& greedy, int64_t count) override;
   std::span<const int32_t> chosen_tokens() override;
 
-  // Times on the GPU. A step of one stream ends with the choice of the next token, and the steps are at consecutive
-  // positions.
+  // Steps have consecutive positions; with one stream they include choosing a token.
   double time_decode(int64_t position, int64_t streams, int repetitions) override;
   std::vector<core::OpTime> profile(const core::Batch& batch, int repetitions) override;
   std::string describe_plan(const core::Batch& batch) override;
@@ -90,11 +87,11 @@ class Executor final : public core::Executor {
   void set_way_factors(const std::map<std::string, double>& factors);
 
  private:
-  bool whole() const { return program_.input < 0 && program_.output < 0; } // else a part of a Program
+  bool whole() const { return program_.input < 0 && program_.output < 0; } // not a part
   int64_t rows_of(core::ValueId id, const PlanShape& shape) const {
     return program_.values[id].gathered ? shape.outputs : shape.tokens;
   }
-  size_t bytes_of(core::ValueId id) const { // rows on the host, as many as there can be
+  size_t bytes_of(core::ValueId id) const { // the most, on the host
     const core::ValueInfo& value = program_.values[id];
     const int64_t most = value.gathered ? config_.max_outputs : config_.max_batch;
     return std::max<int64_t>(most, 1) * value.width * sizeof(float);
@@ -107,7 +104,7 @@ class Executor final : public core::Executor {
   void run_decoded(const PlanShape& shape, int64_t next_position);
   void feed_back(const PlanShape& from);
   const BatchPlan& plan_of(const PlanShape& shape);
-  void forget_plans(); // with the graphs made of them
+  void forget_plans();
   void launch_all(const BatchPlan& plan, LaunchLog* log = nullptr);
   void run(const PlanShape& shape);
 
@@ -115,11 +112,11 @@ class Executor final : public core::Executor {
   core::ExecutorConfig config_;
   CudaOptions options_;
   Plan plan_;
-  std::vector<std::string> step_names_; // "3:attn_q attn_k attn_v", for Nsight
+  std::vector<std::string> step_names_;
   std::string description_;
 
   DeviceContext context_;
-  int64_t free_before_; // bytes of the GPU's memory
+  int64_t free_before_;
   ExpertStore experts_;
   DeviceWeights weights_;
   FoldedRouters routers_;
@@ -133,26 +130,26 @@ class Executor final : public core::Executor {
   PlanInputs plan_inputs_;
 
   core::StreamPositions positions_;
-  int64_t marked_position_ = 0; // of the stream whose state is marked
+  int64_t marked_position_ = 0; // of the marked state's stream
   int32_t decoding_stream_ = 0;
   PinnedMemory logits_host_;
-  int64_t result_rows_ = 0;  // of the last forward()
-  bool result_read_ = false; // all of it, into logits_host_
+  int64_t result_rows_ = 0;
+  bool result_read_ = false; // logits_host_ has the result
   PinnedMemory hidden_host_;
-  int64_t hidden_rows_ = 0; // of the last forward()
+  int64_t hidden_rows_ = 0;
   bool hidden_read_ = false;
-  // Rows of the steps of decoding, in turn: while the host reads those of one, the next step's come.
+  // Double-buffered hidden rows: the next step writes one while the host reads the other.
   struct DecodedRows {
     PinnedMemory host;
     int64_t count = 0;
   };
   DecodedRows decoded_[2];
-  int64_t decoded_steps_ = 0, read_steps_ = 0; // the choice behind the forward() before them is one without rows
-  bool in_decoding_ = false;                   // hidden() gives decoded_
+  int64_t decoded_steps_ = 0, read_steps_ = 0; // the choice behind the first forward() has no rows
+  bool in_decoding_ = false;
   std::map<PlanShape, BatchPlan> plans_;
   std::map<PlanShape, Graph> graphs_;
-  PinnedBlocks blocks_, state_copies_, row_copies_; // of a stream's cache, its state; a result's rows
-  DeviceMemory taken_rows_;                         // of take_input(): which
+  PinnedBlocks blocks_, state_copies_, row_copies_; // of cached rows; states; result rows
+  DeviceMemory taken_rows_;                         // row indices of take_input()
 };
 
 } // namespace ridge::kernels::cuda

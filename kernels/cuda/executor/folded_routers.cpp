@@ -9,9 +9,8 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int64_t kDecodedBytes = 64 << 20; // of a projection, at a time
+constexpr int64_t kDecodedBytes = 64 << 20;
 
-// Rows of a matrix as f32.
 void decode(const Launch& launch, const core::Weight& w, const DeviceWeight& weight, const int32_t* ids, int64_t count,
             float* out) {
   format_kernels(w.type).embed(launch, weight.data, w.cols, ids, static_cast<int>(count), out);

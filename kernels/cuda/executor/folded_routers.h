@@ -1,4 +1,3 @@
-// The folded routers of a plan's steps, and their memory.
 #pragma once
 
 #include "core/executor.h"
@@ -13,11 +12,11 @@ namespace ridge::kernels::cuda {
 
 class FoldedRouters {
  public:
-  // Takes the memory. Throws OutOfMemory.
+  // Throws OutOfMemory.
   FoldedRouters(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
                 const DeviceLimits& limits);
 
-  // Multiplies the routers by the projections in front of them, when these are uploaded. Waits for the end.
+  // Call after the weights' upload. Waits for the end.
   void make(const core::Program& program, const Plan& plan, const DeviceWeights& weights, const Launch& launch) const;
 
   bool empty() const { return routers_.empty(); }
@@ -26,7 +25,7 @@ class FoldedRouters {
 
  private:
   DeviceMemory memory_;
-  std::vector<FoldedRouter> routers_; // by step; empty where there are none
+  std::vector<FoldedRouter> routers_; // by step, or empty
 };
 
 } // namespace ridge::kernels::cuda

@@ -1,5 +1,4 @@
-// Exchanges with other ranks: by kernels, or where GPUs do not reach one another's memory (ranks in other processes, on
-// other machines, or on the same GPU in tests), by the communicator that the caller gave.
+// Exchanges by kernels, or by the caller's communicator if GPUs cannot access each other's memory.
 #include "kernels/cuda/executor/launches.h"
 
 #include <algorithm>
@@ -30,7 +29,6 @@ ExchangeArgs KernelLauncher::exchange_args(const BatchPlan& plan, const Exchange
 
 namespace {
 
-// Launches one part of a sum after the other.
 auto parts_of(const ExchangeArgs& whole) {
   return [part = whole](const Launch& launch, int64_t first, int64_t columns) mutable {
     part.first = first;
@@ -58,7 +56,7 @@ PartExchange KernelLauncher::part_exchange(const ExchangeArgs& whole) {
 
 void KernelLauncher::exchange_on_host(const ExchangeArgs& args, const Launch& launch) {
   const auto part = static_cast<size_t>(args.rows * args.part), whole = static_cast<size_t>(args.rows * args.width);
-  if (!config_.communicator) { // one rank
+  if (!config_.communicator) {
     RIDGE_CUDA(cudaMemcpyAsync(args.out, args.x, part * sizeof(float), cudaMemcpyDeviceToDevice, launch.stream));
     return;
   }
@@ -73,7 +71,7 @@ void KernelLauncher::exchange_on_host(const ExchangeArgs& args, const Launch& la
   else
     config_.communicator->all_reduce({own, part});
   RIDGE_CUDA(cudaMemcpyAsync(args.out, all, whole * sizeof(float), cudaMemcpyHostToDevice, launch.stream));
-  RIDGE_CUDA(cudaStreamSynchronize(launch.stream)); // the memory is used again
+  RIDGE_CUDA(cudaStreamSynchronize(launch.stream)); // the memory is reused
 }
 
 } // namespace ridge::kernels::cuda

@@ -1,4 +1,3 @@
-// Arguments of the products' kernels, and what these kernels can do.
 #include "kernels/cuda/executor/launches.h"
 
 #include "core/host_device/round_up.h"
@@ -17,7 +16,7 @@ std::optional<FusedGlu> glu_of(const MatrixStep& m) { return m.glu ? fused_glu(*
 
 } // namespace
 
-// Arguments without the values of a batch: all that a kernel's fit depends on.
+// All that a kernel's fit depends on, without a batch's values.
 MatvecArgs KernelLauncher::matvec_shape(const MatrixStep& m, int64_t tokens) const {
   const core::Weight& first = first_weight(m);
   MatvecArgs args = {};
@@ -64,7 +63,6 @@ ExpertPlaces KernelLauncher::expert_places(const MatrixStep& m) const {
   return {weights_[m.parts[0].weight].matrix_bytes, experts_.places(m.ids)};
 }
 
-// The input is what a conversion wrote.
 GemmArgs KernelLauncher::gemm_shape(const MatrixStep& m, int64_t rows) const {
   const int64_t cols = first_weight(m).cols;
   GemmArgs args = {};
@@ -83,7 +81,6 @@ GemmArgs KernelLauncher::gemm_shape(const MatrixStep& m, int64_t rows) const {
   return args;
 }
 
-// With the values that it adds and writes.
 GemmArgs KernelLauncher::with_values(GemmArgs args, const BatchPlan& plan, const MatrixStep& m) const {
   for (size_t i = 0; i < m.parts.size(); ++i) args.segment[i].out = value(plan, m.parts[i].out);
   args.residual = value(plan, m.residual);
@@ -94,7 +91,7 @@ GemmArgs KernelLauncher::gemm_args(const BatchPlan& plan, const MatrixStep& m, i
   return with_values(gemm_shape(m, rows), plan, m);
 }
 
-// `tokens`: rows of the input, or slots of experts.
+// `tokens`: input rows, or slots of experts.
 BatchArgs KernelLauncher::batch_shape(const MatrixStep& m, int64_t tokens) const {
   BatchArgs args = {};
   args.product = gemm_shape(m, tokens);
@@ -162,7 +159,6 @@ void KernelLauncher::run(const BatchPlan& plan, const ConvertInput& call, const 
   launch_to_half(launch, args);
 }
 
-// Multiprocessors without those that a call leaves free.
 static Launch without(Launch launch, int left_free) {
   launch.sm_count -= left_free;
   return launch;

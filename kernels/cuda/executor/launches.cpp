@@ -30,11 +30,11 @@ RopeArgs KernelLauncher::rope_args(int32_t index) const {
           table.magnitude,
           table.style == core::RopeStyle::split,
           table.span,
-          batch_.places() ? workspace_.rope_axes(index) : nullptr, // without places each is the position
+          batch_.places() ? workspace_.rope_axes(index) : nullptr, // without places: the position
           batch_.places()};
 }
 
-// Arguments without the values of a batch: all that a kernel's fit depends on.
+// All that a kernel's fit depends on, without a batch's values.
 RopeStoreArgs KernelLauncher::rope_store_shape(const HeadsStep& h) const {
   RopeStoreArgs args = {};
   args.q_norm = weights_.vector(h.q_norm);
@@ -94,7 +94,6 @@ AttentionArgs KernelLauncher::attention_shape(const PlanShape& shape, const Atte
   return args;
 }
 
-// For the call's rows.
 AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const Attention& call, const Launch& launch) const {
   const core::Op& op = *call.op;
   AttentionArgs args = attention_shape(plan.shape, call, launch);
@@ -235,7 +234,7 @@ void KernelLauncher::run(const BatchPlan& plan, const FetchExperts& call, const 
     launch_fetch_experts(launch, *cache, ids(plan, call.ids), static_cast<int>(call.rows));
 }
 
-// What only plain_attention knows.
+// Only plain_attention supports these.
 static bool is_plain(const core::AttentionParams& params) { return params.max_bias > 0 || params.reach > 0; }
 
 bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads, bool one_run) const {

@@ -1,5 +1,4 @@
-// Launches the calls of a batch's plan: resolves values and weights to pointers and calls the kernel. Nothing is
-// decided here; the same argument builders answer the planner's questions about what the kernels can do.
+// Launches a batch plan's calls. Decides nothing; its argument builders also tell the planner what kernels can do.
 #pragma once
 
 #include "kernels/cuda/cache/kv_cache.h"
@@ -17,7 +16,7 @@ namespace ridge::kernels::cuda {
 
 class KernelLauncher final : public KernelChoices {
  public:
-  // All of these must outlive the launcher.
+  // All must outlive the launcher.
   KernelLauncher(const core::Program& program, const core::ExecutorConfig& config, const DeviceContext& context,
                  const DeviceWeights& weights, const FoldedRouters& routers, const ExpertStore& experts,
                  const KvCache& cache, const StateMemory& states, const Workspace& workspace, const BatchMemory& batch,
@@ -26,9 +25,7 @@ class KernelLauncher final : public KernelChoices {
         cache_(cache), states_(states), workspace_(workspace), batch_(batch), decoding_(decoding) {}
 
   void launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
-  // Computes what prompts' products need to know of uploaded weights.
   void bound_products(const Plan& plan, const Launch& launch) const;
-  // What a call of fetch_experts is about: the choice of experts.
   const int32_t* chosen_experts(const BatchPlan& plan, const FetchExperts& call) const { return ids(plan, call.ids); }
 
   bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const override;
@@ -53,8 +50,7 @@ class KernelLauncher final : public KernelChoices {
   const core::Weight& first_weight(const MatrixStep& m) const { return program_.weights[m.parts[0].weight]; }
   const FormatKernels& format_of(const MatrixStep& m) const { return format_kernels(first_weight(m).type); }
 
-  // A launch for each kind of call: of products in launch_products.cpp, of exchanges in launch_exchange.cpp, of Observe
-  // in observe.cpp, the others in launches.cpp.
+  // Defined in launches.cpp, launch_products.cpp, launch_exchange.cpp and observe.cpp.
   void run(const BatchPlan& plan, const ClearDataflow& call, const Launch& launch);
   void run(const BatchPlan& plan, const Observe& call, const Launch& launch);
   void run(const BatchPlan& plan, const Matvec& call, const Launch& launch);
@@ -128,9 +124,9 @@ class KernelLauncher final : public KernelChoices {
   const Workspace& workspace_;
   const BatchMemory& batch_;
   const DecodeLoop& decoding_;
-  PinnedMemory observed_;                  // where observe() copies inputs to
-  PinnedMemory exchanged_;                 // where exchange_on_host() has them
-  std::unique_ptr<ExchangeStream> beside_; // once there are parts to exchange
+  PinnedMemory observed_;
+  PinnedMemory exchanged_;
+  std::unique_ptr<ExchangeStream> beside_;
 };
 
 } // namespace ridge::kernels::cuda

@@ -8,7 +8,7 @@ std::vector<core::OpTime> profile_graph(const core::Program& program, const Plan
   std::vector<Stamp> stamps(memory.count());
   const std::vector<std::vector<int32_t>> ops = ops_of_steps(program, plan);
   std::vector<core::OpTime> times;
-  for (int run = -1; run < repetitions; ++run) { // the first one warms up
+  for (int run = -1; run < repetitions; ++run) { // warm-up
     RIDGE_CUDA(cudaMemsetAsync(memory.device(), 0, memory.bytes(), stream));
     RIDGE_CUDA(cudaGraphLaunch(graph.handle, stream));
     RIDGE_CUDA(cudaMemcpyAsync(stamps.data(), memory.device(), memory.bytes(), cudaMemcpyDeviceToHost, stream));
@@ -47,7 +47,7 @@ std::vector<core::OpTime> profile_calls(const core::Program& program, const Plan
       step = call.step + 1;
   }
   const std::vector<TimedEvent> events(count + 1);
-  for (int run = -1; run < repetitions; ++run) { // the first one warms up
+  for (int run = -1; run < repetitions; ++run) { // warm-up
     events[0].record(stream);
     for (size_t i = 0; i < count; ++i) {
       launch(batch.calls[i]);

@@ -1,5 +1,4 @@
-// Where a step's time goes: its graph as always, whose kernels now write when their blocks start, wait and end. And
-// ranges for Nsight.
+// Times of a step's graph, whose kernels stamp when blocks start, wait and end.
 #pragma once
 
 #include "core/executor.h"
@@ -14,7 +13,6 @@
 
 namespace ridge::kernels::cuda {
 
-// Where the blocks of a batch's kernels put their stamps.
 class StampMemory {
  public:
   explicit StampMemory(size_t blocks) : count_(blocks * kStampPlaces), memory_(count_ * sizeof(Stamp), "a profile") {}
@@ -27,12 +25,12 @@ class StampMemory {
   DeviceMemory memory_;
 };
 
-// Runs the graph and says how long each step of the plan takes on average. `log`: its kernels, with their stamps.
+// Average seconds per step. `log`: the graph's kernels and stamps.
 std::vector<core::OpTime> profile_graph(const core::Program& program, const Plan& plan, const Graph& graph,
                                         const LaunchLog& log, const StampMemory& memory, cudaStream_t stream,
                                         int repetitions);
 
-// Runs the calls of a batch's plan one by one and says how long each takes on average, the start included.
+// Average seconds per call, launches included.
 std::vector<core::OpTime> profile_calls(const core::Program& program, const Plan& plan, const BatchPlan& batch,
                                         cudaStream_t stream, int repetitions,
                                         const std::function<void(const KernelCall&)>& launch);

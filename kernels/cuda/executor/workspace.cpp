@@ -56,7 +56,7 @@ void Workspace::allocate_attention(cudaStream_t stream) {
   RIDGE_CUDA(cudaMemsetAsync(attention_tickets_.as(), 0, attention_tickets_.bytes(), stream));
 }
 
-// The sentinel's bytes are all ones (ptx.cuh).
+// The sentinel (ptx.cuh) is all ones.
 void Workspace::clear_dataflow(int64_t tokens, cudaStream_t stream) const {
   if (const int64_t floats = tokens * sizes_.dataflow_offset.back(); floats > 0)
     RIDGE_CUDA(cudaMemsetAsync(dataflow_.as(), 0xff, floats * 4, stream));

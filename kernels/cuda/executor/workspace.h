@@ -1,5 +1,4 @@
-// The device memory that a batch is computed in: values, and the scratch of products and attention. Its size is that of
-// plan/workspace_plan.h.
+// Device memory for values and scratch (plan/workspace_plan.h).
 #pragma once
 
 #include "kernels/cuda/gemm/prompt_product.h"
@@ -17,29 +16,29 @@ class Workspace {
   Workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
             const DeviceContext& context);
 
-  // A value between kernels that wait for one another's end.
   float* value(core::ValueId id) const { return values_[slot_of_value_[id]].as<float>(); }
 
-  // A value that a running kernel hands to the next one, in a batch of `tokens`: memory that no other value shares, in
-  // which every float is the sentinel for "not written" when the batch begins.
+  // A value that a running kernel passes on. Nothing else uses its memory, which holds the sentinel before a batch.
   float* dataflow_value(core::ValueId id, int64_t tokens) const {
     return dataflow_.as<float>() + tokens * sizes_.dataflow_offset[id];
   }
   void clear_dataflow(int64_t tokens, cudaStream_t stream) const;
 
   const float* rope_table(int32_t index) const { return rope_tables_[index].as<float>(); }
-  const uint8_t* rope_axes(int32_t index) const { return rope_axes_[index]; } // null: pairs turn by the position
-  int64_t bytes() const { return bytes_; }                                    // that were allocated
+  const uint8_t* rope_axes(int32_t index) const { return rope_axes_[index]; } // null: pairs rotate by position
+  int64_t bytes() const { return bytes_; }
 
-  // WorkspacePlan says what these are.
   uint16_t* half_x() const { return half_x_.as<uint16_t>(); }
   uint16_t* glu_half() const { return glu_half_.as<uint16_t>(); }
   unsigned* glu_largest() const { return glu_largest_.as<unsigned>(); }
   int8_t* exponents() const { return exponents_.as<int8_t>(); }
   float* gate() const { return gate_.as<float>(); }
   float* up() const { return up_.as<float>(); }
-  PromptScratch& prompt_scratch() const { return *prompt_scratch_; } // where DeviceLimits::prompt_products and prompts
-  ProductBound* product_bound(core::WeightId id) const { return bounds_.as<ProductBound>() + id; } // likewise
+  PromptScratch& prompt_scratch() const { return *prompt_scratch_; }
+  ProductBound* product_bound(core::WeightId id) const {
+    return bounds_.as<ProductBound>() + id;
+  } // with prompt
+    // products only
   float* batch_parts() const { return parts_.as<float>(); }
 
   int32_t* tile_count() const { return slots_.as<int32_t>(); }
@@ -65,9 +64,9 @@ class Workspace {
   WorkspacePlan sizes_;
   std::vector<int32_t> slot_of_value_;
   int64_t bytes_ = 0;
-  std::vector<DeviceMemory> values_; // by slot
+  std::vector<DeviceMemory> values_;
   DeviceMemory dataflow_;
-  std::vector<DeviceMemory> rope_tables_; // frequencies, with axes behind them
+  std::vector<DeviceMemory> rope_tables_;
   std::vector<const uint8_t*> rope_axes_;
   DeviceMemory half_x_, glu_half_, glu_largest_, exponents_, bounds_, gate_, up_, parts_, slots_;
   std::unique_ptr<PromptScratch> prompt_scratch_;

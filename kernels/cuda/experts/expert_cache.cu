@@ -7,10 +7,10 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 512, kPieces = 4; // pieces of 16 bytes that a thread has under way
+constexpr int kThreads = 512, kPieces = 4; // in flight per thread
 
-// Coldness, for comparing: how far the heat is below the most there can be, in 1/1024 of log2. An expert that every
-// step uses has the heat 1 / (1 - 2^(-1 / kUsesHalfLife)) = 145 < 2^8 now.
+// Distance below the largest heat, in 1/1024 of log2. An expert used in every step has 1 / (1 - 2^(-1 / kUsesHalfLife))
+// = 145 < 2^8 current uses.
 constexpr float kPerStep = static_cast<float>(1 / kUsesHalfLife), kLog2Hottest = 8;
 constexpr uint32_t kColdest = (1 << 21) - 1;
 
@@ -19,7 +19,6 @@ __device__ __forceinline__ uint32_t coldness(float heat, uint32_t step) {
   return static_cast<uint32_t>(fminf(fmaxf(below * 1024, 1), static_cast<float>(kColdest - 1)));
 }
 
-// The heat with a use in this step.
 __device__ __forceinline__ float used(float heat, uint32_t step) {
   const float now = static_cast<float>(step) * kPerStep;
   return fmaxf(heat, now) + log2f(1 + exp2f(-fabsf(heat - now)));
@@ -33,25 +32,24 @@ __global__ void clear_experts_kernel(const __grid_constant__ ExpertCacheArgs arg
   for (int s = threadIdx.x; s < args.slots; s += kThreads) args.expert_in[s] = -1;
 }
 
-// The tables as they were before the step, and what the step wants, in shared memory.
 struct Choice {
-  uint32_t wanted[core::kMostExperts / 32]; // bits
+  uint32_t wanted[core::kMostExperts / 32];
   int16_t slot_of[core::kMostExperts];
-  uint32_t cold[core::kMostExperts];         // coldness of what slots have; 0: used in this step
+  uint32_t cold[core::kMostExperts];         // 0: used in this step
   static_assert(core::kMostExperts <= 1024); // slots fit 10 bits
 
   __device__ __forceinline__ bool is_wanted(int e) const { return wanted[e / 32] >> e % 32 & 1; }
 
-  // The slot with the coldest expert, by a warp; -1 where this step uses all of them. An empty slot is the coldest.
+  // By a warp. -1: all are in use; empty ones are coldest.
   __device__ __forceinline__ int coldest_slot(int slots) const {
-    uint32_t best = 0; // coldness, slot
+    uint32_t best = 0;
     for (int s = threadIdx.x; s < slots; s += kWarp) best = max(best, cold[s] << 10 | static_cast<uint32_t>(s));
     best = warp_max(best);
     return best >> 10 == 0 ? -1 : static_cast<int>(best & 1023);
   }
 };
 
-// The tables do not change between a layer's steps, so they are read before the predecessor ends.
+// Tables do not change between a layer's steps, so they are read before the predecessor ends.
 __device__ __forceinline__ void read_tables(const ExpertCacheArgs& args, uint32_t step, Choice& choice) {
   for (int i = threadIdx.x; i < core::kMostExperts / 32; i += kThreads) choice.wanted[i] = 0;
   for (int e = threadIdx.x; e < args.experts; e += kThreads) choice.slot_of[e] = static_cast<int16_t>(args.slot_of[e]);
@@ -61,7 +59,6 @@ __device__ __forceinline__ void read_tables(const ExpertCacheArgs& args, uint32_
   }
 }
 
-// Puts expert `e` into a slot, in the tables. By one thread.
 __device__ __forceinline__ void take_slot(const ExpertCacheArgs& args, int e, int slot) {
   if (const int before = args.expert_in[slot]; before >= 0) {
     args.slot_of[before] = -1;
@@ -72,7 +69,7 @@ __device__ __forceinline__ void take_slot(const ExpertCacheArgs& args, int e, in
   args.places[e] = args.cached - args.host + slot * args.block_bytes;
 }
 
-// Slots or spill places for the wanted experts without a slot. Returns how many are to be copied, to the first warp.
+// Finds slots for wanted experts. Returns the number of copies, to the first warp.
 __device__ __forceinline__ int choose_slots(const ExpertCacheArgs& args, const int32_t* ids, int count, uint32_t step,
                                             Choice& choice) {
   for (int i = threadIdx.x; i < count; i += kThreads) atomicOr(&choice.wanted[ids[i] / 32], 1u << ids[i] % 32);
@@ -93,7 +90,7 @@ __device__ __forceinline__ int choose_slots(const ExpertCacheArgs& args, const i
     missed += __popc(missing);
     for (; missing; missing &= missing - 1) {
       const int e = first + __ffs(static_cast<int>(missing)) - 1, slot = choice.coldest_slot(args.slots);
-      const bool stays = slot < 0 && spilled == args.spill_places; // in the host's memory
+      const bool stays = slot < 0 && spilled == args.spill_places;
       if (threadIdx.x == 0) {
         if (slot >= 0) {
           take_slot(args, e, slot);
@@ -139,8 +136,8 @@ __device__ __forceinline__ void copy_block(const uint8_t* host, uint8_t* copy, i
   }
 }
 
-// The first block chooses slots and publishes the step's number with how many experts are to be copied, while the
-// others spin. Then all blocks copy. Each block counts the steps for itself.
+// The first block chooses and publishes the step with the number of copies while the others spin; then all copy. Each
+// block counts steps itself.
 __global__ void __launch_bounds__(kThreads)
     fetch_experts_kernel(const __grid_constant__ ExpertCacheArgs args, const int32_t* ids, int count, Stamp* stamps) {
   __shared__ Choice choice;

@@ -1,6 +1,5 @@
-// Brings experts from the mapped file to the GPU, in the device layout: threads copy their matrices into page-locked
-// memory, the bus takes them to the GPU, and the GPU repacks them there. While the GPU does its part, the threads copy
-// the next.
+// Brings experts from the mapped file to the GPU: threads copy them into page-locked memory while the GPU repacks the
+// previous one.
 #pragma once
 
 #include "core/program.h"
@@ -11,15 +10,15 @@ namespace ridge::kernels::cuda {
 
 class ExpertReader {
  public:
-  // Takes its buffers: `largest_file` of ExpertSizes on the GPU. `program` must outlive it, and the file, too.
+  // `program` and the file must outlive it.
   ExpertReader(const core::Program& program, int64_t largest_file)
       : program_(program),
         device_(largest_file, "the experts' buffer"), pieces_{Piece(largest_file), Piece(largest_file)} {}
 
-  // Asks the system for an expert that is about to be read, so that a disk has several requests at once.
+  // Reads ahead without waiting.
   void expect(const ExpertGroup& group, int64_t expert) const;
 
-  // Puts an expert's block at `to` on the GPU, in the launch's stream. Returns when the file was read.
+  // To the GPU, in the launch's stream. Returns after the file was read.
   void read(const ExpertGroup& group, int64_t expert, uint8_t* to, const Launch& launch);
 
  private:

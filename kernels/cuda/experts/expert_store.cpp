@@ -18,7 +18,7 @@ ExpertStore::ExpertStore(const core::Program& program, std::vector<ExpertGroup> 
       return;
     } catch (const Error&) {
       host_.clear();
-      cudaGetLastError(); // is dealt with
+      cudaGetLastError(); // clears the error
       host_limit = static_cast<double>(sizes_.all_bytes) * 3 / 4;
     }
   filed_ = std::make_unique<FiledExperts>(program, groups_, static_cast<int64_t>(host_limit));
@@ -40,12 +40,11 @@ bool ExpertStore::take_slots(int64_t bytes, int64_t most, const Launch& launch) 
   return true;
 }
 
-// One allocation for all slots, one for spill places, one for all tables.
 void ExpertStore::make_tables(int64_t slots, const Launch& launch) {
   const int64_t spill_places = sizes_.spill_places(slots, host_places_);
   slots_ = DeviceMemory(slot_bytes(groups_, slots), "experts");
   spill_ = DeviceMemory(spill_places * sizes_.largest_block, "experts");
-  uint8_t *slot = slots_.as(), *table = tables_.as() + kExpertAligned; // behind the statistics
+  uint8_t *slot = slots_.as(), *table = tables_.as() + kExpertAligned; // after the statistics
   const auto take = [&]<typename T>(T*& to, int64_t count) {
     to = reinterpret_cast<T*>(table);
     table += expert_aligned(count * static_cast<int64_t>(sizeof(T)));

@@ -9,7 +9,7 @@ namespace ridge::kernels::cuda {
 FiledExperts::FiledExperts(const core::Program& program, const std::vector<ExpertGroup>& groups, int64_t host_bytes)
     : program_(program), groups_(groups), sizes_(expert_sizes(groups)),
       host_places_(std::min(sizes_.host_places(static_cast<double>(host_bytes)), sizes_.experts - 1)) {
-  const auto bytes_of = [&](const ExpertGroup& group) { // never none: its address is where the products' begin
+  const auto bytes_of = [&](const ExpertGroup& group) { // at least one unit: its address is the products' base
     return std::max<int64_t>(std::min(host_places_, group.experts) * group.block_bytes, kExpertAligned);
   };
   while (true) try {
@@ -17,7 +17,7 @@ FiledExperts::FiledExperts(const core::Program& program, const std::vector<Exper
       break;
     } catch (const Error&) {
       host_.clear();
-      cudaGetLastError(); // is told
+      cudaGetLastError(); // clears the error
       if (host_places_ == 0) throw;
       host_places_ = host_places_ * 3 / 4;
     }
@@ -54,11 +54,11 @@ uint8_t* FiledExperts::address(const Layer& layer, const ExpertGroup& group, Exp
   case Tier::spill: return spill_.as() + (kMovedAtOnce + place.number) * sizes_.largest_block;
   case Tier::file: break;
   }
-  return layer.host; // is not read
+  return layer.host;
 }
 
-// What leaves the GPU is set aside there, and goes to the host's memory in a stream of its own while the next expert
-// comes: the bus has two directions. All else is in the launch's stream, one after the other.
+// An evicted expert is set aside on the GPU and copied to host memory in a second stream while the next arrives (the
+// bus is full duplex). All else runs in the launch's stream.
 void FiledExperts::move(Layer& layer, const ExpertGroup& group, const ExpertMove& move, const Launch& launch) {
   uint8_t* to = address(layer, group, move.to);
   const auto copy = [&](uint8_t* to, const uint8_t* from, cudaMemcpyKind kind, cudaStream_t stream) {
@@ -77,14 +77,14 @@ void FiledExperts::move(Layer& layer, const ExpertGroup& group, const ExpertMove
   else
     reader_->read(group, move.expert, move.to.tier == Tier::host ? block : to, launch);
   if (!sets_aside) return;
-  // Also behind the copy from the place in the host's memory that is written now.
+  // Also after the copy from the host place now overwritten.
   RIDGE_CUDA(cudaEventRecord(aside_[n].filled.handle, launch.stream));
   RIDGE_CUDA(cudaStreamWaitEvent(saves_.handle, aside_[n].filled.handle));
   copy(move.saved_to >= 0 ? address(layer, group, {Tier::host, move.saved_to}) : to, block, cudaMemcpyDeviceToHost,
        saves_.handle);
   RIDGE_CUDA(cudaEventRecord(aside_[n].emptied.handle, saves_.handle));
   RIDGE_CUDA(cudaEventRecord(layer.saved.handle, saves_.handle));
-  if (move.to.tier == Tier::host) RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, layer.saved.handle)); // is read there
+  if (move.to.tier == Tier::host) RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, layer.saved.handle)); // read there
 }
 
 void FiledExperts::serve(size_t g, const int32_t* ids, int64_t count, const Launch& launch) {
@@ -98,7 +98,7 @@ void FiledExperts::serve(size_t g, const int32_t* ids, int64_t count, const Laun
   use_.found += layer.tiers.found();
   use_.missed += layer.tiers.wanted() - layer.tiers.found();
   use_.read += layer.tiers.read();
-  RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, layer.saved.handle)); // which moves and products read
+  RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, layer.saved.handle)); // read by moves and products
   if (moves.empty()) return;
   for (const ExpertMove& each : moves)
     if (each.from_host < 0) reader_->expect(group, each.expert);

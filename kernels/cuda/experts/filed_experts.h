@@ -1,8 +1,5 @@
-// The experts of a model that has more of them than the host's memory has room for. Some lie on the GPU, some in
-// page-locked host memory, and the others in the mapped file (expert_tiers.h decides which). For every layer with
-// experts the host waits for `route`, reads what it chose, and moves what has no place that the GPU can read. So a step
-// is no graph. Products read wherever an expert lies, as they do where all are in the host's memory, and results are
-// the same to the bit.
+// Experts of a model larger than host memory: on the GPU, in page-locked memory, or in the file (expert_tiers.h). The
+// host waits for each `route` and moves experts that the GPU cannot read, so a step is no graph.
 #pragma once
 
 #include "core/executor.h"
@@ -17,23 +14,20 @@ namespace ridge::kernels::cuda {
 
 class FiledExperts {
  public:
-  // Takes page-locked memory for as many experts of each layer as have room in `host_bytes`, or fewer where the system
-  // has less. `groups` and `program` must outlive it.
+  // Takes memory for the experts per layer that fit `host_bytes`, or fewer if the system has less; throws if none fit.
+  // `groups` and `program` must outlive it.
   FiledExperts(const core::Program& program, const std::vector<ExpertGroup>& groups, int64_t host_bytes);
 
-  int64_t host_places() const { return host_places_; } // of each layer
+  int64_t host_places() const { return host_places_; }
 
-  // Takes `slots` slots of each layer and what else sizes.gpu_bytes() counts, and makes tables in `tables`, which has
-  // room for a number by expert and layer.
+  // `tables`: a number per expert and layer.
   void take_slots(int64_t slots, uint8_t* tables, const Launch& launch);
 
-  // Where the products' addresses of a group's experts begin, and the table of bytes behind that, by expert, on the
-  // GPU.
+  // Byte offsets from `base` by expert, on the GPU.
   uint8_t* base(size_t group) const { return host_[group].as(); }
   const int64_t* places(size_t group) const { return layers_[group].device_places; }
 
-  // Waits until what the stream has so far is done, among it the `count` numbers of experts at `ids` on the GPU. When
-  // it returns, what the stream gets from now on finds all of these experts.
+  // Waits for the stream, including the `count` ids on the GPU. Work queued afterwards finds all of these experts.
   void serve(size_t group, const int32_t* ids, int64_t count, const Launch& launch);
 
   core::ExpertUse use() const { return use_; }
@@ -42,9 +36,9 @@ class FiledExperts {
   struct Layer {
     ExpertTiers tiers;
     uint8_t *slots, *host;
-    PinnedMemory places; // by expert
+    PinnedMemory places;
     int64_t* device_places;
-    Event saved; // what the last move took from the GPU is in the host's memory
+    Event saved; // evicted expert is in host memory
   };
   uint8_t* address(const Layer& layer, const ExpertGroup& group, ExpertPlace place) const;
   void move(Layer& layer, const ExpertGroup& group, const ExpertMove& move, const Launch& launch);
@@ -53,9 +47,9 @@ class FiledExperts {
   const std::vector<ExpertGroup>& groups_;
   const ExpertSizes sizes_;
   int64_t host_places_;
-  std::vector<PinnedMemory> host_; // by group
-  DeviceMemory slots_, spill_;     // spill: the blocks for moves, then the places
-  Stream saves_;                   // copies to the host's memory, while others come from there
+  std::vector<PinnedMemory> host_;
+  DeviceMemory slots_, spill_; // the blocks for moves, then spill places
+  Stream saves_;               // copies to host memory
   struct Aside {
     Event filled, emptied;
   };

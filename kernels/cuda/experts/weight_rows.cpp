@@ -10,7 +10,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// Calls visit(first, count, bytes before them) for each run that rows [first, end) lie in.
+// Calls visit(first, count, bytes before them) per run.
 template <typename Visit>
 void visit_runs(const core::Weight& w, int64_t first, int64_t end, Visit&& visit) {
   const int64_t run = w.rows_per_run(), begin = first;
@@ -22,9 +22,9 @@ void visit_runs(const core::Weight& w, int64_t first, int64_t end, Visit&& visit
 
 } // namespace
 
-// One region for all copies: to start one takes as long as copying a megabyte.
+// One parallel region: starting one costs as much as copying a megabyte.
 void copy_rows(std::span<const RowCopy> copies) {
-  constexpr int64_t kShare = 64 << 10; // bytes: tens of microseconds of page faults and copying
+  constexpr int64_t kShare = 64 << 10;
   std::vector<RowCopy> shares;
   for (const RowCopy& copy : copies) {
     const int64_t row_bytes = copy.weight->row_bytes, rows = std::max<int64_t>(1, kShare / row_bytes);

@@ -1,4 +1,4 @@
-// Rows of weights of the mapped file, copied by all threads: also such as lie in runs (core::Weight::run_rows).
+// Copies rows from the mapped file by all threads, including runs (core::Weight::run_rows).
 #pragma once
 
 #include "core/program.h"
@@ -8,7 +8,7 @@
 
 namespace ridge::kernels::cuda {
 
-// Rows [first, first + count) of all matrices of a weight, to be one behind the other from `to` on.
+// Rows of all of a weight's matrices, contiguous at `to`.
 struct RowCopy {
   const core::Weight* weight;
   int64_t first, count;
@@ -16,7 +16,7 @@ struct RowCopy {
 };
 void copy_rows(std::span<const RowCopy> copies);
 
-// Asks the system to bring these rows into memory, and does not wait.
+// Does not wait.
 void expect_rows(const core::Weight& w, int64_t first, int64_t count);
 
 } // namespace ridge::kernels::cuda

@@ -1,5 +1,4 @@
-// Rows of the embedding table, by token or position, scaled and with a bias where the model asks for it. A token that
-// is given a row has that instead.
+// Embedding rows, scaled and with a bias; tokens with a given row use that.
 #include "kernels/cuda/formats/format_kernels.h"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
@@ -7,7 +6,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// Rows that tokens are given, of `width` elements each; ids null: no token has one.
+// ids null: none.
 struct Given {
   const int32_t* ids;
   const float* rows;
@@ -15,7 +14,6 @@ struct Given {
   bool scaled;
 };
 
-// x, of rows of `width`, times a scale, plus a bias (null: none).
 __global__ void scale_kernel(float* x, float scale, const float* bias, Given given, int64_t width, int64_t n,
                              Stamp* stamps) {
   const DependentWork work(stamps);

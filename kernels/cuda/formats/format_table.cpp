@@ -1,4 +1,4 @@
-// The launchers of every row of formats.def, each defined in its own generated file.
+// All formats' launchers.
 #include "core/error.h"
 #include "kernels/cuda/formats/format_kernels.h"
 

@@ -1,4 +1,4 @@
-// Rows of a table for the last tokens of a stream: a block per sequence finds which, then embed's kernel decodes them.
+// Table rows for a stream's last tokens: a block per sequence finds their numbers, embed's kernel decodes them.
 #include "core/host_device/ngram.h"
 #include "kernels/cuda/formats/format_kernels.h"
 #include "kernels/cuda/ops/elementwise.cuh"
@@ -11,7 +11,7 @@ namespace {
 constexpr int kThreads = 256;
 
 struct NgramArgs {
-  const int32_t *tokens, *hash; // [tokens], as ngram.h says
+  const int32_t *tokens, *hash; // [tokens]; ngram.h
   float* state;                 // [streams][length - 1]
   int32_t* rows;                // [tokens][heads]
   int length, heads_per_length, heads;
@@ -20,10 +20,10 @@ struct NgramArgs {
 };
 
 __global__ void ngram_rows_kernel(const __grid_constant__ NgramArgs args, Stamp* stamps) {
-  __shared__ int32_t history[core::kMostNgram]; // the tokens before, the last one first; -1: none
+  __shared__ int32_t history[core::kMostNgram]; // latest first; -1: none
   const DependentWork work(stamps);
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.x)};
-  const bool one = args.batch.kind == Sequences::Kind::one; // then token t follows token t - 1
+  const bool one = args.batch.kind == Sequences::Kind::one; // tokens are consecutive
   const int begin = sequence.next(-1), before_all = args.length - 1;
   if (begin >= args.batch.tokens) return;
   float* state = args.state + int64_t{args.batch.streams[begin]} * before_all;
@@ -32,7 +32,7 @@ __global__ void ngram_rows_kernel(const __grid_constant__ NgramArgs args, Stamp*
   __syncthreads();
   const auto write_row = [&](int token, int head) {
     const auto before = [&](int i) {
-      const int in_batch = one ? token - begin : 0; // tokens before this one
+      const int in_batch = one ? token - begin : 0;
       return i <= in_batch ? args.tokens[token - i] : history[i - in_batch - 1];
     };
     int32_t ngram[core::kMostNgram];
@@ -45,7 +45,7 @@ __global__ void ngram_rows_kernel(const __grid_constant__ NgramArgs args, Stamp*
       write_row(i / args.heads, i % args.heads);
     __syncthreads();
   }
-  // What comes to the front of the history: token after token, or of consecutive ones the last few.
+  // For consecutive tokens only the last few matter.
   for (int t = one ? max(begin, args.batch.tokens - before_all) : begin; t < args.batch.tokens; t = sequence.next(t)) {
     for (int head = threadIdx.x; head < args.heads && !one; head += kThreads) write_row(t, head);
     __syncthreads();

@@ -1,4 +1,4 @@
-// Packed rows -> f16 operands of a prompt's product (prompt_product.h).
+// Decodes packed rows to f16 operands (prompt_product.h).
 #pragma once
 
 #include "kernels/cuda/gemm/expand.h"
@@ -8,16 +8,15 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kExpandThreads = 256, kExpandRows = 16, kExpandTiles = 8; // rows and column tiles per warp
+inline constexpr int kExpandThreads = 256, kExpandRows = 16, kExpandTiles = 8;
 
-inline int expand_tasks(const ExpandArgs& args) { // of a warp each
+inline int expand_tasks(const ExpandArgs& args) {
   int rows = 0;
   for (int s = 0; s < args.segments; ++s) rows += (args.segment[s].rows + kExpandRows - 1) / kExpandRows;
   return rows * static_cast<int>((tiles_of(args.cols) + kExpandTiles - 1) / kExpandTiles);
 }
 
-// A warp makes tiles of 16 rows by 64 columns, half a row per lane. They pass through shared memory, so that whole
-// lines are written.
+// A warp decodes 16 rows by 64 columns, half a row per lane, and writes whole lines through shared memory.
 template <typename Format>
 __global__ void __launch_bounds__(kExpandThreads) expand_kernel(const __grid_constant__ ExpandArgs args) {
   using U = TileLayout<Format>;
@@ -63,7 +62,7 @@ __global__ void __launch_bounds__(kExpandThreads) expand_kernel(const __grid_con
       const int from_row = lane / 8 + 4 * i;
       if (first_row + from_row >= segment.rows) continue;
       const int to_row = segment.first + (first_row + from_row) * args.stride;
-      const int piece = lane % 8 ^ (to_row & 7); // of the row, that belongs at place lane % 8
+      const int piece = lane % 8 ^ (to_row & 7);
       reinterpret_cast<uint4*>(args.out)[(int64_t{tile} * args.out_rows + to_row) * 8 + lane % 8] =
           staging[warp][from_row * 8 + (piece ^ (from_row & 7))];
     }

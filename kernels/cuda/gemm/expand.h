@@ -1,4 +1,4 @@
-// The arguments of decoding packed rows to f16 operands (prompt_product.h).
+// The arguments of expand.cuh.
 #pragma once
 
 #include "kernels/cuda/runtime/limits.h"
@@ -7,16 +7,16 @@
 
 namespace ridge::kernels::cuda {
 
-// Row r of a segment goes to row first + r * stride of the operand.
+// Row r becomes row first + r * stride of the operand.
 struct ExpandSegment {
   const uint8_t* weights;
   int rows, first;
 };
 struct ExpandArgs {
   int segments, cols, stride;
-  int64_t row_bytes; // of the packed rows
+  int64_t row_bytes;
   uint8_t* out;
-  int out_rows; // of the operand
+  int out_rows;
   ExpandSegment segment[kMostSegments];
 };
 

@@ -1,6 +1,5 @@
-// out = x Wᵀ on tensor cores, for prompts and for batches that are too large for the matvec kernel. The weights stay
-// packed in device memory: each thread decodes a span, 32 weights of a tile's row, into f16 in shared memory while the
-// tensor cores work on the tile before.
+// out = x Wᵀ by mma, for prompts and large batches. Threads decode spans of packed weights to f16 in shared memory
+// while the tensor cores multiply the previous tile.
 #pragma once
 
 #include "kernels/cuda/layout/span_weights.cuh"
@@ -11,17 +10,16 @@
 
 namespace ridge::kernels::cuda {
 
-// A block makes a [kM tokens x kN rows] tile in steps of kK columns; a warp makes [kWarpM x kWarpN] of it. Activations
-// are fetched kXBuffers - 1 steps ahead.
+// A block computes [kM tokens x kN rows] in steps of kK columns, a warp [kWarpM x kWarpN]. Activations are fetched
+// kXBuffers - 1 steps ahead.
 template <int kM_, int kN_, int kK_, int kWarpM_, int kWarpN_, int kXBuffers_>
 struct GemmShape {
   static constexpr int kM = kM_, kN = kN_, kK = kK_, kWarpM = kWarpM_, kWarpN = kWarpN_, kXBuffers = kXBuffers_;
-  static constexpr int kThreads = kN * kK / 32; // each decodes one span of 32 weights per step
+  static constexpr int kThreads = kN * kK / 32; // one span each per step
   static constexpr int kWarpsM = kM / kWarpM, kWarpsN = kN / kWarpN;
   static_assert(kThreads == kWarpsM * kWarpsN * kWarp);
-  static constexpr int kPitch =
-      kK + 8; // halves per tile row: an odd number of 16-byte pieces, so that no banks collide
-  static constexpr int kXHalves = kXBuffers * kM * kPitch, kWHalves = kN * kPitch; // tiles of x; of W there are two
+  static constexpr int kPitch = kK + 8; // an odd number of 16-byte pieces avoids bank conflicts
+  static constexpr int kXHalves = kXBuffers * kM * kPitch, kWHalves = kN * kPitch;
   static constexpr int kSharedBytes = (kXHalves + 2 * kWHalves) * 2;
 };
 using LargeShape = GemmShape<256, 128, 64, 64, 64, 3>;
@@ -39,7 +37,7 @@ __global__ void __launch_bounds__(Shape::kThreads, (Shape::kWarpM * Shape::kWarp
   auto* tiles = reinterpret_cast<__half*>(shared); // x [kXBuffers][kM][kPitch], then W [2][kN][kPitch]
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int warp_m = warp % Shape::kWarpsM, warp_n = warp / Shape::kWarpsM;
-  int segment_index = 0, tile = blockIdx.y; // tiles of all segments in sequence
+  int segment_index = 0, tile = blockIdx.y;
   for (int tiles; tile >= (tiles = (args.segment[segment_index].rows + Shape::kN - 1) / Shape::kN); ++segment_index)
     tile -= tiles;
   const GemmSegment& segment = args.segment[segment_index];
@@ -47,7 +45,6 @@ __global__ void __launch_bounds__(Shape::kThreads, (Shape::kWarpM * Shape::kWarp
   const int groups = static_cast<int>(U::groups_of(args.cols)), steps = (args.cols + Shape::kK - 1) / Shape::kK;
   let_successor_start();
 
-  // This thread's part of a step's weights: 32 of row my_row.
   const int my_row = threadIdx.x / kThreadsPerRow, my_column = threadIdx.x % kThreadsPerRow * 32;
   const int weight_row = min(first_row + my_row, segment.rows - 1);
   using Fetched = SpanWeights<Format>;
@@ -65,7 +62,7 @@ __global__ void __launch_bounds__(Shape::kThreads, (Shape::kWarpM * Shape::kWarp
     for (int i = 0; i < 4; ++i) to[i] = {pairs[4 * i], pairs[4 * i + 1], pairs[4 * i + 2], pairs[4 * i + 3]};
   };
   const auto fetch_x = [&](int step) {
-    constexpr int kPieces = Shape::kK / 8; // of 16 bytes per row
+    constexpr int kPieces = Shape::kK / 8;
     __half* to = tiles + step % Shape::kXBuffers * Shape::kM * Shape::kPitch;
     const uint16_t* from = args.x + first_token * args.x_stride + step * Shape::kK;
 #pragma unroll
@@ -80,7 +77,7 @@ __global__ void __launch_bounds__(Shape::kThreads, (Shape::kWarpM * Shape::kWarp
     for (int n = 0; n < kTilesN; ++n)
       for (float& v : sum[m][n]) v = 0;
 
-  // Weights are fetched into registers two steps ahead and decoded one step ahead.
+  // Weights are fetched two steps ahead and decoded one ahead.
   Fetched even, odd;
   fetch_weights(even, 0);
   fetch_weights(odd, 1);

@@ -15,11 +15,11 @@
 
 namespace ridge::kernels::cuda {
 
-// Offsets are multiplied by the sum of a group's activations, so two to a group would need two sums.
+// Offsets multiply the sum of a group's activations; two per group would need two sums.
 template <typename Format>
 concept IntegerFormat = quant::PackedFormat<Format> && !(Layout<Format>::kHalfScales && Layout<Format>::kHasOffset);
 
-// A block makes kTokens x kRows results in steps of kColumns columns, a warp 64 x 32 of them.
+// A block computes kTokens x kRows in steps of kColumns, a warp 64 x 32.
 template <IntegerFormat Format>
 struct IntegerShape {
   using L = Layout<Format>;
@@ -39,12 +39,12 @@ struct IntegerShape {
   static_assert(kBlocks * (kSharedBytes + 1024) <= 100 << 10, "what a multiprocessor of a GeForce card has");
 };
 
-// A group's codes as signed bytes. An offset takes their bias, else they lie around 0.
+// An offset absorbs the codes' bias; otherwise they are centred on 0.
 template <typename L>
 __device__ __forceinline__ void sign_codes(GroupCodes& group) {
   constexpr bool kSigned = signed_codes<L>();
   if constexpr (L::kHasOffset && !L::Bias::kLowers) {
-    constexpr bool kHigh = !kSigned && middle_of_codes<L>() == 128; // codes above 127
+    constexpr bool kHigh = !kSigned && middle_of_codes<L>() == 128;
     if constexpr (kHigh)
 #pragma unroll
       for (uint32_t& word : group.word) word ^= 0x80808080;
@@ -270,15 +270,15 @@ __global__ void __launch_bounds__(IntegerShape<Format>::kThreads, IntegerShape<F
   uint8_t* const weights = inputs + S::kInputBytes;        // then kRows rows of kPitch bytes
   uint8_t* const offsets = inputs + S::kStages * S::kStageBytes;
   int thread = threadIdx.x;
-  asm volatile("" : "+r"(thread)); // or it is read again for each use
+  asm volatile("" : "+r"(thread)); // otherwise re-read for each use
   const int lane = thread % kWarp, warp = thread / kWarp;
   const int warp_tokens = warp % S::kWarpsAcross * S::kWarpTokens, warp_rows = warp / S::kWarpsAcross * S::kWarpRows;
   let_successor_start();
 
-  // Where the tile lies. A gated tile has 16 rows of gate, then the same 16 of up, for every warp.
+  // Gated: each warp has 16 rows of gate, then the same of up.
   const int block_rows = args.gated ? S::kRows / 2 : S::kRows, last = args.gated ? 0 : args.product.segments - 1;
   const auto tiles = [&](int s) { return (args.product.segment[s].rows + block_rows - 1) / block_rows; };
-  int index = 0, tile = blockIdx.y; // tiles of all segments in sequence
+  int index = 0, tile = blockIdx.y;
   for (; index < last && tile >= tiles(index); ++index) tile -= tiles(index);
   const GemmSegment& segment = args.product.segment[index];
   const int first_token = blockIdx.x * S::kTokens, first_row = tile * block_rows;

@@ -1,4 +1,4 @@
-// The arguments of products with activations as bytes (integer_product.cuh).
+// The arguments of integer_product.cuh.
 #pragma once
 
 #include "kernels/cuda/products/gemm.h"
@@ -6,7 +6,7 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kIntegerRows = 64; // of weights in a block's tile; of a gated one half as many of each matrix
+inline constexpr int kIntegerRows = 64; // per tile; if gated, half of each matrix
 
 struct IntegerProductArgs {
   GemmArgs product; // x in HalfLayout::bytes

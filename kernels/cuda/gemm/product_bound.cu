@@ -1,4 +1,4 @@
-// The bound of a product (product_bound.h), from its weights as they are decoded for it.
+// Computes product_bound.h from decoded weights.
 #include "kernels/cuda/gemm/prompt_product.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 #include "kernels/cuda/runtime/warp.cuh"
@@ -12,12 +12,11 @@ namespace {
 
 constexpr int kThreads = 256, kRowsOfBlock = kThreads / kWarp;
 
-// Atomic maximum. Floats that are not negative have the order of their bits as integers.
+// Non-negative floats order like their bits.
 __device__ __forceinline__ void raise(float* largest, float value) {
   atomicMax(reinterpret_cast<int*>(largest), __float_as_int(value));
 }
 
-// A warp adds up a row of an operand, tiles of 64 columns `pitch` rows apart.
 __global__ void __launch_bounds__(kThreads)
     row_sum_kernel(const uint8_t* operand, int rows, int pitch, int tiles, ProductBound* bound) {
   const int lane = threadIdx.x % kWarp, row = blockIdx.x * kRowsOfBlock + threadIdx.x / kWarp;

@@ -1,12 +1,11 @@
-// What no sum of a product exceeds in magnitude: row_sum * (the largest element of the input's row) + bias. From it
-// follows, before the product, with which power of two f16 has room for a row of its result.
+// Bounds results: row_sum * (largest element of the input's row) + bias. Gives an f16 exponent before results exist.
 #pragma once
 
 namespace ridge::kernels::cuda {
 
 struct ProductBound {
-  float row_sum; // the largest sum of magnitudes of a row of weights
-  float bias;    // the largest magnitude
+  float row_sum; // largest sum of magnitudes of a row
+  float bias;    // largest magnitude
 };
 
 } // namespace ridge::kernels::cuda

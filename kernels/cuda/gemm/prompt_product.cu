@@ -12,10 +12,9 @@ namespace {
 
 constexpr int kConsumers = 2, kProductThreads = (kConsumers + 1) * 128;
 
-// A block makes tiles of [128 tokens x kN rows], each in steps of 64 columns. One thread brings the operands of several
-// steps ahead into shared memory, and two warpgroups multiply. Tiles of 256 rows they share, 64 tokens each. Tiles of
-// 128 rows they take in turn: so one multiplies while the other one writes its result, which takes about as long as 16
-// steps.
+// A block computes [128 tokens x kN rows] in steps of 64 columns. One thread copies operands several steps ahead; two
+// warpgroups multiply: both on tiles of 256 rows, alternately on tiles of 128 rows, so that one multiplies while the
+// other writes results (about 16 steps).
 template <int kN>
 struct ProductShape {
   static constexpr int kXBytes = kPromptTokens * kTileRowBytes, kWBytes = kN * kTileRowBytes,
@@ -29,7 +28,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
 #ifdef RIDGE_HAS_WGMMA
   using Shape = ProductShape<kN>;
   constexpr bool kInTurn = kN == 128;
-  constexpr int kParts = kInTurn ? 2 : 1; // of 64 tokens, that a warpgroup has of a tile
+  constexpr int kParts = kInTurn ? 2 : 1;
   extern __shared__ uint8_t dynamic[];
   __shared__ CopyBarrier full[Shape::kStages], empty[Shape::kStages];
   uint8_t* tiles = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
@@ -66,9 +65,9 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     return;
   }
   take_registers<232>();
-  // In turn: a warpgroup begins when the other one has all of its steps, so that it waits for the next filling of each
-  // stage, not for one after that.
-  const auto skip_tile = [&] { // the other warpgroup's
+  // In turn: a warpgroup starts after the other has waited for all of its steps. It thus waits for the next phase of
+  // each stage's barrier, never the one after that, which its parity could not distinguish.
+  const auto skip_tile = [&] {
     stage += args.steps;
     parity ^= stage / Shape::kStages % 2;
     stage %= Shape::kStages;
@@ -131,14 +130,13 @@ bool can_multiply_prompts(const Launch& launch) {
   if (launch.shared_per_block < ProductShape<256>::kSharedBytes) return false;
   cudaFuncAttributes attributes = {};
   if (cudaFuncGetAttributes(&attributes, product_kernel<256>) != cudaSuccess) return false;
-  return attributes.sharedSizeBytes > 0; // the barriers: the kernel is empty where there is no wgmma
+  return attributes.sharedSizeBytes > 0; // the barriers: without wgmma the kernel is empty
 }
 
 PromptScratch::PromptScratch(int64_t cols) {
   for (DeviceMemory& buffer : buffer_) buffer = DeviceMemory(expanded_bytes(cols), "decoded weights");
 }
 
-// One call of launch_prompt_product: passes over as many rows as a buffer takes.
 class PromptProduct {
  public:
   PromptProduct(const Launch& launch, std::span<const PromptMatrices> matrices, const PromptResult& result,
@@ -165,7 +163,7 @@ class PromptProduct {
   void run() {
     for (size_t i = 0; i < matrices_.size(); ++i) {
       const PromptMatrices& m = matrices_[i];
-      int s = 0, done = 0; // rows of segment s that are done
+      int s = 0, done = 0;
       while (s < segments_of(m.args)) {
         if (product_.w_rows == 0) begin_pass();
         if (decoded_.segments == 0) begin_decoding(m.args);
@@ -190,8 +188,7 @@ class PromptProduct {
   }
 
  private:
-  // Decoded weights of a pass from which on they are decoded in the second stream. For less, the two streams' waiting
-  // for each other, some 15 µs, would take longer than decoding does.
+  // Decoded bytes from which the second stream pays off: synchronizing costs about 15 µs.
   static constexpr int64_t kLargeBytes = 24 << 20;
 
   int segments_of(const GemmArgs& args) const { return gated_ ? 1 : args.segments; }
@@ -206,8 +203,8 @@ class PromptProduct {
     return total;
   }
 
-  // How long a product with so many rows of W takes, in rounds of all multiprocessors times columns. Wide tiles read
-  // fewer bytes per product; narrow ones may fill the last round better, and write results while others multiply.
+  // In rounds of all multiprocessors times columns. Wide tiles read fewer bytes per product; narrow ones may fill the
+  // last round better and overlap writing.
   double rounds(int64_t rows, int width) const {
     constexpr double kResultSteps = 16, kNarrow = 1.1;
     const int64_t tiles = product_.token_rows / kPromptTokens * (rows / width);
@@ -223,7 +220,7 @@ class PromptProduct {
     const int64_t total = exchange_ ? std::min(rows_of_all(tile), kPartColumns) : rows_of_all(tile);
     const int64_t room = std::min(scratch_.buffer_bytes() / bytes_per_row() / kRowsAtOnce * kRowsAtOnce, total);
     const auto cost = [&](int64_t rows) { return rounds(rows, product_.tile_rows); };
-    constexpr double kPassCost = 16; // of a launch more
+    constexpr double kPassCost = 16;
     int64_t best = room;
     double best_cost = 0;
     for (int64_t rows = room; rows >= room / 2 && rows > 0; rows -= kRowsAtOnce) {
@@ -240,7 +237,7 @@ class PromptProduct {
     product_.w = scratch_.buffer_[scratch_.next_].as();
     if (!beside_) return;
     if (std::exchange(scratch_.in_launch_stream_[scratch_.next_], false))
-      RIDGE_CUDA(cudaEventRecord(multiplied().handle, launch_.stream)); // behind what may still read the buffer
+      RIDGE_CUDA(cudaEventRecord(multiplied().handle, launch_.stream)); // after the buffer's last reader
     RIDGE_CUDA(cudaStreamWaitEvent(scratch_.stream_.handle, multiplied().handle));
   }
 
@@ -252,7 +249,6 @@ class PromptProduct {
     decoded_.out_rows = product_.w_pitch;
   }
 
-  // Whether matrix `next` is decoded in the launch that decodes `m`.
   bool decodes_with(size_t next, const PromptMatrices& m) const {
     return next < matrices_.size() && matrices_[next].expand == m.expand &&
            matrices_[next].args.row_bytes == m.args.row_bytes;
@@ -265,7 +261,6 @@ class PromptProduct {
     decoded_ = {};
   }
 
-  // `rows` rows of a segment, from row `first`, come behind what this pass has.
   void add(const GemmArgs& args, int s, int first, int rows) {
     const GemmSegment& segment = args.segment[s];
     const auto slice = [&](const float* vector) { return vector ? vector + first : nullptr; };
@@ -297,7 +292,6 @@ class PromptProduct {
     product_.segments = product_.w_rows = 0;
   }
 
-  // Behind the last pass, when columns up to `made` are there.
   void exchange_part(int made) {
     Launch beside = launch_;
     beside.stream = exchange_->beside.stream.handle;
@@ -312,10 +306,10 @@ class PromptProduct {
   bool gated_;
   int stride_; // rows of W per row of the result
   PromptScratch& scratch_;
-  const PartExchange* exchange_; // or null
-  int exchanged_ = 0;            // columns
-  bool beside_ = true;           // weights are decoded in the second stream
-  ExpandArgs decoded_ = {};      // what the next launch decodes
+  const PartExchange* exchange_;
+  int exchanged_ = 0;
+  bool beside_ = true; // decodes in the second stream
+  ExpandArgs decoded_ = {};
   ProductArgs product_ = {};
 };
 

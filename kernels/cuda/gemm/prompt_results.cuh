@@ -1,5 +1,4 @@
-// The end of a tile of a prompt's product: from the sums in registers to bias, activation or gated unit and residual,
-// and to memory, as f32 rows or as the f16 tiles that the next product reads.
+// Epilogue of a prompt product's tile: bias, activation or gate, residual; f32 rows or f16 tiles.
 #pragma once
 
 #include "kernels/cuda/gemm/prompt_product.h"
@@ -8,24 +7,24 @@
 namespace ridge::kernels::cuda {
 
 struct ProductSegment {
-  int rows;  // of out
-  int first; // column of the value, that of this part's first row of weights
+  int rows;
+  int first; // column of the value
   float* out;
   int64_t out_stride;
   const float *bias, *up_bias;
-  const float* residual; // as out
+  const float* residual;
 };
 
 struct ProductArgs {
   const uint8_t *x, *w;
   const int8_t* exponent;
-  int log2_largest; // no element of x is as large as 2 to this
+  int log2_largest; // log2 of a bound of x
   int tokens, token_rows;
-  int w_rows, w_pitch; // rows of W that are there, and from one column tile to the next
-  int tile_rows;       // of W; each segment has a whole number of tiles
-  int steps;           // of 64 columns
-  bool gated;          // even rows of w are gates, odd ones up
-  bool activated;      // by `glu`
+  int w_rows, w_pitch; // w_pitch: between column tiles
+  int tile_rows;       // each segment is padded to whole tiles
+  int steps;
+  bool gated; // even rows of w are gates, odd ones up
+  bool activated;
   FusedGlu glu;
   TiledHalf half; // or null: f32 rows
   const ProductBound* bounds[2];
@@ -35,9 +34,8 @@ struct ProductArgs {
 
 #ifdef RIDGE_HAS_WGMMA
 
-// What a lane has of a tile, as wgmma leaves it: of the rows of two tokens, eight apart, two of each eight columns. All
-// its code is run once a tile, so it must be short: with conditions at every element it took longer to fetch than the
-// product took.
+// A lane's part of a wgmma tile: two tokens, eight apart, two of each eight columns. The code runs once per tile and
+// must be short: with a condition per element, fetching it took longer than the product.
 template <int kN>
 class LaneResults {
  public:
@@ -78,9 +76,9 @@ class LaneResults {
 
  private:
   enum class Unit { none, gelu, any };
-  static constexpr int kAhead = 8; // of eight columns each, whose addends are read before anything is written
+  static constexpr int kAhead = 8; // groups of eight columns whose addends are read before anything is written
 
-  // With it, f16 has room for all that the row may have.
+  // The exponent with which all possible results fit f16.
   __device__ int result_exponent(int exponent) const {
     const float largest = exp2f(static_cast<float>(exponent + args_.log2_largest));
     const auto bound = [&](const ProductBound& of) { return of.row_sum * largest + of.bias; };
@@ -88,20 +86,18 @@ class LaneResults {
     if (args_.gated) most *= bound(*args_.bounds[1]) + fabsf(args_.glu.shift);
     return most > 0 ? min(max(ilogbf(most) - 14, -120), 120) : 0;
   }
-  // As fused_glu() makes it. What the compiler knows of it halves its code.
+  // fused_glu()'s, with constants that halve the code.
   __device__ static float gelu(float v) {
     const FusedGlu glu = {.linear = kGeluLinear, .cubic = kGeluCubic, .is_gelu = true};
     return glu(v, 1);
   }
-  // Where a token has a column of the value among the f16 tiles.
   __device__ uint16_t* tiled(int column, int half) const {
     return args_.half.tiles + (int64_t{column / 64} * args_.token_rows + token_[half]) * 64 +
            (column / 8 % 8 ^ group_) * 8 + column % 8;
   }
   __device__ float* row_of(int half) const { return segment_->out + token_[half] * segment_->out_stride; }
 
-  // Eight columns at a time, all of them or none. As f16 there are zeros behind the last ones, up to the end of the
-  // tile of 64.
+  // Eight columns at a time. f16 is zero-padded to 64.
   template <bool kHalf, Unit kUnit>
   __device__ void write_eights() const {
     const int column = column_ + 2 * pair_, rows = segment_->rows, end = kHalf ? (rows + 63) / 64 * 64 : rows;
@@ -122,7 +118,7 @@ class LaneResults {
             v[j] = *reinterpret_cast<const float2*>(segment_->residual + token_[half] * segment_->out_stride +
                                                     column_of(j));
 #pragma unroll
-        for (int j = 0; j < kAhead; ++j) { // without a condition, so that their chains of operations overlap
+        for (int j = 0; j < kAhead; ++j) { // unconditional: dependency chains overlap
           const int at = 4 * (first + j) + 2 * half;
           const float2 sum = {sum_[at] * scale_[half] + bias[j].x, sum_[at + 1] * scale_[half] + bias[j].y};
           if constexpr (kUnit == Unit::none) v[j] = {sum.x + v[j].x, sum.y + v[j].y};
@@ -144,8 +140,7 @@ class LaneResults {
     }
   }
 
-  // Column by column, through a loop that has the sums' numbers at run time (so they go through local memory). As f16
-  // there are zeros behind the last column, up to the end of its tile of 64.
+  // By column, with run-time indices, hence from local memory.
   __device__ void write_singly() const {
     float sums[kN / 2];
 #pragma unroll
@@ -170,12 +165,12 @@ class LaneResults {
     }
   }
 
-  // A lane has a gate and an element of up of each eight columns: one column of the result. Neighbouring lanes
-  // exchange one of sixteen, so that each has two that are side by side. Columns behind the last one are zeros as f16.
+  // A lane has a gate and an up of each eight columns; neighbours exchange results so that each has two adjacent
+  // columns.
   template <bool kHalf>
   __device__ void write_gated() const {
     const bool odd = pair_ % 2;
-    const int rows = segment_->rows, beside = odd ? 3 + pair_ : pair_; // the first of the two, among eight
+    const int rows = segment_->rows, beside = odd ? 3 + pair_ : pair_;
     const bool pairs = segment_->out_stride % 2 == 0 && reinterpret_cast<uintptr_t>(segment_->out) % 8 == 0;
     const bool whole = column_ + kN / 2 <= rows;
     const float *bias = segment_->bias, *up_bias = segment_->up_bias;
@@ -215,7 +210,7 @@ class LaneResults {
   const float (&sum_)[kN / 2];
   const int group_, pair_;
   const ProductSegment* segment_;
-  int column_; // of the segment: the tile's first
+  int column_;
   int token_[2];
   bool there_[2];
   float scale_[2], shrink_[2];

@@ -1,18 +1,11 @@
-// The device layout of each weight format, and how a lane takes its share of a row.
+// The device layout of each weight format.
 //
-// A group is what one lane decodes at a time: 32 weights of a packed format, 8 or 16 of a float format. A warp tile is
-// what one warp works on at a time: 32 groups of one row, one group per lane. A row is cut into warp tiles; the last
-// one may hold fewer groups. Each warp tile starts at a multiple of 16 bytes, so that a warp fetches it in 16-byte
-// pieces whatever the size of a file's block is.
+// One lane decodes a group: 32 weights of a packed format, 8 or 16 of a float format. A warp tile is 32 groups of a row
+// (fewer at its end), aligned to 16 bytes, in planes: codes (four-bit, two-bit, one-bit parts: 16, 8 and 4 bytes per
+// group), then scales. Lanes read neighbouring aligned words, four codes each as for dp4a. Size: the file's, rounded up
+// to 16 bytes.
 //
-// A warp tile stores its groups in planes. The planes of codes come first (the four-bit part, then the two-bit part,
-// then the one-bit part: 16, 8 and 4 bytes per group), the planes of scales follow. The lanes of a warp therefore read
-// neighbouring, aligned words, and codes come four to a register, as dp4a takes them. No bit is added: a warp tile has
-// as many bytes as the file's blocks, rounded up to 16.
-//
-// `store` makes this order at upload from what Format::unpack says. `fetch` loads a group's bits and `unpack` turns
-// them into codes and scales; the two are apart so that a kernel can issue the loads long before it needs the result. A
-// format without a specialisation keeps its blocks as they are in the file, and `unpack` calls Format::unpack.
+// `store` converts at upload. `fetch` and `unpack` are separate, so that kernels can load early.
 #pragma once
 
 #include "kernels/cuda/layout/layout_codes.cuh"
@@ -40,7 +33,6 @@
 
 namespace ridge::kernels::cuda {
 
-// A packed format in planes: `Codes` as above, holding code + bias, and `Scales`.
 template <typename Format, typename CodePlanes, typename Scales, typename Bias = ConstantBias<0>>
 struct PlaneLayout : PackedLayout<Format, Scales, Bias> {
   static_assert(!Scales::kBlockScale || kBlockGroups<Format> == 8);
@@ -77,7 +69,6 @@ struct PlaneLayout : PackedLayout<Format, Scales, Bias> {
     CodePlanes::unpack(out.word, raw.code, lut);
     Scales::template unpack<Format>(out, raw.scale, group);
   }
-  // The scale that groups 8 · block to 8 · block + 7 of a warp tile share.
   static __device__ __forceinline__ float block_scale(const uint8_t* tile, int groups, int block) {
     return half_of(short_at(tile + CodePlanes::kBytes * groups + Scales::block_scale_at(groups, block)));
   }
@@ -106,15 +97,14 @@ template <> struct Layout<quant::Q2_0>   : PlaneLayout<quant::Q2_0, Codes<2>, Ha
 template <> struct Layout<quant::Q1_0>   : PlaneLayout<quant::Q1_0, SignCodes, HalfScale, ConstantBias<1>> {};
 // clang-format on
 
-// Sizes of a row's warp tiles, and where each one lies in a matrix. A row block is kRowBlockRows neighbouring rows. Its
-// warp tiles of the same columns lie side by side, so that a warp fetches all of them as one piece of 1 to 4 KB. The
-// last row block of a matrix may be padded.
+// A row block is kRowBlockRows rows, padded at the matrix's end; its warp tiles of the same columns are contiguous, 1
+// to 4 KB.
 template <typename Format>
 struct TileLayout {
   using L = Layout<Format>;
-  static constexpr int kWeights = kTileGroups * L::kGroupWeights; // of a full tile
+  static constexpr int kWeights = kTileGroups * L::kGroupWeights;
   static constexpr int rounded(int bytes) { return (bytes + 15) / 16 * 16; }
-  static constexpr int kBytes = rounded(L::tile_payload(kTileGroups)); // of a full tile
+  static constexpr int kBytes = rounded(L::tile_payload(kTileGroups));
   static constexpr int kRowBlockRows = kBytes <= 340 ? 8 : kBytes <= 900 ? 4 : 2;
   static constexpr int64_t groups_of(int64_t cols) { return (cols + L::kGroupWeights - 1) / L::kGroupWeights; }
   static constexpr int64_t row_bytes(int64_t cols) {
@@ -124,8 +114,6 @@ struct TileLayout {
   static constexpr int64_t matrix_bytes(int64_t rows, int64_t row_bytes) {
     return (rows + kRowBlockRows - 1) / kRowBlockRows * kRowBlockRows * row_bytes;
   }
-  // Where warp tile `tile` of a row begins, from the matrix's first byte; then where the row's block does, and what is
-  // between the two.
   static __host__ __device__ __forceinline__ int64_t offset(int64_t row, int tile, int64_t row_bytes) {
     return block_offset(row, row_bytes) + offset_in_block(row, tile, row_bytes);
   }
@@ -139,7 +127,7 @@ struct TileLayout {
   }
 };
 
-// `lut`: an L::Lut. Without one, `unpack` reads the codebook in device memory.
+// Without a `lut`, `unpack` reads the codebook in device memory.
 template <typename L, typename... Lut>
 __device__ __forceinline__ void load_group(GroupCodes& out, const uint8_t* tile, int groups, int group,
                                            const Lut&... lut) {
@@ -148,7 +136,7 @@ __device__ __forceinline__ void load_group(GroupCodes& out, const uint8_t* tile,
   L::unpack(out, raw, group, lut...);
 }
 
-// The weights of a group as floats: of packed formats, factor being 1, as the CPU decodes them.
+// For packed formats with factor 1, as on the CPU.
 template <typename Format, typename... Lut>
 __device__ __forceinline__ void load_numbers(Numbers<Layout<Format>::kGroupWeights>& out, const uint8_t* tile,
                                              int groups, int group, const Lut&... lut) {

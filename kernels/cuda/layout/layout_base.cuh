@@ -1,4 +1,4 @@
-// What all layouts share: the group as a lane holds it, and how its bytes are read and written.
+// A lane's group, policies of scales and biases, and the general layout.
 #pragma once
 
 #include "quant/group.h"
@@ -11,10 +11,9 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int kTileGroups = 32;
 
-// A decoded group of a packed format. Code i is byte i % 4 of word[i / 4], signed; with half h = i / 16,
+// Code i is signed byte i % 4 of word[i / 4]; with half h = i / 16,
 //   weight i = scale[h] * (code i - bias) + offset[h].
-// A layout's bias policy says what `bias` is. Its scale policy sets scale and offset, and those other members that its
-// product reads, so that a dot product can stay in integers longer.
+// Policies set the members that their products read, so that dot products stay integer longer.
 struct GroupCodes {
   uint32_t word[8];
   float scale[2], offset[2], relative[2];
@@ -47,27 +46,26 @@ __device__ __forceinline__ void put(uint32_t* to, const uint4& v) {
 __device__ __forceinline__ void put2(float* to, float2 v) { to[0] = v.x, to[1] = v.y; }
 __device__ __forceinline__ void store_half(uint8_t* p, quant::Half h) { *reinterpret_cast<uint16_t*>(p) = h.bits; }
 
-// Byte i of the result is the byte of {high, low} that bits 0-2 of nibble i of the selector name, or that byte's sign
-// in all bits where bit 3 is set. (__byte_perm masks bit 3 out.)
+// prmt: byte i is the byte of {high, low} named by bits 0-2 of selector nibble i; with bit 3, its sign in all bits
+// (__byte_perm masks bit 3).
 __device__ __forceinline__ uint32_t permute(uint32_t low, uint32_t high, uint32_t selector) {
   uint32_t result;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
   return result;
 }
-// The upper half of a word. A dot product with 0 and 1 instead of a shift: shifts, permutes and logic share the
-// pipeline that bounds unpacking. In assembly, because the compiler would repeat all that made the word, shifted.
+// By a dot product, because shifts share the pipeline that bounds unpacking; in assembly, because the compiler would
+// recompute the shifted word.
 __device__ __forceinline__ uint32_t upper_half(uint32_t word) {
   uint32_t upper;
   asm("dp2a.lo.u32.u32 %0, %1, %2, %3;" : "=r"(upper) : "r"(word), "r"(0x100), "r"(0));
   return upper;
 }
-// The same with the upper half of the selector.
 __device__ __forceinline__ uint32_t permute_upper(uint32_t low, uint32_t high, uint32_t selector) {
   return permute(low, high, upper_half(selector));
 }
 
-// A constant that stays in a register. The assembler would load it, or make it again, for each use; it cannot know the
-// result of a shuffle of different values. Whole warps call this.
+// In a register: the assembler cannot see through a shuffle and would otherwise reload the constant. Called by whole
+// warps.
 __device__ __forceinline__ uint32_t kept(uint32_t constant) {
   const uint32_t lane = threadIdx.x % 32;
   return __shfl_sync(~0u, constant + lane, static_cast<int>(lane)) - lane;
@@ -78,9 +76,9 @@ inline constexpr int kBlockGroups = Format::kWeights / 32;
 
 using RawScale = uint32_t[3];
 
-// An L::Lut is the lookup table that `unpack` reads: kBytes of shared memory at a multiple of 16, of which every thread
-// of a block fills a part (`Lut::template Filler<kThreads>(thread).store(words)`, then __syncthreads()), and constants
-// in registers. Whole warps construct it once for many groups. NoLut is for layouts without a table.
+// A Lut is `unpack`'s table: kBytes of 16-byte aligned shared memory, filled by all threads (`Lut::template
+// Filler<kThreads>(thread).store(words)`, then __syncthreads()), and constants in registers. Whole warps construct it
+// once.
 struct NoLut {
   static constexpr int kBytes = 0;
   NoLut() = default;
@@ -92,30 +90,29 @@ struct NoLut {
   };
 };
 
-// A bias policy says what is taken from the codes: `of` for the eight weights from 8 · eight on, and `times`, what that
-// adds to a dot product with activations of that sum.
+// Bias policies: `of` is subtracted from the eight codes from 8 · eight on; `times` corrects a dot product with
+// activations of this sum.
 template <int kBias>
 struct ConstantBias {
   static constexpr bool kNeedsSums = kBias != 0, kLowers = false;
   static __device__ __forceinline__ int of(const GroupCodes&, int) { return kBias; }
   static __device__ __forceinline__ int times(const GroupCodes&, int sum) { return kBias ? -kBias * sum : 0; }
 };
-struct OwnBias { // the group's own
+struct OwnBias {
   static constexpr bool kNeedsSums = true, kLowers = false;
   static __device__ __forceinline__ int of(const GroupCodes& group, int) { return group.bias; }
   static __device__ __forceinline__ int times(const GroupCodes& group, int sum) { return -group.bias * sum; }
 };
 template <int kBias>
-struct LoweredBias : ConstantBias<kBias> { // codes 8j to 8j + 7 count byte j of `lowered` (0 or 2) less than they say
-  static constexpr bool kLowers = true;    // `times` leaves that to the dot product
+struct LoweredBias : ConstantBias<kBias> { // codes 8j to 8j + 7 are byte j of `lowered` (0 or 2) too large
+  static constexpr bool kLowers = true;    // subtracted by the dot product, not `times`
   static __device__ __forceinline__ int of(const GroupCodes& group, int eight) {
     return kBias + static_cast<int>(group.lowered >> (8 * eight) & 2);
   }
 };
 
-// A scale policy's `product` turns the integer dot products of a group's weights, the codes less their bias, with one
-// token's activations x (an IntegerGroup) into the group's share of the row's sum. `dot` holds one per half where each
-// half has its own scale, else one of the whole group. These two are the ways to multiply by scales that are floats.
+// Scale policies: `product` turns integer dot products, one per separate scale, into a part of the row's sum. `x`: an
+// IntegerGroup.
 template <typename X>
 __device__ __forceinline__ float scaled(const float (&scale)[2], const int (&dot)[1], const X& x) {
   return scale[0] * (static_cast<float>(dot[0]) * x.scale);
@@ -125,11 +122,10 @@ __device__ __forceinline__ float scaled(const float (&scale)[2], const int (&dot
   return (scale[0] * static_cast<float>(dot[0]) + scale[1] * static_cast<float>(dot[1])) * x.scale;
 }
 
-// The three simple products, and the constants that other policies override:
-//   kHasOffset       the offset is not 0.
-//   kBlockScale      `product` leaves out a scale that eight groups share, Layout::block_scale. Who sums over the eight
-//                    groups multiplies by it once.
-//   kConstantScale   `product` leaves out this constant; the row's result is multiplied by it.
+// Constants that policies override:
+//   kHasOffset       the offset is not 0
+//   kBlockScale      `product` omits Layout::block_scale of eight groups, to be applied to their sum
+//   kConstantScale   `product` omits this constant, to be applied to the row's result
 struct ScaleOnly {
   static constexpr bool kHasOffset = false, kBlockScale = false;
   static constexpr float kConstantScale = 1;
@@ -138,21 +134,20 @@ struct ScaleOnly {
     return scaled(w.scale, dot, x);
   }
 };
-struct ScaleAndOffset : ScaleOnly { // of the whole group
+struct ScaleAndOffset : ScaleOnly {
   static constexpr bool kHasOffset = true;
   template <typename X>
   static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[1], const X& x) {
     return scaled(w.scale, dot, x) + w.offset[0] * x.scaled_sum;
   }
 };
-struct RelativeScale : ScaleOnly { // scale[h] is relative[h] times what is left out
+struct RelativeScale : ScaleOnly { // scale[h] = relative[h] times omitted factors
   template <typename Dot, typename X>
   static __device__ __forceinline__ float product(const GroupCodes& w, const Dot& dot, const X& x) {
     return scaled(w.relative, dot, x);
   }
 };
 
-// What the layouts of packed formats share.
 template <typename Format, typename ScalePolicy, typename BiasPolicy>
 struct PackedLayout {
   static_assert(quant::PackedFormat<Format>);
@@ -168,7 +163,6 @@ struct PackedLayout {
   }
 };
 
-// The scales that Format::unpack says.
 template <typename Format>
 struct UnpackedScales : ScaleOnly {
   static constexpr bool kHasOffset = Format::kHasOffset;
@@ -181,8 +175,7 @@ struct UnpackedScales : ScaleOnly {
   }
 };
 
-// The layout of a format. This general one keeps the file's blocks and calls Format::unpack, byte by byte: a new format
-// works at once, but its instructions take longer than its bytes.
+// Keeps the file's blocks: works for new formats, but bound by instructions.
 template <typename Format>
 struct Layout : PackedLayout<Format, UnpackedScales<Format>, ConstantBias<0>> {
   static __device__ void store(const Format& block, int in_block, uint8_t* tile, int, int group) {

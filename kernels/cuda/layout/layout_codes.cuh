@@ -1,4 +1,4 @@
-// Planes of codes: a group's integers without their scales.
+// Planes of codes: a group's integers without scales.
 #pragma once
 
 #include "kernels/cuda/layout/layout_base.cuh"
@@ -7,17 +7,17 @@
 
 namespace ridge::kernels::cuda {
 
-// Codes of kBits bits each, 0 ≤ code < 2^kBits (eight bits: signed).
+// 0 ≤ code < 2^kBits (eight bits: signed).
 template <int kBits_>
 struct Codes {
-  static constexpr int kBits = kBits_, kBytes = 4 * kBits; // per group
+  static constexpr int kBits = kBits_, kBytes = 4 * kBits;
   static constexpr bool kSigned = kBits == 8;
   static constexpr bool kFour = (kBits & 4) != 0, kTwo = (kBits & 2) != 0, kOne = (kBits & 1) != 0;
   static constexpr int kFourBytes = kFour ? 16 : 0, kTwoBytes = kTwo ? 8 : 0;
   static constexpr int kTwoShift = kFour ? 4 : 0, kOneShift = kTwoShift + (kTwo ? 2 : 0);
 
-  // Byte 4k + i of the four-bit plane holds code 8k + i low and code 8k + 4 + i high; byte 4k + i of the two-bit plane
-  // codes 16k + i, +4, +8, +12 from the lowest bits up; byte i of the one-bit plane codes i, i+4, … i+28.
+  // Byte 4k + i of the four-bit plane: codes 8k + i, 8k + 4 + i; of the two-bit plane: 16k + i, +4, +8, +12 from the
+  // lowest bits; byte i of the one-bit plane: i, i+4, … i+28.
   static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int groups, int group) {
     if constexpr (kBits == 8) {
       for (int i = 0; i < 32; ++i) tile[(i / 16) * 16 * groups + 16 * group + i % 16] = code[i];
@@ -42,7 +42,7 @@ struct Codes {
       }
   }
 
-  static __device__ __forceinline__ uint32_t shifted(uint32_t word, int left) { // folds to one shift
+  static __device__ __forceinline__ uint32_t shifted(uint32_t word, int left) {
     return left >= 0 ? word << left : word >> -left;
   }
 
@@ -74,8 +74,8 @@ struct Codes {
   }
 };
 
-// Codes 0 and 2 as the bits 0 and 1. A group's word lies beside those of the groups four before and four behind it: so
-// lane % 4 has what it needs for a row's binary products (matvec_bits.cuh) side by side.
+// Codes 0 and 2 as bits. A group's word adjoins those of groups four before and after: lane % 4 has its words of a
+// binary product (matvec_bits.cuh) together.
 struct SignCodes : Codes<1> {
   static __device__ __forceinline__ int place(int groups, int group) { return group % 4 * (groups / 4) + group / 4; }
   static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int groups, int group) {
@@ -92,9 +92,8 @@ struct SignCodes : Codes<1> {
   }
 };
 
-// Three-bit codes, two to a byte of each of three words (code 8k + i low, 8k + 4 + i in bits 3-5 of byte i of word k);
-// the last eight's lower two bits in bits 6-7 of the first two words, their third in those of the last. A third of the
-// operations that planes of two bits and one bit would take.
+// Two codes per byte of three words (8k + i low, 8k + 4 + i in bits 3-5); the last eight codes' lower two bits in bits
+// 6-7 of the first two words, the third in the last. A third of the operations of separate planes.
 template <>
 struct Codes<3> {
   static constexpr int kBits = 3, kBytes = 12, kWords = 3;
@@ -126,8 +125,7 @@ struct Codes<3> {
   }
 };
 
-// Four-bit codes that index 16 levels; the levels become the codes. Nibble i of word k is code 8k + i, so that 16
-// bits are the selector of a byte permute.
+// Nibble i of word k is code 8k + i, so 16 bits are a permute's selector.
 struct Nibbles {
   static constexpr int kBytes = 16;
 
@@ -149,8 +147,8 @@ struct Nibbles {
   }
 };
 
-// Codes from nibbles that index sixteen levels, four to a word. Three bits look up both halves of the levels; the
-// fourth, moved to select bit 2 of another permute, chooses. `halves` is 0x32103210.
+// Three bits look up both halves of the levels; the fourth, as select bit 2 of another permute, chooses. `halves`:
+// 0x32103210.
 template <int kCount>
 __device__ __forceinline__ void look_up(uint32_t (&word)[2 * kCount], const uint32_t (&nibbles)[kCount],
                                         const uint32_t (&levels)[4], uint32_t halves) {
@@ -163,7 +161,6 @@ __device__ __forceinline__ void look_up(uint32_t (&word)[2 * kCount], const uint
   }
 }
 
-// Levels 4k to 4k + 3 of IQ4.
 constexpr uint32_t iq4_levels(int k) {
   constexpr int kLevels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
   uint32_t word = 0;
@@ -193,9 +190,8 @@ struct Iq4Codes : Nibbles {
   }
 };
 
-// Codes + 12, which are bytes below 128: so a selector whose highest bit is set, and asks for a byte's sign, finds 0.
-// Positive and negative levels are looked up with and without that bit, and one of the two is 0. (Added, not combined
-// by logic, which would have to share the permutes' pipeline.)
+// Codes + 12 are below 128, so a selector with its highest bit set (a sign) gives 0. Levels of both signs are looked up
+// and added; logic would use the permutes' pipeline.
 struct E2m1Codes : Nibbles { // doubled
   struct Lut : NoLut {
     uint32_t positive, negative; // of magnitudes 0 1 2 3
@@ -212,7 +208,7 @@ struct E2m1Codes : Nibbles { // doubled
   }
   static __device__ __forceinline__ void unpack(uint32_t (&word)[8], const uint32_t (&raw)[kWords], const Lut& lut) {
     const uint32_t low = lut.positive, low_negative = lut.negative;
-    constexpr uint32_t kHigh = 0x18141210, kHighNegative = 0x00040608; // 4 6 8 12
+    constexpr uint32_t kHigh = 0x18141210, kHighNegative = 0x00040608;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const uint32_t flipped = raw[k] ^ 0x88888888;

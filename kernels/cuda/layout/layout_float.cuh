@@ -1,10 +1,8 @@
-// Layouts of float formats: a weight is a number times a factor, and products are of floats. A group is 32 bytes of
-// scalars, or 16 weights of a block with a scale.
+// Layouts of float formats. A group is 32 bytes of scalars, or 16 weights of a block with a scale.
 //
-//   struct Raw; fetch(Raw&, tile, groups, group)   loads a group's bits
-//   unpack(Numbers&, const Raw&, const Lut&)       turns them into numbers; without a lut into the exact ones
-//   unpack_halves(pairs, factor, const Raw&)       of blocks: numbers as pairs of f16, as near as that comes
-//   store(block, piece, tile, groups, group)       of blocks, whose pieces are groups; scalars have place(…)
+//   unpack(Numbers&, const Raw&, const Lut&)  exact without a lut
+//   unpack_halves(pairs, factor, const Raw&)  blocks only: pairs of f16, rounded
+//   store(block, piece, tile, groups, group)  blocks only, whose pieces are groups; scalars have place(…)
 #pragma once
 
 #include "kernels/cuda/layout/layout_codes.cuh"
@@ -25,13 +23,12 @@ struct Numbers { // weight i is factor · number[i]
   float number[kCount], factor = 1;
 };
 
-struct FloatLayout { // the defaults of a float format's layout
+struct FloatLayout {
   static constexpr bool kBlockScale = false;
   static constexpr float kConstantScale = 1;
   using Lut = NoLut;
 };
 
-// 32 bytes of consecutive weights, in two planes of 16 bytes.
 template <quant::ScalarFormat Format>
 struct Layout<Format> : FloatLayout {
   static constexpr int kGroupWeights = 32 / static_cast<int>(sizeof(Format));
@@ -67,7 +64,6 @@ struct Layout<Format> : FloatLayout {
   }
 };
 
-// Groups of 16 weights of a block of 64, kGroupBytes each, then the blocks' scales.
 template <typename Format, int kGroupBytes_>
 struct ScaledLayout : FloatLayout {
   static constexpr int kGroupWeights = 16, kGroupBytes = kGroupBytes_;
@@ -82,8 +78,8 @@ struct ScaledLayout : FloatLayout {
   }
 };
 
-// Four weights a, b, c, d share a word. Each is a half but for three bits that are 0: a and b lie in bits 15 and 13-7
-// of a half each, c and d in bits 14 and 6-0.
+// Four weights a, b, c, d per word, f16 without three zero bits: a and b in bits 15 and 13-7 of the halves, c and d in
+// bits 14 and 6-0.
 template <>
 struct Layout<quant::FP8_E4M3> : ScaledLayout<quant::FP8_E4M3, 16> {
   static __device__ void store(const quant::FP8_E4M3& block, int piece, uint8_t* tile, int groups, int group) {
@@ -109,7 +105,7 @@ struct Layout<quant::FP8_E4M3> : ScaledLayout<quant::FP8_E4M3, 16> {
       pair[2 * k] = raw.word[k] & 0xbf80bf80;
       pair[2 * k + 1] = (raw.word[k] << 7 & 0x3f803f80) | (raw.word[k] << 1 & 0x80008000);
     }
-    factor = 256 * raw.scale; // E4M3's exponents are 8 behind binary16's
+    factor = 256 * raw.scale; // E4M3's exponent bias is 8 less than binary16's
   }
   static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, NoLut = {}) {
     uint32_t pair[8];
@@ -119,7 +115,6 @@ struct Layout<quant::FP8_E4M3> : ScaledLayout<quant::FP8_E4M3, 16> {
   }
 };
 
-// Sixteen levels, by nibbles: nibble i of word k is code 8k + i.
 template <typename Format>
 struct LevelLayout : ScaledLayout<Format, 8> {
   using Base = ScaledLayout<Format, 8>;
@@ -139,9 +134,9 @@ struct LevelLayout : ScaledLayout<Format, 8> {
     raw.scale = Base::scale_of(tile, groups, group);
   }
 
-  // Levels as halves, which miss them by 2e-8 (NMSE); pairs of them by the byte of two codes. Half as many look-ups as
-  // levels in binary32 would take; those would be twice what shared memory has time for.
-  static constexpr uint32_t half_of_level(int code) { // they are 0 or normal numbers
+  // Levels as f16 (NMSE 2e-8), in pairs: half the look-ups of binary32, which would take twice shared memory's
+  // bandwidth.
+  static constexpr uint32_t half_of_level(int code) { // 0 or normal
     const auto bits = std::bit_cast<uint32_t>(Format::level(code)), magnitude = bits & 0x7fffffff;
     return (bits >> 16 & 0x8000) | (magnitude ? (magnitude - 0x38000000 + 0x1000) >> 13 : 0);
   }
@@ -161,13 +156,12 @@ struct LevelLayout : ScaledLayout<Format, 8> {
     for (int k = 0; k < 8; ++k) put2(out.number + 2 * k, halves_of(lut.of_byte(raw.nibbles[k / 4], k % 4)));
     out.factor = raw.scale;
   }
-  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, NoLut = {}) { // exactly
+  static __device__ __forceinline__ void unpack(Numbers<16>& out, const Raw& raw, NoLut = {}) {
 #pragma unroll
     for (int k = 0; k < 16; ++k) out.number[k] = Format::level(raw.nibbles[k / 8] >> (4 * (k % 8)) & 15);
     out.factor = raw.scale;
   }
 
-  // The halves' lower and upper bytes, looked up apart.
   static __device__ __forceinline__ void unpack_halves(uint32_t (&pair)[8], float& factor, const Raw& raw) {
     uint32_t low[4], high[4];
     look_up(low, raw.nibbles, {bytes<0, 0>, bytes<0, 1>, bytes<0, 2>, bytes<0, 3>}, 0x32103210);
@@ -182,7 +176,7 @@ struct LevelLayout : ScaledLayout<Format, 8> {
 
  private:
   template <int kByte, int kWord>
-  static constexpr uint32_t bytes = [] { // of levels 4 · kWord to 4 · kWord + 3
+  static constexpr uint32_t bytes = [] {
     uint32_t word = 0;
     for (int i = 0; i < 4; ++i) word |= (half_of_level(4 * kWord + i) >> (8 * kByte) & 0xff) << (8 * i);
     return word;

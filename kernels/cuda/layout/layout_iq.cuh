@@ -1,6 +1,4 @@
-// The layouts of the codebook formats, as layout_lut.cuh describes; those with ternary digits are in
-// layout_ternary.cuh. A Parts struct says which words `fetch` loads of a group (kWords of them) and in which planes
-// `store` puts a group's bytes. It is the format's scale policy too.
+// Layouts of the codebook formats (layout_lut.cuh). Parts are also scale policies.
 #pragma once
 
 #include "kernels/cuda/layout/layout_lut.cuh"
@@ -40,7 +38,6 @@ template <int kParts_>
 struct HalvesScale : ScaleOnly {
   static constexpr bool kBlockScale = true;
   static constexpr float kConstantScale = 1.0f / kParts_;
-  // `first` and `second` as 2n.
   static __device__ __forceinline__ void scale(GroupCodes& out, float d, uint32_t first, uint32_t second) {
     const float step = d * kConstantScale;
     out.block_scale = d;
@@ -49,7 +46,7 @@ struct HalvesScale : ScaleOnly {
     for (int s = 0; s < 2; ++s) out.scale[s] = step * static_cast<float>(out.factor[s] + 1);
     out.offset[0] = out.offset[1] = 0;
   }
-  // factor[h] is 2n: adding the dot product once more costs nothing.
+  // factor[h] is 2n: adding the dot product once more is free.
   template <typename X>
   static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[1], const X& x) {
     return static_cast<float>(dot[0] * w.factor[0] + dot[0]) * x.scale;
@@ -59,7 +56,6 @@ struct HalvesScale : ScaleOnly {
     return static_cast<float>(dot[0] * w.factor[0] + dot[0] + (dot[1] * w.factor[1] + dot[1])) * x.scale;
   }
 };
-// 2n for the kBits bits n of a word from bit `from` on.
 template <int kBits>
 __device__ __forceinline__ uint32_t twice(uint32_t word, int from) {
   return moved(word, from, 1) & ((2u << kBits) - 2);
@@ -71,7 +67,7 @@ struct Iq2XxsParts : HalvesScale<8> {
   static constexpr int kWords = 3;
   static constexpr int block_scale_at(int groups, int block) { return 8 * groups + 2 * block; }
 
-  // 8 bytes: four indices, even signs and scale; then d per block
+  // 8 bytes: four indices, even signs, scale; then d
   static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     const uint16_t* q = block.qs + 4 * in_block;
     const uint32_t bits = q[2] | static_cast<uint32_t>(q[3]) << 16;
@@ -96,7 +92,6 @@ struct Iq2XxsParts : HalvesScale<8> {
   }
 };
 
-// 4-bit scales of 16 weights each in a byte, which IQ2_XS and IQ2_S have.
 __device__ __forceinline__ void scale_nibbles(GroupCodes& out, uint32_t half, uint32_t byte) {
   HalvesScale<8>::scale(out, half_of(half), twice<4>(byte, 0), twice<4>(byte, 4));
 }
@@ -107,7 +102,7 @@ struct Iq2XsParts : HalvesScale<8> {
   static constexpr int kWords = 4;
   static constexpr int block_scale_at(int groups, int block) { return 9 * groups + 2 * block; }
 
-  // 8 bytes: the upper five bits of the last index and three indices, even signs and the lower four; then scales, d
+  // 8 bytes: the last index's upper five bits, three indices, even signs, its lower four; then scales, d
   static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     uint32_t index[4];
     uint8_t signs[4];
@@ -143,7 +138,7 @@ struct Iq2SParts : HalvesScale<8> {
   static constexpr int kWords = 4;
   static constexpr int block_scale_at(int groups, int block) { return 10 * groups + 2 * block; }
 
-  // 8 bytes: the upper two bits of the last index and three indices, signs; 2 bytes: scales, the lower eight; then d
+  // 8 bytes: the last index's upper two bits, three indices, signs; 2 bytes: scales, its lower eight; then d
   static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     uint32_t index[4];
     uint8_t signs[4];
@@ -177,7 +172,7 @@ struct Iq3XxsParts : HalvesScale<4> {
   static constexpr int kWords = 4;
   static constexpr int block_scale_at(int groups, int block) { return 12 * groups + 2 * block; }
 
-  // 8 bytes: eight indices; 4 bytes: even signs and scale; then d
+  // 8 bytes: eight indices; 4 bytes: even signs, scale; then d
   static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     const uint32_t bits = block.signs_scale[2 * in_block] | static_cast<uint32_t>(block.signs_scale[2 * in_block + 1])
                                                                 << 16;
@@ -198,7 +193,7 @@ struct Iq3XxsParts : HalvesScale<4> {
   static __device__ __forceinline__ void unpack(GroupCodes& out, const uint32_t (&raw)[kWords], int, const Lut& lut) {
     const uint32_t signs = even_signs(raw[2]);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) { // each code from the point or from its negation
+    for (int j = 0; j < 4; ++j) {
       const uint32_t selectors = sign_selectors(signs, j) | lut.constant;
       const uint32_t first = lut.of_byte(raw[j / 2], j % 2 * 2), second = lut.of_byte(raw[j / 2], j % 2 * 2 + 1);
       out.word[2 * j] = permute(first, 0x01010100 - first, selectors);
@@ -209,15 +204,15 @@ struct Iq3XxsParts : HalvesScale<4> {
   }
 };
 
-// The codes are odd, and here c stands for 2c + 1: so inverting all its bits negates a weight.
+// Codes are odd, stored as c for 2c + 1: inverting all bits negates.
 struct Iq3SParts : ScaleAndOffset {
   using Format = quant::IQ3_S;
   using Table = Iq3STable;
   static constexpr int kWords = 6;
   static constexpr int block_scale_at(int groups, int block) { return 13 * groups + groups / 2 + 2 * block; }
 
-  // 8 bytes: two words of three indices and the lower five bits of one; 4 bytes: signs, bit 8i + k of weight 4k + i;
-  // 1 byte: the upper four bits of those two; half a byte: scale; then d
+  // 8 bytes: two words of three indices and one's lower five bits; 4 bytes: signs, bit 8i + k of weight 4k + i; 1 byte:
+  // the upper four bits of those two; half a byte: scale; then d
   static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     uint32_t index[8], word[2], signs = 0;
     for (int k = 0; k < 8; ++k) {

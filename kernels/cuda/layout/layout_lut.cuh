@@ -1,20 +1,14 @@
-// Lookup tables of the codebook formats, and of TQ1_0, whose ternary digits are looked up five at a time.
+// Lookup tables of the codebook formats, and of TQ1_0's ternary digits, five at a time.
 //
-// A group holds four indices of eight weights each (IQ3: eight of four), its signs and its scale. Its cost is not its
-// bytes but the instructions per weight and the time of shared memory: 32 lanes that read 32 random words keep the
-// banks busy for 3.5 cycles. Hence:
+// A group holds four indices of eight weights each (IQ3: eight of four), signs and a scale. Instructions and shared
+// memory bound it: 32 random words take 3.5 cycles. Hence:
 //
-// - A block keeps the codebook's points in a table in shared memory, several times over. Copy c of a word lies in the
-//   banks that only lanes of remainder c read. With 32 copies no two lanes collide, with 16 two do, with 8 about three.
-// - A table word is a point of eight weights in eight nibbles, each the number of a level. It is the selector of a byte
-//   permute from registers that hold the levels, positive ones in the first, negative ones in the second: one
-//   instruction makes four signed codes, the signs being a bit of each nibble. (IQ3 has too many levels: its table
-//   holds the codes. IQ1 has three levels, so that two digits go into a nibble and half a word is a point.)
-// - Bits are ordered so that no more than a rotation and a mask, or one dot product, stand between them and an address
-//   or a selector.
+//   - The table is replicated; copy c lies in banks that only lanes of remainder c read. With 32 copies no lanes
+//     collide, with 16 two do, with 8 about three.
+//   - A table word is a point of eight weights as nibbles, the selector of a permute of registers with positive and
+//     negative levels: one instruction makes four signed codes. (IQ3's table holds codes, IQ1's two digits per nibble.)
 //
-// Nothing is added to the file's bits. `Lut` is the table as `unpack` sees it. Without one, `unpack` reads a single
-// copy in device memory (through L1), which suits kernels that decode a weight for many tokens.
+// Without a `Lut`, `unpack` reads one copy in device memory, for kernels that decode a weight for many tokens.
 #pragma once
 
 #include "kernels/cuda/layout/layout_base.cuh"
@@ -26,14 +20,11 @@
 
 namespace ridge::kernels::cuda {
 
-// ---- Tables
-
 template <int kSize>
 struct Words {
   alignas(16) uint32_t word[(kSize + 3) / 4 * 4];
 };
 
-// Points of eight weights as the numbers of their levels, in nibbles.
 template <int kSize, int kLevels>
 constexpr Words<kSize> level_numbers(const quant::Codebook<uint64_t, kSize>& lut, const int (&levels)[kLevels]) {
   Words<kSize> result{};
@@ -45,9 +36,8 @@ constexpr Words<kSize> level_numbers(const quant::Codebook<uint64_t, kSize>& lut
   return result;
 }
 
-// Points of eight ternary digits 0 to 2 in 16 bits, two to a word: nibble i holds digits i and i + 4, a and b, as the
-// selector of a permute of nine bytes: number 3a + b, but 0 and 8 exchanged, because what 8 selects is the sign of byte
-// 0, which is 0.
+// Eight ternary digits in 16 bits: nibble i holds digits i (a) and i + 4 (b) as a selector 3a + b among nine bytes,
+// with 0 and 8 exchanged: selector 8 gives the sign of byte 0, which is 0.
 constexpr uint32_t pair_selector(int a, int b) {
   const int number = 3 * a + b;
   return static_cast<uint32_t>(number % 8 == 0 ? 8 - number : number);
@@ -66,7 +56,7 @@ constexpr Words<kSize / 2> digit_pairs(const quant::Codebook<uint64_t, kSize>& l
                             << (16 * (i % 2) + 4 * pair);
   return result;
 }
-// The bytes that selectors from 4 · kHalf to 4 · kHalf + 3 select: eight times their first or second digit.
+// Eight times the digits of selectors 4 · kHalf to 4 · kHalf + 3.
 constexpr uint32_t eight_digits(bool second, int half) {
   uint32_t bytes = 0;
   for (int a = 0; a < 3; ++a)
@@ -76,7 +66,6 @@ constexpr uint32_t eight_digits(bool second, int half) {
   return bytes;
 }
 
-// Odd codes c as (c - 1) / 2.
 template <int kSize>
 constexpr Words<kSize> halves_of_odd(const quant::Codebook<uint32_t, kSize>& lut) {
   Words<kSize> result{};
@@ -84,7 +73,7 @@ constexpr Words<kSize> halves_of_odd(const quant::Codebook<uint32_t, kSize>& lut
   return result;
 }
 
-// All points of five ternary digits, first digit lowest: the first four in nibbles, then the last as a code.
+// Lowest first: four in nibbles, the last as a code.
 constexpr Words<243> ternary_digits() {
   Words<243> result{};
   for (int i = 0; i < 243; ++i)
@@ -93,15 +82,12 @@ constexpr Words<243> ternary_digits() {
   return result;
 }
 
-// Codes that a permute chooses from.
 constexpr uint32_t bytes_of(int a, int b, int c) {
   return static_cast<uint32_t>((a & 255) | (b & 255) << 8 | (c & 255) << 16);
 }
 inline constexpr uint32_t kIq2Positive = bytes_of(8, 25, 43), kIq2Negative = bytes_of(-8, -25, -43);
 
-// A table: kEntries words, kCopies times. An index is kBits wide and comes at bit kAt of a word, so that with all other
-// bits masked out it is the offset of its copies.
-// The constants are what else the format's `unpack` keeps in registers.
+// An index has kBits bits at bit kAt: masked, it is the offset of its copies.
 template <int kEntries_, int kCopies_, uint32_t kConstant_ = 0, uint32_t kSecond_ = 0>
 struct Table {
   static constexpr uint32_t kConstant = kConstant_, kSecond = kSecond_;
@@ -110,7 +96,7 @@ struct Table {
   static constexpr int kAt = 2 + std::countr_zero(static_cast<unsigned>(kCopies));
   static constexpr uint32_t kMask = ((1u << kBits) - 1) << kAt;
 };
-// A table inside a function is in device memory only where the function is used.
+// Inside a function it takes device memory only where used.
 struct Iq1Table : Table<1024, 16, eight_digits(false, 0), eight_digits(true, 0)> {
   static __device__ __forceinline__ const uint32_t* words() {
     static constexpr auto table = digit_pairs(quant::kIq1Codebook, quant::kIq1Levels);
@@ -151,7 +137,6 @@ struct TernaryTable : Table<243, 32, bytes_of(-1, 0, 1)> {
   }
 };
 
-// The table in shared memory, where a block's `Filler`s have put it.
 template <typename T>
 class SharedLut {
  public:
@@ -163,13 +148,12 @@ class SharedLut {
       : constant(kept(T::kConstant)), second(T::kSecond ? kept(T::kSecond) : 0),
         copy_(kept(threadIdx.x % T::kCopies * 4)) {}
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const { return word_of((bits & T::kMask) | copy_); }
-  // The word that byte `k` of `indices` names: cut out, multiplied and added to in one dot product.
+  // One dot product extracts, scales and adds the copy's offset.
   __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {
     static_assert(T::kCopies == 32 && T::kEntries <= 256);
     return word_of(__dp4a(indices, 128u << (8 * k), copy_));
   }
-  // Half of a word: its index as above, bit 1 says which. Bits come where they are, or in halves of a word, masked,
-  // each times a factor.
+  // Bit 1 selects the half. Bits come in place, or as masked halves with a factor each.
   __device__ __forceinline__ uint32_t half_word(uint32_t bits) const {
     return short_of((bits & (T::kMask | 2)) | copy_);
   }
@@ -177,7 +161,6 @@ class SharedLut {
     return short_of(__dp2a_lo(masked, low_times | high_times << 8, copy_));
   }
 
-  // One thread's share of filling the table, its loads apart from its stores.
   template <int kThreads>
   class Filler {
    public:
@@ -212,8 +195,8 @@ class SharedLut {
   };
 
  private:
-  // The table is the first thing in shared memory. Taking its address at each use makes the assembler keep it in a
-  // uniform register, which a load adds to an offset for nothing; a pointer costs an addition.
+  // The table must be first in shared memory. Taking its address at each use keeps it in a uniform register, which a
+  // load adds for free; a pointer costs an addition.
   static __device__ __forceinline__ uint32_t word_of(uint32_t offset) {
     extern __shared__ uint4 shared[];
     const auto table = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -251,16 +234,13 @@ struct GlobalLut {
   }
 };
 
-// ---- Bits
-
-// 0xff where a byte's highest bit is set, else 0.
 __device__ __forceinline__ uint32_t sign_bytes(uint32_t bits) { return permute(bits, 0, 0xba98); }
 
-// The upper word after shifting {high, low} so that bit `from` of it comes to bit `to`.
+// The upper word, shifted so that bit `from` comes to bit `to`.
 __device__ __forceinline__ uint32_t aligned(uint32_t low, uint32_t high, int from, int to) {
   return __funnelshift_r(low, high, from - to);
 }
-// A word rotated so that bit `from` comes to bit `to`; in `moved`, zeros come in.
+// Moves bit `from` to bit `to`; `moved` shifts in zeros.
 __device__ __forceinline__ uint32_t rotated(uint32_t word, int from, int to) {
   return __funnelshift_r(word, word, (from - to) & 31);
 }
@@ -268,32 +248,29 @@ __device__ __forceinline__ uint32_t moved(uint32_t word, int from, int to) {
   return from > to ? word >> (from - to) : word << (to - from);
 }
 
-// Bits of `a` where the mask has ones, of `b` where it has zeros.
 __device__ __forceinline__ uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
   uint32_t result;
   asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(result) : "r"(mask), "r"(a), "r"(b));
   return result;
 }
 
-// Signs of a group for selectors: bit 4i + j is that of weight 8j + i.
+// Bit 4i + j is the sign of weight 8j + i.
 __device__ inline uint32_t signs_by_nibble(const uint8_t (&signs)[4]) {
   uint32_t bits = 0;
   for (int j = 0; j < 4; ++j)
     for (int i = 0; i < 8; ++i) bits |= (signs[j] >> i & 1u) << (4 * i + j);
   return bits;
 }
-// Where the signs of each eight weights are even in number, the eighth says nothing, and four bits are free. Nibble i
-// holds the sum of the signs in nibbles 0 to i; decoding is one shift and one three-input operation, for all 32.
+// If each eight signs have even parity, the eighth is redundant and frees four bits. Nibble i holds the xor of nibbles
+// 0 to i; decoding takes one shift and one three-input operation.
 __device__ inline uint32_t even_signs_with(uint32_t signs, uint32_t four_bits) {
   for (int shift = 4; shift < 32; shift *= 2) signs ^= signs << shift;
   return (signs & 0x0fffffff) | four_bits << 28;
 }
 __device__ __forceinline__ uint32_t even_signs(uint32_t bits) { return (bits & 0x0fffffff) ^ bits << 4; }
 
-// Bit j of each nibble of `signs`, as what it adds to a selector for bytes of two registers.
 __device__ __forceinline__ uint32_t sign_selectors(uint32_t signs, int j) { return moved(signs, j, 2) & 0x44444444; }
 
-// Eight codes from eight nibbles.
 __device__ __forceinline__ void select_codes(uint32_t* word, uint32_t low, uint32_t high, uint32_t selectors) {
   word[0] = permute(low, high, selectors);
   word[1] = permute_upper(low, high, selectors);

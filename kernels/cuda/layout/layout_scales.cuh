@@ -1,7 +1,5 @@
-// The scales of a group, one policy struct per kind. kBytes is their size per block of the file. `store` and `fetch`
-// find a group's scales in the scale region `base` of a warp tile of `groups` groups; the region lies behind the codes.
-// `unpack` turns them into numbers, and `product` multiplies by them (layout_base.cuh). Where kBlockScale, scales are
-// multiples of one binary16 per block of eight groups, which lies at block_scale_at in the region.
+// Scale policies (layout_base.cuh). kBytes: per block of the file. `base`: the warp tile's region of scales. If
+// kBlockScale, scales are multiples of a binary16 per eight groups, at block_scale_at.
 #pragma once
 
 #include "kernels/cuda/layout/layout_base.cuh"
@@ -11,20 +9,19 @@
 
 namespace ridge::kernels::cuda {
 
-// Some policies unpack the scales of two rows side by side, as halves: `unpack_rows`, of a group's two halves, times
-// `factor`; the offset is that of codes less `middle`.
+// Scales of two rows, times `factor`; the offset is for codes less `middle`.
 struct RowScales {
   __half2 scale, offset;
 };
 __device__ __forceinline__ __half2 half2_of(uint32_t bits) { return *reinterpret_cast<const __half2*>(&bits); }
 __device__ __forceinline__ uint32_t lower_halves(uint32_t a, uint32_t b) { return permute(a, b, 0x5410); }
 __device__ __forceinline__ uint32_t upper_halves(uint32_t a, uint32_t b) { return permute(a, b, 0x7632); }
-// The lower bytes of both halves of `bytes` less kBias: exact, as all integers to 2048 are.
+// Exact: f16 holds all integers to 2048.
 template <int kBias>
 __device__ __forceinline__ __half2 byte_halves(uint32_t bytes) {
   return __hsub2(half2_of((bytes & 0x00ff00ff) | 0x64006400), __float2half2_rn(1024 + kBias));
 }
-// Six bits each: four of `low`, and two of `high` that are in place.
+// Four bits of `low`, two of `high` in place.
 __device__ __forceinline__ __half2 small_halves(uint32_t low, uint32_t high) {
   return __hsub2(half2_of((low & 0x000f000f) | 0x64006400 | (high & 0x00300030)), __float2half2_rn(1024));
 }
@@ -50,7 +47,7 @@ struct HalfScale : ScaleOnly { // one binary16 per block
   }
 };
 
-struct SharedHalfScale : HalfScale { // one binary16 per block of eight groups
+struct SharedHalfScale : HalfScale { // per eight groups
   static constexpr bool kBlockScale = true;
   template <typename X>
   static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[1], const X& x) {
@@ -58,7 +55,7 @@ struct SharedHalfScale : HalfScale { // one binary16 per block of eight groups
   }
 };
 
-struct HalfScaleOffset : ScaleAndOffset { // binary16 scale and offset per 32
+struct HalfScaleOffset : ScaleAndOffset { // per 32
   static constexpr int kBytes = 4;
   template <typename Format>
   static __device__ void store(const Format& block, int, uint8_t* base, int, int group) {
@@ -127,12 +124,11 @@ struct PowerScale : RelativeScale { // MXFP4: E8M0 per 32
   }
   template <typename Format>
   static __device__ __forceinline__ void unpack(GroupCodes& out, const RawScale& raw, int group) {
-    // 2^(e - 128), codes being doubled: for e of 0 and 1 it is no normal number, and there the second of these is
-    // larger.
+    // 2^(e - 128), since codes are doubled. For e of 0 and 1 it is subnormal, and the second value is larger.
     const auto e = static_cast<int>(raw[0]);
     out.scale_by(__int_as_float(max((e - 1) * (1 << 23), (e + 1) * (1 << 21))));
-    // Twice that, but 0 for e of 0, which in a sum makes no difference, and infinite for 255, which is no number in the
-    // specification: one instruction instead of three.
+    // Twice that, but 0 for e = 0 (negligible) and infinite for 255 (NaN in the specification): one instruction instead
+    // of three.
     out.relative[0] = out.relative[1] = __int_as_float(e * (1 << 23));
   }
 };
@@ -157,7 +153,7 @@ struct E4m3Scales : ScaleOnly { // NVFP4: UE4M3 per 16
   }
 };
 
-struct ScaledE4m3Scales : ScaleOnly { // NVFP4_SCALED: the same, and the matrix's binary32 per 64
+struct ScaledE4m3Scales : ScaleOnly { // NVFP4_SCALED: and the matrix's binary32 per 64
   static constexpr int kBytes = 8;
   template <typename Format>
   static __device__ void store(const Format& block, int in_block, uint8_t* base, int groups, int group) {
@@ -176,13 +172,12 @@ struct ScaledE4m3Scales : ScaleOnly { // NVFP4_SCALED: the same, and the matrix'
   }
 };
 
-// Two 6-bit numbers per group, in 12 bits: a byte with the low nibbles of both (plane of 1 byte per group), and a
-// nibble with their upper two bits (plane of half a byte per group).
+// Both low nibbles in a byte, both upper bits in a nibble of another plane.
 struct SixBitPairs {
   static __device__ void store(int first, int second, int next_first, int next_second, uint8_t* base, int groups,
                                int group) {
     base[group] = static_cast<uint8_t>((first & 15) | (second & 15) << 4);
-    if (group % 2 == 0) // an even group writes the byte that it shares with the next
+    if (group % 2 == 0) // shared with the next group
       base[groups + group / 2] =
           static_cast<uint8_t>(first >> 4 | (second >> 4) << 2 | (next_first >> 4) << 4 | (next_second >> 4) << 6);
   }
@@ -234,7 +229,7 @@ struct KScaleMin : ScaleAndOffset { // Q4_K, Q5_K: 6-bit scale and min per 32, t
                   middles = __hmul2(d, __float2half2_rn(static_cast<float>(middle)));
     out[0] = out[1] = {__hmul2(scale, d), __hfma2(scale, middles, __hmul2(min, d_min))};
   }
-  // The 6-bit scale is so small that times a dot product it stays below 2^31.
+  // The product stays below 2^31.
   template <typename X>
   static __device__ __forceinline__ float product(const GroupCodes& w, const int (&dot)[1], const X& x) {
     return w.block_scale * (static_cast<float>(dot[0] * w.factor[0]) * x.scale) + w.offset[0] * x.scaled_sum;
@@ -296,7 +291,7 @@ struct Q6Scales : RelativeScale { // Q6_K: 8-bit scales per 16
   static __device__ __forceinline__ void unpack_rows(RowScales (&out)[2], const RawScale& a, const RawScale& b, int,
                                                      float factor, int) {
     const __half2 d = __hmul2(half2_of(lower_halves(a[0], b[0])), __float2half2_rn(factor));
-    const uint32_t scales = lower_halves(a[1], b[1]) ^ 0x80808080; // plus 128
+    const uint32_t scales = lower_halves(a[1], b[1]) ^ 0x80808080;
     out[0] = {__hmul2(byte_halves<128>(scales), d), {}};
     out[1] = {__hmul2(byte_halves<128>(scales >> 8), d), {}};
   }

@@ -1,4 +1,4 @@
-// The layouts of the formats with ternary digits: IQ1_S, IQ1_M and TQ1_0.
+// Layouts of IQ1_S, IQ1_M and TQ1_0.
 #pragma once
 
 #include "kernels/cuda/layout/layout_iq.cuh"
@@ -8,13 +8,12 @@
 
 namespace ridge::kernels::cuda {
 
-// What IQ1_S and IQ1_M share: four indices in 48 bits, six of which are free, bits 2 to 5 of the last 16. An index is
-// the number of a word and a bit that says which half; they lie where they give that half's address in few
-// instructions.
+// Four indices in 48 bits, six of them free (2 to 5 of the last 16): a word's number and a bit for its half, placed so
+// that few instructions give the address.
 template <typename Table>
 struct Iq1Indices {
-  // Bits of the first word: 0 halves[1], 1-10 words[0], 11-15 of words[3], 16 halves[0], 17-26 words[1], 27-31 of
-  // words[3]; of the 16: 0 halves[3], 1 halves[2], 6-15 words[2].
+  // First word: bit 0 halves[1], 1-10 words[0], 11-15 of words[3], 16 halves[0], 17-26 words[1], 27-31 of words[3];
+  // last 16 bits: 0 halves[3], 1 halves[2], 6-15 words[2].
   static __device__ void store(const uint32_t (&index)[4], uint32_t others, uint8_t* word, uint8_t* rest) {
     uint32_t number[4], half[4];
     for (int j = 0; j < 4; ++j) number[j] = index[j] / 2, half[j] = index[j] % 2;
@@ -22,7 +21,6 @@ struct Iq1Indices {
                      (number[3] & 31) << 27);
     store_short(rest, half[3] | half[2] << 1 | others << 2 | number[2] << 6);
   }
-  // Selectors of the eight digits of each: first those of digits 0 to 3.
   template <typename Lut>
   static __device__ __forceinline__ void look_up(uint32_t (&selectors)[4], uint32_t word, uint32_t rest,
                                                  const Lut& lut) {
@@ -65,7 +63,7 @@ struct Iq1SParts : HalvesScale<8> {
     Indices::look_up(selectors, raw[0], raw[1], lut);
 #pragma unroll
     for (int j = 0; j < 4; ++j) Indices::digits(out.word + 2 * j, selectors[j], lut);
-    out.bias = raw[1] & 32 ? 9 : 7; // shifted down or up
+    out.bias = raw[1] & 32 ? 9 : 7;
     const uint32_t factor = twice<3>(raw[1], 2);
     scale(out, half_of(raw[2]), factor, factor);
   }
@@ -79,7 +77,7 @@ struct Iq1MParts : HalvesScale<8> {
 
   using Indices = Iq1Indices<Table>;
 
-  // 4 + 2 bytes: indices, four shifts; 8 bytes per block: d, then two scales of three bits for each group
+  // 4 + 2 bytes: indices, four shifts; 8 per block: d, two 3-bit scales per group
   static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     uint32_t index[4], shifts = 0;
     for (int j = 0; j < 4; ++j) {
@@ -109,8 +107,8 @@ struct Iq1MParts : HalvesScale<8> {
     Indices::look_up(selectors, raw[0], raw[1], lut);
 #pragma unroll
     for (int j = 0; j < 4; ++j) Indices::digits(out.word + 2 * j, selectors[j], lut);
-    out.lowered = (raw[1] >> 1 & 30) * 0x204081 & 0x02020202; // bits 2 to 5, a byte each
-    const int in_block = group % 8;                           // its scales come to bits 1 to 6
+    out.lowered = (raw[1] >> 1 & 30) * 0x204081 & 0x02020202;
+    const int in_block = group % 8;
     const uint32_t scales =
         __funnelshift_r(in_block < 3 ? raw[2] : raw[3], raw[3], in_block < 3 ? 15 + 6 * in_block : 6 * in_block - 17);
     scale(out, half_of(raw[2]), scales & 14, scales >> 3 & 14);
@@ -124,8 +122,8 @@ struct Tq1Parts : RelativeScale {
   static constexpr int kWords = 4;
   static constexpr int block_scale_at(int groups, int block) { return 6 * groups + groups / 2 + 2 * block; }
 
-  // 4 and 2 bytes: numbers k of five digits each, of weights 4k to 4k + 3 and 24 + k. A quarter of a byte twice: the
-  // last two digits, in bits 0-1 and 4-5 those of an even group, in bits 2-3 and 6-7 those of an odd one. Then d.
+  // 4 and 2 bytes: five digits each, of weights 4k to 4k + 3 and 24 + k. Twice a quarter of a byte: the last two
+  // digits, of even groups in bits 0-1 and 4-5, of odd ones in bits 2-3 and 6-7. Then d.
   static __device__ void store(const Format& block, int in_block, uint8_t* tile, int groups, int group) {
     quant::Group unpacked{};
     const auto digit = [&](int i) { return static_cast<uint32_t>(unpacked.code[i] + 1); };

@@ -1,4 +1,4 @@
-// Decodes a span, 32 consecutive weights of a row, to f16: the left side of every tensor-core product.
+// Decodes a span, 32 consecutive weights, to f16 for tensor cores.
 #pragma once
 
 #include "kernels/cuda/layout/layout.cuh"
@@ -8,9 +8,8 @@
 namespace ridge::kernels::cuda {
 
 template <typename Format>
-inline constexpr int kTileSpans = TileLayout<Format>::kWeights / 32; // of a full warp tile
+inline constexpr int kTileSpans = TileLayout<Format>::kWeights / 32;
 
-// Whether a layout's codes are planes of four bits each; whether they are signed bytes.
 template <typename L>
 consteval bool has_nibbles() {
   if constexpr (requires { typename L::Codes; })
@@ -26,11 +25,9 @@ consteval bool signed_codes() {
     return true;
 }
 
-// The order of a span's halves: as columns lie, or every four of them as first, third, second, fourth, which is how the
-// nibbles of a word of codes come out of it in pairs.
+// Each four in order, or as first, third, second, fourth, as nibble pairs come out of a word.
 enum class ColumnOrder { natural, interleaved };
 
-// (word & kMask) | kBits in one instruction.
 template <uint32_t kMask, uint32_t kBits>
 __device__ __forceinline__ uint32_t and_or(uint32_t word) {
   uint32_t result;
@@ -38,8 +35,8 @@ __device__ __forceinline__ uint32_t and_or(uint32_t word) {
   return result;
 }
 
-// What is taken from codes beside their bias where weights have offsets, and given back by the offset: half of their
-// range. So what the scale's rounding is multiplied by, and what the offset has to hold, is small.
+// Half the codes' range, subtracted from codes of formats with offsets and added back by the offset, so that rounding
+// errors multiply small numbers.
 template <typename L>
 consteval int middle_of_codes() {
   if constexpr (requires { L::Codes::kBits; })
@@ -48,11 +45,10 @@ consteval int middle_of_codes() {
     return 0;
 }
 
-// Scale and offset of half a group, as halves.
 template <typename L>
 struct HalfScales {
   __half2 scale, offset;
-  __device__ __forceinline__ uint32_t weights(uint32_t pair, __half2 zero) const { // the subtraction is exact
+  __device__ __forceinline__ uint32_t weights(uint32_t pair, __half2 zero) const { // exact subtraction
     const __half2 centred = __hsub2(*reinterpret_cast<const __half2*>(&pair), zero);
     const __half2 weights = L::kHasOffset ? __hfma2(centred, scale, offset) : __hmul2(centred, scale);
     return *reinterpret_cast<const uint32_t*>(&weights);
@@ -68,15 +64,14 @@ __device__ __forceinline__ HalfScales<L> half_scales(const GroupCodes& group, in
           __float2half2_rn((group.offset[half] + middle_of_codes<L>() * group.scale[half]) * kFactor)};
 }
 
-// A packed group's bytes as pairs of halves. A byte behind 0x64 is the half 1024 + byte, so that two codes become
-// halves in one permute.
+// A byte after 0x64 is the f16 1024 + byte, so one permute converts two codes.
 template <typename L, ColumnOrder kOrder>
 __device__ __forceinline__ void group_halves(uint32_t (&out)[16], const GroupCodes& group,
                                              const GroupScales<L>& scales) {
   constexpr bool kSigned = signed_codes<L>();
   constexpr uint32_t kSelect[2] = {kOrder == ColumnOrder::natural ? 0x4140 : 0x4240,
                                    kOrder == ColumnOrder::natural ? 0x4342 : 0x4341};
-  __half2 zero[4]; // of eight weights each
+  __half2 zero[4];
 #pragma unroll
   for (int e = 0; e < 4; ++e)
     zero[e] =
@@ -90,8 +85,8 @@ __device__ __forceinline__ void group_halves(uint32_t (&out)[16], const GroupCod
     }
 }
 
-// The same from planes of four-bit codes, interleaved, without a byte in between: a nibble in bits 0 to 3 of 0x6400 is
-// the half 1024 + code, one in bits 4 to 7 of 0x5400 is 64 + code. `bias`: of the whole group, with its middle.
+// Interleaved: a nibble in bits 0 to 3 of 0x6400 is the f16 1024 + code, in bits 4 to 7 of 0x5400 it is 64 + code.
+// `bias` includes the middle.
 template <typename L>
 __device__ __forceinline__ void nibble_halves(uint32_t (&out)[16], const uint32_t (&code)[4], int bias,
                                               const GroupScales<L>& scales) {
@@ -100,7 +95,7 @@ __device__ __forceinline__ void nibble_halves(uint32_t (&out)[16], const uint32_
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
-    for (int k = 0; k < 8; k += 4) { // codes 8j, 8j + 2; 8j + 1, 8j + 3; then those four further
+    for (int k = 0; k < 8; k += 4) { // codes 8j, 8j + 2; 8j + 1, 8j + 3; then 4 later
       const uint32_t first = code[2 * half + k / 4], second = first >> 8;
       uint32_t* to = out + 8 * half + k;
       to[0] = scales[half].weights(and_or<0x000f000f, 0x64006400>(first), low);
@@ -110,14 +105,13 @@ __device__ __forceinline__ void nibble_halves(uint32_t (&out)[16], const uint32_
     }
 }
 
-// Whether the scales of two rows can be unpacked side by side.
 template <typename L>
 concept UnpacksRows = requires(RowScales (&out)[2], const RawScale& raw) {
   L::Scales::unpack_rows(out, raw, raw, 0, 0.F, 0);
 };
 
-// Span `span` of a warp tile of `groups` groups; weights past these are zero, with fetch_nearest those of the last
-// group, and with fetch_real there are none. These only load, so that a kernel can call them long before `halves`.
+// Weights past `groups` are zero; with fetch_nearest they repeat the last group, with fetch_real there are none.
+// Fetches only load, so that kernels can issue them early.
 template <typename Format>
 class SpanWeights {
   using L = Layout<Format>;
@@ -134,7 +128,6 @@ class SpanWeights {
     L::fetch(raw_, tile, groups, span);
     real_ = true;
   }
-  // The same in other registers, from here on.
   __device__ __forceinline__ SpanWeights copy() const {
     SpanWeights other = *this;
     uint32_t words[sizeof(raw_) / 4];
@@ -151,7 +144,6 @@ class SpanWeights {
     const GroupScales<L> scales = {half_scales<L>(group, 0), half_scales<L>(group, 1)};
     scaled<kOrder>(out, group, scales);
   }
-  // The same span of two rows.
   template <ColumnOrder kOrder>
   static __device__ __forceinline__ void halves_of_rows(uint32_t (&out)[2][16], const SpanWeights (&rows)[2],
                                                         int span) {
@@ -245,7 +237,6 @@ class SpanWeights<Format> {
   }
 
  private:
-  // Pair i in this order, of pairs in the natural one.
   template <ColumnOrder kOrder, int kCount>
   static __device__ __forceinline__ uint32_t in_order(const uint32_t (&pair)[kCount], int i) {
     if (kOrder == ColumnOrder::natural) return pair[i];

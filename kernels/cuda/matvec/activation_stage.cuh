@@ -1,11 +1,5 @@
-// How the matvec kernel brings its activations into shared memory: as integers with scales (matvec_groups.cuh,
-// matvec_bits.cuh), or as floats.
-//
-// The RMS norm in front of a matrix costs nothing. Its weight is multiplied in here; the scalar 1/rms, known only after
-// that, scales the results (matvec_epilogue.cuh).
-//
-// With dataflow input the activations come from a kernel that still runs: they are sentinels until they are there, and
-// the loads are repeated until no sentinel is left (ptx.cuh).
+// Brings the matvec kernel's activations into shared memory, as integers (matvec_groups.cuh, matvec_bits.cuh) or
+// floats. A preceding RMS norm's weight is multiplied in; 1/rms scales the results later.
 #pragma once
 
 #include "kernels/cuda/matvec/matvec_bits.cuh"
@@ -20,9 +14,8 @@ class ActivationStage {
   static constexpr bool kFloat = Shape::kFloat, kWhole = Shape::kWhole;
 
  public:
-  // A thread's eight values of the norm's weights and of the activations, and the activations of the next strides. Of
-  // two tokens both are asked for at once: the second one's would wait behind the weights. They are apart from the
-  // stage, which the compiler then keeps in registers before it has unrolled the loops over them.
+  // Two tokens are requested together, or the second would wait behind the weights. Separate from the stage so that the
+  // compiler keeps the stage in registers before it unrolls loops.
   static constexpr int kAhead = kTokens <= 2 ? 3 : 1;
   static constexpr bool kBoth = kTokens == 2;
   struct Row {
@@ -30,15 +23,14 @@ class ActivationStage {
   };
   struct Values {
     float norm[8];
-    Row row, second; // the latter where kBoth
+    Row row, second;
   };
 
-  // Starts the loads that need not wait. The norm's weights are constant and come first, or they would wait behind the
-  // matrix's weights. Then come the activations: those of a kernel that is done, and those of dataflow input, which may
-  // be there already.
+  // Starts the loads that need not wait: the norm's weights first, or they would queue behind the matrix's; then
+  // available activations.
   __device__ __forceinline__ ActivationStage(const MatvecArgs& args, const Shape& shape, bool dataflow, Values& values)
       : args_(args), shape_(shape), dataflow_(dataflow), my_first_(8 * static_cast<int>(threadIdx.x)), values_(values) {
-    if constexpr (!kWhole) // what multiplies the zeros of lanes without columns
+    if constexpr (!kWhole) // lanes without columns multiply zeros by these
 #pragma unroll
       for (float& v : values_.norm) v = 0;
     if constexpr (!kFloat) load_norm(my_first_);
@@ -46,22 +38,22 @@ class ActivationStage {
       for (int i = my_first_ + (kFloat ? 0 : 8 * shape.threads); i < args.cols; i += 8 * shape.threads)
         prefetch_l2(args.norm_weight + i);
     stride_ = 8 * shape.threads;
-    if constexpr (!kWhole) { // else whole warps have values or none
+    if constexpr (!kWhole) {
       clear(values_.row);
       if constexpr (kBoth) clear(values_.second);
     }
     const bool per_slot = args.x_per_slot || args.slots == 1;
     from_ = args.x + (per_slot ? shape.first_token : shape.row) * args.x_stride + my_first_;
     if (args.is_shared(shape.slot)) from_ = args.shared.x + shape.row * args.x_stride + my_first_;
-    asm volatile("" : "+l"(from_)); // or it is made again for every load
+    asm volatile("" : "+l"(from_)); // not recomputed for every load
     column_ = my_first_;
     if (dataflow && args.ids && !args.is_shared(shape.slot)) id_ = load_id();
     loads_early_ = dataflow || (args.after_predecessor && !args.ids);
     if (!kFloat && loads_early_) load_all();
   }
 
-  // With experts: waits until one is chosen and returns its offset in the matrices. The activations are asked for
-  // before its number: with dataflow input when the stage was made, else they are there when the predecessor is done.
+  // Waits for the slot's expert and returns its offset. Activations are requested first: dataflow input in the
+  // constructor, other input once the predecessor is done.
   __device__ __forceinline__ int64_t expert_offset() {
     if (args_.is_shared(shape_.slot)) return 0;
     if (!args_.ids) return args_.slots == 1 ? 0 : args_.experts.of(shape_.slot);
@@ -79,8 +71,8 @@ class ActivationStage {
     return args_.experts.of(__float_as_int(id_));
   }
 
-  // Stages token t's activations at `to`, starts the ring's remaining copies behind the first loads, and shows what
-  // becomes integers to the router's scores. Returns this thread's sum of squares where there is a norm.
+  // Stages token t at `to`, starts the ring's remaining copies after the first loads, and passes values to the router's
+  // scores. Returns this thread's sum of squares if there is a norm.
   template <typename Ring, typename Scores>
   __device__ __forceinline__ float stage(int t, uint8_t* to, Ring& ring, Scores& scores) {
     if (t > 0) from_ += args_.x_stride - (column_ - my_first_), column_ = my_first_;
@@ -92,7 +84,6 @@ class ActivationStage {
   }
 
  private:
-  // The number of the slot's expert, as the float of the same bits.
   __device__ __forceinline__ float load_id() const {
     return load_latest(reinterpret_cast<const float*>(args_.ids) + shape_.first_token);
   }
@@ -124,14 +115,13 @@ class ActivationStage {
     if constexpr (kBoth)
       if (shape_.tokens == 2) load_row(values_.second, from_ + args_.x_stride);
   }
-  // Asks for what is missing, before the weights. What experts are chosen from has mostly come by then, and behind the
-  // weights it would take 2 µs instead of 0.7 (H200).
+  // Runs before the weights are requested, behind which a load takes 2 µs instead of 0.7 (H200).
   __device__ __forceinline__ void look_again() {
     Row& row = values_.row;
     if (column_ < args_.cols && is_sentinel(row.now)) load(row.now, from_, 0);
   }
-  // With dataflow input: spins until `now` holds no sentinel. All blocks load from the same memory: so each asks only
-  // for what is missing, and not again at once.
+  // Spins until `now` holds no sentinel. All blocks load the same memory, so each requests only missing values and
+  // pauses in between.
   __device__ __forceinline__ void wait_for_values(Row& row) {
     if (dataflow_ && column_ - 8 * shape_.lane < args_.cols)
       for (bool missing; __any_sync(~0u, missing = is_sentinel(row.now));) {
@@ -147,7 +137,7 @@ class ActivationStage {
     if (t == 0 ? !loads_early_ : !kBoth) load_all();
     wait_for_values(row);
     if (t == 0 && dataflow_) stamp(args_.stamps, kMayGoOn);
-    __syncwarp(); // or the assembler moves these loads behind the weights, 1 µs later
+    __syncwarp(); // or the assembler moves these loads behind the weights: 1 µs
     if (t == 0) ring.fetch_slots(Chunks<Format>::kEarly, Ring::kSlots - 1);
     std::conditional_t<Shape::kBits, BitStore, IntegerStore<L, kLowParts<Format>>> store(to, shape_.groups, my_first_);
 #pragma unroll 1
@@ -176,13 +166,13 @@ class ActivationStage {
       store.advance(shape_.threads / 4);
       wait_for_values(row);
     }
-    if (kTokens > 1 && my_first_ + stride_ - 8 * shape_.lane < args_.cols) load_norm(my_first_); // for the next token
+    if (kTokens > 1 && my_first_ + stride_ - 8 * shape_.lane < args_.cols) load_norm(my_first_);
     return squares;
   }
 
-  // Whole rows, and others of which every one begins at a multiple of 16 bytes, with wide loads.
+  // Rows begin at multiples of 16 bytes.
   __device__ __forceinline__ float stage_quads(uint8_t* to) const {
-    constexpr int kQuads = L::kGroupWeights / 4, kBatch = 8; // loads in flight together
+    constexpr int kQuads = L::kGroupWeights / 4, kBatch = 8;
     const float* x = from_ - my_first_;
     auto* out = reinterpret_cast<float4*>(to);
     const int quads = args_.cols / 4, all = kWhole ? quads : shape_.groups * kQuads;
@@ -226,9 +216,9 @@ class ActivationStage {
   const MatvecArgs& args_;
   const Shape shape_; // by value: a reference costs instructions in the loop
   bool dataflow_, loads_early_;
-  float id_;                       // with dataflow input: of the slot's expert, or the sentinel
-  int my_first_, column_, stride_; // in columns
-  const float* from_;              // column_ of the current token
+  float id_;
+  int my_first_, column_, stride_;
+  const float* from_;
   Values& values_;
 };
 

@@ -1,10 +1,9 @@
-// The choice of experts beside the product that makes a folded router's scores (router/folded_router.h): a block of the
-// same kernel for each token. It runs, its instructions fetched, when the scores come, so that the experts are known
-// before the product ends. A kernel of its own has room only when blocks of the product end.
+// Chooses experts in the kernel that makes a folded router's scores (router/folded_router.h): one block per token,
+// already running when they arrive. A separate kernel would get room only when the product ends.
 //
-// It waits for blocks of its own grid. These have started, or will: the grid has at most a block for each
-// multiprocessor, nothing in front waits for it, and what is behind starts when all of its blocks have. It is the last
-// one, so that the others come first even where multiprocessors are taken away.
+// The block waits for others of its grid. They always run: the grid has at most one block per multiprocessor, no kernel
+// in front waits for it, and successors start only after all its blocks have started. It is last, so the others start
+// first even if multiprocessors are taken away.
 #pragma once
 
 #include "kernels/cuda/matvec/weight_ring.cuh"
@@ -12,7 +11,7 @@
 
 namespace ridge::kernels::cuda {
 
-// The factor of folded scores, 1 / rms(y), as soon as y is there; and the gate's product with norm(y).
+// Returns 1 / rms(y); also publishes the gate's product with norm(y).
 __device__ __forceinline__ float norm_factor(const RouterRows& router, const float* y, int token, float* scratch) {
   float squares = 0, gate = 0;
 #pragma unroll 1
@@ -33,7 +32,7 @@ __device__ __forceinline__ float norm_factor(const RouterRows& router, const flo
 
 static_assert(kMostFoldedExperts % kWarp == 0 && kMostFoldedExperts <= kMatvecThreads);
 
-// The block of `token`. Where the factor changes no order, experts are chosen before y is there.
+// Chooses before y arrives if the factor cannot change the order.
 __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const RouterRows& router, int token) {
   extern __shared__ uint4 shared[];
   auto& memory = *reinterpret_cast<ChoiceMemory<kMostFoldedExperts, kMatvecThreads>*>(shared);
@@ -50,7 +49,7 @@ __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const Rou
   while (is_sentinel(score)) score = load_latest(from);
   stamp(args.stamps, kMayGoOn);
   float choice = score;
-#pragma unroll 1 // or there would be two choices, one of them behind the other's code
+#pragma unroll 1 // unrolled, the choice's code would exist twice
   for (int turn = 0; turn < 2; ++turn) {
     if (turn == (router.needs_y ? 1 : 0)) {
       choose(route, token, choice, memory);
@@ -66,7 +65,7 @@ __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const Rou
   __syncthreads();
   store_shares(route, token, memory);
   stamp(args.stamps, kEnds);
-  wait_for_predecessor(); // a kernel that waits for this one thereby waits for those before it
+  wait_for_predecessor(); // waiting for this kernel then includes its predecessors
 }
 
 } // namespace ridge::kernels::cuda

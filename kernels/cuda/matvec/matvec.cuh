@@ -1,18 +1,11 @@
-// y = W x for one to four rows of activations at a time: the kernel of decoding.
+// y = W x for one to four rows of activations: decoding.
 //
-// A thread block has neighbouring row blocks. Their chunks, a row block's warp tiles of the same columns, are shared
-// out evenly among its warps, the row blocks of one tile first, then those of the next. A warp therefore meets the same
-// columns again and again and keeps their activations in registers: each lane takes one group (with one-bit weights:
-// matvec_bits.cuh), 32 codes times 32 activations (matvec_groups.cuh), of row after row. The sums of a row over the
-// columns of a warp tile go to shared memory and are added up at the end.
+// A block's chunks (a row block's warp tiles of the same columns) are split evenly among its warps, ordered by tile,
+// then row block. A warp thus meets the same columns repeatedly and keeps their activations in registers, one group per
+// lane. Sums over each warp tile go to shared memory and are added at the end.
 //
-// The phases: weights start to arrive in a ring (weight_ring.cuh), activations are staged (activation_stage.cuh),
-// chunks are multiplied (here), results are written (matvec_epilogue.cuh). Activations may come from a kernel that
-// still runs: dataflow sync (ptx.cuh).
-//
-// A kernel lives for some 5 to 20 microseconds, so that every instruction of its beginning and end is fetched for a
-// single use, and all kernels of a layer together should fit the instruction cache. Loops are not unrolled without
-// need.
+// A kernel runs for 5 to 20 µs and fetches its prologue and epilogue for one use, and a layer's kernels should fit the
+// instruction cache: loops are unrolled only if necessary.
 #pragma once
 
 #include "kernels/cuda/matvec/activation_stage.cuh"
@@ -23,7 +16,6 @@
 
 namespace ridge::kernels::cuda {
 
-// `row_blocks`: that a thread block has.
 template <typename Format, bool kExact>
 constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps, int row_blocks) {
   using C = Chunks<Format>;
@@ -33,15 +25,14 @@ constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps, int r
          int64_t{row_blocks} * C::kRows * tiles * tokens * 4 + 16;
 }
 
-// How a block's shared memory is divided.
 template <typename Format, typename Shape>
 struct MatvecShared {
-  uint8_t *lut, *ring;    // this warp's ring
-  const uint8_t** chunks; // per row block the address of its first chunk
-  uint8_t* activations;   // per token
+  uint8_t *lut, *ring;
+  const uint8_t** chunks; // address of each row block's first chunk
+  uint8_t* activations;
   int token_bytes;
-  float* squares; // [tokens][warps]
-  float* sums;    // [tokens][tiles][row blocks][rows]
+  float* squares;
+  float* sums;
 
   __device__ __forceinline__ MatvecShared(const Shape& shape, int row_blocks) {
     constexpr int kLut = kLutBytes<Format, Shape::kExact>, kRingBytes = Chunks<Format>::kSlots * Chunks<Format>::kBytes;
@@ -57,7 +48,7 @@ struct MatvecShared {
   }
 };
 
-// Lane l gets the sum of v[l % kCount] over the eight lanes from l / 8 * 8 on.
+// Lane l gets the sum of v[l % kCount] over its aligned eight lanes.
 template <int kCount>
 __device__ __forceinline__ float sum_of_eight(float (&v)[kCount]) {
 #pragma unroll
@@ -74,7 +65,6 @@ __device__ __forceinline__ float sum_of_eight(float (&v)[kCount]) {
   return v[0];
 }
 
-// Multiplies the warp's chunks with the activations of their columns.
 template <typename Format, typename Shape>
 class ChunkProducts {
   using L = Layout<Format>;
@@ -82,7 +72,7 @@ class ChunkProducts {
   static constexpr int kTokens = Shape::kTokens;
   static constexpr bool kFloat = Shape::kFloat, kBits = Shape::kBits, kWhole = Shape::kWhole;
   static constexpr bool kHeld = kTokens * (kFloat ? L::kGroupWeights : 20) <= 40; // activations stay in registers
-  static constexpr int kSumLanes = kBits ? 4 : 1;                                 // lanes that get a row's sum
+  static constexpr int kSumLanes = kBits ? 4 : 1;
   using Lut = LutOf<Format, Shape::kExact>;
   using Memory = MatvecShared<Format, Shape>;
   using Activations =
@@ -93,14 +83,12 @@ class ChunkProducts {
   __device__ __forceinline__ ChunkProducts(const Shape& shape, const Memory& memory, const Lut& lut)
       : shape_(shape), memory_(memory), lut_(lut) {}
 
-  // Multiplies until no chunk of the ring is left. `row_blocks`: of the block.
   template <typename Ring>
   __device__ __forceinline__ void multiply(Ring& ring, int row_blocks) const {
     float* chunk_sums = memory_.sums + ring.first_chunk * C::kRows + shape_.lane / kSumLanes;
     for (; ring.left > 0; ring.row_block = 0, ++ring.tile) {
       const int tile_groups = shape_.tile_groups(ring.tile), row_bytes = shape_.tile_bytes(ring.tile);
-      const bool paired =
-          !kWhole && !kFloat && !kBits && C::kRows >= 4 && tile_groups <= kWarp / 2; // see multiply_groups
+      const bool paired = !kWhole && !kFloat && !kBits && C::kRows >= 4 && tile_groups <= kWarp / 2;
       const int group_lane = paired ? shape_.lane % (kWarp / 2) : shape_.lane;
       const bool active = kWhole || group_lane < tile_groups;
       const int my_group = active ? group_lane : 0, first_group = ring.tile * kTileGroups,
@@ -124,7 +112,7 @@ class ChunkProducts {
       };
       for (; ring.left > 0 && ring.row_block < row_blocks; --ring.left, ++ring.row_block) {
         const uint8_t* const chunk = ring.next_chunk();
-        float total[kTokens]; // lane l's: of row l / kSumLanes
+        float total[kTokens];
         if constexpr (kBits)
           multiply_bits(total, chunk, row_bytes, with);
         else
@@ -139,7 +127,7 @@ class ChunkProducts {
   }
 
  private:
-  // A chunk's products by the tensor cores. with(t, use) calls `use` with token t's activations.
+  // On tensor cores. with(t, use) calls `use` with token t's activations.
   template <typename With>
   __device__ __forceinline__ void multiply_bits(float (&total)[kTokens], const uint8_t* chunk, int row_bytes,
                                                 const With& with) const {
@@ -153,14 +141,13 @@ class ChunkProducts {
       for (int lanes = 1; lanes < kSumLanes; lanes *= 2) v += __shfl_xor_sync(~0u, v, lanes);
   }
 
-  // A chunk's products by dots of the lanes' groups, two rows at a time. `paired`: where half of the lanes would have
-  // no group, they take the same groups of other rows, four rows at a time.
+  // By dot products of the lanes' groups. `paired`: lanes without a group take the same groups of other rows.
   template <typename With>
   __device__ __forceinline__ void multiply_groups(float (&total)[kTokens], const uint8_t* chunk, int row_bytes,
                                                   int tile_groups, int my_group, bool active, bool paired,
                                                   const With& with) const {
     const int lane = shape_.lane;
-    float sum[kTokens][C::kRows], block_scale = 1; // lane l's scale: of row l % kRows and its eight lanes' groups
+    float sum[kTokens][C::kRows], block_scale = 1; // lane l: of row l % kRows and the groups of its eight lanes
     if constexpr (!kFloat && L::kBlockScale) {
       const int scaled_lane = paired ? lane % (kWarp / 2) : lane;
       if (kWhole || scaled_lane < tile_groups)
@@ -223,13 +210,12 @@ class ChunkProducts {
   const Lut& lut_;
 };
 
-// The work of block `block`.
 template <typename Format, int kTokens, bool kExact, bool kWhole, typename Scores = NoScores>
 __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, Scores scores = {}) {
   using Shape = MatvecShape<Format, kTokens, kExact, kWhole>;
   using Lut = LutOf<Format, kExact>;
   using LutFiller = typename Lut::template Filler<kMatvecThreads>;
-  const bool dataflow = !Shape::kFloat && args.dataflow_input; // float formats' weights come before all else
+  const bool dataflow = !Shape::kFloat && args.dataflow_input; // float formats load weights first
   let_successor_start();
   stamp(args.stamps, kStarts);
   scores.start();
@@ -239,16 +225,15 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   const BlockRows<Format> rows(args, block);
   const MatvecShared<Format, Shape> memory(shape, rows.count);
 
-  // Some 2 KB of weights per warp come before the activations, which would otherwise wait in the memory's queues behind
-  // all of a ring; the rest of the ring comes right behind them.
+  // About 2 KB of weights per warp precede the activations, which would otherwise queue behind a whole ring.
   using Ring = WeightRing<Format, Shape>;
   Ring ring(args, shape, rows, memory.ring, memory.chunks);
-  const LutFiller filler(threadIdx.x); // its loads come before the weights
+  const LutFiller filler(threadIdx.x);
   ring.template fetch_early<Shape::kFloat ? Ring::kSlots - 1 : Chunks<Format>::kEarly>(input.expert_offset());
   rows.store_addresses(memory.chunks, args.is_shared(shape.slot), shape.threads);
   filler.store(memory.lut);
-  for (int t = threadIdx.x + shape.threads; t < kMatvecThreads; t += shape.threads) // the shares of warps without room
-    LutFiller(t).store(memory.lut);
+  // the shares of warps that the block lacks
+  for (int t = threadIdx.x + shape.threads; t < kMatvecThreads; t += shape.threads) LutFiller(t).store(memory.lut);
   const Lut lut(memory.lut);
   __syncthreads();
   scores.add_residual();
@@ -277,7 +262,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   __syncthreads();
   epilogue.write(memory.sums, scale, residual);
   stamp(args.stamps, kEnds);
-  if (dataflow) wait_for_predecessor(); // a kernel that waits for this one thereby waits for those before it
+  if (dataflow) wait_for_predecessor(); // waiting for this kernel then includes its predecessors
 }
 
 template <typename Format, int kTokens, bool kExact, bool kWhole>
@@ -285,7 +270,7 @@ __global__ void __launch_bounds__(kMatvecThreads, 1) matvec_kernel(const __grid_
   multiply_rows<Format, kTokens, kExact, kWhole>(args, blockIdx.x);
 }
 
-// With a folded router, for one or two tokens: the last blocks choose a token's experts each.
+// The last blocks choose one token's experts each.
 template <typename Format, int kTokens>
 __global__ void __launch_bounds__(kMatvecThreads, 1)
     matvec_router_kernel(const __grid_constant__ MatvecArgs args, const __grid_constant__ RouterRows router) {
@@ -296,7 +281,6 @@ __global__ void __launch_bounds__(kMatvecThreads, 1)
     multiply_rows<Format, kTokens, false, true>(args, blockIdx.x, RouterScores<kTokens>(router, args));
 }
 
-// Two matrices of different formats with one input, of kTokens tokens: each has blocks of its own.
 template <typename First, typename Second, int kTokens>
 __global__ void __launch_bounds__(kMatvecThreads, 1)
     matvec_pair_kernel(const __grid_constant__ MatvecArgs first, const __grid_constant__ MatvecArgs second,

@@ -1,28 +1,24 @@
-// Dot products of one-bit formats for the matvec kernel, on the tensor cores' binary products.
+// One-bit formats in the matvec kernel, by the tensor cores' binary products.
 //
-// Activations are 8-bit integers here too, x ≈ s · q, one scale s per 128, but split into eight planes of one bit:
-// q = Σ ± 2^n · (bit n), the sign of plane 7 being negative. A binary product counts the common ones of eight rows of
-// 128 weights and the eight planes. One instruction replaces eight dot products and the unpacking of 1024 weights. A
-// lane holds word lane % 4 (a group) of row lane / 4 of the weights, the same columns' word of plane lane / 4, and the
-// counts of row lane / 4 with planes 2 (lane % 4) and the next.
+// Activations x ≈ s · q are 8-bit integers with a scale per 128, split into one-bit planes: q = Σ ± 2^n · (bit n),
+// negative for plane 7. A binary product counts the common ones of eight rows of 128 weights and the eight planes, in
+// place of eight dot products. A lane holds word lane % 4 (a group) of row lane / 4 of the weights and of plane lane /
+// 4, and gets the counts of row lane / 4 with planes 2 (lane % 4) and the next.
 #pragma once
 
 #include "kernels/cuda/matvec/matvec_groups.cuh"
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kBitBlock = 128; // columns of one product, and of one scale
+inline constexpr int kBitBlock = 128;
 
-// Shared memory of one token's activations: of each block of 128, four words (groups) of each plane, then the blocks'
-// scales.
+// Per block of 128 four words of each plane; then the scales.
 template <BitFormat Format>
 inline constexpr int kGroupBytes<Format, false> = (4 * 32 + 4) / 4;
 
-// Stores eight values per lane to shared memory; 16 neighbouring lanes hold a block. Whole warps call it; lanes whose
-// values are not `real` store nothing.
+// Eight values per lane, a block per 16 lanes. Called like IntegerStore.
 class BitStore {
  public:
-  // `first`: the first of the eight values' columns. The activations of `groups` groups start at `to`.
   __device__ __forceinline__ BitStore(uint8_t* to, int groups, int first) : place_(first / 8 % 4) {
     const int group = first / 32;
     planes_ = to + 128 * (group / 4) + 4 * (group % 4) + place_;
@@ -36,7 +32,7 @@ class BitStore {
 
   __device__ __forceinline__ void operator()(const float (&v)[8], bool real) const {
     const float largest = largest_of<kBitBlock / 8>(v), inverse = 127 * reciprocal(largest);
-    // 1.5 · 2^23 added to a float leaves it rounded in the low bits. Byte i of `four` is column i or 4 + i.
+    // Adding 1.5 · 2^23 leaves a float rounded in its low bits. Byte i of `four`: column i or 4 + i.
     uint32_t four[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -44,13 +40,13 @@ class BitStore {
 #pragma unroll
       for (int k = 0; k < 4; ++k) q[k] = __float_as_uint(__fmaf_rn(v[4 * i + k], inverse, 12582912.0f));
       four[i] = __byte_perm(__byte_perm(q[0], q[1], 0x0040), __byte_perm(q[2], q[3], 0x0040), 0x5410);
-      // Four lanes share a group: of four columns of each, lane n gets the nth.
+      // Lane n of four gets every lane's nth column.
       const uint32_t next = __shfl_xor_sync(~0u, four[i], 1);
       four[i] = __byte_perm(four[i], next, place_ & 1 ? 0x3715 : 0x6240);
       const uint32_t other = __shfl_xor_sync(~0u, four[i], 2);
       four[i] = __byte_perm(four[i], other, place_ & 2 ? 0x3276 : 0x5410);
     }
-    // Columns place, place + 4, … place + 28 of the group, transposed to planes.
+    // Columns place, place + 4, … place + 28, transposed to planes.
     uint32_t low = __byte_perm(four[0], four[1], 0x5140), high = __byte_perm(four[0], four[1], 0x7362);
     low = exchanged(exchanged(low, 7, 0x00aa00aa), 14, 0x0000cccc);
     high = exchanged(exchanged(high, 7, 0x00aa00aa), 14, 0x0000cccc);
@@ -63,7 +59,6 @@ class BitStore {
   }
 
  private:
-  // Bits of the mask exchanged with those `by` places above them.
   static __device__ __forceinline__ uint32_t exchanged(uint32_t word, int by, uint32_t mask) {
     const uint32_t differ = (word ^ word >> by) & mask;
     return word ^ differ ^ differ << by;
@@ -71,19 +66,17 @@ class BitStore {
 
   uint8_t* planes_;
   float* scale_;
-  int place_;  // of the lane among the group's
-  bool first_; // of the block's lanes
+  int place_;
+  bool first_;
 };
 
-// One token's activations of a warp tile's columns.
 struct BitTile {
   static constexpr int kBlocks = kTileGroups * 32 / kBitBlock;
   uint32_t word[kBlocks];
-  float scale[kBlocks], offset[kBlocks]; // of 2 · count of this lane's first plane, and for all counts to begin with
+  float scale[kBlocks], offset[kBlocks]; // of 2 · count of this lane's first plane; initial sum
   int blocks;
 
   BitTile() = default;
-  // `activations` holds `groups` groups; the warp tile has `tile_groups` of them, from `group` on.
   __device__ __forceinline__ BitTile(const uint8_t* activations, int groups, int group, int tile_groups)
       : blocks(tile_groups / 4) {
     const int lane = threadIdx.x % kWarp;
@@ -93,12 +86,11 @@ struct BitTile {
       if (b >= blocks) break;
       word[b] = reinterpret_cast<const uint32_t*>(activations)[8 * group + 32 * b + lane];
       scale[b] = first_plane * reinterpret_cast<const float*>(activations + 32 * groups)[group / 4 + b];
-      // A weight is 2 · bit - 1: half the activations' sum comes off.
+      // A weight is 2 · bit - 1.
       offset[b] = scale[b] * -0.5f * static_cast<float>(weighted(common_ones(~0u, word[b])));
     }
   }
-  // Lane l returns its share of row l / 4 of eight rows, row_bytes apart; four lanes' shares add up to Σ weight ·
-  // activation.
+  // Lane l returns its part of row l / 4; four lanes' parts add up.
   template <bool kWhole>
   __device__ __forceinline__ float dot(const uint8_t* rows, int row_bytes) const {
     const int lane = threadIdx.x % kWarp, count = kWhole ? kBlocks : blocks;
@@ -123,7 +115,6 @@ struct BitTile {
   }
 
  private:
-  // Both planes' counts, as multiples of the first plane's weight.
   static __device__ __forceinline__ int weighted(int2 counts) {
     return counts.x + counts.y * (threadIdx.x % 4 == 3 ? -2 : 2);
   }

@@ -1,5 +1,4 @@
-// The end of the matvec kernel: adds up a row's sums over the warp tiles, and applies the norm's scalar, bias, gate and
-// residual.
+// Adds a row's sums over warp tiles; applies the norm's scalar, bias, gate and residual.
 #pragma once
 
 #include "kernels/cuda/matvec/weight_ring.cuh"
@@ -9,7 +8,7 @@ namespace ridge::kernels::cuda {
 template <typename Format, typename Shape>
 class MatvecEpilogue {
   using C = Chunks<Format>;
-  static constexpr int kTokens = Shape::kTokens, kAdders = 4; // lanes that add up a row's sums
+  static constexpr int kTokens = Shape::kTokens, kAdders = 4;
 
  public:
   __device__ __forceinline__ MatvecEpilogue(const MatvecArgs& args, const Shape& shape, const BlockRows<Format>& rows,
@@ -17,7 +16,6 @@ class MatvecEpilogue {
       : args_(args), shape_(shape), rows_(rows), dataflow_(dataflow), results_(rows.results * C::kRows),
         first_result_(static_cast<int>(threadIdx.x) / kAdders) {}
 
-  // Loads what is added to this thread's first results, so that it is there by then.
   __device__ __forceinline__ void load_residual(float (&residual)[kTokens]) const {
     if (const int row = rows_.first * C::kRows + first_result_; row < args_.segment[0].rows && first_result_ < results_)
 #pragma unroll
@@ -25,7 +23,6 @@ class MatvecEpilogue {
         if (args_.residual && t < shape_.tokens) residual[t] = load_latest(residual_at(t, row));
   }
 
-  // What all results of a token are multiplied by, from its warps' sums of squares [tokens][warps].
   __device__ __forceinline__ void find_scales(float (&scale)[kTokens], const float* squares) const {
 #pragma unroll
     for (int t = 0; t < kTokens; ++t)
@@ -38,18 +35,18 @@ class MatvecEpilogue {
                : 1);
   }
 
-  // `sums`: [tokens][tiles][row blocks][rows]. `residual`: of the first results.
+  // `sums`: [tokens][tiles][row blocks][rows].
   __device__ __forceinline__ void write(const float* sums, const float (&scale)[kTokens],
                                         float (&residual)[kTokens]) const {
 #pragma unroll 1
-    for (int i = first_result_; i - shape_.lane / kAdders < results_; i += shape_.threads / kAdders) { // by whole warps
+    for (int i = first_result_; i - shape_.lane / kAdders < results_; i += shape_.threads / kAdders) {
       const bool real = i < results_;
       int row;
       const MatvecSegment& segment = rows_.locate(real ? i / C::kRows : 0, row);
       row = row * C::kRows + i % C::kRows;
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {
-        float value[2] = {0, 0}; // the second where gated
+        float value[2] = {0, 0};
 #pragma unroll 1
         for (int u = shape_.lane % kAdders; u < shape_.tiles; u += kAdders) {
           const float* of_tile = sums + (t * shape_.tiles + u) * rows_.count * C::kRows + (real ? i : 0);
@@ -82,7 +79,6 @@ class MatvecEpilogue {
   }
 
  private:
-  // Experts' matrices have a row of biases each.
   __device__ __forceinline__ int64_t first_bias(const MatvecSegment& segment) const {
     if (!segment.bias || (!args_.ids && args_.slots == 1)) return 0;
     const int expert = args_.ids
@@ -95,7 +91,7 @@ class MatvecEpilogue {
   }
 
   const MatvecArgs& args_;
-  const Shape shape_; // by value: a reference costs instructions in the loop
+  const Shape shape_;
   const BlockRows<Format>& rows_;
   bool dataflow_;
   int results_, first_result_;

@@ -1,10 +1,8 @@
-// Activations as the matvec kernel takes them, and their dot products with a group of weights.
+// Activations of the matvec kernel, and their dot products with weights.
 //
-// Activations become integers: x ≈ s · (256 · high + low), 16 bits with one scale s per 32, high and low in bytes, so
-// that a product of four codes and four activations is one dp4a for each half. That is exact to about 1e-9 NMSE, and
-// the arithmetic hides behind the weights' bytes. It does not hide with formats of less than two bits a weight: those
-// get 8 bits, x ≈ s · high, as all formats do on the CPU; a matrix is then exact to about 5e-5. In exact mode, and for
-// float formats, both weights and activations are f32 instead.
+// Activations are 16-bit integers x ≈ s · (256 · high + low), one scale s per 32: one dp4a per half for four codes;
+// NMSE about 1e-9, hidden behind the weights' bytes. Formats under two bits per weight cannot hide it and get 8 bits, x
+// ≈ s · high, as on the CPU (NMSE about 5e-5). Exact mode and float formats use f32.
 #pragma once
 
 #include "kernels/cuda/layout/layout.cuh"
@@ -15,7 +13,6 @@ namespace ridge::kernels::cuda {
 template <typename Format, bool kExact>
 inline constexpr bool kFloatDots = kExact || quant::FloatFormat<Format>;
 
-// Formats that matvec_bits.cuh multiplies.
 template <typename Format>
 concept BitFormat = requires {
   requires std::is_same_v<typename Layout<Format>::Codes, SignCodes>;
@@ -24,15 +21,13 @@ concept BitFormat = requires {
 template <typename Format>
 inline constexpr bool kLowParts = 8 * sizeof(Format) >= 2 * Format::kWeights;
 
-// Shared memory of the activations of one token.
-//   integers: planes of 16 bytes per group of 32 (high 0-15, high 16-31, low 0-15, low 16-31, the latter two only with
-//   low parts) and of 4 bytes: its scale s, then, where kGroupSums, the sums of its first half, of its second half, of
-//   all, s times that;
-//   floats: planes of 4 values per group, so that the lanes' 16-byte reads lie side by side.
+// One token's activations. Integers: planes of 16 bytes per group of 32 (high 0-15, high 16-31, and with low parts low
+// 0-15, low 16-31), then of 4 bytes: scale s; if kGroupSums, sums of both halves and of all, and s times that. Floats:
+// planes of 4 values, so that the lanes' 16-byte reads are contiguous.
 template <bool kLow>
 inline constexpr int kPlaneBytes = kLow ? 64 : 32;
 template <typename L>
-inline constexpr bool kGroupSums = L::Bias::kNeedsSums || L::kHasOffset; // else no dot product reads them
+inline constexpr bool kGroupSums = L::Bias::kNeedsSums || L::kHasOffset;
 template <typename Format, bool kExact>
 inline constexpr int kGroupBytes = kPlaneBytes<kLowParts<Format>> + (kGroupSums<Layout<Format>> ? 20 : 4);
 template <typename Format, bool kExact>
@@ -43,19 +38,17 @@ constexpr int64_t activation_bytes(int64_t cols) {
   return TileLayout<Format>::groups_of(cols) * kGroupBytes<Format, kExact>;
 }
 
-// The lookup table that `unpack` reads in shared memory.
 template <typename Format, bool kExact>
 using LutOf = std::conditional_t<kExact, NoLut, typename Layout<Format>::Lut>;
 template <typename Format, bool kExact>
 inline constexpr int kLutBytes = LutOf<Format, kExact>::kBytes;
 
-// Whether exact mode has a kernel of its own.
 template <typename Format>
 inline constexpr bool kHasExactKernel = !quant::FloatFormat<Format> || kLutBytes<Format, false> > 0;
 
-inline constexpr int kHighWorth = 256; // what a high part of an activation counts, in low ones
+inline constexpr int kHighWorth = 256;
 
-// The largest magnitude of eight values in each of kLanes neighbouring lanes; not 0, which would have no reciprocal.
+// Over kLanes neighbouring lanes; not 0, for the reciprocal.
 template <int kLanes>
 __device__ __forceinline__ float largest_of(const float (&v)[8], uint32_t present = ~0u) {
   float largest = 1e-30f;
@@ -66,18 +59,17 @@ __device__ __forceinline__ float largest_of(const float (&v)[8], uint32_t presen
   return largest;
 }
 
-// Eight values per lane as integers, and what the group's products need beside them; four neighbouring lanes hold a
-// group. All lanes that are `present` make them. kSums: also the sums.
+// Eight values per lane, a group per four lanes. All `present` lanes call it.
 template <bool kLow, bool kSums>
 struct EightIntegers {
   uint32_t high[2], low[kLow ? 2 : 1];
   float scale, scaled_sum = 0;
-  int half_sum = 0, all = 0; // sums of the lane's half group and of the group
+  int half_sum = 0, all = 0;
 
   __device__ __forceinline__ explicit EightIntegers(const float (&v)[8], uint32_t present = ~0u) {
     constexpr float kMax = kLow ? 127 * kHighWorth + 127 : 127;
-    // 1.5 · 2^23 added to a float leaves it rounded in the low bits. With 128 more, byte 1 is the high part, rounded,
-    // and byte 0 the low part plus 128, which is its signed byte with the top bit turned.
+    // Adding 1.5 · 2^23 leaves a float rounded in its low bits. With 128 more, byte 1 is the rounded high part, byte 0
+    // the low part plus 128: flip its top bit.
     constexpr float kMagic = 12582912.0f + (kLow ? 128 : 0);
     const float largest = largest_of<4>(v, present), inverse = kMax * reciprocal(largest);
 #pragma unroll
@@ -104,11 +96,10 @@ struct EightIntegers {
   }
 };
 
-// Stores eight values per lane to shared memory. Whole warps call it; lanes whose values are not `real` store nothing.
+// Called by whole warps; lanes that are not `real` store nothing.
 template <typename L, bool kLow>
 class IntegerStore {
  public:
-  // `first`: the first of the eight values' columns. The activations of `groups` groups start at `to`.
   __device__ __forceinline__ IntegerStore(uint8_t* to, int groups, int first) : groups_(groups) {
     const int group = first / 32, half = first / 16 % 2, part = first / 8 % 2;
     planes_ = reinterpret_cast<uint2*>(to) + 2 * (half * groups + group) + part;
@@ -144,12 +135,11 @@ __device__ __forceinline__ int dot16(const uint32_t* codes, const uint4& x, int 
   return __dp4a(static_cast<int>(codes[3]), static_cast<int>(x.w), sum);
 }
 
-// One token's activations of group `group`.
 template <typename L, bool kLow>
 struct IntegerGroup {
   uint4 high[2], low[kLow ? 2 : 1];
   float scale, scaled_sum;
-  int sum[2], all, eights[2]; // sums; of eight: negative, two to a word
+  int sum[2], all, eights[2]; // eights: negative sums of eight, two per word
 
   IntegerGroup() = default;
   __device__ __forceinline__ IntegerGroup(const uint8_t* activations, int groups, int group) {
@@ -171,7 +161,7 @@ struct IntegerGroup {
     if constexpr (L::Bias::kLowers) {
       static_assert(!kLow);
       const auto minus = [](uint32_t first, uint32_t second) {
-        constexpr int kEach = -1; // -1, four times
+        constexpr int kEach = -1; // -1 in each byte
         return __dp4a(static_cast<int>(second), kEach, __dp4a(static_cast<int>(first), kEach, 0));
       };
 #pragma unroll
@@ -181,8 +171,7 @@ struct IntegerGroup {
   }
 };
 
-// Σ weight · activation over a group, but for the scales that L's scale policy leaves out. Integers as long as they
-// fit: the codes' bias is what the sums begin with.
+// Without the scales that L's policy omits. Integer as long as it fits; sums start with the bias.
 template <typename L, bool kLow>
 __device__ __forceinline__ float group_dot(const GroupCodes& w, const IntegerGroup<L, kLow>& x) {
   using Bias = typename L::Bias;
@@ -207,7 +196,6 @@ __device__ __forceinline__ float group_dot(const GroupCodes& w, const IntegerGro
   }
 }
 
-// One token's activations of a group as floats.
 template <int kWeights>
 struct FloatGroup {
   float4 quad[kWeights / 4];

@@ -1,8 +1,5 @@
-// What a product's kernel makes beside it: scores of a folded router (router/folded_router.h), which are products of
-// f32 rows with the same activations, before these become integers, and with the residual.
-//
-// A block has up to two rows. A bulk copy brings them into shared memory before anything else; the activations are in
-// registers when they are staged. So the scores take neither a kernel of their own nor loads of the same values.
+// A folded router's scores (router/folded_router.h) in a product's kernel: f32 rows times the unconverted activations
+// and the residual. A bulk copy brings a block's rows (at most two) into shared memory.
 #pragma once
 
 #include "kernels/cuda/matvec/weight_ring.cuh"
@@ -10,7 +7,6 @@
 
 namespace ridge::kernels::cuda {
 
-// None.
 struct NoScores {
   __device__ __forceinline__ void start() {}
   __device__ __forceinline__ void add_residual() {}
@@ -19,7 +15,6 @@ struct NoScores {
   __device__ __forceinline__ void publish() const {}
 };
 
-// Shared memory: the rows, sums of warps, the barrier of the copy.
 inline constexpr int kRouterSums = kMostRouterRows * 2 * kMatvecWarps;
 constexpr int64_t router_scores_bytes(int64_t columns, int rows) { return (rows * columns + kRouterSums) * 4 + 16; }
 
@@ -34,7 +29,6 @@ class RouterScores {
     sums_ = rows_ + router.rows * columns_;
   }
 
-  // Asks for the rows and for the residual, which is there long since or arrives like the activations.
   __device__ __forceinline__ void start() {
     if (count_ <= 0) return;
     auto* barrier = reinterpret_cast<CopyBarrier*>(sums_ + kRouterSums);
@@ -53,7 +47,7 @@ class RouterScores {
     if (router_.constant && my_row() < count_) constant_ = router_.constant[first_row_ + my_row()];
   }
 
-  // The residual's part, while activations are on their way.
+  // While activations arrive.
   __device__ __forceinline__ void add_residual() {
     if (count_ <= 0) return;
     wait_for_rows();
@@ -69,14 +63,12 @@ class RouterScores {
       }
   }
 
-  // Eight activations of token t.
   __device__ __forceinline__ void add(int t, const float (&x)[8], int column) {
     if (count_ <= 0) return;
     add_quad(t, {x[0], x[1], x[2], x[3]}, column);
     add_quad(t, {x[4], x[5], x[6], x[7]}, column + 4);
   }
 
-  // Behind all activations: leaves the warp's sums.
   __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int t = 0; t < kTokens; ++t)
@@ -88,7 +80,7 @@ class RouterScores {
       }
   }
 
-  // Behind a barrier: a warp for each score.
+  // After a barrier: one warp per score.
   __device__ __forceinline__ void publish() const {
     const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, t = warp / kMostRouterRows;
     if (t >= min(kTokens, args_.tokens) || my_row() >= count_) return;
@@ -97,7 +89,7 @@ class RouterScores {
   }
 
  private:
-  __device__ __forceinline__ static int my_row() { return threadIdx.x / kWarp % kMostRouterRows; } // that it publishes
+  __device__ __forceinline__ static int my_row() { return threadIdx.x / kWarp % kMostRouterRows; }
   __device__ __forceinline__ const float* residual(int t, int i) const {
     return args_.residual + t * args_.residual_stride + i;
   }

@@ -1,9 +1,8 @@
 // How the matvec kernel fetches its weights.
 //
-// A chunk is a row block's warp tiles of the same columns: one contiguous piece of 1 to 4 KB (layout.cuh). Each warp
-// fetches its share of a block's chunks into a ring in shared memory, several chunks ahead, with 16-byte asynchronous
-// copies. The bytes in flight therefore depend neither on registers nor on how soon the arithmetic is done, and the
-// first chunks are on their way before the activations exist.
+// A chunk is a row block's warp tiles of the same columns, contiguous, 1 to 4 KB (layout.cuh). Each warp copies its
+// share asynchronously into a ring in shared memory, several chunks ahead: bytes in flight depend neither on registers
+// nor on arithmetic, and copies start before activations exist.
 #pragma once
 
 #include "kernels/cuda/matvec/matvec.h"
@@ -15,13 +14,11 @@
 
 namespace ridge::kernels::cuda {
 
-// Warps per block where shared memory has room for their rings; chips with less (64 KB on sm_75, 99 on sm_86, 89, 120)
-// run fewer.
+// Fewer on chips with less shared memory (64 KB on sm_75, 99 on sm_86, 89, 120).
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
 
-// A ring has kSlots slots of a chunk each, enough for 3 KB in flight per warp, 48 KB per multiprocessor. Formats with
-// large warp tiles, whose arithmetic is light, gain from twice that. kEarly of these slots are fetched before the
-// activations.
+// A ring holds 3 KB in flight per warp, 48 KB per multiprocessor; twice that for large warp tiles, whose arithmetic is
+// light. kEarly slots are fetched before the activations.
 template <typename Format>
 struct Chunks {
   static constexpr int kRows = TileLayout<Format>::kRowBlockRows, kTileBytes = TileLayout<Format>::kBytes;
@@ -29,9 +26,9 @@ struct Chunks {
   static constexpr int kInFlight = kTileBytes >= 1024 ? 6400 : 3200;
   static constexpr int kSlots = std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, 8);
   static constexpr int kEarly = std::clamp(2400 / kBytes, 1, kSlots - 1);
-  static constexpr int kCopies = (kBytes / 16 + kWarp - 1) / kWarp; // of 16 bytes, by each lane
+  static constexpr int kCopies = (kBytes / 16 + kWarp - 1) / kWarp;
 
-  // Counts each segment's row blocks. Returns how many of them hold results.
+  // Returns the number of row blocks with results.
   static int count_row_blocks(MatvecArgs& args) {
     int row_blocks = 0;
     for (int s = 0; s < args.segments; ++s) {
@@ -40,21 +37,18 @@ struct Chunks {
     }
     return args.result_row_blocks = row_blocks;
   }
-  // Shares the row blocks out among `blocks` thread blocks.
   static void share_out(MatvecArgs& args, int blocks) {
     args.row_blocks_per_block = args.result_row_blocks / blocks;
     args.fuller_blocks = args.result_row_blocks % blocks;
   }
 };
 
-// a / b for 0 <= a < 2^21, without the twenty instructions of a division: the quotient of floats is off by less than
-// half of 1 / b.
+// a / b for 0 <= a < 2^21, without a division's twenty instructions: the error is below half of 1 / b.
 __device__ __forceinline__ int quotient(int a, int b) {
   return static_cast<int>(__fdividef(static_cast<float>(a) + 0.5f, static_cast<float>(b)));
 }
 
-// The sizes that all phases of the kernel share. kWhole: rows are whole warp tiles, so that the compiler knows where a
-// lane's group lies.
+// kWhole: rows are whole warp tiles, so the compiler knows where a lane's group lies.
 template <typename Format, int kTokens_, bool kExact_, bool kWhole_>
 struct MatvecShape {
   using L = Layout<Format>;
@@ -65,10 +59,10 @@ struct MatvecShape {
                         kBits = !kExact && BitFormat<Format>;
 
   int threads, warps, lane, warp;
-  int slot, row;               // of experts: the token's slot, and the token
-  int first_token, tokens;     // of experts: the slot among those of all tokens but shared experts
-  int groups, tiles;           // of a row
-  int tail_groups, tail_bytes; // of the row's last warp tile
+  int slot, row;           // of experts: the token's slot, and the token
+  int first_token, tokens; // of experts: not counting shared ones
+  int groups, tiles;
+  int tail_groups, tail_bytes;
 
   __device__ __forceinline__ explicit MatvecShape(const MatvecArgs& args) {
     threads = blockDim.x, warps = threads / kWarp;
@@ -89,8 +83,8 @@ struct MatvecShape {
   }
 };
 
-// The row blocks of one thread block: those of results, or where gated those of the gate, then those of up. They are
-// neighbours, so that the next kernel's warps each wait for few blocks.
+// A block's row blocks: results, or if gated the gate's, then up's. Neighbours, so that the next kernel's warps wait
+// for few blocks.
 template <typename Format>
 struct BlockRows {
   const MatvecArgs& args;
@@ -101,14 +95,12 @@ struct BlockRows {
     results = args.row_blocks_per_block + (block < args.fuller_blocks);
     count = args.gated ? 2 * results : results;
   }
-  // The segment of result row block `row_block` of this block; `in_segment` becomes its number there.
   __device__ __forceinline__ const MatvecSegment& locate(int row_block, int& in_segment) const {
     in_segment = first + row_block;
     int s = 0;
     while (in_segment >= args.segment[s].row_blocks) in_segment -= args.segment[s++].row_blocks;
     return args.segment[s];
   }
-  // The address of row block `i`'s first chunk, of the first expert's where there are experts.
   __device__ __forceinline__ const uint8_t* first_chunk(int i, bool is_shared) const {
     const bool up = i >= results;
     int in_segment;
@@ -122,8 +114,7 @@ struct BlockRows {
   }
 };
 
-// A warp's share of the block's chunks, and its ring. A block's chunks are numbered tile by tile, the row blocks of one
-// tile first. The fetching side runs kSlots - 1 chunks ahead of the computing side.
+// A warp's share of the block's chunks, ordered by tile, then row block. Fetches run kSlots - 1 chunks ahead.
 template <typename Format, typename Shape>
 class WeightRing {
   using C = Chunks<Format>;
@@ -131,15 +122,14 @@ class WeightRing {
  public:
   static constexpr int kSlots = C::kSlots;
 
-  // The computing side: the number of its first chunk, how many chunks are left, and which one is next.
+  // position of the computing side
   int first_chunk, left, tile, row_block;
 
-  // `ring`: kSlots · kBytes of shared memory. `addresses`: of the row blocks' first chunks.
   __device__ __forceinline__ WeightRing(const MatvecArgs& args, const Shape& shape, const BlockRows<Format>& rows,
                                         uint8_t* ring, const uint8_t* const* addresses)
       : args_(args), shape_(shape), rows_(rows), ring_(ring), addresses_(addresses) {
     const int row_blocks = rows.count, chunks = row_blocks * shape.tiles, share = quotient(chunks, shape.warps);
-    const int more = chunks - share * shape.warps; // warps with one more
+    const int more = chunks - share * shape.warps;
     first_chunk = share * shape.warp + min(shape.warp, more);
     left = share + (shape.warp < more);
     tile = quotient(first_chunk, row_blocks);
@@ -150,8 +140,8 @@ class WeightRing {
     first_address_ = left > 0 ? rows.first_chunk(row_block, is_shared()) : nullptr;
   }
 
-  // Starts the copies into the first kCount slots of the ring. `expert_offset`: of the expert's matrices, in bytes. A
-  // warp finds these addresses by itself, the first one before the expert is known, and waits for no other warp.
+  // `expert_offset`: bytes. A warp computes these addresses itself, the first before the expert is known, and waits for
+  // no other warp.
   template <int kCount>
   __device__ __forceinline__ void fetch_early(int64_t expert_offset) {
     fetch_offset_ += expert_offset;
@@ -161,19 +151,17 @@ class WeightRing {
       if (s + 1 < kCount && s + 1 < left) first_address_ = rows_.first_chunk(fetch_row_block_, is_shared());
     }
   }
-  // Starts the copies into slots `first` to `end` - 1 of the ring, with stored addresses, as next_chunk does.
   __device__ __forceinline__ void fetch_slots(int first, int end) {
 #pragma unroll 1
     for (int s = first; s < end; ++s) fetch_stored(ring_ + s * C::kBytes, s < left);
   }
-  // Waits for the next chunk and starts the copy of a later one into the slot that the chunk before this one has left.
+  // Also starts a later copy into the previous chunk's slot.
   __device__ __forceinline__ const uint8_t* next_chunk() {
     copy_async_wait<kSlots - 2>();
-    __syncwarp(); // all lanes' copies of this chunk have landed, and all lanes have used the chunk before
+    __syncwarp(); // all lanes' copies of this chunk have landed, and all lanes have used the previous one
     fetch_stored(ring_ + freed_at_, left >= kSlots);
     return ring_ + landed_at_;
   }
-  // The chunk has been used.
   __device__ __forceinline__ void advance() {
     freed_at_ = landed_at_;
     landed_at_ = landed_at_ == (kSlots - 1) * C::kBytes ? 0 : landed_at_ + C::kBytes;
@@ -184,7 +172,6 @@ class WeightRing {
   __device__ __forceinline__ void fetch_stored(uint8_t* slot, bool any) {
     fetch(any ? addresses_[fetch_row_block_] : nullptr, slot, any);
   }
-  // Starts the copy of the fetching side's next chunk, where there is `any`. `address`: of its row block.
   __device__ __forceinline__ void fetch(const uint8_t* address, uint8_t* slot, bool any) {
     if (any) {
       const uint8_t* from = address + fetch_offset_;
@@ -201,19 +188,19 @@ class WeightRing {
       (std::make_integer_sequence<int, C::kCopies>());
       if (++fetch_row_block_ == rows_.count) fetch_row_block_ = 0, ++fetch_tile_, fetch_offset_ += C::kBytes;
     }
-    copy_async_commit(); // also where nothing is left, so that counts stay in step
+    copy_async_commit(); // even if empty, so that counts stay in step
   }
 
   const MatvecArgs& args_;
-  const Shape shape_; // by value: a reference costs instructions in the loop
+  const Shape shape_;
   const BlockRows<Format> rows_;
   uint8_t* ring_;
   const uint8_t* const* addresses_;
   int fetch_tile_, fetch_row_block_;
-  int64_t fetch_offset_; // of this lane's first copy, from a row block's first chunk
+  int64_t fetch_offset_; // of this lane's first copy
   const uint8_t* first_address_;
   uint64_t policy_;
-  uint32_t landed_at_ = 0, freed_at_ = (kSlots - 1) * C::kBytes; // in the ring
+  uint32_t landed_at_ = 0, freed_at_ = (kSlots - 1) * C::kBytes;
 };
 
 } // namespace ridge::kernels::cuda

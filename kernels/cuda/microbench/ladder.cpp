@@ -6,7 +6,7 @@
 
 namespace ridge::kernels::cuda {
 
-Ladder measure_ladder(int64_t size, const Cublas& cublas); // ladder.cu, which cannot use fmt
+Ladder measure_ladder(int64_t size, const Cublas& cublas); // ladder.cu cannot use fmt
 
 Ladder climb_ladder(int64_t size) {
   if (const DeviceInfo info = device_info(); !info.usable) throw_error("CUDA: {}", info.problem);

@@ -91,13 +91,11 @@ class Lab {
             }};
   }
 
-  // Median over some 0.1 s, at least three runs.
   double time(const std::function<void()>& run) {
     const double once = median_seconds(launch_.stream, 1, run);
     return median_seconds(launch_.stream, std::clamp(static_cast<int>(0.1 / once), 3, 25), run);
   }
 
-  // The fastest of the variants stands for the rung.
   void add(std::string name, std::string why, bool fp32, const std::vector<Variant>& variants) {
     const Variant* best = nullptr;
     double best_seconds = 0;
@@ -107,7 +105,7 @@ class Lab {
       if (!best || seconds < best_seconds) best = &v, best_seconds = seconds;
     }
     if (!best) return;
-    RIDGE_CUDA(cudaMemsetAsync(c_.as(), 0xff, bytes_, launch_.stream)); // NaN: what is not written is seen
+    RIDGE_CUDA(cudaMemsetAsync(c_.as(), 0xff, bytes_, launch_.stream)); // NaN shows unwritten elements
     if (variants.size() > 1)
       best_seconds = time(best->run);
     else

@@ -1,4 +1,4 @@
-// The rungs' kernels. A [n, n], B [n, n] and C [n, n] are row-major; n is a multiple of every tile.
+// The rungs' kernels, described in ladder.cu, on row-major [n, n]; n is a multiple of every tile.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,6 @@
 
 namespace ridge::kernels::cuda::ladder {
 
-// 16 or 4 bytes from global to shared memory without a register in between, where the chip can (sm_80).
 template <int kBytes>
 __device__ __forceinline__ void copy_async(float* to, const float* from) {
 #if __CUDA_ARCH__ >= 800
@@ -32,7 +31,7 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// 1: one thread per element; neighbouring threads take neighbouring rows, so a warp's loads of A hit 32 lines.
+// 1
 __global__ void naive(int n, const float* a, const float* b, float* c) {
   const int row = blockIdx.x * blockDim.x + threadIdx.x, col = blockIdx.y * blockDim.y + threadIdx.y;
   float sum = 0;
@@ -41,7 +40,7 @@ __global__ void naive(int n, const float* a, const float* b, float* c) {
   c[static_cast<int64_t>(row) * n + col] = sum;
 }
 
-// 2: the same with neighbouring threads in one row.
+// 2
 __global__ void coalesced(int n, const float* a, const float* b, float* c) {
   const int row = blockIdx.y * blockDim.y + threadIdx.y, col = blockIdx.x * blockDim.x + threadIdx.x;
   float sum = 0;
@@ -50,7 +49,7 @@ __global__ void coalesced(int n, const float* a, const float* b, float* c) {
   c[static_cast<int64_t>(row) * n + col] = sum;
 }
 
-// 3: a block copies [32 x 32] tiles of A and B to shared memory, so each element is loaded n / 32 times, not n.
+// 3
 __global__ void shared_blocks(int n, const float* a, const float* b, float* c) {
   constexpr int kTile = 32;
   __shared__ float a_tile[kTile][kTile], b_tile[kTile][kTile];
@@ -67,7 +66,7 @@ __global__ void shared_blocks(int n, const float* a, const float* b, float* c) {
   c[row * n + col] = sum;
 }
 
-// 4: a thread makes 8 elements of one column, so a value of B read from shared memory serves 8 products.
+// 4
 __global__ void __launch_bounds__(512) column_tiles(int n, const float* a, const float* b, float* c) {
   constexpr int kTile = 64, kDepth = 8, kRows = 8;
   __shared__ float a_tile[kTile][kDepth], b_tile[kDepth][kTile];
@@ -87,7 +86,7 @@ __global__ void __launch_bounds__(512) column_tiles(int n, const float* a, const
   for (int i = 0; i < kRows; ++i) c[(row0 + y * kRows + i) * n + col0 + x] = sums[i];
 }
 
-// 5: a thread makes [8 x 8] elements: 16 values from shared memory serve 64 products.
+// 5
 __global__ void __launch_bounds__(256) square_tiles(int n, const float* a, const float* b, float* c) {
   constexpr int kTile = 128, kDepth = 8, kSide = 8, kThreads = 256;
   __shared__ float a_tile[kTile][kDepth], b_tile[kDepth][kTile];
@@ -114,7 +113,7 @@ __global__ void __launch_bounds__(256) square_tiles(int n, const float* a, const
     for (int j = 0; j < kSide; ++j) c[(row0 + y * kSide + i) * n + col0 + x * kSide + j] = sums[i][j];
 }
 
-// 6, 7: 16-byte accesses everywhere, for which A lies transposed in shared memory. Tile sizes are parameters.
+// 6, 7
 template <int kM, int kN, int kDepth, int kRows, int kCols>
 struct VectorTiles {
   static constexpr int kThreads = kM * kN / (kRows * kCols), kTileM = kM, kTileN = kN;
@@ -157,15 +156,13 @@ struct VectorTiles {
   }
 };
 
-// 8: each warp owns a part of the tile, its lanes interleave in pieces of 4 elements, so that what a warp reads from
-// shared memory at once is few distinct words (broadcasts, no bank conflicts); tiles come in by asynchronous copies
-// kStages ahead, and the next column's operands are in registers before the products of this one.
+// 8
 template <int kM, int kN, int kDepth, int kWarpM, int kWarpN, int kRows, int kCols, int kStages, int kBlocks,
           int kUnroll = kDepth>
 struct WarpTiles {
   static constexpr int kThreads = kM / kWarpM * (kN / kWarpN) * 32, kTileM = kM, kTileN = kN;
   static constexpr int kBlocksPerSm = kBlocks;
-  static constexpr int kPitchA = kM + 4; // transposed copies of 4 bytes then hit 32 banks
+  static constexpr int kPitchA = kM + 4; // 4-byte copies hit 32 banks
   static constexpr int kStageFloats = kDepth * (kPitchA + kN);
   static constexpr int kShared = kStages * kStageFloats * 4;
   static constexpr int kLanesN = kWarpN / kCols, kLanesM = kWarpM / kRows;
@@ -177,17 +174,17 @@ struct WarpTiles {
     extern __shared__ __align__(16) float shared[];
     const int t = threadIdx.x, warp = t / 32, lane = t % 32;
     const int warp_row = warp / (kN / kWarpN) * kWarpM, warp_col = warp % (kN / kWarpN) * kWarpN;
-    // A quarter-warp's 16-byte loads merge with another's where lanes i, i^1 or i, i^2 read the same word: bit 0 of the
-    // lane walks along N (the same A), bit 1 along M (the same B).
+    // 16-byte loads of quarter-warps merge where lanes i, i^1 or i, i^2 read the same word: bit 0 walks along N (same
+    // A), bit 1 along M (same B).
     const int lane_row = ((lane >> 1 & 1) | (lane >> 2) / (kLanesN / 2) << 1) * 4;
     const int lane_col = ((lane & 1) | (lane >> 2) % (kLanesN / 2) << 1) * 4;
     const int64_t row0 = static_cast<int64_t>(blockIdx.y) * kM, col0 = static_cast<int64_t>(blockIdx.x) * kN;
 
-    // 32-bit offsets that only grow: what a copy's address costs beside the products is felt.
-    constexpr int kStepA = kThreads / kDepth, kStepB = kThreads / (kN / 4); // rows per round of copies
+    // 32-bit: address arithmetic costs measurably.
+    constexpr int kStepA = kThreads / kDepth, kStepB = kThreads / (kN / 4); // per round of copies
     const int a_k = t % kDepth, a_row = t / kDepth, b_k = t / (kN / 4), b_col = t % (kN / 4) * 4;
     uint32_t a_at = (blockIdx.y * kM + a_row) * n + a_k, b_at = b_k * n + blockIdx.x * kN + b_col;
-    const auto fetch = [&](int stage) { // the next tile
+    const auto fetch = [&](int stage) {
       float* a_tile = shared + stage * kStageFloats + a_k * kPitchA + a_row;
       float* b_tile = shared + stage * kStageFloats + kDepth * kPitchA + b_k * kN + b_col;
 #pragma unroll
@@ -236,7 +233,7 @@ struct WarpTiles {
 #pragma unroll
         for (int i = 0; i < kRows; ++i)
 #pragma unroll
-          for (int j = 0; j < kCols; ++j) { // back and forth, so that neighbours share a register
+          for (int j = 0; j < kCols; ++j) { // alternates directions: neighbours share a register
             const int col = i % 2 ? kCols - 1 - j : j;
             sums[i][col] = fmaf(u[k % 2][i], v[k % 2][col], sums[i][col]);
           }
@@ -256,13 +253,12 @@ struct WarpTiles {
   }
 };
 
-// 9, 10: the same structure on tensor cores. An f32 operand becomes tf32, 10 bits behind the point; kSplit adds the
-// products with the remainders (3xTF32), which brings back most of the f32 precision for three times the work.
+// 9, 10. kSplit: 3xTF32.
 template <int kM, int kN, int kDepth, int kWarpM, int kWarpN, int kStages, bool kSplit>
 struct TensorTiles {
   static constexpr int kThreads = kM / kWarpM * (kN / kWarpN) * 32, kTileM = kM, kTileN = kN;
   static constexpr int kBlocksPerSm = 1;
-  static constexpr int kPitchA = kDepth + 4, kPitchB = kN + 8; // fragments then hit 32 banks
+  static constexpr int kPitchA = kDepth + 4, kPitchB = kN + 8; // no bank conflicts
   static constexpr int kStageFloats = kM * kPitchA + kDepth * kPitchB;
   static constexpr int kShared = kStages * kStageFloats * 4;
   static constexpr int kTilesM = kWarpM / 16, kTilesN = kWarpN / 8;
@@ -278,7 +274,7 @@ struct TensorTiles {
                                                uint32_t (&small)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      // To the nearest tf32; cvt.rna.tf32 gives the same, at a fraction of the rate. The low 13 bits do not matter.
+      // Like cvt.rna.tf32, but faster; the low 13 bits are ignored.
       big[i] = __float_as_uint(x[i]) + 0x1000;
       if (kSplit) small[i] = __float_as_uint(x[i] - __uint_as_float(big[i] & 0xffffe000)) + 0x1000;
     }

@@ -1,5 +1,4 @@
-// A small lab: C = A B in f32, from the first kernel one writes to what the hardware allows, one idea per rung, each
-// beside cuBLAS measured in the same run. Nothing in ridge uses these kernels; they show why its own look as they do.
+// A lab: C = A B in f32 from a naive kernel to the hardware's limit. ridge does not use these kernels.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +9,23 @@ namespace ridge::kernels::cuda {
 
 struct Rung {
   std::string name;
-  std::string why;           // what this rung changes, and what that does
-  std::string configuration; // tile sizes, where there are any
-  bool fp32;                 // f32 products; else tensor cores, with what their operands lose
+  std::string why;           // what it changes
+  std::string configuration; // tile sizes
+  bool fp32;                 // else tensor cores
   double seconds;            // median
-  double error;              // ‖C - C₀‖ / ‖C₀‖ against the first rung
+  double error;              // ‖C - C₀‖ / ‖C₀‖ to the first rung
 };
 
 struct Ladder {
-  int64_t size;               // A, B and C are [size, size]
-  double cublas_seconds = 0;  // f32 without tensor cores, the mean of a measurement before and one after; 0: no cuBLAS
-  std::string cublas_problem; // why there is none
+  int64_t size;
+  double cublas_seconds = 0; // f32; mean of measurements before and after; 0: no cuBLAS
+  std::string cublas_problem;
   std::vector<Rung> rungs;
 
   double flops() const { return 2.0 * static_cast<double>(size * size * size); }
 };
 
-// `size` is a multiple of 256. Throws Error where there is no usable GPU or a rung computes something else.
+// `size`: a multiple of 256. Throws Error without a usable GPU or for wrong results.
 Ladder climb_ladder(int64_t size);
 
 } // namespace ridge::kernels::cuda

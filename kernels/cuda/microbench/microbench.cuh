@@ -1,4 +1,3 @@
-// What the parts of the microbenchmark share.
 #pragma once
 
 #include "core/ceiling.h"
@@ -19,7 +18,7 @@ struct Bench {
   }
 };
 
-// Median seconds of `work`, which puts something on the stream, on the GPU's clock. The first run is not counted.
+// GPU time, after a warm-up.
 template <typename Work>
 double median_seconds(cudaStream_t stream, int runs, Work&& work) {
   const TimedEvent start, stop;
@@ -36,7 +35,7 @@ double median_seconds(cudaStream_t stream, int runs, Work&& work) {
 }
 
 void measure_memory(Bench&);
-void measure_f16_rates(Bench&); // a part of the next
+void measure_f16_rates(Bench&);
 void measure_rates(Bench&);
 void measure_latencies(Bench&);
 

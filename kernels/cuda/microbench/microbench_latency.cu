@@ -1,4 +1,3 @@
-// Latencies: what a dependent step costs before it moves a byte.
 #include "kernels/cuda/microbench/microbench.cuh"
 
 #include "core/clock.h"
@@ -14,7 +13,7 @@ __global__ void empty_kernel() {
 #endif
 }
 
-// Every block adds to a counter and waits until all have; the counter only grows, so nothing is reset in between.
+// The counter only grows: no resets.
 __global__ void barrier_kernel(unsigned* counter, int rounds) {
   for (int round = 1; round <= rounds; ++round) {
     __syncthreads();
@@ -29,14 +28,13 @@ __global__ void barrier_kernel(unsigned* counter, int rounds) {
   }
 }
 
-// Goes on from where the last launch stopped, so that nothing is met twice.
+// Continues the last launch's walk, so that no line is met twice.
 __global__ void chase_kernel(const uint32_t* next, int steps, uint32_t* place) {
   uint32_t at = *place;
   for (int i = 0; i < steps; ++i) at = __ldcg(next + at);
   *place = at;
 }
 
-// Seconds per kernel of a graph of dependent empty kernels.
 double graph_step(const Launch& launch) {
   constexpr int kKernels = 200;
   cudaGraph_t graph = nullptr;
@@ -53,17 +51,16 @@ double graph_step(const Launch& launch) {
   return seconds / kKernels;
 }
 
-// Seconds per load of one thread that follows a random cycle through `bytes`.
 double chase(const Launch& launch, size_t bytes) {
   constexpr int kSteps = 20000;
-  constexpr size_t kStride = 128 / sizeof(uint32_t); // one cache line per step
+  constexpr size_t kStride = 128 / sizeof(uint32_t); // one cache line
   const size_t lines = bytes / 128;
   std::vector<uint32_t> order(lines), next(lines * kStride);
   std::iota(order.begin(), order.end(), 0u);
   uint64_t state = 1;
   for (size_t i = lines - 1; i > 0; --i) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;
-    std::swap(order[i], order[(state >> 33) % i]); // Sattolo: one cycle through all
+    std::swap(order[i], order[(state >> 33) % i]); // Sattolo: one cycle
   }
   for (size_t i = 0; i < lines; ++i) next[order[i] * kStride] = static_cast<uint32_t>(order[(i + 1) % lines] * kStride);
   const DeviceMemory memory(next.size() * 4, "the latency measurement"), place(4, "the latency measurement");
@@ -84,7 +81,7 @@ void measure_latencies(Bench& bench) {
   const cudaStream_t stream = bench.launch.stream;
 
   constexpr int kLaunches = 1000, kTrips = 101;
-  for (int run = 0; run < 2; ++run) { // the first one warms up
+  for (int run = 0; run < 2; ++run) { // the first run warms up
     const double start = seconds_now();
     for (int i = 0; i < kLaunches; ++i) bench.launch(empty_kernel, 1, 32, 0);
     const double each = (seconds_now() - start) / kLaunches;
@@ -116,7 +113,7 @@ void measure_latencies(Bench& bench) {
     unsigned* at = counter.as<unsigned>();
     int rounds = kRounds;
     args[0] = &at, args[1] = &rounds;
-    // Cooperative, so that all blocks run at the same time or the launch fails.
+    // Cooperative: all blocks run at once.
     RIDGE_CUDA(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(barrier_kernel), bench.launch.sm_count, 256,
                                            args, 0, stream));
   });

@@ -1,13 +1,13 @@
-// Bandwidths: DRAM, L2 and the bus to the host. What DRAM gives to readers is measure_read_bandwidth() (executor.h).
+// Bandwidths; for DRAM reads see measure_read_bandwidth().
 #include "kernels/cuda/microbench/microbench.cuh"
 
 namespace ridge::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
-constexpr int kUnroll = 4; // 16-byte accesses of a thread in flight
+constexpr int kUnroll = 4;
 
-// Each pass touches every 16-byte word once, blocks taking other parts each time; __ldcg passes the L1 by.
+// Blocks change parts each pass; __ldcg bypasses L1.
 __global__ void __launch_bounds__(kThreads) read_l2(const uint4* data, int64_t words, int passes, uint32_t* sink) {
   uint4 mix[kUnroll] = {};
   for (int pass = 0; pass < passes; ++pass) {
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads) read_l2(const uint4* data, int64_t w
   }
   uint32_t all = 0;
   for (int j = 0; j < kUnroll; ++j) all ^= mix[j].x ^ mix[j].y ^ mix[j].z ^ mix[j].w;
-  if (all == 0x12345678) *sink = all; // practically never, but the compiler cannot know
+  if (all == 0x12345678) *sink = all; // opaque to the compiler
 }
 
 __global__ void __launch_bounds__(kThreads) write_words(uint4* data, int64_t words, int passes) {
@@ -73,7 +73,7 @@ void measure_memory(Bench& bench) {
                  [&] { bench.launch(copy_words, blocks, kThreads, 0, words, words + all / 2, all / 2, 1); }),
             "half of that to the other; bytes read plus bytes written");
 
-  const int64_t cached = bench.properties.l2CacheSize / 4; // well inside, also where the cache is in two halves
+  const int64_t cached = bench.properties.l2CacheSize / 4; // fits one half of a split cache
   const int64_t cached_words = cached / 16 / (kThreads * kUnroll) * (kThreads * kUnroll);
   const int passes = static_cast<int>(std::max<int64_t>(1, (int64_t{4} << 30) / std::max<int64_t>(cached, 1)));
   const double moved = 16.0 * static_cast<double>(cached_words) * passes;

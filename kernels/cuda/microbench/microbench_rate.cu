@@ -1,15 +1,13 @@
-// Arithmetic rates, per instruction: what registers (for wgmma: shared memory) can feed, without any other traffic.
-// Operands are random, because multipliers that see zeros draw less power and may run faster.
+// Instruction rates. Operands are random, because zeros draw less power and may run faster.
 #include "kernels/cuda/microbench/microbench.cuh"
 
 namespace ridge::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kChains = 8; // independent accumulations per warp, so that latencies overlap
+constexpr int kChains = 8; // latencies overlap
 
-// The hash of an index as 32 bits that are harmless in every operand format: bytes 0x30 to 0x3f and 0xb0 to 0xbf are
-// moderate numbers as f16, bf16, f32, e4m3 and int8.
+// Bytes 0x30 to 0x3f and 0xb0 to 0xbf are moderate f16, bf16, f32, e4m3 and int8 numbers.
 __device__ uint32_t random_word(uint32_t i) {
   i = (i ^ 61) ^ (i >> 16);
   i *= 9;
@@ -19,16 +17,15 @@ __device__ uint32_t random_word(uint32_t i) {
   return (i & 0x8f8f8f8f) | 0x30303030;
 }
 
-// Each of these is one instruction on registers: kOperations per warp, `accumulate` for one chain; kMinimum is the
-// first architecture that has it.
-#pragma nv_diag_suppress 177 // passes for the host and for GPUs without an instruction see no use of these
+// kOperations: per warp; kMinimum: first architecture.
+#pragma nv_diag_suppress 177 // not used in all passes
 struct Fma {
   static constexpr double kOperations = 2 * 32;
   struct Chain {
     float sum[1];
   };
   static __device__ void accumulate(Chain& c, const uint32_t (&a)[4], const uint32_t (&)[2]) {
-    // Two registers, not three, so that their banks never collide; the tiny factor keeps the sum as random as it is.
+    // Two registers never collide in banks; the tiny factor keeps sums random.
     c.sum[0] = fmaf(c.sum[0], __uint_as_float(a[0] & 0x31ffffff), c.sum[0]);
   }
   static __device__ uint32_t result(const Chain& c) { return __float_as_uint(c.sum[0]); }
@@ -45,7 +42,6 @@ struct Dp4a {
   static __device__ uint32_t result(const Chain& c) { return static_cast<uint32_t>(c.sum[0]); }
 };
 
-// mma.sync of an m16n8kK shape with four 32-bit accumulators, four registers of A and two of B.
 #define RIDGE_MMA(Name, K, minimum, instruction, Sum, constraint)                                                      \
   struct Name {                                                                                                        \
     static constexpr double kOperations = 2.0 * 16 * 8 * K;                                                            \
@@ -68,7 +64,7 @@ RIDGE_MMA(MmaInt8, 32, 800, "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", i
 RIDGE_MMA(MmaFp8, 32, 890, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", float, "f");
 #undef RIDGE_MMA
 
-// f16 sums: twice the rate of f32 sums on GeForce cards.
+// Twice f32's rate on GeForce.
 struct MmaF16Sums {
   static constexpr double kOperations = 2.0 * 16 * 8 * 16;
   static constexpr int kMinimum = 800;
@@ -83,7 +79,7 @@ struct MmaF16Sums {
   static __device__ uint32_t result(const Chain& c) { return c.sum[0] ^ c.sum[1]; }
 };
 
-// What Turing has instead of m16n8k16.
+// Turing lacks m16n8k16.
 struct MmaF16Turing {
   static constexpr double kOperations = 2.0 * 16 * 8 * 8;
   static constexpr int kMinimum = 750;
@@ -98,12 +94,12 @@ struct MmaF16Turing {
   static __device__ uint32_t result(const Chain& c) { return static_cast<uint32_t>(c.sum[0] + c.sum[3]); }
 };
 
-// `ran` is left alone by code that was compiled for a GPU without the instruction.
+// `ran` is unchanged if the chip lacks the instruction.
 template <typename Instruction>
 __device__ void run_chains(int rounds, uint32_t* ran) {
   uint32_t a[4], b[kChains][2];
   for (int i = 0; i < 4; ++i) a[i] = random_word(threadIdx.x * 8 + i);
-  // Every chain starts with other sums and has a B of its own, so that the compiler cannot take two for the same.
+  // Distinct, so that the compiler cannot merge chains.
   typename Instruction::Chain chains[kChains];
   for (int c = 0; c < kChains; ++c) {
     chains[c].sum[0] = __uint_as_float(random_word(threadIdx.x + 32 * c));
@@ -129,11 +125,9 @@ __global__ void __launch_bounds__(kThreads) mma_kernel(int rounds, uint32_t* ran
 #endif
 }
 
-// wgmma (sm_90a): a group of 128 threads multiplies [64 x K] by [K x 128], both in shared memory in rows of 128 bytes
-// with the 128-byte swizzle, the sums in 64 registers a thread.
+// [64 x K] by [K x 128] per 128 threads, in swizzled rows.
 [[maybe_unused]] constexpr int kWgmmaBytes = (64 + 128) * 128;
-constexpr int kWgmmaGroups =
-    3; // per multiprocessor: enough to keep the tensor cores busy, few enough for the registers
+constexpr int kWgmmaGroups = 3; // per multiprocessor, limited by registers
 
 #define RIDGE_8(c, base)                                                                                               \
   c(s[base]), c(s[base + 1]), c(s[base + 2]), c(s[base + 3]), c(s[base + 4]), c(s[base + 5]), c(s[base + 6]),          \
@@ -169,7 +163,6 @@ __global__ void __launch_bounds__(128 * kWgmmaGroups) wgmma_kernel(int rounds, u
   for (int i = threadIdx.x; i < kWgmmaBytes / 4; i += blockDim.x) tile[i] = random_word(i);
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
-  // Address / 16; rows of 8 lie 1024 bytes apart; 128-byte swizzle.
   const auto descriptor = [](uint32_t address) {
     return uint64_t{(address & 0x3ffff) >> 4} | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
   };
@@ -179,7 +172,7 @@ __global__ void __launch_bounds__(128 * kWgmmaGroups) wgmma_kernel(int rounds, u
   for (int round = 0; round < rounds; ++round) {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-    for (int k = 0; k < 4; ++k) Instruction::accumulate(sums, a + 2 * k, b + 2 * k); // 32 bytes of K each
+    for (int k = 0; k < 4; ++k) Instruction::accumulate(sums, a + 2 * k, b + 2 * k);
     asm volatile("wgmma.commit_group.sync.aligned;\n wgmma.wait_group.sync.aligned 0;" ::: "memory");
   }
   uint32_t all = 0;
@@ -206,7 +199,7 @@ class Rates {
   }
 
  private:
-  // Times some 2 ms of the kernel, long enough to dwarf the launch and short enough to stay at the boost clock.
+  // Runs 2 ms: dwarfs a launch, and stays at boost clock.
   void add(const char* name, const char* how, void (*kernel)(int, uint32_t*), int blocks_per_sm, int threads,
            double operations_per_round) {
     const int blocks = blocks_per_sm * bench_.launch.sm_count;
@@ -221,7 +214,7 @@ class Rates {
     uint32_t ran = 0;
     RIDGE_CUDA(cudaMemcpyAsync(&ran, ran_.as(), 4, cudaMemcpyDeviceToHost, stream));
     RIDGE_CUDA(cudaStreamSynchronize(stream));
-    if (ran == 0) return; // not in the code for this GPU
+    if (ran == 0) return; // this GPU's code lacks it
     const int rounds = std::clamp(static_cast<int>(kFew * 2e-3 / few), kFew, 1 << 20);
     bench_.add(name, core::Ceiling::Unit::operations_per_second,
                operations_per_round * rounds * blocks / seconds(rounds, 5), how);

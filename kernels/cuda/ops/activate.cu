@@ -1,4 +1,3 @@
-// An activation of every element, multiplied with a factor of its column where there are factors.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"

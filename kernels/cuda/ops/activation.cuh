@@ -1,4 +1,3 @@
-// The activations of glu, activate and conv1d.
 #pragma once
 
 #include "core/gelu.h"
@@ -41,7 +40,6 @@ __device__ __forceinline__ float activated(core::Activation kind, float x) {
   return activated(core::ActivationParams{kind}, x);
 }
 
-// What glu makes of a gate and an element.
 __device__ __forceinline__ float gated(const core::ActivationParams& params, float gate, float x) {
   const bool limited = params.limit > 0;
   if (limited) x = fminf(fmaxf(x, -params.limit), params.limit);

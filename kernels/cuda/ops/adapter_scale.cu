@@ -1,4 +1,4 @@
-// Columns multiplied with what counts of their adapters, for the stream and the position of the row's token.
+// Scales columns by their adapters' shares.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
@@ -7,10 +7,10 @@ namespace {
 
 struct AdapterScaleArgs {
   const float *x, *factors;
-  const int32_t* adapter; // of each column
+  const int32_t* adapter;
   float* out;
   int64_t elements, width, columns;
-  const int32_t *positions, *streams, *outputs; // outputs: null where there is a row for each token
+  const int32_t *positions, *streams, *outputs; // outputs null: every token has a row
   const core::AdapterUse* uses;                 // [streams][adapters]
   int64_t adapters;
 };
@@ -22,7 +22,7 @@ __global__ void adapter_scale_kernel(AdapterScaleArgs args, Stamp* stamps) {
     const int32_t token = args.outputs ? args.outputs[row] : static_cast<int32_t>(row);
     const core::AdapterUse use = args.uses[args.streams[token] * args.adapters + args.adapter[column]];
     const float scale = args.positions[token] >= use.from ? use.scale : 0;
-    args.out[i] = scale == 0 ? 0 : args.x[i] * (scale * args.factors[column]); // not 0 times what may be infinite
+    args.out[i] = scale == 0 ? 0 : args.x[i] * (scale * args.factors[column]); // 0 * infinity would be NaN
   }
 }
 

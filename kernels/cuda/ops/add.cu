@@ -1,4 +1,3 @@
-// The sum of two values, the second one scaled, element by element.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 

@@ -1,4 +1,3 @@
-// Keeps every element between two limits.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 

@@ -1,4 +1,3 @@
-// What kernels share that go over elements, each thread over several.
 #pragma once
 
 #include "kernels/cuda/runtime/device.h"

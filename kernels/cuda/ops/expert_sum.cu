@@ -1,4 +1,4 @@
-// The sum of each token's experts, weighted by their shares, and of what else is added to it.
+// Sums of experts by shares, and of further terms.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
@@ -8,7 +8,6 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// Neighbouring columns of a row, one or four.
 template <int kColumns>
 struct Columns {
   float x[kColumns] = {};
@@ -32,7 +31,7 @@ struct Columns {
   }
 };
 
-// Asks again for all values that are not there yet, until they are: of a kernel that may still run (ptx.cuh).
+// Reloads values that a running kernel has not stored yet (ptx.cuh).
 template <int kCount, typename Address>
 __device__ __forceinline__ void await(float (&values)[kCount], const Address& address) {
   while (is_sentinel(values))
@@ -41,7 +40,6 @@ __device__ __forceinline__ void await(float (&values)[kCount], const Address& ad
       if (is_sentinel(values[i])) values[i] = load_latest(address(i));
 }
 
-// Rows of a token from the second on, kBatch of them on their way at once.
 template <int kColumns, bool kDataflow>
 __device__ __forceinline__ Columns<kColumns> other_rows(const SumArgs::Term& term, const float* factors, const float* x,
                                                         int64_t width) {
@@ -70,7 +68,7 @@ __device__ __forceinline__ Columns<kColumns> other_rows(const SumArgs::Term& ter
   return sum;
 }
 
-// Blocks [columns, sums]: no division is in the way of the first loads. With dataflow input a thread has one column.
+// Grid: columns, sums. No division precedes the first loads.
 template <int kColumns, bool kDataflow>
 __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) {
   static_assert(!kDataflow || kColumns == 1);
@@ -79,15 +77,15 @@ __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) 
   const int64_t col = first_index() * kColumns;
   if (col >= args.width) return work.wait();
 #pragma unroll
-  for (const SumArgs::Term& term : args.terms) // arguments are brought before they are needed
+  for (const SumArgs::Term& term : args.terms) // loads arguments early
     asm volatile("" ::"l"(term.x), "l"(term.factors), "r"(term.count), "f"(term.scale));
   if (!kDataflow) work.wait();
-  for (int64_t at = blockIdx.y; at < args.rows * args.sums; at += gridDim.y) { // of all sums
+  for (int64_t at = blockIdx.y; at < args.rows * args.sums; at += gridDim.y) {
     const int64_t token = args.sums == 1 ? at : at / args.sums;
     const auto row_of = [&](int t) { return args.terms[t].x + token * args.terms[t].count * args.width + col; };
     const auto factors_of = [&](int t) { return args.terms[t].factors + at * args.terms[t].count; };
 
-    Columns<kColumns> x[kTerms], sum; // x: of each term's first row
+    Columns<kColumns> x[kTerms], sum;
     float factor[kTerms];
 #pragma unroll
     for (int t = 0; t < kTerms; ++t) {
@@ -113,7 +111,7 @@ __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) 
         sum.add(term.scale * (term.gated ? sigmoid(factor[t]) : factor[t]), x[t]);
     sum.store(args.out + at * args.width + col);
   }
-  if (kDataflow) wait_for_predecessor(); // a kernel that waits for this one thereby waits for all before it
+  if (kDataflow) wait_for_predecessor(); // successors rely on it (ptx.cuh)
 }
 
 template <int kColumns, bool kDataflow>
@@ -127,7 +125,7 @@ void launch_columns(const Launch& launch, const SumArgs& args) {
 
 } // namespace
 
-// With many sums four columns to a thread, so that loads are wide; with few, as many threads as there are columns.
+// Many sums: four columns per thread, for wide loads; few: a thread per column.
 void launch_sum(const Launch& launch, const SumArgs& args) {
   if (args.dataflow_input) return launch_columns<1, true>(launch, args);
   const bool wide = args.rows * args.sums >= 64 && args.width % 4 == 0;

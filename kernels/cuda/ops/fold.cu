@@ -1,4 +1,3 @@
-// The sum of the parts of each row, times a factor.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 

@@ -1,4 +1,4 @@
-// activation(gate) * x, element by element. A gate may be for several neighbours.
+// Neighbouring elements may share a gate.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"

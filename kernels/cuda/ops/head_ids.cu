@@ -1,4 +1,3 @@
-// 0, 1, 2 … for every token.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 

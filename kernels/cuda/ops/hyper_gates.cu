@@ -1,4 +1,4 @@
-// The gates of hyper-connections: a warp per token, its matrix in shared memory. A lane has a row, and then a column.
+// Gates of hyper-connections, a warp per token.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -6,13 +6,13 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kTokens = 4; // of a block
+constexpr int kTokens = 4;
 
 struct GatesArgs {
   const float *x, *scale, *base; // [rows][(2 + count) count], [3], [(2 + count) count]
   float *in, *out;               // [rows][count], [rows][(1 + count) count]
   int64_t rows;
-  int count, iterations; // 0: no matrix
+  int count, iterations; // iterations 0: no matrix
   float epsilon, magnitude, out_epsilon;
 };
 
@@ -23,7 +23,7 @@ __global__ void hyper_gates_kernel(const __grid_constant__ GatesArgs args, Stamp
   const int64_t token = int64_t{blockIdx.x} * kTokens + threadIdx.x / kWarp;
   if (token >= args.rows) return;
   auto& matrix = matrices[threadIdx.x / kWarp];
-  const int columns = args.iterations > 0 ? count : 0; // of the matrix
+  const int columns = args.iterations > 0 ? count : 0;
   const float* x = args.x + token * (2 + columns) * count;
   const auto affine = [&](int part, int i) { return x[i] * args.scale[part] + args.base[i]; };
   float* out = args.out + token * (1 + columns) * count;

@@ -1,5 +1,5 @@
-// What a block gives, added to residual streams that may mix among themselves: a thread has some neighbouring elements
-// of all streams, so that each is read and written once.
+// Adds a block's output to residual streams, which may mix. A thread has neighbouring elements of all streams, so that
+// each is read and written once.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
@@ -13,7 +13,6 @@ struct JoinArgs {
   int count;
 };
 
-// kCount streams, kElements of each at a time.
 template <int kCount, int kElements>
 __global__ void hyper_join_kernel(const __grid_constant__ JoinArgs args, Stamp* stamps) {
   using Vector = std::conditional_t<kElements == 4, float4, float>;
@@ -43,7 +42,6 @@ __global__ void hyper_join_kernel(const __grid_constant__ JoinArgs args, Stamp* 
   }
 }
 
-// Streams that do not mix.
 __global__ void unmixed_hyper_join_kernel(const __grid_constant__ JoinArgs args, Stamp* stamps) {
   const DependentWork work(stamps);
   for (int64_t i = first_index(); i < args.rows * args.count * args.width; i += index_step()) {
@@ -52,7 +50,6 @@ __global__ void unmixed_hyper_join_kernel(const __grid_constant__ JoinArgs args,
   }
 }
 
-// For any number of streams.
 __global__ void plain_hyper_join_kernel(const __grid_constant__ JoinArgs args, Stamp* stamps) {
   const DependentWork work(stamps);
   const int count = args.count;

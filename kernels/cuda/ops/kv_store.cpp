@@ -1,4 +1,3 @@
-// Keys and values into a layer's cache, where no fusion took that up.
 #include "kernels/cuda/ops/op_call.h"
 
 namespace ridge::kernels::cuda {

@@ -1,4 +1,3 @@
-// Layer norm of rows or heads, a block for each.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
@@ -9,7 +8,7 @@ __global__ void layer_norm_kernel(const float* x, const float* weight, const flo
                                   int64_t weights, float epsilon, bool centered, Stamp* stamps) {
   __shared__ float scratch[kElementThreads / kWarp];
   const DependentWork work(stamps);
-  const int64_t first = blockIdx.x * group, first_weight = first % weights; // a row's groups may have their own
+  const int64_t first = blockIdx.x * group, first_weight = first % weights; // groups may have separate weights
   x += first;
   out += first;
   weight += first_weight;

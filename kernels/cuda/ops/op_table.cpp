@@ -1,9 +1,7 @@
-// The launchers of core/ops.def.
 #include "kernels/cuda/ops/op_call.h"
 
 namespace ridge::kernels::cuda {
 
-// By the op's class: products, attention and exchanges have calls of their own.
 #define RIDGE_PLAIN_matrix(what, name)
 #define RIDGE_PLAIN_attention(what, name)
 #define RIDGE_PLAIN_exchange(what, name)

@@ -1,4 +1,3 @@
-// Rows multiplied with a factor of their token's position.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 

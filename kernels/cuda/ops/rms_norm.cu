@@ -1,8 +1,5 @@
-// RMS norm of rows or heads, with what gates it, silu(gate) * norm(x) or norm(silu(gate) * x), or with the sum that it
-// goes into.
-//
-// Short groups, such as the heads of a recurrent layer, take a warp each, rows a block of 256 or 1024 threads. All that
-// a group needs is loaded before its sum is known, into registers, unless it is too long for that.
+// RMS norm, optionally with a gate or a sum. Short groups take a warp; all loads precede the sum, into registers,
+// unless groups are too long.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
@@ -10,16 +7,15 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kOwn = 8; // elements of a thread, in registers
+constexpr int kOwn = 8;
 constexpr int kMostThreads = 1024;
 
 __device__ __forceinline__ float summed(const NormArgs& args, float normed, float residual) {
   return args.residual ? args.factor * (residual + args.scale * normed) : normed;
 }
 
-// The group of a thread, and its weights.
 struct Group {
-  int64_t first; // its first element
+  int64_t first;
   const float* weight;
   int size;
 
@@ -30,24 +26,24 @@ struct Group {
   }
 };
 
-// kThreads: of a group, which has whole quads of elements, at most kThreads * kOwn elements.
+// kThreads: per group, which consists of quads.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads > kElementThreads ? kThreads : kElementThreads)
     rms_norm_kernel(const __grid_constant__ NormArgs args, Stamp* stamps) {
   __shared__ float scratch[kMostThreads / kWarp];
   const OverlappingWork work(stamps);
   const int64_t at = blockIdx.x * int64_t{blockDim.x / kThreads} + threadIdx.x / kThreads;
-  if (at >= args.groups) return work.wait(); // with all the threads of a group
+  if (at >= args.groups) return work.wait(); // uniform over a group
   const Group group(args, at);
   const bool dataflow = args.dataflow_input;
   float x[kOwn] = {}, gate[kOwn] = {}, factor[kOwn] = {}, residual[kOwn] = {};
-  // Calls use(k, i) for this thread's quads, elements k of the arrays and i of the group.
+  // Calls use(k, i) for this thread's quads: k in the arrays, i in the group.
   const auto for_quads = [&](auto&& use) {
 #pragma unroll
     for (int k = 0; k < kOwn; k += 4)
       if (const int i = 4 * static_cast<int>(threadIdx.x % kThreads) + kThreads * k; i < group.size) use(k, i);
   };
-  for_quads([&](int k, int i) { put(factor + k, *reinterpret_cast<const float4*>(group.weight + i)); }); // constant
+  for_quads([&](int k, int i) { put(factor + k, *reinterpret_cast<const float4*>(group.weight + i)); });
   if (!dataflow) work.wait();
   const float *from = args.x + group.first, *added = args.residual + group.first;
   for_quads([&](int k, int i) {
@@ -73,10 +69,9 @@ __global__ void __launch_bounds__(kThreads > kElementThreads ? kThreads : kEleme
     const auto result = [&](int c) { return summed(args, x[c] * scale * factor[c], residual[c]); };
     store_latest(args.out + group.first + i, float4{result(k), result(k + 1), result(k + 2), result(k + 3)});
   });
-  if (dataflow) wait_for_predecessor(); // a kernel that waits for this one thereby waits for all before it
+  if (dataflow) wait_for_predecessor(); // successors rely on it (ptx.cuh)
 }
 
-// Any other group, by a block.
 __global__ void __launch_bounds__(kMostThreads) long_norm_kernel(const __grid_constant__ NormArgs args, Stamp* stamps) {
   __shared__ float scratch[kMostThreads / kWarp];
   const DependentWork work(stamps);
@@ -97,7 +92,7 @@ __global__ void __launch_bounds__(kMostThreads) long_norm_kernel(const __grid_co
 void launch_norm(const Launch& launch, const NormArgs& args) {
   const auto run = [&](auto kernel, int threads) {
     const int block = std::max(threads, kElementThreads);
-    const int64_t groups = block / threads; // of a block
+    const int64_t groups = block / threads;
     launch(kernel, static_cast<unsigned>((args.groups + groups - 1) / groups), block, 0, args, launch.stamps());
   };
   if (args.group % 4 != 0 || args.group > kMostThreads * kOwn) return run(long_norm_kernel, kMostThreads);

@@ -1,4 +1,3 @@
-// Rotation of heads by their position, where no fusion took it up.
 #include "kernels/cuda/ops/op_call.h"
 
 namespace ridge::kernels::cuda {

@@ -1,11 +1,11 @@
-// The softmax of each row: a warp for each. Rows are short.
+// A warp per short row.
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kRows = 4; // of a block
+constexpr int kRows = 4;
 
 __global__ void softmax_kernel(const float* x, float* out, int64_t rows, int width, Stamp* stamps) {
   const DependentWork work(stamps);

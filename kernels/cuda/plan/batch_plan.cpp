@@ -7,8 +7,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// Products of different formats with the same input, as q, k and v can be: for prompts and for single tokens they
-// become one.
+// Same input, different formats (q, k, v).
 bool are_siblings(const Step& a, const Step& b) {
   const auto plain = [](const MatrixStep* m) { return m && m->ids == kNone && !m->glu && m->residual == kNone; };
   const MatrixStep *first = a.matrix(), *second = b.matrix();
@@ -53,8 +52,7 @@ Planning::Planning(const PlanInputs& inputs, const PlanShape& of)
   choose_ways();
 }
 
-// What one step makes and only a gather behind it reads. Values of gathered rows have memory of their own, of which the
-// step uses none.
+// Values that only the following gather reads; the gathered value has separate memory.
 void Planning::find_gathered() {
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     const Step& next = steps[i + 1];
@@ -80,7 +78,6 @@ bool Planning::is_done(int32_t step) const {
   return folds(step) || (steps[step].inputs.size() == 1 && gathered.contains(steps[step].inputs[0]));
 }
 
-// One way for siblings, which share an input, and one for all matrices of a layer's experts, which share its order.
 void Planning::choose_ways() {
   std::map<ValueId, std::vector<int32_t>> of_experts;
   std::vector<int32_t> siblings;

@@ -1,6 +1,4 @@
-// What the parts of a batch's planner know: the steps, the batch's shape, and which way each product goes. The calls
-// are made step by step (emit_calls.cpp); passes over their list then join calls, hand values on in the form that their
-// readers want, and insert the conversions that are left (call_passes.cpp).
+// The batch planner: emit_calls.cpp makes calls step by step, call_passes.cpp joins them and inserts conversions.
 #pragma once
 
 #include "kernels/cuda/plan/batch_plan.h"
@@ -19,10 +17,10 @@ struct Planning {
   const PlanShape& shape;
   const std::vector<Step>& steps;
   int64_t dataflow_tokens = 0;
-  std::vector<bool> sibling_follows; // by step: the next one has the same input, and one kernel has room for both
-  std::vector<Way> ways;             // by step; of matrices
+  std::vector<bool> sibling_follows; // shares input and kernel with the next step
+  std::vector<Way> ways;
   std::vector<PlannedProducts> products;
-  // Where a gather of one token's row has nothing to do: its input, which is written as its output at once.
+  // One token's gather copies nothing: its input is written as its output.
   std::map<ValueId, ValueId> gathered;
 
   bool overlaps() const { return in.overlap && in.limits.overlap; }
@@ -38,22 +36,20 @@ struct Planning {
     const auto found = gathered.find(id);
     return found == gathered.end() ? id : found->second;
   }
-  bool gathers(int32_t step) const; // its result goes where the gather behind it would have copied it to
+  bool gathers(int32_t step) const;
   bool dataflow_input(int32_t step) const { return dataflow_tokens > 0 && steps[step].dataflow_input; }
-  // Whether the step is a router whose scores, and the `route` behind it, come with the product in front of it.
+  // Whether the preceding product computes this router and the next `route`.
   bool folds(int32_t step) const;
-  // What the step in front of this one has done.
   bool is_done(int32_t step) const;
   Way way_of_experts(ValueId ids) const;
-  // The tokens of a tile of sorted experts.
   static int expert_tile(Way way, int64_t slots, int64_t experts) {
     return way == Way::wide ? sorted_wide_tile(slots, experts) : tile_of(way);
   }
 
-  // The product in the step behind this one, if that is one of this value; and its way.
+  // The next step's product if it reads x, otherwise null.
   const MatrixStep* next_matrix(int32_t step, ValueId x) const;
   Way next_way(int32_t step) const { return ways[step + 1]; }
-  // Whether only the product in the step behind this one reads the value, in the form that it is multiplied in.
+  // Whether the next step's product is x's only reader, unnormed and not sorted by expert.
   bool only_next_reads(int32_t step, ValueId x) const;
 
  private:

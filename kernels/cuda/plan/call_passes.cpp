@@ -1,5 +1,4 @@
-// Passes over the list of a batch's calls. Each one looks for calls beside one another that can do something together,
-// and changes or removes them; they run in the order in which run_passes() has them.
+// Passes over a batch's calls, each changing or removing neighbours that can share work.
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/plan/batch_planning.h"
 #include "kernels/cuda/products/gemm.h"
@@ -15,7 +14,7 @@ using core::OpKind;
 
 void remove(Calls& calls, size_t i) { calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(i)); }
 
-// The call in front, without those that only show an input to the host; none: the call itself.
+// The preceding call except Observe; `i` if none.
 size_t before(const Calls& calls, size_t i) {
   size_t found = i;
   while (found > 0 && calls[--found].get<Observe>()) {
@@ -23,7 +22,6 @@ size_t before(const Calls& calls, size_t i) {
   return calls[found].get<Observe>() ? i : found;
 }
 
-// Two siblings of one or two tokens are one launch where there is a kernel for both.
 void pair_matvecs(const Planning& p, Calls& calls) {
   for (size_t i = 1; i < calls.size(); ++i) {
     const size_t at = before(calls, i);
@@ -51,7 +49,7 @@ void join_prompt_siblings(const Planning& p, Calls& calls) {
   }
 }
 
-// A long prompt's product sends columns of its result while it computes others, if what it makes is summed next.
+// See gemm/prompt_exchange.h.
 bool joins_exchange(const Planning& p, const KernelCall& call, const KernelCall& next) {
   const PromptProduct& product = *call.get<PromptProduct>();
   const auto* sum = next.get<Exchange>();
@@ -61,21 +59,19 @@ bool joins_exchange(const Planning& p, const KernelCall& call, const KernelCall&
          m.parts.size() == 1 && m.parts[0].out == sum->op->inputs[0];
 }
 
-// An activation becomes part of the prompt's product in front of it.
 bool joins_activation(const Planning& p, const KernelCall& call, const KernelCall& next) {
   const PromptProduct& product = *call.get<PromptProduct>();
   const auto* activation = next.get<PlainOp>();
   if (!activation || activation->op->kind != OpKind::activate || product.products.size() != 1 ||
       call.step + 1 != next.first_step || activation_behind(p.in.program, p.in.plan, call.step) != activation->op)
     return false;
-  // The input must not be overwritten while it is read.
+  // The output must not overwrite the input.
   return !product.reads_half || p.slot_of(activation->op->outputs[0]) != p.slot_of(product.products[0].matrix.x);
 }
 
-// What prompts' products make for the next one alone they write as that one reads it. Activations and sums over ranks
-// behind them become part of them.
+// Prompt products write f16 tiles for a sole reader, and absorb activations and sums over ranks.
 void hand_over_tiles(const Planning& p, Calls& calls) {
-  ValueId tiled = kNone; // what the product before wrote as f16 in the value's memory
+  ValueId tiled = kNone; // written by the previous product
   for (size_t i = 0; i < calls.size(); ++i) {
     auto* product = calls[i].get<PromptProduct>();
     if (!product) continue;
@@ -102,8 +98,7 @@ void hand_over_tiles(const Planning& p, Calls& calls) {
   }
 }
 
-// Attention over values in f16 gives results that have room in f16. Where a product on tensor cores comes next, it
-// writes them as that product reads them.
+// Attention over f16 values stays in the f16 range, so it can write the next tensor-core product's form.
 void write_attention_half(const Planning& p, Calls& calls) {
   for (KernelCall& call : calls) {
     const bool prompt = call.get<PromptAttention>();
@@ -129,8 +124,7 @@ KernelChoices::Fit fit_of(const Planning& p, const SmallBatch& batch) {
                     : p.in.kernels.small_batch(m, batch.rows, batch.tile_tokens);
 }
 
-// Small batches with the same input, right behind one another, need not wait for each other; there is one scratch for
-// partial sums.
+// Small batches with the same input need not wait for each other, but share the scratch of partial sums.
 void mark_siblings(const Planning& p, Calls& calls) {
   bool sibling_runs = false;
   for (KernelCall& call : calls) {
@@ -142,7 +136,6 @@ void mark_siblings(const Planning& p, Calls& calls) {
   }
 }
 
-// Sums over ranges of columns are added up where the next product converts its input.
 void leave_sums(const Planning& p, Calls& calls) {
   for (KernelCall& call : calls) {
     auto* batch = call.get<SmallBatch>();
@@ -155,8 +148,7 @@ void leave_sums(const Planning& p, Calls& calls) {
   }
 }
 
-// Inserts the conversions of products' inputs, but where the memory for these has what is wanted: from a conversion for
-// another product, or from the kernel that made the value.
+// Inserts conversions unless the buffer already holds the wanted form.
 class Conversions {
  public:
   explicit Conversions(const Planning& planning) : p_(planning) {}
@@ -176,7 +168,7 @@ class Conversions {
     core::WeightId norm;
     int64_t cols;
     HalfLayout layout;
-    ValueId ids = kNone; // by which it is sorted
+    ValueId ids = kNone;
     bool operator==(const Converted&) const = default;
   };
 
@@ -209,7 +201,6 @@ class Conversions {
     convert(call, product.product.matrix, product.rows, HalfLayout::rows);
   }
 
-  // Rows of an experts' product's input, which has one per token or per slot.
   int64_t inputs(const MatrixStep& m, int64_t slots) const {
     return p_.width(m.x) != p_.first_weight(m).cols ? slots : slots / m.used;
   }
@@ -221,7 +212,6 @@ class Conversions {
     unscaled_ = true;
   }
 
-  // What gate and up wrote as f16, or the conversion of `rows` rows.
   void take_input(const KernelCall& call, SmallBatch& batch, int64_t rows, HalfLayout layout) {
     const MatrixStep& m = batch.product.matrix;
     if (half_of_ == kNone || m.x != half_of_ || m.norm != kNone || batch.wide) return convert(call, m, rows, layout);
@@ -230,7 +220,6 @@ class Conversions {
     clearer_.reset();
   }
 
-  // Gate and up write what down reads as f16, if they can, so that no conversion is needed.
   void write_half(const KernelCall& call, SmallBatch& batch) {
     const MatrixStep& m = batch.product.matrix;
     const MatrixStep* next = p_.next_matrix(call.step, m.parts[0].out);
@@ -267,7 +256,7 @@ class Conversions {
     calls_.push_back({first_step, call.first_step, std::move(conversion)});
   }
 
-  // Whether the call in front is a layer norm that none but this product, and siblings right behind it, read.
+  // Whether the preceding call is a layer norm that only this product and the siblings after it read.
   bool norms_input(const KernelCall& call, const MatrixStep& m) const {
     const PlainOp* norm = calls_.empty() ? nullptr : calls_.back().get<PlainOp>();
     if (!norm || norm->op->kind != OpKind::layer_norm || norm->outputs[0] != m.x || m.norm != kNone ||
@@ -289,7 +278,7 @@ class Conversions {
     return std::ranges::count_if(steps, reads) == static_cast<std::ptrdiff_t>(behind - first);
   }
 
-  // Values share memory: what the step writes may take the place of what was converted.
+  // Values share memory: an output may overwrite the converted value.
   void forget_outputs(const Step& step) {
     if (!p_.has_rows(step)) return;
     for (const ValueId output : step.outputs)
@@ -301,30 +290,29 @@ class Conversions {
 
   const Planning& p_;
   Calls calls_;
-  int32_t step_ = 0; // whose outputs were not written yet
+  int32_t step_ = 0;
   std::optional<Converted> converted_;
-  bool unscaled_ = false; // attention wrote it
+  bool unscaled_ = false; // by attention
   std::optional<ConvertInput::Sums> sums_;
-  ValueId half_of_ = kNone;       // what gate and up wrote as f16, too
-  std::optional<size_t> clearer_; // of calls_: a conversion behind the last reader of such a value
+  ValueId half_of_ = kNone;
+  // conversion that can clear the maxima, after the last reader of such f16
+  std::optional<size_t> clearer_;
 };
 
-// The multiprocessors that a product may leave free; null: the call is none that can.
 int* left_free(KernelCall& call) {
   if (auto* matvec = call.get<Matvec>()) return &matvec->left_free;
   auto* pair = call.get<MatvecPair>();
   return pair ? &pair->left_free : nullptr;
 }
 
-// Products leave multiprocessors to what starts beside their blocks.
+// Leaves multiprocessors free for kernels that start beside a product's blocks.
 //
-// A folded router's blocks that choose experts end last, so what comes behind them leaves their multiprocessors free:
-// gpt-oss-20b, whose gate and up would have a block on each of an H200's, 1,030 -> 1,042 tokens per second.
+// A folded router's choosing blocks end last, so the next product avoids their multiprocessors: gpt-oss-20b on an H200,
+// 1,030 -> 1,042 tokens per second.
 //
-// A product has a block on every multiprocessor, and attention's blocks have no room beside those: they would start
-// when its first ones end, and be ready 2 µs after its last one. So it leaves some multiprocessors to attention where
-// its other blocks have little more to do. Tokens per second with 0 / 4 / 8 left free on an H200: qwen3-30b-a3b (4 KV
-// heads) 735 / 778 / 785, an 8B (8) 666 / 677 / 678; with 0 / 2 / 4 qwen3.6-35b-a3b (2) 749 / 753 / 760.
+// Attention's blocks do not fit beside a product's; without free multiprocessors they are ready 2 µs after its last
+// block. Tokens per second with 0 / 4 / 8 free on an H200: qwen3-30b-a3b (4 KV heads) 735 / 778 / 785, an 8B (8)
+// 666 / 677 / 678.
 void leave_room(const Planning& p, Calls& calls) {
   for (size_t i = 1; i < calls.size(); ++i) {
     const auto* router = calls[i - 1].get<MatvecRouter>();
@@ -335,7 +323,8 @@ void leave_room(const Planning& p, Calls& calls) {
     int64_t rows = 0;
     for (const MatrixStep* m : matrices_of(calls[i - 1]))
       for (const MatrixStep::Part& part : m->parts) rows += p.weight(part.weight).rows;
-    if (rows < 16 * p.in.limits.sm_count) continue; // with so few for each, the other blocks would take much longer
+    // otherwise the other blocks would take much longer
+    if (rows < 16 * p.in.limits.sm_count) continue;
     const int64_t heads = p.in.program.kv_layers[attention->rope.heads.kv_layer].heads;
     *left = static_cast<int>(std::min<int64_t>(2 * heads, p.in.limits.sm_count / 16));
   }
@@ -350,8 +339,8 @@ void number_exchanges(const Planning&, Calls& calls) {
   if (exchanges > 0) calls.insert(calls.begin(), {0, 0, NumberExchanges{exchanges}});
 }
 
-// A kernel may start while its predecessor runs. None of the first step does before the batch in front of it is done:
-// attention reads positions and caches early, and recurrent ops their state.
+// The first step must wait for the previous batch: attention reads positions and caches early, recurrent ops their
+// state.
 void mark_overlaps(const Planning& p, Calls& calls) {
   bool launched = false;
   for (KernelCall& call : calls) {

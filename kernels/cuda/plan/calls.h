@@ -1,5 +1,4 @@
-// The kernels that a batch's plan consists of: a struct for each kind, with what that kernel needs. Values and weights
-// are numbers here, which executor/launches.h resolves to pointers.
+// The kernels of a plan and their arguments. Values and weights are numbers, resolved by executor/launches.h.
 #pragma once
 
 #include "kernels/cuda/plan/plan.h"
@@ -13,12 +12,11 @@
 
 namespace ridge::kernels::cuda {
 
-// Sets all values that pass between running kernels to the sentinel.
 struct ClearDataflow {
   static constexpr std::string_view kName = "clear_dataflow";
 };
 
-// No kernel: the host copies a matrix's input and shows it to the observer.
+// No kernel: the host shows the input to the observer.
 struct Observe {
   static constexpr std::string_view kName = "observe";
   MatrixStep matrix;
@@ -26,52 +24,47 @@ struct Observe {
   int64_t rows;
 };
 
-// Products.
-
 struct Product {
   MatrixStep matrix;
-  bool dataflow_input = false; // its input arrives while the kernel runs
+  bool dataflow_input = false; // arrives while the kernel runs
 };
 
 struct Matvec {
   static constexpr std::string_view kName = "matvec";
   Product product;
-  int64_t rows;      // tokens, or slots of experts
-  int left_free = 0; // multiprocessors
+  int64_t rows;
+  int left_free = 0; // multiprocessors without a block
 };
-// Two matrices of different formats with the same input.
 struct MatvecPair {
   static constexpr std::string_view kName = "matvec_pair";
   Product first, second;
   int64_t rows;
   int left_free = 0;
 };
-// With the scores of a folded router (router/folded_router.h) and the choice of experts by them.
+// With a folded router's scores and choice (router/folded_router.h).
 struct MatvecRouter {
   static constexpr std::string_view kName = "matvec_router";
   Product product;
   MatrixStep router;
-  int32_t router_step; // of Plan::steps
+  int32_t router_step;
   const core::Op* route;
   int64_t rows;
 };
 
-// In tiles of a few tokens (small_batch/).
 struct SmallBatch {
   static constexpr std::string_view kName = "small_batch";
   Product product;
   int64_t rows;
   int tile_tokens;
-  bool wide;                                             // by products of warpgroups
-  bool sibling_follows = false, follows_sibling = false; // it shares its input with the next or previous call
-  bool leaves_sums = false;                              // of ranges of columns, which the next ConvertInput adds up
-  bool writes_half = false, reads_half = false;          // gate and up write as f16, too, what down reads
+  bool wide;
+  bool sibling_follows = false, follows_sibling = false; // same input as the next or previous call
+  bool leaves_sums = false;                              // for the next ConvertInput to add
+  bool writes_half = false, reads_half = false;          // f16, from gate and up to down
 };
-// SmallBatch on the slots that each expert was chosen for.
 struct ExpertBatch : SmallBatch {
   static constexpr std::string_view kName = "expert_batch";
 };
-// The same for few slots each, by integers.
+// Integer products for few slots per expert.
 struct ExpertDots {
   static constexpr std::string_view kName = "expert_dots";
   Product product;
@@ -86,19 +79,18 @@ struct Exchange {
   core::ValueId x, out;
   int64_t rows;
   bool dataflow_input = false;
-  int64_t place = 0; // among those of the step
+  int64_t place = 0; // among the step's exchanges
 };
 
-// Matrices with the same input, by wgmma on weights that are decoded first.
+// wgmma on weights decoded to memory.
 struct PromptProduct {
   static constexpr std::string_view kName = "prompt_product";
   std::vector<Product> products;
   int64_t rows;
-  bool writes_half = false, reads_half = false; // as f16 tiles in the memory of the value
-  bool unscaled = false;                        // its input in f16 is not from ConvertInput, so its exponents say less
+  bool writes_half = false, reads_half = false; // as f16 tiles in the value's memory
+  bool unscaled = false;                        // exponents are looser bounds than ConvertInput's
   std::optional<Exchange> sum = {};
 };
-// With activations as bytes.
 struct IntegerProduct {
   static constexpr std::string_view kName = "integer_product";
   Product product;
@@ -109,47 +101,41 @@ struct Gemm {
   Product product;
   int64_t rows;
 };
-// Behind a Gemm of gate and up.
 struct GateUpGlu {
   static constexpr std::string_view kName = "gate_up_glu";
   MatrixStep matrix;
   int64_t rows;
 };
 
-// A product's input in the form that it reads, normed where the product norms.
+// Writes a product's input in the form that it reads, normed if the product norms.
 struct ConvertInput {
   static constexpr std::string_view kName = "to_half";
-  MatrixStep matrix; // whose input it is
+  MatrixStep matrix;
   int64_t rows, cols;
   HalfLayout layout;
-  int64_t cleared = 0; // largest values per row, for the next product that writes_half
-  struct Sums {        // that the product in front left
+  int64_t cleared = 0; // maxima per row to clear for the next writes_half
+  struct Sums {
     MatrixStep matrix;
     int tile_tokens;
     bool wide;
   };
   std::optional<Sums> sums = {};
-  int sorted_tile = 0;                  // tokens of a tile of HalfLayout::sorted_wide
-  const core::Op* layer_norm = nullptr; // in front
+  int sorted_tile = 0;
+  const core::Op* layer_norm = nullptr; // applied to the input first
 };
 
-// Experts.
-
-// Slots in the order of their experts, behind `route`.
 struct SortExperts {
   static constexpr std::string_view kName = "sort_experts";
   core::ValueId ids;
-  int64_t rows, experts; // slots, and among how many experts they are sorted
+  int64_t rows, experts;
   int tile_tokens;
 };
-// Those in the host's memory, behind `route`.
+// Copies chosen experts from host memory.
 struct FetchExperts {
   static constexpr std::string_view kName = "fetch_experts";
   core::ValueId ids;
-  int64_t rows; // slots
+  int64_t rows;
 };
-
-// Attention.
 
 struct RopeStore {
   static constexpr std::string_view kName = "rope_store";
@@ -162,28 +148,26 @@ struct PromptRope : RopeStore {
 };
 struct LatentStore {
   static constexpr std::string_view kName = "latent_store";
-  LatentStep latent; // with the rotations before it
+  LatentStep latent;
   int64_t rows;
 };
 
-// `rows` tokens of the batch, from first_row on.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   const core::Op* op;
   core::ValueId out;
   int64_t rows;
   int64_t first_row = 0;
-  bool one_run = false;                // the rows are a TokenRun
-  std::optional<HalfLayout> half = {}; // it writes what ConvertInput would
+  bool one_run = false;                // a TokenRun
+  std::optional<HalfLayout> half = {}; // also writes this layout
 };
-// For any head size and cache type, and for chosen positions.
+// Any head size and cache type; chosen positions.
 struct PlainAttention : Attention {
   static constexpr std::string_view kName = "plain_attention";
 };
 struct PromptAttention : Attention {
   static constexpr std::string_view kName = "prompt_attention";
 };
-// RopeStore and Attention in one.
 struct RopeAttention {
   static constexpr std::string_view kName = "rope_attention";
   RopeStore rope;
@@ -195,7 +179,7 @@ struct LatentAttention {
   core::ValueId out;
   int64_t rows;
 };
-// For any widths and cache type, for chosen positions, and for entries beside a window.
+// Any widths and cache type; chosen positions.
 struct PlainLatentAttention : LatentAttention {
   static constexpr std::string_view kName = "plain_latent_attention";
 };
@@ -206,9 +190,6 @@ struct IndexChoice {
   int64_t rows;
 };
 
-// Elements.
-
-// Additions behind experts.
 struct Sum {
   static constexpr std::string_view kName = "sum";
   SumStep sum;
@@ -223,7 +204,6 @@ struct Norm {
   int64_t rows;
   bool dataflow_input = false;
 };
-// An op as it is.
 struct PlainOp {
   static constexpr std::string_view kName = "op";
   const core::Op* op;
@@ -231,15 +211,14 @@ struct PlainOp {
   int64_t rows;
 };
 
-// Before the exchanges of a step. Numbers go on from step to step, so they are made on the device.
+// The counter continues from step to step, so it lives on the device.
 struct NumberExchanges {
   static constexpr std::string_view kName = "number_exchanges";
   int64_t exchanges;
 };
-// The choice of a token by the sampler chain.
 struct Sample {
   static constexpr std::string_view kName = "sample";
-  int64_t output; // whose logits
+  int64_t output;
 };
 
 using CallWork =
@@ -249,10 +228,10 @@ using CallWork =
                  PlainLatentAttention, IndexChoice, Sum, Norm, PlainOp, NumberExchanges, Exchange, Sample>;
 
 struct KernelCall {
-  int32_t first_step = 0, step = 0; // of Plan::steps: what it computes, up to `step`; a profile counts it to `step`
+  int32_t first_step = 0, step = 0; // first and last step computed; profiles attribute it to the last
   CallWork work;
-  bool overlap = false; // may start while its predecessor runs
-  bool gathers = false; // one token: the result goes where the gather behind it would have copied it to
+  bool overlap = false;
+  bool gathers = false; // writes the following gather's output (one token)
 
   template <typename Work>
   const Work* get() const {
@@ -267,10 +246,8 @@ struct KernelCall {
   }
 };
 
-// For people (plan_text.cpp). The matrices of a call's products, or the one whose input it prepares and the one whose
-// sums it adds up.
+// The matrices of its products, or those whose input it prepares or whose sums it adds.
 std::vector<const MatrixStep*> matrices_of(const KernelCall& call);
-// Whether the call, or a product of it, takes values that arrive while it runs.
 bool has_dataflow_input(const KernelCall& call);
 
 } // namespace ridge::kernels::cuda

@@ -17,13 +17,12 @@ constexpr int64_t kFewChoicesAnExpert = 5; // sorted_wide_rows() has no memory f
 
 int64_t tiles(int64_t n, int64_t of) { return (n + of - 1) / of; }
 
-// How long kernels take to decode a million weights, in µs on the chip that was measured: for a pass of matvec over up
-// to four tokens, for a tile of 8, 16 and 32 tokens, and for a tile of a product of warpgroups.
+// µs per million weights on an H200: a matvec pass of up to four tokens, a tile of 8, 16, 32 tokens, a wide tile.
 struct DecodeCost {
   double pass, tile_8, tile_16, tile_32, wide;
 };
-constexpr DecodeCost kPacked = {0.27, 0.152, 0.173, 0.307, 0.35}, // measured with Q4_K and Q6_K
-    kBytes = {0.27, 0.184, 0.23, 0.494, 0.53},                    // Q8_0: more to fetch from shared memory
+constexpr DecodeCost kPacked = {0.27, 0.152, 0.173, 0.307, 0.35}, // Q4_K, Q6_K
+    kBytes = {0.27, 0.184, 0.23, 0.494, 0.53},                    // Q8_0: more shared-memory reads
     kCodebook = {0.30, 0.241, 0.264, 0.366, 0.55};                // IQ3_S
 
 const DecodeCost& decode_cost(const quant::FormatInfo* format) {
@@ -33,14 +32,13 @@ const DecodeCost& decode_cost(const quant::FormatInfo* format) {
   return bits < 4 && format->name.starts_with("IQ") ? kCodebook : kPacked;
 }
 
-// One product of a group as costs see it.
 struct Desc {
-  int64_t rows, cols, out_rows; // of activations; of the weights, those of one expert
-  double bytes;                 // of these weights
-  int64_t experts;              // 0: none
+  int64_t rows, cols, out_rows;
+  double bytes;
+  int64_t experts;
   const DecodeCost* decode;
 
-  double millions() const { return static_cast<double>(cols * out_rows) * 1e-6; } // of weights
+  double millions() const { return static_cast<double>(cols * out_rows) * 1e-6; }
 };
 
 struct Question {
@@ -51,7 +49,7 @@ struct Question {
 
   const ChipRates& chip() const { return in.rates; }
   double read_us() const { return desc.bytes / chip().bytes; }
-  // Decoding takes as long as the measured chip took, times its lanes over this chip's.
+  // Scaled from the H200 by lanes.
   double decode_us(double of_million) const {
     static const double measured = known_chip("H200").rates().lanes;
     return desc.millions() * of_million * measured / chip().lanes;
@@ -75,14 +73,12 @@ Desc desc_of(const PlanInputs& in, const ProductGroup& group, const MatrixStep& 
   return desc;
 }
 
-// Where each way fits.
-
 bool always(const Question&) { return true; }
 
 bool fits_tiles(const Question& q, int tile) {
   if (!has_tensor_products(q.in.config, q.in.limits) || !q.in.limits.small_batch) return false;
   if (q.desc.experts == 0 ? q.group.dataflow || q.desc.rows > kMostTiledTokens : q.desc.rows <= q.m.used)
-    return false; // the choices of one token differ
+    return false; // one token's choices are distinct
   return q.in.kernels.small_batch(q.m, q.desc.rows, tile).fits;
 }
 template <int kTile>
@@ -90,7 +86,7 @@ bool fits_tiles_of(const Question& q) {
   return fits_tiles(q, kTile);
 }
 
-// A product of the group that has no room for it goes in tiles of 8. Matrices of heads were not measured.
+// Products that do not fit use tiles of 8. Matrices of heads were not measured.
 bool fits_dots(const Question& q) {
   return q.in.limits.bulk_copies && q.desc.experts > 0 && !q.m.of_heads && fits_tiles(q, 8) &&
          std::ranges::any_of(q.group.products,
@@ -110,7 +106,7 @@ bool fits_wide(const Question& q) {
 bool is_large_dense(const Question& q) {
   return has_tensor_products(q.in.config, q.in.limits) && q.desc.experts == 0 && !q.group.dataflow;
 }
-bool fits_prompt(const Question& q) { // its second stream is not part of a graph
+bool fits_prompt(const Question& q) { // its second stream cannot be part of a graph
   return is_large_dense(q) && has_prompt_products(q.in.config, q.in.limits) && q.desc.rows > kGraphTokens;
 }
 bool fits_gemm(const Question& q) { return is_large_dense(q) && !has_prompt_products(q.in.config, q.in.limits); }
@@ -119,40 +115,38 @@ bool fits_bytes(const Question& q) {
          q.in.kernels.can_multiply_bytes(q.m);
 }
 
-// What each way costs, in µs. The constants were fitted to times of whole steps on one H200, where one kind of products
-// went each way in turn: llama-8b in Q4_K_M, Q8_0 and IQ3_S, qwen3-30b-a3b and gpt-oss-20b, 3 to 512 tokens, and with
-// the limits of sm_80 and sm_89.
+// Costs in µs, fitted to whole steps on one H200: llama-8b in Q4_K_M, Q8_0 and IQ3_S, qwen3-30b-a3b, gpt-oss-20b, 3 to
+// 512 tokens, also with the limits of sm_80 and sm_89.
 
-constexpr double kStart = 3;       // a kernel, from its predecessor's last block to its own first products
-constexpr double kLateStart = 6.5; // where it does not start while its predecessor ends
+constexpr double kStart = 3;
+constexpr double kLateStart = 6.5; // without overlap with the predecessor
 double start(const Question& q) { return q.in.overlap && q.in.limits.overlap ? kStart : kLateStart; }
 
 double matvec(const Question& q, Way) {
   const Desc& d = q.desc;
   const bool bulk = q.in.limits.bulk_copies;
-  if (d.experts > 0) // choices are multiplied one by one
-    return 4 + static_cast<double>(d.rows) * q.read_us() * (bulk ? 0.97 : 2.4);
+  if (d.experts > 0) return 4 + static_cast<double>(d.rows) * q.read_us() * (bulk ? 0.97 : 2.4);
   const double pass = q.decode_us(d.decode->pass);
   if (d.rows <= 2) return (q.group.dataflow ? 1.1 : 4) + std::max(q.read_us(), (d.rows == 1 ? 0.4 : 0.6) * pass);
-  // Its neighbours have to convert what tiles would have handed on; the start is that of a whole step.
+  // includes the conversions that neighbours need, since matvec hands on no f16
   return (bulk ? 13 : 10) +
          static_cast<double>(tiles(d.rows, 4)) * std::max({bulk ? 0.1 : 0.5, q.read_us(), (bulk ? 1 : 1.4) * pass});
 }
 
-// The conversion of a product's input to what tensor cores read; a norm needs the whole row first.
+// A norm reads the whole row first.
 double conversion(const Question& q, Way way) {
   if (q.m.norm != kNone) return way == Way::dots ? 3 : 6;
   const bool made_by_gate_and_up = (way == Way::tiles_8 || way == Way::tiles_16) && q.group.rows <= kMostHalfTokens;
   return q.group.after_attention || way == Way::dots || made_by_gate_and_up ? 0 : 3;
 }
 
-// Tiles of experts' choices that are distributed at random over four fifths of them: routers have favourites.
+// Choices fall at random on four fifths of the experts, since routers prefer some.
 double expert_tiles(const Desc& d, int tile) {
   const double experts = 0.8 * static_cast<double>(d.experts), mean = static_cast<double>(d.rows) / experts;
   if (mean > 300) return experts * (mean / tile + 0.5);
-  double count = 0, term = std::exp(-mean), below = term; // of a Poisson distribution
+  double count = 0, term = std::exp(-mean), below = term;
   for (int64_t n = 1, full = 0; full < 64; ++n) {
-    if (n == full * tile + 1) { // an expert has a tile more where it has more choices than fill the others
+    if (n == full * tile + 1) {
       if (1 - below < 1e-4) break;
       count += 1 - below;
       ++full;
@@ -173,12 +167,12 @@ double tiled(const Question& q, Way way) {
   const DeviceLimits& limits = q.in.limits;
   const int tile = tile_of(way);
   double decode = way == Way::tiles_8 ? d.decode->tile_8 : way == Way::tiles_16 ? d.decode->tile_16 : d.decode->tile_32;
-  if (!limits.bulk_copies) { // fewer stages are under way
+  if (!limits.bulk_copies) {
     if (way == Way::tiles_16) decode *= limits.shared_per_block < 160 << 10 ? 1.85 : 1.36;
     if (way == Way::tiles_32) decode *= 1.56;
   }
-  // Where most of a step's products are `wide`, one in tiles costs the others what they hand on: llama-8b with 32
-  // streams 10,410 tokens per second, and 8,130 with gate and up in tiles of 32.
+  // Tiles break the f16 hand-over between wide neighbours: llama-8b with 32 streams 10,410 tokens per second, 8,130
+  // with gate and up in tiles of 32.
   if (way == Way::tiles_32 && d.experts == 0 && limits.prompt_products) decode *= 1.5;
   const double products = d.millions() * 1e6 * tile / (0.8 * q.chip().half_products);
   if (d.experts > 0) return sorted_experts(q, tile, q.decode_us(decode), products);
@@ -187,7 +181,6 @@ double tiled(const Question& q, Way way) {
          1.15 * each * static_cast<double>(tiles(d.rows, tile) - 1);
 }
 
-// Each choice becomes integers in every block.
 double dots(const Question& q, Way) {
   const Desc& d = q.desc;
   return 6 + expert_tiles(d, 8) * (q.read_us() + 0.08) + static_cast<double>(d.rows) * q.decode_us(0.045);
@@ -202,12 +195,12 @@ double wide(const Question& q, Way) {
     const int tile = sorted_wide_tile(d.rows, d.experts);
     return sorted_experts(q, tile, q.decode_us(0.63 * d.decode->wide), products(tile));
   }
-  const double few_rows = d.out_rows <= 3 * kWideRows ? 12 : 0; // columns are shared out, and sums added up
+  const double few_rows = d.out_rows <= 3 * kWideRows ? 12 : 0;
   const double each = std::max(q.decode_us(d.decode->wide), products(wide_tile_rows(d.rows)));
   return start(q) + few_rows + std::max(1.15 * q.read_us(), each * static_cast<double>(wide_tiles(d.rows)));
 }
 
-// Blocks of so many weights' rows and 128 tokens; the multiprocessors do not get by with fewer than `least` each.
+// Blocks of `block_rows` x 128 tokens; a multiprocessor takes at least as long as `least`.
 double blocks_us(const Question& q, int64_t block_rows, double least, double products_per_us) {
   const auto blocks = static_cast<double>(tiles(q.desc.out_rows, block_rows) * tiles(q.desc.rows, 128));
   const double sm_count = q.in.limits.sm_count;
@@ -217,11 +210,11 @@ double blocks_us(const Question& q, int64_t block_rows, double least, double pro
 double gemm(const Question& q, Way) {
   return start(q) + blocks_us(q, 128, 1.4, std::min(0.8 * q.chip().half_products, 2.63 * q.chip().lanes));
 }
-double bytes(const Question& q, Way) { // scales and offsets take more lanes than products
+double bytes(const Question& q, Way) {
   return start(q) + blocks_us(q, 64, 1.5, std::min(0.8 * q.chip().byte_products, 2.27 * q.chip().lanes));
 }
 
-double prompt(const Question& q, Way) { // weights are decoded into memory first
+double prompt(const Question& q, Way) {
   const double products = static_cast<double>(core::round_up(q.desc.rows, kPromptTokens)) * q.desc.millions() * 1e6 /
                           (0.7 * q.chip().wgmma_products);
   return 20 + q.decode_us(1.35) + products;
@@ -305,7 +298,7 @@ int64_t sorted_wide_rows(int64_t choices, int64_t experts) {
 }
 
 bool shared_expert_is_choice(const DeviceLimits& limits, int64_t rows, int64_t used) {
-  constexpr int64_t kMostRows = 8; // each reads its weights again, from the cache; more were not measured
+  constexpr int64_t kMostRows = 8; // each reads the weights again, from L2; more were not measured
   const auto busy = [&](int64_t choices) { return choices * std::max<int64_t>(1, limits.sm_count / choices); };
   return rows == 1 || (rows <= kMostRows && 6 * busy(rows * (used + 1)) >= 5 * busy(rows * used));
 }

@@ -1,6 +1,5 @@
-// Which kernel multiplies a matrix, and why. Every way to multiply is a row of candidates.cpp: where it fits, and how
-// many microseconds it is expected to take on this chip. The cheapest one is taken. `ridge bench --profile -v` shows
-// all of them, `ridge bench --regret` measures them.
+// Chooses each product's kernel: the way with the least expected time in candidates.cpp. `ridge bench --profile -v`
+// shows all ways, `ridge bench --regret` measures them.
 #pragma once
 
 #include "core/executor.h"
@@ -20,34 +19,34 @@ namespace ridge::kernels::cuda {
 struct PlanInputs;
 
 enum class Way : uint8_t {
-  matvec,  // a pass over the weights for few tokens, or for each choice of an expert
-  tiles_8, // small_batch/batch.cuh in tiles of so many tokens; experts' choices are sorted by expert
+  matvec,  // few tokens, or each choice of an expert
+  tiles_8, // small_batch/batch.cuh
   tiles_16,
   tiles_32,
-  dots,   // small_batch/expert_dots.cuh: sorted experts of few tokens, by integers
-  wide,   // small_batch/wide_batch.cuh: wgmma on weights that are decoded into registers
-  gemm,   // gemm/gemm.cuh: mma on weights that are decoded into shared memory
-  bytes,  // gemm/integer_product.cuh: mma on bytes
-  prompt, // gemm/prompt_product.h: wgmma on weights that were decoded into device memory
+  dots,   // small_batch/expert_dots.cuh
+  wide,   // small_batch/wide_batch.cuh
+  gemm,   // gemm/gemm.cuh
+  bytes,  // gemm/integer_product.cuh
+  prompt, // gemm/prompt_product.h
 };
 inline constexpr size_t kWays = 9;
 std::string_view name_of(Way way);
-std::optional<Way> way_named(std::string_view name); // as name_of() has it
-constexpr int tile_of(Way way) {                     // tokens; 0: these have none
+std::optional<Way> way_named(std::string_view name);
+constexpr int tile_of(Way way) { // 0: none
   return way == Way::tiles_8 || way == Way::dots ? 8 : way == Way::tiles_16 ? 16 : way == Way::tiles_32 ? 32 : 0;
 }
 constexpr bool is_tiled(Way way) { return way == Way::tiles_8 || way == Way::tiles_16 || way == Way::tiles_32; }
 
-// Values of batches up to this size pass between kernels that run at once, all of which are matvecs then.
+// Values of such batches pass between running kernels, and all products are matvecs.
 inline constexpr int64_t kDataflowTokens = 2;
-inline constexpr int64_t kMostTiledTokens = 96; // that the scratch memory of tiles_8 … tiles_32 is made for
+inline constexpr int64_t kMostTiledTokens = 96; // scratch limit of tiles_*
 
-// Products that one way is chosen for: matrices with a common input, or all matrices of a layer's experts.
+// Products that share one way: a common input, or a layer's expert matrices.
 struct ProductGroup {
   std::vector<const MatrixStep*> products;
-  int64_t rows = 0;             // of activations; of experts, choices: tokens x experts of each
-  bool dataflow = false;        // the batch's values pass between running kernels
-  bool after_attention = false; // which may write its result as f16
+  int64_t rows = 0; // of activations; for experts, choices
+  bool dataflow = false;
+  bool after_attention = false; // attention can write f16 for it
 };
 
 struct Estimate {
@@ -56,34 +55,31 @@ struct Estimate {
 };
 struct ProductChoice {
   Way way = Way::matvec;
-  std::vector<Estimate> estimates; // of those that fit, in the order of the table
+  std::vector<Estimate> estimates;
 };
 
-// What each way takes on the GPU at hand, in units of what it is expected to take (`ridge bench --calibrate`). The
-// version is that of the expectations: factors for others mean nothing.
+// Measured / expected time (`ridge bench --calibrate`), for one version of the costs.
 inline constexpr int kCostsVersion = 1;
 using WayFactors = std::array<double, kWays>;
-WayFactors way_factors(const std::map<std::string, double>& by_name); // 1 where a way has none; other names do nothing
+WayFactors way_factors(const std::map<std::string, double>& by_name); // missing ways: 1; unknown names are ignored
 
-// By ops' names without the layer, "attn_q attn_k attn_v": the way to take where it fits. The name "" stands for all.
+// By names of ops without the layer ("attn_q attn_k attn_v"), where the way fits. "" matches all.
 using ForcedWays = std::map<std::string, Way>;
 
 ProductChoice choose(const PlanInputs& in, const ProductGroup& group, std::optional<Way> forced = std::nullopt);
 
-// What a configuration has, whatever the matrix.
+// Whether configuration and chip allow them, whatever the matrix.
 bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
 bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
-// Whether prompts attend by a kernel of their own, where it takes their heads and caches.
 bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits& limits);
 
-// Rows of a tile of sorted experts' inputs for Way::wide, which most experts' choices find room in; and of all such
-// tiles, those that are not full included; 0 where there are never so many choices that this way is taken.
+// For Way::wide: tokens of a sorted tile, so that most experts need one; rows of all tiles with padding, 0 if there are
+// too few choices.
 int sorted_wide_tile(int64_t choices, int64_t experts);
 int64_t sorted_wide_rows(int64_t choices, int64_t experts);
 
-// Whether a shared expert is one more choice of each of `rows` tokens, which are multiplied one by one. Else its
-// products are two or three kernels more. It is one unless that leaves a sixth of the multiprocessors without work that
-// had some, since each choice gets the same number of them.
+// Whether a shared expert becomes one more choice instead of two or three kernels. Choices get equally many
+// multiprocessors; false if that idles a sixth of those that worked before.
 bool shared_expert_is_choice(const DeviceLimits& limits, int64_t rows, int64_t used);
 
 } // namespace ridge::kernels::cuda

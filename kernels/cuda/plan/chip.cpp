@@ -6,8 +6,8 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// Multiply-adds of a multiprocessor in a clock: by the vendor's papers, but for 90, where mma was measured (648 TFLOP/s
-// of f16 and 1,290 TOPS on an H200; its papers have wgmma alone).
+// Multiply-adds per multiprocessor and clock, from the vendor's papers; mma on 90 as measured on an H200 (648 TFLOP/s
+// f16, 1,290 TOPS), since they list only wgmma.
 struct TensorCores {
   int compute;
   double half, bytes, wgmma;
@@ -16,7 +16,7 @@ constexpr TensorCores kTensorCores[] = {{75, 512, 1024, 0}, {80, 1024, 2048, 0},
                                         {89, 256, 1024, 0}, {90, 1240, 2470, 2048}, {100, 1240, 2470, 0},
                                         {120, 256, 1024, 0}};
 
-// What a kernel that only reads reached of what the data sheet says.
+// Measured share of the data sheet's bandwidth.
 constexpr double kReadShare = 0.88;
 
 constexpr KnownChip kKnownChips[] = {

@@ -1,4 +1,4 @@
-// How fast a GPU is at what products are made of. Candidates' costs (candidates.h) are computed from these numbers.
+// A GPU's rates, from which candidates.h computes costs.
 #pragma once
 
 #include "kernels/cuda/runtime/limits.h"
@@ -8,31 +8,31 @@
 
 namespace ridge::kernels::cuda {
 
-// Rates of the whole chip, per microsecond.
+// Per microsecond.
 struct ChipRates {
-  double bytes = 0;          // read from device memory
-  double half_products = 0;  // multiply-adds of f16 by mma with f32 sums
-  double byte_products = 0;  // multiply-adds of int8 by mma
-  double wgmma_products = 0; // multiply-adds of f16 by wgmma; 0: the chip has none
-  double lanes = 0;          // instructions of single lanes: multiprocessors x 128 x clock
+  double bytes = 0;          // of device memory
+  double half_products = 0;  // f16 by mma, f32 sums
+  double byte_products = 0;  // int8 by mma
+  double wgmma_products = 0; // f16 by wgmma; 0: none
+  double lanes = 0;          // multiprocessors x 128 x clock
 };
 
-// `compute`: the capability, 89 for 8.9. `bytes_per_us`: of the memory, as the data sheet has it.
+// `compute`: 89 for 8.9.
 ChipRates rates_of(int compute, int sm_count, double clock_mhz, double bytes_per_us);
 
-// A GPU that plans are made for where it is not at hand.
+// Plans need no device.
 struct KnownChip {
   std::string_view name;
   int compute, sm_count;
-  double clock_mhz, bytes_per_us; // boost clock and memory bandwidth of the data sheet
-  bool measured;                  // costs were compared with times on this chip (`ridge bench --regret`)
+  double clock_mhz, bytes_per_us; // of the data sheet
+  bool measured;                  // costs were compared (`ridge bench --regret`)
 
   ChipRates rates() const { return rates_of(compute, sm_count, clock_mhz, bytes_per_us); }
 };
 std::span<const KnownChip> known_chips();
-const KnownChip& known_chip(std::string_view name); // throws std::logic_error for another name
+const KnownChip& known_chip(std::string_view name); // throws std::logic_error for unknown names
 
-// What code that was built for every chip of `known_chips` can do on a chip of this capability.
+// Limits of code built for all `known_chips`.
 DeviceLimits limits_of(int compute, int sm_count);
 
 } // namespace ridge::kernels::cuda

@@ -1,5 +1,4 @@
-// The calls of each step, as if it stood alone: which kernels compute it. Conversions of products' inputs, and what
-// depends on the calls beside, come later (call_passes.cpp).
+// The calls of each step in isolation; call_passes.cpp handles neighbours.
 #include "kernels/cuda/plan/batch_planning.h"
 #include "kernels/cuda/products/scratch_sizes.h"
 
@@ -54,7 +53,7 @@ class Emitter {
       return add(Exchange{&op, op.inputs[0], p_.placed(op.outputs[0]), rows, dataflow_input()});
     const bool chooses = op.kind == OpKind::route || op.kind == OpKind::head_ids;
     const Way way = chooses ? p_.way_of_experts(op.outputs[0]) : Way::matvec;
-    const bool by_its_scores = chooses && p_.folds(step_ - 1); // the kernel of its scores has done it
+    const bool by_its_scores = chooses && p_.folds(step_ - 1);
     if (!by_its_scores && (!step.only_sorted || way != Way::matvec)) add(plain(op, rows));
     if (chooses) add_choice(op, rows, way);
   }
@@ -63,7 +62,6 @@ class Emitter {
     for (const ValueId id : op.outputs) plain.outputs.push_back(p_.placed(id));
     return plain;
   }
-  // What products of the chosen experts need first.
   void add_choice(const core::Op& op, int64_t rows, Way way) {
     const auto* routing = std::get_if<core::RouteParams>(&op.params);
     const ValueId ids = p_.placed(op.outputs[0]);
@@ -90,7 +88,7 @@ class Emitter {
     m.ids == kNone ? add_product(m, rows, way) : add_experts(m, rows * m.used, way);
   }
   Product product(const MatrixStep& m) const {
-    const bool fetched = p_.in.experts_on_host && m.ids != kNone; // by a kernel in front
+    const bool fetched = p_.in.experts_on_host && m.ids != kNone;
     return {m, dataflow_input() && !fetched};
   }
   void add_matvec(const MatrixStep& m, int64_t rows) {
@@ -137,7 +135,6 @@ class Emitter {
     if (op) add_attention(*op);
   }
 
-  // Pieces of prompts, each for itself, and the tokens between them.
   void add_attention(const core::Op& op) {
     const PlanShape& shape = p_.shape;
     const bool splits = op.kind == OpKind::attention &&
@@ -173,7 +170,7 @@ class Emitter {
 
   const Planning& p_;
   Calls calls_;
-  int32_t step_ = 0; // that calls are added for
+  int32_t step_ = 0;
 };
 
 } // namespace

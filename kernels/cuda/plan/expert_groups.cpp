@@ -21,7 +21,7 @@ int64_t slot_bytes(const std::vector<ExpertGroup>& groups, int64_t slots) {
   return bytes;
 }
 
-// Statistics of all layers; of each five arrays by expert or slot, one by multiprocessor and a number.
+// Statistics; per group five arrays by expert or slot, one by multiprocessor, a number.
 int64_t expert_table_bytes(const std::vector<ExpertGroup>& groups, int sm_count) {
   if (groups.empty()) return 0;
   int64_t bytes = kExpertAligned;
@@ -35,7 +35,7 @@ std::vector<ExpertGroup> expert_groups(const core::Program& program) {
     if (op.kind == core::OpKind::route) groups.push_back({op.outputs[0]});
     if (op.kind != core::OpKind::expert_linear || uses(program, op.weights[0]) > 1) continue;
     const auto group = std::ranges::find(groups, op.inputs[1], &ExpertGroup::ids);
-    if (group == groups.end()) continue; // matrices of heads, all of which are used
+    if (group == groups.end()) continue; // matrices of heads
     const core::Weight& w = program.weights[op.weights[0]];
     group->experts = w.count;
     group->weights.push_back(op.weights[0]);

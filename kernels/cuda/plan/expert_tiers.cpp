@@ -57,7 +57,7 @@ std::span<const ExpertMove> ExpertTiers::want(std::span<const int32_t> wanted) {
   return moves_;
 }
 
-// An empty slot, or the one whose expert is used least and not wanted now; -1: there is none.
+// Empty, or of the coldest unwanted expert; -1: none.
 int ExpertTiers::slot_to_take() const {
   int best = -1;
   double least = std::numeric_limits<double>::infinity();
@@ -69,7 +69,7 @@ int ExpertTiers::slot_to_take() const {
   return best;
 }
 
-// A place that is empty, or whose expert is on the GPU, too: of those the one that will stay there longest. -1: none.
+// Empty, or of the hottest expert on the GPU, which stays there longest; -1: none.
 int ExpertTiers::spare_host_place() const {
   int best = -1;
   double most = -std::numeric_limits<double>::infinity();
@@ -81,7 +81,7 @@ int ExpertTiers::spare_host_place() const {
   return best;
 }
 
-// A spare one, or that of the expert which is used least, less than `heat`, and not wanted now; -1: there is none.
+// Spare, or of the coldest unwanted expert below `heat`; -1: none.
 int ExpertTiers::host_place_to_take(double heat) const {
   if (const int spare = spare_host_place(); spare >= 0) return spare;
   int best = -1;
@@ -110,8 +110,7 @@ void ExpertTiers::bring_to_gpu(int e, int slot) {
   moves_.push_back(move);
 }
 
-// Brings an expert that is in the file alone, where no slot is to be had. The host's memory keeps it where that costs
-// no other expert its place.
+// Without a slot. Stays in host memory if that evicts no expert.
 void ExpertTiers::bring_anywhere(int e) {
   int place = spare_host_place();
   ++read_;

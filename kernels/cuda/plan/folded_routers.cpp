@@ -15,13 +15,12 @@ using core::OpKind;
 
 namespace {
 
-// Reading the folded matrix takes some 2 µs then, which is what it saves.
+// Reading this takes about 2 µs, all that folding saves.
 constexpr int64_t kMostFoldedBytes = 8 << 20;
-constexpr int64_t kWholeColumns = 1024; // of a warp tile: the product knows of whole ones only
+constexpr int64_t kWholeColumns = 1024; // the kernel handles only whole warp tiles
 
 } // namespace
 
-// Whether the projection's kernel can make a router's scores, too: it multiplies integers, whole warp tiles of them.
 bool Planner::takes_router(const MatrixStep& m) const {
   if (m.parts.size() != 1 || m.norm != kNone || m.glu || m.ids != kNone || !m.beside.empty() || m.residual == kNone)
     return false;
@@ -30,17 +29,15 @@ bool Planner::takes_router(const MatrixStep& m) const {
   return format && format->packed && w.cols % kWholeColumns == 0;
 }
 
-// Whether a step is a router of its own normed input, alone or with the gate of a shared expert.
 bool Planner::is_router(const MatrixStep& m) const {
   if (m.norm == kNone || m.glu || m.ids != kNone || !m.beside.empty() || m.residual != kNone) return false;
   if (m.parts.size() == 1) return true;
   return m.parts.size() == 2 && m.parts[1].bias == kNone && program_.weights[m.parts[1].weight].rows == 1;
 }
 
-// A router right behind the projection that makes its input, and right before `route`. What is added to the projection
-// was passed on by a running kernel, so that it can be asked for at once, and so is the projection's result, which the
-// shares wait for. The experts' numbers are written while the projection's blocks still read, so they have memory of
-// their own, as all values that running kernels pass on.
+// Finds routers between a projection and `route`. The residual must be a dataflow value to be loaded at once, and the
+// result too, because the shares wait for it. Expert numbers are written while the projection's blocks still read, so
+// they need separate memory, as dataflow values have.
 void Planner::find_folded_routers() {
   for (size_t i = 1; i + 1 < steps_.size(); ++i) {
     const MatrixStep *projection = steps_[i - 1].matrix(), *router = steps_[i].matrix();

@@ -22,7 +22,6 @@ bool is_vector(core::WeightRole role) {
   return role == core::WeightRole::vector || role == core::WeightRole::taps || role == core::WeightRole::order;
 }
 
-// Counts all weights that are not in `groups`.
 int64_t weight_bytes(const core::Program& program, const std::vector<ExpertGroup>& groups) {
   std::set<core::WeightId> seen;
   for (const ExpertGroup& group : groups) seen.insert(group.weights.begin(), group.weights.end());
@@ -83,12 +82,12 @@ int64_t state_floats(const core::StateLayer& layer, const core::ExecutorConfig& 
   return round_up(config.streams * layer.width, 64); // kernels read 16 bytes at a time
 }
 
-// Buffers of the upload are gone before the others come: chosen tokens, staged copies of caches, a marked state.
+// Upload buffers are freed before the others are made.
 int64_t reserve_bytes(const core::Program& program, const core::ExecutorConfig& config) {
   constexpr int64_t kMiB = 1 << 20, kKernelsAndGraphs = 160 * kMiB, kUpload = 128 * kMiB, kStaged = 32 * kMiB;
-  constexpr int64_t kRowBytes = 16 << 10;                                               // of a sampler, beside its list
-  const int64_t lists = (config.max_outputs + 1) * (program.choices() * 8 + kRowBytes); // and one of decoding,
-  const int64_t counts = program.choices() * kFloatBytes + config.context * kFloatBytes; // with counts and a ring
+  constexpr int64_t kRowBytes = 16 << 10;
+  const int64_t lists = (config.max_outputs + 1) * (program.choices() * 8 + kRowBytes);
+  const int64_t counts = program.choices() * kFloatBytes + config.context * kFloatBytes;
   const int64_t marked = static_cast<int64_t>(core::state_elements(program)) * kFloatBytes;
   return kKernelsAndGraphs + std::max(kUpload, lists + counts + kStaged + marked);
 }

@@ -9,7 +9,7 @@ using core::OpKind;
 using core::Program;
 using core::ValueId;
 
-// norm -> matrices  =>  matrices that norm their own input. Only where nothing else needs the normed value.
+// norm -> matrices  =>  matrices that norm their input
 void Planner::fold_norms() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_op(static_cast<int>(i), OpKind::rms_norm)) continue;
@@ -35,7 +35,7 @@ void Planner::fold_norms() {
   remove_marked();
 }
 
-// activation(gate x) * up x in one step.
+// activation(gate x) * up x
 void Planner::fuse_gate_up() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_op(static_cast<int>(i), OpKind::glu)) continue;
@@ -61,7 +61,7 @@ void Planner::fuse_gate_up() {
 
 bool Planner::collect_terms(ValueId id, float scale, SumStep& sum, std::vector<int>& steps) const {
   const int from = writer(id);
-  const bool own = steps.empty() || read_once(id); // the sum itself, or read by it only
+  const bool own = steps.empty() || read_once(id);
   const auto add_term = [&](SumStep::Term term) {
     sum.terms.push_back(term);
     return sum.terms.size() <= SumStep::kMostTerms;
@@ -75,7 +75,8 @@ bool Planner::collect_terms(ValueId id, float scale, SumStep& sum, std::vector<i
            collect_terms(op->inputs[1], scale * inner, sum, steps);
   }
   if (op->kind == OpKind::expert_sum &&
-      program_.values[op->inputs[1]].width == std::get<core::ExpertParams>(op->params).used) // one sum
+      // one sum
+      program_.values[op->inputs[1]].width == std::get<core::ExpertParams>(op->params).used)
     return takes() && add_term({op->inputs[0], op->inputs[1], false, scale});
   if (op->kind == OpKind::glu && program_.values[op->inputs[0]].width == 1 &&
       std::get<core::ActivationParams>(op->params) == core::ActivationParams{core::Activation::sigmoid})
@@ -83,7 +84,7 @@ bool Planner::collect_terms(ValueId id, float scale, SumStep& sum, std::vector<i
   return add_term({id, kNone, false, scale});
 }
 
-// experts + sigmoid(gate) * shared expert + x in one step. Sums of plain values are left to fuse_residuals.
+// experts + sigmoid(gate) * shared expert + x
 void Planner::fuse_sums() {
   for (size_t i = steps_.size(); i-- > 0;) {
     if (!is_op(static_cast<int>(i), OpKind::add)) continue;
@@ -105,7 +106,7 @@ void Planner::fuse_sums() {
   remove_marked();
 }
 
-// silu(z) * norm(x), or norm(silu(z) * x), in one step.
+// silu(z) * norm(x), or norm(silu(z) * x)
 void Planner::fuse_gates_of_norms() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const bool gates_input = is_op(static_cast<int>(i), OpKind::rms_norm);
@@ -132,7 +133,7 @@ void Planner::fuse_gates_of_norms() {
   remove_marked();
 }
 
-// x + W h in one step.
+// x + W h
 void Planner::fuse_residuals() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_op(static_cast<int>(i), OpKind::add)) continue;
@@ -156,7 +157,7 @@ void Planner::fuse_residuals() {
   remove_marked();
 }
 
-// x + norm(h), and the constant that the sum is multiplied by, in one step.
+// x + norm(h), times a constant
 void Planner::fuse_sums_of_norms() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_op(static_cast<int>(i), OpKind::add)) continue;
@@ -175,7 +176,7 @@ void Planner::fuse_sums_of_norms() {
                         .epsilon = params.epsilon,
                         .residual = residual,
                         .scale = scale};
-      size_t at = i; // of the last op
+      size_t at = i;
       if (const std::vector<int> users = readers(add.outputs[0]); read_once(add.outputs[0]) && is_factor(users[0])) {
         at = users[0];
         fused.factor = std::get<core::ActivationParams>(steps_[at].op->params).alpha;
@@ -190,7 +191,7 @@ void Planner::fuse_sums_of_norms() {
   remove_marked();
 }
 
-// Matrices of one format with the same input in one step, where the first of them stands.
+// Joins products of one format with one input.
 void Planner::merge_siblings() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_plain_matrix(static_cast<int>(i)) || steps_[i].matrix()->ids != kNone) continue;
@@ -203,10 +204,11 @@ void Planner::merge_siblings() {
   }
 }
 
-// Whether each sum over ranks is of what follows from the one before it. Then a rank that sends values for one has
-// received those of the one before, though that kernel may still be running.
+// Whether each sum over ranks depends on the previous one. Then a rank that sends for one has received the previous
+// one, though that kernel may still run.
 bool Planner::exchanges_follow_one_another() const {
-  std::vector<bool> follows(program_.values.size(), true); // from the last sum; before the first one there is none
+  // from the last sum, or the start
+  std::vector<bool> follows(program_.values.size(), true);
   for (const Step& step : steps_) {
     const bool any = std::ranges::any_of(step.inputs, [&](ValueId id) { return follows[id]; });
     if (is_sum_over_ranks(step)) {
@@ -229,12 +231,11 @@ bool Planner::joins_experts(const MatrixStep& experts, const MatrixStep& shared)
         of_shared.count != 1 || a.bias != kNone || b.bias != kNone)
       return false;
   }
-  // Both have a row per token, or the experts one each and the shared one its own.
+  // Both have a row per token, or the experts' has a row per slot.
   const int64_t cols = program_.weights[shared.parts[0].weight].cols;
   return program_.values[shared.x].width == cols && (experts.x == shared.x || program_.values[experts.x].width != cols);
 }
 
-// A shared expert's product in the step of the routed experts' one.
 void Planner::join_shared_experts() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const int at = static_cast<int>(i);
@@ -256,7 +257,6 @@ void Planner::join_shared_experts() {
   remove_marked();
 }
 
-// Matrices of which each head has one.
 void Planner::find_head_matrices() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_op(static_cast<int>(i), OpKind::head_ids)) continue;
@@ -267,18 +267,22 @@ void Planner::find_head_matrices() {
   }
 }
 
-// Which values go from one running kernel to the next: those between matrices, attention and the norms of rows behind
-// them, and the numbers of the experts that are chosen. A step that reads only such values does not wait for its
-// predecessor's end, if those between it and the writer of its input do not either: each of its blocks has seen all of
-// what its predecessor wrote before it writes itself, so that nothing in a buffer is overwritten too early. Who has
-// seen an expert's share knows that all in front of `route` has been read: `route` waits for its predecessor, or, by a
-// folded router's scores, for all of the projection's result. An expert's number may then come earlier. A block of a
-// head's or an expert's matrix has seen only what that one's input is, one of a norm only a token's row, and one of a
-// sum, of experts or over ranks, only its elements, so what they write has memory of its own, too.
+// Finds values that pass between running kernels: those between matrices, attention and the norms after them, and
+// chosen experts' numbers.
+//
+// A step that reads only such values need not wait for its predecessor's end if the steps between it and the writer of
+// its input do not wait either: each of its blocks has seen all that its predecessor wrote before it writes, so nothing
+// is overwritten too early.
+//
+// A block that sees an expert's share knows that everything before `route` has been read: `route` waits for its
+// predecessor or, with a folded router's scores, for all of the projection's result. Expert numbers may arrive earlier.
+//
+// Blocks of heads' or experts' matrices see only their own input, those of a norm one row, those of a sum its elements.
+// Their outputs therefore need separate memory, so they are dataflow values, too.
 void Planner::find_dataflow() {
   const bool with_exchanges = exchanges_follow_one_another();
   const auto is_route = [&](ValueId id) { return id != kNone && is_op(writer(id), OpKind::route); };
-  // Whose experts these are, or which are added up; -1: there are none.
+  // -1: none.
   const auto route_of = [&](const Step& step) {
     if (const MatrixStep* m = step.matrix(); m && is_route(m->ids)) return writer(m->ids);
     if (const auto* sum = step.get<SumStep>())
@@ -321,7 +325,7 @@ void Planner::find_dataflow() {
   }
 }
 
-// core::plan_buffers knows values by the ops that read and write them; give it ops that say what the steps do.
+// core::plan_buffers takes ops, so this makes one per step.
 Plan Planner::finish() {
   Program shadow;
   shadow.values = program_.values;

@@ -1,4 +1,4 @@
-// The passes for what is between the matrices of queries, keys and values and attention.
+// Fusions between the q/k/v matrices and attention.
 #include "kernels/cuda/plan/planner.h"
 
 namespace ridge::kernels::cuda {
@@ -7,14 +7,14 @@ using core::Op;
 using core::OpKind;
 using core::ValueId;
 
-// Head norms, rotation of q and k, the cache, and attention where it follows, in one step, where the cache was written.
+// Into the cache's step, with attention if it follows.
 void Planner::fuse_heads() {
   struct Chain {
     ValueId in;
     const Op *norm = nullptr, *rope = nullptr;
     std::vector<int> steps;
   };
-  // value <- rope <- norm, each read by no other step.
+  // value <- rope <- norm, each with one reader.
   const auto chain_of = [&](ValueId id) {
     Chain chain{id, nullptr, nullptr, {}};
     if (const int at = writer(id); is_op(at, OpKind::rope) && read_once(id)) {
@@ -25,7 +25,7 @@ void Planner::fuse_heads() {
         const auto& rope = std::get<core::RopeParams>(chain.rope->params);
         const core::Weight& weights = program_.weights[steps_[norm].op->weights[0]];
         if (std::get<core::NormParams>(steps_[norm].op->params).group == rope.head_dim &&
-            weights.cols == rope.head_dim) { // the same for all heads
+            weights.cols == rope.head_dim) {
           chain.norm = steps_[norm].op;
           chain.steps.push_back(norm);
           chain.in = chain.norm->inputs[0];
@@ -34,7 +34,7 @@ void Planner::fuse_heads() {
     }
     return chain;
   };
-  // A norm of v's heads without factors of its own, that no other step reads.
+  // A norm of v with factors of 1 and one reader, or null.
   const auto norm_of_v = [&](ValueId v, int64_t head_dim) -> const Op* {
     const int at = writer(v);
     if (!is_op(at, OpKind::rms_norm) || !read_once(v)) return nullptr;
@@ -95,9 +95,8 @@ void Planner::fuse_heads() {
   remove_marked();
 }
 
-// The norm of c, the rotations of r and of what attends to it, and the cache in one step, where the cache was written.
 void Planner::fuse_latent_heads() {
-  // A rotation of whole heads that no other step reads.
+  // A rotation of whole heads with one reader, or null.
   const auto rotation = [&](ValueId id, int before) -> const Op* {
     const int at = writer(id);
     if (!is_op(at, OpKind::rope) || at > before || !read_once(id)) return nullptr;
@@ -146,7 +145,7 @@ void Planner::fuse_latent_heads() {
     for (const int merged : taken) mark(merged);
   }
   remove_marked();
-  // Right before attention, so that the products between the two can take their input as it arrives.
+  // Directly before attention, so that products in between read their input as it arrives.
   for (size_t i = steps_.size(); i-- > 0;) {
     if (!steps_[i].get<LatentStep>()) continue;
     const auto store = steps_.begin() + static_cast<std::ptrdiff_t>(i);

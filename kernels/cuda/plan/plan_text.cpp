@@ -1,4 +1,4 @@
-// What a plan is for people and for profiles: the ops of its steps, and its calls as a table.
+// Plans as text for people and profiles.
 #include "kernels/cuda/plan/batch_plan.h"
 #include "quant/registry.h"
 
@@ -36,7 +36,6 @@ std::string format_of(const core::Program& program, core::WeightId id) {
   return format ? std::string(format->name) : "-";
 }
 
-// Formats of the matrices, or of the table that an embedding reads.
 std::string formats_of(const core::Program& program, const KernelCall& call) {
   std::vector<std::string> formats;
   for (const MatrixStep* m : matrices_of(call)) formats.push_back(format_of(program, m->parts[0].weight));
@@ -45,7 +44,6 @@ std::string formats_of(const core::Program& program, const KernelCall& call) {
   return join(formats);
 }
 
-// Rows of all matrices x their columns.
 std::string size_of(const core::Program& program, const KernelCall& call) {
   const std::vector<const MatrixStep*> matrices = matrices_of(call);
   if (matrices.empty()) return "";
@@ -102,7 +100,6 @@ std::string flags_of(const KernelCall& call) {
   return join(flags);
 }
 
-// Each kind of product once: the way that was chosen, and what each way was expected to take.
 std::string ways_of(const core::Program& program, const Plan& plan, const BatchPlan& batch) {
   std::string text = fmt::format("\n{:<34} {:<9} {}\n", "products", "way", "expected, µs");
   std::vector<std::string> lines;
@@ -154,7 +151,7 @@ std::vector<std::vector<int32_t>> ops_of_steps(const core::Program& program, con
     for (const core::ValueId id : plan.steps[i].outputs) step_of_value[id] = static_cast<int32_t>(i);
     step_of_op[plan.steps[i].op - program.ops.data()] = static_cast<int32_t>(i);
   }
-  // From the end, so that the reader of an op's result is known before the op.
+  // In reverse: readers are known before ops.
   for (size_t i = program.ops.size(); i-- > 0;) {
     const core::Op& op = program.ops[i];
     for (const core::ValueId id : op.outputs)

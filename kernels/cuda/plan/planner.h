@@ -1,4 +1,4 @@
-// The passes that make a Plan of a Program: each merges some ops into one step (plan.h).
+// The passes that turn a Program into a Plan.
 #pragma once
 
 #include "kernels/cuda/plan/plan.h"
@@ -43,7 +43,7 @@ class Planner {
     return step;
   }
 
-  // The step that writes a value, and how many read it (the caller reads some values, too: Program::is_read_after).
+  // -1: none. Callers read values, too: Program::is_read_after.
   int writer(core::ValueId id) const {
     for (size_t i = 0; i < steps_.size(); ++i)
       if (std::ranges::count(steps_[i].outputs, id)) return static_cast<int>(i);
@@ -59,13 +59,12 @@ class Planner {
   bool exchanges_follow_one_another() const;
   bool read_once(core::ValueId id) const { return !program_.is_read_after(id) && readers(id).size() == 1; }
   bool is_op(int step, core::OpKind kind) const { return step >= 0 && steps_[step].is_op(kind); }
-  // An op that multiplies by a constant.
   bool is_factor(int step) const {
     if (!is_op(step, core::OpKind::activate) || !steps_[step].op->weights.empty()) return false;
     const auto& params = std::get<core::ActivationParams>(steps_[step].op->params);
     return params == core::ActivationParams{core::Activation::identity, params.alpha};
   }
-  // A matrix step of one product that nothing is fused behind yet.
+  // With nothing fused after it.
   bool is_plain_matrix(int step) const {
     const MatrixStep* m = step < 0 ? nullptr : steps_[step].matrix();
     return m && m->parts.size() == 1 && !m->glu && m->residual == kNone && m->beside.empty();
@@ -76,12 +75,12 @@ class Planner {
   }
   bool takes_router(const MatrixStep& m) const;
   bool is_router(const MatrixStep& m) const;
-  // Whether `shared` can go with experts' matrices, as one more of those that a token has chosen.
+  // With nothing fused after it.
   bool joins_experts(const MatrixStep& experts, const MatrixStep& shared) const;
-  // What is added up in `id`, with the steps that make it. False where that is more than a step has room for.
+  // As one more choice of each token.
   bool collect_terms(core::ValueId id, float scale, SumStep& sum, std::vector<int>& steps) const;
 
-  // A step whose work another one has taken over; removed at the end of the pass, so that indices stay.
+  // Removed after the pass, so that indices stay valid.
   void mark(int index) {
     Step& step = steps_[index];
     step.op = nullptr;

@@ -27,7 +27,6 @@ void plan_values(const core::Program& program, const core::ExecutorConfig& confi
     to.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloatBytes + std::ssize(table.axes));
 }
 
-// What the products of all steps need at most.
 void plan_products(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
                    const DeviceLimits& limits, WorkspacePlan& to) {
   int64_t tiles = 0, gate_rows = 0;
@@ -68,7 +67,7 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
     const MatrixStep* m = step.matrix();
     if (!m) continue;
     count(*m);
-    for (const MatrixStep& shared : m->beside) count(shared); // many tokens multiply by it apart
+    for (const MatrixStep& shared : m->beside) count(shared); // separate for many tokens
   }
   to.batch_parts = std::min(to.batch_parts, kBatchScratchBytes);
   to.slots = (2 * to.most_slots + 1) * static_cast<int64_t>(sizeof(int32_t)) + tiles * sizeof(ExpertTile);
@@ -82,7 +81,7 @@ void plan_attention(const core::Program& program, const core::ExecutorConfig& co
                     WorkspacePlan& to) {
   int64_t most_kv_heads = 1;
   for (const core::KvLayer& kv : program.kv_layers) {
-    if (kv.latent && kv.v_dim == 0) { // of an index
+    if (kv.latent && kv.v_dim == 0) {
       to.index_scores = std::min<int64_t>(config.max_batch, kIndexedTokens) * config.context * kFloatBytes;
     } else if (kv.latent) {
       to.latent_partial = std::max(to.latent_partial, latent_scratch_floats(kv.v_dim, limits.sm_count) * kFloatBytes);

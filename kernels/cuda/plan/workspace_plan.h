@@ -1,5 +1,4 @@
-// How large the device memory is that a batch is computed in: values, and the scratch of products and attention. The
-// executor allocates it by these numbers (executor/workspace.h), and plans of memory count it by them.
+// Sizes of the memory that a batch is computed in (executor/workspace.h).
 #pragma once
 
 #include "core/executor.h"
@@ -11,25 +10,23 @@
 
 namespace ridge::kernels::cuda {
 
-// In bytes, but for what says otherwise. It depends on the Program, the configuration and the chip, not on the batch.
+// Bytes unless noted.
 struct WorkspacePlan {
   std::vector<int64_t> values;          // by slot of Plan::buffers
-  std::vector<int64_t> dataflow_offset; // by value, and at the end of all: floats of a token
+  std::vector<int64_t> dataflow_offset; // floats per token, by value, then in all
   int64_t dataflow = 0;
   std::vector<int64_t> rope_tables;
 
-  // For matrix products: the input as f16 with an exponent per row; gate and up, each, where the product does not gate;
-  // two buffers of decoded weights; sums of small batches over some columns; experts' slots in the order of their
-  // experts, and tiles of them.
-  // And what gate and up write as f16, with the largest value of each row.
+  // half_x, exponents: f16 input; glu_half, glu_largest: f16 output of gate and up, and maxima; gate, decoded: each of
+  // two buffers; slots: sorted slots and tiles.
   int64_t half_x = 0, glu_half = 0, glu_largest = 0, exponents = 0, gate = 0, decoded = 0, batch_parts = 0, slots = 0;
-  int64_t product_bounds = 0; // by weight
-  int64_t most_slots = 0;     // a number
-  int64_t widest_cols = 0;    // of a matrix that is no expert's: columns
+  int64_t product_bounds = 0;
+  int64_t most_slots = 0;
+  int64_t widest_cols = 0; // without experts
 
   int64_t attention_partial = 0, latent_partial = 0, index_scores = 0, attention_tickets = 0;
 
-  int64_t bytes() const; // of all
+  int64_t bytes() const;
 };
 
 WorkspacePlan plan_workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,

@@ -1,4 +1,4 @@
-// How activations as f16 lie in memory, for which product.
+// Memory layouts of f16 activations.
 #pragma once
 
 #include "core/host_device.h"
@@ -8,12 +8,12 @@
 namespace ridge::kernels::cuda {
 
 enum class HalfLayout : uint8_t {
-  rows,        // one after the other (gemm.h)
-  interleaved, // chunks of columns, as small_batch/ has them in shared memory
-  tiles,       // of an operand of `tiled_rows` rows (prompt_product.h)
-  wide,        // the same in another order of columns, as wide_batch.cuh multiplies them
-  sorted_wide, // likewise, of experts: rows of tiles that have one expert each (batch.h)
-  bytes,       // rounded to 8 bits (integer_product.cuh)
+  rows,        // row-major (gemm.h)
+  interleaved, // small_batch/batch.cuh
+  tiles,       // gemm/prompt_product.h
+  wide,        // small_batch/wide_batch.cuh
+  sorted_wide, // likewise, in tiles of one expert
+  bytes,       // gemm/integer_product.cuh
 };
 
 // Activations as bytes, divided by two to the row's exponent (gemm.h): for every 64 columns the rows come one behind
@@ -36,58 +36,50 @@ RIDGE_HD constexpr int byte_sum_place(int row_of_64, int group) {
          2 * group;
 }
 
-// Interleaved activations lie in chunks of 1024 columns, each of all rows, so that a copy of one piece of memory brings
-// a chunk of many rows. Between rows there are 64 bytes more, so that no banks of shared memory collide.
+// Chunks of 1024 columns of all rows, so that one copy brings a chunk of many rows; 64 bytes between rows avoid bank
+// conflicts.
 //
-// A piece is eight columns, 16 bytes. Every four of them lie as first, third, second, fourth: so the codes of a packed
-// word become halves without being brought into order. Four spans of 32 columns lie together: their first pieces, then
-// their second ones, …: so lanes that have a span each read neighbouring pieces.
+// A piece is eight columns, each four ordered first, third, second, fourth, so that packed codes become halves without
+// reordering. Pieces of four spans (32 columns) alternate, so that lanes with a span each read neighbouring pieces.
 inline constexpr int kChunkColumns = 1024, kChunkPieces = kChunkColumns / 8, kChunkPitch = (kChunkPieces + 4) * 16;
 
 RIDGE_HD constexpr int64_t chunks_of(int64_t cols) { return (cols + kChunkColumns - 1) / kChunkColumns; }
 RIDGE_HD constexpr int64_t interleaved_bytes(int64_t rows, int64_t cols) {
   return chunks_of(cols) * rows * kChunkPitch;
 }
-// Places have no sign, and 32 bits: so the GPU divides by a power of two with a shift. Activations have less than 2^32
-// elements.
-//
-// Where a piece of a row lies in its chunk; and in memory, of `rows`. In pieces.
+// In pieces; unsigned and 32 bits, so that divisions are shifts (activations have fewer than 2^32 elements).
 RIDGE_HD constexpr uint32_t interleaved_place(uint32_t piece) {
   return piece / 16 * 16 + piece % 4 * 4 + piece / 4 % 4;
 }
 RIDGE_HD constexpr uint32_t interleaved_place(uint32_t rows, uint32_t row, uint32_t piece) {
   return (piece / kChunkPieces * rows + row) * (kChunkPitch / 16) + interleaved_place(piece % kChunkPieces);
 }
-// The same for a piece's columns.
 RIDGE_HD constexpr uint32_t interleaved_column(uint32_t column) {
   return column % 4 == 1 || column % 4 == 2 ? column ^ 3 : column;
 }
 
-// Wide activations are one or two tiles of up to 256 rows. For every 128 columns these come one behind the other, each
-// as two tiles of 64 columns as in prompt_product.h. A lane of four decodes a span of 32 columns, and brings four of
-// them to a product of 16. So in 128 columns product j has columns 4 j … 4 j + 3 of each of the four spans, in the
-// order of mma's operands: the first and third of each span, then the second and fourth.
+// One or two tiles of up to 256 rows, for every 128 columns, each as two tiles of 64 columns as in prompt_product.h. A
+// lane of four decodes a span of 32 columns and brings four to a product of 16: product j has columns 4 j … 4 j + 3 of
+// each span, in mma's order: first and third of each span, then second and fourth.
 inline constexpr int kWideColumns = 128, kMostWideRows = 512;
 RIDGE_HD constexpr int wide_tiles(int64_t rows) { return rows <= kMostWideRows / 2 ? 1 : 2; }
-// Rows of a tile: 32, 64, 96, 128, 192 or 256.
+// 32, 64, 96, 128, 192 or 256.
 RIDGE_HD constexpr int wide_tile_rows(int64_t rows) {
   const int all = static_cast<int>(rows), needed = wide_tiles(all) == 1 ? all : (all + 1) / 2;
   const int step = needed <= 128 ? 32 : 64;
   return (needed + step - 1) & -step;
 }
-// Where a column of a tile's row lies, `unit` being the tile's 128 columns among all. In halves. Column c + 2 lies
-// behind c, where c % 4 < 2.
+// In halves; `unit`: the tile's 128 columns. Column c + 2 follows c if c % 4 < 2.
 RIDGE_HD constexpr uint32_t wide_unit_place(uint32_t tile_rows, uint32_t unit, uint32_t row, uint32_t column) {
   const uint32_t span = column % kWideColumns / 32, product = column % 32 / 4;
   const uint32_t at = product % 4 * 16 + column % 2 * 8 + span * 2 + column % 4 / 2;
   return ((2 * unit + product / 4) * tile_rows + row) * 64 + (at / 8 ^ row % 8) * 8 + at % 8;
 }
-// The same in one or two tiles, `tile_rows` being wide_tile_rows(rows).
 RIDGE_HD constexpr uint32_t wide_place(uint32_t rows, uint32_t tile_rows, uint32_t row, uint32_t column) {
   const uint32_t tile = row >= tile_rows;
   return wide_unit_place(tile_rows, column / kWideColumns * wide_tiles(rows) + tile, row - tile * tile_rows, column);
 }
-// The same for sorted rows, this one being number `row` of its tile; all columns of a tile lie together.
+// All columns of a tile are contiguous.
 RIDGE_HD constexpr uint32_t sorted_wide_place(uint32_t tile_rows, uint32_t cols, uint32_t tile, uint32_t row,
                                               uint32_t column) {
   const uint32_t units = (cols + kWideColumns - 1) / kWideColumns;

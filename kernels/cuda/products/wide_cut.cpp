@@ -7,12 +7,12 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// Times in units of what 128 columns of a block's rows take: 1.1 µs on an H200.
-constexpr double kStartUnits = 3;          // a block's first weights and its sums
-constexpr double kFinish = 7;              // a kernel that adds up ranges,
-constexpr double kFinishNext = 1;          // or the next conversion, which reads them, too
-constexpr double kL2BytesPerUnit = 5e6;    // activations of all blocks
-constexpr double kSumBytesPerUnit = 3.3e6; // of ranges, written and read
+// Unit: 128 columns of a block's rows, 1.1 µs on an H200.
+constexpr double kStartUnits = 3;          // first weights, and sums
+constexpr double kFinish = 7;              // a kernel that adds ranges
+constexpr double kFinishNext = 1;          // or the next conversion
+constexpr double kL2BytesPerUnit = 5e6;    // activations
+constexpr double kSumBytesPerUnit = 3.3e6; // partial sums
 
 int64_t tiles_of(int64_t n, int64_t per_tile) { return (n + per_tile - 1) / per_tile; }
 
@@ -28,8 +28,8 @@ std::optional<WideCut> cut_wide_batch(const ChipLimits& chip, int64_t row_tiles,
   double least = 0;
   for (const int log2_parts : {0, 1, 2}) {
     const int64_t parts = int64_t{1} << log2_parts;
-    if (parts > groups || parts * 2 > slots) break; // each part has a ring of its own
-    const int64_t most_ranges = std::max<int64_t>(1, units / std::max<int64_t>(parts, 2)); // plan_workspace
+    if (parts > groups || parts * 2 > slots) break;
+    const int64_t most_ranges = std::max<int64_t>(1, units / std::max<int64_t>(parts, 2)); // plan_workspace's limit
     for (int64_t ranges = 1; ranges <= most_ranges; ++ranges) {
       const int64_t sum_bytes = ranges == 1 ? 0 : ranges * row_tiles * kBatchRows * token_tiles * of_tile * kFloatBytes;
       if (sum_bytes > kBatchScratchBytes) break;

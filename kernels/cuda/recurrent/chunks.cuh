@@ -1,23 +1,18 @@
-// A prompt through a recurrence whose state decays by one factor per head and token: the gated delta rule, Mamba 2.
+// Prompts through the gated delta rule or Mamba 2, with one decay per head and token:
 //
-//   S_t = g_t S_(t-1) + u_t k_tᵀ,   out_t = S_t q_t           S: [rows, kDim]; k and q are shared by the rows of a head
+//   S_t = g_t S_(t-1) + u_t k_tᵀ,   out_t = S_t q_t           S: [rows, kDim]; rows share k and q
 //
-// Token after token this is a long chain of small steps. A chunk of kChunk tokens at once is a few tensor-core
-// products: with G_i = g_1 … g_i, counted from the chunk's first token, and S the state before it,
+// kChunk tokens take a few tensor-core products. G_i = g_1 … g_i in the chunk, S before it:
 //
 //   out_i = G_i S q_i + Σ_(j <= i) P_ij u_j                   P_ij = G_i / G_j (q_i · k_j)
 //   S'    = G_n S + Σ_j (G_n / G_j) u_j k_jᵀ
 //
-// Mamba gives u_j = step_j x_j. The delta rule's u_i = beta_i (v_i - g_i S_(i-1) k_i) depend on one another:
+// Mamba: u_j = step_j x_j. Delta rule: u_i = beta_i (v_i - g_i S_(i-1) k_i), hence
 //
 //   (I + A) u = beta (v - G S k)                              A_ij = beta_i G_i / G_j (k_i · k_j) for j < i
 //
-// It is solved in two blocks of kBlock tokens, whose own triangles are inverted by substitution.
-//
-// A warp has 16 rows of S in the registers in which mma leaves its sums; they are also the left operand of the next
-// product, so that the chain S → S k → u → out, S' never leaves the warp. What all rows share (k, q, P, A) is in shared
-// memory. Operands are f16 and sums f32: k and q as unit vectors, S and u times a power of two that brings the warp's
-// largest near 1, so that neither small nor large activations leave the range of f16.
+// solved in two blocks of kBlock tokens with inverted triangles. A warp keeps 16 rows of S in registers; mma's sums are
+// the next product's left operand. Operands are f16: k and q unit vectors, S and u scaled per warp by a power of two.
 #pragma once
 
 #include "kernels/cuda/ops/activation.cuh"
@@ -29,16 +24,16 @@
 namespace ridge::kernels::cuda {
 
 struct ChunkArgs {
-  const float *q, *k, *v; // rows of tokens, a head's kDim (q, k) or `rows` (v) columns behind those of the head before
-  int64_t q_stride, k_stride, v_stride; // floats between tokens; of q and k a multiple of 4
+  const float *q, *k, *v;
+  int64_t q_stride, k_stride, v_stride; // floats; of q, k multiples of 4
   const float *alpha, *a, *bias;        // g = exp(a[head] * step), step = softplus(alpha[token][head] + bias[head])
-  const float* beta;                    // [tokens][heads]: sigmoid of it is the delta rule's beta; Mamba takes `step`
-  const float* skip;                    // [heads], Mamba only: out += skip * v
+  const float* beta;                    // [tokens][heads]: the delta rule's beta before its sigmoid
+  const float* skip;                    // [heads], Mamba: out += skip * v
   float *out, *state;                   // [tokens][heads rows], [streams][heads][rows][kDim]
   const int32_t *positions, *streams;
   int tokens, heads, rows, k_heads;
-  bool neighbors_share; // heads that share one of k: those next to each other, else every k_heads-th
-  float epsilon;        // under the root of the delta rule's norms
+  bool neighbors_share; // neighbouring heads share k; else every k_heads-th
+  float epsilon;        // of norms, under the root
 
   __device__ __forceinline__ int k_head(int head) const {
     return neighbors_share ? head / (heads / k_heads) : head % k_heads;
@@ -49,18 +44,18 @@ inline constexpr int kChunk = 32, kBlock = 16;
 
 template <int kDim>
 struct ChunkStage {
-  float next_k[kChunk][kDim], next_q[kChunk][kDim]; // as they are in memory
-  __half k[kChunk][kDim + 8], q[kChunk][kDim + 8];  // of length 1
+  float next_k[kChunk][kDim], next_q[kChunk][kDim];
+  __half k[kChunk][kDim + 8], q[kChunk][kDim + 8]; // unit vectors
   __half p[kChunk][kChunk + 8];
   float inside[2][kBlock][kBlock + 1]; // A within a block
   __half across[kBlock][kBlock + 8];   // -A between the blocks
   __half inverse[2][kBlock][kBlock + 8];
-  float decay[kChunk], learned[kChunk];     // log2 of G; beta, or Mamba's step
+  float decay[kChunk], learned[kChunk];     // log2 of G; beta or step
   float from_start[kChunk], to_end[kChunk]; // G_i, G_n / G_i
-  float k_length[kChunk], q_length[kChunk]; // what u and out are multiplied by
+  float k_length[kChunk], q_length[kChunk]; // factors of u and out
 };
 
-// Copies the tokens from `first` on; tokens behind the prompt are zero, and change nothing.
+// Zeros behind the prompt, which have no effect.
 template <int kDim>
 __device__ __forceinline__ void fetch_chunk(ChunkStage<kDim>& stage, const ChunkArgs& args, int k_head, int first) {
   constexpr int kParts = kDim / 4;
@@ -74,13 +69,12 @@ __device__ __forceinline__ void fetch_chunk(ChunkStage<kDim>& stage, const Chunk
   copy_async_commit();
 }
 
-// k and q of a chunk as unit vectors, eight lanes per token.
 template <int kDim, bool kDelta>
 __device__ __forceinline__ void normalize_chunk(ChunkStage<kDim>& stage, float epsilon) {
-  constexpr int kLanes = 8, kParts = kDim / kLanes / 4; // of four columns
+  constexpr int kLanes = 8, kParts = kDim / kLanes / 4;
   const int lane = threadIdx.x % kLanes;
   const auto plus = [](float x, float y) { return x + y; };
-  const auto normalize = [&](const float(&from)[kDim], __half(&to)[kDim + 8]) { // returns the squares' sum
+  const auto normalize = [&](const float(&from)[kDim], __half(&to)[kDim + 8]) { // returns the sum of squares
     float4 x[kParts];
     float squares = 0;
 #pragma unroll
@@ -96,7 +90,7 @@ __device__ __forceinline__ void normalize_chunk(ChunkStage<kDim>& stage, float e
                                                                  pack_half2(x[j].z * scale, x[j].w * scale)};
     return squares;
   };
-  for (int i = threadIdx.x / kLanes; i < kChunk; i += blockDim.x / kLanes) { // whole warps take part
+  for (int i = threadIdx.x / kLanes; i < kChunk; i += blockDim.x / kLanes) {
     const float k_squares = normalize(stage.next_k[i], stage.k[i]), q_squares = normalize(stage.next_q[i], stage.q[i]);
     if (lane != 0) continue;
     stage.k_length[i] = kDelta ? 1 : sqrtf(k_squares);
@@ -104,7 +98,6 @@ __device__ __forceinline__ void normalize_chunk(ChunkStage<kDim>& stage, float e
   }
 }
 
-// The gates of a chunk, a lane of the first warp per token.
 struct ChunkGates {
   float alpha = 0, beta = 0;
 
@@ -114,7 +107,7 @@ struct ChunkGates {
     alpha = args.alpha[at];
     if (args.beta) beta = args.beta[at];
   }
-  // Tokens behind the prompt neither forget nor learn.
+  // Behind the prompt: no decay, no update.
   template <int kDim, bool kDelta>
   __device__ __forceinline__ void store(ChunkStage<kDim>& stage, const ChunkArgs& args, int head, int first) const {
     static_assert(kChunk == kWarp);
@@ -130,10 +123,10 @@ struct ChunkGates {
   }
 };
 
-// P and A, tile by tile of 16 x 8 on and below the diagonal, the warps in turns.
+// On and below the diagonal, over warps.
 template <int kDim, bool kDelta>
 __device__ __forceinline__ void compare_tokens(ChunkStage<kDim>& stage) {
-  constexpr int kTiles = 6; // two beside the first 16 tokens, four beside the others
+  constexpr int kTiles = 6; // two tiles for the first 16 tokens, four for the others
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   for (int tile = threadIdx.x / kWarp; tile < kTiles; tile += blockDim.x / kWarp) {
     const int row = tile < 2 ? 0 : kBlock, col = 8 * (tile < 2 ? tile : tile - 2);
@@ -159,14 +152,14 @@ __device__ __forceinline__ void compare_tokens(ChunkStage<kDim>& stage) {
       if (!kDelta) continue;
       const float taught = stage.learned[i] * kept * known[e];
       if (row == col / kBlock * kBlock)
-        stage.inside[row / kBlock][i - row][j - row] = taught; // of which the part below the diagonal counts
+        stage.inside[row / kBlock][i - row][j - row] = taught; // used below the diagonal
       else
         stage.across[i - row][j] = __float2half(-taught);
     }
   }
 }
 
-// (I + A)^-1 within each block, by the first warp: a lane has a column.
+// A lane has a column.
 template <int kDim>
 __device__ __forceinline__ void invert_triangles(ChunkStage<kDim>& stage) {
   const int block = threadIdx.x / kBlock, col = threadIdx.x % kBlock;
@@ -182,7 +175,6 @@ __device__ __forceinline__ void invert_triangles(ChunkStage<kDim>& stage) {
   }
 }
 
-// A product's operand on the left, of two neighbouring tiles of sums.
 __device__ __forceinline__ void pack_left(uint32_t (&a)[4], const float (&left)[4], const float (&right)[4],
                                           float scale) {
   a[0] = pack_half2(left[0] * scale, left[1] * scale);
@@ -191,7 +183,7 @@ __device__ __forceinline__ void pack_left(uint32_t (&a)[4], const float (&left)[
   a[3] = pack_half2(right[2] * scale, right[3] * scale);
 }
 
-// The power of two that brings the warp's largest magnitude between 1 and 2, and its inverse.
+// Brings the largest magnitude into [1, 2).
 struct WarpScale {
   float down, up;
 
@@ -208,13 +200,13 @@ struct WarpScale {
   }
 };
 
-// The words of a row-major f16 matrix [n, k] that a lane has as a product's operand on the right.
+// Row-major f16 [n, k].
 template <typename Row>
 __device__ __forceinline__ uint32_t right_word(const Row* rows, int n, int k) {
   return *reinterpret_cast<const uint32_t*>(&rows[n + threadIdx.x % kWarp / 4][k + threadIdx.x % 4 * 2]);
 }
 
-// sums[i] += S x_i for the chunk's tokens, x being k or q.
+// x: k or q.
 template <int kDim, typename Row>
 __device__ __forceinline__ void multiply_state(float (&sums)[kChunk / 8][4], const uint32_t (&state)[kDim / 16][4],
                                                const Row* x) {
@@ -230,7 +222,7 @@ __device__ __forceinline__ void multiply_state(float (&sums)[kChunk / 8][4], con
     }
 }
 
-// u of (I + A) u = right, in place, all scaled alike.
+// (I + A) u = right, in place.
 template <int kDim>
 __device__ __forceinline__ void solve_chunk(const ChunkStage<kDim>& stage, float (&u)[kChunk / 8][4],
                                             const WarpScale& scale) {
@@ -238,7 +230,7 @@ __device__ __forceinline__ void solve_chunk(const ChunkStage<kDim>& stage, float
 #pragma unroll
   for (int block = 0; block < 2; ++block) {
     float(&left)[4] = u[2 * block], (&right)[4] = u[2 * block + 1];
-    if (block == 1) { // what the first block's tokens have taught; `a` is the first block's u
+    if (block == 1) { // `a`: u of the first block
 #pragma unroll
       for (int e = 0; e < 4; ++e) left[e] *= scale.down, right[e] *= scale.down;
       mma_16x8x16(left, a, right_word(stage.across, 0, 0), right_word(stage.across, 0, 8));
@@ -258,21 +250,20 @@ __device__ __forceinline__ void solve_chunk(const ChunkStage<kDim>& stage, float
   }
 }
 
-// A block has gridDim.x-th parts of a head's rows, 16 per warp.
 template <int kDim, bool kDelta>
 __global__ void __launch_bounds__(192) chunks_kernel(const __grid_constant__ ChunkArgs args, Stamp* stamps) {
   extern __shared__ __align__(16) uint8_t chunk_shared[];
   auto& stage = *reinterpret_cast<ChunkStage<kDim>*>(chunk_shared);
   const DependentWork work(stamps);
   const int head = blockIdx.y, k_head = args.k_head(head), lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
-  const int row = (blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp) * 16 + g; // and row + 8
+  const int row = (blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp) * 16 + g;
   const int64_t channels = int64_t{args.heads} * args.rows, channel = int64_t{head} * args.rows + row;
   float* state = args.state + (args.streams[0] * channels + channel) * kDim + 2 * t;
 
   ChunkGates gates;
   fetch_chunk(stage, args, k_head, 0);
   gates.fetch(args, head, 0);
-  float s[kDim / 8][4] = {}; // rows `row` and `row` + 8, columns 8 n + 2 t and the next
+  float s[kDim / 8][4] = {}; // rows `row` and + 8, columns 8 n + 2 t and + 1
   if (args.positions[0] != 0)
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n)
@@ -281,7 +272,7 @@ __global__ void __launch_bounds__(192) chunks_kernel(const __grid_constant__ Chu
   const float skip = kDelta ? 0 : args.skip[head];
 
   for (int first = 0; first < args.tokens; first += kChunk) {
-    float v[kChunk / 8][4], u[kChunk / 8][4]; // tokens 8 n + 2 t and the next
+    float v[kChunk / 8][4], u[kChunk / 8][4]; // tokens 8 n + 2 t and + 1
 #pragma unroll
     for (int n = 0; n < kChunk / 8; ++n)
 #pragma unroll
@@ -290,7 +281,7 @@ __global__ void __launch_bounds__(192) chunks_kernel(const __grid_constant__ Chu
         v[n][e] = token < args.tokens ? args.v[token * args.v_stride + channel + e / 2 * 8] : 0;
       }
     copy_async_wait<0>();
-    __syncthreads(); // the chunk's k and q are there, and nothing of the chunk before is still read
+    __syncthreads(); // k, q are there; the previous chunk is no longer read
     gates.template store<kDim, kDelta>(stage, args, head, first);
     normalize_chunk<kDim, kDelta>(stage, args.epsilon);
     __syncthreads();
@@ -333,7 +324,6 @@ __global__ void __launch_bounds__(192) chunks_kernel(const __grid_constant__ Chu
     const WarpScale u_scale(u);
     if (kDelta) solve_chunk(stage, u, u_scale);
 
-    // The chunk's own part of its outputs, and their end.
     uint32_t left[kChunk / 16][4];
 #pragma unroll
     for (int j = 0; j < kChunk / 16; ++j) pack_left(left[j], u[2 * j], u[2 * j + 1], u_scale.down);
@@ -352,7 +342,6 @@ __global__ void __launch_bounds__(192) chunks_kernel(const __grid_constant__ Chu
       }
     }
 
-    // The state behind the chunk.
 #pragma unroll
     for (int n = 0; n < kChunk / 8; ++n)
 #pragma unroll
@@ -377,7 +366,6 @@ __global__ void __launch_bounds__(192) chunks_kernel(const __grid_constant__ Chu
     for (int e = 0; e < 4; ++e) state[(e / 2 * 8) * kDim + 8 * n + e % 2] = s[n][e];
 }
 
-// Whether a batch of one stream goes through chunks: long enough, and of shapes that the products take.
 inline bool takes_chunks(const ChunkArgs& args, int dim) {
   return args.tokens >= kChunk && (dim == 64 || dim == 128) && args.rows % 16 == 0 && args.q_stride % 4 == 0 &&
          args.k_stride % 4 == 0 && reinterpret_cast<uintptr_t>(args.q) % 16 == 0 &&
@@ -386,7 +374,7 @@ inline bool takes_chunks(const ChunkArgs& args, int dim) {
 
 template <bool kDelta>
 void launch_chunks(const Launch& launch, const ChunkArgs& args, int dim) {
-  int warps = 6; // the most of a block
+  int warps = 6;
   while (args.rows / 16 % warps != 0) --warps;
   const auto run = [&]<int kDim>() {
     const auto kernel = chunks_kernel<kDim, kDelta>;

@@ -1,10 +1,5 @@
-// The causal convolution of each channel over the last tokens of its stream: a thread per channel.
-//
-// A long prompt is split into chunks of tokens, because the inputs before a chunk are in x: a chunk is at least as long
-// as what a convolution looks back. So only the block of the first chunk reads the state, and then writes the new one.
-// That block has taps and state before the kernel in front is done, and all blocks load x of some tokens at once.
-//
-// Where outputs see later tokens, the batch has whole texts: no state, and a thread per token and channel.
+// Causal convolution, a thread per channel. A prompt's chunks are at least as long as the history; only the first one's
+// block reads the state, before the wait, and writes it. If outputs see later tokens there is no state.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
@@ -23,18 +18,18 @@ struct ConvArgs {
   Batch batch;
 };
 
-// A call, so that there is one copy of them all.
+// Not inlined: one copy of all activations.
 __device__ __noinline__ float rarely_activated(core::Activation kind, float x) { return activated(kind, x); }
 
 __device__ __forceinline__ float activated_by(core::Activation kind, float x) {
   return kind == core::Activation::silu ? silu(x) : kind == core::Activation::identity ? x : rarely_activated(kind, x);
 }
 
-// The last inputs of a channel. kTaps: of the kernel, or 0 for any number.
+// kTaps 0: any number.
 template <int kTaps>
 struct Window {
   static constexpr int kRoom = kTaps > 0 ? kTaps : kMostTaps;
-  float input[kRoom], tap[kRoom]; // input[i] is behind input[i - 1]
+  float input[kRoom], tap[kRoom]; // oldest input first
   const int taps;
 
   __device__ __forceinline__ Window(const ConvArgs& args, int channel) : taps(kTaps > 0 ? kTaps : args.kernel) {
@@ -42,7 +37,6 @@ struct Window {
     for (int i = 0; i < kRoom; ++i)
       if (i < taps) tap[i] = args.taps[int64_t{channel} * taps + i];
   }
-  // The sum with x as the last input.
   __device__ __forceinline__ float push(float x) {
     float sum = 0;
 #pragma unroll
@@ -76,7 +70,7 @@ __global__ void conv1d_kernel(const __grid_constant__ ConvArgs args, Stamp* stam
   work.wait();
 
   const float* x = args.x + channel;
-  // Among consecutive tokens, the input of token `at`, which may be before the batch.
+  // `at` may be before the batch.
   const auto input = [&](int at) { return at >= 0 ? x[at * channels] : before(history + at); };
   if (!is_first)
     for (int i = 0; i < history; ++i) window.input[i + 1] = input(begin + i - history);
@@ -96,7 +90,7 @@ __global__ void conv1d_kernel(const __grid_constant__ ConvArgs args, Stamp* stam
         args.out[token[j] * channels + channel] = activated_by(args.activation, window.push(now[j]) + bias);
   }
   if (!is_first) return;
-  // Row i takes what is in a row behind it, or in x: ascending, nothing is overwritten that is still needed.
+  // Ascending: overwrites only rows already read.
   for (int i = 0; i < history; ++i)
     state[i * channels] = end < args.batch.tokens ? input(args.batch.tokens + i - history) : window.input[i + 1];
 }
@@ -109,7 +103,7 @@ __global__ void conv1d_ahead_kernel(const __grid_constant__ ConvArgs args, int a
   const auto stream_of = [&](int t) { return args.batch.streams[t]; };
   const float* taps = args.taps + int64_t{channel} * args.kernel;
   const auto product = [&](int t, int tap) { return args.x[int64_t{t} * args.channels + channel] * taps[tap]; };
-  const int own = args.kernel - 1 - ahead; // tap
+  const int own = args.kernel - 1 - ahead;
   float sum = args.bias ? args.bias[channel] : 0;
   for (int t = token, tap = own; t >= 0 && tap >= 0; --t)
     if (stream_of(t) == stream_of(token)) sum += product(t, tap--);

@@ -1,12 +1,6 @@
-// The gated delta rule, token after token, with the state in registers; prompts in chunks of tokens (chunks.cuh), but
-// where each element of a key has a factor of its own.
-//
-// Each row of a head's state (an element of v) goes through the tokens by itself: it needs only the head's q and k and
-// its own element of v. A row is shared by kDim / 16 lanes with 16 elements each; a thread has parts of two rows, so
-// that what it reads of q and k serves both. Tokens are staged in shared memory some at a time, with q and k normed.
-//
-// With few tokens most of the time is latency. So a block has its state, which no kernel of the step in front of it
-// writes, before its predecessor is done, and loads that need not wait for one another are under way together.
+// The gated delta rule token by token, state in registers; prompts in chunks (chunks.cuh), unless key elements have
+// separate decays. kDim / 16 lanes share a row of a head's state; a thread has parts of two, to reuse q and k. The
+// state, which nothing else in the step writes, is loaded before the wait.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/recurrent/chunks.cuh"
@@ -16,25 +10,25 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128, kElements = 16, kRows = 2; // elements of a row, rows of a thread
+constexpr int kThreads = 128, kElements = 16, kRows = 2;
 
 struct DeltaArgs {
-  const float *q, *k, *v;               // of the first token and head
-  int64_t q_stride, k_stride, v_stride; // floats between tokens
-  const float *alpha, *beta;            // [tokens][v_heads alphas], [tokens][v_heads]
-  const float *a, *bias;                // [v_heads], [v_heads alphas]
-  float *out, *state;                   // [tokens][v_heads dim], [streams][v_heads][dim][dim]
+  const float *q, *k, *v;
+  int64_t q_stride, k_stride, v_stride;
+  const float *alpha, *beta; // [tokens][v_heads alphas], [tokens][v_heads]
+  const float *a, *bias;     // [v_heads], [v_heads alphas]
+  float *out, *state;        // [tokens][v_heads dim], [streams][v_heads][dim][dim]
   int k_heads, v_heads, dim;
-  int alphas; // of a head: one, or one for each element of k
+  int alphas; // per head: one, or one per element of k
   float epsilon, least;
-  Divisor sharing; // neighbouring heads that share one of k, or all of k, which heads take in turns
+  Divisor sharing; // neighbouring heads share k; else heads k_heads apart
   bool neighbors_share;
   Batch batch;
 
   __device__ __forceinline__ int k_head(int head) const {
     return neighbors_share ? sharing.quotient(head) : head - sharing.quotient(head) * k_heads;
   }
-  // Element i of the factors of a token's head; `at` = token * v_heads + head.
+  // `at`: token * v_heads + head.
   __device__ __forceinline__ float decay(int64_t at, int head, int i) const {
     const float x = alpha[at * alphas + i] + bias[head * alphas + i];
     return expf(least < 0 ? least / (1 + expf(a[head] * x)) : a[head] * softplus(x));
@@ -51,14 +45,13 @@ struct DeltaStage {
   float decay[kTokens][kDecays], learned[kTokens];
   int token[kTokens];
 
-  // The next tokens' q and k, normed, and their gates, a warp per token. `next` is the first of them and becomes the
-  // one behind them. Returns how many there are.
+  // Stages tokens from `next` on and advances it; returns their number.
   __device__ __forceinline__ int fill(const DeltaArgs& args, const Sequence& sequence, int head, int& next) {
     int count = 0;
     for (; next < args.batch.tokens && count < kTokens; next = sequence.next(next), ++count)
       if (threadIdx.x == 0) token[count] = next;
     __syncthreads();
-    constexpr int kEach = kDim / kWarp; // elements of a lane
+    constexpr int kEach = kDim / kWarp;
     const int k_head = args.k_head(head), lane = threadIdx.x % kWarp;
     for (int i = threadIdx.x / kWarp; i < count; i += kThreads / kWarp) {
       const int64_t t = token[i], at = t * args.v_heads + head;
@@ -85,7 +78,7 @@ struct DeltaStage {
   }
 };
 
-// Lane l of a row has elements 4 (l + kLanes j) to + 3: lanes next to each other read 16 bytes next to each other.
+// Lane l has elements 4 (l + kLanes j) to + 3.
 template <int kLanes>
 __device__ __forceinline__ void load_row(float (&to)[kElements], const float* row, int lane) {
 #pragma unroll
@@ -111,7 +104,7 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
     for (int r = 0; r < kRows; ++r) load_row<kLanes>(s[r], state + r * kDim, lane);
   work.wait();
 
-  float next_value[kRows] = {}; // of v, of the next token
+  float next_value[kRows] = {};
   const auto load_value = [&](int64_t t) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
@@ -138,7 +131,7 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
       const float learned = stage.learned[i];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        float known[4] = {}, asked[4] = {}; // partial sums, so that they do not wait for one another
+        float known[4] = {}, asked[4] = {}; // shorter chains
 #pragma unroll
         for (int e = 0; e < kElements; ++e) {
           s[r][e] *= decay[e];
@@ -155,7 +148,7 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
         if (lane == 0 && active) args.out[(t * args.v_heads + head) * kDim + row + r] = y;
       }
     }
-    __syncthreads(); // the stage is filled anew
+    __syncthreads(); // the stage is refilled
   }
   if (!active) return;
 #pragma unroll
@@ -166,9 +159,9 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
           *reinterpret_cast<const float4*>(&s[r][4 * j]);
 }
 
-// For any dim: a block per head, a thread for some rows, all in memory.
+// For any dim, with the state in memory.
 __global__ void plain_delta_rule_kernel(const __grid_constant__ DeltaArgs args, Stamp* stamps) {
-  extern __shared__ float shared[]; // q, k, the factors
+  extern __shared__ float shared[]; // q, k, decays
   __shared__ float scratch[kThreads / kWarp];
   const DependentWork work(stamps);
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
@@ -176,7 +169,7 @@ __global__ void plain_delta_rule_kernel(const __grid_constant__ DeltaArgs args, 
   if (first >= args.batch.tokens) return;
   float* state = args.state + (int64_t{args.batch.streams[first]} * args.v_heads + head) * dim * dim;
   for (int64_t t = first; t < args.batch.tokens; t = sequence.next(static_cast<int>(t))) {
-    for (int i = 0; i < 2; ++i) { // q, k
+    for (int i = 0; i < 2; ++i) {
       const float* from = (i == 0 ? args.q + t * args.q_stride : args.k + t * args.k_stride) + args.k_head(head) * dim;
       float squares = 0;
       for (int d = threadIdx.x; d < dim; d += kThreads) squares += from[d] * from[d];
@@ -259,11 +252,10 @@ void launch_delta_rule(const Launch& launch, const OpCall& call) {
   }
   const auto run = [&]<int kDim>() {
     const auto kernel = of_elements ? delta_rule_kernel<kDim, true> : delta_rule_kernel<kDim, false>;
-    const int rows = kThreads * kElements / args.dim * kRows; // of a block
+    const int rows = kThreads * kElements / args.dim * kRows;
     const dim3 grid((args.dim + rows - 1) / rows, args.v_heads, call.sequences.count);
-    // Few blocks that start while a product's still run would crowd on the multiprocessors that are free first. With a
-    // third of a block's shared memory each, two have room on a multiprocessor; chips with little of it have blocks of
-    // products that leave no room for that.
+    // Few blocks would crowd on the first multiprocessors that a running product frees: a third of the shared memory
+    // each allows two. Chips with little of it could not fit them beside a product's block.
     const bool few =
         launch.overlap && launch.shared_per_block >= 160 << 10 && int64_t{grid.x} * grid.y * grid.z <= launch.sm_count;
     const size_t shared = few ? launch.shared_per_block / 3 : 0;

@@ -1,7 +1,5 @@
-// A mean of each channel over the last tokens of its stream, by a softmax of their gates: a thread per channel.
-//
-// A prompt is split into chunks of tokens that are at least as long as what a token looks back at, because the inputs
-// before a chunk are in the batch. The block of the first chunk reads the state, and then writes the new one.
+// Mean over a stream's last tokens by a softmax of gates, a thread per channel. Chunks are at least as long as the
+// history; the first one's block has the state.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/recurrent/sequence.cuh"
@@ -12,7 +10,7 @@ namespace {
 constexpr int kThreads = 64, kChunkTokens = 32;
 
 struct PoolArgs {
-  const float *x, *gate, *bias; // [tokens][width] each, [kernel][width], or where halves overlap [kernel / 2][width]
+  const float *x, *gate, *bias; // [tokens][width]; [kernel][width], or with overlaps [kernel / 2][width]
   float *out, *state;           // [tokens][channels], [streams][kernel - 1][x, gate][width]
   int channels, width, kernel, chunk_tokens;
   bool overlaps; // core::PoolParams; then `width` is twice the channels
@@ -31,19 +29,17 @@ __global__ void pool_kernel(const __grid_constant__ PoolArgs args, Stamp* stamps
   const int64_t width = args.width;
   float* state = args.state + args.batch.streams[begin] * (2 * history * width);
   const int half = args.kernel / 2;
-  // The column of the i-th token that a token looks at, and where its gate's bias is.
   const auto column = [&](int i) { return channel + (args.overlaps && i >= half ? args.channels : 0); };
   const auto bias = [&](int i) { return args.bias[(args.overlaps ? i % half : i) * width + column(i)]; };
   if (sequence.starts(chunks ? 0 : begin) && (!chunks || begin == 0))
     for (int i = 0; i < 2 * history; ++i)
       for (int64_t at = channel; at < width; at += args.channels)
         state[i * width + at] = i % 2 == 1 && args.overlaps ? -INFINITY : 0;
-  // x or gate, `i` rows behind the first of the state; the rows behind the state are tokens from `first` on.
+  // `i` rows behind the state's first; tokens from `first` on follow the state.
   const auto input = [&](int i, int first, bool gate, int64_t at) {
     return i < history ? state[(2 * i + gate) * width + at]
                        : (gate ? args.gate : args.x)[(first + i - history) * width + at];
   };
-  // For all columns of this thread.
   const auto store = [&](int i, int from, int first) {
     for (int64_t at = channel; at < width; at += args.channels) {
       state[2 * i * width + at] = input(from, first, false, at);
@@ -51,7 +47,7 @@ __global__ void pool_kernel(const __grid_constant__ PoolArgs args, Stamp* stamps
     }
   };
   for (int t = begin; t < end; t = sequence.next(t)) {
-    const int first = chunks ? 0 : t, row = t - first; // the first row that the token looks at
+    const int first = chunks ? 0 : t, row = t - first;
     const auto gate = [&](int i) { return input(row + i, first, true, column(i)) + bias(i); };
     float largest = -INFINITY, sum = 0, mean = 0;
     for (int i = 0; i <= history; ++i) largest = fmaxf(largest, gate(i));
@@ -62,7 +58,7 @@ __global__ void pool_kernel(const __grid_constant__ PoolArgs args, Stamp* stamps
     }
     args.out[int64_t{t} * args.channels + channel] = mean / sum;
     if (chunks) continue;
-    for (int i = 0; i < history; ++i) store(i, i + 1, t); // ascending: each row takes the next
+    for (int i = 0; i < history; ++i) store(i, i + 1, t);
   }
   if (!chunks || begin > 0) return;
   for (int i = 0; i < history; ++i) store(i, args.batch.tokens + i, 0);

@@ -1,9 +1,5 @@
-// The selective scan of Mamba 1 and 2, token after token, with the state in registers; Mamba 2's prompts in chunks of
-// tokens (chunks.cuh).
-//
-// A row of the state (an element of x) has `states` elements, shared by states / 16 lanes. Tokens are staged in shared
-// memory some at a time: b, c and the step of the block's head. State and weights are loaded before the kernel in front
-// is done.
+// Selective scan of Mamba 1 and 2 token by token, state in registers; Mamba 2's prompts in chunks (chunks.cuh). states
+// / 16 lanes share a row. State and weights are loaded before the wait.
 #include "kernels/cuda/ops/activation.cuh"
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/recurrent/chunks.cuh"
@@ -16,12 +12,12 @@ namespace {
 constexpr int kThreads = 128, kStageTokens = 8, kElements = 16;
 
 struct ScanArgs {
-  const float *x, *b, *c, *dt;          // their own columns of the inputs' rows
-  int64_t x_stride, b_stride, c_stride; // floats between tokens
+  const float *x, *b, *c, *dt;
+  int64_t x_stride, b_stride, c_stride;
   const float *a, *d, *bias;
   float *out, *state; // [tokens][heads head_dim], [streams][heads][head_dim][states]
   int heads, head_dim, groups, states;
-  Divisor group_heads; // heads of a group
+  Divisor group_heads;
   bool rate_per_state; // a is [heads][states], else [heads]
   Batch batch;
 
@@ -31,10 +27,9 @@ struct ScanArgs {
 template <int kStates>
 struct ScanStage {
   float b[kStageTokens][kStates], c[kStageTokens][kStates];
-  float step[kStageTokens], decay[kStageTokens]; // decay: where a head has one rate
+  float step[kStageTokens], decay[kStageTokens];
   int token[kStageTokens];
 
-  // As DeltaStage::fill.
   __device__ __forceinline__ int fill(const ScanArgs& args, const Sequence& sequence, int head, int& next) {
     int count = 0;
     for (; next < args.batch.tokens && count < kStageTokens; next = sequence.next(next), ++count)
@@ -55,7 +50,6 @@ struct ScanStage {
   }
 };
 
-// A block has rows of one head. kPerState: each element has a rate of its own.
 template <int kStates, bool kPerState>
 __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ ScanArgs args, Stamp* stamps) {
   constexpr int kLanes = kStates / kElements, kBlockRows = kThreads / kLanes;
@@ -67,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
   const int row = blockIdx.x * kBlockRows + threadIdx.x / kLanes;
   const bool active = row < args.head_dim;
   const int64_t width = int64_t{args.heads} * args.head_dim, channel = int64_t{head} * args.head_dim + row;
-  // Lane l has elements 4 (l + kLanes j) to + 3 of a row.
+  // Lane l has elements 4 (l + kLanes j) to + 3.
   float* state = args.state + (args.batch.streams[first] * width + channel) * kStates + 4 * lane;
   float s[kElements] = {}, rate[kElements];
   if (active && !sequence.starts(first))
@@ -106,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
           warp_reduce((asked[0] + asked[1]) + (asked[2] + asked[3]), [](float x, float y) { return x + y; }, kLanes);
       if (lane == 0 && active) args.out[t * width + channel] = y + skip * x;
     }
-    __syncthreads(); // the stage is filled anew
+    __syncthreads(); // the stage is refilled
   }
   if (!active) return;
 #pragma unroll
@@ -114,7 +108,7 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
     *reinterpret_cast<float4*>(state + 4 * kLanes * j) = *reinterpret_cast<const float4*>(&s[4 * j]);
 }
 
-// For any number of states: a thread per row, all in memory.
+// For any number of states, in memory.
 __global__ void plain_scan_kernel(const __grid_constant__ ScanArgs args, Stamp* stamps) {
   const DependentWork work(stamps);
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.z)};
@@ -188,7 +182,7 @@ void launch_scan(const Launch& launch, const OpCall& call) {
     const ChunkArgs chunks = chunks_of(args);
     if (takes_chunks(chunks, args.states)) return launch_chunks<false>(launch, chunks, args.states);
   }
-  const auto run = [&](auto kernel, int rows) { // rows of a block
+  const auto run = [&](auto kernel, int rows) {
     launch(kernel, dim3((args.head_dim + rows - 1) / rows, args.heads, call.sequences.count), kThreads, 0, args,
            launch.stamps());
   };

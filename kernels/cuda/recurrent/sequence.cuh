@@ -1,4 +1,3 @@
-// How the kernels of recurrent ops go through the tokens of their sequence (Sequences in ops.h).
 #pragma once
 
 #include "kernels/cuda/ops/ops.h"
@@ -11,7 +10,7 @@ struct Batch {
   Sequences::Kind kind;
 };
 
-// The tokens of sequence `index`, from next(-1) on, until next() is the number of tokens.
+// Iterates from next(-1) until next() is the number of tokens.
 struct Sequence {
   const Batch& batch;
   int index;
@@ -23,7 +22,7 @@ struct Sequence {
       while (token < batch.tokens && batch.streams[token] != index) ++token;
     return token;
   }
-  // Whether the token is the first of its stream: the state before it is zero.
+  // A stream's first token starts from a zero state.
   __device__ __forceinline__ bool starts(int token) const { return batch.positions[token] == 0; }
 };
 

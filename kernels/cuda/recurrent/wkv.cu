@@ -1,6 +1,4 @@
-// Attention of RWKV 6, token after token. A block has a head, a thread an element of v and its row of S. S is stored
-// with the elements of v next to each other, so that threads read side by side; of heads of the usual size it is in
-// registers.
+// RWKV 6. A block per head, a thread per element of v; S has v fastest, for coalescing.
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/recurrent/sequence.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -16,10 +14,10 @@ struct WkvArgs {
   Batch batch;
 };
 
-// kDim: the size of heads, 0: any, with S in memory.
+// kDim 0: any, with S in memory.
 template <int kDim>
 __global__ void wkv_kernel(const __grid_constant__ WkvArgs args, Stamp* stamps) {
-  extern __shared__ float shared[]; // [4][dim]: r, k, factors of S, bonus * k * r
+  extern __shared__ float shared[]; // [4][dim]: r, k, decays, bonus * k * r
   const DependentWork work(stamps);
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.y)};
   const int first = sequence.next(-1), head = blockIdx.x, j = threadIdx.x, dim = kDim > 0 ? kDim : args.dim;
@@ -34,7 +32,7 @@ __global__ void wkv_kernel(const __grid_constant__ WkvArgs args, Stamp* stamps) 
     for (int i = 0; i < kDim; ++i) s[i] = state[i * dim];
   for (int t = first; t < args.batch.tokens; t = sequence.next(t)) {
     const int64_t at = t * width + channel;
-    __syncthreads(); // all have read those of the token before
+    __syncthreads(); // the previous token has been read
     if (active) {
       const float r = args.r[at], k = args.k[at];
       asked[j] = r;

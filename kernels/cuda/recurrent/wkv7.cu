@@ -1,6 +1,4 @@
-// Attention of RWKV 7, token after token. A block has a head, a thread an element of v and its row of S. S is stored
-// with the elements of v next to each other, so that threads read side by side; of heads of the usual size it is in
-// registers.
+// RWKV 7, laid out like wkv.cu.
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/recurrent/sequence.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -17,10 +15,9 @@ struct Wkv7Args {
 
 constexpr float kPace = 0.60653066f; // exp(-1/2)
 
-// kDim: the size of heads, 0: any, with S in memory.
 template <int kDim>
 __global__ void wkv7_kernel(const __grid_constant__ Wkv7Args args, Stamp* stamps) {
-  extern __shared__ float shared[]; // [5][dim]: r, k, factors of S, d, rate * d
+  extern __shared__ float shared[]; // [5][dim]: r, k, decays, d, rate * d
   const DependentWork work(stamps);
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.y)};
   const int first = sequence.next(-1), head = blockIdx.x, j = threadIdx.x, dim = kDim > 0 ? kDim : args.dim;
@@ -35,7 +32,7 @@ __global__ void wkv7_kernel(const __grid_constant__ Wkv7Args args, Stamp* stamps
     for (int i = 0; i < kDim; ++i) s[i] = state[i * dim];
   for (int t = first; t < args.batch.tokens; t = sequence.next(t)) {
     const int64_t at = t * width + channel;
-    __syncthreads(); // all have read those of the token before
+    __syncthreads(); // the previous token has been read
     if (active) {
       asked[j] = args.r[at];
       keys[j] = args.k[at];

@@ -1,8 +1,5 @@
-// How a block chooses a token's experts and makes their shares: all of the kernel of `route`, and some blocks of
-// the kernel that makes a folded router's scores (matvec/expert_choice.cuh).
-//
-// An expert's place among the chosen is the number of those that are better. All experts count theirs at once: to take
-// the best one out again and again is a chain of two reductions for each.
+// Chooses a token's experts. Each expert counts the better ones: parallel, where removing the best repeatedly would be
+// a chain of two reductions each.
 #pragma once
 
 #include "kernels/cuda/router/route_args.h"
@@ -12,7 +9,6 @@
 
 namespace ridge::kernels::cuda {
 
-// For a block whose first kExperts threads have an expert each.
 template <int kExperts, int kThreads>
 struct ChoiceMemory {
   static constexpr int kFours = kWarp / 4;
@@ -23,8 +19,7 @@ struct ChoiceMemory {
 
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
 
-// The share of this thread's score among those of all threads, of which the others have -infinity. `scratch`: a float
-// for each warp.
+// Threads without a score pass -infinity. `scratch`: a float per warp.
 __device__ __forceinline__ float softmax(float score, float* scratch) {
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const float of_warp = warp_reduce(score, larger);
@@ -32,17 +27,17 @@ __device__ __forceinline__ float softmax(float score, float* scratch) {
   __syncthreads();
   const float of_lane = lane < static_cast<int>(blockDim.x / kWarp) ? scratch[lane] : -FLT_MAX;
   const float exponential = expf(score - warp_reduce(fmaxf(of_lane, -FLT_MAX), larger));
-  __syncthreads(); // the scratch is used again
+  __syncthreads(); // before the scratch is reused
   return exponential * (1 / block_sum(exponential, scratch));
 }
 
-// A float as an integer of the same order, at least 1; what is no number comes last.
+// Order-preserving, at least 1; NaN is least.
 __device__ __forceinline__ uint32_t ordered(float x) {
   const uint32_t bits = __float_as_uint(x);
   return x != x ? 1 : bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// How many keys of so many fours are larger than `key`, or equal where they are of the first `earlier` fours.
+// Counts keys above `key`, or equal in the first `earlier` fours.
 __device__ __forceinline__ int better_ones(const uint4* keys, int fours, int earlier, uint32_t key) {
   int better = 0;
 #pragma unroll 2
@@ -54,9 +49,8 @@ __device__ __forceinline__ int better_ones(const uint4* keys, int fours, int ear
   return better;
 }
 
-// How many keys, one of each expert's thread, are better than this thread's: larger, or equal and of a smaller thread;
-// from `used` on the number is too small. Keys are at least 1, and from `experts` on those of what is never chosen.
-// First a warp's are compared with one another, then its best ones with those of the other warps.
+// Counts better keys: larger, or equal and of an earlier thread. Results from `used` on are lower bounds. Keys are at
+// least 1; threads from `experts` on are never chosen.
 template <int kExperts, int kThreads>
 __device__ __forceinline__ int place_of(uint32_t key, int experts, int used, ChoiceMemory<kExperts, kThreads>& memory) {
   constexpr int kFours = ChoiceMemory<kExperts, kThreads>::kFours;
@@ -80,12 +74,11 @@ __device__ __forceinline__ int place_of(uint32_t key, int experts, int used, Cho
   return place;
 }
 
-// Which matrix an expert has.
 __device__ __forceinline__ int matrix_of(const RouteArgs& args, int expert) {
   return args.share_matrix == 1 ? expert : expert / args.share_matrix;
 }
 
-// Chooses the `used` best experts by this thread's `choice`, -infinity where it has none, and stores their numbers.
+// Stores the `used` best experts; threads without one pass -infinity.
 template <int kExperts, int kThreads>
 __device__ __forceinline__ void choose(const RouteArgs& args, int token, float choice,
                                        ChoiceMemory<kExperts, kThreads>& memory) {
@@ -97,7 +90,6 @@ __device__ __forceinline__ void choose(const RouteArgs& args, int token, float c
     store_latest(reinterpret_cast<float*>(args.ids) + token * args.used + s, __int_as_float(memory.chosen[s]));
 }
 
-// Stores the numbers of the experts that the token is given.
 template <int kExperts, int kThreads>
 __device__ __forceinline__ void take_given(const RouteArgs& args, int token, ChoiceMemory<kExperts, kThreads>& memory) {
   const int32_t* given = args.table + int64_t{args.tokens[token]} * args.used;
@@ -109,14 +101,13 @@ __device__ __forceinline__ void take_given(const RouteArgs& args, int token, Cho
   __syncthreads();
 }
 
-// What `choose` leaves where weights are broken and scores no numbers.
+// For NaN scores, where `choose` stores nothing.
 template <int kExperts, int kThreads>
 __device__ __forceinline__ void set_default_choice(const RouteArgs& args, ChoiceMemory<kExperts, kThreads>& memory) {
 #pragma unroll 1
   for (int s = threadIdx.x; s < args.used; s += kThreads) memory.chosen[s] = matrix_of(args, s);
 }
 
-// This thread's score as a share's weight.
 __device__ __forceinline__ float gate_weight(const RouteArgs& args, float score, float* scratch) {
   return args.gate == core::Gate::softmax         ? softmax(score, scratch)
          : args.gate == core::Gate::sigmoid       ? 1 / (1 + expf(-score))
@@ -124,13 +115,12 @@ __device__ __forceinline__ float gate_weight(const RouteArgs& args, float score,
                                                   : score; // softmax_of_chosen
 }
 
-// By what experts are chosen, but for a bias.
+// The value by which experts are chosen, before bias.
 __device__ __forceinline__ float choice_weight(const RouteArgs& args, float score, float weight) {
   return args.by_sigmoid ? 1 / (1 + expf(-score)) : args.by_score ? score : weight;
 }
 
-// Stores the weights of the chosen as shares, which add up to `scale` where they are normalized, each times a scale of
-// its expert. Behind a barrier, by the first warp.
+// Normalized shares add up to `scale`, before each expert's scale. Call behind a barrier.
 template <int kExperts, int kThreads>
 __device__ __forceinline__ void store_shares(const RouteArgs& args, int token,
                                              const ChoiceMemory<kExperts, kThreads>& memory) {
@@ -141,12 +131,12 @@ __device__ __forceinline__ void store_shares(const RouteArgs& args, int token,
   const bool softmax = args.gate == core::Gate::softmax_of_chosen;
   const auto share = [&](int s) { return softmax ? expf(weights[ids[s]] - weights[ids[0]]) : weights[ids[s]]; };
   float total = 0;
-#pragma unroll 1 // mostly one round: the compiler's eight copies would have to be jumped over
+#pragma unroll 1 // mostly one round: avoids the compiler's eight copies
   for (int s = threadIdx.x; s < args.used; s += kWarp) total += share(s);
   total = warp_sum(total);
   const float factor = softmax          ? args.scale / total
-                       : args.normalize ? args.scale / fmaxf(total, 0x1p-14f) // f16's smallest normal number, as the
-                                        : args.scale;                         // models' authors have it
+                       : args.normalize ? args.scale / fmaxf(total, 0x1p-14f) // f16's smallest normal number, as in
+                                        : args.scale;                         // reference code
 #pragma unroll 1
   for (int s = threadIdx.x; s < args.used; s += kWarp)
     store_latest(shares + s, factor * share(s) * (args.of_expert ? args.of_expert[ids[s]] : 1));

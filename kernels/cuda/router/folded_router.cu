@@ -1,4 +1,3 @@
-// Multiplies a router by the output projection in front of it.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/router/folded_router.h"
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -6,7 +5,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// R' and R' b, a block for each row of R; one more for a gate's row.
+// A block per row of R; one more for the gate.
 __global__ void fold_norm_kernel(FoldedRouter router, FoldedRows args) {
   __shared__ float scratch[kElementThreads / kWarp];
   const int row = blockIdx.x;
@@ -25,7 +24,6 @@ __global__ void fold_norm_kernel(FoldedRouter router, FoldedRows args) {
   if (router.constant && threadIdx.x == 0) router.constant[row] = sum;
 }
 
-// Blocks [columns of O / kElementThreads, rows of R / kFoldedRows].
 constexpr int kFoldedRows = 8;
 __global__ void fold_rows_kernel(FoldedRouter router, FoldedRows args) {
   const int column = blockIdx.x * kElementThreads + threadIdx.x, first_row = blockIdx.y * kFoldedRows;

@@ -1,4 +1,3 @@
-// Each token's experts and their shares (router/choice.cuh).
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/router/choice.cuh"
 
@@ -7,7 +6,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// The first of the largest of `count` numbers, by a warp; `count` where all are -infinity or no numbers.
+// The first largest number's index, by a warp; `count` if all are -infinity or NaN.
 __device__ __forceinline__ int best_of(const float* x, int count) {
   float best = -INFINITY;
   int at = count;
@@ -17,14 +16,12 @@ __device__ __forceinline__ int best_of(const float* x, int count) {
   return warp_reduce(best == top ? at : count, [](int a, int b) { return min(a, b); });
 }
 
-// Makes an entry the worst.
 __device__ __forceinline__ void take(float* x, int at) {
   if (threadIdx.x == 0) x[at] = -INFINITY;
   __syncwarp();
 }
 
-// Leaves the best groups of `choice`. A group is as good as its two best experts together; `quality` is scratch. A
-// call, since few models have groups.
+// Keeps the best groups, by the sum of their two best experts; `quality`: scratch. Not inlined: few models have groups.
 __device__ __noinline__ void drop_groups(const RouteArgs& args, float* choice, float* quality) {
   const int size = args.experts / args.groups;
   for (int g = threadIdx.x; g < args.groups; g += kWarp) {
@@ -39,7 +36,7 @@ __device__ __noinline__ void drop_groups(const RouteArgs& args, float* choice, f
     quality[g] = size > 1 ? first + second : first;
   }
   __syncwarp();
-  for (int i = 0; i < args.groups_used; ++i) { // the groups that are kept are at -infinity in the end
+  for (int i = 0; i < args.groups_used; ++i) {
     const int best = best_of(quality, args.groups);
     if (best < args.groups) take(quality, best);
   }
@@ -48,7 +45,7 @@ __device__ __noinline__ void drop_groups(const RouteArgs& args, float* choice, f
   __syncwarp();
 }
 
-// A block per token, a thread per expert.
+// A thread per expert.
 template <int kExperts>
 __global__ void __launch_bounds__(kExperts) route_kernel(const __grid_constant__ RouteArgs args, Stamp* stamps) {
   __shared__ ChoiceMemory<kExperts, kExperts> memory;

@@ -1,4 +1,3 @@
-// The arguments of a choice of experts.
 #pragma once
 
 #include "core/gate.h"
@@ -11,7 +10,7 @@ struct OpCall;
 
 struct RouteArgs {
   float* scores;                 // [tokens][experts]
-  const float *bias, *of_expert; // [experts] or null; the latter are scales of shares
+  const float *bias, *of_expert; // [experts] or null; of_expert: share factors
   int32_t* ids;                  // [tokens][used]
   float* shares;                 // [tokens][used]
   int experts, used, groups, groups_used;
@@ -20,8 +19,8 @@ struct RouteArgs {
   float scale;
   bool by_score, by_sigmoid;
   int share_matrix;
-  const int32_t *table, *tokens; // [vocabulary][used]: the experts of each token, whatever the scores; or null
+  const int32_t *table, *tokens; // table: [vocabulary][used], experts by token instead of scores, or null
 };
-RouteArgs route_args(const OpCall& call); // of a `route`
+RouteArgs route_args(const OpCall& call);
 
 } // namespace ridge::kernels::cuda

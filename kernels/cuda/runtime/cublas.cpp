@@ -6,7 +6,7 @@
 
 namespace ridge::kernels::cuda {
 
-// Functions and constants are declared as the cuBLAS reference documents them.
+// Declarations follow the cuBLAS reference.
 Cublas::Cublas() {
   void* library = nullptr;
   for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so", "/usr/local/cuda/lib64/libcublas.so"})
@@ -42,7 +42,7 @@ void Cublas::multiply(cudaStream_t stream, int n, const float* a, const float* b
   multiply(stream, n, n, n, a, n, b, n, 0, c, n);
 }
 
-// cuBLAS thinks in columns: what is C = A B in rows is Cᵀ = Bᵀ Aᵀ there, an upper triangle a lower one.
+// cuBLAS is column-major: C = A B becomes Cᵀ = Bᵀ Aᵀ, and upper triangles become lower ones.
 namespace {
 constexpr int kPlain = 0, kTransposed = 1, kLower = 0, kRight = 1, kNonUnit = 0;
 int as_int(int64_t n) { return static_cast<int>(n); }
@@ -66,7 +66,7 @@ void Cublas::add_square(cudaStream_t stream, int64_t n, int64_t k, float sign, c
          "cublasSsyrk");
 }
 
-// U⁻ᵀ B in rows is Bᵀ U⁻¹ in columns, where U looks like the lower triangular Uᵀ.
+// U⁻ᵀ B in rows is Bᵀ U⁻¹ in columns, where U looks lower triangular.
 void Cublas::solve(cudaStream_t stream, int64_t k, int64_t n, const float* u, int64_t u_stride, float* b,
                    int64_t b_stride) const {
   const float one = 1;

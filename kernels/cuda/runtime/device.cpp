@@ -1,4 +1,3 @@
-// The GPU itself: what it is, what it reads per second, and the messages of calls that fail.
 #include "kernels/cuda/runtime/device.h"
 
 #include "core/error.h"
@@ -14,7 +13,7 @@
 namespace ridge::kernels::cuda {
 
 void throw_failed_call(cudaError_t status, const char* call) {
-  cudaGetLastError(); // so that the next call starts clean
+  cudaGetLastError(); // clears the error
   throw DeviceFailed(fmt::format("CUDA: {} failed: {} ({}); --device cpu runs without the GPU", call,
                                  cudaGetErrorString(status), cudaGetErrorName(status)));
 }
@@ -75,7 +74,7 @@ DeviceInfo device_info(int device) {
 
 void allow_shared_memory(const void* kernel, size_t bytes) {
   static std::mutex mutex;
-  static std::map<std::pair<int, const void*>, size_t> allowed; // by device
+  static std::map<std::pair<int, const void*>, size_t> allowed;
   int device = 0;
   RIDGE_CUDA(cudaGetDevice(&device));
   const std::scoped_lock lock(mutex);
@@ -86,7 +85,7 @@ void allow_shared_memory(const void* kernel, size_t bytes) {
 }
 
 double measure_read_bandwidth(int device) {
-  // 2 GiB, or half of what a model has left, which is still more than caches hold.
+  // 2 GiB, or half of the free memory: more than caches hold.
   constexpr size_t kMost = size_t{2} << 30, kLeast = size_t{128} << 20;
   constexpr int kRuns = 9;
   const CurrentDevice current(device);
@@ -103,7 +102,7 @@ double measure_read_bandwidth(int device) {
     launch_read(context.launch(), data.as(), bytes, sink.as<uint32_t>());
     stop.record(context.stream());
     context.synchronize();
-    if (i > 0) seconds.push_back(stop.seconds_since(start)); // the first run loads the kernel
+    if (i > 0) seconds.push_back(stop.seconds_since(start)); // the first run warms up
   }
   std::ranges::nth_element(seconds, seconds.begin() + kRuns / 2);
   return static_cast<double>(bytes) / seconds[kRuns / 2];

@@ -1,5 +1,4 @@
-// Ownership and errors for what the CUDA runtime hands out. Every runtime call goes through `check`, which turns a
-// failure into an Error that names the call.
+// Owners of CUDA objects. RIDGE_CUDA throws an Error with the failed call's name.
 #pragma once
 
 #include "kernels/cuda/runtime/limits.h"
@@ -13,7 +12,7 @@
 
 namespace ridge::kernels::cuda {
 
-// These throw an Error. They are not inline because nvcc cannot read fmt's compile-time format strings.
+// Not inline: nvcc cannot compile fmt's format strings.
 [[noreturn]] void throw_failed_call(cudaError_t status, const char* call);
 [[noreturn]] void throw_out_of_memory(size_t bytes, const char* what);
 [[noreturn]] void throw_too_wide(int64_t cols, int64_t shared_needed, int64_t shared_limit);
@@ -23,7 +22,6 @@ inline void check(cudaError_t status, const char* call) {
 }
 #define RIDGE_CUDA(call) ::ridge::kernels::cuda::check((call), #call)
 
-// Memory with one owner, whose destructor frees it.
 template <cudaError_t (*kFree)(void*)>
 class Memory {
  public:
@@ -52,7 +50,7 @@ class Memory {
   }
 };
 
-// Running out of device memory throws OutOfMemory, which says what was needed and what is free.
+// Throws OutOfMemory.
 class DeviceMemory : public Memory<cudaFree> {
  public:
   DeviceMemory() = default;
@@ -65,7 +63,6 @@ class DeviceMemory : public Memory<cudaFree> {
   }
 };
 
-// Page-locked host memory, which the copy engine reads while the CPU does something else.
 class PinnedMemory : public Memory<cudaFreeHost> {
  public:
   PinnedMemory() = default;
@@ -77,7 +74,7 @@ class PinnedMemory : public Memory<cudaFreeHost> {
 
 struct Stream {
   cudaStream_t handle = nullptr;
-  // Blocks of a stream with a lower priority number are started first; 0 is the highest number.
+  // Lower priority numbers start first; 0 is the highest number.
   explicit Stream(int priority = 0) {
     RIDGE_CUDA(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, priority));
   }
@@ -92,7 +89,6 @@ struct Event {
   Event(const Event&) = delete;
 };
 
-// An event that keeps the time at which the GPU came by.
 struct TimedEvent {
   cudaEvent_t handle = nullptr;
   TimedEvent() { RIDGE_CUDA(cudaEventCreate(&handle)); }
@@ -117,14 +113,13 @@ struct Graph {
   Graph(const Graph&) = delete;
 };
 
-// How kernels are launched: the stream, and whether the next kernel may start while the previous one runs (each of our
-// kernels waits for its predecessor itself where the chip knows how).
+// Launch configuration. Kernels wait for their predecessors themselves where the chip can.
 struct Launch : ChipLimits {
   cudaStream_t stream = nullptr;
   bool overlap = false;     // programmatic dependent launch
-  LaunchLog* log = nullptr; // while a profile is taken
+  LaunchLog* log = nullptr; // while profiling
 
-  // Where the blocks of the next kernel put their stamps, or null.
+  // Stamps of the next kernel, or null.
   Stamp* stamps() const { return log && log->stamps ? log->stamps + log->blocks * kStampPlaces : nullptr; }
 
   template <typename... Params, typename... Args>
@@ -144,8 +139,8 @@ struct Launch : ChipLimits {
   }
 };
 
-// Lets a kernel use so much dynamic shared memory on the current device: with what it declares it may be more than the
-// 48 KB that need no leave. Once given, a leave is never made smaller: another thread may be about to use it.
+// Allows this much dynamic shared memory, which together with static memory may exceed the default 48 KB. Never lowers
+// a limit: another thread may rely on it.
 void allow_shared_memory(const void* kernel, size_t bytes);
 template <typename Kernel>
 void allow_shared(Kernel* kernel, size_t bytes) {

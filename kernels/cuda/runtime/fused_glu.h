@@ -1,4 +1,3 @@
-// The gated unit that a product applies for an activation of a Program.
 #pragma once
 
 #include "core/ops.h"
@@ -8,7 +7,7 @@
 
 namespace ridge::kernels::cuda {
 
-// None: an activation of another kind.
+// Returns nullopt if products cannot fuse the activation.
 inline std::optional<FusedGlu> fused_glu(const core::ActivationParams& params) {
   if (params.limit > 0 && params.limits_activated) return std::nullopt;
   FusedGlu glu = {.limit = params.limit, .shift = params.shift};

@@ -1,4 +1,3 @@
-// The gated units that products apply to their own results: those whose activation is a sigmoid of a polynomial.
 #pragma once
 
 #include "core/gelu.h"
@@ -9,11 +8,10 @@
 
 namespace ridge::kernels::cuda {
 
-// gate * sigmoid(gate * (linear + cubic * gate²)) * (x + shift). With a limit, the gate is at most that, and x from
-// -limit to limit.
+// gate * sigmoid(gate * (linear + cubic * gate²)) * (x + shift); gate <= limit, |x| <= limit.
 struct FusedGlu {
   float linear = 1, cubic = 0, limit = 0, shift = 0; // limit 0: none
-  bool is_gelu = false;                              // with the rounding of core/gelu.h
+  bool is_gelu = false;                              // rounds as core/gelu.h
 
 #ifdef __CUDACC__
   __device__ __forceinline__ float operator()(float gate, float x) const {

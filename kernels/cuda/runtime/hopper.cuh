@@ -1,5 +1,4 @@
-// The instructions of sm_90a: barriers in shared memory, the bulk copy engine, products of warpgroups. They compile to
-// nothing elsewhere, and must not be called there.
+// Instructions of sm_90a. Elsewhere they compile to nothing and must not be called.
 #pragma once
 
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -25,9 +24,8 @@ __device__ __forceinline__ void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// A tile in shared memory for wgmma: rows of 64 halves (128 bytes), whose eight 16-byte pieces are exchanged by
-// piece ^= row % 8; the tile starts at a multiple of 1024 bytes. The descriptor of columns 16 k … is 2 k
-// greater. Its fields: the address, eight rows of 128 bytes as a group, and this exchange of pieces.
+// Descriptor of a tile for wgmma: rows of 64 halves, 16-byte pieces swizzled by piece ^= row % 8, aligned to 1024
+// bytes. For columns from 16 k on, add 2 k. Fields: address, stride of eight rows, swizzle.
 inline constexpr uint64_t kTileDescriptor = uint64_t{1} << 16 | uint64_t{1024 / 16} << 32 | uint64_t{1} << 62;
 __device__ __forceinline__ uint64_t tile_descriptor(const void* shared) {
   return (shared_address(shared) & 0x3ffff) >> 4 | kTileDescriptor;
@@ -40,8 +38,8 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// d (+)= a · bᵀ for tiles a [64 x 16] and b [columns of d x 16] of f16. Thread l of warp w of the four holds, with g =
-// l / 4 and t = l % 4, d[4 j + i] = row 16 w + g + 8 (i / 2), column 8 j + 2 t + i % 2.
+// d (+)= a · bᵀ, f16 a [64 x 16], b [columns x 16]. With g = l / 4, t = l % 4, lane l of warp w has d[4 j + i] = row 16
+// w + g + 8 (i / 2), column 8 j + 2 t + i % 2.
 __device__ __forceinline__ void wgmma(float (&d)[128], uint64_t a, uint64_t b, bool add) {
   // clang-format off
   asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"
@@ -85,8 +83,8 @@ __device__ __forceinline__ void wgmma(float (&d)[32], uint64_t a, uint64_t b, bo
   // clang-format on
 }
 
-// d += a · b for a [64 x 16] in registers, in the order of mma's left operand (ptx.cuh), row 16 w + …, and b [16 x
-// columns of d] in shared memory: rows of 64 halves as in tile_descriptor, the next 64 columns column_bytes further.
+// d += a · b: a in registers in mma's order (ptx.cuh), b [16 x columns] in rows as in tile_descriptor, with
+// column_bytes between tiles of 64 columns.
 __device__ __forceinline__ uint64_t transposed_tile_descriptor(const void* shared, uint32_t column_bytes) {
   constexpr uint64_t kRowGroup = 1024 / 16, kSwizzle128 = 1;
   return (shared_address(shared) & 0x3ffff) >> 4 | uint64_t{column_bytes / 16} << 16 | kRowGroup << 32 |
@@ -143,7 +141,7 @@ __device__ __forceinline__ void wgmma_transposed(float (&d)[32], const uint32_t 
   // clang-format on
 }
 
-// The same with b as in the first of these, d += a · bᵀ. `b`: the lower half of the tile_descriptor.
+// d += a · bᵀ, a in registers. `b`: low half of the tile_descriptor.
 __device__ __forceinline__ void wgmma(float (&d)[16], const uint32_t (&a)[4], uint32_t b) {
   // clang-format off
   asm volatile("{ .reg .b64 tile; mov.b64 tile, {%20, %21};\n"

@@ -3,7 +3,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// 16 bytes that are needed once and never change: they leave nothing in L1.
+// Reads past L1, for data needed once.
 __device__ __forceinline__ uint4 load_past_l1(const uint4* from) {
   uint4 v;
   asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -12,8 +12,7 @@ __device__ __forceinline__ uint4 load_past_l1(const uint4* from) {
   return v;
 }
 
-// A block reads its 32 KB and leaves: of the ways tried, blocks that stay and stride over the memory were 1.4 % slower
-// on an H200, blocks that fetch by bulk copies as fast (docs/performance/method.md).
+// Persistent blocks were 1.4 % slower on an H200, bulk copies as fast (docs/performance/method.md).
 constexpr int kReadThreads = 256, kReadsInFlight = kReadBytes / kReadThreads / 16;
 __global__ void __launch_bounds__(kReadThreads) read_kernel(const uint4* data, uint32_t* sink) {
   data += size_t{blockIdx.x} * kReadThreads * kReadsInFlight + threadIdx.x;
@@ -23,7 +22,7 @@ __global__ void __launch_bounds__(kReadThreads) read_kernel(const uint4* data, u
   uint32_t seen = 0;
 #pragma unroll
   for (int k = 0; k < kReadsInFlight; ++k) seen |= v[k].x ^ v[k].y ^ v[k].z ^ v[k].w;
-  if (seen == 0x12345678) *sink = seen; // never true of what is read, which the compiler cannot know
+  if (seen == 0x12345678) *sink = seen; // never true, but opaque to the compiler
 }
 
 } // namespace

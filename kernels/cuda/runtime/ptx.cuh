@@ -1,4 +1,4 @@
-// The machine instructions that CUDA C++ has no words for, each with its fallback for older chips.
+// PTX instructions, with fallbacks for older chips.
 #pragma once
 
 #include "kernels/cuda/runtime/timeline.h"
@@ -9,9 +9,9 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kWarp = 32; // lanes
+inline constexpr int kWarp = 32;
 
-// 16 bytes from global to shared memory, without passing through registers (sm_80), bypassing L1.
+// 16 bytes from global to shared memory, bypassing registers (sm_80) and L1.
 __device__ __forceinline__ void copy_async_16(void* shared, const void* global) {
 #if __CUDA_ARCH__ >= 800
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -21,7 +21,7 @@ __device__ __forceinline__ void copy_async_16(void* shared, const void* global) 
 #endif
 }
 
-// Likewise 4 bytes, through L1.
+// 4 bytes, through L1.
 __device__ __forceinline__ void copy_async_4(void* shared, const void* global) {
 #if __CUDA_ARCH__ >= 800
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -31,7 +31,7 @@ __device__ __forceinline__ void copy_async_4(void* shared, const void* global) {
 #endif
 }
 
-// 16 bytes at constant offsets from both addresses, which cost no instruction.
+// Offsets are immediates.
 template <int kToOffset, int kFromOffset>
 __device__ __forceinline__ void copy_async_16_at(uint32_t shared, const uint8_t* global) {
 #if __CUDA_ARCH__ >= 800
@@ -41,7 +41,6 @@ __device__ __forceinline__ void copy_async_16_at(uint32_t shared, const uint8_t*
 #endif
 }
 
-// 16 bytes, or as many zeros.
 __device__ __forceinline__ void copy_async_16_or_zeros(void* shared, const void* global, bool copies) {
 #if __CUDA_ARCH__ >= 800
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -52,8 +51,8 @@ __device__ __forceinline__ void copy_async_16_or_zeros(void* shared, const void*
 #endif
 }
 
-// The address of shared memory in one register. nvcc 13.0 otherwise adds it up of a register and a uniform one, which
-// together with a cache policy is an illegal instruction. `zero`: 0, which the compiler must not know.
+// A shared address in one register: nvcc 13.0 otherwise adds a uniform register, which is illegal beside a cache
+// policy. `zero`: 0, opaque to the compiler.
 __device__ __forceinline__ uint32_t plain_address(const void* shared, int zero) {
   uint32_t address;
   asm volatile("prmt.b32 %0, %1, 0, %2;"
@@ -62,7 +61,7 @@ __device__ __forceinline__ uint32_t plain_address(const void* shared, int zero) 
   return address;
 }
 
-// For what a step reads once: L2 evicts it first, and so keeps the KV cache and the values between kernels.
+// L2 evicts data with this policy first, and so keeps the KV cache and values.
 __device__ __forceinline__ uint64_t evict_first_policy() {
   uint64_t policy = 0;
 #if __CUDA_ARCH__ >= 800
@@ -70,7 +69,7 @@ __device__ __forceinline__ uint64_t evict_first_policy() {
 #endif
   return policy;
 }
-// copy_async_16 by such a policy, both addresses kOffset bytes further.
+// copy_async_16 with such a policy.
 template <int kOffset>
 __device__ __forceinline__ void copy_async_16(uint32_t shared, const uint8_t* global, uint64_t policy) {
 #if __CUDA_ARCH__ >= 800
@@ -91,7 +90,7 @@ __device__ __forceinline__ void copy_async_commit() {
 #endif
 }
 
-// Waits until at most kPending of this thread's committed groups are still under way.
+// Waits until at most kPending groups are pending.
 template <int kPending>
 __device__ __forceinline__ void copy_async_wait() {
 #if __CUDA_ARCH__ >= 800
@@ -99,18 +98,16 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
-// Where a CopyBarrier is.
 class BarrierAddress {
  public:
   __device__ __forceinline__ explicit BarrierAddress(const void* barrier)
       : address_(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))) {}
-  // The same in a register: the compiler would otherwise make the address anew for each use.
+  // Keeps the address in a register; the compiler would recompute it.
   __device__ __forceinline__ BarrierAddress kept() const {
     BarrierAddress same = *this;
     asm volatile("" : "+r"(same.address_));
     return same;
   }
-  // The address of the barrier `count` further.
   __device__ __forceinline__ BarrierAddress operator+(int count) const {
     BarrierAddress other = *this;
     other.address_ += 8 * count;
@@ -121,19 +118,19 @@ class BarrierAddress {
     asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(address_) : "memory");
 #endif
   }
-  // Arrives when this thread's asynchronous copies so far have landed.
+  // Arrives once this thread's previous asynchronous copies have landed.
   __device__ __forceinline__ void arrive_after_copies() const {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(address_) : "memory");
 #endif
   }
-  // Arrives, and lets the phase wait for so many bytes of bulk copies, too (sm_90).
+  // Arrives; the phase also waits for `bytes` of bulk copies (sm_90).
   __device__ __forceinline__ void arrive_expecting(uint32_t bytes) const {
 #if __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address_), "r"(bytes) : "memory");
 #endif
   }
-  // `bytes` (a multiple of 16) from global to shared memory, counted by this barrier (sm_90).
+  // `bytes`: a multiple of 16, counted by this barrier (sm_90).
   __device__ __forceinline__ void bulk_copy(void* shared, const void* global, uint32_t bytes) const {
 #if __CUDA_ARCH__ >= 900
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -163,7 +160,7 @@ class BarrierAddress {
   uint32_t address_;
 };
 
-// A barrier in shared memory that counts arrivals: its phase flips when all have come (sm_80).
+// An mbarrier (sm_80): the phase flips after all arrivals.
 struct CopyBarrier {
   uint64_t state;
 
@@ -183,8 +180,8 @@ __device__ __forceinline__ uint32_t dynamic_shared_bytes() {
   return bytes;
 }
 
-// Makes barriers that were just set up known to bulk copies; and orders this thread's stores to shared memory before
-// bulk copies that follow them.
+// Makes initialized barriers visible to bulk copies; fence_bulk_copies orders this thread's stores to shared memory
+// before its later bulk copies.
 __device__ __forceinline__ void fence_barrier_init() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -196,8 +193,8 @@ __device__ __forceinline__ void fence_bulk_copies() {
 #endif
 }
 
-// Programmatic dependent launch (sm_90): a kernel lets its successor start early, and the successor waits before it
-// touches anything that its predecessor writes. Weights are constant, so they may be fetched before the wait.
+// Programmatic dependent launch (sm_90): a successor waits before it touches its predecessor's outputs; it may load
+// weights before.
 __device__ __forceinline__ void let_successor_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -210,10 +207,9 @@ __device__ __forceinline__ void wait_for_predecessor() {
 #endif
 }
 
-// Dataflow sync: a running kernel passes values to the next one, which is running already. Their memory holds
-// kSentinel, a NaN that no arithmetic gives, until the values are stored; the reader spins until it loads no sentinel.
-// No launch is waited for, and no fence is needed, because each value vouches for itself only. These loads and stores
-// go to L2, where other multiprocessors see them at once.
+// Dataflow sync: a running kernel passes values to its running successor. Memory holds kSentinel, a NaN that arithmetic
+// never gives, until a value is stored; the reader spins on it. No fence is needed, because each value is its own flag.
+// Relaxed accesses go to L2, which all multiprocessors see.
 inline constexpr uint32_t kSentinel = 0xffffffff;
 
 __device__ __forceinline__ float load_latest(const float* from) {
@@ -240,8 +236,8 @@ __device__ __forceinline__ void store_latest(float* to, float4 v) {
   asm volatile("st.relaxed.gpu.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
                : "memory");
 }
-// Atomic increment with acquire-release order; returns the number before it. The block that gets the last ticket sees
-// what all others stored before theirs. 0.35 µs sooner than an addition between two fences.
+// Atomic increment, acquire-release; returns the previous number. The block with the last ticket sees all that the
+// others stored before theirs. 0.35 µs faster than an addition between two fences.
 __device__ __forceinline__ unsigned take_ticket(unsigned* tickets) {
   unsigned before;
   asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(tickets) : "memory");
@@ -260,7 +256,7 @@ __device__ __forceinline__ bool is_sentinel(const float (&v)[kCount]) {
 }
 __device__ __forceinline__ void put(float* to, float4 v) { to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w; }
 
-// Stamps of a profile (timeline.h): of a block's first thread, or the latest of its warps'.
+// Profile stamps (timeline.h), by a block's first thread; stamp_latest: the last of its warps.
 __device__ __forceinline__ Stamp global_time() {
   Stamp ns;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
@@ -276,8 +272,8 @@ __device__ __forceinline__ void stamp_latest(Stamp* stamps, int place) {
   if (stamps && threadIdx.x % kWarp == 0) atomicMax(stamp_at(stamps, place), global_time());
 }
 
-// What a kernel does, some of it before its predecessor is done: all its blocks wait, also those that have no work,
-// since a kernel that waits for this one relies on it.
+// For kernels with work before their predecessor's end. All blocks must call wait(), even without work, because a
+// successor that waits for this kernel relies on it.
 class OverlappingWork {
  public:
   __device__ __forceinline__ explicit OverlappingWork(Stamp* stamps) : stamps_(stamps) {
@@ -295,7 +291,7 @@ class OverlappingWork {
   Stamp* stamps_;
 };
 
-// What a kernel does that has nothing to do before its predecessor is done.
+// For kernels without such work.
 class DependentWork : public OverlappingWork {
  public:
   __device__ __forceinline__ explicit DependentWork(Stamp* stamps) : OverlappingWork(stamps) { wait(); }
@@ -305,8 +301,8 @@ __device__ __forceinline__ void prefetch_l2(const void* global) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
 }
 
-// Counts of common ones: of a [8 x 128 bits] and b [8 x 128 bits], lane l holding word l % 4 of row l / 4 of each; it
-// gets those of a's row l / 4 with b's rows 2 (l % 4) and the next. sm_75 counts differing ones only.
+// Counts the common ones of rows of a and b, [8 x 128 bits] each. Lane l holds word l % 4 of row l / 4, and gets a's
+// row l / 4 with b's rows 2 (l % 4) and + 1. sm_75 counts differing ones.
 __device__ __forceinline__ int2 common_ones(uint32_t a, uint32_t b) {
   int2 counts;
 #if __CUDA_ARCH__ >= 800
@@ -327,9 +323,9 @@ __device__ __forceinline__ int2 common_ones(uint32_t a, uint32_t b) {
   return counts;
 }
 
-// d += a · b for tiles a [16 x 16], b [16 x 8] of f16, d [16 x 8] of f32. Lane l holds, with g = l / 4 and t = l % 4,
-//   a: rows g, g+8, g, g+8 at k = 2t (first two words) and k = 2t + 8 (last two); b: column g at k = 2t and 2t + 8;
-//   d: row g columns 2t, 2t+1, then row g+8.
+// d += a · b for f16 a [16 x 16], b [16 x 8], f32 d. With g = l / 4, t = l % 4, lane l has
+//   a: rows g, g+8, g, g+8 at k = 2t (first two words), 2t + 8 (last two); b: column g at k = 2t, 2t + 8;
+//   d: columns 2t, 2t+1 of row g, then of row g+8.
 __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -345,8 +341,7 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4
 #endif
 }
 
-// d += a · b for tiles a [16 x 32], b [32 x 8] of signed bytes, d [16 x 8] of integers (sm_80). Lanes hold rows and
-// columns as in mma_16x8x16: a word of a or b is k = 4t to 4t + 3, or that + 16.
+// d += a · b for int8 a [16 x 32], b [32 x 8] (sm_80). Words have k = 4t to 4t + 3, or 16 more.
 __device__ __forceinline__ void mma_16x8x32(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -355,7 +350,7 @@ __device__ __forceinline__ void mma_16x8x32(int (&d)[4], const uint32_t (&a)[4],
 #endif
 }
 
-// d = a · b + c, c being the same everywhere; and for a [16 x 16], b [16 x 8], which have half as many words.
+// d = a · b + c; in the second a [16 x 16], b [16 x 8].
 __device__ __forceinline__ void mma_16x8x32(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, int c) {
 #if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
@@ -371,8 +366,7 @@ __device__ __forceinline__ void mma_16x8x16(int (&d)[4], uint32_t a0, uint32_t a
 #endif
 }
 
-// Four 8x8 tiles of f16 from shared memory in the lane order that mma wants; lanes 8i … 8i+7 give the row addresses of
-// tile i.
+// Loads four 8x8 f16 tiles in mma's order; lanes 8i … 8i+7 have the row addresses of tile i.
 __device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -382,7 +376,6 @@ __device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], const void* sha
   load_matrix_x4(r, static_cast<uint32_t>(__cvta_generic_to_shared(shared)));
 }
 
-// The same of transposed tiles.
 __device__ __forceinline__ void load_matrix_transposed_x4(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -393,7 +386,7 @@ __device__ __forceinline__ void load_matrix_transposed_x4(uint32_t (&r)[4], cons
   load_matrix_transposed_x4(r, static_cast<uint32_t>(__cvta_generic_to_shared(shared)));
 }
 
-// An 8x8 tile of f16, transposed: lane l holds columns 2 (l % 4) and + 1 of row l / 4 before and after.
+// Transposes an 8x8 f16 tile: lane l has columns 2 (l % 4) and + 1 of row l / 4.
 __device__ __forceinline__ uint32_t transposed_8x8(uint32_t pair) {
   uint32_t result;
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(pair));
@@ -405,13 +398,13 @@ __device__ __forceinline__ uint32_t pack_half2(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-__device__ __forceinline__ float exp2_approx(float x) { // 2 ulp; below 2^-126 it gives 0
+__device__ __forceinline__ float exp2_approx(float x) { // 2 ulp; 0 below 2^-126
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-__device__ __forceinline__ float reciprocal(float x) { // 1 ulp; of x below 2^-126 it is infinite
+__device__ __forceinline__ float reciprocal(float x) { // 1 ulp; infinite below 2^-126
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
@@ -426,7 +419,7 @@ __device__ __forceinline__ float warp_sum(float value) {
   return warp_reduce(value, [](float a, float b) { return a + b; });
 }
 
-// The sum over the block, in every thread. `scratch` holds one float per warp; all threads take part.
+// Returns the sum in all threads. `scratch`: a float per warp.
 __device__ __forceinline__ float block_sum(float value, float* scratch) {
   value = warp_sum(value);
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;

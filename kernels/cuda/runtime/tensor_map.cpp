@@ -6,7 +6,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// From the driver that is loaded anyway, so that the executable does not link one.
+// Looked up at run time: the executable links no driver.
 auto find_encoder() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = {};
@@ -21,7 +21,7 @@ CUtensorMap tensor_map(const void* halves, int64_t matrices, int64_t rows, int64
   static const auto encode = find_encoder();
   const cuuint64_t sizes[3] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows),
                                static_cast<cuuint64_t>(matrices)};
-  const cuuint64_t strides[2] = {2 * sizes[0], 2 * sizes[0] * sizes[1]}; // bytes, of the outer dimensions
+  const cuuint64_t strides[2] = {2 * sizes[0], 2 * sizes[0] * sizes[1]};
   const cuuint32_t box[3] = {64, static_cast<cuuint32_t>(box_rows), 1}, steps[3] = {1, 1, 1};
   CUtensorMap map;
   const CUresult result = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(halves), sizes, strides,

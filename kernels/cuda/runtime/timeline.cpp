@@ -12,10 +12,9 @@ constexpr Stamp kNever = std::numeric_limits<Stamp>::max();
 
 double seconds_between(Stamp from, Stamp to) { return static_cast<double>(static_cast<int64_t>(to - from)) * 1e-9; }
 
-// Covers the blocks that wrote an end.
 struct KernelTime {
   Stamp first_start = kNever, first_end = kNever, last_end = 0; // 0: no stamps
-  double input = 0; // seconds from the first start until a block had its input, on average
+  double input = 0;                                             // average seconds until a block has its input
 
   explicit KernelTime(std::span<const Stamp> stamps) {
     for (size_t i = 0; i < stamps.size(); i += kStampPlaces) {
@@ -38,7 +37,7 @@ struct KernelTime {
 
 std::vector<StepsTime> times_of_steps(const LaunchLog& log, std::span<const Stamp> stamps, size_t steps) {
   std::vector<StepsTime> times;
-  Stamp end = 0; // of the kernel before
+  Stamp end = 0;
   for (const LaunchLog::Kernel& kernel : log.kernels) {
     const KernelTime time(stamps.subspan(kernel.first_block * kStampPlaces, kernel.blocks * kStampPlaces));
     if (time.last_end == 0) continue;

@@ -1,5 +1,4 @@
-// When the blocks of a step's kernels start, may go on and end: what a profile is made of. While a profile is taken,
-// kernels write the GPU's clock at a few places (stamp() in ptx.cuh); else each place costs them a branch.
+// Stamps of a profile: kernels write the GPU's clock (stamp() in ptx.cuh). Without a profile a stamp costs a branch.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +7,18 @@
 
 namespace ridge::kernels::cuda {
 
-using Stamp = unsigned long long; // ns of the clock that all multiprocessors share; 0: not written
+using Stamp = unsigned long long; // global clock in ns; 0: not written
 
-// What a block writes. kMayGoOn: its predecessor is done. kHasInput: it has fetched what it computes from, in kernels
-// that take a while for that. kEnds: the last of its warps that writes one; blocks that have nothing to do leave
-// without.
+// kMayGoOn: the predecessor is done; kHasInput: inputs are loaded; kEnds: of the last warp. Idle blocks write no end.
 enum StampPlace { kStarts, kMayGoOn, kHasInput, kEnds, kStampPlaces };
 
-// The kernels of a step, in the order of their launches.
 struct LaunchLog {
   struct Kernel {
     size_t step, first_block, blocks;
   };
-  Stamp* stamps = nullptr; // [blocks][kStampPlaces] in device memory; null: kernels are only counted
-  size_t step = 0;         // of the plan: what is being launched
-  size_t blocks = 0;       // of all kernels so far
+  Stamp* stamps = nullptr; // [blocks][kStampPlaces]; null: only counts
+  size_t step = 0;         // the plan's step that is being launched
+  size_t blocks = 0;
   std::vector<Kernel> kernels;
 
   void add(size_t kernel_blocks) {
@@ -31,18 +27,16 @@ struct LaunchLog {
   }
 };
 
-// How long a step took, or several neighbouring ones that have no times of their own.
+// Times of a step, or of neighbouring steps that share kernels.
 struct StepsTime {
-  size_t end_step;   // behind the last of them
-  double seconds;    // from the end of what was before to the end of their last block
-  double waiting;    // of these, until their blocks had their input, on average
-  double starts;     // when their first block started, after the end of what was before: mostly negative
-  double ends_apart; // from the first to the last end of their last kernel's blocks
+  size_t end_step;   // one past the last
+  double seconds;    // from the previous end to its last block's end
+  double waiting;    // part of these before blocks had their input, on average
+  double starts;     // first block's start after the previous end; mostly negative
+  double ends_apart; // between the first and the last block's end in its last kernel
 };
 
-// `stamps`: what the kernels of one run wrote. Together the times are that of the run, from its first block's start on.
-// A step that launched nothing, its work being done in another one's kernel, counts to the next that did, and so does
-// a kernel without stamps.
+// `stamps`: of one run, to which the times add up. Steps and kernels without stamps count towards the next.
 std::vector<StepsTime> times_of_steps(const LaunchLog& log, std::span<const Stamp> stamps, size_t steps);
 
 } // namespace ridge::kernels::cuda

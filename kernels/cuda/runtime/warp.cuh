@@ -1,4 +1,3 @@
-// Reductions and sums over a warp.
 #pragma once
 
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -7,13 +6,13 @@ namespace ridge::kernels::cuda {
 
 __device__ __forceinline__ uint32_t warp_max(uint32_t x) {
 #if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(~0u, x); // one instruction
+  return __reduce_max_sync(~0u, x);
 #else
   return warp_reduce(x, [](uint32_t a, uint32_t b) { return max(a, b); });
 #endif
 }
 
-// The sum of the values of all lanes up to this one. Whole warps call it.
+// Inclusive prefix sum, by whole warps.
 template <typename T>
 __device__ __forceinline__ T warp_prefix_sum(T x) {
   const int lane = static_cast<int>(threadIdx.x % kWarp);

@@ -31,7 +31,7 @@ void BatchSampler::allocate(int64_t rows, int64_t vocab, cudaStream_t stream) {
   args_.state = memory_.as<SampleState>();
   args_.chunk_best = reinterpret_cast<float*>(memory_.as() + state_bytes);
   args_.list = reinterpret_cast<uint64_t*>(memory_.as() + state_bytes + best_bytes);
-  args_.chosen = reinterpret_cast<int32_t*>(host_.as() + state_bytes); // mapped under one address
+  args_.chosen = reinterpret_cast<int32_t*>(host_.as() + state_bytes); // mapped
   rows_ = rows;
 }
 

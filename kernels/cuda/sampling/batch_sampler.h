@@ -1,5 +1,4 @@
-// Choosing a token for each of several rows of logits, of sequences that have a sampler each. One launch does all of
-// them; the samplers' states come from the host with every launch.
+// Samples several rows of logits in one launch.
 #pragma once
 
 #include "core/sampler.h"
@@ -11,12 +10,11 @@ namespace ridge::kernels::cuda {
 
 class BatchSampler {
  public:
-  // Whether the device can choose with these parameters: as DecodeLoop, but without penalties, whose counts are the
-  // host's.
+  // No penalties: the host has their counts.
   static bool can_sample(const core::SamplerParams& params);
 
-  // The token that each sampler would draw from its row of `logits` [samplers][vocab]; null: any token. -1: the row is
-  // unusable. Waits for it. Valid until the next call.
+  // A token per row of `logits` [samplers][vocab]; null sampler: any; -1: unusable row. Waits. Valid until the next
+  // call.
   std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers, const float* logits, int64_t vocab,
                                   const Launch& launch);
 
@@ -26,8 +24,8 @@ class BatchSampler {
   void allocate(int64_t rows, int64_t vocab, cudaStream_t stream);
 
   int64_t rows_ = 0;
-  DeviceMemory memory_; // states, best of chunks, lists
-  PinnedMemory host_;   // states, tokens
+  DeviceMemory memory_;
+  PinnedMemory host_;
   SampleArgs args_ = {};
 };
 

@@ -1,4 +1,3 @@
-// What the device is told of a sampler on the host.
 #pragma once
 
 #include "core/sampler.h"
@@ -6,7 +5,7 @@
 
 namespace ridge::kernels::cuda {
 
-// Whether the device can choose tokens with these parameters.
+// Whether the device can sample with these.
 bool can_sample(const core::SamplerParams& params);
 bool has_penalties(const core::SamplerParams& params);
 SampleState state_of(const core::Sampler& sampler);

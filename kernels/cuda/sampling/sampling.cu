@@ -1,13 +1,9 @@
-// One kernel. Each warp hands the best logit of its chunk of the vocabulary to the first block, which does the rest:
-// where k groups of chunks have a logit that reaches some bound, so do the k best of all tokens, and they lie in the
-// few chunks that reach it. Read again, these leave little more than k candidates. Sorted, every filter of the chain
-// keeps a prefix of them.
+// Warps pass the best logits of their chunks to the first block. If k groups of chunks reach a bound, so do the k best
+// tokens, in the few chunks that reach it; rereading these leaves little more than k candidates. After sorting every
+// filter keeps a prefix.
 //
-// This is a chain of latencies, once a token, and its code is in no cache after a token's weights: hence little code,
-// few barriers, and blocks small enough to start beside those of the output matrix.
-//
-// Weights are added in the precision of core/sampler.cpp, and the random number is the same function of seed and place:
-// device and host choose the same token of the same logits.
+// The chain of latencies runs with a cold instruction cache: hence little code, few barriers, small blocks. Precision
+// and random numbers are core/sampler.cpp's, for equal tokens.
 #include "core/random.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 #include "kernels/cuda/sampling/sampling.h"
@@ -19,24 +15,24 @@ namespace ridge::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 512, kWarps = kThreads / kWarp;
-constexpr int kGroup = kSampleChunks / kThreads; // chunks
-constexpr int kListed = 512;                     // candidates that shared memory has room for
+constexpr int kGroup = kSampleChunks / kThreads;
+constexpr int kListed = 512;
 constexpr int kStateWords = sizeof(SampleState) / 4;
 static_assert(kGroup == 4 && kMaxTopK <= kThreads && kMaxTopK <= kListed);
 
 struct Shared {
   SampleState state;
   double random;          // in [0, 1)
-  uint64_t list[kListed]; // of candidates; then sums of weights
+  uint64_t list[kListed]; // candidates, then sums of weights
   uint16_t chunk_of[kSampleChunks];
-  int chunks, listed, best;  // how many
-  uint32_t highest, deepest; // of the groups' keys the highest, and the lowest's complement
-  // The sorted candidates' weights. They are relative to the best: at temperature 1 and at the one asked for.
+  int chunks, listed, best;
+  uint32_t highest, deepest; // highest key; complement of the lowest
+  // Relative to the best, at temperature 1 and the requested one.
   float weight[kMaxTopK], tempered[kMaxTopK];
   int32_t token[kMaxTopK];
 };
 
-// Larger for larger floats, never 0; 0 and -0 are one. Where any is NaN, kNan stands for the best.
+// Order-preserving, never 0; -0 is 0. With any NaN the best is kNan.
 constexpr uint32_t kNan = 0xffffffff;
 __device__ __forceinline__ uint32_t ordered(float value) {
   const uint32_t bits = __float_as_uint(value + 0.0f);
@@ -53,27 +49,26 @@ __device__ __forceinline__ uint32_t warp_max(uint32_t value) {
   return warp_reduce(value, [](uint32_t a, uint32_t b) { return max(a, b); });
 #endif
 }
-__device__ __forceinline__ int warp_min(int value) { return static_cast<int>(~warp_max(~value)); } // of none below 0
+__device__ __forceinline__ int warp_min(int value) { return static_cast<int>(~warp_max(~value)); } // of values >= 0
 
-// The first token of a chunk. No chunk is longer than another by more than one.
+// Chunk lengths differ by at most one.
 __device__ __forceinline__ int chunk_begin(uint32_t chunk, uint32_t vocab) {
   return static_cast<int>(uint64_t{chunk} * vocab / kSampleChunks);
 }
 
-// Logits of a lane, every 32nd one, as far as `end`.
+// A lane's logits, every 32nd up to `end`.
 template <int kRows>
 __device__ __forceinline__ void load_rows(const float* logits, int first, int end, float (&row)[kRows]) {
 #pragma unroll
   for (int k = 0; k < kRows; ++k) row[k] = first + k * kWarp < end ? __ldcg(logits + first + k * kWarp) : -INFINITY;
 }
 
-// Logits become those after penalties, which may exceed FLT_MAX. Contraction is spelled out of it: the host rounds
-// every step.
+// Results may exceed FLT_MAX. Intrinsics prevent contraction: the host rounds every step.
 template <int kRows>
 __device__ __forceinline__ void penalize(const SampleArgs& args, const SampleState& s, int first, float (&row)[kRows]) {
 #pragma unroll
   for (int k = 0; k < kRows; ++k) {
-    const int count = row[k] > -INFINITY ? __ldcg(args.counts + first + k * kWarp) : 0; // else it may be no token
+    const int count = row[k] > -INFINITY ? __ldcg(args.counts + first + k * kWarp) : 0; // else perhaps no token
     if (count == 0) continue;
     float logit = fminf(row[k], FLT_MAX);
     logit = logit > 0 ? __fdiv_rn(logit, s.repeat_penalty) : __fmul_rn(logit, s.repeat_penalty);
@@ -81,8 +76,8 @@ __device__ __forceinline__ void penalize(const SampleArgs& args, const SampleSta
   }
 }
 
-// A key that `least` reach and, where equal ones permit it, no more than `most`. The lowest one asked about is above
-// `low`, which `least` reach; none is above `high`.
+// Finds a key that at least `least` and, unless keys are equal, at most `most` reach. `least` reach `low`; none is
+// above `high`.
 template <typename Key, typename Count>
 __device__ __forceinline__ Key find_bound(Key low, Key high, int least, int most, Count reaching) {
 #pragma unroll 1
@@ -99,7 +94,7 @@ __device__ __forceinline__ Key find_bound(Key low, Key high, int least, int most
   return low;
 }
 
-// The key of the best logit of a warp's chunk. Also lets the block see the state, which comes along with the logits.
+// Also copies the state to shared memory.
 __device__ __forceinline__ uint32_t best_of_chunk(const SampleArgs& args, Shared& shared, int chunk, uint32_t vocab) {
   constexpr int kRows = 4; // loads in flight
   const int thread = threadIdx.x, lane = thread % kWarp;
@@ -126,11 +121,10 @@ __device__ __forceinline__ uint32_t best_of_chunk(const SampleArgs& args, Shared
   return warp_max(nan ? kNan : ordered(fminf(best, FLT_MAX)));
 }
 
-// Lists the tokens, of the chunks that were found, whose logits are at least `least`; returns how many there are. If
-// there are more than `room`, the list is incomplete.
+// Lists tokens of found chunks with logits >= `least`; above `room` incomplete. Returns their number.
 __device__ __forceinline__ int list_candidates(const SampleArgs& args, Shared& shared, uint32_t vocab, float least,
                                                uint64_t* list, int room) {
-  constexpr int kTogether = 4, kRows = 2; // chunks and loads of each in flight
+  constexpr int kTogether = 4, kRows = 2; // chunks and loads in flight
   const int lane = threadIdx.x % kWarp, chunks = shared.chunks;
   const int longest = (vocab + kSampleChunks - 1) / kSampleChunks;
 #pragma unroll 1
@@ -138,7 +132,7 @@ __device__ __forceinline__ int list_candidates(const SampleArgs& args, Shared& s
 #pragma unroll 1
     for (int row = lane; row - lane < longest; row += kRows * kWarp) {
       struct Rows {
-        int first; // token
+        int first;
         float logit[kRows];
       } rows[kTogether];
 #pragma unroll
@@ -149,7 +143,7 @@ __device__ __forceinline__ int list_candidates(const SampleArgs& args, Shared& s
         load_rows(args.logits, rows[t].first, end, rows[t].logit);
       }
 #pragma unroll 1
-      for (int t = 0; t < kTogether && shared.state.penalties; ++t) { // less code: all of them come by the same place
+      for (int t = 0; t < kTogether && shared.state.penalties; ++t) { // one copy of the code
         penalize(args, shared.state, rows[0].first, rows[0].logit);
         const Rows last = rows[0];
 #pragma unroll
@@ -178,8 +172,7 @@ __device__ __forceinline__ int list_candidates(const SampleArgs& args, Shared& s
   return shared.listed;
 }
 
-// Which of the `kept` candidates the random number stands for. By one warp, whose lanes have equal shares of
-// neighbouring ones.
+// Draws one of `kept` candidates, by one warp; lanes have equal ranges.
 __device__ __forceinline__ int draw(Shared& shared, int kept) {
   const int lane = threadIdx.x % kWarp, share = (kept + kWarp - 1) / kWarp;
   const int first = min(lane * share, kept), end = min(first + share, kept);
@@ -195,7 +188,7 @@ __device__ __forceinline__ int draw(Shared& shared, int kept) {
   const float top_p = shared.state.top_p, min_p = shared.state.min_p;
   const double mass = __shfl_sync(~0u, sum, kWarp - 1) * top_p;
   sum -= mine, tempered -= my_tempered;
-  auto* sums = reinterpret_cast<double*>(shared.list); // of tempered weights, up to and with each
+  auto* sums = reinterpret_cast<double*>(shared.list);
   int count = kept;
 #pragma unroll 1
   for (int i = first; i < end; ++i) {
@@ -213,13 +206,13 @@ __device__ __forceinline__ int draw(Shared& shared, int kept) {
   for (int i = lane; i < count && at == count; i += kWarp)
     if (shared.tempered[i] > 0 && sums[i] > target) at = i;
   at = warp_min(at);
-  // Rounding may leave the target at the very end: then the last that is possible at all.
+  // Rounding may miss the end: take the last possible one.
   if (at == count)
     for (--at; at > 0 && shared.tempered[at] == 0;) --at;
   return at;
 }
 
-// Lets the penalties count a token, as Sampler::accept does.
+// As Sampler::accept.
 __device__ void accept(const SampleArgs& args, SampleState& s, int32_t token) {
   if (!s.penalties || s.ring_size == 0) return;
   ++args.counts[token];
@@ -233,12 +226,12 @@ __device__ void accept(const SampleArgs& args, SampleState& s, int32_t token) {
   s.ring_oldest = (s.ring_oldest + 1) % s.ring_size;
 }
 
-// What the first block does with the best logits of the chunks. kGoesOn: a generating loop goes on with the token.
+// kGoesOn: for a generating loop.
 template <bool kGoesOn>
 __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, uint32_t vocab) {
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
   SampleState& s = shared.state;
-  if (thread == 0) shared.random = core::uniform(s.seed, s.draws); // while other blocks are not done yet
+  if (thread == 0) shared.random = core::uniform(s.seed, s.draws); // overlaps with other blocks
 
   float* group = args.chunk_best + kGroup * thread;
   uint32_t key[kGroup];
@@ -266,7 +259,7 @@ __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, u
   }
   __syncthreads();
 
-  const float least = fmaxf(from_ordered(bound), -FLT_MAX); // above -infinity and no NaN
+  const float least = fmaxf(from_ordered(bound), -FLT_MAX); // above -infinity, not NaN
   uint64_t* list = shared.list;
   int listed;
 #pragma unroll 1
@@ -277,7 +270,7 @@ __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, u
     list = args.list;
   }
   const int kept = min(s.top_k, listed);
-  if (listed > kListed) { // many equal ones, or large k: leave exactly the best
+  if (listed > kListed) { // many equal, or large k: keep the best
     const auto reaching = [&](uint64_t attempt) {
       int count = 0;
 #pragma unroll 1
@@ -293,7 +286,7 @@ __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, u
     listed = kept;
   }
 
-  constexpr int kCounters = 8; // lanes that look for those better than a candidate
+  constexpr int kCounters = 8; // lanes per candidate
 #pragma unroll 1
   for (int first = thread / kCounters; first - thread / kCounters < listed; first += kThreads / kCounters) {
     const uint64_t mine = shared.list[min(first, listed - 1)];
@@ -339,7 +332,7 @@ __device__ __forceinline__ void sample_row(const SampleArgs& args, Shared& share
   if (blockIdx.x == 0) choose<kGoesOn>(args, shared, vocab);
 }
 
-// Of 40 registers a thread, a block finds room beside one of the matrix's (matvec.cuh).
+// With 40 registers a block fits beside one of the matrix (matvec.cuh).
 __global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_constant__ SampleArgs args) {
   __shared__ Shared shared;
   let_successor_start();
@@ -348,7 +341,7 @@ __global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_consta
   sample_row<true>(args, shared);
 }
 
-// Blocks of a row are neighbours, so that the first one waits for some that have started or are next.
+// Neighbouring blocks share a row: the first waits only for blocks that run or are next.
 __global__ void __launch_bounds__(kThreads, 1) sample_rows_kernel(const __grid_constant__ SampleArgs first) {
   __shared__ Shared shared;
   const int64_t row = blockIdx.y;

@@ -1,5 +1,4 @@
-// What the products of small batches need around them, whatever the format: which rows each expert was chosen for, so
-// that an expert's weights are read once for all of them; and the sum over ranges of columns.
+// Sorts slots by expert, and adds partial sums; independent of the format.
 #include "kernels/cuda/runtime/warp.cuh"
 #include "kernels/cuda/small_batch/batch_result.cuh"
 
@@ -10,24 +9,24 @@ namespace {
 
 constexpr int kThreads = 1024, kFinishThreads = 128;
 
-// One block. Slots are sorted by expert (in any order within one), and each expert's are cut into tiles.
+// One block. The order within an expert is arbitrary.
 __global__ void __launch_bounds__(kThreads)
     group_slots_kernel(const int32_t* ids, int slots, int experts, int tile_tokens, int* order, int* places,
                        ExpertTile* tiles, int* tile_count, Stamp* stamps) {
-  extern __shared__ int count[];             // [experts], then the next free place of each, then what its first
-  __shared__ int2 of_warp[kThreads / kWarp]; // slots and tiles
-  int *next = count + experts, *to_place = next + experts; // place is before its place among all tiles' rows
+  extern __shared__ int count[]; // [experts], then next free place, then offset from
+  __shared__ int2 of_warp[kThreads / kWarp];
+  int *next = count + experts, *to_place = next + experts; // place among slots to place among all tiles' rows
   const DependentWork work(stamps);
   for (int e = threadIdx.x; e < experts; e += kThreads) count[e] = 0;
   __syncthreads();
   for (int i = threadIdx.x; i < slots; i += kThreads) atomicAdd(&count[ids[i]], 1);
   __syncthreads();
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  int first = 0, first_tile = 0; // slots and tiles of the experts that other warps have before
+  int first = 0, first_tile = 0;
   for (int begin = 0; begin < experts; begin += kThreads) {
     const int e = begin + threadIdx.x;
     const int mine = e < experts ? count[e] : 0, tiles_of_mine = (mine + tile_tokens - 1) / tile_tokens;
-    const int slots_so_far = warp_prefix_sum(mine), tiles_so_far = warp_prefix_sum(tiles_of_mine); // of this warp's
+    const int slots_so_far = warp_prefix_sum(mine), tiles_so_far = warp_prefix_sum(tiles_of_mine);
     if (lane == kWarp - 1) of_warp[warp] = {slots_so_far, tiles_so_far};
     __syncthreads();
     const auto add = [&](int from, int to) {
@@ -51,7 +50,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A warp per row tile and 8 tokens.
 __global__ void __launch_bounds__(kFinishThreads)
     batch_finish_kernel(const __grid_constant__ BatchArgs args, int tile_tokens, Stamp* stamps) {
   const DependentWork work(stamps);

@@ -1,16 +1,13 @@
-// out = x Wᵀ for 2 to some 64 rows of activations: bound by the weights' bytes like the matvec, with tensor cores in
-// place of integer dot products.
+// out = x Wᵀ for 2 to about 64 rows of activations, on tensor cores, bound by the weights' bytes.
 //
-// A warp group multiplies 16 rows of weights at a time. One warp streams the weights, warp tile after warp tile,
-// through a ring in shared memory, ahead even into the next rows. Up to eight consumer warps decode and multiply. Lane
-// 4 g + t decodes a span, 32 consecutive weights, of row g and of row g + 8. These are the lane's part of the left
-// operand of eight products of 16 columns each, because the order of columns within a sum is free: lane t of four
-// brings weights 4 j to 4 j + 3 of its span into product j. The activations lie in shared memory, so that the right
-// operand of the eight products is four 16-byte reads. Decoded weights never leave the registers. One more warp adds up
-// the consumers' sums and finishes the results, while the consumers go on.
+// A warp group multiplies 16 rows at a time. One warp streams weights through a ring in shared memory, ahead even into
+// the next rows. Consumer warps decode and multiply: lane 4 g + t decodes a span (32 consecutive weights) of rows g and
+// g + 8, its part of the left operand of eight products of 16 columns. Columns within a sum may be permuted, so lane t
+// brings weights 4 j to 4 j + 3 of its span into product j, and the right operand of all eight is four 16-byte reads.
+// Another warp adds the consumers' sums and finishes results.
 //
-// Activations of all columns may not fit into shared memory. Then ranges of columns are the work of different blocks,
-// and a second kernel adds the partial sums, always in the same order; or one block takes one range after the other.
+// If not all columns' activations fit into shared memory, blocks take ranges of columns, and a second kernel adds the
+// partial sums in a fixed order; or one block takes the ranges in turn.
 #pragma once
 
 #include "kernels/cuda/small_batch/batch_activations.cuh"
@@ -18,9 +15,8 @@
 
 namespace ridge::kernels::cuda {
 
-// The warp that streams a warp group's weights of all tasks through the ring. Eight lanes fetch a row, four rows at a
-// time. It shares its scheduler with the warps that multiply, so what it does per warp tile is little more than copies
-// at constant offsets: 50 instructions. With 200, 8 streams were 3 % slower.
+// Eight lanes fetch a row, four rows at a time. The warp shares its scheduler with multiplying warps, so a warp tile
+// takes only 50 instructions; with 200, 8 streams were 3 % slower.
 template <typename Format>
 class BatchFetcher {
   using U = TileLayout<Format>;
@@ -34,10 +30,9 @@ class BatchFetcher {
         to_(static_cast<uint32_t>(__cvta_generic_to_shared(ring.slots)) + lane_ / kLanes * B::kRowPitch +
             lane_ % kLanes * 16) {}
 
-  // `expert`: where the task's expert begins, in bytes behind the first one.
   __device__ __forceinline__ void fetch_row_tile(int64_t expert, const typename BatchColumns<Format>::Range& range,
                                                  int row_tile) {
-    const uint8_t* from[kSets]; // the row's next full warp tile
+    const uint8_t* from[kSets];
     int in_row_block[kSets];
 #pragma unroll
     for (int i = 0; i < kSets; ++i) {
@@ -69,7 +64,6 @@ class BatchFetcher {
   }
 
  private:
-  // A full warp tile of each row; moves `from` to the next one.
   template <int... kSet>
   __device__ __forceinline__ void copy_sets(uint32_t to, const uint8_t* (&from)[kSets],
                                             std::integer_sequence<int, kSet...>) const {
@@ -96,19 +90,19 @@ class BatchFetcher {
   BatchRing<Format> ring_;
   const BatchColumns<Format>& columns_;
   int lane_;
-  uint32_t to_; // this lane's place in the first slot
+  uint32_t to_;
 };
 
-// A consumer warp of a warp group.
 template <typename Format, int kTileTokens, bool kExperts>
 class BatchConsumer {
   using B = BatchShape<Format>;
   using Range = typename BatchColumns<Format>::Range;
   using Activations = BatchActivations<Format, kTileTokens, kExperts>;
-  static constexpr int kSpans = kTileSpans<Format>; // of a warp tile
+  static constexpr int kSpans = kTileSpans<Format>;
   static_assert(kSpans == 4 * B::kConsumerWarps);
   static constexpr int kTokenTiles = kTileTokens / 8;
-  static constexpr int kChains = kTokenTiles == 1 ? 2 : 1; // of products that wait for one another
+  // independent accumulators, so that products do not wait for each other
+  static constexpr int kChains = kTokenTiles == 1 ? 2 : 1;
 
  public:
   __device__ __forceinline__ BatchConsumer(const BatchRing<Format>& ring, const BatchColumns<Format>& columns,
@@ -119,14 +113,13 @@ class BatchConsumer {
     ring_.slots += kept_offset(lane_ / 4 * B::kRowPitch);
   }
 
-  // This warp's spans of the ring's next warp tiles, times the activations. `arrives`: these may not be there yet, of
-  // range number `number`.
+  // `arrives`: activations of range `number` may not be there yet.
   __device__ __forceinline__ void multiply_row_tile(const Range& range, bool arrives, int number) {
     Sums sum = {};
     Weights weights;
     const int full = min(range.end, groups_ / kTileGroups) - range.first;
     int tile = 0;
-    const auto x = [&] { // of this warp tile
+    const auto x = [&] {
       const int chunk = tile / kChunkTiles<Format>;
       if (arrives && tile % kChunkTiles<Format> == 0) activations_.wait_for(chunk, number);
       return x_ + chunk * Activations::kChunkBytes + tile % kChunkTiles<Format> * (kSpans * 64);
@@ -146,9 +139,9 @@ class BatchConsumer {
 
  private:
   using Sums = float[kChains][kTokenTiles][4];
-  using Weights = SpanWeights<Format>[2]; // of rows g and g + 8
+  using Weights = SpanWeights<Format>[2];
 
-  // Loads the span's bits from the ring's next slot, which is free again then.
+  // Also frees the ring's slot.
   __device__ __forceinline__ void take(Weights& weights, int groups) {
     ring_.full().wait(ring_.parity);
 #pragma unroll
@@ -157,7 +150,6 @@ class BatchConsumer {
     if (lane_ == 0) ring_.empty().arrive();
     ring_.advance();
   }
-  // `x`: the lane's part of the activations of this warp tile.
   __device__ __forceinline__ void multiply(Sums& sum, const Weights& weights, const uint8_t* x) const {
     uint32_t a[2][16];
     SpanWeights<Format>::template halves_of_rows<ColumnOrder::interleaved>(a, weights, span_);
@@ -172,7 +164,7 @@ class BatchConsumer {
         mma_16x8x16(sum[kChains - 1][n], second_a, b.z, b.w);
       }
   }
-  // The warp's sums to the epilogue, when those of the row tile before have been read.
+  // Waits until the epilogue has read the previous row tile's sums.
   __device__ __forceinline__ void hand_over(const Sums& sum) {
     sums_.empty.wait(sums_.parity ^ 1);
 #pragma unroll
@@ -190,7 +182,7 @@ class BatchConsumer {
   BatchSums sums_;
   const Activations& activations_;
   int groups_, lane_, warp_, span_;
-  const uint8_t* x_; // this lane's part of the range's first warp tile
+  const uint8_t* x_;
 };
 
 template <typename Format, int kTileTokens, bool kExperts>
@@ -201,7 +193,7 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   extern __shared__ uint4 shared[];
   __shared__ BatchBarriers<Format> barriers[B::kMaxWarpGroups];
   __shared__ CopyBarrier arrived[kMostChunks];
-  // Consumers of all warp groups, then a warp that fetches for each, then a warp that finishes.
+  // Consumers of all groups, a fetching warp each, a finishing warp each.
   const int consumers = args.warp_groups * B::kConsumerThreads, behind = static_cast<int>(threadIdx.x) - consumers;
   const bool fetches = behind >= 0 && behind < args.warp_groups * kWarp, multiplies = behind < 0;
   const int warp_group = multiplies ? threadIdx.x / B::kConsumerThreads : behind / kWarp % args.warp_groups;
@@ -213,7 +205,7 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   const BatchRing<Format> ring{memory + B::sums_bytes(kTileTokens), first, args.slots};
   const BatchSums sums{reinterpret_cast<float4*>(memory), first + 2 * B::kMostSlots, first + (2 * B::kMostSlots + 1)};
   const BatchColumns<Format> columns(args);
-  // By single threads of several warps: a barrier takes six cycles, and of a warp one lane comes after the other.
+  // By several warps: an init takes six cycles, and lanes serialize.
   if (fetches && threadIdx.x % kWarp == 0) barriers[warp_group].init();
   if (threadIdx.x == 0)
     for (CopyBarrier& chunk : arrived) chunk.init(1);
@@ -223,13 +215,13 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   if (!args.sibling_follows) let_successor_start();
   const auto wait = [&] {
     if (!args.follows_sibling) wait_for_predecessor();
-    if (args.sibling_follows) let_successor_start(); // which then finds the activations ready
+    if (args.sibling_follows) let_successor_start(); // the sibling then finds the activations ready
     stamp(args.stamps, kMayGoOn);
   };
-  if (kExperts) wait(); // what there is to do is known behind the predecessor
+  if (kExperts) wait(); // the predecessor determines the tasks
   const BatchTasks<kTileTokens, kExperts> tasks(args);
   const int passes = tasks.passes();
-  int number = 0; // of ranges that are done
+  int number = 0;
   const auto each_range = [&](auto&& visit) {
     tasks.each([&](const BatchTask& work) {
       for (int pass = 0; pass < passes; ++pass, ++number) {
@@ -268,7 +260,7 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
       if (pass + 1 == passes) epilogue.end();
     });
   }
-  if (args.follows_sibling) wait_for_predecessor(); // so that a kernel behind this one starts after both
+  if (args.follows_sibling) wait_for_predecessor(); // a later kernel then starts after both
   stamp_latest(args.stamps, kEnds);
 }
 

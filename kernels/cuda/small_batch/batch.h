@@ -1,5 +1,4 @@
-// The arguments of a product for small batches: out = x Wᵀ for two to some dozens of rows of activations, or for the
-// rows that each of many experts was chosen for.
+// The arguments of batch.cuh.
 #pragma once
 
 #include "kernels/cuda/matvec/matvec.h"
@@ -10,59 +9,54 @@
 
 namespace ridge::kernels::cuda {
 
-// What a kernel reads first comes first: its arguments arrive a line of 64 bytes at a time.
+// In order of first use: arguments arrive in lines of 64 bytes.
 struct BatchArgs {
-  // How the work is cut up: a task is a tile of tokens and a share of the rows, in tiles of 16, and one range of
-  // columns or, serial_ranges, all of them one after the other. Shares have share_tiles row tiles, the first
-  // longer_shares of them one more.
+  // A task: a tile of tokens, a share of the row tiles, and one range of columns or (serial_ranges) all in turn. Shares
+  // have share_tiles row tiles, the first longer_shares one more.
   int token_tiles, row_tiles;
-  int tasks, share_tiles, longer_shares; // with serial_ranges, experts come a share at a time
+  int tasks, share_tiles, longer_shares;
   Divisor shares, token_tile_count;
   int range_tiles, ranges;
-  int warp_groups; // per block
-  int slots;       // of a warp group's ring
+  int warp_groups;
+  int slots;
   bool serial_ranges;
-  // A product with the same x comes next, or came right before and may still be under way.
+  // The neighbouring product has the same x, and may run concurrently.
   bool sibling_follows, follows_sibling;
-  bool gated;              // segments are gate and up, what `glu` makes of them goes to segment 0's out
-  bool leaves_sums;        // launch_to_half adds up the sums over ranges, when it reads the result
-  Stamp* stamps;           // the launcher fills this in
-  const ExpertTile* tiles; // null: no experts
+  bool gated;       // segments are gate and up; the result goes to segment 0's out
+  bool leaves_sums; // launch_to_half adds the partial sums
+  Stamp* stamps;    // set by the launcher
+  const ExpertTile* tiles;
   const int* tile_count;
   int64_t x_rows;
-  // x as the product before left it: f32 and the largest value of each row. The f16 of a row that fits_half stands for
-  // itself; other rows are converted here. Null: product.exponent counts.
+  // x as the preceding product left it. The f16 of rows that fits_half is unscaled; others are converted here. Null:
+  // product.exponent applies.
   const unsigned* x_largest; // bits of a float, kLargestPitch apart
   const float* x_floats;
 
-  // x is f16, interleaved (half_layout.h), zeros behind cols up to x_stride; tokens: rows of x, or slots with experts.
+  // interleaved x (half_layout.h), zero from cols to x_stride; tokens: rows of x, or slots
   GemmArgs product;
   FusedGlu glu;
 
-  // The same as x_largest and x for the product behind a gated one, of tiles up to kMostHalfTokens; or null. The
-  // largest values must be 0 before.
+  // For the product after a gated one, in tiles up to kMostHalfTokens; or null. Maxima must be 0 before.
   unsigned* out_largest;
   uint16_t* out_half;
-  int64_t out_rows; // of them
+  int64_t out_rows;
 
-  // Sums over some of the columns, kBatchScratchBytes: [ranges][token_tiles * tokens of a tile][row_tiles * 16], or
-  // serial_ranges as BatchResults has them, per block, row tile of its share and 8 tokens.
+  // Partial sums: [ranges][token_tiles * tokens of a tile][row_tiles * 16]; with serial_ranges as in BatchResults, per
+  // block, row tile and 8 tokens.
   float* partial;
 
   const int* order;
   ExpertPlaces experts;
-  int used; // slots per row of x; 1 where x has a row per slot
+  int used; // slots per row of x; 1 if x has a row per slot
 };
 
-// Sorts `slots` choices of experts: `order` [slots], `tiles` [most_expert_tiles] and their number. `places` [slots]:
-// where each slot's row is among those of all tiles, each of `tile_tokens`.
+// `order` [slots], `tiles` [most_expert_tiles]. `places` [slots]: each slot's row among those of all tiles.
 void launch_group_slots(const Launch&, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,
                         int* places, ExpertTile* tiles, int* tile_count);
 
-// Adds up the sums that different blocks made of ranges of columns, and finishes.
 void launch_batch_finish(const Launch&, const BatchArgs& args, int tile_tokens);
 
-// Where the sums of a token over a range of columns begin, of BatchArgs::partial.
 RIDGE_HD int64_t batch_sums_at(const BatchArgs& args, int tile_tokens, int range, int token) {
   return (int64_t{range} * args.token_tiles * tile_tokens + token) * args.row_tiles * kBatchRows;
 }

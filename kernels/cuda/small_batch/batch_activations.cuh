@@ -1,6 +1,5 @@
-// The activations of a task in shared memory: over one range of columns, a row of f16 per token, in chunks
-// (products/half_layout.h). The bulk copy engine brings them, and the warps that multiply wait for each chunk where
-// they first need it: 8 and 32 streams of an 8B gain 2 % over waiting for all of it.
+// A task's f16 activations over a range of columns, by bulk copies of chunks (products/half_layout.h). Warps wait for
+// each chunk at its first use: 2 % faster for 8 and 32 streams of an 8B.
 #pragma once
 
 #include "kernels/cuda/small_batch/batch_result.cuh"
@@ -12,18 +11,16 @@ template <typename Format, int kTileTokens, bool kExperts>
 class BatchActivations {
   using Tasks = BatchTasks<kTileTokens, kExperts>;
   using Range = typename BatchColumns<Format>::Range;
-  static constexpr int kConsumers = 15; // the name of their barrier
+  static constexpr int kConsumers = 15;
 
  public:
   static constexpr int kChunkBytes = kTileTokens * kChunkPitch;
 
-  // `threads`: those that multiply, of all warp groups; `arrived`: barriers of the chunks.
   __device__ __forceinline__ BatchActivations(const Tasks& tasks, uint8_t* tile, BarrierAddress arrived, int threads)
       : tasks_(tasks), tile_(tile), arrived_(arrived), threads_(threads) {}
 
-  // Begins to bring a range's activations; `number`: of the range in the block's order.
   __device__ __forceinline__ void bring(const BatchTask& work, const Range& range, int number) const {
-    named_sync(kConsumers, threads_); // all warps are done with those before
+    named_sync(kConsumers, threads_); // all warps are done with the previous range
     const int chunks = (range.end - range.first + kChunkTiles<Format> - 1) / kChunkTiles<Format>;
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x < kWarp) copy_in_bulk(work, first_chunk(range), chunks);
@@ -33,7 +30,7 @@ class BatchActivations {
     if (tasks_.args.x_largest) convert_others(work, range, chunks, number);
   }
 
-  // Waits for a chunk of the range. Every warp of the first warp group does so for all of them.
+  // Every warp of the first warp group waits for every chunk.
   __device__ __forceinline__ void wait_for(int chunk, int number) const {
 #if __CUDA_ARCH__ >= 900
     (arrived_ + chunk).wait(number % 2);
@@ -44,7 +41,6 @@ class BatchActivations {
   static __device__ __forceinline__ int64_t first_chunk(const Range& range) {
     return range.first / kChunkTiles<Format>;
   }
-  // The row of a token of the task, in memory.
   __device__ __forceinline__ int64_t row(const BatchTask& work, int token) const {
     return tasks_.row_of(tasks_.slot(work, token));
   }
@@ -52,11 +48,11 @@ class BatchActivations {
     return reinterpret_cast<const uint8_t*>(tasks_.args.product.x) + (chunk * tasks_.args.x_rows + row) * kChunkPitch;
   }
 
-  // By the first warp. A lane brings a chunk of all rows, which lie together; of experts' a row of each chunk.
+  // By the first warp. A lane brings a chunk of all rows; with experts, a row of each chunk.
   __device__ __forceinline__ void copy_in_bulk(const BatchTask& work, int64_t first, int chunks) const {
     const int lane = threadIdx.x, of_range = tasks_.args.range_tiles / kChunkTiles<Format>;
     const uint32_t bytes = work.tokens.count * kChunkPitch;
-    // A last range that is shorter leaves no barrier behind in its phase.
+    // A shorter last range must complete all barriers' phases.
     if (lane < of_range) (arrived_ + lane).arrive_expecting(lane < chunks ? bytes : 0);
     if constexpr (!kExperts) {
       if (lane < chunks)
@@ -71,8 +67,8 @@ class BatchActivations {
           .bulk_copy(tile_ + chunk * kChunkBytes + lane * kChunkPitch, chunk_at(first + chunk, from), kChunkPitch);
   }
 
-  // By all warps, neighbouring pieces each, 32 at a time, until all are there. Where each copied a row instead, all
-  // warps of all blocks asked few parts of L2 at a time, and 128 KB took 5 to 10 µs instead of 1.2.
+  // By all warps, 32 neighbouring pieces at a time. With a row per warp all blocks would ask few parts of L2 at once:
+  // 128 KB took 5 to 10 µs instead of 1.2.
   __device__ __forceinline__ void copy_pieces(const BatchTask& work, int64_t first, int chunks) const {
     const int lane = threadIdx.x % kWarp, warps = threads_ / kWarp;
     constexpr int kSteps = kChunkPieces / kWarp;
@@ -87,7 +83,7 @@ class BatchActivations {
     named_sync(kConsumers, threads_);
   }
 
-  // Converts rows that do not fit f16 as they are: there are none in most models.
+  // Converts rows that do not fit f16 unscaled; most models have none.
   __device__ __forceinline__ void convert_others(const BatchTask& work, const Range& range, int chunks,
                                                  int number) const {
     const BatchArgs& args = tasks_.args;
@@ -98,7 +94,7 @@ class BatchActivations {
     if (others == 0) return;
     for (int chunk = 0; chunk < chunks; ++chunk) wait_for(chunk, number);
     named_sync(kConsumers, threads_);
-    const int64_t first = range.first * int64_t{kTileSpans<Format>} * 4, cols = args.product.cols; // in pieces
+    const int64_t first = range.first * int64_t{kTileSpans<Format>} * 4, cols = args.product.cols;
     for (; others != 0; others &= others - 1) {
       const int token = __ffs(static_cast<int>(others)) - 1;
       const float factor = exp2f(static_cast<float>(-half_exponent(__shfl_sync(~0U, largest, token))));
@@ -112,7 +108,7 @@ class BatchActivations {
             pack_half2(b.x * factor, b.z * factor), pack_half2(b.y * factor, b.w * factor)};
       }
     }
-    fence_bulk_copies(); // those of the next range come behind these stores
+    fence_bulk_copies(); // orders the next range's bulk copies after these stores
     named_sync(kConsumers, threads_);
   }
 

@@ -1,5 +1,4 @@
-// The warp of a warp group that adds up its consumers' sums and finishes the results, so that the consumers go on with
-// the next row tile meanwhile.
+// Adds the consumers' sums and finishes results in one warp while the consumers continue.
 #pragma once
 
 #include "kernels/cuda/small_batch/batch_result.cuh"
@@ -7,10 +6,10 @@
 
 namespace ridge::kernels::cuda {
 
-// The sums of a row tile, from the consumers to the epilogue: [token tiles][warps][lanes], as BatchResults has them.
+// [token tiles][warps][lanes], as in BatchResults
 struct BatchSums {
   float4* values;
-  BarrierAddress full, empty; // all consumer warps have stored theirs; the epilogue has read them
+  BarrierAddress full, empty;
   int parity = 0;
 };
 
@@ -26,7 +25,6 @@ class BatchEpilogue {
   __device__ __forceinline__ BatchEpilogue(const Tasks& tasks, const BatchSums& sums)
       : tasks_(tasks), sums_(sums), lane_(threadIdx.x % kWarp) {}
 
-  // What is the same for all row tiles of a task: the lane's tokens.
   __device__ __forceinline__ void begin(const BatchTask& work) {
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n)
@@ -42,7 +40,7 @@ class BatchEpilogue {
   __device__ __forceinline__ void finish_row_tile(const BatchTask& work, int row_tile, const Range& range, int pass) {
     const BatchArgs& args = tasks_.args;
     const bool last = args.serial_ranges ? pass + 1 == args.ranges : args.ranges == 1;
-    const bool before = args.serial_ranges && pass > 0; // this lane stored what the ranges before gave
+    const bool before = args.serial_ranges && pass > 0; // this lane stored the previous ranges' sum
     float4* kept = args.serial_ranges ? reinterpret_cast<float4*>(tasks_.kept(work, row_tile)) + lane_ : nullptr;
     const BatchResults results(args, row_tile, work.tokens.expert);
     float4 sum[kTokenTiles];
@@ -78,7 +76,6 @@ class BatchEpilogue {
     }
   }
 
-  // Behind the task's last row tile.
   __device__ __forceinline__ void end() const {
     if constexpr (kHalf) {
       unsigned* to = tasks_.args.out_largest;
@@ -87,7 +84,7 @@ class BatchEpilogue {
       for (int n = 0; n < kTokenTiles; ++n)
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          float largest = largest_[n][i]; // over the lanes that have other rows of this token
+          float largest = largest_[n][i];
           for (int lanes = 4; lanes < kWarp; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, lanes));
           if (lane_ < 4 && slot_[n][i] >= 0) atomicMax(to + slot_[n][i] * kLargestPitch, __float_as_uint(largest));
         }
@@ -105,9 +102,9 @@ class BatchEpilogue {
   const Tasks& tasks_;
   BatchSums sums_;
   int lane_;
-  int slot_[kTokenTiles][2]; // of the lane's tokens; -1: none
+  int slot_[kTokenTiles][2];
   float scale_[kTokenTiles][2];
-  float largest_[kTokenTiles][2]; // of what the lane wrote in this task
+  float largest_[kTokenTiles][2];
 };
 
 } // namespace ridge::kernels::cuda

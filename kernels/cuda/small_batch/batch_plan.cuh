@@ -1,5 +1,4 @@
-// How a product for small batches is divided: into tiles of tokens, shares of the rows, ranges of columns and warp
-// groups.
+// Divides small_batch/batch.cuh's work.
 #pragma once
 
 #include "kernels/cuda/layout/span_weights.cuh"
@@ -10,37 +9,33 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kBatchStaticBytes = 1024; // of shared memory: barriers
+inline constexpr int kBatchStaticBytes = 1024;
 inline constexpr int kBatchWarps = 16;
 
-// A warp group of a block: its consumer warps decode and multiply, one more warp fetches its weights into its ring, and
-// one adds up the consumers' sums and finishes the results.
 template <typename Format>
 struct BatchShape {
-  static constexpr int kConsumerWarps = std::min(kTileSpans<Format> / 4, 8); // a warp takes four spans of a warp tile
+  static constexpr int kConsumerWarps = std::min(kTileSpans<Format> / 4, 8);
   static constexpr int kConsumerThreads = kConsumerWarps * kWarp,
                        kMaxWarpGroups = std::min(kBatchWarps / kConsumerWarps, 3);
   static constexpr int kThreads = kConsumerThreads + 2 * kWarp, kMaxThreads = kMaxWarpGroups * kThreads;
   static constexpr int kPieces = TileLayout<Format>::kBytes / 16;
-  static constexpr int kRowPitch = 16 * (kPieces | 1); // an odd number of pieces, so that no banks collide
+  static constexpr int kRowPitch = 16 * (kPieces | 1); // an odd number of pieces avoids bank conflicts
   static constexpr int kSlotBytes = kBatchRows * kRowPitch;
-  // A ring has so many slots at least, 48 KB in flight; and more where there is room.
+  // At least 48 KB in flight.
   static constexpr int kLeastSlots = std::clamp((48 << 10) / (kMaxWarpGroups * kSlotBytes) + 1, 3, 8), kMostSlots = 12;
-  // Its shared memory: the warps' sums [tokens / 8][warps][lanes][4], then the ring.
+  // Sums [tokens / 8][warps][lanes][4], then the ring.
   static constexpr int sums_bytes(int tile_tokens) { return kConsumerWarps * tile_tokens * kBatchRows * 4; }
   static constexpr int warp_group_bytes(int tile_tokens, int slots) {
     return sums_bytes(tile_tokens) + slots * kSlotBytes;
   }
 };
 
-// Activations come into shared memory in chunks of columns (half_layout.h), each of all rows of a tile. A range of
-// columns has whole chunks of them.
+// A range has whole chunks (half_layout.h).
 template <typename Format>
-inline constexpr int kChunkTiles = kChunkColumns / 32 / kTileSpans<Format>; // warp tiles of a chunk
-inline constexpr int kMostChunks = 16;                                      // for which there is room, of 8 rows
+inline constexpr int kChunkTiles = kChunkColumns / 32 / kTileSpans<Format>;
+inline constexpr int kMostChunks = 16;
 
-// Divides the work of `args` for a device, by the least estimated cost. Returns the bytes of shared memory, or 0 where
-// there is too little of it for tiles of so many tokens.
+// At the least estimated cost. Returns bytes of shared memory, or 0 if such tiles do not fit.
 template <typename Format>
 int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
   using B = BatchShape<Format>;
@@ -55,10 +50,10 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
   const bool experts = args.tiles != nullptr;
   args.token_tiles = experts ? 1 : tiles(args.product.tokens, tile_tokens);
   args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
-  // Costs are counted in warp tiles of 16 rows that a multiprocessor fetches; writing and reading a partial sum is a
-  // part of one.
+  // Unit: a warp tile of 16 rows fetched by a multiprocessor.
   const double part_cost = tile_tokens * kBatchRows * 8.0 / (kBatchRows * TileLayout<Format>::kBytes);
-  constexpr double kPassCost = 10, kFinishCost = 8; // new activations while no weights arrive; another kernel
+  // activations while no weights arrive; a kernel
+  constexpr double kPassCost = 10, kFinishCost = 8;
   double best = 0;
   for (int warp_groups = B::kMaxWarpGroups; warp_groups > 0; --warp_groups)
     for (int chunks = tiles(warp_tiles, kChunkTiles<Format>); chunks > 0; --chunks) {

@@ -1,4 +1,4 @@
-// The end of small batches' products: where results go, and what is added to them.
+// Results of small batches' products: bias, gate, residual, and where they go.
 #pragma once
 
 #include "kernels/cuda/products/half_layout.h"
@@ -7,7 +7,7 @@
 
 namespace ridge::kernels::cuda {
 
-// Segment, and row of it, of row i of a tile of 16; where gated these are 8 gates and 8 ups.
+// If gated, a tile of 16 has 8 gates and 8 ups.
 __device__ __forceinline__ const GemmSegment& batch_row(const BatchArgs& args, int row_tile, int i, int& row) {
   if (args.gated) {
     row = row_tile * (kBatchRows / 2) + i % 8;
@@ -20,26 +20,23 @@ __device__ __forceinline__ const GemmSegment& batch_row(const BatchArgs& args, i
   return args.product.segment[s];
 }
 
-// What factors of f16 operands leave to be multiplied: of activations 2^exponent, of weights a constant.
 __device__ __forceinline__ float batch_scale(int exponent) {
   return exp2f(static_cast<float>(exponent - kWeightExponent));
 }
 
 __device__ __forceinline__ float4 operator+(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
-// Leaves a lane's sums over a range of columns, as BatchResults has them, at its first token and row in
-// BatchArgs::partial. Eight lanes fill 32 bytes.
+// Stores partial sums at the lane's first token and row. Eight lanes fill 32 bytes.
 __device__ __forceinline__ void leave_sums(const BatchArgs& args, float* to, float4 sum) {
   const int64_t next_token = int64_t{args.row_tiles} * kBatchRows;
   to[0] = sum.x, to[next_token] = sum.y;
   to[8] = sum.z, to[next_token + 8] = sum.w;
 }
 
-// The results that a lane has of a row tile and 8 tokens, as mma.sync leaves them: those of rows g and g + 8, first for
-// tokens 2 t and 2 t + 1 of row g. g = lane / 4, t = lane % 4.
+// A lane's results as mma.sync leaves them: rows g and g + 8, each for tokens 2 t and 2 t + 1 (g = lane / 4, t = lane %
+// 4).
 class BatchResults {
  public:
-  // Loads what is added to rows, of expert number `expert`, 0 where there are none.
   __device__ __forceinline__ BatchResults(const BatchArgs& args, int row_tile, int expert) : args_(args) {
     const int g = threadIdx.x % kWarp / 4;
 #pragma unroll
@@ -50,7 +47,7 @@ class BatchResults {
       bias_[h] = segment.bias && real_[h] ? segment.bias[int64_t{expert} * segment.rows + row_[h]] : 0;
     }
   }
-  // What is added to the lane's sums. `slot`: of its two tokens, the row of activations or the slot; -1: none.
+  // `slot`: of the lane's two tokens; -1: none.
   __device__ __forceinline__ float4 addends(const int (&slot)[2]) const {
     float4 v = {bias_[0], bias_[0], bias_[1], bias_[1]};
     if (!args_.gated)
@@ -62,7 +59,7 @@ class BatchResults {
     float largest[2];
     write<false>(sum, slot, largest);
   }
-  // kHalf: as f16, too, where that is wanted. `largest`: of what was written for each of the two tokens.
+  // kHalf: also as f16 if wanted. `largest`: maxima of both tokens.
   template <bool kHalf>
   __device__ __forceinline__ void write(float4 sum, const int (&slot)[2], float (&largest)[2]) const {
     if (args_.gated) {
@@ -80,7 +77,6 @@ class BatchResults {
   }
 
  private:
-  // Eight lanes write a piece.
   __device__ __forceinline__ void store_half(int slot, float value) const {
     if (!real_[0] || slot < 0) return;
     const int64_t at = interleaved_place(args_.out_rows, slot, row_[0] / 8) * 8 + interleaved_column(row_[0] % 8);

@@ -1,5 +1,4 @@
-// The work of a small batch's kernel as its warps go through it: tasks, ranges of columns, and the ring of weights
-// between the warp that fetches and those that multiply.
+// A small batch's tasks, ranges of columns, and ring of weights.
 #pragma once
 
 #include "kernels/cuda/runtime/ptx.cuh"
@@ -7,25 +6,22 @@
 
 namespace ridge::kernels::cuda {
 
-// A barrier of some of a block's threads.
 __device__ __forceinline__ void named_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
-// An offset that stays in a register. The compiler would otherwise add it up of its parts for each use.
+// Keeps an offset in a register; the compiler would recompute it for each use.
 __device__ __forceinline__ int kept_offset(int offset) {
   asm volatile("" : "+r"(offset));
   return offset;
 }
 
-// A tile of tokens, some of the row tiles, and a range of columns or, one after the other, all of them.
 struct BatchTask {
   int first_row_tile, end_row_tile, range;
   ExpertTile tokens;
 };
 
-// The tasks of a block, of experts or of all rows. Producers and consumers go through them in the same order, and in a
-// task through ranges of columns (passes), then tiles of 16 rows.
+// Producers and consumers traverse the same order: tasks, ranges (passes), tiles of 16 rows.
 template <int kTileTokens, bool kExperts>
 class BatchTasks {
  public:
@@ -49,21 +45,17 @@ class BatchTasks {
       for (int task = blockIdx.x; task < args.tasks; task += gridDim.x) visit(of_rows(task));
   }
 
-  // The row of activations, or with experts the slot, of token `i` of a task.
   __device__ __forceinline__ int slot(const BatchTask& work, int i) const {
     return kExperts ? args.order[work.tokens.first + i] : work.tokens.first + i;
   }
-  // The row of activations of what `slot` says.
   __device__ __forceinline__ int row_of(int slot) const { return kExperts ? slot / args.used : slot; }
-  // Where the task's expert begins, in bytes behind the first one.
   __device__ __forceinline__ int64_t expert(const BatchTask& work) const {
     return kExperts ? args.experts.of(work.tokens.expert) : 0;
   }
-  // Where the sums over a range of columns go: of a token, row tile after row tile.
   __device__ __forceinline__ float* sums(int range, int token) const {
     return args.partial + batch_sums_at(args, kTileTokens, range, token);
   }
-  // With serial_ranges a block keeps those of each row tile of its share and adds to them range by range.
+  // With serial_ranges, the block accumulates sums over ranges here.
   __device__ __forceinline__ float* kept(const BatchTask& work, int row_tile) const {
     return args.partial +
            (int64_t{blockIdx.x} * longest_share() + row_tile - work.first_row_tile) * (kTileTokens * kBatchRows);
@@ -72,7 +64,6 @@ class BatchTasks {
  private:
   __device__ __forceinline__ int longest_share() const { return args.share_tiles + (args.longer_shares > 0 ? 1 : 0); }
 
-  // Shares of all rows, for each tile of tokens and range.
   __device__ __forceinline__ BatchTask of_rows(int task) const {
     const int rest = args.shares.quotient(task), share = task - rest * args.shares.by,
               range = args.token_tile_count.quotient(rest), token = (rest - range * args.token_tiles) * kTileTokens;
@@ -83,27 +74,24 @@ class BatchTasks {
             {0, token, min(kTileTokens, args.product.tokens - token)}};
   }
 
-  // Row tiles of all experts' tiles, one behind the other, are shared out evenly: a block has the end of one tile's and
-  // the beginning of the next one's. With serial_ranges it takes no more at a time than it can keep sums of.
+  // All experts' row tiles are concatenated and split evenly. With serial_ranges a block takes as many at a time as it
+  // can keep sums of.
   __device__ __forceinline__ int piece_rows() const { return args.serial_ranges ? longest_share() : args.row_tiles; }
-  __device__ __forceinline__ int pieces() const { // of a tile
-    return (args.row_tiles + piece_rows() - 1) / piece_rows();
-  }
+  __device__ __forceinline__ int pieces() const { return (args.row_tiles + piece_rows() - 1) / piece_rows(); }
   __device__ __forceinline__ int piece_of(int unit) const {
     return unit / args.row_tiles * pieces() + unit % args.row_tiles / piece_rows();
   }
   __device__ __forceinline__ BatchTask of_experts(int piece) const {
     const int tile = piece / pieces(), first = piece % pieces() * piece_rows();
-    const int before = tile * args.row_tiles; // units of other tiles
+    const int before = tile * args.row_tiles;
     return {max(first, first_ - before), min(min(first + piece_rows(), args.row_tiles), end_ - before), 0,
             args.tiles[tile]};
   }
 
-  int first_, end_, end_piece_; // of experts: the block's units
+  int first_, end_, end_piece_;
 };
 
-// A warp group's barriers: of its ring, the fetching warp has filled a slot, the consumers have read it; of the sums,
-// the consumers have stored them, the epilogue has read them.
+// Ring: slot filled, slot read. Sums: stored, read by the epilogue.
 template <typename Format>
 struct BatchBarriers {
   CopyBarrier full[BatchShape<Format>::kMostSlots], empty[BatchShape<Format>::kMostSlots], sums_full, sums_empty;
@@ -117,13 +105,12 @@ struct BatchBarriers {
   }
 };
 
-// A warp group's ring of weights, and where one of its sides is.
 template <typename Format>
 struct BatchRing {
   using B = BatchShape<Format>;
   uint8_t* slots;
-  BarrierAddress barriers; // BatchBarriers
-  int count;               // of slots
+  BarrierAddress barriers;
+  int count;
   int slot = 0, parity = 0;
 
   __device__ __forceinline__ BarrierAddress full() const { return barriers + slot; }
@@ -135,11 +122,10 @@ struct BatchRing {
   __device__ __forceinline__ uint8_t* bytes() const { return slots + slot * B::kSlotBytes; }
 };
 
-// The row's groups and warp tiles that all phases count with.
 template <typename Format>
 struct BatchColumns {
   struct Range {
-    int number, first, end; // warp tiles
+    int number, first, end;
   };
   int groups, warp_tiles, range_tiles;
   __device__ __forceinline__ explicit BatchColumns(const BatchArgs& args) : range_tiles(args.range_tiles) {

@@ -1,16 +1,13 @@
-// out = x Wᵀ for experts that were chosen for a few tokens each. Tokens are sorted by expert, as for batch.cuh, so that
-// an expert's weights are read once; but products are those of integers that decoding has (matvec_groups.cuh), here on
-// the tensor cores.
+// out = x Wᵀ for experts with few tokens each: sorted by expert as in batch.cuh, with matvec_groups.cuh's integer
+// products on tensor cores.
 //
-// A warp multiplies 16 rows with four groups of 32 columns, a unit, at a time. Lane 4 g + t decodes group t of rows g
-// and g + 8: the left operand of four products m16n8k32, eight codes of each lane in one. So that sums of different
-// groups, which have different scales, stay apart, columns 2 t and 2 t + 1 of the right operand hold the high and low
-// bytes of group t's activations, and 0 for the other groups. The lane then gets what it needs: the sums of its group.
-// Codes are not made halves, but each token is multiplied for itself, while halves (batch.cuh) take eight at once.
+// A warp multiplies a unit at a time: 16 rows and four groups of 32 columns. Lane 4 g + t decodes group t of rows g and
+// g + 8: the left operand of four m16n8k32 products. Groups' sums must stay apart because their scales differ: columns
+// 2 t and 2 t + 1 of the right operand hold the high and low bytes of group t's activations and 0 elsewhere, so each
+// lane gets its group's sums. Each token takes separate products; batch.cuh multiplies eight at once.
 //
-// A row tile, 16 rows with all columns, lies in one piece in memory or two (gate and up). One lane of a warp brings row
-// tiles into a ring. Teams of warps take them in turns, and a few warps add up what the warps of a team found and
-// finish the results.
+// A row tile (16 rows, all columns) is one contiguous piece, or two (gate and up). One lane brings row tiles into a
+// ring, teams of warps take them in turn, and a few warps finish the results.
 #pragma once
 
 #include "kernels/cuda/small_batch/expert_dots_input.cuh"
@@ -18,14 +15,13 @@
 
 namespace ridge::kernels::cuda {
 
-// The lane that brings row tiles into the ring.
 template <typename Format>
 __device__ __forceinline__ void fetch_row_tiles(const ExpertDotArgs& args, const ExpertDotMemory<Format>& memory,
                                                 RowTileWalk walk) {
   using S = ExpertDotShape<Format>;
   const GemmArgs& product = args.product.product;
-  const int blocks = (product.segment[0].rows + S::kRowBlockRows - 1) / S::kRowBlockRows; // of a segment
-  const int at_once = args.product.gated ? S::kRowBlocks / 2 : S::kRowBlocks;             // of each
+  const int blocks = (product.segment[0].rows + S::kRowBlockRows - 1) / S::kRowBlockRows;
+  const int at_once = args.product.gated ? S::kRowBlocks / 2 : S::kRowBlocks;
   const uint32_t bytes = S::kRowBlockRows * static_cast<uint32_t>(product.row_bytes);
   int64_t expert = 0;
 #pragma unroll 1
@@ -48,14 +44,13 @@ __device__ __forceinline__ void fetch_row_tiles(const ExpertDotArgs& args, const
   }
 }
 
-// A warp that multiplies.
 template <typename Format>
 class ExpertDotConsumer {
   using S = ExpertDotShape<Format>;
   using L = Layout<Format>;
   using U = TileLayout<Format>;
   static constexpr bool kLow = kLowParts<Format>;
-  static constexpr int kDots = L::kHalfScales ? 2 : 1; // of a group
+  static constexpr int kDots = L::kHalfScales ? 2 : 1;
   static constexpr int kTileUnits = kTileGroups / kUnitGroups;
 
  public:
@@ -75,11 +70,11 @@ class ExpertDotConsumer {
     integers_step_ = kept_offset(has_activations_ ? memory.token_bytes : 0);
   }
 
-  // Multiplies the team's row tiles. All warps that multiply call it together, with the block's tiles of tokens.
+  // All multiplying warps call it together.
   __device__ __forceinline__ void run(RowTileWalk walk, int first_tile, int last_tile) {
     const ExpertDotInput<Format> input(args_.product, memory_.activations, memory_.units);
 #pragma unroll 1
-    for (int begin = first_tile, end; begin <= last_tile; begin = end) { // as many tiles as there is room for
+    for (int begin = first_tile, end; begin <= last_tile; begin = end) {
       const ExpertTile tile = args_.product.tiles[min(begin + lane_, last_tile)];
       int tokens = __shfl_sync(~0U, tile.count, 0);
       for (end = begin + 1; end <= last_tile && end < begin + kWarp; ++end) {
@@ -88,7 +83,7 @@ class ExpertDotConsumer {
         tokens += more;
       }
       const int first = __shfl_sync(~0U, tile.first, 0);
-      named_sync(kConsumerBarrier, S::kConsumers * kWarp); // all warps are done with those before
+      named_sync(kConsumerBarrier, S::kConsumers * kWarp); // all warps are done with the previous tiles
       input.bring(first, tokens);
       named_sync(kConsumerBarrier, S::kConsumers * kWarp);
 #pragma unroll 1
@@ -101,10 +96,9 @@ class ExpertDotConsumer {
   }
 
  private:
-  using Sums = float[kDotTokens][2]; // of the lane's group, rows g and g + 8
+  using Sums = float[kDotTokens][2];
   static constexpr int kConsumerBarrier = 15;
 
-  // `x`: of the row tile's tokens.
   __device__ __forceinline__ void multiply_row_tile(const RowTileWalk& walk, const uint8_t* x, int tokens) {
     Sums sum = {};
     const uint8_t* weights = memory_.ring + walk.stage * memory_.stage_bytes;
@@ -125,16 +119,15 @@ class ExpertDotConsumer {
     hand_over(sum, tokens);
   }
 
-  // kFull: of a full warp tile.
   template <bool kFull>
   __device__ __forceinline__ void multiply_unit(Sums& sum, const uint8_t* weights, int unit, const uint8_t* integers,
                                                 const uint8_t* scales, int tokens) const {
     typename L::Raw raw[2];
-    float block_scale[2] = {}; // where the format has one
+    float block_scale[2] = {};
     const int tile = kFull ? static_cast<int>(static_cast<unsigned>(unit) / kTileUnits) : full_tiles_,
               groups = kFull ? kTileGroups : tail_groups_;
     int group = unit % static_cast<unsigned>(kTileUnits) * kUnitGroups + t_;
-    if (!kFull) group = min(group, groups - 1); // behind the last one activations are 0
+    if (!kFull) group = min(group, groups - 1); // activations there are 0
     __builtin_assume(group >= 0 && groups > 0);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -147,13 +140,13 @@ class ExpertDotConsumer {
     for (int h = 0; h < 2; ++h) L::unpack(codes[h], raw[h], group);
     if (tokens == 1) return multiply_tokens<1>(sum, codes, block_scale, integers, scales);
 #pragma unroll
-    for (int n = 0; n < kDotTokens; n += 2) { // the sums of one token too many are not read
+    for (int n = 0; n < kDotTokens; n += 2) { // an extra token's sums are not read
       if (n >= tokens) break;
       multiply_tokens<2>(sum + n, codes, block_scale, integers, scales);
     }
   }
 
-  // Some tokens at once, whose products do not wait for one another; moves `integers` and `scales` behind them.
+  // Several tokens, so that products do not wait for each other; advances `integers` and `scales`.
   template <int kTokens>
   __device__ __forceinline__ void multiply_tokens(float (*sum)[2], const GroupCodes (&codes)[2],
                                                   const float (&block_scale)[2], const uint8_t*& integers,
@@ -184,7 +177,6 @@ class ExpertDotConsumer {
       }
   }
 
-  // The share of a group of row g, or of row g + 8, in a sum.
   static __device__ __forceinline__ float group_product(const GroupCodes& codes, const int (&dots)[kDots][4],
                                                         int second_row, const ColumnScales& x) {
     int dot[kDots];
@@ -197,7 +189,7 @@ class ExpertDotConsumer {
     return L::Scales::product(codes, dot, x);
   }
 
-  // The warp's sums, to the warp that finishes, when it has read those of the team's row tile before.
+  // Waits until the finishing warp has read the team's previous sums.
   __device__ __forceinline__ void hand_over(const Sums& sum, int tokens) {
     const int team = warp_ / args_.team;
     memory_.sums_empty(team).wait(sums_parity_ ^ 1);
@@ -205,7 +197,7 @@ class ExpertDotConsumer {
 #pragma unroll
     for (int n = 0; n < kDotTokens; ++n) {
       if (n >= tokens) break;
-      // Over the four lanes that have other groups: lanes with an even t the sum of row g, others that of row g + 8.
+      // Over the four lanes with other groups: even t get row g, odd ones row g + 8.
       float mine = t_ % 2 == 0 ? sum[n][0] : sum[n][1];
       mine += __shfl_xor_sync(~0U, t_ % 2 == 0 ? sum[n][1] : sum[n][0], 1);
       mine += __shfl_xor_sync(~0U, mine, 2);
@@ -219,14 +211,14 @@ class ExpertDotConsumer {
   const ExpertDotArgs& args_;
   const ExpertDotMemory<Format>& memory_;
   int lane_, warp_, t_;
-  int full_tiles_, tail_groups_; // of a row
-  int row_at_[2], tail_at_[2];   // of the lane's rows in a stage: of the first warp tile, of the last if not full
+  int full_tiles_, tail_groups_;
+  int row_at_[2], tail_at_[2]; // offsets in a stage: in the first warp tile; in a partial last one
   int sums_parity_ = 0;
-  bool has_activations_;               // others read zeros in place of integers
-  int integers_pitch_, integers_step_; // from unit to unit and from token to token
+  bool has_activations_; // others read zeros
+  int integers_pitch_, integers_step_;
 };
 
-// A warp that finishes the row tiles of some teams, every third one's.
+// Finishes every third team's row tiles.
 template <typename Format>
 class ExpertDotFinisher {
   using S = ExpertDotShape<Format>;
@@ -235,13 +227,12 @@ class ExpertDotFinisher {
   __device__ __forceinline__ ExpertDotFinisher(const ExpertDotArgs& args, const ExpertDotMemory<Format>& memory)
       : args_(args.product), memory_(memory), log2_team_(args.log2_team), lane_(threadIdx.x % kWarp) {}
 
-  // `walk`: through all row tiles.
   __device__ __forceinline__ void run(RowTileWalk walk, int first_team) const {
     const int teams = S::kConsumers >> log2_team_;
     const int rows = args_.gated ? kBatchRows / 2 : kBatchRows, tokens_at_once = kWarp / rows;
     const GemmSegment& segment = args_.product.segment[0];
     ExpertTile tile = {};
-    int slots = 0; // lane n's: of token n
+    int slots = 0;
     int parity = 0, team = -1, next = first_team, before = -1;
 #pragma unroll 1
     for (; walk.left > 0; walk.advance(1)) {
@@ -277,7 +268,6 @@ class ExpertDotFinisher {
     const float* from = args_.product.segment[segment].bias;
     return from ? from[int64_t{expert} * args_.product.segment[segment].rows + row] : 0;
   }
-  // Over the warps of a team, of a row and token.
   __device__ __forceinline__ float sum(int team, int at) const {
     const float* from = memory_.sums + (team << log2_team_) * (kDotTokens * kBatchRows) + at;
     float total = 0;
@@ -298,7 +288,7 @@ __global__ void __launch_bounds__(ExpertDotShape<Format>::kThreads, 1)
   using S = ExpertDotShape<Format>;
   __shared__ ExpertDotBarriers<Format> barriers;
   const ExpertDotMemory<Format> memory(args, barriers);
-  const auto init = [](auto& array, int warp, int arrivals) { // one lane of a warp would do it after the other
+  const auto init = [](auto& array, int warp, int arrivals) { // lanes of one warp would serialize
     if (threadIdx.x == warp * kWarp)
       for (CopyBarrier& barrier : array) barrier.init(arrivals);
   };

@@ -1,4 +1,4 @@
-// The arguments of a product of experts that were chosen for few tokens each (expert_dots.cuh).
+// The arguments of expert_dots.cuh: experts with few tokens each.
 #pragma once
 
 #include "kernels/cuda/small_batch/batch.h"
@@ -6,16 +6,14 @@
 namespace ridge::kernels::cuda {
 
 struct ExpertDotArgs {
-  // x is what x_floats says, in rows, or f16 with exponents. Tiles have at most kDotTokens tokens, `partial` and what
-  // says how work is cut up is not used, but for row_tiles.
+  // x is x_floats, in rows, or f16 with exponents. Of the division of work only row_tiles is used.
   BatchArgs product;
 
-  // The launcher fills these in: row tiles for which the ring has room; the warps that multiply one; tokens whose
-  // activations have room; and bytes from a row block to the next one in the ring.
+  // Set by the launcher: row tiles in the ring; warps per row tile; tokens that fit; bytes between row blocks.
   int stages, team, log2_team, room, row_block_pitch;
   Divisor row_tile_count;
 };
 
-inline constexpr int kDotTokens = 8; // of a tile, at most
+inline constexpr int kDotTokens = 8;
 
 } // namespace ridge::kernels::cuda

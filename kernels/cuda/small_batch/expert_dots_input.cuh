@@ -1,15 +1,13 @@
-// The activations of experts of few tokens as integers in shared memory (matvec_groups.cuh), in the order in which the
-// tensor cores' lanes read them.
+// Activations as integers (matvec_groups.cuh), in the order of the tensor cores' lanes.
 #pragma once
 
 #include "kernels/cuda/small_batch/expert_dots_plan.cuh"
 
 namespace ridge::kernels::cuda {
 
-// What a product with a group of a token's activations takes beside the integers.
 struct alignas(16) ColumnScales {
   float scale, scaled_sum;
-  int sum[2]; // of each half
+  int sum[2];
 };
 
 template <typename Format>
@@ -19,11 +17,10 @@ class ExpertDotInput {
   static constexpr bool kLow = kLowParts<Format>;
 
  public:
-  // `to`: of the first token. The warps that multiply share the work.
   __device__ __forceinline__ ExpertDotInput(const BatchArgs& args, uint8_t* to, int units)
       : args_(args), to_(to), units_(units), lane_(threadIdx.x % kWarp) {}
 
-  // Brings `tokens` in the order of experts, from number `first` on. A warp takes 256 columns of a token at a time.
+  // In sorted order from `first`, by all multiplying warps, 256 columns of a token at a time.
   __device__ __forceinline__ void bring(int first, int tokens) const {
     const int pieces = (units_ + 1) / 2;
 #pragma unroll 1

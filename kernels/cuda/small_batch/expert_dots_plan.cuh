@@ -1,4 +1,4 @@
-// How the product of experts of few tokens is divided, and its shared memory.
+// Divides expert_dots.cuh's work and shared memory.
 #pragma once
 
 #include "kernels/cuda/matvec/matvec_groups.cuh"
@@ -8,12 +8,12 @@
 
 namespace ridge::kernels::cuda {
 
-// Formats whose products with activations are dot products of integers, as in matvec_groups.cuh, of nothing but codes.
+// Formats whose products are integer dot products of codes alone.
 template <typename Format>
 concept DotFormat = quant::PackedFormat<Format> && !Layout<Format>::Bias::kLowers;
 
-inline constexpr int kDotStaticBytes = 1024; // of shared memory: barriers
-inline constexpr int kUnitGroups = 4;        // that a warp multiplies at a time, of 16 rows
+inline constexpr int kDotStaticBytes = 1024;
+inline constexpr int kUnitGroups = 4;
 
 template <typename Format>
 struct ExpertDotShape {
@@ -21,13 +21,13 @@ struct ExpertDotShape {
   static constexpr int kConsumers = 16, kFinishers = 3, kWarps = kConsumers + kFinishers + 1; // the last one fetches
   static constexpr int kThreads = kWarps * kWarp, kMostStages = 32;
   static constexpr int kRowBlockRows = U::kRowBlockRows, kRowBlocks = kBatchRows / kRowBlockRows;
-  // A unit of a token has 16 bytes for each half of a group, group and part of an activation (high, low), as the lanes
-  // of a product read them; then ColumnScales of each group.
+  // A unit: 16 bytes for each half group, group and part (high, low), in the lanes' order; then ColumnScales.
   static constexpr int kPartBytes = 16 * 2 * kUnitGroups, kUnitBytes = 2 * kPartBytes + 16 * kUnitGroups;
   static constexpr int kSumBytes = kConsumers * kDotTokens * kBatchRows * 4, kZeroBytes = 2 * kPartBytes;
 
-  // Row g of the first or second eight rows of a tile. Lanes read eight rows at a time, none of which should lie
-  // a multiple of 128 bytes behind another: of row blocks of four warp tiles of 64 · n bytes, n odd, it takes two rows.
+  // Row g of the first or second eight. Lanes read eight rows at a time; to avoid bank conflicts none should be a
+  // multiple of 128 bytes behind another, so from row blocks of four warp tiles of 64 · n bytes (n odd) each eight
+  // takes two rows.
   static constexpr bool kSpread = kRowBlockRows == 4 && U::kBytes % 128 == 64;
   static RIDGE_HD constexpr int row(int g, int second) {
     return kSpread ? g / 2 * 4 + g % 2 + 2 * second : g + 8 * second;
@@ -36,7 +36,7 @@ struct ExpertDotShape {
   static int units(const GemmArgs& args) {
     return static_cast<int>((U::groups_of(args.cols) + kUnitGroups - 1) / kUnitGroups);
   }
-  // Row blocks are as far apart as lets the fewest of eight rows share banks.
+  // The distance of row blocks with the fewest bank conflicts among eight rows.
   static int row_block_pitch(int64_t row_bytes) {
     int best = 0, fewest = kBatchRows;
     for (int gap = 0; gap < 128; gap += 16) {
@@ -52,7 +52,7 @@ struct ExpertDotShape {
   }
 };
 
-// Divides the work for a device. Returns the bytes of shared memory, or 0 where row tiles are too large for it.
+// Returns bytes of shared memory, or 0 if row tiles are too large.
 template <DotFormat Format>
 int plan_expert_dots(const ChipLimits& chip, ExpertDotArgs& args) {
   using S = ExpertDotShape<Format>;
@@ -65,8 +65,8 @@ int plan_expert_dots(const ChipLimits& chip, ExpertDotArgs& args) {
   args.room = std::clamp(limit / 4 / token, kDotTokens, 2 * kDotTokens);
   const int stage = S::kRowBlocks * args.row_block_pitch, others = S::kSumBytes + S::kZeroBytes + args.room * token;
   const int most = std::min((limit - others) / stage, S::kMostStages);
-  // As few warps a row tile as leave enough stages for what is on its way: each has its own sums to hand over. A stage
-  // is always the same team's, which so waits for each of its phases.
+  // The fewest warps per row tile that leave enough stages, since each has sums to hand over. A stage belongs to one
+  // team, which therefore waits for every phase of it.
   args.row_tile_count = Divisor(args.product.row_tiles);
   args.log2_team = 0;
   for (args.team = 1; args.team <= S::kConsumers; args.team *= 2, ++args.log2_team) {

@@ -1,5 +1,4 @@
-// The work of the product of experts of few tokens as its warps go through it: a block's share, its row tiles, and its
-// shared memory.
+// A block's share of the product, and its shared memory.
 #pragma once
 
 #include "kernels/cuda/runtime/warp.cuh"
@@ -8,7 +7,7 @@
 
 namespace ridge::kernels::cuda {
 
-// A block's row tiles, of the tiles of tokens one behind the other. One side goes through every `by`th of them.
+// A side visits every `by`th row tile.
 struct RowTileWalk {
   int left, token_tile, row_tile, stage, parity = 0;
   int row_tiles, stages;
@@ -31,16 +30,15 @@ struct RowTileWalk {
   }
 };
 
-// A block's share of all row tiles. A row tile costs more the more tokens chose its expert, which differs: shares of as
-// many row tiles each would take the longest block twice as long as the mean.
+// A block's row tiles, weighted by tokens: equal counts would make the longest block take twice the mean.
 template <typename Format>
 struct BlockShare {
   using S = ExpertDotShape<Format>;
-  static constexpr int kTileCost = 5; // what reading and unpacking a row tile costs, in tokens that it is multiplied by
-  int cut[2];                         // the block's first row tile, and the next block's
+  static constexpr int kTileCost = 5; // of unpacking a row tile, in tokens
+  int cut[2];                         // first row tiles of this block and the next
   int of_warp[S::kWarps];
 
-  // All threads call it, and read `cut` behind it.
+  // All threads call it; `cut` is valid afterwards.
   __device__ __forceinline__ void find(const BatchArgs& args) {
     const int tiles = *args.tile_count, each = (tiles + S::kThreads - 1) / S::kThreads;
     const int begin = threadIdx.x * each, end = min(begin + each, tiles);
@@ -63,7 +61,7 @@ struct BlockShare {
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
         const unsigned block = blockIdx.x + side, share = each_block * block + min(block, longer),
-                       at = share - before * row_tiles; // behind this tile's beginning; huge where it is before
+                       at = share - before * row_tiles; // wraps to a huge value before this tile
         if (at < cost * row_tiles) cut[side] = static_cast<int>(i * row_tiles + (at + cost - 1) / cost);
       }
       before += cost;
@@ -75,16 +73,15 @@ struct BlockShare {
 template <typename Format>
 struct ExpertDotBarriers {
   using S = ExpertDotShape<Format>;
-  CopyBarrier full[S::kMostStages], empty[S::kMostStages];         // of the ring
-  CopyBarrier sums_full[S::kConsumers], sums_empty[S::kConsumers]; // of teams
+  CopyBarrier full[S::kMostStages], empty[S::kMostStages];
+  CopyBarrier sums_full[S::kConsumers], sums_empty[S::kConsumers];
 };
 
-// How a block's shared memory is divided.
 template <typename Format>
 struct ExpertDotMemory {
   using S = ExpertDotShape<Format>;
   uint8_t *zeros, *activations, *ring;
-  float* sums; // [warps][tokens][rows]
+  float* sums;
   int stage_bytes, units, token_bytes;
   BarrierAddress barriers;
 

@@ -1,4 +1,4 @@
-// Activations as f16 or as bytes, the way into every tensor-core product.
+// Activations as f16 or bytes for tensor-core products.
 #include "kernels/cuda/matvec/matvec_groups.cuh"
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/products/gemm.h"
@@ -8,21 +8,18 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kKept = 4; // pieces of 8 columns per thread that stay in registers: with 512 threads rows up to 16384
+constexpr int kKept = 4; // pieces of 8 columns in registers: rows up to 16384 with 512 threads
 
-// Eight columns.
 __device__ __forceinline__ void load_8(float (&v)[8], const float* from) {
   const float4 a = *reinterpret_cast<const float4*>(from), b = *reinterpret_cast<const float4*>(from + 4);
   v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
 }
-// Zeros behind the last one.
 __device__ __forceinline__ void load_8(float (&v)[8], const float* from, int first, int cols) {
   if (cols % 8 == 0 && first < cols) return load_8(v, from + first);
 #pragma unroll
   for (int i = 0; i < 8; ++i) v[i] = first + i < cols ? from[first + i] : 0;
 }
 
-// Four neighbouring lanes have a group of 32 columns.
 __device__ __forceinline__ void store_bytes(const HalfArgs& args, uint32_t row, uint32_t first, const float (&v)[8],
                                             float factor) {
   const EightIntegers<false, true> bytes(v, 0xfu << (threadIdx.x % kWarp & ~3u));
@@ -36,7 +33,6 @@ __device__ __forceinline__ void store_bytes(const HalfArgs& args, uint32_t row, 
   *reinterpret_cast<__half*>(of_64 + byte_sum_place(row_of_64, group)) = __float2half_rn(bytes.scaled_sum * factor);
 }
 
-// Eight columns of a row, times the factor, to where the product wants them.
 template <HalfLayout kLayout>
 __device__ __forceinline__ void store_8(const HalfArgs& args, uint32_t row, uint32_t first, const float (&v)[8],
                                         float factor) {
@@ -68,7 +64,7 @@ __device__ __forceinline__ void store_8(const HalfArgs& args, uint32_t row, uint
   }
 }
 
-// v += the sums over ranges of columns, and the bias; the result goes to where the product would have put it.
+// Adds partial sums and bias to v, and stores the result.
 __device__ __forceinline__ void finish_sums(float (&v)[8], const HalfArgs& args, int64_t row, int first) {
   const auto add = [&](const float* from) {
     float term[8];
@@ -84,7 +80,7 @@ __device__ __forceinline__ void finish_sums(float (&v)[8], const HalfArgs& args,
   to[0] = {v[0], v[1], v[2], v[3]}, to[1] = {v[4], v[5], v[6], v[7]};
 }
 
-// One block per row. Code that is run once is fetched for that, so there is a kernel for each layout.
+// One block per row; a kernel per layout, since code that runs once is fetched only for that.
 template <int kThreads, HalfLayout kLayout>
 __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant__ HalfArgs args, Stamp* stamps) {
   __shared__ float warp_squares[kThreads / kWarp], warp_largest[kThreads / kWarp];
@@ -104,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
     }
   };
   float kept[kKept][8], weight[8] = {};
-  if (norm_weight) load_8(weight, norm_weight, mine, cols); // constant
+  if (norm_weight) load_8(weight, norm_weight, mine, cols);
   wait_for_predecessor();
   stamp(stamps, kMayGoOn);
   for (int i = threadIdx.x; i < args.cleared_per_row; i += kThreads)
@@ -155,7 +151,7 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
 #pragma unroll
   for (int k = 0; k < kKept; ++k)
     if (mine + k * kStep < cols) store_8<kLayout>(args, row, mine + k * kStep, kept[k], factor);
-  const float* again = args.sums ? args.sum_out + int64_t{row} * cols : x; // what this thread read or wrote before
+  const float* again = args.sums ? args.sum_out + int64_t{row} * cols : x; // read or written by this thread before
   for (int first = mine + kKept * kStep; first < cols; first += kStep) {
     float v[8];
     load_8(v, again, first, cols);
@@ -172,7 +168,6 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   stamp_latest(stamps, kEnds);
 }
 
-// A layer norm on the way: one block per row, which stays in registers.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads) layer_norm_to_half_kernel(const __grid_constant__ HalfArgs args) {
   __shared__ float scratch[kThreads / kWarp];
@@ -232,7 +227,7 @@ __global__ void __launch_bounds__(kThreads) layer_norm_to_half_kernel(const __gr
 
 template <HalfLayout kLayout>
 void launch_for(const Launch& launch, const HalfArgs& args) {
-  constexpr int kManyRows = 256, kFewColumns = 4096; // small blocks, which have one piece of eight columns or two
+  constexpr int kManyRows = 256, kFewColumns = 4096;
   if (args.centers && args.stride <= kFewColumns)
     return launch(layer_norm_to_half_kernel<128>, args.rows, 128, 0, args);
   if (args.centers) return launch(layer_norm_to_half_kernel<512>, args.rows, 512, 0, args);

@@ -1,15 +1,12 @@
-// out = x Wᵀ for 17 to 512 rows of activations, or experts of many tokens, on Hopper, with products of warpgroups.
+// out = x Wᵀ for 17 to 512 rows of activations, or experts with many tokens, by wgmma.
 //
-// In batch.cuh each warp reads the activations from shared memory for 16 rows of weights; with 32 tokens that takes 58
-// % of shared memory's time. Here four warps have 16 rows each, and the tensor cores read the activations once for
-// all 64. A warp decodes as in batch.cuh: lane 4 g + t a span of rows g and g + 8, which are its part of the left
-// operand of eight products. That operand may stay in registers. The right one, the activations of these 128 columns (a
-// unit), streams through a ring in shared memory, because all columns would not fit. Weights come straight into
-// registers, a pair of units ahead.
+// batch.cuh reads the activations for each 16 rows of weights: with 32 tokens 58 % of shared memory's time. Here the
+// tensor cores read them once for four warps of 16 rows. Warps decode as in batch.cuh into registers; activations
+// stream through a ring in units of 128 columns.
 //
-// A block's four warpgroups, two with more than 96 tokens, have different rows and the same columns, or the same rows
-// and a part of the columns each, whose sums meet in shared memory; or both. Blocks may have ranges of columns, too, as
-// in batch.cuh, and tiles of tokens: those with the same weights are neighbours, of experts those of the same tile.
+// A block's four warpgroups (two with more than 96 tokens) have different rows, or split the columns of the same rows
+// and add sums in shared memory; or both. Blocks may also split columns and tokens; those with the same weights, or for
+// experts the same tile, are neighbours.
 #pragma once
 
 #include "kernels/cuda/layout/span_weights.cuh"
@@ -23,26 +20,24 @@ namespace ridge::kernels::cuda {
 template <int kTileTokens>
 struct WideShape {
   static constexpr int kTokens = kTileTokens, kTokenTiles = kTokens / 8;
-  static constexpr int kUnitBytes = kWideColumns * kTokens * 2, kTileBytes = kUnitBytes / 2; // tiles of 64 columns
+  static constexpr int kUnitBytes = kWideColumns * kTokens * 2, kTileBytes = kUnitBytes / 2;
   static constexpr int kSlots = wide_slots(kTokens);
   static constexpr int kGroups = wide_groups(kTokens), kThreads = kGroups * 128;
-  // Two warpgroups decode their next units while their own products are made; among four, others' are.
+  // Two warpgroups decode during their own products; four, during those of others.
   static constexpr bool kOverlaps = kGroups == 2;
 };
 
 #ifdef RIDGE_HAS_WGMMA
 
-// What a warpgroup computes: 64 rows, four row tiles of 16, over some units of columns.
 struct WideTask {
-  int row_tile; // this warp's, past the last one where there are no more
+  int row_tile; // may be past the end
   int group, part, range, token_tile;
   int first_unit, units; // first_unit is even
 
   __device__ __forceinline__ WideTask(const WideArgs& args, int groups) {
     const int row_groups = groups >> args.log2_parts;
-    const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0); // so the compiler knows: the same for a warp
+    const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
     const bool experts = args.batch.tiles != nullptr;
-    // Blocks with the same weights are neighbours; of experts, those with the same activations.
     int block = blockIdx.x;
     if (experts) {
       token_tile = args.row_blocks.quotient(block), range = 0;
@@ -60,7 +55,7 @@ struct WideTask {
     first_unit = first_of(piece), units = first_of(piece + 1) - first_unit;
   }
 
-  // The tile's tokens. Count 0: there is nothing to do.
+  // Count 0: nothing to do.
   __device__ __forceinline__ ExpertTile tokens(const BatchArgs& args, int tile_tokens) const {
     if (args.tiles) return token_tile < *args.tile_count ? args.tiles[token_tile] : ExpertTile{};
     const int first = token_tile * tile_tokens;
@@ -68,31 +63,27 @@ struct WideTask {
   }
 };
 
-// Activations of a part's columns on their way through shared memory, a slot per unit. One thread brings them, the
-// warpgroups of the part read them. What all units need is kept in registers (BarrierAddress::kept).
+// One thread copies units, the part's warpgroups read them.
 template <typename Shape>
 class WideRing {
  public:
-  // Of `count` slots from `slots` on; `full` and `empty` are their barriers.
   __device__ __forceinline__ WideRing(uint8_t* slots, CopyBarrier* full, CopyBarrier* empty, int count)
       : slots_(slots), tiles_(static_cast<uint32_t>(tile_descriptor(slots))), full_(BarrierAddress(full).kept()),
         empty_(BarrierAddress(empty).kept()), count_(count) {}
 
-  // Brings a unit when a slot is free.
   __device__ __forceinline__ void bring(const uint8_t* from) {
     (empty_ + in_.slot).wait(in_.parity ^ 1);
     (full_ + in_.slot).arrive_expecting(Shape::kUnitBytes);
     (full_ + in_.slot).bulk_copy(slots_ + in_.slot * Shape::kUnitBytes, from, Shape::kUnitBytes);
     in_.advance(count_);
   }
-  // Waits for the next unit; the lower half of its tile_descriptor.
+  // Waits for the next unit and returns the lower half of its tile_descriptor.
   __device__ __forceinline__ uint32_t next() {
     (full_ + out_.slot).wait(out_.parity);
     const uint32_t tile = tiles_ + out_.slot * (Shape::kUnitBytes / 16);
     out_.advance(count_);
     return tile;
   }
-  // The first unit that was not released yet.
   __device__ __forceinline__ void release() {
     if (threadIdx.x % kWarp == 0) (empty_ + freed_).arrive();
     if (++freed_ == count_) freed_ = 0;
@@ -106,14 +97,14 @@ class WideRing {
     }
   };
   uint8_t* slots_;
-  uint32_t tiles_; // lower half of the first slot's descriptor
+  uint32_t tiles_;
   BarrierAddress full_, empty_;
   int count_, freed_ = 0;
   Place in_, out_;
 };
 
-// The weights of a lane: rows g and g + 8 of a row tile. kUnits are fetched at once: the assembler has all loads that
-// cross a loop's end wait for each other. A pair shares addresses, too.
+// kUnits are fetched together: the assembler makes all loads that cross a loop's end wait for each other, and a pair
+// shares addresses.
 template <typename Format, int kUnits>
 class WideWeights {
   using U = TileLayout<Format>;
@@ -123,7 +114,6 @@ class WideWeights {
  public:
   using Unit = SpanWeights<Format>[2];
 
-  // `expert`: where it begins, in bytes behind the first one.
   __device__ __forceinline__ WideWeights(const BatchArgs& args, int64_t expert, int row_tile)
       : groups_(static_cast<int>(U::groups_of(args.product.cols))) {
 #pragma unroll
@@ -134,13 +124,11 @@ class WideWeights {
       row = min(row, segment.rows - 1);
       in_row_block_[h] = row % U::kRowBlockRows;
       row_[h] = opaque(segment.weights + expert + (row - in_row_block_[h]) * args.product.row_bytes +
-                       in_row_block_[h] * U::kBytes); // not in two parts, which every load would add up again
+                       in_row_block_[h] * U::kBytes); // as one value, otherwise every load adds two parts
     }
   }
-  // Units of full warp tiles.
   __device__ __forceinline__ int full_units() const { return groups_ / kTileGroups * kTileUnits; }
 
-  // kUnits units from `unit` on. kFull: of a full warp tile, else of the one behind them.
   template <bool kFull>
   __device__ __forceinline__ void fetch(Unit (&to)[kUnits], int unit) const {
     const unsigned tile = unsigned(unit) / kTileUnits;
@@ -151,7 +139,7 @@ class WideWeights {
       const uint8_t* at = row_[h] + tile * kTileStep - in_row_block_[h] * shorter;
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) {
-        if (i > 0) at = opaque(at); // what both units need is loaded twice: a copy would wait for it here
+        if (i > 0) at = opaque(at); // reloads common parts; a copy would wait for the load
         if constexpr (kFull)
           to[i][h].fetch_real(at, groups, span(unit, i));
         else
@@ -159,35 +147,32 @@ class WideWeights {
       }
     }
   }
-  // Unit number i of those from `unit` on.
   __device__ __forceinline__ void decode(uint32_t (&a)[2][16], const Unit& from, int unit, int i) const {
     SpanWeights<Format>::template halves_of_rows<ColumnOrder::interleaved>(a, from, span(unit, i));
   }
 
  private:
-  // An address of which the compiler knows nothing.
   static __device__ __forceinline__ const uint8_t* opaque(const uint8_t* global) {
     size_t address = __cvta_generic_to_global(global);
     asm volatile("" : "+l"(address));
     return static_cast<const uint8_t*>(__cvta_global_to_generic(address));
   }
-  // This lane's, of the warp tile of `unit`, which is a multiple of kUnits; in bits, so that the compiler sees what
-  // those of two units share.
+  // By bits, so that the compiler sees what two units share. `unit` is a multiple of kUnits.
   static __device__ __forceinline__ int span(unsigned unit, unsigned i) {
     return static_cast<int>((unit & (kTileUnits - kUnits)) * 4 | 4 * i | threadIdx.x % 4);
   }
 
-  const uint8_t* row_[2]; // its first warp tile
+  const uint8_t* row_[2];
   int in_row_block_[2], groups_;
 };
 
-// Begins sum += the weights of a unit times its activations.
+// Starts the products without waiting.
 template <typename Shape>
 __device__ __forceinline__ void multiply_unit(float (&sum)[Shape::kTokens / 2], uint32_t (&a)[2][16], uint32_t x) {
 #pragma unroll
-  for (int i = 0; i < 32; ++i) // decoded before the fence; else the compiler may wait between the products
+  for (int i = 0; i < 32; ++i) // decoded before the fence; otherwise the compiler may wait between products
     asm volatile("" : "+r"(a[i / 16][i % 16])::"memory");
-  constexpr uint32_t kTile = Shape::kTileBytes / 16; // in units of descriptors, as 2 for 16 columns
+  constexpr uint32_t kTile = Shape::kTileBytes / 16;
   wgmma_fence();
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
@@ -197,12 +182,12 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[Shape::kTokens / 2], 
   wgmma_commit();
 }
 
-// The tokens of a tile. Copies bring what is not known yet; no thread waits for them before the end.
+// Copied asynchronously; no thread waits before the end.
 template <typename Shape>
 struct WideTokens {
   static constexpr int kTokens = Shape::kTokens;
-  float4 scale[kTokens / 4]; // of their sums
-  int2 slot[kTokens / 2];    // rows of activations or slots, -1 where there is none
+  float4 scale[kTokens / 4];
+  int2 slot[kTokens / 2];
   char4 exponent[kTokens / 4];
 
   __device__ __forceinline__ void request(const BatchArgs& args, const ExpertTile& tile, int number) {
@@ -224,8 +209,7 @@ struct WideTokens {
   }
 };
 
-// Adds up the sums of a block's parts, [token tiles][warpgroups][threads] in shared memory, and finishes: each part
-// some of the tokens.
+// Adds the parts' sums, [token tiles][warpgroups][threads] in shared memory; each part finishes some tokens.
 template <typename Shape>
 __device__ __forceinline__ void finish_wide(const WideArgs& args, const WideTask& work, float4* shared,
                                             WideTokens<Shape>& tokens, const float (&sum)[Shape::kTokens / 2]) {
@@ -233,7 +217,7 @@ __device__ __forceinline__ void finish_wide(const WideArgs& args, const WideTask
   const BatchArgs& batch = args.batch;
   const int lane = threadIdx.x % kWarp, parts = 1 << args.log2_parts;
   tokens.arrive();
-  __syncthreads(); // the rings are not needed any more
+  __syncthreads();
 #pragma unroll
   for (int n = 0; n < kTokenTiles; ++n)
     shared[n * Shape::kThreads + threadIdx.x] = {sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3]};
@@ -272,7 +256,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   __shared__ WideTokens<Shape> tokens;
   const BatchArgs& batch = args.batch;
   uint8_t* slots = wide_memory + (1024 - shared_address(wide_memory) % 1024) % 1024;
-  const bool experts = batch.tiles != nullptr; // then what there is to do is known behind the predecessor
+  const bool experts = batch.tiles != nullptr;
   stamp(batch.stamps, kStarts);
   if (!batch.sibling_follows) let_successor_start();
   if (experts) wait_for_predecessor();
@@ -283,13 +267,13 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
     return stamp_latest(batch.stamps, kEnds);
   }
   const int row_groups = Shape::kGroups >> args.log2_parts, count = Shape::kSlots >> args.log2_parts;
-  if (threadIdx.x == 0) // one lane of a warp sets up barriers after the other, so these are two warps' work
+  if (threadIdx.x == 0) // two warps: lanes of one would serialize
     for (CopyBarrier& barrier : full) barrier.init(1);
   if (threadIdx.x == kWarp)
     for (CopyBarrier& barrier : empty) barrier.init(4 * row_groups);
   fence_barrier_init();
   __syncthreads();
-  constexpr int kMostOfPairs = Shape::kOverlaps ? 128 : 64; // for more there are no registers
+  constexpr int kMostOfPairs = Shape::kOverlaps ? 128 : 64; // more tokens leave too few registers
   constexpr int kUnits = quant::FloatFormat<Format> || kTokens > kMostOfPairs ? 1 : 2;
   using Weights = WideWeights<Format, kUnits>;
   const Weights weights(batch, batch.experts.of(tile.expert), work.row_tile);
@@ -301,9 +285,9 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
     else if (unit < end)
       weights.template fetch<false>(raw, unit);
   };
-  fetch(work.first_unit); // weights are no kernel's output
+  fetch(work.first_unit);
   if (!experts && !batch.follows_sibling) wait_for_predecessor();
-  if (batch.sibling_follows) let_successor_start(); // which then finds the activations ready
+  if (batch.sibling_follows) let_successor_start(); // the sibling then finds the activations ready
   stamp(batch.stamps, kMayGoOn);
 
   WideRing<Shape> ring(slots + work.part * count * Shape::kUnitBytes, full + work.part * count,
@@ -320,14 +304,14 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
     x += next_unit;
     --to_bring;
   };
-  // Half of the slots are filled ahead. So a slot is filled again some units after it was read, and the warp that fills
-  // it does not wait for the slowest of several warpgroups.
+  // Half of the slots are filled ahead: each is refilled some units after it was read, so the copying warp does not
+  // wait for the slowest warpgroup.
   for (int i = (count + 1) / 2; i > 0; --i) bring();
   tokens.request(batch, tile, work.token_tile);
 
   float sum[kTokens / 2] = {};
-  // Where there are registers for a pair's second unit, the next pair's loads begin when the first one is decoded. What
-  // is multiplied and what is decoded meanwhile must be in different registers, so that these are two steps, too.
+  // If registers allow, the next pair's loads begin once the first unit is decoded. Units being multiplied and decoded
+  // need different registers, hence two steps.
   constexpr bool kCopies = kUnits == 2 && (kTokens < 64 || Shape::kOverlaps);
   constexpr int kSteps = Shape::kOverlaps ? 2 : kUnits;
   const auto step = [&](const typename Weights::Unit& weights_of, int unit, int i) {
@@ -342,7 +326,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
     }
     multiply_unit<Shape>(sum, a, x_tile);
     if (Shape::kOverlaps) {
-      bring(); // perhaps where the unit before was
+      bring(); // possibly into the previous unit's slot
     } else {
       wgmma_wait<0>();
       ring.release();
@@ -367,7 +351,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   if (Shape::kOverlaps && unit < end) step(raw[0], unit, 0);
   if (Shape::kOverlaps) wgmma_wait<0>();
   finish_wide<Shape>(args, work, reinterpret_cast<float4*>(slots), tokens, sum);
-  if (batch.follows_sibling) wait_for_predecessor(); // so that a kernel behind this one starts after both
+  if (batch.follows_sibling) wait_for_predecessor(); // a later kernel then starts after both
   stamp_latest(batch.stamps, kEnds);
 #endif
 }

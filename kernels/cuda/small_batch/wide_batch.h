@@ -1,4 +1,4 @@
-// The arguments of a product for 17 to 512 rows of activations on Hopper.
+// The arguments of wide_batch.cuh.
 #pragma once
 
 #include "kernels/cuda/products/wide_cut.h"
@@ -7,9 +7,8 @@
 namespace ridge::kernels::cuda {
 
 struct WideArgs {
-  int log2_parts; // WideCut
-  // The launcher fills these in: blocks with different rows; and pairs of units of each part of the columns, of which
-  // the first longer_pieces have one more.
+  int log2_parts;
+  // Set by the launcher; the first longer_pieces have one pair of units more.
   Divisor row_blocks;
   int piece_pairs, longer_pieces;
   BatchArgs batch; // product.x is HalfLayout::wide

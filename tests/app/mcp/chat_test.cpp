@@ -1,4 +1,4 @@
-// Tools of MCP servers in `ridge chat`: a question before each call, on a pseudo-terminal and in a pipe.
+// MCP tools in `ridge chat`.
 #include "app/support.h"
 #include "core/json/parse.h"
 
@@ -11,7 +11,7 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-// A chat whose every answer is this call, until the grammar is taken away.
+// Always this call, until the grammar is removed.
 std::vector<std::string> chat_that_calls(const std::string& tool, const std::string& arguments) {
   const std::string call =
       R"(root ::= "<tool_call>\n{\"name\": \")" + tool + R"(\", \"arguments\": )" + arguments + R"(}\n</tool_call>")";
@@ -56,11 +56,11 @@ TEST_CASE("a chat asks before each call of a tool: yes, no, and always") {
   chat.type("say hi\r");
   REQUIRE(chat.expect("[tiny: echo({\"text\": \"hi\"}): may it? y: yes, n: no, a: always in this chat]"));
   REQUIRE(chat.expect("> "));
-  chat.type("hm\r"); // is no answer
+  chat.type("hm\r"); // not a decision
   REQUIRE(chat.expect("may it?"));
   chat.type("y\r");
   REQUIRE(chat.expect("[echo: 8 bytes]"));
-  REQUIRE(chat.expect("may it?")); // the next call
+  REQUIRE(chat.expect("may it?"));
   chat.type("n\r");
   REQUIRE(chat.expect("may it?"));
   chat.type("/tools\r");
@@ -69,7 +69,7 @@ TEST_CASE("a chat asks before each call of a tool: yes, no, and always") {
   REQUIRE(chat.expect("[grammar = none]"));
   chat.type("a\r");
   REQUIRE(chat.expect("[echo: 8 bytes]"));
-  REQUIRE(chat.expect("· context ")); // of an answer in words
+  REQUIRE(chat.expect("· context "));
   chat.type("/tools\r");
   REQUIRE(chat.expect("The tool echo (without a question)"));
   chat.type("/save " + (folder() / "asked.json") + "\r");

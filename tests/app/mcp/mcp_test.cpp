@@ -1,5 +1,4 @@
-// MCP servers: how they are named, what they say, and what becomes of one that does not behave. The server is
-// support/mcp/server.cpp.
+// MCP servers. See support/mcp/server.cpp.
 #include "app/mcp/toolbox.h"
 #include "core/error.h"
 #include "support/temporary_folder.h"
@@ -181,5 +180,5 @@ TEST_CASE("the tools of several servers have different names, and one that ended
   for (const Toolbox::Tool& tool : box.tools()) names.push_back(tool.name);
   CHECK(names == std::vector<std::string>{"one_echo", "one_a b", "one_act", "one_odd", "two_echo", "two_a b", "two_act",
                                           "two_odd"});
-  CHECK(box.find("one_echo") == nullptr); // it was offered to no model yet
+  CHECK(box.find("one_echo") == nullptr);
 }

@@ -1,5 +1,4 @@
-// Tools of MCP servers in the window's engine, without a window: what it asks, what it keeps, and what it does with a
-// server that does not behave.
+// MCP tools in the window's engine.
 #include "app/support.h"
 #include "app/window/window_engine.h"
 
@@ -25,7 +24,6 @@ app::WindowSetup setup_that_calls(const std::string& tool, const std::string& ar
   return setup;
 }
 
-// A person at the engine.
 class Person {
  public:
   explicit Person(app::WindowSetup setup) : engine(std::move(setup), [] {}) {}
@@ -37,7 +35,6 @@ class Person {
   bool idle() const {
     return comes_to([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
   }
-  // Answers the next question.
   void answer(MayCall may) {
     REQUIRE(comes_to([&](const core::Snapshot& s) { return s.tool_question && s.tool_question->number > last_; }));
     last_ = now()->tool_question->number;
@@ -60,10 +57,10 @@ TEST_CASE("the window's engine asks about each call, and is told once for all") 
     REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.tools && s.tools->size() == 2; }));
     person.engine.send(core::intent::Send{"say hi"});
     person.answer(MayCall::yes);
-    person.engine.send(core::intent::AnswerTool{1, MayCall::always}); // of a question that is over
+    person.engine.send(core::intent::AnswerTool{1, MayCall::always}); // outdated
     person.answer(MayCall::no);
     person.answer(MayCall::always);
-    // From now on it calls without a question, until it is stopped.
+    // Calls need no confirmation from here.
     REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.messages.size() >= 10; }));
     CHECK(person.now()->tools->front().allowed);
     person.engine.send(core::intent::Stop{});
@@ -77,7 +74,7 @@ TEST_CASE("the window's engine asks about each call, and is told once for all") 
     CHECK(!at->messages[1].user);
     CHECK(at->messages[1].text == "");
   }
-  // The conversation is kept with what was called, and is answered again from its question.
+  // The conversation is stored with its calls and can be regenerated.
   Person person(setup);
   REQUIRE(person.idle());
   person.engine.send(core::intent::OpenConversation{person.now()->conversations->front().id});

@@ -1,4 +1,4 @@
-// A small checkpoint folder for tests: one layer of llama, its linears packed as a test says.
+// A one-layer llama checkpoint with packed linears.
 #pragma once
 
 #include "convert/import/config.h"
@@ -14,7 +14,7 @@
 
 namespace ridge::tests {
 
-using Numbers = std::vector<double>; // [rows][cols]
+using Numbers = std::vector<double>;
 
 inline convert::import::Config config_in(const TemporaryFolder& folder, gguf::Metadata& metadata) {
   convert::import::JsonFiles files(folder.path());
@@ -34,13 +34,13 @@ struct Checkpoint {
                            {"rms_norm_eps", 1e-5},
                            {"rope_theta", 10000.0}};
   SafeFile file;
-  std::map<std::string, Numbers> expected; // by GGUF name, in the checkpoint's row order
+  std::map<std::string, Numbers> expected; // by GGUF name, in checkpoint row order
   std::mt19937_64 random{printed_seed()};
 
   int64_t integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); }
   float real() { return std::normal_distribution<float>(0, 0.2f)(random); }
 
-  // Adds the tensors of module `name` to `file`; gives the weights that they stand for.
+  // Adds the module's tensors and returns its weights.
   using Pack = std::function<Numbers(Checkpoint&, const std::string& name, int64_t rows, int64_t cols)>;
 
   static Numbers plain(Checkpoint& c, const std::string& name, int64_t rows, int64_t cols) {
@@ -50,7 +50,6 @@ struct Checkpoint {
     return {values.begin(), values.end()};
   }
 
-  // Fills the folder.
   void write(const Pack& pack = plain) {
     struct Linear {
       const char *from, *to;
@@ -75,10 +74,10 @@ struct Checkpoint {
   }
 };
 
-// A byte-level tokenizer: 256 bytes, "he", "hel", special tokens, of which the first one begins texts, and "<think>".
+// 256 bytes, "he", "hel", special tokens (the first is BOS), "<think>".
 inline nlohmann::json byte_level_tokenizer(const std::vector<std::string>& special = {"<s>"}) {
   nlohmann::json vocab;
-  std::vector<std::string> letters; // as GPT-2 spells bytes
+  std::vector<std::string> letters;
   int extra = 0;
   for (int byte = 0; byte < 256; ++byte) {
     const bool shown = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;

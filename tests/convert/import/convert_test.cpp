@@ -1,4 +1,4 @@
-// What `ridge convert` makes of plain checkpoints: metadata, types, row order, tokenizers; and what it refuses.
+// Conversion of plain checkpoints.
 #include "checkpoint.h"
 #include "convert/import/config.h"
 #include "convert/import/import.h"
@@ -38,7 +38,7 @@ bool names(const std::string& message, std::string_view part) {
   return message.find(part) != std::string::npos;
 }
 
-struct WithVocabulary : Checkpoint { // a table of 300 rows
+struct WithVocabulary : Checkpoint {
   WithVocabulary() {
     write();
     config["vocab_size"] = 300;
@@ -64,7 +64,7 @@ TEST_CASE("convert: hyperparameters, types and the order of q rows are what the 
   REQUIRE(q->type == quant::Type::F32);
   const auto* numbers = reinterpret_cast<const float*>(q->data.data());
   const Numbers& stored = c.expected["blk.0.attn_q.weight"];
-  CHECK(numbers[1 * 64 + 5] == static_cast<float>(stored[16 * 64 + 5])); // row 1 of the head was its row 16
+  CHECK(numbers[1 * 64 + 5] == static_cast<float>(stored[16 * 64 + 5])); // row 1 of the head was row 16
   CHECK(numbers[34 * 64 + 5] == static_cast<float>(stored[33 * 64 + 5]));
 
   const gguf::File half = converted(c, "f16");
@@ -162,7 +162,7 @@ TEST_CASE("convert: every class of the table of architectures is taken for its r
       c.config["hidden_act"] = activation;
       for (const models::FixedField& fixed : layout.fixed)
         if (!is_expression(fixed)) c.config[fixed.field] = fixed.value;
-      // What an architecture needs and has no usual value for.
+      // Required, without defaults.
       for (const char* key : {"mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads", "mamba_d_ssm",
                               "mamba_expand", "num_heads"})
         c.config[key] = 2;
@@ -241,8 +241,7 @@ TEST_CASE("convert: tokenizers that would not do what the checkpoint's does are 
   };
   CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("[aeiou]+"); }), "no known family"));
   CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("(unclosed"); }), "pattern (unclosed"));
-  CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("(\\w|\\w\\w|\\s)*$"); }),
-              "")); // ends soon, whatever it says
+  CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("(\\w|\\w\\w|\\s)*$"); }), ""));
 }
 
 TEST_CASE("convert: added tokens without a row of the table are left out with one line, and merges may be empty") {

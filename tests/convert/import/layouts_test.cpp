@@ -1,5 +1,4 @@
-// Layouts of checkpoints that are their own: fused matrices of GPTs, hyperparameters that are tensors or lists,
-// encoders and their tokenizers.
+// Fused matrices, unusual hyperparameters, encoders.
 #include "convert/import/import.h"
 #include "core/error.h"
 #include "core/strings/base64.h"
@@ -35,12 +34,12 @@ TEST_CASE("convert: q, k and v of each key-value head are taken apart, and rope'
   neox.config.update({{"num_key_value_heads", 2}, {"head_dim", 2}, {"rotary_pct", 1.0}});
   neox.prefix = "gpt_neox.";
   neox.table = "embed_in";
-  neox.in_layer("attention.query_key_value.weight", {12, 4}); // of each head q, k, v
+  neox.in_layer("attention.query_key_value.weight", {12, 4}); // q, k, v per head
   CHECK(rows_of(neox.made()["blk.0.attn_qkv.weight"]) == Floats{0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11});
 
   Pieces intern("InternLM2ForCausalLM");
   intern.table = "tok_embeddings";
-  intern.in_layer("attention.wqkv.weight", {16, 4}); // two heads of q, one of k, one of v, four wide
+  intern.in_layer("attention.wqkv.weight", {16, 4}); // q, q, k, v, width 4
   auto made = intern.made();
   CHECK(rows_of(made["blk.0.attn_q.weight"]) == Floats{0, 2, 1, 3, 4, 6, 5, 7});
   CHECK(rows_of(made["blk.0.attn_k.weight"]) == Floats{8, 10, 9, 11});
@@ -110,7 +109,7 @@ TEST_CASE("convert: RoBERTa's positions begin behind padding, and its context en
 
 namespace {
 
-// What the tokenizer of a checkpoint of llama, whose table has 96 rows, makes of a text.
+// Encodes with the tokenizer of a llama checkpoint with 96 rows.
 std::vector<int32_t> tokens_of(std::string_view text, const nlohmann::json& tokenizer, const char* settings = "{}",
                                bool add_special = false) {
   Checkpoint c;
@@ -122,7 +121,7 @@ std::vector<int32_t> tokens_of(std::string_view text, const nlohmann::json& toke
   return text::Tokenizer::from_file(file)->encode(text, {.add_special = add_special});
 }
 
-nlohmann::json between(const char* first, const char* last) { // what TemplateProcessing puts around a text
+nlohmann::json between(const char* first, const char* last) {
   const auto marker = [](const char* id) { return nlohmann::json{{"SpecialToken", {{"id", id}, {"type_id", 0}}}}; };
   return {{"type", "TemplateProcessing"},
           {"single", {marker(first), {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, marker(last)}}};

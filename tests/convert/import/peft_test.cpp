@@ -1,4 +1,4 @@
-// PEFT adapters become GGUF adapters: a model with one is the model of merged weights, converted.
+// A converted adapter must equal merged weights.
 #include "convert/import/peft.h"
 
 #include "convert/import/checkpoint.h"
@@ -52,7 +52,6 @@ std::vector<Module> all_modules() {
           {"lm_head", kVocab, kAdapterWidth, 4}};
 }
 
-// W + factor * B A, in place of W in the checkpoint's file.
 void merge(tests::SafeFile& file, const Module& module, const PeftFolder::Matrices& pair, double factor) {
   auto& entry = file.tensors.at(module.name + ".weight");
   std::vector<float> weights(entry.data.size() / sizeof(float));
@@ -68,7 +67,6 @@ void merge(tests::SafeFile& file, const Module& module, const PeftFolder::Matric
   std::memcpy(entry.data.data(), weights.data(), entry.data.size());
 }
 
-// How far the model with the adapter is from the one whose weights were merged before they were converted.
 double error_of(const std::vector<Module>& modules, const nlohmann::json& settings,
                 const std::function<double(const Module&)>& factor) {
   Checkpoint checkpoint;
@@ -153,7 +151,7 @@ TEST_CASE("alphas of modules and rank-stabilized factors are taken") {
 
 TEST_CASE("adapters that low-rank matrices beside a model's do not express are refused") {
   CHECK(refusal([](PeftFolder&) {}) == "accepted");
-  CHECK(refusal([](PeftFolder& folder) { // left out, as it is the model's own
+  CHECK(refusal([](PeftFolder& folder) { // omitted: equal to the model's
           folder.file.add("base_model.model.model.embed_tokens.base_layer.weight", "F32", {96, 64},
                           std::vector<float>(96 * 64));
         }) == "accepted");

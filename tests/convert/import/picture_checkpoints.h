@@ -1,4 +1,4 @@
-// Small checkpoints of encoders of pictures for tests, of every family: their numbers count up.
+// Small picture encoders of every family; elements count up.
 #pragma once
 
 #include "checkpoint.h"
@@ -16,9 +16,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t kWidth = 8, kInner = 12, kText = 16;
 
-// An encoder without its language model, of which config.json tells all the same.
 struct Encoder {
-  std::shared_ptr<TemporaryFolder> own_folder = std::make_shared<TemporaryFolder>(); // it cannot be moved
+  std::shared_ptr<TemporaryFolder> own_folder = std::make_shared<TemporaryFolder>();
   TemporaryFolder& folder = *own_folder;
   Json config;
   Json preprocessor = {{"image_mean", {0.5, 0.25, 0.125}}, {"image_std", {0.5, 1, 2}}};
@@ -35,7 +34,6 @@ struct Encoder {
     config.update(more);
   }
 
-  // Element i is i.
   void add(const std::string& name, const Dims& shape) {
     int64_t count = 1;
     for (const int64_t dim : shape) count *= dim;
@@ -139,7 +137,6 @@ inline Encoder qwen3() {
   return e;
 }
 
-// Layers as CLIP and SigLIP have them.
 inline void add_clip_layers(Encoder& e, const std::string& tower, int layers) {
   for (int il = 0; il < layers; ++il) {
     const std::string layer = fmt::format("{}encoder.layers.{}.", tower, il);
@@ -234,7 +231,7 @@ inline Encoder pixtral() {
   return e;
 }
 
-inline Encoder internvl() { // as OpenGVLab has it
+inline Encoder internvl() {
   Encoder e("InternVLChatModel", {}, clip_config("intern_vit_6b", 1),
             {{"downsample_ratio", 0.5},
              {"select_layer", -1},
@@ -285,14 +282,13 @@ inline Encoder llava() {
   e.add(tower + "embeddings.position_embedding.weight", {17, kWidth});
   e.file.add(tower + "embeddings.position_ids", "I64", {1, 17}, std::vector<int64_t>(17));
   e.add_norm(tower + "pre_layrnorm");
-  e.add_norm(tower + "post_layernorm"); // which the last layer but one does not pass
+  e.add_norm(tower + "post_layernorm"); // not used after the second last layer
   add_clip_layers(e, tower, 2);
   e.add_linear("multi_modal_projector.linear_1", kText, kWidth);
   e.add_linear("multi_modal_projector.linear_2", kText, kText);
   return e;
 }
 
-// By projector.
 inline const std::vector<std::pair<const char*, Encoder (*)()>> kAll = {
     {"qwen2.5vl_merger", qwen25}, {"qwen3vl_merger", qwen3}, {"gemma3", gemma3},    {"gemma4v", gemma4},
     {"pixtral", pixtral},         {"internvl", internvl},    {"idefics3", smolvlm}, {"mlp", llava},

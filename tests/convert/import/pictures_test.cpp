@@ -1,5 +1,4 @@
-// Encoders of pictures that `ridge convert` writes: names, shapes, the order of numbers, hyperparameters, and what it
-// refuses. tests/cross_check/pictures_check.py compares what they make of pictures with transformers.
+// tests/cross_check/pictures_check.py compares outputs with transformers.
 #include "engine/pictures/open_pictures.h"
 #include "engine/pictures/picture_reader.h"
 #include "picture_checkpoints.h"
@@ -76,7 +75,7 @@ TEST_CASE("convert: matrices of an encoder get the type that is asked for, posit
   }
   const gguf::File packed = qwen3().converted("q8_0");
   CHECK(packed.find_tensor("mm.0.weight")->type == quant::Type::Q8_0);
-  CHECK(packed.find_tensor("v.blk.0.ffn_up.weight")->type == quant::Type::F16); // rows of 8
+  CHECK(packed.find_tensor("v.blk.0.ffn_up.weight")->type == quant::Type::F16);
   CHECK(gemma3().converted("q8_0").find_tensor("mm.input_projection.weight")->type == quant::Type::F16);
 }
 
@@ -85,7 +84,7 @@ TEST_CASE("convert: a kernel for two frames becomes two, queries, keys and value
   const gguf::File file = e.converted();
   CHECK(dims(file, "v.patch_embd.weight") == Dims{4, 4, 3, kWidth});
   const Floats first = numbers(file, "v.patch_embd.weight"), second = numbers(file, "v.patch_embd.weight.1");
-  for (int64_t i : {0, 15, 16, 47, 48}) { // 96 numbers of a row: 16 of a colour and frame
+  for (int64_t i : {0, 15, 16, 47, 48}) { // 96 numbers per row: 16 per colour and frame
     const int64_t row = i / 48, colour = i % 48 / 16, at = row * 96 + colour * 32 + i % 16;
     CHECK(first[i] == static_cast<float>(at));
     CHECK(second[i] == static_cast<float>(at + 16));
@@ -138,7 +137,7 @@ TEST_CASE("convert: Pixtral's pairs of rope are neighbours, and a row of the emb
   Encoder e = pixtral();
   const gguf::File file = e.converted();
   const Floats q = numbers(file, "v.blk.0.attn_q.weight");
-  const std::vector<int64_t> rows = {0, 2, 1, 3, 4, 6, 5, 7}; // of two heads of 4
+  const std::vector<int64_t> rows = {0, 2, 1, 3, 4, 6, 5, 7}; // two heads of 4
   for (int64_t r = 0; r < kWidth; ++r) CHECK(q[r * kWidth] == static_cast<float>(rows[r] * kWidth));
   CHECK(numbers(file, "v.blk.0.attn_v.weight")[kWidth] == kWidth);
   CHECK(numbers(file, "v.token_embd.img_break")[0] == 259 * kText);
@@ -159,7 +158,7 @@ TEST_CASE("convert: in a table of positions the row of the class comes last wher
 
 TEST_CASE("convert: which layers of CLIP are taken") {
   Encoder e = llava();
-  CHECK(!e.converted().find("clip.vision.feature_layer")); // the last but one
+  CHECK(!e.converted().find("clip.vision.feature_layer"));
   CHECK(!e.converted().find_tensor("v.post_ln.weight"));
   e.config["vision_feature_layer"] = -1;
   CHECK(e.converted().find("clip.vision.feature_layer")->as_ints() == Dims{2});
@@ -176,7 +175,7 @@ TEST_CASE("convert: a checkpoint's language model and its encoder become two fil
   Encoder e = llava();
   SafeFile both = e.file;
   for (const auto& [name, entry] : c.file.tensors) both.tensors["language_model." + name] = entry;
-  for (const char* part : {"1", "2"}) { // as wide as this language model
+  for (const char* part : {"1", "2"}) {
     e.add_linear(fmt::format("multi_modal_projector.linear_{}", part), 64, part[0] == '1' ? kWidth : 64);
     for (const char* tensor : {".weight", ".bias"}) {
       const std::string name = fmt::format("multi_modal_projector.linear_{}{}", part, tensor);
@@ -203,7 +202,7 @@ TEST_CASE("convert: a checkpoint's language model and its encoder become two fil
   CHECK(convert::import::convert(request).files.size() == 1);
   CHECK(!std::filesystem::exists(out / "mmproj-text.gguf"));
 
-  // One that cannot be written leaves the other one unwritten, too.
+  // One failure leaves both files unwritten.
   request.text_only = false;
   request.output = out / "again.gguf";
   e.config["vision_config"]["hidden_act"] = "relu";
@@ -238,7 +237,7 @@ TEST_CASE("convert: every tensor of an encoder has its place and shape") {
       shape.back() += 1;
       e.add(name, shape);
       const bool last_layer = projector == std::string_view("mlp") && name.find("layers.1.") != std::string::npos;
-      if (!last_layer) CHECK(e.problem() != ""); // which is not run
+      if (!last_layer) CHECK(e.problem() != "");
     }
     Encoder e = make();
     const std::string norm = name_with(whole, "norm");
@@ -310,7 +309,7 @@ TEST_CASE("convert: the language model behind an encoder is found, and what its 
                        doctest::Contains("LlavaForConditionalGeneration is not known"), Error);
   CHECK_THROWS_WITH_AS(architecture({{"model_type", 5}}), doctest::Contains("is not known"), Error);
 
-  // Every sixth layer of Gemma 3 sees all.
+  // Gemma 3: every sixth layer has full attention.
   const TemporaryFolder folder;
   folder.write("config.json", Json{{"architectures", {"Gemma3ForConditionalGeneration"}},
                                    {"text_config", {{"model_type", "gemma3_text"}, {"num_hidden_layers", 7}}}}

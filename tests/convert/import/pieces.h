@@ -1,4 +1,4 @@
-// A checkpoint of a few tensors whose numbers say where they were, and what they become.
+// A partial checkpoint; the numbers show their origin.
 #pragma once
 
 #include "checkpoint.h"
@@ -16,7 +16,7 @@ struct Made {
   std::vector<std::byte> bytes;
 };
 
-// A checkpoint of a few tensors; a model needs more, but a plan does not ask for them.
+// Enough for a plan, not for a model.
 struct Pieces {
   TemporaryFolder folder;
   nlohmann::json config = {{"hidden_size", 4},
@@ -74,7 +74,7 @@ struct Pieces {
 using Floats = std::vector<float>;
 using Dims = std::vector<int64_t>;
 
-// The first number of each row divided by the columns: the rows' numbers in the checkpoint.
+// First number per row / columns: the original row.
 inline Floats rows_of(const Made& made) {
   Floats rows;
   for (size_t i = 0; i < made.numbers.size(); i += static_cast<size_t>(made.dims[0]))

@@ -1,5 +1,4 @@
-// Quantized checkpoints, written here from their published layouts: what ridge makes of each stands for the same
-// weights, in the file and in the form in which they run.
+// Quantized checkpoints in published layouts: conversion and runtime form must keep the weights.
 #include "checkpoint.h"
 #include "convert/import/import.h"
 #include "convert/requantize.h"
@@ -28,7 +27,7 @@ std::vector<uint16_t> halves(const std::vector<float>& values) {
 
 float rounded(float value) { return core::f32_from_f16(core::f16_from_f32(value)); }
 
-// Numbers of `bits` bits as words, lowest first: number(i) for i in [0, count).
+// A bit stream of number(i), lowest bits first.
 template <typename Number>
 std::vector<uint32_t> stream(int64_t count, int bits, Number&& number) {
   std::vector<uint32_t> words((count * bits + 31) / 32);
@@ -197,7 +196,6 @@ uint8_t random_e4m3(Checkpoint& c) {
   return (bits & 0x7f) == 0x7f ? 0x40 : bits;
 }
 
-// Blocks of 32 rows by 64 columns.
 Numbers fp8(Checkpoint& c, const std::string& name, int64_t rows, int64_t cols) {
   std::vector<uint8_t> codes;
   std::vector<float> scales;
@@ -260,7 +258,7 @@ Numbers four_bit_floats(Checkpoint& c, const std::string& name, int64_t rows, in
   return out;
 }
 
-// The form in which a matrix runs gives the same products: its columns, put back to their inputs.
+// Compares the runtime form, with columns in input order.
 void check_runs_alike(const PlanarWeight& planar, const std::vector<float>& numbers) {
   const quant::FormatInfo& format = quant::format(planar.type());
   const int64_t row_bytes = format.row_bytes(planar.cols());
@@ -280,7 +278,6 @@ void check_runs_alike(const PlanarWeight& planar, const std::vector<float>& numb
   CHECK(nmse(by_input, numbers) < 1e-12); // AFFINE8 rounds its offsets
 }
 
-// The matrix as the file has it, decoded; q and k rows put back into the checkpoint's order.
 Numbers decoded(const gguf::File& file, const std::string& name, int64_t head_dim) {
   std::vector<float> numbers;
   int64_t rows, cols;
@@ -321,7 +318,7 @@ gguf::File requantized(const gguf::File& file, const models::Recipe* recipe, con
   return gguf::File::open(path);
 }
 
-// A copy is the same tensors; in an ordinary type nothing is left that another program would not know.
+// Copies keep all tensors; ordinary types leave no planar ones.
 void check_requantizes(const Checkpoint& c, const gguf::File& file) {
   const gguf::File copy = requantized(file, nullptr, c.folder / "copy.gguf");
   REQUIRE(copy.tensors().size() == file.tensors().size());
@@ -345,7 +342,6 @@ void check_requantizes(const Checkpoint& c, const gguf::File& file) {
   CHECK_NOTHROW(models::build_program(plain));
 }
 
-// Converts, and checks every matrix of the file; gives the file.
 gguf::File check(Checkpoint& c, const Checkpoint::Pack& pack) {
   c.write(pack);
   const std::string out = c.folder / "out.gguf";

@@ -1,5 +1,4 @@
-// What becomes of a checkpoint's tensors on their way to GGUF: each kind of reordering, splitting and change of
-// numbers, on matrices whose numbers say where they were.
+// Reordering, splitting and arithmetic; the numbers show their origin.
 #include "core/error.h"
 #include "pieces.h"
 
@@ -50,7 +49,7 @@ TEST_CASE("convert: heads of values that share a key head take turns in qwen35")
 
 TEST_CASE("convert: q, k, v and gates of each key head are taken apart in qwen3next") {
   DeltaNet p("Qwen3NextForCausalLM");
-  p.in_layer("linear_attn.in_proj_qkvz.weight", {16, 4}); // of each key head: q 2, k 2, v 2, z 2
+  p.in_layer("linear_attn.in_proj_qkvz.weight", {16, 4}); // per key head: q 2, k 2, v 2, z 2
   p.in_layer("linear_attn.in_proj_ba.weight", {8, 4});
   auto made = p.made();
   CHECK(rows_of(made["blk.0.attn_qkv.weight"]) == Floats{0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13});
@@ -158,7 +157,7 @@ TEST_CASE("convert: of latent attention's expanded keys and values each head get
                    {"v_head_dim", 2},
                    {"kv_lora_rank", 4},
                    {"model_type", "deepseek_v3"}});
-  p.in_layer("self_attn.kv_b_proj.weight", {6, 4}); // of each head a row for keys, two for values
+  p.in_layer("self_attn.kv_b_proj.weight", {6, 4}); // per head: one row of keys, two of values
   auto made = p.made();
   CHECK(made["blk.0.attn_k_b.weight"].dims == Dims{1, 4, 2});
   CHECK(made["blk.0.attn_k_b.weight"].numbers == Floats{0, 1, 2, 3, 12, 13, 14, 15});
@@ -254,7 +253,7 @@ TEST_CASE("convert: rows of gpt-oss's gate and up take turns, plain and transpos
   Pieces p("GptOssForCausalLM");
   p.config.update({{"num_local_experts", 2}, {"num_experts_per_tok", 1}, {"intermediate_size", 2}});
   SUBCASE("plain") {
-    p.in_layer("mlp.experts.gate_up_proj", {2, 4, 4}); // of each expert [inputs, rows of gate and up in turns]
+    p.in_layer("mlp.experts.gate_up_proj", {2, 4, 4}); // per expert [inputs, interleaved rows of gate and up]
     auto made = p.made();
     CHECK(made["blk.0.ffn_gate_exps.weight"].dims == Dims{4, 2, 2});
     CHECK(made["blk.0.ffn_gate_exps.weight"].numbers ==
@@ -264,7 +263,7 @@ TEST_CASE("convert: rows of gpt-oss's gate and up take turns, plain and transpos
   }
   SUBCASE("MXFP4") {
     const std::string name = "model.layers.0.mlp.experts.gate_up_proj";
-    std::vector<uint8_t> codes, scales; // of row r only the number 1, at a scale of 2^r
+    std::vector<uint8_t> codes, scales; // row r: the number 1 at scale 2^r
     for (uint8_t row = 0; row < 8; ++row) {
       codes.insert(codes.end(), 16, 0x22);
       scales.push_back(127 + row);
@@ -272,7 +271,7 @@ TEST_CASE("convert: rows of gpt-oss's gate and up take turns, plain and transpos
     p.file.add(name + "_blocks", "U8", {2, 4, 1, 16}, codes);
     p.file.add(name + "_scales", "U8", {2, 4, 1}, scales);
     auto made = p.made();
-    const auto scales_of = [&](const std::string& tensor) { // a block is a scale and 16 bytes
+    const auto scales_of = [&](const std::string& tensor) {
       std::vector<int> exponents;
       for (size_t at = 0; at < made[tensor].bytes.size(); at += 17)
         exponents.push_back(static_cast<int>(made[tensor].bytes[at]) - 127);
@@ -304,7 +303,7 @@ TEST_CASE("convert: Gemma 4's layers that see all have heads of their own, and r
   auto made = p.made();
   CHECK(made["rope_freqs.weight"].numbers == Floats{1, 1, 1e30f, 1e30f});
   CHECK(made["blk.0.layer_output_scale.weight"].numbers == Floats{3});
-  CHECK(made["blk.0.attn_norm.weight"].numbers == Floats{5, 6, 7, 8}); // not one more
+  CHECK(made["blk.0.attn_norm.weight"].numbers == Floats{5, 6, 7, 8}); // without + 1
   CHECK(made.contains("blk.0.post_attention_norm.weight"));
 
   gguf::Metadata metadata;
@@ -320,7 +319,7 @@ TEST_CASE("convert: Gemma 4's layers that see all have heads of their own, and r
   CHECK(integers("feed_forward_length") == Ints{4, 4, 8, 8});
   CHECK(integers("attention.sliding_window_pattern") == Ints{1, 0, 1, 0});
 
-  p.config["num_kv_shared_layers"] = 3; // before them stands one layer, which has a window
+  p.config["num_kv_shared_layers"] = 3; // one layer with a window precedes them
   CHECK_THROWS_WITH_AS(p.made(), doctest::Contains("num_kv_shared_layers"), Error);
 }
 

@@ -1,4 +1,4 @@
-// Pictures in prompts that a scheduler evaluates: in pieces, twice, after going back and beside other sequences.
+// Pictures in scheduler prompts.
 #include "engine/pictures/open_pictures.h"
 #include "engine/pictures/picture_shelf.h"
 #include "engine/sequences/session.h"
@@ -28,13 +28,12 @@ engine::SequenceRequest request_of(const engine::PicturePrompt& prompt, int64_t 
   return request;
 }
 
-// Two pictures and a text between, from the case's own prompt.
 engine::PicturePrompt two_pictures(tests::OpenedVision& opened) {
   const std::vector<media::Medium> pictures = {opened.c.picture(), tests::formula_picture(70, 50, 9)};
   return engine::picture_prompt(*opened.tokenizer, opened.reader, "a <__media__> b <__media__> c", pictures);
 }
 
-// One in whose language model a picture's tokens see one another, one with places in rows and columns.
+// One with bidirectional attention within pictures, one with 2-D positions.
 constexpr const char* kCases[] = {"gemma3", "qwen3vl-deep"};
 
 } // namespace
@@ -60,13 +59,13 @@ TEST_CASE("a session evaluates pictures in pieces, keeps them, and goes back beh
       CHECK(tests::nmse(logits_behind(prompt), last) < 1e-10);
       CHECK(session.prompt_usage().tokens == std::ssize(prompt.tokens));
       CHECK(tests::nmse(logits_behind(prompt), last) < 1e-10);
-      CHECK(session.prompt_usage().tokens == 1); // the rest is there
-      engine::PicturePrompt other = prompt;      // another end, then the first one again
+      CHECK(session.prompt_usage().tokens == 1);
+      engine::PicturePrompt other = prompt;
       other.tokens.back() = other.tokens[0];
       logits_behind(other);
       CHECK(tests::nmse(logits_behind(prompt), last) < 1e-10);
       CHECK(session.prompt_usage().tokens <= 2);
-      // Within the second picture nothing is cut where its tokens see one another.
+      // Bidirectional pictures are kept whole or not at all.
       session.keep(prompt.pictures.places()[1].first + 3);
       CHECK(tests::nmse(logits_behind(prompt), last) < 1e-10);
     }
@@ -84,7 +83,7 @@ TEST_CASE("a text goes on behind pictures as its logits say") {
     constexpr int64_t kTokens = 5;
     CHECK(session.generate(request_of(prompt, kTokens)) == engine::StopReason::limit);
     const std::vector<int32_t> answer(session.tokens().end() - kTokens, session.tokens().end());
-    for (const int32_t token : answer) { // the likeliest of all, one by one
+    for (const int32_t token : answer) {
       const std::vector<float> logits = tests::vision_logits(opened, prompt, std::ssize(prompt.tokens));
       const auto row = std::span(logits).last(opened.program.vocab);
       CHECK(token == std::ranges::max_element(row) - row.begin());
@@ -114,7 +113,7 @@ TEST_CASE("sequences with pictures and without share steps") {
     std::vector<std::shared_ptr<engine::Sequence>> sequences;
     for (const engine::PicturePrompt& prompt : prompts) {
       sequences.push_back(scheduler.submit(request_of(prompt, kTokens)));
-      scheduler.advance(); // so that they meet at different places
+      scheduler.advance();
     }
     while (scheduler.advance()) continue;
     for (const auto& sequence : sequences) {

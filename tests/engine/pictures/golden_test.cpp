@@ -1,5 +1,4 @@
-// Tiny encoders of pictures of which there is no reference model, against transformers: tests/golden/pictures, which
-// tests/cross_check/golden_pictures.py makes.
+// Tiny encoders against transformers (tests/golden/pictures, from tests/cross_check/golden_pictures.py).
 #include "engine/pictures/picture_reader.h"
 
 #include "support/numerics.h"
@@ -24,12 +23,12 @@ TEST_CASE("tiny encoders cut pictures and make rows of them as transformers does
     const tests::TemporaryFolder files;
     const std::string path = files.write("mmproj.gguf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     engine::PictureReader reader(path, {.threads = 1, .exact = true});
-    const std::vector<int64_t> picture = document["picture"]; // width, height, seed
+    const std::vector<int64_t> picture = document["picture"];
     std::vector<int64_t> tokens;
     std::vector<float> rows;
     for (const auto& piece : reader.read(tests::formula_picture(picture[0], picture[1], picture[2]))) {
       if (!piece.tile) continue;
-      if (name.starts_with("minicpm")) CHECK(piece.tile->columns == 0); // its tokens have the places of text
+      if (name.starts_with("minicpm")) CHECK(piece.tile->columns == 0); // uses text positions
       tokens.push_back(piece.tile->tokens);
       rows.insert(rows.end(), piece.tile->all_rows().begin(), piece.tile->all_rows().end());
     }

@@ -1,4 +1,4 @@
-// Files of encoders that are malformed: one line of error each, and nothing else.
+// Malformed encoder files give one line of error.
 #include "core/error.h"
 #include "engine/pictures/picture_reader.h"
 
@@ -47,7 +47,7 @@ TEST_CASE("hyperparameters out of range and missing tensors are named") {
       for (const int64_t value : {int64_t{0}, int64_t{1}, int64_t{3}, int64_t{0x7fffffff}, int64_t{0xffffffff}}) {
         nlohmann::ordered_json changed = whole;
         if (is_count) changed["metadata"][i][2] = value;
-        if (is_count) error_of(changed); // an Error, or rows of some kind: never anything else
+        if (is_count) error_of(changed);
       }
       nlohmann::ordered_json without = whole;
       without["metadata"].erase(i);
@@ -58,7 +58,7 @@ TEST_CASE("hyperparameters out of range and missing tensors are named") {
       CAPTURE(tensor);
       nlohmann::ordered_json changed = whole;
       changed["tensors"][i][1][0] = changed["tensors"][i][1][0].get<int64_t>() + 1;
-      // The last layer of some is not used, nor are MiniCPM's stored places; the width of Gemma's rows may be any.
+      // Some last layers and MiniCPM's positions are not read; Gemma's width is arbitrary.
       const bool any = (name == std::string_view("mlp-pinpoints") && tensor.starts_with("v.blk.2.")) ||
                        tensor == "resampler.pos_embed_k" ||
                        (name == std::string_view("gemma3") && tensor == "mm.input_projection.weight");

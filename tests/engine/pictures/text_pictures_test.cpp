@@ -1,4 +1,4 @@
-// Where tokens of texts with pictures are, for models that tell rows from columns.
+// 2-D token positions.
 #include "engine/pictures/text_pictures.h"
 
 #include <doctest/doctest.h>
@@ -42,12 +42,12 @@ TEST_CASE("a framed picture has its number, columns and lines from 0, and as man
   text.push_back(8);
   CHECK(text.size() == 14);
   CHECK(pictures.axes(0) == Axes{0, 0, 0, 0});
-  CHECK(pictures.axes(1) == Axes{1, 1, 1, 1}); // the frame
+  CHECK(pictures.axes(1) == Axes{1, 1, 1, 1});
   CHECK(pictures.axes(2) == Axes{2, 0, 0, 0});
   CHECK(pictures.axes(3) == Axes{3, 1, 0, 0});
   CHECK(pictures.axes(4) == Axes{4, 0, 1, 0});
   CHECK(pictures.axes(6) == Axes{6, 6, 6, 6});
-  CHECK(pictures.axes(7) == Axes{7, 7, 7, 0}); // text
+  CHECK(pictures.axes(7) == Axes{7, 7, 7, 0});
   CHECK(pictures.axes(10) == Axes{10, 1, 0, 1});
   CHECK(pictures.axes(12) == Axes{12, 12, 12, 12});
 }

@@ -1,5 +1,4 @@
-// Tiny models that read pictures and sounds, of every encoder, against chunks, embeddings and logits of another
-// implementation.
+// Every encoder against another implementation's chunks, embeddings and logits.
 #include "core/error.h"
 
 #include "support/numerics.h"
@@ -85,12 +84,11 @@ void check_fast(const std::string& name, quant::Type type, const Outputs& wanted
           logits_error);
 }
 
-// Calls with each case's name; what it throws fails the test.
 template <typename Check>
 void for_each_case(const Check& check) {
   const std::vector<std::string> names = tests::known_vision_cases();
   CHECK(names.size() >= models::vision::projector_table().size() + models::sound::encoder_table().size());
-  const char* only = std::getenv("RIDGE_TEST_CASE"); // those with this in their names
+  const char* only = std::getenv("RIDGE_TEST_CASE");
   for (const std::string& name : names)
     if (!only || name.find(only) != std::string::npos) {
       try {
@@ -137,7 +135,7 @@ TEST_CASE("the bias of patches is added once, with and without a row for the cla
           if (tensor[0].get<std::string>() == name) tensor[2] = tensor[2].get<double>() + by;
       };
       if (in_table) shift("v.position_embd.weight", kBias);
-      if (in_table) shift("v.class_embd", -kBias); // which has no patch
+      if (in_table) shift("v.class_embd", -kBias); // no patch for the class row
       if (!in_table) recipe["tensors"].push_back({"v.patch_embd.bias", {32}, kBias, 0.0});
       tests::Recipe made(name, recipe);
       const std::vector<std::byte> bytes = made.image();

@@ -1,5 +1,4 @@
-// The guide on the CPU with more clients than streams: all of them come on alike, and all of them together take no more
-// memory than `fit` and the prefix cache's size say.
+// More clients than streams: equal progress, memory as predicted.
 #include "engine/fit/fit.h"
 #include "engine/options.h"
 #include "engine/sequences/scheduler.h"
@@ -46,7 +45,7 @@ TEST_CASE("the guide with 8 clients on 4 streams of the CPU: none starves, and m
   engine::start_executor(model, config, "cpu");
   std::mutex submitting;
   int64_t submitted = 0;
-  std::vector<int64_t> first_tokens; // of which request, by the order of submission; the scheduler's thread
+  std::vector<int64_t> first_tokens; // request numbers by first token; used by the scheduler's thread
   std::atomic<int64_t> cut = 0;
   double grown = 0;
   {
@@ -56,7 +55,6 @@ TEST_CASE("the guide with 8 clients on 4 streams of the CPU: none starves, and m
     for (size_t client = 0; client < kClients; ++client)
       clients.emplace_back([&, client] {
         for (int64_t i = 0; i < kRequests; ++i) {
-          // Long enough that all rounds together need more than the prefix cache has room for.
           std::vector<int32_t> prompt;
           while (std::ssize(prompt) < 200) {
             const auto more = tokenizer.encode(
@@ -87,13 +85,13 @@ TEST_CASE("the guide with 8 clients on 4 streams of the CPU: none starves, and m
     CHECK(scheduler.counts().stored_bytes > kPrefixBytes / 2);
   }
   CHECK(cut == 0);
-  // The one that waits for longest goes first: before a request's first token all earlier ones have or had a stream.
+  // Earlier requests get a stream first.
   REQUIRE(std::ssize(first_tokens) == submitted);
   for (int64_t i = 0; i < submitted; ++i) CHECK(std::abs(first_tokens[i] - i) < kStreams);
   const auto said = static_cast<double>(need.total() + kPrefixBytes);
   MESSAGE("memory grew by ", grown / 1e6, " MB, of ", said / 1e6, " MB");
-#ifndef RIDGE_SANITIZED                // sanitizers keep memory that was freed
-  constexpr double kAllocators = 12e6; // of ten threads; samplers and requests
+#ifndef RIDGE_SANITIZED // sanitizers keep freed memory
+  constexpr double kAllocators = 12e6;
   CHECK(grown <= said + kAllocators);
 #endif
 }

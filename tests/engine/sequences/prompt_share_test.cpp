@@ -1,4 +1,4 @@
-// Prompts are read in pieces that keep no sequence waiting for long.
+// Piece sizes of prompts.
 #include "engine/sequences/prompt_share.h"
 
 #include <doctest/doctest.h>
@@ -8,14 +8,13 @@ using ridge::engine::PromptShare;
 namespace {
 
 struct Machine {
-  double step_s, token_s; // a step without prompts, and each of their tokens
-  double begin_s = 0;     // what a step with prompts takes however many their tokens are
+  double step_s, token_s; // seconds per step without prompts, and per prompt token
+  double begin_s = 0;     // fixed cost of a step with prompts
   double seconds(int64_t tokens) const {
     return step_s + (tokens > 0 ? begin_s : 0) + token_s * static_cast<double>(tokens);
   }
 };
 
-// After some prompts beside generating sequences.
 PromptShare used_to(const Machine& machine) {
   PromptShare share;
   for (int prompt = 0; prompt < 20; ++prompt) {
@@ -32,14 +31,14 @@ PromptShare used_to(const Machine& machine) {
 } // namespace
 
 TEST_CASE("prompts take as much of a step as keeps it short") {
-  CHECK(used_to({0.005, 0.00002}).tokens() == 512); // a GPU with a small model
+  CHECK(used_to({0.005, 0.00002}).tokens() == 512);
   const Machine slow = {0.010, 0.000086}, cpu = {0.2, 0.008}, slowest = {0.01, 0.1};
   CHECK(slow.seconds(used_to(slow).tokens()) <= 0.042);
   CHECK(slow.seconds(used_to(slow).tokens()) >= 0.03);
-  const Machine decodes_first = {0.010, 0.00003, 0.024}; // all weights, before a prompt's products
+  const Machine decodes_first = {0.010, 0.00003, 0.024}; // decoding reads weights before the prompt
   CHECK(decodes_first.seconds(used_to(decodes_first).tokens()) <= 0.041);
   CHECK(used_to(decodes_first).tokens() >= 128);
-  CHECK(cpu.seconds(used_to(cpu).tokens()) <= 0.8); // of 0.6, and the multiple
+  CHECK(cpu.seconds(used_to(cpu).tokens()) <= 0.8); // 0.6 plus rounding
   CHECK(cpu.seconds(used_to(cpu).tokens()) >= 0.4);
   CHECK(used_to(slowest).tokens() == 32);
 }
@@ -51,6 +50,6 @@ TEST_CASE("a step that was slow once does not slow prompts down for long") {
   CHECK(share.tokens() == 256);
   for (int i = 0; i < 4; ++i) share.took(share.tokens(), machine.seconds(share.tokens()));
   CHECK(share.tokens() == 512);
-  share.took(7, machine.seconds(7)); // the end of a prompt says nothing of longer pieces
+  share.took(7, machine.seconds(7)); // a prompt's short end must not affect the estimate
   CHECK(share.tokens() == 512);
 }

@@ -1,4 +1,4 @@
-// Random questions to a scheduler over a History, and what comes back.
+// Random questions over a History.
 #pragma once
 
 #include "core/error.h"
@@ -19,7 +19,7 @@ namespace ridge::tests {
 
 inline constexpr int32_t kVocab = 101;
 
-// Knows what a History goes on with, and says so as often as it is told to.
+// Knows the answer; right with a given probability.
 class HistoryDrafter final : public engine::Drafter {
  public:
   HistoryDrafter(double right, uint64_t seed) : right_(right), seed_(seed) {}
@@ -55,7 +55,7 @@ class HistoryDrafter final : public engine::Drafter {
   std::vector<int32_t> tokens_;
 };
 
-// Allows the tokens whose sum with the one before is no multiple of three.
+// Allows a token if its sum with the previous one is no multiple of three.
 class NoThirds final : public engine::Constraint {
  public:
   bool allows(int32_t token) override { return (token + last_) % 3 != 0; }
@@ -108,12 +108,11 @@ struct Question {
 };
 
 struct Reply {
-  std::vector<int32_t> tokens, of_prompt; // of_prompt: the likeliest in each of its places
+  std::vector<int32_t> tokens, of_prompt; // of_prompt: likeliest per place
   std::vector<float> probabilities;
   engine::StopReason stop = engine::StopReason::interrupted;
   int64_t usage_tokens = 0;
 
-  // Takes the rest of a sequence; cancels it behind so many tokens.
   static Reply of(engine::Sequence& sequence, size_t cancel_behind = SIZE_MAX) {
     Reply reply;
     while (const auto token = sequence.next()) {

@@ -1,5 +1,4 @@
-// What a seed gives does not depend on what was cached, on who else is served, on turns or on guesses: the tokens are
-// the same, and what was likely beside them, to the last bit. In fast mode, on the CPU.
+// A seed gives bit-equal results whatever is cached, served or drafted, in fast mode on the CPU.
 #include "engine/options.h"
 #include "engine/sequences/scheduler.h"
 #include "engine/speculation/ngram_drafter.h"
@@ -44,7 +43,7 @@ engine::SequenceRequest request_for(const Tokens& prompt, int64_t seed = 7) {
 
 struct Answer {
   Tokens tokens;
-  std::vector<float> likely; // the log-probability of the likeliest token in each place
+  std::vector<float> likely;
   bool operator==(const Answer&) const = default;
 };
 
@@ -87,7 +86,7 @@ void check_same_text(const core::Program& program, const Tokens& prompt) {
     Scheduler scheduler(
         *executor, program, nullptr, {.bytes = 1 << 28},
         {.seconds = 1, .patience = 1e9, .share = 1, .clock = [looks = std::make_shared<std::atomic<int>>(0)] {
-           return static_cast<double>(++*looks); // each look is a turn later
+           return static_cast<double>(++*looks); // each clock reading ends a turn
          }});
     std::vector<std::shared_ptr<engine::Sequence>> all = {scheduler.submit(request_for(prompt))};
     for (int64_t i = 0; i < 3; ++i) all.push_back(scheduler.submit(request_for(some_tokens(200 + i, 30, vocab), i)));
@@ -97,7 +96,7 @@ void check_same_text(const core::Program& program, const Tokens& prompt) {
   }
   {
     INFO("guessed");
-    // The prompt has an answer to itself, so that n-grams guess.
+    // The prompt contains its answer, for n-grams.
     Tokens twice = prompt;
     twice.insert(twice.end(), fresh.tokens.begin(), fresh.tokens.end());
     twice.insert(twice.end(), prompt.begin(), prompt.end());

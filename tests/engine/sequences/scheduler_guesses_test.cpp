@@ -1,5 +1,4 @@
-// Sequences of a scheduler that guesses while one generates alone: each returns what it returns without guesses, alone
-// or among others, joined or cancelled in the middle.
+// Drafts in a scheduler leave answers unchanged.
 #include "engine/sequences/scheduler.h"
 
 #include "engine/sequences/questions.h"
@@ -84,13 +83,13 @@ TEST_CASE("sequences that come and go return what each returns without guesses")
       Scheduler plain(reference, reference.program), scheduler(executor, executor.program, speculator(0.8, seed, 5));
       std::vector<std::thread> clients;
       std::atomic<int> wrong = 0;
-      std::mutex one_by_one; // of the reference
+      std::mutex one_by_one;
       for (uint64_t client = 0; client < 3; ++client)
         clients.emplace_back([&, client] {
           std::mt19937_64 random(seed + client);
           for (int turn = 0; turn < 60; ++turn) {
             Question question = Question::random(random, 30);
-            if (decodes) { // a History chooses the likeliest token, whatever the parameters are
+            if (decodes) { // a History that samples itself is greedy
               question.sampling.temp = 0;
               question.sampling.repeat_penalty = 1;
             }
@@ -137,7 +136,7 @@ TEST_CASE("another sequence that joins ends the guesses, which go on when it has
     CHECK(drafts == until_then);
     joins->cancel();
     CHECK(Reply::of(*joins).stop == StopReason::interrupted);
-    CHECK(joins->guesses().steps == 0); // it was never alone
+    CHECK(joins->guesses().steps == 0);
     while (drafts == until_then) REQUIRE(running->next());
     running->cancel();
     CHECK(Reply::of(*running).stop == StopReason::interrupted);
@@ -157,7 +156,7 @@ TEST_CASE("guesses that are right save steps of the scheduler") {
   CHECK(sequence->generation_usage().tokens == 800);
   CHECK(scheduler.counts().steps == 101);
   CHECK(sequence->guesses().all_right() == 700);
-  // The next turn finds all of it but for the last token, which was not evaluated.
+  // The next turn finds all but the last token, which is not evaluated.
   question.prompt.assign(sequence->tokens().begin(), sequence->tokens().end());
   question.prompt.insert(question.prompt.end(), {5, 6});
   question.limit = 1;

@@ -1,5 +1,4 @@
-// A scheduler with draft heads: they guess what they compute from the hidden rows of the sequence that they follow, and
-// answers are those without guesses.
+// Draft heads in a scheduler.
 #include "engine/head_runs.h"
 #include "engine/sequences/scheduler.h"
 #include "kernels/cpu/executor/executor.h"
@@ -47,7 +46,7 @@ std::unique_ptr<engine::Speculator> watched(const engine::LoadedModel& model, in
   return std::make_unique<engine::Speculator>(std::make_unique<tests::WatchedHeads>(model, make_cpu_executor), length);
 }
 
-// Two conversations, turn by turn, of which the first goes back once. Returns the tokens of all turns.
+// The first goes back once. Returns all turns' tokens.
 Tokens converse(Scheduler& scheduler, bool sampled, int64_t& guesses) {
   Tokens first, second, all;
   const auto turn = [&](Tokens& conversation, int32_t said, int64_t limit) {
@@ -63,7 +62,7 @@ Tokens converse(Scheduler& scheduler, bool sampled, int64_t& guesses) {
   const Tokens before = first;
   turn(first, 4, 12);
   turn(second, 5, 8);
-  first = before; // that turn is undone
+  first = before;
   turn(first, 3, 10);
   return all;
 }
@@ -82,7 +81,7 @@ TEST_CASE("scheduler: draft heads guess what they compute in conversations of se
         return converse(scheduler, sampled, none);
       }();
       CHECK(none == 0);
-      for (const int64_t length : {0, 1, 4}) { // 0: as many as pay, with steps without guesses in between
+      for (const int64_t length : {0, 1, 4}) { // 0: adaptive
         CAPTURE(length);
         int64_t guesses = 0;
         Scheduler scheduler(*model.executor, model.program, watched(model, length));
@@ -118,7 +117,7 @@ TEST_CASE("scheduler: draft heads follow a sequence among others, and guess for 
       REQUIRE(second);
       CHECK(remaining_tokens(*second) == plain[1]);
       CHECK(second->guesses().steps == 0);
-      CHECK(first->guesses().steps >= 1); // from the second token on
+      CHECK(first->guesses().steps >= 1);
       if (first_limit > second_limit) CHECK(first->guesses().steps >= (first_limit - 5 - second_limit - 4) / 4);
       const auto third = scheduler.submit(request_of(prompts[1], 20));
       remaining_tokens(*third);
@@ -139,7 +138,7 @@ TEST_CASE("scheduler: with draft heads, sequences that come, go and are preempte
                         std::make_unique<engine::Speculator>(std::make_unique<engine::HeadDrafter>(model), 2),
                         {.bytes = 1 << 26}, {.seconds = 1e-3, .patience = 1e9, .share = 1});
     std::atomic<int64_t> wrong = 0;
-    std::mutex one_by_one; // of the reference
+    std::mutex one_by_one;
     std::vector<std::thread> clients;
     for (uint64_t client = 0; client < 3; ++client)
       clients.emplace_back([&, client] {

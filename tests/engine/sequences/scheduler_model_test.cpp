@@ -1,6 +1,5 @@
-// The scheduler against a naive model of it. Both see the same sequences come, with priorities, and some of them
-// cancelled, at the same times of the same clock. In every step the same sequences must get a token, and afterwards no
-// stream, no byte and no sequence is left over. RIDGE_SCHEDULER_SEQUENCES=100000 says how many there are.
+// Compares the scheduler with a naive model, with random arrivals, priorities, cancellations and a common clock. Every
+// step must serve the same sequences, and nothing may leak. RIDGE_SCHEDULER_SEQUENCES sets their number.
 #include "engine/sequences/scheduler.h"
 #include "support/history_executor.h"
 #include "support/numerics.h"
@@ -26,28 +25,28 @@ using tests::History;
 namespace {
 
 constexpr int32_t kModelVocab = 101;
-constexpr int64_t kBytes = 1 << 20; // of the prefix cache
+constexpr int64_t kBytes = 1 << 20;
 
 struct Job {
-  int32_t prompt = 0; // one token: it is read with the first step, which gives a token as every step does
+  int32_t prompt = 0; // one token, so every step gives a token
   int64_t priority = 0, limit = 1;
   double since = 0;
   bool cancelled = false;
-  // While it runs:
+  // While running:
   double turn_start = 0;
   bool late = false;
-  int64_t steps = 0; // of this turn
-  // In the end:
+  int64_t steps = 0;
+  // At the end:
   int64_t generated = 0, preempted = 0;
   StopReason stop = StopReason::interrupted;
 };
 
-// What the scheduler should do, as docs/serve.md says it. Everything is looked for in plain lists.
+// As in docs/serve.md, with linear searches.
 class Model {
  public:
   Model(size_t streams, double seconds, double patience) : streams_(streams), seconds_(seconds), patience_(patience) {}
 
-  std::vector<Job> jobs; // by number
+  std::vector<Job> jobs;
   std::vector<size_t> waiting, running;
 
   void submit(const Job& job) {
@@ -55,7 +54,7 @@ class Model {
     jobs.push_back(job);
   }
 
-  // A step: a token for each that runs, then streams go to those that wait.
+  // Each running sequence gets a token, then waiting ones get streams.
   void step(double now) {
     for (const size_t i : running) {
       ++jobs[i].generated;
@@ -117,7 +116,6 @@ class Model {
   double last_late_ = -1e9;
 };
 
-// Plays random sequences to both.
 class Play {
  public:
   Play(uint64_t seed, size_t count)
@@ -135,10 +133,10 @@ class Play {
                                      }});
   }
 
-  // Until all have ended; false where nothing ends any more.
+  // Returns false on a deadlock.
   bool run() {
     model_.submit(random_job());
-    model_.start(clock_); // before the scheduler's thread looks at it
+    model_.start(clock_); // before the scheduler's thread sees it
     expected_ = model_.running;
     submit_to_scheduler(0);
     begun_ = true;
@@ -172,7 +170,7 @@ class Play {
     preemptions_ = preemptions;
   }
 
-  // A prompt for which the prefix cache has room only where nothing in it is held any more comes back from there.
+  // A large prompt is restored only if nothing in the prefix cache is held.
   void check_nothing_is_held() {
     executor_.before_step = nullptr; // the scheduler waits for work
     std::vector<int32_t> large(86'000);
@@ -220,7 +218,7 @@ class Play {
     sequences_[number] = scheduler_->submit(std::move(request));
   }
 
-  // On the scheduler's thread, in a step whose tokens are chosen afterwards.
+  // Runs on the scheduler's thread; tokens are chosen later.
   void before_step() {
     while (!begun_) std::this_thread::yield();
     if (steps_++ > 0) {
@@ -241,12 +239,12 @@ class Play {
     if (below(8) == 0) cancel(below(model_.jobs.size()));
     model_.step(clock_);
     if (!model_.running.empty() || model_.jobs.size() == count_) return;
-    come(); // else there would be no further step
+    come(); // otherwise no step follows
     submit_to_scheduler(model_.jobs.size() - 1);
     model_.start(clock_);
   }
 
-  void cancel(size_t number) { // which may have ended
+  void cancel(size_t number) {
     sequences_[number]->cancel();
     model_.jobs[number].cancelled = true;
   }
@@ -256,9 +254,9 @@ class Play {
   const double seconds_, patience_;
   std::atomic<double> clock_ = 0;
   std::atomic<bool> begun_ = false;
-  // The scheduler's thread alone, until all have ended:
+  // Used only by the scheduler's thread until all have ended:
   Model model_;
-  std::vector<size_t> expected_, given_; // a token by this step
+  std::vector<size_t> expected_, given_;
   int64_t steps_ = 0, other_steps_ = 0, preemptions_ = 0;
 
   History executor_;

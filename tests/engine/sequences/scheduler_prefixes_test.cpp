@@ -1,5 +1,5 @@
-// The scheduler's prefix cache over an executor whose next token depends on every token before it: a wrong row gives
-// another answer. And with tiny models, whose answers must be the same with the cache as without.
+// Tokens depend on all earlier ones, so that wrong rows change the answer. Tiny models must answer the same without the
+// cache.
 #include "core/error.h"
 #include "engine/sequences/scheduler.h"
 #include "kernels/cpu/executor/executor.h"
@@ -31,7 +31,7 @@ using namespace tests::prefixes;
 
 constexpr int32_t kPromptVocab = 101;
 
-// What going back takes: nothing, a copy of the state, or a copy from further back than a window's cache reaches.
+// The cost of going back: none, a state copy, or a copy from beyond a window's cache.
 struct Kind {
   bool recurrent = false;
   int64_t going_back = 0;
@@ -54,7 +54,7 @@ Tokens expected(const Tokens& prompt, int64_t limit = 4) {
   return answer;
 }
 
-// Checks an answer and returns how many tokens of the prompt were not evaluated for it.
+// Returns the cached prompt tokens.
 int64_t cached(Scheduler& scheduler, const Tokens& prompt) {
   const auto sequence = submit(scheduler, prompt);
   CHECK(rest(*sequence) == expected(prompt));
@@ -81,12 +81,12 @@ TEST_CASE("prefix cache: what a stream lost to other prompts comes back, up to w
     CHECK(cached(scheduler, first) == 0);
     CHECK(cached(scheduler, other) == 0);
     const Tokens next = joined(joined(first, expected(first)), {1, 2, 3});
-    CHECK(cached(scheduler, next) == 93); // the last token of an answer is not evaluated
+    CHECK(cached(scheduler, next) == 93); // last token not evaluated
     CHECK(cached(scheduler, other) == 69);
-    CHECK(cached(scheduler, next) == 93); // so few more were not kept
+    CHECK(cached(scheduler, next) == 93); // too few to keep
     Tokens edited = next;
     edited[50] ^= 1;
-    CHECK(cached(scheduler, edited) == (kind.needs_copies() ? 0 : 50)); // one is made where a prompt went another way
+    CHECK(cached(scheduler, edited) == (kind.needs_copies() ? 0 : 50)); // copies where prompts diverge
     edited[55] ^= 1;
     CHECK(cached(scheduler, edited) == (kind.needs_copies() ? 50 : 55));
     const Scheduler::Counts counts = scheduler.counts();
@@ -101,7 +101,7 @@ TEST_CASE("prefix cache: a long text is not copied because a few tokens at its e
   Scheduler scheduler(executor, executor.program, nullptr, settings_of(1 << 20));
   const Tokens text = some_tokens(1, 200);
   CHECK(cached(scheduler, text) == 0);
-  CHECK(cached(scheduler, joined(text, {1, 2, 3})) == 200); // the answer is lost
+  CHECK(cached(scheduler, joined(text, {1, 2, 3})) == 200);
   CHECK(scheduler.counts().stored_bytes == 0);
   Tokens edited = text;
   edited[100] ^= 1;
@@ -115,13 +115,13 @@ TEST_CASE("prefix cache: memory is got ahead for what streams hold, as far as th
     History executor({.streams = 2, .context = 256});
     Scheduler scheduler(executor, executor.program, nullptr, settings_of(bytes));
     for (const int64_t tokens : prompts) cached(scheduler, some_tokens(static_cast<uint64_t>(tokens), tokens));
-    CHECK(tests::comes([&] { return executor.blocks_expected == blocks; })); // said once all answers have ended
+    CHECK(tests::comes([&] { return executor.blocks_expected == blocks; }));
   };
   expects(1 << 20, {90}, 3);
   expects(1 << 20, {90, 120}, 7);
   expects(1 << 20, {90, 120, 60}, 6); // 93 of these tokens were evicted
   expects(2 * 256, {90}, 2);
-  expects(4 * 256, {90, 120, 60}, 1); // 3 of them hold what was evicted, with its tokens
+  expects(4 * 256, {90, 120, 60}, 1); // 3 blocks hold evicted tokens
 }
 
 TEST_CASE("prefix cache: conversations of many clients over few streams evaluate nothing twice") {
@@ -180,8 +180,7 @@ TEST_CASE("prefix cache: files bring prompts to the next scheduler, and what is 
     CAPTURE(kind.going_back);
     const tests::TemporaryFolder folder;
     const Tokens first = some_tokens(1, 100), second = joined(first, some_tokens(2, 60)),
-                 other =
-                     joined({first[0], first[1]}, some_tokens(3, 68)); // begins like them, for less than is worth it
+                 other = joined({first[0], first[1]}, some_tokens(3, 68)); // too short a prefix
     const History::Settings history = history_of(kind, 1, 256);
     {
       History executor(history);
@@ -207,7 +206,7 @@ TEST_CASE("prefix cache: files bring prompts to the next scheduler, and what is 
     CHECK(again(other, another) == 0);
     CHECK(lines.empty());
 
-    // Damage in any place: the file is left out, or the damage was in another prompt's.
+    // Damaged files are ignored.
     std::mt19937_64 random(7);
     for (int round = 0; round < 60; ++round) {
       const tests::TemporaryFolder damaged;
@@ -240,9 +239,9 @@ TEST_CASE("prefix cache: evicted parts go to files, within a budget, and a folde
   }
   {
     Scheduler scheduler(executor, executor.program, nullptr, settings);
-    CHECK(cached(scheduler, some_tokens(8, 100)) == 99); // long evicted
+    CHECK(cached(scheduler, some_tokens(8, 100)) == 99);
     CHECK(scheduler.counts().disk_tokens == 99);
-    CHECK(cached(scheduler, some_tokens(0, 100)) == 0); // its file made room
+    CHECK(cached(scheduler, some_tokens(0, 100)) == 0); // deleted for space
     scheduler.drain();
   }
   uintmax_t bytes = 0;

@@ -1,5 +1,4 @@
-// The scheduler over an executor whose next token depends on every token before it, so that a wrong cache, a wrong
-// position or a mixed-up stream gives another answer. What sequences return is compared with the definition.
+// Tokens depend on all earlier ones, so that wrong caches, positions or streams change the answer.
 #include "engine/sequences/scheduler.h"
 
 #include "core/error.h"
@@ -143,7 +142,7 @@ TEST_CASE("a conversation's next turn evaluates only what is new, also beside ot
     first.insert(first.end(), {1, 2, 3});
     const auto second = scheduler.submit(request_for(first, 1, false));
     all(*second);
-    CHECK(second->cached_tokens() == 33); // the last token of an answer is not evaluated
+    CHECK(second->cached_tokens() == 33); // last token not evaluated
     CHECK(second->prompt_usage().tokens == 4);
   }
 }
@@ -157,24 +156,24 @@ TEST_CASE("prompts that begin alike are evaluated once, whichever comes first an
       CAPTURE(recurrent);
       CAPTURE(cancels);
       History executor({.streams = 8, .context = 256, .recurrent = recurrent});
-      std::promise<void> submitted; // all, before one of them can end and leave its stream to another
+      std::promise<void> submitted;
       executor.before_step = [all = submitted.get_future().share()] { all.wait(); };
       Scheduler scheduler(executor, executor.program);
       std::vector<int32_t> common(150);
       for (int32_t& token : common) token = static_cast<int32_t>(random.below(kVocab));
       std::vector<std::vector<int32_t>> prompts;
       std::vector<std::shared_ptr<Sequence>> sequences;
-      int64_t own = 0; // tokens that no other prompt has
+      int64_t own = 0;
       for (int i = 0; i < 8; ++i) {
         std::vector<int32_t> prompt = common;
         const std::vector<int32_t> more = random_prompt(random, 20);
-        if (i % 3 != 0) prompt.insert(prompt.end(), more.begin(), more.end()); // some are the same
+        if (i % 3 != 0) prompt.insert(prompt.end(), more.begin(), more.end());
         own += std::ssize(prompt) - std::ssize(common);
         prompts.push_back(prompt);
         sequences.push_back(scheduler.submit(request_for(prompt, 10, false)));
       }
       submitted.set_value();
-      if (cancels) sequences[0]->cancel(); // the others wait for what it reads
+      if (cancels) sequences[0]->cancel(); // others wait for its prompt
       for (int i = cancels ? 1 : 0; i < 8; ++i) {
         CHECK(all(*sequences[i]) == expected(prompts[i], 10, false, 256).tokens);
         CHECK(sequences[i]->stop() == StopReason::limit);
@@ -194,11 +193,11 @@ TEST_CASE("a long prompt is read in pieces beside the sequences that generate") 
   REQUIRE(talking->next());
   const auto reading = scheduler.submit(request_for(std::vector<int32_t>(5000, 3), 1, false));
   CHECK(all(*reading) == expected(std::vector<int32_t>(5000, 3), 1, false, 8192).tokens);
-  CHECK(executor.largest <= 513); // tokens of a step
+  CHECK(executor.largest <= 513);
   talking->cancel();
   all(*talking);
   all(*scheduler.submit(request_for(std::vector<int32_t>(5000, 4), 1, false)));
-  CHECK(executor.largest == 2048); // alone, a prompt has all the room
+  CHECK(executor.largest == 2048); // alone, with whole batches
 }
 
 TEST_CASE("of those that wait, the one of the lowest priority number starts first") {
@@ -265,7 +264,7 @@ TEST_CASE("the likely tokens in each place of a prompt are those behind what sta
     Scheduler scheduler(executor, executor.program);
     std::vector<int32_t> prompt(60);
     std::iota(prompt.begin(), prompt.end(), 3);
-    for (int round = 0; round < 2; ++round) { // the second time it is in the cache
+    for (int round = 0; round < 2; ++round) {
       std::vector<std::shared_ptr<Sequence>> sequences;
       for (int i = 0; i < 3; ++i) {
         SequenceRequest request = request_for(prompt, i, false);

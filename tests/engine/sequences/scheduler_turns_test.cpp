@@ -1,5 +1,4 @@
-// Sequences that lose their stream to others and go on later: each returns what it returns alone, none waits for
-// ever, and what is more important comes first.
+// Preemption: unchanged answers, no starvation, priorities.
 #include "engine/sequences/questions.h"
 #include "engine/sequences/scheduler.h"
 #include "kernels/cpu/executor/executor.h"
@@ -48,7 +47,7 @@ SequenceRequest limited(int32_t token, int64_t limit, int64_t priority = 0) {
   return request;
 }
 
-// The request for an important sequence of 30 tokens, from whose first one on copies break.
+// Copies fail from its first token on.
 SequenceRequest breaking_copies(History& executor) {
   SequenceRequest request = limited(4, 30);
   request.is_end = [&executor](int32_t) {
@@ -84,7 +83,7 @@ TEST_CASE("turns: sequences that are preempted return what each returns alone") 
       for (size_t i = 0; i < kClients * kEach; ++i) {
         questions.push_back(Question::random(random, 40));
         if (random() % 2) questions[i].prompt.insert(questions[i].prompt.begin(), common.begin(), common.end());
-        if (settings.decodes) { // a History chooses the likeliest token, whatever the parameters are
+        if (settings.decodes) { // a History that samples itself is greedy
           questions[i].sampling.temp = 0;
           questions[i].sampling.repeat_penalty = 1;
         }
@@ -95,8 +94,7 @@ TEST_CASE("turns: sequences that are preempted return what each returns alone") 
     std::unique_ptr<engine::Speculator> speculator;
     if (random() % 2)
       speculator = std::make_unique<engine::Speculator>(std::make_unique<tests::HistoryDrafter>(0.8, seed), 3);
-    // Every step a sequence loses its stream; those that wait for a millisecond get one whatever their number is.
-    // With little room, what is not held goes again and again.
+    // Every step preempts; after a millisecond any waiting sequence gets a stream. Little room causes evictions.
     Scheduler scheduler(executor, executor.program, std::move(speculator), random() % 2 ? kRoom : kLittleRoom,
                         {.seconds = 0, .patience = random() % 2 ? 1e-3 : kNever, .share = 1});
     std::atomic<int64_t> wrong = 0, evaluated_again = 0, lost = 0;
@@ -147,7 +145,7 @@ TEST_CASE(
     const auto better = scheduler.submit(limited(5, 300, 4)), best = scheduler.submit(limited(6, 10, -7));
     CHECK(Reply::of(*best).tokens.size() == 10);
     CHECK(Reply::of(*better).tokens.size() == 300);
-    CHECK(Reply::of(*equal).tokens.size() == 10); // it waits for longer than the one that lost the stream
+    CHECK(Reply::of(*equal).tokens.size() == 10); // it waited longer
     for (int i = 0; i < 1000; ++i) REQUIRE(running->next());
     running->cancel();
     CHECK(Reply::of(*running).stop == StopReason::interrupted);
@@ -165,7 +163,7 @@ TEST_CASE("turns: those of one priority go on in turns, and a higher number is n
     std::vector<std::shared_ptr<Sequence>> sequences;
     for (int32_t i = 0; i < 5; ++i) sequences.push_back(scheduler.submit(endless(i)));
     sequences.push_back(scheduler.submit(endless(6, 9)));
-    for (const auto& sequence : sequences) // none ends meanwhile
+    for (const auto& sequence : sequences)
       for (int token = 0; token < 300; ++token) REQUIRE(sequence->next());
     CHECK(scheduler.counts().preemptions > 0);
   }
@@ -191,7 +189,7 @@ TEST_CASE("turns: where what a sequence evaluated cannot be kept it keeps its st
 
 TEST_CASE("turns: where copies break, what was preempted is evaluated again, and none loses its stream any more") {
   for (const int kind : {0, 1, 2})
-    for (const bool before : {false, true}) { // the first sequence is preempted
+    for (const bool before : {false, true}) {
       CAPTURE(kind);
       CAPTURE(before);
       const History::Settings settings{
@@ -207,7 +205,7 @@ TEST_CASE("turns: where copies break, what was preempted is evaluated again, and
       Scheduler scheduler(executor, executor.program, nullptr, prefixes, {.seconds = kNever, .patience = kNever});
       std::shared_ptr<Sequence> better;
       SequenceRequest request = limited(3, 400, 5);
-      request.is_end = [&, count = 0](int32_t) mutable { // the scheduler's thread, behind the 50th token
+      request.is_end = [&, count = 0](int32_t) mutable { // on the scheduler's thread, after the 50th token
         if (++count != 50) return false;
         executor.copies_break = before;
         better = scheduler.submit(breaking_copies(executor));
@@ -234,7 +232,7 @@ TEST_CASE("turns: a sequence that was preempted at the context's end, and whose 
   Scheduler scheduler(executor, executor.program, nullptr, prefixes, {.seconds = kNever, .patience = kNever});
   std::shared_ptr<Sequence> better;
   SequenceRequest request = limited(3, 400, 5);
-  request.is_end = [&, count = 0](int32_t) mutable { // behind the 51st token there is no room for it
+  request.is_end = [&, count = 0](int32_t) mutable { // no room after the 51st token
     if (++count != 51) return false;
     better = scheduler.submit(breaking_copies(executor));
     return false;
@@ -267,19 +265,19 @@ TEST_CASE("turns: those that have waited for long are let in one at a time, and 
   CHECK(!turns.is_late(worse, 129));
   CHECK(turns.is_late(worse, 131));
   CHECK(turns.takes(worse, true, old, 0, 131));
-  CHECK(!turns.takes(worse, true, fresh, 0, 131)); // its turn is not over
+  CHECK(!turns.takes(worse, true, fresh, 0, 131));
   CHECK(!turns.takes(worse, false, old, 0, 131));
   turns.started(true, 131);
-  CHECK(!turns.is_late(equal, 160)); // another one was
+  CHECK(!turns.is_late(equal, 160));
   CHECK(turns.is_late(equal, 161));
   CHECK(turns.takes(equal, false, fresh, 1, 131));
-  CHECK(!turns.takes(equal, false, late, 1, 131)); // as long as its turn lasts
+  CHECK(!turns.takes(equal, false, late, 1, 131)); // until its turn ends
   CHECK(turns.takes(equal, false, late, 1, 133));
   CHECK(turns.takes(equal, false, old, 0, 131));
   CHECK(!turns.takes(equal, false, {.start = 90, .kept_until = 132}, 0, 131));
   turns.exchanged(0.1, 131);
   CHECK(!turns.takes(equal, false, old, 0, 135));
-  CHECK(turns.takes(equal, false, old, 1, 135)); // what is more important does not wait for that
+  CHECK(turns.takes(equal, false, old, 1, 135)); // higher priority does not wait
   CHECK(turns.takes(equal, false, old, 0, 136));
 }
 

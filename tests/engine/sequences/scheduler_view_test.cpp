@@ -1,4 +1,4 @@
-// What a scheduler says of its sequences, streams and prefixes is what they are at.
+// The state that a scheduler reports.
 #include "engine/sequences/scheduler.h"
 #include "support/history_executor.h"
 #include "support/http/requests.h"
@@ -22,7 +22,7 @@ std::vector<int32_t> text_of(int32_t first, int64_t tokens) {
   return std::vector<int32_t>(static_cast<size_t>(tokens), first);
 }
 
-// Driven by the test, so that what it sees does not move.
+// Driven by the test, so that views are stable.
 struct Driven {
   explicit Driven(const History::Settings& settings)
       : executor(settings), scheduler(executor, executor.program, nullptr, {.bytes = 1 << 20},
@@ -52,10 +52,10 @@ TEST_CASE("what a scheduler says of its sequences is what they are at") {
   Sequences seen = scheduler.sequences();
   REQUIRE(seen.rows.size() == 4);
   for (const Sequences::Row& row : seen.rows) CHECK(row.state == Sequences::State::waiting);
-  CHECK(seen.rows[2].number == 3); // the more important one
+  CHECK(seen.rows[2].number == 3);
   CHECK(seen.rows[3].priority == 2);
 
-  REQUIRE(scheduler.advance()); // 8 tokens of the first prompt, and all of the second one
+  REQUIRE(scheduler.advance());
   seen = scheduler.sequences();
   REQUIRE(seen.rows.size() == 4);
   CHECK(seen.rows[0].state == Sequences::State::reading);
@@ -69,7 +69,7 @@ TEST_CASE("what a scheduler says of its sequences is what they are at") {
   CHECK(seen.streams[1] == Sequences::Stream{true, 4});
   CHECK(seen.rows[2].stream == -1);
 
-  // One more important than all comes: another sequence is set aside, with what it has evaluated.
+  // Preempts a sequence; its tokens are kept.
   driven.submit(text_of(5, 4), 30, -1);
   REQUIRE(scheduler.advance());
   seen = scheduler.sequences();
@@ -104,11 +104,11 @@ TEST_CASE("the prefix tree says what texts have in common, below what, and which
   say(1, 80, 7);
   say(1, 80, 8);
   say(2, 50, 9);
-  say(3, 60, 9); // what came before is kept now
+  say(3, 60, 9);
   const Sequences seen = driven.scheduler.sequences();
   REQUIRE(seen.prefixes.size() == 4);
   CHECK(seen.prefix_nodes == 4);
-  CHECK(seen.prefixes[0].first == 0); // the last one that was put there
+  CHECK(seen.prefixes[0].first == 0);
   CHECK(seen.prefixes[0].tokens == 90);
   CHECK(seen.prefixes[0].texts == 1);
   CHECK(seen.prefixes[0].first_tokens == std::vector<int32_t>(24, 2));
@@ -121,7 +121,7 @@ TEST_CASE("the prefix tree says what texts have in common, below what, and which
     CHECK(seen.prefixes[i].texts == 1);
     CHECK(seen.prefixes[i].tokens == 40);
   }
-  CHECK(seen.prefixes[2].first_tokens[0] == 8); // used after the other one
+  CHECK(seen.prefixes[2].first_tokens[0] == 8);
   int64_t bytes = 0;
   for (const Sequences::Prefix& part : seen.prefixes) bytes += part.bytes;
   CHECK(bytes == seen.prefix_bytes);

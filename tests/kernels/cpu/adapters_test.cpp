@@ -1,4 +1,4 @@
-// LoRA adapters on the CPU: streams of one batch with different scales, on one executor, on two and on ranks.
+// LoRA adapters on one executor, two, and ranks.
 #include "core/parallel/parallel_executor.h"
 #include "core/split.h"
 #include "kernels/cpu/executor/executor.h"
@@ -40,6 +40,6 @@ TEST_CASE("ranks share out a model with adapters as they do without") {
     const auto bytes = [](const core::Program& program) {
       return tests::matrix_bytes(tests::shards_of(program, 2)[0].program) / tests::matrix_bytes(program);
     };
-    CHECK(bytes(model.program) < bytes(model.plain) + 0.1); // A is everywhere, B shared out
+    CHECK(bytes(model.program) < bytes(model.plain) + 0.1); // A is whole, B is divided
   }
 }

@@ -1,4 +1,4 @@
-// The instruction sets that the CPU's kernels were compiled for.
+// Instruction sets compiled into the CPU kernels.
 #pragma once
 
 #include "kernels/cpu/formats/targets.h"
@@ -10,7 +10,7 @@
 
 namespace ridge::tests {
 
-// Runs once with each of them that this CPU has.
+// Runs once per target that this CPU supports.
 template <typename Run>
 void for_each_target(const Run& run) {
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;

@@ -1,4 +1,4 @@
-// The CPU executor against the meaning of Programs (naive.h), for every op, every format and every instruction set.
+// The CPU executor against naive.h.
 #include "kernels/cpu/executor/executor.h"
 
 #include "core/cache/rings.h"
@@ -25,9 +25,8 @@ using tests::Steps;
 
 namespace {
 
-// Bounds on NMSE. Exact mode differs from double precision by f32 rounding; 8-bit dots, too, where the inputs lose
-// nothing, but codes stored plus 128 cancel a few digits. Whole random models in fast mode are far more sensitive than
-// trained ones.
+// Bounds on NMSE. Exact mode has f32 rounding, and so have lossless 8-bit dots, though codes plus 128 cancel digits.
+// Random models are more sensitive to fast mode than trained ones.
 constexpr double kExact = 1e-9, kDots = 1e-8, kFastModel = 1e-2;
 
 double worst_error(RandomProgram& model, const core::ExecutorConfig& config, const std::vector<int32_t>& sizes) {
@@ -118,11 +117,10 @@ TEST_CASE("every format gives the decoded weights' result, with f32 activations 
     CAPTURE(format.name);
     for_each_target([&] {
       RandomProgram model(seed);
-      // An odd number of rows; columns that are no whole chunk of 256 where the format allows.
       const int64_t cols =
           format.block_weights * (format.block_weights == 256 ? model.integer(1, 3) : model.integer(1, 19));
       core::ValueId x = model.embed(Type::F32, cols, 21);
-      // Inputs that 8 bits hold without loss: whole sixteenths whose largest of each 32 is 127 of them.
+      // Lossless in 8 bits: whole sixteenths, with a maximum of 127 in each 32.
       std::vector<std::byte>& table = model.storage.back();
       for (size_t i = 0; i < table.size() / 4; ++i) {
         const float value = (i % cols % 32 == 7 ? 127.0f : static_cast<float>(model.integer(-127, 127))) / 16;
@@ -135,7 +133,7 @@ TEST_CASE("every format gives the decoded weights' result, with f32 activations 
       core::ExecutorConfig wide = fast_config();
       wide.wide = true;
       CHECK(worst_error(model, wide, {1, 2, 9}) < kDots);
-      for (size_t i = 0; i < table.size() / 4; ++i) { // inputs that 8 bits do not hold
+      for (size_t i = 0; i < table.size() / 4; ++i) {
         const float value = static_cast<float>(model.integer(-1000000, 1000000)) / 1e6f;
         std::memcpy(table.data() + 4 * i, &value, 4);
       }
@@ -162,7 +160,7 @@ TEST_CASE("whole transformers match, dense and with experts") {
   CAPTURE(seed);
   tests::for_each_transformer(seed, [](Type, int64_t experts, RandomProgram& model) {
     CHECK(worst_error(model, exact_config(), {9, 1, 1, 20, 2, 1}) < 1e-8);
-    // With experts a tiny difference may choose another one.
+    // With experts, a tiny difference may choose another one.
     if (!experts) CHECK(worst_error(model, fast_config(), {9, 1, 1, 20, 2, 1}) < kFastModel);
   });
 }
@@ -218,7 +216,7 @@ TEST_CASE("long contexts pass through several blocks of attention") {
   config.max_batch = config.max_outputs = 300;
   CHECK(worst_error(model, config, {300, 1, 77, 1, 200}) < 1e-8);
   config.k_type = config.v_type = core::KvType::f16;
-  CHECK(worst_error(model, config, {300, 1, 77}) < 1e-6); // half precision may round either way at a tie
+  CHECK(worst_error(model, config, {300, 1, 77}) < 1e-6); // ties in f16 rounding
 }
 
 TEST_CASE("keys and values are cached in the types asked for, each in its own") {
@@ -243,7 +241,7 @@ TEST_CASE("keys and values are cached in the types asked for, each in its own") 
           config.max_batch = config.max_outputs = 150;
           config.k_type = k_type;
           config.v_type = v_type;
-          CHECK(worst_error(model, config, {150, 1, 5}) < 1e-5); // 8 bits may round either way at a tie
+          CHECK(worst_error(model, config, {150, 1, 5}) < 1e-5); // ties in 8-bit rounding
           const Steps steps = consecutive(model, 0, 150);
           const std::vector<float> logits = run(*kernels::cpu::make_cpu_executor(model.program, config), steps);
           config.k_type = config.v_type = core::KvType::f32;
@@ -258,7 +256,7 @@ TEST_CASE("a q8_0 cache is refused for heads that are no whole blocks, by name")
   shape.v_dim = 80;
   model.transformer(shape, Type::F32, Type::F32);
   core::ExecutorConfig config = exact_config();
-  config.k_type = core::KvType::q8_0; // heads of 64
+  config.k_type = core::KvType::q8_0;
   CHECK_NOTHROW(kernels::cpu::make_cpu_executor(model.program, config));
   config.v_type = core::KvType::q8_0;
   CHECK_THROWS_WITH_AS(kernels::cpu::make_cpu_executor(model.program, config),
@@ -276,7 +274,7 @@ TEST_CASE("caches that hold only a window give what whole ones give, in laps of 
       CAPTURE(chunked);
       CAPTURE(type);
       RandomProgram model(seed);
-      RandomProgram::Shape shape = {.width = 64, .hidden = 96}; // the definition, in double, is what takes the time
+      RandomProgram::Shape shape = {.width = 64, .hidden = 96};
       shape.attention = {.window = window, .chunked = chunked};
       shape.sinks = chunked;
       shape.k_dim = shape.v_dim = shape.rotated = 32;
@@ -287,7 +285,7 @@ TEST_CASE("caches that hold only a window give what whole ones give, in laps of 
       config.going_back = 6;
       config.k_type = config.v_type = type;
       CHECK(core::cache_rows(model.program, config)[0].rows <= 128);
-      // Keys and values that differ in the last bit may have other codes: 8e-6 was measured.
+      // Last-bit differences may change codes: 8e-6 measured.
       const double bound = type == core::KvType::q8_0 ? 1e-4 : 1e-6;
       CHECK(tests::worst_error_of_rings(kernels::cpu::make_cpu_executor, model, config) < bound);
     }

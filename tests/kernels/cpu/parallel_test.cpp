@@ -1,4 +1,4 @@
-// A Program shared out to ranks computes what the whole one does.
+// Programs divided among ranks equal the whole.
 #include "core/parallel/parallel_executor.h"
 
 #include "core/error.h"
@@ -78,7 +78,7 @@ TEST_CASE("heads, gates and experts go to ranks, and what every rank needs stays
       if (class_of(shard.program.ops[i].kind) != core::OpClass::exchange)
         CHECK(shard.program.ops[i].name == model.program.ops[shard.origins[i]].name);
   }
-  CHECK(bytes == tests::matrix_bytes(model.program)); // nothing twice
+  CHECK(bytes == tests::matrix_bytes(model.program));
 }
 
 TEST_CASE("recipes, a random eighth of all, give their logits on two, three, four and eight ranks") {
@@ -98,7 +98,7 @@ TEST_CASE("recipes, a random eighth of all, give their logits on two, three, fou
     const core::ExecutorConfig config = tests::exact_config();
     const std::vector<float> expected =
         tests::in_pieces(kernels::cpu::make_cpu_executor, program, config, ids, ids.size());
-    // Sums in another order move what is rounded to f16 (gelu).
+    // Another order of sums changes rounding to f16 (gelu).
     const double bound = recipe.document["spread"].get<double>() > 1e-10 ? 1e-6 : 1e-9;
     for (const size_t size : {ids.size(), size_t{7}})
       CHECK(tests::nmse(tests::in_pieces(ranks_of(ranks), program, config, ids, size), expected) <= bound);
@@ -147,7 +147,7 @@ TEST_CASE("caches of several ranks are saved and restored as one") {
     to.push_back(blocks.back().get());
   }
   executor->save_blocks(0, 0, to);
-  tests::run(*executor, tests::consecutive(model, 0, 40)); // other tokens
+  tests::run(*executor, tests::consecutive(model, 0, 40));
   executor->load_blocks(0, 0, std::vector<const std::byte*>(to.begin(), to.end()));
   CHECK(tests::run(*executor, next) == expected);
 }
@@ -169,13 +169,13 @@ TEST_CASE("a rank that fails stops the others, and says why") {
   auto communicators = core::make_thread_communicators(2);
   communicators[1]->fail("rank 1: the card is gone");
   std::vector<float> values(4);
-  communicators[0]->all_reduce(values); // returns
+  communicators[0]->all_reduce(values);
   CHECK_THROWS_WITH_AS(communicators[0]->check(), "rank 1: the card is gone", Error);
 }
 
 namespace {
 
-// Two ranks, the second one at the other end of a connection, as in another process.
+// The second is behind a connection.
 class RankBehindConnection {
  public:
   RankBehindConnection(const core::Program& program, const core::ExecutorConfig& config)
@@ -251,7 +251,7 @@ TEST_CASE("a rank in another process evaluates, goes back and restores as one be
     to.push_back(blocks.back().get());
   }
   executor.save_blocks(0, 0, to);
-  tests::run(executor, tests::consecutive(model, 0, 40)); // other tokens
+  tests::run(executor, tests::consecutive(model, 0, 40));
   executor.load_blocks(0, 0, std::vector<const std::byte*>(to.begin(), to.end()));
   CHECK(tests::run(executor, next) == expected);
 
@@ -289,7 +289,6 @@ TEST_CASE("a rank in another process keeps states of recurrent layers") {
 
 namespace {
 
-// Elements of the heads' states, without what convolutions keep.
 int64_t state_of_heads(const core::Program& program) {
   int64_t elements = 0;
   for (core::Op op : program.ops)
@@ -306,7 +305,6 @@ bool has_shareable_state(const core::Program& program) {
   });
 }
 
-// Names of the recipes of which that is so.
 std::vector<std::string> recipes_with_shareable_states() {
   std::vector<std::string> names;
   for (const std::string& name : tests::known_recipes())
@@ -316,7 +314,6 @@ std::vector<std::string> recipes_with_shareable_states() {
   return names;
 }
 
-// What stands behind some tokens, then the same again from a mark.
 std::vector<float> after_returning(core::Executor& executor, std::span<const int32_t> ids) {
   const size_t half = ids.size() / 2;
   std::vector<float> logits, dropped;
@@ -366,11 +363,11 @@ TEST_CASE("recurrent recipes, a random eighth of them, go on from saved states a
     for (const bool exact : {true, false}) {
       CAPTURE(exact);
       core::ExecutorConfig config = exact ? tests::exact_config() : tests::fast_config();
-      config.wide = true; // as the engine has ranks of such models
+      config.wide = true;
       const double bound = exact ? 1e-9 : 1e-5;
       const auto whole = kernels::cpu::make_cpu_executor(program, config);
       const std::vector<float> expected = after_returning(*whole, ids);
-      const auto difference = [&](const std::vector<float>& logits) { // sums in another order may choose other experts
+      const auto difference = [&](const std::vector<float>& logits) {
         return exact ? tests::nmse(logits, expected)
                      : tests::nmse_of_most(logits, expected, expected.size() / ids.size());
       };

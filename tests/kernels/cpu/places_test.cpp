@@ -1,4 +1,4 @@
-// Tokens with rows and places: what the CPU executor makes of them, against the plainest terms.
+// Rows and axes of tokens.
 #include "core/error.h"
 #include "kernels/cpu/executor/executor.h"
 

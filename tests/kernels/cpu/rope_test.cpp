@@ -1,4 +1,4 @@
-// Rope at positions of long contexts, where an angle rounded to f32 would be off by thousandths of a radian and more.
+// Rope at large positions.
 #include "kernels/cpu/executor/executor.h"
 
 #include "support/naive.h"
@@ -31,7 +31,7 @@ TEST_CASE("rope rotates by the exact angle at positions of 100,000 and 1,000,000
     for (const int32_t i : outputs) {
       CAPTURE(positions[i]);
       const auto expected = std::span(wanted).subspan(i * m.program.vocab, m.program.vocab);
-      CHECK(tests::nmse(executor->logits(i), expected) < 1e-12); // with angles in f32: 1.6e-7 at 100,000
+      CHECK(tests::nmse(executor->logits(i), expected) < 1e-12); // with f32 angles: 1.6e-7 at 100,000
     }
   }
 }
@@ -50,7 +50,7 @@ TEST_CASE("a context above the original one turns all pairs by the frequencies f
     config.exact = true;
     const auto executor = kernels::cpu::make_cpu_executor(m.program, config);
     executor->forward({tokens, positions, {}, outputs});
-    core::Program plain = m.program; // with one table, the one that should count
+    core::Program plain = m.program;
     plain.rope_tables[0].inverse_frequency = m.program.rope_tables[0].frequencies(context);
     CHECK(plain.rope_tables[0].inverse_frequency[0] == (context == 32 ? 1.0f : 0.25f));
     const std::vector<float> wanted =

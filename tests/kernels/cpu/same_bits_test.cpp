@@ -1,5 +1,4 @@
-// A token gets the same logits, bit for bit, whatever is evaluated together with it and in whatever pieces: what a seed
-// gives does not depend on what was cached or who else was served.
+// Logits are bit-identical whatever else is in the batch: seeds do not depend on caching or other clients.
 #include "kernels/cpu/each_target.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/executor_runs.h"
@@ -19,8 +18,7 @@ namespace {
 
 constexpr int kStreams = 4;
 
-// The logits of each token of `text` in stream 0, evaluated in pieces of the sizes that `size` gives, with `others`
-// tokens of other streams around them in each batch.
+// `text` in stream 0 in pieces of size(), with `others` tokens of other streams.
 std::vector<float> logits_of(RandomProgram& model, core::ExecutorConfig config, const std::vector<int32_t>& text,
                              const std::function<int64_t()>& size, int64_t others) {
   config.streams = kStreams;
@@ -56,7 +54,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 void check_same_bits(RandomProgram& model, core::ExecutorConfig config, int64_t length) {
-  config.threads = 1; // threads that meet after every few products take most of the time
+  config.threads = 1; // small products spend most time in barriers
   std::vector<int32_t> text(length);
   for (int32_t& token : text) token = static_cast<int32_t>(model.integer(0, model.program.vocab - 1));
   const std::vector<float> at_once = logits_of(

@@ -1,4 +1,4 @@
-// A Program cut in two at any layer is the same Program.
+// A Program cut at any layer equals the whole.
 #include "core/split.h"
 
 #include "kernels/cpu/executor/executor.h"
@@ -28,12 +28,11 @@ core::ExecutorConfig config(bool exact) {
   return config;
 }
 
-// Prompts, single tokens and two streams together; logits of some tokens, of all, of none.
 std::vector<float> logits_of(core::Executor& executor, int64_t vocab) {
   std::vector<float> logits;
   std::vector<int32_t> next(2, 0);
   struct Run {
-    int32_t stream, count; // stream 2: both in turn
+    int32_t stream, count;
     std::vector<int32_t> outputs;
   };
   for (const Run& run : {Run{0, 9, {2, 8}}, {1, 16, {}}, {1, 1, {0}}, {2, 6, {0, 3, 4, 5}}, {0, 1, {0}}}) {
@@ -159,7 +158,7 @@ TEST_CASE("layers that attend to positions that one of them chose stay together"
   }
   m.layer = -1;
   m.finish(x);
-  CHECK(core::next_cut(m.program, 1) == 2); // the second layer needs the first one's choice
+  CHECK(core::next_cut(m.program, 1) == 2);
   CHECK_THROWS_AS(core::split_program(m.program, 1), std::logic_error);
   const core::SplitProgram parts = core::split_program(m.program, 2);
   CHECK(parts.front.kv_layers.size() == 3);
@@ -182,7 +181,7 @@ TEST_CASE("layers that share a cache stay together, and what all layers need of 
   core::ValueId x = model.embed(Type::F32, 32, 20);
   const core::ValueId extra = model.norm(model.op(OpKind::embed, {}, {model.weight(Type::F32, 32, 20)}, 32), 32);
   for (model.layer = 0; model.layer < 5; ++model.layer) {
-    const bool shares = model.layer == 2; // the cache of layer 1
+    const bool shares = model.layer == 2;
     if (!shares) {
       const core::ValueId k = model.linear(x, Type::F32, 16), v = model.linear(x, Type::F32, 16);
       const auto cache = static_cast<int32_t>(model.program.kv_layers.size());

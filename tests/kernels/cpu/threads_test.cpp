@@ -1,4 +1,4 @@
-// How many threads are chosen on machines whose system says this and that.
+// Thread counts on simulated machines.
 #include "kernels/cpu/executor/threads.h"
 
 #include "support/temporary_folder.h"
@@ -15,7 +15,6 @@ using kernels::cpu::Processors;
 
 namespace {
 
-// A folder with the system's files of a machine.
 struct Machine {
   tests::TemporaryFolder folder;
 
@@ -24,7 +23,7 @@ struct Machine {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text << '\n';
   }
-  // `cores` cores of `of_core` processors each.
+  // `cores` cores with `of_core` processors each.
   void has(int cores, int of_core) const {
     for (int i = 0; i < cores * of_core; ++i) {
       std::string siblings = std::to_string(i % cores);
@@ -43,11 +42,11 @@ struct Machine {
 
 TEST_CASE("threads: one per core, of those that the process may run on") {
   const Machine machine;
-  CHECK(machine.of(6).threads() == 6); // a system that says nothing of cores
+  CHECK(machine.of(6).threads() == 6);
   machine.has(8, 2);
   CHECK(machine.of(16).cores == 8);
   CHECK(machine.of(16).threads() == 8);
-  CHECK(machine.of(4).threads() == 4); // of four cores
+  CHECK(machine.of(4).threads() == 4);
   CHECK(find_processors({0, 8}, machine.folder.path()).threads() == 1);
   CHECK(!machine.of(16).hybrid);
   machine.write("sys/devices/cpu_atom/cpus", "12-15");
@@ -62,7 +61,7 @@ TEST_CASE("threads: no more than control groups give time for, to the nearest wh
   CHECK(machine.of(8).threads() == 8);
   for (const auto& [quota, threads] :
        {std::pair("150000", 2), {"149000", 1}, {"20000", 1}, {"240000", 2}, {"2000000", 8}}) {
-    machine.write("sys/fs/cgroup/user/cpu.max", std::string(quota) + " 100000"); // the group around it
+    machine.write("sys/fs/cgroup/user/cpu.max", std::string(quota) + " 100000");
     CHECK(machine.of(8).threads() == threads);
   }
   CHECK(machine.of(8).limit == 20);

@@ -1,4 +1,4 @@
-// LoRA adapters on the GPU: streams of one batch with different scales, and tokens that are chosen on the device.
+// LoRA adapters and device-side sampling.
 #include "device.h"
 #include "greedy.h"
 #include "support/adapter_runs.h"
@@ -31,7 +31,7 @@ TEST_CASE("CUDA: decoding goes on with the adapters of its stream") {
       const int32_t zero = 0;
       stepped->forward({{&token, 1}, {&position, 1}, {&stream, 1}, {&zero, 1}});
       const std::span<const float> logits = stepped->logits(0);
-      CHECK(logits[chosen[position]] >= *std::ranges::max_element(logits) - 1e-4f); // or equally likely
+      CHECK(logits[chosen[position]] >= *std::ranges::max_element(logits) - 1e-4f);
       token = chosen[position];
     }
   }

@@ -1,10 +1,9 @@
-// How fast the CUDA executor is on models of the usual shapes with random weights, for work on the kernels:
+// Speed of the CUDA executor with random weights:
 //   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 0,32768 -s 2,8,32 -p 512,4096 -ub 2048
 //   ridge_cuda_bench heads-128:Q4_K_M heads-256:Q4_K_M -d 0,8192,32768 -p 8192 -ub 2048
-// prints per model the upload, tokens per second of decoding at depths -d, of -s streams at once, and of prompts; with
-// none of these, of decoding at depth 0; with --regret 1,8,512 every way to multiply in steps of so many tokens
-// (measure/ways/regret.h), with --as 75, 80, 86 or 89 the way of an older chip. Bytes are op_cost's; the share is of
-// the read bandwidth that the same process measured.
+// Prints upload time, decoding at depths -d with -s streams, and prompts of -p. --regret 1,8,512: all ways to multiply
+// (measure/ways/regret.h). --as 75, 80, 86, 89: an older chip's way. Bytes are op_cost's, shares of the measured read
+// bandwidth.
 #include "core/clock.h"
 #include "core/half.h"
 #include "kernels/cuda/executor/executor.h"
@@ -29,14 +28,14 @@ namespace {
 
 struct ModelShape {
   int64_t layers, width, hidden, heads, kv_heads, head_dim, vocab, experts = 0, used = 0;
-  int64_t rotated = 0; // of a head, in split pairs; 0: all of it, in adjacent ones
+  int64_t rotated = 0; // of a head, in split pairs; 0: all, adjacent pairs
 };
 const std::map<std::string, ModelShape> kShapes = {
     {"1b", {16, 2048, 8192, 32, 8, 64, 128256}},
     {"8b", {32, 4096, 14336, 32, 8, 128, 128256}},
     {"70b", {80, 8192, 28672, 64, 8, 128, 128256}},
     {"30b-a3b", {48, 2048, 768, 32, 4, 128, 151936, 128, 8}},
-    // Little but attention, over as many bytes of cache, and the shapes of hybrid models' attention.
+    // Mostly attention, with equal cache bytes.
     {"heads-128", {16, 1024, 1024, 32, 8, 128, 1024}},
     {"heads-256", {16, 1024, 1024, 16, 4, 256, 1024, 0, 0, 64}},
     {"heads-256-6", {16, 1024, 1024, 24, 4, 256, 1024, 0, 0, 64}},
@@ -44,7 +43,7 @@ const std::map<std::string, ModelShape> kShapes = {
     {"heads-96", {16, 1024, 1024, 32, 8, 96, 1024}},
 };
 
-// A transformer whose weights of one format all lie over the same random blocks, so that it fits into little memory.
+// Weights of a format share random blocks to save memory.
 class Model {
  public:
   tests::RandomProgram random{1};
@@ -98,7 +97,6 @@ class Model {
       x = random.op(OpKind::add, {x, linear(h, "down", i, s.width)}, {}, s.width);
     }
     program.logits = linear(random.norm(x, s.width), "out", 0, s.vocab);
-    // Pools as large as the largest weight of their format.
     for (auto& [type, pool] : pools_) {
       const quant::FormatInfo& format = quant::format(type);
       constexpr int64_t kDistinct = 2048;

@@ -1,4 +1,4 @@
-// What tests of different kernels ask of a decoding step on the GPU.
+// Checks of GPU decoding shared by tests.
 #pragma once
 
 #include "kernels/cuda/device.h"
@@ -10,8 +10,7 @@
 
 namespace ridge::tests {
 
-// Four steps of a token of each of four streams, which have had no token, one, some and `longest`. Each gives what the
-// unfused kernels give, and the meaning of Programs (naive.h) but for an NMSE of `most_error`.
+// Four steps of streams with 0, 1, some and `longest` tokens: equal to unfused kernels, within `most_error` of naive.h.
 inline void check_streams(RandomProgram& model, int32_t longest, core::KvType k_type, core::KvType v_type,
                           double most_error) {
   core::ExecutorConfig config = exact_config();
@@ -45,7 +44,7 @@ inline void check_streams(RandomProgram& model, int32_t longest, core::KvType k_
   }
 }
 
-// Whether a token gives the same when it is evaluated twice, behind two prompts of `prompt` tokens each.
+// After two prompts of `prompt` tokens.
 inline bool gives_the_same_twice(RandomProgram& model, const core::ExecutorConfig& config, int32_t prompt) {
   const auto executor = tests::make_cuda_executor(model.program, config);
   run(*executor, consecutive(model, 0, prompt));

@@ -1,4 +1,4 @@
-// The kernel of single tokens at odd sizes, and for very long.
+// Single-token kernels, and long decoding.
 #include "device.h"
 #include "greedy.h"
 #include "support/executor_runs.h"
@@ -37,7 +37,7 @@ TEST_CASE("CUDA: a feed-forward block of any size, its norm, gate and sum fused,
     const core::ValueId act = m.op(core::OpKind::glu, {gate, up}, {}, hidden, activation);
     x = m.op(core::OpKind::add, {x, m.linear(act, type, width)}, {}, width);
     m.finish(m.norm(x, width));
-    // Here are three, one behind the other; gelu rounds what it gives to 11 bits, now and then to the other side.
+    // Three products; gelu rounds to 11 bits, and ties may differ.
     const double of_one = std::max(tests::single_token_bound(quant::format(type)), is_gelu ? 1e-7 : 0);
     CHECK(tests::worst_error(tests::make_executor, m, tests::fast_config(), {1, 1, 2}) <
           (of_one > 1e-5 ? 10 * of_one : of_one));
@@ -48,7 +48,7 @@ TEST_CASE("CUDA: a norm of any width, the sum and the factor behind it fused, gi
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  for (const int64_t most : {250, 2000, 8000, 12000}) { // a warp, 256 threads, 1024, and more than fits into registers
+  for (const int64_t most : {250, 2000, 8000, 12000}) { // a warp, 256 threads, 1024, more than fits into registers
     tests::RandomProgram m(seed + static_cast<uint64_t>(most));
     const int64_t width = m.integer(most / 2, most);
     CAPTURE(width);
@@ -65,7 +65,7 @@ TEST_CASE("CUDA: a norm between products takes its row as it arrives, and passes
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  for (const int64_t most : {8, 62, 250, 280}) { // a warp, 256 threads, 1024, and more than fits into registers
+  for (const int64_t most : {8, 62, 250, 280}) {
     tests::RandomProgram m(seed + static_cast<uint64_t>(most));
     const int64_t width = 32 * m.integer(most / 2, most);
     CAPTURE(width);
@@ -74,14 +74,12 @@ TEST_CASE("CUDA: a norm between products takes its row as it arrives, and passes
       x = m.op(core::OpKind::add, {x, m.norm(m.linear(x, Type::Q8_0, width), width)}, {}, width);
     m.finish(x);
     CHECK(tests::worst_error(tests::make_executor, m, tests::fast_config(), {1, 2, 1}) < 1e-6);
-    // In f16. Random matrices have means that are not 0, so that sums amplify a rounding that columns have in common:
-    // of 59 seeds the median was 4e-7 and the worst 8.6e-6, with rounding alone.
+    // Nonzero means of random matrices amplify f16 rounding: median 4e-7, worst 8.6e-6 of 59 seeds.
     CHECK(tests::worst_error(tests::make_executor, m, tests::fast_config(), {5}) < 3e-5);
   }
 }
 
-// The graph whose kernels overlap must choose what the same kernels choose one by one: a race between a kernel and the
-// next would show here before it shows in anyone's text.
+// Detects races between overlapping kernels.
 TEST_CASE("CUDA: 10,000 tokens are the same with overlapping kernels in a graph as launched one by one") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

@@ -1,4 +1,4 @@
-// The GPU encoder against the CPU's: the same bytes, whatever the types.
+// GPU and CPU encoders produce equal bytes.
 #include "kernels/cuda/encode/encode.h"
 
 #include "core/error.h"
@@ -14,7 +14,6 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Outliers, zeros, and rows of very different magnitude.
 std::vector<float> random_weights(std::mt19937_64& random, int64_t rows, int64_t cols) {
   std::normal_distribution<float> normal;
   std::vector<float> weights(rows * cols);
@@ -98,7 +97,7 @@ TEST_CASE("a tensor of several chunks comes back whole, and a weight that is not
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  const int64_t rows = 10000, cols = 4 * 1024; // 41 M weights
+  const int64_t rows = 10000, cols = 4 * 1024;
   std::vector<float> weights = random_weights(random, 1, cols);
   weights.resize(rows * cols);
   for (int64_t i = cols; i < rows * cols; ++i)
@@ -114,5 +113,5 @@ TEST_CASE("a tensor of several chunks comes back whole, and a weight that is not
                        doctest::Contains("row 9000, column 17"), Error);
   weights[9000 * cols + 17] = 0.0f;
   gpu->encode_rows(Type::F32, source, Type::Q8_0, rows, cols, {}, actual.data());
-  CHECK(std::equal(actual.begin(), actual.begin() + 1000, expected.begin())); // the encoder works on after an error
+  CHECK(std::equal(actual.begin(), actual.begin() + 1000, expected.begin()));
 }

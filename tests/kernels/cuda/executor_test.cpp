@@ -1,4 +1,4 @@
-// The CUDA executor against the meaning of Programs (naive.h), for every op, every format, fused and not.
+// The CUDA executor against naive.h.
 #include "kernels/cuda/executor/executor.h"
 
 #include "core/error.h"
@@ -22,8 +22,7 @@ using tests::run;
 
 namespace {
 
-// Bounds on NMSE. Exact mode differs from double precision by f32 rounding; fast mode by 16-bit activations and f16
-// tiles.
+// NMSE: exact mode has f32 rounding, fast mode 16-bit activations and f16 tiles.
 constexpr double kExact = 1e-9, kFast = 1e-5;
 constexpr double kFastTransformer = 1e-4;
 
@@ -75,7 +74,7 @@ TEST_CASE(
     const quant::FormatInfo& format = quant::formats()[i / 2];
     CAPTURE(format.name);
     RandomProgram model(seed + i);
-    // An odd number of rows, so many that they do not all cancel; columns that are whole units of 1024, or any number.
+    // Enough rows that not all cancel.
     const int64_t cols =
         i % 2 ? 1024 * model.integer(1, 5)
               : format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(1, 67));
@@ -121,7 +120,6 @@ TEST_CASE("CUDA: an embedding table of any format gives its rows, bit for bit") 
     RandomProgram model(seed);
     const int64_t cols =
         format.block_weights * (format.block_weights == 256 ? model.integer(1, 9) : model.integer(5, 67));
-    // As many rows as columns, from a few random ones.
     const int64_t row_bytes = format.row_bytes(cols), distinct = std::min<int64_t>(cols, 5);
     std::vector<std::byte>& data = model.storage.emplace_back(cols * row_bytes);
     for (int64_t at = 0; at < distinct * row_bytes; at += format.block_bytes)
@@ -210,7 +208,7 @@ TEST_CASE("CUDA: streams that decode together, a token each, get what the unfuse
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   using enum core::KvType;
-  // An odd number of query heads to a KV head: at dim 64 a warp takes two heads, of which the last may be none.
+  // At dim 64 a warp takes two heads; the last may be missing.
   tests::Share share;
   for (const auto& [dim, odd] : {std::pair(64, 0), {64, 1}, {128, 0}, {128, 1}})
     for (const auto& [k_type, v_type] : {std::pair(f16, f16), {q8_0, q8_0}, {q8_0, f16}, {f16, q8_0}, {f32, f32}}) {
@@ -251,7 +249,7 @@ TEST_CASE("CUDA: matrices of two formats with one input give the same in one ker
     const core::ValueId x = model.norm(model.embed(Type::F32, cols, 40), cols);
     const core::ValueId q = model.linear(x, most, rows), k = model.linear(x, most, rows),
                         v = model.linear(x, finer, rows, true);
-    const core::WeightId order = model.order(rows, rows); // between them and the sum, so that it is not fused
+    const core::WeightId order = model.order(rows, rows);
     const auto shuffled = [&](core::ValueId id) {
       return model.op(OpKind::permute, {id}, {order}, rows, core::PermuteParams{rows});
     };

@@ -1,4 +1,4 @@
-// Experts in the host's memory: which of them the GPU keeps copies of, and that logits do not depend on it.
+// The GPU's cache of experts; logits do not depend on it.
 #include "device.h"
 #include "greedy.h"
 #include "kernels/cuda/experts/expert_store.h"
@@ -27,7 +27,6 @@ std::unique_ptr<core::Executor> with_copies(const core::Program& program, const 
   return tests::make_cuda_executor(program, config, options);
 }
 
-// Two of its experts a token.
 constexpr int64_t kLayers = 2;
 tests::RandomProgram small_model(uint64_t seed, quant::Type type, int64_t experts = 8) {
   tests::RandomProgram model(seed);
@@ -42,14 +41,13 @@ tests::RandomProgram small_model(uint64_t seed, quant::Type type, int64_t expert
 
 bool has_experts(const core::Program& program) { return !cuda::expert_groups(program).empty(); }
 
-// One layer's experts without a model: block e is filled with bytes of its own.
 struct Layer {
   static constexpr int kExperts = 40, kBlockBytes = 5 * 1024 + 256;
-  core::Program program; // of which nothing is read
+  core::Program program;
   cuda::DeviceContext context{0};
   cuda::ExpertStore store;
   cuda::DeviceMemory ids{sizeof(int32_t) * 1024, "ids"};
-  std::vector<double> heat = std::vector<double>(kExperts, 1.0); // sums of uses, as of now
+  std::vector<double> heat = std::vector<double>(kExperts, 1.0);
   std::set<int> copied;
   int64_t found = 0, missed = 0;
 
@@ -77,8 +75,7 @@ struct Layer {
     check(std::set<int>(chosen.begin(), chosen.end()));
   }
 
-  // As many of the wanted experts have copies as there are slots, as many of the others as there are spill places, and
-  // where each is to be read, its bytes are.
+  // Wanted experts fill the slots, then the spill places, with the right bytes.
   void check(const std::set<int>& wanted) {
     const std::set<int> before = copied;
     for (const int e : wanted) ++(before.contains(e) ? found : missed);
@@ -95,7 +92,7 @@ struct Layer {
         copied.insert(e);
         copied_wanted += wanted.contains(e);
       } else if (is_in(first_spill, args().spill_places)) {
-        if (!wanted.contains(e)) continue; // of an earlier step: nothing reads it
+        if (!wanted.contains(e)) continue;
         ++spilled;
       } else {
         CHECK(places[e] == int64_t{e} * kBlockBytes);
@@ -137,7 +134,7 @@ TEST_CASE("rows of several weights are copied at once, also from runs") {
   runs.cols = runs.row_bytes = 96;
   runs.rows = 60;
   runs.count = 5;
-  runs.run_rows = 7; // of 300 rows
+  runs.run_rows = 7;
   runs.run_stride = 2000;
   plain.data = runs.data = bytes.data();
   std::vector<uint8_t> first(200 * 1000), second(100 * 96);
@@ -162,7 +159,7 @@ TEST_CASE("CUDA: the GPU keeps copies of the experts that were used most, and of
     CHECK(layer.args().slots == std::min<int64_t>(copies, Layer::kExperts));
     for (int step = 0; step < 60; ++step) {
       std::vector<int32_t> chosen(step % 9 == 8 ? 300 : 1 + random() % 8);
-      const auto among = step % 3 == 0 ? Layer::kExperts : 12; // some are chosen more often
+      const auto among = step % 3 == 0 ? Layer::kExperts : 12;
       for (int32_t& e : chosen) e = static_cast<int32_t>(random() % among);
       layer.use(chosen);
     }
@@ -297,7 +294,7 @@ TEST_CASE("CUDA: a limit of memory leaves room for fewer copies, and less than t
     CHECK(copies(limit_for(wanted)) == wanted);
     CHECK(copies(limit_for(wanted + 1) - 1) == wanted);
   }
-  // Where all experts stay in the file, it takes a buffer, a block for moves, and places for those without a copy.
+  // Without host memory: a buffer, a staging block and spill places.
   const auto filed = [&](double limit) {
     tests::GpuOptions limited = options(limit);
     limited.host_limit = 0;

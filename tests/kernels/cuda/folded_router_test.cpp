@@ -1,4 +1,4 @@
-// Routers that are multiplied by the projection in front of them, against the meaning of Programs (naive.h).
+// Routers folded into projections, against naive.h.
 #include "device.h"
 #include "kernels/cuda/formats/format_kernels.h"
 #include "support/executor_runs.h"
@@ -18,9 +18,8 @@ using tests::Steps;
 
 namespace {
 
-constexpr double kFastTransformer = 1e-4; // bound on NMSE: 16-bit activations and f16 tiles
+constexpr double kFastTransformer = 1e-4; // NMSE of 16-bit activations and f16 tiles
 
-// That so many tokens of one stream choose by scores that come with the projection, and are not sorted.
 void check_folds(core::Executor& executor, RandomProgram& model, int32_t tokens) {
   const std::string plan = executor.describe_plan(consecutive(model, 0, tokens).batch());
   CAPTURE(plan);
@@ -34,7 +33,6 @@ std::unique_ptr<core::Executor> unfused_executor(const core::Program& program, c
   return tests::make_cuda_executor(program, config, options);
 }
 
-// With experts in the host's memory, of which the GPU keeps few.
 std::unique_ptr<core::Executor> experts_on_host(const core::Program& program, const core::ExecutorConfig& config) {
   tests::GpuOptions options;
   options.experts_on_host = true;
@@ -42,7 +40,6 @@ std::unique_ptr<core::Executor> experts_on_host(const core::Program& program, co
   return tests::make_cuda_executor(program, config, options);
 }
 
-// How a model's experts are chosen.
 struct Choice {
   core::Gate gate;
   bool router_bias = false, selection_bias = false, share_scales = false, by_score = false;
@@ -56,9 +53,8 @@ struct Choice {
   }
 };
 
-// Makes every router's rows multiples, from -2 to 2, of one random row, and where it has biases these the same ones of
-// 0.3: an error of the input is then the same factor of all scores, so that rounding changes no choice unless all are
-// nearly 0. Which expert has which is random.
+// Router rows are multiples of one random row, biases of 0.3: input errors scale all scores alike, so rounding changes
+// no choice unless all are near 0.
 void space_scores(RandomProgram& model) {
   for (const core::Op& route : model.program.ops) {
     if (route.kind != OpKind::route) continue;
@@ -89,7 +85,6 @@ void space_scores(RandomProgram& model) {
   }
 }
 
-// The largest score of each token and router, the smallest of these.
 double smallest_scores(tests::Naive& naive, const core::Program& program) {
   double smallest = INFINITY;
   for (const core::Op& op : program.ops)
@@ -100,8 +95,7 @@ double smallest_scores(tests::Naive& naive, const core::Program& program) {
   return smallest;
 }
 
-// Runs steps of one token, of two of one stream and of two streams against their meaning, up to a token whose scores
-// are nearly 0. Returns how many steps of two were compared.
+// Against naive.h, until scores are near 0. Returns the two-token steps compared.
 int check_choices(const tests::MakeExecutor& make, RandomProgram& model) {
   core::ExecutorConfig config = fast_config();
   config.streams = 2;
@@ -120,7 +114,6 @@ int check_choices(const tests::MakeExecutor& make, RandomProgram& model) {
   return of_two;
 }
 
-// Layers of a gated norm, a projection and experts, with a norm behind the latter or without.
 void gated_layers(RandomProgram& model, const RandomProgram::Shape& shape, Type type, bool norm_behind) {
   ValueId x = model.embed(type, shape.width, shape.vocab);
   for (model.layer = 0; model.layer < shape.layers; ++model.layer) {
@@ -152,7 +145,7 @@ TEST_CASE("CUDA: a router that is folded into the projection in front of it choo
                                   {core::Gate::softmax, true, true, false, true},
                                   {core::Gate::sigmoid, false, true, true}}) {
         const bool short_blocks = type == Type::Q8_0 || type == Type::MXFP4;
-        if (experts > 8 && !short_blocks) continue; // too large for the definition
+        if (experts > 8 && !short_blocks) continue;
         CAPTURE(type);
         CAPTURE(experts);
         CAPTURE(choice.gate);
@@ -168,14 +161,14 @@ TEST_CASE("CUDA: a router that is folded into the projection in front of it choo
         choice.set(shape);
         model.transformer(shape, type, Type::Q8_0);
         check_folds(*make_executor(model.program, fast_config()), model, 1);
-        const bool chooses = used < experts; // rounding may choose another now and then
+        const bool chooses = used < experts; // rounding may choose another expert
         const double error = tests::worst_error(make_executor, model, fast_config(),
                                                 chooses ? std::vector{1, 1} : std::vector{3, 1, 1, 2, 1, 2});
         models += chooses;
         if (error < kFastTransformer) continue;
         if (chooses)
           ++other_choices;
-        else // a model that amplifies rounding, however it is computed
+        else // models that amplify rounding anyway
           CHECK(error < 4 * tests::worst_error(unfused_executor, model, fast_config(), {3, 1, 1, 2, 1, 2}));
       }
   CHECK(other_choices <= models / 4);
@@ -206,7 +199,7 @@ TEST_CASE("CUDA: a folded router's few of many experts are those of the largest 
       for (const int tokens : {1, 2}) check_folds(*make(model.program, fast_config()), model, tokens);
       of_two += check_choices(make, model);
     }
-  CHECK(of_two >= 12); // of 48
+  CHECK(of_two >= 12);
 }
 
 TEST_CASE(
@@ -228,13 +221,13 @@ TEST_CASE(
       check_folds(*make_executor(model.program, fast_config()), model, 1);
       of_two += check_choices(make_executor, model);
     }
-  CHECK(of_two >= 3); // of 12
+  CHECK(of_two >= 3);
 }
 
 TEST_CASE("CUDA: a product takes a router's scores along only where there are blocks for them and for the choice") {
   using namespace kernels::cuda;
   const FormatKernels& format = format_kernels(static_cast<uint32_t>(Type::Q8_0));
-  if (!format.can_take_router) return; // a build without CUDA
+  if (!format.can_take_router) return;
   MatvecArgs projection = {.tokens = 1, .cols = 1024, .row_bytes = format.row_bytes(1024)};
   projection.segment[0].rows = 2048;
   RouterRows router = {.width = 2048};

@@ -1,4 +1,4 @@
-// Decoding on the device with the likeliest token each time.
+// Greedy decoding on the device.
 #pragma once
 
 #include "core/executor.h"
@@ -10,7 +10,6 @@
 
 namespace ridge::tests {
 
-// `count` tokens behind `token`, which is the first of its stream.
 inline std::vector<int32_t> greedy_tokens(core::Executor& executor, int64_t vocab, int32_t token, int32_t stream,
                                           int64_t count) {
   const int32_t zero = 0;

@@ -1,4 +1,4 @@
-// Tokens that are chosen behind guesses, on the device.
+// Speculative decoding on the device.
 #include "device.h"
 #include "engine/guess_runs.h"
 #include "engine/head_runs.h"
@@ -45,16 +45,16 @@ TEST_CASE("CUDA: behind guesses the device chooses what it chooses without, with
   for (SamplerParams& params : settings) params.seed = static_cast<int64_t>(seed & 0xffff);
   settings[0].temp = 0;
   settings[1].temp = 2;
-  settings[2].repeat_penalty = 1.7f; // a ring that wraps around
+  settings[2].repeat_penalty = 1.7f;
   settings[2].repeat_last_n = 5;
   settings[3].presence_penalty = 0.3f;
   settings[3].repeat_last_n = -1;
-  settings[4].top_k = 0; // the host chooses
+  settings[4].top_k = 0;
   for (const SamplerParams& params : settings) {
     CAPTURE(params.temp);
     CAPTURE(params.repeat_last_n);
     const std::vector<int32_t> plain = tests::generated(*executor, model.program, prompt, params, 300);
-    for (const int64_t length : {0, 1, 2, 7, 15}) { // 0: as long as it pays, with steps without guesses in between
+    for (const int64_t length : {0, 1, 2, 7, 15}) { // 0: adaptive, with steps without guesses
       CAPTURE(length);
       for (const double right : {0.0, 0.7, 1.0}) {
         CAPTURE(right);
@@ -125,11 +125,11 @@ TEST_CASE("CUDA: draft heads guess what they compute from the rows that decoding
   std::vector<SamplerParams> settings(2);
   settings[0].temp = 0;
   settings[1].seed = 7;
-  tests::Share share; // each guess is computed anew by an executor of its own: 10 ms
+  tests::Share share;
   const auto check = [&](const engine::LoadedModel& model) {
     for (const SamplerParams& params : settings) {
       const std::vector<int32_t> plain = tests::generated(*model.executor, model.program, prompt, params, 60);
-      for (const int64_t length : {0, 1, 5}) { // 0: as long as it pays, with steps without guesses in between
+      for (const int64_t length : {0, 1, 5}) {
         if (!share.takes_next()) continue;
         CAPTURE(length);
         auto heads = std::make_unique<tests::WatchedHeads>(model, tests::make_executor);

@@ -1,4 +1,4 @@
-// Calibration on the GPU against the CPU's: Hessians, feedback, and what an executor shows of its inputs.
+// GPU calibration against the CPU's.
 #include "kernels/cuda/encode/hessian.h"
 
 #include "convert/calibration.h"
@@ -68,7 +68,7 @@ TEST_CASE("feedback on the GPU loses what it loses on the CPU, in every type tha
     cpu.encode(info.type, weights.data(), rows, on_cpu.data());
     gpu->encode(info.type, weights.data(), rows, on_gpu.data());
     const double expected = loss(cpu, info.type, weights, on_cpu);
-    // Sums in another order round other weights up, so the two differ like two draws.
+    // Another order of sums rounds other weights up, like another random draw.
     CHECK(loss(cpu, info.type, weights, on_gpu) < 1.3 * expected);
     CHECK(loss(cpu, info.type, weights, on_gpu) < 0.8 * loss(cpu, info.type, weights, plain));
   }
@@ -88,7 +88,7 @@ TEST_CASE("feedback on the GPU without inputs is plain encoding's equal") {
   std::vector<float> a(weights.size()), b(weights.size());
   quant::format(Type::Q4_K).decode(plain.data(), rows * cols, a.data());
   quant::format(Type::Q4_K).decode(fed.data(), rows * cols, b.data());
-  CHECK(tests::nmse(b, weights) < tests::nmse(a, weights) * 1.01); // 2,048 weights, some rounded the other way
+  CHECK(tests::nmse(b, weights) < tests::nmse(a, weights) * 1.01);
 }
 
 TEST_CASE("an observer of the CUDA executor sees what one of the CPU's sees, of experts too") {

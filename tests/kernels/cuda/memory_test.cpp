@@ -1,4 +1,4 @@
-// What was planned of a GPU's memory without one, against what an executor allocates: to the byte.
+// Planned GPU memory equals allocated bytes.
 #include "device.h"
 #include "gguf/writer.h"
 #include "greedy.h"
@@ -19,7 +19,7 @@ using kernels::cuda::MemoryPlan;
 
 namespace {
 
-// What is planned is room enough, and a byte less is not. Weights are not read.
+// Sufficient to the byte. Weights are not read.
 void check_room(const core::Program& program, const core::ExecutorConfig& config, bool experts_on_host) {
   CAPTURE(experts_on_host);
   tests::GpuOptions options;
@@ -50,7 +50,7 @@ void check_plan(const core::Program& program, const core::ExecutorConfig& config
   check_room(program, config, experts_on_host);
 }
 
-// A file in the shape of a large model, with a hole in place of the weights, but for what is checked when it is opened.
+// Sparse: only what opening checks is written.
 gguf::File weightless_file(const tests::TemporaryFolder& folder, const models::Shape& shape, const std::string& type) {
   const gguf::Metadata metadata = models::metadata_of(shape);
   std::vector<gguf::TensorInfo> tensors = models::tensors_of(shape);
@@ -80,7 +80,7 @@ TEST_CASE("CUDA: an executor allocates what was planned, for every recipe of the
     CAPTURE(name);
     const gguf::File file = tests::Recipe(name).open();
     const core::Program program = models::build_program(file);
-    core::ExecutorConfig config; // as commands have it, with prompts
+    core::ExecutorConfig config;
     config.context = std::min<int64_t>(program.trained_context, 1000);
     config.max_batch = std::min<int64_t>(config.context, 300);
     config.streams = 3;
@@ -130,7 +130,7 @@ TEST_CASE("CUDA: an executor allocates what was planned, for every shape of benc
     const gguf::File file = weightless_file(folder, without_heads,
                                             std::string_view(shape.name).starts_with("gpt-oss") ? "MXFP4" : "Q4_K_M");
     const core::Program program = models::build_program(file);
-    core::ExecutorConfig config; // as commands have it
+    core::ExecutorConfig config;
     config.context = std::min<int64_t>(program.trained_context, 8192);
     config.max_outputs = 1;
     for (const int64_t batch : {512, 2048}) {

@@ -1,4 +1,4 @@
-// What measures: ceilings, the ladder, a step's profile.
+// Measurements: ceilings, ladder, step profile.
 #include "kernels/cuda/microbench/ladder.h"
 #include "kernels/cuda/microbench/microbench.h"
 
@@ -25,7 +25,7 @@ TEST_CASE("CUDA: each ceiling is measured once") {
 
 TEST_CASE("CUDA: every rung of the ladder computes the product") {
   REQUIRE_DEVICE();
-  const kernels::cuda::Ladder ladder = kernels::cuda::climb_ladder(512); // throws where one does not
+  const kernels::cuda::Ladder ladder = kernels::cuda::climb_ladder(512);
   CHECK(ladder.rungs.size() >= 8);
   for (const kernels::cuda::Rung& rung : ladder.rungs) {
     CAPTURE(rung.name);

@@ -1,5 +1,4 @@
-// Batches in which pieces of prompts stand beside tokens of other streams, as schedulers make them: each part's
-// attention runs on the kernel that it would have alone, and gives what Programs mean.
+// Prompt pieces beside other streams' tokens, each with its usual attention kernel.
 #include "core/cache/rings.h"
 
 #include "attention/attention_models.h"
@@ -22,7 +21,6 @@ struct Part {
   int32_t stream, tokens;
 };
 
-// The next tokens of some streams, one part behind the other.
 Steps next_of(RandomProgram& model, std::vector<int32_t>& next, const std::vector<Part>& parts) {
   Steps all;
   for (const Part& part : parts) {
@@ -79,10 +77,10 @@ TEST_CASE("CUDA: pieces of prompts beside tokens of other streams give what they
           config.k_type = config.v_type = type;
           CHECK(worst_error_of_parts(model, config,
                                      {{{0, 90}},
-                                      {{0, 1}, {1, 100}},                          // a prompt behind a token
-                                      {{2, 64}, {0, 1}, {1, 1}, {3, 70}},          // two, with tokens between them
-                                      {{3, 10}, {2, 63}, {0, 1}, {1, 1}},          // none that is long enough
-                                      {{1, 1}, {0, 1}, {2, 150}, {3, 90}, {1, 1}}, // a stream twice
+                                      {{0, 1}, {1, 100}},
+                                      {{2, 64}, {0, 1}, {1, 1}, {3, 70}},
+                                      {{3, 10}, {2, 63}, {0, 1}, {1, 1}},
+                                      {{1, 1}, {0, 1}, {2, 150}, {3, 90}, {1, 1}},
                                       {{0, 1}, {1, 1}, {2, 1}, {3, 1}}}) < 3e-5);
         }
 }

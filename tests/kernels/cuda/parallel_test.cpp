@@ -1,5 +1,4 @@
-// A Program shared out to ranks on GPUs: on one GPU through the host, on several by kernels that write to each other's
-// memory.
+// Ranks on GPUs: one through the host, several by peer memory.
 #include "core/parallel/parallel_executor.h"
 
 #include "core/sampler.h"
@@ -18,7 +17,7 @@ using tests::RandomProgram;
 
 namespace {
 
-// As many ranks as GPUs where there are several; else two or more of one GPU, where the host takes part.
+// One GPU holds all ranks if there are too few.
 std::unique_ptr<core::Executor> on_ranks(const core::Program& program, const core::ExecutorConfig& config, int ranks,
                                          bool on_one = false) {
   std::vector<core::Shard> shards = tests::shards_of(program, ranks);
@@ -45,8 +44,7 @@ core::ExecutorConfig config_of(bool exact) {
   return config;
 }
 
-// Prompts of several sizes, one token, and tokens of several streams, on both: the worst NMSE of a batch; of three
-// quarters of its tokens where rounding may choose other experts.
+// Worst NMSE; with `most`, of the best three quarters of tokens, because rounding may choose other experts.
 double worst_difference(core::Executor& a, core::Executor& b, RandomProgram& model, bool most = false) {
   double worst = 0;
   const auto compare = [&](const tests::Steps& steps) {
@@ -107,14 +105,13 @@ TEST_CASE("CUDA: a transformer on several ranks, dense and with experts, in ever
     }
 }
 
-// Sums of more values than go as packets: of a long prompt while products run, of a shorter one behind them.
+// Too large for packets: summed during long prompts' products, after shorter ones'.
 TEST_CASE("CUDA: long prompts on several ranks") {
   REQUIRE_DEVICE();
   struct Case {
     Type type;
     int64_t width, hidden;
   };
-  // The last part has 32 columns; two parts, and two ranks with 256 and 512 columns of down.
   for (const Case& of : {Case{Type::Q8_0, 1056, 8192}, Case{Type::Q4_K, 2304, 768}}) {
     CAPTURE(of.width);
     RandomProgram model(tests::fresh_seed());
@@ -158,7 +155,7 @@ TEST_CASE("CUDA: recipes on two ranks") {
   REQUIRE_DEVICE();
   const std::vector<std::string> names = tests::known_recipes();
   std::mt19937_64 random(tests::fresh_seed());
-  constexpr size_t kOf = 8; // a random one of so many
+  constexpr size_t kOf = 8;
   for (size_t i = random() % kOf; i < names.size(); i += 1 + random() % (2 * kOf)) {
     CAPTURE(names[i]);
     const tests::Recipe recipe(names[i]);
@@ -217,6 +214,6 @@ TEST_CASE("CUDA: a rank that fails ends the others' waiting") {
   const auto communicators = kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(first.program, config));
   config.communicator = communicators[0].get();
   const auto executor = tests::make_cuda_executor(first.program, config);
-  communicators[1]->fail("rank 1: the card is gone"); // and so it sends nothing
+  communicators[1]->fail("rank 1: the card is gone");
   CHECK_THROWS_WITH_AS(executor->forward(tests::consecutive(model, 0, 1).batch()), "rank 1: the card is gone", Error);
 }

@@ -1,4 +1,4 @@
-// Locked memory for copies of caches: blocks of their own, made ahead where they are expected, that outlive the pool.
+// Pinned blocks, allocated ahead; they outlive the pool.
 #include "kernels/cuda/cache/pinned_blocks.h"
 
 #include "device.h"
@@ -46,7 +46,7 @@ TEST_CASE("CUDA: blocks of locked memory are made before they are wanted") {
   blocks.expect(5);
   wait_for(blocks, 5);
   std::vector<PinnedBlocks::Block> taken;
-  for (int i = 0; i < 100; ++i) taken.push_back(blocks.take()); // faster than they are made
+  for (int i = 0; i < 100; ++i) taken.push_back(blocks.take()); // faster than they are allocated
   wait_for(blocks, 5);
   std::ranges::sort(taken);
   CHECK(std::ranges::adjacent_find(taken) == taken.end());
@@ -56,7 +56,7 @@ TEST_CASE("CUDA: blocks of locked memory are made before they are wanted") {
 
 TEST_CASE("CUDA: a block of locked memory that is not needed is given out again, if more are expected than are ready") {
   REQUIRE_DEVICE();
-  PinnedBlocks blocks(0, 40 << 20); // made one at a time, full of zeros
+  PinnedBlocks blocks(0, 40 << 20);
   const auto used = [](const PinnedBlocks::Block& block) { return block.get()[99] == std::byte{7}; };
   const auto take = [&] {
     PinnedBlocks::Block block = blocks.take();
@@ -66,12 +66,12 @@ TEST_CASE("CUDA: a block of locked memory that is not needed is given out again,
   PinnedBlocks::Block block = take();
   block.get()[99] = std::byte{7};
   blocks.expect(2);
-  block.reset(); // sooner than two are made
+  block.reset();
   wait_for(blocks, 2);
   CHECK(blocks.ready() == 2);
   PinnedBlocks::Block first = take(), second = take();
   CHECK(used(first) != used(second));
   wait_for(blocks, 2);
-  first.reset(); // two are ready
+  first.reset();
   CHECK(blocks.ready() == 2);
 }

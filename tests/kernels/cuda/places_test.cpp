@@ -1,5 +1,4 @@
-// Tokens with rows and places on the GPU, and pictures: what becomes of them, against the plainest terms, against
-// forward() where tokens are chosen on the device, and against another implementation.
+// Rows, axes and pictures on the GPU.
 #include "device.h"
 #include "support/placed_batches.h"
 #include "support/recipes/recipe_runs.h"
@@ -13,7 +12,7 @@ using namespace ridge;
 namespace {
 
 constexpr double kExact = 1e-9, kFast = 1e-5;
-constexpr double kFastPicture = 1e-3; // of another resizing 1e-4 to 1
+constexpr double kFastPicture = 1e-3; // another resizing gives 1e-4 to 1
 
 core::ExecutorConfig config_for(bool exact, int64_t tokens) {
   core::ExecutorConfig config = exact ? tests::exact_config() : tests::fast_config();
@@ -40,7 +39,6 @@ TEST_CASE("CUDA: rows, places and blocks of tokens are what they mean, in small 
   });
 }
 
-// A text model of a family that takes pictures, opened without its encoder.
 TEST_CASE("CUDA: rope of several axes turns by the position where tokens have no places") {
   REQUIRE_DEVICE();
   for (const int64_t dim : {40, 64})
@@ -60,7 +58,7 @@ TEST_CASE("CUDA: rope of several axes turns by the position where tokens have no
       const auto executor = tests::make_executor(m.program, config_for(exact, 128));
       tests::Naive naive(m.program, config_for(exact, 128).k_type, config_for(exact, 128).v_type);
       int32_t first = 0;
-      for (const int32_t count : {80, 10, 1, 2}) { // a prompt, a small batch, decoding, a guess behind a token
+      for (const int32_t count : {80, 10, 1, 2}) {
         tests::Steps steps;
         for (int32_t i = 0; i < count; ++i) {
           steps.tokens.push_back((first + i) * 7 % 20);
@@ -81,15 +79,15 @@ TEST_CASE("CUDA: tokens of prompts that see later ones, in heads of many widths"
     return tests::make_cuda_executor(program, config, options);
   };
   tests::for_each_placed_setting([&](tests::PlacedSetting setting) {
-    if (setting.style == core::RopeStyle::adjacent) return; // as in small batches
+    if (setting.style == core::RopeStyle::adjacent) return;
     for (const int64_t dim : {16, 40, 64, 72, 80, 96, 128, 256}) {
       if (setting.attention.window > 0) setting.attention.window = 70;
       if (setting.attention.in_blocks) setting.attention.window = setting.block;
       for (const int64_t block : {5, 90}) {
         setting.dim = dim;
         setting.block = block;
-        setting.kv_heads = dim == 64 ? 1 : 3;             // heads share keys
-        options.as_compute = options.as_compute ? 0 : 89; // this chip's way and an older one's in turn
+        setting.kv_heads = dim == 64 ? 1 : 3;
+        options.as_compute = options.as_compute ? 0 : 89;
         CAPTURE(options.as_compute);
         CAPTURE(dim);
         CAPTURE(block);
@@ -111,7 +109,7 @@ TEST_CASE("CUDA: chosen tokens and guesses have the places behind the prompt's l
     tests::RandomProgram m(tests::fresh_seed());
     tests::make_placed_program(m, setting);
     const auto executor = tests::make_executor(m.program, config_for(false, 64));
-    // Text behind a picture: all places are 7 less than the position.
+    // Text after a picture: coordinates are 7 less than positions.
     tests::Placed prompt(m.program, 0, kPrompt, 64);
     for (int64_t axis = 0; axis < core::kPlaceAxes; ++axis)
       prompt.axes[(kPrompt - 1) * core::kPlaceAxes + axis] = kPrompt - 1 - 7;
@@ -154,7 +152,7 @@ TEST_CASE("CUDA: batches of more shapes than graphs are kept of have the logits 
   const std::vector<float> first = tests::run(*executor, steps);
   const std::vector<int32_t> all = steps.outputs;
   for (size_t tokens = 1; tokens <= 20; ++tokens)
-    for (size_t outputs = 1; outputs <= tokens; ++outputs) { // 210 shapes
+    for (size_t outputs = 1; outputs <= tokens; ++outputs) {
       const core::Batch batch{std::span(steps.tokens).first(tokens), std::span(steps.positions).first(tokens),
                               std::span(steps.streams).first(tokens), std::span(all).first(outputs)};
       executor->forward(batch);

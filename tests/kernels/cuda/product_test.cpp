@@ -1,5 +1,4 @@
-// Products for batches, prompts and experts against the meaning of Programs (naive.h): tokens, rows and columns of all
-// sizes around the tiles'.
+// Products against naive.h, at sizes around the tiles'.
 #include "kernels/cuda/executor/executor.h"
 
 #include "device.h"
@@ -26,14 +25,13 @@ core::ExecutorConfig config_for(int64_t tokens) {
   return config;
 }
 
-// Chips before Hopper multiply prompts in another way, which runs on every chip.
+// The way of chips before Hopper runs on every chip.
 std::vector<std::pair<const char*, GpuOptions>> ways() {
   GpuOptions ampere, turing;
   ampere.as_compute = 80, turing.as_compute = 75;
   return {{"this chip's way", {}}, {"as sm_80", ampere}, {"as sm_75", turing}};
 }
 
-// The same, and one of the ways to multiply wherever it fits.
 std::vector<std::pair<const char*, GpuOptions>> ways_and_one(RandomProgram& model) {
   constexpr const char* kWays[] = {"matvec", "tiles-8", "tiles-16", "tiles-32", "dots", "wide", "prompt"};
   std::vector<std::pair<const char*, GpuOptions>> all = ways();
@@ -43,7 +41,7 @@ std::vector<std::pair<const char*, GpuOptions>> ways_and_one(RandomProgram& mode
   return all;
 }
 
-// Whether some of a prompt's products are matvecs, which round activations otherwise.
+// Whether a prompt uses matvecs, which round activations differently.
 bool has_matvecs(core::Executor& executor, const std::vector<int32_t>& tokens) {
   std::vector<int32_t> positions(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) positions[i] = static_cast<int32_t>(i);
@@ -79,13 +77,11 @@ std::vector<float> naive(RandomProgram& model, const std::vector<int32_t>& token
   return reference.forward({tokens, positions, {}, outputs});
 }
 
-// Row `i` of `rows` rows, all of one width.
 std::span<const float> row_of(const std::vector<float>& all, int64_t rows, int64_t i) {
   const int64_t width = std::ssize(all) / rows;
   return std::span(all).subspan(i * width, width);
 }
 
-// The tokens whose logits are not that near to what they should be.
 std::set<int32_t> tokens_above(double bound, const std::vector<int32_t>& tokens, const std::vector<float>& logits,
                                const std::vector<float>& expected) {
   std::set<int32_t> found;
@@ -96,8 +92,7 @@ std::set<int32_t> tokens_above(double bound, const std::vector<int32_t>& tokens,
   return found;
 }
 
-// Experts of `shape` give `count` tokens what they should, but for tokens where two experts' scores are nearly equal,
-// so that rounding may choose the other one.
+// Except tokens with nearly equal scores, where rounding may choose differently.
 void check_experts(RandomProgram& model, const RandomProgram::Shape& shape, Type type, int64_t count, double bound,
                    const std::vector<std::string>& ways) {
   const bool norm = model.integer(0, 1) != 0;
@@ -139,7 +134,7 @@ TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, 
     x = model.linear(x, format.type, model.integer(1, 600), model.integer(0, 1) != 0);
     model.finish(x);
     CAPTURE(cols);
-    // Around the tiles of 8 to 256 tokens, and anywhere; of every fifth format more than these tiles take.
+    // Around the tiles, and beyond for every fifth format.
     const bool more = static_cast<int>(format.type) % 5 == 0;
     for (const int64_t count : {int64_t{2}, model.integer(3, 40), model.integer(41, 96), model.integer(97, 192),
                                 more ? model.integer(513, 640) : model.integer(193, 512)}) {
@@ -170,13 +165,13 @@ TEST_CASE("CUDA: gate and up hand down its input, however large or small its val
       RandomProgram model(seed ^ static_cast<uint64_t>(type));
       RandomProgram::Shape shape;
       shape.width = 256 * model.integer(1, 5);
-      shape.hidden = 256 * model.integer(1, experts ? 5 : 64); // down's columns in one range or in several
+      shape.hidden = 256 * model.integer(1, experts ? 5 : 64);
       shape.used = shape.experts = experts ? model.integer(1, 4) : 0;
       CAPTURE(shape.width);
       CAPTURE(shape.hidden);
       const core::ValueId x = model.embed(Type::F32, shape.width, 60);
       auto* rows = reinterpret_cast<float*>(model.storage.back().data());
-      for (int64_t row = 0; row < 60; ++row) { // few of the products of gate and up have room in f16
+      for (int64_t row = 0; row < 60; ++row) {
         const int64_t range = experts ? 6 : 14;
         const float scale = std::exp2(static_cast<float>(model.integer(-range, range)));
         for (int64_t i = 0; i < shape.width; ++i) rows[row * shape.width + i] *= scale;
@@ -218,7 +213,7 @@ TEST_CASE("CUDA: products of prompts hand one another what they make, however la
         const float scale = std::exp2(static_cast<float>(model.integer(-14, form == 0 ? 14 : 30)));
         for (int64_t i = 0; i < shape.width; ++i) rows[row * shape.width + i] *= scale;
       }
-      // Gate and up; a layer norm, and a matrix whose result is activated; the same with a product of that behind it.
+      // Gate and up; a norm and an activated matrix; then a product.
       core::ValueId y = x;
       if (form == 0) {
         y = model.dense(x, shape, type);
@@ -230,7 +225,7 @@ TEST_CASE("CUDA: products of prompts hand one another what they make, however la
       }
       y = model.op(core::OpKind::add, {x, y}, {}, shape.width);
       model.finish(model.linear(model.norm(y, shape.width), type, 64));
-      GpuOptions ampere; // whose products hand on floats
+      GpuOptions ampere;
       ampere.as_compute = 80;
       const auto executor = make_cuda_executor(model.program, config_for(1024)),
                  plain = make_cuda_executor(model.program, config_for(1024), ampere);
@@ -297,7 +292,7 @@ TEST_CASE("CUDA: a prompt at once, in pieces of any size and token by token give
       model.transformer(shape, type, Type::Q6_K);
       const std::vector<int32_t> tokens = some_tokens(model, 310);
       std::vector<float> reference;
-      // Some random models amplify rounding: by how much shows in what f16 caches alone do.
+      // Random models amplify rounding, as f16 caches alone show.
       const double spread = tests::nmse(naive(model, tokens), naive(model, tokens, core::KvType::f32)),
                    bound = std::max(1e-4, 100 * spread);
       const auto executor = make_cuda_executor(model.program, config_for(310));
@@ -375,7 +370,7 @@ TEST_CASE("CUDA: a shared expert beside the chosen ones is the same for one toke
       CAPTURE(fuse);
       RandomProgram model(seed);
       RandomProgram::Shape shape;
-      shape.used = shape.experts = model.integer(1, 5); // all, so that rounding cannot choose others
+      shape.used = shape.experts = model.integer(1, 5);
       shape.width = 256 * model.integer(1, 9);
       shape.hidden = 256 * model.integer(1, 5);
       const core::ValueId x = model.norm(model.embed(Type::F32, shape.width, 50), shape.width);
@@ -406,7 +401,7 @@ TEST_CASE("CUDA: a token's experts are added up with all that goes into their su
     RandomProgram model(seed ^ static_cast<uint64_t>(type));
     const int64_t unit = std::max<int64_t>(format.block_weights, 32);
     RandomProgram::Shape shape;
-    shape.used = shape.experts = model.integer(1, 9); // all, so that rounding cannot choose others
+    shape.used = shape.experts = model.integer(1, 9);
     shape.width = unit * model.integer(1, 1200 / unit);
     shape.hidden = unit * model.integer(1, 2400 / unit);
     shape.expert_bias = model.integer(0, 1) != 0;
@@ -421,7 +416,7 @@ TEST_CASE("CUDA: a token's experts are added up with all that goes into their su
     const core::ValueId x = model.embed(Type::F32, shape.width, 50), h = model.norm(x, shape.width);
     core::ValueId sum = model.moe(h, shape, type);
     if (shared) {
-      shape.hidden = model.integer(0, 2) == 0 ? unit : shape.hidden; // another size, or the same
+      shape.hidden = model.integer(0, 2) == 0 ? unit : shape.hidden;
       core::ValueId beside = model.dense(h, shape, type);
       if (gated)
         beside = model.op(core::OpKind::glu, {model.linear(h, Type::F32, 1), beside}, {}, shape.width,
@@ -461,7 +456,6 @@ TEST_CASE("CUDA: experts see exactly the tokens that chose them, however many th
       CAPTURE(count);
       const std::vector<int32_t> tokens = some_tokens(model, count);
       const std::vector<float> logits = run(*executor, tokens, 0), expected = naive(model, tokens);
-      // Where two experts' scores are nearly equal, rounding may choose the other one: with few of the 50 tokens.
       const std::set<int32_t> others = tokens_above(1e-5, tokens, logits, expected);
       CHECK(others.size() <= (shape.used < shape.experts ? 1 + static_cast<size_t>(count) / 100 : 0));
     }
@@ -484,7 +478,6 @@ TEST_CASE("CUDA: experts that few tokens chose each give what they should, in ev
     shape.width = unit * model.integer(1, 2304 / unit);
     shape.hidden = unit * model.integer(1, 1024 / unit);
     shape.expert_bias = model.integer(0, 1) != 0;
-    // Twice as many slots as experts.
     check_experts(model, shape, format.type, 2 * shape.experts / shape.used, 10 * tests::single_token_bound(format),
                   {"", "dots", "matvec"});
   }

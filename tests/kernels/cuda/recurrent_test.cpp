@@ -1,4 +1,4 @@
-// Prompts through recurrent ops, which go in chunks of tokens, against the meaning of the ops.
+// Recurrent ops on chunked prompts, against naive.h.
 #include "kernels/cuda/executor/executor.h"
 
 #include "device.h"
@@ -15,7 +15,6 @@ namespace {
 
 constexpr double kFast = 1e-5;
 
-// Chunks that are full and not, a state that is carried over, single tokens between; then another prompt.
 void check(RandomProgram& model, const std::vector<int32_t>& sizes = {33, 1, 64, 60, 2, 45}) {
   core::ExecutorConfig config = tests::fast_config();
   config.context = 256;
@@ -28,7 +27,7 @@ void check(RandomProgram& model, const std::vector<int32_t>& sizes = {33, 1, 64,
   CHECK(error < kFast);
 }
 
-// Activations of this size: f16 alone would lose those of 1e-6.
+// f16 alone would lose 1e-6.
 core::ValueId embed(RandomProgram& m, float size) {
   const core::ValueId x = m.embed(Type::F32, 16, 30);
   m.program.ops.back().params = core::EmbedParams{size};
@@ -82,8 +81,8 @@ TEST_CASE("CUDA: Mamba 2 takes prompts in chunks") {
       }
 }
 
-// Several chunks see the state of before, and the first one replaces it. There are more blocks than the GPU has room
-// for, so the first chunk is done before the last one begins.
+// Chunks read the previous state and the first replaces it. With more blocks than fit, the first ends before the last
+// begins.
 TEST_CASE("CUDA: convolutions that look far back take prompts in chunks") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
@@ -95,6 +94,6 @@ TEST_CASE("CUDA: convolutions that look far back take prompts in chunks") {
   const core::ValueId y =
       m.op(OpKind::conv1d, {m.embed(Type::F32, channels, 30)}, {m.weight(Type::F32, taps, channels)}, channels,
            core::ConvParams{0, taps, core::Activation::identity});
-  m.finish(m.op(OpKind::expert_sum, {y, shares}, {}, width, core::ExpertParams{summed})); // fewer columns
+  m.finish(m.op(OpKind::expert_sum, {y, shares}, {}, width, core::ExpertParams{summed}));
   check(m, {20, 130, 1, 50});
 }

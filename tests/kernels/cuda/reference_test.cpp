@@ -1,4 +1,4 @@
-// Whole models through the CUDA executor against logits that another implementation computed in f32.
+// Whole models against another implementation's f32 logits.
 #include "kernels/cuda/executor/executor.h"
 #include "models/model.h"
 
@@ -13,7 +13,6 @@ using namespace ridge;
 
 namespace {
 
-// The recipes that run, or RIDGE_TEST_SHARE's part of them.
 std::vector<std::string> shared_recipes() { return tests::share_of(tests::known_recipes(), 1); }
 
 } // namespace
@@ -83,7 +82,7 @@ TEST_CASE("CUDA: draft heads of tiny models have the reference's logits, in piec
   for (const std::string& name : tests::draft_recipes()) tests::check_draft_recipe(tests::make_executor, name);
 }
 
-// Bounds on all tokens: 2.8e-2 was measured where experts are chosen, and 4.8e-2 where positions are, too.
+// Measured: 2.8e-2 with chosen experts, 4.8e-2 with chosen positions too.
 static void check_near_exact(quant::Type type) {
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();
@@ -91,7 +90,7 @@ static void check_near_exact(quant::Type type) {
     tests::check_fast(tests::make_executor, name, {type}, {0, 1}, {1e-3, 1e-2, 1e-1});
 }
 
-// One case for each type: together they take ten minutes.
+// Per type: all take ten minutes.
 TEST_CASE("CUDA: tiny models of every architecture in fast mode are near exact mode, in F16") {
   check_near_exact(quant::Type::F16);
 }

@@ -1,4 +1,4 @@
-// The sampler chain on the device against the one on the host: the same token of the same logits, every time.
+// Device and host samplers choose equal tokens.
 #include "core/error.h"
 #include "core/sampler.h"
 #include "device.h"
@@ -17,7 +17,7 @@ using tests::RandomProgram;
 
 namespace {
 
-// Logits about 0.4 apart from 0: temperatures near 0.1 make distributions of them that are neither flat nor certain.
+// Distributions neither flat nor certain at temperatures near 0.1.
 RandomProgram chain_of_tokens(uint64_t seed, int64_t vocab) {
   RandomProgram model(seed);
   model.finish(model.norm(model.embed(Type::F16, 64, vocab), 64), Type::F16);
@@ -52,7 +52,7 @@ std::vector<SamplerParams> settings(int64_t seed) {
   all[4].top_p = 0.3f;
   all[5].top_p = 1;
   all[5].min_p = 0.3f;
-  all[6].repeat_penalty = 1.7f; // a ring that wraps around
+  all[6].repeat_penalty = 1.7f;
   all[6].frequency_penalty = 0.05f;
   all[6].repeat_last_n = 5;
   all[7].presence_penalty = 0.3f;
@@ -92,7 +92,6 @@ TEST_CASE("CUDA: the device chooses the token that the host would choose, for an
       }
       CHECK(device == host);
 
-      // The same without a pause: its own token, its own penalties, its own random numbers; and once more.
       for (int repeat = 0; repeat < 2; ++repeat) {
         sampler.reset();
         logits_after(*executor, 0, 0);
@@ -185,10 +184,10 @@ TEST_CASE("CUDA: what the device cannot sample is left to the host, and logits t
   CHECK_FALSE(executor->can_choose(all));
   SamplerParams penalties;
   penalties.presence_penalty = 1;
-  CHECK_FALSE(executor->can_choose(penalties)); // their counts are the host's
+  CHECK_FALSE(executor->can_choose(penalties));
   CHECK(executor->can_choose({}));
 
-  for (std::byte& b : model.storage.back()) b = std::byte{0x7e}; // f16 NaN
+  for (std::byte& b : model.storage.back()) b = std::byte{0x7e};
   const auto broken = make_cuda_executor(model.program, config());
   logits_after(*broken, 0, 0);
   const Sampler plain({}, 100);

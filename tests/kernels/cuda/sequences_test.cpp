@@ -1,5 +1,4 @@
-// The scheduler on the GPU: steps of several streams, pieces of prompts, and a sequence alone, whose tokens the GPU
-// chooses.
+// The scheduler on the GPU.
 #include "support/recipes/prefix_runs.h"
 #include "support/recipes/turn_runs.h"
 #include "support/sequences.h"

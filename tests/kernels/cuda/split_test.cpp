@@ -1,4 +1,4 @@
-// A Program whose first layers run on the CPU and the rest on the GPU, wherever it is cut.
+// Programs split between CPU and GPU.
 #include "core/split.h"
 
 #include "convert/requantize.h"
@@ -27,7 +27,6 @@ tests::MakeExecutor cut_before(int32_t layer) {
   };
 }
 
-// On the GPUs that there are, in turn.
 tests::MakeExecutor in_stages(int stages) {
   return [stages](const core::Program& program, const core::ExecutorConfig& config) {
     return core::make_pipeline_executor(program, config, stages,
@@ -39,7 +38,6 @@ tests::MakeExecutor in_stages(int stages) {
   };
 }
 
-// Checks models of three layers, dense and with experts.
 void check_is_model(const tests::MakeExecutor& make) {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
@@ -115,7 +113,7 @@ TEST_CASE("CUDA: what does not fit is known before anything is copied, and the m
   model.transformer({}, Type::F32, Type::F32);
   core::ExecutorConfig config = tests::fast_config();
   CHECK(kernels::cuda::fits(model.program, config));
-  config.context = int64_t{1} << 30; // 1 TiB of keys and values
+  config.context = int64_t{1} << 30;
   config.streams = 2;
   CHECK_FALSE(kernels::cuda::fits(model.program, config));
   try {
@@ -127,5 +125,5 @@ TEST_CASE("CUDA: what does not fit is known before anything is copied, and the m
     CHECK(message.find("the KV cache would take 2048.00 GiB") != std::string::npos);
     CHECK(message.ends_with("GiB are free"));
   }
-  CHECK(kernels::cuda::fits(model.program, tests::fast_config())); // nothing was kept
+  CHECK(kernels::cuda::fits(model.program, tests::fast_config()));
 }

@@ -1,4 +1,4 @@
-// What the stamps of a step's blocks say, without a GPU: made-up ones.
+// Time stamps of blocks, simulated.
 #include "kernels/cuda/runtime/timeline.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ struct Run {
   std::vector<Stamp> stamps;
 
   void kernel(size_t step, std::initializer_list<Block> blocks) {
-    constexpr Stamp kSince = 1'700'000'000'000'000'000; // too much for the digits of a double
+    constexpr Stamp kSince = 1'700'000'000'000'000'000; // exceeds a double's digits
     log.step = step;
     log.add(blocks.size());
     for (const Block& b : blocks)
@@ -63,7 +63,7 @@ TEST_CASE("kernels of one step go together, and blocks that left without doing a
 }
 
 TEST_CASE("a step without a kernel or without stamps counts to the next, at the end to the last") {
-  Run run; // step 1 is done in the kernel of step 2; the kernel of step 3 writes no stamps; step 6 has no kernel
+  Run run; // step 1 is part of step 2's kernel; step 3's kernel has no stamps; step 6 has no kernel
   run.kernel(0, {{1000, 1000, 0, 2000}});
   run.kernel(2, {{1500, 2500, 0, 4000}});
   run.kernel(3, {{0, 0, 0, 0}, {0, 0, 0, 0}});
@@ -84,7 +84,7 @@ TEST_CASE("a step without a kernel or without stamps counts to the next, at the 
 TEST_CASE("no time is negative where a kernel's input was there before its turn") {
   Run run;
   run.kernel(0, {{1000, 1000, 0, 3000}});
-  run.kernel(1, {{1000, 1500, 1800, 2990}}); // a clock that is read a little later elsewhere
+  run.kernel(1, {{1000, 1500, 1800, 2990}});
   run.kernel(2, {{1100, 1600, 1900, 3500}});
   const std::vector<StepsTime> times = run.times(3);
   REQUIRE(times.size() == 3);

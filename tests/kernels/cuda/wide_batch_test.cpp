@@ -1,4 +1,4 @@
-// How products of more than 16 tokens are cut up, and how their input lies, without a GPU.
+// Cuts and input layout of products above 16 tokens.
 #include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/products/half_layout.h"
 #include "kernels/cuda/products/scratch_sizes.h"
@@ -22,15 +22,14 @@ TEST_CASE("wide activations: every column of every row has a place of its own, w
       for (int64_t column = 0; column < 512; ++column) {
         const int64_t place = wide_place(rows, wide_tile_rows(rows), row, column);
         places.insert(place);
-        // Place of a column in its 128: span, product of 16, and which of the span's four that this product takes.
+        // In its 128: span, product of 16, and which of the span's four.
         const int64_t span = column % 128 / 32, product = column % 32 / 4, of_four = column % 4;
         const int64_t of_tile = wide_tile_rows(rows), tile = place / 64 / of_tile, in_row = place % 64;
         CHECK(place / 64 % of_tile == row % of_tile);
         CHECK(tile == (column / 128 * wide_tiles(rows) + row / of_tile) * 2 + product / 4);
-        const int64_t at =
-            ((in_row / 8) ^ (row % 8)) * 8 + in_row % 8 - product % 4 * 16; // among the product's columns
-        // Lane t of four has columns 2 t, 2 t + 1 and 2 t + 8, 2 t + 9 of mma's left operand: the first and third of
-        // the four in front, the second and fourth behind.
+        const int64_t at = ((in_row / 8) ^ (row % 8)) * 8 + in_row % 8 - product % 4 * 16;
+        // Lane t has columns 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of mma's left operand: first and third of the four in
+        // front.
         CHECK(at == 2 * span + (of_four % 2 ? 8 : 0) + of_four / 2);
       }
     CHECK(std::ssize(places) == rows * 512);
@@ -39,7 +38,7 @@ TEST_CASE("wide activations: every column of every row has a place of its own, w
 }
 
 TEST_CASE("wide activations: sorted rows are those of tiles that lie one behind the other") {
-  constexpr int64_t kCols = 320, kTile = 96, kTileHalves = 384 * kTile; // whole units of 128 columns
+  constexpr int64_t kCols = 320, kTile = 96, kTileHalves = 384 * kTile;
   std::set<int64_t> places;
   for (int64_t row = 0; row < 3 * kTile; ++row)
     for (int64_t column = 0; column < kCols; ++column) {
@@ -65,7 +64,7 @@ TEST_CASE("experts: inputs of products of warpgroups have room in what the large
     if (rows > 0) CHECK(rows >= most_expert_tiles(slots, experts, tile) * tile);
     CHECK(rows <= sorted_wide_rows(most, experts));
   }
-  CHECK(sorted_wide_rows(64, 128) == 0); // decoding takes no memory for it
+  CHECK(sorted_wide_rows(64, 128) == 0);
 }
 
 TEST_CASE("wide batches: every part has columns, and sums have room") {
@@ -84,7 +83,7 @@ TEST_CASE("wide batches: every part has columns, and sums have room") {
     CHECK((cut->log2_parts >= 0 && cut->log2_parts <= 2));
     const int64_t pieces = int64_t{cut->ranges} << cut->log2_parts;
     CHECK((cut->ranges == 1 || pieces <= (cols + kWideColumns - 1) / kWideColumns));
-    CHECK(cut->ranges <= cols / 256 + 1); // for so many plan_workspace has room
+    CHECK(cut->ranges <= cols / 256 + 1);
     if (cut->ranges > 1)
       CHECK(cut->ranges * row_tiles * kBatchRows * wide_tiles(tokens) * wide_tile_rows(tokens) * kFloatBytes <=
             kBatchScratchBytes);
@@ -100,12 +99,12 @@ TEST_CASE("wide batches: matrices of an 8B keep most multiprocessors busy, down 
       const int64_t row_groups = wide_groups(tokens) >> cut.log2_parts;
       return (rows / kWideRows + row_groups - 1) / row_groups * cut.ranges;
     };
-    CHECK(blocks(28672, 4096, false) == (tokens > 96 ? 224 : 112)); // gate and up
+    CHECK(blocks(28672, 4096, false) == (tokens > 96 ? 224 : 112));
     for (const int64_t count : {blocks(4096, 14336, true), blocks(4096, 4096, true), blocks(5120, 4096, false)}) {
       CHECK(count >= 64);
       CHECK(count <= 132);
     }
-    if (tokens <= 96) CHECK(cut_wide_batch(kPresumedLimits, 64, 4096, tokens, false)->ranges == 1); // runs beside q, k
+    if (tokens <= 96) CHECK(cut_wide_batch(kPresumedLimits, 64, 4096, tokens, false)->ranges == 1);
   }
 }
 

@@ -1,4 +1,3 @@
-// attention: each query head against what its token sees of the history of its stream.
 #include "support/naive.h"
 
 #include <algorithm>
@@ -7,15 +6,14 @@
 namespace ridge::tests {
 namespace {
 
-// ALiBi's slopes: 2^(-b i / n) for the first n heads, n a power of two, then 2^(-b / 2 * (2 i + 1) / n).
+// 2^(-b i / n) for the first n heads, n a power of two, then 2^(-b / 2 * (2 i + 1) / n).
 double slope_of(const core::AttentionParams& params, int64_t head) {
   const double n = std::pow(2, std::floor(std::log2(params.heads))), i = static_cast<double>(head);
   if (i < n) return std::pow(2, -params.max_bias * (i + 1) / n);
   return std::pow(2, -params.max_bias / 2 * (2 * (i - n) + 1) / n);
 }
 
-// softmax(q Kᵀ · scale) V of one head, of the token at `position`, over entries [first, last) of the history. The
-// weights are a sink for each head, a score without a value, or biases by distance.
+// One head of the token at `position` over entries [first, last). `weights`: a sink per head, or biases by distance.
 Naive::Row attend(const double* q, const std::vector<Naive::Cached>& history, int64_t position, int64_t first,
                   int64_t last, const core::KvLayer& kv, int64_t head, const core::AttentionParams& params,
                   const Naive::Row& weights) {
@@ -48,7 +46,7 @@ void naive_attention(Naive& naive, const core::Op& op) {
   const auto& p = std::get<core::AttentionParams>(op.params);
   const core::KvLayer& kv = naive.program().kv_layers[p.layer];
   const Naive::Row weights = op.weights.empty() ? Naive::Row() : naive.weight_row(op.weights[0], 0);
-  // Where a stream's tokens of this batch end. Their keys are in the history already.
+  // The stream's end in this batch, whose keys are in the history.
   const auto end_of = [&](int32_t stream) {
     int64_t end = 0;
     for (size_t t = 0; t < naive.batch().tokens.size(); ++t)
@@ -56,7 +54,7 @@ void naive_attention(Naive& naive, const core::Op& op) {
     return end;
   };
   const std::span<const int32_t> block_ends = naive.batch().block_ends;
-  // The first position of the token's block: those before it in the batch have the same end.
+  // First position of the token's block: preceding tokens with the same end.
   const auto block_first = [&](size_t t) {
     const int32_t end = block_ends[t];
     while (t > 0 && block_ends[t - 1] == end && naive.stream(t - 1) == naive.stream(t)) --t;

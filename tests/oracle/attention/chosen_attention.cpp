@@ -1,4 +1,3 @@
-// chosen_attention: latent attention to the positions that are given, up to the first -1; zeros where there are none.
 #include "support/naive.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// index_choice: the entries with the highest scores, the first of equal ones, in ascending order, as positions; behind
-// them positions that no entry has yet. Or, where the choice fills, the positions that std::partial_sort puts first.
+// Ascending, ties by the first; or as std::partial_sort leaves them.
 #include "support/naive.h"
 
 #include <algorithm>

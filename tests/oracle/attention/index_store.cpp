@@ -1,4 +1,3 @@
-// index_store: as kv_store, keys alone; of several positions that share an entry, the last one's.
 #include "support/naive.h"
 
 namespace ridge::tests {
@@ -9,7 +8,7 @@ void naive_index_store(Naive& naive, const core::Op& op) {
   for (size_t t = 0; t < naive.value(op.inputs[0]).size(); ++t) {
     std::vector<Naive::Cached>& history = naive.history(layer, naive.stream(t));
     const int64_t position = naive.batch().positions[t];
-    history.resize(position / span); // what lay behind is overwritten
+    history.resize(position / span); // rewinds
     if (position % span == span - 1) history.push_back({stored(naive.in(op, 0, t), naive.k_type()), {}});
   }
 }

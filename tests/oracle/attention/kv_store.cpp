@@ -1,4 +1,3 @@
-// kv_store: cuts the history of a stream off at the position of the token and continues it there.
 #include "support/naive.h"
 
 #include "core/half.h"
@@ -30,7 +29,7 @@ void naive_kv_store(Naive& naive, const core::Op& op) {
   const int32_t layer = std::get<core::KvParams>(op.params).layer;
   for (size_t t = 0; t < naive.value(op.inputs[0]).size(); ++t) {
     std::vector<Naive::Cached>& history = naive.history(layer, naive.stream(t));
-    history.resize(naive.batch().positions[t]); // what lay behind is overwritten
+    history.resize(naive.batch().positions[t]); // rewinds
     history.push_back({stored(naive.in(op, 0, t), naive.k_type()), stored(naive.in(op, 1, t), naive.v_type())});
   }
 }

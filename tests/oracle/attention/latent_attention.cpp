@@ -1,4 +1,3 @@
-// latent_attention: each query head, in two parts, against the one history of its stream.
 #include "support/naive.h"
 
 #include <algorithm>
@@ -22,7 +21,7 @@ Naive::Row attend_to_latent_keys(Naive& naive, const core::Op& op, size_t t, con
       for (int64_t d = 0; d < rest; ++d) dot += naive.in(op, 1, t)[h * rest + d] * key[kv.v_dim + d];
       score.push_back(dot * p.scale);
     }
-    if (!op.weights.empty()) score.push_back(naive.weight_row(op.weights[0], 0)[h]); // a sink, without a value
+    if (!op.weights.empty()) score.push_back(naive.weight_row(op.weights[0], 0)[h]); // sink
     const double largest = *std::ranges::max_element(score);
     double sum = 0;
     for (double& s : score) sum += s = std::exp(s - largest);

@@ -1,4 +1,3 @@
-// latent_store: as kv_store, with a key made of two parts, the first of which is the value, too.
 #include "support/naive.h"
 
 namespace ridge::tests {
@@ -13,7 +12,7 @@ void naive_latent_store(Naive& naive, const core::Op& op) {
     if (kv.k_dim > kv.v_dim) key.insert(key.end(), rest.begin(), rest.end());
     key = stored(key, naive.k_type());
     std::vector<Naive::Cached>& history = naive.history(layer, naive.stream(t));
-    history.resize(naive.batch().positions[t]); // what lay behind is overwritten
+    history.resize(naive.batch().positions[t]); // rewinds
     history.push_back({key, {key.begin(), key.begin() + value_end}});
   }
 }

@@ -1,4 +1,3 @@
-// mixed_attention: each query head against the last positions of one history and whole entries of another.
 #include "support/naive.h"
 
 #include <algorithm>
@@ -30,7 +29,7 @@ void naive_mixed_attention(Naive& naive, const core::Op& op) {
         for (int64_t d = 0; d < dim; ++d) dot += naive.in(op, 0, t)[h * dim + d] * (*key)[d];
         score.push_back(dot * p.scale);
       }
-      if (!op.weights.empty()) score.push_back(naive.weight_row(op.weights[0], 0)[h]); // a sink, without a value
+      if (!op.weights.empty()) score.push_back(naive.weight_row(op.weights[0], 0)[h]); // sink
       const double largest = *std::ranges::max_element(score);
       double sum = 0;
       for (double& s : score) sum += s = std::exp(s - largest);

@@ -1,5 +1,3 @@
-// conv1d: per channel, the taps times the last inputs of the token's stream, maybe also those of later tokens; inputs
-// before the first token and behind the last one are zero.
 #include "support/activation.h"
 #include "support/naive.h"
 

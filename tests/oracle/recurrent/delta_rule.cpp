@@ -1,4 +1,3 @@
-// delta_rule: S forgets, then learns to map this token's key to its value, and is asked with the token's query.
 #include "support/activation.h"
 #include "support/naive.h"
 

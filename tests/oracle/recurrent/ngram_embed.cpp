@@ -1,5 +1,4 @@
-// ngram_embed: of each head the row of the table that a hash of the token and those before it gives; the hash is done
-// with all tokens of the stream, from its first one on.
+// Recomputed from all tokens of the stream.
 #include "support/naive.h"
 
 #include <cstring>
@@ -14,7 +13,7 @@ void naive_ngram_embed(Naive& naive, const core::Op& op) {
     Naive::Matrix& stream = naive.states(p.state, t); // its tokens
     stream.push_back({static_cast<double>(naive.batch().tokens[t])});
     std::vector<uint64_t> ngram;
-    for (int64_t i = 0; i < p.length; ++i) { // from the token backwards; an end token hides what is before it
+    for (int64_t i = 0; i < p.length; ++i) { // backwards; an end token hides earlier ones
       const int64_t at = std::ssize(stream) - 1 - i;
       const bool ends = at < 0 || (i > 1 && ngram.back() == static_cast<uint64_t>(p.end_token));
       ngram.push_back(static_cast<uint64_t>(ends ? p.end_token : stream[at][0]));

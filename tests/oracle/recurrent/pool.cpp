@@ -1,5 +1,3 @@
-// pool: per channel, the last inputs of the token's stream weighed by a softmax of their gates; before the first token
-// input and gate are zero, or where halves overlap, nothing.
 #include "support/naive.h"
 
 #include <cmath>
@@ -10,7 +8,7 @@ void naive_pool(Naive& naive, const core::Op& op) {
   const auto& p = std::get<core::PoolParams>(op.params);
   const Naive::Row bias = naive.weight_row(op.weights[0], 0);
   naive.for_rows(op, [&](size_t t) {
-    Naive::Matrix& rows = naive.states(p.state, t); // inputs and gates in turns
+    Naive::Matrix& rows = naive.states(p.state, t); // inputs and gates alternate
     rows.push_back(naive.in(op, 0, t));
     rows.push_back(naive.in(op, 1, t));
     const auto tokens = std::ssize(rows) / 2, width = std::ssize(rows[0]), channels = p.overlaps ? width / 2 : width;

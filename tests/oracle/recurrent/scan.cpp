@@ -1,4 +1,3 @@
-// scan: every element of S forgets at a rate of its own and takes up t x b; c asks.
 #include "support/activation.h"
 #include "support/naive.h"
 

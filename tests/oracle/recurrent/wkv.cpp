@@ -1,5 +1,3 @@
-// wkv: r asks S and what the token itself adds, which counts with a bonus; then S forgets, each element of k at a pace
-// of its own, and takes up v kᵀ.
 #include "support/naive.h"
 
 #include <cmath>
@@ -15,7 +13,7 @@ void naive_wkv(Naive& naive, const core::Op& op) {
     Naive::Matrix& state = naive.states(p.state, t); // [heads * dim (k)][dim (v)]
     state.resize(p.heads * p.dim, Naive::Row(p.dim, 0.0));
     Naive::Row y(p.heads * p.dim, 0.0);
-    for (int64_t i = 0; i < p.heads * p.dim; ++i) { // an element of a head's k
+    for (int64_t i = 0; i < p.heads * p.dim; ++i) {
       const int64_t head = i / p.dim * p.dim;
       for (int64_t j = 0; j < p.dim; ++j) {
         double& s = state[i][j];

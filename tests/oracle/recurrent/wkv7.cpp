@@ -1,5 +1,3 @@
-// wkv7: S forgets, each element of k at a pace of its own and what it holds in the direction d at a rate, and takes up
-// v kᵀ; then r asks it.
 #include "support/naive.h"
 
 #include <cmath>
@@ -14,7 +12,7 @@ void naive_wkv7(Naive& naive, const core::Op& op) {
     Naive::Matrix& state = naive.states(p.state, t); // [heads * dim (v)][dim (k)]
     state.resize(p.heads * p.dim, Naive::Row(p.dim, 0.0));
     Naive::Row y(p.heads * p.dim, 0.0);
-    for (int64_t j = 0; j < p.heads * p.dim; ++j) { // an element of a head's v, and its row of S
+    for (int64_t j = 0; j < p.heads * p.dim; ++j) {
       const int64_t head = j / p.dim * p.dim;
       double found = 0;
       for (int64_t i = 0; i < p.dim; ++i) found += state[j][i] * d[head + i];

@@ -1,4 +1,3 @@
-// What is common to all types, references, alternatives, arrays.
 #include "text/grammar/json_schema/json_schema.h"
 
 #include "text/grammar/json_schema/json_schema_converter.h"
@@ -10,7 +9,7 @@
 namespace ridge::text {
 
 namespace {
-constexpr uint32_t kUnlimited = ~0u; // items
+constexpr uint32_t kUnlimited = ~0u;
 }
 
 std::string SchemaConverter::convert(const Json& schema, const std::string& hint) {
@@ -43,7 +42,7 @@ std::optional<std::string> SchemaConverter::visit_optional(const Json& schema, c
   const Part part(*this);
   try {
     return visit(schema, path, hint);
-  } catch (const Unsatisfiable&) { // some rules may refer to such that were never written
+  } catch (const Unsatisfiable&) { // rules may refer to unwritten ones
     forget(rule_count);
     return std::nullopt;
   }
@@ -89,7 +88,7 @@ std::string SchemaConverter::visit_reference(const Json& schema, const std::stri
   if (has_siblings) return visit(parts_.resolve(schema, path), path, hint);
   const Json* target = parts_.referenced(reference, path);
   const bool is_open = std::ranges::find(open_references_, reference) != open_references_.end();
-  if (target == nullptr || is_open) return rules_.primitive("value"); // it leads nowhere, or back to itself
+  if (target == nullptr || is_open) return rules_.primitive("value"); // dangling or circular
   const auto known = rule_of_reference_.find(reference);
   if (known != rule_of_reference_.end()) return rules_.name(known->second);
   const size_t index = rules_.reserve("ref-" + reference.substr(reference.find_last_of("/#") + 1));
@@ -144,7 +143,7 @@ std::string SchemaConverter::visit_array(const Json& schema, const std::string& 
   const Json* items = find_keyword(schema, "items");
   const Json* prefix = find_array(schema, "prefixItems", path);
   const char* rest_keyword = "items";
-  if (items != nullptr && items->is_array()) { // as schemas before 2020 wrote it
+  if (items != nullptr && items->is_array()) { // form before 2020
     prefix = items;
     rest_keyword = "additionalItems";
     items = find_keyword(schema, rest_keyword);
@@ -165,7 +164,7 @@ std::string SchemaConverter::visit_array(const Json& schema, const std::string& 
       max = i;
   }
   const std::string space = rules_.primitive("space");
-  std::string rest; // the rule for items beyond the prefix
+  std::string rest;
   if (max > prefix_size) {
     const Json anything = true;
     const auto rule =
@@ -177,7 +176,7 @@ std::string SchemaConverter::visit_array(const Json& schema, const std::string& 
   }
   if (min > max) fail_unsatisfiable(path, fmt::format("at least {} and at most {} items", min, max));
 
-  // From the last item to the first: `tail` is what may follow an item.
+  // Built from the last item; `tail` may follow an item.
   std::string tail;
   if (!rest.empty()) {
     const uint32_t at_least = min > std::max(prefix_size, 1u) ? min - std::max(prefix_size, 1u) : 0;
@@ -208,7 +207,7 @@ std::string gbnf_from_json_schema(const Json& schema) {
     try {
       Grammar::parse(gbnf);
       return gbnf;
-    } catch (const core::Error&) { // it is too large
+    } catch (const core::Error&) {
       if (detail + 1 == schema_details().size()) throw;
     }
   }

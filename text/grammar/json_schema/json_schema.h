@@ -1,4 +1,4 @@
-// JSON schema to GBNF: a grammar whose outputs are JSON texts that satisfy the schema.
+// JSON schema to GBNF.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,26 +7,19 @@
 
 namespace ridge::text {
 
-// Held: type (also lists), enum, const, properties, required, additionalProperties, patternProperties, propertyNames,
-// minProperties, maxProperties, dependentRequired, dependentSchemas (up to 4 properties on which others depend), items,
-// prefixItems, additionalItems, minItems, maxItems, minLength, maxLength, pattern (with look-ahead behind ^ only), the
-// formats of formats(), minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf (whole numbers and powers of
-// ten), anyOf, oneOf, allOf, $ref within the document, nullable. Everything else is left out: what the grammar allows
-// may break `not`, `if`, `contains`, `uniqueItems` and what would make it too large. Choices where schemas leave
-// freedom:
-// - Properties come in the schema's order, optional ones in any subset. As everywhere in this field, an object with
-//   `properties` and no `additionalProperties` has no others but those it requires; without `properties` it may have
-//   any.
-// - oneOf is read as anyOf: nothing checks that a second alternative does not match as well.
-// - A keyword about one type (minLength) in a schema without `type` implies that type.
-// Where nothing satisfies the schema, the part that is to blame may be anything. Throws an Error that names the JSON
-// path of what is no schema (clean_schema()).
+// Supports: type (also lists), enum, const, properties, required, additionalProperties, patternProperties,
+// propertyNames, minProperties, maxProperties, dependentRequired, dependentSchemas (≤ 4), items, prefixItems,
+// additionalItems, minItems, maxItems, minLength, maxLength, pattern (look-ahead only after ^), formats(), minimum,
+// maximum, exclusiveMinimum, exclusiveMaximum, multipleOf (integers, powers of ten), anyOf, oneOf, allOf, local $ref,
+// nullable. Ignores the rest (`not`, `if`, `contains`, `uniqueItems`) and oversized parts.
+// - Properties keep their order; without `additionalProperties`, `properties` excludes others, except required ones.
+// - oneOf counts as anyOf. Without `type`, keywords imply it.
+// Unsatisfiable parts may be anything. Throws Error with the JSON path for invalid schemas (clean_schema()).
 std::string gbnf_from_json_schema(const nlohmann::ordered_json& schema);
 
-class GrammarRules; // json_schema_rules.h
-// Adds rules for one schema to a grammar and gives the expression that stands for it: a name or something in
-// parentheses. References are looked up in `document`, which the schema may be a part of; `hint` names the rules. To be
-// called within GrammarRules::write_schema().
+class GrammarRules;
+// Adds rules for one schema; returns an expression (a name or a group). `document` resolves references, `hint` names
+// rules. Call it within GrammarRules::write_schema().
 std::string add_json_schema(GrammarRules& rules, const nlohmann::ordered_json& document,
                             const nlohmann::ordered_json& schema, const std::string& hint);
 

@@ -1,4 +1,4 @@
-// Walks a schema and writes one grammar rule per part of it. Rules with the same body are written once.
+// Writes one grammar rule per part of a schema.
 #pragma once
 
 #include "text/grammar/json_schema/json_schema_parts.h"
@@ -18,12 +18,12 @@ class SchemaConverter {
   // Both must outlive it.
   SchemaConverter(const Json& document, GrammarRules& rules) : parts_(document, rules), rules_(rules) {}
 
-  // An expression for a schema within the document: a name or something in parentheses. Throws Error where the schema
-  // becomes too large, and where nothing satisfies it, unless the rules' detail says otherwise.
+  // Returns an expression: a name or a group. Throws Error if the schema is too large, or unsatisfiable and
+  // detail().strict.
   std::string convert(const Json& schema, const std::string& hint);
 
  private:
-  // Inside a part of a value, the references that are open outside no longer mean endless recursion.
+  // References that are open outside a part of a value do not count as recursion inside it.
   class Part {
    public:
     explicit Part(SchemaConverter& converter) : converter_(converter) {
@@ -41,7 +41,7 @@ class SchemaConverter {
     SchemaConverter& converter_;
     std::vector<std::string> outer_;
   };
-  using Schemas = std::vector<std::pair<Json, std::string>>; // with their paths
+  using Schemas = std::vector<std::pair<Json, std::string>>;
 
   std::string visit(const Json& schema, const std::string& path, const std::string& hint);
   std::string visit_any(const Json& schema, const std::string& path, const std::string& hint);
@@ -52,15 +52,13 @@ class SchemaConverter {
   std::string visit_array(const Json& schema, const std::string& path, const std::string& hint);
 
   std::string visit_part(const Json& schema, const std::string& path, const std::string& hint);
-  // Null: nothing satisfies the part.
+  // nullopt: unsatisfiable.
   std::optional<std::string> visit_optional(const Json& schema, const std::string& path, const std::string& hint);
-  void forget(size_t rule_count); // all rules but so many
-  // Any value of the schema's types.
+  void forget(size_t rule_count);
   std::string write_types(const Json& schema);
 
-  // Objects (json_schema_objects.cpp).
   struct Property {
-    std::string pair; // the rule of "name": value
+    std::string pair;
     bool required;
   };
   struct NamePattern {
@@ -69,12 +67,12 @@ class SchemaConverter {
   };
   struct Object {
     std::vector<Property> properties;
-    std::set<std::string> names;       // of these and of those that must be absent
-    std::vector<NamePattern> patterns; // further names
-    std::optional<StringSet> allowed;  // names, by propertyNames; null: all
-    bool open = false;                 // names without a pattern may be there, too,
-    Json additional = true;            // and are of this schema
-    std::string more;                  // the rule of one further "name": value; empty: there is none
+    std::set<std::string> names;
+    std::vector<NamePattern> patterns;
+    std::optional<StringSet> allowed; // by propertyNames; nullopt: all
+    bool open = false;                // allows names without a pattern,
+    Json additional = true;           // with this schema
+    std::string more;                 // rule of a further "name": value; empty: none
   };
   std::string visit_object(const Json& schema, const std::string& path, const std::string& hint);
   Json schema_of(const Object& object, const std::string& name, const Json* declared) const;
@@ -82,7 +80,7 @@ class SchemaConverter {
   void add_property(Object& object, const std::string& name, const Json& value, bool required, const std::string& path,
                     const std::string& hint);
   void read_patterns(Object& object, const Json& schema, const std::string& path);
-  // The names that propertyNames lists, unless it says something else.
+  // propertyNames, if a plain list.
   std::optional<std::set<std::string>> read_names(Object& object, const Json& schema, const std::string& path);
   std::string write_more(const Object& object, const std::string& path, const std::string& hint);
   std::string write_any_name(const Object& object, const Json& value, const std::string& path, const std::string& hint);
@@ -92,8 +90,8 @@ class SchemaConverter {
 
   SchemaParts parts_;
   GrammarRules& rules_;
-  std::map<std::string, size_t> rule_of_reference_; // by $ref
-  std::vector<std::string> open_references_;        // followed since the last part of a value was entered
+  std::map<std::string, size_t> rule_of_reference_;
+  std::vector<std::string> open_references_; // followed since the innermost part began
   size_t nesting_ = 0, depth_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The keywords of JSON schema that grammars hold, by the type they restrict. All others are left out.
+// Supported keywords, by type.
 #pragma once
 
 #include "text/grammar/json_schema/json_schema_merge.h"
@@ -14,10 +14,9 @@ struct TypeKeywords {
   std::set<std::string> keywords;
 };
 
-// A schema without `type` that has one of a type's keywords allows that type.
+// Without `type`, a keyword implies its type.
 const std::vector<TypeKeywords>& type_keywords();
 
-// Whether a grammar may depend on the keyword.
 bool is_held(const std::string& keyword);
 
 } // namespace ridge::text

@@ -1,4 +1,3 @@
-// allOf, keyword by keyword: both schemas must hold.
 #include "text/grammar/json_schema/json_schema_merge.h"
 
 #include <algorithm>
@@ -43,13 +42,13 @@ Json merge_enums(const Json& a, const Json& b, const std::string& path) {
   return values;
 }
 
-// properties and additionalProperties of both, as one pair: a property must satisfy what each side says about it.
+// A property must satisfy what both sides say about it.
 void merge_properties(Json& result, const Json& a, const Json& b, const std::string& path) {
   Json properties = Json::object();
   const auto add_from = [&](const Json& one, const Json& other) {
     const Json* mine = find_object(one, "properties", path);
     const Json* theirs = find_object(other, "properties", path);
-    // What has a pattern there is no additional property.
+    // A property that matches a pattern is not additional.
     const Json* more = other.contains("patternProperties") ? nullptr : find_keyword(other, "additionalProperties");
     if (mine == nullptr) return;
     for (const auto& [name, schema] : mine->items()) {
@@ -87,7 +86,6 @@ Json multiply_alternatives(const Json& a, const Json& b) {
   return product;
 }
 
-// Objects of schemas or lists by name.
 Json merge_members(const Json& a, const Json& b) {
   Json all = a;
   for (const auto& [name, value] : b.items()) {

@@ -1,4 +1,4 @@
-// Ranges of numbers as grammars: a range is cut into pieces in which each digit has a range of its own.
+// Splits number ranges into pieces with independent digits.
 #include "core/error.h"
 #include "text/grammar/json_schema/json_schema_rules.h"
 #include "text/grammar/json_schema/json_schema_text.h"
@@ -12,7 +12,7 @@ namespace ridge::text {
 
 namespace {
 
-constexpr size_t kMaxDigits = 18;   // of integers without a bound
+constexpr size_t kMaxDigits = 18;
 constexpr size_t kExactDigits = 15; // decimal digits that every double keeps
 constexpr const char* kNonZero = "[1-9]";
 
@@ -32,7 +32,7 @@ std::string digit_range(char first, char last) {
   return first == last ? fmt::format("\"{}\"", first) : fmt::format("[{}-{}]", first, last);
 }
 
-// Decimal texts of one length from `low` to `high`; begins with a blank unless empty.
+// Texts of equal length; begins with a blank unless empty.
 std::string same_length(std::string_view low, std::string_view high) {
   if (low.empty()) return "";
   if (all(low, '0') && all(high, '9')) return digits(low.size(), low.size());
@@ -49,7 +49,6 @@ std::string same_length(std::string_view low, std::string_view high) {
   return fmt::format(" {}", join(pieces));
 }
 
-// Whole numbers from min to max, both at least 0.
 std::string unsigned_range(uint64_t min, std::optional<uint64_t> max) {
   const std::string low = std::to_string(min);
   std::vector<std::string> pieces;
@@ -83,8 +82,7 @@ std::optional<uint64_t> magnitude(std::optional<int64_t> value) {
   return result;
 }
 
-// Digits after the point. In all functions below, `places` is how many there may be, at most, and `first` says that
-// there must be one; nothing is returned where no digits do.
+// Digits after the point: at most `places`, at least one if `first`; nullopt: no digits match.
 using Digits = std::optional<std::string>;
 
 Digits one_of(const std::vector<std::string>& ways) {
@@ -98,7 +96,7 @@ Digits fraction_from(std::string_view bound, bool excluded, size_t places, bool 
   if (bound.empty() && !excluded)
     return first && places == 0 ? Digits() : "(" + digits(first ? 1 : 0, places) + " \"\")";
   if (places == 0) return std::nullopt;
-  if (bound.empty()) { // zeros, one digit that is not, more digits: half of the places for each side of that digit
+  if (bound.empty()) { // zeros, one nonzero digit, more digits: half of the places for each part
     const size_t half = (places - 1) / 2;
     return fmt::format("({} {}{})", half > 0 ? fmt::format("\"0\"{{0,{}}}", half) : "", kNonZero, digits(0, half));
   }
@@ -155,7 +153,6 @@ struct Magnitudes {
   bool min_excluded = false, max_excluded = false;
 };
 
-// Decimal numbers without sign; empty if there are none.
 std::vector<std::string> unsigned_decimals(const Magnitudes& m, size_t places) {
   std::vector<std::string> pieces;
   const auto add = [&](uint64_t whole, bool bare, const Digits& fraction) {
@@ -182,9 +179,9 @@ std::vector<std::string> unsigned_decimals(const Magnitudes& m, size_t places) {
   return pieces;
 }
 
-constexpr int64_t kMaxListed = 200; // multiples that are written one by one
+constexpr int64_t kMaxListed = 200;
 
-// Multiples of a step that is no multiple of 10, within bounds of one sign.
+// For steps that are no multiple of 10 and bounds of one sign.
 std::string multiples_within(GrammarRules& rules, std::optional<int64_t> min, std::optional<int64_t> max, int64_t step,
                              const std::string& hint) {
   if (step == 1) return gbnf_integer_range(min, max);
@@ -196,8 +193,7 @@ std::string multiples_within(GrammarRules& rules, std::optional<int64_t> min, st
     return values.empty() ? "" : fmt::format("({})", fmt::join(values, " | "));
   }
   if (step > static_cast<int64_t>(StringSet::kMaxStates)) throw_error("`multipleOf` {} is too large", step);
-  // A range of whole numbers has only digits, classes, counts and groups: without blanks and quotation marks it is a
-  // regular expression.
+  // Without blanks and quotes, this GBNF is a regular expression.
   std::string range = gbnf_integer_range(min, max);
   std::erase_if(range, [](char c) { return c == ' ' || c == '"'; });
   const StringSet multiples = StringSet::of_multiples(static_cast<uint32_t>(step));
@@ -222,7 +218,7 @@ std::string gbnf_integer_range(std::optional<int64_t> min, std::optional<int64_t
 
 std::string gbnf_multiples(GrammarRules& rules, std::optional<int64_t> min, std::optional<int64_t> max, int64_t step,
                            const std::string& hint) {
-  int64_t ten = 1; // the power that the step has: zeros at the end
+  int64_t ten = 1;
   std::string zeros;
   for (; step % 10 == 0; step /= 10, ten *= 10) zeros += "0";
   std::vector<std::string> pieces;

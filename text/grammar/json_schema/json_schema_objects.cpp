@@ -1,4 +1,4 @@
-// Objects: declared properties in the schema's order, further ones by patterns or at will, and how many there may be.
+// Objects: declared, patterned and further properties, and their number.
 #include "text/grammar/json_schema/json_schema_converter.h"
 #include "text/grammar/json_schema/json_schema_text.h"
 
@@ -7,9 +7,9 @@
 namespace ridge::text {
 namespace {
 
-constexpr size_t kMaxNamePatterns = 4;    // each doubles the sets of names
-constexpr size_t kMaxListedNames = 500;   // by propertyNames
-constexpr size_t kMaxCountedRules = 5000; // that count an object's properties
+constexpr size_t kMaxNamePatterns = 4; // each doubles the name sets
+constexpr size_t kMaxListedNames = 500;
+constexpr size_t kMaxCountedRules = 5000;
 
 Json all_of(const std::vector<Json>& schemas) {
   if (schemas.size() == 1) return schemas[0];
@@ -18,8 +18,7 @@ Json all_of(const std::vector<Json>& schemas) {
 
 } // namespace
 
-// The declared properties form a chain of rules: `first-i` where none has been written yet, `more-i` where a comma is
-// due; optional ones can be passed over.
+// The declared properties form a chain of rules: `first-i` before any property, `more-i` after one.
 std::string SchemaConverter::visit_object(const Json& schema, const std::string& path, const std::string& hint) {
   if (const auto cases = parts_.dependency_cases(schema, path)) {
     Schemas all;
@@ -77,7 +76,7 @@ void SchemaConverter::read_patterns(Object& object, const Json& schema, const st
     try {
       if (object.patterns.size() >= kMaxNamePatterns) throw_error("they are too many");
       object.patterns.push_back({StringSet(parse_string_pattern(pattern)), value});
-    } catch (const core::Error&) { // its names cannot be told from others
+    } catch (const core::Error&) { // names cannot be distinguished
       object.open = true;
       object.additional = true;
     }
@@ -100,12 +99,12 @@ std::optional<std::set<std::string>> SchemaConverter::read_names(Object& object,
       if (name.is_string()) listed.insert(name.get<std::string>());
   }
   if (others.empty() && listed.size() <= kMaxListedNames) return listed;
-  if (others.size() != 1 || !listed.empty()) return std::nullopt; // several kinds of names are left out
+  if (others.size() != 1 || !listed.empty()) return std::nullopt;
   try {
     object.allowed = string_set(others[0], path);
   } catch (const Unsatisfiable&) {
     return std::set<std::string>();
-  } catch (const core::Error&) { // left out
+  } catch (const core::Error&) {
   }
   return std::nullopt;
 }
@@ -115,7 +114,7 @@ bool SchemaConverter::may_be_there(const Object& object, const std::string& name
          std::ranges::any_of(object.patterns, [&](const NamePattern& pattern) { return pattern.names.contains(name); });
 }
 
-// What a property of this name must satisfy: what is declared for it, and what patterns say.
+// Merges the declaration of a name with matching patterns.
 Json SchemaConverter::schema_of(const Object& object, const std::string& name, const Json* declared) const {
   std::vector<Json> all;
   if (declared != nullptr) all.push_back(*declared);
@@ -131,14 +130,14 @@ void SchemaConverter::add_property(Object& object, const std::string& name, cons
   const std::string key = gbnf_literal(Json(name).dump(-1, ' ', false, Json::error_handler_t::replace));
   const std::string part_hint = hint + "-" + name;
   std::optional<std::string> rule = visit_optional(value, path, part_hint);
-  if (!rule && !required) return; // it must be absent
+  if (!rule && !required) return;
   if (!rule && rules_.detail().strict) fail_unsatisfiable(path, "a required property is left without a value");
   if (!rule) rule = write_types(value);
   const std::string body = fmt::format("{} \":\" {} {}", key, rules_.primitive("space"), *rule);
   object.properties.push_back({rules_.add(part_hint + "-kv", body), required});
 }
 
-// Names that match the same patterns, and no others, have values of the same schema.
+// One schema per set of matching patterns.
 std::string SchemaConverter::write_more(const Object& object, const std::string& path, const std::string& hint) {
   if (object.patterns.empty() && !object.allowed)
     return object.open ? write_any_name(object, object.additional, path, hint) : "";
@@ -166,7 +165,7 @@ std::string SchemaConverter::write_more(const Object& object, const std::string&
     return pairs.empty() ? "" : rules_.add(hint + "-more-kv", fmt::format("{}", fmt::join(pairs, " | ")));
   } catch (const Unsatisfiable&) {
     throw;
-  } catch (const core::Error&) { // these names cannot be told apart
+  } catch (const core::Error&) {
     forget(rule_count);
     return write_any_name(object, true, path, hint);
   }
@@ -184,7 +183,7 @@ std::string SchemaConverter::write_any_name(const Object& object, const Json& va
 std::string SchemaConverter::write_members(const Object& object, const std::string& hint) {
   const std::string space = rules_.primitive("space");
   const auto& properties = object.properties;
-  std::string first, after; // what may stand where no property, or some, have been written
+  std::string first, after;
   if (!object.more.empty()) {
     after = fmt::format("(\",\" {} {})*", space, object.more);
     first = fmt::format("({} {})?", object.more, after);
@@ -205,8 +204,7 @@ std::string SchemaConverter::write_members(const Object& object, const std::stri
   return first;
 }
 
-// The same where their number counts: a rule for each property and each number of properties in front of it. A number
-// that no longer matters is not counted on.
+// One rule per property and number of preceding properties, while that number matters.
 std::string SchemaConverter::write_counted_members(const Object& object, uint32_t min, std::optional<uint32_t> max,
                                                    const std::string& path, const std::string& hint) {
   const auto& properties = object.properties;
@@ -216,7 +214,7 @@ std::string SchemaConverter::write_counted_members(const Object& object, uint32_
     return write_members(object, hint);
   const std::string space = rules_.primitive("space");
   const auto comma = [&](size_t before) { return before > 0 ? fmt::format("\",\" {} ", space) : std::string(); };
-  std::vector<std::optional<std::string>> next(most_counted + 1); // what may follow so many properties
+  std::vector<std::optional<std::string>> next(most_counted + 1);
   for (size_t before = 0; before <= most_counted; ++before) {
     const size_t least = min > before ? min - before : 0;
     if (object.more.empty() || (max && *max == before)) {

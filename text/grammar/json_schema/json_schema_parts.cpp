@@ -9,7 +9,7 @@
 namespace ridge::text {
 namespace {
 
-constexpr size_t kMaxTriggers = 4; // of dependencies: each doubles the cases
+constexpr size_t kMaxTriggers = 4; // each doubles the cases
 
 } // namespace
 
@@ -37,7 +37,6 @@ Json SchemaParts::merge(const Json& a, const Json& b, const std::string& path) {
 }
 
 const Json* SchemaParts::referenced(const std::string& reference, const std::string& path) {
-  // A name is looked for in the whole document.
   if (reference != "#" && !reference.starts_with("#/")) rules_.count_work(count_values(document_), path);
   return find_reference(document_, reference);
 }
@@ -77,7 +76,7 @@ std::vector<Json> SchemaParts::branches(const Json& schema, const char* keyword,
 }
 
 std::optional<std::vector<Json>> SchemaParts::dependency_cases(const Json& schema, const std::string& path) {
-  std::vector<std::pair<std::string, Json>> wanted; // beside a property: a schema
+  std::vector<std::pair<std::string, Json>> wanted;
   Json rest = schema;
   bool any = false;
   for (const char* keyword : {"dependentRequired", "dependentSchemas", "dependencies"}) {
@@ -97,14 +96,14 @@ std::optional<std::vector<Json>> SchemaParts::dependency_cases(const Json& schem
         Json without = one;
         if (!without.contains("properties") && !without.contains("additionalProperties") &&
             !without.contains("patternProperties"))
-          without["additionalProperties"] = true; // `properties` alone would allow no others
+          without["additionalProperties"] = true; // otherwise, `properties` excludes others
         without["properties"][name] = false;
         more.push_back(std::move(without));
       }
       try {
         const Json present = {{"required", Json::array({name})}};
         more.push_back(merge(merge(one, present, path), resolve(rule, path), path));
-      } catch (const Unsatisfiable&) { // it is never there
+      } catch (const Unsatisfiable&) {
       }
     }
     cases = std::move(more);

@@ -1,4 +1,4 @@
-// What parts of a JSON schema mean within their document: references followed, schemas that all hold merged into one.
+// Resolves references and allOf.
 #pragma once
 
 #include "text/grammar/json_schema/json_schema_merge.h"
@@ -12,12 +12,12 @@
 
 namespace ridge::text {
 
-inline constexpr size_t kMaxSchemaDepth = 800; // of schemas that lead to each other
+inline constexpr size_t kMaxSchemaDepth = 800;
 
-// A level of a walk over a schema. What it opened is closed again, also where an Error leaves it.
+// Restores the walk's state on exit, also after exceptions.
 class SchemaLevel {
  public:
-  // Throws Error where there are too many. Both are the walk's.
+  // Throws Error if too deep.
   SchemaLevel(size_t& nesting, std::vector<std::string>& open_references, const std::string& path)
       : nesting_(nesting), open_references_(open_references), outer_(open_references.size()) {
     if (nesting == kMaxSchemaDepth) fail_schema(path, "its parts refer to each other too deeply");
@@ -38,25 +38,21 @@ class SchemaLevel {
 
 class SchemaParts {
  public:
-  // `document`, which must outlive this, is where references lead. The work is counted as that of the rules, because a
-  // short document can stand for a huge schema.
+  // References point into `document`, which must outlive this. `rules` counts the work: short documents can expand
+  // hugely.
   SchemaParts(const Json& document, GrammarRules& rules) : document_(document), rules_(rules) {}
 
-  // A copy without this keyword and without annotations.
   Json without(const Json& schema, const char* keyword, const std::string& path);
   Json merge(const Json& a, const Json& b, const std::string& path);
-  // Null: the reference leads nowhere in the document.
   const Json* referenced(const std::string& reference, const std::string& path);
-  // The schema with its $ref and allOf replaced by their targets, recursively. A reference that leads back to itself,
-  // or nowhere, says nothing.
+  // Replaces $ref and allOf; ignores circular and dangling references.
   Json resolve(const Json& schema, const std::string& path);
-  // The schemas of anyOf or oneOf, each with what stands beside that keyword.
+  // anyOf or oneOf, merged with the rest.
   std::vector<Json> branches(const Json& schema, const char* keyword, const std::string& path);
-  // The schema as alternatives without $ref, allOf, anyOf, oneOf and nullable: each is a list of values (enum, const),
-  // of one type, or empty: anything. None: nothing satisfies it.
+  // Alternatives without $ref, allOf, anyOf, oneOf, nullable: each is a value list, has one type, or is empty
+  // (anything). No alternatives: unsatisfiable.
   std::vector<Json> alternatives(const Json& schema, const std::string& path);
-  // The schema of an object without each property that others depend on, and one with it and what it wants. Null: there
-  // is no such keyword.
+  // Per dependent property: without it; with it and its requirements. nullopt: none.
   std::optional<std::vector<Json>> dependency_cases(const Json& schema, const std::string& path);
 
  private:
@@ -68,13 +64,10 @@ class SchemaParts {
   size_t nesting_ = 0;
 };
 
-// What `required` names.
 std::set<std::string> required_names(const Json& schema, const std::string& path);
 
-// Whether `not` leaves nothing. Any other `not` is left out.
 bool excludes_all(const Json& schema);
 
-// The types that `type` names, or those that the other keywords imply.
 std::vector<std::string> implied_types(const Json& schema, const std::string& path);
 
 } // namespace ridge::text

@@ -1,5 +1,4 @@
-// Sets of strings as grammars. A pattern describes the string's value; the grammar describes how it is written: in
-// JSON, every character that JSON escapes is written as its escape.
+// String sets as grammars; JSON notation matches escaped text.
 #include "core/error.h"
 #include "text/grammar/json_schema/json_schema_rules.h"
 #include "text/grammar/json_schema/json_schema_text.h"
@@ -34,7 +33,7 @@ std::string json_escape(uint32_t c) {
   }
 }
 
-// One character of the set as it is, or an empty text where there is none but `never`.
+// Empty if `set` has at most `never`.
 std::string plain_char_from_set(const Ranges& set, char never) {
   std::string raw;
   const auto add = [&](uint32_t first, uint32_t last) {
@@ -52,7 +51,6 @@ std::string plain_char_from_set(const Ranges& set, char never) {
   return raw.empty() ? "" : fmt::format("[{}]", raw);
 }
 
-// One character of the set in JSON notation; sets without characters give an empty text.
 std::string json_char_from_set(const Ranges& set) {
   std::string raw, escaped;
   const auto add_raw = [&](uint32_t first, uint32_t last) {
@@ -74,7 +72,7 @@ std::string json_char_from_set(const Ranges& set) {
   return escaped.empty() ? fmt::format("[{}]", raw) : fmt::format("([{}] | {})", raw, escaped);
 }
 
-// One character of the set: an expression, empty where the notation has no way to write any of them.
+// Empty if the notation cannot write the set.
 std::string character(GrammarRules& rules, const Ranges& set, const StringNotation& notation, const std::string& hint) {
   if (!notation.is_json) return plain_char_from_set(set, notation.never);
   const std::string expression = json_char_from_set(set);
@@ -87,8 +85,8 @@ class PatternWriter {
       : rules_(rules), notation_(notation), hint_(hint) {}
 
   struct Written {
-    std::string text;  // that a quantifier may follow
-    size_t states = 1; // that it compiles to
+    std::string text; // can take a quantifier
+    size_t states = 1;
   };
 
   Written write(const PatternNode& node) {

@@ -1,17 +1,17 @@
-// Repetitions in these rules are bounded, so that a model cannot write an endless number.
+// Repetitions are bounded, so that a model cannot write endless numbers.
 #include "text/grammar/json_schema/json_schema_primitives.h"
 
 namespace ridge::text {
 
 const std::map<std::string, Primitive>& primitives() {
-  // A character escaped as \u is one code point: halves of surrogate pairs come in pairs.
+  // \u: one code point; surrogates come in pairs.
   static const std::map<std::string, Primitive> kPrimitives = {
       {"space", {R"(| " " | "\n" [ \t]{0,20})", {}}},
       {"char", {R"([^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" escape))", {"escape"}}},
       {"escape",
        {R"([0-9a-cA-CefEF] hex{3} | [dD] ([0-7] hex{2} | [89abAB] hex{2} "\\u" [dD] [c-fC-F] hex{2}))", {"hex"}}},
       {"hex", {"[0-9a-fA-F]", {}}},
-      // Names of additional properties: no \u and \/, so that no declared name can be spelled in another way.
+      // No \u and \/, which could spell a declared name.
       {"key-char", {R"([^"\\\x7F\x00-\x1F] | "\\" ["\\bfnrt])", {}}},
       {"value",
        {"object | array | string | number | boolean | null",
@@ -33,7 +33,7 @@ namespace {
 
 constexpr uint32_t kNoMaximum = ~0u;
 
-// RFC 3339. The year 0 and leap seconds, which few programs read, are left out.
+// RFC 3339 without year 0 and leap seconds.
 const std::string kDate =
     R"((?:(?:000[1-9]|00[1-9]\d|0[1-9]\d{2}|[1-9]\d{3})-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|)"
     R"((?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))|)"
@@ -42,25 +42,24 @@ const std::string kHour = R"((?:[01]\d|2[0-3]))";
 const std::string kTime = kHour + R"(:[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:[Zz]|[-+])" + kHour + R"(:[0-5]\d))";
 const std::string kTimePart = R"((?:\d{1,9}H(?:\d{1,9}M(?:#S)?|#S)?|\d{1,9}M(?:#S)?|#S))";
 
-std::string duration() { // also with a fraction of the seconds, as ISO 8601 has it
+std::string duration() { // ISO 8601 allows fractional seconds
   std::string time = "T" + kTimePart;
   for (size_t at = 0; (at = time.find("#S")) != std::string::npos;) time.replace(at, 2, R"(\d{1,9}(?:\.\d{1,9})?S)");
   return R"(P(?:\d{1,9}W|(?:\d{1,9}Y(?:\d{1,9}M(?:\d{1,9}D)?|\d{1,9}D)?|\d{1,9}M(?:\d{1,9}D)?|\d{1,9}D)(?:)" + time +
          ")?|" + time + ")";
 }
 
-// RFC 1123 and 5321, but for their limits of lengths, which would make the grammar large.
+// RFC 1123 and 5321 without limits of length, which would enlarge the grammar.
 const std::string kLabel = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?";
 const std::string kHost = kLabel + R"((?:\.)" + kLabel + ")*";
 const std::string kAtom = R"([A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)";
 
-// RFC 4291.
 const std::string kOctet = R"((?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))";
 const std::string kIpv4 = kOctet + R"((?:\.)" + kOctet + "){3}";
 
 std::string ipv6() {
   const std::string group = "[0-9A-Fa-f]{1,4}", end = "(?:" + group + ":" + group + "|" + kIpv4 + ")";
-  const auto before = [&](int most) { // up to so many groups in front of ::
+  const auto before = [&](int most) { // up to `most` groups before ::
     return "(?:(?:" + group + ":){0," + std::to_string(most - 1) + "}" + group + ")?::";
   };
   const auto after = [&](int count) { return "(?:" + group + ":){" + std::to_string(count) + "}"; };
@@ -69,7 +68,6 @@ std::string ipv6() {
          "|" + before(6) + group + "|" + before(7) + ")";
 }
 
-// RFC 3986.
 const std::string kUriCharacters = R"(A-Za-z0-9._~!$&'()*+,;=@-)";
 
 std::string uri_characters(const std::string& more) { return "(?:[" + more + kUriCharacters + "]|%[0-9A-Fa-f]{2})"; }

@@ -1,4 +1,4 @@
-// The grammar rules that every JSON schema may use: those of JSON itself; and the patterns of the string formats.
+// Rules of JSON itself; patterns of string formats.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace ridge::text {
 
 struct Primitive {
   const char* body;
-  std::vector<const char*> uses; // the rules named in the body
+  std::vector<const char*> uses;
 };
-const std::map<std::string, Primitive>& primitives(); // by rule name
+const std::map<std::string, Primitive>& primitives();
 
 struct Format {
-  std::string pattern;             // of whole texts
-  uint32_t min_length, max_length; // of texts that match
+  std::string pattern; // anchored
+  uint32_t min_length, max_length;
 };
-// The formats that grammars hold, by name, as wide as their RFCs. All others say nothing.
+// Formats are as wide as their RFCs.
 const std::map<std::string, Format>& formats();
 
 } // namespace ridge::text

@@ -1,4 +1,3 @@
-// Collects rules, names them, and shares those with equal bodies, so that repeated parts of a schema cost once.
 #include "text/grammar/json_schema/json_schema_rules.h"
 
 #include "core/strings/utf8.h"
@@ -13,13 +12,13 @@ namespace ridge::text {
 namespace {
 
 constexpr size_t kMaxGrammarBytes = 8'000'000;
-constexpr size_t kMaxNameLength = 200; // of properties that rules distinguish; each character is a level of recursion
+constexpr size_t kMaxNameLength = 200; // each character is a recursion level
 constexpr size_t kLeastWork = 50'000, kWorkPerValue = 200;
 
 std::string other_key_node(GrammarRules& rules, const std::vector<std::vector<std::string>>& spellings, size_t depth,
                            const std::string& hint) {
   if (spellings.empty()) return rules.primitive("key-char") + "*";
-  if (depth > kMaxNameLength) return rules.primitive("key-char") + "*"; // names that are as long are not told apart
+  if (depth > kMaxNameLength) return rules.primitive("key-char") + "*"; // longer names are not distinguished
   std::map<std::string, std::vector<std::vector<std::string>>> by_unit;
   bool is_name = false;
   for (const auto& spelling : spellings) {
@@ -36,7 +35,7 @@ std::string other_key_node(GrammarRules& rules, const std::vector<std::vector<st
     } else if (unit[0] != '\\') {
       excluded += unit == "]" || unit == "^" || unit == "-" || unit == "[" ? fmt::format("\\x{:02X}", unit[0]) : unit;
     } else {
-      continue; // \u: these names have no other spelling here
+      continue;
     }
     pieces += fmt::format("{} {} | ", gbnf_literal(unit), other_key_node(rules, longer, depth + 1, hint));
   }
@@ -56,7 +55,7 @@ std::span<const SchemaDetail> schema_details() {
 }
 
 GrammarRules::GrammarRules(size_t first_detail) : first_detail_(first_detail) {
-  for (const auto& [name, primitive] : primitives()) names_.insert(name); // no other rule may take them
+  for (const auto& [name, primitive] : primitives()) names_.insert(name);
 }
 
 std::string GrammarRules::write_schema(size_t size, const std::function<std::string()>& write) {
@@ -141,7 +140,7 @@ std::string GrammarRules::text(const std::string& root) const {
 }
 
 std::string other_key(GrammarRules& rules, const std::set<std::string>& names, const std::string& hint) {
-  std::vector<std::vector<std::string>> spellings; // as JSON, cut into characters and escapes
+  std::vector<std::vector<std::string>> spellings; // JSON text, split into characters and escapes
   for (const std::string& name : names) {
     const std::string quoted = Json(name).dump(-1, ' ', false, Json::error_handler_t::replace);
     std::vector<std::string> units;

@@ -1,4 +1,4 @@
-// The grammar that the JSON schema converter writes, rule by rule.
+// The rules of the grammar that the converter writes.
 #pragma once
 
 #include "text/grammar/json_schema/json_schema_merge.h"
@@ -13,45 +13,40 @@
 
 namespace ridge::text {
 
-// How much of a schema becomes grammar. What is beyond it is left out.
+// Beyond these limits, parts are left out.
 struct SchemaDetail {
-  uint32_t max_count; // of repetitions: longer lengths, more items
-  size_t max_depth;   // of values within values; what is deeper may be any value of its types
-  bool strict;        // that what nothing satisfies is an Error; else it may be anything
+  uint32_t max_count;
+  size_t max_depth; // of nested values; deeper ones may be anything of their types
+  bool strict;      // unsatisfiable parts are Errors; else they may be anything
 };
-std::span<const SchemaDetail> schema_details(); // from all of a schema to hardly anything, which always succeeds
+std::span<const SchemaDetail> schema_details(); // decreasing; the last always succeeds
 
 class GrammarRules {
  public:
-  // `first_detail`: of schema_details().
   explicit GrammarRules(size_t first_detail = 0);
 
-  // What `write` returns with the most detail with which it throws no Error. It may do work in proportion to `size`,
-  // the number of values in the schema. Throws only what it throws with the least detail.
+  // Returns `write` at the highest detail that throws no Error; only the lowest detail's Errors propagate. `size`
+  // (values in the schema) bounds its work.
   std::string write_schema(size_t size, const std::function<std::string()>& write);
   const SchemaDetail& detail() const { return schema_details()[detail_]; }
-  // Throws Error once all of it is too much: values visited or copied.
+  // Throws Error beyond a limit of visited or copied values.
   void count_work(size_t amount, const std::string& path);
 
-  // The rule of this name out of primitives(), with all that it uses.
+  // Adds a rule of primitives() and its dependencies.
   std::string primitive(const std::string& name);
-  // The name of a rule with this body: a present one, or a new one called by the hint.
+  // Returns an existing rule with this body, or a new one.
   std::string add(const std::string& hint, const std::string& body);
-  // The first of several rules that were written under this key; null: none.
   const std::string* find_written(const std::string& key) const {
     const auto known = rule_of_key_.find(key);
     return known == rule_of_key_.end() ? nullptr : &rules_[known->second].name;
   }
   void keep_written(const std::string& key, size_t index) { rule_of_key_[key] = index; }
-  // A rule whose body comes later, for recursion.
   size_t reserve(const std::string& hint);
   void define(size_t index, std::string body);
 
   const std::string& name(size_t index) const { return rules_[index].name; }
   size_t size() const { return rules_.size(); }
-  // Forgets all rules but the first `count`.
   void drop(size_t count);
-  // The whole grammar; `root` is the body of its first rule.
   std::string text(const std::string& root) const;
 
  private:
@@ -70,20 +65,19 @@ class GrammarRules {
   size_t work_ = 0, work_limit_ = 0;
 };
 
-// The values of a schema with `enum` or `const` that its other keywords allow.
+// The values of `enum` or `const` that other keywords allow.
 std::vector<Json> listed_values(const Json& schema, const std::string& path);
 
-// Each gives an expression for a schema of its type.
 std::string enum_rule(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint);
 std::string string_rule(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint);
-// The same without quotation marks, in any notation; empty: any text.
+// Without quotes; empty: any text.
 std::string string_text(GrammarRules& rules, const Json& schema, const std::string& path, const std::string& hint,
                         const StringNotation& notation);
-// The strings that a schema of strings allows; null: any. Throws an Error where a set cannot tell them apart.
+// nullopt: any string. Throws Error for conditions that no set can represent.
 std::optional<StringSet> string_set(const Json& schema, const std::string& path);
 std::string number_rule(GrammarRules& rules, bool is_integer, const Json& schema, const std::string& path,
                         const std::string& hint);
-// The inside of a JSON string that equals no name of `names`: a tree over their characters, one rule per node.
+// JSON strings other than `names`, without quotes: a tree over characters.
 std::string other_key(GrammarRules& rules, const std::set<std::string>& names, const std::string& hint);
 
 } // namespace ridge::text

@@ -1,4 +1,4 @@
-// The rules of values without parts: enums and constants, strings, numbers.
+// Enums, constants, strings, numbers.
 #include "text/grammar/json_schema/json_schema_merge.h"
 #include "text/grammar/json_schema/json_schema_primitives.h"
 #include "text/grammar/json_schema/json_schema_rules.h"
@@ -14,17 +14,16 @@ namespace ridge::text {
 
 namespace {
 
-constexpr uint32_t kMaxLengthBesidePattern = 1000; // beyond it their automaton is too large
-constexpr double kMostWhole = 1e18;                // beyond it bounds are no longer held exactly
+constexpr uint32_t kMaxLengthBesidePattern = 1000; // otherwise the automaton is too large
+constexpr double kMostWhole = 1e18;                // larger bounds are inexact
 
-// What strings must satisfy. Patterns that are not understood are left out.
 struct StringConditions {
   std::vector<StringPattern> patterns;
   uint32_t min = 0;
   std::optional<uint32_t> max;
 
   bool has_length() const { return min > 0 || max; }
-  StringSet set() const { // of at least one condition
+  StringSet set() const {
     std::optional<StringSet> all;
     const auto add = [&](StringSet one) { all = all ? all->both(one) : std::move(one); };
     for (const StringPattern& pattern : patterns) add(StringSet(pattern));
@@ -42,7 +41,7 @@ StringConditions string_conditions(const Json& schema, const std::string& path) 
   const auto add = [&](const std::string& pattern) {
     try {
       conditions.patterns.push_back(parse_string_pattern(pattern));
-    } catch (const core::Error&) { // it stays out of the grammar
+    } catch (const core::Error&) {
     }
   };
   if (const Json* pattern = find_keyword(schema, "pattern"))
@@ -57,7 +56,7 @@ StringConditions string_conditions(const Json& schema, const std::string& path) 
   return conditions;
 }
 
-// A bound of an integer, rounded inwards by std::ceil or std::floor. What no 64 bits hold is no bound.
+// Rounds inwards. nullopt: no bound, or beyond 64 bits.
 std::optional<int64_t> find_whole_bound(const Json& schema, const char* keyword, double (*round)(double)) {
   const Json* bound = find_keyword(schema, keyword);
   if (bound == nullptr || !bound->is_number()) return std::nullopt;
@@ -71,7 +70,7 @@ struct DecimalBound {
   bool excluded = false;
 };
 
-// A number in decimal. Where it has more than 12 digits after the point, the next one with 12, upwards or downwards.
+// Rounds to 12 digits after the point.
 Decimal decimal_of(const Json& number, bool upwards, bool& rounded) {
   constexpr size_t kPlaces = 12;
   constexpr uint64_t kOne = 1'000'000'000'000;
@@ -94,7 +93,7 @@ Decimal decimal_of(const Json& number, bool upwards, bool& rounded) {
   return {negative && (whole > 0 || fraction > 0), whole, digits};
 }
 
-// The narrower one of an including and an excluding bound of a number; null: none that can be held.
+// The narrower of the inclusive and the exclusive bound; nullopt: none.
 std::optional<DecimalBound> find_bound(const Json& schema, bool lower) {
   const char *including = lower ? "minimum" : "maximum", *excluding = lower ? "exclusiveMinimum" : "exclusiveMaximum";
   const Json *inner = find_keyword(schema, including), *outer = find_keyword(schema, excluding);
@@ -118,11 +117,11 @@ bool has_bounds(const Json& schema) {
 }
 
 struct Steps10 {
-  int64_t whole = 1;            // the number is a multiple of this
-  std::optional<size_t> places; // or has so many digits after the point, at most
+  int64_t whole = 1;
+  std::optional<size_t> places;
 };
 
-// `multipleOf`, where it is whole or a power of ten; else nothing.
+// nullopt: neither an integer nor a power of ten.
 std::optional<Steps10> find_step(const Json& schema) {
   const Json* given = find_keyword(schema, "multipleOf");
   if (given == nullptr || !given->is_number()) return std::nullopt;
@@ -145,7 +144,7 @@ std::string integer_rule(GrammarRules& rules, const Json& schema, const std::str
   };
   if (min && is_true("exclusiveMinimum") && is_whole("minimum")) ++*min;
   if (max && is_true("exclusiveMaximum") && is_whole("maximum")) --*max;
-  // x > 2.5 and x ≥ 3 are the same for whole x, so an excluded bound is rounded the other way.
+  // For integers, x > 2.5 equals x ≥ 3: exclusive bounds round outwards.
   if (const auto above = find_whole_bound(schema, "exclusiveMinimum", std::floor); above && (!min || *above >= *min))
     min = *above + 1;
   if (const auto below = find_whole_bound(schema, "exclusiveMaximum", std::ceil); below && (!max || *below <= *max))
@@ -158,7 +157,7 @@ std::string integer_rule(GrammarRules& rules, const Json& schema, const std::str
       return rules.add(hint, some);
     } catch (const Unsatisfiable&) {
       throw;
-    } catch (const core::Error&) { // its grammar would be too large
+    } catch (const core::Error&) {
     }
   }
   return min || max || has_bounds(schema) ? rules.add(hint, gbnf_integer_range(min, max)) : rules.primitive("integer");
@@ -214,7 +213,7 @@ std::string string_text(GrammarRules& rules, const Json& schema, const std::stri
     if (set.empty()) fail_unsatisfiable(path, "no string satisfies it");
     return gbnf_from_set(rules, set, notation, hint);
   };
-  std::vector<std::function<std::string()>> ways; // the first that succeeds holds most
+  std::vector<std::function<std::string()>> ways; // strictest first; the first success wins
   if (conditions.patterns.size() > 1 || conditions.has_length()) ways.push_back([&] { return of_all(conditions); });
   if (conditions.patterns.size() > 1) ways.push_back([&] { return of_all({conditions.patterns}); });
   ways.push_back(of_one);

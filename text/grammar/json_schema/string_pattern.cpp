@@ -13,7 +13,7 @@ namespace {
 
 using PatternKind = PatternNode::Kind;
 
-constexpr int kMaxGroups = 60; // within each other
+constexpr int kMaxGroups = 60;
 
 PatternNode any_text() {
   PatternNode any = {.kind = PatternKind::one_of, .characters = {kAllCodePoints}};
@@ -57,7 +57,7 @@ class PatternParser {
     return all;
   }
 
-  // ^ and $ are understood where they begin and end an alternative of the whole pattern, or of a look-ahead behind ^.
+  // ^ and $ are supported at the ends of an alternative, or of a look-ahead after ^.
   PatternNode parse_sequence(Part part, int nesting) {
     PatternNode sequence = {.kind = PatternKind::sequence};
     const bool begins = skip_begin(part);
@@ -112,7 +112,7 @@ class PatternParser {
     ++pos_;
     if (skip("?")) {
       if (skip("<") && !is_next("=") && !is_next("!")) {
-        while (!at_end() && !is_next(">")) ++pos_; // the group's name
+        while (!at_end() && !is_next(">")) ++pos_;
         if (!skip(">")) fail("the group's name has no closing `>`");
       } else if (!skip(":")) {
         fail("look-around is supported only as look-ahead behind `^`");
@@ -134,7 +134,7 @@ class PatternParser {
     } else {
       return atom;
     }
-    skip("?"); // lazy: the same language
+    skip("?");
     if (is_next("*") || is_next("+") || is_next("{")) fail("a repetition of a repetition");
     repeat.children.push_back(std::move(atom));
     return repeat;
@@ -175,7 +175,7 @@ class PatternParser {
     return static_cast<uint32_t>(std::stoul(std::string(text), nullptr, 16));
   }
 
-  // The rest of \uHHHH; two of them may be one character.
+  // Two \uHHHH may form one character.
   uint32_t parse_utf16() {
     const uint32_t high = parse_hex(4);
     if (high < 0xd800 || high > 0xdfff) return high;
@@ -184,7 +184,7 @@ class PatternParser {
     return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
   }
 
-  // An escape as a set: \d is several characters, \n is one.
+  // \d is several characters, \n is one.
   CodePoints parse_escape(bool in_negated_class = false) {
     ++pos_;
     if (at_end()) fail("the pattern ends after `\\`");
@@ -192,7 +192,7 @@ class PatternParser {
     const auto one = [](uint32_t code_point) { return CodePoints{{code_point, code_point}}; };
     const CodePoints digit = {{'0', '9'}};
     const CodePoints word = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-    // Engines differ in which blanks beyond ASCII \s matches, so neither \s nor \S gives any.
+    // Engines differ on \s beyond ASCII: \s and \S exclude it.
     const CodePoints space = {{'\t', '\r'}, {' ', ' '}};
     const CodePoints any_space = {{'\t', '\r'},     {0x1c, ' '},      {0x85, 0x85},     {0xa0, 0xa0},
                                   {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f},

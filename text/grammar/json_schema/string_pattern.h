@@ -1,4 +1,4 @@
-// Regular expressions of JSON schema, read into a tree.
+// JSON schema's regular expressions.
 #pragma once
 
 #include "text/grammar/grammar.h"
@@ -18,23 +18,21 @@ struct PatternNode {
   static constexpr uint32_t kUnlimited = std::numeric_limits<uint32_t>::max();
 
   Kind kind = Kind::sequence;
-  CodePoints characters = {}; // one_of: a character of these
-  uint32_t min = 0, max = 0;  // repeat
+  CodePoints characters = {};
+  uint32_t min = 0, max = 0;
   std::vector<PatternNode> children = {};
 };
 
 struct StringPattern {
-  PatternNode whole; // of whole strings: where the expression has no ^ or $, any text is added
+  PatternNode whole; // anchored: any text is added where ^ or $ is missing
   struct Ahead {
     PatternNode whole;
     bool negative;
   };
-  std::vector<Ahead> aheads; // look-ahead behind ^: it holds for whole strings, too
+  std::vector<Ahead> aheads; // look-ahead after ^, anchored
 };
 
-// Reads an ECMAScript regular expression. As in JSON schema, it is unanchored unless it has ^ and $. Throws an Error
-// for malformed expressions and for those that are not regular or not understood: look-around elsewhere than behind ^,
-// back-references, \b, \p, ^ and $ within.
+// ECMAScript syntax. Throws Error if invalid or unsupported: other look-around, back-references, \b, \p, inner ^ and $.
 StringPattern parse_string_pattern(std::string_view pattern);
 
 } // namespace ridge::text

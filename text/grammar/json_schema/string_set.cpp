@@ -13,16 +13,16 @@ namespace {
 
 using PatternKind = PatternNode::Kind;
 
-constexpr size_t kMaxPatternSteps = 20'000;  // of an automaton that is not deterministic yet
-constexpr size_t kMaxSubsetWork = 3'000'000; // of making it so
+constexpr size_t kMaxPatternSteps = 20'000;  // of a nondeterministic automaton
+constexpr size_t kMaxSubsetWork = 3'000'000; // of the subset construction
 constexpr uint32_t kLastCharacter = kAllCodePoints.last;
 
 [[noreturn]] void fail_size() { throw_error("its strings are too many to tell apart"); }
 
-// The automaton of a pattern: a step reads a character, or goes on at two places without reading.
+// A nondeterministic automaton: a step reads a character, or continues at two places.
 struct Steps {
   struct Step {
-    const CodePoints* characters = nullptr; // null: nothing is read
+    const CodePoints* characters = nullptr; // nullptr: reads nothing
     uint32_t next = 0, other = 0;
   };
   static constexpr uint32_t kEnd = 0;
@@ -35,7 +35,7 @@ struct Steps {
     return static_cast<uint32_t>(all.size() - 1);
   }
 
-  // The first step of what matches `node` and then goes on at `next`.
+  // Returns the first step that matches `node` and continues at `next`.
   uint32_t add_node(const PatternNode& node, uint32_t next) {
     switch (node.kind) {
     case PatternKind::one_of: return add({&node.characters, next, next});
@@ -63,16 +63,16 @@ struct Steps {
       all[first].other = loop;
     }
     for (uint32_t i = 0; i < optional; ++i) first = add({nullptr, next, add_node(body, first)});
-    // Each copy adds a step, even of an empty body: so their number is limited.
+    // Each copy adds a step, which limits copies of empty bodies.
     for (uint32_t i = 0; i < node.min; ++i) first = add({nullptr, add_node(body, first), kNowhere});
     return first;
   }
 
-  static constexpr uint32_t kNowhere = ~0u; // of a step that goes on at one place only
+  static constexpr uint32_t kNowhere = ~0u;
   std::vector<Step> all;
 };
 
-// Makes it deterministic: its states are sets of steps that read.
+// Subset construction.
 class Subsets {
  public:
   explicit Subsets(const Steps& steps) : steps_(steps), seen_(steps.all.size(), 0) {}
@@ -87,7 +87,7 @@ class Subsets {
   }
 
  private:
-  using Set = std::vector<uint32_t>; // sorted
+  using Set = std::vector<uint32_t>;
 
   void work(size_t amount) {
     work_ += amount;
@@ -125,7 +125,7 @@ class Subsets {
   }
 
   std::vector<StringSet::Edge> edges_of(const Set set) { // a copy: sets_ grows
-    std::set<uint32_t> cuts;                             // where some step begins or ends to read
+    std::set<uint32_t> cuts;
     for (const uint32_t at : set)
       if (const CodePoints* characters = steps_.all[at].characters)
         for (const CodePointRange& range : *characters) {
@@ -219,7 +219,7 @@ StringSet StringSet::of_texts(std::span<const std::string> texts) {
 
 StringSet StringSet::of_multiples(uint32_t step) {
   StringSet set;
-  constexpr uint32_t kSign = 1, kFirst = 2; // of the states for remainders
+  constexpr uint32_t kSign = 1, kFirst = 2; // states before the remainders
   if (step + kFirst > kMaxStates) fail_size();
   set.states_.resize(step + kFirst);
   const auto add_digits = [&](uint32_t state, uint32_t remainder) {

@@ -1,4 +1,3 @@
-// How built-ins get their arguments, and the tests and functions among them.
 #include "text/jinja/builtins/builtins.h"
 
 #include "text/jinja/objects.h"
@@ -96,7 +95,6 @@ Value remainder_is(Runtime& runtime, const Call& call, const Value& divisor, int
   return runtime.equal(runtime.binary("%", call.self, divisor), Value(wanted));
 }
 
-// str.isupper and str.islower: some letter has the case, and none the other.
 template <typename Has, typename Lacks>
 bool has_case(std::string_view text, Has has, Lacks lacks) {
   bool any = false;
@@ -109,7 +107,7 @@ bool has_case(std::string_view text, Has has, Lacks lacks) {
 }
 
 bool names(const Value& value, const Builtin* (*find)(std::string_view)) {
-  Dict().find(value); // refuses what Python cannot look up
+  Dict().find(value); // throws for unhashable values
   return value.is_string() && find(value.string());
 }
 
@@ -220,7 +218,7 @@ struct Cycler : Object {
     if (items.empty()) return std::nullopt;
     if (name == "current") return items[at];
     if (name != "next" && name != "reset") return std::nullopt;
-    // The runtime keeps the cycler until the rendering ends, so the plain pointer stays good.
+    // The runtime owns the cycler, so `this` stays valid.
     return runtime.keep(std::make_shared<Function>([this, is_next = name == "next"](Runtime&, Arguments&) -> Value {
       if (items.empty()) return {};
       if (!is_next) return at = 0, Value();
@@ -243,7 +241,7 @@ Value strftime_now(Runtime& runtime, const Call& call) {
   static const locale_t kPlain = newlocale(LC_ALL_MASK, "C", nullptr);
   const std::string format(call.string(0));
   std::string out(format.size() * 4 + 4096, '\0');
-  out.resize(strftime_l(out.data(), out.size(), format.c_str(), &runtime.now(), kPlain)); // 0 where it does not fit
+  out.resize(strftime_l(out.data(), out.size(), format.c_str(), &runtime.now(), kPlain));
   return runtime.text(TaintedText(std::move(out), call.text(0).has_data()));
 }
 

@@ -1,4 +1,3 @@
-// Filters that make or print a number.
 #include "text/jinja/python/integers.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
@@ -41,7 +40,7 @@ Value absolute(Runtime&, const Call& call) {
   return call.self.is_integer() ? absolute_of(call.self) : std::abs(call.self.number());
 }
 
-// To a multiple of 10^places: exact decimal, half to even.
+// To a multiple of 10^places, half to even, exact decimal.
 double round_to_tens(double number, int places) {
   const std::string digits = fmt::format("{:.25e}", number);
   const int exponent = std::stoi(digits.substr(digits.find('e') + 1));
@@ -62,7 +61,7 @@ Value round_number(Runtime& runtime, const Call& call) {
     const Value unit = runtime.binary("**", Value(int64_t{10}), Value(-precision));
     const Value rest = runtime.binary("%", call.self, unit), down = runtime.binary("-", call.self, rest);
     const auto half = runtime.order(runtime.binary("*", rest, Value(int64_t{2})), unit);
-    const Value multiple = runtime.binary("//", down, unit); // half goes to the even one
+    const Value multiple = runtime.binary("//", down, unit);
     const bool odd = runtime.binary("%", multiple, Value(int64_t{2})).truth();
     return half > 0 || (half == 0 && odd) ? runtime.binary("+", down, unit) : down;
   }
@@ -76,15 +75,15 @@ Value round_number(Runtime& runtime, const Call& call) {
   if (!std::isfinite(number) || precision > 300) return number;
   if (precision < -300) return std::copysign(0.0, number);
   if (precision < 0) return round_to_tens(number, static_cast<int>(-precision));
-  return std::strtod(fmt::format("{:.{}f}", number, precision).c_str(), nullptr); // exact decimal, half to even
+  return std::strtod(fmt::format("{:.{}f}", number, precision).c_str(), nullptr);
 }
 
 std::string bytes_with_unit(double bytes, bool binary) {
   const double base = binary ? 1024 : 1000;
   if (bytes == 1) return "1 Byte";
-  if (bytes < base) return fmt::format("{:.0f} Bytes", std::trunc(bytes) + 0.0); // no minus before zero
+  if (bytes < base) return fmt::format("{:.0f} Bytes", std::trunc(bytes) + 0.0); // + 0.0: no minus sign before zero
   constexpr std::string_view kPrefixes = "kMGTPEZY";
-  long double unit = base; // which has 10^24, a double has not
+  long double unit = base; // a double cannot hold 10^24
   for (size_t i = 0;; ++i) {
     unit *= base;
     if (bytes < unit || i + 1 == kPrefixes.size())

@@ -1,4 +1,3 @@
-// Filters over lists and dicts.
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 
@@ -8,7 +7,7 @@ namespace ridge::text::jinja {
 
 namespace {
 
-// What `add` makes of the items, up to the one where it fails.
+// A generator of the items that `add` makes, up to the first failure.
 template <typename Add>
 Value one_by_one(Runtime& runtime, const Value& source, const Add& add) {
   Values out;
@@ -23,7 +22,7 @@ Value one_by_one(Runtime& runtime, const Value& source, const Add& add) {
   return runtime.generator(std::move(out), std::move(failure));
 }
 
-// Sorting and grouping look at strings without their case unless told otherwise.
+// Sorting and grouping ignore case by default.
 Value folded(Runtime& runtime, Value value, bool case_sensitive) {
   return value.is_string() && !case_sensitive
              ? runtime.text(TaintedText(lower(value.string()), value.text().has_data()))
@@ -32,11 +31,10 @@ Value folded(Runtime& runtime, Value value, bool case_sensitive) {
 
 Value attribute_of(const Call& call, size_t i) { return call[i] ? *call[i] : Value(); }
 
-// The items in ascending (or descending) order of their keys; equal ones keep their order.
 Values sorted(Runtime& runtime, const Values& items, const Values& keys, bool reverse) {
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  // Comparing may throw, which std::stable_sort survives: it only moves indices.
+  // Comparisons may throw; std::stable_sort only moves indices, so no item is lost.
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return (reverse ? runtime.order(keys[b], keys[a]) : runtime.order(keys[a], keys[b])) < 0;
   });
@@ -132,7 +130,7 @@ Value groupby(Runtime& runtime, const Call& call) {
 }
 
 Value map(Runtime& runtime, const Call& call) {
-  if (!call.self.truth()) return runtime.generator({}); // none, 0 and the like have no items, as in Jinja2
+  if (!call.self.truth()) return runtime.generator({}); // Jinja2: falsy values are empty
   Arguments arguments = call.rest;
   if (arguments.positional.empty()) {
     Value attribute, absent;
@@ -159,7 +157,6 @@ Value map(Runtime& runtime, const Call& call) {
   });
 }
 
-// select, reject, selectattr and rejectattr: the items (or their attribute) that pass a test, or do not.
 Value selected(Runtime& runtime, const Call& call, bool by_attribute, bool wanted) {
   if (!call.self.truth()) return runtime.generator({});
   Arguments arguments = call.rest;
@@ -219,12 +216,12 @@ Value reverse(Runtime& runtime, const Call& call) {
 
 Value last(Runtime& runtime, const Call& call) {
   if (call.self.list() && call.self.list()->kind == List::Kind::generator) fail("'generator' object is not reversible");
-  if (call.self.is_string()) return runtime.item(call.self, Value(int64_t{-1})); // which keeps markup
+  if (call.self.is_string()) return runtime.item(call.self, Value(int64_t{-1}));
   const Values items = runtime.iterate(call.self);
   return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
 }
 
-// Takes one item of a generator, which goes on from there.
+// Consumes one item.
 Value first(Runtime& runtime, const Call& call) {
   return runtime.next(call.self).value_or(Value::undefined("No first item, sequence was empty."));
 }

@@ -1,4 +1,3 @@
-// Filters that make text of one value.
 #include "core/strings/find.h"
 #include "core/strings/utf8.h"
 #include "text/jinja/runtime.h"
@@ -10,7 +9,7 @@ namespace ridge::text::jinja {
 
 namespace {
 
-// A filter of text: `change(text)` of the operand's text, which stays markup if it was and may.
+// Applies `change` to the operand; markup stays markup if `keeps_markup`.
 template <typename Change>
 Value changed(Runtime& runtime, const Call& call, Change change, bool keeps_markup = true) {
   const TaintedText text = runtime.str(call.self);
@@ -18,7 +17,7 @@ Value changed(Runtime& runtime, const Call& call, Change change, bool keeps_mark
   return runtime.text(change(text), keeps_markup && call.self.is_markup());
 }
 
-// For `changed`: letters in lower case, where those around decide over a sigma; and a change of the whole text.
+// The text around a sigma decides its lower case.
 TaintedText lowered(const TaintedText& text) {
   return text.map([&](std::string_view part) { return lower(part, text.bytes()); });
 }
@@ -29,7 +28,7 @@ TaintedText whole(const TaintedText& text) {
 
 Value markup_of(Runtime& runtime, const Call& call) { return runtime.text(runtime.str(call.self, true), true); }
 
-// Words begin after white space and -([{<, as the filter (unlike the method) has it.
+// Words begin after white space and -([{<; the method differs.
 std::string title_words(std::string_view text) {
   std::string out, word;
   const auto flush = [&] {
@@ -71,7 +70,7 @@ TaintedText replaced(Runtime& runtime, const TaintedText& tainted, std::string_v
     out.append(tainted, at, text.size() - at);
     return std::move(out);
   };
-  if (old.empty()) { // between all code points, and at both ends
+  if (old.empty()) {
     while (count != 0) {
       insert();
       --count;
@@ -99,7 +98,7 @@ Value replace(Runtime& runtime, const Call& call) {
 }
 
 Value indent(Runtime& runtime, const Call& call) {
-  if (!call.self.is_string()) { // the filter adds a newline to its operand before anything else
+  if (!call.self.is_string()) { // the filter first adds a newline
     if (call.self.is_undefined()) fail("{}", call.self.why_undefined());
     fail("indent: expected a string, got '{}'", call.self.type_name());
   }
@@ -142,7 +141,7 @@ Value truncate(Runtime& runtime, const Call& call) {
   return runtime.text(std::move(out), call.self.is_markup());
 }
 
-// textwrap's rule: two letters or the like before the hyphen (or a-b-), two letters after it.
+// textwrap: two letters (or a-b-) before, two letters after.
 bool breaks_after_hyphen(const std::u32string& text, size_t end) {
   if (end < 3 || text[end - 1] != '-') return false;
   const auto is_letter = [&](size_t i) { return i < text.size() && is_word(text[i]) && !is_numeric(text[i]); };
@@ -155,8 +154,7 @@ bool breaks_after_hyphen(const std::u32string& text, size_t end) {
          (is_letter(end + 1) || (end + 1 < text.size() && text[end + 1] == '-' && is_letter(end + 2)));
 }
 
-// textwrap.wrap of one line: runs of white space and of anything else are the pieces; a piece may also end after a
-// hyphen between letters; a piece longer than a line is cut.
+// textwrap.wrap of one line: splits at white space and after hyphens between letters; cuts long pieces.
 void wrap_line(Runtime& runtime, std::string_view line, size_t width, bool cut_long, bool cut_hyphens,
                std::vector<std::string>& out) {
   std::vector<std::u32string> pieces;

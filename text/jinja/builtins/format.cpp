@@ -1,4 +1,4 @@
-// Python's two ways to format text: 'text' % values, and text.format(values).
+// 'text' % values; text.format(values).
 #include "core/strings/utf8.h"
 #include "text/jinja/builtins/format_field.h"
 #include "text/jinja/python/integers.h"
@@ -11,7 +11,7 @@ namespace ridge::text::jinja {
 
 namespace {
 
-// text.format: reads replacement fields, which may contain one more level of fields in their specifications.
+// Specifications may contain fields, one level deep.
 class BraceFormatter {
  public:
   BraceFormatter(Runtime& runtime, const Arguments& arguments, bool escapes)
@@ -50,7 +50,7 @@ class BraceFormatter {
  private:
   TaintedText replacement(const TaintedText& tainted, int depth) {
     const std::string_view field = tainted.bytes();
-    size_t end = 0; // of the name: a bracket may contain anything
+    size_t end = 0;
     while (end < field.size() && field[end] != ':' && field[end] != '!') {
       if (field[end] == '[') end = std::min(field.find(']', end), field.size() - 1);
       ++end;
@@ -63,12 +63,12 @@ class BraceFormatter {
       if (!is_among(conversion, "rsa") || (end < field.size() && field[end] != ':'))
         fail("expected ':' after conversion specifier");
     }
-    Value value = lookup(name); // before the fields inside the specification, which are numbered after it
+    Value value = lookup(name); // nested fields are numbered after it
     const TaintedText spec = end < field.size() ? run(tainted.part(field.substr(end + 1)), depth + 1) : TaintedText();
     if (conversion) value = Value(conversion == 's' ? runtime_.str(value) : runtime_.repr(value));
     if (escapes_ && value.is_markup() && !spec.empty()) fail("unsupported format specification for Markup");
     TaintedText text = write_field(runtime_, value, spec.bytes());
-    if (spec.has_data()) text.mark_all(); // the specification names the character to fill with
+    if (spec.has_data()) text.mark_all(); // the specification contains the fill character
     return escapes_ && !value.is_markup() ? text.map(escape_html) : text;
   }
 
@@ -112,7 +112,7 @@ class BraceFormatter {
   enum class Numbering { unknown, automatic, manual };
   Runtime& runtime_;
   const Arguments& arguments_;
-  bool escapes_; // what goes into the text
+  bool escapes_;
   Numbering numbering_ = Numbering::unknown;
   int64_t next_ = 0;
 };
@@ -224,7 +224,7 @@ Value format_percent(Runtime& runtime, const Value& format, const Value& argumen
     }
     runtime.allow(out.size());
   }
-  // Python lets what can be subscripted go unused.
+  // Python ignores unused subscriptable arguments.
   const bool may_be_unused =
       arguments.is_dict() || arguments.is_undefined() || (arguments.list() && arguments.list()->is_sequence());
   const bool all_used = is_tuple ? next >= arguments.list()->items.size() : next > 0 || used_names || may_be_unused;

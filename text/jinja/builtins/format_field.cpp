@@ -25,7 +25,7 @@ TaintedText pad(Runtime& runtime, const Field& field, std::string_view prefix, c
   return out;
 }
 
-// Digits of the whole part in groups: of three, or of four for _ in other bases.
+// Groups of 3, or 4 for _ in other bases.
 std::string grouped(std::string_view digits, char separator, size_t size) {
   const size_t whole = std::min(digits.find_first_of(".e"), digits.size());
   std::string out;
@@ -74,7 +74,7 @@ TaintedText write_float(Runtime& runtime, const Field& field, double value) {
     case '%': digits = fmt::format("{:.{}f}%", magnitude * 100, precision); break;
     case 'g':
     case 'G': digits = fmt::format("{:.{}g}", magnitude, precision); break;
-    default: // as str() prints it, or as g that keeps one decimal
+    default: // like str(), or like g with at least one decimal
       if (field.precision < 0) {
         digits = float_repr(magnitude);
       } else {
@@ -106,7 +106,6 @@ int64_t read_number(std::string_view text, size_t& at) {
 
 namespace {
 
-// The part of a replacement field after its colon.
 Field parse_field(std::string_view spec) {
   Field field;
   size_t at = 0;

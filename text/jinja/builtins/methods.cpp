@@ -1,4 +1,4 @@
-// The methods of lists, tuples, dicts and numbers, and which table of methods a value has.
+// Methods of lists, tuples, dicts, numbers.
 #include "text/jinja/runtime.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ constexpr Builtin kListMethods[] = {
     {"sort", "", nullptr},
     {"clear", "", nullptr},
 };
-constexpr size_t kTupleMethods = 2; // the first of them: a tuple has count and index, and nothing to refuse
+constexpr size_t kTupleMethods = 2; // tuples have two: count and index
 
 // ---- dicts
 

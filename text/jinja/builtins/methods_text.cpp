@@ -1,4 +1,3 @@
-// The methods of strings.
 #include "core/strings/find.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
@@ -18,23 +17,22 @@ const std::string& self_text(Runtime& runtime, const Call& call) { return self_t
 Value same_kind(Runtime& runtime, const Call& call, TaintedText text) {
   return runtime.text(std::move(text), call.self.is_markup());
 }
-// `view`: of the bytes of the method's object.
 Value part_of_self(Runtime& runtime, const Call& call, std::string_view view) {
   return same_kind(runtime, call, call.self.text().part(view));
 }
 
-// A change that treats every character alike wherever it stands.
+// For context-free changes.
 template <std::string (*change)(std::string_view)>
 Value mapped(Runtime& runtime, const Call& call) {
   return same_kind(runtime, call, self_tainted(runtime, call).map(change));
 }
-// The same, where the text around may decide.
+// For changes that depend on the surrounding text.
 template <std::string (*change)(std::string_view, std::string_view)>
 Value mapped_within(Runtime& runtime, const Call& call) {
   const TaintedText& text = self_tainted(runtime, call);
   return same_kind(runtime, call, text.map([&](std::string_view part) { return change(part, text.bytes()); }));
 }
-// A change that depends on what stands before a character.
+// For changes that depend on the preceding text.
 template <std::string (*change)(std::string_view)>
 Value mapped_whole(Runtime& runtime, const Call& call) {
   const TaintedText& text = self_tainted(runtime, call);
@@ -69,11 +67,10 @@ Value split_into_lines(Runtime& runtime, const Call& call) {
   return runtime.list(std::move(lines));
 }
 
-// The bytes of text[start:end], by code points, and where they begin.
 struct Part {
   std::string_view bytes;
-  int64_t start; // in code points, clamped
-  bool is_valid; // start is not beyond the end
+  int64_t start;
+  bool is_valid; // start ≤ length
 };
 Part part_of(std::string_view text, const Call& call, size_t start_at) {
   if (!call.has(start_at) && !call.has(start_at + 1)) return {text, 0, true};
@@ -178,7 +175,7 @@ Value padded(Runtime& runtime, const Call& call) {
   if (margin <= 0) return call.self;
   size_t bytes;
   runtime.allow(__builtin_mul_overflow(static_cast<size_t>(margin), fill.size(), &bytes) ? SIZE_MAX : bytes);
-  // Python's rule for the odd space when centering
+  // Python's rule for odd margins
   const int64_t left = text_side == Side::left    ? 0
                        : text_side == Side::right ? margin
                                                   : margin / 2 + (margin & call.integer(0, 0) & 1);
@@ -223,7 +220,6 @@ Value expand_tabs(Runtime& runtime, const Call& call) {
   return same_kind(runtime, call, std::move(out));
 }
 
-// Whether the text is not empty and `holds` of every character.
 template <bool (*holds)(char32_t)>
 Value every(Runtime& runtime, const Call& call) {
   const std::string& text = self_text(runtime, call);

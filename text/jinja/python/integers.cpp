@@ -33,14 +33,14 @@ Value value_of(Number number) {
   return std::make_shared<const BigInteger>(BigInteger{std::move(number)});
 }
 
-// a / b to the nearest double.
+// Correctly rounded.
 double quotient(const Number& a, const Number& b) {
   const Number n = abs(a), d = abs(b);
   if (n == 0) return b < 0 ? -0.0 : 0.0;
-  const int shift = 63 + static_cast<int>(bits_of(d)) - static_cast<int>(bits_of(n)); // the quotient gets 63 or 64 bits
+  const int shift = 63 + static_cast<int>(bits_of(d)) - static_cast<int>(bits_of(n));
   Number scaled, rest;
   divide_qr(shift > 0 ? Number(n << shift) : n, shift < 0 ? Number(d << -shift) : d, scaled, rest);
-  const uint64_t top = scaled.convert_to<uint64_t>() | (rest != 0 ? 1 : 0); // a bit below all that a double holds
+  const uint64_t top = scaled.convert_to<uint64_t>() | (rest != 0 ? 1 : 0); // sticky bit, below a double's precision
   const double result = std::ldexp(static_cast<double>(top), -shift);
   if (std::isinf(result)) fail("int too large to convert to float");
   return (a < 0) != (b < 0) ? -result : result;
@@ -62,7 +62,7 @@ Value power(const Value& a, const Value& b) {
   return value_of(boost::multiprecision::pow(base, exponent));
 }
 
-// Rounded down, as Python divides.
+// Floor division.
 std::pair<Number, Number> divide(const Number& a, const Number& b) {
   Number whole, rest;
   divide_qr(a, b, whole, rest);
@@ -79,7 +79,6 @@ std::partial_ordering order(int sign) {
                     : std::partial_ordering::equivalent;
 }
 
-// Compares an integer with a float.
 std::partial_ordering compare_mixed(const Value& integer, double other) {
   if (std::isnan(other)) return std::partial_ordering::unordered;
   if (std::isinf(other)) return order(other > 0 ? -1 : 1);
@@ -91,7 +90,7 @@ std::partial_ordering compare_mixed(const Value& integer, double other) {
 } // namespace
 
 Value integer_arithmetic(std::string_view op, const Value& a, const Value& b) {
-  if (a.is_integral() && b.is_integral()) { // most of all
+  if (a.is_integral() && b.is_integral()) {
     int64_t result = 0;
     const int64_t x = a.integer(), y = b.integer();
     if (op == "+" && !__builtin_add_overflow(x, y, &result)) return result;
@@ -149,7 +148,7 @@ size_t integer_work(const Value& integer) {
 
 namespace {
 
-int digit_of(char c) { // 99: none
+int digit_of(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return std::isdigit(byte) ? c - '0' : std::isalpha(byte) ? (c | 0x20) - 'a' + 10 : 99;
 }

@@ -1,5 +1,4 @@
-// Python's integers, which have any size: those of 64 bits are Values of their own, larger ones hold a BigInteger.
-// Their length is bounded as Python bounds the numbers that it prints.
+// Python's integers: 64 bits or BigInteger, with Python's limit of digits.
 #pragma once
 
 #include "text/jinja/value.h"
@@ -11,18 +10,18 @@
 
 namespace ridge::text::jinja {
 
-// All but `digits_of` take integers of either size, and booleans.
+// Accept booleans and both sizes, except `digits_of`.
 
-// op: + - * ** / // %. Throws Problem where the result has more than kMaxIntegerDigits.
+// + - * ** / // %. Throws Problem beyond kMaxIntegerDigits.
 Value integer_arithmetic(std::string_view op, const Value& a, const Value& b);
-std::partial_ordering compare_numbers(const Value& a, const Value& b); // exactly, of floats too
-std::string digits_of(const Value& integer, int base = 10);            // behind "-" where it is negative
-double to_double(const Value& integer);                                // throws Problem beyond the largest double
-Value integer_of(double whole);                                        // of a finite number, without its fraction
+std::partial_ordering compare_numbers(const Value& a, const Value& b); // exact; includes floats
+std::string digits_of(const Value& integer, int base = 10);
+double to_double(const Value& integer); // throws Problem on overflow
+Value integer_of(double whole);         // truncates a finite number
 Value absolute_of(const Value& integer);
-size_t integer_work(const Value& integer); // what printing or multiplying it counts for: quadratic in its length
+size_t integer_work(const Value& integer); // cost of printing or multiplying: quadratic
 
-// As int(text, base) reads it; nothing where Python raises ValueError.
+// int(text, base); nullopt: ValueError.
 std::optional<Value> parse_integer(std::string_view text, int64_t base);
 
 } // namespace ridge::text::jinja

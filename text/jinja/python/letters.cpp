@@ -1,6 +1,5 @@
-// Properties of characters and changes of case, as Python has them: with the mappings to several characters and the
-// final sigma of Unicode's SpecialCasing. utf8proc knows simple mappings and full case folding; the full upper case
-// follows from these two.
+// Python's character classes and case changes, with multi-character mappings and final sigma. utf8proc has simple
+// mappings and full folding; full upper case is derived.
 #include "core/strings/utf8.h"
 #include "text/jinja/text.h"
 
@@ -17,7 +16,7 @@ namespace {
 utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 char32_t upper_of(char32_t c) { return static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))); }
 char32_t lower_of(char32_t c) { return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))); }
-char32_t title_of(char32_t c) { // utf8proc gives the sharp s its rare capital, as Unicode does not
+char32_t title_of(char32_t c) { // utf8proc uses the rare capital of sharp s
   return c == 0xdf ? c : static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
 }
 
@@ -28,7 +27,7 @@ bool is_within(std::span<const Range> ranges, char32_t c) {
   return std::ranges::any_of(ranges, [c](const Range& range) { return c >= range.first && c <= range.last; });
 }
 
-// Unicode's Other_Uppercase and Other_Lowercase: cased, but no letters of that category.
+// Unicode's Other_Uppercase and Other_Lowercase.
 constexpr Range kOtherUpper[] = {
     {0x2160, 0x216f}, {0x24b6, 0x24cf}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
 constexpr Range kOtherLower[] = {
@@ -39,7 +38,7 @@ constexpr Range kOtherLower[] = {
 
 bool is_cased(char32_t c) { return is_upper(c) || is_lower(c) || is_title(c); }
 
-// What may stand between a sigma and the letters of its word.
+// Skipped between a sigma and the letters of its word.
 bool is_case_ignorable(char32_t c) {
   switch (category(c)) {
   case UTF8PROC_CATEGORY_MN:
@@ -53,7 +52,6 @@ bool is_case_ignorable(char32_t c) {
 
 constexpr char32_t kSigma = 0x3a3, kFinalSigma = 0x3c2, kSmallSigma = 0x3c3, kIota = 0x3b9, kIotaBelow = 0x345;
 
-// The full case folding of a character.
 struct Folding {
   std::array<utf8proc_int32_t, 8> points{};
   size_t size = 0;
@@ -67,7 +65,7 @@ Folding folding(char32_t c) {
   return out;
 }
 
-// The letters of which a small letter consists that no single capital has.
+// The letters of a small letter without a single capital.
 Folding parts_of(char32_t c) { return c < 0x80 || category(c) == UTF8PROC_CATEGORY_LU ? Folding() : folding(c); }
 
 void append_upper(std::string& out, char32_t c) {
@@ -79,7 +77,7 @@ void append_upper(std::string& out, char32_t c) {
 void append_title(std::string& out, char32_t c) {
   const Folding parts = parts_of(c);
   if (parts.size < 2 || title_of(c) != c || is_title(c)) return core::append_utf8(out, title_of(c));
-  bool is_first = true; // of the letters
+  bool is_first = true;
   for (size_t i = 0; i < parts.size; ++i) {
     const auto part = static_cast<char32_t>(parts.points[i]);
     const bool changes = is_first && upper_of(part) != part;
@@ -88,7 +86,7 @@ void append_title(std::string& out, char32_t c) {
   }
 }
 
-// A character in its text, which decides over a sigma.
+// The context decides the lower case of sigma.
 struct Place {
   std::string_view text;
   size_t at;
@@ -119,12 +117,12 @@ void append_lower(std::string& out, const Place& place) {
   const char32_t c = place.point.value;
   if (c == kSigma) return core::append_utf8(out, ends_word(place) ? kFinalSigma : kSmallSigma);
   if (c == 0x130)
-    out += "i\u0307"; // the capital I with a dot
+    out += "i\u0307"; // capital I with a dot
   else
     core::append_utf8(out, lower_of(c));
 }
 
-// Calls `append(out, place)` for each code point of a part of a text; bytes that are not UTF-8 pass through.
+// Calls `append(out, place)` per code point; copies invalid UTF-8.
 template <typename Append>
 std::string map_points(std::string_view part, std::string_view text, Append append) {
   std::string out;

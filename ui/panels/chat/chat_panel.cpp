@@ -1,4 +1,3 @@
-// The conversation, between the list of all of them and what decides how the model answers.
 #include "ui/dialogs/file_dialog.h"
 #include "ui/panels/chat/chat_pictures.h"
 #include "ui/panels/chat/chat_settings.h"
@@ -23,8 +22,8 @@ namespace {
 namespace intent = core::intent;
 using core::EngineState;
 
-constexpr float kReadingWidth = 760; // units: some 90 characters
-constexpr float kLeastBox = 98;      // of the message box
+constexpr float kReadingWidth = 760; // units; about 90 characters
+constexpr float kLeastBox = 98;
 
 class ChatPanel : public Panel {
  public:
@@ -55,7 +54,6 @@ class ChatPanel : public Panel {
   bool takes_escape() const override { return pictures_.is_over() || messages_.is_over() || export_.is_open(); }
 
  private:
-  // Messages and the box below them have the same width.
   void draw_conversation(const View& view, ImVec2 size) {
     const float header = px(30);
     const float column = std::min(size.x - px(14), px(kReadingWidth));
@@ -111,13 +109,13 @@ class ChatPanel : public Panel {
 
   static bool busy(const core::Snapshot& now) { return now.state != EngineState::idle; }
 
-  // A message that failed comes back into the composer, rather than being lost.
+  // Returns a failed message to the composer.
   void keep_unsent(const core::Snapshot& now) {
     if (now.conversation != conversation_) editing_ = -1;
     conversation_ = now.conversation;
     const bool arrived = sent_at_ < now.messages.size() && now.messages[sent_at_].text == sent_;
     if (now.error_number == seen_error_) {
-      if (arrived && !busy(now)) sent_.clear(); // it has its answer
+      if (arrived && !busy(now)) sent_.clear();
       return;
     }
     seen_error_ = now.error_number;
@@ -153,7 +151,6 @@ class ChatPanel : public Panel {
     draft_.focus();
   }
 
-  // Below the text: keys, the button for pictures, what they cost.
   void draw_hints(const View& view, ImVec2 size) {
     const ImVec2 corner = ImGui::GetWindowPos();
     const float cost = ChatPictures::draw_cost(view, {corner.x + size.x - px(16), corner.y + size.y - px(22)});
@@ -218,14 +215,14 @@ class ChatPanel : public Panel {
   TextEditor draft_;
   std::string sent_, conversation_;
   size_t sent_at_ = 0;
-  int editing_ = -1; // number of the message being edited
+  int editing_ = -1;
   uint64_t seen_error_ = 0;
   ConversationList list_;
   ChatSettings settings_;
   ChatPictures pictures_;
-  MessageList messages_; // draws with the pictures
+  MessageList messages_; // uses pictures_
   FileDialog export_;
-  std::string export_path_; // that the dialog was given
+  std::string export_path_;
 };
 
 } // namespace

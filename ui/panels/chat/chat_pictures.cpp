@@ -16,7 +16,7 @@ namespace intent = core::intent;
 
 constexpr float kUnsentHeight = 64, kUnsentWidth = 208, kUnsentPicture = 76; // units
 constexpr float kSentHeight = 140, kSentWidest = 240;
-constexpr float kLargestScale = 4; // of a small picture that is enlarged
+constexpr float kLargestScale = 4; // for enlarging small pictures
 
 const core::PictureFacts& facts_of(const core::Snapshot& now, const core::MessagePicture& picture) {
   static const core::PictureFacts kNothing;
@@ -28,7 +28,7 @@ std::string tokens_text(const core::PictureFacts& facts) {
   return facts.tokens > 0 ? fmt::format("{} tokens", facts.tokens) : "";
 }
 
-// "1024 × 768", or "12.3 seconds" of a sound.
+// "1024 × 768", or "12.3 seconds" for sounds.
 std::string size_text(const core::PictureFacts& facts) {
   return facts.sound_seconds > 0 ? fmt::format("{:.1f} seconds", facts.sound_seconds)
                                  : fmt::format("{} × {}", facts.width, facts.height);
@@ -44,7 +44,6 @@ std::string description(const core::PictureFacts& facts) {
   return text;
 }
 
-// The largest of a shape that fits, in a box.
 ImVec2 size_within(float width, float height, ImVec2 box, float largest_scale) {
   const float scale = std::min({box.x / width, box.y / height, largest_scale});
   return {std::max(1.0f, width * scale), std::max(1.0f, height * scale)};
@@ -60,7 +59,6 @@ float ChatPictures::unsent_height(const core::Snapshot& now) {
   return now.pictures.empty() ? 0 : px(kUnsentHeight) + px(16);
 }
 
-// The picture in the middle of a box; true where it was clicked.
 bool ChatPictures::draw_thumbnail(const View& view, const Picture& picture, ImVec2 box) {
   const core::PictureFacts& facts = facts_of(view.now, *picture);
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -122,7 +120,7 @@ void ChatPictures::draw_sent(const View& view, const core::MessagePictures& pict
     return size_within(static_cast<float>(small->width), static_cast<float>(small->height),
                        {px(kSentWidest), px(kSentHeight)}, kLargestScale);
   };
-  for (size_t first = 0, end = 0; first < pictures.size(); first = end) { // a row of them
+  for (size_t first = 0, end = 0; first < pictures.size(); first = end) {
     ImVec2 row = {-gap, 0};
     for (; end < pictures.size(); ++end) {
       const ImVec2 size = size_of_one(*pictures[end]);
@@ -185,7 +183,7 @@ void ChatPictures::enlarge(const View& view, const Picture& picture) {
   view.send(intent::EnlargePicture{picture->key});
 }
 
-// Over the whole window, until a click or Escape. What messages show stands in until it is decoded.
+// Shown until a click or Escape; the small version until decoding ends.
 void ChatPictures::draw_enlarged(const View& view) {
   if (!enlarged_) return;
   constexpr const char* kName = "##enlarged picture";

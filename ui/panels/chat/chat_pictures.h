@@ -1,4 +1,4 @@
-// Pictures in the chat: of the message that is being written, of those that were sent, and one enlarged.
+// Pictures in the chat.
 #pragma once
 
 #include "ui/dialogs/file_dialog.h"
@@ -13,16 +13,15 @@ namespace ridge::ui {
 
 class ChatPictures {
  public:
-  // Draws the pictures of the message that is being written, each with its tokens and a button that removes it.
-  static float unsent_height(const core::Snapshot& now); // 0: there are none
+  // Draws the unsent pictures with their tokens and remove buttons.
+  static float unsent_height(const core::Snapshot& now); // 0: none
   void draw_unsent(const View& view, float width);
-  // Draws a message's pictures at the right of a column, in as many rows as they need.
+  // Draws rows at the right of a column.
   void draw_sent(const View& view, const core::MessagePictures& pictures, float column);
-  // What they cost together, red where the context has no room for it, as a line that ends at `right`. Its width.
+  // Draws the total cost left of `right`; red if the context has no room. Returns the width.
   static float draw_cost(const View& view, ImVec2 right);
-  // A button that asks for a file.
   void draw_button();
-  // Once a frame, outside other windows: the dialog, and the picture that was clicked on.
+  // Call once a frame, outside other windows.
   void draw_over(const View& view);
   bool is_over() const { return enlarged_ || dialog_.is_open(); }
 
@@ -32,9 +31,9 @@ class ChatPictures {
   void draw_enlarged(const View& view);
   void enlarge(const View& view, const Picture& picture);
 
-  Picture enlarged_; // null: none is
+  Picture enlarged_;
   bool opening_ = false;
-  std::string picked_; // by the dialog
+  std::string picked_;
   FileDialog dialog_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 namespace intent = core::intent;
 
-constexpr int kLongest = 4096; // tokens of an answer on the slider; its end means no limit
+constexpr int kLongest = 4096; // the end: no limit
 
 void draw_context(const core::Snapshot& now) {
   const float share = static_cast<float>(now.kv.tokens) / static_cast<float>(std::max<int64_t>(1, now.kv.context));
@@ -31,7 +31,6 @@ void draw_context(const core::Snapshot& now) {
   ImGui::Dummy({0, px(2)});
 }
 
-// Which file reads pictures for the model.
 void draw_encoder(const core::Snapshot& now) {
   dim_text("Pictures");
   if (now.encoder.empty()) {
@@ -45,7 +44,6 @@ void draw_encoder(const core::Snapshot& now) {
   ImGui::Dummy({0, px(2)});
 }
 
-// Those of MCP servers.
 void draw_tools(const core::Snapshot& now) {
   if (!now.tools) return;
   dim_text("Tools");
@@ -69,7 +67,7 @@ void draw_sampling(const View& view) {
   core::SamplerParams params = view.now.sampling;
   auto max_tokens = static_cast<int>(view.now.max_tokens);
   bool changed = false;
-  // Label, slider, value: the grab must not cover the number.
+  // The handle must not cover the number.
   const auto row = [](const char* label, const char* help, const std::string& value) {
     ImGui::AlignTextToFramePadding();
     text(label, theme().text, fonts().small);
@@ -125,7 +123,7 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
   draw_context(view.now);
   draw_encoder(view.now);
   draw_tools(view.now);
-  ImGui::BeginDisabled(view.now.state != core::EngineState::idle); // what they change counts from the next answer on
+  ImGui::BeginDisabled(view.now.state != core::EngineState::idle);
   draw_presets(view);
   draw_system(view);
   draw_sampling(view);
@@ -142,7 +140,6 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
   end_card();
 }
 
-// A name, typed or chosen; what can be done with it stands below.
 void ChatSettings::draw_presets(const View& view) {
   const std::vector<core::Preset>& presets = view.now.presets;
   dim_text("Preset");
@@ -196,7 +193,7 @@ void ChatSettings::draw_system(const View& view) {
   ImGui::SetCursorPos({before.x + px(8), before.y + px(6)});
   system_.draw("system", {width - px(12), height - px(12)}, fonts().small, TextEditor::Enter::breaks_line, "none");
   if (system_.was_left() && system_.text() != view.now.system_prompt) {
-    shown_system_ = view.now.system_prompt; // until the engine has taken it over
+    shown_system_ = view.now.system_prompt;
     view.send(intent::SetSystemPrompt{system_.text()});
   }
   ImGui::SetCursorPos({before.x, before.y + height});

@@ -1,4 +1,4 @@
-// What decides how the model answers, beside the chat: context, system prompt, sampling.
+// Settings beside the chat.
 #pragma once
 
 #include "ui/panels/panel.h"
@@ -17,8 +17,8 @@ class ChatSettings {
   void draw_system(const View& view);
 
   TextEditor system_;
-  std::string preset_;       // the name that is used, or typed
-  std::string shown_system_; // of the snapshot, when it was last taken over
+  std::string preset_;       // selected or typed
+  std::string shown_system_; // last one from a snapshot
 };
 
 } // namespace ridge::ui

@@ -12,7 +12,7 @@ namespace {
 
 namespace intent = core::intent;
 
-// "14:05" of today, else "Nov 12".
+// "14:05" today, else "Nov 12".
 std::string when(int64_t seconds) {
   const auto time = static_cast<std::time_t>(seconds), today = std::time(nullptr);
   std::tm then = {}, now = {};
@@ -28,7 +28,7 @@ std::string when(int64_t seconds) {
 void ConversationList::draw(const View& view, ImVec2 size) {
   begin_card("conversations", size, nullptr, true);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(6), px(2)));
-  const bool busy = view.now.state != core::EngineState::idle; // an answer belongs to the one that it began in
+  const bool busy = view.now.state != core::EngineState::idle; // an answer must stay in its conversation
   ImGui::BeginDisabled(busy);
   if (plain_button("New conversation", {-1, 0})) view.send(intent::NewConversation{});
   tooltip("Ctrl N");
@@ -38,7 +38,7 @@ void ConversationList::draw(const View& view, ImVec2 size) {
   ImGui::Dummy({0, px(4)});
   for (const core::ConversationRow& row : *view.now.conversations) {
     ImGui::PushID(row.id.c_str());
-    const bool renamed = row.id == renaming_; // goes on, whatever begins meanwhile
+    const bool renamed = row.id == renaming_; // drawing may change it
     ImGui::BeginDisabled(busy && !renamed);
     renamed ? draw_name_field(view, row) : draw_row(view, row);
     ImGui::EndDisabled();

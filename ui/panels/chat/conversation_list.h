@@ -1,4 +1,4 @@
-// The conversations beside the chat: begin, open, rename, delete.
+// The list of conversations beside the chat.
 #pragma once
 
 #include "ui/panels/panel.h"
@@ -18,9 +18,9 @@ class ConversationList {
   void draw_row(const View& view, const core::ConversationRow& row);
   void draw_name_field(const View& view, const core::ConversationRow& row);
 
-  std::string renaming_, name_; // the id of the one being renamed, and its new name
+  std::string renaming_, name_; // id and new name of the one being renamed
   std::string search_;
-  std::string deleting_; // the id of the one whose deletion is to be confirmed
+  std::string deleting_; // id to delete after confirmation
   bool focus_name_ = false;
 };
 

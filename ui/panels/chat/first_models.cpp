@@ -15,7 +15,7 @@ namespace intent = core::intent;
 
 constexpr float kOfferHeight = 50, kOfferButton = 92; // units
 
-// The newest job that gets it; null: none does.
+// Newest download job; null: none.
 const core::Job* job_of(const core::Snapshot& now, const std::string& reference) {
   const auto job = std::ranges::find_if(*now.jobs, [&](const core::Job& each) {
     const auto* pull = std::get_if<core::PullRequest>(&each.request);

@@ -15,11 +15,11 @@ namespace {
 namespace intent = core::intent;
 using core::EngineState;
 
-constexpr float kActionHeight = 23; // units, of the line of buttons below a message
+constexpr float kActionHeight = 23; // units; button row
 
 bool is_busy(const core::Snapshot& now) { return now.state != EngineState::idle; }
 
-// How many of them are decoded: rows of pictures are as wide as these.
+// The number of decoded pictures, which determines the rows.
 size_t shown_pictures(const core::Snapshot& now, const core::MessagePictures& pictures) {
   return static_cast<size_t>(std::ranges::count_if(pictures, [&](const auto& picture) {
     const auto known = now.picture_facts->find(picture->key);
@@ -27,7 +27,6 @@ size_t shown_pictures(const core::Snapshot& now, const core::MessagePictures& pi
   }));
 }
 
-// Small and dim, behind a line at its left.
 void draw_aside(const std::string& text, float column) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const TextLayout layout = lay_out_plain(text, fonts().small, column - px(16));
@@ -36,12 +35,11 @@ void draw_aside(const std::string& text, float column) {
   ImGui::Dummy({column, layout.height});
 }
 
-// An answer that has called tools, whose results stand below it.
 bool calls_follow(const std::vector<core::ChatMessage>& messages, size_t i) {
   return i + 1 < messages.size() && !messages[i].user && !messages[i + 1].call.empty();
 }
 
-// "34.4 tok/s · 110 tokens · 3.41 GB/s · SmolLM2 135M", as much as there is room for.
+// "34.4 tok/s · 110 tokens · 3.41 GB/s · SmolLM2 135M"
 std::string facts_text(const core::AnswerFacts& facts, float width) {
   const std::string speed = facts.seconds > 0 ? fmt::format("{:.1f} tok/s · ", facts.tokens_per_s()) : "";
   const std::string tokens = fmt::format("{} token{}", facts.tokens, facts.tokens == 1 ? "" : "s");
@@ -76,8 +74,7 @@ void MessageList::draw(const View& view, float left, float column, int editing) 
                           shown_pictures(view.now, messages[i].pictures) + (known.open ? 1 : 0);
     const float top = ImGui::GetCursorScreenPos().y, window = ImGui::GetWindowPos().y;
     const bool last = i + 1 == messages.size();
-    if (!last && known.length == length && // out of sight
-        (top + known.pixels < window || top > window + ImGui::GetWindowHeight())) {
+    if (!last && known.length == length && (top + known.pixels < window || top > window + ImGui::GetWindowHeight())) {
       ImGui::Dummy({column, known.pixels});
       continue;
     }
@@ -101,7 +98,7 @@ void MessageList::draw(const View& view, float left, float column, int editing) 
     known.length = length;
     known.pixels = ImGui::GetCursorPosY() - before;
   }
-  // The view follows the answer until the user scrolls up.
+  // Follows the answer until the user scrolls up.
   if (ImGui::GetIO().MouseWheel > 0 && ImGui::IsWindowHovered(ImGuiHoveredFlags_ChildWindows)) follow_ = false;
   if (ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - px(4)) follow_ = true;
   if (follow_ && !messages.empty()) ImGui::SetScrollHereY(1);
@@ -162,14 +159,14 @@ void MessageList::draw_answer(const View& view, size_t i, float left, float colu
     if (!mouse.clicked.empty()) link_.ask(mouse.clicked);
     if (!growing) draw_token_tooltip(view.now, message, mouse.hovered);
   }
-  if (calls_follow(view.now.messages, i)) return; // what can be done stands below the last of them
+  if (calls_follow(view.now.messages, i)) return; // after the last result
   if (growing)
-    ImGui::Dummy({0, px(kActionHeight)}); // where the buttons will be
+    ImGui::Dummy({0, px(kActionHeight)});
   else
     draw_answer_actions(view, i, left, column);
 }
 
-// Folded away once the answer is there.
+// Collapsed after the answer.
 void MessageList::draw_reasoning(const core::ChatMessage& message, Known& known, float column, bool growing) {
   const bool open = growing || known.open;
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() - px(7));
@@ -178,7 +175,7 @@ void MessageList::draw_reasoning(const core::ChatMessage& message, Known& known,
   ImGui::Dummy({0, px(6)});
 }
 
-// A line that says what was called; what it gave folds out.
+// The call in a line; its result expands.
 void MessageList::draw_result(const View& view, size_t i, float column) {
   const core::ChatMessage& message = view.now.messages[i];
   Known& known = known_[i];
@@ -192,7 +189,7 @@ void MessageList::draw_result(const View& view, size_t i, float column) {
   if (known.open) draw_aside(message.text, column);
 }
 
-// "‹ 2/3 ›": the message as it was written at other times, with what followed.
+// "‹ 2/3 ›"
 void MessageList::draw_versions(const View& view, size_t i) {
   const core::ChatMessage& message = view.now.messages[i];
   if (message.versions < 2) return;
@@ -203,7 +200,7 @@ void MessageList::draw_versions(const View& view, size_t i) {
     ImGui::SameLine(0, 0);
   };
   turn("‹##version", message.version - 1);
-  dim_text(fmt::format("{}/{}", message.version + 1, message.versions)); // on the line of the buttons' labels
+  dim_text(fmt::format("{}/{}", message.version + 1, message.versions)); // aligned with the labels
   ImGui::SameLine(0, 0);
   turn("›##version", message.version + 1);
 }
@@ -211,7 +208,7 @@ void MessageList::draw_versions(const View& view, size_t i) {
 void MessageList::draw_answer_actions(const View& view, size_t i, float left, float column) {
   const core::ChatMessage& message = view.now.messages[i];
   const float top = ImGui::GetCursorPosY();
-  ImGui::SetCursorPosX(left - px(7)); // the label, not the frame, lines up with the text
+  ImGui::SetCursorPosX(left - px(7)); // aligns the label, not the frame
   draw_versions(view, i);
   if (quiet_button("copy")) ImGui::SetClipboardText(message.text.c_str());
   ImGui::SameLine(0, 0);

@@ -1,5 +1,4 @@
-// The messages of the conversation in a column that is good to read, each with what can be done with it and how it was
-// made.
+// The conversation's messages.
 #pragma once
 
 #include "ui/dialogs/link_question.h"
@@ -16,23 +15,22 @@ namespace ridge::ui {
 
 class MessageList {
  public:
-  // `pictures` draws those of messages. edit(message) is called where one is to be changed.
+  // `edit` is called to start editing a message.
   MessageList(ChatPictures& pictures, std::function<void(const View&, size_t)> edit)
       : pictures_(pictures), edit_(std::move(edit)) {}
 
-  // Fills the ImGui window that it is called in, with a column from `left` on. `editing`: the message that is being
-  // changed, -1: none is.
+  // Fills the current ImGui window, from `left`. `editing`: the message being edited, or -1.
   void draw(const View& view, float left, float column, int editing);
   void draw_over(); // once a frame, outside other windows
   bool is_over() const { return link_.is_open(); }
-  void follow() { follow_ = true; } // what is being written
+  void follow() { follow_ = true; } // scroll along with the answer
 
  private:
-  struct Known {       // of a message
-    size_t length = 0; // of what had this height
+  struct Known {
+    size_t length = 0; // text length for which the height holds
     float pixels = 0;
     MarkdownView text;
-    bool open = false; // its reasoning, or a tool's result
+    bool open = false; // reasoning or result expanded
   };
 
   void draw_welcome(const View& view, float left, float column);

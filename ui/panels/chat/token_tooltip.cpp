@@ -21,7 +21,7 @@ void draw_token_tooltip(const core::Snapshot& now, const core::ChatMessage& mess
   };
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(px(12), px(10)));
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(3)));
-  const ImVec2 mouse = ImGui::GetIO().MousePos; // the line that is pointed at stays legible
+  const ImVec2 mouse = ImGui::GetIO().MousePos; // below the hovered line
   ImGui::SetNextWindowPos({mouse.x, mouse.y + px(24)});
   ImGui::BeginTooltip();
   dim_text(fmt::format("Token {} of {}: the model's likeliest", choice - message.choices->begin() + 1,

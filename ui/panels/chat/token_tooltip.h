@@ -1,4 +1,4 @@
-// What else a model thought of, beside the word of its answer that the mouse is over.
+// Alternatives for the token under the mouse.
 #pragma once
 
 #include "core/view/snapshot.h"
@@ -7,7 +7,7 @@
 
 namespace ridge::ui {
 
-// `byte`: of the answer's text, kNothingHovered: none.
+// `byte`: may be kNothingHovered.
 void draw_token_tooltip(const core::Snapshot& now, const core::ChatMessage& answer, size_t byte);
 
 } // namespace ridge::ui

@@ -1,4 +1,4 @@
-// Attention over the cache: an item is one KV head for some consecutive tokens (simd/attention.cpp).
+// Item: one KV head and segment.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {
@@ -15,7 +15,7 @@ void lower_attention(Lowering& lowering, const core::Op& op) {
       {lowering.slot(op.inputs[0]), lowering.cache_resource(params.layer)}, lowering.slots(op.outputs),
       [&batch = lowering.batch(), kv] { return static_cast<int64_t>(batch.segments.size()) * kv.heads; },
       [=, &lowering, &params, &kernels](int64_t item, int thread) {
-        // The last segments come first, because they have the most positions to look at.
+        // Last segments first: they attend to the most positions.
         const auto& segments = lowering.batch().segments;
         const BatchState::Segment& segment = segments[segments.size() - 1 - item / kv.heads];
         const int64_t head = item % kv.heads, group = params.heads / kv.heads;

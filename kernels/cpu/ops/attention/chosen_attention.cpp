@@ -1,5 +1,4 @@
-// Latent attention to chosen positions: their keys are copied side by side first. Where none was chosen, zeros. An item
-// is some of the heads of a token.
+// Gathers chosen latent keys; zeros if none. Item: some heads of a token.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

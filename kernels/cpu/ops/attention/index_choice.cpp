@@ -1,4 +1,4 @@
-// The positions that an indexer finds best for each token.
+// An indexer's best positions per token.
 #include "core/host_device/best.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The `most` best of scores [0, count), the first of equal ones, in ascending order.
+// Ties to the first; ascending.
 std::vector<int32_t> choose(const std::vector<float>& scores, int64_t count, int64_t most) {
   std::vector<int32_t> order(count);
   std::iota(order.begin(), order.end(), 0);
@@ -25,7 +25,7 @@ std::vector<int32_t> choose(const std::vector<float>& scores, int64_t count, int
   return order;
 }
 
-// The positions of the chosen entries, of `span` positions each, and those that no entry has yet; -1 behind them.
+// Positions of the entries, then the tail without entries, then -1.
 void write_positions(const std::vector<int32_t>& entries, int64_t span, int64_t tail_first, int64_t tail_end,
                      int32_t* out, int32_t* end) {
   for (const int64_t entry : entries)
@@ -34,7 +34,7 @@ void write_positions(const std::vector<int32_t>& entries, int64_t span, int64_t 
   std::fill(out, end, -1);
 }
 
-// The `most` best of positions [0, seen), which have their entry's score, or the best where no entry has them yet.
+// A position has its entry's score, or infinity without an entry.
 void write_best_positions(const std::vector<float>& scores, int64_t span, int64_t seen, int64_t most, int32_t* out) {
   if (seen <= most) return write_positions({}, span, 0, seen, out, out + most);
   const int64_t tail = seen / span * span;
@@ -59,7 +59,7 @@ void lower_index_choice(Lowering& lowering, const core::Op& op) {
       lowering.slots(op.outputs), [&batch = lowering.batch()] { return batch.rows(false); },
       [=, &lowering, &params, &kernels = attention_kernels()](int64_t item, int thread) {
         const BatchState& batch = lowering.batch();
-        const int64_t token = batch.rows(false) - 1 - item; // the last ones have the most to look at
+        const int64_t token = batch.rows(false) - 1 - item; // most positions first
         const int64_t seen = batch.positions[token] + 1, count = seen / span;
         std::vector<float> scores(round_up(count, kAttentionBlock));
         AttentionTask task = {};
@@ -72,7 +72,7 @@ void lower_index_choice(Lowering& lowering, const core::Op& op) {
         task.scratch = lowering.attention_scratch(thread);
         kernels.index_scores(task, params.even ? ones.data() : weights + token * heads, scores.data());
         for (float& score : scores)
-          if (score != score) score = -kInfinity; // of a broken model
+          if (score != score) score = -kInfinity; // broken model
         if (params.fills) return write_best_positions(scores, span, seen, most, out + token * most);
         write_positions(choose(scores, count, most / span), span, params.tail ? count * span : seen, seen,
                         out + token * most, out + (token + 1) * most);

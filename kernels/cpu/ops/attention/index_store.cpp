@@ -1,5 +1,4 @@
-// Writes each token's index key into the cache, at its position. Where an entry is for several positions, only the key
-// of the last of them.
+// If an entry covers several positions, stores only the last key.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

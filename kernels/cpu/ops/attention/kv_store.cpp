@@ -1,4 +1,3 @@
-// Writes each token's keys and values into the cache, at its position.
 #include "kernels/cpu/executor/lowering.h"
 
 namespace ridge::kernels::cpu {

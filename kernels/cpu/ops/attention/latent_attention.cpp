@@ -1,5 +1,4 @@
-// Latent attention over the cache: all heads read the same keys, so an item is some of the heads for some consecutive
-// tokens (simd/attention.cpp).
+// Item: some heads and a segment.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -19,7 +18,6 @@ void lower_latent_attention(Lowering& lowering, const core::Op& op) {
       lowering.slots(op.outputs),
       [&batch = lowering.batch(), pieces] { return static_cast<int64_t>(batch.segments.size()) * pieces; },
       [=, &lowering, &params, &kernels = attention_kernels()](int64_t item, int thread) {
-        // The last segments come first, because they have the most positions to look at.
         const auto& segments = lowering.batch().segments;
         const BatchState::Segment& segment = segments[segments.size() - 1 - item / pieces];
         const int64_t head = item % pieces * heads_of_item, r_dim = kv.k_dim - kv.v_dim;

@@ -1,4 +1,4 @@
-// Writes each token's latent key, c with its rotated part behind it, into the cache at its position.
+// A latent key is c, then its rotated part.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

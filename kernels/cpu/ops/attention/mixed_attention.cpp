@@ -1,5 +1,5 @@
-// Attention to the last positions in one cache and to entries in another: their keys, which are values, too, are copied
-// side by side first. An item is some of the heads of a token.
+// Attends to recent positions in one cache and entries of another; gathers their keys, which are also values. Item:
+// some heads of a token.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ void lower_mixed_attention(Lowering& lowering, const core::Op& op) {
   const int64_t heads_of_item = latent_heads_of_item(params.heads, lowering.threads());
   const int64_t pieces = ceil_div(params.heads, heads_of_item);
   const core::KvType type = lowering.config().k_type;
-  const core::AttentionParams all = {params.layer, params.heads, params.scale}; // of what is side by side
+  const core::AttentionParams all = {params.layer, params.heads, params.scale};
   lowering.schedule().add(
       {lowering.slot(op.inputs[0]), lowering.slot(op.inputs[1]), lowering.cache_resource(params.layer),
        lowering.cache_resource(params.entries)},

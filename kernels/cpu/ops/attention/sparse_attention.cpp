@@ -1,5 +1,4 @@
-// Attention to chosen positions: their keys and values are copied side by side first. Where none was chosen, zeros. An
-// item is one KV head for a token.
+// Gathers chosen keys and values; zeros if none. Item: a KV head of a token.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// A convolution of each channel over the last tokens of a stream, maybe also later ones. An item is one stream of the
-// batch and some of its channels.
+// Item: a stream and some channels.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -15,12 +14,11 @@ struct Conv {
   const float *x, *taps, *bias; // [tokens][channels], [channels][kernel], [channels] or null
   float* out;                   // [tokens][channels]
 
-  // The inputs of a stream's tokens and, before them, those that its state has.
   void run(const BatchState::Sequence& sequence, float* state, int64_t first, int64_t count) const {
     const int64_t history = params.kernel - 1;
     const auto tokens = std::ssize(sequence.tokens);
-    const std::vector<float> zeros(params.ahead > 0 ? channels : 0); // behind the last token
-    const auto input = [&](int64_t i) { // i tokens behind the first one of the batch; negative: in the state
+    const std::vector<float> zeros(params.ahead > 0 ? channels : 0);
+    const auto input = [&](int64_t i) { // from the batch's first token
       return i < 0 ? state + (history + i) * channels : i < tokens ? x + sequence.tokens[i] * channels : zeros.data();
     };
     if (sequence.starts)
@@ -32,7 +30,7 @@ struct Conv {
       recurrent_kernels().convolve(inputs.data(), taps, bias, params.kernel, first, count, y);
       vector_kernels().activate({params.activation}, y, count, y);
     }
-    for (int64_t i = 0; i < history; ++i) // ascending: row i takes one behind it
+    for (int64_t i = 0; i < history; ++i) // row i takes a later one
       std::copy_n(input(tokens + i - history) + first, count, state + i * channels + first);
   }
 };

@@ -1,4 +1,4 @@
-// The gated delta rule, token after token: an item is one head of one stream of the batch.
+// Item: a head of a stream.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -9,14 +9,13 @@ namespace {
 
 struct Delta {
   core::DeltaParams params;
-  const float *q, *k, *v;               // [tokens][stride], of the first head
-  int64_t q_stride, k_stride, v_stride; // floats between tokens
-  const float *alpha, *beta;            // [tokens][v_heads * alphas], [tokens][v_heads]
-  const float *a, *bias;                // [v_heads], [v_heads * alphas]
-  int64_t alphas;                       // of a head: one, or one for each element of k
-  float* out;                           // [tokens][v_heads dim]
+  const float *q, *k, *v; // [tokens][stride]
+  int64_t q_stride, k_stride, v_stride;
+  const float *alpha, *beta; // [tokens][v_heads * alphas], [tokens][v_heads]
+  const float *a, *bias;     // [v_heads], [v_heads * alphas]
+  int64_t alphas;            // 1, or per element of k
+  float* out;                // [tokens][v_heads dim]
 
-  // x / sqrt(x² + epsilon) * factor
   void normed(const float* x, double factor, float* to) const {
     double squares = params.epsilon;
     for (int64_t i = 0; i < params.dim; ++i) squares += static_cast<double>(x[i]) * x[i];
@@ -24,7 +23,6 @@ struct Delta {
     for (int64_t i = 0; i < params.dim; ++i) to[i] = x[i] * scale;
   }
 
-  // The factor of S that follows from alpha + dt.
   float decay(double x, int64_t head) const {
     const double log = params.least < 0 ? params.least / (1 + std::exp(a[head] * x)) : a[head] * softplus(x);
     return static_cast<float>(std::exp(log));

@@ -1,4 +1,4 @@
-// Rows of a table for the last tokens of a stream: first which, then their decoding, a row per token and head.
+// Table rows for n-grams: selects, then decodes.
 #include "core/host_device/ngram.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 struct NgramRows {
   core::NgramParams params;
-  const std::vector<int32_t>& tokens; // of the batch
+  const std::vector<int32_t>& tokens;
   const int32_t* hash;
   int32_t* rows; // [tokens][heads]
 

@@ -1,5 +1,4 @@
-// A mean of each channel over the last tokens of a stream, by a softmax of their gates. An item is one stream of the
-// batch and some of its channels.
+// Mean with softmax gates. Item: a stream and some channels.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -12,13 +11,12 @@ namespace {
 constexpr int64_t kPoolChannels = 64;
 
 struct Pool {
-  int64_t kernel, channels;     // of the inputs
-  bool overlaps;                // core::PoolParams
+  int64_t kernel, channels;
+  bool overlaps;
   const float *x, *gate, *bias; // [tokens][channels] each, [kernel][channels]
   float* out;                   // [tokens][channels]
 
-  // The state has a row of x and one of the gates for each token. Returns the row that is i tokens behind the
-  // batch's first one: from `tokens` or, before them, from the state.
+  // i: from the batch's first token; i < 0 is in the state, which alternates x and gate rows.
   const float* row(const BatchState::Sequence& sequence, const float* state, int64_t i, bool gates) const {
     if (i < 0) return state + (2 * (kernel - 1 + i) + gates) * channels;
     return (gates ? gate : x) + sequence.tokens[i] * channels;
@@ -28,14 +26,13 @@ struct Pool {
     const int64_t history = kernel - 1;
     const auto tokens = std::ssize(sequence.tokens);
     const int64_t outs = overlaps ? channels / 2 : channels, halves = overlaps ? 2 : 1;
-    const float before = overlaps ? -std::numeric_limits<float>::infinity() : 0; // gates of tokens that there are not
+    const float before = overlaps ? -std::numeric_limits<float>::infinity() : 0; // missing tokens' gates
     for (int64_t i = 0; sequence.starts && i < 2 * history; ++i)
       for (int64_t half = 0; half < halves; ++half)
         std::fill_n(state + i * channels + half * outs + first, count, i % 2 == 0 ? 0 : before);
     std::vector<float> largest(count), sum(count);
     for (int64_t t = 0; t < tokens; ++t) {
       float* y = out + sequence.tokens[t] * outs + first;
-      // For the i-th token back: where its row's columns are, and its gates' biases.
       const auto column = [&](int64_t i) { return overlaps && i >= kernel / 2 ? outs + first : first; };
       const auto gate_of = [&](const float* gates, int64_t i, int64_t c) {
         const int64_t place = overlaps ? i % (kernel / 2) : i;
@@ -59,7 +56,7 @@ struct Pool {
       }
       for (int64_t c = 0; c < count; ++c) y[c] /= sum[c];
     }
-    for (int64_t i = 0; i < history; ++i) // ascending: row i takes one behind it
+    for (int64_t i = 0; i < history; ++i) // row i takes a later one
       for (const bool gates : {false, true})
         for (int64_t at = first; at < halves * outs; at += outs)
           std::copy_n(row(sequence, state, tokens + i - history, gates) + at, count,

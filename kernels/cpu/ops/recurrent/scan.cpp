@@ -1,4 +1,4 @@
-// The selective scan of Mamba 1 and 2, token after token: an item is one head of one stream of the batch.
+// Mamba 1 and 2. Item: a head of a stream.
 #include "kernels/cpu/executor/lowering.h"
 
 #include <algorithm>
@@ -9,9 +9,9 @@ namespace {
 
 struct Scan {
   core::ScanParams params;
-  bool rate_per_state;                  // a is [heads][states], else [heads]
-  const float *x, *b, *c, *dt;          // the columns of their own in the inputs' rows
-  int64_t x_stride, b_stride, c_stride; // floats between tokens
+  bool rate_per_state; // a is [heads][states], else [heads]
+  const float *x, *b, *c, *dt;
+  int64_t x_stride, b_stride, c_stride;
   const float *a, *d, *bias;
   float* out; // [tokens][heads head_dim]
 

@@ -1,4 +1,4 @@
-// Attention of RWKV 6, token after token: an item is one head of one stream of the batch.
+// RWKV 6. Item: a head of a stream.
 #include "core/target_clones.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -8,7 +8,6 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// With one element of k: what r asks of its row of S, and what becomes of that.
 RIDGE_CLONES void step(const float* v, float asked, float own, float kept, float key, int64_t dim, float* s, float* y) {
   for (int64_t j = 0; j < dim; ++j) {
     y[j] += asked * s[j] + own * v[j];

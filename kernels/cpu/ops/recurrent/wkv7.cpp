@@ -1,4 +1,4 @@
-// Attention of RWKV 7, token after token: an item is one head of one stream of the batch.
+// RWKV 7. Item: a head of a stream.
 #include "core/target_clones.h"
 #include "kernels/cpu/executor/lowering.h"
 
@@ -8,12 +8,10 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-// Adds what an element of the direction finds in its row of S.
 RIDGE_CLONES void find(const float* s, float direction, int64_t dim, float* found) {
   for (int64_t j = 0; j < dim; ++j) found[j] += direction * s[j];
 }
 
-// With one element of k: its new row of S, and what r asks of that.
 RIDGE_CLONES void step(const float* v, const float* found, float kept, float key, float erased, float asked,
                        int64_t dim, float* s, float* y) {
   for (int64_t j = 0; j < dim; ++j) {
@@ -30,7 +28,7 @@ struct Wkv7 {
   void run(const BatchState::Sequence& sequence, float* state, int64_t head) const {
     const int64_t dim = params.dim;
     const float pace = std::exp(-0.5f);
-    float found[core::kMostWkvDim]; // S d
+    float found[core::kMostWkvDim];
     state += head * dim * dim;
     if (sequence.starts) std::fill_n(state, dim * dim, 0.0f);
     for (const int64_t t : sequence.tokens) {

@@ -1,4 +1,3 @@
-// Two rows, one behind the other.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 

@@ -1,4 +1,3 @@
-// The rows whose logits are wanted.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 

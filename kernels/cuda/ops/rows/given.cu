@@ -1,11 +1,11 @@
-// Part of the row that a token is given instead of an id; zeros for other tokens.
+// Part of a token's given row (core::Batch::rows); zeros for tokens with an id.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 
 namespace ridge::kernels::cuda {
 namespace {
 
-// out [tokens, width]; `rows`, of `row_width` elements, begins with the part. Null: no token has a row.
+// `rows` begins with the part; null: no rows.
 __global__ void given_kernel(const int32_t* ids, const float* rows, int64_t row_width, float* out, int64_t width,
                              int64_t n, Stamp* stamps) {
   const DependentWork work(stamps);

@@ -1,4 +1,3 @@
-// The columns of each group of a row in another order.
 #include "kernels/cuda/ops/elementwise.cuh"
 #include "kernels/cuda/ops/op_call.h"
 

@@ -1,4 +1,3 @@
-// Rows of another executor's result.
 #pragma once
 
 #include "kernels/cuda/runtime/device.h"
@@ -7,7 +6,7 @@
 
 namespace ridge::kernels::cuda {
 
-// out[i] = from[which[i]], rows of `width` floats in device memory; zeros where which[i] is below 0.
+// out[i] = from[which[i]], or zeros where which[i] < 0.
 void launch_take_rows(const Launch&, const float* from, const int32_t* which, float* out, int64_t count, int64_t width);
 
 } // namespace ridge::kernels::cuda

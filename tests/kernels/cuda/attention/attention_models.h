@@ -1,4 +1,4 @@
-// Models that are little but their attention, with heads of any kind.
+// Small models dominated by attention.
 #pragma once
 
 #include "support/random_program.h"
@@ -10,7 +10,7 @@ namespace ridge::tests {
 struct Heads {
   int64_t heads, kv_heads, dim, rotated;
   core::RopeStyle style = core::RopeStyle::split;
-  core::AttentionParams sees = {}; // window and soft cap
+  core::AttentionParams sees = {};
   bool sinks = false;
 };
 
@@ -18,7 +18,6 @@ inline core::AttentionParams window(int64_t size, bool chunked = false, float so
   return {.window = size, .chunked = chunked, .soft_cap = soft_cap};
 }
 
-// A transformer of one layer that is little but its attention.
 inline RandomProgram attention_model(uint64_t seed, const Heads& h, bool norms = false) {
   RandomProgram model(seed);
   RandomProgram::Shape shape;

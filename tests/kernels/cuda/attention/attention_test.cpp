@@ -1,5 +1,4 @@
-// Attention on the GPU for heads of every width that it has kernels for, and of some that it has none for, against the
-// meaning of Programs (naive.h). Heads of 256 and partial rope are what hybrid models have.
+// GPU attention against naive.h, for widths with and without kernels.
 #include "core/cache/rings.h"
 #include "kernels/cuda/executor/executor.h"
 
@@ -90,19 +89,19 @@ TEST_CASE("CUDA: a few tokens of a stream attend to each other before their keys
   CAPTURE(seed);
   using enum RopeStyle;
   tests::Share share;
-  for (const Heads& h : {Heads{2, 2, 64, 64}, // one query head to a KV head: tiles of 16 tokens
+  for (const Heads& h : {Heads{2, 2, 64, 64},
                          Heads{8, 4, 64, 32, adjacent},
                          Heads{8, 2, 64, 64},
                          Heads{8, 1, 64, 64, adjacent},
-                         Heads{16, 1, 64, 64}, // a tile is one token
+                         Heads{16, 1, 64, 64},
                          Heads{2, 2, 128, 128},
                          Heads{4, 2, 128, 128},
                          Heads{8, 2, 128, 128},
-                         Heads{12, 4, 128, 128, adjacent}, // tiles of five tokens
+                         Heads{12, 4, 128, 128, adjacent},
                          Heads{16, 2, 128, 128},
                          Heads{10, 1, 128, 128},
                          Heads{16, 1, 128, 64, adjacent},
-                         Heads{36, 4, 128, 128}, // so many tiles that a block goes through several rounds
+                         Heads{36, 4, 128, 128},
                          Heads{3, 3, 256, 64, adjacent},
                          Heads{4, 2, 256, 256},
                          Heads{8, 2, 256, 64},
@@ -116,7 +115,7 @@ TEST_CASE("CUDA: a few tokens of a stream attend to each other before their keys
                          Heads{8, 4, 128, 128, adjacent, window(64, true), true},
                          Heads{4, 2, 256, 256, split, window(100)},
                          Heads{8, 2, 128, 128, split, {}, true}})
-    for (const int chip : {0, (seed + h.heads) % 2 ? 89 : 75}) { // the others may have room for one round of keys
+    for (const int chip : {0, (seed + h.heads) % 2 ? 89 : 75}) { // other chips may have room for one round of keys only
       if (!share.takes_next()) continue;
       CAPTURE(h.heads);
       CAPTURE(h.kv_heads);
@@ -160,12 +159,12 @@ TEST_CASE("CUDA: a few tokens of a stream attend to each other before their keys
       const auto any = [&](int64_t least, int64_t most) { return static_cast<int32_t>(model.integer(least, most)); };
       check(0, any(2, 16));
       check(1, any(2, 16));
-      // Where rounds of keys end, and the splits of several blocks, some new keys lie before it and some behind it.
+      // Batches across the ends of key rounds and of block splits.
       for (const int32_t border : {32, 128, 256, 384, 512, 640}) {
         while (at[1] < border - 16) check(1, std::min(border - any(1, 15) - at[1], 160));
         const int32_t tokens = any(2, 16);
         check(1, tokens);
-        at[1] -= any(0, tokens - 1); // some of these were wrong guesses
+        at[1] -= any(0, tokens - 1);
         check(1, 1);
         check(1, any(2, 3));
         check(1, 16);
@@ -187,12 +186,12 @@ TEST_CASE("CUDA: wide heads over more keys than eight blocks take are merged in 
       CAPTURE(h.dim);
       CAPTURE(type);
       RandomProgram model = attention_model(seed, h);
-      const int32_t most = h.heads > 2 ? 1100 : 2400; // of keys: nine blocks, or nineteen
+      const int32_t most = h.heads > 2 ? 1100 : 2400;
       core::ExecutorConfig config = exact_config();
       config.context = most + 10;
       config.max_batch = config.max_outputs = most / 2;
       config.k_type = config.v_type = type;
-      // Two tokens in a tile: the last group's keys are none that the first of them sees.
+      // Two tokens per tile: the first does not see the last group's keys.
       CHECK(worst_error(model, config, {most / 2, 1, 1, most / 2 - 82, 1, 2, 13, 1}) < 3e-5);
       CHECK(tests::gives_the_same_twice(model, config, most / 2));
     }
@@ -270,7 +269,7 @@ TEST_CASE("CUDA: windows, sinks and soft caps, in prompts that begin before the 
           CAPTURE(sees.window);
           CAPTURE(sees.chunked);
           CAPTURE(sees.soft_cap);
-          options.as_compute = options.as_compute ? 0 : 89; // this chip's way and an older one's in turn
+          options.as_compute = options.as_compute ? 0 : 89;
           CAPTURE(options.as_compute);
           CAPTURE(sinks);
           CAPTURE(type);
@@ -280,7 +279,7 @@ TEST_CASE("CUDA: windows, sinks and soft caps, in prompts that begin before the 
           config.max_batch = config.max_outputs = 300;
           config.k_type = config.v_type = type;
           config.exact = type == KvType::f32;
-          // A code of the cache may round the other way, and a token where a chunk begins sees few others.
+          // Cache codes may round differently; tokens at a chunk's start see few others.
           const double bound = type == KvType::q8_0 ? 1e-4 : 3e-5;
           CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90, 300, 1, 64, 2}, options) < bound);
         }
@@ -295,7 +294,6 @@ TEST_CASE("CUDA: caches that hold only a window give what whole ones give, in la
   const KvType types[] = {KvType::f16, KvType::q8_0, KvType::f32, KvType::f16, KvType::q8_0};
   size_t next = seed % std::size(types);
   bool fuse = seed % 2;
-  // Each case takes a second or several, nearly all of it in one thread that computes what is right.
   for (const auto& [heads, kv_heads, dim] :
        {std::tuple(8, 1, 64), {8, 2, 128}, {8, 4, 256}, {6, 2, 96}, {6, 1, 512}, {20, 1, 128}, {3, 1, 24}})
     for (const core::AttentionParams& sees :
@@ -318,14 +316,13 @@ TEST_CASE("CUDA: caches that hold only a window give what whole ones give, in la
       config.exact = type == KvType::f32;
       const int64_t rows = core::cache_rows(model.program, config)[0].rows;
       CHECK(rows < 500);
-      config.context = 2 * rows + config.max_batch; // two laps
+      config.context = 2 * rows + config.max_batch;
       GpuOptions options;
       options.fuse = fuse;
       const auto make = [&](const core::Program& program, const core::ExecutorConfig& c) {
         return make_cuda_executor(program, c, options);
       };
       REQUIRE(core::cache_rows(model.program, config)[0].rows == rows);
-      // Keys and values that differ in the last bit may have other codes.
       CHECK(tests::worst_error_of_rings(make, model, config) < (type == KvType::q8_0 ? 1e-4 : 3e-5));
     }
 }

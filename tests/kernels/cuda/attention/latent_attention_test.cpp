@@ -1,5 +1,4 @@
-// Latent attention on the GPU, in the widths that have a kernel and in others, against the meaning of Programs
-// (naive.h).
+// Latent attention against naive.h.
 #include "kernels/cuda/executor/executor.h"
 
 #include "kernels/cuda/device.h"
@@ -18,10 +17,9 @@ using tests::Steps;
 namespace {
 
 struct LatentHeads {
-  int64_t heads, value_dim, rest; // of a key: its value and what follows
+  int64_t heads, value_dim, rest; // value, and rest of a key
 };
 
-// Little but latent attention, with scores that differ.
 RandomProgram latent_model(uint64_t seed, const LatentHeads& h) {
   RandomProgram model(seed);
   model.program.kv_layers = {{1, h.value_dim + h.rest, h.value_dim, true}};
@@ -81,7 +79,7 @@ TEST_CASE("CUDA: latent attention of streams that decode together, and of a stre
     config.streams = 3;
     const auto executor = make_cuda_executor(model.program, config);
     tests::Naive naive(model.program, KvType::f16, KvType::f16);
-    std::vector<int32_t> next = {3, 140, 300}; // tokens each has had
+    std::vector<int32_t> next = {3, 140, 300};
     for (int32_t stream = 0; stream < 3; ++stream) {
       const Steps prefix = consecutive(model, 0, next[stream], stream);
       run(*executor, prefix);
@@ -96,7 +94,7 @@ TEST_CASE("CUDA: latent attention of streams that decode together, and of a stre
         steps.outputs.push_back(static_cast<int32_t>(steps.outputs.size()));
       }
       CHECK(tests::nmse(run(*executor, steps), naive.forward(steps.batch())) < 1e-6);
-      if (round == 1) next[2] = 130; // goes on from there
+      if (round == 1) next[2] = 130;
     }
   }
 }

@@ -1,4 +1,4 @@
-// Attention on the GPU over contexts of many rounds of keys, split over blocks or not, with caches of every type.
+// Attention over many rounds of keys.
 #include "kernels/cuda/executor/executor.h"
 
 #include "attention_models.h"
@@ -64,7 +64,7 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
       config.k_type = k_type;
       config.v_type = v_type;
       config.exact = k_type == f32;
-      CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90}) < 3e-5); // 8 bits may round either way at a tie
+      CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90}) < 3e-5); // ties in 8-bit rounding
     }
   }
 }
@@ -82,7 +82,8 @@ TEST_CASE("CUDA: attention whose blocks have many rounds of keys, and with littl
         CAPTURE(dim);
         CAPTURE(type);
         CAPTURE(chip);
-        const int64_t heads = chip ? 10240 / dim : 160; // few blocks each; old chips have no room for more columns
+        const int64_t heads = chip ? 10240 / dim : 160; // few blocks each; old chips lack shared memory for more
+                                                        // columns
         RandomProgram model = attention_layer(seed, heads, heads, dim);
         core::ExecutorConfig config = exact_config();
         config.context = 420;

@@ -1,4 +1,4 @@
-// Attention to positions that an indexer chooses, over more of them than a block of threads has.
+// More indexed positions than threads.
 #include "kernels/cuda/executor/executor.h"
 
 #include "kernels/cuda/device.h"

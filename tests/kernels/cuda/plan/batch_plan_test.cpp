@@ -1,4 +1,4 @@
-// Which kernels a batch runs.
+// Kernels of a batch.
 #include "kernels/cuda/plan/planning.h"
 #include "support/ranks.h"
 
@@ -21,7 +21,7 @@ TEST_CASE("batch plan: a token is matvecs and one kernel of attention, and its g
   CHECK(program.values[down.parts[0].out].gathered);
   CHECK(down.parts[0].out == call_of<Matvec>(plan, 4).product.matrix.x);
   CHECK(plan.dataflow_tokens == 1);
-  CHECK_FALSE(plan.calls[1].overlap); // the first kernel of a batch waits for the batch before
+  CHECK_FALSE(plan.calls[1].overlap); // the first kernel waits for the previous batch
   for (size_t i = 2; i < plan.calls.size(); ++i) CHECK(plan.calls[i].overlap);
   CHECK(call_of<Matvec>(plan, 3).product.dataflow_input);
   CHECK(call_of<RopeAttention>(plan).rope.dataflow_input);
@@ -29,7 +29,7 @@ TEST_CASE("batch plan: a token is matvecs and one kernel of attention, and its g
 
 TEST_CASE("batch plan: a product of many rows leaves multiprocessors free for the attention behind it") {
   RandomProgram::Shape shape = one_layer();
-  shape.heads = 32; // q, k and v have 2,304 rows
+  shape.heads = 32;
   const auto left = [&](int64_t tokens, int sm_count) {
     Setting setting(shape);
     setting.kernels.pairs = true;
@@ -41,13 +41,13 @@ TEST_CASE("batch plan: a product of many rows leaves multiprocessors free for th
     }
     return left;
   };
-  CHECK(left(1, 132) == std::vector{4, 0, 0, 0, 0}); // twice as many as KV heads
+  CHECK(left(1, 132) == std::vector{4, 0, 0, 0, 0});
   CHECK(left(2, 132) == std::vector{4, 0, 0, 0, 0});
-  CHECK(left(1, 32) == std::vector{2, 0, 0, 0, 0}); // small chips fewer
+  CHECK(left(1, 32) == std::vector{2, 0, 0, 0, 0});
   CHECK(left(1, 15) == std::vector{0, 0, 0, 0, 0});
-  CHECK(left(1, 148)[0] == 0); // few rows for each
+  CHECK(left(1, 148)[0] == 0);
   shape.layers = 2;
-  shape.value_type = Type::Q6_K; // v apart, in a launch with q and k; in the first layer attention waits
+  shape.value_type = Type::Q6_K; // v is separate, launched with q and k; in the first layer attention waits
   CHECK(left(1, 132) == std::vector{0, 0, 0, 0, 4, 0, 0, 0, 0});
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("batch plan: a token that is gathered, a token that is not, and no out
   CHECK(gathers(setting.plan(2, 1)) == 1);
   CHECK(gathers(setting.plan(1, 0)) == 0);
   for (const KernelCall& call : setting.plan(1, 0).calls) CHECK_FALSE(call.gathers);
-  CHECK(count<Matvec>(setting.plan(1, 0)) == 4); // without the logits
+  CHECK(count<Matvec>(setting.plan(1, 0)) == 4);
 }
 
 TEST_CASE("batch plan: two tokens are matvecs, whose attention has both in one tile where they are of one stream") {
@@ -147,7 +147,7 @@ TEST_CASE("batch plan: up to 16 tokens of one stream in sequence are roped in at
     setting.kernels.ropes_runs = true;
     const PlanShape run{tokens, tokens, 16, false};
     CHECK(fuses(run) == (tokens <= 16));
-    CHECK_FALSE(fuses({tokens, tokens, 1, false})); // of several streams, or not in sequence
+    CHECK_FALSE(fuses({tokens, tokens, 1, false}));
     CHECK(fuses({tokens, tokens, 1, true}));
     CHECK_FALSE(call_of<RopeAttention>(setting.plan({tokens, tokens, 1, true})).attention.one_run);
     const std::ptrdiff_t calls = std::ssize(setting.plan(run).calls);
@@ -157,7 +157,7 @@ TEST_CASE("batch plan: up to 16 tokens of one stream in sequence are roped in at
       CHECK(call.rows == tokens);
       CHECK(call.half.has_value() == (tokens > 2));
     }
-    setting.kernels.ropes_runs = false; // as over q8_0
+    setting.kernels.ropes_runs = false;
     CHECK_FALSE(fuses(run));
     CHECK(std::ssize(setting.plan(run).calls) == calls + (tokens <= 16));
     CHECK(fuses({tokens, tokens, 1, true}));
@@ -170,7 +170,7 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
        std::map<int64_t, int>{{3, 8}, {8, 8}, {9, 16}, {16, 16}, {17, 32}, {64, 64}, {65, 96}}) {
     const BatchPlan plan = setting.plan(tokens, tokens);
     CHECK(count<SmallBatch>(plan) == 5);
-    // Gate and up write what is multiplied next, of tiles up to 16 tokens; and so does attention, but for prompts.
+    // Gate and up (tiles up to 16 tokens) and attention (no prompts) write the next input.
     CHECK(count<ConvertInput>(plan) == 3 + (tile > 16) + (count<Attention>(plan) + count<RopeAttention>(plan) == 0));
     CHECK(call_of<SmallBatch>(plan).wide == (tile >= 32));
     CHECK(call_of<ConvertInput>(plan).layout ==
@@ -179,14 +179,14 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
     CHECK(call_of<SmallBatch>(plan).tile_tokens == tile);
   }
   for (const auto& [tokens, tile] :
-       std::map<int64_t, int>{{97, 128}, {129, 192}, {256, 256}, {257, 192}, {385, 256}, {512, 256}}) // one or two
+       std::map<int64_t, int>{{97, 128}, {129, 192}, {256, 256}, {257, 192}, {385, 256}, {512, 256}})
     CHECK(call_of<SmallBatch>(setting.plan(tokens, tokens)).tile_tokens == tile);
   CHECK(count<SmallBatch>(setting.plan(513, 513)) == 0);
   setting.kernels.wide = false;
   CHECK(call_of<ConvertInput>(setting.plan(64)).layout == kernels::cuda::HalfLayout::interleaved);
   setting.kernels.largest_tile = 8;
   CHECK(call_of<SmallBatch>(setting.plan(64)).tile_tokens == 8);
-  CHECK(call_of<Matvec>(setting.plan(64, 1)).rows == 1); // one row of logits
+  CHECK(call_of<Matvec>(setting.plan(64, 1)).rows == 1);
   setting.kernels.largest_tile = 4;
   CHECK(count<Matvec>(setting.plan(64, 64)) == 5);
   setting.limits.prompt_products = false;
@@ -226,7 +226,7 @@ TEST_CASE("batch plan: gate and up write down's input as f16, whose largest valu
     CHECK(reads->product.matrix.x == writes->product.matrix.parts[0].out);
   }
   shape.experts = 0;
-  shape.hidden = 512 + 32; // not whole pieces of what products read
+  shape.hidden = 512 + 32;
   CHECK(count<ConvertInput>(Setting(shape).plan(8, 8)) == 4);
 }
 
@@ -249,8 +249,7 @@ TEST_CASE(
     CHECK(next->sums->matrix.parts[0].out == batch->product.matrix.parts[0].out);
     CHECK(next->matrix.x == batch->product.matrix.parts[0].out);
   }
-  CHECK(left ==
-        3); // attention's output in both layers, and down in front of the second one; a gather is behind the last
+  CHECK(left == 3); // attention's output twice, the first down; the last down precedes a gather
   CHECK(added == left);
 }
 
@@ -274,21 +273,21 @@ TEST_CASE("batch plan: prompts go through the prompt product where the chip has 
   CHECK(count<IntegerProduct>(geforce) == 4);
   CHECK(count<Gemm>(geforce) + count<GateUpGlu>(geforce) == 0);
   CHECK(call_of<ConvertInput>(geforce).layout == kernels::cuda::HalfLayout::bytes);
-  setting.config.wide = true; // 8 bits of activations are too few
+  setting.config.wide = true;
   CHECK(count<Gemm>(setting.plan(600)) == 4);
   setting.config.wide = false;
   setting.limits.integer_products = setting.limits.small_batch = false;
   setting.limits.shared_per_block = 64 << 10;
   CHECK(count<Gemm>(setting.plan(600)) == 4);
   CHECK(count<Attention>(setting.plan(600)) == 1);
-  CHECK(count<Gemm>(setting.plan(16)) == 0); // few tokens would not fill a tile
+  CHECK(count<Gemm>(setting.plan(16)) == 0);
   CHECK(count<Matvec>(setting.plan(16)) == 5);
 }
 
 TEST_CASE("batch plan: what products of prompts read, products, attention and layer norms in front write") {
   Setting setting(one_layer());
   const BatchPlan plan = setting.plan(600);
-  CHECK(count<ConvertInput>(plan) == 2); // for q, k and v, and for gate and up
+  CHECK(count<ConvertInput>(plan) == 2);
   CHECK(call_of<PromptAttention>(plan).half == kernels::cuda::HalfLayout::tiles);
   const PromptProduct &output = call_of<PromptProduct>(plan, 1), &gate_up = call_of<PromptProduct>(plan, 2),
                       &down = call_of<PromptProduct>(plan, 3);
@@ -321,7 +320,7 @@ TEST_CASE("batch plan: what products of prompts read, products, attention and la
 
 TEST_CASE(
     "batch plan: a long prompt's products sum what they make over ranks, and what is joined is a call of its own") {
-  RandomProgram::Shape shape; // of two layers
+  RandomProgram::Shape shape;
   shape.width = 512;
   shape.hidden = 1024;
   shape.heads = shape.kv_heads = 8;
@@ -341,8 +340,8 @@ TEST_CASE(
     for (const Exchange& exchange : all_of<Exchange>(setting.plan(tokens))) places.push_back(exchange.place);
     return places;
   };
-  CHECK(summed_by_products(1000) == Places{0, 1, 2}); // attention's output, down
-  CHECK(exchanged(1000) == Places{3, 4});             // of one output: down, logits
+  CHECK(summed_by_products(1000) == Places{0, 1, 2});
+  CHECK(exchanged(1000) == Places{3, 4});
   CHECK(exchanged(100) == Places{0, 1, 2, 3, 4});
 }
 
@@ -368,7 +367,7 @@ TEST_CASE("batch plan: siblings of different formats share a launch, or what the
   CHECK(second.follows_sibling);
   CHECK_FALSE(second.sibling_follows);
   CHECK_FALSE(call_of<SmallBatch>(batch, 2).follows_sibling);
-  // v reads what q and k had converted; attention, and gate and up, write what is multiplied next
+  // attention, and gate and up, write the next input; v reuses one
   CHECK(count<ConvertInput>(batch) == count<SmallBatch>(batch) - 3);
   setting.kernels.split_columns = true;
   for (const SmallBatch& batch : all_of<SmallBatch>(setting.plan(8)))
@@ -436,7 +435,7 @@ TEST_CASE("batch plan: in serial mode no kernel starts before its predecessor en
     std::erase(calls, ClearDataflow::kName);
     return calls;
   };
-  setting.forced[""] = kernels::cuda::Way::matvec; // starts that overlap are cheaper
+  setting.forced[""] = kernels::cuda::Way::matvec;
   for (const int64_t tokens : {1, 2, 8, 64, 512}) {
     setting.options = kernels::cuda::with_serial_mode({}, nullptr);
     const Names overlapping = calls_of(tokens);

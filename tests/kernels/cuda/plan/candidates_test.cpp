@@ -1,4 +1,4 @@
-// Which way products are multiplied on which chip.
+// The way of each product per chip.
 #include "kernels/cuda/plan/planning.h"
 
 #include <map>
@@ -14,7 +14,6 @@ using kernels::cuda::Way;
 
 namespace {
 
-// The ways of one layer's products, of a large model, and of its logits.
 std::vector<Way> ways_of(const Setting& setting, int64_t tokens) {
   std::vector<Way> ways;
   for (const auto& products : setting.plan(tokens).products) ways.push_back(products.choice.way);
@@ -59,7 +58,7 @@ TEST_CASE("candidates: every chip reads weights once for a token, and shares the
   for (const KnownChip& chip : known_chips()) {
     CAPTURE(std::string(chip.name));
     Setting setting = on_chip(chip);
-    for (const bool overlap : {true, false}) { // as where the host adds up the sums of ranks
+    for (const bool overlap : {true, false}) {
       setting.options.overlap = overlap;
       for (const int64_t tokens : {1, 2}) CHECK(ways_of(setting, tokens) == std::vector(5, Way::matvec));
     }
@@ -70,7 +69,7 @@ TEST_CASE("candidates: every chip reads weights once for a token, and shares the
     }
     setting.least_side = 4096;
     std::vector<Way> prompt = ways_of(setting, 2048);
-    CHECK(prompt.back() == Way::matvec); // the last token's logits
+    CHECK(prompt.back() == Way::matvec);
     prompt.pop_back();
     const bool geforce = chip.compute == 86 || chip.compute == 89 || chip.compute == 120;
     CHECK(prompt == std::vector(4, chip.compute == 90 ? Way::prompt : geforce ? Way::bytes : Way::gemm));
@@ -113,14 +112,14 @@ TEST_CASE("candidates: more tokens of a step go the same way or one for more of 
     double least = 0;
     for (int64_t tokens = 1; tokens <= 2048; tokens += 1 + tokens / 8) {
       CAPTURE(tokens);
-      const ProductChoice choice = setting.plan(tokens, tokens).products[2].choice; // gate and up
+      const ProductChoice choice = setting.plan(tokens, tokens).products[2].choice;
       const Way way = kernels::cuda::is_tiled(choice.way) ? Way::tiles_8 : choice.way;
       CHECK(way >= before);
       before = way;
       double taken = 0;
       for (const auto& estimate : choice.estimates)
         if (estimate.way == choice.way) taken = estimate.microseconds;
-      CHECK(taken >= 0.8 * least); // a larger step costs no less, but for what changes with the way
+      CHECK(taken >= 0.8 * least); // larger steps cost no less, except at changes of way
       least = taken;
     }
   }
@@ -140,6 +139,6 @@ TEST_CASE("candidates: steps of a few tokens cost little more than one where a c
     CHECK(cost(name, 8) < 1.5 * cost(name, 1));
     CHECK(cost(name, 512) < 64 * cost(name, 8));
   }
-  CHECK(cost("RTX 3060", 1) > 2 * cost("RTX 3090", 1)); // 360 and 936 GB/s
+  CHECK(cost("RTX 3060", 1) > 2 * cost("RTX 3090", 1));
   CHECK(cost("T4", 1) > 2 * cost("RTX 3090", 1));
 }

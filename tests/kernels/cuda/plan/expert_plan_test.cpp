@@ -1,4 +1,4 @@
-// Which kernels a batch runs for experts, and for other matrices of which a token has some.
+// Kernels of a batch with experts.
 #include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/plan/planning.h"
 #include "kernels/cuda/plan/workspace_plan.h"
@@ -18,7 +18,6 @@ RandomProgram::Shape two_of_eight_experts() {
   return shape;
 }
 
-// Experts, and a shared one of their size and format.
 RandomProgram shared_expert_model(const RandomProgram::Shape& shape) {
   RandomProgram m(1);
   const core::ValueId x = m.embed(Type::F16, shape.width, 32);
@@ -35,16 +34,16 @@ TEST_CASE("batch plan: a folded router's scores come with a product of one or tw
   Setting setting(shape);
   for (const int64_t tokens : {1, 2}) {
     const BatchPlan plan = setting.plan(tokens);
-    CHECK(count<MatvecRouter>(plan) == 3); // not in the first layer
+    CHECK(count<MatvecRouter>(plan) == 3);
     const auto routes = std::ranges::count_if(all_of<PlainOp>(plan),
                                               [](const PlainOp& op) { return op.op->kind == core::OpKind::route; });
     CHECK(routes == 1);
     const KernelCall& projection = call_with<MatvecRouter>(plan);
-    CHECK(projection.step == projection.first_step + 2); // the router, and `route`
+    CHECK(projection.step == projection.first_step + 2);
     CHECK(projection.get<MatvecRouter>()->route->kind == core::OpKind::route);
     const auto* gate_and_up = (&projection + 1)->get<Matvec>();
     REQUIRE(gate_and_up);
-    CHECK(gate_and_up->left_free == tokens); // whose blocks that choose experts end last
+    CHECK(gate_and_up->left_free == tokens); // its blocks that choose experts end last
   }
   CHECK(count<MatvecRouter>(setting.plan(3)) == 0);
   setting.options.dataflow_sync = false;
@@ -62,7 +61,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(count<ExpertBatch>(token) == 0);
   CHECK(count<Matvec>(token) == 6); // q k v, output, scores; gate and up, down; logits
   for (const Matvec& matvec : all_of<Matvec>(token))
-    if (matvec.product.matrix.ids != kernels::cuda::kNone) CHECK(matvec.product.dataflow_input); // beside route
+    if (matvec.product.matrix.ids != kernels::cuda::kNone) CHECK(matvec.product.dataflow_input);
 
   setting.forced[""] = Way::tiles_32;
   const BatchPlan batch = setting.plan(64);
@@ -84,7 +83,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
     const auto converts = [&](const ConvertInput& call) {
       return call.layout == kernels::cuda::HalfLayout::sorted_wide && call.sorted_tile == tile;
     };
-    CHECK(std::ranges::count_if(all_of<ConvertInput>(many), converts) == 2); // for gate and up, and for down
+    CHECK(std::ranges::count_if(all_of<ConvertInput>(many), converts) == 2);
   }
   setting.limits.prompt_products = false;
   CHECK_FALSE(call_of<ExpertBatch>(setting.plan(64)).wide);
@@ -114,16 +113,17 @@ TEST_CASE("batch plan: experts that few tokens chose each are multiplied by inte
 TEST_CASE("batch plan: a shared expert is one of each of a few tokens', and a product of its own for more tokens") {
   Setting setting(one_layer());
   setting.model = shared_expert_model(two_of_eight_experts());
-  setting.least_side = 0; // experts are small
+  setting.least_side = 0;
   for (const int64_t tokens : {1, 2}) {
     const BatchPlan few = setting.plan(tokens, tokens);
-    CHECK(count<Matvec>(few) == 4); // scores; gate and up, down; logits
+    CHECK(count<Matvec>(few) == 4);
     for (const int number : {1, 2}) CHECK(call_of<Matvec>(few, number).rows == 3 * tokens);
   }
-  const BatchPlan more = setting.plan(6, 6); // of which scores, logits and the shared expert are small batches
+  const BatchPlan more = setting.plan(6, 6);
   CHECK(count<Matvec>(more) == 2);
   for (const int number : {0, 1}) CHECK(call_of<Matvec>(more, number).rows == 18);
-  setting.limits.sm_count = 16; // 10 slots and 6 multiprocessors over, 15 and one over; of 8 and 12, none and 4 are
+  setting.limits.sm_count = 16; // 15 slots on 16 multiprocessors leave one over, 10 leave 6; 8 and 12 slots leave 0 and
+                                // 4
   CHECK(call_of<Matvec>(setting.plan(5, 5), 1).rows == 15);
   CHECK(call_of<Matvec>(setting.plan(4, 4), 1).rows == 8);
 }
@@ -148,17 +148,17 @@ TEST_CASE("batch plan: experts in the host's memory are fetched as soon as they 
     const std::vector<std::string_view> kernels = kernels_of(setting.plan(tokens));
     const auto fetch = std::ranges::find(kernels, "fetch_experts");
     REQUIRE(fetch != kernels.end());
-    CHECK(*std::prev(fetch) == "op"); // route
+    CHECK(*std::prev(fetch) == "op");
     CHECK(*std::next(fetch) == (tokens == 1 ? "matvec" : "sort_experts"));
     CHECK(std::ranges::count(kernels, "fetch_experts") == 1);
     CHECK(call_of<FetchExperts>(setting.plan(tokens)).rows == 2 * tokens);
-    for (const Matvec& matvec : all_of<Matvec>(setting.plan(tokens))) // of experts: they wait for the copies
+    for (const Matvec& matvec : all_of<Matvec>(setting.plan(tokens)))
       CHECK_FALSE((matvec.product.matrix.ids >= 0 && matvec.product.dataflow_input));
   }
   const std::vector<kernels::cuda::ExpertGroup> groups = kernels::cuda::expert_groups(setting.model.program);
   REQUIRE(groups.size() == 1);
   CHECK(groups[0].experts == 8);
-  CHECK(groups[0].weights.size() == 3); // gate, up and down
+  CHECK(groups[0].weights.size() == 3);
 }
 
 TEST_CASE(
@@ -181,7 +181,7 @@ TEST_CASE(
     CHECK(count<LatentAttention>(plan) == 1);
     CHECK(count<SortExperts>(plan) == (tokens == 1 ? 0 : 1));
     CHECK(count<ExpertBatch>(plan) == (tokens == 1 ? 0 : 1));
-    CHECK(count<PlainOp>(plan) == (tokens == 1 ? 2 : 4)); // embed, store; gather, numbers of heads to sort by
+    CHECK(count<PlainOp>(plan) == (tokens == 1 ? 2 : 4)); // embed, store; gather, head ids for sorting
   }
   CHECK(kernels::cuda::expert_groups(m.program).empty());
   const auto sort = call_of<SortExperts>(setting.plan(512));

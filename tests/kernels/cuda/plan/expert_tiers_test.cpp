@@ -1,4 +1,4 @@
-// Which experts lie on the GPU, in the host's memory and in the file, by carrying out the moves on numbers.
+// Placement of experts, with simulated moves.
 #include "kernels/cuda/plan/expert_tiers.h"
 
 #include "kernels/cuda/plan/expert_groups.h"
@@ -21,7 +21,7 @@ namespace {
 struct Layer {
   int experts;
   ExpertTiers tiers;
-  std::vector<int> slots, host, spill; // which expert's bytes are there; -1: none
+  std::vector<int> slots, host, spill;
   int64_t read = 0;
 
   Layer(int experts, int slots, int host, int spill)
@@ -41,7 +41,7 @@ struct Layer {
     const std::set<int> before = in_memory(), set(wanted.begin(), wanted.end());
     int64_t found = 0, read_now = 0;
     for (const int e : set) found += std::ranges::count(slots, e);
-    std::ranges::fill(spill, -1); // another layer had them
+    std::ranges::fill(spill, -1);
     for (const ExpertMove& move : tiers.want(wanted)) {
       CHECK(set.contains(move.expert));
       const int displaced = at(move.to);
@@ -60,7 +60,7 @@ struct Layer {
       if (place.tier != Tier::file) CHECK(at(place) == e);
       if (set.contains(e)) CHECK(place.tier != Tier::file);
     }
-    // What was in memory is read from the file only if room was needed for something else.
+    // Experts in memory are dropped only for lack of room.
     for (const int e : set)
       if (before.contains(e)) CHECK(in_memory().contains(e));
     const int64_t room = std::ssize(slots) + std::ssize(host);
@@ -84,7 +84,7 @@ TEST_CASE("expert tiers: every wanted expert has a place after the moves, whatev
       Layer layer(kExperts, slots, host, std::max(0, kExperts - slots - host));
       for (int step = 0; step < 120; ++step) {
         std::vector<int32_t> wanted(step % 13 == 12 ? 100 : 1 + random() % 4);
-        const int among = step % 3 == 0 ? kExperts : 9; // some are chosen more often
+        const int among = step % 3 == 0 ? kExperts : 9;
         for (int32_t& e : wanted) e = static_cast<int32_t>(random() % among);
         layer.use(wanted);
       }
@@ -95,7 +95,7 @@ TEST_CASE("expert tiers: slots and the host's memory together hold as many exper
   Layer layer(32, 10, 14, 8);
   for (int round = 0; round < 3; ++round)
     for (int32_t e = 0; e < 24; ++e) layer.use({e});
-  CHECK(layer.read == 24); // each once
+  CHECK(layer.read == 24);
   CHECK(layer.in_memory().size() == 24);
   Layer whole(32, 10, 22, 0);
   for (int round = 0; round < 3; ++round)
@@ -110,7 +110,7 @@ TEST_CASE("expert tiers: what is used most stays when everything else is wanted 
   for (int e = 0; e < 8; ++e) CHECK(layer.in_memory().contains(e));
   std::vector<int32_t> all(64);
   for (int32_t e = 0; e < 64; ++e) all[e] = e;
-  layer.use(all); // a prompt
+  layer.use(all);
   const int64_t read = layer.read;
   for (int step = 0; step < 8; ++step) layer.use({step});
   CHECK(layer.read == read);
@@ -134,8 +134,7 @@ TEST_CASE("experts' sizes: as many copies as have room, and spill places in a qu
     if (copies < experts) CHECK(sizes.gpu_bytes(copies + 1, experts) > room);
     CHECK(copies + spilled <= experts);
     CHECK(spilled * sizes.largest_block * 4 <= sizes.gpu_bytes(copies, experts));
-    if (copies + spilled < experts) // a quarter is used up
-      CHECK((spilled + 1) * sizes.largest_block * 4 > sizes.gpu_bytes(copies, experts));
+    if (copies + spilled < experts) CHECK((spilled + 1) * sizes.largest_block * 4 > sizes.gpu_bytes(copies, experts));
     CHECK(sizes.gpu_bytes(0, experts) == 0);
   }
 }

@@ -1,4 +1,4 @@
-// Which values go from one running kernel to the next, without a GPU.
+// Dataflow between running kernels, without a GPU.
 #include "kernels/cuda/plan/plan.h"
 
 #include "support/random_program.h"
@@ -32,7 +32,7 @@ bool passes_by_dataflow(const Step& step) {
 
 bool chooses(const Step& step) { return step.is_op(core::OpKind::route); }
 
-// What makes it safe: see Planner::find_dataflow.
+// The safety rules of Planner::find_dataflow.
 void check_rules(const core::Program& program, const Plan& plan) {
   std::vector<int> writer(program.values.size(), -1);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
@@ -43,7 +43,7 @@ void check_rules(const core::Program& program, const Plan& plan) {
       const MatrixStep* m = step.matrix();
       int first_writer = static_cast<int>(i);
       for (const core::ValueId id : step.inputs) {
-        if (m && m->of_heads && id == m->ids) continue; // known beforehand
+        if (m && m->of_heads && id == m->ids) continue;
         CHECK(plan.dataflow_values[id]);
         if (step.waits_for(id)) first_writer = std::min(first_writer, writer[id]);
       }
@@ -75,7 +75,7 @@ TEST_CASE("plan: all steps of a layer but the first one's take their input from 
   model.transformer(shape, quant::Type::Q8_0, quant::Type::Q8_0);
   const Plan plan = kernels::cuda::make_plan(model.program, true);
   check_rules(model.program, plan);
-  // q k v, attention, its output, gate and up, down; q k v and the output of the first layer read the embedding.
+  // q k v, attention, output, gate and up, down; the first q k v and output read the embedding.
   CHECK(count_dataflow_steps(plan) >= 3 + 2 * 5 + 3);
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("plan: experts take their numbers from a running kernel, and their sum
       experts += step.matrix() && step.matrix()->ids != kNone && step.dataflow_input;
       sums += step.get<SumStep>() && step.dataflow_input;
     }
-    CHECK(experts == (fuse ? 3 * 2 : 0)); // unfused ones are behind norms and gates
+    CHECK(experts == (fuse ? 3 * 2 : 0)); // unfused ones follow norms and gates
     CHECK(sums == (fuse ? 3 : 0));
   }
 }
@@ -119,13 +119,13 @@ TEST_CASE("plan: a router is folded into the projection in front of it, but wher
   shape.experts = 6;
   shape.used = 2;
   shape.shared_expert = true;
-  CHECK(folded(shape) == 4); // the first layer's residual is the embedding, which no running kernel passes on
+  CHECK(folded(shape) == 4); // the first residual is the embedding, which has no running kernel
   shape.route = core::RouteParams{0, 0, true, Gate::softmax_of_chosen};
   CHECK(folded(shape) == 4);
-  CHECK(folded(shape, quant::Type::F16) == 0); // multiplies no integers
+  CHECK(folded(shape, quant::Type::F16) == 0); // no integer products
 
   tests::RandomProgram::Shape other = shape;
-  other.heads = 4; // 256 columns are no whole warp tile
+  other.heads = 4; // 256 columns are not whole warp tiles
   CHECK(folded(other) == 0);
   other = shape;
   other.router_bias = true;
@@ -186,7 +186,7 @@ TEST_CASE("plan: a shared expert of the routed ones' size goes with them, one of
     m.finish(m.op(core::OpKind::add, {routed, m.dense(x, shape, shared_type)}, {}, 64));
     const Plan plan = kernels::cuda::make_plan(m.program, true);
     check_rules(m.program, plan);
-    int64_t joined = 0, others = 0; // scores, logits and a shared expert's products
+    int64_t joined = 0, others = 0;
     for (const Step& step : plan.steps) {
       const MatrixStep* m = step.matrix();
       if (!m) continue;
@@ -229,7 +229,7 @@ TEST_CASE("plan: matrices of heads take their input from a running kernel, befor
     if (plan.steps[i].matrix() && plan.steps[i].matrix()->of_heads) heads.push_back(i);
   REQUIRE(heads.size() == 2);
   CHECK(plan.steps[heads[0]].dataflow_input);
-  CHECK_FALSE(plan.steps[heads[1]].dataflow_input); // behind attention
+  CHECK_FALSE(plan.steps[heads[1]].dataflow_input);
   CHECK(plan.steps[heads[1] + 1].dataflow_input);
   CHECK(plan.steps[heads[0] + 1].get<LatentStep>());
   const auto numbers = std::ranges::find(plan.steps, true, &Step::only_sorted);
@@ -280,7 +280,7 @@ TEST_CASE("plan: a norm goes with the gate before or behind it, unless others re
 TEST_CASE(
     "plan: a norm goes with the sum behind it and the constant that this is multiplied by, unless others read it") {
   using core::OpKind;
-  for (const bool second : {false, true}) // operand of the sum
+  for (const bool second : {false, true})
     for (const bool scaled : {false, true})
       for (const bool shared : {false, true}) {
         CAPTURE(second);
@@ -344,7 +344,7 @@ TEST_CASE("plan: a norm of values goes with the heads where its factors are 1") 
     REQUIRE(found != plan.steps.end());
     CHECK(found->get<HeadsStep>()->norms_v == ones);
     CHECK(found->get<HeadsStep>()->v_in == (ones ? kv_in : v));
-    CHECK(found->dataflow_input == ones); // else it waits for the norm
+    CHECK(found->dataflow_input == ones);
   }
 }
 
@@ -392,7 +392,7 @@ TEST_CASE("plan: a layer that attends to another one's cache turns its queries a
     const core::ValueId h = model.norm(x, 256);
     core::ValueId q = model.norm(model.linear(h, Type::Q8_0, 256), 64);
     q = model.op(OpKind::rope, {q}, {}, 256, of_q);
-    if (model.layer == 0) { // keys are values, too
+    if (model.layer == 0) {
       const core::ValueId both = model.linear(h, Type::Q8_0, 128);
       const core::ValueId k = model.op(OpKind::rope, {model.norm(both, 64)}, {}, 128, of_k);
       model.op(OpKind::kv_store, {k, model.norm(both, 64)}, {}, 0, core::KvParams{0});

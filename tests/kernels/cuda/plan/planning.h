@@ -1,4 +1,4 @@
-// A model, a chip and kernels that can do what they are asked for: what a batch's plan is made from, without a GPU.
+// Planning batches without a GPU.
 #pragma once
 
 #include "kernels/cuda/executor/executor.h"
@@ -46,7 +46,7 @@ using quant::Type;
 
 struct Kernels final : kernels::cuda::KernelChoices {
   bool pairs = true, takes_routers = true, fast = true, ropes_in_attention = true, ropes_runs = true;
-  int largest_tile = 32; // of small batches
+  int largest_tile = 32;
   bool wide = true, split_columns = false, leaves_sums = false, dots = true;
 
   bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override {
@@ -72,13 +72,12 @@ struct Kernels final : kernels::cuda::KernelChoices {
   bool attention_writes_half(const core::Op&) const override { return fast; }
 };
 
-// A model and what an executor for it would plan with.
 struct Setting {
   RandomProgram model{1};
   core::ExecutorConfig config;
   kernels::cuda::DeviceLimits limits = kernels::cuda::kPresumedLimits;
   kernels::cuda::ChipRates rates = kernels::cuda::known_chip("H200").rates();
-  int64_t least_side = 4096; // as large models'
+  int64_t least_side = 4096;
   kernels::cuda::ForcedWays forced;
   kernels::cuda::WayFactors factors = kernels::cuda::way_factors({});
   kernels::cuda::CudaOptions options;

@@ -1,12 +1,10 @@
-// out = x Wᵀ for prompts by integer products on the tensor cores, for GeForce cards, which multiply bytes four times as
-// fast as f16 with f32 sums. Activations are rounded to 8 bits in groups of 32 (HalfLayout::bytes); the weights' codes
-// are bytes as they are. Scales are applied in f32, once per group and result.
+// out = x Wᵀ for prompts by int8 mma, for GeForce cards, where it is four times as fast as f16 with f32 sums.
+// Activations are 8-bit in groups of 32 (HalfLayout::bytes), weights' codes are bytes, and scales are f32.
 //
-// The multipliers of f32 are nearly as busy as the tensor cores. Two things save instructions there:
-// - An integer sum starts from the bits of 1.5 · 2^23, so that it is the float 1.5 · 2^23 + sum without a conversion. A
-//   multiply-add by the row's scale removes the constant (exactly: few scales have more than 18 significant bits), and
-//   one by the token's scale adds to the result.
-// - Offsets times sums of activations are a product of their own with a column per group, in f16 (11 bits of each).
+// The f32 units are nearly as busy as the tensor cores. Two things save instructions there:
+// - Integer sums start with the bits of 1.5 · 2^23, so they are the float 1.5 · 2^23 + sum without a conversion. An fma
+//   with the row's scale removes the constant, and one with the token's scale adds to the result.
+// - Offsets times sums of activations are a product of their own, in f16, with a column per group.
 #pragma once
 
 #include "kernels/cuda/gemm/integer_product.h"

@@ -16,18 +16,17 @@ enum class HalfLayout : uint8_t {
   bytes,       // gemm/integer_product.cuh
 };
 
-// Activations as bytes, divided by two to the row's exponent (gemm.h): for every 64 columns the rows come one behind
-// the other, rounded up in number to kByteTokens. A row has 64 bytes, two groups of 32, and then room for 16 bytes,
-// since rows of 80 bytes collide in no banks of shared memory; a tile of them is copied as it is.
+// Bytes: for every 64 columns all rows, padded to kByteTokens. Activations are divided by 2^exponent of their row
+// (gemm.h), then rounded in two groups of 32. A row has 64 bytes and 16 bytes of padding, which avoid bank conflicts.
 //
-// The room behind the rows holds the groups' scales, and their sums as halves, so that a lane with tokens 8 i + g of 64
-// loads them in pieces of 16 bytes: rows 8 q + g have the scales of tokens i = 4 (q % 2) … + 3 and group q / 2 for q <
-// 4, and the pairs of sums of tokens i = 4 (q - 4) … + 3 for q = 4 and 5.
+// The padding of 64 rows holds their scales (f32) and their groups' sums (f16), ordered so that the lane with tokens
+// 8 i + g loads four at once: the padding of row 8 q + g holds the scales of group q / 2 and i = 4 (q % 2) … + 3 for
+// q < 4, and the sums of both groups and i = 4 (q - 4) … + 3 for q = 4 and 5.
 inline constexpr int kByteColumns = 64, kByteRowBytes = kByteColumns + 16, kByteTokens = 128, kByteSumRow = 32;
 RIDGE_HD constexpr int64_t byte_row_place(int64_t rows, int64_t row, int64_t column) { // in bytes
   return (column / kByteColumns * ((rows + kByteTokens - 1) / kByteTokens * kByteTokens) + row) * kByteRowBytes;
 }
-// The scale of group 0 or 1 of a row, and its sum; in bytes behind byte_row_place() of the first of the row's 64.
+// Where the scale and the sum of group 0 or 1 of a row lie, in bytes from byte_row_place() of the first of its 64 rows.
 RIDGE_HD constexpr int byte_scale_place(int row_of_64, int group) {
   return (8 * (2 * group + row_of_64 / 32) + row_of_64 % 8) * kByteRowBytes + kByteColumns + row_of_64 / 8 % 4 * 4;
 }

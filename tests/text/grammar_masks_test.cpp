@@ -122,8 +122,8 @@ TEST_CASE("matchers that share a grammar's states do not disturb each other, als
   const std::vector<std::string> pieces = ridge::tests::odd_vocabulary(random, "ab(),");
   const auto table = std::make_shared<const TokenTable>(pieces, std::vector<int32_t>{0});
   // Each depth of brackets is a state of its own.
-  const SharedGrammar shared(Grammar::parse(R"(root ::= item*
-item ::= [a-b]+ | "(" item* ")" | ",")"));
+  const SharedGrammar shared(Grammar::parse(R"gbnf(root ::= item*
+item ::= [a-b]+ | "(" item* ")" | ",")gbnf"));
   std::vector<GrammarMatcher> matchers, alone;
   for (int i = 0; i < 3; ++i) matchers.emplace_back(shared.masks(table)), alone.emplace_back(shared.grammar(), *table);
   CHECK(shared.masks(table) == shared.masks(table));

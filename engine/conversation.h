@@ -31,7 +31,7 @@ class Conversation {
   // context.
   Answer answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel);
 
-  // Replaces all messages but the system's by the model's own summary of them. The oldest exchanges are left out as far
+  // Replaces all messages but the system's by the model's summary. The oldest exchanges are left out as far
   // as the context requires; their number is `left_out`. Throws Error, and changes nothing, if there is nothing to
   // summarize or no summary comes of it.
   struct Compaction {

@@ -1,4 +1,4 @@
-// Compaction: the model's own summary stands for a conversation that outgrows the context.
+// Compaction replaces a conversation that outgrows the context by a summary of the model.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace ridge::engine {
 
 // The message that asks for the summary; `instructions` may be empty.
 std::string compaction_request(std::string_view instructions);
-// The user's message that stands for the conversation.
+// The user message that replaces the conversation.
 std::string compacted_message(std::string_view summary);
 
 } // namespace ridge::engine

@@ -58,7 +58,7 @@ class Speculator {
       return (right[place] + 2 * before) / (right[place] + wrong[place] + 2);
     }
   };
-  static constexpr int kForced = kDraftKinds; // a kind of its own
+  static constexpr int kForced = kDraftKinds; // a further kind
   int64_t best_length(int64_t known, int64_t most, double draft_seconds);
   double seconds_of(int64_t tokens) const;
 

@@ -1,4 +1,4 @@
-// POST /v1/responses/compact: the user's messages and the model's own summary stand for a conversation.
+// POST /v1/responses/compact: replaces a conversation by the user's messages and the model's summary.
 #include "server/responses/compaction.h"
 
 #include "core/strings/base64.h"

@@ -22,9 +22,10 @@ Answerer::Answerer(const LoadedModel& model, Session& session, const core::Gener
   requests_.sequence({.sampling = request.sampling}); // throws on a bad grammar
 }
 
-Answer Answerer::answer(Generation generation, const TextSink& sink, const std::atomic<bool>* cancel) {
+Answer Answerer::answer(Generation generation, const core::SamplingOptions& sampling, const TextSink& sink,
+                        const std::atomic<bool>* cancel) {
   Answer answer;
-  generation.sampling = request_.sampling;
+  generation.sampling = sampling;
   generation.sampling.params = params_;
   generation.keep_choices = request_.keep_choices;
   SequenceRequest request = requests_.sequence(generation);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ridge::engine {
@@ -37,7 +38,12 @@ class Answerer {
   // all its answers.
   Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request);
 
-  Answer answer(Generation generation, const TextSink& sink, const std::atomic<bool>* cancel);
+  Answer answer(Generation generation, const TextSink& sink, const std::atomic<bool>* cancel) {
+    return answer(std::move(generation), request_.sampling, sink, cancel);
+  }
+  // With other sampling options, but those of sampling().params.
+  Answer answer(Generation generation, const core::SamplingOptions& sampling, const TextSink& sink,
+                const std::atomic<bool>* cancel);
 
   // Receives all positions of a diffusion answer after each step.
   std::function<void(std::span<const int32_t> answer)> on_canvas;

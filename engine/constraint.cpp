@@ -7,19 +7,12 @@
 
 namespace ridge::engine {
 
-std::shared_ptr<const text::TokenTable> make_token_table(const text::Tokenizer& tokenizer) {
-  std::vector<std::string> pieces(tokenizer.vocab_size());
-  std::vector<int32_t> ends;
-  std::vector<text::TokenTable::Special> special;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (tokenizer.is_eog(id)) ends.push_back(id);
-    if (tokenizer.is_special(id)) {
-      special.push_back({std::string(tokenizer.token_text(id)), id});
-    } else {
-      pieces[id] = tokenizer.piece(id);
-    }
-  }
-  return std::make_shared<const text::TokenTable>(pieces, ends, special);
+std::vector<int32_t> forced_tokens(text::GrammarMatcher& matcher, const text::Tokenizer& tokenizer, int64_t most) {
+  const std::string text = matcher.forced_text();
+  if (text.empty() || most <= 0) return {};
+  std::vector<int32_t> tokens = tokenizer.encode(text, {.continues = true});
+  if (std::ssize(tokens) > most) tokens.resize(most);
+  return tokens;
 }
 
 bool MinimumConstraint::allows(int32_t token) {

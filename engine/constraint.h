@@ -12,9 +12,6 @@
 
 namespace ridge::engine {
 
-// Takes some 100 ms for 128 k tokens, so a model's constraints share it.
-std::shared_ptr<const text::TokenTable> make_token_table(const text::Tokenizer& tokenizer);
-
 class VocabularyTexts final : public core::TokenTexts {
  public:
   explicit VocabularyTexts(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -29,21 +26,26 @@ class VocabularyTexts final : public core::TokenTexts {
   const text::Tokenizer& tokenizer_;
 };
 
+// Tokens of the text that the grammar forces; as many as `most`.
+std::vector<int32_t> forced_tokens(text::GrammarMatcher& matcher, const text::Tokenizer& tokenizer, int64_t most);
+
 class GrammarConstraint final : public Constraint {
  public:
-  // Throws Error if the GBNF does not parse or names an unknown token.
-  GrammarConstraint(const std::string& gbnf, std::shared_ptr<const text::TokenTable> vocabulary)
-      : vocabulary_(std::move(vocabulary)), grammar_(text::Grammar::parse(gbnf)), matcher_(grammar_, *vocabulary_) {}
+  // The tokenizer must outlive it.
+  // Throws Error if the grammar names an unknown token.
+  GrammarConstraint(const text::SharedGrammar& grammar, const std::shared_ptr<const text::TokenTable>& vocabulary,
+                    const text::Tokenizer& tokenizer)
+      : matcher_(grammar.masks(vocabulary)), tokenizer_(tokenizer) {}
 
   bool allows(int32_t token) override { return matcher_.allows(token); }
   void apply(std::span<float> logits) override { matcher_.apply(logits); }
   void accept(int32_t token) override { matcher_.accept(token); }
+  std::vector<int32_t> forced(int64_t most) override { return forced_tokens(matcher_, tokenizer_, most); }
   void reset() { matcher_.reset(); }
 
  private:
-  const std::shared_ptr<const text::TokenTable> vocabulary_;
-  const text::Grammar grammar_;
   text::GrammarMatcher matcher_;
+  const text::Tokenizer& tokenizer_;
 };
 
 // Delays the end of an answer, unless the grammar allows nothing else.
@@ -55,6 +57,9 @@ class MinimumConstraint final : public Constraint {
   bool allows(int32_t token) override;
   void apply(std::span<float> logits) override;
   void accept(int32_t token) override;
+  std::vector<int32_t> forced(int64_t most) override {
+    return within_ ? within_->forced(most) : std::vector<int32_t>();
+  }
 
  private:
   int64_t left_;

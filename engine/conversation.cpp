@@ -1,11 +1,21 @@
 #include "engine/conversation.h"
 
+#include "core/error.h"
+#include "engine/chat/compaction.h"
+#include "engine/options.h"
 #include "engine/pictures/picture_shelf.h"
 #include "text/chat/messages.h"
+#include "text/white_space.h"
 
 #include <algorithm>
 
 namespace ridge::engine {
+namespace {
+
+constexpr int64_t kSummaryShare = 4; // of the context, at most
+
+} // namespace
+
 void Conversation::set_system(std::string text) {
   if (!messages_.empty() && is_role(messages_[0], "system")) messages_.erase(0);
   if (text.empty()) return;
@@ -86,6 +96,43 @@ Answer Conversation::answer(Answerer& answerer, const TextSink& sink, const std:
   }
   messages_.push_back(std::move(message));
   return answer;
+}
+
+Conversation::Compaction Conversation::compact(Answerer& answerer, std::string_view instructions, const TextSink& sink,
+                                               const std::atomic<bool>* cancel) {
+  const size_t system = !messages_.empty() && is_role(messages_[0], "system") ? 1 : 0;
+  if (messages_.size() == system) throw_error("there is no conversation to summarize");
+  core::SamplingOptions sampling = answerer.sampling();
+  sampling.grammar = sampling.grammar_file = sampling.json_schema = "";
+  sampling.max_tokens = session_.context() / kSummaryShare;
+  Json thought = Json::object(); // a summary needs no reasoning
+  set_thinking(thought, false);
+  const Json before = messages_;
+  Compaction made;
+  try {
+    for (;; ++made.left_out) {
+      Json messages = messages_;
+      messages.push_back({{"role", "user"}, {"content", compaction_request(instructions)}});
+      Generation asked = requests_.chat(messages, nullptr, thought, nullptr, {}, sampling);
+      if (std::ssize(asked.prompt) + sampling.max_tokens <= session_.context()) {
+        made.answer = answerer.answer(std::move(asked), sampling, sink, cancel);
+        break;
+      }
+      if (!drop_oldest()) throw_error("the last exchange alone leaves no room for a summary: /undo or /clear");
+    }
+  } catch (...) {
+    messages_ = before;
+    throw;
+  }
+  messages_ = before;
+  const std::string summary(text::trim(made.answer.content));
+  if (made.answer.stop == StopReason::interrupted) throw_error("stopped: the conversation stays as it is");
+  if (summary.empty()) throw_error("the model wrote no summary: the conversation stays as it is");
+  Json kept = Json::array();
+  if (system == 1) kept.push_back(messages_[0]);
+  messages_ = std::move(kept); // the old ones may come back: their pictures stay
+  add_user(compacted_message(summary));
+  return made;
 }
 
 } // namespace ridge::engine

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::engine {
@@ -29,6 +30,16 @@ class Conversation {
   // Appends the model's answer. Throws Error, and changes nothing, if the template refuses or the prompt exceeds the
   // context.
   Answer answer(Answerer& answerer, const TextSink& sink, const std::atomic<bool>* cancel);
+
+  // Replaces all messages but the system's by the model's summary. The oldest exchanges are left out as far
+  // as the context requires; their number is `left_out`. Throws Error, and changes nothing, if there is nothing to
+  // summarize or no summary comes of it.
+  struct Compaction {
+    Answer answer; // the summary
+    int64_t left_out = 0;
+  };
+  Compaction compact(Answerer& answerer, std::string_view instructions, const TextSink& sink,
+                     const std::atomic<bool>* cancel);
 
   bool undo();
   bool drop_answer();

@@ -45,6 +45,12 @@ void ReasoningBudget::accept(int32_t token) {
   if (!text.empty()) end_if_used_up();
 }
 
+std::vector<int32_t> ReasoningBudget::forced(int64_t most) {
+  if (!forces()) return within_ ? within_->forced(most) : std::vector<int32_t>();
+  const auto first = forced_.begin() + static_cast<std::ptrdiff_t>(next_);
+  return {first, first + std::min<std::ptrdiff_t>(most, forced_.end() - first)};
+}
+
 void ReasoningBudget::end_if_used_up() {
   if (left_ > 0 || !splitter_.in_reasoning()) return;
   const std::string close(splitter_.reasoning_end());

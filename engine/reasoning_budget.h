@@ -24,6 +24,7 @@ class ReasoningBudget final : public Constraint {
   bool allows(int32_t token) override;
   void apply(std::span<float> logits) override;
   void accept(int32_t token) override;
+  std::vector<int32_t> forced(int64_t most) override;
 
  private:
   void end_if_used_up();

@@ -99,7 +99,7 @@ void hold(const Service& service, const AnswerForm& form, Generation& generation
     throw_invalid(form.from, "{}: an answer that may call tools is held to their schemas; send it without tools",
                   form.from);
   try {
-    const auto rules = engine::make_grammar_rules(service.call_format(), form.gbnf);
+    const auto rules = engine::make_grammar_rules(service.call_format(), service.grammar(form.gbnf));
     if (chat)
       generation.calls = rules;
     else

@@ -41,6 +41,7 @@ class Service final : public ModelService {
     const std::scoped_lock lock(adapters_mutex_);
     adapter_scales_ = std::move(scales);
   }
+  std::shared_ptr<const text::SharedGrammar> grammar(const std::string& gbnf) const { return sequences_.grammar(gbnf); }
   engine::AnswerText text_of(const Generation& generation) const { return sequences_.text_of(generation); }
 
   // See engine::ChatRequests::chat().

@@ -42,23 +42,24 @@ std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const
   options.reasoning_close = start.close;
   auto rules =
       std::make_shared<CallRules>(CallRules{format.syntax, use.tools, bound, has_schema,
-                                            text::grammar_from_tools(*format.syntax, use.tools, options, &tokenizer),
+                                            std::make_shared<const text::SharedGrammar>(text::grammar_from_tools(
+                                                *format.syntax, use.tools, options, &tokenizer)),
                                             text::call_triggers(*format.syntax, use.tools)});
   for (const text::Tool& tool : use.tools) rules->tool_checks.emplace_back(tool.parameters);
   if (has_schema) rules->answer_check.emplace(std::move(schema));
   return rules;
 }
 
-std::shared_ptr<const CallRules> make_grammar_rules(const CallFormat& format, const std::string& gbnf) {
-  return std::make_shared<const CallRules>(CallRules{format.syntax, {}, true, false, text::Grammar::parse(gbnf), {}});
+std::shared_ptr<const CallRules> make_grammar_rules(const CallFormat& format,
+                                                    std::shared_ptr<const text::SharedGrammar> grammar) {
+  return std::make_shared<const CallRules>(CallRules{format.syntax, {}, true, false, std::move(grammar), {}});
 }
 
 CallConstraint::CallConstraint(std::shared_ptr<const CallRules> rules,
-                               std::shared_ptr<const text::TokenTable> vocabulary, const text::Tokenizer& tokenizer,
-                               std::string_view prompt)
-    : rules_(std::move(rules)), vocabulary_(std::move(vocabulary)), tokenizer_(tokenizer),
-      matcher_(rules_->grammar, *vocabulary_), splitter_(prompt, true),
-      bound_(rules_->bound && !splitter_.in_reasoning()) {
+                               const std::shared_ptr<const text::TokenTable>& vocabulary,
+                               const text::Tokenizer& tokenizer, std::string_view prompt)
+    : rules_(std::move(rules)), tokenizer_(tokenizer), matcher_(rules_->grammar->masks(vocabulary)),
+      splitter_(prompt, true), bound_(rules_->bound && !splitter_.in_reasoning()) {
   if (rules_->syntax->messages) tail_ = prompt.substr(prompt.size() - std::min(prompt.size(), kTailBytes));
 }
 

@@ -34,7 +34,7 @@ struct CallRules {
   std::vector<text::Tool> tools;
   bool bound;
   bool json;
-  text::Grammar grammar;
+  std::shared_ptr<const text::SharedGrammar> grammar;
   std::vector<std::string> triggers;
   // They check what grammars cannot express.
   std::vector<text::SchemaValidator> tool_checks;
@@ -54,15 +54,16 @@ std::shared_ptr<const CallRules> make_call_rules(const CallFormat& format, const
                                                  const nlohmann::ordered_json& answer_schema = nullptr,
                                                  bool begun = false);
 
-// Rules for answers without calls that match a GBNF grammar. Throws Error if it does not parse.
-std::shared_ptr<const CallRules> make_grammar_rules(const CallFormat& format, const std::string& gbnf);
+// Rules for answers without calls that match a grammar.
+std::shared_ptr<const CallRules> make_grammar_rules(const CallFormat& format,
+                                                    std::shared_ptr<const text::SharedGrammar> grammar);
 
 // Text is free until a trigger occurs outside of reasoning; the grammar then applies to the end. With a required call
 // or a schema it applies from the start, or from the end of the reasoning that the prompt opened.
 class CallConstraint final : public Constraint {
  public:
   // The tokenizer must outlive it.
-  CallConstraint(std::shared_ptr<const CallRules> rules, std::shared_ptr<const text::TokenTable> vocabulary,
+  CallConstraint(std::shared_ptr<const CallRules> rules, const std::shared_ptr<const text::TokenTable>& vocabulary,
                  const text::Tokenizer& tokenizer, std::string_view prompt);
 
   // Call before the first token if the answer continues `text`, as far as the grammar accepts it.
@@ -70,13 +71,15 @@ class CallConstraint final : public Constraint {
   bool allows(int32_t token) override;
   void apply(std::span<float> logits) override;
   void accept(int32_t token) override;
+  std::vector<int32_t> forced(int64_t most) override {
+    return bound_ ? forced_tokens(matcher_, tokenizer_, most) : std::vector<int32_t>();
+  }
 
  private:
   std::string opened_by(std::string_view piece) const;
   std::optional<std::string> behind_reasoning(std::string_view piece) const;
 
   const std::shared_ptr<const CallRules> rules_;
-  const std::shared_ptr<const text::TokenTable> vocabulary_;
   const text::Tokenizer& tokenizer_;
   text::GrammarMatcher matcher_;
   text::ReasoningSplitter splitter_;

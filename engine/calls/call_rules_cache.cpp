@@ -14,11 +14,6 @@ std::string key_of(const ToolUse& use, const CallStart& start, const nlohmann::o
   return text::compact_json(key);
 }
 
-size_t bytes_of(const text::Grammar& grammar) {
-  return grammar.states.size() * sizeof(grammar.states[0]) +
-         grammar.class_nodes.size() * sizeof(grammar.class_nodes[0]);
-}
-
 } // namespace
 
 std::shared_ptr<const CallRules> CallRulesCache::get(const CallFormat& format, const text::ChatTemplate& chat_template,
@@ -36,13 +31,14 @@ std::shared_ptr<const CallRules> CallRulesCache::get(const CallFormat& format, c
     }
   }
   auto rules = make_call_rules(format, chat_template, use, tokenizer, prompt, answer_schema, begun);
-  const size_t bytes = 4 * key.size() + bytes_of(rules->grammar);
   const std::scoped_lock lock(mutex_);
-  entries_.push_front({std::move(key), rules, bytes});
-  bytes_ += bytes;
-  while (bytes_ > kMaxBytes) {
-    bytes_ -= entries_.back().bytes;
-    entries_.pop_back();
+  entries_.push_front({std::move(key), rules});
+  size_t bytes = 0;
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    bytes += 4 * entry->key.size() + entry->rules->grammar->bytes(); // its states grow while it is used
+    if (bytes <= kMaxBytes || entry == entries_.begin()) continue;
+    entries_.erase(entry, entries_.end());
+    break;
   }
   return rules;
 }

@@ -1,4 +1,4 @@
-// Caches call rules, since making a grammar may take longer than starting an answer.
+// Caches call rules with the states of their grammars, since making them may take longer than starting an answer.
 #pragma once
 
 #include "engine/calls/call_constraint.h"
@@ -24,12 +24,10 @@ class CallRulesCache {
   struct Entry {
     std::string key;
     std::shared_ptr<const CallRules> rules;
-    size_t bytes;
   };
 
   std::mutex mutex_;
   std::list<Entry> entries_;
-  size_t bytes_ = 0;
 };
 
 } // namespace ridge::engine

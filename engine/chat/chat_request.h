@@ -11,6 +11,7 @@
 #include "engine/pictures/text_pictures.h"
 #include "text/chat/chat_shape.h"
 #include "text/chat/chat_template.h"
+#include "text/grammar/grammar_cache.h"
 
 #include <deque>
 #include <memory>
@@ -45,6 +46,8 @@ class SequenceRequests {
   // Applies a GBNF grammar, else a chat's tools or schema, else a text's schema. Throws Error for an invalid one. End
   // tokens end the text, unless the request ignores them and nothing restricts the text.
   SequenceRequest sequence(const Generation& generation) const;
+  // The same for the same text. Throws Error if it does not parse.
+  std::shared_ptr<const text::SharedGrammar> grammar(const std::string& gbnf) const;
   AnswerText text_of(const Generation& generation) const;
 
  private:
@@ -57,6 +60,7 @@ class SequenceRequests {
   const VocabularyTexts texts_;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const text::TokenTable> token_table_;
+  mutable text::GrammarCache grammars_;
 };
 
 struct LastTurn {

@@ -33,7 +33,7 @@ bool limits_reasoning(const Generation& generation, const LoadedModel& model) {
 
 std::shared_ptr<const text::TokenTable> SequenceRequests::token_table() const {
   const std::scoped_lock lock(mutex_);
-  if (!token_table_) token_table_ = make_token_table(model_.need_tokenizer());
+  if (!token_table_) token_table_ = text::make_token_table(model_.need_tokenizer());
   return token_table_;
 }
 
@@ -47,8 +47,18 @@ std::unique_ptr<Constraint> SequenceRequests::constraint_of(const Generation& ge
     if (generation.begun > 0) constraint->begin_with(begun_answer(generation));
     return constraint;
   }
-  const std::string gbnf = grammar_text(sampling);
-  return gbnf.empty() ? nullptr : std::make_unique<GrammarConstraint>(gbnf, token_table());
+  if (sampling.json_schema.empty() || has_grammar) {
+    const std::string gbnf = grammar_text(sampling);
+    return gbnf.empty() ? nullptr
+                        : std::make_unique<GrammarConstraint>(*grammar(gbnf), token_table(), model_.need_tokenizer());
+  }
+  const auto of_schema =
+      grammars_.get("schema\n" + sampling.json_schema, [&] { return text::Grammar::parse(grammar_text(sampling)); });
+  return std::make_unique<GrammarConstraint>(*of_schema, token_table(), model_.need_tokenizer());
+}
+
+std::shared_ptr<const text::SharedGrammar> SequenceRequests::grammar(const std::string& gbnf) const {
+  return grammars_.get("gbnf\n" + gbnf, [&] { return text::Grammar::parse(gbnf); });
 }
 
 SequenceRequest SequenceRequests::sequence(const Generation& generation) const {

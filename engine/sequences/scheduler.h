@@ -172,6 +172,7 @@ class Scheduler {
   int64_t worth_guessing(const Stream& stream, int64_t known, int64_t most);
   int64_t most_guesses(const Sequence& sequence, int64_t known, int64_t coming) const;
   void add_guesses(Piece& piece);
+  std::vector<int32_t> forced_guesses(const Sequence& sequence, int64_t known, int64_t most);
 
   void end(Stream& stream, StopReason stop, std::exception_ptr error = nullptr);
   void end_all(const std::exception_ptr& error);

@@ -125,12 +125,23 @@ int64_t Scheduler::most_guesses(const Sequence& sequence, int64_t known, int64_t
   return limit < 0 ? most : std::min(most, limit - sequence.generated_ - coming - 1);
 }
 
+// Text that the constraint forces needs no drafter.
+std::vector<int32_t> Scheduler::forced_guesses(const Sequence& sequence, int64_t known, int64_t most) {
+  if (!speculator_ || !sequence.request_.constraint || most <= 0) return {};
+  std::vector<int32_t> guesses = sequence.request_.constraint->forced(std::min(most, kMostGuesses));
+  if (!guesses.empty()) guesses.resize(speculator_->worth_forced(known, std::ssize(guesses)));
+  return guesses;
+}
+
 void Scheduler::add_guesses(Piece& piece) {
   const Stream& stream = streams_[piece.stream];
   Sequence& sequence = *stream.sequence;
-  const int64_t known = std::ssize(piece.tokens);
-  if (worth_guessing(stream, known, most_guesses(sequence, known, 0)) == 0) return;
-  std::vector<int32_t> guesses = speculator_->draft();
+  const int64_t known = std::ssize(piece.tokens), most = most_guesses(sequence, known, 0);
+  std::vector<int32_t> guesses = forced_guesses(sequence, known, most);
+  if (guesses.empty()) {
+    if (worth_guessing(stream, known, most) == 0) return;
+    guesses = speculator_->draft();
+  }
   const std::function<bool(int32_t)>& is_end = sequence.request_.is_end;
   // Numbers below 0 are picture tokens.
   const auto unusable = [&](int32_t token) { return token < 0 || (is_end && is_end(token)); };

@@ -35,6 +35,8 @@ enum class StopReason {
 class Constraint : public core::TokenMask {
  public:
   virtual void accept(int32_t token) = 0; // throws Error for a forbidden token
+  // Up to `most` tokens that write the only text that may follow. They are a draft: other tokens may write it, too.
+  virtual std::vector<int32_t> forced(int64_t /*most*/) { return {}; }
 };
 
 struct Token {

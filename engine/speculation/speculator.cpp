@@ -45,7 +45,16 @@ int64_t Speculator::worth(std::span<const int32_t> tokens, int64_t known, int64_
   length_ = 0;
   most = std::min(most, kMostGuesses);
   kind_ = most > 0 ? drafter_->look(tokens) : -1;
-  if (kind_ < 0) return 0;
+  return kind_ < 0 ? 0 : best_length(known, most, draft_seconds_);
+}
+
+int64_t Speculator::worth_forced(int64_t known, int64_t most) {
+  length_ = 0;
+  kind_ = kForced;
+  return best_length(known, std::min(most, kMostGuesses), 0);
+}
+
+int64_t Speculator::best_length(int64_t known, int64_t most, double draft_seconds) {
   if (fixed_length_ > 0) return length_ = std::min(most, fixed_length_);
   if (seconds_of(1) == 0 || ++chances_ % kTimeAgain == 0) return 0;
   Record& record = records_[kind_];
@@ -55,7 +64,7 @@ int64_t Speculator::worth(std::span<const int32_t> tokens, int64_t known, int64_
     likely = record.likely(guesses - 1, likely);
     expected += all_right *= likely;
     const double seconds =
-        seconds_of(std::min(known + guesses, kTimed - 1)) + static_cast<double>(guesses) * draft_seconds_;
+        seconds_of(std::min(known + guesses, kTimed - 1)) + static_cast<double>(guesses) * draft_seconds;
     if (const double speed = expected / seconds; speed > best) best = speed, length_ = guesses;
   }
   if (length_ == 0 && ++record.declined >= record.patience) {

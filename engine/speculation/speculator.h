@@ -26,7 +26,9 @@ class Speculator {
   // `fixed_length`: 0: as many as pay. `clock` times drafting.
   explicit Speculator(std::unique_ptr<Drafter> drafter, int64_t fixed_length = 0,
                       std::function<double()> clock = core::seconds_now)
-      : drafter_(std::move(drafter)), fixed_length_(fixed_length), clock_(std::move(clock)) {}
+      : drafter_(std::move(drafter)), fixed_length_(fixed_length), clock_(std::move(clock)) {
+    records_[kForced].right.fill(8); // they are right almost always
+  }
 
   void begin(std::span<const int32_t> tokens);
   // See drafter.h.
@@ -38,6 +40,8 @@ class Speculator {
   // How many draft tokens, at most `most`, pay in a step with `known` tokens.
   int64_t worth(std::span<const int32_t> tokens, int64_t known, int64_t most);
   std::vector<int32_t> draft();
+  // The same for tokens that are known without the drafter.
+  int64_t worth_forced(int64_t known, int64_t most);
 
   void took(int64_t tokens, double seconds);
   void were_right(int64_t made, int64_t right);
@@ -54,12 +58,14 @@ class Speculator {
       return (right[place] + 2 * before) / (right[place] + wrong[place] + 2);
     }
   };
+  static constexpr int kForced = kDraftKinds; // a further kind
+  int64_t best_length(int64_t known, int64_t most, double draft_seconds);
   double seconds_of(int64_t tokens) const;
 
   std::unique_ptr<Drafter> drafter_;
   const int64_t fixed_length_;
   const std::function<double()> clock_;
-  std::array<Record, kDraftKinds> records_{};
+  std::array<Record, kDraftKinds + 1> records_{};
   static constexpr int64_t kTimed = 2 * kMostGuesses + 2;
   std::array<double, kTimed> seconds_{}; // by tokens; 0: unknown
   std::array<bool, kTimed> warm_{};      // ran before: first runs include setup

@@ -7,9 +7,9 @@
 #include "server/openai.h"
 #include "server/reply.h"
 #include "server/requests/chat_body.h"
-#include "server/requests/pictures.h"
 #include "server/requests/request_fields.h"
 #include "server/responses/response_items.h"
+#include "server/responses/response_messages.h"
 #include "server/routes.h"
 #include "server/tools.h"
 
@@ -25,21 +25,6 @@ bool truncates(const Fields& body) {
   if (truncation != "auto" && truncation != "disabled")
     throw_invalid("truncation", "truncation: expected auto or disabled");
   return truncation == "auto";
-}
-
-Json messages_of(const Service& service, const Fields& body, RequestPictures& pictures) {
-  Json messages = Json::array();
-  if (const auto previous = body.text("previous_response_id")) {
-    auto known = service.responses().find(*previous);
-    if (!known)
-      throw ApiError(404, "invalid_request_error",
-                     fmt::format("previous_response_id: there is no response {} here; the latest {} are kept",
-                                 *previous, ResponseStore::kMost),
-                     "previous_response_id", "previous_response_not_found");
-    messages = std::move(*known);
-  }
-  add_input(messages, pictures.put(body.required("input"), "input"), service.responses());
-  return messages;
 }
 
 std::optional<engine::ToolUse> tools_of(const Fields& body) {
@@ -98,41 +83,21 @@ Generation whole_generation(const Service& service, const Fields& body, const Js
   return generation;
 }
 
-// With truncation, drops as few of the oldest messages as necessary for the prompt and an answer. Instructions and
-// initial system messages stay; results stay with their calls.
+// With truncation, drops as few of the oldest messages as necessary for the prompt and an answer.
 Generation generation_of(const Service& service, const Fields& body, const Json& messages) {
   const bool truncated = truncates(body);
   Generation generation = whole_generation(service, body, messages);
-  const int64_t most = generation.sampling.max_tokens, quarter = service.context() / 4;
-  const int64_t room = service.context() - (most < 0 ? quarter : std::min(most, quarter));
   if (!truncated || std::ssize(generation.prompt) <= service.context()) return generation;
-  size_t first = 0;
-  while (first < messages.size() && messages[first]["role"] == "system") ++first;
-  std::vector<size_t> cuts; // possible cuts, before these messages
-  for (size_t i = first + 1; i < messages.size(); ++i)
-    if (messages[i]["role"] != "tool") cuts.push_back(i);
-  const auto cut = [&](size_t at) {
-    Json kept(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(first));
-    if (kept.is_null()) kept = Json::array();
-    kept.insert(kept.end(), messages.begin() + static_cast<std::ptrdiff_t>(at), messages.end());
-    return whole_generation(service, body, kept);
-  };
-  size_t low = 0, high = cuts.size(); // the first cut that fits
-  while (low < high) {
-    const size_t middle = (low + high) / 2;
-    Generation shorter = cut(cuts[middle]);
-    const bool fits = std::ssize(shorter.prompt) <= room;
-    (fits ? high : low) = fits ? middle : middle + 1;
-    if (fits || middle + 1 == cuts.size()) generation = std::move(shorter);
-  }
-  return generation;
+  const int64_t most = generation.sampling.max_tokens, quarter = service.context() / 4;
+  return without_oldest(messages, service.context() - (most < 0 ? quarter : std::min(most, quarter)),
+                        [&](const Json& kept) { return whole_generation(service, body, kept); });
 }
 
 class ResponsesReply {
  public:
   ResponsesReply(Service& service, const Fields& body)
       : service_(service), stream_(body.flag("stream").value_or(false)), store_(body.flag("store").value_or(true)),
-        likely_(likely_of(body)), pictures_(service), messages_(messages_of(service, body, pictures_)),
+        likely_(likely_of(body)), pictures_(service), messages_(response_messages(service, body, pictures_)),
         input_(store_ ? listed_input(body.required("input")) : Json()), request_(echo(service, body)),
         answers_(service, "/v1/responses", {generation_of(service, body, messages_)}) {}
 
@@ -268,7 +233,7 @@ void openai_input_tokens(Service& service, const HttpRequest& request, HttpRespo
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   RequestPictures pictures(service);
-  const size_t tokens = whole_generation(service, fields, messages_of(service, fields, pictures)).prompt.size();
+  const size_t tokens = whole_generation(service, fields, response_messages(service, fields, pictures)).prompt.size();
   reply(response, {{"object", "response.input_tokens"}, {"input_tokens", tokens}});
 }
 

@@ -1,9 +1,11 @@
 #include "server/responses/response_items.h"
 
+#include "engine/chat/compaction.h"
 #include "server/answers.h"
 #include "server/api_error.h"
 #include "server/chat_messages.h"
 #include "server/reply.h"
+#include "server/responses/compaction.h"
 #include "server/responses/response_store.h"
 #include "server/tools.h"
 
@@ -23,6 +25,17 @@ Json message_of(const Fields& item) {
                   item.path_of("role"), role);
   const Json* content = item.find("content");
   return {{"role", role}, {"content", content ? content_text(*content, item.path_of("content")) : ""}};
+}
+
+Json message_of_compaction(const Fields& item) {
+  const std::string path = item.path_of("encrypted_content");
+  const auto summary = summary_of(item.text("encrypted_content").value_or(""));
+  if (!summary)
+    throw_invalid(path,
+                  "{}: this is no compaction of this server; compact the conversation with "
+                  "/v1/responses/compact here, or leave the item out",
+                  path);
+  return {{"role", "user"}, {"content", engine::compacted_message(*summary)}};
 }
 
 class Calls {
@@ -79,9 +92,9 @@ std::optional<Json> function_of(const Fields& item, const std::string& type) {
 // Tools run by other servers: their results are missing, or repeated in later text.
 bool is_left_out(const std::string& type) {
   static const std::set<std::string> kTypes = {
-      "reasoning",        "web_search_call",   "file_search_call",     "code_interpreter_call", "image_generation_call",
-      "mcp_list_tools",   "mcp_call",          "mcp_approval_request", "mcp_approval_response", "compaction",
-      "tool_search_call", "tool_search_output"};
+      "reasoning",         "web_search_call", "file_search_call",     "code_interpreter_call", "image_generation_call",
+      "mcp_list_tools",    "mcp_call",        "mcp_approval_request", "mcp_approval_response", "tool_search_call",
+      "tool_search_output"};
   return kTypes.contains(type);
 }
 
@@ -108,7 +121,9 @@ void add_item(Json& messages, Calls& calls, const Fields& item, References* refe
   else if (type == "item_reference") {
     const auto known = references ? references->take(item.text("id").value_or("")) : std::nullopt;
     if (known) add_item(messages, calls, Fields(*known, item.path_of("id")), nullptr);
-  } else if (type.ends_with("_call_output"))
+  } else if (type == "compaction")
+    messages.push_back(message_of_compaction(item));
+  else if (type.ends_with("_call_output"))
     messages.push_back(calls.result(item));
   else if (!is_left_out(type))
     throw_invalid(item.path_of("type"), "{}: items of type \"{}\" are not supported", item.path_of("type"), type);

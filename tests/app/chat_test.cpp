@@ -189,7 +189,7 @@ TEST_CASE("every command does what /help says") {
   REQUIRE(chat.expect("> "));
   chat.type("/help\r");
   for (const char* name : {"/help", "/clear", "/regen", "/undo", "/system", "/read", "/image", "/model", "/lora",
-                           "/copy", "/export", "/save", "/load", "/set", "/shift", "/stats", "/exit"})
+                           "/copy", "/export", "/save", "/load", "/set", "/shift", "/compact", "/stats", "/exit"})
     CHECK(chat.expect(name));
   chat.type("/system You are a test.\r");
   CHECK(chat.expect("[system prompt set]"));
@@ -391,6 +391,28 @@ TEST_CASE("a full context is announced, then refused, or with --context-shift fo
     const json messages = saved(chat, "shift.json");
     CHECK(messages.size() < 6);
     CHECK(messages[messages.size() - 2]["content"] == "the last " + words);
+  }
+  SUBCASE("and /compact makes room by a summary, which /undo takes back") {
+    Terminal chat(
+        {RIDGE_BINARY, "chat", "-m", tiny_model(), "-s", "1", "-t", "1", "-c", "256", "-n", "8", "--ignore-eos"},
+        environment());
+    REQUIRE(chat.expect("> "));
+    chat.type("/compact\r");
+    CHECK(chat.expect("there is no conversation to summarize"));
+    chat.type("hello\r");
+    REQUIRE(chat.expect("· context "));
+    chat.type("/compact\r");
+    REQUIRE(chat.expect("in place of 2 messages"));
+    json messages = saved(chat, "compact.json");
+    REQUIRE(messages.size() == 1);
+    CHECK(messages[0]["content"].get<std::string>().starts_with("This is a summary"));
+    chat.type("/undo\r");
+    REQUIRE(chat.expect("the 2 messages are there again"));
+    messages = saved(chat, "undone.json");
+    REQUIRE(messages.size() == 2);
+    CHECK(messages[0]["content"] == "hello");
+    chat.type(words + "\r");
+    REQUIRE(chat.expect("· context "));
   }
   SUBCASE("with shift") {
     Terminal chat(chat_args({"-c", "256", "--context-shift"}), environment());

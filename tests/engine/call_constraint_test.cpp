@@ -50,7 +50,7 @@ const text::Tokenizer& tokenizer() {
 }
 
 std::shared_ptr<const text::TokenTable> table() {
-  static const auto made = engine::make_token_table(tokenizer());
+  static const auto made = text::make_token_table(tokenizer());
   return made;
 }
 

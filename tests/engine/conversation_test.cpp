@@ -1,6 +1,7 @@
 // Prompts: only the template's text becomes control tokens, and tokens of earlier turns are kept.
 #include "engine/conversation.h"
 
+#include "core/error.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 
@@ -139,4 +140,56 @@ TEST_CASE("where a template refuses system messages, theirs opens the first mess
   CHECK_THROWS_WITH_AS(strict.tokens_with("bad"), doctest::Contains("bad word"), Error);
   strict.set_system("");
   CHECK_THROWS_WITH_AS(strict.tokens_with("bad"), doctest::Contains("bad word"), Error);
+}
+
+TEST_CASE("a summary by the model takes the place of a conversation, and /undo's messages stay as they were") {
+  ScriptedTalk talk;
+  engine::Answerer answerer(talk.model, talk.session, talk.request);
+  std::string shown;
+  const auto compact = [&](const std::string& summary, std::string_view instructions = {}) {
+    talk.executor.script = talk.model.tokenizer->encode("x" + summary);
+    talk.executor.script.erase(talk.executor.script.begin(),
+                               std::ranges::find(talk.executor.script, talk.model.tokenizer->find("x")) + 1);
+    talk.executor.script.push_back(talk.end);
+    talk.executor.next = 0;
+    shown.clear();
+    return talk.conversation.compact(
+        answerer, instructions, [&](std::string_view text, bool) { shown += text; }, nullptr);
+  };
+  talk.request.sampling.params.temp = 0;
+  CHECK_THROWS_AS(compact("nothing"), Error);
+  talk.conversation.set_system("You are brief.");
+  CHECK_THROWS_AS(compact("nothing"), Error);
+  talk.ask("hello", "good day");
+  const auto before = talk.conversation.messages();
+  CHECK_THROWS_AS(compact(" "), Error);
+  CHECK(talk.conversation.messages() == before);
+
+  const auto made = compact("They greeted.", "Keep the names.");
+  CHECK(made.left_out == 0);
+  CHECK(shown == "They greeted.");
+  const std::string asked = talk.model.tokenizer->decode(talk.session.tokens());
+  CHECK(asked.find("good day") != std::string::npos);
+  CHECK(asked.find("Keep the names.") != std::string::npos);
+  REQUIRE(talk.conversation.messages().size() == 2);
+  CHECK(talk.conversation.messages()[0] == before[0]);
+  CHECK(talk.conversation.messages()[1]["role"] == "user");
+  CHECK(talk.conversation.messages()[1]["content"].get<std::string>().ends_with("\n\nThey greeted."));
+  const std::string next = talk.model.tokenizer->decode(talk.ask("and now?", "no"));
+  CHECK(next.find("They greeted.") != std::string::npos);
+  CHECK(next.find("good day") == std::string::npos);
+
+  // 4,096 tokens, of which the summary gets a quarter; a character is a token.
+  for (int i = 0; i < 3; ++i) {
+    talk.conversation.add_user(std::string(900, 'q'));
+    talk.answer("yes");
+  }
+  const auto full = talk.conversation.messages();
+  CHECK(compact("They waited.").left_out == 1);
+  CHECK(talk.conversation.messages().size() == 2);
+  talk.conversation.set_messages(full, "full");
+  talk.conversation.clear();
+  talk.ask(std::string(3500, 'q'), "yes");
+  CHECK_THROWS_AS(compact("nothing"), Error);
+  CHECK(talk.conversation.messages().size() == 3);
 }

@@ -1,5 +1,7 @@
 // POST /v1/responses: answers equal a chat's; events; continuation.
+#include "engine/chat/compaction.h"
 #include "server/api_error.h"
+#include "server/responses/compaction.h"
 #include "server/responses/response_items.h"
 #include "server/responses/response_store.h"
 #include "support/http/endpoint.h"
@@ -339,4 +341,74 @@ TEST_CASE("a conversation that is too long loses its oldest messages where it is
   CHECK(cut["usage"]["input_tokens"].get<int>() > 700);
   body["input"] = {{{"role", "user"}, {"content", std::string(20000, 'x')}}};
   CHECK(endpoint.post("/v1/responses", body, 400)["error"]["code"] == "context_length_exceeded");
+}
+
+TEST_CASE("a compaction keeps the user's messages and a summary that later requests understand") {
+  const Endpoint endpoint;
+  const Json input = {{{"role", "user"}, {"content", "What is ridge?"}},
+                      {{"role", "assistant"}, {"content", "A tool that runs models."}},
+                      {{"role", "user"}, {"content", "Is it fast?"}}};
+  const Json body = {{"model", "guide"}, {"input", input}, {"temperature", 0}, {"max_output_tokens", 30}};
+  const Json compacted = endpoint.post("/v1/responses/compact", body);
+  CHECK(compacted["object"] == "response.compaction");
+  CHECK(compacted["usage"]["output_tokens"].get<int>() > 0);
+  const Json& output = compacted["output"];
+  REQUIRE(output.size() == 3);
+  CHECK(output[0]["role"] == "user");
+  CHECK(output[0]["content"][0]["text"] == "What is ridge?");
+  CHECK(output[1]["content"][0]["text"] == "Is it fast?");
+  REQUIRE(output[2]["type"] == "compaction");
+  const auto summary = server::summary_of(output[2]["encrypted_content"]);
+  REQUIRE(summary);
+  CHECK(!summary->empty());
+  CHECK(output[2].dump().find("tool that runs") == std::string::npos); // opaque
+
+  Json next = output;
+  next.push_back({{"role", "user"}, {"content", "And then?"}});
+  Json asked = kBody;
+  asked["input"] = next;
+  const Json response = endpoint.post("/v1/responses", asked);
+  Json chat = chat_body("");
+  chat["messages"] = {{{"role", "user"}, {"content", "What is ridge?"}},
+                      {{"role", "user"}, {"content", "Is it fast?"}},
+                      {{"role", "user"}, {"content", engine::compacted_message(*summary)}},
+                      {{"role", "user"}, {"content", "And then?"}}};
+  CHECK(response["output"][0]["content"][0]["text"] == content_of_chat(endpoint, chat));
+
+  // An earlier response in place of the items.
+  const Json first = endpoint.post("/v1/responses", kBody);
+  Json of_response = body;
+  of_response.erase("input");
+  endpoint.post("/v1/responses/compact", of_response, 400);
+  of_response["previous_response_id"] = first["id"];
+  const Json again = endpoint.post("/v1/responses/compact", of_response);
+  REQUIRE(again["output"].size() == 2);
+  CHECK(again["output"][0]["content"][0]["text"] == kBody["input"]);
+
+  // Another server's item.
+  asked["input"] = Json::array(
+      {{{"type", "compaction"}, {"encrypted_content", "gAAAAABp"}}, {{"role", "user"}, {"content", "And then?"}}});
+  const Json refused = endpoint.post("/v1/responses", asked, 400);
+  CHECK(refused["error"]["param"] == "input[0].encrypted_content");
+}
+
+TEST_CASE("a conversation that outgrows the context can be compacted") {
+  const Endpoint endpoint;
+  Json input = Json::array();
+  for (int i = 0; i < 60; ++i) {
+    input.push_back({{"role", "user"}, {"content", "How many bytes of memory does a step of the model read?"}});
+    input.push_back({{"role", "assistant"}, {"content", "As many as its weights have, and the context's."}});
+  }
+  input.push_back({{"role", "user"}, {"content", "And now?"}});
+  endpoint.post("/v1/responses", {{"input", input}}, 400); // too long
+  const Json compacted =
+      endpoint.post("/v1/responses/compact", {{"input", input}, {"temperature", 0}, {"max_output_tokens", 30}});
+  const Json& output = compacted["output"];
+  CHECK(output.back()["type"] == "compaction");
+  REQUIRE(output.size() > 2);
+  CHECK(output.size() < 62); // the latest messages, as far as there is room
+  CHECK(output[output.size() - 2]["content"][0]["text"] == "And now?");
+  Json next = output;
+  next.push_back({{"role", "user"}, {"content", "What is ridge?"}});
+  endpoint.post("/v1/responses", {{"input", next}, {"max_output_tokens", 5}});
 }

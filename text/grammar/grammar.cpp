@@ -40,6 +40,12 @@ class ClassBuilder {
     return starts_[ranges] = add(edges);
   }
 
+  std::map<uint32_t, std::vector<CodePointRange>> classes() const {
+    std::map<uint32_t, std::vector<CodePointRange>> by_node;
+    for (const auto& [ranges, node] : starts_) by_node[node] = ranges;
+    return by_node;
+  }
+
  private:
   using Ranges = std::vector<CodePointRange>;
 
@@ -107,6 +113,7 @@ class Compiler {
     }
     grammar_.start = rule_starts_[syntax_.root];
     grammar_.tokens = std::move(syntax_.tokens);
+    grammar_.classes = classes_.classes();
     return std::move(grammar_);
   }
 

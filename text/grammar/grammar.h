@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,7 @@ class Grammar {
 
   std::vector<State> states;
   std::vector<std::array<uint16_t, 256>> class_nodes;
+  std::map<uint32_t, std::vector<CodePointRange>> classes; // code points by first node
   std::vector<TokenReference> tokens;
   uint32_t start = 0;
 };

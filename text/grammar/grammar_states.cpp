@@ -38,18 +38,9 @@ bool GrammarStates::SetEqual::operator()(SetId a, SetId b) const {
 }
 
 GrammarStates::GrammarStates(const Grammar& grammar, std::vector<int32_t> token_ids)
-    : grammar_(grammar), token_ids_(std::move(token_ids)), set_index_(64, SetHash{this}, SetEqual{this}) {
-  clear();
-}
-
-void GrammarStates::clear() {
-  set_index_.clear();
-  stack_index_.clear();
-  sets_.clear();
-  configurations_.clear();
-  pages_.assign(1, {});
+    : grammar_(grammar), token_ids_(std::move(token_ids)), pages_(1),
+      stacks_({Stack{0, kBottom, 0}, Stack{0, kEmpty, 0}}), set_index_(64, SetHash{this}, SetEqual{this}) {
   pages_[0].fill(kUnknown);
-  stacks_.assign({Stack{0, kBottom, 0}, Stack{0, kEmpty, 0}});
   intern(0, false, false);
 }
 
@@ -242,19 +233,65 @@ GrammarStates::SetId GrammarStates::resume(StackId base) {
   return finish_closure();
 }
 
-GrammarStates::SetId GrammarStates::begin(SetId current, bool& forgotten) {
+int GrammarStates::only_byte(SetId id) const {
+  const Set& set = sets_[id];
+  int only = -1;
+  for (uint32_t i = 0; i < set.size; ++i) {
+    const Grammar::State& state = grammar_.states[configurations_[set.first + i].state];
+    const int byte = static_cast<int>(state.value);
+    if (state.kind != Kind::byte || (only >= 0 && byte != only)) return -1;
+    only = byte;
+  }
+  return set.can_end ? -1 : only;
+}
+
+uint32_t GrammarStates::free_class(SetId id) const {
+  const Set& set = sets_[id];
+  uint32_t free = 0;
+  for (uint32_t i = 0; i < set.size && free == 0; ++i) {
+    const Configuration& c = configurations_[set.first + i];
+    if (c.in_class == 0 && grammar_.states[c.state].kind == Kind::char_class) free = grammar_.states[c.state].value;
+  }
+  if (free == 0) return 0;
+  const auto& edges = grammar_.class_nodes[free];
+  for (uint32_t i = 0; i < set.size; ++i) {
+    const Configuration& c = configurations_[set.first + i];
+    const Grammar::State& state = grammar_.states[c.state];
+    if (state.kind == Kind::byte && edges[state.value] != Grammar::kNoMatch) return 0;
+    if (state.kind != Kind::char_class || (c.in_class == 0 && state.value == free)) continue;
+    const auto& others = grammar_.class_nodes[c.in_class != 0 ? c.in_class : state.value];
+    for (size_t byte = 0; byte < others.size(); ++byte)
+      if (others[byte] != Grammar::kNoMatch && edges[byte] != Grammar::kNoMatch) return 0;
+  }
+  return free;
+}
+
+bool GrammarStates::reads_class(SetId id, uint32_t char_class) const {
+  const Set& set = sets_[id];
+  const auto& edges = grammar_.class_nodes[char_class];
+  for (uint32_t i = 0; i < set.size; ++i) {
+    const Configuration& c = configurations_[set.first + i];
+    const Grammar::State& state = grammar_.states[c.state];
+    if (state.kind == Kind::byte && edges[state.value] != Grammar::kNoMatch) return true;
+    if (state.kind != Kind::char_class) continue;
+    const auto& others = grammar_.class_nodes[c.in_class != 0 ? c.in_class : state.value];
+    for (size_t byte = 0; byte < others.size(); ++byte)
+      if (others[byte] != Grammar::kNoMatch && edges[byte] != Grammar::kNoMatch) return true;
+  }
+  return false;
+}
+
+void GrammarStates::begin() {
   work_left_ = kMaxWork;
   drop_closure(); // may be left over after an Error
-  forgotten = sets_.size() > kMaxSets || configurations_.size() > kMaxConfigurations || stacks_.size() > kMaxStacks;
-  if (!forgotten) return current;
-  const Set set = sets_[current];
-  const std::vector<Configuration> kept(configurations_.begin() + set.first,
-                                        configurations_.begin() + set.first + set.size);
-  const std::vector<Stack> old_stacks = std::move(stacks_);
-  clear();
+}
+
+GrammarStates::SetId GrammarStates::adopt(const GrammarStates& from, SetId id) {
+  const Set& set = from.sets_[id];
   std::unordered_map<StackId, StackId> moved;
-  for (Configuration c : kept) {
-    c.stack = move_stack(old_stacks, c.stack, kEmpty, kEmpty, moved);
+  for (uint32_t i = 0; i < set.size; ++i) {
+    Configuration c = from.configurations_[set.first + i];
+    c.stack = move_stack(from.stacks_, c.stack, kEmpty, kEmpty, moved);
     found_.push_back(c);
   }
   found_end_ = set.can_end;

@@ -60,9 +60,26 @@ class GrammarStates {
   // After a return into `base`.
   SetId resume(StackId base);
 
-  // Resets the work limit. Near the memory limit it keeps only `current`, returns its new ID and sets `forgotten`: all
-  // other SetIds become invalid.
-  SetId begin(SetId current, bool& forgotten);
+  // The only byte that may follow, or -1. A set that can end has none.
+  int only_byte(SetId set) const;
+  // The class (Grammar::char_class value) that `set` reads character by character: each of its characters leads to the
+  // same set, and nothing else begins with their bytes. 0: none.
+  uint32_t free_class(SetId set) const;
+  // Whether a character of the class may come next, or a part of it.
+  bool reads_class(SetId set, uint32_t char_class) const;
+
+  // Resets the work limit; call it before each use.
+  void begin();
+  // Too many sets are remembered: continue in new states.
+  bool is_full() const {
+    return sets_.size() > kMaxSets || configurations_.size() > kMaxConfigurations || stacks_.size() > kMaxStacks;
+  }
+  size_t bytes() const {
+    return sets_.size() * (sizeof(Set) + 16) + configurations_.size() * sizeof(Configuration) +
+           pages_.size() * sizeof(pages_[0]) + stacks_.size() * (sizeof(Stack) + 32);
+  }
+  // The set of another automaton of the same grammar.
+  SetId adopt(const GrammarStates& from, SetId set);
 
  private:
   static constexpr SetId kUnknown = ~0u;
@@ -94,7 +111,6 @@ class GrammarStates {
     bool operator()(SetId a, SetId b) const;
   };
 
-  void clear();
   void count_work(int64_t amount = 1);
   StackId push(uint32_t return_state, StackId parent);
   // Follows edges that read nothing; collects states that read.

@@ -247,7 +247,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
   if (options.add_special && add_bos_) ids.push_back(special_.bos);
   const bool has_matches = !(options.parse_special ? special_matched_ : always_matched_).empty();
   auto data = options.data.begin();
-  bool starts_text = true;
+  bool starts_text = !options.continues;
   size_t done = 0;
   const auto encode_until = [&](size_t end) {
     if (end == done) return;

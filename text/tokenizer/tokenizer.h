@@ -49,6 +49,7 @@ struct TokenizerData {
 struct EncodeOptions {
   bool add_special = false;   // add BOS and EOS if the model uses them
   bool parse_special = false; // "<|eot_id|>" in the text becomes that token
+  bool continues = false;     // the text continues another: add no leading space
   // For parse_special: sorted, disjoint ranges in which control tokens stay text. User-defined tokens still match
   // there.
   std::span<const ByteSpan> data = {};

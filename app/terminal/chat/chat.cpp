@@ -167,16 +167,16 @@ bool Chat::make_room(const std::string& text) {
                      forgotten == 1 ? " is" : "s are"));
   if (needed >= context && !ways_.context_shift) refused_ = text;
   if (needed >= context)
-    throw_error("the conversation would have {} tokens, the context holds {}: {}shorten the message, /undo, /clear, or "
-                "/set ctx-size to more",
+    throw_error("the conversation would have {} tokens, the context holds {}: {}shorten the message, /undo, /clear, "
+                "/compact, or /set ctx-size to more",
                 needed, context,
                 ways_.context_shift ? "" : "/shift forgets the oldest exchanges and sends the message again; or ");
   refused_.clear();
   if (!ways_.context_shift && !warned_full_ &&
       static_cast<double>(needed) > kNearlyFull * static_cast<double>(context)) {
     warned_full_ = true;
-    note(fmt::format("[context nearly full: {} of {} tokens; when it is full, answers stop. /clear makes room, /shift "
-                     "lets the oldest exchanges be forgotten]",
+    note(fmt::format("[context nearly full: {} of {} tokens; when it is full, answers stop. /compact replaces the "
+                     "conversation by a summary, /clear makes room, /shift lets the oldest exchanges be forgotten]",
                      needed, context));
   }
   return true;
@@ -210,7 +210,8 @@ void Chat::show_status(const engine::Answer& answer) const {
   for (const std::string& miss : answer.schema_misses) note(fmt::format("[{}]", miss));
   if (answer.stop == engine::StopReason::interrupted) note("[stopped]");
   if (answer.stop == engine::StopReason::context_full)
-    note("[the context is full: the answer is cut; /shift lets the oldest exchanges be forgotten, /clear all]");
+    note("[the context is full: the answer is cut; /compact replaces the conversation by a summary, /shift lets the "
+         "oldest exchanges be forgotten, /clear all]");
   if (!stderr_is_terminal()) return;
   const engine::Usage &prompt = session().prompt_usage(), &generation = session().generation_usage();
   if (answer.steps > 0)

@@ -74,6 +74,7 @@ class Chat {
   void save(const std::string& path);
   void load(const std::string& path);
   void shift(const std::string&);
+  void compact(const std::string& instructions);
   void show_tools(const std::string&);
   void use_model(const std::string& name);
   void lora(const std::string& what);
@@ -94,8 +95,9 @@ class Chat {
   std::string pictures_;                                          // marks of pictures in the next message
   std::map<std::string, std::string, std::less<>> picture_files_; // files for /save, by mark
   std::string refused_;
-  std::deque<text::ToolCall> calls_; // calls without results
-  std::set<std::string> allowed_;    // tools that need no confirmation
+  Json before_compaction_, after_compaction_; // messages
+  std::deque<text::ToolCall> calls_;          // calls without results
+  std::set<std::string> allowed_;             // tools that need no confirmation
   bool leaving_ = false, failed_ = false, warned_full_ = false;
   engine::GuessCounts total_guesses_;
   engine::Usage total_prompt_, total_generation_;

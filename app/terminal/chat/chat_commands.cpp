@@ -119,6 +119,8 @@ const std::vector<Chat::Command>& Chat::commands() {
        &Command::setting},
       {"/tools", "", "what the model may call, and what it may call without a question", &Chat::show_tools},
       {"/shift", "", "when the context fills, forget the oldest exchanges; sends what had no room", &Chat::shift},
+      {"/compact", "[WISH]", "a summary by the model takes the place of the conversation; WISH: what it is to keep",
+       &Chat::compact},
       {"/stats", "", "tokens, speed and context so far", &Chat::stats},
       {"/exit", "", "leave (also Ctrl-D)", &Chat::exit, {"/bye", "/quit", "/q"}},
   };
@@ -177,6 +179,7 @@ void Chat::clear(const std::string&) {
   picture_files_.clear();
   calls_.clear();
   refused_.clear();
+  before_compaction_ = after_compaction_ = nullptr;
   warned_full_ = false;
   note("[cleared]");
 }
@@ -193,6 +196,10 @@ void Chat::regenerate(const std::string&) {
 }
 
 void Chat::undo(const std::string&) {
+  if (!before_compaction_.is_null() && conversation().messages() == after_compaction_) {
+    conversation().set_messages(std::exchange(before_compaction_, nullptr), "conversation");
+    return note(fmt::format("[taken back: the {} messages are there again]", conversation().messages().size()));
+  }
   if (!conversation().undo()) throw_error("/undo: there is nothing to take back");
   calls_.clear();
   note("[taken back]");
@@ -265,6 +272,37 @@ void Chat::load(const std::string& path) {
 void Chat::shift(const std::string&) {
   ways_.context_shift = true;
   note("[when the context fills, the oldest exchanges are forgotten; /set context-shift off keeps them]");
+  if (!refused_.empty()) say(std::exchange(refused_, {}));
+}
+
+void Chat::compact(const std::string& instructions) {
+  if (!calls_.empty()) throw_error("/compact: a call waits for its result");
+  const Json before = conversation().messages();
+  TextPrinter printer(ways_.markdown);
+  engine::Conversation::Compaction made;
+  try {
+    made = conversation().compact(
+        model_.answerer(), instructions, [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); },
+        interrupt_.flag());
+  } catch (...) {
+    interrupt_.lower();
+    printer.finish();
+    throw;
+  }
+  interrupt_.lower();
+  printer.finish();
+  total_prompt_ += session().prompt_usage();
+  total_generation_ += session().generation_usage();
+  before_compaction_ = before;
+  after_compaction_ = conversation().messages();
+  warned_full_ = false;
+  const int64_t left_out = made.left_out;
+  note(fmt::format("[compacted: the model knows this summary in place of {} messages{}; /undo brings them back]",
+                   before.size(),
+                   left_out == 0 ? ""
+                                 : fmt::format(", without the {} oldest exchange{}, which had no room", left_out,
+                                               left_out == 1 ? "" : "s")));
+  if (made.answer.stop == engine::StopReason::limit) note("[the summary is cut: it has a quarter of the context]");
   if (!refused_.empty()) say(std::exchange(refused_, {}));
 }
 

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ridge::hub {
 
@@ -37,6 +38,11 @@ struct Request {
   std::string url;
   int64_t first = -1, last = -1; // bytes of the file; -1: all of it, to the end
   std::string if_range;          // the ETag for which they are wanted; empty: any
+  // A POST or DELETE stays at its origin, whatever redirects say, and may wait for its answer as long as `seconds` of
+  // the asker allow.
+  enum class Method : uint8_t { get, post, remove } method = Method::get;
+  std::string body;                 // of a POST
+  std::vector<std::string> headers; // "Name: value"
 };
 
 // What came before the body. Names are in lower case; a header of a redirect counts where the last answer has none.
@@ -68,7 +74,7 @@ class Connection {
   // Returns when all of the body came or something failed. begin(head) comes before the body of the last answer, which
   // goes to body(bytes) piece by piece; where one returns false, the request ends there without a failure. Throws Error
   // for addresses that cannot be used, too many redirects and too many headers.
-  Failure get(const Request& request, const std::function<bool(const Head&)>& begin,
+  Failure ask(const Request& request, const std::function<bool(const Head&)>& begin,
               const std::function<bool(std::span<const char>)>& body);
 
  private:

@@ -172,9 +172,16 @@ std::vector<Box> draw_roofs(const core::Roofs& roofs, const LogAxis& x, const Lo
         if (other.meets({free.x - size.x, free.y, free.x + size.x, free.y + size.y})) free.x = other.left - size.x;
       label(free, name, t.dim, 0.5f);
     }
-  const double high = roofs.ridge_ops_per_byte * 0.4;
-  label({x.at(high) + px(14), y.at(high * roofs.read_bytes_per_s) - px(4)},
-        fmt::format("memory {}", rate_text(roofs.read_bytes_per_s, "B/s")), t.text, 0);
+  const std::string memory = fmt::format("memory {}", rate_text(roofs.read_bytes_per_s, "B/s"));
+  const ImVec2 size = size_of(memory, fonts().small);
+  const auto place = [&](double at) { return ImVec2{x.at(at) + px(14), y.at(at * roofs.read_bytes_per_s) - px(4)}; };
+  const auto has_room = [&](ImVec2 at) {
+    const Box box{at.x, at.y, at.x + size.x, at.y + size.y};
+    return box.right < x.to && std::ranges::none_of(taken, [&](const Box& other) { return box.meets(other); });
+  };
+  double high = roofs.ridge_ops_per_byte * 0.4;
+  while (high > std::pow(10, x.low) && !has_room(place(high))) high *= 0.8; // further down the line
+  label(place(high), memory, t.text, 0);
   return taken;
 }
 

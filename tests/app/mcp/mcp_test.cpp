@@ -1,4 +1,5 @@
 // MCP servers. See support/mcp/server.cpp.
+#include "app/mcp/line_process.h"
 #include "app/mcp/toolbox.h"
 #include "core/error.h"
 #include "support/temporary_folder.h"

@@ -179,7 +179,7 @@ class Fetch {
         }
       };
     };
-    const Failure failure = connection.get(request, guarded(begin), guarded(body));
+    const Failure failure = connection.ask(request, guarded(begin), guarded(body));
     if (thrown) std::rethrow_exception(thrown);
     if (at > noted) file_.note_progress((at - 1) / options_.piece_bytes);
     return failure;

@@ -145,7 +145,7 @@ Probe probe(Connection& connection, const std::string& url) {
   for (int tries = 0;; ++tries) {
     Probe found;
     Head head;
-    const Failure failure = connection.get(
+    const Failure failure = connection.ask(
         {url, 0, 0},
         [&](const Head& answer) {
           head = answer;

@@ -104,6 +104,7 @@ void Window::Impl::open() {
     throw_error("cannot open a window with OpenGL 3.3: {}; ridge chat works in a terminal", last_glfw_error);
   }
   glfwSetWindowSizeLimits(window, kMinWidth, kMinHeight, GLFW_DONT_CARE, GLFW_DONT_CARE);
+  if (options.width == 0) fit_on_screen();
   glfwMakeContextCurrent(window);
   glfwSwapInterval(1);
   glfwSetWindowUserPointer(window, this);
@@ -182,6 +183,17 @@ void Window::run(const EngineLink& engine) {
 }
 
 // ImGui 1.86 samples keys when a frame begins. Holds keys pressed and released since the last frame for this one.
+// A size that was kept may be one of a larger screen, or of one with a smaller scale.
+void Window::Impl::fit_on_screen() {
+  GLFWmonitor* monitor = glfwGetPrimaryMonitor();
+  if (!monitor) return;
+  int width, height, left, top, screen_width = 0, screen_height = 0;
+  glfwGetWindowSize(window, &width, &height);
+  glfwGetMonitorWorkarea(monitor, &left, &top, &screen_width, &screen_height);
+  if (screen_width <= 0 || screen_height <= 0 || (width <= screen_width && height <= screen_height)) return;
+  glfwSetWindowSize(window, std::min(width, screen_width), std::min(height, screen_height));
+}
+
 // Returns the keys to release after it.
 std::vector<int> Window::Impl::hold_short_presses() {
   ImGuiIO& io = ImGui::GetIO();

@@ -41,6 +41,7 @@ struct Window::Impl {
 
   void open();
   void draw_frame();
+  void fit_on_screen();
   std::vector<int> hold_short_presses();
   void draw_window(const core::Snapshot& now);
   void draw_no_model(const core::Snapshot& now);

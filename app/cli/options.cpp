@@ -170,10 +170,9 @@ void add_mcp_options(CLI::App& command, McpOptions& options) {
       ->expected(1)
       ->type_name("FILE");
   command
-      .add_option(
-          "--mcp-server", options.servers,
-          "one MCP server: a name and the command that runs it, \"files=npx -y some-server /home/me\"; several: "
-          "again for each")
+      .add_option("--mcp-server", options.servers,
+                  "one MCP server: a name and the command that runs it, \"files=npx -y some-server /home/me\", or its "
+                  "address, docs=https://example.org/mcp; several: again for each")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->expected(1)
       ->type_name("NAME=COMMAND");

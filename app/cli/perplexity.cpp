@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <optional>
 
@@ -120,24 +121,25 @@ struct PerplexityCommand {
     }
 
     const double start = core::seconds_now();
+    Progress progress("perplexity");
     measure::Perplexity perplexity;
     std::vector<measure::PositionScore> scores;
     for (int64_t chunk = 0; chunk < count; ++chunk) {
       std::vector<int32_t> ids(tokens.begin() + chunk * context, tokens.begin() + (chunk + 1) * context);
       if (bos >= 0) ids[0] = bos;
+      const auto show = [&](int64_t at) { progress.update(chunk * context + at, count * context); };
       const std::vector<measure::PositionScore> added =
           score_chunk(ids, chunk, reader, reference ? &*reference : nullptr,
-                      reference_file ? &*reference_file : nullptr, writer ? &*writer : nullptr);
+                      reference_file ? &*reference_file : nullptr, writer ? &*writer : nullptr, show);
       for (const measure::PositionScore& s : added) {
         check_score(s, chunk, reference ? against : base);
         perplexity.add(s.log_probability);
       }
       scores.insert(scores.end(), added.begin(), added.end());
-      if (!json) {
-        fmt::print("[{}]{:.4f},", chunk + 1, perplexity.value().value);
-        flush_stdout();
-      }
+      progress.say(fmt::format("{:.4f} after chunk {} of {}", perplexity.value().value, chunk + 1, count));
+      show(context);
     }
+    progress.clear();
     if (writer) {
       reader.model.file.check();
       writer->finish();
@@ -192,7 +194,8 @@ struct PerplexityCommand {
 
   std::vector<measure::PositionScore> score_chunk(std::span<const int32_t> ids, int64_t chunk, Reader& reader,
                                                   Reader* reference, const measure::LogitsBase* reference_file,
-                                                  measure::LogitsBaseWriter* writer) const {
+                                                  measure::LogitsBaseWriter* writer,
+                                                  const std::function<void(int64_t at)>& show) const {
     const int64_t first = measure::first_scored(context),
                   end = context - 1; // the last token has no successor
     const int64_t max_batch = reader.model.executor->config().max_batch;
@@ -201,6 +204,7 @@ struct PerplexityCommand {
     std::vector<measure::TopDistribution::Entry> entries;
     std::vector<measure::TopDistribution> distributions;
     for (int64_t at = 0; at < end;) {
+      show(at);
       const int64_t count = std::min({max_batch, end - at, std::max(first, at) - at + max_outputs});
       reader.feed(ids, at, count, first);
       if (reference) reference->feed(ids, at, count, first);
@@ -231,7 +235,7 @@ struct PerplexityCommand {
   void print_text(const measure::Perplexity& perplexity, const measure::DivergenceReport& r,
                   const engine::LoadedModel& loaded, double seconds) const {
     const measure::Estimate ppl = perplexity.value();
-    fmt::print("\nFinal estimate: PPL = {:.4f} +/- {:.5f}\n", ppl.value, ppl.error);
+    fmt::print("Final estimate: PPL = {:.4f} +/- {:.5f}\n", ppl.value, ppl.error);
     if (r.positions > 0) {
       const auto line = [](const char* name, measure::Estimate e) {
         fmt::print("{:<30}: {:10.6f} ± {:.6f}\n", name, e.value, e.error);

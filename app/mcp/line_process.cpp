@@ -113,7 +113,7 @@ LineProcess::~LineProcess() {
   for (int* file : {&out_, &err_}) close_once(*file);
 }
 
-void LineProcess::send(std::string_view line) {
+void LineProcess::send(std::string_view line, bool) {
   if (to_write_.size() + line.size() > kMostBytes) throw_error("{}: what is to be sent is too long", name_);
   to_write_ += line;
   to_write_ += '\n';
@@ -159,14 +159,14 @@ void LineProcess::take_errors(std::string_view bytes) {
   }
 }
 
-LineProcess::Event LineProcess::read(std::string& line, Clock::time_point deadline, const std::atomic<bool>* cancel) {
+McpChannel::Event LineProcess::read(std::string& line, Clock::time_point deadline, const std::atomic<bool>* cancel) {
   while (true) {
     if (const size_t end = read_.find('\n', looked_); end != std::string::npos) {
       line = read_.substr(0, end);
       if (line.ends_with('\r')) line.pop_back();
       read_.erase(0, end + 1);
       looked_ = 0;
-      return Event::line;
+      return Event::message;
     }
     looked_ = read_.size();
     if (read_.size() > kMostBytes) throw_error("{}: sent a line of more than {} MiB", name_, kMostBytes >> 20);

@@ -1,8 +1,8 @@
 // A child process with line-based streams.
 #pragma once
 
-#include <atomic>
-#include <chrono>
+#include "app/mcp/channel.h"
+
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -11,7 +11,7 @@
 
 namespace ridge::app {
 
-class LineProcess {
+class LineProcess : public McpChannel {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
   // Runs `command` without a shell, in a new process group (so that Ctrl-C does not reach it), without inherited files.
@@ -19,23 +19,21 @@ class LineProcess {
   LineProcess(std::string name, const std::vector<std::string>& command, const Environment& environment,
               const std::string& folder);
   // Closes the program's input, and kills its process group if it does not end.
-  ~LineProcess();
+  ~LineProcess() override;
   LineProcess(const LineProcess&) = delete;
   LineProcess& operator=(const LineProcess&) = delete;
 
-  // Queues a line, which read() writes. Throws Error above kMostBytes.
-  void send(std::string_view line);
+  // Queues a line, which read() writes.
+  void send(std::string_view line, bool asks = true) override;
   void close_input();
 
-  enum class Event : uint8_t { line, ended, late, cancelled };
-  // The next line without its end. `late`: none came before `deadline`. Throws Error above kMostBytes.
-  Event read(std::string& line, std::chrono::steady_clock::time_point deadline, const std::atomic<bool>* cancel);
+  // The next line without its end.
+  Event read(std::string& line, std::chrono::steady_clock::time_point deadline,
+             const std::atomic<bool>* cancel) override;
 
   bool running() const { return pid_ > 0; }
-  // How it ended, and its last line on stderr: "ended with status 1: no such module".
-  std::string last_words() const;
-
-  static constexpr size_t kMostBytes = 16 << 20;
+  // With its last line on stderr.
+  std::string last_words() const override;
 
  private:
   bool pump(int wait_ms);

@@ -1,5 +1,8 @@
 #include "app/mcp/mcp_client.h"
 
+#include "app/mcp/http_channel.h"
+#include "app/mcp/line_process.h"
+
 #include "core/json/parse.h"
 #include "core/strings/printable.h"
 #include "core/strings/utf8.h"
@@ -19,7 +22,7 @@ constexpr const char* kProtocol = "2025-06-18"; // newest known version; older o
 constexpr auto kStartLimit = std::chrono::seconds(120), kListLimit = std::chrono::seconds(60),
                kCallLimit = std::chrono::seconds(600);
 constexpr size_t kMostTools = 256, kMostPages = 64, kMostDescription = 8192;
-constexpr core::JsonLimits kMessageLimits = {.depth = 64, .inside = 200'000, .bytes = LineProcess::kMostBytes};
+constexpr core::JsonLimits kMessageLimits = {.depth = 64, .inside = 200'000, .bytes = McpChannel::kMostBytes};
 
 std::string text_of(const Json& json, const char* key) {
   return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
@@ -52,10 +55,19 @@ McpResult result_from(const Json& json) {
   return result;
 }
 
+std::unique_ptr<McpChannel> channel_to(const McpServer& server, const std::string& name) {
+  if (!server.url.empty()) return std::make_unique<HttpChannel>(name, server);
+  return std::make_unique<LineProcess>(name, server.command, server.environment, server.folder);
+}
+
+bool is_version(const std::string& text) { // such as 2025-06-18
+  return !text.empty() && text.size() <= 32 && text.find_first_not_of("0123456789-") == std::string::npos;
+}
+
 } // namespace
 
 McpClient::McpClient(const McpServer& server)
-    : name_("MCP server " + server.name), process_(name_, server.command, server.environment, server.folder) {
+    : name_("MCP server " + server.name), channel_(channel_to(server, name_)) {
   start_id_ = send_request("initialize", {{"protocolVersion", kProtocol},
                                           {"capabilities", Json::object()},
                                           {"clientInfo", {{"name", "ridge"}, {"version", RIDGE_VERSION}}}});
@@ -63,6 +75,8 @@ McpClient::McpClient(const McpServer& server)
 
 void McpClient::finish_start(const std::atomic<bool>* cancel) {
   const Json about = result_of(start_id_, "initialize", kStartLimit, cancel);
+  const std::string version = text_of(about, "protocolVersion");
+  channel_->agree(is_version(version) ? version : kProtocol);
   send({{"jsonrpc", "2.0"}, {"method", "notifications/initialized"}});
   has_tools_ = about.is_object() && about.contains("capabilities") && about["capabilities"].is_object() &&
                about["capabilities"].contains("tools");
@@ -105,7 +119,9 @@ McpResult McpClient::call(const std::string& tool, const Json& arguments, const 
   }
 }
 
-void McpClient::send(const Json& message) { process_.send(text::compact_json(message)); }
+void McpClient::send(const Json& message) {
+  channel_->send(text::compact_json(message), message.contains("id") && message.contains("method"));
+}
 
 int64_t McpClient::send_request(const char* method, const Json& parameters) {
   send({{"jsonrpc", "2.0"}, {"id", ++last_id_}, {"method", method}, {"params", parameters}});
@@ -116,13 +132,13 @@ Json McpClient::result_of(int64_t id, const char* method, std::chrono::seconds l
   const auto deadline = std::chrono::steady_clock::now() + limit;
   std::string line;
   while (true) {
-    switch (process_.read(line, deadline, cancel)) {
-    case LineProcess::Event::ended: over_ = true; throw_error("{} {}", name_, process_.last_words());
-    case LineProcess::Event::late:
+    switch (channel_->read(line, deadline, cancel)) {
+    case McpChannel::Event::ended: over_ = true; throw_error("{} {}", name_, channel_->last_words());
+    case McpChannel::Event::late:
       over_ = true;
       throw_error("{}: gave no answer to {} in {} s", name_, method, limit.count());
-    case LineProcess::Event::cancelled: throw Cancelled(fmt::format("{}: {} was stopped", name_, method));
-    case LineProcess::Event::line: break;
+    case McpChannel::Event::cancelled: throw Cancelled(fmt::format("{}: {} was stopped", name_, method));
+    case McpChannel::Event::message: break;
     }
     const auto message = core::find_json<Json>(line, kMessageLimits);
     if (!message || !message->is_object()) continue; // servers may print other lines

@@ -1,14 +1,15 @@
-// Client of one MCP server: JSON-RPC lines over the server's standard streams. The server is untrusted: its output is
+// Client of one MCP server: JSON-RPC over the server's standard streams or HTTP. The server is untrusted: its output is
 // limited, and only permitted calls have effects.
 #pragma once
 
-#include "app/mcp/line_process.h"
+#include "app/mcp/channel.h"
 #include "app/mcp/server_list.h"
 #include "core/error.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -53,7 +54,7 @@ class McpClient {
   void take(const Json& message); // handles messages that are not replies
 
   const std::string name_;
-  LineProcess process_;
+  const std::unique_ptr<McpChannel> channel_;
   int64_t last_id_ = 0, start_id_ = 0;
   bool over_ = false; // the server ended or does not reply
   bool has_tools_ = false, tools_are_old_ = false;

@@ -3,10 +3,13 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/json/parse.h"
+#include "core/strings/lower.h"
 #include "core/strings/printable.h"
 #include "text/calls/tool.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 #include <optional>
 
 namespace ridge::app {
@@ -36,16 +39,78 @@ std::vector<std::string> words_at(const Json& value, const std::string& place) {
   return words;
 }
 
+bool is_address(std::string_view text) { return text.starts_with("http://") || text.starts_with("https://"); }
+
+std::string address_at(const std::string& url, const std::string& place) {
+  if (!is_address(url) || !std::ranges::all_of(url, [](char c) { return c > ' ' && c <= '~'; }))
+    throw_error("{}: \"{}\" is no address that begins with http:// or https://", place, core::printable(url, 200));
+  return url;
+}
+
+// With the values of environment variables in place of ${NAME}.
+std::string filled_in(const std::string& text, const std::string& place) {
+  std::string filled;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.compare(at, 2, "${") == 0 ? text.find('}', at) : std::string::npos;
+    if (end == std::string::npos) {
+      filled += text[at++];
+      continue;
+    }
+    const std::string variable = text.substr(at + 2, end - at - 2);
+    const char* value = std::getenv(variable.c_str());
+    if (!value) throw_error("{}: the environment has no {}", place, core::printable(variable, kMostName));
+    filled += value;
+    at = end + 1;
+  }
+  return filled;
+}
+
+std::string header_line(const std::string& name, const std::string& value, const std::string& place) {
+  if (name.empty() || !std::ranges::all_of(name, text::is_name_char))
+    throw_error("{}: \"{}\" is no name of a header", place, core::printable(name, kMostName));
+  if (std::ranges::any_of(value, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }))
+    throw_error("{}.{}: has a control character", place, name);
+  return name + ": " + value;
+}
+
+// The token of a server by its name, where the environment has one and no header is in its place.
+void add_token(McpServer& server) {
+  std::string variable = "RIDGE_MCP_TOKEN_";
+  for (const unsigned char c : server.name) variable += std::isalnum(c) ? static_cast<char>(std::toupper(c)) : '_';
+  const bool has = std::ranges::any_of(
+      server.headers, [](const std::string& line) { return core::lower(line).starts_with("authorization:"); });
+  if (const char* token = std::getenv(variable.c_str()); token && *token && !has)
+    server.headers.push_back(header_line("Authorization", "Bearer " + std::string(token), variable));
+}
+
+void read_address(McpServer& server, const Json& json, const std::string& place) {
+  const std::string type = json.contains("type") ? text_at(json["type"], place + ".type") : "http";
+  if (type != "http" && type != "streamable-http" && type != "streamableHttp")
+    throw_error("{}: servers of type \"{}\" are not known; stdio and http are", place,
+                core::printable(type, kMostName));
+  if (!json.contains("url")) throw_error("{}: \"url\" is missing", place);
+  server.url = address_at(text_at(json["url"], place + ".url"), place + ".url");
+  if (json.contains("headers")) {
+    if (!json["headers"].is_object()) throw_error("{}.headers: expected an object of texts", place);
+    for (const auto& [key, value] : json["headers"].items())
+      server.headers.push_back(
+          header_line(key, filled_in(text_at(value, place + ".headers"), place + ".headers"), place + ".headers"));
+  }
+  add_token(server);
+}
+
 std::optional<McpServer> read_server(const std::string& name, const Json& json, const std::string& label) {
   const std::string place = fmt::format("{}: mcpServers: {}", label, core::printable(name, kMostName));
   if (!is_server_name(name))
     throw_error("{}: a name has at most {} letters, digits, and characters of \"_-./\"", place, kMostName);
-  if (!json.is_object()) throw_error("{}: expected an object with \"command\"", place);
+  if (!json.is_object()) throw_error("{}: expected an object with \"command\" or \"url\"", place);
   if (json.contains("disabled") && json["disabled"] == true) return std::nullopt;
-  if (json.contains("url") || (json.contains("type") && json["type"] != "stdio"))
-    throw_error("{}: only servers with a \"command\" can be used, none over HTTP", place);
-  if (!json.contains("command")) throw_error("{}: \"command\" is missing", place);
   McpServer server{.name = name};
+  if (json.contains("url") || (json.contains("type") && json["type"] != "stdio")) {
+    read_address(server, json, place);
+    return server;
+  }
+  if (!json.contains("command")) throw_error("{}: \"command\" is missing; a server over HTTP has a \"url\"", place);
   server.command = {text_at(json["command"], place + ".command")};
   if (server.command[0].empty()) throw_error("{}.command: is empty", place);
   if (json.contains("args"))
@@ -78,8 +143,14 @@ McpServer parse_mcp_server(std::string_view text) {
   const size_t equals = text.find('=');
   McpServer server{.name = std::string(text.substr(0, equals))};
   if (equals == std::string_view::npos || !is_server_name(server.name))
-    throw Error(fmt::format("--mcp-server: expected NAME=COMMAND ARGUMENTS, found \"{}\"", core::printable(text, 100)),
+    throw Error(fmt::format("--mcp-server: expected NAME=COMMAND ARGUMENTS or NAME=https://…, found \"{}\"",
+                            core::printable(text, 100)),
                 Error::kUsage);
+  if (is_address(text.substr(equals + 1))) {
+    server.url = address_at(std::string(text.substr(equals + 1)), "--mcp-server " + server.name);
+    add_token(server);
+    return server;
+  }
   std::string word;
   bool in_word = false;
   char quote = 0;

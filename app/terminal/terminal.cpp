@@ -146,11 +146,13 @@ void Progress::update(int64_t done, int64_t total, std::string_view detail) {
   const auto now = Clock::now();
   const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
   if (begun_at_ < 0) begun_at_ = share;
-  if (now - start_ < kQuietTime || now - shown_ < kRedrawTime) return;
-  std::string behind(detail);
+  if (status_.empty() && now - start_ < kQuietTime) return;
+  if ((drawn_ || status_.empty()) && now - shown_ < kRedrawTime) return;
+  std::string behind(detail), time;
   const double spent_s = std::chrono::duration<double>(now - start_).count();
   if (const double left_s = remaining_seconds(spent_s, begun_at_, share); behind.empty() && left_s >= 0)
-    behind = fmt::format(", {} left", core::human_seconds(left_s));
+    time = fmt::format(", {} left", core::human_seconds(left_s));
+  behind = (status_.empty() ? "" : ", " + status_) + behind + time;
   // Must fit on one line: a wrapped line could not be erased.
   constexpr int kLongestBar = 30, kRest = 10, kUsualColumns = 80;
   const int columns = stderr_columns() > 0 ? stderr_columns() : kUsualColumns;

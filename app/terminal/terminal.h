@@ -64,11 +64,12 @@ class Progress {
   void update(int64_t done, int64_t total, std::string_view detail = "");
   // A new label starts new work. `detail` replaces the remaining time.
   void update(std::string_view label, int64_t done, int64_t total, std::string_view detail = "");
-  void clear(); // erases it until the next update
+  void say(std::string status) { status_ = std::move(status); } // stands before the remaining time, from the start
+  void clear();                                                 // erases it until the next update
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string label_;
+  std::string label_, status_;
   Clock::time_point start_, shown_;
   double begun_at_ = -1; // share at the first update; negative: none yet
   bool drawn_ = false;

@@ -17,6 +17,7 @@ struct Url;
 enum Option : int {
   kWriteData = 10001,
   kUrl = 10002,
+  kPostBody = 10015, // not copied
   kProxy = 10004,
   kRange = 10007,
   kErrorBuffer = 10010,
@@ -24,8 +25,10 @@ enum Option : int {
   kLowSpeedLimit = 19,
   kLowSpeedTime = 20,
   kHttpHeader = 10023,
+  kMethod = 10036,
   kHeaderData = 10029,
   kNoProgress = 43,
+  kPostBytes = 60,
   kProgressData = 10057,
   kTimeoutMs = 155,
   kSocketData = 10164,

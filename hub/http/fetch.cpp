@@ -79,7 +79,7 @@ std::string fetch_public(const std::string& url, const FetchLimits& limits) {
   std::string file;
   bool too_long = false;
   int status = 0;
-  const Failure failure = connection.get(
+  const Failure failure = connection.ask(
       {url},
       [&](const Head& head) {
         status = head.status;

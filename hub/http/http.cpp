@@ -140,6 +140,7 @@ int Connection::perform(State& state, const Request& request, const std::string&
   if (!asker_.token.empty() && origin_of(url) == origin_of(asker_.endpoint))
     add("Authorization: Bearer " + asker_.token);
   if (!request.if_range.empty()) add("If-Range: " + request.if_range);
+  for (const std::string& line : request.headers) add(line);
   const std::string range = fmt::format("{}-{}", request.first, request.last < 0 ? "" : std::to_string(request.last));
   set(curl::kUrl, url.c_str());
   set(curl::kHttpHeader, headers.get());
@@ -148,8 +149,15 @@ int Connection::perform(State& state, const Request& request, const std::string&
   set(curl::kProtocols, static_cast<long>(curl::kHttp | curl::kHttps));
   set(curl::kNoSignal, 1L);
   set(curl::kConnectTimeout, kConnectSeconds);
-  set(curl::kLowSpeedLimit, kSlowBytes);
-  set(curl::kLowSpeedTime, kSlowSeconds);
+  if (request.method == Request::Method::get) {
+    set(curl::kLowSpeedLimit, kSlowBytes);
+    set(curl::kLowSpeedTime, kSlowSeconds);
+  }
+  if (request.method == Request::Method::post) {
+    set(curl::kPostBytes, static_cast<long>(request.body.size()));
+    set(curl::kPostBody, request.body.c_str());
+  }
+  if (request.method == Request::Method::remove) set(curl::kMethod, "DELETE");
   set(curl::kBufferSize, 256L << 10);
   set(curl::kErrorBuffer, state.problem);
   set(curl::kWriteFunction, curl::DataFunction(take_body));
@@ -169,7 +177,7 @@ int Connection::perform(State& state, const Request& request, const std::string&
   return curl_.easy_perform(easy_);
 }
 
-Failure Connection::get(const Request& request, const std::function<bool(const Head&)>& begin,
+Failure Connection::ask(const Request& request, const std::function<bool(const Head&)>& begin,
                         const std::function<bool(std::span<const char>)>& body) {
   std::string url = request.url;
   std::map<std::string, std::string> before;
@@ -203,6 +211,9 @@ Failure Connection::get(const Request& request, const std::function<bool(const H
       throw_error("{}: leads from redirect to redirect, more than {} times", core::printable(request.url, 200),
                   kMostRedirects);
     const std::string target = next;
+    if (request.method != Request::Method::get && (state.head.status == 303 || origin_of(target) != origin_of(url)))
+      throw_error("{}: leads to {}; give that address, if it is to be used", core::printable(url, 200),
+                  core::printable(target, 200));
     if (secure && !origin_of(target).starts_with("https:"))
       throw_error("{}: leads to {}, which is not encrypted", core::printable(url, 200), core::printable(target, 200));
     before = std::move(state.head.headers);
@@ -231,7 +242,7 @@ Answer get_text(Connection& connection, const std::string& url, size_t most_byte
   for (int attempt = 0;; ++attempt) {
     Answer answer;
     bool too_long = false;
-    const Failure failure = connection.get(
+    const Failure failure = connection.ask(
         {url},
         [&](const Head& head) {
           answer.head = head;

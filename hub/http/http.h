@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ridge::hub {
 
@@ -34,6 +35,10 @@ struct Request {
   std::string url;
   int64_t first = -1, last = -1; // byte range; -1: open
   std::string if_range;          // ETag for If-Range; empty: any
+  // POST and DELETE follow redirects within their origin only and wait as long as Asker::seconds allows.
+  enum class Method : uint8_t { get, post, remove } method = Method::get;
+  std::string body;                 // of a POST
+  std::vector<std::string> headers; // "Name: value"
 };
 
 // Header names are in lower case. Headers of redirects fill in those that the last answer lacks.
@@ -64,7 +69,7 @@ class Connection {
 
   // Returns after the body or a failure. Calls begin(head) for the last answer, then body(bytes) piece by piece; false
   // from either ends the request without a failure. Throws Error for unusable URLs and too many redirects or headers.
-  Failure get(const Request& request, const std::function<bool(const Head&)>& begin,
+  Failure ask(const Request& request, const std::function<bool(const Head&)>& begin,
               const std::function<bool(std::span<const char>)>& body);
 
  private:

@@ -9,14 +9,14 @@ Each output line is a conversation: [{"role": "user", "content": "..."}, {"role"
 A topic in corpus/*.txt begins with "= TERM | ALIAS" (also asked with the questions of DEFINE) or with "- NAME" (only
 the listed questions). Then one or more lines of each kind follow:
 
-    ? a question | another
+    ? a question | another           (a/b/) stands for a, b or nothing
     ~ words of the question          bare keywords
     ! an answer                      one is chosen at random
     + more of it                     the answer to "tell me more"
 
 Questions are varied (synonyms, lost words, typing errors, politeness, case, punctuation), because a small model has
-never seen real users' words. One question in twelve and those of questions.json are kept out of training; --held-out
-makes conversations from the former.
+never seen real users' words. One question in twelve is kept out of training; --held-out makes conversations from
+these. So are the questions of questions.json, and listed ones in nearly the same words.
 
 Derived numbers (bits per weight, file sizes, memory) are computed from quant/formats.def and the tables below.
 """
@@ -36,6 +36,10 @@ can you explain {t}? | I don't understand {t} | what do you know about {t}? | gi
 I keep reading about {t}, what is it? | {t}: what is that? | what is {t} good for? | what is {t} for? | help me understand {t} | {t} meaning | {t} explained
 could you say something about {t}? | what is the idea of {t}? | what is the point of {t}? | so what is {t} about? | I saw {t} somewhere, what is that?
 what is the purpose of {t}? | why is there {t}? | I would like to know what {t} is | what should I know about {t}? | {t} definition"""
+
+# a flag is asked about as other things are, and so
+DEFINE_FLAG = """what does {t} do? | what does {t} change? | when do I need {t}? | how do I use {t}? | what can I give to {t}? | which values does {t} take? | is there a flag {t}?
+explain the option {t} | what is the option {t} for? | what does the option {t} say? | {t} does what? | meaning of the flag {t} | why would I use {t}? | help on {t}"""
 
 PREFIX = ["hey, ", "hi, ", "please ", "quick question: ", "so ", "ok, ", "and ", "I wonder, ", "do you know ", "can you tell me ",
           "could you tell me ", "I want to know ", "one more question: ", "well, ", "tell me, ", "sorry, ", "also, ", "hello, ",
@@ -59,11 +63,11 @@ SYNONYMS = [
     ["show", "print", "display", "list", "see"], ["measure", "test", "find out", "determine", "check", "benchmark"],
     ["fast", "quick", "speedy"], ["faster", "quicker", "speedier"], ["slow", "sluggish", "not fast"], ["speed", "performance", "rate"],
     ["file", "model file"], ["model", "LLM", "language model", "network"], ["models", "LLMs", "language models"],
-    ["GPU", "graphics card", "card", "video card", "gpu"], ["memory", "RAM", "space"], ["VRAM", "GPU memory", "graphics memory", "video memory", "memory of my card"],
+    ["GPU", "graphics card", "card", "video card", "gpu"], ["memory", "RAM"], ["VRAM", "GPU memory", "graphics memory", "video memory", "memory of my card"],
     ["answer", "reply", "response", "output"], ["question", "prompt"], ["command", "subcommand", "option"], ["weights", "parameters"],
     ["quantized", "compressed", "shrunk", "packed"], ["quantize", "compress", "shrink", "squeeze"], ["quantization", "compression", "quantizing"],
     ["quant", "quantization", "format", "type"], ["format", "type", "quant", "kind"], ["difference", "distinction"], ["different", "unlike"],
-    ["better", "preferable", "superior"], ["best", "ideal", "right"], ["good", "fine", "suitable"], ["bad", "poor"], ["worse", "less good", "dumber"],
+    ["better", "preferable", "superior"], ["best", "ideal", "right"], ["good", "decent"], ["bad", "poor"], ["worse", "less good", "dumber"],
     ["need", "require", "have to have"], ["download", "fetch", "get"], ["limited by", "bound by", "dependent on"], ["saves", "gains", "brings"],
     ["long", "lengthy"], ["context", "conversation", "history"], ["chat", "conversation", "talk"], ["stop", "end", "halt", "interrupt", "abort"],
     ["tokens per second", "tok/s", "tokens a second", "t/s"], ["bits per weight", "bpw", "bits for each weight"], ["laid out", "structured", "organized", "stored"],
@@ -72,6 +76,13 @@ SYNONYMS = [
     ["supported", "allowed", "possible", "okay"], ["program", "tool", "software", "app"], ["tell me about", "talk about", "describe", "say something about"],
     ["explain", "describe", "clarify", "walk me through"], ["stand for", "mean", "abbreviate"], ["stored", "kept", "saved", "held"],
     ["computed", "calculated", "worked out"], ["called", "named"], ["often", "usually", "commonly"], ["should I", "do I", "would you", "must I"],
+    ["delete", "remove", "erase", "get rid of", "throw away"], ["switch off", "turn off", "disable"], ["switch on", "turn on", "enable"],
+    ["connect", "attach", "hook up", "add"], ["several", "many", "multiple", "more than one"], ["two", "2", "a pair of"], ["picture", "image", "photo"],
+    ["pictures", "images", "photos"], ["a sound", "an audio file", "a recording"], ["sounds", "audio", "audio files"], ["before", "prior to"],
+    ["server", "endpoint", "API server"], ["at once", "at the same time", "together", "simultaneously"], ["settings", "options", "flags", "preferences"],
+    ["window", "GUI", "graphical interface"], ["address", "URL"], ["text", "texts", "words"], ["whether", "if"], ["find out", "know", "tell", "see"],
+    ["which command", "what command", "which subcommand"], ["which flag", "what flag", "which option"], ["let", "have", "allow"], ["thinking", "reasoning"],
+    ["on this machine", "here", "on my computer", "locally"], ["too large", "too big", "larger than what fits"], ["sort", "order", "rank"],
     ["recommend", "suggest", "advise"], ["idea", "concept", "principle"], ["reduce", "lower", "cut", "shrink"], ["important", "relevant"],
 ]
 
@@ -87,13 +98,37 @@ FITS = {
 }
 
 
+# words that mean too many things to be replaced, though they may come in for others
+VAGUE = {"see", "know", "tell", "get", "take", "start", "the", "a", "go", "work", "work with", "have", "allow", "talk", "test", "do you", "can you", "does it", "end", "kind",
+         "words", "2", "here", "find out", "use", "bring", "turn", "open", "card", "form", "folder", "network", "rate", "if", "begin", "list", "check",
+         "loss", "fine", "memory", "add", "mean", "count", "model", "question", "program", "type", "option", "text"}
+# first word of a way of saying something -> [(the way, all ways)]
+SAID = {}
+for ways in SYNONYMS:
+    for way in (w for w in ways if w not in VAGUE):
+        SAID.setdefault(re.split(r"\W", way.lower())[0], []).append((way, ways))
+
+
 def split(text):
     return [part.strip() for part in re.split(r"\s*[|\n]\s*", text) if part.strip()]
 
 
+def expand(question):
+    """All questions that a line with (a/b) stands for."""
+    choice = re.search(r"\(([^()]*)\)", question)
+    if not choice:
+        return [re.sub(r" +(?=[ ?]|$)", "", question).strip()]
+    return [q for way in choice[1].split("/") for q in expand(question[:choice.start()] + way + question[choice.end():])]
+
+
 class Topic:
     def __init__(self, name):
-        self.name, self.terms, self.questions, self.keywords, self.answers, self.more = name, [], [], [], [], []
+        self.name, self.terms, self.keywords, self.answers, self.more = name, [], [], [], []
+        self.ways = []  # of each listed question, the questions that it stands for
+
+    @property
+    def questions(self):
+        return [q for way in self.ways for q in way]
 
 
 def read_topics():
@@ -110,7 +145,7 @@ def read_topics():
                 if mark == "=":
                     topics[-1].terms = split(text)
             elif mark == "?":
-                topics[-1].questions += split(text)
+                topics[-1].ways += map(expand, split(text))
             elif mark in "~!+":
                 {"~": topics[-1].keywords, "!": topics[-1].answers, "+": topics[-1].more}[mark].append(text)
             else:
@@ -137,7 +172,7 @@ def computed_topics():
 
     def add(name, questions, answers):
         topic = Topic("computed: " + name)
-        topic.questions, topic.answers = split(questions), answers
+        topic.ways, topic.answers = [[q] for q in split(questions)], answers
         topics.append(topic)
 
     for line in (HERE.parents[1] / "quant" / "formats.def").read_text().splitlines():
@@ -188,32 +223,60 @@ def normalized(text):
     return re.sub(r"[^a-z0-9_]+", " ", text.lower()).strip()
 
 
+COMMON_WORDS = set("a an and any are can could do does for from get have how i in is it let me my of on or ridge s the there this to what when where which why will with would you".split())
+
+
+def near(a, b):
+    """Do two questions have nearly the same words, or nearly the same ones that say something?"""
+    def share(a, b):
+        return len(a & b) / max(1, len(a | b))
+    a, b = set(a.split()), set(b.split())
+    return share(a, b) >= 0.7 or share(a - COMMON_WORDS, b - COMMON_WORDS) >= 0.8
+
+
 class Corpus:
     def __init__(self):
         self.topics = read_topics()
         self.unknown, self.stories = read_sections("unknown.txt"), read_sections("stories.txt")
         questions = json.loads((HERE / "questions.json").read_text())
         self.tested = {normalized(q["question"]) for asked in questions.values() for q in asked}
+        tested_by_word = {}
+        for question in self.tested:
+            for word in question.split():
+                tested_by_word.setdefault(word, set()).add(question)
+
+        def tested_nearly(question):
+            words = normalized(question).split()
+            return any(near(" ".join(words), q) for q in set().union(*(tested_by_word.get(w, ()) for w in words if w not in COMMON_WORDS)))
         for topic in self.topics:
-            asked = topic.questions + [d.format(t=t) for t in topic.terms for d in split(DEFINE)]
-            asked = [q for q in asked if normalized(q) not in self.tested]
-            held = [q for q in asked if int(hashlib.sha1(q.encode()).hexdigest(), 16) % 12 == 0] if len(asked) > 3 else []
-            topic.held_out, topic.asked = held, [q for q in asked if q not in held]
-            # As many listed questions, which are specific to the topic, as definitions.
-            topic.special = [q for q in topic.asked if q in topic.questions]
+            define = split(DEFINE + "\n" + DEFINE_FLAG if topic.name.startswith("flags") else DEFINE)
+            defined = [d.format(t=t) for t in topic.terms for d in define]
+            listed = [q for q in topic.questions if topic.name.startswith("computed") or not tested_nearly(q)]
+            asked = [q for q in listed + defined if normalized(q) not in self.tested]
+            held = {q for q in asked if int(hashlib.sha1(q.encode()).hexdigest(), 16) % 12 == 0} if len(asked) > 3 else set()
+            trained = set(asked) - held
+            topic.held_out = sorted(held)
+            topic.defined = [q for q in defined if q in trained]
+            topic.ways = [kept for way in topic.ways if (kept := [q for q in way if q in trained])]
+            # One line that stands for many questions does not drown the others.
+            topic.shares = [len(way) ** 0.5 for way in topic.ways]
         computed = [t for t in self.topics if t.name.startswith("computed")]
         flags = [t for t in self.topics if t.name.startswith("flags")]
         chat = [t for t in self.topics if t.name.startswith("chat")]
-        rest = [t for t in self.topics if t not in computed + flags + chat]
-        self.groups = [(chat, 0.10), (computed, 0.18), (flags, 0.12), (rest, 0.60)]
+        tool = [t for t in self.topics if t.name.startswith("tool")]
+        rest = [t for t in self.topics if t not in computed + flags + chat + tool]
+        self.groups = [(chat, 0.08), (computed, 0.15), (flags, 0.13), (tool, 0.24), (rest, 0.40)]
 
     def vary(self, rng, text):
         """A variation of the question."""
-        for _ in range(rng.choice([0, 0, 1, 1, 2, 3])):
-            words = rng.choice(SYNONYMS)
-            found = [w for w in words if re.search(rf"\b{re.escape(w)}\b", text, re.I)]
-            if found:
-                text = re.sub(rf"\b{re.escape(max(found, key=len))}\b", lambda _: rng.choice(words), text, count=1, flags=re.I)
+        for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
+            lower = f" {text.lower()} "
+            found = [said for word in sorted(set(re.findall(r"[a-z0-9]+", lower))) for said in SAID.get(word, [])
+                     if re.search(rf"(?<![\w-]){re.escape(said[0].lower())}(?![\w-])", lower)]
+            if not found:
+                break
+            way, ways = rng.choice(found)
+            text = re.sub(rf"(?<![\w-]){re.escape(way)}(?![\w-])", lambda _: rng.choice(ways), text, count=1, flags=re.I)
         end = text[-1:] if text[-1:] in "?!." else ""
         text = text[:len(text) - len(end)]
         words = text.split(" ")
@@ -251,7 +314,8 @@ class Corpus:
             words = rng.sample(words, rng.randint((len(words) + 1) // 2, len(words))) if rng.random() < 0.6 else words
             question = " ".join(words)
         else:
-            question = self.vary(rng, rng.choice(topic.special if topic.special and rng.random() < 0.6 else topic.asked))
+            listed = topic.ways and (not topic.defined or rng.random() < 0.7)
+            question = self.vary(rng, rng.choice(rng.choices(topic.ways, topic.shares)[0] if listed else topic.defined))
         if normalized(question) in self.tested:  # a variation may equal a test question
             return self.about(rng, held_out)
         turns = [question, rng.choice(topic.answers)]
@@ -330,7 +394,9 @@ def write_flags(ridge):
     for flag in sorted(told):
         for text, (value, others, commands) in told[flag].items():
             one = len(told[flag]) > 1
-            names = [f"ridge {c} {flag}" for c in commands[:4]] if one else [flag, f"the {flag} flag"]
+            names = [f"ridge {c} {flag}" for c in commands[:4]] if one else []
+            if text == next(iter(told[flag])):  # asked without a command, it is what the first of them says
+                names += [flag, f"the {flag} flag", f"the flag {flag}"]
             names += [f"ridge {commands[0]} {short}" for short in others if not one and len(short) == 2]
             where = ", ".join(commands[:5]) + (" and others" if len(commands) > 5 else "")
             text = re.sub(r"\s*\|\s*", " or ", text)

@@ -27,7 +27,7 @@ def main():
     ridge, model = sys.argv[1:3]
 
     def ask(question):
-        run = subprocess.run([ridge, "run", "-m", model, "--device", "cpu", "--temp", "0", "-n", "120", "-p", question], capture_output=True, text=True, check=True)
+        run = subprocess.run([ridge, "run", "-m", model, "--device", "cpu", "--temp", "0", "-n", "120", "-p", question], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
         if "--transcript" in sys.argv:
             print(f"> {question}\n{run.stdout}\n")
         return run.stdout

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the built-in guide: corpus -> tokenizer -> llama model -> Hugging Face folder.
 
-    train.py OUT_DIR [--steps 3000] [--seed 1]
+    train.py OUT_DIR [--steps 6000] [--seed 1]
 
 Needs torch, transformers, tokenizers and a GPU for a few minutes (see README.md). ridge converts the folder:
 
@@ -100,7 +100,7 @@ def answers(model, tokenizer, questions, most=96):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--batch", type=int, default=64, help="rows of 1024 tokens")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1)

@@ -77,13 +77,22 @@ TEST_CASE("perplexity is that of the second half of every chunk, each begun with
   CHECK(found["machine"]["commit"].get<std::string>().size() >= 7);
 }
 
-TEST_CASE("perplexity shows the field's progress and final line") {
-  const Result result = run_ridge({"perplexity", "-m", tiny_model(), "-f", kHarbour, "-c", "64", "--chunks", "2"});
+TEST_CASE("perplexity has a running line on a terminal, and a final one everywhere") {
+  const std::vector<std::string> args = {"perplexity", "-m", tiny_model(), "-f", kHarbour, "-c", "64", "--chunks", "2"};
+  const Result result = run_ridge(args);
   REQUIRE(result.status == 0);
-  CHECK(result.out.starts_with("[1]"));
-  CHECK(result.out.find(",[2]") != std::string::npos);
-  CHECK(result.out.find("\nFinal estimate: PPL = ") != std::string::npos);
+  CHECK(result.out.starts_with("Final estimate: PPL = "));
   CHECK(result.out.find(" +/- ") != std::string::npos);
+  CHECK(result.err.find("chunk") == std::string::npos);
+  CHECK(result.err.find('\r') == std::string::npos);
+
+  std::vector<std::string> typed = args;
+  typed.insert(typed.begin(), RIDGE_BINARY);
+  Terminal terminal(typed, {{"TERM", "xterm"}, {"LC_ALL", "C.UTF-8"}, {"RIDGE_CONFIG", "none"}});
+  REQUIRE(terminal.expect("perplexity [")); // the bar
+  REQUIRE(terminal.expect(" after chunk 1 of 2"));
+  REQUIRE(terminal.expect("\r\033[KFinal estimate: PPL = "));
+  CHECK(terminal.exit_status() == 0);
 }
 
 TEST_CASE("however a chunk is cut into batches, the perplexity is the same") {

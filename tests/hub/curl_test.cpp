@@ -14,6 +14,9 @@ namespace c = ridge::hub::curl;
 #define RIDGE_SAME(ours, theirs) static_assert(static_cast<long>(ours) == static_cast<long>(theirs))
 RIDGE_SAME(c::kWriteData, CURLOPT_WRITEDATA);
 RIDGE_SAME(c::kUrl, CURLOPT_URL);
+RIDGE_SAME(c::kPostBody, CURLOPT_POSTFIELDS);
+RIDGE_SAME(c::kPostBytes, CURLOPT_POSTFIELDSIZE);
+RIDGE_SAME(c::kMethod, CURLOPT_CUSTOMREQUEST);
 RIDGE_SAME(c::kRange, CURLOPT_RANGE);
 RIDGE_SAME(c::kErrorBuffer, CURLOPT_ERRORBUFFER);
 RIDGE_SAME(c::kUserAgent, CURLOPT_USERAGENT);

@@ -361,3 +361,39 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
       CHECK(std::filesystem::file_size(options.screenshot) > 10000);
     }
 }
+
+TEST_CASE("the names of the roofs do not lie on one another, and are not cut") {
+  app::WindowEngine engine(guide_setup(), [] {});
+  REQUIRE(comes([&] { return engine.snapshot()->model != nullptr; }));
+  core::Roofs roofs;
+  roofs.device = "a CPU";
+  using Unit = core::Ceiling::Unit;
+  roofs.ceilings = {{"dram_read", Unit::bytes_per_second, 2.6e9, ""},
+                    {"fp32", Unit::operations_per_second, 271e9, ""},
+                    {"int8", Unit::operations_per_second, 1.08e12, ""}};
+  roofs.read_bytes_per_s = 2.6e9;
+  roofs.peak_ops_per_s = 1.08e12;
+  roofs.ridge_ops_per_byte = 1080 / 2.6;
+  roofs.peak_name = "int8";
+  auto shown = std::make_shared<core::Snapshot>(*engine.snapshot());
+  shown->roofs = std::make_shared<core::Roofs>(roofs);
+  const tests::TemporaryFolder folder;
+  for (const auto& [width, height] : {std::pair(900, 600), std::pair(1280, 800)}) {
+    CAPTURE(width);
+    ui::WindowOptions options;
+    options.panel = "roofline";
+    options.width = width;
+    options.height = height;
+    options.keep_places = true;
+    options.screenshot = folder / "roofs.png";
+    options.after_frames = 5;
+    ui::Window(options).run({[&] { return shown; }, [](const core::Intent&) {}});
+    const auto memory = ui::places_of("memory 2.6 GB/s"), fp32 = ui::places_of("fp32 271 GOP/s");
+    REQUIRE(memory.size() == 1);
+    REQUIRE(fp32.size() == 1);
+    constexpr float kLine = 14, kHalfName = 50; // pixels
+    CHECK(std::abs(memory[0].y - fp32[0].y) >= kLine);
+    CHECK(memory[0].x + kHalfName <
+          fp32[0].x + kHalfName + kLine); // no farther right than a name that ends at the edge
+  }
+}

@@ -1,7 +1,9 @@
 // The window on an X server (xdotool). Run by run_under_xvfb.sh.
 #include "app/window/window_engine.h"
 #include "core/error.h"
+#include "support/temporary_folder.h"
 #include "ui/driver.h"
+#include "ui/layout.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>
@@ -122,4 +124,23 @@ TEST_CASE("an unknown panel is refused with the names of those there are") {
   CHECK_THROWS_WITH_AS(ui::Window{options},
                        "no panel 'nonsense'; there are chat, gauges, roofline, model, quant, jobs, server, sequences",
                        Error);
+}
+
+TEST_CASE("a window whose size was kept from a larger screen fits on this one") {
+  const tests::TemporaryFolder folder;
+  ui::WindowOptions options;
+  options.layout_file = folder / "window.ini";
+  ui::Layout kept;
+  kept.width = 4000;
+  kept.height = 3000;
+  ui::save_layout(options.layout_file, kept);
+  {
+    ui::Window window(options);
+    app::WindowEngine engine(guide_setup(), [&] { window.wake(); });
+    run_with_user(window, engine, [&](User& user) { user.press("ctrl+2"); });
+  }
+  const ui::Layout now = ui::load_layout(options.layout_file);
+  CHECK(now.panel == "gauges");
+  CHECK(now.width == 1280); // the screen of run_under_xvfb.sh
+  CHECK(now.height == 800);
 }

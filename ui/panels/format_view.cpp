@@ -154,7 +154,7 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
             return box.x < o.z && o.x < box.z && box.y < o.w && o.y < box.w;
           });
       if (!fits) continue;
-      taken.push_back(box);
+      taken.emplace_back(box.x - px(4), box.y, box.z + px(4), box.w);
       text_at({box.x, box.y}, f.name, f.name == format ? t.text : t.dim, fonts().small);
       break;
     }

@@ -1,6 +1,7 @@
 #include "ui/panels/roofline_plot.h"
 
 #include "core/strings/units.h"
+#include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
@@ -133,6 +134,7 @@ std::vector<Box> draw_roofs(const core::Roofs& roofs, const LogAxis& x, const Lo
     const ImVec2 size = size_of(what, fonts().small);
     text_at(at, what, color, fonts().small, align);
     taken.push_back({at.x - align * size.x, at.y, at.x + (1 - align) * size.x, at.y + size.y});
+    note_place(what, {taken.back().left, at.y}, {taken.back().right, at.y + size.y});
   };
   const Theme& t = theme();
   ImDrawList* draw = ImGui::GetWindowDrawList();
@@ -172,14 +174,28 @@ std::vector<Box> draw_roofs(const core::Roofs& roofs, const LogAxis& x, const Lo
         if (other.meets({free.x - size.x, free.y, free.x + size.x, free.y + size.y})) free.x = other.left - size.x;
       label(free, name, t.dim, 0.5f);
     }
-  const double high = roofs.ridge_ops_per_byte * 0.4;
-  label({x.at(high) + px(14), y.at(high * roofs.read_bytes_per_s) - px(4)},
-        fmt::format("memory {}", rate_text(roofs.read_bytes_per_s, "B/s")), t.text, 0);
+  const std::string memory = fmt::format("memory {}", rate_text(roofs.read_bytes_per_s, "B/s"));
+  const ImVec2 size = size_of(memory, fonts().small);
+  const auto place = [&](double at) { return ImVec2{x.at(at) + px(14), y.at(at * roofs.read_bytes_per_s) - px(4)}; };
+  const auto has_room = [&](ImVec2 at) {
+    const Box box{at.x, at.y - px(6), at.x + size.x + px(6), at.y + size.y + px(6)};
+    return box.right < x.to && std::ranges::none_of(taken, [&](const Box& other) { return box.meets(other); });
+  };
+  double high = roofs.ridge_ops_per_byte * 0.4;
+  while (high > std::pow(10, x.low) && !has_room(place(high))) high *= 0.8; // further down the line
+  label(place(high), memory, t.text, 0);
   return taken;
 }
 
-// Slowest ops first, where they fit.
-void draw_labels(const std::vector<Point>& points, const Box& frame, std::vector<Box> taken) {
+// The memory roof, a rising line.
+struct Line {
+  ImVec2 from, to;
+  float at(float x) const { return from.y + (x - from.x) * (to.y - from.y) / (to.x - from.x); }
+  bool meets(const Box& box) const { return at(box.right) < box.bottom && at(box.left) > box.top; }
+};
+
+// Slowest ops first, where they fit, and beside the line if they can.
+void draw_labels(const std::vector<Point>& points, const Box& frame, const Line& line, std::vector<Box> taken) {
   for (const Point& p : points) taken.push_back({p.at.x - px(6), p.at.y - px(6), p.at.x + px(6), p.at.y + px(6)});
   const bool measured = std::ranges::any_of(points, &Point::measured);
   std::vector<const Point*> order;
@@ -191,17 +207,23 @@ void draw_labels(const std::vector<Point>& points, const Box& frame, std::vector
   for (const Point* p : order) {
     const std::string shown = p->whole ? p->measured ? "step" : "step, predicted" : p->op.name;
     const ImVec2 size = size_of(shown, fonts().small);
-    for (const auto& [dx, dy] : {std::pair(px(10), -size.y / 2), std::pair(-px(10) - size.x, -size.y / 2),
-                                 std::pair(px(8), px(5)), std::pair(px(8), -px(5) - size.y),
-                                 std::pair(-px(8) - size.x, px(5)), std::pair(-px(8) - size.x, -px(5) - size.y)}) {
-      const Box box{p->at.x + dx, p->at.y + dy, p->at.x + dx + size.x, p->at.y + dy + size.y};
-      const bool inside =
-          box.left > frame.left && box.right < frame.right && box.top > frame.top && box.bottom < frame.bottom;
-      if (!inside || std::ranges::any_of(taken, [&](const Box& other) { return box.meets(other); })) continue;
-      taken.push_back(box);
-      text_at({box.left, box.top}, shown, p->whole ? theme().text : theme().dim, fonts().small);
-      break;
-    }
+    const auto place = [&](bool beside_line) {
+      for (const auto& [dx, dy] : {std::pair(px(10), -size.y / 2), std::pair(-px(10) - size.x, -size.y / 2),
+                                   std::pair(px(8), px(5)), std::pair(px(8), -px(5) - size.y),
+                                   std::pair(-px(8) - size.x, px(5)), std::pair(-px(8) - size.x, -px(5) - size.y)}) {
+        const Box box{p->at.x + dx, p->at.y + dy, p->at.x + dx + size.x, p->at.y + dy + size.y};
+        const bool inside =
+            box.left > frame.left && box.right < frame.right && box.top > frame.top && box.bottom < frame.bottom;
+        if (!inside || (beside_line && line.meets(box)) ||
+            std::ranges::any_of(taken, [&](const Box& other) { return box.meets(other); }))
+          continue;
+        taken.push_back(box);
+        text_at({box.left, box.top}, shown, p->whole ? theme().text : theme().dim, fonts().small);
+        return true;
+      }
+      return false;
+    };
+    if (!place(true)) place(false);
   }
 }
 
@@ -285,7 +307,11 @@ void draw_roofline_plot(const core::Snapshot& now, const std::string& marked) {
     if (p.measured && p.op.floor_seconds > 0)
       draw->AddLine(p.at, {p.at.x, y.at(p.op.flops / p.op.floor_seconds)}, with_alpha(color(p), 0.45f), px(1));
   for (const Point& p : points) draw_point(p, p.op.name == marked);
-  draw_labels(points, {left, top, right, bottom}, std::move(taken));
+  const auto of_memory = [&](double intensity) {
+    return ImVec2{x.at(intensity), y.at(intensity * roofs.read_bytes_per_s)};
+  };
+  const Line line{of_memory(std::pow(10, x.low)), of_memory(roofs.ridge_ops_per_byte)};
+  draw_labels(points, {left, top, right, bottom}, line, std::move(taken));
   draw->PopClipRect();
   draw_legend(now, {at.x, bottom + px(46)});
   hover(points);

@@ -1,4 +1,5 @@
 // MCP servers. See support/mcp/server.cpp.
+#include "app/mcp/line_process.h"
 #include "app/mcp/toolbox.h"
 #include "core/error.h"
 #include "support/temporary_folder.h"
@@ -64,15 +65,23 @@ TEST_CASE("what names no MCP server is one line that says where") {
       {"{", "mcp.json: "},
       {"[]", "expected {\"mcpServers\""},
       {R"({"mcpServers": []})", "expected {\"mcpServers\""},
-      {R"({"mcpServers": {"a": 1}})", "mcpServers: a: expected an object with \"command\""},
-      {R"({"mcpServers": {"a": {}}})", "mcpServers: a: \"command\" is missing"},
+      {R"({"mcpServers": {"a": 1}})", "mcpServers: a: expected an object with \"command\" or \"url\""},
+      {R"({"mcpServers": {"a": {}}})", "mcpServers: a: \"command\" is missing; a server over HTTP has a \"url\""},
       {R"({"mcpServers": {"a": {"command": ""}}})", "a.command: is empty"},
       {R"({"mcpServers": {"a": {"command": ["x"]}}})", "a.command: expected a text"},
       {R"({"mcpServers": {"a": {"command": "x\u0000y"}}})", "a.command: has a zero byte"},
       {R"({"mcpServers": {"a": {"command": "x", "args": "y"}}})", "a.args: expected a list of texts"},
       {R"({"mcpServers": {"a": {"command": "x", "args": [1]}}})", "a.args: expected a text"},
       {R"({"mcpServers": {"a": {"command": "x", "env": {"B=C": "1"}}}})", "a.env: \"B=C\" is no name"},
-      {R"({"mcpServers": {"a": {"url": "https://example.org/mcp"}}})", "none over HTTP"},
+      {R"({"mcpServers": {"a": {"type": "http"}}})", "mcpServers: a: \"url\" is missing"},
+      {R"({"mcpServers": {"a": {"type": "sse", "url": "https://h/sse"}}})", "servers of type \"sse\" are not known"},
+      {R"({"mcpServers": {"a": {"url": "file:///etc"}}})", "a.url: \"file:///etc\" is no address"},
+      {R"({"mcpServers": {"a": {"url": "https://h/a b"}}})", "a.url: \"https://h/a b\" is no address"},
+      {R"({"mcpServers": {"a": {"url": "https://h", "headers": ["x"]}}})", "a.headers: expected an object of texts"},
+      {R"({"mcpServers": {"a": {"url": "https://h", "headers": {"X": "a\nb"}}}})", "X: has a control character"},
+      {R"({"mcpServers": {"a": {"url": "https://h", "headers": {"X: y": "z"}}}})", "\"X: y\" is no name of a header"},
+      {R"({"mcpServers": {"a": {"url": "https://h", "headers": {"X": "${NOT_SET_HERE}"}}}})",
+       "the environment has no NOT_SET_HERE"},
       {R"({"mcpServers": {"\u001b[2J": {"command": "x"}}})", "a name has at most"},
       {R"({"mcpServers": {"": {"command": "x"}}})", "a name has at most"},
   };
@@ -83,7 +92,8 @@ TEST_CASE("what names no MCP server is one line that says where") {
     CHECK(problem.find('\n') == std::string::npos);
     CHECK(problem.find('\033') == std::string::npos);
   }
-  for (const char* text : {"", "time", "=uvx", "a b=uvx", "time=", "time=  ", "time=\"uvx", "time=\"\""})
+  for (const char* text :
+       {"", "time", "=uvx", "a b=uvx", "time=", "time=  ", "time=\"uvx", "time=\"\"", "a=http://h b"})
     CHECK_MESSAGE(problem_of([&] { parse_mcp_server(text); }).starts_with("--mcp-server"), text);
   CHECK(problem_of([] { mcp_servers({.files = {}, .servers = {"a=x", "a=y"}}); }) == "two MCP servers are called a");
 }

@@ -21,8 +21,9 @@
 namespace ridge::tests {
 
 struct HttpRequest {
-  std::string path;
+  std::string method, path;
   std::map<std::string, std::string> headers;
+  std::string body;
   std::string header(const std::string& name) const { return headers.contains(name) ? headers.at(name) : ""; }
 };
 
@@ -101,6 +102,7 @@ class FakeServer {
       HttpRequest request;
       size_t at = text.find("\r\n");
       const size_t space = text.find(' ');
+      request.method = text.substr(0, space);
       request.path = text.substr(space + 1, text.find(' ', space + 1) - space - 1);
       while (at < end) {
         const size_t next = text.find("\r\n", at + 2), colon = text.find(':', at + 2);
@@ -110,6 +112,15 @@ class FakeServer {
         at = next;
       }
       text.erase(0, end + 4);
+      const std::string length = request.header("content-length");
+      const size_t bytes = length.empty() ? 0 : std::stoul(length);
+      while (text.size() < bytes) {
+        const ssize_t n = ::read(socket, buffer, sizeof buffer);
+        if (n <= 0) return;
+        text.append(buffer, static_cast<size_t>(n));
+      }
+      request.body = text.substr(0, bytes);
+      text.erase(0, bytes);
       {
         const std::scoped_lock lock(mutex_);
         requests_.push_back(request);

@@ -17,7 +17,7 @@ void find(void* library, Function& function, const char* name) {
 
 const Library& library() {
   static const Library functions = [] {
-    void* loaded = nullptr; // stays loaded
+    void* loaded = nullptr;
     for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4"})
       if (!loaded) loaded = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!loaded)

@@ -1,4 +1,4 @@
-// qwen2a: Qwen2-Audio and Qwen2.5-Omni. Whisper's encoder, means of two rows, and a matrix.
+// Qwen2-Audio and Qwen2.5-Omni.
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"
 

@@ -1,4 +1,4 @@
-// qwen3a: Qwen3-ASR and Qwen3-Omni. Convolutions make 13 rows of each second, and layers see 8 seconds of them.
+// Qwen3-ASR and Qwen3-Omni.
 #include "core/error.h"
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"
@@ -10,7 +10,7 @@
 namespace ridge::models::sound {
 namespace {
 
-constexpr int64_t kBlock = 100, kWindow = 8 * kBlock; // frames
+constexpr int64_t kBlock = 100, kWindow = 8 * kBlock;
 
 std::vector<Part> cut(const vision::Hparams& h, std::span<const float> samples) {
   constexpr int64_t kHop = 160;
@@ -24,7 +24,6 @@ std::vector<Part> cut(const vision::Hparams& h, std::span<const float> samples) 
   return wrapped("<|audio_start|>", std::move(pieces), "<|audio_end|>");
 }
 
-// The places of a block for each of them.
 std::vector<float> repeated_places(Builder& b, const Grid& grid, int64_t width) {
   const gguf::Tensor& table = b.tensor("a.position_embd.weight");
   if (table.dims[0] != width || table.dims[1] < grid.times)

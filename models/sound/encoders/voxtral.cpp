@@ -1,4 +1,4 @@
-// voxtral: Whisper's encoder, means of two rows, which are stacked, and two matrices.
+// Voxtral.
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"
 

@@ -1,4 +1,4 @@
-// minimax_m3: MiniMax M3. Each patch goes through a feed-forward part, then four of them side by side through another.
+// MiniMax M3. A feed-forward part for each patch, then one for four of them side by side.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -15,7 +15,7 @@ std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
                  "]<]end of image[>[");
 }
 
-// A head has a part each for frame, line and column, then a rest. Only a video's frames turn the first part.
+// A head has a part each for frame, line and column, then a rest. Frames are those of videos: without rope in pictures.
 std::vector<int32_t> lines_and_columns(int64_t dim, int64_t pairs) {
   std::vector<int32_t> order;
   const auto append = [&](int64_t first, int64_t end) {

@@ -157,7 +157,7 @@ std::vector<int32_t> Executor::go_on(const Batch& batch, Sampler& greedy, int64_
     }
     if (std::ssize(chosen) == count || chosen.back() < 0) return chosen;
     Batch next{{&chosen.back(), 1}, {&position, 1}, {&stream, 1}, {&output, 1}};
-    for (int32_t& axis : axes) ++axis;
+    for (size_t axis = 0; axis + 1 < axes.size(); ++axis) ++axes[axis]; // but for the picture's
     next.axes = axes;
     if (!batch.input.empty()) {
       const std::span<const float> rows = hidden();

@@ -147,6 +147,7 @@ std::vector<int32_t> Executor::go_on(const Batch& batch, Sampler& greedy, int64_
   const int32_t output = 0, stream = batch.streams.empty() ? 0 : batch.streams.back();
   std::vector<int32_t> chosen;
   std::vector<float> row;
+  std::vector<int32_t> axes(batch.axes.end() - (batch.axes.empty() ? 0 : kPlaceAxes), batch.axes.end());
   forward(batch);
   for (int32_t position = batch.positions.back() + 1;; ++position) {
     try {
@@ -156,6 +157,8 @@ std::vector<int32_t> Executor::go_on(const Batch& batch, Sampler& greedy, int64_
     }
     if (std::ssize(chosen) == count || chosen.back() < 0) return chosen;
     Batch next{{&chosen.back(), 1}, {&position, 1}, {&stream, 1}, {&output, 1}};
+    for (size_t axis = 0; axis + 1 < axes.size(); ++axis) ++axes[axis]; // but for the picture's
+    next.axes = axes;
     if (!batch.input.empty()) {
       const std::span<const float> rows = hidden();
       row.assign(rows.end() - std::ssize(batch.input) / std::ssize(batch.tokens), rows.end());

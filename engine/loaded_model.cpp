@@ -33,8 +33,9 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file) {
 
 LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File* eagle, Whole whole) {
   LoadedModel model{std::move(file), {}, nullptr, nullptr};
-  model.program = eagle ? models::build_drafted(model.file, *eagle) : models::build_program(model.file, ending);
-  const bool writes = ending == models::Ending::logits || ending == models::Ending::pictures;
+  model.program = eagle ? models::build_drafted(model.file, *eagle, ending) : models::build_program(model.file, ending);
+  const bool writes = ending == models::Ending::logits || ending == models::Ending::pictures ||
+                      ending == models::Ending::drafted_pictures;
   const bool wants_diffusion = core::sees_ahead(model.program) && whole == Whole::no;
   const bool has_mask = model.file.get_int("tokenizer.ggml.mask_token_id", -1) >= 0; // diffusion needs it
   if (writes && (model.program.embeds || (wants_diffusion && !has_mask)))

@@ -9,9 +9,10 @@ namespace ridge::media {
 Medium decode_medium(std::span<const std::byte> bytes, const std::string& name, const PictureLimits& limits) {
   if (!type_of_sound(bytes).empty()) return decode_sound(bytes, name);
   if (!type_of_picture(bytes).empty()) return decode_picture(bytes, name, limits);
-  throw PictureError(fmt::format("{}: is no picture that can be read, expected JPEG, PNG, WebP, GIF or PPM, and no "
-                                 "sound, expected WAV, FLAC, MP3 or Ogg",
-                                 core::printable(name)));
+  throw PictureError(
+      fmt::format("{}: is no picture that can be read, expected JPEG, PNG, WebP, GIF, BMP or PPM, and no "
+                  "sound, expected WAV, FLAC, MP3 or Ogg",
+                  core::printable(name)));
 }
 
 std::string_view type_of_medium(std::span<const std::byte> bytes) {

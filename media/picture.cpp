@@ -20,24 +20,30 @@ using core::throw_error;
 
 namespace {
 
+using namespace std::string_view_literals;
+
 struct Format {
-  std::string_view start, type, then; // `then`: after four more bytes; may be empty
+  std::string_view start, type;
   Stored (*decode)(std::span<const std::byte>, const PictureLimits&);
+  size_t then_at = 0;
+  std::string_view then = "";
 };
 
 constexpr std::array kFormats = {
-    Format{"\xff\xd8\xff", "image/jpeg", "", decode_jpeg}, Format{"\x89PNG\r\n\x1a\n", "image/png", "", decode_png},
-    Format{"RIFF", "image/webp", "WEBP", decode_webp}, Format{"GIF8", "image/gif", "", decode_gif},
-    Format{"P6", "image/x-portable-pixmap", "", decode_ppm}};
+    Format{"\xff\xd8\xff", "image/jpeg", decode_jpeg},     Format{"\x89PNG\r\n\x1a\n", "image/png", decode_png},
+    Format{"RIFF", "image/webp", decode_webp, 8, "WEBP"},  Format{"GIF8", "image/gif", decode_gif},
+    Format{"BM", "image/bmp", decode_bmp, 15, "\0\0\0"sv}, // a header of less than 256 bytes
+    Format{"P6", "image/x-portable-pixmap", decode_ppm}};
+constexpr size_t kStart = 18;
 
 const Format* format_of(std::span<const std::byte> bytes) {
-  constexpr size_t kThen = 8;
   const auto stands_at = [&](size_t at, std::string_view text) {
     return text.empty() ||
            (bytes.size() >= at + text.size() && std::memcmp(bytes.data() + at, text.data(), text.size()) == 0);
   };
-  const auto at = std::ranges::find_if(
-      kFormats, [&](const Format& format) { return stands_at(0, format.start) && stands_at(kThen, format.then); });
+  const auto at = std::ranges::find_if(kFormats, [&](const Format& format) {
+    return stands_at(0, format.start) && stands_at(format.then_at, format.then);
+  });
   return at == kFormats.end() ? nullptr : &*at;
 }
 
@@ -106,7 +112,7 @@ Picture decode_picture(std::span<const std::byte> bytes, const std::string& name
     if (std::ssize(bytes) > limits.bytes)
       throw_error("has {} bytes, expected at most {}: make it smaller", bytes.size(), limits.bytes);
     const Format* format = format_of(bytes);
-    if (!format) throw_error("is no picture that can be read: expected JPEG, PNG, WebP, GIF or PPM");
+    if (!format) throw_error("is no picture that can be read: expected JPEG, PNG, WebP, GIF, BMP or PPM");
     Stored stored = format->decode(bytes, limits);
     return turned(std::move(stored.picture), stored.orientation);
   } catch (const std::bad_alloc&) {
@@ -124,7 +130,7 @@ std::string_view type_of_picture(std::span<const std::byte> bytes) {
 bool is_picture_file(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) return false; // a pipe would block
-  std::array<char, 16> start{};
+  std::array<char, kStart> start{};
   std::ifstream file(path, std::ios::binary);
   file.read(start.data(), start.size());
   return format_of(std::as_bytes(std::span(start).first(file.gcount())));

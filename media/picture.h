@@ -37,9 +37,9 @@ struct PictureError : MediaError {
   using MediaError::MediaError;
 };
 
-// JPEG, PNG, WebP, GIF (first frame) or PPM: rotated by EXIF, transparency over white, colours taken as sRGB, 16 bits
-// rounded to 8. Throws PictureError, beginning with `name`, for other formats, several pictures, exceeded limits and
-// truncated data.
+// JPEG, PNG, WebP, GIF (first frame), BMP or PPM: rotated by EXIF, transparency over white, colours taken as sRGB, 16
+// bits rounded to 8. Throws PictureError, beginning with `name`, for other formats, several pictures, exceeded limits
+// and truncated data.
 Picture decode_picture(std::span<const std::byte> bytes, const std::string& name, const PictureLimits& limits = {});
 
 // "image/png"; empty: none.

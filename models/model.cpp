@@ -53,12 +53,12 @@ core::Program build_program(const gguf::File& file, Ending ending) { return buil
 
 bool is_eagle_head(const gguf::File& file) { return file.get_string("general.architecture", "") == "eagle3"; }
 
-core::Program build_drafted(const gguf::File& model, const gguf::File& head) {
-  return build(model, Ending::drafted, {}, &head);
+core::Program build_drafted(const gguf::File& model, const gguf::File& head, Ending ending) {
+  return build(model, ending, {}, &head);
 }
 
-core::Program build_eagle_head(const gguf::File& head, const gguf::File& model) {
-  return build(head, Ending::logits, {}, &model);
+core::Program build_eagle_head(const gguf::File& head, const gguf::File& model, Ending ending) {
+  return build(head, ending, {}, &model);
 }
 
 int64_t draft_heads(const gguf::File& file) {
@@ -72,7 +72,7 @@ int64_t draft_heads(const gguf::File& file) {
   return il - hparams.layers();
 }
 
-core::Program build_draft_head(const gguf::File& file, int64_t head) {
+core::Program build_draft_head(const gguf::File& file, int64_t head, Ending ending) {
   const int64_t heads = draft_heads(file);
   if (heads == 0) {
     const Hparams hparams(file);
@@ -80,7 +80,7 @@ core::Program build_draft_head(const gguf::File& file, int64_t head) {
                 hparams.key("nextn_predict_layers"), hparams.layers());
   }
   if (head < 0 || head >= heads) throw_error("{}: has {} draft heads, none of number {}", file.path(), heads, head);
-  return build(file, Ending::logits, head);
+  return build(file, ending, head);
 }
 
 void cut_vocabulary(core::Program& head, int64_t tokens) {

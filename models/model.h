@@ -10,9 +10,10 @@
 namespace ridge::models {
 
 // A Program's results: logits; the normed hidden state; logits and the hidden rows for draft heads (Program::hidden);
-// logits from batches with rows and places (`pictures`, Program::has_places); or, for the encoder of an encoder-decoder
-// model, the caches that the decoder attends to (`encoded`).
-enum class Ending : uint8_t { logits, hidden, drafted, pictures, encoded };
+// logits from batches with rows and places (`pictures`, Program::has_places), and hidden rows beside them
+// (`drafted_pictures`); or, for the encoder of an encoder-decoder model, the caches that the decoder attends to
+// (`encoded`).
+enum class Ending : uint8_t { logits, hidden, drafted, pictures, drafted_pictures, encoded };
 
 // Builds the Program of the file's architecture. The file must outlive it: weights point into the mapping. Models
 // without an output matrix end with the hidden state for any `ending`. Throws Error for unknown architectures, missing
@@ -24,9 +25,9 @@ core::Program build_program(const gguf::File& file, Ending ending = Ending::logi
 int64_t draft_heads(const gguf::File& file);
 // Builds the Program of draft head `head`, below draft_heads(). Its inputs are tokens and the model's hidden row of
 // each previous token (Program::input), zeros for the first. Its logits predict the token after each. Program::hidden
-// has the rows of wanted outputs, or of all tokens if a further head takes them. It has its own cache. Throws Error
-// like build_program, or if there is no supported head.
-core::Program build_draft_head(const gguf::File& file, int64_t head = 0);
+// has the rows of wanted outputs, or of all tokens if a further head takes them. It has its own cache. With
+// Ending::pictures batches may have rows and places. Throws Error like build_program, or if there is no supported head.
+core::Program build_draft_head(const gguf::File& file, int64_t head = 0, Ending ending = Ending::logits);
 // Keeps only the logits of the first `tokens` tokens, which usually include the likely ones, so that guesses read fewer
 // bytes. No effect if the last op is not a plain output matrix.
 void cut_vocabulary(core::Program& head, int64_t tokens);

@@ -151,7 +151,7 @@ void add_media_options(CLI::App& command, std::vector<std::string>& files, std::
         ->trigger_on_parse()
         ->type_name("FILE");
   };
-  add("--image", "a picture: JPEG, PNG, WebP, GIF or PPM; several: again for each");
+  add("--image", "a picture: JPEG, PNG, WebP, GIF, BMP or PPM; several: again for each");
   if (sounds) add("--audio", "a sound: WAV, or with libsndfile FLAC, MP3 or Ogg; several: again for each");
   command
       .add_option("--mmproj", mmproj,

@@ -14,7 +14,7 @@
 #include "core/strings/printable.h"
 #include "core/strings/units.h"
 #include "engine/options.h"
-#include "engine/pictures/open_pictures.h"
+#include "engine/pictures/picture_reader.h"
 #include "engine/ranks/ranks.h"
 #include "engine/speculation/speculation.h"
 #include "hub/http/curl.h"
@@ -70,10 +70,8 @@ struct ServeCommand {
                   Error::kUsage);
     const bool looks_beside = setup.model.mmproj.empty();
     if (setup.model.mmproj == kNoEncoder) setup.model.mmproj.clear();
-    if (!setup.model.mmproj.empty()) {
-      if (several()) throw Error("--mmproj is for one model: its rows fit no other", Error::kUsage);
-      engine::settle_for_pictures(setup.model);
-    }
+    if (!setup.model.mmproj.empty() && several())
+      throw Error("--mmproj is for one model: its rows fit no other", Error::kUsage);
     if (several()) engine::need_one_process("serve", "they share out one model, not several (-m, --models-dir)");
     if (image_urls) {
       hub::curl::library(); // throws if it is missing
@@ -200,9 +198,7 @@ struct ServeCommand {
   std::string encoder_beside(const std::string& path) const {
     try {
       std::string found = find_encoder(path);
-      core::ModelOptions with = setup.model;
       if (!found.empty()) {
-        engine::settle_for_pictures(with);
         const engine::Senses senses = engine::senses_of(found);
         const char* given = senses.pictures && senses.sounds ? "pictures and sounds"
                             : senses.sounds                  ? "sounds"

@@ -4,7 +4,6 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
-#include "engine/pictures/open_pictures.h"
 #include "engine/pictures/picture_shelf.h"
 
 #include <fmt/format.h>
@@ -21,7 +20,6 @@ void take_pictures(core::ModelOptions& model, const std::vector<std::string>& im
   }
   model.mmproj = encoder_for_media(model.mmproj, model.model);
   if (!named) note(fmt::format("the encoder is {}", core::printable(model.mmproj, 300)));
-  engine::settle_for_pictures(model);
 }
 
 std::string add_picture(const engine::LoadedModel& model, engine::Conversation& conversation, std::string_view file,

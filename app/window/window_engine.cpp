@@ -9,7 +9,6 @@
 #include "core/cache/rings.h"
 #include "core/error.h"
 #include "engine/options.h"
-#include "engine/pictures/open_pictures.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cuda/executor/executor.h"
@@ -310,10 +309,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
       [this](const std::string& line) { tell(line); }};
   WindowSetup setup = setup_;
   if (path != setup.model.model) setup.model.adapters.clear(); // adapters belong to the first model
-  if (with_encoder) {
-    setup.model.mmproj = encoder;
-    engine::settle_for_pictures(setup.model);
-  }
+  if (with_encoder) setup.model.mmproj = encoder;
   auto loaded = std::make_shared<Loaded>(engine::open_generating(std::move(file), setup.model), setup, steps);
   loaded->model.need_tokenizer();
   continue_conversation(*loaded);

@@ -3,7 +3,6 @@
 #include "app/window/model_facts.h"
 #include "core/cache/rings.h"
 #include "core/error.h"
-#include "engine/pictures/open_pictures.h"
 #include "server/server.h"
 #include "server/service.h"
 
@@ -109,7 +108,6 @@ void WindowServer::serve(const std::stop_token& stop, const Served& served) {
   const auto silent = [](const std::string&) {};
   if (path != setup.model.model) setup.model.adapters.clear();
   setup.model.mmproj = encoder;
-  if (!encoder.empty()) engine::settle_for_pictures(setup.model);
   server::ServedModel model(server::open_served(path, setup.model, {}), setup,
                             path.empty() ? "guide" : server::model_name(path), {.note = silent}, silent);
   server::Server server(model.service(), {.host = wanted.host, .port = wanted.port, .key = wanted.key});

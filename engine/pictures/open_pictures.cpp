@@ -26,25 +26,16 @@ std::vector<std::string> fitting_encoders(const std::string& model, std::span<co
   return fitting;
 }
 
-void settle_for_pictures(core::ModelOptions& options) {
-  if (options.speculation == "mtp" || options.speculation == "draft" || !options.draft_model.empty())
-    throw Error("--mmproj: draft heads and models do not work with pictures yet: use --spec ngram or off",
-                Error::kUsage);
-  if (options.speculation == "auto") options.speculation = "ngram";
-}
-
 PictureReader::Options encoding_options(const core::ModelOptions& options, const Notice& note) {
   const int gpu = placement_of(options).first_gpu();
   const bool on_gpu = options.device != "cpu" && kernels::cuda::device_info(gpu).usable;
   return {.threads = options.threads, .gpu = on_gpu ? gpu : -1, .note = note};
 }
 
-LoadedModel open_with_pictures(gguf::File file, const core::ModelOptions& options, const Notice& note) {
+void add_pictures(LoadedModel& model, const core::ModelOptions& options, const Notice& note) {
   auto reader = std::make_unique<PictureReader>(options.mmproj, encoding_options(options, note));
-  LoadedModel model = open_model(std::move(file), models::Ending::pictures);
   reader->check_fits(model.program, model.file.path());
   model.pictures = std::make_shared<PictureShelf>(std::move(reader));
-  return model;
 }
 
 } // namespace ridge::engine

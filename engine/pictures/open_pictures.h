@@ -17,13 +17,10 @@ inline constexpr int64_t kMostTokensAhead = 1280;
 // Returns the files whose rows fit the model. Throws Error if there are files but none fits.
 std::vector<std::string> fitting_encoders(const std::string& model, std::span<const std::string> files);
 
-// Restricts speculation to ngram. Throws Error if the options demand a draft head or model.
-void settle_for_pictures(core::ModelOptions& options);
-
 // Chooses the first usable GPU, else the CPU. `note` reports a lack of room.
 PictureReader::Options encoding_options(const core::ModelOptions& options, const Notice& note);
 
-// Throws Error if model and encoder do not fit.
-LoadedModel open_with_pictures(gguf::File file, const core::ModelOptions& options, const Notice& note);
+// The model's Program must take pictures. Throws Error if model and encoder do not fit.
+void add_pictures(LoadedModel& model, const core::ModelOptions& options, const Notice& note);
 
 } // namespace ridge::engine

@@ -70,6 +70,7 @@ core::Batch PlacedBatch::batch(const core::Program& program) {
   axes_.clear();
   block_ends_.clear();
   std::span<const float> rows;
+  const int64_t width = program.row_width;
   if (!parts_.empty()) block_ends_.resize(tokens.size());
   if (!parts_.empty() || core::turns_by_picture(program)) {
     for (const int32_t position : positions) axes_.insert(axes_.end(), {position, position, position, 0});
@@ -82,12 +83,12 @@ core::Batch PlacedBatch::batch(const core::Program& program) {
       if (!place) continue;
       const EncodedTile& tile = *place->tile;
       const float* row = tile.rows.get() + (token - place->first) * tile.width;
-      tokens[part.begin + i] = -1 - static_cast<int32_t>(rows.size() / tile.width);
+      tokens[part.begin + i] = -1 - static_cast<int32_t>(rows.size() / width);
       if (rows.empty() || (rows_.empty() && row == rows.data() + rows.size())) {
-        rows = {rows.empty() ? row : rows.data(), rows.size() + tile.width};
+        rows = {rows.empty() ? row : rows.data(), rows.size() + width};
       } else {
         if (rows_.empty()) rows_.assign(rows.begin(), rows.end());
-        rows_.insert(rows_.end(), row, row + tile.width);
+        rows_.insert(rows_.end(), row, row + width);
         rows = rows_;
       }
       if (tile.sees_ahead) block_ends_[part.begin + i] = static_cast<int32_t>(place->end());

@@ -56,7 +56,7 @@ struct PlacedBatch {
 
   // `first` is the part's index in its text, and its first position. `pictures` may be null.
   void append(std::span<const int32_t> part, int64_t first, int32_t stream, const TextPictures* pictures);
-  // Valid until the next append().
+  // Valid until the next append(). A program whose rows are shorter than the pictures' takes their beginnings.
   core::Batch batch(const core::Program& program);
 
  private:

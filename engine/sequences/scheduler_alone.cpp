@@ -22,11 +22,11 @@ bool Scheduler::somebody_joins() const {
 }
 
 // Called before a stream reads its text. A speculator that reads hidden rows follows it if it is alone, unless missing
-// rows would require evaluating much text again.
+// rows would require evaluating much text again or it cannot read the text's pictures.
 void Scheduler::follow(Stream& stream) {
   if (followed_ == number_of(stream)) followed_ = -1;
   if (!speculator_ || !speculator_->reads_rows() || only_one() != &stream) return;
-  speculator_->select(number_of(stream));
+  if (!speculator_->select(number_of(stream), stream.sequence->pictures())) return;
   const std::span<const int32_t> tokens = stream.sequence->tokens_, marked = stream.sequence->marked();
   const int64_t known = speculator_->resume(tokens), usable = stream.cache.usable(marked.first(marked.size() - 1));
   if (usable - known >= kWorthKeeping) return;

@@ -7,6 +7,8 @@
 
 namespace ridge::engine {
 
+class TextPictures;
+
 inline constexpr int kDraftKinds = 8;
 
 class Drafter {
@@ -22,7 +24,8 @@ class Drafter {
 
   // Whether it needs the hidden rows (Program::hidden) of every evaluated token.
   virtual bool reads_rows() const { return false; }
-  virtual void select(int32_t /*stream*/) {}
+  // `pictures` of the stream's text, which must outlive its use; may be null. False if it cannot draft with them.
+  virtual bool select(int32_t /*stream*/, const TextPictures* /*pictures*/) { return true; }
   // Called before `prompt` is evaluated. Returns how many of its tokens need no evaluation: the row of the next one is
   // missing.
   virtual int64_t resume(std::span<const int32_t> prompt) { return std::ssize(prompt); }

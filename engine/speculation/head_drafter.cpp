@@ -1,7 +1,6 @@
 #include "engine/speculation/head_drafter.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace ridge::engine {
 namespace {
@@ -14,7 +13,7 @@ constexpr int64_t kKept = 32;
 } // namespace
 
 DraftHead::DraftHead(const LoadedHead& head, int32_t stream, core::Sampler& greedy)
-    : executor_(*head.executor), stream_(stream), first_token_(head.first_token),
+    : executor_(*head.executor), program_(head.program), stream_(stream), first_token_(head.first_token),
       width_(head.program.values[head.program.input].width), greedy_(greedy), size_(first_token_), rows_(width_, 0.0f) {
 }
 
@@ -40,16 +39,17 @@ void DraftHead::add_rows(int64_t position, std::span<const float> rows) {
   rows_.insert(rows_.end(), rows.begin(), rows.end());
 }
 
-std::vector<int32_t> DraftHead::forward(std::span<const int32_t> text, int64_t count, DraftHead* next,
-                                        int64_t guesses) {
-  const std::vector<int32_t> streams(count, stream_);
-  std::vector<int32_t> positions(count), made;
-  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(size_ - first_token_));
-  const auto last = static_cast<int32_t>(count) - 1;
-  core::Batch batch{text.subspan(size_, count), positions, streams, {}};
+std::vector<int32_t> DraftHead::forward(std::span<const int32_t> text, const TextPictures* pictures, int64_t count,
+                                        DraftHead* next, int64_t guesses) {
+  std::vector<int32_t> made;
+  PlacedBatch placed;
+  placed.append(text.subspan(size_, count), size_, stream_, pictures);
+  if (guesses > 0) placed.outputs.push_back(static_cast<int32_t>(count) - 1);
+  core::Batch batch = placed.batch(program_);
+  for (int32_t& position : placed.positions) position -= static_cast<int32_t>(first_token_);
+  batch.block_ends = {}; // tokens of a picture see earlier ones only, so that it may be read in parts
   batch.input = std::span(rows_).subspan((size_ - 1 - first_row_) * width_, count * width_);
   if (guesses > 0) {
-    batch.outputs = {&last, 1};
     made = executor_.go_on(batch, greedy_, guesses);
   } else {
     executor_.forward(batch);
@@ -59,13 +59,14 @@ std::vector<int32_t> DraftHead::forward(std::span<const int32_t> text, int64_t c
   return made;
 }
 
-std::vector<int32_t> DraftHead::read(std::span<const int32_t> text, int64_t end, DraftHead* next, int64_t guesses) {
+std::vector<int32_t> DraftHead::read(std::span<const int32_t> text, const TextPictures* pictures, int64_t end,
+                                     DraftHead* next, int64_t guesses) {
   if (guesses > 0) size_ = std::min(size_, end - 1);
   rows_.resize((std::max(rows_end(), end - 1) - first_row_) * width_);
   std::vector<int32_t> made;
   while (size_ < end) {
     const int64_t count = std::min(end - size_, executor_.config().max_batch);
-    made = forward(text, count, next, size_ + count == end ? guesses : 0);
+    made = forward(text, pictures, count, next, size_ + count == end ? guesses : 0);
   }
   if (const int64_t past = size_ - 1 - first_row_ - kKept; past >= kKept) {
     rows_.erase(rows_.begin(), rows_.begin() + past * width_);
@@ -82,7 +83,13 @@ HeadDrafter::HeadDrafter(const LoadedModel& model)
   for (size_t stream = 0; stream < streams_.size(); ++stream)
     for (size_t i = 0; i < model.heads.size(); ++i)
       streams_[stream].heads.emplace_back(model.heads[i], static_cast<int32_t>(stream), greedy_[i]);
-  select(0);
+  select(0, nullptr);
+}
+
+bool HeadDrafter::select(int32_t stream, const TextPictures* pictures) {
+  selected_ = &streams_.at(stream);
+  selected_->pictures = pictures;
+  return !pictures || std::ranges::all_of(selected_->heads, &DraftHead::reads_pictures);
 }
 
 int HeadDrafter::look(std::span<const int32_t> tokens) {
@@ -91,7 +98,7 @@ int HeadDrafter::look(std::span<const int32_t> tokens) {
 }
 
 std::vector<int32_t> HeadDrafter::draft(int64_t most) {
-  auto& [heads, text] = *selected_;
+  auto& [heads, text, pictures] = *selected_;
   const int64_t known = std::ssize(tokens_);
   text.resize(std::min(std::ssize(text), known));
   text.insert(text.end(), tokens_.begin() + std::ssize(text), tokens_.end());
@@ -99,7 +106,7 @@ std::vector<int32_t> HeadDrafter::draft(int64_t most) {
   for (size_t i = 0; i < heads.size() && std::ssize(guesses) < most; ++i) {
     DraftHead* next = selected_->behind(i);
     const int64_t wanted = next ? 1 : most - std::ssize(guesses);
-    std::vector<int32_t> made = heads[i].read(text, std::ssize(text), next, wanted);
+    std::vector<int32_t> made = heads[i].read(text, pictures, std::ssize(text), next, wanted);
     made.erase(std::ranges::find_if(made, [&](int32_t token) { return token < 0 || token >= vocab_; }), made.end());
     guesses.insert(guesses.end(), made.begin(), made.end());
     text.insert(text.end(), made.begin(), made.end());
@@ -111,7 +118,7 @@ std::vector<int32_t> HeadDrafter::draft(int64_t most) {
 }
 
 int64_t HeadDrafter::resume(std::span<const int32_t> prompt) {
-  auto& [heads, text] = *selected_;
+  auto& [heads, text, pictures] = *selected_;
   const int64_t same = std::ranges::mismatch(text, prompt).in1 - text.begin();
   text.resize(same);
   for (DraftHead& head : heads) head.keep(same);
@@ -121,14 +128,14 @@ int64_t HeadDrafter::resume(std::span<const int32_t> prompt) {
 }
 
 void HeadDrafter::evaluated(std::span<const int32_t> tokens, std::span<const float> rows) {
-  auto& [heads, text] = *selected_;
+  auto& [heads, text, pictures] = *selected_;
   const int64_t known = std::ssize(tokens), position = known - std::ssize(rows) / width_;
   text.resize(std::min(std::ssize(text), position));
   text.insert(text.end(), tokens.begin() + std::ssize(text), tokens.end());
   heads[0].add_rows(position, rows);
   const auto waits = [&](const DraftHead& head) { return known - head.size() >= kTogether; };
   if (!std::ranges::any_of(heads, waits)) return;
-  for (size_t i = 0; i < heads.size(); ++i) heads[i].read(text, known, selected_->behind(i));
+  for (size_t i = 0; i < heads.size(); ++i) heads[i].read(text, pictures, known, selected_->behind(i));
 }
 
 } // namespace ridge::engine

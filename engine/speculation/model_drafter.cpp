@@ -25,9 +25,9 @@ void ModelDrafter::begin(std::span<const int32_t> tokens) {
 int ModelDrafter::look(std::span<const int32_t> tokens) {
   tokens_ = tokens;
   const bool fits = std::ssize(tokens) < executor_.config().context;
-  // The draft model cannot read tokens outside its vocabulary.
+  // The draft model cannot read pictures (below 0) and tokens outside its vocabulary.
   return fits && std::ranges::all_of(tokens.subspan(std::min(std::ssize(tokens), cache_.common(tokens))),
-                                     [&](int32_t token) { return token < model_->program.vocab; })
+                                     [&](int32_t token) { return token >= 0 && token < model_->program.vocab; })
              ? 0
              : -1;
 }

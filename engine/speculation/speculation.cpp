@@ -54,8 +54,23 @@ void check_speculation(const core::ModelOptions& options) {
                 Error::kUsage);
 }
 
-LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& model) {
-  core::Program program = models::build_eagle_head(*head, model);
+namespace {
+
+models::Ending ending_of_head(Pictures pictures) {
+  return pictures == Pictures::yes ? models::Ending::pictures : models::Ending::logits;
+}
+
+models::Ending ending_of_model(bool drafts, Pictures pictures) {
+  if (pictures == Pictures::yes) return drafts ? models::Ending::drafted_pictures : models::Ending::pictures;
+  return drafts ? models::Ending::drafted : models::Ending::logits;
+}
+
+Pictures pictures_of(const core::ModelOptions& options) { return Pictures(!options.mmproj.empty()); }
+
+} // namespace
+
+LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& model, Pictures pictures) {
+  core::Program program = models::build_eagle_head(*head, model, ending_of_head(pictures));
   return {std::move(program), nullptr, std::move(head), 1};
 }
 
@@ -74,7 +89,7 @@ std::vector<LoadedHead> named_head(const gguf::File& file, const core::ModelOpti
   if (options.speculation != "auto" && options.speculation != "draft") return {};
   auto head = std::make_shared<const gguf::File>(gguf::File::open(options.draft_model));
   std::vector<LoadedHead> heads;
-  if (models::is_eagle_head(*head)) heads.push_back(eagle_head(std::move(head), file));
+  if (models::is_eagle_head(*head)) heads.push_back(eagle_head(std::move(head), file, pictures_of(options)));
   return heads;
 }
 
@@ -98,7 +113,7 @@ std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOp
   try {
     const int64_t count = models::draft_heads(file);
     for (int64_t head = 0; head < count || (demanded && head == 0); ++head) {
-      heads.push_back({models::build_draft_head(file, head)});
+      heads.push_back({models::build_draft_head(file, head, ending_of_head(pictures_of(options)))});
       if (merges_in_order(file)) models::cut_vocabulary(heads.back().program, kGuessedTokens);
     }
   } catch (const Error& error) {
@@ -109,20 +124,20 @@ std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOp
   return heads;
 }
 
-LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads) {
+LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads, Pictures pictures) {
   const gguf::File* own = heads.empty() ? nullptr : heads[0].file.get();
-  LoadedModel model =
-      open_model(std::move(file), heads.empty() ? models::Ending::logits : models::Ending::drafted, own, Whole::yes);
+  const models::Ending ending = ending_of_model(!heads.empty(), pictures);
+  LoadedModel model = open_model(std::move(file), ending, own, Whole::yes);
   if (const auto tokenizer = own ? find_tokenizer(*own) : nullptr) check_vocabulary(*tokenizer, own->path(), model);
   model.heads = std::move(heads);
   return model;
 }
 
 LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps) {
-  if (!options.mmproj.empty())
-    return with_adapters(open_with_pictures(std::move(file), options, steps.note), options.adapters);
   std::vector<LoadedHead> heads = heads_to_use(file, options, steps);
-  return with_adapters(open_with_heads(std::move(file), std::move(heads)), options.adapters);
+  LoadedModel model = open_with_heads(std::move(file), std::move(heads), pictures_of(options));
+  if (pictures_of(options) == Pictures::yes) add_pictures(model, options, steps.note);
+  return with_adapters(std::move(model), options.adapters);
 }
 
 LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& steps) {

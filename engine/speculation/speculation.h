@@ -16,10 +16,13 @@ void check_speculation(const core::ModelOptions& options);
 LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& steps = {});
 LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps = {});
 
+enum class Pictures : bool { no, yes };
+
 // Throws Error if the head belongs to another model.
-LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& model);
+LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& model,
+                      Pictures pictures = Pictures::no);
 // Throws Error if vocabularies differ.
-LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads);
+LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads, Pictures pictures = Pictures::no);
 
 // The file's heads, the named one, or the guide's, without executors. Unsupported heads give a note, or an Error if the
 // options require them.

@@ -33,7 +33,7 @@ class Speculator {
   void begin(std::span<const int32_t> tokens);
   // See drafter.h.
   bool reads_rows() const { return drafter_->reads_rows(); }
-  void select(int32_t stream) { drafter_->select(stream); }
+  bool select(int32_t stream, const TextPictures* pictures) { return drafter_->select(stream, pictures); }
   int64_t resume(std::span<const int32_t> prompt) { return drafter_->resume(prompt); }
   void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) { drafter_->evaluated(tokens, rows); }
 

@@ -17,6 +17,7 @@ Stored decode_jpeg(std::span<const std::byte> bytes, const PictureLimits& limits
 Stored decode_png(std::span<const std::byte> bytes, const PictureLimits& limits);
 Stored decode_webp(std::span<const std::byte> bytes, const PictureLimits& limits);
 Stored decode_gif(std::span<const std::byte> bytes, const PictureLimits& limits);
+Stored decode_bmp(std::span<const std::byte> bytes, const PictureLimits& limits);
 Stored decode_ppm(std::span<const std::byte> bytes, const PictureLimits& limits);
 
 // Throws Error if empty or above the limit.

@@ -13,6 +13,8 @@ using core::OpKind;
 using core::ValueId;
 using core::WeightId;
 
+static bool is_drafted(Ending ending) { return ending == Ending::drafted || ending == Ending::drafted_pictures; }
+
 bool Builder::has_vocabulary() const {
   const std::string_view model = file_.get_string("tokenizer.ggml.model", "none");
   return model != "none" && model != "no_vocab";
@@ -20,15 +22,15 @@ bool Builder::has_vocabulary() const {
 
 Builder::Builder(const gguf::File& file, Ending ending, std::optional<int64_t> draft_head, const gguf::File* partner)
     : file_(file), hparams_(file), draft_head_(draft_head),
-      keeps_hidden_((ending == Ending::drafted && !partner) || draft_head), partner_(partner),
+      keeps_hidden_((is_drafted(ending) && !partner) || draft_head), partner_(partner),
       embeds_(ending == Ending::hidden || ending == Ending::encoded), encodes_(ending == Ending::encoded) {
   program_.architecture = hparams_.architecture();
   program_.trained_context = hparams_.context();
-  if (ending == Ending::pictures) {
+  if (ending == Ending::pictures || ending == Ending::drafted_pictures) {
     program_.has_places = true;
     program_.row_width = hparams_.width();
   }
-  if (partner && ending == Ending::drafted) taken_ = Builder(*partner).taken_rows();
+  if (partner && is_drafted(ending)) taken_ = Builder(*partner).taken_rows();
 }
 
 std::string Builder::begin_layer(int64_t il) {

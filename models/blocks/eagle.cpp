@@ -142,6 +142,10 @@ void Builder::eagle_head(const AttentionSpec& spec) {
   if (table < 0)
     table = add_weight(
         model.lend(model.has("token_embd.weight") ? "token_embd.weight" : "output.weight", width, program_.vocab));
+  if (model.hparams().width() != width) { // rows of pictures do not fit
+    program_.has_places = false;
+    program_.row_width = 0;
+  }
   const ValueId token = emit(OpKind::embed, "token_embd", {}, width, {table}, core::EmbedParams{1});
   const std::string blk = begin_layer(0);
   program_.input = value("fused row of the token before", width, false);

@@ -3,7 +3,6 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "engine/machine.h"
-#include "engine/pictures/open_pictures.h"
 #include "kernels/cuda/executor/executor.h"
 #include "server/requests/errors.h"
 #include "server/service.h"
@@ -172,7 +171,6 @@ ModelSetup Models::setup_of(const Entry& entry) const {
   ModelSetup setup = entry.setup(settings_);
   if (!entry.pictures) return setup;
   setup.model.mmproj = entry.file.mmproj;
-  engine::settle_for_pictures(setup.model);
   return setup;
 }
 

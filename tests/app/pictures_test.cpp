@@ -304,7 +304,7 @@ TEST_CASE("commands say what is wrong with pictures") {
   const std::string text = files.own.write("text.png", "this is text");
   CHECK(refusal({"run", "-m", files.model, "--image", text, "-p", "x"}).find("is no picture that can be read") !=
         std::string::npos);
-  CHECK(refusal({"run", "-m", files.model, "--image", files.image, "-p", "x", "--spec", "mtp"}).find("--spec ngram") !=
+  CHECK(refusal({"run", "-m", files.model, "--image", files.image, "-p", "x", "--spec", "mtp"}).find("no draft head") !=
         std::string::npos);
   CHECK(refusal({"run", "-m", files.model, "--mmproj", files.model, "-p", "x"}).find("expected 'clip'") !=
         std::string::npos);

@@ -156,7 +156,7 @@ TEST_CASE("a draft head goes on wherever its text and its rows stop, rows that i
     }
     if (below(3) == 0) continue;
     engine::HeadDrafter fresh(model);
-    fresh.select(1);
+    fresh.select(1, nullptr);
     fresh.evaluated(std::span(text).first(size - 1), rows);
     for (engine::HeadDrafter* drafter : {&fresh, &heads}) CHECK(drafter->look(text) == 0);
     CHECK(heads.draft(3) == fresh.draft(3));

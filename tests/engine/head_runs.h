@@ -33,14 +33,16 @@ class HeadGuesses {
     for (const engine::LoadedHead& head : model.heads) heads_.push_back(head.program);
   }
 
-  std::vector<int32_t> behind(std::vector<int32_t> text, int64_t count) const {
-    std::vector<float> rows = run(model_, std::span(text).first(text.size() - 1), {}).rows;
+  // `pictures` of the text; may be null.
+  std::vector<int32_t> behind(std::vector<int32_t> text, int64_t count,
+                              const engine::TextPictures* pictures = nullptr) const {
+    std::vector<float> rows = run(model_, std::span(text).first(text.size() - 1), {}, pictures, 0).rows;
     std::vector<int32_t> guesses;
     while (std::ssize(guesses) < count) {
       const size_t place = guesses.size(), head = std::min(place, heads_.size() - 1);
       rows.insert(rows.begin(), width(), 0.0f);
-      const Result result =
-          run(heads_[head], std::span(text).subspan(first_), std::span(rows).subspan(first_ * width()));
+      const Result result = run(heads_[head], std::span(text).subspan(first_),
+                                std::span(rows).subspan(first_ * width()), pictures, first_);
       guesses.push_back(result.likeliest);
       text.push_back(result.likeliest);
       rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(width()));
@@ -59,18 +61,31 @@ class HeadGuesses {
   };
   size_t width() const { return static_cast<size_t>(model_.values[model_.hidden].width); }
 
-  Result run(const core::Program& program, std::span<const int32_t> text, std::span<const float> input) const {
+  // `text` begins at token `first` of the one that has the pictures.
+  Result run(const core::Program& program, std::span<const int32_t> text, std::span<const float> input,
+             const engine::TextPictures* pictures, size_t first) const {
     const auto executor = make_(program, heads_config());
     Result result;
     for (size_t at = 0; at < text.size();) {
       Steps steps;
+      std::vector<float> picture_rows;
+      std::vector<int32_t> axes;
       for (; at < text.size() && steps.tokens.size() < 16; ++at) {
+        const auto token = static_cast<int64_t>(first + at);
         steps.tokens.push_back(text[at]);
+        if (pictures) std::ranges::copy(pictures->axes(token), std::back_inserter(axes));
+        if (const auto* place = pictures ? pictures->at(token) : nullptr) {
+          steps.tokens.back() = -1 - static_cast<int32_t>(std::ssize(picture_rows) / program.row_width);
+          const float* row = place->tile->rows.get() + (token - place->first) * place->tile->width;
+          picture_rows.insert(picture_rows.end(), row, row + program.row_width);
+        }
         steps.positions.push_back(static_cast<int32_t>(at));
         steps.streams.push_back(0);
         steps.outputs.push_back(static_cast<int32_t>(steps.tokens.size() - 1));
       }
       core::Batch batch = steps.batch();
+      batch.rows = picture_rows;
+      batch.axes = axes;
       batch.input = input.first(input.empty() ? 0 : steps.tokens.size() * width());
       input = input.subspan(batch.input.size());
       executor->forward(batch);
@@ -100,11 +115,14 @@ class WatchedHeads final : public engine::Drafter {
   std::vector<int32_t> draft(int64_t most) override {
     std::vector<int32_t> guesses = heads_.draft(most);
     CAPTURE(text_.size());
-    CHECK(guesses == expected_.behind(text_, most));
+    CHECK(guesses == expected_.behind(text_, most, pictures_));
     return guesses;
   }
   bool reads_rows() const override { return heads_.reads_rows(); }
-  void select(int32_t stream) override { heads_.select(stream); }
+  bool select(int32_t stream, const engine::TextPictures* pictures) override {
+    pictures_ = pictures;
+    return heads_.select(stream, pictures);
+  }
   int64_t resume(std::span<const int32_t> prompt) override { return heads_.resume(prompt); }
   void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) override {
     heads_.evaluated(tokens, rows);
@@ -114,6 +132,7 @@ class WatchedHeads final : public engine::Drafter {
   engine::HeadDrafter heads_;
   const HeadGuesses expected_;
   std::vector<int32_t> text_;
+  const engine::TextPictures* pictures_ = nullptr;
 };
 
 // They refer to the model, which must not move.
@@ -135,10 +154,11 @@ inline engine::LoadedModel open_with_heads(gguf::File file, const MakeExecutor& 
 }
 
 inline engine::LoadedModel open_with_eagle(gguf::File file, gguf::File head, const MakeExecutor& make,
-                                           int64_t streams = 1, int64_t context = 160) {
+                                           int64_t streams = 1, int64_t context = 160,
+                                           engine::Pictures pictures = engine::Pictures::no) {
   std::vector<engine::LoadedHead> heads;
-  heads.push_back(engine::eagle_head(std::make_shared<const gguf::File>(std::move(head)), file));
-  engine::LoadedModel model = engine::open_with_heads(std::move(file), std::move(heads));
+  heads.push_back(engine::eagle_head(std::make_shared<const gguf::File>(std::move(head)), file, pictures));
+  engine::LoadedModel model = engine::open_with_heads(std::move(file), std::move(heads), pictures);
   start(model, make, streams, context);
   return model;
 }

@@ -296,7 +296,7 @@ TEST_CASE("what is no whole picture is one line of error") {
       CHECK(line.starts_with("picture: "));
       CHECK(line.find('\n') == line.npos);
     }
-  CHECK(refusal("BM and more") == "picture: is no picture that can be read: expected JPEG, PNG, WebP, GIF or PPM");
+  CHECK(refusal("BM and more") == "picture: is no picture that can be read: expected JPEG, PNG, WebP, GIF, BMP or PPM");
   CHECK(refusal("P6 0 4 255\n") == "picture: has no pixels");
   CHECK(refusal("P6 four 4 255\n").find("has no number") != std::string::npos);
 }

@@ -1,5 +1,5 @@
 // The chat page in a headless browser (`./dev test --browser`, RIDGE_BROWSER).
-#include "engine/pictures/open_pictures.h"
+#include "engine/speculation/speculation.h"
 #include "support/http/browser.h"
 #include "support/http/endpoint.h"
 #include "support/recipes/vision_case.h"
@@ -118,8 +118,7 @@ TEST_CASE("in a browser a picture is shown to a model that takes some") {
   };
   const std::string model = write("model"), mmproj = write("mmproj");
   const Endpoint endpoint([&] {
-    engine::LoadedModel opened =
-        engine::open_with_pictures(gguf::File::open(model), {.device = "cpu", .mmproj = mmproj}, {});
+    engine::LoadedModel opened = engine::open_generating(gguf::File::open(model), {.device = "cpu", .mmproj = mmproj});
     engine::start_executor(opened, {.context = 256, .streams = 2, .max_batch = 64, .max_outputs = 2, .threads = 1},
                            "cpu");
     return opened;

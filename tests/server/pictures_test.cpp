@@ -1,6 +1,6 @@
 // Pictures and sounds in each API.
 #include "core/strings/base64.h"
-#include "engine/pictures/open_pictures.h"
+#include "engine/speculation/speculation.h"
 #include "support/http/endpoint.h"
 #include "support/recipes/vision_case.h"
 #include "support/temporary_folder.h"
@@ -32,8 +32,7 @@ struct Pictures {
   tests::TemporaryFolder folder;
   std::string model = write("model"), mmproj = write("mmproj");
   tests::Endpoint endpoint{[this] {
-    engine::LoadedModel opened =
-        engine::open_with_pictures(gguf::File::open(model), {.device = "cpu", .mmproj = mmproj}, {});
+    engine::LoadedModel opened = engine::open_generating(gguf::File::open(model), {.device = "cpu", .mmproj = mmproj});
     core::ExecutorConfig config = {.context = 256, .streams = 2, .max_batch = 64, .max_outputs = 2, .threads = 1};
     config.exact = true;
     engine::start_executor(opened, config, "cpu");

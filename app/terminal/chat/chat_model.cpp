@@ -6,7 +6,6 @@
 #include "core/files/read_file.h"
 #include "core/strings/printable.h"
 #include "engine/options.h"
-#include "engine/pictures/open_pictures.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
 
@@ -111,7 +110,6 @@ void ChatModel::take_pictures() {
                     ? "this chat takes no pictures and sounds: it was started with --mmproj none"
                     : "this chat takes no pictures and sounds: no mmproj*.gguf of the model lies beside it; start with "
                       "--mmproj FILE");
-  engine::settle_for_pictures(options);
   note(fmt::format("the encoder is {}", core::printable(options.mmproj, 300)));
   open_instead(options, without_pictures(options_), [](const std::string&) {}); // notices were shown before
 }

@@ -168,7 +168,8 @@ float ChatPictures::draw_cost(const View& view, ImVec2 right) {
 void ChatPictures::draw_button() {
   if (quiet_button("add a picture"))
     dialog_.ask(FileDialog::For::picture, "Add a picture", "", [this](const std::string& path) { picked_ = path; });
-  tooltip("Or drop pictures and sounds on the window, or paste them. JPEG, PNG, WebP, GIF, PPM; WAV, FLAC, MP3, Ogg.");
+  tooltip(
+      "Or drop pictures and sounds on the window, or paste them. JPEG, PNG, WebP, GIF, BMP, PPM; WAV, FLAC, MP3, Ogg.");
 }
 
 void ChatPictures::draw_over(const View& view) {

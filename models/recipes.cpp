@@ -145,10 +145,10 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-// The layer in "blk.12.ffn_down.weight", or in "v.blk.12.ffn_down.weight" of an encoder of pictures; -1: none.
+// The layer in "blk.12.ffn_down.weight", or in "v.blk.12.ffn_down.weight" or "a.blk…" of an encoder; -1: none.
 int64_t layer_of(std::string_view name) {
   int64_t layer = -1;
-  if (name.starts_with("v.")) name.remove_prefix(2);
+  if (name.starts_with("v.") || name.starts_with("a.")) name.remove_prefix(2);
   if (name.starts_with("blk.")) std::from_chars(name.data() + 4, name.data() + name.size(), layer);
   return layer;
 }
@@ -208,7 +208,7 @@ Type mixed_type(const Recipe& recipe, const ModelTraits& traits, const RecipeOpt
 
 Role role_of(std::string_view name) {
   if (name == "output.weight") return Role::output;
-  // What an encoder of pictures makes rows of the language model's with.
+  // What an encoder makes rows of the language model's with.
   if (name.starts_with("mm.") || name.starts_with("v.deepstack.")) return Role::output;
   if (name == "token_embd.weight" || name == "per_layer_token_embd.weight") return Role::token_embd;
   constexpr auto kParts = std::to_array<std::pair<std::string_view, Role>>({
@@ -315,6 +315,7 @@ bool is_quantizable(const gguf::TensorInfo& tensor) {
       "time_mix_lerp_fused.weight",
       "attn_rel_b.weight",
       ".position_embd",
+      ".conv_dw.weight",
       "sam.pos_embd",
       "sam.neck.",
       "sam.net_",

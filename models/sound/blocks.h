@@ -14,8 +14,11 @@ using core::ValueId;
 using vision::Builder;
 using vision::Norm;
 
-// Whisper's encoder of 3000 frames: two convolutions over time, of which the second halves their number, and layers.
-ValueId whisper_rows(Builder& b, int64_t frames, bool ends_normed);
+// Whisper's encoder: two convolutions over time, of which the second halves the number of frames, and layers. `block`:
+// so many frames see only one another, and places begin again behind them; 0: all see all.
+ValueId whisper_rows(Builder& b, int64_t frames, bool ends_normed, int64_t block = 0);
+// The first `rows` of a.position_embd for each block of so many, `all` in all.
+std::vector<float> repeated_places(Builder& b, int64_t rows, int64_t all);
 // The mean of each two rows.
 ValueId halved(Builder& b, ValueId x);
 // Rows of `count` rows side by side, zeros behind the last one.

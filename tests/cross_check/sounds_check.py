@@ -85,6 +85,10 @@ class Qwen2Audio(Case):
         return next(part for name, part in model.named_modules() if name.endswith("multi_modal_projector"))(rows)[0]
 
 
+class AudioFlamingo(Qwen2Audio):
+    config = dict(audio_config=VOXTRAL)
+
+
 class Voxtral(Qwen2Audio):
     config = dict(audio_config=VOXTRAL)
     text = dict(model_type="llama")
@@ -232,7 +236,7 @@ class Lfm2Audio(Case):  # whose encoder is Parakeet's, with a projector behind i
 
 
 CASES = [Ultravox("Ultravox", ""), Voxtral("Voxtral", "Voxtral"), Qwen2Audio("Qwen2Audio", "Qwen2Audio"),
-         Qwen25Omni("Qwen2.5-Omni", "Qwen2_5Omni"), Qwen3Omni("Qwen3-Omni", "Qwen3OmniMoe"),
+         AudioFlamingo("AudioFlamingo3", "AudioFlamingo3"), Qwen25Omni("Qwen2.5-Omni", "Qwen2_5Omni"), Qwen3Omni("Qwen3-Omni", "Qwen3OmniMoe"),
          Qwen3Asr("Qwen3-ASR", "Qwen3ASR"), Gemma4("Gemma4", "Gemma4"), Lfm2Audio("LFM2-Audio", "")]
 
 

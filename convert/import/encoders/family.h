@@ -106,7 +106,7 @@ const EncoderFamily* find_family(const Config& config, models::vision::Media med
 
 namespace families {
 extern const EncoderFamily qwen2vl, qwen25vl, qwen3vl, gemma3, gemma4v, pixtral, internvl, internvl_hf, idefics3, llava,
-    llava_siglip, ultravox, voxtral, qwen2audio, qwen25omni, qwen3omni, qwen3asr, gemma4a, lfm2audio;
+    llava_siglip, ultravox, voxtral, audioflamingo3, qwen2audio, qwen25omni, qwen3omni, qwen3asr, gemma4a, lfm2audio;
 } // namespace families
 
 inline constexpr std::array<float, 3> kClipMean = {0.48145466f, 0.4578275f, 0.40821073f},

@@ -1,5 +1,5 @@
-// Encoders of Whisper's kind: Ultravox, Voxtral, Qwen2-Audio, Qwen2.5-Omni, and Qwen3-Omni and Qwen3-ASR, whose
-// convolutions go over time and bands.
+// Encoders of Whisper's kind: Ultravox, Voxtral, Audio Flamingo 3, Qwen2-Audio, Qwen2.5-Omni, and Qwen3-Omni and
+// Qwen3-ASR, whose convolutions go over time and bands.
 #include "convert/import/encoders/family.h"
 #include "core/error.h"
 
@@ -53,13 +53,14 @@ constexpr EncoderRule kBesideVoxtral[] = {
     {"multi_modal_projector.linear_2", "mm.a.mlp.2"},
 };
 
+void read_act(EncoderFields& fields) { fields.require_word("projector_hidden_act", "gelu", "gelu"); }
 // Rows of the encoder side by side: as many as make its wider layer.
 void read_stack(EncoderFields& fields) {
   const int64_t width = fields.written("embedding_length"), wide = fields.written("feed_forward_length");
   if (width < 1 || wide % width != 0)
     throw_error("{}: rows of {} numbers do not make one of {}", fields.where("audio_config"), width, wide);
   fields.set_count("projector.stack_factor", wide / width);
-  fields.require_word("projector_hidden_act", "gelu", "gelu");
+  read_act(fields);
 }
 
 void read_projector(EncoderFields& fields) { fields.require_word("projector_act", "swiglu", "swiglu"); }
@@ -128,6 +129,19 @@ constinit const EncoderFamily families::voxtral = {.media = Media::sound,
                                                    .epsilon = 1e-5,
                                                    .kernels = quant::Type::F16,
                                                    .more = read_stack};
+
+constinit const EncoderFamily families::audioflamingo3 = {.media = Media::sound,
+                                                          .section = "audio_config",
+                                                          .projector = "musicflamingo",
+                                                          .towers = kTowers,
+                                                          .layers = "layers.",
+                                                          .tower = kTower,
+                                                          .layer = kLayer,
+                                                          .beside = kBesideVoxtral,
+                                                          .fixed = kFixed,
+                                                          .epsilon = 1e-5,
+                                                          .kernels = quant::Type::F16,
+                                                          .more = read_act};
 
 constinit const EncoderFamily families::qwen2audio = {.media = Media::sound,
                                                       .section = "audio_config",

@@ -46,6 +46,10 @@ def whisper_spectrum(samples, frames, mirrors_end=False):
     return torch.tensor((np.maximum(made, made.max() - 8) + 4) / 4, dtype=torch.float32)
 
 
+def part(model, name):
+    return next(module for path, module in model.named_modules() if path.endswith(name))
+
+
 class Case:
     config = {}
     text = dict(model_type="llama")
@@ -63,38 +67,27 @@ class Case:
     def save(self, model, folder):
         model.save_pretrained(folder)
 
-    def rows(self, model, samples):  # a sound shorter than 30 seconds
+    def rows(self, model, samples):  # of a sound shorter than 30 seconds, and the silence behind it
         spectrum = whisper_spectrum(samples, 3000).T[None]
-        return self.projected(model, model.get_submodule(self.tower)(spectrum).last_hidden_state)
+        encoded = part(model, "audio_tower")(spectrum, **self.mask).last_hidden_state
+        return part(model, "multi_modal_projector")(encoded.reshape(1, -1, self.stack * encoded.shape[-1]))[0]
 
-    tower = "audio_tower"
-
-    def projected(self, model, rows):
-        return model.multi_modal_projector(rows)[0]
+    mask, stack = {}, 1
 
 
 class Qwen2Audio(Case):
     config = dict(audio_config=WHISPER)
     text = dict(model_type="qwen2")
 
-    def rows(self, model, samples):
-        self.tower = next(name for name, _ in model.named_modules() if name.endswith("audio_tower"))
-        return super().rows(model, samples)
-
-    def projected(self, model, rows):
-        return next(part for name, part in model.named_modules() if name.endswith("multi_modal_projector"))(rows)[0]
-
 
 class AudioFlamingo(Qwen2Audio):
     config = dict(audio_config=VOXTRAL)
+    mask = dict(input_features_mask=torch.ones(1, 3000, dtype=torch.long))
 
 
-class Voxtral(Qwen2Audio):
+class Voxtral(Case):
     config = dict(audio_config=VOXTRAL)
-    text = dict(model_type="llama")
-
-    def projected(self, model, rows):
-        return super().projected(model, rows.reshape(1, -1, 128))
+    stack = 4
 
 
 class Ultravox(Case):  # whose own code is no part of transformers
@@ -149,7 +142,7 @@ class Qwen25Omni(Case):
 
     def rows(self, model, samples):
         spectrum = self.frames(samples)
-        return model.audio_tower(spectrum.T, feature_lens=torch.tensor([len(spectrum)])).last_hidden_state
+        return part(model, "audio_tower")(spectrum.T, feature_lens=torch.tensor([len(spectrum)])).last_hidden_state
 
 
 class Qwen3Omni(Qwen25Omni):
@@ -188,7 +181,7 @@ class Gemma4(Case):
         made = np.sqrt(powers(np.concatenate([np.zeros(160), samples]), frames, hann(320, 512), 512))
         spectrum = torch.tensor(np.log(np.maximum(made @ bands(512, 128, "htk", None), 1e-3)), dtype=torch.float32)
         mask = torch.ones(1, frames, dtype=torch.bool)
-        return model.get_audio_features(spectrum[None], mask, return_dict=True).pooler_output.reshape(-1, 64)
+        return model.model.get_audio_features(spectrum[None], mask, return_dict=True).pooler_output.reshape(-1, 64)
 
 
 class Lfm2Audio(Case):  # whose encoder is Parakeet's, with a projector behind it
@@ -202,7 +195,7 @@ class Lfm2Audio(Case):  # whose encoder is Parakeet's, with a projector behind i
             hidden_size=512, num_hidden_layers=2, num_attention_heads=8, intermediate_size=2048, num_mel_bins=BANDS,
             subsampling_conv_channels=8, scale_input=False, attention_bias=True, convolution_bias=True))
         text = transformers.Lfm2ForCausalLM(transformers.Lfm2Config(
-            **TEXT, layer_types=["conv", "full_attention", "conv"], block_auto_adjust_ff_dim=False))
+            **{**TEXT, "tie_word_embeddings": True}, layer_types=["conv", "full_attention", "conv"], block_auto_adjust_ff_dim=False))
         adapter = torch.nn.Sequential(torch.nn.LayerNorm(512), torch.nn.Linear(512, 48), torch.nn.GELU(),
                                       torch.nn.Linear(48, 64))
         return torch.nn.ModuleDict(dict(conformer=encoder, adapter=adapter, lfm=text)).eval()
@@ -253,7 +246,9 @@ def check(ridge, case, folder):
     case.save(model, folder)
     write_tokenizer(folder, case.special)
     rng = np.random.default_rng(1)
-    sound = np.round(rng.standard_normal(int(case.seconds * RATE)) * 3000).astype(np.int16)
+    count = int(case.seconds * RATE)  # so loud that the least loudness follows from the largest
+    sound = np.round(rng.standard_normal(count) * 3000 + 20000 * np.sin(0.17 * np.arange(count)))
+    sound = sound.clip(-32768, 32767).astype(np.int16)
     with wave.open(str(folder / "sound.wav"), "wb") as file:
         file.setparams((1, 2, RATE, len(sound), "NONE", ""))
         file.writeframes(sound.tobytes())

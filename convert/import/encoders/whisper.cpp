@@ -60,6 +60,7 @@ void read_stack(EncoderFields& fields) {
   if (width < 1 || wide % width != 0)
     throw_error("{}: rows of {} numbers do not make one of {}", fields.where("audio_config"), width, wide);
   fields.set_count("projector.stack_factor", wide / width);
+  fields.set_count("projector.pool", 1); // no means of rows
   read_act(fields);
 }
 

@@ -68,6 +68,9 @@ TEST_CASE("convert: kernels, positions and biases of Whisper's encoders are as r
   CHECK(file.get_int("clip.audio.num_mel_bins") == kBands);
   CHECK(voxtral().converted().get_int("clip.audio.projector.stack_factor") == 4);
   CHECK(ultravox().converted().get_int("clip.audio.projector.stack_factor") == 8);
+  const Encoder all_rows = voxtral();
+  CHECK(all_rows.converted().get_int("clip.audio.projector.pool") == 1);
+  CHECK(tokens_of(all_rows, 1) == 375);
 }
 
 TEST_CASE("convert: waves that a checkpoint leaves out are written") {

@@ -189,7 +189,8 @@ void EncoderPlan::add_batch_norm(const std::string& from, const std::string& to,
     const float factor = weight[i] / std::sqrt(variance[i] + kEpsilon);
     made[i] = take == Take::norm_factor ? factor : bias[i] - mean[i] * factor;
   }
-  outputs.push_back(computed_output(to, {std::ssize(made)}, std::move(made)));
+  const int64_t count = std::ssize(made);
+  outputs.push_back(computed_output(to, {count}, std::move(made)));
 }
 
 void EncoderPlan::add_sinusoids(const std::string& to) {

@@ -4,10 +4,13 @@
 #include "core/error.h"
 #include "core/sampler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 
 namespace ridge::core {
 namespace {
@@ -198,6 +201,10 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
   };
   step();
   return median_seconds(repetitions, step);
+}
+
+void Executor::unsupported(std::string_view what) const {
+  throw std::logic_error(fmt::format("{}: no {}", description(), what));
 }
 
 } // namespace ridge::core

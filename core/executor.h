@@ -140,13 +140,15 @@ class Executor {
   // next_token() returns -1 for unusable logits. With `ahead` the token is already being evaluated, and logits(0)
   // will be its logits. A call without `ahead`, or any other evaluation, ends decoding.
   virtual bool start_decoding(const Sampler&, int32_t /*position*/, int32_t /*stream*/) { return false; }
-  virtual int32_t next_token(bool /*ahead*/) { return -1; }
+  virtual int32_t next_token(bool /*ahead*/) { unsupported("decoding"); }
 
   // Speculation, after start_decoding() and once all chosen tokens were returned: evaluates `tokens`, of which the last
   // `guesses` are guesses. chosen_tokens() waits for the 1 to guesses + 1 tokens chosen after the last known token and
   // after each right guess; the last is -1 for unusable logits. Without guesses next_token() may be called instead.
-  virtual void decode_guesses(std::span<const int32_t> /*tokens*/, int64_t /*guesses*/, int32_t /*position*/) {}
-  virtual std::span<const int32_t> chosen_tokens() { return {}; }
+  virtual void decode_guesses(std::span<const int32_t> /*tokens*/, int64_t /*guesses*/, int32_t /*position*/) {
+    unsupported("decoding");
+  }
+  virtual std::span<const int32_t> chosen_tokens() { unsupported("decoding"); }
 
   // Greedy continuation: chooses `count` tokens after the batch, whose only output is its last token; the last one is
   // not evaluated. With Program::input, each token reads the previous token's hidden row. Ends early with -1 for
@@ -159,18 +161,22 @@ class Executor {
   // stream with these caches may load it (copy_cache). An empty `state` changes nothing, for measurements.
   virtual int64_t saved_floats() const { return 0; }
   virtual std::shared_ptr<float> make_state(); // memory for one, fast to copy
-  virtual void save_state(int32_t /*stream*/, std::span<float> /*state*/, int64_t /*position*/) {}
-  virtual void load_state(int32_t /*stream*/, std::span<const float> /*state*/, int64_t /*position*/) {}
+  virtual void save_state(int32_t /*stream*/, std::span<float> /*state*/, int64_t /*position*/) {
+    unsupported("saved state");
+  }
+  virtual void load_state(int32_t /*stream*/, std::span<const float> /*state*/, int64_t /*position*/) {
+    unsupported("saved state");
+  }
   // mark_state() copies one stream's recurrent state inside the executor, return_to_mark() restores it.
   virtual void mark_state(int32_t /*stream*/) {}
   virtual void return_to_mark() {}
 
   // Copies full caches of the first `tokens` tokens and all window caches, but no recurrent state. `to` can resume at
   // `tokens` if `from` can.
-  virtual void copy_cache(int32_t /*from*/, int32_t /*to*/, int64_t /*tokens*/) {}
+  virtual void copy_cache(int32_t /*from*/, int32_t /*to*/, int64_t /*tokens*/) { unsupported("copies of caches"); }
 
   // Sets the scales of adapters for the stream's later tokens; initially usual_adapters().
-  virtual void set_adapters(int32_t /*stream*/, std::span<const AdapterUse> /*uses*/) {}
+  virtual void set_adapters(int32_t /*stream*/, std::span<const AdapterUse> /*uses*/) { unsupported("adapters"); }
 
   // Host copies of full caches, for executors of equal block_layout(). Block i has positions from i *
   // block_positions(program) on; those not evaluated are undefined. No layout: nothing is saved.
@@ -179,8 +185,12 @@ class Executor {
   virtual std::shared_ptr<std::byte> make_block(); // memory for one, fast to copy
   // Hint: allocates `count` blocks in the background if that is slow.
   virtual void expect_blocks(int64_t /*count*/) {}
-  virtual void save_blocks(int32_t /*stream*/, int64_t /*first*/, std::span<std::byte* const> /*blocks*/) {}
-  virtual void load_blocks(int32_t /*stream*/, int64_t /*first*/, std::span<const std::byte* const> /*blocks*/) {}
+  virtual void save_blocks(int32_t /*stream*/, int64_t /*first*/, std::span<std::byte* const> /*blocks*/) {
+    unsupported("saved blocks");
+  }
+  virtual void load_blocks(int32_t /*stream*/, int64_t /*first*/, std::span<const std::byte* const> /*blocks*/) {
+    unsupported("saved blocks");
+  }
 
   virtual ExpertUse expert_use() { return {}; }
 
@@ -198,6 +208,10 @@ class Executor {
   // Median seconds of a step with one token of each stream at `position`, after a warm-up, by the host's or device's
   // clock. Overwrites the cache from `position` on.
   virtual double time_decode(int64_t position, int64_t streams, int repetitions);
+
+ protected:
+  // Throws std::logic_error: a caller asked for what can_…, start_decoding(), saved_floats() or block_layout() denied.
+  [[noreturn]] void unsupported(std::string_view what) const;
 };
 
 } // namespace ridge::core

@@ -123,12 +123,17 @@ bool keeps_experts_on_host(const core::Program& program, const core::ExecutorCon
   return wanted.experts_on_host || !kernels::cuda::fits(program, config, cuda_options(wanted, false));
 }
 
-// Returns false if the GPU still has no room.
-bool start_with_experts_on_host(LoadedModel& model, core::ExecutorConfig config, Placement wanted,
-                                const LoadSteps& steps) {
+Room room_for(const Placement& wanted) {
   Room room = free_room();
   room.choose_gpu(wanted);
   if (wanted.gpu_memory > 0) room.gpu = std::min(room.gpu, wanted.gpu_memory);
+  return room;
+}
+
+// Returns false if the GPU still has no room.
+bool start_with_experts_on_host(LoadedModel& model, core::ExecutorConfig config, Placement wanted,
+                                const LoadSteps& steps) {
+  const Room room = room_for(wanted);
   config = config_with_experts_on_host(model.program, config, room, wanted);
   wanted.host_memory = host_memory_for(expert_need(model.program, config).sizes, room.cpu, wanted);
   if (!kernels::cuda::fits(model.program, config, cuda_options(wanted, true))) return false;
@@ -185,7 +190,8 @@ bool start_on_gpu(LoadedModel& model, const core::ExecutorConfig& config, const 
                                  : layers_together(program, static_cast<int32_t>(wanted.gpu_layers));
   model.gpu_share = layers == all ? 1 : 0;
   if (layers == all) {
-    model.executor = on_cuda(program, config, options, steps);
+    model.executor =
+        on_cuda(program, config_with_long_batch(program, config, room_for(wanted), wanted), options, steps);
   } else if (layers > 0) {
     core::SplitProgram parts = split_off(program, layers);
     model.gpu_share = core::program_cost(parts.back, {}).bytes() / core::program_cost(program, {}).bytes();

@@ -79,7 +79,7 @@ struct Placement {
   std::vector<int> gpus = {};   // allowed GPUs; empty: all, as few as hold the model
   int ranks = 0;                // that share each layer (ranks/ranks.h); 0: one per named GPU
   int stages = 1;
-  int64_t long_batch = 0; // prompt tokens per batch with experts on the host; 0: as usual
+  int64_t long_batch = 0; // prompt tokens per batch where there is room (fit/fit.h); 0: as usual
 
   int first_gpu() const { return gpus.empty() ? 0 : gpus[0]; }
 };

@@ -15,11 +15,11 @@ namespace ridge::hub {
 namespace {
 
 constexpr int kOk = 200, kPart = 206;
-constexpr int64_t kNoteEvery = int64_t{1} << 20; // bytes between notes for the next process
+constexpr int64_t kNoteEvery = int64_t{1} << 20; // bytes between progress notes on disk
 
 class Hash {
  public:
-  // What there is of the file behind what was added, up to `end`, but not more than `most` bytes.
+  // Hashes what the file holds after at(), up to `end` and at most `most` bytes.
   void follow(const IncompleteFile& file, int64_t end, int64_t most = kStep) {
     for (int64_t left = std::min(end - at_, most); left > 0;) {
       const size_t n = file.read(at_, std::span(buffer_).first(static_cast<size_t>(std::min<int64_t>(left, kBuffer))));
@@ -44,7 +44,7 @@ struct ContentRange {
   int64_t first = -1, total = -1;
 };
 
-ContentRange parse_content_range(std::string_view text) { // "bytes 0-99/1234"
+ContentRange parse_content_range(std::string_view text) {
   ContentRange range;
   const size_t digits = text.find_first_of("0123456789"), slash = text.find('/');
   if (digits == std::string_view::npos || slash == std::string_view::npos) return {};
@@ -53,7 +53,6 @@ ContentRange parse_content_range(std::string_view text) { // "bytes 0-99/1234"
   return range;
 }
 
-// The workers of a download and what they share.
 class Fetch {
  public:
   Fetch(const Download& what, const Asker& asker, IncompleteFile& file, const DownloadOptions& options,
@@ -75,9 +74,9 @@ class Fetch {
         changed_.notify_all();
       });
   }
-  ~Fetch() { stop(nullptr); } // the threads join
+  ~Fetch() { stop(nullptr); }
 
-  // Up to some milliseconds; false: all workers have ended, also because the asker cancelled. Throws what stopped them.
+  // Waits; false: all workers have ended. Rethrows a worker's exception.
   bool wait(int milliseconds) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::milliseconds(milliseconds), [&] { return running_ == 0; });
@@ -86,7 +85,7 @@ class Fetch {
     if (problem_) std::rethrow_exception(problem_);
     return false;
   }
-  bool whole() const { return whole_by_; } // the server sends the file from its start only
+  bool whole() const { return whole_by_; }
 
  private:
   void stop(std::exception_ptr problem) {
@@ -127,7 +126,6 @@ class Fetch {
     }
   }
 
-  // One request for what is missing of a piece, or for the whole file.
   Failure fetch(Connection& connection, int64_t piece, Head& head) {
     const bool whole = whole_by_ == &connection;
     int64_t at = whole ? 0 : file_.start_of(piece) + file_.have(piece), noted = at;
@@ -143,7 +141,7 @@ class Fetch {
         return true;
       }
       if (head.status != kOk) return false;
-      if (file_.pieces() == 1 && at == 0) return check_length(head); // all there is
+      if (file_.pieces() == 1 && at == 0) return check_length(head);
       const std::scoped_lock lock(mutex_);
       if (whole_by_ && whole_by_ != &connection) return false;
       check_length(head);
@@ -168,9 +166,8 @@ class Fetch {
           noted = at;
         }
       }
-      return at < end; // what is longer than it should be is cut off
+      return at < end; // cuts bytes beyond the expected length
     };
-    // Exceptions cannot pass through libcurl.
     std::exception_ptr thrown;
     const auto guarded = [&](const auto& function) {
       return [&](const auto& argument) {
@@ -196,16 +193,16 @@ class Fetch {
   }
 
   const Download& what_;
-  const std::atomic<bool>* const cancel_; // the asker's
-  Asker asker_;                           // with stopping_ in its place, which ends requests under way
+  const std::atomic<bool>* const cancel_; // the asker's flag
+  Asker asker_;                           // cancelled by stopping_ instead
   IncompleteFile& file_;
   const DownloadOptions& options_;
   const std::function<void(const Head&)>& refused_;
-  std::mutex mutex_; // of what follows, and of writing
+  std::mutex mutex_; // guards the members below and writes to the file
   std::condition_variable changed_;
   std::exception_ptr problem_;
   std::atomic<bool> stopping_ = false;
-  std::atomic<const Connection*> whole_by_ = nullptr; // the only one that goes on where the server sends no ranges
+  std::atomic<const Connection*> whole_by_ = nullptr;
   int64_t next_ = 0;
   int running_ = 0;
   std::vector<std::jthread> workers_;
@@ -221,7 +218,7 @@ void download(const Download& what, const Asker& asker, IncompleteFile& file, co
     if (options.progress) options.progress(file.have_in_all(), file.bytes());
   };
   {
-    constexpr int kGlance = 100; // ms
+    constexpr int kGlance = 100;
     Fetch fetch(what, asker, file, options, refused);
     for (bool behind = true; fetch.wait(behind ? 1 : kGlance);) {
       report();

@@ -18,7 +18,7 @@ std::string file_sha256(const std::string& path, const std::function<void(int64_
     ~File() {
       if (fd >= 0) ::close(fd);
     }
-  } file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // does not wait for a pipe of that name
+  } file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; // O_NONBLOCK: does not block on a pipe
   const auto fail = [&] { throw_error("{}: cannot be read: {}", path, std::strerror(errno)); };
   if (file.fd < 0) fail();
   core::Sha256 hash;

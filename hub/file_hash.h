@@ -1,4 +1,4 @@
-// SHA-256 of a file that is here already.
+// SHA-256 of files.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace ridge::hub {
 
-// In hexadecimal digits of lower case. Calls step(bytes done) now and then, which may throw to end it. Throws Error
-// where the file cannot be read.
+// Returns the SHA-256 of a file in lower-case hexadecimal. step(bytes done) may throw to cancel. Throws Error if the
+// file cannot be read.
 std::string file_sha256(const std::string& path, const std::function<void(int64_t done)>& step = nullptr);
 
 } // namespace ridge::hub

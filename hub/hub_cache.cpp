@@ -35,14 +35,14 @@ void make_folder(const fs::path& folder) {
 std::set<std::string> pulled_blobs(const fs::path& repository) {
   std::set<std::string> blobs;
   std::error_code none;
-  if (!fs::is_regular_file(repository / kPulledRecord, none)) return blobs; // a pipe of that name would be waited for
+  if (!fs::is_regular_file(repository / kPulledRecord, none)) return blobs; // opening a pipe would block
   std::ifstream record(repository / kPulledRecord);
   for (std::string line; std::getline(record, line);)
     if (is_hash(line, 64) || is_hash(line, 40)) blobs.insert(line);
   return blobs;
 }
 
-// Removes a file or a link, which need not be there, and returns the bytes that are free then.
+// Returns the freed bytes.
 int64_t remove_file(const fs::path& path) {
   std::error_code problem;
   const bool is_file = fs::symlink_status(path, problem).type() == fs::file_type::regular;
@@ -52,7 +52,6 @@ int64_t remove_file(const fs::path& path) {
   return removed ? bytes : 0;
 }
 
-// Whether a link below `folder` leads to the blob.
 bool is_linked(const fs::path& folder, const fs::path& blob) {
   std::error_code problem;
   for (fs::recursive_directory_iterator at(folder, problem), end; !problem && at != end; at.increment(problem)) {
@@ -62,7 +61,6 @@ bool is_linked(const fs::path& folder, const fs::path& blob) {
   return false;
 }
 
-// Removes what stopped pulls left in a repository's folder.
 int64_t remove_incomplete_files(const fs::path& repository) {
   int64_t freed = 0;
   std::error_code problem;
@@ -71,15 +69,13 @@ int64_t remove_incomplete_files(const fs::path& repository) {
   return freed;
 }
 
-// The name of the blob that a part of a snapshot is: what its link leads to. A cache that was copied without links
-// (cp -L) has files in their place, which their bytes tell from those of others. Empty: the part is not there.
+// The link's target, or the hash of a file in a cache that was copied by cp -L. Empty: no such file.
 std::string blob_of(const fs::path& part) {
   std::error_code problem;
   if (fs::is_symlink(part, problem)) return fs::read_symlink(part, problem).filename().string();
   return fs::is_regular_file(part, problem) ? file_sha256(part.string()) : "";
 }
 
-// Removes empty folders from `folder` up to, but not, `top`.
 void remove_empty(fs::path folder, const fs::path& top) {
   std::error_code problem;
   for (; folder != top && folder.has_relative_path() && fs::is_empty(folder, problem) && !problem;
@@ -87,7 +83,6 @@ void remove_empty(fs::path folder, const fs::path& top) {
     fs::remove(folder, problem);
 }
 
-// Encoders of pictures that ridge pulled and that no other model of the repository may have.
 std::vector<std::string> own_projectors(const LocalModel& model, const fs::path& repository,
                                         const std::set<std::string>& pulled) {
   const auto is_model = [](const fs::path& path) { return is_model_file(path.filename().string()); };
@@ -119,7 +114,7 @@ HubCache::HubCache(const std::string& cache, const std::string& repository) {
 
 std::string HubCache::blob_path(const RemoteFile& file) const { return folder_ + "/blobs/" + file.blob; }
 
-// Not HASH.incomplete, which other tools append to: what is there has gaps.
+// Not HASH.incomplete, to which other tools append: this file has gaps.
 std::string HubCache::incomplete_path(const RemoteFile& file) const { return blob_path(file) + kIncomplete; }
 
 std::string HubCache::link_path(const std::string& commit, const RemoteFile& file) const {
@@ -148,7 +143,7 @@ void HubCache::link(const std::string& commit, const RemoteFile& file) const {
   make_folder(path.parent_path());
   std::error_code problem;
   if (fs::read_symlink(path, problem) == target) return;
-  const fs::path made = fmt::format("{}.ridge-{}", path.string(), ::getpid()); // then renamed, over another if need be
+  const fs::path made = fmt::format("{}.ridge-{}", path.string(), ::getpid());
   fs::remove(made, problem);
   fs::create_symlink(target, made, problem);
   if (!problem) fs::rename(made, path, problem);
@@ -156,7 +151,7 @@ void HubCache::link(const std::string& commit, const RemoteFile& file) const {
 }
 
 void HubCache::set_revision(const std::string& revision, const std::string& commit) const {
-  if (is_hash(revision, 40)) return; // is one itself
+  if (is_hash(revision, 40)) return;
   const fs::path path = folder_ + "/refs/" + revision;
   make_folder(path.parent_path());
   core::AtomicFile file(path.string(), commit.size());
@@ -170,8 +165,7 @@ int64_t HubCache::remove_incomplete() const {
   return freed;
 }
 
-// Parts go from the last to the first, by which a model is found: one of which a part cannot be removed is still
-// listed.
+// Removes the parts last to first: a model is found by its first part, so a partly removed one stays listed.
 int64_t remove_model(const LocalModel& model) {
   int64_t freed = 0;
   if (model.source == Source::ridge) {
@@ -200,7 +194,7 @@ int64_t remove_model(const LocalModel& model) {
   }
   std::error_code problem;
   for (size_t i = blobs.size(); i-- > 0;) {
-    if (blobs[i].empty()) continue; // a part that was not pulled yet
+    if (blobs[i].empty()) continue;
     freed += remove_file(parts[i]);
     const fs::path blob = repository / "blobs" / blobs[i];
     if (is_linked(repository / "snapshots", blob)) continue;

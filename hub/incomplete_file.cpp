@@ -18,7 +18,7 @@
 namespace ridge::hub {
 namespace {
 
-struct Notes { // then how much of each piece is there: int64_t
+struct Notes { // followed by int64_t bytes of each piece
   char magic[8] = {'r', 'i', 'd', 'g', 'e', 'p', 'u', 'l'};
   int64_t bytes = 0, piece_bytes = 0;
   char content[128] = {};
@@ -45,7 +45,7 @@ IncompleteFile::IncompleteFile(std::string path, const std::function<bool()>& wa
     bool locked = false;
     while (!(locked = ::flock(fd_, LOCK_EX | LOCK_NB) == 0) && (errno == EWOULDBLOCK || errno == EINTR) && wait()) {
     }
-    // The program that had it locked may have given it its final name meanwhile, or removed it.
+    // The previous holder of the lock may have renamed or removed the file.
     const bool same =
         locked && ::lstat(path_.c_str(), &named) == 0 && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
     if (same) return;
@@ -148,7 +148,7 @@ void IncompleteFile::finish(const std::string& target) {
   if (::ftruncate(fd_, bytes_) != 0 || ::fsync(fd_) != 0) fail("write to disk");
   if (::rename(path_.c_str(), target.c_str()) != 0) fail("rename to its name");
   const int folder = ::open(std::filesystem::path(target).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder >= 0) { // the name survives a power cut
+  if (folder >= 0) {
     ::fsync(folder);
     ::close(folder);
   }

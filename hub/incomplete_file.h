@@ -1,8 +1,6 @@
-// A file that is being downloaded: in pieces, in any order, going on where another process was stopped or killed.
-//
-// Behind the place of the file's last byte stands which bytes are there. It is written after them, so whatever a killed
-// process wrote last is there or is fetched again. Nothing but the content's hash says that it is right: a power cut
-// may lose bytes that were counted. The file is locked while it is open: two processes take turns.
+// A partly downloaded file: pieces in any order, resumable by another process, locked while open.
+// The progress record follows the file's last byte and is written after the data, so a killed process loses only
+// uncounted bytes. A power cut may lose counted bytes: only the content's hash proves the file.
 #pragma once
 
 #include <algorithm>
@@ -16,46 +14,45 @@
 
 namespace ridge::hub {
 
-inline constexpr const char* kIncompleteDownload = ".incomplete"; // behind the name of a file of an address
+inline constexpr const char* kIncompleteDownload = ".incomplete";
 
-// Removes what a stopped pull left at `path`, if anything, but not what a process is writing. Returns the bytes that
-// are free then.
+// Removes an interrupted download, unless a process is writing it. Returns freed bytes.
 int64_t remove_stopped(const std::string& path);
 
 class IncompleteFile {
  public:
-  // Opens or makes the file at `path`. Calls wait() again and again while another process has it; gives up where it
-  // returns false. Throws Error where the file cannot be written.
+  // Calls wait() repeatedly while another process holds the lock; false gives up. Throws Error if the file cannot be
+  // written.
   IncompleteFile(std::string path, const std::function<bool()>& wait);
   ~IncompleteFile();
   IncompleteFile(const IncompleteFile&) = delete;
   IncompleteFile& operator=(const IncompleteFile&) = delete;
 
-  // Before all else: how long the file will be, in pieces of how many bytes, and which content it is to have. What is
-  // there of another content is dropped. Throws Error where the disk has too little room.
+  // Must be called first. Drops data of another `content`. Throws Error if the disk is too full.
   void begin(int64_t bytes, int64_t piece_bytes, const std::string& content);
 
   int64_t bytes() const { return bytes_; }
   int64_t pieces() const { return pieces_; }
   int64_t start_of(int64_t piece) const { return piece * piece_bytes_; }
   int64_t end_of(int64_t piece) const { return std::min(bytes_, (piece + 1) * piece_bytes_); }
-  int64_t have(int64_t piece) const { return have_[piece]; } // bytes from its start on; from any thread
+  int64_t have(int64_t piece) const { return have_[piece]; } // bytes from the piece's start; thread-safe
   bool is_full(int64_t piece) const { return start_of(piece) + have(piece) == end_of(piece); }
   int64_t have_in_all() const;
-  int64_t have_from_start() const; // without a gap
+  int64_t have_from_start() const; // bytes without a gap
 
-  // Bytes at `at`, which lies at the end of what its piece has, and inside of it. Threads may write different pieces.
+  // `at` must be the end of the piece's data. Threads may write different pieces.
   void write(int64_t at, std::span<const char> bytes);
-  void note_progress(int64_t piece); // for the next process
-  void forget();                     // that anything is there
+  void note_progress(int64_t piece); // saves the progress on disk
+  void forget();                     // drops all progress
   size_t read(int64_t at, std::span<char> bytes) const;
 
-  void finish(const std::string& target); // on the disk and under its name
+  void finish(const std::string& target); // syncs and renames
   void remove();
 
  private:
-  explicit IncompleteFile(std::string path) : path_(std::move(path)) {} // then the destructor runs, whatever is thrown
-  [[noreturn]] void fail(const char* action) const;                     // with errno's reason
+  // Delegated to, so that the destructor runs if the public constructor throws.
+  explicit IncompleteFile(std::string path) : path_(std::move(path)) {}
+  [[noreturn]] void fail(const char* action) const;
   void put(const void* data, size_t bytes, int64_t at) const;
   int64_t notes_at() const { return (bytes_ + 7) / 8 * 8; }
 

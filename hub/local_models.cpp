@@ -22,14 +22,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDeepest = 6;            // folders below a place
-constexpr size_t kMostEntries = 50000; // of a place
-constexpr int64_t kMostParts = 50000;  // of a model
-constexpr size_t kMostBytes = 1 << 20; // of a manifest or a ref
+constexpr int kDeepest = 6;
+constexpr size_t kMostEntries = 50000;
+constexpr int64_t kMostParts = 50000;
+constexpr size_t kMostBytes = 1 << 20;
 
 bool is_shown(const std::string& name) { return core::printable(name, name.size() + 1) == name; }
 
-// Entries of a folder, by name. Empty where it cannot be read.
 std::vector<fs::path> entries_of(const fs::path& folder, size_t& left) {
   std::vector<fs::path> entries;
   std::error_code problem;
@@ -40,7 +39,6 @@ std::vector<fs::path> entries_of(const fs::path& folder, size_t& left) {
   return entries;
 }
 
-// Every file below a folder; links to files and folders are followed.
 void walk(const fs::path& folder, int depth, size_t& left, const std::function<void(const fs::path&)>& visit) {
   for (const fs::path& path : entries_of(folder, left)) {
     std::error_code ignored;
@@ -84,7 +82,7 @@ class Collector {
     walk(manifests, kDeepest, left, [&](const fs::path& path) {
       const auto blob = model_blob(read_small(path));
       if (!blob) return;
-      std::vector<std::string> words; // HOST, NAMESPACE, MODEL, TAG
+      std::vector<std::string> words;
       for (const fs::path& word : path.lexically_relative(manifests)) words.push_back(word.string());
       if (words.size() < 2) return;
       std::string name;
@@ -107,7 +105,6 @@ class Collector {
   }
 
  private:
-  // The commit of main first, then the others, the newest first.
   static std::vector<fs::path> snapshots(const fs::path& repo, size_t& left) {
     std::vector<fs::path> found = entries_of(repo / "snapshots", left);
     std::string commit = read_small(repo / "refs" / "main");
@@ -122,7 +119,7 @@ class Collector {
     return found;
   }
 
-  // A repository's models are listed, and whatever ridge pulled: the user named it, and is to find it again.
+  // Lists models, and any file that ridge pulled, because the user named it.
   static bool is_listed(const fs::path& path, const fs::path& repo) {
     const std::string name = path.filename().string();
     if (is_model_file(name) || !is_gguf_file(name)) return is_model_file(name);
@@ -164,7 +161,7 @@ class Collector {
 
 namespace {
 
-// Encoders of pictures that were pulled, where they are a listed model's.
+// Removes pulled projectors of listed models.
 void leave_encoders_out(std::vector<LocalModel>& models) {
   const auto is_encoder = [](const LocalModel& model) {
     return is_projector_file(fs::path(model.path).filename().string());
@@ -212,7 +209,7 @@ namespace {
 
 const LocalModel* find_model(std::span<const LocalModel> models, const std::string& wanted) {
   const std::string small = core::lower(wanted);
-  const auto address = [](const LocalModel& model) { // a folder's name says nothing about the model
+  const auto address = [](const LocalModel& model) { // a plain folder's name says nothing about the model
     const bool known = model.source == Source::hugging_face || model.source == Source::lm_studio;
     return known ? model.origin + "/" + model.name : model.name;
   };
@@ -228,7 +225,7 @@ const LocalModel* find_model(std::span<const LocalModel> models, const std::stri
     for (const LocalModel& model : models)
       if (matches(model)) found.push_back(&model);
     if (found.empty()) continue;
-    for (const LocalModel* model : found) // copies of one model in several places
+    for (const LocalModel* model : found) // copies of one model are not ambiguous
       if (model->name != found[0]->name || model->bytes != found[0]->bytes) throw_ambiguous(found, wanted);
     return found[0];
   }

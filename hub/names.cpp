@@ -16,7 +16,7 @@ bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') |
 
 bool is_letter(char c) { return c != '_' && is_word(c) && (c < '0' || c > '9'); }
 
-// Whether a name's first or last word is this one: what stands beside it is no letter.
+// Whether a name begins or ends with a word that no letter adjoins.
 bool begins_with_word(std::string_view name, std::string_view word) {
   return name.starts_with(word) && (name.size() == word.size() || !is_letter(name[word.size()]));
 }
@@ -26,7 +26,6 @@ bool ends_with_word(std::string_view name, std::string_view word) {
 
 constexpr std::string_view kGguf = ".gguf";
 
-// In lower case and without ".gguf".
 std::string lower_stem(std::string_view file_name) {
   return core::lower(file_name.substr(0, file_name.size() - kGguf.size()));
 }
@@ -69,8 +68,8 @@ bool is_gguf_file(std::string_view path) {
          path[path.size() - kGguf.size() - 1] != '/';
 }
 
-// Models that can draft for themselves have MTP in their names, and those quantized with importance say imatrix. So
-// only what a name begins or ends with tells what a file is; a projector's ends with a type, too.
+// Only the first and last words count: names of models may contain "MTP" or "imatrix". Names of projectors may end with
+// a type.
 bool is_model_file(std::string_view file_name) {
   if (!is_gguf_file(file_name)) return false;
   const std::string name = lower_stem(file_name);

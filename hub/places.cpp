@@ -6,7 +6,6 @@
 namespace ridge::hub {
 namespace {
 
-// A folder below the home folder; empty where there is none.
 std::string at_home(const char* below) {
   const std::string home = environment("HOME");
   return home.empty() ? "" : home + below;
@@ -17,7 +16,6 @@ std::string cache_folder() {
   return named.starts_with('/') ? named : at_home("/.cache");
 }
 
-// `name` below `folder`; empty where there is no such folder.
 std::string below(const std::string& folder, const char* name) { return folder.empty() ? "" : folder + name; }
 
 } // namespace

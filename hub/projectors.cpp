@@ -13,12 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBeside = 50000;        // of a folder
-constexpr std::string_view kBetween = "-_."; // words of a name
+constexpr size_t kMostBeside = 50000;
+constexpr std::string_view kBetween = "-_.";
 
 std::string last_part(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
 
-// Without ".gguf", the number of the part and the type, in lower case.
 std::string stem_of(std::string_view path) {
   std::string name = last_part(path);
   if (const auto shard = gguf::shard_name(name))
@@ -30,7 +29,7 @@ std::string stem_of(std::string_view path) {
 }
 
 int rank_of_type(const std::string& path) {
-  constexpr std::string_view kBest[] = {"bf16", "f16", "q8_0", "f32"}; // "f16" is in "bf16", too
+  constexpr std::string_view kBest[] = {"bf16", "f16", "q8_0", "f32"}; // "bf16" contains "f16"
   constexpr int kRanks[] = {1, 0, 2, 3};
   const std::string name = core::lower(last_part(path));
   for (size_t i = 0; i < std::size(kBest); ++i)
@@ -38,7 +37,6 @@ int rank_of_type(const std::string& path) {
   return static_cast<int>(std::size(kBest));
 }
 
-// Whether the words of `part` stand in a name, one after the other.
 bool has_words(std::string_view name, std::string_view part) {
   const auto is_between = [&](size_t at) { return at >= name.size() || kBetween.find(name[at]) != kBetween.npos; };
   for (size_t at = name.find(part); at != name.npos; at = name.find(part, at + 1))
@@ -119,7 +117,7 @@ std::vector<std::string> projectors_of(const std::string& model, std::vector<std
 std::vector<std::string> projectors_beside(const std::string& model) {
   const fs::path path(model), folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (path.filename().string().starts_with("sha256-") && folder.filename() == "blobs") return named_by_manifests(path);
-  fs::path top = folder; // of the repository
+  fs::path top = folder;
   while (top.has_relative_path() && top.parent_path().filename() != "snapshots") top = top.parent_path();
   std::vector<std::string> found = files_in(folder, is_projector_file);
   if (found.empty() && top.has_relative_path()) found = files_in(top, is_projector_file);

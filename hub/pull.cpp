@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// HF_TOKEN, or what `huggingface-cli login` wrote. That is not beside the cache where HF_HUB_CACHE names another.
+// HF_TOKEN, or the file that huggingface-cli writes. It lies in HF_HOME even if HF_HUB_CACHE names another folder.
 std::string find_token() {
   std::string token = environment("HF_TOKEN"), where = "HF_TOKEN";
   if (token.empty()) {
@@ -38,7 +38,6 @@ std::string find_token() {
   return token;
 }
 
-// Another process is pulling the same file.
 std::function<bool()> waiting(const PullOptions& options, const std::string& name) {
   return [&options, name, told = false]() mutable {
     if (!told && options.note) options.note(fmt::format("{}: another process is pulling it; waiting", name));
@@ -56,7 +55,6 @@ DownloadOptions download_options(const PullOptions& options, const std::string& 
   return download;
 }
 
-// Files of a repository on their way into Hugging Face's cache.
 class HubPull {
  public:
   HubPull(const Reference& reference, const Listing& listing, const PullOptions& options)
@@ -64,7 +62,6 @@ class HubPull {
     cache_.make_folders();
   }
 
-  // Gets what is missing, and links all. `label`: for the progress.
   void get(const std::vector<RemoteFile>& files, const std::string& label) const {
     int64_t total = 0, before = 0;
     for (const RemoteFile& file : files) total += file.bytes;
@@ -75,7 +72,6 @@ class HubPull {
     }
   }
 
-  // After all files are there.
   std::string finish(const RemoteFile& first) const {
     cache_.set_revision(reference_.revision, listing_.commit);
     return cache_.link_path(listing_.commit, first);
@@ -85,7 +81,7 @@ class HubPull {
   void fetch(const RemoteFile& file, const DownloadOptions& download_options) const {
     const Asker& asker = options_.asker;
     IncompleteFile incomplete(cache_.incomplete_path(file), waiting(options_, file.path));
-    if (cache_.has_blob(file)) return incomplete.remove(); // another process has pulled it meanwhile
+    if (cache_.has_blob(file)) return incomplete.remove();
     const std::string url = fmt::format("{}/{}/resolve/{}/{}", asker.endpoint, url_escaped(reference_.repository),
                                         listing_.commit, url_escaped(file.path));
     incomplete.begin(file.bytes, options_.download.piece_bytes, file.blob);
@@ -103,7 +99,6 @@ class HubPull {
 
 std::string size_text(int64_t bytes) { return core::human_bytes(static_cast<double>(bytes)); }
 
-// The encoder of pictures that goes with it; null: none. A file that a person named comes alone where it is no model.
 const RemoteFile* choose_projector(const RemoteModel& model, const Listing& listing, const Reference& reference,
                                    const PullOptions& options) {
   if (options.projector == kNoProjector || !is_model_file(fs::path(model.files[0].path).filename().string()))
@@ -141,7 +136,6 @@ Pulled pull_from_hub(const Reference& reference, const PullOptions& options) {
   return {pull.finish(model.files[0]), model.bytes()};
 }
 
-// What a server says of a file before it is fetched.
 struct Probe {
   int64_t bytes = -1;
   std::string etag, sha256;
@@ -173,7 +167,7 @@ Probe probe(Connection& connection, const std::string& url) {
     if (found.bytes < 1 || found.bytes > kMostBytes)
       throw_error("{}: the server does not say how long the file is", url);
     found.etag = head.header("etag");
-    if (!found.etag.starts_with('"')) found.etag.clear(); // a weak one says nothing about bytes
+    if (!found.etag.starts_with('"')) found.etag.clear(); // a weak ETag does not identify bytes
     std::string hash = head.header("x-linked-etag");
     std::erase(hash, '"');
     if (is_hash(hash, 64)) found.sha256 = hash;
@@ -181,7 +175,7 @@ Probe probe(Connection& connection, const std::string& url) {
   }
 }
 
-// Whether the file of an address is here already: one of its size, with the hash that the server gave.
+// Whether the file exists with the right size and, if known, hash.
 bool is_there(const std::string& target, const std::string& name, const Probe& found, const PullOptions& options) {
   std::error_code ignored;
   if (!fs::exists(target, ignored)) return false;
@@ -220,13 +214,13 @@ Pulled pull_address(const std::string& url, const PullOptions& options) {
   const ino_t checked = inode();
   if (is_there(target, name, found, options)) return {target, found.bytes};
   IncompleteFile incomplete(target + kIncompleteDownload, waiting(options, name));
-  if (inode() != checked && is_there(target, name, found, options)) { // another process has pulled it meanwhile
+  if (inode() != checked && is_there(target, name, found, options)) { // another process pulled it meanwhile
     incomplete.remove();
     return {target, found.bytes};
   }
   if (options.note) options.note(fmt::format("{}, {}", name, size_text(found.bytes)));
   incomplete.begin(found.bytes, options.download.piece_bytes, found.sha256.empty() ? found.etag : found.sha256);
-  if (found.sha256.empty() && found.etag.empty()) incomplete.forget(); // nothing says that it is the same file
+  if (found.sha256.empty() && found.etag.empty()) incomplete.forget(); // nothing identifies the content
   download({url, name, found.sha256, found.sha256.empty() ? found.etag : ""}, options.asker, incomplete,
            download_options(options, name, 0, found.bytes),
            [&](const Head& head) { throw_error("{}: the server answers with status {}", url, head.status); });
@@ -270,7 +264,7 @@ const LocalModel* find_pulled(std::span<const LocalModel> models, const Referenc
   for (const LocalModel& model : models)
     if (model.source == Source::hugging_face && model.origin == reference.repository && model.whole) {
       if (!reference.file.empty() && model.path.ends_with("/" + reference.file)) return &model;
-      if (!is_model_file(fs::path(model.path).filename().string())) continue; // one that has to be named
+      if (!is_model_file(fs::path(model.path).filename().string())) continue;
       of_repository.push_back({model.name, {}});
       found.push_back(&model);
     }

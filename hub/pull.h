@@ -1,4 +1,4 @@
-// Getting a model: from a hub into Hugging Face's cache, or from any address into ridge's own folder.
+// Pulls models from a hub or URL.
 #pragma once
 
 #include "hub/download.h"
@@ -15,36 +15,33 @@ inline constexpr const char* kNoProjector = "none";
 
 struct PullOptions {
   Asker asker;
-  std::string cache, downloads; // folders, as hugging_face_cache() and download_folder()
-  // The encoder of pictures that is pulled along with a model of a repository: its type or its file; empty: the best;
-  // kNoProjector: none.
+  std::string cache, downloads;
+  // Type or file of the projector to pull along; empty: the best; kNoProjector: none.
   std::string projector;
-  DownloadOptions download;                                                           // without progress
-  std::function<void(const std::string& what, int64_t done, int64_t total)> progress; // bytes of all files
+  DownloadOptions download;
+  std::function<void(const std::string& what, int64_t done, int64_t total)> progress;
   std::function<void(const std::string& line)> note;
 };
 
-// By the environment: HF_ENDPOINT, HF_TOKEN or the file that Hugging Face's tools log in with, and the folders. Throws
-// Error where one of them cannot be used.
+// Reads HF_ENDPOINT, HF_TOKEN and the other variables. Throws Error for unusable values.
 PullOptions pull_options();
 
 struct Pulled {
-  std::string path;  // of the first file
-  int64_t bytes = 0; // of all its files
+  std::string path;
+  int64_t bytes = 0;
 };
 
-// Gets what is missing, checks it, and gives it its place. Throws Error. Safe to run twice at once and to be killed at
-// any point.
+// Fetches what is missing and checks it. Safe to run concurrently and to kill. Throws Error.
 Pulled pull(const Reference& reference, const PullOptions& options);
 
-// Where the file of an address goes in the folder `downloads`. Throws Error where the address names no GGUF file.
+// The path of a URL's file in `downloads`. Throws Error if the URL names no GGUF file.
 std::string place_of_address(const std::string& url, const std::string& downloads);
 
-// Removes what a stopped pull left, if anything. Returns the bytes that are free then.
+// Returns freed bytes.
 int64_t remove_stopped_pull(const Reference& reference);
 
-// The model that a reference means, where one is here already: of its repository the file, or of its type. Null where
-// there is none, or where only the hub knows (another revision than main). Sends no request.
+// The local model that a reference means; null if absent, or if only the hub can tell (another revision than main).
+// Sends no request.
 const LocalModel* find_pulled(std::span<const LocalModel> models, const Reference& reference);
 
 } // namespace ridge::hub

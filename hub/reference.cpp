@@ -23,7 +23,6 @@ bool is_type(std::string_view text) {
   });
 }
 
-// The text up to the n-th slash, which is taken off with it; all where there are fewer.
 std::string_view take_parts(std::string_view& text, int n) {
   size_t at = 0;
   for (int i = 0; i < n && at != std::string_view::npos; ++i) at = text.find('/', at + (i > 0));

@@ -26,7 +26,7 @@ constexpr int kMostPages = 50;
 constexpr size_t kMostFiles = 100'000;
 constexpr int64_t kMostFileBytes = int64_t{1} << 44;
 
-// Types from the one that is usually wanted to those that are farther from it.
+// Most wanted first.
 constexpr std::string_view kUsual[] = {"Q4_K_M", "Q4_K_S", "Q4_K_L", "Q4_K_XL", "IQ4_XS", "IQ4_NL", "Q4_0",
                                        "MXFP4",  "NVFP4",  "Q4_1",   "Q5_K_M",  "Q5_K_S", "Q5_K",   "Q5_0",
                                        "Q5_1",   "Q6_K",   "Q8_0",   "Q4_K",    "Q3_K_L", "Q3_K_M", "Q3_K_S",
@@ -37,7 +37,7 @@ const std::string* text_at(const Json& object, const char* key) {
   return at != object.end() && at->is_string() ? &at->get_ref<const std::string&>() : nullptr;
 }
 
-// Whether the name of a model ends with a type, or a folder of it has its name: "UD-Q4_K_XL" of x/UD-Q4_K_XL/y.
+// Also true if a folder is named after the type: x/UD-Q4_K_XL/y.
 bool is_of_type(const RemoteModel& model, const std::string& type) {
   const std::string name = upper(model.name), wanted = upper(type);
   if (("/" + name).find("/" + wanted + "/") != std::string::npos) return true;
@@ -115,7 +115,7 @@ std::string next_page(std::string_view link) {
 
 std::vector<RemoteModel> models_of(const std::vector<RemoteFile>& files, const std::string& named) {
   const auto named_shard = gguf::shard_name(named);
-  std::map<std::string, std::map<int64_t, RemoteFile>> parts; // by the name, how many it is of, and the number
+  std::map<std::string, std::map<int64_t, RemoteFile>> parts;
   std::vector<RemoteModel> models;
   for (const RemoteFile& file : files) {
     const auto shard = gguf::shard_name(file.path);

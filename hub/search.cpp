@@ -15,7 +15,6 @@ namespace {
 constexpr size_t kMostFoundBytes = size_t{8} << 20;
 constexpr core::JsonLimits kFoundLimits{.depth = 16, .inside = 200'000, .bytes = kMostFoundBytes};
 
-// Whether a person who writes `reference` gets this file: names with ':' or '@' cannot be written.
 bool names_file(const std::string& reference, const std::string& path) {
   try {
     const auto parsed = parse_reference(reference);
@@ -40,7 +39,6 @@ std::vector<FoundRepository> parse_search(std::string_view json, const std::stri
     if (!is_repository(repository.name)) continue;
     if (downloads != entry.end() && downloads->is_number_unsigned())
       repository.downloads = static_cast<int64_t>(std::min<uint64_t>(downloads->get<uint64_t>(), INT64_MAX));
-    // false, or the way of asking: "auto", "manual"
     repository.gated = gated != entry.end() && (gated->is_string() || (gated->is_boolean() && gated->get<bool>()));
     found.push_back(std::move(repository));
   }

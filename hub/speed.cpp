@@ -7,8 +7,8 @@
 namespace ridge::hub {
 
 std::string Speed::text(double now_seconds, int64_t done, int64_t total) {
-  constexpr double kWindow = 8, kTooShort = 0.5;                   // seconds
-  if (!seen_.empty() && done < seen_.back().second) seen_.clear(); // it began again
+  constexpr double kWindow = 8, kTooShort = 0.5;
+  if (!seen_.empty() && done < seen_.back().second) seen_.clear();
   seen_.emplace_back(now_seconds, done);
   while (seen_.size() > 2 && now_seconds - seen_[1].first > kWindow) seen_.pop_front();
   std::string line = fmt::format("{} of {}", core::human_bytes(static_cast<double>(done)),

@@ -1,4 +1,4 @@
-// How fast a download goes, for a line of progress.
+// Download speed for progress lines.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,10 @@ namespace ridge::hub {
 
 class Speed {
  public:
-  // "2.10 of 4.92 GB, 112.00 MB/s, 25 s left", by the last seconds; without the rest while that is not known.
   std::string text(double now_seconds, int64_t done, int64_t total);
 
  private:
-  std::deque<std::pair<double, int64_t>> seen_; // when how much was there
+  std::deque<std::pair<double, int64_t>> seen_; // time, bytes
 };
 
 } // namespace ridge::hub

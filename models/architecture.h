@@ -1,4 +1,4 @@
-// The table of architectures: a row of models/arches.def and a file of models/arch/ for each.
+// The table of architectures: rows of models/arches.def.
 #pragma once
 
 #include "models/checkpoint.h"
@@ -12,26 +12,24 @@ namespace ridge::models {
 
 class Builder;
 
-// What an architecture's file defines.
 struct ArchitectureFile {
-  void (*build)(Builder&);    // appends the ops of a model
-  Checkpoint checkpoint = {}; // of rows that have none of their own
+  void (*build)(Builder&);
+  Checkpoint checkpoint = {}; // for rows without their own in models/checkpoints/rows.def
 };
 
 struct Architecture {
-  std::string_view name; // general.architecture
+  std::string_view name;
   const ArchitectureFile& file;
-  std::string_view models, layers; // for people: what is known by it ("Qwen 3 dense"), what a layer is
-  // Classes that "architectures" of config.json names. "CLASS with experts" and "CLASS without experts" are two models
-  // of one class.
+  std::string_view models, layers; // shown to users: model names ("Qwen 3 dense"), kinds of layers
+  // In config.json. "CLASS with experts" and "CLASS without experts" share a class.
   std::vector<std::string_view> hf_classes;
 
-  const Checkpoint& checkpoint() const; // the file's, or its own of models/checkpoints/rows.def
+  const Checkpoint& checkpoint() const;
 };
 
-std::span<const Architecture> architecture_table();           // rows of arches.def in their order
-const Architecture* find_architecture(std::string_view name); // nullptr: unknown
-std::string architectures_as_markdown();                      // the table of docs/models.md
+std::span<const Architecture> architecture_table();
+const Architecture* find_architecture(std::string_view name);
+std::string architectures_as_markdown();
 
 namespace arch {
 #define RIDGE_ARCH(name, file, models, layers, ...) extern const ArchitectureFile file;

@@ -1,4 +1,4 @@
-// EAGLE-3 draft heads: files of their own, each for one model (blocks/eagle.cpp says what they compute).
+// EAGLE-3 draft heads in their own files.
 #pragma once
 
 #include "core/program.h"
@@ -8,12 +8,11 @@ namespace ridge::models {
 
 bool is_eagle_head(const gguf::File& file);
 
-// The Program of a model that `head` drafts for: it ends with logits and keeps the rows that the head takes, one for
-// each token (Program::hidden). Both files must outlive it. Throws Error for what build_program throws, and where the
-// head is not one of this model.
+// Builds the Program of a model with logits and the rows that `head` takes, one per token (Program::hidden). Both files
+// must outlive it. Throws Error like build_program, or if the head is for another model.
 core::Program build_drafted(const gguf::File& model, const gguf::File& head);
-// The head's Program, as build_draft_head describes it; but a text begins with its second token, at position 0: the
-// first one has no row before it. Both files must outlive it. Throws Error for what build_drafted throws.
+// Builds the head's Program. Like build_draft_head's, but texts start with their second token at position 0, because
+// the first has no previous row. Both files must outlive it. Throws Error like build_drafted.
 core::Program build_eagle_head(const gguf::File& head, const gguf::File& model);
 
 } // namespace ridge::models

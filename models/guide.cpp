@@ -3,8 +3,7 @@
 #include <cstddef>
 #include <span>
 
-// The assembler puts the files into the read-only data. CMake defines their paths, and rebuilds this file when one
-// changes.
+// The assembler includes the files. CMake defines their paths and rebuilds this file when they change.
 asm(R"(
   .section .rodata
   .balign 4096

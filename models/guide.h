@@ -1,16 +1,14 @@
-// The guide: a small model inside the executable, so that a chat works before any download. models/guide/ has the file,
-// the corpus that it was trained on and the script that trained it.
+// The guide: a small model in the executable, for chats without a download.
 #pragma once
 
 #include "gguf/gguf.h"
 
 namespace ridge::models {
 
-// The GGUF file, opened in place: the executable is mapped, and nothing is copied.
+// Opens the file in the mapped executable, without a copy.
 gguf::File open_guide();
-bool is_guide(const gguf::File& file); // whether it is open_guide()'s
+bool is_guide(const gguf::File& file);
 
-// An EAGLE-3 head that was trained to guess what the guide says.
 gguf::File open_guide_draft();
 
 } // namespace ridge::models

@@ -11,15 +11,15 @@
 namespace ridge::models {
 namespace {
 
-// A hyperparameter that changes the computation, the two values at which it changes nothing, and what it asks for.
+// A hyperparameter that changes the computation, its neutral values, and the message.
 struct Computing {
   std::string_view name;
   double neutral, also_neutral;
   std::string_view what;
 };
 
-// A key belongs here if a builder that does not know it would make a model with wrong logits, and no missing or extra
-// tensor would show it. The keys of AttentionSpec and RoutingSpec are missing here, because Builder reads them always.
+// A key belongs here if ignoring it would change logits without a missing or extra tensor. Builder always reads the
+// keys of AttentionSpec and RoutingSpec.
 constexpr auto kComputing = std::to_array<Computing>({
     {"attention.max_alibi_bias", 0, 0, "ALiBi is"},
     {"attention.output_scale", 0, 1, "a scale of attention's output is"},
@@ -44,7 +44,6 @@ constexpr auto kComputing = std::to_array<Computing>({
     {"use_parallel_residual", 0, 0, "parallel attention and feed-forward are"},
 });
 
-// The first number of a value or array that is not neutral; nothing where all are, or where it holds no numbers.
 std::optional<double> effective(const gguf::Value& value, const Computing& row) {
   const auto differs = [&](double number) { return number != row.neutral && number != row.also_neutral; };
   if (value.is_array()) {
@@ -163,7 +162,7 @@ int64_t Hparams::kv_heads(int64_t layer) const {
 
 int64_t Hparams::head_dim(std::string_view name, int64_t layer) const {
   if (file_.find(asked(name))) return in_range(name, layer_int(name, layer), 1, kMaxHeadDim);
-  int64_t first = 0; // of a hybrid's layers, only some may have heads
+  int64_t first = 0;
   while (first < layer && layer_int("attention.head_count", first) == 0) ++first;
   return in_range(name, width() / heads(first), 1, kMaxHeadDim);
 }
@@ -195,7 +194,7 @@ double Hparams::sliding_rope_base(std::optional<double> fallback) const {
   return base;
 }
 
-// The name of a hyperparameter that layers with windows may have one of their own of.
+// Appends "_swa" for a layer with a window, if the file has that key.
 std::string Hparams::of_sliding(std::string_view name, bool slides) const {
   const std::string own = std::string(name) + "_swa";
   return slides && file_.find(asked(own)) ? own : std::string(name);

@@ -1,4 +1,4 @@
-// From a GGUF file to a Program.
+// Builds Programs from GGUF files.
 #pragma once
 
 #include "core/program.h"
@@ -9,34 +9,31 @@
 
 namespace ridge::models {
 
-// What a Program ends with: logits; the normed hidden state that an output matrix would make them of; or logits and,
-// beside them, the hidden rows of all tokens, which the file's draft heads take (Program::hidden). With `pictures` it
-// ends with logits, and batches may give tokens rows and places (Program::has_places). `encoded`: of a model with an
-// encoder and a decoder (Program::start_token), the encoder's Program, which also keeps what the decoder attends to.
+// A Program's results: logits; the normed hidden state; logits and the hidden rows for draft heads (Program::hidden);
+// logits from batches with rows and places (`pictures`, Program::has_places); or, for the encoder of an encoder-decoder
+// model, the caches that the decoder attends to (`encoded`).
 enum class Ending : uint8_t { logits, hidden, drafted, pictures, encoded };
 
-// Builds the Program of the file's architecture. Throws Error for an unknown architecture, a tensor that is missing or
-// has another shape, a hyperparameter out of range, and a model that asks for something that is not supported yet. The
-// file must outlive the Program: weights point into its mapping. Models without an output matrix end with the hidden
-// state, whatever `ending` says.
+// Builds the Program of the file's architecture. The file must outlive it: weights point into the mapping. Models
+// without an output matrix end with the hidden state for any `ending`. Throws Error for unknown architectures, missing
+// or misshapen tensors, hyperparameters out of range and unsupported features.
 core::Program build_program(const gguf::File& file, Ending ending = Ending::logits);
 
-// Draft heads of the file: layers that nextn_predict_layers announces and whose tensors are there. Throws Error where
-// block_count or nextn_predict_layers are out of range.
+// Number of draft heads: layers announced by nextn_predict_layers that have tensors. Throws Error if the key or
+// block_count is out of range.
 int64_t draft_heads(const gguf::File& file);
-// The Program of draft head `head`, 0 to draft_heads() - 1. Its rows are tokens and, as Program::input, the hidden row
-// that the model has of the token before each, zeros for a first one. Its logits are of the token after each; its own
-// hidden rows (Program::hidden) are those of the wanted outputs, or of all tokens where the file has a further head,
-// which takes them. Its cache is its own. Throws Error where the file has
-// no such head, heads of the architecture are not supported, and for what build_program throws.
+// Builds the Program of draft head `head`, below draft_heads(). Its inputs are tokens and the model's hidden row of
+// each previous token (Program::input), zeros for the first. Its logits predict the token after each. Program::hidden
+// has the rows of wanted outputs, or of all tokens if a further head takes them. It has its own cache. Throws Error
+// like build_program, or if there is no supported head.
 core::Program build_draft_head(const gguf::File& file, int64_t head = 0);
-// Leaves a draft head logits of the first `tokens` tokens, as far as they are all that its output matrix makes. What
-// follows the vocabulary's order, likelier tokens first, is then guessed at a fraction of the bytes.
+// Keeps only the logits of the first `tokens` tokens, which usually include the likely ones, so that guesses read fewer
+// bytes. No effect if the last op is not a plain output matrix.
 void cut_vocabulary(core::Program& head, int64_t tokens);
 
-int64_t parameter_count(const gguf::File& file); // weights in all tensors
+int64_t parameter_count(const gguf::File& file);
 
-// A short name for tables: "llama 8B Q4_K_M". The type is the name of general.file_type, or the type of most weights.
+// "llama 8B Q4_K_M". The type is that of general.file_type or of most weights.
 std::string model_label(const gguf::File& file);
 std::string file_type_label(const gguf::File& file);
 

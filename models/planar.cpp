@@ -34,7 +34,6 @@ float float_at(const gguf::Tensor& tensor, int64_t i) {
 
 } // namespace
 
-// The values of ridge.quant.scheme.
 struct PlanarWeight::KnownScheme {
   std::string_view name;
   Scheme scheme;
@@ -140,7 +139,7 @@ void PlanarWeight::read_parts(const gguf::File& file, Scheme scheme, int bits) {
   if (scheme == Scheme::affine)
     type_ =
         bits_ <= 4 && is(*scales_, quant::Type::F16) && cols_ % 64 == 0 ? quant::Type::AFFINE4 : quant::Type::AFFINE8;
-  const int64_t block = scheme == Scheme::affine ? 32 : 64; // columns that share a scale in type_
+  const int64_t block = scheme == Scheme::affine ? 32 : 64; // columns per scale
   if (groups_ > cols_ || cols_ % groups_ != 0 || cols_ / groups_ % block != 0)
     fail(*scales_, fmt::format("groups of a multiple of {} of the {} columns", block, cols_));
   group_ = cols_ / groups_;
@@ -209,7 +208,7 @@ void PlanarWeight::assemble_row(int64_t row, std::byte* out) const {
   const auto each_32 = [&](auto store) {
     for (int64_t i = 0; i < cols_ / 32; ++i) store(i, code.data() + 32 * i, 32 * i / group_);
   };
-  const auto store_levels = [&](auto* blocks) { // a block has one scale for its 64 weights
+  const auto store_levels = [&](auto* blocks) {
     for (int64_t i = 0; i < cols_ / 64; ++i) blocks[i].d = quant::SplitFloat::from(scale[64 * i / group_]);
     each_32([&](int64_t i, const uint8_t* q, int64_t) { store_nibbles(q, 16, blocks[i / 2].qs + 16 * (i % 2)); });
   };
@@ -226,7 +225,7 @@ void PlanarWeight::assemble_row(int64_t row, std::byte* out) const {
   case quant::Type::AFFINE8: {
     auto* blocks = reinterpret_cast<quant::AFFINE8*>(out);
     each_32([&](int64_t i, const uint8_t* q, int64_t g) {
-      // Codes of 8 bits are stored less 128. The offset takes up the difference of the zero from 128.
+      // 8-bit codes are stored minus 128; the offset compensates for that.
       const int zero_point = zero(row, g), middle = bits_ == 8 ? 128 : zero_point;
       for (int k = 0; k < 32; ++k) blocks[i].qs[k] = static_cast<int8_t>(q[k] - middle);
       blocks[i].d = quant::SplitFloat::from(scale[g]);

@@ -12,10 +12,9 @@ namespace {
 
 using quant::Type;
 
-// What all recipes have in common is in mixed_type: the output in Q6_K, and finer attn_k and attn_v in some models.
+// Rules common to all recipes are in mixed_type.
 constexpr Rule kFinerOutputOfEight = {Role::attn_output, Type::Q5_K, When::eight_experts};
 
-// The families below 2.5 bits have in common finer types for attn_v, attn_k, the first ffn_down and the output.
 std::vector<Rule> low_bit_rules(Type finer, std::optional<Type> attn_output) {
   std::vector<Rule> rules = {
       {Role::attn_v, Type::Q4_K, When::shared_kv},
@@ -145,7 +144,7 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-// The layer in "blk.12.ffn_down.weight", or in "v.blk.12.ffn_down.weight" or "a.blk…" of an encoder; -1: none.
+// Also in "v.blk.12.…" and "a.blk.12.…" of encoders; -1: none.
 int64_t layer_of(std::string_view name) {
   int64_t layer = -1;
   if (name.starts_with("v.") || name.starts_with("a.")) name.remove_prefix(2);
@@ -178,7 +177,7 @@ bool holds(When when, const ModelTraits& traits, bool importance) {
   return false;
 }
 
-bool is_low_bit(const Recipe& recipe) { // the families that low_bit_rules are for
+bool is_low_bit(const Recipe& recipe) {
   return recipe.base == Type::IQ1_S || recipe.base == Type::IQ1_M || recipe.base == Type::IQ2_XXS ||
          recipe.base == Type::IQ2_XS || recipe.base == Type::IQ2_S;
 }
@@ -196,9 +195,9 @@ Type mixed_type(const Recipe& recipe, const ModelTraits& traits, const RecipeOpt
   const Type type = ruled ? rule->type : recipe.base;
   if (role == Role::output && !ruled) return type == Type::Q8_0 ? type : Type::Q6_K;
   if (is_low_bit(recipe)) return type;
-  // These matrices are small beside those of eight experts.
+  // Small next to eight experts.
   if (traits.experts == 8 && (role == Role::attn_v || role == Role::attn_k)) return Type::Q8_0;
-  // In Llama 2 70B attn_v has an eighth of the size of attn_q.
+  // In Llama 2 70B attn_v is an eighth of attn_q.
   const bool is_70b = traits.architecture == "llama" && traits.layers == 80 && traits.heads != traits.kv_heads;
   if (is_70b && role == Role::attn_v && (type == Type::Q3_K || type == Type::Q4_K)) return Type::Q5_K;
   return type;
@@ -208,7 +207,7 @@ Type mixed_type(const Recipe& recipe, const ModelTraits& traits, const RecipeOpt
 
 Role role_of(std::string_view name) {
   if (name == "output.weight") return Role::output;
-  // What an encoder makes rows of the language model's with.
+  // An encoder's projection to the language model.
   if (name.starts_with("mm.") || name.starts_with("v.deepstack.")) return Role::output;
   if (name == "token_embd.weight" || name == "per_layer_token_embd.weight") return Role::token_embd;
   constexpr auto kParts = std::to_array<std::pair<std::string_view, Role>>({
@@ -218,7 +217,7 @@ Role role_of(std::string_view name) {
       {"attn_k.weight", Role::attn_k},
       {"attn_q.weight", Role::attn_q},
       {"attn_output.weight", Role::attn_output},
-      {"attn_out.weight", Role::attn_output}, // of encoders of pictures
+      {"attn_out.weight", Role::attn_output},
       {"ffn_up", Role::ffn_up},
       {"ffn_gate", Role::ffn_gate},
       {"ffn_down", Role::ffn_down},
@@ -265,7 +264,7 @@ std::string_view file_type_name(int64_t file_type) {
 ModelTraits model_traits(const gguf::File& file) {
   ModelTraits traits;
   traits.architecture = file.get_string("general.architecture", "");
-  // Some architectures give a number per layer; the first one is taken.
+  // Takes the first of per-layer values.
   const auto get = [&](const char* key, int64_t fallback) {
     const std::string prefix = traits.architecture == "clip" ? "clip.vision." : traits.architecture + ".";
     const gguf::Value* value = file.find(prefix + key);
@@ -284,7 +283,7 @@ ModelTraits model_traits(const gguf::File& file) {
 }
 
 bool is_quantizable(const gguf::TensorInfo& tensor) {
-  // Small tensors of many architectures. A tensor whose name contains one of these parts is kept.
+  // Tensors whose names contain one of these parts are kept.
   constexpr auto kKept = std::to_array<std::string_view>({
       "_norm.weight",
       "ffn_gate_inp.weight",
@@ -322,7 +321,7 @@ bool is_quantizable(const gguf::TensorInfo& tensor) {
       ".rel_pos",
       ".patch_embd",
       ".patch_merger",
-      "mm.input_projection", // which some read as columns
+      "mm.input_projection", // some programs read its columns
       "a.rvq.codebook",
       "mm.a.code_embd",
   });
@@ -352,7 +351,7 @@ Type fitting_type(Type type, int64_t cols) {
 std::vector<gguf::TensorType> assign_types(const Recipe& recipe, const ModelTraits& traits,
                                            std::span<const gguf::TensorInfo> tensors, const RecipeOptions& options) {
   const bool tied = std::ranges::find(tensors, "output.weight", &gguf::TensorInfo::name) == tensors.end();
-  // Where layers differ, rules count the matrices of a role, not the layers.
+  // Rules count the matrices of a role, not layers, because layers may differ.
   std::map<Role, std::vector<int64_t>> layers_of_role;
   for (const gguf::TensorInfo& tensor : tensors)
     if (is_quantizable(tensor)) layers_of_role[role_of(tensor.name)].push_back(layer_of(tensor.name));
@@ -377,7 +376,7 @@ std::vector<gguf::TensorType> assign_types(const Recipe& recipe, const ModelTrai
     } else if (named != options.tensor_types.end()) {
       type = named->second;
     } else if (!options.pure && quant::format(recipe.base).packed) {
-      if (tied && role == Role::token_embd) role = Role::output; // the table is the output matrix, too
+      if (tied && role == Role::token_embd) role = Role::output; // the table is the output matrix
       int64_t layer = layer_of(tensor.name), layers = traits.layers;
       if (role == Role::attn_v) layers = std::ssize(layers_of_role[role]);
       const bool ffn = role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_down;

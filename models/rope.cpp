@@ -1,10 +1,8 @@
-// Every scaling method in use changes only the angular frequency of each pair and a common magnitude. So all of them
-// give one table; the angle is position * inverse_frequency[pair].
-//   linear   divides all frequencies by the factor (Chen et al. 2023).
-//   YaRN     leaves fast pairs, divides slow ones, blends in between, and scales the result (Peng et al. 2023).
-//   Llama 3  divides each frequency by a factor that the file has in the tensor rope_freqs.weight. Pairs that are not
-//            to turn have a factor that makes them stand still.
-//   LongRoPE has two such tensors, one of them for contexts above the original one (Ding et al. 2024).
+// All scaling methods change only the pairs' frequencies and a common magnitude:
+//      linear   divides all frequencies (Chen et al. 2023).
+//      YaRN     keeps fast pairs, divides slow ones, blends between, and scales the result (Peng et al. 2023).
+//      Llama 3  has divisors in rope_freqs.weight; huge ones stop pairs that must not rotate.
+//      LongRoPE has two such tensors, one for contexts beyond the original (Ding et al. 2024).
 
 #include "models/rope.h"
 
@@ -20,22 +18,20 @@
 namespace ridge::models {
 namespace {
 
-// The pair that turns `turns` times over the original context (a real number).
 double pair_of_turns(double turns, double base, int64_t dims, double original_context) {
   return static_cast<double>(dims) * std::log(original_context / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
 }
 
-// Weight of the unscaled frequency: 1 for fast pairs, 0 for slow ones.
+// 1 for fast pairs, 0 for slow ones.
 double yarn_blend(int64_t pair, double low, double high) {
   return 1 - std::clamp((static_cast<double>(pair) - low) / std::max(0.001, high - low), 0.0, 1.0);
 }
 
-// What YaRN makes of attention over a context that is `factor` times as long.
+// YaRN's magnitude for a context `factor` times longer.
 double yarn_magnitude(double factor, double multiplier) {
   return factor > 1 ? 1 + 0.1 * multiplier * std::log(factor) : 1;
 }
 
-// Reads what a table is made of.
 class Reader {
  public:
   Reader(const gguf::File& file, const Hparams& hparams) : file_(file), hparams_(hparams) {}
@@ -43,7 +39,6 @@ class Reader {
   double positive(std::string_view name, double fallback) const {
     return check_positive(hparams_.key(name), hparams_.get_float(name, fallback));
   }
-  // The factor of all frequencies, and rope.scaling.type.
   std::pair<double, std::string_view> factor() const {
     constexpr std::string_view kFactor = "rope.scaling.factor";
     const std::string key = hparams_.key("rope.scaling.type");
@@ -52,11 +47,10 @@ class Reader {
       throw_error("{}: {} is '{}'; known are none, linear, yarn and longrope", file_.path(), key,
                   core::printable(type));
     double factor = hparams_.get_float(file_.find(hparams_.key(kFactor)) ? kFactor : "rope.scale_linear", 1);
-    if (factor == 0) factor = 1; // older converters write 0 for no scaling
+    if (factor == 0) factor = 1; // older converters write 0
     check_positive(hparams_.key(kFactor), factor);
     return {type == "none" ? 1 : factor, type};
   }
-  // Divisors of each frequency; empty where the file has no such tensor.
   std::vector<float> divisors(const std::string& name, int64_t pairs) const {
     const gguf::Tensor* tensor = file_.find_tensor(name);
     if (!tensor) return {};
@@ -80,7 +74,6 @@ class Reader {
   const Hparams& hparams_;
 };
 
-// The axis of each pair, of four.
 std::vector<uint8_t> axes_of_pairs(size_t pairs, RopeAxes axes, std::span<const int64_t> sections) {
   int64_t all = 0;
   for (const int64_t section : sections) {
@@ -100,7 +93,7 @@ std::vector<uint8_t> axes_of_pairs(size_t pairs, RopeAxes axes, std::span<const 
   return of_pairs;
 }
 
-constexpr uint8_t kFourthAxis = 3; // on which text does not move
+constexpr uint8_t kFourthAxis = 3; // text has position 0 on it
 
 } // namespace
 
@@ -122,7 +115,7 @@ core::RopeTable make_rope_table(const gguf::File& file, const Hparams& hparams, 
   if (yarn) {
     low = pair_of_turns(read.positive("rope.scaling.yarn_beta_fast", 32), base, spec.dims, context);
     high = pair_of_turns(read.positive("rope.scaling.yarn_beta_slow", 1), base, spec.dims, context);
-    // A key of ridge's own: gpt-oss blends between fractions of pairs.
+    // A key of ridge: gpt-oss blends between fractional pairs.
     if (hparams.get_bool("rope.scaling.yarn_truncate", true)) {
       low = std::floor(low);
       high = std::ceil(high);
@@ -130,7 +123,7 @@ core::RopeTable make_rope_table(const gguf::File& file, const Hparams& hparams, 
     low = std::max(0.0, low);
     high = std::min(dims - 1, high);
     extrapolation = hparams.get_float("rope.scaling.yarn_ext_factor", 1);
-    // The magnitude follows from the file's factor, also where a layer has another one.
+    // The magnitude depends on the file's factor, even if the layer has another.
     table.magnitude *= static_cast<float>(yarn_magnitude(file_factor, 1) / yarn_magnitude(file_factor, multiplier));
     if (factor != file_factor)
       table.magnitude *= static_cast<float>((1 + 0.1 * std::log(factor)) / (1 + 0.1 * std::log(file_factor)));

@@ -1,4 +1,4 @@
-// Rotary position embedding: the table of angular frequencies that a file's hyperparameters describe.
+// Rope tables from a file's hyperparameters.
 #pragma once
 
 #include "core/program.h"
@@ -11,19 +11,17 @@
 
 namespace ridge::models {
 
-// The fields of AttentionSpec that a table depends on.
 struct RopeSpec {
   core::RopeStyle style;
-  int64_t dims; // rotated ones of each head, an even number
+  int64_t dims;
   std::optional<double> base, divisor;
   bool scaling = true, factors = true;
   RopeAxes axes = RopeAxes::one;
-  int32_t span = 1; // core::RopeTable
+  int32_t span = 1;
 
   auto operator<=>(const RopeSpec&) const = default;
 };
 
-// Reads "<arch>.rope.*" and the tensors rope_freqs.weight, rope_factors_short.weight and rope_factors_long.weight.
 // Throws Error for scaling types other than none, linear, yarn and longrope, and for values out of range.
 core::RopeTable make_rope_table(const gguf::File& file, const Hparams& hparams, const RopeSpec& spec);
 

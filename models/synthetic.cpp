@@ -22,14 +22,14 @@ gguf::Metadata metadata_of(const Shape& s) {
   if (s.draft_layers > 0) set("nextn_predict_layers", u32(s.draft_layers));
   set("context_length", uint32_t{131072});
   set("embedding_length", u32(s.width));
-  // Some hybrids say by zeros which layers have heads, and which a feed-forward part.
+  // Some hybrids mark layers without heads or feed-forward part by zeros.
   const auto per_layer = [&](const char* key, std::string_view kinds, int64_t value) {
     std::vector<uint32_t> values;
     for (int64_t il = 0; il < s.layers; ++il)
       values.push_back(kinds.find(s.kind_of(il)) != std::string_view::npos ? u32(value) : 0);
     set(key, values);
   };
-  const bool alone = s.layer_kinds.find('F') != std::string_view::npos; // a layer is one block
+  const bool alone = s.layer_kinds.find('F') != std::string_view::npos;
   if (alone)
     per_layer("feed_forward_length", "F", s.ffn_width);
   else
@@ -66,7 +66,7 @@ gguf::Metadata metadata_of(const Shape& s) {
       set(fmt::format("{}_swa", key).c_str(), u32(s.head_dim));
     }
     set("rope.freq_base_swa", 1e4f);
-    set("embedding_length_per_layer_input", uint32_t{0}); // llama.cpp does without a default
+    set("embedding_length_per_layer_input", uint32_t{0}); // required by llama.cpp
     set("final_logit_softcapping", 30.0f);
   }
   if (s.architecture == "gpt-oss") {

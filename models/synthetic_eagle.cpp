@@ -1,4 +1,4 @@
-// EAGLE-3 heads of synthetic models: of the model's own widths, with its table of tokens, as published ones are.
+// EAGLE-3 heads of synthetic models.
 #include "core/error.h"
 #include "models/synthetic.h"
 

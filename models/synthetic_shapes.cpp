@@ -1,4 +1,4 @@
-// The shapes of synthetic models: hyperparameters as the models' publishers give them.
+// Shapes from the publishers' hyperparameters.
 #include "models/synthetic.h"
 
 namespace ridge::models {

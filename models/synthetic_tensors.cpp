@@ -1,4 +1,4 @@
-// The tensors of synthetic models.
+// Tensors of synthetic models.
 #include "models/synthetic.h"
 
 #include <fmt/format.h>
@@ -8,7 +8,6 @@
 namespace ridge::models {
 namespace {
 
-// The tensors of a shape, in the order of files.
 class TensorList {
  public:
   explicit TensorList(const Shape& shape) : s_(shape) {}
@@ -50,7 +49,7 @@ class TensorList {
     tensors_.push_back({blk_ + std::string(name), quant::Type::F32, {width}});
   }
 
-  bool fused() const { return s_.architecture == "phi3"; } // q with k and v, gate with up
+  bool fused() const { return s_.architecture == "phi3"; }
 
   bool gemma() const { return s_.architecture == "gemma4"; }
   bool gpt_oss() const { return s_.architecture == "gpt-oss"; }
@@ -66,7 +65,7 @@ class TensorList {
     } else {
       matrix("attn_q", {s.width, s.output_gate ? 2 * q_width : q_width});
       matrix("attn_k", {s.width, kv_width});
-      if (!other_heads) matrix("attn_v", {s.width, kv_width}); // else keys are values
+      if (!other_heads) matrix("attn_v", {s.width, kv_width});
     }
     matrix("attn_output", {q_width, s.width});
     if (gpt_oss()) {
@@ -167,7 +166,6 @@ class TensorList {
     if (s.layer_kinds.find('D') != std::string_view::npos) vector("ffn_gate_inp_shexp.weight", s.width);
     dense("_shexp", s.shared_ffn_width, gated);
   }
-  // Embedding and output matrix are the model's.
   void draft_head() {
     matrix("nextn.eh_proj", {2 * s_.width, s_.width});
     for (const char* name : {"nextn.enorm.weight", "nextn.hnorm.weight", "nextn.shared_head_norm.weight"})

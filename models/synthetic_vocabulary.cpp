@@ -1,5 +1,4 @@
-// A vocabulary for models without one, so that a saved synthetic model can read text: a calibration, a measurement of
-// divergence or a chat (whose answers are noise) then run on it as on any file.
+// A byte vocabulary, so that saved synthetic models can tokenize.
 #include "models/synthetic.h"
 
 #include <fmt/format.h>
@@ -7,7 +6,7 @@
 namespace ridge::models {
 
 void add_byte_vocabulary(gguf::Metadata& metadata, int64_t tokens) {
-  constexpr int32_t kUnknown = 2, kControl = 3, kUnused = 5, kByte = 6; // of tokenizer.ggml.token_type
+  constexpr int32_t kUnknown = 2, kControl = 3, kUnused = 5, kByte = 6;
   std::vector<std::string> texts = {"<unk>", "<s>", "</s>"};
   std::vector<int32_t> kinds = {kUnknown, kControl, kControl};
   for (int byte = 0; byte < 256; ++byte) texts.push_back(fmt::format("<0x{:02X}>", byte));

@@ -1,4 +1,4 @@
-// The weights of synthetic models: random blocks of any format.
+// Random weights of synthetic models.
 #include "core/error.h"
 #include "models/synthetic.h"
 
@@ -13,10 +13,9 @@ namespace ridge::models {
 namespace {
 
 constexpr uint64_t kSeed = 1;
-constexpr size_t kPoolBytes = 1 << 17; // distinct random blocks of a format; tensors repeat them
+constexpr size_t kPoolBytes = 1 << 17;
 
-// Random blocks whose weights have the magnitude of a trained model's. A block is drawn as random bytes and kept if its
-// weights are in range. So this need not know where a format keeps its scales.
+// Keeps random blocks whose weights have a trained model's magnitude, without knowledge of a format's scales.
 std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt19937_64& random) {
   constexpr float kMaxWeight = 0.25f;
   constexpr double kMinRms = 1e-4;
@@ -38,7 +37,7 @@ std::vector<std::byte> random_blocks(const quant::FormatInfo& format, std::mt199
   return pool;
 }
 
-// Rates of forgetting: below 0, so that a state does not grow without bound.
+// Negative, so that states stay bounded.
 std::vector<std::byte> decay_rates(int64_t count) {
   std::vector<std::byte> bytes(static_cast<size_t>(count) * sizeof(float));
   for (int64_t i = 0; i < count; ++i) {
@@ -48,9 +47,9 @@ std::vector<std::byte> decay_rates(int64_t count) {
   return bytes;
 }
 
-// What makes tokens choose experts alike in a model of random weights is made small, by this factor. Attention is
-// nearly a mean over the tokens before: it adds the same to all of them, and they are more alike with every layer. And
-// biases of scores choose by themselves. Other mixers are normed behind what mixes.
+// Scales down tensors that make all tokens choose the same experts. With random weights attention is nearly a mean: it
+// adds the same to all tokens and makes them more alike in every layer. Biases of routers favour fixed experts. Other
+// mixers are normed afterwards.
 float scale_of(std::string_view name, const Shape* shape) {
   constexpr float kSmall = 1.0f / 64;
   if (!shape || shape->experts == 0) return 1;
@@ -61,8 +60,8 @@ float scale_of(std::string_view name, const Shape* shape) {
   return 1;
 }
 
-// Weights drawn one by one from the pool, times `scale`: were routers to repeat the pool as other matrices do, many
-// rows would be equal, and the experts of equal rows are chosen together.
+// Draws weights singly: routers that repeated the pool would have equal rows, whose experts are always selected
+// together.
 std::vector<std::byte> drawn_weights(const gguf::TensorInfo& info, const std::vector<std::byte>& pool, float scale,
                                      std::mt19937_64& random) {
   const size_t count = pool.size() / sizeof(float);
@@ -96,12 +95,12 @@ random_image(const gguf::Metadata& metadata, const std::vector<gguf::TensorInfo>
   auto image = std::make_shared<std::vector<std::byte>>();
   gguf::Writer writer(*image, metadata, tensors);
   for (const gguf::TensorInfo& info : tensors) {
-    if (info.name == "rope_freqs.weight") { // divisors
+    if (info.name == "rope_freqs.weight") {
       const std::vector<float> ones(static_cast<size_t>(info.dims[0]), 1);
       writer.write(std::as_bytes(std::span(ones)));
       continue;
     }
-    if (info.name == "d2t") { // the first ones
+    if (info.name == "d2t") {
       std::vector<int64_t> tokens(static_cast<size_t>(info.dims[0]));
       std::iota(tokens.begin(), tokens.end(), 0);
       writer.write(std::as_bytes(std::span(tokens)));
@@ -118,7 +117,7 @@ random_image(const gguf::Metadata& metadata, const std::vector<gguf::TensorInfo>
       continue;
     }
     const auto block = static_cast<uint64_t>(info.type.block_bytes());
-    uint64_t at = random() % (pool.size() / block) * block; // so that matrices differ
+    uint64_t at = random() % (pool.size() / block) * block;
     for (uint64_t left = info.bytes(); left > 0;) {
       const uint64_t chunk = std::min<uint64_t>(left, pool.size() - at);
       writer.write(std::span(pool).subspan(at, chunk));

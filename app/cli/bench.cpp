@@ -225,7 +225,7 @@ void add_bench_command(CLI::App& app) {
       ->type_name(kModelType);
   list("-b,--batch-size", o->request.batches, "prompt tokens handed to the engine at once");
   list("--ubatch-size", o->request.ubatches,
-       "of these, evaluated at once (-ub); 0: 512, or all where experts stay in the host's memory");
+       "of these, evaluated at once (-ub); 0: all where the GPU has room, else 512");
   list("--cache-type-k", o->request.k_types, "KV cache type of keys: f16, f32, q8_0 (-ctk)", "TYPE");
   list("--cache-type-v", o->request.v_types, "KV cache type of values: f16, f32, q8_0 (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->request.gpu_layers,

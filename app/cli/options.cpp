@@ -46,8 +46,8 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide, boo
       ->type_name("N");
   command
       .add_option("--ubatch-size", o.ubatch,
-                  fmt::format("of these, evaluated at once (-ub): scratch memory grows with it (default: {}, or all "
-                              "where experts stay in the host's memory)",
+                  fmt::format("of these, evaluated at once (-ub): scratch memory grows with it (default: all where the "
+                              "GPU has room, else {})",
                               engine::kDefaultUbatch))
       ->check(CLI::Range(1, 1 << 16))
       ->type_name("N");

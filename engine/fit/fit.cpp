@@ -166,6 +166,11 @@ double host_memory_for(const kernels::cuda::ExpertSizes& sizes, double free_byte
   return all <= free_bytes ? all : free_bytes - std::min(free_bytes / 8, kMostKept);
 }
 
+static core::ExecutorConfig with_long_batch(core::ExecutorConfig config, const Placement& wanted) {
+  config.max_batch = std::max(config.max_batch, std::min(wanted.long_batch, config.context * config.streams));
+  return config;
+}
+
 core::ExecutorConfig config_with_experts_on_host(const core::Program& program, const core::ExecutorConfig& config,
                                                  const Room& room, const Placement& wanted) {
   constexpr int64_t kMostLost = 8; // the longer batch may cost one copy in so many
@@ -173,11 +178,22 @@ core::ExecutorConfig config_with_experts_on_host(const core::Program& program, c
     const ExpertNeed need = expert_need(program, tried, room.limits);
     return need.copies_in(room.gpu, host_places(need, room, wanted));
   };
-  core::ExecutorConfig longer = config;
-  longer.max_batch = std::max(config.max_batch, std::min(wanted.long_batch, config.context * config.streams));
+  const core::ExecutorConfig longer = with_long_batch(config, wanted);
   if (longer.max_batch == config.max_batch) return config;
   const int64_t before = copies(config);
   return before > 0 && copies(longer) >= before - before / kMostLost ? longer : config;
+}
+
+core::ExecutorConfig config_with_long_batch(const core::Program& program, const core::ExecutorConfig& config,
+                                            const Room& room, const Placement& wanted) {
+  constexpr double kMostTaken = 1.0 / 8; // of the memory that the model leaves
+  const core::ExecutorConfig longer = with_long_batch(config, wanted);
+  if (longer.max_batch == config.max_batch) return config;
+  const auto need = [&](const core::ExecutorConfig& tried) {
+    return static_cast<double>(gpu_need(program, tried, room.limits).total());
+  };
+  const double before = need(config);
+  return need(longer) - before <= (room.gpu - before) * kMostTaken ? longer : config;
 }
 
 int32_t layers_together(const core::Program& program, int32_t layers) {
@@ -253,9 +269,11 @@ HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model
 }
 
 static void place_on_one(Fit& found, const core::Program& program, const Placement& placement) {
-  const core::ExecutorConfig& config = found.config;
   const Room& left = found.heads.left;
-  const Places places = find_places(program, config, left, placement);
+  const Places places = find_places(program, found.config, left, placement);
+  if (places.gpu_layers == found.layers && !places.experts_on_host)
+    found.config = config_with_long_batch(program, found.config, left, placement);
+  const core::ExecutorConfig& config = found.config;
   found.gpu_layers = places.gpu_layers;
   found.fits = left.cpu >= 0 && fits_in(program, config, places, left, placement);
   const Parts parts(program, config, found.gpu_layers);

@@ -1,6 +1,5 @@
-// The part of libcurl that pulling uses. The library is loaded when it is first used, so that the executable starts
-// where it is missing. Its binary interface is stable: functions, options and codes are declared here as its manual
-// documents them, and a test compares them with its headers where these are installed.
+// The part of libcurl that pulls use. It is loaded at the first use, so that ridge starts without it. Its ABI is
+// stable; a test compares these declarations with installed headers.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +9,11 @@
 
 namespace ridge::hub::curl {
 
-struct Easy; // one connection
-struct List; // of strings
+struct Easy;
+struct List;
 struct Url;
 
-// Long options begin at 0, pointers at 10000, functions at 20000, 64-bit offsets at 30000.
+// Long options start at 0, pointers at 10000, functions at 20000, 64-bit offsets at 30000.
 enum Option : int {
   kWriteData = 10001,
   kUrl = 10002,
@@ -30,7 +29,7 @@ enum Option : int {
   kProgressData = 10057,
   kTimeoutMs = 155,
   kSocketData = 10164,
-  kDirectHosts = 10177, // where no proxy is used
+  kDirectHosts = 10177,
   kConnectTimeout = 78,
   kBufferSize = 98,
   kNoSignal = 99,
@@ -61,17 +60,17 @@ enum Code : int {
 };
 enum UrlPart : int { kScheme = 1, kHost = 5, kPort = 6 };
 enum UrlFlag : unsigned { kDefaultPort = 1 };
-inline constexpr int kErrorBytes = 256; // of an error buffer
+inline constexpr int kErrorBytes = 256;
 
 using DataFunction = size_t (*)(char* data, size_t one, size_t bytes,
-                                void* user); // bytes taken; others end the request
+                                void* user); // returns consumed bytes; another number aborts
 struct SocketAddress {
   int family, type, protocol;
   unsigned bytes;
   sockaddr address;
 };
-using SocketFunction = int (*)(void* user, int purpose, SocketAddress*); // makes the socket of a connection; -1: none
-using ProgressFunction = int (*)(void* user, int64_t, int64_t, int64_t, int64_t); // not 0 ends the request
+using SocketFunction = int (*)(void* user, int purpose, SocketAddress*); // socket, or -1
+using ProgressFunction = int (*)(void* user, int64_t, int64_t, int64_t, int64_t);
 
 struct Library {
   Easy* (*easy_init)();
@@ -90,7 +89,7 @@ struct Library {
   void (*free)(void*);
 };
 
-// Loads it at the first call. Throws Error where it is not installed.
+// Throws Error if libcurl is not installed.
 const Library& library();
 
 } // namespace ridge::hub::curl

@@ -15,7 +15,7 @@
 namespace ridge::hub {
 namespace {
 
-// Networks of IPv4 that are not of the public internet (IANA's registry of special purposes), by their first bits.
+// IPv4 networks outside the public internet (IANA special-purpose registry).
 struct Network {
   uint32_t first;
   int bits;
@@ -24,18 +24,18 @@ constexpr uint32_t number(uint32_t a, uint32_t b, uint32_t c, uint32_t d) { retu
 constexpr Network kNotPublic[] = {
     {number(0, 0, 0, 0), 8},       // this network
     {number(10, 0, 0, 0), 8},      // private
-    {number(100, 64, 0, 0), 10},   // behind a provider's translation
-    {number(127, 0, 0, 0), 8},     // this machine
-    {number(169, 254, 0, 0), 16},  // a link; also what clouds tell their machines
+    {number(100, 64, 0, 0), 10},   // carrier-grade NAT
+    {number(127, 0, 0, 0), 8},     // loopback
+    {number(169, 254, 0, 0), 16},  // link-local, cloud metadata
     {number(172, 16, 0, 0), 12},   // private
-    {number(192, 0, 0, 0), 24},    // protocols
+    {number(192, 0, 0, 0), 24},    // protocol assignments
     {number(192, 0, 2, 0), 24},    // documentation
-    {number(192, 88, 99, 0), 24},  // relays to IPv6
+    {number(192, 88, 99, 0), 24},  // 6to4 relays
     {number(192, 168, 0, 0), 16},  // private
     {number(198, 18, 0, 0), 15},   // benchmarks
     {number(198, 51, 100, 0), 24}, // documentation
     {number(203, 0, 113, 0), 24},  // documentation
-    {number(224, 0, 0, 0), 4},     // groups
+    {number(224, 0, 0, 0), 4},     // multicast
     {number(240, 0, 0, 0), 4},     // reserved
 };
 
@@ -46,8 +46,8 @@ bool is_public(const in_addr& address) {
   return true;
 }
 
-// Only 2000::/3 is given out. In it, 2001::/23 is for protocols and tunnels, 2001:db8::/32 and 3fff::/20 are for
-// documentation, and 2002::/16 stands for addresses of IPv4.
+// Only 2000::/3 is public; in it, 2001::/23 is for protocols, 2001:db8::/32 and 3fff::/20 are for documentation, and
+// 2002::/16 embeds IPv4 addresses.
 bool is_public(const in6_addr& address) {
   const auto word = [&](int i) {
     return static_cast<uint32_t>(address.s6_addr[2 * i] << 8 | address.s6_addr[2 * i + 1]);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMostRedirects = 10;
 constexpr size_t kMostHeaderBytes = 256 << 10;
-constexpr long kConnectSeconds = 20, kSlowSeconds = 30, kSlowBytes = 128; // a connection as slow as that is dead
+constexpr long kConnectSeconds = 20, kSlowSeconds = 30, kSlowBytes = 128; // slower connections count as dead
 
 std::string trimmed(std::string_view text) {
   const size_t start = text.find_first_not_of(" \t\r\n");
@@ -27,7 +27,7 @@ std::string trimmed(std::string_view text) {
              : std::string(text.substr(start, text.find_last_not_of(" \t\r\n") + 1 - start));
 }
 
-bool may_help(int code) { // to try again
+bool may_help(int code) {
   constexpr int kLost[] = {curl::kNoProxy,    curl::kNoHost,        curl::kNoConnection,       curl::kHttp2Failed,
                            curl::kPartOfFile, curl::kTimedOut,      curl::kNoSecureConnection, curl::kGotNothing,
                            curl::kSendFailed, curl::kReceiveFailed, curl::kStreamFailed,       curl::kHttp3Failed,
@@ -45,7 +45,6 @@ void Asker::throw_if_cancelled(std::string_view name, std::string_view rest) con
   if (cancelled()) throw Error(fmt::format("{}: was cancelled{}", name, rest), 130);
 }
 
-// The state of one answer.
 struct Connection::State {
   const Connection& connection;
   const std::function<bool(const Head&)>& begin;
@@ -55,7 +54,7 @@ struct Connection::State {
   bool begun = false, ended = false, flooded = false, refused = false;
   char problem[curl::kErrorBytes] = "";
 
-  bool start() { // of the body
+  bool start() {
     if (begun) return !ended;
     begun = true;
     if (!is_redirect(head.status)) ended = !begin(head);
@@ -95,7 +94,7 @@ size_t Connection::take_header(char* data, size_t, size_t bytes, void* user) {
     return 0;
   }
   const std::string_view line(data, bytes);
-  if (line.starts_with("HTTP/")) { // of this answer, or of one before it such as 100 or a proxy's
+  if (line.starts_with("HTTP/")) { // a status line: of this answer, of a 100 or of a proxy
     const size_t space = line.find(' ');
     state.head.status = 0;
     if (space != std::string_view::npos)
@@ -109,7 +108,7 @@ size_t Connection::take_header(char* data, size_t, size_t bytes, void* user) {
 size_t Connection::take_body(char* data, size_t, size_t bytes, void* user) {
   State& state = *static_cast<State*>(user);
   if (!state.start()) return 0;
-  if (is_redirect(state.head.status)) { // its body is not used
+  if (is_redirect(state.head.status)) {
     state.redirect_bytes += bytes;
     return state.redirect_bytes > kMostHeaderBytes ? 0 : bytes;
   }
@@ -117,7 +116,7 @@ size_t Connection::take_body(char* data, size_t, size_t bytes, void* user) {
   return state.ended ? 0 : bytes;
 }
 
-// Makes a connection's socket, unless its address is refused: what is checked here is what is connected to.
+// Checking the address here ensures that it is the one that the connection uses.
 int Connection::open_socket(void* user, int, curl::SocketAddress* address) {
   State& state = *static_cast<State*>(user);
   state.refused = !state.connection.asker_.may_connect(address->address);
@@ -173,7 +172,7 @@ int Connection::perform(State& state, const Request& request, const std::string&
 Failure Connection::get(const Request& request, const std::function<bool(const Head&)>& begin,
                         const std::function<bool(std::span<const char>)>& body) {
   std::string url = request.url;
-  std::map<std::string, std::string> before; // headers of redirects
+  std::map<std::string, std::string> before;
   const double end = core::seconds_now() + asker_.seconds;
   for (int redirects = 0;; ++redirects) {
     const bool secure = origin_of(url).starts_with("https:");
@@ -194,7 +193,7 @@ Failure Connection::get(const Request& request, const std::function<bool(const H
       return {core::printable(trimmed(reason), 300), may_help(code)};
     }
     if (!is_redirect(state.head.status)) {
-      state.start(); // of an empty body
+      state.start();
       return {};
     }
     char* next = nullptr;
@@ -228,7 +227,7 @@ void wait_to_retry(const Asker& asker, int number, const Head& head) {
 }
 
 Answer get_text(Connection& connection, const std::string& url, size_t most_bytes) {
-  const int tries = std::min(connection.asker().tries, 3); // a person waits, and nothing is lost
+  const int tries = std::min(connection.asker().tries, 3); // few: a person waits
   for (int attempt = 0;; ++attempt) {
     Answer answer;
     bool too_long = false;

@@ -1,7 +1,5 @@
-// Requests over HTTP by libcurl, which takes proxies from the environment (https_proxy, no_proxy).
-//
-// Redirects are followed here and not by libcurl, so that the token goes to the hub alone, whatever the version of
-// libcurl: never to another scheme, host or port, and never from https to http.
+// HTTP requests through libcurl, with proxies from the environment (https_proxy, no_proxy).
+// Redirects are followed here so that the token never reaches another scheme, host or port, whatever libcurl's version.
 #pragma once
 
 #include "hub/http/curl.h"
@@ -17,31 +15,30 @@
 
 namespace ridge::hub {
 
-// On whose behalf requests are sent, and how patiently.
 struct Asker {
-  std::string endpoint;                      // https://huggingface.co: where the token may go
-  std::string token;                         // empty: none
-  const std::atomic<bool>* cancel = nullptr; // raised: requests end
-  int tries = 6;                             // of a request, without a byte of progress
-  double retry_seconds = 1;                  // before the second one; then twice that, and so on
-  double seconds = 0;                        // for a request with its redirects; 0: as long as bytes come
-  // Asked for the very address of each connection, which no proxy then makes; null: any, and as the environment says.
+  std::string endpoint;
+  std::string token;
+  const std::atomic<bool>* cancel = nullptr; // true ends requests
+  int tries = 6;                             // per request, without progress
+  double retry_seconds = 1;                  // before the first retry; doubles each time
+  double seconds = 0;                        // limit per request; 0: none while bytes arrive
+  // If set, checks each connection's address, and no proxy is used.
   bool (*may_connect)(const sockaddr& address) = nullptr;
 
   bool cancelled() const { return cancel && cancel->load(); }
-  // An Error about `name`, which was asked for, with the exit status of an interrupt. `rest` ends its line.
+  // Throws Error about `name` with the exit status of an interrupt. `rest` ends the message.
   void throw_if_cancelled(std::string_view name, std::string_view rest = "") const;
 };
 
 struct Request {
   std::string url;
-  int64_t first = -1, last = -1; // bytes of the file; -1: all of it, to the end
-  std::string if_range;          // the ETag for which they are wanted; empty: any
+  int64_t first = -1, last = -1; // byte range; -1: open
+  std::string if_range;          // ETag for If-Range; empty: any
 };
 
-// What came before the body. Names are in lower case; a header of a redirect counts where the last answer has none.
+// Header names are in lower case. Headers of redirects fill in those that the last answer lacks.
 struct Head {
-  int status = 0; // of the last answer
+  int status = 0;
   std::map<std::string, std::string> headers;
   std::string header(const std::string& name) const {
     const auto at = headers.find(name);
@@ -49,25 +46,24 @@ struct Head {
   }
 };
 
-// A request that got no answer, or lost it: `again` where another try may succeed.
+// A failed request. `again`: a retry may succeed.
 struct Failure {
-  std::string reason; // empty: none
+  std::string reason;
   bool again = false;
 };
 
-// One connection, for one thread. It stays open from request to request.
+// A persistent connection, for one thread.
 class Connection {
  public:
-  explicit Connection(const Asker& asker); // throws Error where there is no libcurl
+  explicit Connection(const Asker& asker); // throws Error without libcurl
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   const Asker& asker() const { return asker_; }
 
-  // Returns when all of the body came or something failed. begin(head) comes before the body of the last answer, which
-  // goes to body(bytes) piece by piece; where one returns false, the request ends there without a failure. Throws Error
-  // for addresses that cannot be used, too many redirects and too many headers.
+  // Returns after the body or a failure. Calls begin(head) for the last answer, then body(bytes) piece by piece; false
+  // from either ends the request without a failure. Throws Error for unusable URLs and too many redirects or headers.
   Failure get(const Request& request, const std::function<bool(const Head&)>& begin,
               const std::function<bool(std::span<const char>)>& body);
 
@@ -84,20 +80,19 @@ class Connection {
   curl::Easy* easy_;
 };
 
-// A whole small text. Tries again where that may help. Throws Error where it is longer than `most_bytes` and where it
-// cannot be got; an answer of another status than 200 is the caller's.
+// Gets a small text, with retries. Throws Error if it is longer than `most_bytes` or unreachable. The caller checks the
+// status.
 struct Answer {
   Head head;
   std::string body;
 };
 Answer get_text(Connection& connection, const std::string& url, size_t most_bytes);
 
-// Waits before the next try, the first being number 0: longer where the answer before asks for it, less where the asker
-// cancels.
+// Waits before retry `number` (from 0), at least as long as Retry-After asks. A cancel ends the wait.
 void wait_to_retry(const Asker& asker, int number, const Head& head);
-bool is_busy(int status); // an answer that may be another one soon: 408, 429, 5xx
+bool is_busy(int status); // 408, 429, 5xx
 
-// "https://host:443" of an address. Throws Error where it is none of HTTP.
+// "https://host:443". Throws Error if not HTTP(S).
 std::string origin_of(const std::string& url);
 
 } // namespace ridge::hub

@@ -49,7 +49,7 @@ AdapterFile::AdapterFile(gguf::File file) : file_(std::move(file)) {
                 core::printable(file_.get_string("general.type", "")));
   if (const std::string_view type = file_.get_string("adapter.type"); type != "lora")
     throw_error("{}: an adapter of type '{}'; only 'lora' is known", file_.path(), core::printable(type));
-  (void)architecture(); // is there
+  (void)architecture();
   constexpr std::string_view kInvocation = "adapter.alora.invocation_tokens";
   if (const gguf::Value* tokens = file_.find(kInvocation)) {
     const auto ids = tokens->is_array() ? tokens->as_ints() : std::nullopt;
@@ -85,7 +85,6 @@ void AdapterFile::read_pairs() {
   for (auto& [tensor, pair] : pairs_) check_pair(tensor, pair, static_cast<float>(alpha));
 }
 
-// The two matrices fit each other.
 void AdapterFile::check_pair(const std::string& tensor, Pair& pair, float alpha) const {
   const auto shown = core::printable(tensor);
   if (!pair.a || !pair.b)

@@ -1,9 +1,6 @@
-// A LoRA adapter in a GGUF file: general.type "adapter", adapter.type "lora", and for each tensor NAME of the model
-// that it changes a pair of tensors, NAME.lora_a [cols, rank] and NAME.lora_b [rank, rows], in models with experts of
-// as many matrices. The pair of token_embd.weight is [rank, tokens] and [rank, width]. What the model's tensor gives
-// becomes W x + scale * alpha / rank * B A x.
-//
-// Nothing in a file is trusted: whatever does not fit is an Error that says what and where.
+// A LoRA adapter in a GGUF file. Tensor NAME of the model has NAME.lora_a [cols, rank] and NAME.lora_b [rank, rows],
+// with a matrix per expert; token_embd.weight has [rank, tokens] and [rank, width]. W x becomes W x + scale * alpha /
+// rank * B A x. Files are untrusted: any mismatch throws Error.
 #pragma once
 
 #include "gguf/gguf.h"
@@ -18,7 +15,6 @@ namespace ridge::models {
 
 inline constexpr std::string_view kEmbeddingTable = "token_embd.weight";
 
-// Whether a file is an adapter, of whatever kind, and no model.
 bool is_adapter(const gguf::File& file);
 
 class AdapterFile {
@@ -33,21 +29,20 @@ class AdapterFile {
   explicit AdapterFile(gguf::File file);
 
   const gguf::File& file() const { return file_; }
-  std::string name() const; // general.name, else the file's
+  std::string name() const;
   std::string_view architecture() const { return file_.get_string("general.architecture"); }
   std::string_view task() const { return file_.get_string("adapter.lora.task_name", ""); }
   std::string_view prompt_prefix() const { return file_.get_string("adapter.lora.prompt_prefix", ""); }
-  // By the names of the model's tensors, "blk.0.attn_q.weight".
   const std::map<std::string, Pair, std::less<>>& pairs() const { return pairs_; }
   const Pair* find(std::string_view tensor) const {
     const auto found = pairs_.find(tensor);
     return found == pairs_.end() ? nullptr : &found->second;
   }
-  // An activated adapter counts from these tokens on; none: it counts for all.
+  // Tokens that activate an activated adapter (aLoRA); empty: always active.
   const std::vector<int32_t>& invocation() const { return invocation_; }
-  uint64_t fingerprint() const { return fingerprint_; } // of its metadata and tensors
+  uint64_t fingerprint() const { return fingerprint_; }
 
-  // Throws Error where the model is of another architecture, or has another shape [cols, rows, matrices] of `tensor`.
+  // Throws Error if the model has another architecture, or `tensor` another shape [cols, rows, count].
   void check_architecture(const gguf::File& model) const;
   void check_shape(const std::string& tensor, const gguf::File& model, int64_t cols, int64_t rows, int64_t count) const;
 

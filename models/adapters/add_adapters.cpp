@@ -27,10 +27,9 @@ using core::WeightId;
 
 constexpr std::string_view kOutput = "output.weight";
 
-// Rows of the matrices of one or more tensors, copied or decoded into one.
 class Rows {
  public:
-  // Rows of one type stay as they are, unless rows are divided within a block of that type.
+  // Decodes to F32 if types differ or rows are split within a block.
   Rows(std::span<const gguf::Tensor* const> tensors, bool divides_rows) {
     const quant::FormatInfo* first = tensors[0]->type.format();
     const bool alike = std::ranges::all_of(tensors, [&](const auto* t) { return t->type.format() == first; });
@@ -98,13 +97,12 @@ class Adding {
   }
 
  private:
-  struct Own { // what an adapter has for a tensor
+  struct Own {
     int32_t adapter;
     const AdapterFile::Pair* pair;
   };
 
-  // The tensor, by the name that adapters call it, that the op multiplies with; empty: none that there are adapters of.
-  // A table of tokens that also makes the logits is another matrix there.
+  // Empty: no adapter can change the op. A tied output matrix counts separately.
   std::string tensor_of(const core::Op& op) const {
     if (op.kind == OpKind::embed)
       return std::get<core::EmbedParams>(op.params).of_positions ? "" : std::string(kEmbeddingTable);
@@ -139,7 +137,6 @@ class Adding {
     return add_weight({name, type, std::ssize(values), 1, 1, std::ssize(*owned), owned->data(), owned});
   }
 
-  // The op, and behind it y + B (s A x), which takes y's place.
   void add(core::Op op, const std::string& tensor, const std::vector<Own>& own) {
     const bool is_table = op.kind == OpKind::embed;
     const core::Weight base = program_.weights[op.weights[0]];
@@ -210,7 +207,7 @@ class Adding {
                                                 whole ? whole->dims[2] : planar->count());
   }
 
-  // What goes into the matrix, in the order of the file's columns.
+  // The input in the file's column order.
   ValueId input_of(const core::Op& op, const core::Weight& base) const {
     if (!base.owned) return op.inputs[0];
     for (const core::Op& other : program_.ops)
@@ -218,7 +215,7 @@ class Adding {
     return op.inputs[0];
   }
 
-  // A of all adapters: [rank] rows of one behind those of the other; of a table, columns.
+  // A of all adapters: concatenated rows [rank], or columns for a table.
   static core::Weight first_matrix(const std::string& tensor, const std::vector<Own>& own) {
     if (own.size() == 1) return mapped(*own[0].pair->a);
     if (tensor == kEmbeddingTable) return side_by_side(tensor + " lora_a", own, &AdapterFile::Pair::a, {});
@@ -233,7 +230,7 @@ class Adding {
     return std::move(rows).weight(tensor + " lora_a", tensors[0]->dims[0], count / matrices, matrices);
   }
 
-  // B of all adapters: columns of one behind those of the other, of the rows that `base` has.
+  // B of all adapters: concatenated columns, restricted to the rows of `base`.
   core::Weight second_matrix(const core::Weight& base, const std::string& tensor, const std::vector<Own>& own) const {
     const bool all = base.part.empty() || tensor == kEmbeddingTable;
     if (own.size() == 1 && all) return mapped(*own[0].pair->b);
@@ -246,7 +243,6 @@ class Adding {
     return weight;
   }
 
-  // `rows`: of all matrices; empty: all.
   static core::Weight side_by_side(std::string name, const std::vector<Own>& own,
                                    const gguf::Tensor* AdapterFile::Pair::*which, std::vector<int64_t> rows) {
     std::vector<const gguf::Tensor*> tensors;
@@ -266,7 +262,7 @@ class Adding {
     return std::move(made).weight(std::move(name), cols, std::ssize(rows) / count, count);
   }
 
-  // A tensor of a draft head may be left out: what it guesses is checked.
+  // Tensors of a draft head may be unused: its guesses are verified.
   void refuse_unused() const {
     const int32_t layers = core::layer_count(program_);
     for (size_t i = 0; i < adapters_.size(); ++i)

@@ -27,7 +27,7 @@ WeightChange::WeightChange(std::span<const ScaledAdapter> adapters, const gguf::
     const bool is_table = tensor == kEmbeddingTable;
     Part part{is_table ? pair->a : pair->b, decoded(is_table ? *pair->b : *pair->a), pair->rank,
               adapter.scale * pair->factor};
-    if (is_table) { // B has a row for each column of the table
+    if (is_table) {
       const std::vector<float> b = std::move(part.basis);
       part.basis.resize(b.size());
       for (int64_t c = 0; c < cols; ++c)

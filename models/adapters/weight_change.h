@@ -1,4 +1,4 @@
-// What adapters add to the rows of a model's tensor, for writing a model with adapters merged into it.
+// Changes that adapters make to a tensor's rows, for merging them into the model.
 #pragma once
 
 #include "models/adapters/add_adapters.h"
@@ -11,12 +11,12 @@ namespace ridge::models {
 
 class WeightChange {
  public:
-  // `tensor`: of the model, [cols, rows, count]. Throws Error where an adapter is for another shape.
+  // Throws Error if an adapter is for another shape.
   WeightChange(std::span<const ScaledAdapter> adapters, const gguf::File& model, const std::string& tensor,
                int64_t cols, int64_t rows, int64_t count);
 
-  bool empty() const { return parts_.empty(); } // none of the adapters changes the tensor
-  // To rows [first, first + n), counted through all matrices. Threads may share a change.
+  bool empty() const { return parts_.empty(); }
+  // Rows are counted across all matrices. Thread-safe.
   void add_to(int64_t first, int64_t n, float* rows) const;
 
  private:
@@ -30,8 +30,8 @@ class WeightChange {
   std::vector<Part> parts_;
 };
 
-// Throws Error for adapters that cannot be merged into the model: of another architecture, with a tensor that the model
-// does not have or that makes two matrices, or activated ones.
+// Throws Error for adapters that cannot be merged: of another architecture, with unknown tensors or ones used by two
+// matrices, or activated.
 void check_merging(std::span<const ScaledAdapter> adapters, const gguf::File& model);
 
 } // namespace ridge::models

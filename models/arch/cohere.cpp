@@ -1,5 +1,5 @@
-// command-r, cohere2 and cohere2moe: Command R, R+, R7B and A. Attention and feed-forward side by side, layer norms
-// without biases. In cohere2 layers without a window have no rope; experts and a shared one count half each.
+// Command R, R+, R7B and A. In cohere2, layers without a window have no rope; routed and shared experts count half
+// each.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -21,7 +21,7 @@ static AttentionSpec attention_of(Builder& b, int64_t il) {
 
 static RoutingSpec routing_of(Builder& b, int64_t il) {
   const Hparams& h = b.hparams();
-  h.get_int("expert_shared_count", 0); // they are one, as wide as its tensors
+  h.get_int("expert_shared_count", 0);
   RoutingSpec spec = {.normalize = h.get_bool("expert_weights_norm", false), .shared = true};
   if (h.get_int("expert_gating_func", 0) == 0) spec.gate = core::Gate::sigmoid;
   if (b.has(fmt::format("blk.{}.ffn_up_shexp.weight", il))) spec.scale_of_both = 0.5;

@@ -1,6 +1,4 @@
-// deci: DeciLM, and the Nemotron models that were made of Llama by leaving parts out (Super 49B, Ultra 253B). A layer
-// may have a matrix in place of attention, no attention, or nothing at all, as its numbers of heads and of hidden
-// elements say.
+// DeciLM and pruned Llamas (Nemotron Super 49B, Ultra 253B).
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -22,7 +20,7 @@ static void build(Builder& b) {
   for (int64_t il = 0; il < h.layers(); ++il) {
     const std::string blk = b.begin_layer(il);
     const bool empty = h.layer_int("feed_forward_length", il) == 0, mixes = h.layer_int("attention.head_count", il) > 0;
-    // Attention without a feed-forward part behind it does not count.
+    // Attention without a feed-forward part is unused.
     if (empty)
       for (const char* tensor :
            {"attn_norm.weight", "attn_q.weight", "attn_q.bias", "attn_k.weight", "attn_k.bias", "attn_v.weight",

@@ -1,6 +1,4 @@
-// Decoders whose layers are attention and then a feed-forward part, each behind an RMS norm and added to the residual
-// stream: Llama and most of those after it. What sets one apart is a row of facts, and where files tell more of them, a
-// function that reads them.
+// Decoders like Llama, with RMS norms before the blocks; one row of a table each.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -20,16 +18,16 @@ struct Kind {
   std::string_view name;
   AttentionSpec attention;
   ActivationSpec activation = {};
-  std::optional<RoutingSpec> experts = {}; // of every layer, where the file has experts
+  std::optional<RoutingSpec> experts = {};
   void (*read)(Builder& b, AttentionSpec& attention) = nullptr;
-  ValueId (*ffn)(Builder& b, ValueId x, int64_t il) = nullptr; // in the part's place
-  int64_t without_rope_every = 0;                              // the last of so many layers has no rope
+  ValueId (*ffn)(Builder& b, ValueId x, int64_t il) = nullptr;
+  int64_t without_rope_every = 0; // no rope in every n-th layer
   std::string_view ffn_norm = "ffn_norm";
-  bool layer_norms = false;            // without weights
-  bool norm_biases = false;            // where the file has them
-  bool output_bias = true;             // of the output matrix counts
-  bool embeds = false;                 // ends with the hidden state
-  std::string_view unused_tensor = {}; // that files may have
+  bool layer_norms = false; // no weights
+  bool norm_biases = false;
+  bool output_bias = true;
+  bool embeds = false;
+  std::string_view unused_tensor = {}; // may be in files, ignored
 };
 
 // The 7B model has rope, the 13B model ALiBi.
@@ -43,7 +41,7 @@ void read_causal(Builder& b, AttentionSpec& attention) {
   attention.causal = b.hparams().get_bool("attention.causal", false);
 }
 
-// Another base of rope, and pictures' tokens at places of their own.
+// Changes the rope base; image tokens have their own positions.
 void read_hunyuan(Builder& b, AttentionSpec& attention) {
   const Hparams& h = b.hparams();
   if (h.has_rope_sections()) attention.rope_axes = b.takes_pictures() ? RopeAxes::numbered : RopeAxes::in_order;
@@ -53,13 +51,12 @@ void read_hunyuan(Builder& b, AttentionSpec& attention) {
   attention.rope_base = h.get_float("rope.freq_base", 10000) * std::pow(alpha, dim / (dim - 2));
 }
 
-// Queries may grow with their position.
 void read_mistral(Builder& b, AttentionSpec& attention) {
   const double scale = b.hparams().get_float("attention.temperature_scale", 0);
   if (scale != 0) attention.position_scale = {static_cast<float>(scale), b.hparams().original_context()};
 }
 
-// Pictures would have matrices of their own in every layer.
+// Matrices for images, which are not supported.
 void skip_pictures(Builder& b, AttentionSpec&) {
   for (int64_t il = 0; il < b.hparams().layers(); ++il)
     for (const char* of_pictures : {"attn_qkv", "attn_output", "gate", "down", "up"})
@@ -91,7 +88,7 @@ ValueId hunyuan_experts(Builder& b, ValueId x, int64_t il) {
       x, il, {.width = b.hparams().ffn_width(il), .normalize = true, .gate = core::Gate::softmax, .shared = true});
 }
 
-// A layer whose experts nothing goes through: what is left of the part is its activation.
+// The experts of this layer are unused: only the activation remains.
 ValueId only_activation(Builder& b, ValueId x, int64_t il) {
   const std::string blk = fmt::format("blk.{}.", il);
   for (const char* tensor :
@@ -105,10 +102,10 @@ ValueId refact_ffn(Builder& b, ValueId x, int64_t il) {
   return b.hparams().experts() > 0 ? only_activation(b, x, il) : b.ffn(x, il, {.bias = false});
 }
 
-// A layer between two with experts has experts, too, but does not use them.
+// A layer between two with experts has experts but does not use them.
 ValueId ernie_ffn(Builder& b, ValueId x, int64_t il) {
   const Hparams& h = b.hparams();
-  h.get_int("expert_shared_count", 0); // they are one, as wide as their tensors
+  h.get_int("expert_shared_count", 0);
   if (!h.has_experts(il) && !b.has(fmt::format("blk.{}.ffn_up.weight", il))) return only_activation(b, x, il);
   return b.feed_forward(x, il,
                         {.normalize = true, .gate = core::Gate::softmax, .selection_bias = true, .shared = true});
@@ -155,20 +152,20 @@ constexpr auto kKinds = std::to_array<Kind>({
     {.name = "pangu-embedded", .attention = kNoFactors},
     {.name = "eurobert", .attention = kNoFactors, .read = read_causal, .embeds = true},
     {.name = "cogvlm", .attention = kCogVlm, .read = skip_pictures, .unused_tensor = "rope_freqs.weight"},
-    // Windows are not used, because files give them where the models do not slide.
+    // Files state windows that these models do not use.
     {.name = "phi3", .attention = {.rope = Rope::split, .window = 0}},
     {.name = "phimoe", .attention = {.rope = Rope::split, .window = 0}, .experts = kSoftmax, .norm_biases = true},
     {.name = "qwen", .attention = {.rope = Rope::split, .qkv_has_more = true}, .ffn = qwen_ffn},
     {.name = "qwen2", .attention = kSplit},
     {.name = "qwen2vl", .attention = kInOrder, .output_bias = false},
     {.name = "qwen2moe", .attention = kSplit, .experts = kSharesAndShared},
-    {.name = "qwen3", .attention = kNormed, .unused_tensor = "cls.output.weight"}, // scores of the rerankers
+    {.name = "qwen3", .attention = kNormed, .unused_tensor = "cls.output.weight"},
     {.name = "qwen3moe", .attention = kNormed, .experts = kExperts},
     {.name = "hunyuan-dense", .attention = kNormedBehind, .read = read_hunyuan},
     {.name = "hunyuan_vl", .attention = kNormedBehind, .read = read_hunyuan},
     {.name = "hunyuan-moe", .attention = kNormedBehind, .ffn = hunyuan_experts},
     {.name = "maincoder", .attention = kMaincoder, .read = read_hunyuan},
-    // They write by diffusion: tokens see later ones, too.
+    // Diffusion models: not causal.
     {.name = "llada",
      .attention = kLlada,
      .activation = {.bias = false},

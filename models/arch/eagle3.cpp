@@ -1,4 +1,4 @@
-// eagle3: EAGLE-3 draft heads (models/blocks/eagle.cpp). One layer of Llama's, whose attention has a wider input.
+// EAGLE-3 draft heads (models/blocks/eagle.cpp).
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

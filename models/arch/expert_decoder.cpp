@@ -1,5 +1,4 @@
-// Decoders with experts that are chosen by scores, behind some dense layers and with a shared one where the file has
-// them: Ling, DeepSeek MoE, dots.llm1, OLMoE, MiniMax, K-EXAONE, Hunyuan 3, Trinity.
+// Decoders with routed experts after dense layers, one row of a table each.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -26,20 +25,20 @@ constexpr AttentionSpec kPlain = {.rope = Rope::adjacent}, kSplit = {.rope = Rop
 struct Kind {
   std::string_view name;
   AttentionSpec attention;
-  std::optional<bool> normalize = {};  // not set: expert_weights_norm, or false
-  std::optional<core::Gate> gate = {}; // not set: expert_gating_func, where that is not 0
+  std::optional<bool> normalize = {};  // default: expert_weights_norm
+  std::optional<core::Gate> gate = {}; // default: expert_gating_func unless 0
   core::Gate usual_gate = core::Gate::softmax;
   ActivationSpec activation = {};
-  bool (*has_experts)(Builder& b, int64_t il) = nullptr; // not set: Hparams::has_experts
-  bool wide_experts = false;                             // as wide as a dense part
+  bool (*has_experts)(Builder& b, int64_t il) = nullptr;
+  bool wide_experts = false;
   void (*read)(Builder& b, AttentionSpec& attention) = nullptr;
   void (*of_layer)(const Hparams& h, AttentionSpec& attention, int64_t il) = nullptr;
   bool post_norms = false;
-  bool scales_embedding = false; // by the root of the width
+  bool scales_embedding = false;
   Drafts drafts = Drafts::none;
 };
 
-// Layers with a window have rope; those without have none.
+// Only layers with a window have rope.
 void slide(const Hparams& h, AttentionSpec& attention, int64_t il) {
   const int64_t window = h.get_int("attention.sliding_window", 0);
   const bool slides = window > 0 && h.slides(il, 4);
@@ -47,7 +46,7 @@ void slide(const Hparams& h, AttentionSpec& attention, int64_t il) {
   if (!slides) attention.rope = Rope::none;
 }
 
-// The same with rope by number.
+// The same, but every fourth layer has no rope.
 void slide_by_fours(const Hparams& h, AttentionSpec& attention, int64_t il) {
   slide(h, attention, il);
   attention.rope = (il + 1) % 4 == 0 ? Rope::none : Rope::split;
@@ -60,8 +59,8 @@ void scale_by_rotated(Builder& b, AttentionSpec& attention) {
   attention.scale = 1 / std::sqrt(static_cast<double>(h.rope_dims(h.k_dim(0))));
 }
 
-// MiniMax M3 attends to all positions, as it does in llama.cpp, too: to choose blocks of them makes a difference only
-// where a text is longer than attention.indexer.top_k blocks.
+// MiniMax M3 attends to all positions, as in llama.cpp: selecting blocks matters only beyond attention.indexer.top_k
+// blocks.
 void skip_block_indexer(Builder& b, AttentionSpec&) {
   for (int64_t il = 0; il < b.hparams().layers(); ++il)
     for (const char* unused : {"q_proj", "k_proj", "q_norm", "k_norm"})
@@ -70,7 +69,7 @@ void skip_block_indexer(Builder& b, AttentionSpec&) {
 
 bool in_every_layer(Builder&, int64_t) { return true; }
 
-// Files say by their tensors which layers have experts. Such layers may have a dense part as well, which is not used.
+// Tensors tell which layers have experts. A dense part beside them is unused.
 bool by_tensors(Builder& b, int64_t il) {
   const std::string blk = fmt::format("blk.{}.", il);
   if (!b.has(blk + "ffn_gate_inp.weight")) return false;
@@ -111,7 +110,7 @@ void build(Builder& b) {
   const Kind& kind = *std::ranges::find(kKinds, h.architecture(), &Kind::name);
   AttentionSpec attention = kind.attention;
   if (kind.read) kind.read(b, attention);
-  h.get_int("expert_shared_count", 0); // they are one, as wide as their tensors
+  h.get_int("expert_shared_count", 0);
   RoutingSpec routing = {.normalize = kind.normalize ? kind.normalize : h.get_bool("expert_weights_norm", false),
                          .gate = kind.gate,
                          .selection_bias = true,

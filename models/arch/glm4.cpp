@@ -1,5 +1,4 @@
-// glm4 and glm4moe: GLM 4, 4.5, 4.6 and 4.7. The dense model norms what its blocks give, too. Files of vision models
-// have sections of rope, whose pairs lie apart.
+// GLM 4 to 4.7.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -19,7 +18,7 @@ static void build(Builder& b) {
                     .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
                     .mixer_post_norm = "post_attention_norm",
                     .ffn_post_norm = "post_ffw_norm"});
-  h.get_int("expert_shared_count", 0); // their width is that of their tensors
+  h.get_int("expert_shared_count", 0);
   RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
   if (h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
   b.build({.mixer = mixer,

@@ -1,5 +1,4 @@
-// gpt-oss: gpt-oss 20B and 120B. Every second layer has a window; every head has a sink; experts have biases, and a
-// gate that lets values through above 0 and below 7.
+// gpt-oss 20B and 120B.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

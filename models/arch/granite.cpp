@@ -1,6 +1,4 @@
-// granite, granitemoe and granitehybrid: Granite 3 and 4, dense or with experts and a shared one; in hybrids layers
-// without key-value heads are Mamba 2; granite_swa has windows, sinks and layers without rope. Embeddings, blocks and
-// logits are scaled. minicpm is the same with scales that older files do not state.
+// Granite 3 and 4, and MiniCPM, whose older files do not state the scales.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -13,7 +11,7 @@ using core::ValueId;
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   const bool minicpm = h.architecture() == "minicpm";
-  // Where the file says that rope's scaling was not tuned, the model has no rope.
+  // In these files rope.scaling.finetuned = false means no rope.
   const bool rope = minicpm || h.get_bool("rope.scaling.finetuned", true);
   AttentionSpec attention = {.rope = rope ? Rope::adjacent : Rope::none};
   if (h.architecture() == "granite_swa") attention = {.rope = Rope::adjacent, .sinks = true};

@@ -1,5 +1,4 @@
-// grok and arctic: Grok 1 and 2, Snowflake Arctic. Layers have a dense part beside the experts. In Arctic the experts
-// get the input of attention; Grok caps scores, and norms what each block gives.
+// Grok 1 and 2, Snowflake Arctic, whose experts read the attention's input.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -18,7 +17,7 @@ static void build_grok(Builder& b) {
   AttentionSpec attention = {.rope = Rope::split, .rope_factors = false};
   attention.scale = h.get_float("attention.output_scale", 0.08838834764831845);
   attention.soft_cap = h.get_float("attn_logit_softcapping", 30);
-  h.get_float("router_logit_softcapping", 0); // which no release uses
+  h.get_float("router_logit_softcapping", 0); // no release uses it
   const ActivationSpec gelu = {{core::Activation::gelu}};
   const auto feed_forward = [&](ValueId x, int64_t il) {
     const std::string blk = fmt::format("blk.{}.", il);
@@ -38,7 +37,7 @@ static void build_grok(Builder& b) {
 
 static void build_arctic(Builder& b) {
   const Hparams& h = b.hparams();
-  ValueId input = -1; // of the layer
+  ValueId input = -1;
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  input = x;

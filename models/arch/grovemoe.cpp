@@ -1,5 +1,4 @@
-// grovemoe: GroveMoE. Behind the experts come further ones, smaller and fewer: neighbours in the list of experts share
-// one, and what the experts gave is its input.
+// GroveMoE. The experts' outputs go through adjugate experts, which neighbouring experts share.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

@@ -1,5 +1,5 @@
-// hrm_text: HRM-Text. Two stacks of layers work in turns on one stream each: the low one several times on the sum of
-// both, then the high one. Passes have the same weights and caches of their own. Norms have no weights.
+// HRM-Text. Two stacks alternate, each with its own stream: the low one several times, then the high one. Passes share
+// weights but not caches.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -13,16 +13,16 @@ namespace {
 
 struct Stacks {
   Builder& b;
-  int64_t layers;     // of each
-  int64_t pass = 0;   // of a stack
-  int64_t passes = 0; // of both
+  int64_t layers;
+  int64_t pass = 0;
+  int64_t passes = 0;
 
   ValueId norm(ValueId x, const std::string& name) const { return b.unit_norm(x, name, b.hparams().width()); }
 
   ValueId run(ValueId x, bool high) {
     const AttentionSpec attention = {.rope = Rope::split, .rope_factors = false, .gate_matrix = true};
     for (int64_t i = 0; i < layers; ++i) {
-      const int64_t slot = pass * layers + i, block = (high ? layers : 0) + i; // whose cache, and whose weights
+      const int64_t slot = pass * layers + i, block = (high ? layers : 0) + i;
       b.begin_layer(slot);
       const std::string name = fmt::format("pass {} ", slot);
       x = b.add(x, b.attention(norm(x, name + "attn_norm"), block, attention), name + "attn_add");
@@ -47,7 +47,7 @@ void build(Builder& b) {
   ValueId high = b.embed(scale), low = -1;
   for (int64_t i = 0; i < high_cycles; ++i) {
     for (int64_t j = 0; j < low_cycles; ++j)
-      low = stacks.run(low < 0 ? b.embed(scale, core::RowUse::as_it_is, "hrm.z_l_init") // with what low is at first
+      low = stacks.run(low < 0 ? b.embed(scale, core::RowUse::as_it_is, "hrm.z_l_init")
                                : b.add(high, low, fmt::format("low input {}.{}", i, j)),
                        false);
     high = stacks.run(b.add(high, low, fmt::format("high input {}", i)), true);

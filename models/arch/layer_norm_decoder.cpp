@@ -1,6 +1,4 @@
-// Decoders with layer norms, as GPT 2 has them: GPT 2 and NeoX, StarCoder, Falcon, Phi 2, Nemotron, and with ALiBi
-// BLOOM, MPT and Jais. They differ in how they know positions, in the feed-forward part, and in whether that part has
-// the same input as attention.
+// Decoders with layer norms, one row each: GPT 2, NeoX, Falcon, BLOOM and others.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -27,18 +25,17 @@ struct Kind {
   AttentionSpec attention = kSplit;
   ActivationSpec activation = kGelu;
   std::optional<RoutingSpec> experts = {};
-  void (*read)(Builder& b, AttentionSpec& attention) = nullptr; // what the file says
+  void (*read)(Builder& b, AttentionSpec& attention) = nullptr;
   std::string_view ffn_norm = "ffn_norm";
-  bool learns_positions = false; // others may, where the file has positions
+  bool learns_positions = false; // otherwise optional in files
   bool embedding_norm = false;
-  bool says_parallel = false; // use_parallel_residual: that both parts have the layer's input
+  bool says_parallel = false; // the file's use_parallel_residual applies
 };
 
 void read_max_bias(Builder& b, AttentionSpec& attention) {
   attention.max_bias = b.hparams().get_float("attention.max_alibi_bias", 0);
 }
 
-// Keys are normed only where queries are.
 void read_mpt(Builder& b, AttentionSpec& attention) {
   read_max_bias(b, attention);
   if (b.has("blk.0.attn_q_norm.weight")) return;
@@ -74,7 +71,7 @@ constexpr auto kKinds = std::to_array<Kind>({
 
 void build(Builder& b) {
   const Kind& kind = *std::ranges::find(kKinds, b.hparams().architecture(), &Kind::name);
-  // Without a norm of its own, the feed-forward part has attention's input, normed once or by another norm.
+  // Without its own norm, the feed-forward part reads the attention's input.
   const bool own_norm = b.has(fmt::format("blk.0.{}.weight", kind.ffn_norm)),
              norms_twice = b.has("blk.0.attn_norm_2.weight"),
              parallel = kind.says_parallel ? b.hparams().get_bool("use_parallel_residual", true) : !own_norm;

@@ -1,5 +1,4 @@
-// llama4: Llama 4 Scout and Maverick, text only. Most layers attend in chunks, with rope; the others see everything,
-// without rope and with queries that grow with the position. Experts get their input times their share.
+// Llama 4 Scout and Maverick, text only.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -10,7 +9,7 @@ using core::ValueId;
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   constexpr int64_t kChunk = 8192, kMaverickExperts = 128;
-  // A window of 0 in the file: no chunks, and rope in all layers but the last.
+  // sliding_window = 0: no chunks, and rope in all layers but the last.
   const bool chunks = h.get_int("attention.sliding_window", kChunk) != 0;
   const int64_t rope_step = chunks ? 4 : h.layers();
   const bool norms = h.experts() != kMaverickExperts;

@@ -1,4 +1,4 @@
-// olmo2 and exaone4: OLMo 2 and 3, EXAONE 4. Norms come behind the blocks instead of before them.
+// OLMo 2 and 3, EXAONE 4: norms after the blocks instead of before them.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -6,7 +6,7 @@ namespace ridge::models {
 
 using core::ValueId;
 
-// Most layers of OLMo 3 have a window, and no scaling of rope.
+// Most layers of OLMo 3 have a window, with unscaled rope.
 static AttentionSpec olmo_attention(const Hparams& h, int64_t il) {
   const int64_t window = h.get_int("attention.sliding_window", 0);
   const bool slides = window > 0 && h.slides(il, 4);
@@ -18,7 +18,7 @@ static AttentionSpec olmo_attention(const Hparams& h, int64_t il) {
           .window = slides ? window : 0};
 }
 
-// The 32B model, which has 64 layers, has windows; its layers without one have no rope.
+// Only the 32B model (64 layers) has windows; its other layers have no rope.
 static AttentionSpec exaone_attention(const Hparams& h, int64_t il) {
   const int64_t window = h.get_int("attention.sliding_window", 4096);
   const bool windows = h.layers() == 64, slides = windows && h.slides(il, 4);

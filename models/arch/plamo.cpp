@@ -1,5 +1,4 @@
-// plamo and plamo3: PLaMo 1 and 3. In PLaMo 1 attention and feed-forward stand side by side; PLaMo 3 has windows in
-// most layers, and norms behind each block.
+// PLaMo 1 and 3.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

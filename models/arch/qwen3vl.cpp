@@ -1,6 +1,4 @@
-// qwen3vl and qwen3vlmoe: the language models of Qwen3-VL, dense and with experts. For text they are qwen3 and
-// qwen3moe, but for pairs of rope that belong to no axis. Pictures have a row for the embedding, and one more for what
-// each of the first layers gives. qwen3tts, which speaks, is qwen3vl with tokens of sound.
+// Language models of Qwen3-VL, and Qwen3-TTS. Image tokens have extra rows for the first layers' outputs.
 #include "core/error.h"
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
@@ -10,8 +8,9 @@ namespace ridge::models {
 using core::ValueId;
 
 static void build(Builder& b) {
-  b.skip("cls.output.weight");                                          // scores of the rerankers
-  const int64_t entries = b.hparams().get_int("n_deepstack_layers", 0); // layers behind which pictures enter again
+  b.skip("cls.output.weight");
+  const int64_t entries = b.hparams().get_int("n_deepstack_layers", 0); // number of layers whose output gets image
+                                                                        // rows
   if (entries < 0 || entries > b.hparams().layers())
     throw_error("n_deepstack_layers is {}, of {} layers", entries, b.hparams().layers());
   const bool experts = b.hparams().architecture() == "qwen3vlmoe";

@@ -1,5 +1,4 @@
-// smallthinker: SmallThinker (4B-A0.6B, 21B-A3B). Experts are chosen by the residual stream before attention, and are
-// gated by a ReLU. Three of four layers have a window and rope, the others neither.
+// SmallThinker (4B-A0.6B, 21B-A3B). The residual before attention selects the experts.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -10,7 +9,7 @@ namespace ridge::models {
 using core::ValueId;
 
 static AttentionSpec attention_of(const Hparams& h, int64_t il) {
-  constexpr int64_t kWindow = 4096, kStep = 4; // whatever the file says
+  constexpr int64_t kWindow = 4096, kStep = 4; // the file's value is ignored
   AttentionSpec spec = {.rope = Rope::split, .rope_factors = false, .window = 0};
   if (h.get_int("attention.sliding_window", 0) == 0) return spec;
   if (il % kStep == 0 && h.layers() != kStep) spec.rope = Rope::none;

@@ -1,5 +1,4 @@
-// talkie: Talkie 13B. Norms have no weights, but for a factor of each head of q behind rope; the normed embedding is
-// added again behind each layer.
+// Talkie 13B.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

@@ -1,6 +1,4 @@
-// Decoders with windows in some layers, and mostly with experts: Mellum, Maple, MiMo V2, Step 3.5, Laguna; and
-// Spark 2.5, which is dense. They differ in the rope of the two kinds of layers, in how experts are chosen, and in what
-// becomes of attention's output: sinks, gates and scales.
+// Decoders with windows in some layers: Mellum, Maple, MiMo V2, Step 3.5, Laguna, Spark 2.5.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -19,7 +17,7 @@ using core::ValueId;
 AttentionSpec mellum(Builder& b, int64_t il) {
   const Hparams& h = b.hparams();
   const bool slides = h.get_int("attention.sliding_window", 0) > 0 && h.slides(il, 4);
-  // Layers with a window have the others' base of rope, but no scaling.
+  // Layers with a window have the same base of rope, unscaled.
   return {.rope = Rope::split,
           .qk_norm = true,
           .rope_scaling = !slides,
@@ -39,7 +37,6 @@ AttentionSpec maple(Builder& b, int64_t il) {
   return spec;
 }
 
-// The spec of a layer with a window, which has a rope of its own.
 AttentionSpec sliding(AttentionSpec spec, const Hparams& h) {
   spec.window = h.window();
   spec.rope_base = h.sliding_rope_base(10000);
@@ -104,8 +101,8 @@ struct Kind {
   AttentionSpec (*attention)(Builder& b, int64_t il);
   RoutingSpec routing = {};
   ActivationSpec activation = {};
-  bool scales_output = false;                         // of attention
-  bool limits_experts = false, limits_shared = false; // their activations, by layer
+  bool scales_output = false;
+  bool limits_experts = false, limits_shared = false;
   Drafts drafts = Drafts::none;
 };
 
@@ -132,7 +129,7 @@ constexpr auto kKinds = std::to_array<Kind>({
      .drafts = Drafts::residual},
 });
 
-// Files may have a dense part beside the experts, which is not used.
+// A dense part beside the experts is unused.
 ValueId experts(Builder& b, ValueId x, int64_t il, const Kind& kind, const ActivationSpec& activation) {
   const std::string blk = fmt::format("blk.{}.", il);
   if (!b.has(blk + "ffn_gate_inp.weight")) return b.ffn(x, il, activation);
@@ -143,7 +140,6 @@ ValueId experts(Builder& b, ValueId x, int64_t il, const Kind& kind, const Activ
   return b.experts(x, il, routing, activation);
 }
 
-// Limits differ by layer; 0 is none.
 ActivationSpec limited(const Hparams& h, const Kind& kind, int64_t il) {
   ActivationSpec spec = kind.activation;
   if (kind.limits_experts) spec.limit_of_experts = static_cast<float>(h.layer_float("swiglu_clamp_exp", il, 0));
@@ -154,7 +150,7 @@ ActivationSpec limited(const Hparams& h, const Kind& kind, int64_t il) {
 void build(Builder& b) {
   const Hparams& h = b.hparams();
   const Kind& kind = *std::ranges::find(kKinds, h.architecture(), &Kind::name);
-  h.get_int("expert_shared_count", 0); // they are one, as wide as its tensors
+  h.get_int("expert_shared_count", 0);
   h.get_int("leading_dense_block_count", 0);
   const auto output_scale = static_cast<float>(kind.scales_output ? h.get_float("attention.value_scale", 1) : 1);
   b.build({.mixer =

@@ -1,8 +1,6 @@
-// Gemma 3n: a residual stream of several parts (AltUp), of which one at a time goes through a layer; a second way
-// around attention of low rank (Laurel); and feed-forward parts of whose gates only the highest count.
-//
-// The parts of the stream lie one behind the other in one value. A layer predicts all parts from all of them, computes
-// the first, and corrects each part by what the computed one has over its prediction.
+// Gemma 3n: AltUp (a residual stream of several parts, concatenated), Laurel (a low-rank bypass of attention) and
+// sparse feed-forward gates. A layer predicts all parts, computes the first, and corrects each by the difference
+// between the computed and the predicted first part.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -19,13 +17,13 @@ using core::WeightId;
 
 namespace {
 
-constexpr float kNoEpsilon = 1e-20f; // norms that keep the direction only
+constexpr float kNoEpsilon = 1e-20f; // for norms that keep only the direction
 
 core::ActivationParams tanh_params() { return {core::Activation::soft_cap}; }
 
 } // namespace
 
-// The root of the mean square of x, times `factor`, `count` times: x · x / rms(x), as a product with equal numbers.
+// factor * rms(x), `count` times. rms(x) is x · x / rms(x), a product with a constant matrix.
 ValueId Builder::magnitude(ValueId x, const std::string& name, double factor, int64_t count) {
   const int64_t width = width_of(x);
   const ValueId direction = bare_norm(x, name + " direction", width, {constant(name + " ones", width, 1)});
@@ -38,7 +36,7 @@ ValueId Builder::bare_norm(ValueId x, const std::string& name, int64_t group, st
   return emit(OpKind::rms_norm, name, {x}, width_of(x), std::move(weights), core::NormParams{kNoEpsilon, group});
 }
 
-// The matrix i of a tensor with the part i of x, or all matrices with x.
+// Multiplies part i of x, or all of x, by matrix i of a tensor.
 ValueId Builder::altup_matrices(ValueId x, const std::string& tensor, int64_t count) {
   const int64_t width = hparams_.width();
   const ValueId ids = value(tensor + " ids", count, gathered(x), core::ValueKind::i32);
@@ -47,7 +45,6 @@ ValueId Builder::altup_matrices(ValueId x, const std::string& tensor, int64_t co
               core::ExpertParams{count});
 }
 
-// A vector that is 0 for the first `width` elements of a row, and then `vector` for each other `width` of them.
 WeightId Builder::behind_first(const std::string& name, std::span<const float> vector, int64_t parts) {
   std::vector<float> values(vector.size());
   for (int64_t i = 1; i < parts; ++i) values.insert(values.end(), vector.begin(), vector.end());
@@ -60,11 +57,10 @@ ValueId Builder::repeated(ValueId x, const std::string& name, int64_t parts) {
   return permute(x, name, order);
 }
 
-// The embedding is the first part. The others are made of it by matrices, and as long as it.
 ValueId Builder::altup_stream(ValueId x, int64_t parts) {
   const int64_t width = width_of(x);
   const std::string name = "altup_proj";
-  std::vector<int32_t> order; // the first part of anything, then the others
+  std::vector<int32_t> order;
   for (int64_t i = 0; i < parts * width; ++i) order.push_back(static_cast<int32_t>(i < width ? i : i - width));
   const std::vector<float> ones(width, 1.0f);
   std::vector<float> first(parts * width, 0.0f);
@@ -78,7 +74,6 @@ ValueId Builder::altup_stream(ValueId x, int64_t parts) {
   return add(own, scaled, name + " add");
 }
 
-// tanh of the router's view of x. Its norm is divided by the width.
 ValueId Builder::altup_router(ValueId x, const std::string& blk, std::string_view which, int64_t parts) {
   const int64_t width = width_of(x);
   core::Weight norm = tensor_weight(blk + "altup_router_norm.weight", width, 1, 1);
@@ -94,7 +89,7 @@ ValueId Builder::altup_router(ValueId x, const std::string& blk, std::string_vie
   return emit(OpKind::activate, name + " tanh", {routed}, parts, {}, tanh_params());
 }
 
-// Each part plus a sum of all parts, whose shares follow from the first part.
+// Each part plus a combination of all parts, with coefficients from the first.
 ValueId Builder::altup_predict(ValueId stream, int64_t il, int64_t parts) {
   const std::string blk = fmt::format("blk.{}.", il), name = blk + "altup_predict_coef";
   const int64_t width = width_of(stream) / parts;
@@ -107,7 +102,7 @@ ValueId Builder::altup_predict(ValueId stream, int64_t il, int64_t parts) {
               core::ExpertParams{parts});
 }
 
-// Each part of the prediction plus what the computed first part has over the predicted one, times a share of the part.
+// Each predicted part plus its coefficient times (computed - predicted first part).
 ValueId Builder::altup_correct(ValueId predicted, ValueId computed, int64_t il, int64_t parts) {
   const std::string blk = fmt::format("blk.{}.", il), name = blk + "altup_correct_coef";
   const int64_t width = width_of(computed);
@@ -120,7 +115,6 @@ ValueId Builder::altup_correct(ValueId predicted, ValueId computed, int64_t il, 
              blk + "altup_corrected");
 }
 
-// The token's embedding for the layer, gated by the first part, goes into all others.
 ValueId Builder::altup_layer_input(ValueId stream, ValueId inputs, int64_t il, int64_t parts) {
   const std::string blk = fmt::format("blk.{}.", il);
   const int64_t width = width_of(stream) / parts;
@@ -138,7 +132,6 @@ ValueId Builder::altup_layer_input(ValueId stream, ValueId inputs, int64_t il, i
   return add(stream, others, blk + "layer_input_add");
 }
 
-// The mean of the first part and of what matrices make of the others, those as long as the first.
 ValueId Builder::altup_mean(ValueId stream, int64_t parts) {
   const std::string name = "altup_unembd_proj";
   const int64_t width = width_of(stream) / parts;
@@ -152,7 +145,6 @@ ValueId Builder::altup_mean(ValueId stream, int64_t parts) {
   return emit(OpKind::add, name + " mean", {sum, first}, width, {}, core::AddParams{static_cast<float>(share)});
 }
 
-// x plus a part of low rank.
 ValueId Builder::laurel(ValueId x, int64_t il) {
   const std::string blk = fmt::format("blk.{}.", il);
   const gguf::Tensor* left = file_.find_tensor(blk + "laurel_l.weight");
@@ -160,8 +152,8 @@ ValueId Builder::laurel(ValueId x, int64_t il) {
   return add(rms_norm(linear(inner, blk + "laurel_r", width_of(x)), blk + "laurel_post_norm"), x, blk + "laurel_add");
 }
 
-// What of x is above its mean by more than `deviations` of its standard deviations, the rest 0: the deviation is
-// Σ (x - mean)² / deviation / (width - 1), and the first two factors are a layer norm.
+// max(0, x - (mean + deviations * deviation)). The deviation is Σ (x - mean)² / deviation / (width - 1), whose first
+// two factors are a layer norm.
 ValueId Builder::highest(ValueId x, const std::string& name, double deviations) {
   const auto width = static_cast<double>(width_of(x));
   const auto unit = static_cast<float>(std::sqrt((width - 1) / width));

@@ -1,4 +1,4 @@
-// Attention: q, k and v from one tensor or three, norms, rope, cache, gate, output.
+// Attention: projections, norms, rope, cache, gate, output.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 #include "models/rope.h"
@@ -29,15 +29,13 @@ int32_t Builder::rope_table(const AttentionSpec& spec) {
   const auto [at, is_new] = rope_tables_.try_emplace(wanted, static_cast<int32_t>(program_.rope_tables.size()));
   if (is_new) {
     program_.rope_tables.push_back(make_rope_table(file_, hparams_, wanted));
-    // They are in the table, or do not count.
     for (const char* tensor : {"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"})
       skip(tensor);
   }
   return at->second;
 }
 
-// The spec with every field set. Fields that it leaves open come from the file. Throws Error for what the ops cannot
-// do.
+// Fills unset fields from the file. Throws Error for what the ops cannot compute.
 AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
   const Hparams& h = hparams_;
   if (!spec.heads) spec.heads = h.heads(il);
@@ -67,15 +65,14 @@ AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
   return spec;
 }
 
-// A number for each head or for each element of its output, as the matrix has it.
 ValueId Builder::attention_gate(ValueId x, const std::string& blk, int64_t heads, int64_t v_dim) {
   const gguf::Tensor* gate = file_.find_tensor(blk + "attn_gate.weight");
   const bool per_head = gate && gate->weights() == width_of(x) * heads;
   return linear(x, blk + "attn_gate", per_head ? heads : heads * v_dim);
 }
 
-// From one tensor attn_qkv, or from three. With an output gate, each head of q has its gate behind it. Without keys and
-// values of their own, queries alone.
+// From attn_qkv or three tensors. With an output gate, each head of q is followed by its gate. Layers that reuse a
+// cache have only queries.
 Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string& blk, const AttentionSpec& spec) {
   const int64_t dim = *spec.k_dim, per_head = spec.output_gate ? 2 * dim : dim;
   const int64_t q = *spec.heads * per_head, k = *spec.kv_heads * dim, v = *spec.kv_heads * *spec.v_dim;
@@ -109,7 +106,6 @@ Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string
   return made;
 }
 
-// Norm and rope, in the order of the model.
 ValueId Builder::q_or_k(ValueId x, const std::string& blk, std::string_view which, const AttentionSpec& spec) {
   const auto normed = [&](ValueId value) {
     return group_norm(value, fmt::format("{}attn_{}_norm", blk, which),
@@ -121,7 +117,7 @@ ValueId Builder::q_or_k(ValueId x, const std::string& blk, std::string_view whic
   return spec.qk_unit_norm ? unit_norm(x, fmt::format("{}attn_{}_norm", blk, which), *spec.k_dim) : x;
 }
 
-// Norm, rope and cache of keys and values. Returns the index of the layer's cache.
+// Stores normed, rotated keys and values. Returns the cache's index.
 int32_t Builder::store_keys_values(ValueId k, ValueId v, const std::string& blk, const AttentionSpec& spec) {
   k = q_or_k(k, blk, "k", spec);
   if (spec.v_norm) v = unit_norm(v, blk + "attn_v_norm", *spec.v_dim);
@@ -132,11 +128,10 @@ int32_t Builder::store_keys_values(ValueId k, ValueId v, const std::string& blk,
 }
 
 constexpr std::string_view kBiasTensor = "attn_rel_b.weight";
-constexpr int64_t kBiasReach = 128; // positions from which on distances make no difference
+constexpr int64_t kBiasReach = 128; // larger distances are equivalent
 
-// T5's bias of scores as a number for each head and distance. In an encoder, half the buckets are for what lies ahead.
-// In each half, the first half of the buckets are for one distance each, the others for more and more, up to
-// kBiasReach.
+// T5's bias per head and distance. Encoders use half of the buckets for later positions. In each half, the first half
+// are single distances, the others grow logarithmically up to kBiasReach.
 core::WeightId Builder::distance_bias(const std::string& blk, const AttentionSpec& spec) {
   constexpr std::string_view kBuckets = "attention.relative_buckets_count";
   const int64_t heads = *spec.heads, buckets = hparams_.positive_int(kBuckets, kMaxHeads),
@@ -146,7 +141,7 @@ core::WeightId Builder::distance_bias(const std::string& blk, const AttentionSpe
     const int64_t distance = spec.bias_ahead ? std::abs(ahead) : std::max<int64_t>(-ahead, 0);
     const int64_t first = spec.bias_ahead && ahead > 0 ? half : 0;
     if (distance < exact) return first + distance;
-    const auto first_wide = static_cast<double>(exact); // rounded as in the models' training
+    const auto first_wide = static_cast<double>(exact); // rounded as in training
     const float octaves = std::log(static_cast<float>(static_cast<double>(distance) / first_wide));
     const double wide = octaves * static_cast<float>(half - exact) / std::log(kBiasReach / first_wide);
     return first + std::min(half - 1, static_cast<int64_t>(std::floor(static_cast<float>(first_wide + wide))));
@@ -160,7 +155,7 @@ core::WeightId Builder::distance_bias(const std::string& blk, const AttentionSpe
   return constant(blk + "attention biases", biases);
 }
 
-// The cache of layer `il`, which must fit the heads of the layer that uses it, too.
+// Throws Error unless the cache of layer `il` fits the heads of the layer that reuses it.
 int32_t Builder::cache_of(int64_t il, const AttentionSpec& spec) const {
   const auto found = cache_of_layer_.find(il);
   if (found == cache_of_layer_.end())
@@ -188,7 +183,7 @@ ValueId Builder::attention(ValueId x, int64_t il, const AttentionSpec& wanted) {
   cache_of_layer_[il] = layer;
 
   const int64_t window =
-      spec.window.value_or(0) < hparams_.context() ? spec.window.value_or(0) : 0; // else no difference
+      spec.window.value_or(0) < hparams_.context() ? spec.window.value_or(0) : 0; // longer windows have no effect
   core::AttentionParams params = {layer,
                                   heads,
                                   static_cast<float>(*spec.scale),

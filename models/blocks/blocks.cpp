@@ -38,7 +38,6 @@ std::string Builder::begin_layer(int64_t il) {
 
 std::string Builder::layer_name(int64_t il) const { return fmt::format("{}blk.{}.", stack_, il); }
 
-// A tensor of the file that is checked to have this shape.
 core::Weight Builder::tensor_weight(const std::string& name, int64_t cols, int64_t rows, int64_t count) {
   const gguf::Tensor* tensor = file_.find_tensor(name);
   used_tensors_.insert(name);
@@ -61,7 +60,7 @@ WeightId Builder::add_weight(core::Weight weight) {
 }
 
 WeightId Builder::weight(const std::string& name, int64_t cols, int64_t rows, int64_t count) {
-  for (size_t i = 0; i < program_.weights.size(); ++i) // a tied matrix is used twice
+  for (size_t i = 0; i < program_.weights.size(); ++i)
     if (program_.weights[i].name == name && program_.weights[i].part.empty()) return static_cast<WeightId>(i);
   if (const auto planar = PlanarWeight::find(file_, name)) return planar_weight(*planar, cols, rows, count);
   return add_weight(tensor_weight(name, cols, rows, count));
@@ -94,7 +93,7 @@ WeightId Builder::reordered(const std::string& name, int64_t cols, int64_t tenso
   return add_weight(std::move(weight));
 }
 
-// Weights of a scheme that GGUF has no type for are assembled in memory, in a format that executors know.
+// Schemes without a GGUF type are repacked in memory into a format that executors know.
 WeightId Builder::planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count) {
   for (const gguf::Tensor* tensor : planar.tensors()) used_tensors_.emplace(tensor->name);
   if (planar.cols() != cols || planar.rows() != rows || planar.count() != count)
@@ -123,7 +122,7 @@ ValueId Builder::in_order_of(WeightId id, ValueId x) {
   if (found == order_of_weight_.end()) return x;
   const auto [order_id, group] = found->second;
   const core::Weight& order = program_.weights[order_id];
-  for (const core::Op& op : program_.ops) { // matrices that share an input often share its order
+  for (const core::Op& op : program_.ops) {
     if (op.kind != OpKind::permute || op.inputs[0] != x) continue;
     const core::Weight& other = program_.weights[op.weights[0]];
     if (other.cols == order.cols && std::memcmp(other.data, order.data, order.total_bytes()) == 0) return op.outputs[0];
@@ -132,7 +131,7 @@ ValueId Builder::in_order_of(WeightId id, ValueId x) {
               core::PermuteParams{group});
 }
 
-// A norm's weights or a bias. Executors read them in place, as f32.
+// Executors read norms and biases as f32.
 WeightId Builder::vector(const std::string& name, int64_t width) {
   const WeightId id = weight(name, width, 1);
   require_f32(program_.weights[id]);
@@ -207,12 +206,12 @@ ValueId Builder::given(int64_t slice, const std::string& name) {
 
 ValueId Builder::embed(double scale, core::RowUse rows, const std::string& plus) {
   const int64_t width = hparams_.width();
-  // A file may leave the one or the other of two equal matrices out.
+  // Files may omit one of two tied matrices.
   std::string name = has("token_embd.weight") || !has("output.weight") ? "token_embd.weight" : "output.weight";
   if (const gguf::Tensor* table = file_.find_tensor(name)) program_.vocab = table->dims[1];
   if (draft_head_ && has(draft_name("embed_tokens.weight"))) name = draft_name("embed_tokens.weight");
   std::vector<WeightId> weights = {weight(name, width, program_.vocab)};
-  if (const std::string types = "token_types.weight"; has(types)) { // a text is all of the first type
+  if (const std::string types = "token_types.weight"; has(types)) {
     const core::Weight table = tensor_weight(types, width, file_.find_tensor(types)->dims[1], 1);
     std::vector<float> first(width);
     quant::find_format(table.type)->decode(table.data, width, first.data());
@@ -240,11 +239,11 @@ ValueId Builder::layer_norm(ValueId x, const std::string& tensor) {
 }
 
 ValueId Builder::group_norm(ValueId x, const std::string& tensor, int64_t group, NormKind kind) {
-  const std::string name = has(tensor) ? tensor : tensor + ".weight"; // Falcon-H1 has one without ".weight"
+  const std::string name = has(tensor) ? tensor : tensor + ".weight";
   const gguf::Tensor* weights = file_.find_tensor(name);
-  const bool own = weights && weights->weights() == width_of(x); // of each group
+  const bool own = weights && weights->weights() == width_of(x);
   const int64_t groups = width_of(x) / group;
-  const bool factors = weights && group > 1 && weights->dims[0] == 1 && weights->weights() == groups; // of each group
+  const bool factors = weights && group > 1 && weights->dims[0] == 1 && weights->weights() == groups;
   const int64_t width = own || factors ? width_of(x) : group;
   std::vector<WeightId> vectors;
   if (factors)
@@ -275,7 +274,6 @@ ValueId Builder::linear(ValueId x, const std::string& tensor, int64_t rows, bool
   return scaled ? scaled_by(y, tensor + ".scale") : y;
 }
 
-// Times the one element of a tensor.
 ValueId Builder::scaled_by(ValueId x, const std::string& tensor) {
   const core::Weight weight = tensor_weight(tensor, 1, 1, 1);
   require_f32(weight);
@@ -318,7 +316,6 @@ ValueId Builder::add(ValueId a, ValueId b, const std::string& name, double scale
 
 ValueId Builder::gather(ValueId x) { return emit(OpKind::gather, "gather", {x}, width_of(x)); }
 
-// A vector of f32; in a copy.
 void Builder::scale_weight(WeightId id, double scale) {
   core::Weight& norm = program_.weights[id];
   auto scaled = std::make_shared<std::vector<std::byte>>(norm.data, norm.data + norm.total_bytes());
@@ -332,14 +329,14 @@ void Builder::scale_weight(WeightId id, double scale) {
   norm.owned = std::move(scaled);
 }
 
-// A scale of the file; 0 stands for none.
+// A value of 0 means `fallback`.
 double Builder::scale_of(std::string_view key, double fallback) const {
   const double scale = hparams_.get_float(key, fallback);
   if (!std::isfinite(scale)) throw_error("{}: {} is {}", file_.path(), hparams_.key(key), scale);
   return scale == 0 ? fallback : scale;
 }
 
-// Only its layer's tensors count in a draft head; in a model, all count but those of draft layers.
+// For a draft head, checks only its layer's tensors; for a model, all but those of draft layers.
 void Builder::refuse_unused_tensors() const {
   const auto is_of = [&](std::string_view name, int64_t il) { return name.starts_with(fmt::format("blk.{}.", il)); };
   const auto counts = [&](std::string_view name) {
@@ -349,8 +346,7 @@ void Builder::refuse_unused_tensors() const {
     return true;
   };
   for (const gguf::Tensor& tensor : file_.tensors())
-    if (!used_tensors_.contains(tensor.name) && counts(tensor.name) &&
-        !tensor.name.ends_with(".input_scale")) // how activations were quantized
+    if (!used_tensors_.contains(tensor.name) && counts(tensor.name) && !tensor.name.ends_with(".input_scale"))
       throw_error("{}: tensor {} has no place in a {} model: what it is for is not supported yet", file_.path(),
                   core::printable(tensor.name), program_.architecture);
 }

@@ -1,8 +1,7 @@
-// Attention of DeepSeek V4. All heads share one row per position, which is key and value. A token sees the last
-// positions, and what stands for longer stretches of the text: of every 4 positions an entry, which an indexer chooses
-// from, or of every 128 one. An entry is a mean of its positions' rows by a softmax of gates; of 4, it takes those of
-// the 4 before as well, by other columns. The end of a head's elements is rotated, and turned back behind attention,
-// because values are rotated, too.
+// Attention of DeepSeek V4. Heads share one row per position as key and value. A token sees recent positions and
+// compressed entries: one per 4 positions, selected by an indexer, or one per 128. An entry is a softmax-gated mean of
+// rows; with 4, also of the previous 4. The end of a head is rotated, and outputs are rotated back, because values are
+// rotated, too.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -17,11 +16,11 @@ using core::WeightId;
 
 namespace {
 
-constexpr int64_t kFine = 4, kCoarse = 128; // positions of an entry
+constexpr int64_t kFine = 4, kCoarse = 128;
 
 } // namespace
 
-// The first elements of each head, turned by the position, or back. YaRN changes no magnitudes here.
+// Rotates the first elements of each head, forward or back, without YaRN's magnitude.
 ValueId Builder::turned(ValueId x, const std::string& name, const AttentionSpec& spec, bool back) {
   int32_t table = rope_table(spec);
   program_.rope_tables[table].magnitude = 1;
@@ -39,7 +38,7 @@ ValueId Builder::turned(ValueId x, const std::string& name, const AttentionSpec&
               core::RopeParams{table, width_of(x) / *spec.k_dim, *spec.k_dim});
 }
 
-// The mean of each `ratio` positions, normed and turned as at their first one, with the rotated elements first.
+// Means of `ratio` positions, normed and rotated by the first position; the rotated part comes first.
 ValueId Builder::compressed(ValueId x, const std::string& tensor, const AttentionSpec& spec, int64_t ratio) {
   const bool overlaps = ratio == kFine;
   const int64_t dim = *spec.k_dim, width = overlaps ? 2 * dim : dim, kernel = overlaps ? 2 * ratio : ratio;
@@ -95,7 +94,7 @@ ValueId Builder::compressed_attention(ValueId x, int64_t il) {
                             {},
                             {},
                             core::KvParams{entries}});
-    ValueId seen = q; // all
+    ValueId seen = q;
     if (ratio == kFine) {
       AttentionSpec of_index = spec;
       of_index.k_dim = h.positive_int("attention.indexer.key_length", kMaxHeadDim);
@@ -115,13 +114,12 @@ ValueId Builder::compressed_attention(ValueId x, int64_t il) {
              core::MixedParams{layer, entries, heads, scale, h.window()});
   }
   y = last_first(turned(y, blk + "attention_back", spec, true), blk + "attention_order", dim, dim - rotated);
-  // A matrix for each group of heads, then one for all.
   const ValueId ids = value(blk + "group_ids", groups, false, core::ValueKind::i32);
   program_.ops.push_back({OpKind::head_ids, layer_, blk + "group_ids", {}, {ids}, {}, {}});
   const std::string first = blk + "attn_output_a.weight";
   const gguf::Tensor* matrices = file_.find_tensor(first);
   const int64_t cols = heads / groups * dim;
-  const bool flat = matrices && groups > 1 && matrices->dims[1] == groups * rank; // one behind the other
+  const bool flat = matrices && groups > 1 && matrices->dims[1] == groups * rank;
   const WeightId a =
       flat ? add_weight(head_rows(first, cols, groups * rank, groups, 0, rank)) : weight(first, cols, rank, groups);
   y = emit(OpKind::expert_linear, blk + "attn_output_a", {y, ids}, groups * rank, {a}, core::ExpertParams{groups});

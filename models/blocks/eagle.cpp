@@ -1,13 +1,10 @@
-// EAGLE-3: a draft head that is a file of its own, trained for one model.
-//
-// It takes rows of three layers of the model, a low, a middle and a high one: what goes into them. A matrix makes one
-// row of the three. It is the head's, but stands at the end of the model's Program, so that what passes between the two
-// is a hidden row as other heads have it. From a token and the row of the token before, one layer guesses the token
-// behind: attention has the norms of both side by side as its input, and adds to the row. What the layer gives is the
-// row of the next guess, which no matrix goes over again. Li et al. 2025, https://arxiv.org/abs/2503.01840
-//
-// The head's logits are of fewer tokens than the model's, those that are said most. `d2t` says which. Here the others
-// have logits that are never the highest. Head and model may share the table of tokens and the output matrix.
+// EAGLE-3: a draft head in its own file, trained for one model. Li et al. 2025, https://arxiv.org/abs/2503.01840
+// It reads the inputs of three layers of the model, combined by a matrix that is the head's but runs at the end of the
+// model's Program, so that one hidden row is passed as for other heads. One layer guesses the next token from a token
+// and the previous row: attention reads both norms, concatenated, and adds to the row. Its output is the next guess's
+// row, without the matrix.
+// The head's vocabulary may be a subset (`d2t`); other tokens get kNever. Head and model may share the token table and
+// the output matrix.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -21,7 +18,7 @@ using core::ValueId;
 
 namespace {
 
-constexpr float kNever = -1e30f; // a logit
+constexpr float kNever = -1e30f;
 
 } // namespace
 
@@ -94,7 +91,7 @@ std::vector<int64_t> Builder::draft_words() const {
   return words;
 }
 
-// Logits of all of the model's tokens. With d2t the head has only some of them, and the others get kNever.
+// Logits of all of the model's tokens; those not in d2t get kNever.
 void Builder::eagle_logits(ValueId normed) {
   const int64_t width = width_of(normed);
   const std::vector<int64_t> words = draft_words();
@@ -128,7 +125,7 @@ void Builder::eagle_head(const AttentionSpec& spec) {
   if (hparams_.blocks() != 1)
     throw_error("{}: a draft head of {} layers is not supported yet", file_.path(), hparams_.blocks());
   const int64_t width = hparams_.width();
-  const TakenRows taken = taken_rows(); // whose tensors the model's Program has
+  const TakenRows taken = taken_rows();
   Builder model(*partner_);
   program_.vocab = model.vocabulary();
   core::WeightId table = -1;

@@ -1,5 +1,4 @@
-// A decoder that attends to what an encoder gave of a text. Keys and values for that are made of the encoder's last
-// rows, once, and stay in caches that the decoder's Program reads and never writes.
+// Cross-attention. Keys and values of the encoder's output are computed once; the decoder's Program only reads them.
 #include "models/blocks/blocks.h"
 
 namespace ridge::models {
@@ -14,7 +13,7 @@ core::KvLayer Builder::encoded_cache(int64_t il) const {
 void Builder::share_caches(int64_t encoder_layers, int64_t decoder_layers) {
   for (int64_t il = 0; il < decoder_layers; ++il) program_.kv_layers.push_back(encoded_cache(il));
   shared_caches_ = decoder_layers + std::max(encoder_layers, decoder_layers);
-  program_.has_places = !encodes_; // Batch::block_ends: how long the text is
+  program_.has_places = !encodes_; // Batch::block_ends gives the text's length
 }
 
 void Builder::store_encoded(ValueId encoded, int64_t decoder_layers) {
@@ -35,7 +34,7 @@ ValueId Builder::attend_to_encoded(ValueId x, int64_t il) {
   for (const char* unused : {"cross_attn_k.weight", "cross_attn_v.weight", "cross_attn_rel_b.weight"})
     skip(blk + unused);
   const ValueId q = linear(x, blk + "cross_attn_q", heads * kv.k_dim);
-  // Every token is in a block that ends where the text does.
+  // Every token is in a block that ends with the text.
   const core::AttentionParams params = {.layer = static_cast<int32_t>(il), .heads = heads, .scale = 1};
   const ValueId attended = emit(OpKind::attention, blk + "cross_attention", {q}, heads * kv.v_dim, {}, params);
   return linear(attended, blk + "cross_attn_o", hparams_.width());

@@ -1,4 +1,4 @@
-// Feed-forward parts: dense, and experts with their routing and the expert that all tokens share.
+// Feed-forward parts: dense, routed experts, the shared expert.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -15,8 +15,7 @@ ValueId Builder::glu(core::Activation kind, ValueId gate, ValueId x, const std::
   return emit(OpKind::glu, name, {gate, x}, width_of(x), {}, core::ActivationParams{kind});
 }
 
-// The hidden layer from its matrices: "ffn_gate" and "ffn_up" with the suffix; both in "ffn_up", one behind the other;
-// or "ffn_up" alone.
+// From "ffn_gate" and "ffn_up" plus the suffix, from both in "ffn_up", or from "ffn_up" alone.
 ValueId Builder::gated_up(ValueId x, const std::string& blk, std::string_view suffix, int64_t width,
                           const ActivationSpec& spec) {
   const std::string gate_tensor = fmt::format("{}ffn_gate{}", blk, suffix),
@@ -36,7 +35,7 @@ ValueId Builder::gated_up(ValueId x, const std::string& blk, std::string_view su
   std::vector<float> factors(width);
   std::memcpy(factors.data(), divisors.data, divisors.total_bytes());
   for (float& factor : factors) factor = 1 / factor;
-  program_.ops.back().weights.push_back(constant(scales, factors)); // of the activation
+  program_.ops.back().weights.push_back(constant(scales, factors));
   return hidden;
 }
 
@@ -66,7 +65,6 @@ ValueId Builder::feed_forward(ValueId x, int64_t il, const RoutingSpec& routing,
   return hparams_.has_experts(il) ? experts(x, il, routing, activation) : ffn(x, il, activation);
 }
 
-// The expert that every token goes through, weighed by a gate of its own where the file has one.
 ValueId Builder::shared_expert(ValueId x, const std::string& blk, const ActivationSpec& activation) {
   const gguf::Tensor* down = file_.find_tensor(blk + "ffn_down_shexp.weight");
   const ValueId hidden = gated_up(x, blk, "_shexp", down ? down->dims[0] : 1, activation);
@@ -75,7 +73,6 @@ ValueId Builder::shared_expert(ValueId x, const std::string& blk, const Activati
   return glu(core::Activation::sigmoid, linear(x, blk + "ffn_gate_inp_shexp", 1), y, blk + "shexp_gate");
 }
 
-// The spec with every field set, as for attention.
 RoutingSpec Builder::resolved(RoutingSpec spec, int64_t il) const {
   const Hparams& h = hparams_;
   if (!spec.experts) spec.experts = h.experts();
@@ -100,7 +97,6 @@ RoutingSpec Builder::resolved(RoutingSpec spec, int64_t il) const {
   return spec;
 }
 
-// Rows of biases, one behind the other for all experts.
 WeightId Builder::expert_bias(const std::string& name, const RowSlice& rows, int64_t experts) {
   if (rows.rows == rows.tensor_rows) return flat_vector(name, experts * rows.rows);
   core::Weight bias = tensor_weight(name, rows.tensor_rows, experts, 1);
@@ -119,7 +115,7 @@ WeightId Builder::expert_bias(const std::string& name, const RowSlice& rows, int
   return add_weight(std::move(bias));
 }
 
-// A table of the numbers of experts, `used` for each token.
+// Table [tokens][used] of expert numbers.
 WeightId Builder::experts_of_tokens(const std::string& name, int64_t experts, int64_t used) {
   const gguf::Tensor* tensor = file_.find_tensor(name);
   skip(name);
@@ -150,11 +146,11 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
   std::vector<WeightId> bias;
   for (const char* name : {"exp_probs_b.bias", "exp_probs_b"})
     if (spec.selection_bias && bias.empty() && has(blk + name)) bias.push_back(vector(blk + name, *spec.experts));
-  if (const std::string scale = blk + "ffn_down_exps.scale"; spec.scales_outputs && has(scale)) { // scales shares
+  if (const std::string scale = blk + "ffn_down_exps.scale"; spec.scales_outputs && has(scale)) {
     if (bias.empty()) bias.push_back(constant(blk + "no_bias", *spec.experts, 0));
     bias.push_back(vector(scale, *spec.experts));
   }
-  if (spec.by_token) { // neither biases nor scales
+  if (spec.by_token) {
     bias = {constant(blk + "no_bias", *spec.experts, 0), constant(blk + "no_scale", *spec.experts, 1),
             experts_of_tokens(blk + "ffn_gate_tid2eid.weight", *spec.experts, used)};
   }
@@ -168,13 +164,12 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
        core::RouteParams{*spec.experts, used, *spec.normalize, *spec.gate, static_cast<float>(*spec.scale),
                          *spec.groups, *spec.groups_used, spec.by_score, spec.by_sigmoid, spec.share_matrix}});
 
-  ValueId inner = x; // what the experts work on
+  ValueId inner = x;
   const std::string_view kind = has(blk + "ffn_routed_down.weight") ? "routed" : "latent";
   const std::string to_latent = fmt::format("{}ffn_{}_down", blk, kind);
   const bool latent = spec.latent && has(to_latent + ".weight");
   if (latent) inner = linear(x, to_latent, file_.find_tensor(to_latent + ".weight")->dims[1]);
   const int64_t width = width_of(inner);
-  // Some rows of each expert's matrix.
   const auto multiply = [&](ValueId in, const std::string& tensor, const std::string& name, WeightId id,
                             const RowSlice& rows) {
     std::vector<WeightId> weights = {id};
@@ -201,7 +196,7 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
     up = expert_linear(inner, "up", width, hidden_width);
   }
   if (spec.shares_scale_input) {
-    // Only the gate is scaled here: up and down are linear in what they read, so expert_sum scales the result at last.
+    // Scaling the gate suffices: up and down are linear, so the scale reaches the result.
     if (gate < 0) throw_error("{}: {}: shares of experts without a gate", file_.path(), blk);
     gate = glu(core::Activation::identity, shares, gate, blk + "share_gate");
   }

@@ -1,4 +1,4 @@
-// What only Gemma's layers have: an embedding of the token for each layer, and a scale of the residual stream.
+// Gemma's per-layer embeddings and scale of the residual stream.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -12,8 +12,7 @@ using core::OpKind;
 using core::ValueId;
 using core::WeightId;
 
-// Half from a table by token and half from the embedding x, both normed alike. The scales are in the weights of the
-// norm and in the table's.
+// The mean of a table's rows and a projection of x, both normed; the scales are folded into the weights.
 ValueId Builder::layer_inputs(ValueId x, int64_t width) {
   const int64_t layers = hparams_.layers(), all = width * layers;
   if (width < 1 || width > kMaxWidth / layers)
@@ -26,7 +25,7 @@ ValueId Builder::layer_inputs(ValueId x, int64_t width) {
   const ValueId projected = group_norm(linear(x, "per_layer_model_proj", all), "per_layer_proj_norm", width);
   core::Op& norm = program_.ops.back();
   scale_weight(norm.weights[0], half);
-  // The projection is scaled by 1 / sqrt(width of x) before the norm, which shows in the epsilon only.
+  // The reference first scales by 1 / sqrt(width), which only affects epsilon.
   std::get<core::NormParams>(norm.params).epsilon *= static_cast<float>(width_of(x));
   return add(projected, by_token, "per_layer_inputs");
 }
@@ -51,7 +50,7 @@ ValueId Builder::columns(ValueId x, const std::string& name, int64_t first, int6
   return permute(x, name, order);
 }
 
-// Puts the last `count` elements of each head before the others.
+// Moves the last `count` elements of each head to its front.
 ValueId Builder::last_first(ValueId x, const std::string& name, int64_t head_dim, int64_t count) {
   std::vector<int32_t> order(width_of(x));
   for (int64_t i = 0; i < width_of(x); ++i)

@@ -1,5 +1,4 @@
-// Hyper-connections: a layer's residual stream is several side by side. Gates of the token say how much of each goes
-// into a block, how much of what the block gives goes to each, and how they mix.
+// Hyper-connections: parallel residual streams with token-dependent gates.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -15,7 +14,7 @@ int64_t Builder::hyper_count() const {
   return hparams_.positive_int("hyper_connection.count", core::kMostHyperStreams);
 }
 
-// Without a matrix that mixes streams where `mixes` is false.
+// `mixes`: with a matrix that mixes streams.
 std::pair<ValueId, ValueId> Builder::hyper_gates(ValueId x, const std::string& tensor, bool mixes) {
   const int64_t count = hyper_count(), parts = mixes ? 2 + count : 2, outs = (parts - 1) * count;
   core::HyperParams params = {count, 0, hyper_epsilon()};
@@ -45,7 +44,7 @@ float Builder::hyper_epsilon() const {
   return static_cast<float>(epsilon);
 }
 
-// The sum of the streams under gates, sigmoid(scale * y + base) + epsilon. The scale is in the norm before y.
+// Sum of the streams weighted by sigmoid(scale * y + base) + epsilon. The scale is in the norm before y.
 ValueId Builder::gated_sum(ValueId x, const std::string& tensor) {
   const int64_t count = hyper_count(), width = width_of(x) / count;
   const ValueId normed = unit_norm(x, tensor + "_norm", width_of(x));
@@ -63,7 +62,7 @@ ValueId Builder::gated_sum(ValueId x, const std::string& tensor) {
              tensor + "_add");
 }
 
-// The mean of the streams under gates, which a matrix of low rank makes of all of them.
+// Mean of the streams with gates from a low-rank matrix.
 ValueId Builder::gated_mean(ValueId normed, const std::string& tensor) {
   const int64_t count = hyper_count(), rank = hparams_.positive_int("hyper_connection.low_rank", kMaxWidth);
   const float share = 1 / static_cast<float>(count);
@@ -78,7 +77,7 @@ std::pair<ValueId, ValueId> Builder::hyper_input(HyperConnections kind, ValueId 
   if (kind != HyperConnections::gated) return hyper_gates(x, tensor, kind != HyperConnections::independent);
   const int64_t count = hyper_count();
   const ValueId normed = group_norm(x, tensor + "_norm", width_of(x) / count);
-  // Around 1: where the matrix makes 0, the block's output is added as it is.
+  // Centered at 1: if the matrix gives 0, the output is added unchanged.
   const ValueId out = emit(OpKind::activate, tensor + "_out", {linear(normed, tensor + "_inject", count)}, count,
                            {constant(tensor + "_double", count, 2)},
                            core::ActivationParams{Activation::sigmoid, 1 / static_cast<float>(count)});

@@ -1,4 +1,4 @@
-// Indexers: small heads score the positions before a token, and it attends to the best ones only.
+// Indexers: small heads score the earlier positions, and a token attends to the best ones.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -21,7 +21,6 @@ ValueId Builder::best_positions(ValueId queries, ValueId weights, ValueId key, c
   return chosen;
 }
 
-// Means of the last keys.
 ValueId Builder::mean_keys(ValueId keys, const std::string& blk, int64_t kernel) {
   if (kernel == 1) return keys;
   const int64_t dim = width_of(keys);
@@ -31,8 +30,8 @@ ValueId Builder::mean_keys(ValueId keys, const std::string& blk, int64_t kernel)
               core::ConvParams{state, kernel, core::Activation::identity});
 }
 
-// The key of a block of positions is the mean of theirs, normed and then turned as at the block's first position. The
-// last positions, which are no whole block yet, are chosen always.
+// A block's key is the normed mean of its keys, rotated by the block's first position. The last, incomplete block is
+// always selected.
 std::optional<ValueId> Builder::chosen_blocks(ValueId x, int64_t il, const AttentionSpec& attention) {
   constexpr std::string_view kRatios = "attention.compress_ratios";
   const Hparams& h = hparams_;
@@ -54,7 +53,7 @@ std::optional<ValueId> Builder::chosen_blocks(ValueId x, int64_t il, const Atten
     throw_error("{}: {} rotated dimensions are more than the {} of {}", file_.path(), *of_heads.rope_dims, dim,
                 h.key("attention.indexer.key_length"));
   AttentionSpec of_blocks = of_heads;
-  of_blocks.rope_axes = RopeAxes::one; // a block has its position in all of them
+  of_blocks.rope_axes = RopeAxes::one;
   of_blocks.rope_span = static_cast<int32_t>(ratio);
   const ValueId queries =
       rope(group_norm(linear(x, blk + "indexer.q_proj", heads * dim), q_norm, dim), blk + "index_q_rope", of_heads);

@@ -1,10 +1,8 @@
-// Multi-head latent attention (DeepSeek-V2): keys and values of all heads follow from one narrow row per token, c, and
-// a rotated part r that all heads share. The cache keeps c and r only.
-//
-// A head's key is its matrix k_b times c, with r behind it. A score is q · (k_b c) = (k_bᵀ q) · c, so each head's query
-// is multiplied with the matrix in place of every key ("absorbed"), and all heads attend to the same rows. Values
-// likewise: v_b comes after attention. Files have k_b transposed for that. Older ones have attn_kv_b, the rows of k_b
-// and v_b of each head one behind the other; of these k_b is decoded and transposed here.
+// Multi-head latent attention (DeepSeek-V2): keys and values of all heads derive from one cached row per token, c, and
+// a rotated part r that all heads share.
+// A head's key is k_b c followed by r. Since q · (k_b c) = (k_bᵀ q) · c, queries are multiplied instead of keys
+// ("absorbed") and all heads attend to the same rows; v_b follows attention. Files store k_b transposed. Older ones
+// have attn_kv_b, k_b and v_b interleaved per head, from which k_b is decoded and transposed here.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 #include "models/rope.h"
@@ -17,7 +15,6 @@ using core::OpKind;
 using core::ValueId;
 using core::WeightId;
 
-// A matrix for each head: `rows` from `first` on of the head's rows [tensor_rows / heads] in a tensor.
 core::Weight Builder::head_rows(const std::string& tensor, int64_t cols, int64_t tensor_rows, int64_t heads,
                                 int64_t first, int64_t rows) {
   core::Weight weight = tensor_weight(tensor, cols, tensor_rows, 1);
@@ -28,7 +25,6 @@ core::Weight Builder::head_rows(const std::string& tensor, int64_t cols, int64_t
   return weight;
 }
 
-// A matrix per head, transposed, in f32.
 WeightId Builder::transposed(const core::Weight& heads, std::string_view part) {
   core::Weight out = heads;
   out.type = core::kFloatType;
@@ -52,8 +48,7 @@ WeightId Builder::transposed(const core::Weight& heads, std::string_view part) {
   return add_weight(std::move(out));
 }
 
-// The matrices k_b, transposed, and v_b of each head. Where no part of a key follows from the latent row, k_b makes
-// zeros of what stands for the query, `rest` elements.
+// k_b, transposed, and v_b. If keys have no latent part, k_b gives `rest` zeros.
 std::pair<WeightId, WeightId> Builder::latent_matrices(const std::string& blk, int64_t heads, int64_t nope,
                                                        int64_t v_dim, int64_t rank, int64_t rest) {
   if (nope > 0 && has(blk + "attn_k_b.weight"))
@@ -62,7 +57,7 @@ std::pair<WeightId, WeightId> Builder::latent_matrices(const std::string& blk, i
   const int64_t per_head = nope + v_dim;
   core::Weight v_b = head_rows(both, rank, heads * per_head, heads, nope, v_dim);
   v_b.part = "v";
-  v_b.name += " v"; // an importance matrix has no row for half a tensor
+  v_b.name += " v"; // importance matrices cover whole tensors
   const WeightId k_b = nope > 0 ? transposed(head_rows(both, rank, heads * per_head, heads, 0, nope), "k")
                                 : constant(both + " k", heads * rank * rest, 0);
   if (nope == 0) {
@@ -77,7 +72,7 @@ std::pair<WeightId, WeightId> Builder::latent_matrices(const std::string& blk, i
 
 namespace {
 
-// What YaRN makes of attention over a context that is `factor` times as long.
+// YaRN's magnitude for a context `factor` times longer.
 double yarn_magnitude(double factor, double multiplier) {
   return factor > 1 ? 1 + 0.1 * multiplier * std::log(factor) : 1;
 }
@@ -117,7 +112,7 @@ ValueId Builder::latent_rope(ValueId x, const std::string& name, int64_t head_di
   return emit(OpKind::rope, name, {x}, width_of(x), {}, core::RopeParams{at->second, width_of(x) / head_dim, head_dim});
 }
 
-// Means of the last keys, by a softmax of gates that are learned for each token and place.
+// Means of the last keys, by a softmax of gates per token and place.
 ValueId Builder::pooled_keys(ValueId x, ValueId keys, const std::string& blk, int64_t kernel) {
   const int64_t dim = width_of(keys);
   const ValueId gate = linear(x, blk + "indexer_compressor_gate", dim);
@@ -126,8 +121,7 @@ ValueId Builder::pooled_keys(ValueId x, ValueId keys, const std::string& blk, in
   return emit(OpKind::pool, blk + "index_pool", {keys, gate}, dim, {bias}, core::PoolParams{state, kernel});
 }
 
-// The indexer of DeepSeek-V3.2: small heads score all positions before a token, and it attends to the best ones. `q`:
-// what the layer's queries are made of.
+// DeepSeek-V3.2's indexer. `q`: the input of the layer's queries.
 ValueId Builder::chosen_positions(ValueId x, ValueId q, const std::string& blk, int64_t rotated,
                                   const LatentSpec& spec) {
   const Hparams& h = hparams_;
@@ -142,7 +136,7 @@ ValueId Builder::chosen_positions(ValueId x, ValueId q, const std::string& blk, 
     throw_error("{}: {} is {}, expected a multiple of {}", file_.path(), h.key("attention.indexer.top_k"), top, span);
   const bool tail = span > 1 && h.get_bool("attention.indexer.kpool_select_tail", true);
   const int64_t most = std::min(top, std::max(h.context() / span, int64_t{1}) * span) + (tail ? span - 1 : 0);
-  // What is rotated comes first. The order of a head's elements makes no difference to products with keys.
+  // Permuting heads does not change products with keys.
   const auto rotated_first = [&](ValueId x, const char* name) {
     return spec.index_rope_last ? last_first(x, blk + name, dim, rotated) : x;
   };
@@ -187,7 +181,7 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
   if (spec.sees == LatentSpec::Sees::own_choice) chosen_ = chosen_positions(x, q_in, blk, rotated, spec);
   if (spec.sees != LatentSpec::Sees::all && chosen_ < 0)
     throw_error("{}: layer {} attends to the choice of a layer before, but none has an indexer", file_.path(), il);
-  // Each head has `nope` rows, and its rotated ones behind them.
+  // Each head has `nope` rows, then its rotated ones.
   ValueId q = nope > 0 ? linear_of(q_in, q_tensor, {"nope", heads * k_dim, 0, heads * nope, nope, k_dim}) : -1;
   const ValueId c =
       rms_norm(linear_of(x, blk + "attn_kv_a_mqa", {"c", rank + rotated, 0, rank}), blk + "attn_kv_a_norm");

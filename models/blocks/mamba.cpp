@@ -1,6 +1,4 @@
-// Mamba's selective scans: the first Mamba, where each channel and state has a rate of its own, and PLaMo 2's, where
-// each head has one. Rates and what goes into the state follow from the convolved input. (Mamba 2 is in recurrent.cpp.)
-// And lightning attention, which is such a scan at fixed paces.
+// Scans of Mamba 1 and PLaMo 2, and lightning attention. Mamba 2 is in recurrent.cpp.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -19,7 +17,6 @@ constexpr int64_t kMostStates = 4096;
 
 } // namespace
 
-// The scan of x by b, c and the steps of its heads, then the gate and the output matrix.
 ValueId Builder::scanned(ValueId x, ValueId b, ValueId c, ValueId dt, ValueId gate, const std::string& blk) {
   const int64_t inner = width_of(x), heads = width_of(dt), states = width_of(b);
   const gguf::Tensor* rates = file_.find_tensor(blk + "ssm_a");
@@ -40,7 +37,7 @@ ValueId Builder::mamba(ValueId x, int64_t il) {
   const ValueId gate = linear_of(x, in, {"z", 2 * inner, inner, inner});
   const ValueId mixed = conv1d(linear_of(x, in, {"x", 2 * inner, 0, inner}), blk + "ssm_conv1d",
                                hparams_.ssm("conv_kernel"), Activation::silu);
-  const bool bare = hparams_.get_bool("ssm.dt_b_c_rms", false); // norms without weights
+  const bool bare = hparams_.get_bool("ssm.dt_b_c_rms", false);
   const auto part = [&](std::string_view which, int64_t first, int64_t rows) {
     const ValueId y = linear_of(mixed, from_x, {which, all, first, rows});
     const std::string norm = fmt::format("{}ssm_{}_norm", blk, which);
@@ -61,7 +58,7 @@ ValueId Builder::plamo_mamba(ValueId x, int64_t il) {
   if (heads > kMaxHeads || inner % heads != 0 || states > kMostStates)
     throw_error("{}: a scan of {} channels in {} heads with {} states: the file is damaged or not a {} model",
                 file_.path(), inner, heads, states, program_.architecture);
-  const ValueId gate = linear_of(x, in, {"z", 2 * inner, 0, inner, head, 2 * head}); // of each head, before its x
+  const ValueId gate = linear_of(x, in, {"z", 2 * inner, 0, inner, head, 2 * head}); // each head's gate precedes its x
   const ValueId mixed = conv1d(linear_of(x, in, {"x", 2 * inner, head, inner, head, 2 * head}), blk + "ssm_conv1d",
                                hparams_.ssm("conv_kernel"), Activation::silu);
   const auto part = [&](std::string_view which, int64_t first, int64_t rows) {
@@ -72,12 +69,11 @@ ValueId Builder::plamo_mamba(ValueId x, int64_t il) {
   return scanned(mixed, b, c, dt, gate, blk);
 }
 
-// S = exp(-pace of the head) S + v kᵀ, and S q. As a scan whose steps are all softplus(0 + bias) = 1, with as many
-// states as a key has elements.
+// S = exp(-pace of the head) S + v kᵀ, then S q: a scan whose steps are all softplus(0 + bias) = 1.
 ValueId Builder::lightning_attention(ValueId x, int64_t il, double pace) {
   const std::string blk = layer_name(il), qkv = blk + "attn_qkv";
   const int64_t heads = hparams_.heads(il), dim = hparams_.k_dim(il), inner = heads * dim;
-  const auto part = [&](std::string_view which, int64_t place) { // of each head, one behind the other
+  const auto part = [&](std::string_view which, int64_t place) { // q, k and v are interleaved per head
     const ValueId y = linear_of(x, qkv, {which, 3 * inner, place * dim, inner, dim, 3 * dim});
     return activate(y, fmt::format("{}_{}", qkv, which), {{Activation::silu}});
   };
@@ -88,7 +84,7 @@ ValueId Builder::lightning_attention(ValueId x, int64_t il, double pace) {
   std::vector<float> rates(heads);
   for (int64_t i = 0; i < heads; ++i)
     rates[i] = static_cast<float>(-pace * std::pow(first, static_cast<double>(i + 1)));
-  const auto one = static_cast<float>(std::log(std::exp(1.0) - 1)); // whose softplus is 1
+  const auto one = static_cast<float>(std::log(std::exp(1.0) - 1));
   const int32_t state = new_state(blk + "scan", inner * dim);
   const ValueId y = emit(
       OpKind::scan, blk + "scan", {v, k, q, zeros}, inner,

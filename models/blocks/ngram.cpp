@@ -1,5 +1,4 @@
-// Embeddings of n-grams: what the last tokens give by a table of hashed rows goes into residual streams, as far as
-// gates for each stream let it, and once more through a convolution over the stream's tokens.
+// n-gram embeddings: rows of a hashed table for the last tokens are added to the residual streams through gates.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -15,9 +14,9 @@ using core::ValueId;
 using core::WeightId;
 
 constexpr int64_t kMostNgramHeads = 256;
-constexpr int64_t kExactTokens = 1 << 24; // that f32, the type of states, tells apart
+constexpr int64_t kExactTokens = 1 << 24; // largest exact range in f32, the type of states
 
-// As core/host_device/ngram.h wants it.
+// In the layout of core/host_device/ngram.h.
 WeightId Builder::ngram_hash(const core::NgramParams& params, int64_t table_rows) {
   const Hparams& h = hparams_;
   const std::vector<int64_t> factors = h.ints("ple.layer_multipliers", params.length),
@@ -66,7 +65,6 @@ ValueId Builder::ngram_embedding(const std::string& blk) {
   return out;
 }
 
-// A convolution over every `dilation`-th token: the taps between are 0.
 ValueId Builder::dilated_conv(ValueId x, const std::string& tensor, int64_t kernel, int64_t dilation) {
   const int64_t channels = width_of(x), reach = std::max<int64_t>((kernel - 1) * dilation + 1, 2);
   const core::Weight taps = tensor_weight(tensor + ".weight", kernel, channels, 1);
@@ -91,7 +89,7 @@ ValueId Builder::add_ngrams(ValueId streams, int64_t il) {
   const ValueId embedding = ngram_embedding(blk);
   const ValueId key = group_norm(linear(embedding, blk + "ple_key", all), blk + "ple_norm_key", width),
                 query = group_norm(streams, blk + "ple_norm_query", width);
-  // The products of each stream's key and query, as a matrix of ones for the elements of the stream.
+  // Dot products per stream, as a matrix of ones.
   std::vector<float> sums(count * all);
   for (int64_t i = 0; i < all; ++i) sums[i / width * all + i] = 1 / std::sqrt(static_cast<float>(width));
   const ValueId gates =

@@ -1,4 +1,4 @@
-// Layers that mix tokens by a state: gated delta nets, Kimi Delta Attention, Mamba 2, and short convolutions.
+// Delta nets, Mamba 2 and short convolutions.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -16,7 +16,6 @@ int32_t Builder::new_state(const std::string& name, int64_t width) {
   return static_cast<int32_t>(program_.states.size()) - 1;
 }
 
-// A row of f32 per channel. Some files have a matrix of one row per channel.
 WeightId Builder::taps(const std::string& name, int64_t kernel, int64_t channels) {
   const gguf::Tensor* tensor = file_.find_tensor(name);
   const bool matrices = tensor && channels > 1 && tensor->dims[1] == 1;
@@ -37,14 +36,13 @@ ValueId Builder::conv1d(ValueId x, const std::string& tensor, int64_t kernel, Ac
   return emit(OpKind::conv1d, tensor, {x}, channels, std::move(weights), core::ConvParams{state, kernel, activation});
 }
 
-// q, k and v in one value, and z, the gate of the output. Older files of qwen3next have one tensor in which each head
-// of k is followed by what belongs to it: q, k, the heads of v, their gates.
+// q, k and v concatenated, and the output gate. Older qwen3next files have one tensor, grouped by key head.
 std::pair<ValueId, ValueId> Builder::delta_net_inputs(ValueId x, const std::string& blk, int64_t k_heads,
                                                       int64_t v_heads, int64_t dim) {
   const int64_t qkv = (2 * k_heads + v_heads) * dim, z = v_heads * dim;
   const std::string together = blk + "ssm_in";
   if (has(blk + "attn_qkv.weight") || !has(together + ".weight")) {
-    skip(together + ".weight"); // a file may have both
+    skip(together + ".weight");
     return {linear(x, blk + "attn_qkv", qkv), linear(x, blk + "attn_gate", z)};
   }
 
@@ -90,9 +88,8 @@ ValueId Builder::delta_net(ValueId x, int64_t il, bool neighbors_share, Activati
   return linear(y, blk + "ssm_out", hparams_.width());
 }
 
-// Kimi Delta Attention: a delta net whose state forgets each element of a key at a pace of its own. q, k and v have a
-// convolution each, and as many heads as the first layer's attention. What says how fast it forgets, and the gate of
-// the output, follow from the input by two matrices or one.
+// Kimi Delta Attention: a delta net with a decay per key element and the first layer's head count. One matrix or two
+// low-rank ones make the decay and the output gate.
 ValueId Builder::kimi_delta(ValueId x, int64_t il, float epsilon, bool minus) {
   const std::string blk = fmt::format("blk.{}.", il);
   const Hparams& h = hparams_;
@@ -103,7 +100,7 @@ ValueId Builder::kimi_delta(ValueId x, int64_t il, float epsilon, bool minus) {
   const std::string together = blk + "attn_qkv";
   const auto projected = [&](std::string_view which, int64_t place) {
     const std::string tensor = fmt::format("{}attn_{}", blk, which);
-    for (const std::string& name : {together, tensor}) skip(name + ".bias"); // no trained model has one
+    for (const std::string& name : {together, tensor}) skip(name + ".bias"); // never trained
     const WeightId id = has(together + ".weight")
                             ? slice(together + ".weight", width_of(x), {which, 3 * inner, place * inner, inner})
                             : weight(tensor + ".weight", width_of(x), inner);
@@ -153,7 +150,6 @@ ValueId Builder::mamba2(ValueId x, int64_t il) {
   return linear(y, blk + "ssm_out", hparams_.width());
 }
 
-// Before and behind the convolution a gate, both from the input.
 ValueId Builder::short_conv(ValueId x, int64_t il) {
   const std::string blk = fmt::format("blk.{}.", il), in = blk + "shortconv.in_proj";
   const int64_t width = hparams_.width();

@@ -1,4 +1,4 @@
-// Residual streams of layers before that come back (Kimi K3): a layer's input is a mean of them and of its own.
+// Kimi K3's weighted mean of saved residual streams.
 #include "models/blocks/blocks.h"
 
 namespace ridge::models {
@@ -15,7 +15,6 @@ ValueId Builder::mix_residuals(ValueId kept, ValueId x, const std::string& score
   const ValueId all = keep_residual(kept, x, scores + "_all");
   const ValueId ids = value(scores + "_ids", count, gathered(x), core::ValueKind::i32);
   program_.ops.push_back({OpKind::head_ids, layer_, scores + "_ids", {}, {ids}, {}, {}});
-  // The same row for each.
   const core::Weight row = tensor_weight(scores + ".weight", width, 1, 1);
   require_f32(row);
   std::vector<float> rows;

@@ -1,6 +1,5 @@
-// RWKV 6 and 7: a layer mixes each token with the one before it, and then over time by a state that forgets each
-// element of a key at a pace that follows from the token; in RWKV 7 it also forgets what it holds in a direction of
-// keys.
+// RWKV 6 and 7. Each token is mixed with the previous one, then over time by a state with token-dependent decay per key
+// element. RWKV 7 also erases along a key direction.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -21,7 +20,7 @@ constexpr ActivationSpec kIdentity = {.activation = {Activation::identity}};
 
 } // namespace
 
-// What the token before had more than this one, each element for itself; zeros come before the first.
+// The previous token minus this one; zeros before the first.
 ValueId Builder::before_minus_now(ValueId x, const std::string& name) {
   const int64_t width = width_of(x);
   std::vector<float> taps;
@@ -30,14 +29,13 @@ ValueId Builder::before_minus_now(ValueId x, const std::string& name) {
               core::ConvParams{new_state(name, width), 2, Activation::identity});
 }
 
-// x plus a share of the difference, a number of the tensor for each element.
+// x plus the difference times the tensor, per element.
 ValueId Builder::toward(ValueId x, ValueId difference, const std::string& tensor) {
   const ValueId part = emit(OpKind::activate, tensor, {difference}, width_of(x),
                             {flat_vector(tensor + ".weight", width_of(x))}, core::ActivationParams{});
   return add(x, part, tensor + "_add");
 }
 
-// One of the `count` shares in one tensor, or a tensor of its own.
 WeightId Builder::time_mix_share(const std::string& blk, std::string_view which, int64_t place, int64_t count) {
   const std::string own = fmt::format("{}time_mix_lerp_{}.weight", blk, which),
                     fused = blk + "time_mix_lerp_fused.weight";
@@ -64,7 +62,6 @@ ValueId Builder::time_mix(ValueId x, int64_t il) {
   const ValueId mixed = linear(toward(x, difference, blk + "time_mix_lerp_x"), blk + "time_mix_w1", 5 * extra);
   const ValueId inner = activate(mixed, blk + "time_mix_tanh", kTanh);
   int64_t place = 0;
-  // x plus a share of the difference that follows from the token.
   const auto input = [&](std::string_view which) {
     core::Weight matrix = tensor_weight(blk + "time_mix_w2.weight", extra, width, 5);
     matrix.data += place * matrix.matrix_bytes();
@@ -91,7 +88,7 @@ ValueId Builder::time_mix(ValueId x, int64_t il) {
   return linear(y, blk + "time_mix_output", width);
 }
 
-// W2 activation(W1 x), where the file has a bias W0 plus that.
+// W2 activation(W1 x), plus W0 if present.
 ValueId Builder::low_rank(ValueId x, const std::string& tensor, const ActivationSpec& activation) {
   const gguf::Tensor* first = file_.find_tensor(tensor + "1.weight");
   const int64_t width = hparams_.width(), rank = first ? first->dims[1] : 1;
@@ -101,7 +98,6 @@ ValueId Builder::low_rank(ValueId x, const std::string& tensor, const Activation
   return emit(OpKind::linear, tensor + "2", {inner}, width, {matrix, flat_vector(tensor + "0.weight", width)});
 }
 
-// Σ r * k * w in each head, w being a tensor.
 ValueId Builder::head_products(ValueId r, ValueId k, const std::string& tensor, int64_t dim) {
   const int64_t width = width_of(r), heads = width / dim;
   const std::string name = tensor + ".weight";
@@ -145,7 +141,7 @@ std::pair<ValueId, ValueId> Builder::time_mix7(ValueId x, std::optional<ValueId>
   } else {
     for (const char* unused : {"v0.weight", "v1.weight", "v2.weight"}) skip(mix + unused);
   }
-  // The direction has length 1: an RMS norm divided by the root of its elements.
+  // A direction of length 1: an RMS norm divided by sqrt(dim).
   const ValueId direction =
       emit(OpKind::rms_norm, mix + "direction", {times(plain_k, mix + "k_k")}, width,
            {constant(mix + "unit", dim, 1 / std::sqrt(static_cast<float>(dim)))}, core::NormParams{1e-24f, dim});

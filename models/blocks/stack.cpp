@@ -1,9 +1,7 @@
-// The usual stack, from the embedding over the layers to the logits, and the draft heads that some files have behind
-// their layers.
-//
-// A draft head (multi-token prediction, "nextn") is one further layer. From a token and the hidden row that the model
-// has of the token before, it guesses the token that comes next: their norms side by side go through a matrix, then
-// through a layer like the model's own, then to logits. So the model's guess of one token becomes a guess of two.
+// The stack from embedding to logits, and draft heads.
+// A draft head (multi-token prediction, "nextn") is one more layer. It reads a token and the model's hidden row of the
+// previous token: their norms, concatenated, go through a matrix, a layer like the model's and the output. It predicts
+// the token after.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -14,7 +12,7 @@ namespace ridge::models {
 using core::OpKind;
 using core::ValueId;
 
-// The scale goes into the norm's weights: the logits follow from them linearly.
+// Folds the scale into the norm's weights, since logits are linear in them.
 ValueId Builder::final_norm(ValueId x, const std::string& tensor, double scale) {
   if (tensor.empty()) return x;
   const ValueId normed = norm(x, tensor);
@@ -66,7 +64,7 @@ void Builder::logits(ValueId x, const std::string& norm, double scale, double so
 
 void Builder::hidden(ValueId x, const std::string& norm) {
   x = final_norm(x, norm, 1);
-  // What a mean of hidden states goes through in the end. Without biases and activations it may as well come first.
+  // These matrices are applied to the mean of hidden states. They are linear, so applying them first is equivalent.
   for (const std::string name : {"dense_2", "dense_3"})
     if (const gguf::Tensor* matrix = file_.find_tensor(name + ".weight")) x = linear(x, name, matrix->dims[1]);
   program_.output = x;
@@ -85,7 +83,7 @@ double Builder::scale_of(const Model& model, std::string_view key, double own) c
 ValueId Builder::layer(const Model& model, ValueId x, int64_t il, bool gathers) {
   const std::string blk = begin_layer(il);
   const core::AddParams residual = {static_cast<float>(scale_of(model, "residual_scale", model.residual_scale))};
-  ValueId gates = -1; // of hyper-connections, for what the block gives
+  ValueId gates = -1;
   const auto block_input = [&](ValueId streams, const std::string& tensor) {
     if (model.hyper_connections == HyperConnections::none) return streams;
     ValueId input;
@@ -132,7 +130,7 @@ void Builder::build(const Model& model) {
   drafts_ = model.drafts;
   if (keeps_hidden_ && (drafts_ == Drafts::none || embeds_)) refuse_drafts();
   if (draft_head_) return build_draft_head(model);
-  // A scale of the file's is one of rows that tokens are given, too.
+  // A file's scale also applies to given rows.
   ValueId x = embed(scale_of(model, "embedding_scale", model.embedding_scale),
                     model.scaled ? core::RowUse::scaled : core::RowUse::as_it_is);
   if (model.learns_positions) x = add(x, embed_positions(), "position_add");
@@ -140,7 +138,7 @@ void Builder::build(const Model& model) {
   const bool has_streams = model.hyper_connections != HyperConnections::none;
   if (has_streams) x = hyper_begin(x);
   const int64_t layers = model.layers.value_or(hparams_.layers());
-  // The last feed-forward only for tokens whose logits are wanted; draft heads need all.
+  // The last feed-forward part processes only tokens with wanted logits, unless draft heads need all.
   const bool all_to_end = keeps_hidden_ || model.ffn_has_state || (taken_ && taken_->last_layer() == layers);
   for (int64_t il = 0; il < layers; ++il) {
     take_row(x, il);

@@ -1,4 +1,4 @@
-// Models that write by diffusion: LLaDA, dense and with experts, Dream, RND1.
+// LLaDA, Dream, RND1.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -6,7 +6,7 @@ namespace {
 
 constexpr FieldRule kSeesAll = {"attention.causal", Kind::flag, "0"};
 
-// Where the logits of a token say what stands in its place, not behind it.
+// A token's logits are for its own position, not the next.
 constexpr FieldRule kInPlace[] = {kSeesAll, {"diffusion.shift_logits", Kind::flag, "0"}};
 constexpr FieldRule kBehind[] = {kSeesAll};
 

@@ -1,4 +1,4 @@
-// Encoders: BERT, RoBERTa and XLM-RoBERTa, Nomic Embed, Jina Embeddings 3, ModernBERT, EuroBERT, T5.
+// BERT-like encoders, ModernBERT and T5.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -114,7 +114,7 @@ constexpr TensorRule kT5Decoder[] = {
 constexpr FieldRule kT5DecoderFields[] = {
     {"decoder_block_count", Kind::count, "num_decoder_layers | num_layers"},
     {"decoder_start_token_id", Kind::count, "decoder_start_token_id | pad_token_id", 0},
-    // T5 divides logits by the root of its width, T5 1.1 and mT5 do not.
+    // T5 divides logits by sqrt(width); T5 1.1 and mT5 do not.
     {"logit_scale", Kind::real,
      "scale_decoder_outputs | tie_word_embeddings | 1 * model_type = t5 / umt5 * d_model ^ 0.5", 0},
 };

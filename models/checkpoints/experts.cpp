@@ -1,5 +1,4 @@
-// Experts that are chosen by scores, behind dense layers: DeepSeek MoE, dots.llm1, EXAONE MoE, Ling 2, Hunyuan 3,
-// OLMoE, Llama 4, Trinity.
+// Routed experts after dense layers.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -9,7 +8,7 @@ constexpr std::string_view kDense = "first_k_dense_replace | num_dense_layers | 
 constexpr FieldRule kFields[] = {
     {"leading_dense_block_count", Kind::count, kDense, 0},
     {"expert_shared_count", Kind::count, "n_shared_experts | num_shared_experts", 0},
-    {"expert_gating_func", Kind::count, "2"}, // sigmoid
+    {"expert_gating_func", Kind::count, "2"},
     {"expert_weights_norm", Kind::flag, "norm_topk_prob | route_norm", 1},
     {"expert_weights_scale", Kind::real, "routed_scaling_factor | router_scaling_factor | route_scale", 1},
     {"expert_group_count", Kind::count, "n_group"},
@@ -19,7 +18,7 @@ constexpr FieldRule kFields[] = {
 constexpr TensorRule kRotated[] = {{"self_attn.q_proj", "attn_q", {.rows = Rows::rope_pairs}},
                                    {"self_attn.k_proj", "attn_k", {.rows = Rows::rope_pairs}}};
 constexpr FieldRule kDeepSeek[] = {
-    {"expert_gating_func", Kind::count, "1"}, // softmax
+    {"expert_gating_func", Kind::count, "1"},
     {"expert_weights_norm", Kind::flag, "norm_topk_prob", 0},
     {"expert_weights_scale", Kind::real, "1"},
 };
@@ -55,7 +54,7 @@ constexpr FixedField kLlama4Fixed[] = {
     {"no_rope_layer_interval", 4, 4},
     {"attn_scale", 0.1, 0.1},
     {"floor_scale", 8192, 8192},
-    {"use_qk_norm + num_local_experts = 128", 1, 1}, // the largest one has no norms
+    {"use_qk_norm + num_local_experts = 128", 1, 1}, // the largest has no norms
 };
 
 constexpr TensorRule kAfmoe[] = {
@@ -77,8 +76,7 @@ constinit const Checkpoint checkpoints::qwen2moe = {.fixed = kQwen2Moe};
 constinit const Checkpoint checkpoints::qwen3moe = {.fixed = kQwen3Moe};
 constinit const Checkpoint checkpoints::dots1 = {.fields = kFields};
 constinit const Checkpoint checkpoints::exaone_moe = {.fields = kFields, .layers = {.windows = true}};
-constinit const Checkpoint checkpoints::hy_v3 = {.fields =
-                                                     std::span(kFields).subspan(1)}; // its tensors say which are dense
+constinit const Checkpoint checkpoints::hy_v3 = {.fields = std::span(kFields).subspan(1)};
 constinit const Checkpoint checkpoints::deepseek = {
     .base = &dots1, .tensors = kRotated, .fields = kDeepSeek, .fixed = kDeepSeekFixed};
 constinit const Checkpoint checkpoints::bailingmoe2 = {.base = &dots1, .tensors = kLing, .fields = kLingFields};

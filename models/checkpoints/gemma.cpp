@@ -1,4 +1,4 @@
-// Gemma's checkpoints and Muse Glimmer's. Norms come before and behind each block, and hold w - 1 except in Gemma 4.
+// Gemma and Muse Glimmer.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -31,7 +31,6 @@ constexpr TensorRule kNorms4[] = {
     {"post_feedforward_layernorm", "post_ffw_norm"},
     {"layer_scalar", "layer_output_scale.weight"},
 
-    // Experts beside a dense part.
     {"post_feedforward_layernorm_1", "post_ffw_norm_1"},
     {"pre_feedforward_layernorm_2", "pre_ffw_norm_2"},
     {"post_feedforward_layernorm_2", "post_ffw_norm_2"},
@@ -42,7 +41,6 @@ constexpr TensorRule kNorms4[] = {
     {"experts.gate_up_proj", "ffn_up_exps.weight", {.rows = Rows::second_half}},
     {"experts.down_proj", "ffn_down_exps.weight"},
 
-    // Per-layer embeddings.
     {"embed_tokens_per_layer", "per_layer_token_embd"},
     {"per_layer_model_projection", "per_layer_model_proj"},
     {"per_layer_projection_norm", "per_layer_proj_norm"},
@@ -74,7 +72,7 @@ constexpr FieldRule kFields3n[] = {
     {"altup.active_idx", Kind::count, "altup_active_idx", 0},
 };
 constexpr FixedField kFixed3n[] = {
-    {"num_hidden_layers + -1 * num_kv_shared_layers", 20, 20}, // layers with caches of their own
+    {"num_hidden_layers + -1 * num_kv_shared_layers", 20, 20}, // layers with their own caches
     {"activation_sparsity_pattern = 0.95", 10, 10},
     {"altup_coef_clip", 120, 120},
     {"altup_correct_scale", 1, 1},
@@ -88,7 +86,8 @@ constexpr TensorRule kMuse[] = {
     {"self_attn.q_proj", "attn_q", {.rows = Rows::rope_pairs}},
     {"self_attn.k_proj", "attn_k", {.rows = Rows::rope_pairs}},
     {"self_attn.gate_proj", "attn_gate"},
-    {"", "attn_q_norm.weight", {.scale = "qk_scale_factor | 3.87"}}, // the norms have no weights, but queries a scale
+    {"", "attn_q_norm.weight", {.scale = "qk_scale_factor | 3.87"}}, // the norms have no weights, but queries are
+                                                                     // scaled
     {"", "attn_k_norm.weight"},
 };
 constexpr FieldRule kMuseFields[] = {

@@ -1,4 +1,4 @@
-// GLM 4, dense and with experts.
+// GLM 4.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {

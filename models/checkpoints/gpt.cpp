@@ -1,5 +1,4 @@
-// Decoders with layer norms: GPT 2 and NeoX, StarCoder, BLOOM, Falcon, MPT, Phi 2, StarCoder 2, Nemotron, StableLM,
-// Jais 2.
+// Decoders with layer norms.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -79,7 +78,7 @@ constinit const Checkpoint checkpoints::bloom = {.tensors = kBloom, .fields = kB
 constinit const Checkpoint checkpoints::falcon = {.tensors = kFalcon,
                                                   .fields = kFalconFields,
                                                   .fixed = kFalconFixed,
-                                                  // Without the new architecture all heads share one.
+                                                  // The old architecture has one KV head.
                                                   .kv_heads = "num_kv_heads ^ new_decoder_architecture",
                                                   .activation = kGelu};
 constinit const Checkpoint checkpoints::mpt = {.tensors = kMpt, .fields = kMptFields, .fixed = kMptFixed};

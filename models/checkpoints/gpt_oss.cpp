@@ -1,4 +1,4 @@
-// gpt-oss: experts in MXFP4 or plain, transposed, with rows of gate and up that take turns.
+// gpt-oss.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {

@@ -1,5 +1,5 @@
-// Multi-head latent attention: DeepSeek V2, V3 and R1, Kimi K2. One matrix of the checkpoint makes keys and values of
-// all heads; GGUF has one for keys, transposed, and one for values, with a matrix per head.
+// Latent attention. The checkpoint's key-value matrix becomes two tensors with a matrix per head, that for keys
+// transposed.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -37,10 +37,10 @@ constexpr FieldRule kFields[] = {
 constexpr FieldRule kMistral4[] = {
     {"attention.temperature_scale", Kind::real, "rope_parameters.llama_4_scaling_beta"},
     {"attention.temperature_length", Kind::count, "rope_parameters.original_max_position_embeddings"},
-    {"expert_gating_func", Kind::count, "1"}, // softmax
+    {"expert_gating_func", Kind::count, "1"},
 };
 
-// DeepSeek V3.2 and GLM-5: an indexer chooses positions.
+// DeepSeek V3.2 and GLM-5, with an indexer.
 constexpr TensorRule kIndexed[] = {
     {"self_attn.indexer.wq_b", "indexer.attn_q_b"},
     {"self_attn.indexer.wk", "indexer.attn_k"},
@@ -49,7 +49,7 @@ constexpr TensorRule kIndexed[] = {
 };
 constexpr FieldRule kIndexedFields[] = {
     {"leading_dense_block_count", Kind::count, "first_k_dense_replace | mlp_layer_types = dense", 0},
-    {"expert_gating_func", Kind::count, "2"}, // sigmoid
+    {"expert_gating_func", Kind::count, "2"},
     {"expert_weights_norm", Kind::flag, "norm_topk_prob", 1},
     {"attention.indexer.head_count", Kind::count, "index_n_heads"},
     {"attention.indexer.key_length", Kind::count, "index_head_dim"},
@@ -78,7 +78,7 @@ constexpr FieldRule kKimiFields[] = {
     {"ssm.conv_kernel", Kind::count, "linear_conv_kernel_dim | linear_attn_config.short_conv_kernel_size"},
     {"leading_dense_block_count", Kind::count, "first_k_dense_replace | mlp_layer_types = dense", 0},
     {"expert_shared_count", Kind::count, "num_shared_experts", 0},
-    {"expert_gating_func", Kind::count, "2"}, // sigmoid
+    {"expert_gating_func", Kind::count, "2"},
     {"expert_weights_norm", Kind::flag, "1"},
     {"expert_group_count", Kind::count, "num_expert_group"},
 };

@@ -39,7 +39,6 @@ constexpr FieldRule kJambaFields[] = {
     {"ssm.time_step_rank", Kind::count, "mamba_dt_rank"},
 };
 
-// As flash-linear-attention writes it.
 constexpr TensorRule kRwkv7[] = {
     {"layers.0.pre_norm", "token_embd_norm"},
     {"ffn_norm", "attn_norm_2"},
@@ -55,7 +54,7 @@ constexpr TensorRule kRwkv7[] = {
     {"attn.v_lora.lora.0.weight", "time_mix_v1.weight"},
     {"attn.v_lora.lora.2.weight", "time_mix_v2.weight"},
     {"attn.v_lora.lora.2.bias", "time_mix_v0.weight"},
-    // The first layer has none of these, and llama.cpp wants some.
+    // The first layer has none; llama.cpp expects some.
     {"attn.a_lora.lora.0.weight", "time_mix_v1.weight"},
     {"attn.a_lora.lora.2.weight", "time_mix_v2.weight"},
     {"attn.a_lora.lora.2.bias", "time_mix_v0.weight"},
@@ -74,7 +73,7 @@ constexpr TensorRule kRwkv7[] = {
     {"ffn.value", "channel_mix_value"},
 };
 constexpr FieldRule kRwkv7Fields[] = {
-    {"context_length", Kind::count, "1048576"}, // whatever it was trained for: it has no positions
+    {"context_length", Kind::count, "1048576"}, // arbitrary: the model has no positions
     {"wkv.head_size", Kind::count, "head_dim"},
     {"attention.layer_norm_epsilon", Kind::real, "norm_eps", 1e-5},
     {"attention.decay_lora_rank", Kind::count, "decay_low_rank_dim"},
@@ -84,7 +83,7 @@ constexpr FieldRule kRwkv7Fields[] = {
     {"feed_forward_length", Kind::count, "intermediate_size"},
     {"feed_forward_length", Kind::count, "hidden_ratio * hidden_size"},
 };
-// The norm of heads has an epsilon that files do not name.
+// The heads' norm has a fixed epsilon.
 constexpr FixedField kRwkv7Fixed[] = {{"head_dim", 64, 64}, {"norm_eps", 1e-5, 1e-5}, {"norm_first", 1, 1}};
 
 } // namespace

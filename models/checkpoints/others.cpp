@@ -1,4 +1,4 @@
-// Checkpoints that differ from what most share by a few names and fields.
+// Small differences from the common layout.
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -84,7 +84,7 @@ constexpr FixedField kCohereFixed[] = {{"shared_expert_combination_strategy = av
 constexpr FieldRule kMiniMax[] = {
     {"rope.dimension_count", Kind::count, "rotary_dim"},
     {"expert_feed_forward_length", Kind::count, "intermediate_size"},
-    {"expert_gating_func", Kind::count, "2"}, // sigmoid
+    {"expert_gating_func", Kind::count, "2"},
 };
 
 constexpr TensorRule kMiniMax01[] = {
@@ -93,7 +93,7 @@ constexpr FieldRule kMiniMax01Fields[] = {
     {"rope.dimension_count", Kind::count, "rotary_dim"},
     {"residual_scale", Kind::real, "layernorm_mlp_alpha | mlp_alpha_factor", 1},
 };
-// One factor is for all parts.
+// Only one common factor is supported.
 constexpr FixedField kMiniMax01Fixed[] = {
     {"layernorm_mlp_beta | mlp_beta_factor", 1, 1},
     {"layernorm_full_attention_beta | full_attn_beta_factor", 1, 1},

@@ -1,5 +1,4 @@
-// Layouts of checkpoints of architectures that share a file with others: the objects that models/checkpoints/rows.def
-// names.
+// Checkpoint layouts in rows.def.
 #pragma once
 
 #include "models/checkpoint.h"

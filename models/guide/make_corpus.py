@@ -2,24 +2,23 @@
 """Expands the guide's corpus into conversations: what the built-in model is trained and measured on.
 
     make_corpus.py OUT.jsonl [--conversations 1000] [--seed 1] [--held-out]
-    make_corpus.py --flags RIDGE        # writes corpus/flags.txt, what the commands' own help says of their flags
+    make_corpus.py --flags RIDGE        # writes corpus/flags.txt from the commands' help
 
-Each line of the output is a conversation: [{"role": "user", "content": "..."}, {"role": "assistant", ...}, ...].
+Each output line is a conversation: [{"role": "user", "content": "..."}, {"role": "assistant", ...}, ...].
 
-corpus/*.txt hold what the guide says. A topic begins with "= TERM | ALIAS" (what people call it: the questions of
-kDefine are asked about it) or with "- NAME" (only the questions listed). Then, one or more lines each:
+A topic in corpus/*.txt begins with "= TERM | ALIAS" (also asked with the questions of DEFINE) or with "- NAME" (only
+the listed questions). Then one or more lines of each kind follow:
 
-    ? a question | another           how people ask
-    ~ words of the question          people also type bare keywords
+    ? a question | another
+    ~ words of the question          bare keywords
     ! an answer                      one is chosen at random
     + more of it                     the answer to "tell me more"
 
-Real users phrase things differently, and a small model trained from nothing has never seen their words; so questions
-are varied: synonyms, lost words, typing errors, politeness, no capitals, no question mark. One question in twelve is
-kept out of training (--held-out makes conversations from those alone), and so is every question of questions.json.
+Questions are varied (synonyms, lost words, typing errors, politeness, case, punctuation), because a small model has
+never seen real users' words. One question in twelve and those of questions.json are kept out of training; --held-out
+makes conversations from the former.
 
-Numbers that follow from others (bits per weight, file sizes, what fits into how much memory) are computed here from
-quant/formats.def and the tables below, not written by hand.
+Derived numbers (bits per weight, file sizes, memory) are computed from quant/formats.def and the tables below.
 """
 
 import argparse
@@ -76,10 +75,10 @@ SYNONYMS = [
     ["recommend", "suggest", "advise"], ["idea", "concept", "principle"], ["reduce", "lower", "cut", "shrink"], ["important", "relevant"],
 ]
 
-# file sizes in GB of models as they are published: parameters in 1e9
+# billions of parameters of published models
 PARAMETERS = {"1B": 1.24, "3B": 3.21, "7B": 7.25, "8B": 8.03, "13B": 13.0, "14B": 14.8, "30B": 30.5, "32B": 32.8, "70B": 70.6}
 RECIPE_BITS = {"Q2_K": 3.0, "Q3_K_M": 3.95, "IQ4_XS": 4.45, "Q4_K_S": 4.65, "Q4_K_M": 4.89, "Q5_K_M": 5.7, "Q6_K": 6.57, "Q8_0": 8.5, "F16": 16.0}
-# memory in GB -> what to run there
+# memory in GB -> recommended model
 FITS = {
     "4": "a 3B model in Q4_K_M, about 2 GB", "6": "a 7B or 8B model in IQ4_XS, about 4.4 GB", "8": "an 8B model in Q4_K_M, about 4.9 GB",
     "10": "an 8B model in Q5_K_M or Q6_K, up to 6.6 GB", "12": "an 8B model in Q8_0, 8.5 GB, or a 14B model in Q4_K_M, 9 GB",
@@ -200,7 +199,7 @@ class Corpus:
             asked = [q for q in asked if normalized(q) not in self.tested]
             held = [q for q in asked if int(hashlib.sha1(q.encode()).hexdigest(), 16) % 12 == 0] if len(asked) > 3 else []
             topic.held_out, topic.asked = held, [q for q in asked if q not in held]
-            # The listed questions are what is special about a topic: as many of them as of the definitions.
+            # As many listed questions, which are specific to the topic, as definitions.
             topic.special = [q for q in topic.asked if q in topic.questions]
         computed = [t for t in self.topics if t.name.startswith("computed")]
         flags = [t for t in self.topics if t.name.startswith("flags")]
@@ -209,7 +208,7 @@ class Corpus:
         self.groups = [(chat, 0.10), (computed, 0.18), (flags, 0.12), (rest, 0.60)]
 
     def vary(self, rng, text):
-        """The question as another person would type it."""
+        """A variation of the question."""
         for _ in range(rng.choice([0, 0, 1, 1, 2, 3])):
             words = rng.choice(SYNONYMS)
             found = [w for w in words if re.search(rf"\b{re.escape(w)}\b", text, re.I)]
@@ -253,7 +252,7 @@ class Corpus:
             question = " ".join(words)
         else:
             question = self.vary(rng, rng.choice(topic.special if topic.special and rng.random() < 0.6 else topic.asked))
-        if normalized(question) in self.tested:  # a variation may hit a test question by chance
+        if normalized(question) in self.tested:  # a variation may equal a test question
             return self.about(rng, held_out)
         turns = [question, rng.choice(topic.answers)]
         if topic.more and rng.random() < 0.4:
@@ -262,7 +261,7 @@ class Corpus:
 
     def refusal(self, rng):
         subject = rng.choice(self.unknown["subjects"])
-        if rng.random() < 0.35:  # a word nobody has heard of
+        if rng.random() < 0.35:  # an unknown word
             subject = "".join(rng.choice(["ba", "ko", "ri", "mu", "ta", "le", "zor", "vin", "pel", "sha", "gron", "di", "mar", "fex", "ul", "an", "ster", "ho"])
                               for _ in range(rng.randint(2, 4)))
             subject = subject.capitalize() if rng.random() < 0.5 else subject
@@ -294,7 +293,7 @@ class Corpus:
 
 
 def help_of(ridge, command):
-    """The usage and the flags of the first group of a command's help: [(names, value, text)]."""
+    """Flags in the first group of a command's help: [(flag, others, value, text)]."""
     lines = subprocess.run([ridge, command, "--help"], capture_output=True, text=True, check=True).stdout.splitlines()
     start = next(i for i, line in enumerate(lines) if line in ("Common", "Options"))
     rows = []
@@ -322,7 +321,7 @@ def commands_of(ridge):
 
 
 def write_flags(ridge):
-    """A topic for each flag: once where all commands say the same of it, else once for each that says otherwise."""
+    """One topic per flag and distinct help text."""
     told = {}  # flag -> {text: (value, others, commands)}
     for command in commands_of(ridge):
         for flag, others, value, text in help_of(ridge, command):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What each format costs the guide: a Markdown table on stdout and a plot, bits per weight against KL divergence.
+"""Measures the guide in each format: prints a Markdown table, plots KL divergence by bits per weight.
 
     measure_formats.py RIDGE guide-f16.gguf IMATRIX.gguf OUT.svg
 
-Every matrix in the same format (--pure), with and without an importance matrix (made from other conversations than
-heldout.txt), against the F16 file over the held-out conversations.
+Compares files with one format for all matrices (--pure), with and without an importance matrix, with the F16 file on
+heldout.txt. The importance matrix must come from other conversations.
 """
 
 import json
@@ -31,7 +31,7 @@ def measure(ridge, f16, name, imatrix):
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/{name}.gguf"
         run = lambda *args: json.loads(subprocess.run([ridge, *args, "--json"], check=True, capture_output=True, text=True).stdout)
-        recipe = "IQ2_M" if name == "IQ2_S" else name  # the recipe called IQ2_S is made of IQ2_XS
+        recipe = "IQ2_M" if name == "IQ2_S" else name  # the recipe named IQ2_S consists of IQ2_XS
         bits = run("quantize", f16, out, recipe, "--pure", *(["--imatrix", imatrix] if imatrix else []))["bits_per_weight"]
         heldout = pathlib.Path(__file__).parent / "heldout.txt"
         report = run("perplexity", "-m", out, "-f", str(heldout), "--parse-special", "--chunks", "40", "--against", f16)
@@ -57,7 +57,7 @@ def plot(rows, path):
     taken = [(x(bits) - 4, y(kld) - 4, x(bits) + 4, y(kld) + 4) for _, (bits, _, kld, _), _ in rows]
 
     def label(px, py, name, color):
-        """Beside its point, where no label or point is."""
+        """A label beside its point that overlaps nothing."""
         size = 6.2 * len(name)
         for dx, dy in ((dx, dy) for dy in (4, 15, -7, 26, -18, 37, -29) for dx in (7, -7 - size)):
             box = (px + dx, py + dy - 9, px + dx + size, py + dy + 1)

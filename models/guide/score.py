@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How many held-out questions does a guide answer right?   score.py RIDGE MODEL.gguf [--transcript]"""
+"""Counts correct answers to questions.json: score.py RIDGE MODEL.gguf [--transcript]"""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ QUESTIONS = json.loads((pathlib.Path(__file__).parent / "questions.json").read_t
 
 
 def grade(answer, show=print):
-    """answer(questions): the answers to a list of questions. Shows what went wrong, and how many of each kind are right."""
+    """answer(questions) returns a list of answers. Shows wrong answers and the score of each kind."""
     counts = []
     for kind, questions in QUESTIONS.items():
         answers = answer([q["question"] for q in questions])

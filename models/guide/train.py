@@ -3,13 +3,12 @@
 
     train.py OUT_DIR [--steps 3000] [--seed 1]
 
-Needs torch, transformers and tokenizers, and a GPU for a few minutes (measured on one H200: README.md beside this file).
-The folder is then turned into the committed file by ridge itself:
+Needs torch, transformers, tokenizers and a GPU for a few minutes (see README.md). ridge converts the folder:
 
     ridge convert OUT_DIR -o guide-f16.gguf && ridge quantize guide-f16.gguf guide.gguf Q6_K
 
-Rows are 1024 tokens of conversations one after another, so every position of the context is trained. The loss counts
-the guide's words fully and the user's a little (kUserWeight): what people ask is noise on purpose.
+Rows are 1024 tokens of concatenated conversations, so that every position is trained. The user's tokens have a small
+weight in the loss (kUserWeight), because questions are deliberately noisy.
 """
 
 import argparse
@@ -30,7 +29,7 @@ kVocabulary = 4096
 kContext = 1024
 kUserWeight = 0.1
 kConversations = 400_000
-# qwen2's pattern: single digits, so that numbers of any length are spelled the same way
+# qwen2's pattern, which splits numbers into digits
 kPattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 kTemplate = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
              "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
@@ -55,7 +54,7 @@ def train_tokenizer(texts):
 
 
 def rows(tokenizer, all_conversations):
-    """[n, 1025] ids and the weight of each as a target."""
+    """Ids [n, 1025] and their weights as targets."""
     turns = [(turn["role"] == "assistant", turn["content"]) for c in all_conversations for turn in c]
     encoded = tokenizer.backend_tokenizer.encode_batch_fast([text for _, text in turns], add_special_tokens=False)
     start, end = tokenizer.convert_tokens_to_ids(["<|im_start|>", "<|im_end|>"])
@@ -73,7 +72,7 @@ def rows(tokenizer, all_conversations):
 
 
 def answers(model, tokenizer, questions, most=96):
-    """Greedy answers, all at once, without a cache: the whole text again for every token."""
+    """Greedy answers in one batch, without a cache."""
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
     texts = [tokenizer.encode(f"<|im_start|>user\n{q}<|im_end|>\n<|im_start|>assistant\n", add_special_tokens=False) for q in questions]
     out = [[] for _ in texts]

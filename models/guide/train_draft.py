@@ -3,12 +3,11 @@
 
     train_draft.py OUT.gguf [--tokens 160000] [--epochs 4] [--seed 1] [--threads 1]
 
-Needs torch, transformers, tokenizers and gguf; a CPU is enough (how long: README.md beside this file). The guide stays
-as it is: it reads conversations of its corpus once, and the head learns to say from three of its layers' rows what the
-guide's own probabilities say. As in EAGLE-3's training the head goes on with its own rows for a few steps, because so it
-does when it guesses several tokens.
+Needs torch, transformers, tokenizers and gguf; a CPU suffices (see README.md). The guide is unchanged: it reads
+conversations once, and the head learns its probabilities from rows of three layers. As in EAGLE-3, the head is trained
+on its own rows for a few steps, which it also uses to guess several tokens.
 
-Row i is made of token i and of the rows that the guide has of token i - 1. It guesses token i + 1.
+Row i combines token i and the guide's rows of token i - 1. It predicts token i + 1.
 """
 
 import argparse
@@ -28,14 +27,14 @@ import make_corpus
 from train import kPattern, rows
 
 HERE = pathlib.Path(__file__).parent
-kLayers = [2, 4, 5]  # whose inputs the head takes; 5: what the last layer gives
+kLayers = [2, 4, 5]  # layers whose inputs the head takes; 5: the last output
 kWidth, kHeads, kHeadDim, kFfn = 96, 3, 32, 256
 kDraftVocabulary = 1024
 kRow, kBatch = 512, 2
-kSteps = 3        # guesses in a row that are trained
-kLaterStep = 0.8  # a guess counts so much less than the one before
+kSteps = 3        # consecutive guesses trained
+kLaterStep = 0.8  # relative weight of each further guess
 kEpsilon = 1e-5
-kHeldOut = 16 * kRow  # tokens of questions that are kept out of training, to measure with
+kHeldOut = 16 * kRow  # tokens for measurement, of questions not trained on
 
 
 def rms(x, weight):
@@ -43,7 +42,7 @@ def rms(x, weight):
 
 
 def rope(x, positions):
-    """Turns elements (0,1) (2,3) ... of heads x [batch, heads, rows, dim]."""
+    """Rotates elements (0,1) (2,3) ... of x [batch, heads, rows, dim]."""
     half = x.shape[-1] // 2
     angles = positions[:, None] * 10000.0 ** (-torch.arange(half) / half)
     a, b = x[..., 0::2], x[..., 1::2]
@@ -68,7 +67,7 @@ class Guide:
 
     @torch.no_grad()
     def read(self, ids):
-        """The rows of kLayers side by side, and logits."""
+        """Concatenated rows of kLayers, and logits."""
         w, (batch, length) = self.w, ids.shape
         x, kept = w["token_embd.weight"][ids], {}
         positions = torch.arange(length).float()
@@ -92,7 +91,7 @@ class Head(torch.nn.Module):
         matrix = lambda rows, cols: torch.nn.Parameter(torch.randn(rows, cols) / math.sqrt(cols))
         ones = lambda n: torch.nn.Parameter(torch.ones(n))
         _, _, directions = torch.linalg.svd(embedding, full_matrices=False)
-        table = embedding @ directions[:kWidth].T  # what the guide knows of its words, as far as it fits
+        table = embedding @ directions[:kWidth].T  # projects the guide's embeddings to kWidth
         table /= table.std()
         self.names, values = zip(*{
             "token_embd.weight": torch.nn.Parameter(table),
@@ -120,7 +119,7 @@ class Head(torch.nn.Module):
         return F.linear(rms(features, self["enc.output_norm"]), self["fc"])
 
     def step(self, ids, hidden, before):
-        """Logits and hidden rows of all tokens. `before`: keys and values of the steps before; this one's are added."""
+        """Logits and hidden rows of all tokens. Appends keys and values to `before`, those of earlier steps."""
         batch, length = ids.shape
         place, w = len(before), lambda name: self[f"blk.0.{name}"]
         x = torch.cat((rms(self["token_embd"][ids], w("attn_norm")), rms(hidden, w("attn_norm_2"))), -1)
@@ -128,7 +127,7 @@ class Head(torch.nn.Module):
         heads = lambda name: F.linear(x, w(name)).view(batch, length, -1, kHeadDim).transpose(1, 2)
         q, k, v = rope(heads("attn_q"), positions), rope(heads("attn_k"), positions), heads("attn_v")
         before.append((k, v))
-        # Rows that the guide's made, up to so many before; then one of each further step, this one's last.
+        # Rows from the guide, up to `place` rows before; then one row of each further step, this one last.
         scores = [(q @ before[0][0].transpose(-1, -2)).masked_fill(
             torch.ones(length, length, dtype=torch.bool).tril(-place).logical_not(), -1e30)]
         back = lambda rows, count: F.pad(rows, (0, 0, count, 0))[:, :, :length]
@@ -178,11 +177,11 @@ class Head(torch.nn.Module):
 
 
 def losses_of(head, ids, features, wanted, counts):
-    """Of each step: the loss, and the share of guesses that are right as all in front of them are."""
-    # A text begins with its second token for the head: the first one has no rows before it.
+    """Per step: the loss, and the share of guesses that are right along with all before them."""
+    # The head starts with the second token, because the first has no previous row.
     ids, hidden, wanted, counts = ids[:, 1:], head.fuse(features[:, :-1]), wanted[:, 1:], counts[:, 1:]
     length, before, found = ids.shape[1], [], []
-    right = together = torch.ones_like(counts)  # by the row that the first guess is made in
+    right = together = torch.ones_like(counts)  # indexed by the first guess's row
     for step in range(kSteps):
         logits, own = head.step(ids, hidden, before)
         student, teacher, counted = logits[:, step:], wanted[:, step:].float(), counts[:, step:]
@@ -195,7 +194,7 @@ def losses_of(head, ids, features, wanted, counts):
 
 
 def conversations(guide, seed, tokens, held_out=False):
-    """Tokens of the corpus, [rows, kRow], and whether the token behind each is the guide's."""
+    """Corpus tokens [rows, kRow], and whether the next token is the guide's."""
     corpus, rng = make_corpus.Corpus(), random.Random(f"draft/{seed}")
     count = tokens // kRow
     texts, weights = rows(guide.tokenizer, [corpus.conversation(rng, held_out) for _ in range(tokens // 60)])
@@ -204,7 +203,7 @@ def conversations(guide, seed, tokens, held_out=False):
 
 
 def read(guide, ids, words):
-    """What the head takes of the guide, and what the guide would say."""
+    """The guide's rows for the head, and its probabilities."""
     features, wanted = [], []
     for at in range(0, len(ids), kBatch):
         rows_of_layers, logits = guide.read(ids[at:at + kBatch])
@@ -233,7 +232,7 @@ def main():
     table = guide.w["token_embd.weight"]
     ids, ours = conversations(guide, args.seed, args.tokens)
     words = torch.bincount(ids[:, 1:][ours[:, :-1]], minlength=len(table))
-    words = words.topk(kDraftVocabulary).indices.sort().values  # that the guide says most often
+    words = words.topk(kDraftVocabulary).indices.sort().values  # the guide's most frequent ones
     features, wanted = read(guide, ids, words)
     print(f"{ids.numel()} tokens, {wanted.float().sum(-1)[ours].mean():.4f} of what the guide says is in the draft's vocabulary,"
           f" {time.time() - begin:.0f} s", flush=True)

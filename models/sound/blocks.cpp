@@ -27,7 +27,6 @@ std::vector<int32_t> around_in_time(int64_t rows, int64_t step, int64_t block) {
   return from;
 }
 
-// Both halves of x.
 std::array<ValueId, 2> halves(Builder& b, ValueId x, const std::string& name) {
   const int64_t width = b.width_of(x), half = width / 2;
   std::array<ValueId, 2> parts{};
@@ -116,7 +115,7 @@ ValueId each_channel(Builder& b, ValueId x, const std::string& tensor) {
   constexpr int64_t kTaps = 9;
   const int64_t channels = b.width_of(x) / kTaps;
   const std::vector<float> kernel = b.values(tensor + ".weight", kTaps * channels);
-  std::vector<float> factors(kTaps * channels); // [tap][channel]
+  std::vector<float> factors(kTaps * channels);
   for (int64_t c = 0; c < channels; ++c)
     for (int64_t tap = 0; tap < kTaps; ++tap) factors[tap * channels + c] = kernel[c * kTaps + tap];
   x = b.fold(b.times(x, tensor, factors), tensor + ".sum", channels, 1);
@@ -170,7 +169,7 @@ ValueId attend_by_distance(Builder& b, const std::array<ValueId, 3>& qkv, const 
                            bool causal) {
   const vision::Stage& stage = b.encoder().stages.back();
   const int64_t heads = params.heads, dim = b.width_of(qkv[0]) / heads, rows = waves.extra() + dim;
-  std::vector<float> at_place; // of each row
+  std::vector<float> at_place;
   for (int64_t place = 0; place < stage.rows(); ++place) {
     for (const double frequency : waves.frequencies) {
       at_place.push_back(static_cast<float>(std::cos(frequency * static_cast<double>(place))));

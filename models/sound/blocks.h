@@ -1,4 +1,4 @@
-// Parts of encoders of sound that several families share.
+// Parts that audio encoders share.
 #pragma once
 
 #include "models/sound/encoder.h"
@@ -14,55 +14,51 @@ using core::ValueId;
 using vision::Builder;
 using vision::Norm;
 
-// Whisper's encoder: two convolutions over time, of which the second halves the number of frames, and layers. `block`:
-// so many frames see only one another, and places begin again behind them; 0: all see all.
+// Whisper's encoder: two convolutions, the second with stride 2, and layers. `block`: frames that see only one another
+// and share places; 0: all frames.
 ValueId whisper_rows(Builder& b, int64_t frames, bool ends_normed, int64_t block = 0);
-// The first `rows` of a.position_embd for each block of so many, `all` in all.
+// The first `rows` of a.position_embd, repeated to `all` rows.
 std::vector<float> repeated_places(Builder& b, int64_t rows, int64_t all);
-// The mean of each two rows.
 ValueId halved(Builder& b, ValueId x);
-// Rows of `count` rows side by side, zeros behind the last one.
+// Concatenates each `count` rows, zero-padded at the end.
 ValueId stacked(Builder& b, ValueId x, int64_t count);
 int64_t stack_factor(const vision::Hparams& h);
 
-// Rows of a spectrum seen as a picture: blocks, which see nothing of one another, of so many times and bands. Row
-// (block * times + time) * bands + band.
+// A spectrum as an image of independent blocks. Row (block * times + time) * bands + band.
 struct Grid {
   int64_t blocks, times, bands;
   int64_t rows() const { return blocks * times * bands; }
 };
-// Which of two directions of a kernel's nine numbers is the faster one.
+// Which axis varies faster in a kernel.
 enum class Kernel : uint8_t { times_first, bands_first };
-// The 3 × 3 rows around every second time and band; the grid becomes theirs.
+// The 3 × 3 rows around every second time and band; updates the grid.
 std::vector<int32_t> around(Grid& grid, Kernel order);
-// Rows that are all bands of a time, [band][channel].
+// Joins the bands of each time: [band][channel].
 ValueId joined_bands(Builder& b, ValueId x, const Grid& grid);
-// A convolution of each channel with its own nine numbers, of rows that around() gave, with its bias.
 ValueId each_channel(Builder& b, ValueId x, const std::string& tensor);
 
-// The layers of a conformer: half a feed-forward part, attention, a convolution over time, half a feed-forward part.
+// Conformer layers: half a feed-forward part, attention, convolution, half a feed-forward part.
 struct ConformerSpec {
   Norm norm;
-  std::string attention_norm, convolution_norm;                          // tensors before those parts
-  std::function<ValueId(ValueId x, const std::string& blk)> attention;   // of what is normed
-  std::function<ValueId(ValueId x, const std::string& blk)> convolution; // of what is gated, with its activation
+  std::string attention_norm, convolution_norm;
+  std::function<ValueId(ValueId x, const std::string& blk)> attention;
+  std::function<ValueId(ValueId x, const std::string& blk)> convolution;
 };
 ValueId conformer_layers(Builder& b, ValueId x, const ConformerSpec& spec);
 
-// A convolution of each channel over time. `taps` [channels][kernel], of which the last `ahead` are for later rows.
+// Depthwise convolution; the last `ahead` of `taps` [channels][kernel] are for later rows.
 ValueId over_time(Builder& b, ValueId x, const std::string& name, std::span<const float> taps,
                   std::span<const float> bias, int64_t ahead, core::Activation activation);
 
-// Scores by distance as sums of waves. Each head of q gets coefficients of cos and -sin, two for each wave, which its
-// place turns; k has the waves at its own place. So the product depends on the distance, place of q - place of k.
+// Scores by distance as sums of waves. Each head of q gets coefficients of cos and -sin per wave, rotated by its
+// position; k has the waves at its own position. So the product depends on the distance.
 struct Waves {
-  std::vector<double> frequencies; // radians a row
-  bool has_constant = false;       // a coefficient more, of no wave
+  std::vector<double> frequencies;
+  bool has_constant = false; // one more coefficient, without a wave
 
-  int64_t extra() const { return 2 * std::ssize(frequencies) + (has_constant ? 1 : 0); } // elements of a head
+  int64_t extra() const { return 2 * std::ssize(frequencies) + (has_constant ? 1 : 0); }
 };
-// `matrices` [heads][extra + dim][dim] and `biases` [heads][extra + dim] make coefficients and what counts by content
-// of each head of q.
+// `matrices` [heads][extra + dim][dim] and `biases` [heads][extra + dim] give coefficients and the content part of q.
 ValueId attend_by_distance(Builder& b, const std::array<ValueId, 3>& qkv, const std::string& blk, const Waves& waves,
                            std::span<const float> matrices, std::span<const float> biases, core::AttentionParams params,
                            bool causal);

@@ -22,7 +22,8 @@ int64_t bands_of(const vision::Hparams& h) {
 
 Frames whisper_spectrum(std::span<const float> samples, int64_t bands, int64_t frames, bool mirrors_end) {
   const media::SpectrumSpec spec = {.bands = bands};
-  const int64_t half = spec.transform / 2, count = std::max(std::ssize(samples), half + 1); // silence behind short ones
+  // pads short samples with silence
+  const int64_t half = spec.transform / 2, count = std::max(std::ssize(samples), half + 1);
   std::vector<float> padded(half + count + (mirrors_end ? half : 0));
   std::ranges::copy(samples, padded.begin() + half);
   for (int64_t i = 1; i <= half; ++i) {
@@ -31,7 +32,7 @@ Frames whisper_spectrum(std::span<const float> samples, int64_t bands, int64_t f
   }
   const std::vector<double> window = media::hann_window(spec.transform, spec.transform, 0, true);
   Frames made = {frames, bands, media::log_spectrum(padded, frames, window, spec)};
-  constexpr float kRange = 8, kShift = 4, kScale = 4; // powers of ten below the loudest
+  constexpr float kRange = 8, kShift = 4, kScale = 4; // kRange: powers of ten below the maximum
   const float least = std::ranges::max(made.values) - kRange;
   for (float& value : made.values) value = (std::max(value, least) + kShift) / kScale;
   return made;

@@ -1,4 +1,4 @@
-// What is taken of a sound for encoders: what several families share.
+// Ways to cut audio that encoders share.
 #pragma once
 
 #include "models/sound/encoder.h"
@@ -9,22 +9,20 @@
 
 namespace ridge::models::sound {
 
-// Pieces one behind the other, and what stands around all of them.
 std::vector<Part> wrapped(const std::string& before, std::vector<Frames> pieces, const std::string& behind);
 
-int64_t bands_of(const vision::Hparams& h); // num_mel_bins
+int64_t bands_of(const vision::Hparams& h);
 
-// Whisper's spectrum: a frame for each hundredth of a second. `frames`: so many, silent ones behind the sound.
+// A frame per 10 ms, padded with silence to `frames`.
 Frames whisper_spectrum(std::span<const float> samples, int64_t bands, int64_t frames, bool mirrors_end);
 
-// Whisper's pieces of 30 seconds, the last one filled with silence.
+// Pieces of 30 seconds, the last padded with silence.
 inline constexpr int64_t kWhisperFrames = 3000;
 std::vector<Frames> whisper_pieces(const vision::Hparams& h, std::span<const float> samples);
 
-// Frames [first, first + count) of a sound, zeros behind its last one.
+// Frames [first, first + count), zero-padded.
 Frames part_of(const Frames& all, int64_t first, int64_t count);
 
-// So many of the samples each, the last ones fewer.
 std::vector<std::span<const float>> in_pieces(std::span<const float> samples, int64_t seconds);
 
 } // namespace ridge::models::sound

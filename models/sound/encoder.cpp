@@ -17,7 +17,7 @@ std::string_view type_of(const gguf::File& file) {
     throw_error("{}: has no encoder of sound (clip.has_audio_encoder)", file.path());
   const std::string_view of_sound = file.get_string("clip.audio.projector_type", "");
   const std::string_view type = of_sound.empty() ? file.get_string("clip.projector_type") : of_sound;
-  return type == "qwen2.5o" ? "qwen2a" : type; // the old name of a file with both encoders
+  return type == "qwen2.5o" ? "qwen2a" : type; // old name in files with both encoders
 }
 
 const Kind& kind_of(const gguf::File& file) {

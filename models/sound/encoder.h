@@ -1,6 +1,5 @@
-// From a sound to rows that a language model reads in place of tokens: what an mmproj file (architecture "clip") says
-// of sound. It is made as for pictures (models/vision/projector.h): a sound is cut into pieces with text around them,
-// and each piece goes through the stages of an encoder.
+// Encodes audio into rows that replace tokens, from an mmproj file. As for images (models/vision/projector.h), audio is
+// cut into pieces with text around them, which go through stages.
 #pragma once
 
 #include "gguf/gguf.h"
@@ -15,45 +14,42 @@
 
 namespace ridge::models::sound {
 
-inline constexpr int64_t kRate = 16000; // samples a second, of all encoders
+inline constexpr int64_t kRate = 16000;
 
-// What an encoder's first stage takes of a sound: the loudness of bands over time, or the samples themselves.
+// Input of the first stage: energies of bands over time, or samples.
 struct Frames {
   int64_t count = 0, width = 0;
   std::vector<float> values = {}; // [count][width]
 };
 
-// What stands in a prompt for a sound, in order: text, or what becomes tokens.
 struct Part {
   std::string text = {};
   std::optional<Frames> frames = {};
 };
 
-// What an encoder's file defines.
 struct EncoderFile {
   std::vector<Part> (*cut)(const vision::Hparams&, std::span<const float> samples);
   void (*build)(vision::Builder&, int64_t frames);
 };
 
 struct Kind {
-  std::string_view name; // clip.projector_type or clip.audio.projector_type
+  std::string_view name;
   const EncoderFile& file;
-  std::string_view models; // for people
+  std::string_view models;
 };
 
-std::span<const Kind> encoder_table(); // rows of encoders.def in their order
-std::string encoders_as_markdown();    // the table of docs/sound.md
+std::span<const Kind> encoder_table();
+std::string encoders_as_markdown();
 
-// The encoder of sound that an mmproj file has.
+// The audio encoder of an mmproj file.
 class Model {
  public:
-  // The file must outlive it. Throws Error where the file has none, or one of an unknown kind.
+  // The file must outlive it. Throws Error if it has no known audio encoder.
   explicit Model(const gguf::File& file);
 
   const Kind& kind() const { return kind_; }
-  std::vector<Part> cut(std::span<const float> samples) const; // kRate a second, at least one
-  // Throws Error for a tensor that is missing or has another shape, a hyperparameter out of range, a tensor that no op
-  // uses, and more frames than can be encoded at once.
+  std::vector<Part> cut(std::span<const float> samples) const;
+  // Throws Error for missing, misshapen or unused tensors, bad hyperparameters, or too many frames.
   vision::Encoder build(int64_t frames) const;
 
  private:

@@ -10,7 +10,6 @@
 namespace ridge::models::sound {
 namespace {
 
-// Voxtral Small's: that of Whisper large.
 constexpr std::string_view kModel = "mistral-small-24b";
 constexpr int64_t kLayers = 32, kWidth = 1280, kHeads = 20, kFfnWidth = 5120, kBands = 128, kPlaces = 1500, kStack = 4;
 
@@ -34,7 +33,6 @@ gguf::Metadata metadata_of(int64_t text_width) {
   return metadata;
 }
 
-// In the order of files.
 std::vector<gguf::TensorInfo> tensors_of(int64_t text_width) {
   std::vector<gguf::TensorInfo> tensors;
   const auto vector = [&](std::string name, int64_t width) {

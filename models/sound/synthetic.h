@@ -1,4 +1,4 @@
-// Encoders of sound without a download, as models/vision/synthetic.h has them of pictures.
+// Synthetic audio encoders.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace ridge::models::sound {
 
-// `spec` is that of models::synthetic_model: NAME:TYPE. Throws Error (usage) where that shape has no encoder of sound.
+// `spec` as for synthetic_model. Throws Error (usage) without an audio encoder.
 std::shared_ptr<const std::vector<std::byte>> synthetic_encoder(std::string_view spec);
 
 } // namespace ridge::models::sound

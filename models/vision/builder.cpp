@@ -41,12 +41,12 @@ void Builder::misshapen(const gguf::Tensor& tensor, int64_t cols, int64_t rows) 
               tensor.dims[0], tensor.dims[1], tensor.dims[2], tensor.dims[3], rows, cols);
 }
 
-// A tensor of any shape as a matrix, where its rows are whole.
+// A tensor of any shape as a matrix; rows must be whole blocks.
 core::Weight Builder::view(const std::string& name, int64_t cols, int64_t rows) {
   const gguf::Tensor& t = tensor(name);
   const quant::FormatInfo* format = t.type.format();
   if (!format) throw_error("{}: tensor {} has type {}, which is no weight format", file_.path(), name, t.type.name());
-  const bool flat = t.dims[0] != cols && t.type.block_weights() > 1; // its blocks lie across rows
+  const bool flat = t.dims[0] != cols && t.type.block_weights() > 1; // blocks would span rows
   if (t.weights() != cols * rows || flat) misshapen(t, cols, rows);
   return {name, t.type.id(), cols, rows, 1, format->row_bytes(cols), t.data.data()};
 }
@@ -62,7 +62,7 @@ WeightId Builder::matrix(const std::string& name, int64_t cols, int64_t rows) {
   return add_weight(view(name, cols, rows));
 }
 
-// Norms and biases may be F16 in these files; executors read them as f32.
+// Norms and biases may be F16; executors read f32.
 WeightId Builder::vector(const std::string& name, int64_t width) {
   core::Weight weight = view(name, width, 1);
   if (weight.type == core::kFloatType) return add_weight(std::move(weight));
@@ -78,7 +78,7 @@ WeightId Builder::constant(const std::string& name, std::span<const float> value
 
 std::vector<float> Builder::values(const std::string& name, int64_t count) {
   const gguf::Tensor& t = tensor(name);
-  const int64_t cols = t.type.block_weights() > 1 && count % t.dims[0] == 0 ? t.dims[0] : count; // whole blocks
+  const int64_t cols = t.type.block_weights() > 1 && count % t.dims[0] == 0 ? t.dims[0] : count;
   const core::Weight weight = view(name, cols, count / cols);
   std::vector<float> made(count);
   quant::find_format(weight.type)->decode(weight.data, count, made.data());
@@ -114,7 +114,7 @@ ValueId Builder::begin_given(int64_t width, int64_t group, std::vector<int32_t> 
 }
 
 core::ActivationParams Builder::activation() const {
-  constexpr float kQuick = 1.702f; // x * sigmoid(1.702 x) is near GELU
+  constexpr float kQuick = 1.702f; // quick GELU
   if (hparams_.flag("clip.use_gelu")) return {core::Activation::gelu};
   if (hparams_.flag("clip.use_silu")) return {core::Activation::silu};
   return {core::Activation::silu, kQuick};
@@ -130,7 +130,7 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first, const st
   const int64_t count = columns_ * lines_, pixels = 3 * side * side;
   if (count < 1)
     throw_error("{}: a tile of {} × {} pixels has no patch of {}", file_.path(), width_px_, height_px_, side);
-  constexpr int64_t kMostPatches = 1 << 16; // their attention takes minutes
+  constexpr int64_t kMostPatches = 1 << 16; // attention takes minutes
   if (count > kMostPatches)
     throw_error("{}: a tile of {} × {} pixels has more than {} patches of {}", file_.path(), width_px_, height_px_,
                 kMostPatches, side);
@@ -144,7 +144,7 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first, const st
   std::vector<WeightId> weights = {add_weight(view(name + ".weight", pixels, width))};
   if (more == 0 && has(name + ".bias")) weights.push_back(vector(name + ".bias", width));
   ValueId x = emit(OpKind::linear, name, {input}, width, std::move(weights));
-  if (const std::string second = name + ".weight.1"; has(second)) // of the second of two frames, which are the same
+  if (const std::string second = name + ".weight.1"; has(second)) // of the second of two equal frames
     x = add(x, emit(OpKind::linear, name + ".1", {input}, width, {add_weight(view(second, pixels, width))}),
             name + "_add");
   return x;
@@ -196,7 +196,7 @@ int32_t Builder::rope(const RopeSpec& spec) {
   if (spec.dims % 4 != 0 || spec.dims < 4)
     throw_error("{}: heads of {} elements, expected a multiple of 4", file_.path(), spec.dims);
   core::RopeTable table = {{}, 1, spec.style};
-  const int64_t half = spec.dims / 4; // pairs
+  const int64_t half = spec.dims / 4;
   for (int64_t pair = 0; pair < 2 * half; ++pair) {
     const bool second = pair >= half;
     const double exponent = -static_cast<double>(pair % half) / static_cast<double>(half);
@@ -233,8 +233,7 @@ ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
               core::NormParams{epsilon(), group});
 }
 
-// What the file says of a matrix's input or output: NAME.input_min and so on, of one number each; either may be
-// missing.
+// Applies NAME.input_min and so on, if present.
 ValueId Builder::clamped(ValueId x, const std::string& name, std::string_view which) {
   const std::string low = fmt::format("{}.{}_min", name, which), high = fmt::format("{}.{}_max", name, which);
   if (!has(low) && !has(high)) return x;

@@ -50,7 +50,7 @@ media::Size nearest_grid(const media::Picture& picture, int64_t least, int64_t m
   float least_difference = std::numeric_limits<float>::max();
   for (const media::Size& grid : grids) {
     const float difference = std::abs(wanted - static_cast<float>(grid.width) / static_cast<float>(grid.height));
-    const bool fits_better = 2 * pixels > side * side * grid.width * grid.height; // of equal shapes
+    const bool fits_better = 2 * pixels > side * side * grid.width * grid.height;
     if (difference < least_difference || (difference == least_difference && fits_better)) best = grid;
     least_difference = std::min(least_difference, difference);
   }
@@ -71,8 +71,7 @@ int64_t to_multiple(int64_t length, int64_t factor, bool to_even) {
   return std::max(static_cast<int64_t>(whole * static_cast<float>(factor)), factor);
 }
 
-// Returns a grid of slices. Their number is about the picture's area over a slice's; among grids of such numbers, the
-// one whose shape is nearest to the picture's is taken.
+// The grid with the closest aspect ratio among those with about as many slices as the image's area needs.
 media::Size slice_grid(const media::Picture& picture, int64_t side) {
   constexpr int64_t kMostSlices = 9;
   const auto w = static_cast<float>(picture.width), h = static_cast<float>(picture.height);

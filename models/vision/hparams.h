@@ -1,5 +1,4 @@
-// Hyperparameters of an encoder: the metadata under "clip.vision." or "clip.audio.". Each is checked when it is asked
-// for.
+// Metadata under "clip.vision." or "clip.audio.", checked when requested.
 #pragma once
 
 #include "gguf/gguf.h"
@@ -24,23 +23,23 @@ class Hparams {
   }
   bool has(std::string_view name) const { return file_.find(key(name)) != nullptr; }
 
-  // An integer from 1 (or `least`) to `most`. Without a fallback the key is required.
+  // An integer from `least` to `most`; required without a fallback.
   int64_t count(std::string_view name, int64_t most, int64_t least = 1) const;
   int64_t count_or(std::string_view name, int64_t fallback, int64_t most, int64_t least = 1) const;
-  int64_t whole_key_or(std::string_view whole_key, int64_t fallback) const; // an integer, whatever its key begins with
-  double number(std::string_view name) const;                               // required, finite
-  std::array<float, 3> colors(std::string_view name) const;                 // of red, green and blue
-  std::vector<int64_t> counts(std::string_view name) const; // of an array of integers; none where there is none
-  bool flag(std::string_view whole_key) const;              // false where it is not there
+  int64_t whole_key_or(std::string_view whole_key, int64_t fallback) const;
+  double number(std::string_view name) const; // required, finite
+  std::array<float, 3> colors(std::string_view name) const;
+  std::vector<int64_t> counts(std::string_view name) const;
+  bool flag(std::string_view whole_key) const;
 
-  int64_t width() const;      // embedding_length
-  int64_t layers() const;     // block_count, 0 or more
-  int64_t heads() const;      // attention.head_count
-  int64_t head_dim() const;   // attention.head_dim, or width / heads
-  int64_t patch() const;      // patch_size: pixels of a patch's side
-  int64_t image_size() const; // pixels of a side that the encoder was trained with, a multiple of patch(); at least it
+  int64_t width() const;
+  int64_t layers() const; // may be 0
+  int64_t heads() const;
+  int64_t head_dim() const;
+  int64_t patch() const;
+  int64_t image_size() const; // as trained; a multiple of patch()
   int64_t text_width() const; // projection_dim
-  float epsilon() const;      // attention.layer_norm_epsilon
+  float epsilon() const;
 
  private:
   int64_t in_range(std::string_view name, int64_t value, int64_t least, int64_t most) const;

@@ -1,4 +1,4 @@
-// The layers of an encoder: attention of all patches to one another and a feed-forward part, each added to its input.
+// Layers of an encoder.
 #include "core/error.h"
 #include "models/vision/builder.h"
 
@@ -55,7 +55,6 @@ ValueId Builder::times_each_head(ValueId x, int64_t heads, const std::string& na
   return emit(OpKind::expert_linear, name, {x, ids}, heads * rows, {matrix, bias}, core::ExpertParams{heads});
 }
 
-// Norms each head by itself, or all heads together where the file's weights are that wide.
 ValueId Builder::head_norm(ValueId x, const std::string& name, Norm kind, int64_t head_dim) {
   const gguf::Tensor* weights = file_.find_tensor(name + ".weight");
   if (!weights) return x;
@@ -108,7 +107,7 @@ ValueId Builder::attend(ValueId q, ValueId k, ValueId v, const std::string& name
 ValueId Builder::ffn(ValueId x, int64_t il, const LayerSpec& spec) {
   const std::string blk = own(fmt::format("blk.{}.", il));
   std::string up = blk + "ffn_up", down = blk + "ffn_down";
-  // Converters of 2024 gave them each other's names: the one that goes down has the width of the stream as input.
+  // Converters of 2024 swapped the two names.
   if (const gguf::Tensor* matrix = file_.find_tensor(down + ".weight");
       spec.may_swap_ffn && matrix && matrix->dims[0] == hparams_.width())
     std::swap(up, down);

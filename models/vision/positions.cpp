@@ -1,4 +1,4 @@
-// Tables of learned positions, for grids of other sizes than the one that they were learned for.
+// Resizing of position tables.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/tables.h"
@@ -9,7 +9,7 @@
 namespace ridge::models::vision {
 namespace {
 
-// What entry `i` of `to` is made of: entries of `from`, with weights that sum to 1.
+// Source entries with weights that sum to 1.
 struct Entry {
   std::vector<std::pair<int64_t, float>> of;
 };
@@ -23,7 +23,7 @@ Entry linear_entry(float at, int64_t from) {
 
 float triangle(float x) { return std::max(0.0f, 1 - std::abs(x)); }
 
-// Keys' cubic convolution with parameter `a`.
+// Keys' cubic convolution.
 float cubic(float x, float a) {
   x = std::abs(x);
   if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
@@ -40,7 +40,6 @@ Entry cubic_entry(float at, int64_t from) {
   return entry;
 }
 
-// `center` is in pixels of `from`, a pixel's own centre being at a half. The filter is 0 from `reach` on.
 Entry antialiased_entry(float center, float widening, int64_t from, float (*filter)(float), float reach) {
   const int64_t first = std::max<int64_t>(0, static_cast<int64_t>(center - reach * widening + 0.5f)),
                 end = std::min(from, static_cast<int64_t>(center + reach * widening + 0.5f));

@@ -9,13 +9,13 @@
 namespace ridge::models::vision {
 namespace {
 
-// Files with encoders of pictures and of sound name both.
+// Files may have encoders of images and of audio.
 std::string_view type_of(const gguf::File& file) {
   if (!file.get_bool("clip.has_vision_encoder", false))
     throw_error("{}: has no encoder of pictures (clip.has_vision_encoder)", file.path());
   const std::string_view of_pictures = file.get_string("clip.vision.projector_type", "");
   std::string_view type = of_pictures.empty() ? file.get_string("clip.projector_type") : of_pictures;
-  return type == "qwen2.5o" ? "qwen2.5vl_merger" : type; // the old name of a file with both
+  return type == "qwen2.5o" ? "qwen2.5vl_merger" : type; // old name in files with both
 }
 
 const Projector& projector_of(const gguf::File& file) {

@@ -1,4 +1,4 @@
-// Which rows a stage has: patches, and what becomes of the rows of the stage before.
+// Selects the rows of each stage.
 #include "core/error.h"
 #include "models/vision/builder.h"
 
@@ -43,8 +43,7 @@ std::vector<int32_t> Builder::rows_by_line() {
   return rows;
 }
 
-// Squares of `side` rows a side, one for every `step` lines and columns from `first` on, line by line, and the rows of
-// each line by line; -1 where there is none.
+// Row indices of squares at every `step` lines and columns from `first`; -1: outside the grid.
 std::vector<int32_t> Builder::squares(int64_t side, int64_t step, int64_t first) {
   const std::vector<int32_t> row_of = rows_by_line();
   std::vector<int32_t> rows;

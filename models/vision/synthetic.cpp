@@ -12,9 +12,9 @@ namespace ridge::models::vision {
 namespace {
 
 struct Shape {
-  std::string_view model, projector; // a name of models::shapes(), of projectors.def
+  std::string_view model, projector;
   int64_t layers, width, ffn_width, heads, patch, image, table_side, merge;
-  std::vector<int64_t> deepstack = {}; // layers with a merger of their own
+  std::vector<int64_t> deepstack = {};
 };
 
 const std::vector<Shape>& encoder_shapes() {
@@ -50,7 +50,6 @@ gguf::Metadata metadata_of(const Shape& s, int64_t text_width) {
   return metadata;
 }
 
-// In the order of files.
 class TensorList {
  public:
   TensorList(const Shape& shape, int64_t text_width) : s_(shape), text_width_(text_width) {}

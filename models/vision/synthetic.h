@@ -1,5 +1,4 @@
-// Encoders of pictures without a download, for models/synthetic.h's models: an mmproj image in the shape of a real one,
-// with random weights in F16.
+// Synthetic vision encoders: random F16 mmproj images.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +8,7 @@
 
 namespace ridge::models::vision {
 
-// `spec` is that of models::synthetic_model: NAME:TYPE. Throws Error (usage) where that shape has no encoder.
+// `spec` as for synthetic_model. Throws Error (usage) without an encoder.
 std::shared_ptr<const std::vector<std::byte>> synthetic_encoder(std::string_view spec);
 
 } // namespace ridge::models::vision

@@ -1,4 +1,4 @@
-// Tables of learned positions in other sizes.
+// Resizing of position tables.
 #pragma once
 
 #include "models/vision/builder.h"
@@ -13,7 +13,7 @@ struct TableSize {
   bool operator==(const TableSize&) const = default;
 };
 
-// `table`: a row of `width` for each place of the grid `from`, line by line.
+// `table` has a row of `width` per position.
 std::vector<float> resized_table(std::span<const float> table, int64_t width, TableSize from, TableSize to,
                                  TableResize resize);
 

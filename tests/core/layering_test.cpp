@@ -140,16 +140,26 @@ TEST_CASE("JSON from outside is read with limits, by core/json alone") {
     }
 }
 
-TEST_CASE("sentences of comments begin with their subjects, and things are no persons") {
+TEST_CASE("comments are plain English: subjects first, no persons for things, no phrases for plain verbs") {
+  struct Lint {
+    const char *pattern, *advice;
+  };
+  constexpr Lint kLints[] = {
+      {R"re((?:^ ?|[.:] )(Of [a-z]))re", "begin with the subject"},
+      {R"re(\b(nobody|somebody|whoever|who|anybody|everybody)\b)re", "name the thing"},
+      {R"re(\b(goes on|go on|went on)\b)re", "say continues, resumes"},
+      {R"re(\b(at hand|by itself|stands? for|takes? place|of its own)\b)re", "use a plain verb, or leave it out"},
+      {R"re(\b((?:is|are) to be|has to be)\b)re", "say must"},
+  };
   int comments = 0;
   for (const char* top : {"core", "quant", "gguf", "media", "text", "hub", "models", "kernels", "engine", "convert",
                           "measure", "server", "ui", "app"})
     for (const Source& source : sources(top))
       for (const std::string& comment : matches(source.text, R"re(//([^\n]*))re")) {
         ++comments;
-        CHECK_MESSAGE(matches(comment, R"re((?:^ ?|[.:] )(Of [a-z]))re").empty(), source.path,
-                      ": begins with Of:", comment);
-        CHECK_MESSAGE(matches(comment, R"re(\b(nobody|somebody|whoever)\b)re").empty(), source.path, ":", comment);
+        for (const Lint& lint : kLints)
+          CHECK_MESSAGE(matches(comment, lint.pattern).empty(), source.path, ": ", std::string(lint.advice), ": ",
+                        comment);
       }
   CHECK(comments > 1000);
 }

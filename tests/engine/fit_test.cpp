@@ -269,10 +269,31 @@ TEST_CASE("experts go to the host's memory where a model does not fit the GPU, w
   CHECK(longer.copies >= tight.copies - tight.copies / 8);
   const double few = static_cast<double>(tight.gpu->total() - tight.gpu->weights * 9 / 10);
   CHECK(engine::fit(model.program, config, room_of(64e9, few), {.long_batch = 2048}).config.max_batch == 512);
-  CHECK(engine::fit(model.program, config, room_of(64e9, 40e9), {.long_batch = 2048}).config.max_batch == 512);
   const engine::Fit dense =
       engine::fit(Shape("llama-1b:Q4_K_M").program, config, room_of(64e9, 1e9), {.experts_on_host = true});
   CHECK(dense.experts == 0);
+}
+
+TEST_CASE("a model on the GPU reads prompts in long batches where these take little of what it leaves") {
+  const Shape model("llama-1b:Q4_K_M");
+  core::ExecutorConfig config;
+  config.context = 8192;
+  config.max_batch = 512;
+  const auto fit = [&](double gpu, const engine::Placement& placement) {
+    return engine::fit(model.program, config, room_of(64e9, gpu), placement);
+  };
+  const engine::Fit usual = fit(40e9, {}), longer = fit(40e9, {.long_batch = 2048});
+  CHECK(usual.config.max_batch == 512);
+  CHECK(longer.config.max_batch == 2048);
+  CHECK(longer.gpu->scratch > usual.gpu->scratch);
+  CHECK(longer.gpu->weights == usual.gpu->weights);
+  const auto need = static_cast<double>(usual.gpu->total()),
+             more = static_cast<double>(longer.gpu->total() - usual.gpu->total());
+  CHECK(fit(need + 7.9 * more, {.long_batch = 2048}).config.max_batch == 512);
+  CHECK(fit(need + 8.1 * more, {.long_batch = 2048}).config.max_batch == 2048);
+  CHECK(fit(40e9, {.gpu_layers = 3, .long_batch = 2048}).config.max_batch == 512);
+  CHECK(fit(0, {.long_batch = 2048}).config.max_batch == 512); // on the CPU
+  CHECK(longer.largest_context == usual.largest_context);
 }
 
 TEST_CASE("draft heads that are to guess count, and leave less room for the model") {

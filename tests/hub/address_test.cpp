@@ -1,4 +1,4 @@
-// Pulling a file by its address, from a server that is no hub.
+// Pulls by URL.
 #include "hub/hub_cache.h"
 #include "hub/puller.h"
 #include "support/http/fake_hub.h"

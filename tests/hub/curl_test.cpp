@@ -1,4 +1,4 @@
-// The declarations of hub/curl.h against libcurl's own, where its headers are installed.
+// Compares hub/http/curl.h with libcurl's headers.
 #include "hub/http/curl.h"
 
 #include <doctest/doctest.h>

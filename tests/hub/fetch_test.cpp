@@ -1,4 +1,4 @@
-// What is fetched for others: only from the public internet, and within limits.
+// Fetches reach only the public internet.
 #include "core/error.h"
 #include "hub/http/fetch.h"
 #include "support/http/fake_hub.h"
@@ -137,7 +137,7 @@ TEST_CASE("nothing is fetched from this machine, whatever it is called and howev
   });
   const std::string port = server.address().substr(server.address().rfind(':'));
   const FetchLimits limits{.bytes = 1000, .seconds = 60};
-  ::setenv("http_proxy", server.address().c_str(), 1); // would fetch it
+  ::setenv("http_proxy", server.address().c_str(), 1); // a proxy would fetch it
   for (const std::string host :
        {"127.0.0.1", "localhost", "2130706433", "0x7f.1", "0", "[::1]", "[::ffff:127.0.0.1]"}) {
     CAPTURE(host);
@@ -147,7 +147,7 @@ TEST_CASE("nothing is fetched from this machine, whatever it is called and howev
   ::unsetenv("http_proxy");
   CHECK(server.requests().empty());
 
-  // A public server, played by another address of this machine, leads here.
+  // A loopback address plays a public server.
   FakeServer elsewhere([&](const HttpRequest&, const HttpReply& reply) {
     reply.send(302, "", fmt::format("Location: http://127.0.0.2{}/\r\n", port));
     return true;

@@ -1,4 +1,4 @@
-// Which models are found where other programs put them, and by which names; also among hostile names and manifests.
+// Models in other programs' folders, with hostile names.
 #include "core/error.h"
 #include "hub/local_models.h"
 #include "hub/names.h"
@@ -24,7 +24,6 @@ void put(const TemporaryFolder& folder, const std::string& path, const std::stri
   folder.write(path, bytes);
 }
 
-// A blob of a repository and the link to it, as Hugging Face's tools write them.
 void put_blob(const TemporaryFolder& folder, const std::string& repo, const std::string& commit,
               const std::string& file, const std::string& hash, const std::string& bytes) {
   const std::string at = "hub/models--" + repo;
@@ -83,7 +82,7 @@ TEST_CASE("models are found in the layouts of Hugging Face, LM Studio, llama.cpp
   CHECK(models[3].whole);
   CHECK(models[3].bytes == 7);
   CHECK(models[3].parts.size() == 2);
-  CHECK(models[4].bytes == 6); // of main
+  CHECK(models[4].bytes == 6);
   CHECK(models[5].bytes == 5);
   CHECK(models[6].path == folder / ("ollama/blobs/sha256-" + hash));
 }
@@ -109,9 +108,9 @@ TEST_CASE("a name is its beginning or a part of it, as long as that is one model
   CHECK(found("qwen3-8b-q8") == "/acme/Qwen3-8B-GGUF/Qwen3-8B-Q8_0");
   CHECK(found("q8_0") == "/acme/Qwen3-8B-GGUF/Qwen3-8B-Q8_0");
   CHECK(found("acme/qwen3-8b-gguf/qwen3-8b-q4_k_m") == "/acme/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M");
-  CHECK(found("Qwen3-8B") == "//home/me/models/Qwen3-8B"); // the whole name comes before a beginning
+  CHECK(found("Qwen3-8B") == "//home/me/models/Qwen3-8B");
   CHECK(found("wide") == "/registry.ollama.ai/wide:latest");
-  CHECK(found("twin") == "/a/b/twin"); // copies of one model
+  CHECK(found("twin") == "/a/b/twin");
   CHECK(found("v/w/other") == "/v/w/other");
   CHECK(found("home") == "");
   CHECK(found("absent") == "");

@@ -1,4 +1,4 @@
-// What names say: references that people write, types, and which files are models.
+// References, types and kinds of files.
 #include "core/error.h"
 #include "hub/names.h"
 #include "hub/reference.h"

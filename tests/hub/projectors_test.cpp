@@ -1,4 +1,4 @@
-// Which encoders of pictures are a model's, by their names and by where they lie.
+// Projectors of models.
 #include "hub/projectors.h"
 #include "support/temporary_folder.h"
 
@@ -46,9 +46,9 @@ TEST_CASE("of several encoders a model has those that are named like it, the bes
   CHECK(found("Tall-8B-Q8_0.gguf", both) == Names{"mmproj-Tall-8B-Q8_0.gguf"});
   CHECK(found("Wide-3B-Q4_K_M-00001-of-00002.gguf", both) == Names{"mmproj-Wide-3B-f16.gguf"});
   CHECK(found("Plain.gguf", both) == Names{"mmproj-F16.gguf"});
-  CHECK(found("Plain.gguf", {"mmproj-Tall-8B-Q8_0.gguf"}) == Names{});                   // another one's
+  CHECK(found("Plain.gguf", {"mmproj-Tall-8B-Q8_0.gguf"}) == Names{});
   CHECK(found("Plain.gguf", {"mmproj-Gone-f16.gguf"}) == Names{"mmproj-Gone-f16.gguf"}); // no other model's
-  CHECK(found("Plain.gguf", {"mmproj-a.gguf", "mmproj-b.gguf"}).size() == 2);            // "a" is no word of it
+  CHECK(found("Plain.gguf", {"mmproj-a.gguf", "mmproj-b.gguf"}).size() == 2);            // "a" is not one of its words
 }
 
 TEST_CASE("encoders are found beside models, at the top of a repository, and by manifests") {

@@ -1,5 +1,4 @@
-// Pulling from a hub that behaves, and from ones that do not: what is said, what is asked again, and what is left on
-// the disk.
+// Pulls from good and faulty hubs.
 #include "hub/hub_cache.h"
 #include "hub/names.h"
 #include "hub/puller.h"
@@ -46,13 +45,13 @@ TEST_CASE("a pull fills Hugging Face's cache, asks in ranges, and gives the toke
   for (const HttpRequest& request : hub.hub.requests()) CHECK(request.header("authorization") == "Bearer hf_secret");
 
   hub.store.clear();
-  CHECK(puller.pull("hf:acme/Tall-GGUF:q4_k_m").path == pulled.path); // it is there
+  CHECK(puller.pull("hf:acme/Tall-GGUF:q4_k_m").path == pulled.path);
   CHECK(hub.store.requests().empty());
   CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF/Tall-Q8_0.gguf").path) == kSmall);
   CHECK(puller.refusal("hf:acme/Tall-GGUF:Q2_K") ==
         "hf:acme/Tall-GGUF:Q2_K: there is no Q2_K; there are: Q8_0, Q4_K_M");
 
-  // Other tools find it, and `rm` takes it away with what it needs, but not the rest.
+  // Other tools find it; `rm` removes only it.
   const Place place[] = {{Source::hugging_face, puller.options.cache}};
   std::vector<LocalModel> models = local_models(place);
   REQUIRE(models.size() == 2);
@@ -104,7 +103,7 @@ TEST_CASE("the best encoder of pictures comes along with a model, and goes with 
   CHECK(puller.pull("hf:acme/Tall-GGUF").path == at + "Tall-Q4_K_M.gguf");
   CHECK(read_whole(at + "mmproj-BF16.gguf") == "bf16");
   CHECK_FALSE(fs::exists(at + "mmproj-F32.gguf"));
-  REQUIRE(local_models(place).size() == 1); // the encoder is the model's
+  REQUIRE(local_models(place).size() == 1);
   CHECK(local_models(place, true).size() == 2);
 
   puller.options.projector = "q8_0";
@@ -124,9 +123,9 @@ TEST_CASE("the best encoder of pictures comes along with a model, and goes with 
   };
   CHECK(remove("Tall-Q4_K_M") == 1000);
   CHECK(fs::exists(at + "mmproj-Q8_0.gguf"));
-  CHECK(remove("mmproj-BF16") == 4); // one by itself
+  CHECK(remove("mmproj-BF16") == 4);
   CHECK(remove("Tall-Q8_0") == 3'000'002);
-  CHECK(remove("mmproj-F16") == 3); // lay beside none of them
+  CHECK(remove("mmproj-F16") == 3);
   CHECK(puller.files().empty());
 }
 
@@ -140,7 +139,7 @@ TEST_CASE("an encoder that is another model's is not pulled, and one that breaks
   const std::string at = puller.folder / (kRepository + "/snapshots/" + hub.commit + "/");
   bool dying = true;
   hub.store_before = [&](const HttpRequest& request, const HttpReply&) {
-    return dying && request.path.starts_with("/mmproj"); // closes
+    return dying && request.path.starts_with("/mmproj");
   };
   CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "mmproj-Tall-f16.gguf: "));
   dying = false;
@@ -180,7 +179,7 @@ TEST_CASE("a pull goes on where connections died, and where a server sends no ra
   std::atomic<int64_t> sent = 0;
   bool dying = true, ranges = true;
   hub.store_before = [&](const HttpRequest& request, const HttpReply& reply) {
-    if (dying) { // 300,000 bytes of what is asked for
+    if (dying) { // sends 300,000 of the requested bytes
       const size_t first = std::stoul(request.header("range").substr(6));
       if (sent >= 600'000) return true;
       reply.raw(fmt::format("HTTP/1.1 206 x\r\nContent-Length: {}\r\nContent-Range: bytes {}-{}/{}\r\n\r\n{}",
@@ -205,7 +204,7 @@ TEST_CASE("a pull goes on where connections died, and where a server sends no ra
   }
   SUBCASE("without") {
     dying = ranges = false;
-    puller.options.download.piece_bytes = 500'000; // other pieces: from the beginning, by several connections at first
+    puller.options.download.piece_bytes = 500'000;
     CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
   }
   SUBCASE("cancelled, it goes on too") {
@@ -226,14 +225,14 @@ TEST_CASE("busy servers are asked again") {
   hub.before = [&](const HttpRequest&, const HttpReply& reply) {
     const int now = of_hub++ % 3;
     if (now == 0) reply.send(503, "busy");
-    return now < 2; // 1: gone without a word
+    return now < 2; // 1: closes silently
   };
   hub.store_before = [&](const HttpRequest&, const HttpReply& reply) {
     const bool busy = of_store++ % 2 == 0;
     if (busy) reply.send(429, "");
     return busy;
   };
-  puller.options.asker.tries = 6; // of which asking for lists takes three
+  puller.options.asker.tries = 6;
   CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
 }
 
@@ -244,7 +243,7 @@ TEST_CASE("what is refused ends a pull at once, also while another connection ha
   puller.options.download.piece_bytes = 2'000'000;
   std::atomic<bool> hangs = false, over = false;
   hub.store_before = [&](const HttpRequest& request, const HttpReply& reply) {
-    if (request.header("range") == "bytes=0-1999999") { // begins, and says no more
+    if (request.header("range") == "bytes=0-1999999") {
       reply.raw("HTTP/1.1 206 x\r\nContent-Length: 2000000\r\nContent-Range: bytes 0-1999999/3000000\r\n\r\nxyz");
       hangs = true;
       (void)tests::comes("the pull to end", [&] { return over.load(); });
@@ -373,7 +372,7 @@ TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
   CHECK(holds(at_store([](const HttpRequest&, const HttpReply& reply) { return reply.raw("nonsense\r\n\r\n"); }),
               "Tall-Q4_K_M.gguf: "));
   CHECK_FALSE(puller.has_model());
-  hub.store_before = [](const HttpRequest& request, const HttpReply& reply) { // more than was asked for
+  hub.store_before = [](const HttpRequest& request, const HttpReply& reply) {
     return reply.raw(fmt::format("HTTP/1.1 206 x\r\nContent-Range: bytes {}-2999999/3000000\r\n\r\n",
                                  request.header("range").substr(6, request.header("range").find('-') - 6))) &&
            reply.raw(kBig.substr(std::stoul(request.header("range").substr(6)))) &&
@@ -440,5 +439,5 @@ TEST_CASE("the line of progress says speed and time left") {
   Speed speed;
   CHECK(speed.text(0, 0, 4'000'000'000) == "0 B of 4.00 GB");
   CHECK(speed.text(2, 200'000'000, 4'000'000'000) == "200.00 MB of 4.00 GB, 100.00 MB/s, 38 s left");
-  CHECK(speed.text(3, 100, 4'000'000'000) == "100 B of 4.00 GB"); // it began again
+  CHECK(speed.text(3, 100, 4'000'000'000) == "100 B of 4.00 GB");
 }

@@ -1,4 +1,4 @@
-// What tests of pulling share: a cache and a folder for downloads of their own, and what lies there afterwards.
+// Fixtures of pull tests.
 #pragma once
 
 #include "core/error.h"
@@ -30,7 +30,6 @@ inline std::string read_whole(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A cache in a folder of its own, asked as a person would.
 struct Puller {
   TemporaryFolder folder;
   hub::PullOptions options;
@@ -56,7 +55,7 @@ struct Puller {
     }
     return "(no error)";
   }
-  // Files that lie there, links included, by their path below the folder.
+  // Relative paths of files and links.
   std::vector<std::string> files() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))

@@ -1,4 +1,4 @@
-// What `ridge rm` takes away, where something is missing or is no link as ridge made it.
+// `ridge rm` with missing or copied files.
 #include "hub/hub_cache.h"
 #include "hub/puller.h"
 #include "support/http/fake_hub.h"
@@ -20,7 +20,7 @@ TEST_CASE("files instead of links are removed where their hash says that ridge p
   const fs::path snapshot = fs::path(puller.pull("hf:acme/Tall-GGUF").path).parent_path();
   const fs::path second = snapshot / "Tall-Q4_K_M-00002-of-00002.gguf";
   const fs::path blobs = snapshot.parent_path().parent_path() / "blobs";
-  fs::remove(second); // as cp -L copies it
+  fs::remove(second);
   fs::copy_file(blobs / sha256_of(kBig), second);
   const Place place[] = {{Source::hugging_face, puller.options.cache}};
   SUBCASE("with the blob") { CHECK(remove_model(local_models(place).at(0)) == 6'001'000); }
@@ -37,7 +37,7 @@ TEST_CASE("files instead of links are removed where their hash says that ridge p
     CHECK(puller.files() == before);
     fs::remove(second);
     CHECK(remove_model(local_models(place).at(0)) == 1000);
-    CHECK(fs::exists(blobs / sha256_of(kBig))); // no part of what was removed
+    CHECK(fs::exists(blobs / sha256_of(kBig)));
     return;
   }
   CHECK(puller.files().empty());
@@ -48,7 +48,7 @@ TEST_CASE("a model pulled by address is removed also where parts are missing or 
   folder.write("Wide-00001-of-00004.gguf", "one");
   folder.write("Wide-00003-of-00004.gguf", "three");
   folder.write("Wide-00002-of-00004.gguf.incomplete", std::string(10'000, 'x'));
-  const std::string busy = folder.write("Wide-00004-of-00004.gguf.incomplete", "y"); // which a process is writing
+  const std::string busy = folder.write("Wide-00004-of-00004.gguf.incomplete", "y"); // locked below
   folder.write("Other.gguf.incomplete", "z");
   const int file = ::open(busy.c_str(), O_RDONLY | O_CLOEXEC);
   REQUIRE(::flock(file, LOCK_EX | LOCK_NB) == 0);

@@ -1,4 +1,4 @@
-// Searching a hub: what its answers are taken for, and what a repository offers.
+// Hub searches.
 #include "hub/search.h"
 
 #include "core/error.h"
@@ -53,7 +53,7 @@ TEST_CASE("models of one type are offered by their files") {
       offered_models("a/b", {{"x-Q4_0", {{"x-Q4_0.gguf", 5, "", false}}},
                              {"longer-Q4_0", {{"longer-Q4_0.gguf", 3, "", false}}},
                              {"plain", {{"plain.gguf", 9, "", false}}},
-                             {"odd@name:1", {{"odd@name:1.gguf", 9, "", false}}}}); // cannot be written
+                             {"odd@name:1", {{"odd@name:1.gguf", 9, "", false}}}});
   REQUIRE(offered.size() == 3);
   CHECK(offered[0].reference == "hf:a/b/longer-Q4_0.gguf");
   CHECK(offered[1].reference == "hf:a/b:Q4_0");

@@ -1,4 +1,4 @@
-// LoRA adapters: what they give beside a model's products, and files that are refused.
+// LoRA adapters.
 #include "core/split.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/adapters/add_adapters.h"
@@ -37,7 +37,6 @@ std::vector<float> logits_of(const core::Program& program, bool exact, std::span
   return tests::in_pieces(make, program, exact ? tests::exact_config() : tests::fast_config(), ids, size);
 }
 
-// The line with which the adapter is refused for this model.
 std::string refusal(const AdapterImage& image, const gguf::File& model) {
   try {
     const models::AdapterFile adapter(image.file());
@@ -57,7 +56,7 @@ TEST_CASE("logits with adapters are those of merged weights") {
     CAPTURE(experts);
     const gguf::File model = random_model(experts ? ModelImage::with_experts("qwen3moe") : ModelImage::dense("llama"));
     std::vector<models::AdapterFile> adapters;
-    for (int i = 0; i < 3; ++i) { // some tensors are changed by none, others by several
+    for (int i = 0; i < 3; ++i) { // some tensors have no adapter, others several
       AdapterImage image(model.get_string("general.architecture"), i == 0 ? 0 : 3.0f * static_cast<float>(i));
       for (const gguf::Tensor& tensor : model.tensors())
         if (tensor.n_dims > 1 && (tensor.name == models::kEmbeddingTable || random() % 2 == 0))
@@ -94,7 +93,7 @@ TEST_CASE("adapters of whatever a model of each architecture multiplies are thos
     AdapterImage all(model.get_string("general.architecture"), 5);
     for (const gguf::Tensor& tensor : model.tensors()) {
       if (tensor.n_dims < 2) continue;
-      // Merged into a table that also makes the logits, it would change these, too.
+      // Merging into a table that also makes the logits would change those, too.
       if (tensor.name == models::kEmbeddingTable && !model.find_tensor("output.weight")) continue;
       AdapterImage one(model.get_string("general.architecture"), 5);
       one.add_pair(tensor, 1 + static_cast<int64_t>(random() % 6), random);
@@ -116,7 +115,6 @@ TEST_CASE("adapters of whatever a model of each architecture multiplies are thos
     const gguf::File sum = tests::merged(model, {{&adapter, 0.3f}});
     const std::vector<int32_t> ids = recipe.ids();
     const std::vector<float> expected = logits_of(models::build_program(sum), true, ids, ids.size());
-    // Some of these random models amplify rounding.
     CHECK(tests::nmse(logits_of(program, true, ids, ids.size()), expected) <= 1e-5);
   }
   MESSAGE(pairs, " matrices with adapters, ", refused, " refused");
@@ -146,7 +144,7 @@ TEST_CASE("streams of a batch have different scales, and those without an adapte
     CHECK_THROWS_AS(executor->set_adapters(0, std::span(uses[0]).first(1)), Error);
 
     const std::vector<int32_t> text = random_tokens(random, 6, program.vocab);
-    tests::Steps together; // tokens of all streams in turns
+    tests::Steps together;
     for (int32_t position = 0; position < 6; ++position)
       for (int32_t stream = 0; stream < 4; ++stream) {
         together.outputs.push_back(static_cast<int32_t>(together.tokens.size()));

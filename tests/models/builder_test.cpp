@@ -1,4 +1,4 @@
-// What Builder makes of hyperparameters and specs, without any weights that matter.
+// Builder on hyperparameters and specs.
 #include "models/blocks/blocks.h"
 
 #include "message_of.h"
@@ -93,7 +93,7 @@ TEST_CASE("two ways of rope in one model have a table each, and layers that agre
   std::vector<int32_t> tables;
   for (const core::Op& op : program.ops)
     if (op.kind == OpKind::rope) tables.push_back(std::get<core::RopeParams>(op.params).table);
-  CHECK(tables == std::vector<int32_t>{0, 0, 1, 1, 2, 2, 0, 0}); // of q and k
+  CHECK(tables == std::vector<int32_t>{0, 0, 1, 1, 2, 2, 0, 0});
   REQUIRE(program.rope_tables.size() == 3);
   CHECK(program.rope_tables[0].style == core::RopeStyle::adjacent);
   CHECK(program.rope_tables[1].style == core::RopeStyle::split);
@@ -114,7 +114,7 @@ TEST_CASE("YaRN blends between whole pairs, and between fractions of them where 
     const models::Hparams hparams(file);
     return models::make_rope_table(file, hparams, {.style = core::RopeStyle::split, .dims = 16}).inverse_frequency;
   };
-  // A pair turns once in 64 positions at 16 ln(64 / 2 pi) / (2 ln 10000) = 2.016, so slow ones begin there or at 3.
+  // One turn in 64 positions is pair 16 ln(64 / 2 pi) / (2 ln 10000) = 2.016.
   const auto whole = frequencies(true), fraction = frequencies(false);
   const auto plain = [](int pair) { return std::pow(1e4, -pair / 8.0); };
   CHECK(whole[0] == 1);
@@ -149,13 +149,12 @@ TEST_CASE("hyperparameters that change the computation and are not supported are
   CHECK(with(llama, "rope.dimension_sections", std::vector<int32_t>{0, 8, 8, 0}) ==
         "small.gguf: llama.rope.dimension_sections is 8: rope in sections is not supported yet");
 
-  // Values that make no difference.
   for (const models::Shape& shape : {llama, moe, ModelImage::dense("qwen2"), ModelImage::dense("qwen3")})
     CHECK(ModelImage(shape).refusal() == "accepted");
   CHECK(with(moe, "expert_group_count", uint32_t{1}) == "accepted");
   CHECK(with(moe, "expert_gating_func", uint32_t{1}) == "accepted");
   CHECK(with(moe, "expert_weights_scale", 1.0f) == "accepted");
-  CHECK(with(llama, "attention.sliding_window", uint32_t{131072}) == "accepted"); // the whole context
+  CHECK(with(llama, "attention.sliding_window", uint32_t{131072}) == "accepted");
   CHECK(with(llama, "attention.causal", true) == "accepted");
   CHECK(with(llama, "logit_scale", 1.0f) == "accepted");
   CHECK(with(llama, "use_parallel_residual", false) == "accepted");
@@ -171,7 +170,8 @@ TEST_CASE("a tensor that no op would use is refused by name") {
         "small.gguf: tensor blk.1.exp_probs_b.bias has no place in a qwen3moe model: what it is for is not supported "
         "yet");
   CHECK(with(ModelImage::dense("llama"), "blk.0.attn_q_norm.weight").find("attn_q_norm") != std::string::npos);
-  CHECK(with(ModelImage::dense("llama"), "rope_freqs.weight").find("above 0") != std::string::npos); // read: zeros
+  // zeros are refused
+  CHECK(with(ModelImage::dense("llama"), "rope_freqs.weight").find("above 0") != std::string::npos);
   CHECK(with(ModelImage::dense("llama"), "blk.0.ffn_up.input_scale") == "accepted");
   CHECK(with(ModelImage::dense("qwen3"), "cls.output.weight") == "accepted");
 }
@@ -231,7 +231,6 @@ TEST_CASE("windows, soft caps, sinks and caches of other layers reach the ops of
   CHECK(params(2).layer == 0);
   REQUIRE(stores.size() == 2);
   CHECK(program.kv_layers.size() == 2);
-  // K = V: both come from one matrix, by a norm without weights and a rope.
   const auto writer = [&](core::ValueId id) {
     return *std::ranges::find_if(program.ops,
                                  [&](const core::Op& op) { return std::ranges::count(op.outputs, id) > 0; });
@@ -331,13 +330,13 @@ TEST_CASE("norms come before and behind blocks, and blocks side by side share an
     if (op.name.ends_with("ffn_gate")) gates.push_back(op);
     if (op.kind == OpKind::add) adds.push_back(op);
   }
-  REQUIRE(norms.size() == 5); // two of each layer, one at the end
+  REQUIRE(norms.size() == 5);
   CHECK(norms[0].name == "blk.0.attn_norm");
   CHECK(norms[0].weights.size() == 2);
   CHECK(norms[1].name == "blk.0.attn_post");
-  CHECK(norms[4].weights.size() == 1); // the file has no bias for it
+  CHECK(norms[4].weights.size() == 1);
   REQUIRE(gates.size() == 2);
-  CHECK(gates[0].inputs == norms[0].outputs); // the feed-forward part has attention's input
+  CHECK(gates[0].inputs == norms[0].outputs);
   REQUIRE(adds.size() == 4);
   CHECK(adds[0].inputs[1] == norms[1].outputs[0]);
   const core::Op& last = program.ops.back();

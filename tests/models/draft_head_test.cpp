@@ -1,5 +1,4 @@
-// Draft heads: against logits that another implementation computed, against the meaning of their Programs, and against
-// themselves after going back.
+// Draft heads.
 #include "core/error.h"
 #include "core/split.h"
 #include "kernels/cpu/executor/executor.h"
@@ -177,7 +176,7 @@ TEST_CASE("a file without a usable draft head is refused with one line") {
   CHECK(models::draft_heads(without) == 0);
   CHECK(message_of([&] { models::build_draft_head(without); }) ==
         "draft.gguf: has no draft head; a file with one has glm4moe.nextn_predict_layers and tensors blk.3.nextn.*");
-  CHECK_NOTHROW(models::build_program(without, models::Ending::drafted)); // another file may have the head
+  CHECK_NOTHROW(models::build_program(without, models::Ending::drafted)); // a separate file may have the head
   DraftModel other = DraftModel::attention();
   other.shape.architecture = "qwen3";
   CHECK(message_of([&] { models::build_program(other.open(), models::Ending::drafted); }) ==

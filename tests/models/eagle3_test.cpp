@@ -1,5 +1,4 @@
-// EAGLE-3 heads: against logits that tests/cross_check/eagle3_check.py computed by their definition, against the
-// meaning of their Programs, on split and shared Programs, and refused where they are another model's.
+// EAGLE-3 heads. Golden logits are from tests/cross_check/eagle3_check.py.
 #include "core/error.h"
 #include "core/parallel/parallel_executor.h"
 #include "core/split.h"
@@ -62,7 +61,7 @@ TEST_CASE("a model that drafts for an EAGLE-3 head says the same, and both compu
 }
 
 TEST_CASE("a model that drafts for an EAGLE-3 head splits where no row that it takes crosses beside the others") {
-  const EaglePair pair; // takes what goes into layers 1, 2 and 4, of 5
+  const EaglePair pair;
   const gguf::File model = pair.model(), head = pair.head();
   const core::Program program = models::build_drafted(model, head);
   CHECK(core::next_cut(program, 1) == 1);
@@ -73,7 +72,7 @@ TEST_CASE("a model that drafts for an EAGLE-3 head splits where no row that it t
   for (const int32_t layer : {1, 5}) {
     CAPTURE(layer);
     const tests::MakeExecutor split = [&](const core::Program& part, const core::ExecutorConfig& config) {
-      if (core::layer_count(part) < layer) return make_cpu_executor(part, config); // the head
+      if (core::layer_count(part) < layer) return make_cpu_executor(part, config);
       return core::make_split_executor(core::split_program(part, layer), config, make_cpu_executor, make_cpu_executor);
     };
     CHECK(tests::eagle_error(tests::EagleRun(model, head, split).run(7), whole) < 1e-12);
@@ -81,14 +80,14 @@ TEST_CASE("a model that drafts for an EAGLE-3 head splits where no row that it t
   EaglePair to_end = pair;
   to_end.layers = {1, 2, 5};
   const gguf::File of_end = to_end.head();
-  CHECK(core::next_cut(models::build_drafted(model, of_end), 2) == 6); // there is none
+  CHECK(core::next_cut(models::build_drafted(model, of_end), 2) == 6);
 }
 
 TEST_CASE("a model that drafts for an EAGLE-3 head gives the same rows when its layers are shared out") {
   for (const EaglePair& pair : EaglePair::kinds()) {
     const gguf::File model = pair.model(), head = pair.head();
     const tests::MakeExecutor on_ranks = [&](const core::Program& program, const core::ExecutorConfig& config) {
-      if (program.input >= 0) return make_cpu_executor(program, config); // the head
+      if (program.input >= 0) return make_cpu_executor(program, config);
       return core::make_parallel_executor(
           tests::shards_of(program, 2), config, core::make_thread_communicators(2),
           [](const core::Program& part, const core::ExecutorConfig& own, int) { return make_cpu_executor(part, own); });

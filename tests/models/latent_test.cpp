@@ -1,4 +1,4 @@
-// Latent attention from older files, which have keys' and values' matrices in one tensor.
+// Latent attention in older files.
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 
@@ -10,7 +10,7 @@ using namespace ridge;
 
 namespace {
 
-// The same model with attn_kv_b: of each head its rows of k_b, which is not transposed, and then those of v_b.
+// Converts to attn_kv_b: per head the rows of k_b, not transposed, then those of v_b.
 gguf::File with_joined_matrices(const tests::Recipe& recipe, int64_t k_dim, int64_t v_dim) {
   gguf::Metadata metadata;
   for (const auto& entry : recipe.document["metadata"]) {

@@ -1,4 +1,4 @@
-// Whole models through the CPU executor against logits that another implementation computed in f32.
+// Whole models on the CPU against reference logits.
 #include "core/error.h"
 #include "core/split.h"
 #include "kernels/cpu/executor/executor.h"
@@ -14,8 +14,8 @@ using namespace ridge;
 
 namespace {
 
-// All recipes take minutes. So each run compares all with the reference, and does with a sixth what else holds for all
-// (RIDGE_TEST_SHARE=1: with all).
+// All recipes take minutes. Each run compares all with the reference, and checks other properties on a sixth
+// (RIDGE_TEST_SHARE=1: on all).
 constexpr int64_t kShare = 6;
 
 std::vector<std::string> shared_recipes() { return tests::share_of(tests::known_recipes(), kShare); }
@@ -61,8 +61,7 @@ TEST_CASE("tiny models of every architecture have the reference's logits, in pie
 TEST_CASE("tiny models of every architecture in fast mode, in several types, are near exact mode") {
   using enum quant::Type;
   REQUIRE_REFERENCE();
-  // Activations have 16 bits where experts are chosen, else 8. gemma3n's cutoffs choose otherwise for some token on
-  // some processors: 1.1e-2 with AVX2.
+  // Activations have 16 bits with experts, else 8. Cutoffs of gemma3n may flip on some processors: 1.1e-2 with AVX2.
   for (const std::string& name : shared_recipes())
     tests::check_fast(kernels::cpu::make_cpu_executor, name, {Q8_0, Q4_K}, {0}, {3e-3, 1e-2, 2e-2});
 }
@@ -134,7 +133,7 @@ TEST_CASE("a recurrent state goes on where it is, and nowhere else") {
   tests::run_pieces(*executor, recipe.ids(), 0, 10, 10, logits);
   CHECK_THROWS_WITH_AS(tests::run_pieces(*executor, recipe.ids(), 5, 6, 1, logits),
                        "stream 0 continues at position 5, but its recurrent state is that of position 10", Error);
-  tests::run_pieces(*executor, recipe.ids(), 0, 10, 10, logits); // anew
+  tests::run_pieces(*executor, recipe.ids(), 0, 10, 10, logits);
   const auto half = std::ssize(logits) / 2;
   CHECK(std::equal(logits.begin(), logits.begin() + half, logits.begin() + half));
 }

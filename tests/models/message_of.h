@@ -1,4 +1,4 @@
-// What a call refuses its input with.
+// Messages of errors.
 #pragma once
 
 #include "core/error.h"
@@ -7,7 +7,7 @@
 
 namespace ridge::tests {
 
-// The message of the Error that `call` throws; empty where it throws none.
+// Returns the message of the Error that `call` throws; empty: none.
 template <typename Call>
 std::string message_of(Call&& call) {
   try {

@@ -1,4 +1,4 @@
-// A small model file in memory whose metadata and tensors a test changes before it is opened. All weights are zero.
+// A modifiable small model with zero weights.
 #pragma once
 
 #include "core/error.h"
@@ -37,7 +37,6 @@ struct ModelImage {
     writer.finish();
     return gguf::File::from_bytes(image, "small.gguf");
   }
-  // The message with which the model is refused; "accepted" where it is not.
   std::string refusal() const {
     const gguf::File file = open();
     try {

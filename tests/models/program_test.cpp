@@ -1,4 +1,4 @@
-// Programs from real files: what every architecture's file becomes, and how files that do not fit are refused.
+// Programs from real files, and refusals.
 #include "models/model.h"
 
 #include "core/error.h"

@@ -1,4 +1,4 @@
-// Choices of positions and n-grams with other parameters than the reference's recipes have.
+// Indexers and n-grams beyond the reference's recipes.
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 
@@ -9,7 +9,6 @@ using namespace ridge;
 
 namespace {
 
-// The recipe with some keys set.
 gguf::File changed(const std::vector<std::pair<std::string, gguf::OwnedValue>>& keys) {
   const tests::Recipe recipe("qwen4exp-moe");
   gguf::Metadata further;

@@ -1,4 +1,4 @@
-// The mixes that names like Q4_K_M stand for, on the shapes of real models.
+// Recipes like Q4_K_M on real models' shapes.
 #include "models/recipes.h"
 
 #include "core/error.h"
@@ -20,7 +20,7 @@ struct Mix {
   std::map<std::string, std::string> type_of;
   double bytes = 0;
 
-  std::set<std::string> types(const std::string& part) const { // over all layers
+  std::set<std::string> types(const std::string& part) const {
     std::set<std::string> found;
     for (const auto& [name, type] : type_of)
       if (name.find(part) != std::string::npos) found.insert(type);
@@ -40,7 +40,7 @@ Mix mix_of(std::string_view shape_name, std::string_view recipe, const RecipeOpt
   const auto found = std::ranges::find(models::shapes(), shape_name, &models::Shape::name);
   REQUIRE(found != models::shapes().end());
   models::Shape with_layers_only = *found;
-  with_layers_only.draft_layers = 0; // heads count as layers, too
+  with_layers_only.draft_layers = 0;
   const models::Shape* shape = &with_layers_only;
   std::vector<gguf::TensorInfo> tensors = models::tensors_of(*shape);
   if (tied) std::erase_if(tensors, [](const gguf::TensorInfo& t) { return t.name == "output.weight"; });
@@ -70,7 +70,7 @@ TEST_CASE("Q4_K_M of Llama 3 8B: half of attn_v and ffn_down and the output in Q
   CHECK(mix.types("attn_v") == Types{"Q4_K", "Q6_K"});
   for (const char* part : {"attn_q.", "attn_k.", "attn_output", "ffn_gate", "ffn_up", "token_embd"})
     CHECK(mix.types(part) == Types{"Q4_K"});
-  CHECK(mix.types("output.weight") == Types{"Q4_K", "Q6_K"}); // attn_output, too
+  CHECK(mix.types("output.weight") == Types{"Q4_K", "Q6_K"});
   CHECK(mix.type_of.at("output.weight") == "Q6_K");
   CHECK(mix.types("norm") == Types{"F32"});
 }
@@ -91,7 +91,7 @@ TEST_CASE("Q5_K_M, Q3_K_M, Q2_K and IQ4_XS of Llama 3 8B") {
   CHECK(q3.type_of.at("output.weight") == "Q6_K");
 
   const Mix q2 = mix_of("llama-8b", "Q2_K");
-  CHECK(q2.types("attn_v") == Types{"Q4_K"}); // four heads share it
+  CHECK(q2.types("attn_v") == Types{"Q4_K"});
   CHECK(q2.types("ffn_down") == Types{"Q3_K"});
   CHECK(q2.types("attn_output") == Types{"Q3_K"});
   CHECK(q2.types("attn_q.") == Types{"Q2_K"});
@@ -112,13 +112,13 @@ TEST_CASE("the mixes of Qwen 2.5 7B, where seven heads share attn_v") {
   CHECK(mix_of("qwen2.5-7b", "Q3_K_M").layers("ffn_down", "Q5_K") == std::vector<int>{0});
   CHECK(mix_of("qwen2.5-7b", "Q2_K").types("attn_v.weight") == Types{"Q4_K"});
   CHECK(mix_of("qwen2.5-7b", "IQ4_XS").layers("ffn_down", "Q5_K") == std::vector<int>{0, 1, 2});
-  // Two heads share it in the smaller Qwen 3: not enough.
+  // Only two heads share it in the smaller Qwen 3.
   CHECK(mix_of("qwen3-0.6b", "Q2_K").types("attn_v.") == Types{"Q3_K"});
   CHECK(mix_of("qwen3-0.6b", "IQ4_XS").types("attn_v.") == Types{"IQ4_XS"});
 }
 
 TEST_CASE("file sizes are those of published files") {
-  // In GB, as published files of these names have them; the rest of a file is 8 MB of tokenizer, give or take.
+  // GB of published files; they contain about 8 MB of tokenizer.
   struct Published {
     const char *shape, *recipe;
     double gigabytes;
@@ -175,7 +175,7 @@ TEST_CASE("attn_v of Llama 70B is an eighth of attn_q, and finer") {
 }
 
 TEST_CASE("rows that are no whole super-blocks fall back to types of 32") {
-  const Mix mix = mix_of("qwen2.5-0.5b", "Q4_K_M"); // rows of 896; ffn_down has 4864 = 19 * 256
+  const Mix mix = mix_of("qwen2.5-0.5b", "Q4_K_M"); // rows of 896; of 4864 = 19 * 256 in ffn_down
   CHECK(mix.types("attn_q.weight") == Types{"Q5_0"});
   CHECK(mix.types("attn_v.weight") == Types{"Q5_0", "Q8_0"});
   CHECK(mix.types("ffn_down") == Types{"Q4_K", "Q6_K"});
@@ -217,7 +217,7 @@ TEST_CASE("Q4_K_M of hybrids: recurrent layers' small tensors stay wide, rules c
   CHECK(qwen.type_of.at("blk.0.ssm_a") == "F32");
   for (const char* part : {"ssm_out", "ssm_alpha", "ssm_beta", "attn_gate", "attn_output", "attn_q.", "ffn_up"})
     CHECK(qwen.types(part) == Types{"Q4_K"});
-  // In a recurrent layer, attn_qkv counts as attn_v: each of 64 layers has one of the two.
+  // Recurrent layers' attn_qkv counts as attn_v.
   std::vector<int> finer = qwen.layers("attn_qkv", "Q6_K");
   std::ranges::copy(qwen.layers("attn_v", "Q6_K"), std::back_inserter(finer));
   std::ranges::sort(finer);
@@ -225,8 +225,7 @@ TEST_CASE("Q4_K_M of hybrids: recurrent layers' small tensors stay wide, rules c
   CHECK(finer.size() == 32);
   CHECK(qwen.type_of.at("output.weight") == "Q6_K");
 
-  // 25 of 56 layers are feed-forward parts; the first 7, and of those behind every third, are finer. Rows of 15,680
-  // weights are no whole blocks of 256.
+  // 25 of 56 layers are feed-forward: the first 7 and every third are finer. 15,680 is no multiple of 256.
   const Mix nemotron = mix_of("nemotron-nano-9b", "Q4_K_M");
   CHECK(nemotron.layers("ffn_down", "Q8_0") == std::vector<int>{1, 3, 5, 8, 10, 12, 15, 22, 28, 35, 42, 49, 55});
   CHECK(nemotron.types("ssm_norm") == Types{"F32"});
@@ -238,14 +237,14 @@ TEST_CASE("MXFP4_MOE and IQ2_XS of experts: routers and gates stay wide, the sha
   for (const char* part : {"ffn_up_exps", "ffn_gate_exps", "ffn_down_exps"}) CHECK(mxfp4.types(part) == Types{"MXFP4"});
   for (const char* part : {"_shexp.weight", "attn_qkv", "attn_v.", "ssm_out", "token_embd", "output.weight"}) {
     Types types = mxfp4.types(part);
-    types.erase("F32"); // the shared expert's gate
+    types.erase("F32");
     CHECK(types == Types{"Q8_0"});
   }
   CHECK(mxfp4.types("ffn_gate_inp") == Types{"F32"});
   CHECK(mxfp4.types("ssm_conv1d") == Types{"F32"});
 
   const Mix iq2 = mix_of("qwen3.6-35b-a3b", "IQ2_XS");
-  CHECK(iq2.types("attn_qkv") == Types{"Q4_K"}); // four experts or more
+  CHECK(iq2.types("attn_qkv") == Types{"Q4_K"});
   CHECK(iq2.types("ffn_gate_inp") == Types{"F32"});
   CHECK(iq2.types("ffn_up_exps") == Types{"IQ2_XS"});
 }
@@ -261,7 +260,7 @@ TEST_CASE("rules for shared heads of keys and values ask the first layer, which 
   CHECK(types(8)[0] == Type::Q4_K);
   CHECK(types(0)[0] == Type::Q3_K);
   CHECK(types(8)[1] == Type::F32);
-  CHECK(types(8)[2] == Type::F32); // one row: a vector
+  CHECK(types(8)[2] == Type::F32);
 }
 
 TEST_CASE("in an encoder of pictures patches and positions stay wide, and what makes rows of tokens is as an output") {
@@ -286,7 +285,7 @@ TEST_CASE("in an encoder of pictures patches and positions stay wide, and what m
   CHECK(types[5] == Type::Q6_K);
   CHECK(types[6] == Type::F32);
   CHECK(types[7] == Type::Q4_K);
-  CHECK(types[first] == Type::Q6_K); // the first layers, and every third
+  CHECK(types[first] == Type::Q6_K);
   CHECK(types[first + 2 * 3] == Type::Q4_K);
   CHECK(types[first + 2 * 23 + 1] == Type::Q6_K);
 }

@@ -1,4 +1,4 @@
-// RWKV 7 against its formulas, one token after the other in double precision. The reference folder has no model of it.
+// RWKV 7's formulas in double precision; the reference has no such model.
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 
@@ -13,15 +13,15 @@ using Row = std::vector<double>;
 constexpr int64_t kLayers = 3, kDim = 8, kHeads = 3, kWidth = kDim * kHeads, kHidden = 40, kVocab = 30;
 
 struct Shape {
-  bool own;      // RWKV 7, else in a Qwen 2.5
-  bool gated;    // g1 and g2
-  bool has_norm; // of heads
+  bool own;
+  bool gated;
+  bool has_norm;
 };
 
 tests::Recipe recipe_of(const Shape& shape) {
   using Json = nlohmann::ordered_json;
   const std::string arch = shape.own ? "rwkv7" : "arwkv7";
-  constexpr int kUint = 4, kFloat = 6, kText = 8; // types of GGUF's values
+  constexpr int kUint = 4, kFloat = 6, kText = 8;
   Json metadata = {{"general.architecture", kText, arch}};
   const auto key = [&](const char* name, int type, const Json& value) {
     metadata.push_back({arch + "." + name, type, value});
@@ -99,8 +99,8 @@ class Model {
 
  private:
   struct Layer {
-    Row mixed = Row(kWidth, 0.0), fed = Row(kWidth, 0.0); // inputs of the token before
-    Row s = Row(kHeads * kDim * kDim, 0.0);               // [heads][dim of v][dim of k]
+    Row mixed = Row(kWidth, 0.0), fed = Row(kWidth, 0.0);
+    Row s = Row(kHeads * kDim * kDim, 0.0);
   };
 
   static std::string blk(int64_t il) { return fmt::format("blk.{}.", il); }
@@ -144,7 +144,7 @@ class Model {
     if (file_.find_tensor(name + ".bias")) add(x, numbers(name + ".bias"));
     return x;
   }
-  // From x toward the one of the token before.
+  // Interpolates x with the previous token's.
   static Row toward(const Row& x, const Row& before, const Row& shares, int64_t place) {
     Row y = x;
     for (int64_t i = 0; i < kWidth; ++i) y[i] += shares[place * kWidth + i] * (before[i] - x[i]);

@@ -1,4 +1,4 @@
-// Synthetic models whose tokens choose experts.
+// Routing in synthetic models.
 #include "models/synthetic.h"
 
 #include "kernels/cpu/executor/executor.h"
@@ -19,7 +19,6 @@ gguf::File with_experts() {
   return gguf::File::from_bytes(models::synthetic_model("lfm2-8b-a1b:IQ1_S"), "lfm2-8b-a1b:IQ1_S");
 }
 
-// Experts that were chosen, by the first weight of their op.
 class Choices final : public core::InputObserver {
  public:
   void observe(const core::Op& op, int64_t expert, std::span<const float* const>) override {
@@ -38,7 +37,7 @@ class Choices final : public core::InputObserver {
 TEST_CASE("no two experts of a synthetic model have equal rows in the router") {
   const gguf::File file = with_experts();
   int routers = 0;
-  std::set<std::vector<std::byte>> rows; // of all layers
+  std::set<std::vector<std::byte>> rows;
   for (const gguf::Tensor& tensor : file.tensors()) {
     if (!tensor.name.ends_with("ffn_gate_inp.weight")) continue;
     ++routers;
@@ -65,7 +64,7 @@ TEST_CASE("tokens of a synthetic model choose different experts") {
   double different = 0;
   for (const auto& [op, experts] : choices.of_op) different += static_cast<double>(experts.size());
   different /= static_cast<double>(choices.of_op.size());
-  CHECK(different > 20); // of 32: even chances give 25.6, and tokens that choose alike 8
+  CHECK(different > 20); // of 32; even routing gives 25.6, identical routing 8
 }
 
 TEST_CASE("a synthetic model has the keys that llama.cpp does without a default for, and says its type") {

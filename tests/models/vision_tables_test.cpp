@@ -1,4 +1,4 @@
-// Tables of learned positions in other sizes, against PyTorch's interpolate().
+// Position tables. The expected values are from PyTorch's interpolate().
 #include "models/vision/tables.h"
 
 #include <doctest/doctest.h>

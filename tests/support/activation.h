@@ -1,4 +1,4 @@
-// The activations of glu, activate and conv1d.
+// Activations in double precision.
 #pragma once
 
 #include "core/gelu.h"

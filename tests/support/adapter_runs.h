@@ -1,4 +1,4 @@
-// Streams with different LoRA adapters in one batch, on any executor, against the meaning of the Program.
+// Streams with different LoRA adapters.
 #pragma once
 
 #include "models/model.h"
@@ -10,7 +10,6 @@
 
 namespace ridge::tests {
 
-// A model, dense or with experts, and two adapters of all its matrices but the table of tokens.
 struct AdaptedModel {
   gguf::File file;
   std::vector<models::AdapterFile> adapters;
@@ -34,7 +33,7 @@ struct AdaptedModel {
   }
 };
 
-// Four streams: as it was loaded, with none, with both, and with one from position 4 on.
+// Streams with default scales, none, both, and one from position 4.
 inline std::vector<std::vector<core::AdapterUse>> different_uses() {
   return {{{0.3f, 0}, {0, 0}}, {{0, 0}, {0, 0}}, {{0.5f, 0}, {-0.25f, 0}}, {{0, 0}, {0.4f, 4}}};
 }
@@ -52,7 +51,7 @@ inline void check_adapters(const MakeExecutor& make, const core::ExecutorConfig&
     for (int32_t stream = 1; stream < 4; ++stream) executor->set_adapters(stream, uses[stream]);
     for (int32_t stream = 0; stream < 4; ++stream) naive.set_adapters(stream, uses[stream]);
     int32_t next = 0;
-    for (const int32_t each : {3, 1, 4, 1}) { // tokens of each stream
+    for (const int32_t each : {3, 1, 4, 1}) {
       Steps steps;
       for (int32_t i = 0; i < each; ++i)
         for (int32_t stream = 0; stream < 4; ++stream) {
@@ -65,7 +64,7 @@ inline void check_adapters(const MakeExecutor& make, const core::ExecutorConfig&
       const std::vector<float> logits = run(*executor, steps), plain = run(*without, steps);
       CHECK(nmse(logits, naive.forward(steps.batch())) <= bound);
       std::vector<float> base, of_plain;
-      for (size_t i = 1; i < steps.tokens.size(); i += 4) { // of the stream without adapters
+      for (size_t i = 1; i < steps.tokens.size(); i += 4) {
         const auto row = [&](const std::vector<float>& all) {
           return std::span(all).subspan(i * model.program.vocab, model.program.vocab);
         };

@@ -1,4 +1,4 @@
-// Random LoRA adapters of a model's file, in memory, and the same model with adapters merged into F32 weights.
+// Random LoRA adapters in memory, and models with merged adapters.
 #pragma once
 
 #include "core/half.h"
@@ -36,7 +36,6 @@ inline gguf::File image_of(const gguf::Metadata& metadata, const std::vector<ggu
   return gguf::File::from_bytes(image, label);
 }
 
-// An adapter that a test may still spoil before it is written.
 struct AdapterImage {
   gguf::Metadata metadata;
   std::vector<gguf::TensorInfo> infos;
@@ -60,7 +59,6 @@ struct AdapterImage {
     infos.push_back({name, type, std::move(dims)});
     values.push_back(std::move(drawn));
   }
-  // A pair for a matrix of the model.
   void add_pair(const gguf::Tensor& matrix, int64_t rank, std::mt19937_64& random,
                 quant::Type type = quant::Type::F32) {
     const std::string name(matrix.name);
@@ -89,7 +87,7 @@ inline std::vector<float> floats_of(const gguf::Tensor& tensor) {
   return values;
 }
 
-// W + scale * alpha / rank * B A of each adapter, in double precision, in F32; all other matrices in F32, too.
+// Adds scale * alpha / rank * B A in double precision; all matrices become F32.
 inline gguf::File merged(const gguf::File& model,
                          const std::vector<std::pair<const models::AdapterFile*, float>>& adapters) {
   std::vector<gguf::TensorInfo> infos;

@@ -1,4 +1,4 @@
-// Random Programs around attention that few models have: of encoders, and to positions that an indexer chooses.
+// Random Programs with rare kinds of attention.
 #pragma once
 
 #include "support/random_program.h"
@@ -8,8 +8,7 @@
 
 namespace ridge::tests {
 
-// Programs of random shape around what encoders have beyond other models: tokens that see later ones, biases by
-// distance, convolutions around a token, embeddings with a bias.
+// Non-causal attention, distance biases, centered convolutions, embedding biases.
 inline void for_each_encoder_op(uint64_t seed, const std::function<void(RandomProgram&)>& check) {
   using core::OpKind;
   using quant::Type;
@@ -47,8 +46,7 @@ inline void for_each_encoder_op(uint64_t seed, const std::function<void(RandomPr
   for (const uint64_t convolution : {1, 2, 3, 4}) attention(params(0, 0, 0, false, 0), convolution);
 }
 
-// Attention of heads to the `most` positions of a context that an indexer chooses. Its scores are whole numbers,
-// without rounding in any order of sums, and many are equal; with ties, most are 0.
+// Scores are exact integers in any summation order, with many ties.
 inline void build_sparse_attention(RandomProgram& m, int64_t most, int64_t span, bool ties, int64_t context) {
   using core::OpKind;
   constexpr quant::Type kType = quant::Type::F32;

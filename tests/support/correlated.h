@@ -1,4 +1,4 @@
-// Weights and the inputs they meet, for tests of calibration.
+// Weights and inputs for calibration.
 #pragma once
 
 #include "quant/gptq.h"
@@ -11,7 +11,6 @@
 
 namespace ridge::tests {
 
-// Inputs whose columns depend on each other and differ in size, as those of a model do.
 inline std::vector<float> correlated_inputs(std::mt19937_64& random, int64_t count, int64_t cols) {
   std::normal_distribution<float> normal;
   std::vector<float> mixing(static_cast<size_t>(cols * 8)), size(static_cast<size_t>(cols));
@@ -37,7 +36,6 @@ inline std::vector<float> random_weights(std::mt19937_64& random, int64_t count)
   return w;
 }
 
-// The error of the output where `packed` stands for `weights`.
 inline double loss(const quant::Hessian& hessian, quant::Type type, const std::vector<float>& weights,
                    const std::vector<std::byte>& packed) {
   std::vector<float> decoded(weights.size());

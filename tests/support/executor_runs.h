@@ -1,5 +1,4 @@
-// What the tests of all executors share: batches, configurations, random Programs around each op, and how far an
-// executor is from the meaning of a Program (naive.h).
+// Compares executors with naive.h.
 #pragma once
 
 #include "core/error.h"
@@ -28,7 +27,6 @@ struct Steps {
   core::Batch batch() const { return {tokens, positions, streams, outputs}; }
 };
 
-// `count` random tokens from `first` on, all of them wanted.
 inline Steps consecutive(RandomProgram& model, int32_t first, int32_t count, int32_t stream = 0) {
   Steps steps;
   for (int32_t i = 0; i < count; ++i) {
@@ -66,10 +64,8 @@ inline std::vector<float> run(core::Executor& executor, const Steps& steps) {
   return all;
 }
 
-// The larger of two errors, or the one that is no number.
 inline double worse(double worst, double error) { return error > worst || std::isnan(error) ? error : worst; }
 
-// NMSE of batches of several sizes, the cache carrying over from one to the next.
 inline double worst_error(const MakeExecutor& make_executor, RandomProgram& model, const core::ExecutorConfig& config,
                           const std::vector<int32_t>& sizes) {
   const auto executor = make_executor(model.program, config);
@@ -84,7 +80,7 @@ inline double worst_error(const MakeExecutor& make_executor, RandomProgram& mode
   return worst;
 }
 
-// Whole rows that a Program keeps for draft heads, each of its sums and norms in turn, against their meaning.
+// Checks Program::hidden for each sum and norm.
 inline void check_hidden_rows(const MakeExecutor& make_executor, RandomProgram& model,
                               const core::ExecutorConfig& config, double bound) {
   for (const core::Op& op : model.program.ops) {
@@ -111,8 +107,7 @@ inline void check_hidden_rows(const MakeExecutor& make_executor, RandomProgram& 
   }
 }
 
-// NMSE of whole texts, with a second text in the batch, in two streams of at least 170 positions. A shorter text does
-// not see what is left of a longer one.
+// Two streams of at least 170 positions. Shorter texts must not see remains of longer ones.
 inline double worst_text_error(core::Executor& executor, RandomProgram& model) {
   double worst = 0;
   for (const int32_t tokens : {170, 3, 1, 40}) {
@@ -130,7 +125,7 @@ inline double worst_text_error(core::Executor& executor, RandomProgram& model) {
   return worst;
 }
 
-// Attention to chosen positions, over some hundreds of them, at once and token by token, has an NMSE below `bound`.
+// In one batch and token by token.
 inline void check_sparse_attention(const MakeExecutor& make_executor, uint64_t seed, double bound) {
   core::ExecutorConfig config = exact_config();
   config.context = config.max_batch = config.max_outputs = 700;
@@ -146,7 +141,6 @@ inline void check_sparse_attention(const MakeExecutor& make_executor, uint64_t s
       }
 }
 
-// Several streams in one batch, their tokens in any order.
 inline double worst_error_of_streams(const MakeExecutor& make_executor, RandomProgram& model,
                                      core::ExecutorConfig config) {
   config.streams = 3;
@@ -168,8 +162,6 @@ inline double worst_error_of_streams(const MakeExecutor& make_executor, RandomPr
   return worst;
 }
 
-// Two streams whose positions take the rows of their caches several times: prompts in pieces of any size, both token by
-// token together, and back by a few tokens now and then.
 inline double worst_error_of_rings(const MakeExecutor& make_executor, RandomProgram& model,
                                    core::ExecutorConfig config) {
   config.streams = 2;
@@ -199,7 +191,7 @@ inline double worst_error_of_rings(const MakeExecutor& make_executor, RandomProg
   return worst;
 }
 
-// Whether a stream that goes back and continues differently gives what it gives when it never went on.
+// Compares a rewound stream with one that never continued.
 inline bool forgets_what_was_taken_back(const MakeExecutor& make_executor, RandomProgram& model) {
   const Steps prefix = consecutive(model, 0, 10), first = consecutive(model, 10, 30),
               second = consecutive(model, 10, 5);
@@ -212,10 +204,10 @@ inline bool forgets_what_was_taken_back(const MakeExecutor& make_executor, Rando
   return after == run(*fresh, second);
 }
 
-// A model whose weights are random bits, NaN and infinity frequent among them, gives as many logits as any other.
+// NaN and infinity must not reduce the number of logits.
 inline void check_broken_weights(const MakeExecutor& make_executor, uint64_t seed, quant::Type type, int64_t experts) {
   RandomProgram model(seed);
-  RandomProgram::Shape shape; // small: drawing sane weights first is what takes the time
+  RandomProgram::Shape shape; // small: drawing sane weights is slow
   shape.layers = 1;
   shape.kv_heads = 1;
   shape.hidden = shape.width;
@@ -235,10 +227,10 @@ inline void check_broken_weights(const MakeExecutor& make_executor, uint64_t see
   }
 }
 
-// Every executor refuses what check_batch and check_config do.
+// Checks that executors apply check_batch and check_config.
 inline void check_refusals(const MakeExecutor& make_executor) {
   RandomProgram model(1);
-  model.transformer({}, quant::Type::F32, quant::Type::F32); // 64 tokens, a context of 64
+  model.transformer({}, quant::Type::F32, quant::Type::F32);
   core::ExecutorConfig config = exact_config();
   const auto executor = make_executor(model.program, config);
   CHECK_THROWS_AS(executor->forward(Steps{{64}, {0}, {0}, {0}}.batch()), Error);

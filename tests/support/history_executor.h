@@ -1,5 +1,4 @@
-// An executor whose next token depends on every token before it, so that a wrong cache, a wrong position or a mixed-up
-// stream gives another answer. It costs next to nothing.
+// A cheap executor whose next token depends on all before, which reveals wrong caches, positions and streams.
 #pragma once
 
 #include "core/error.h"
@@ -22,22 +21,22 @@ class History final : public core::Executor {
  public:
   struct Settings {
     int64_t streams = 4, context = 64, max_batch = 16;
-    bool recurrent = false; // the state is the executor's own, and goes back only by load_state()
-    int64_t going_back = 0; // without load_state(), as where caches hold only a window; 0: wherever to
-    bool decodes = false;   // chooses tokens itself
+    bool recurrent = false; // rewinds only by load_state()
+    int64_t going_back = 0; // rewind limit without load_state(); 0: none
+    bool decodes = false;
     int32_t vocab = 101;
-    int64_t outputs = 0;   // at most; 0: as many as streams
-    bool has_rows = false; // keeps hidden rows: [position, a number made of all tokens up to there]
+    int64_t outputs = 0;
+    bool has_rows = false;
   };
   static int32_t next_of(uint64_t state, int32_t vocab) { return static_cast<int32_t>((state >> 33) % vocab); }
   static uint64_t after(uint64_t state, int32_t token) {
     return (state + token + 1) * 6364136223846793005u + 1442695040888963407u;
   }
 
-  static constexpr int64_t kBlock = 32; // core::block_positions
+  static constexpr int64_t kBlock = 32;
   static constexpr int64_t kRowWidth = 2;
   static std::array<float, kRowWidth> row_of(uint64_t state, int64_t position) {
-    return {static_cast<float>(position), static_cast<float>(state >> 41)}; // 23 bits
+    return {static_cast<float>(position), static_cast<float>(state >> 41)};
   }
 
   explicit History(const Settings& settings)
@@ -79,7 +78,7 @@ class History final : public core::Executor {
     if (samplers.size() != results_.size()) throw std::logic_error("as many samplers as outputs");
     chosen_rows_ = results_;
     for (size_t i = 0; i < samplers.size(); ++i) {
-      if (!samplers[i]) chosen_rows_[i] = 0; // means nothing
+      if (!samplers[i]) chosen_rows_[i] = 0;
       chosen_together += samplers[i] != nullptr;
     }
     return chosen_rows_;
@@ -177,9 +176,9 @@ class History final : public core::Executor {
 
   core::Program program;
   std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0, chosen_together = 0, copied = 0, saved = 0, loaded = 0,
-                       states_saved = 0, blocks_expected = 0; // saved and loaded: blocks
+                       states_saved = 0, blocks_expected = 0;
   std::atomic<bool> broken = false, copies_break = false;
-  std::function<void()> before_step; // of forward()
+  std::function<void()> before_step;
 
  private:
   void evaluate(int32_t number, int32_t token, int32_t position) {
@@ -196,18 +195,18 @@ class History final : public core::Executor {
   }
 
   static constexpr int64_t kNowhere = int64_t{1} << 60;
-  struct Reach {                // where a stream goes on, beside the start
-    int64_t given = 0, end = 0; // the first position that it can; behind the last one that was evaluated
+  struct Reach {                // where a stream can continue, besides 0
+    int64_t given = 0, end = 0; // first possible position; end of the evaluated tokens
   };
 
   const Settings settings_;
   core::ExecutorConfig config_;
-  std::vector<std::vector<uint64_t>> streams_; // the state after each token
+  std::vector<std::vector<uint64_t>> streams_;
   std::vector<Reach> reaches_;
   std::vector<int32_t> results_, chosen_rows_;
-  std::vector<float> logits_, rows_, read_rows_; // rows of the last batch, of the one whose choice was read
+  std::vector<float> logits_, rows_, read_rows_;
   int32_t decoding_ = -1, chosen_ = 0;
-  bool unread_ = false; // chosen_, or behind_guesses_
+  bool unread_ = false;
   std::vector<int32_t> behind_guesses_;
   std::pair<int32_t, std::vector<uint64_t>> mark_;
 };

@@ -1,4 +1,4 @@
-// The guide's tokens and template over an executor that costs nothing.
+// History with the guide's tokenizer.
 #pragma once
 
 #include "engine/loaded_model.h"
@@ -9,7 +9,6 @@
 
 namespace ridge::tests {
 
-// Its answers mean nothing.
 inline engine::LoadedModel open_history(History::Settings settings) {
   engine::LoadedModel model = engine::open_model("");
   settings.vocab = static_cast<int32_t>(model.program.vocab);

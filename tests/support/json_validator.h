@@ -1,5 +1,4 @@
-// Whether a JSON value is valid under a JSON schema: a validator by the specification, for the keywords that the tests
-// use. It shares nothing with the code that makes grammars of schemas, and takes no keyword that it does not check.
+// Validates JSON by a schema, independent of the grammar generator. Rejects unchecked keywords.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -148,7 +147,7 @@ class JsonValidator {
     if (keyword == "maxLength") return characters(value).size() <= rule.get<size_t>();
     if (keyword == "pattern") return matches(value, rule);
     if (keyword != "format") return true;
-    const auto format = kFormats.find(rule); // others say nothing
+    const auto format = kFormats.find(rule);
     return format == kFormats.end() || std::regex_match(value.get<std::string>(), std::regex(format->second));
   }
 
@@ -172,7 +171,7 @@ class JsonValidator {
     return true;
   }
 
-  // One element per character: std::regex and the limits of lengths know no bytes. The parser checked the UTF-8.
+  // One element per character, because std::regex and length limits would count bytes. The UTF-8 is valid.
   static std::wstring characters(const std::string& utf8) {
     std::wstring result;
     for (const char c : utf8) {

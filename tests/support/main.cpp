@@ -1,4 +1,4 @@
-// The entry point of every test program. It gives tests a home of their own, and says how to repeat a test that failed.
+// Entry point of test programs: sets up a home folder and prints commands that repeat failures.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include "support/seed.h"
 
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #ifdef RIDGE_SANITIZED
-// ThreadSanitizer sees what libraries of the system do with memory, and not how they keep order.
+// ThreadSanitizer sees system libraries' memory accesses but not their synchronization.
 extern "C" __attribute__((no_sanitize("thread"))) const char* __tsan_default_options() {
   return "ignore_noninstrumented_modules=1";
 }
@@ -23,16 +23,15 @@ extern "C" __attribute__((no_sanitize("thread"))) const char* __tsan_default_opt
 namespace {
 
 std::string program;
-unsigned chosen = 0; // test cases that were not filtered out
+unsigned chosen = 0;
 
-// As a shell reads it.
 std::string shell_word(std::string_view text) {
   std::string result = "'";
   for (const char c : text) c == '\'' ? result += "'\\''" : result += c;
   return result + "'";
 }
 
-// The variables that change what a test does, the seed that it drew among them, and the test case by its name.
+// Includes relevant variables, the seed and the test case.
 std::string command_for(const char* test_case) {
   std::string command = "RIDGE_SEED=" + std::to_string(ridge::tests::run_seed().value) + " ";
   for (char** entry = environ; *entry; ++entry) {
@@ -42,7 +41,7 @@ std::string command_for(const char* test_case) {
   }
   if (const char* runner = std::getenv("RIDGE_TEST_RUNNER")) command += std::string(runner) + " ";
   std::string name;
-  for (const char* c = test_case; *c; ++c) name += *c == ',' ? "\\," : std::string(1, *c); // a comma ends a filter
+  for (const char* c = test_case; *c; ++c) name += *c == ',' ? "\\," : std::string(1, *c);
   return command + program + " -tc=" + shell_word(name);
 }
 
@@ -75,7 +74,6 @@ class Repeat final : public doctest::IReporter {
 };
 DOCTEST_REGISTER_LISTENER("repeat", 1, Repeat);
 
-// What users set for their machine, and what changes what ridge does.
 constexpr std::string_view kSettings =
     "XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME NO_COLOR "
     "HF_HOME HF_HUB_CACHE HUGGINGFACE_HUB_CACHE HF_TOKEN HF_TOKEN_PATH HF_ENDPOINT LLAMA_CACHE OLLAMA_MODELS "
@@ -83,20 +81,19 @@ constexpr std::string_view kSettings =
     "WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK "
     "OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE RIDGE_RANK_SECRET RIDGE_RANK_SECRET_FILE RIDGE_RANK_TIMEOUT";
 
-// Tests set what they are about.
 void forget_settings() {
   std::istringstream names{std::string(kSettings)};
   for (std::string name; names >> name;) ::unsetenv(name.c_str());
 }
 
-// A standard stream that is missing is /dev/null: otherwise the next file that is opened has its number.
+// Opens /dev/null for missing standard streams; otherwise the next opened file gets their number.
 void open_streams() {
   int file = 0;
   while (file >= 0 && file <= STDERR_FILENO) file = ::open("/dev/null", O_RDWR);
   if (file >= 0) ::close(file);
 }
 
-// A home for these tests, whatever the user's is: what is in that changes no test, and no test changes it.
+// Isolates tests from the user's home folder.
 class Home {
  public:
   Home() {
@@ -123,6 +120,6 @@ int main(int argc, char** argv) {
   doctest::Context context(argc, argv);
   const int status = context.run();
   if (status != 0 || context.shouldExit() || chosen > 0) return status;
-  std::puts("no test case has such a name"); // CTest takes names apart at semicolons
+  std::puts("no test case has such a name"); // CTest splits names at semicolons
   return 1;
 }

@@ -1,4 +1,4 @@
-// A GGUF file in memory that has metadata and no tensors: for tests of what reads the keys.
+// A GGUF file without tensors.
 #pragma once
 
 #include "gguf/append.h"
@@ -13,7 +13,7 @@ inline gguf::File file_of(const gguf::Metadata& metadata) {
   std::vector<std::byte> image;
   gguf::append_bytes(image, "GGUF", 4);
   gguf::append_number(image, uint32_t{3});
-  gguf::append_number(image, uint64_t{0}); // tensors
+  gguf::append_number(image, uint64_t{0});
   gguf::append_number(image, static_cast<uint64_t>(metadata.entries().size()));
   for (const auto& [key, value] : metadata.entries()) {
     gguf::append_string(image, key);

@@ -1,7 +1,5 @@
-// The meaning of a Program in the plainest terms: every op in double precision over decoded weights, the whole history
-// of a stream computed anew. Executors are compared with it.
-//
-// The meaning of an op is naive_NAME in NAME.cpp of tests/oracle/, for every row of core/ops.def.
+// Reference evaluation of Programs in double precision over decoded weights, recomputing the whole history. Executors
+// are compared with it. Ops are naive_NAME in tests/oracle/NAME.cpp.
 #pragma once
 
 #include "core/executor.h"
@@ -25,20 +23,20 @@ class Naive {
       : program_(program), k_type_(k_type), v_type_(v_type) {}
 
   void set_adapters(int32_t stream, std::vector<core::AdapterUse> uses) { adapters_[stream] = std::move(uses); }
-  // Continues the streams; returns the logits of batch.outputs, one after the other.
+  // Continues the streams; returns the logits of batch.outputs, concatenated.
   std::vector<float> forward(const core::Batch& batch);
 
-  // For the ops, while forward() runs.
+  // For ops, during forward():
   const core::Program& program() const { return program_; }
   const core::Batch& batch() const { return *batch_; }
   int32_t stream(size_t token) const { return batch_->streams.empty() ? 0 : batch_->streams[token]; }
   Matrix& value(core::ValueId id) { return values_[id]; }
   const Row& in(const core::Op& op, size_t i, size_t row) const { return values_[op.inputs[i]][row]; }
-  // Fills the first output with compute(row) for each row of the first input, or for each token where there is none.
+  // Sets the first output by compute(row), per row of the first input or per token if there is none.
   void for_rows(const core::Op& op, const std::function<Row(size_t row)>& compute);
 
   Row weight_row(core::WeightId id, int64_t row) const;
-  // The product of x, as many elements as the matrix has columns, with the matrix that starts at row `first_row`.
+  // The matrix that starts at `first_row`, times x.
   Row multiply(core::WeightId id, int64_t first_row, const double* x);
 
   const std::vector<core::AdapterUse>& adapters(int32_t stream) {
@@ -46,8 +44,8 @@ class Naive {
   }
   core::KvType k_type() const { return k_type_; }
   core::KvType v_type() const { return v_type_; }
-  std::vector<Cached>& history(int32_t layer, int32_t stream) { return cache_[{layer, stream}]; } // by position
-  // What a recurrent op keeps of the token's stream, in whatever form; empty before the stream's first token.
+  std::vector<Cached>& history(int32_t layer, int32_t stream) { return cache_[{layer, stream}]; }
+  // A recurrent op's state; empty before the stream's first token.
   Matrix& states(int32_t state, size_t token) {
     Matrix& kept = states_[{state, stream(token)}];
     if (batch_->positions[token] == 0) kept.clear();
@@ -62,13 +60,12 @@ class Naive {
   std::map<std::pair<int32_t, int32_t>, std::vector<Cached>> cache_;
   std::map<std::pair<int32_t, int32_t>, Matrix> states_;
   std::map<int32_t, std::vector<core::AdapterUse>> adapters_; // by stream
-  std::map<core::WeightId, Matrix> decoded_;                  // rows as they were needed
+  std::map<core::WeightId, Matrix> decoded_;
 };
 
-// What a cache of the type gives back.
 Naive::Row stored(Naive::Row row, core::KvType type);
 
-// What a row of a latent_attention or chosen_attention gives, whose token attends to these positions.
+// A row of latent_attention or chosen_attention for these positions.
 Naive::Row attend_to_latent_keys(Naive& naive, const core::Op& op, size_t t, const std::vector<int64_t>& positions);
 
 #define RIDGE_OP(name, ...) void naive_##name(Naive& naive, const core::Op& op);

@@ -1,4 +1,4 @@
-// How tests share out their turns and compare float results.
+// Shares of test loops, and comparison of floats.
 #pragma once
 
 #include "support/seed.h"
@@ -14,7 +14,6 @@
 
 namespace ridge::tests {
 
-// In double precision, without subtracting the largest logit.
 inline std::vector<double> softmax(const std::vector<float>& logits) {
   std::vector<double> p;
   double sum = 0;
@@ -23,23 +22,21 @@ inline std::vector<double> softmax(const std::vector<float>& logits) {
   return p;
 }
 
-// A fresh seed, printed at once: where no CAPTURE reaches.
+// A seed for code that CAPTURE does not cover.
 inline uint64_t printed_seed() {
   const uint64_t seed = fresh_seed();
   MESSAGE("seed ", seed);
   return seed;
 }
 
-// Whether a turn of a test's loop is taken: every n-th is, from a random one on. n is RIDGE_TEST_SHARE, else `usual`.
-// All turns of a test that takes minutes are more than each run needs, and under a sanitizer a kernel takes some
-// hundred times as long.
+// Selects every n-th iteration of a test loop, with a random start; n is RIDGE_TEST_SHARE or `usual`. Full loops take
+// minutes, and sanitizers slow kernels about 100 times.
 class Share {
  public:
   explicit Share(int64_t usual = 1)
       : parts_(parts(usual)),
         next_(parts_ > 1 ? static_cast<int64_t>(printed_seed() % static_cast<uint64_t>(parts_)) : 0) {}
   bool takes_next() { return next_++ % parts_ == 0; }
-  // What is left of `count` repetitions of the same.
   static int64_t of(int64_t count, int64_t usual = 1) { return (count + parts(usual) - 1) / parts(usual); }
 
  private:
@@ -50,7 +47,7 @@ class Share {
   int64_t parts_, next_;
 };
 
-// Normalized mean squared error ‖a−b‖² / ‖b‖², b the reference; NaN anywhere gives NaN, which no bound accepts.
+// ‖a−b‖² / ‖b‖², with the reference b; NaN fails all bounds.
 inline double nmse(std::span<const float> a, std::span<const float> b) {
   REQUIRE(a.size() == b.size());
   double error = 0, norm = 0;

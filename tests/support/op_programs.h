@@ -1,4 +1,4 @@
-// Random Programs around each op, which together have every kind of op.
+// Random Programs that cover all ops.
 #pragma once
 
 #include "support/attention_programs.h"
@@ -11,12 +11,11 @@
 
 namespace ridge::tests {
 
-// NMSE up to which an op counts as computed exactly. gelu rounds to f16: where f32 and double precision lie on both
-// sides of a boundary, one element of some thousands differs by 2^-11.
+// NMSE in exact mode. gelu rounds to f16, so few elements differ by 2^-11.
 inline constexpr const char* kGelu = "glu and activate with gelu";
 inline double exact_bound(const std::string& name) { return name == kGelu ? 1e-7 : 1e-9; }
 
-// Programs of random shape that together have every kind of op: check(name, model).
+// check(name, model).
 inline void for_each_op(uint64_t seed, const std::function<void(const std::string&, RandomProgram&)>& check) {
   using core::OpKind;
   using quant::Type;
@@ -53,7 +52,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     m.finish(m.op(OpKind::position_scale, {m.op(OpKind::add, {x, at}, {}, width)}, {}, width,
                   core::PositionScaleParams{0.3f, m.integer(1, 9), m.integer(0, 3)}));
   });
-  for (const bool each : {false, true}) // columns that repeat, as those of chosen experts do
+  for (const bool each : {false, true})
     with("adapter_scale", [&](RandomProgram& m) {
       const int64_t columns = m.integer(1, 40), repeats = each ? m.integer(2, 4) : 1;
       m.program.adapters = {{"one", "one.gguf", 1, 0.7f}, {"two", "two.gguf", 2, 0}, {"three", "three.gguf", 3, -2}};
@@ -150,7 +149,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       const int64_t c_dim = m.integer(1, 70), r_dim = m.integer(1, 20), heads = m.integer(1, 20);
       const int64_t index_heads = m.integer(1, 9), index_dim = m.integer(1, 40);
       m.program.kv_layers = {{1, index_dim, 0, true, choice.span}, {1, c_dim + r_dim, c_dim, true}};
-      const core::ValueId token = m.embed(Type::F32, 16, 30); // with its position: no two keys are the same
+      const core::ValueId token = m.embed(Type::F32, 16, 30); // all keys differ
       const core::ValueId place =
           m.op(OpKind::embed, {}, {m.weight(Type::F32, 16, 64)}, 16, core::EmbedParams{1, true});
       const core::ValueId x = m.op(OpKind::add, {token, place}, {}, 16);
@@ -178,7 +177,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       const int64_t dim = m.integer(1, 70), heads = m.integer(1, 20), span = m.integer(2, 5), width = m.integer(1, 9);
       const int64_t index_heads = m.integer(1, 5), index_dim = m.integer(1, 30), most = span * m.integer(1, 4);
       m.program.kv_layers = {{1, dim, dim, true}, {1, dim, 0, true, span}, {1, index_dim, 0, true, span}};
-      const core::ValueId token = m.embed(Type::F32, 16, 30); // with its position: no two keys are the same
+      const core::ValueId token = m.embed(Type::F32, 16, 30); // all keys differ
       const core::ValueId place =
           m.op(OpKind::embed, {}, {m.weight(Type::F32, 16, 64)}, 16, core::EmbedParams{1, true});
       const core::ValueId x = m.op(OpKind::add, {token, place}, {}, 16), kv = m.linear(x, Type::F32, dim);
@@ -292,7 +291,6 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
                     core::ConvParams{0, kernel, bias ? core::Activation::silu : core::Activation::identity}));
     });
   constexpr int64_t kDims[] = {16, 32, 64, 128, 256};
-  // A first token's output is (k · q) v. With several heads k · q does not nearly vanish in all of them.
   for (const bool neighbors : {false, true})
     with("delta_rule", [&](RandomProgram& m) {
       const int64_t dim = kDims[m.integer(0, 4)], k_heads = m.integer(3, 4), heads = k_heads * m.integer(1, 3);
@@ -462,7 +460,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     shape.route = {0, 0, m.integer(0, 1) == 1, core::Gate::softmax, 1, groups, 1, false, true, sharing};
     m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
   });
-  with("rows in runs", [](RandomProgram& m) { // as the heads of q and their gates share a tensor
+  with("rows in runs", [](RandomProgram& m) {
     const int64_t run = m.integer(1, 40), runs = m.integer(1, 4), cols = 32 * m.integer(1, 3);
     const core::ValueId x = m.embed(Type::F32, cols, 30);
     const core::WeightId all = m.weight(Type::Q8_0, cols, 2 * run * runs);
@@ -487,8 +485,8 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     });
 }
 
-// Whole transformers of several types, dense and with experts: check(type, experts, model). None is of a type with
-// an offset: its random blocks lean to one side, which makes attention scores so large that f16 queries and keys show.
+// Calls check(type, experts, model). Types with offsets are excluded: their random blocks are biased, and scores become
+// too large for f16.
 inline void for_each_transformer(uint64_t seed,
                                  const std::function<void(quant::Type, int64_t, RandomProgram&)>& check) {
   for (const quant::Type type : {quant::Type::F32, quant::Type::F16, quant::Type::Q8_0, quant::Type::Q3_K})

@@ -1,4 +1,4 @@
-// The folder of a small adapter as PEFT writes it.
+// A small adapter in PEFT's format.
 #pragma once
 
 #include "support/safetensors_writer.h"
@@ -18,7 +18,7 @@ struct PeftFolder {
                              {"use_rslora", false}};
   SafeFile file = {};
 
-  // The matrices of a module, A [rank, cols] and B [rows, rank].
+  // A [rank, cols] and B [rows, rank].
   struct Matrices {
     std::vector<float> a, b;
   };

@@ -1,4 +1,4 @@
-// Batches of tokens with rows and places, and what an executor makes of them against the plainest terms.
+// Batches with rows and places.
 #pragma once
 
 #include "support/executor_runs.h"
@@ -10,8 +10,7 @@
 
 namespace ridge::tests {
 
-// A batch of one stream with rows for some tokens, places that are not positions, and blocks of `block` tokens from
-// position `block` on, the last one not whole.
+// Blocks of `block` tokens start at position `block`; the last is partial.
 struct Placed {
   std::vector<int32_t> tokens, positions, outputs, axes, block_ends;
   std::vector<float> rows;
@@ -39,7 +38,6 @@ struct Placed {
   }
 };
 
-// Queries and keys of x, turned by Program::rope_tables[0], and attention of `heads` heads that share `kv_heads`.
 inline core::ValueId turned_attention(RandomProgram& m, core::ValueId x, core::AttentionParams params, int64_t kv_heads,
                                       int64_t dim) {
   params.layer = static_cast<int32_t>(m.program.kv_layers.size());
@@ -58,11 +56,11 @@ struct PlacedSetting {
   core::AttentionParams attention;
   core::RopeStyle style = core::RopeStyle::split;
   core::RowUse rows = core::RowUse::as_it_is;
-  int64_t axes = core::kPlaceAxes; // by how many of a token's places pairs turn
+  int64_t axes = core::kPlaceAxes; // number of places that rotate pairs
   int64_t kv_heads = 3, dim = 16, pairs = 6, block = 5;
 };
 
-// A row's first part is embedded, its last part goes to the logits as it is.
+// The first part is embedded, the last goes to the logits.
 inline void make_placed_program(RandomProgram& m, const PlacedSetting& setting) {
   constexpr int64_t kWidth = 48, kGiven = 20, kVocab = 20;
   m.program.has_places = true;
@@ -79,7 +77,7 @@ inline void make_placed_program(RandomProgram& m, const PlacedSetting& setting) 
   m.finish(m.op(core::OpKind::concat, {y, given}, {}, setting.attention.heads * setting.dim + kGiven));
 }
 
-// NMSE of batches of such sizes. Models whose tokens see later ones get whole texts: one batch at a time, from 0 on.
+// NMSE over batches of these sizes. Non-causal models get one whole text per batch.
 inline double placed_error(const MakeExecutor& make_executor, RandomProgram& m, const core::ExecutorConfig& config,
                            const PlacedSetting& setting, const std::vector<int64_t>& sizes) {
   const auto executor = make_executor(m.program, config);
@@ -88,7 +86,7 @@ inline double placed_error(const MakeExecutor& make_executor, RandomProgram& m, 
   int64_t first = 0;
   for (const int64_t count : sizes) {
     Placed placed(m.program, first, count, setting.block);
-    if (setting.attention.in_blocks) // every token is in one there
+    if (setting.attention.in_blocks)
       for (int64_t i = 0; i < std::min(setting.block, count); ++i)
         placed.block_ends[i] = static_cast<int32_t>(std::min(setting.block, count));
     executor->forward(placed.batch());
@@ -103,7 +101,6 @@ inline double placed_error(const MakeExecutor& make_executor, RandomProgram& m, 
   return worst;
 }
 
-// All kinds of attention and of rotation.
 template <typename Check>
 void for_each_placed_setting(const Check& check) {
   for (const bool causal : {true, false})

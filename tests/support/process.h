@@ -1,4 +1,4 @@
-// Runs programs the way a user does: with arguments and pipes, or on a pseudo-terminal.
+// Runs programs with pipes or on a pseudo-terminal.
 #pragma once
 
 #include "support/watchdog.h"
@@ -23,13 +23,13 @@
 namespace ridge::tests {
 
 struct Result {
-  int status; // exit status; 128 + signal for a killed program
+  int status;
   std::string out, err;
 };
 
 inline int exit_status_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-// The exit status of a program, once it has ended; the watchdog kills it.
+// Kills the program on timeout.
 inline int wait_for(pid_t pid) {
   int status = 0;
   if (!comes("a program to end", [&] { return ::waitpid(pid, &status, WNOHANG) == pid; })) {
@@ -39,7 +39,7 @@ inline int wait_for(pid_t pid) {
   return exit_status_of(status);
 }
 
-// Bytes that a program has written so far, also after its end, until it is waited for.
+// Until it is reaped.
 inline int64_t written_by(pid_t pid) {
   std::ifstream io("/proc/" + std::to_string(pid) + "/io");
   int64_t bytes = 0;
@@ -56,10 +56,9 @@ inline int64_t written_by(pid_t pid) {
   ::_exit(127);
 }
 
-// Runs to the end, `input` on stdin, everything else in pipes.
 inline Result run(const std::vector<std::string>& args, const std::string& input = "") {
   int in[2], out[2], err[2];
-  // Programs that other threads start meanwhile must not hold them open.
+  // Not inherited by other threads' children.
   REQUIRE((::pipe2(in, O_CLOEXEC) == 0 && ::pipe2(out, O_CLOEXEC) == 0 && ::pipe2(err, O_CLOEXEC) == 0));
   const pid_t pid = ::fork();
   REQUIRE(pid >= 0);
@@ -98,7 +97,6 @@ inline Result run(const std::vector<std::string>& args, const std::string& input
   return result;
 }
 
-// A program on a pseudo-terminal, typed at and read as a person would.
 class Terminal {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
@@ -130,7 +128,7 @@ class Terminal {
     REQUIRE(::ioctl(fd_, TIOCSWINSZ, &size) == 0);
   }
 
-  // Reads until the screen output since the last expect() holds `text`; what came with it counts as read.
+  // Waits for `text` after the last match, and consumes up to its end.
   bool expect(const std::string& text) {
     const Watchdog watchdog("the terminal to show \"" + text + "\"");
     while (true) {
@@ -145,7 +143,6 @@ class Terminal {
     }
   }
 
-  // Reads until there is more on the screen than what was expected so far.
   bool expect_more() {
     const Watchdog watchdog("the terminal to show more");
     while (seen_.size() == read_)
@@ -154,7 +151,6 @@ class Terminal {
     return true;
   }
 
-  // Waits for the program to end by itself; -1 when it does not.
   int exit_status() {
     const Watchdog watchdog("the program on the terminal to end");
     while (pump())
@@ -162,11 +158,11 @@ class Terminal {
     return wait_for(std::exchange(pid_, -1));
   }
 
-  const std::string& seen() const { return seen_; }          // everything so far
-  std::string unread() const { return seen_.substr(read_); } // since the last expect()
+  const std::string& seen() const { return seen_; }
+  std::string unread() const { return seen_.substr(read_); }
 
  private:
-  bool pump() { // for a moment; false: the program closed its terminal
+  bool pump() {
     pollfd fd = {fd_, POLLIN, 0};
     if (::poll(&fd, 1, 100) <= 0) return true;
     char buffer[4096];

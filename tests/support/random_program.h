@@ -1,4 +1,4 @@
-// Small random Programs for testing executors: weights of any format with sane values, and a builder for ops.
+// Small random Programs with sane weights, and a builder for ops.
 #pragma once
 
 #include "core/half.h"
@@ -22,13 +22,13 @@ struct RandomProgram {
   std::mt19937_64 random;
   std::deque<std::vector<std::byte>> storage;
   std::map<quant::Type, std::vector<std::byte>> good_blocks;
-  int32_t layer = -1; // that ops are added to
+  int32_t layer = -1;
 
   explicit RandomProgram(uint64_t seed) : random(seed) { program.architecture = program.label = "random"; }
 
   int64_t integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); }
 
-  // Random bits, drawn again until the block decodes to weights of ordinary size.
+  // Redraws random bits until the weights have ordinary magnitude.
   void fill_block(const quant::FormatInfo& format, std::byte* block) {
     std::vector<float> weights(format.block_weights);
     if (format.block_weights == 1) {
@@ -52,7 +52,7 @@ struct RandomProgram {
     const quant::FormatInfo& format = quant::format(type);
     const int64_t row_bytes = format.row_bytes(cols);
     std::vector<std::byte>& data = storage.emplace_back(row_bytes * rows * count);
-    // Few distinct blocks, because good ones are rare among random bits; where they fall is random.
+    // Reuses few blocks, because sane ones are rare.
     std::vector<std::byte>& blocks = good_blocks[type];
     if (blocks.empty()) {
       blocks.resize(64 * format.block_bytes);
@@ -77,7 +77,6 @@ struct RandomProgram {
     program.weights.push_back({"order", core::kOrderType, columns, 1, 1, 4 * columns, data.data()});
     return id;
   }
-  // `columns` choices of `group` elements.
   core::WeightId order(int64_t columns, int64_t group) {
     std::vector<int32_t> from(columns);
     for (int32_t& element : from) element = static_cast<int32_t>(integer(0, group - 1));
@@ -89,7 +88,7 @@ struct RandomProgram {
     return static_cast<core::ValueId>(program.values.size() - 1);
   }
 
-  // Adds an op with one output of the given width (0: none) and returns that output.
+  // `width` 0: no output.
   core::ValueId op(core::OpKind kind, std::vector<core::ValueId> inputs, std::vector<core::WeightId> weights,
                    int64_t width, core::OpParams params = {}) {
     if (kind == core::OpKind::add && params.index() == 0) params = core::AddParams{};
@@ -106,7 +105,6 @@ struct RandomProgram {
     program.vocab = vocab;
     return op(core::OpKind::embed, {}, {weight(type, width, vocab)}, width);
   }
-  // A vector of f32, uniform in a range.
   core::WeightId factors(int64_t count, double low, double high) {
     std::vector<std::byte>& data = storage.emplace_back(4 * count);
     for (int64_t i = 0; i < count; ++i) {
@@ -115,7 +113,6 @@ struct RandomProgram {
     }
     return add_weight(quant::Type::F32, count, 1, 1, data.data());
   }
-  // A matrix of -2 to 2.
   core::WeightId whole_numbers(int64_t cols, int64_t rows) {
     std::vector<std::byte>& data = storage.emplace_back(4 * cols * rows);
     for (int64_t i = 0; i < cols * rows; ++i) {
@@ -142,7 +139,7 @@ struct RandomProgram {
     if (bias) weights.push_back(weight(quant::Type::F32, rows));
     return op(core::OpKind::linear, {x}, std::move(weights), rows);
   }
-  // Logits are the last value itself, projected to the vocabulary where its width is another.
+  // Projects to the vocabulary if the widths differ.
   void finish(core::ValueId x, quant::Type type = quant::Type::F32) {
     x = op(core::OpKind::gather, {x}, {}, program.values[x].width);
     program.logits = linear(x, type, program.vocab);
@@ -153,18 +150,16 @@ struct RandomProgram {
     int64_t layers = 2, width = 256, heads = 4, kv_heads = 2, k_dim = 64, v_dim = 64, hidden = 512, vocab = 64;
     int64_t experts = 0, used = 0;
     bool normalize_shares = true, bias = false, head_norms = false, selection_bias = false, share_scales = false,
-         equal_scores = false, router_bias = false, expert_bias = false, output_bias = false,
-         shared_expert = false, // the latter with a gate
-        chosen_by_token = false;
-    std::optional<core::RouteParams> route = {}; // else the softmax of all
+         equal_scores = false, router_bias = false, expert_bias = false, output_bias = false, shared_expert = false,
+         chosen_by_token = false;
+    std::optional<core::RouteParams> route = {};
     core::RopeStyle style = core::RopeStyle::adjacent;
     int64_t rotated = 64;
-    core::AttentionParams attention = {}; // but for layer, heads and scale
+    core::AttentionParams attention = {}; // layer, heads and scale are set here
     bool sinks = false;
-    std::optional<quant::Type> value_type = {}; // of attention's values, where it is not that of all matrices
+    std::optional<quant::Type> value_type = {};
   };
 
-  // A whole transformer of the llama kind, all matrices of one type.
   void transformer(const Shape& s, quant::Type type, quant::Type output) {
     core::RopeTable table = {{}, 1.0f, s.style};
     for (int64_t i = 0; i < s.rotated / 2; ++i)

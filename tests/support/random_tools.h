@@ -1,4 +1,4 @@
-// Tools whose schemas are random, for tests that let random models call them.
+// Tools with random schemas.
 #pragma once
 
 #include "core/random.h"
@@ -11,7 +11,7 @@
 
 namespace ridge::tests {
 
-// How many sets of tools a test tries: RIDGE_CALL_SEEDS, or what it usually does.
+// RIDGE_CALL_SEEDS or `usual`.
 inline uint64_t call_seeds(uint64_t usual) {
   const char* const wanted = std::getenv("RIDGE_CALL_SEEDS");
   return wanted ? std::strtoull(wanted, nullptr, 10) : usual;
@@ -22,7 +22,7 @@ struct Random {
   size_t below(size_t n) { return core::mix_bits(core::mix_bits(seed) + ++count) % n; }
 };
 
-// Strings and arrays are bounded, so that most answers end.
+// Bounded, so that most answers end.
 inline nlohmann::ordered_json random_schema(Random& random, int depth) {
   switch (random.below(depth > 2 ? 18 : 23)) {
   case 0: return {{"type", "integer"}};

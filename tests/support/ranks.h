@@ -1,4 +1,4 @@
-// A Program shared out to ranks, for tests of several executors.
+// Programs sharded over ranks.
 #pragma once
 
 #include "core/parallel/shard.h"
@@ -16,7 +16,6 @@ inline std::vector<core::Shard> shards_of(const core::Program& program, int rank
   return shards;
 }
 
-// Bytes of the weights that products read.
 inline double matrix_bytes(const core::Program& program) {
   double bytes = 0;
   for (const core::Op& op : program.ops)

@@ -1,5 +1,5 @@
-// Where tests find real models and golden data that are too large for the repository: a folder `shared/reference`
-// beside the checkout. Tests that need it call REQUIRE_REFERENCE and are skipped, with a message, where it is missing.
+// Real models and golden data lie in `shared/reference` beside the checkout. Tests that need them call
+// REQUIRE_REFERENCE and are skipped without them.
 #pragma once
 
 #include <doctest/doctest.h>

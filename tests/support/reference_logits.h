@@ -1,4 +1,4 @@
-// The models with reference logits, and a model's logits from any executor to hold against them.
+// Models with reference logits.
 #pragma once
 
 #include "core/executor.h"
@@ -14,7 +14,7 @@
 namespace ridge::tests {
 
 struct LogitsCase {
-  std::string name; // path below the reference folder, without ".gguf"
+  std::string name; // path below the reference folder without ".gguf"
   std::vector<int32_t> ids;
 
   std::string model_path() const { return reference_dir() + "/" + name + ".gguf"; }
@@ -33,7 +33,6 @@ inline std::vector<LogitsCase> logits_cases() {
   return cases;
 }
 
-// Logits of all ids, [ids, vocab], fed at once or one by one to what make_executor(program, config) gives.
 template <typename MakeExecutor>
 std::vector<float> logits_of(MakeExecutor&& make_executor, const core::Program& program, std::span<const int32_t> ids,
                              bool exact, bool at_once) {

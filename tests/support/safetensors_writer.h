@@ -1,4 +1,4 @@
-// safetensors files for tests, well-formed unless a test makes them otherwise.
+// Writes safetensors files, optionally malformed.
 #pragma once
 
 #include <nlohmann/json.hpp>

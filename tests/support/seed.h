@@ -1,5 +1,4 @@
-// Where tests get their random numbers from: one seed for each run, which main.cpp prints with the command that repeats
-// a failure.
+// One seed per run; main.cpp prints how to repeat a failure.
 #pragma once
 
 #include <atomic>
@@ -11,7 +10,7 @@ namespace ridge::tests {
 
 struct RunSeed {
   uint64_t value = std::random_device{}();
-  std::atomic<uint64_t> drawn = 0; // by the test case that runs
+  std::atomic<uint64_t> drawn = 0;
 
   RunSeed() {
     if (const char* wanted = std::getenv("RIDGE_SEED")) value = std::strtoull(wanted, nullptr, 10);
@@ -23,7 +22,7 @@ inline RunSeed& run_seed() {
   return seed;
 }
 
-// A fresh seed each run: that of the run, which RIDGE_SEED sets, and further ones where a test case asks again.
+// The run's seed (RIDGE_SEED), incremented by each call in a test case.
 inline uint64_t fresh_seed() {
   RunSeed& run = run_seed();
   return run.value + run.drawn++;

@@ -1,4 +1,4 @@
-// Sequences of a scheduler, alone and together: each must choose the same tokens, however the steps were composed.
+// Checks that sequences choose the same tokens alone and together.
 #pragma once
 
 #include "engine/sequences/scheduler.h"
@@ -11,8 +11,7 @@
 
 namespace ridge::tests {
 
-// Submits prompts of random lengths, some with a common beginning, one after the other and all at once. Greedy tokens
-// may differ from where the two likeliest are equally likely but for rounding; behind it they are not compared.
+// Some prompts share a prefix. Comparison stops after a near-tie.
 inline void check_alone_and_together(const MakeExecutor& make, RandomProgram& model) {
   core::ExecutorConfig config = exact_config();
   config.streams = 4;
@@ -40,7 +39,7 @@ inline void check_alone_and_together(const MakeExecutor& make, RandomProgram& mo
   };
   struct Chosen {
     int32_t token;
-    float lead; // probability before the second one
+    float lead;
   };
   std::vector<std::vector<Chosen>> expected(prompts.size());
   {
@@ -53,7 +52,7 @@ inline void check_alone_and_together(const MakeExecutor& make, RandomProgram& mo
       REQUIRE(expected[i].size() == 24);
     }
   }
-  config.going_back = 8; // 64 rows of a window
+  config.going_back = 8;
   const auto executor = make(model.program, config);
   engine::Scheduler scheduler(*executor, model.program);
   std::vector<std::shared_ptr<engine::Sequence>> sequences;
@@ -72,7 +71,6 @@ inline void check_alone_and_together(const MakeExecutor& make, RandomProgram& mo
   }
 }
 
-// Dense, with experts, and with caches that hold only a window.
 inline void check_sequences(const MakeExecutor& make, uint64_t seed) {
   struct Kind {
     int64_t experts, window;

@@ -1,4 +1,4 @@
-// A folder for one test, removed with all it holds.
+// A folder that is removed after a test.
 #pragma once
 
 #include <doctest/doctest.h>

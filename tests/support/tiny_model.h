@@ -1,5 +1,4 @@
-// A small random model with a real tokenizer and chat template, made on the spot: for tests of everything around a
-// model, where what it says does not matter.
+// A small random model with a real tokenizer and chat template.
 #pragma once
 
 #include "core/error.h"
@@ -17,12 +16,12 @@ struct TinyModel {
   std::string chat_template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
                               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
   uint64_t seed = 7;
-  gguf::Metadata further;                   // keys beside the usual ones
-  std::vector<std::string> controls = {};   // control tokens behind the others
-  std::string architecture = "llama";       // or one with the same tensors
-  std::vector<gguf::TensorInfo> extra = {}; // further tensors; F16 ones are random
+  gguf::Metadata further;
+  std::vector<std::string> controls = {};
+  std::string architecture = "llama"; // or one with the same tensors
+  std::vector<gguf::TensorInfo> extra = {};
 
-  // SentencePiece-style: specials, 256 byte tokens, and printable single characters, so any text can be encoded.
+  // SentencePiece-like, with 256 byte tokens: encodes any text.
   void write(const std::string& path) const {
     constexpr int32_t kNormal = 1, kUnknown = 2, kControl = 3, kByte = 6;
     std::vector<std::string> tokens = {"<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"};

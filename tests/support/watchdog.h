@@ -1,5 +1,5 @@
-// Waiting for what another thread or program does. Tests wait for events, however long they take on a busy machine. The
-// watchdog ends those whose event does not come, and says which one that is.
+// Waits for events of other threads or programs, however slow the machine. A watchdog fails the wait, and names the
+// event, if it never comes.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,10 +17,10 @@
 
 namespace ridge::tests {
 
-// Long enough for whatever comes at all, on one core that sixteen programs want.
+// Enough for one core shared by sixteen programs.
 inline constexpr std::chrono::minutes kWatchdog{15};
 
-// For a loop that waits: while (!there()) if (watchdog.bites()) return false.
+// Usage: while (!there()) if (watchdog.bites()) return false.
 class Watchdog {
  public:
   explicit Watchdog(std::string awaited) : awaited_(std::move(awaited)) {}
@@ -36,24 +36,23 @@ class Watchdog {
   std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + kWatchdog;
 };
 
-// Whether `happened` becomes true, as it does but for a bug. For CHECK and REQUIRE, which say where.
 template <typename Happened>
 [[nodiscard]] bool comes(std::string awaited, const Happened& happened) {
   const Watchdog watchdog(std::move(awaited));
   while (!happened()) {
     if (watchdog.bites()) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2)); // until the next look
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return true;
 }
 
-// The same where the line says what is awaited.
+// The source line names the event.
 template <typename Happened>
 [[nodiscard]] bool comes(const Happened& happened, std::source_location at = std::source_location::current()) {
   return comes(std::string("what ") + at.file_name() + ":" + std::to_string(at.line()) + " waits for", happened);
 }
 
-// Around a call that returns but for a bug: ends the program, with what it was waiting for, where it does not.
+// Ends the program if the guarded call does not return.
 class Guard {
  public:
   explicit Guard(std::string awaited)

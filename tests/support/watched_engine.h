@@ -1,4 +1,4 @@
-// The window's engine, without a window, whose state a test waits for.
+// WindowEngine without a window.
 #pragma once
 
 #include "app/window/window_engine.h"
@@ -13,7 +13,6 @@
 
 namespace ridge::tests {
 
-// Has a model when it is made.
 struct WatchedEngine {
   explicit WatchedEngine(app::WindowSetup setup) : engine(std::move(setup), [] {}) {
     until([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });

@@ -312,8 +312,10 @@ struct Launchers {
       unsigned row_tiles = 0;
       for (int s = 0; s < (args.gated ? 1 : args.product.segments); ++s)
         row_tiles += tiles(args.product.segment[s].rows, args.gated ? Shape::kRows / 2 : Shape::kRows);
-      launch(integer_product_kernel<Format>, dim3(tiles(args.product.tokens, Shape::kTokens), row_tiles),
-             Shape::kThreads, Shape::kSharedBytes, args);
+      constexpr auto kernel = &integer_product_kernel<Format>;
+      allow_shared(kernel, Shape::kSharedBytes);
+      launch(kernel, dim3(tiles(args.product.tokens, Shape::kTokens), row_tiles), Shape::kThreads, Shape::kSharedBytes,
+             args);
     }
   }
 

@@ -10,7 +10,7 @@ inline constexpr int kIntegerRows = 64; // per tile; if gated, half of each matr
 
 struct IntegerProductArgs {
   GemmArgs product; // x in HalfLayout::bytes
-  bool gated;       // segments are gate and up; the result goes to segment 0's out
+  bool gated;       // segments 0 and 1 are gate and up; what `glu` makes of them is the result, at segment 0's out
   FusedGlu glu;
 };
 

@@ -211,7 +211,7 @@ double gemm(const Question& q, Way) {
   return start(q) + blocks_us(q, 128, 1.4, std::min(0.8 * q.chip().half_products, 2.63 * q.chip().lanes));
 }
 double bytes(const Question& q, Way) {
-  return start(q) + blocks_us(q, 64, 1.5, std::min(0.8 * q.chip().byte_products, 2.27 * q.chip().lanes));
+  return start(q) + blocks_us(q, 64, 1.5, std::min(0.8 * q.chip().byte_products, 3.4 * q.chip().lanes));
 }
 
 double prompt(const Question& q, Way) {

@@ -6,7 +6,7 @@
 namespace ridge::kernels::cuda {
 
 struct ExpertDotArgs {
-  // x is x_floats, in rows, or f16 with exponents. Of the division of work only row_tiles is used.
+  // x is x_floats, in rows, or f16 with exponents. Only row_tiles describes the division of work.
   BatchArgs product;
 
   // Set by the launcher: row tiles in the ring; warps per row tile; tokens that fit; bytes between row blocks.

@@ -23,11 +23,14 @@ __device__ __forceinline__ void load_8(float (&v)[8], const float* from, int fir
 __device__ __forceinline__ void store_bytes(const HalfArgs& args, uint32_t row, uint32_t first, const float (&v)[8],
                                             float factor) {
   const EightIntegers<false, true> bytes(v, 0xfu << (threadIdx.x % kWarp & ~3u));
-  auto* const to = reinterpret_cast<uint8_t*>(args.out) + byte_row_place(args.rows, row, first);
-  *reinterpret_cast<uint2*>(to + first % kByteColumns) = {bytes.high[0], bytes.high[1]};
-  if (threadIdx.x % 4 == 0)
-    reinterpret_cast<float2*>(to + kByteColumns)[first % kByteColumns / 32] = {bytes.scale * factor,
-                                                                               static_cast<float>(bytes.all)};
+  auto* const out = reinterpret_cast<uint8_t*>(args.out);
+  *reinterpret_cast<uint2*>(out + byte_row_place(args.rows, row, first) + first % kByteColumns) = {bytes.high[0],
+                                                                                                   bytes.high[1]};
+  if (threadIdx.x % 4 != 0) return;
+  uint8_t* const of_64 = out + byte_row_place(args.rows, row & ~63, first);
+  const int row_of_64 = row % 64, group = first % kByteColumns / 32;
+  *reinterpret_cast<float*>(of_64 + byte_scale_place(row_of_64, group)) = bytes.scale * factor;
+  *reinterpret_cast<__half*>(of_64 + byte_sum_place(row_of_64, group)) = __float2half_rn(bytes.scaled_sum * factor);
 }
 
 template <HalfLayout kLayout>
@@ -137,11 +140,11 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   }
   float factor = norm_weight ? rsqrtf(squares / static_cast<float>(cols) + args.epsilon) : 1;
   const int exponent = half_exponent(largest * factor);
-  if (kLayout != HalfLayout::bytes) factor *= exp2f(static_cast<float>(-exponent));
+  factor *= exp2f(static_cast<float>(-exponent));
   if constexpr (kLayout == HalfLayout::sorted_wide) {
     for (int i = threadIdx.x; i < args.used; i += kThreads)
       args.exponents[args.places[row * args.used + i]] = static_cast<int8_t>(exponent);
-  } else if (kLayout != HalfLayout::bytes && threadIdx.x == 0) {
+  } else if (threadIdx.x == 0) {
     args.exponents[row] = static_cast<int8_t>(exponent);
   }
 

@@ -1,11 +1,9 @@
-// bert (BERT, BGE, E5, MiniLM, and RoBERTa), nomic-bert, nomic-bert-moe, jina-bert-v2 and jina-bert-v3: encoders with
-// layer norms behind attention and behind the feed-forward part, and none at the end. They differ in how they know
-// positions and in the feed-forward part:
-//   bert           learned positions
-//   nomic-bert     rope, and a gate
-//   nomic-bert-moe rope, and experts in every few layers
-//   jina-bert-v2   ALiBi, and a gate where the file has one
-//   jina-bert-v3   rope
+// BERT-like encoders with post layer norms:
+//      bert           learned positions
+//      nomic-bert     rope, gated
+//      nomic-bert-moe rope, experts in every few layers
+//      jina-bert-v2   ALiBi, optional gate
+//      jina-bert-v3   rope
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -17,7 +15,7 @@ namespace {
 using core::Activation;
 using core::ValueId;
 
-// Jina's code models add the layer's input again, behind the first norm.
+// Jina's code models add the layer's input again after the first norm.
 ValueId end_mixer(Builder& b, ValueId x, ValueId before, int64_t il) {
   const std::string blk = b.layer_name(il);
   x = b.layer_norm(x, blk + "attn_output_norm");
@@ -29,7 +27,7 @@ ValueId end_mixer(Builder& b, ValueId x, ValueId before, int64_t il) {
 ActivationSpec activation_of(Builder& b, int64_t il) {
   const std::string& name = b.hparams().architecture();
   const gguf::Tensor* up = b.tensor(b.layer_name(il) + "ffn_up.weight");
-  const bool both = up && up->dims[1] == 2 * b.hparams().ffn_width(il); // gate and up
+  const bool both = up && up->dims[1] == 2 * b.hparams().ffn_width(il);
   if (name == "nomic-bert") return {.bias = false};
   if (name == "jina-bert-v2") return {{Activation::gelu}, both || b.has(b.layer_name(il) + "ffn_gate.weight")};
   return {{Activation::gelu}, false};

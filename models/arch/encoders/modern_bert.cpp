@@ -1,5 +1,4 @@
-// modern-bert (ModernBERT, Granite Embedding R2) and neo-bert (NeoBERT): encoders with norms before the parts, gate and
-// up in one matrix, and rope. Most layers of ModernBERT have a window, which reaches as far ahead as back.
+// ModernBERT, Granite Embedding R2, NeoBERT.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -14,7 +13,7 @@ AttentionSpec attention_of(const Hparams& h, int64_t il) {
   spec.causal = h.get_bool("attention.causal", false);
   const int64_t window = h.get_int("attention.sliding_window", 0);
   if (window == 0 || !h.slides(il, 3, Hparams::Sees::all_first)) return spec;
-  spec.window = h.window() / 2 + 1; // half of it to each side
+  spec.window = h.window() / 2 + 1;
   spec.rope_base = h.sliding_rope_base(10000);
   spec.rope_divisor = 1;
   return spec;
@@ -43,7 +42,7 @@ void build(Builder& b) {
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  const std::string norm = b.layer_name(il) + "attn_norm";
-                 if (il > 0 || b.has(norm + ".weight")) x = b.layer_norm(x, norm); // the first input is normed already
+                 if (il > 0 || b.has(norm + ".weight")) x = b.layer_norm(x, norm); // the first input is already normed
                  return b.attention(x, il, attention_of(h, il));
                },
            .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il, activation); },

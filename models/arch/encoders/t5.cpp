@@ -1,6 +1,4 @@
-// t5 and t5encoder: T5, Flan-T5 and their like. An encoder reads a text whole; a decoder writes behind it, and each of
-// its layers attends to the text, too. Both know positions by a bias of scores that depends on their distance.
-// t5encoder is the encoder by itself.
+// T5 and Flan-T5: an encoder and a decoder whose positions are score biases by distance.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -10,7 +8,7 @@ namespace {
 using core::Activation;
 using core::ValueId;
 
-ValueId ffn(Builder& b, ValueId x, int64_t il) { // of T5 without a gate, of T5 1.1 and Flan-T5 with one
+ValueId ffn(Builder& b, ValueId x, int64_t il) {
   const bool gated = b.has(b.layer_name(il) + "ffn_gate.weight");
   return b.ffn(x, il, {{gated ? Activation::gelu : Activation::relu}, gated});
 }
@@ -25,12 +23,12 @@ int64_t decoder_layers(const Hparams& h) {
 void build_encoder(Builder& b, bool causal) {
   const int64_t layers = b.hparams().layers();
   const AttentionSpec attention = {.scale = 1, .causal = causal, .distance_bias = true, .output_tensor = "attn_o"};
-  b.hparams().get_float("logit_scale", 0); // of the decoder
+  b.hparams().get_float("logit_scale", 0);
   b.skip_stack("dec.");
   b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
            .ffn = [&](ValueId x, int64_t il) { return ffn(b, x, il); },
            .output_norm = "enc.output_norm",
-           .ffn_has_state = b.encodes(), // all tokens go through the last one
+           .ffn_has_state = b.encodes(), // the last layer processes all tokens
            .embeds = true,
            .stack = "enc.",
            .end_layer =
@@ -54,7 +52,7 @@ void build_decoder(Builder& b) {
            .ffn = [&](ValueId x, int64_t il) { return ffn(b, x, il); },
            .mixer_norm = "cross_attn_norm",
            .output_norm = "dec.output_norm",
-           .scaled = true, // logits of T5, whose output matrix is the table of tokens
+           .scaled = true, // logits are scaled if the token table is the output matrix
            .stack = "dec.",
            .layers = decoder_layers(b.hparams()),
            .start_layer =
@@ -66,8 +64,8 @@ void build_decoder(Builder& b) {
 
 void build(Builder& b) {
   const Hparams& h = b.hparams();
-  // Files of encoders do not say that tokens see later ones. llama.cpp lets them where it encodes texts, and not where
-  // it decodes token ids; so files without a vocabulary are what it decodes.
+  // Encoder files do not state causality. In llama.cpp tokens see later ones when it encodes texts, but not when it
+  // decodes token ids; files without a vocabulary follow the latter.
   if (h.architecture() == "t5encoder") return build_encoder(b, h.get_bool("attention.causal", !b.has_vocabulary()));
   if (!b.embeds() || b.encodes()) b.share_caches(h.layers(), decoder_layers(h));
   b.embeds() ? build_encoder(b, false) : build_decoder(b);

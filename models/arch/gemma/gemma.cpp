@@ -1,7 +1,4 @@
-// gemma, gemma2, gemma3, gemma-embedding and muse-glimmer: Gemma 1, 2 and 3, EmbeddingGemma, Muse Glimmer. But for
-// Gemma 1, some layers have windows, and norms behind each block. Gemma 2 caps scores and logits; Gemma 3 has another
-// rope in layers with a window; Muse Glimmer has a gate behind attention, rope in layers with a window only, and normed
-// embeddings. EmbeddingGemma is a Gemma 3 whose tokens see later ones, with windows that reach as far ahead as back.
+// Gemma 1 to 3, EmbeddingGemma (not causal, symmetric windows) and Muse Glimmer.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -11,7 +8,7 @@ namespace ridge::models {
 
 using core::ValueId;
 
-// The largest models divide scores by the root of the width per head, which their heads do not have.
+// The largest models divide scores by sqrt(width / heads), which differs from the head width.
 static double scale_of(const Hparams& h, int64_t largest_layers) {
   return 1 / std::sqrt(static_cast<double>(h.layers() == largest_layers ? h.width() / h.heads(0) : h.k_dim(0)));
 }
@@ -51,7 +48,7 @@ static AttentionSpec gemma_embedding(const Hparams& h, int64_t il) {
   AttentionSpec spec = {.rope = Rope::split, .qk_norm = true, .rope_factors = false, .window = 0, .causal = false};
   spec.scale = 1 / std::sqrt(static_cast<double>(h.k_dim(0)));
   if (!h.slides(il, 6)) return spec;
-  spec.window = h.window() / 2 + 1; // half of it to each side
+  spec.window = h.window() / 2 + 1;
   spec.rope_base = h.sliding_rope_base(10000);
   spec.rope_divisor = 1;
   return spec;

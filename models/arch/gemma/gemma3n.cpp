@@ -1,5 +1,4 @@
-// gemma3n: Gemma 3n (E2B, E4B), text only. The residual stream has four parts; each layer computes one. Four of five
-// layers have windows, the last ones attend to the caches of earlier ones, and the first feed-forward parts are sparse.
+// Gemma 3n (E2B, E4B), text only, with AltUp. The last layers reuse earlier caches.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -12,8 +11,8 @@ namespace ridge::models {
 
 using core::ValueId;
 
-static constexpr int64_t kParts = 4, kOwnCaches = 20, kSparse = 10; // the latter two count layers
-static constexpr double kDeviations = 1.6448533535003662;           // above which lie 5% of a normal distribution
+static constexpr int64_t kParts = 4, kOwnCaches = 20, kSparse = 10; // the last two count layers
+static constexpr double kDeviations = 1.6448533535003662;           // 5% of a normal distribution lie above
 
 static AttentionSpec attention_of(const Hparams& h, int64_t il) {
   const bool slides = h.slides(il, 5);
@@ -45,7 +44,7 @@ static void build(Builder& b) {
     const ValueId attended = b.rms_norm(b.attention(normed, il, attention_of(h, il)), blk + "post_attention_norm");
     ValueId x = b.scaled(b.add(b.add(attended, first, blk + "attn_add"), b.laurel(normed, il), blk + "laurel_sum"),
                          blk + "laurel_scale", std::sqrt(0.5));
-    if (il + 1 == h.layers()) { // what follows only for tokens whose logits are wanted
+    if (il + 1 == h.layers()) { // only tokens with wanted logits continue
       x = b.gather(x);
       predicted = b.gather(predicted);
     }

@@ -1,6 +1,5 @@
-// gemma4: Gemma 4, dense, with experts (26B-A4B), and small ones with per-layer embeddings (E2B, E4B). Layers with a
-// window have other heads and another rope than those that see all; in the latter keys may be values, too. The small
-// models' last layers attend to the caches of earlier ones.
+// Gemma 4. Layers with a window have other heads and rope; in the others keys may be values. The last layers of small
+// models reuse earlier caches.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -19,7 +18,7 @@ static AttentionSpec attention_of(const Hparams& h, int64_t il) {
   spec.v_dim = h.v_dim(il, slides);
   spec.rope_dims = h.rope_dims(*spec.k_dim, slides);
   spec.block_ahead = slides;
-  spec.rope_factors = !slides; // of each pair of a head, of which a rotation may take a part
+  spec.rope_factors = !slides;
   if (slides) {
     spec.window = h.window();
     spec.rope_base = h.sliding_rope_base(10000);
@@ -30,7 +29,6 @@ static AttentionSpec attention_of(const Hparams& h, int64_t il) {
   return spec;
 }
 
-// Both parts and the router read the residual stream, through norms of their own.
 static ValueId feed_forward(Builder& b, ValueId x, int64_t il) {
   const std::string blk = fmt::format("blk.{}.", il);
   const ActivationSpec activation = {.activation = {core::Activation::gelu}};
@@ -48,7 +46,7 @@ static ValueId feed_forward(Builder& b, ValueId x, int64_t il) {
 
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  ValueId inputs = -1; // per-layer embeddings
+  ValueId inputs = -1;
   b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention_of(h, il)); },
            .ffn = [&](ValueId x, int64_t il) { return feed_forward(b, x, il); },
            .ffn_norm = {},

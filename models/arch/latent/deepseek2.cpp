@@ -1,5 +1,4 @@
-// deepseek2: DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral Large 3; mistral4: Mistral Small 4. Latent
-// attention, experts and a shared one behind some dense layers. Small ones (V2-Lite) have no low-rank queries.
+// DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral Large 3 and Small 4.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -7,7 +6,7 @@ namespace ridge::models {
 
 using core::ValueId;
 
-// Files of GLM-4.7-Flash that say nothing of the gate mean another one than older files of DeepSeek.
+// Without a gate function, GLM-4.7-Flash means sigmoid, older DeepSeek files softmax.
 static core::Gate unnamed_gate(const Hparams& h) {
   const bool glm = (h.layers() == 47 || h.layers() == 48) && h.get_int("vocab_size", 0) == 154880;
   return glm ? core::Gate::sigmoid : core::Gate::softmax;
@@ -15,8 +14,8 @@ static core::Gate unnamed_gate(const Hparams& h) {
 
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
-  // The converter stores a tenth of the multiplier. DeepSeek's own models have it in rope, too, where it cancels out.
+  h.get_int("expert_shared_count", 0);
+  // The converter stores a tenth of the multiplier. DeepSeek's own models also apply it in rope, where it cancels out.
   const double multiplier = h.get_float("rope.scaling.yarn_log_multiplier", 0) / 0.1;
   const bool cancels = h.architecture() == "deepseek2" && multiplier != 0;
   LatentSpec attention = b.latent_spec(multiplier, cancels ? multiplier : 1);

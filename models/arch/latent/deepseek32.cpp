@@ -1,5 +1,4 @@
-// deepseek32 (DeepSeek V3.2) and glm-dsa (GLM-5, 5.1, 5.2): DeepSeek V3 whose tokens attend to the positions that an
-// indexer chooses. In GLM-5.2 most layers use the choice of a layer before. Draft layers attend to all.
+// DeepSeek V3.2 and GLM-5 to 5.2: DeepSeek V3 with an indexer, whose selection GLM-5.2 mostly reuses across layers.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -10,7 +9,7 @@ using core::ValueId;
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   const bool glm = h.architecture() == "glm-dsa";
-  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
+  h.get_int("expert_shared_count", 0);
   // The converter stores a tenth of the multiplier.
   LatentSpec attention = b.latent_spec(glm ? 0 : h.get_float("rope.scaling.yarn_log_multiplier", 0) / 0.1, 1);
   attention.index_rope = glm ? Rope::adjacent : Rope::split;

@@ -1,5 +1,4 @@
-// deepseek4: DeepSeek V4 Flash and Pro. Attention to the last positions and to entries for longer stretches;
-// hyper-connections of four residual streams; experts and a shared one, in the first layers by a table of the tokens.
+// DeepSeek V4 Flash and Pro.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -11,7 +10,7 @@ using core::ValueId;
 
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
+  h.get_int("expert_shared_count", 0);
   const int64_t by_table = h.get_int("hash_layer_count", 0);
   RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
   const auto feed_forward = [&](ValueId x, int64_t il) {
@@ -20,7 +19,7 @@ static void build(Builder& b) {
     activation.activation.limit = static_cast<float>(h.layer_float("swiglu_clamp_shexp", il, of_experts));
     activation.limit_of_experts = static_cast<float>(of_experts);
     routing.by_token = il < by_table;
-    b.skip(fmt::format("blk.{}.exp_probs_b_vl.bias", il)); // of pictures
+    b.skip(fmt::format("blk.{}.exp_probs_b_vl.bias", il));
     return b.experts(x, il, routing, activation);
   };
   b.build({.mixer = [&](ValueId x, int64_t il) { return b.compressed_attention(x, il); },

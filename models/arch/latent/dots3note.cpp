@@ -1,5 +1,4 @@
-// dots3note: dots.note 3. Gated latent attention, in most layers within a window and of other widths, in the others to
-// positions that an indexer chooses. Experts and a shared one behind some dense layers.
+// dots.note 3.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -9,7 +8,7 @@ using core::ValueId;
 
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
+  h.get_int("expert_shared_count", 0);
   const LatentSpec plain = {.plain_rope = true, .rope_norm = true, .gate = true};
   LatentSpec slides = plain, chooses = plain;
   slides.rope_base = h.sliding_rope_base();

@@ -1,5 +1,4 @@
-// glm5-next: GLM-5.3-Flash. Most layers are delta nets; the others have latent attention, without rope, to positions
-// that an indexer chooses four at a time. Hyper-connections of four residual streams, experts and a shared one.
+// GLM-5.3-Flash: mostly delta nets, else latent attention to groups of four positions.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -9,7 +8,7 @@ using core::ValueId;
 
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
+  h.get_int("expert_shared_count", 0);
   if (const int64_t rotated = h.get_int("rope.dimension_count"); rotated != 0)
     h.refuse("rope.dimension_count", std::to_string(rotated), "rope in this architecture is");
   LatentSpec attention = {.rope = Rope::none, .index_pools = true};

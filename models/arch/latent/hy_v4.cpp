@@ -1,5 +1,4 @@
-// hy_v4: Hunyuan 4. Gated latent attention with sinks, to all positions or to those that an indexer chooses, of the
-// layer or of one before it; residual streams that do not mix, experts and a shared one.
+// Hunyuan 4.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -9,7 +8,7 @@ using core::ValueId;
 
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
+  h.get_int("expert_shared_count", 0);
   LatentSpec attention = {.plain_rope = true, .sinks = true, .gate = true, .index_rope_last = true};
   attention.index_epsilon = h.norm_epsilon();
   const bool chooses = h.get_int("attention.indexer.top_k", 0) > 0;

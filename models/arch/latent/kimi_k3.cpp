@@ -1,6 +1,4 @@
-// kimi-k3: Kimi K3. Kimi delta attention, and in some layers gated latent attention that does not know positions;
-// experts on a narrower copy of the input, with SiTU, and a shared one. Every so many layers the residual stream is
-// kept and begins anew: the input of a part is a mean of those that were kept and of the stream.
+// Kimi K3. Every few layers the residual stream is saved and restarted; a part's input is a weighted mean of all.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -12,7 +10,7 @@ using core::ValueId;
 
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
+  h.get_int("expert_shared_count", 0);
   const int64_t every = h.get_int("attn_res.block_size", 0);
   if (every < 0) h.refuse("attn_res.block_size", std::to_string(every), "blocks of that size are");
   const RoutingSpec routing = {

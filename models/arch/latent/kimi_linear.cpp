@@ -1,6 +1,4 @@
-// kimi-linear: Kimi Linear (48B-A3B). Three of four layers are Kimi delta attention, the others latent attention that
-// does not know positions. Experts and a shared one behind a dense layer. bailingmoe3 (Ling 3) is the same with rope
-// and gates in its latent attention.
+// Kimi Linear (48B-A3B) and Ling 3, which adds rope and gates to latent attention.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -11,9 +9,9 @@ using core::ValueId;
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   const bool ling = h.architecture() == "bailingmoe3";
-  h.get_int("expert_shared_count", 0); // their tensors say how wide they are together
+  h.get_int("expert_shared_count", 0);
   LatentSpec attention = {.rope = Rope::none};
-  // Files of models that see have rope in sections for pictures. Without pictures all sections have one position.
+  // Vision models have rope sections, whose positions are equal for text.
   if (ling)
     attention = {.rope = h.has_rope_sections() ? Rope::split : Rope::adjacent, .plain_rope = true, .gate = true};
   RoutingSpec routing = {.normalize = true, .selection_bias = true, .shared = true};

@@ -1,5 +1,4 @@
-// minicpm3: MiniCPM 3 (4B). Latent attention with the rope of other attention; embeddings, what blocks give, and logits
-// have scales that files do not state.
+// MiniCPM 3 (4B), with scales that are not in files.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

@@ -1,4 +1,4 @@
-// falcon-h1: Falcon-H1. Every layer has attention and Mamba 2 side by side.
+// Falcon-H1.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

@@ -1,5 +1,4 @@
-// lfm2 and lfm2moe: LFM 2 and 2.5, and with experts (8B-A1B) behind some dense layers. Most layers are short gated
-// convolutions. The final norm has the name of an embedding's.
+// LFM 2 and 2.5. The final norm is named like an embedding norm.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

@@ -1,5 +1,4 @@
-// mamba: Mamba and Falcon Mamba, whose layers are one block; jamba: Jamba, whose layers have a feed-forward part as
-// well, and of which some have attention, without rope, in Mamba's place.
+// Mamba, Falcon Mamba, Jamba.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -14,7 +13,7 @@ static void build(Builder& b) {
   if (h.architecture() == "mamba") return b.build({.mixer = [&](ValueId x, int64_t il) { return b.mamba(x, il); }});
   b.build(
       {.mixer = [&](ValueId x, int64_t il) { return h.has_attention(il) ? b.attention(x, il, {}) : b.mamba(x, il); },
-       .ffn = [&](ValueId x, int64_t il) { // a file's tensors say which layers have experts
+       .ffn = [&](ValueId x, int64_t il) { // tensors tell which layers have experts
          if (!b.has(fmt::format("blk.{}.ffn_gate_inp.weight", il))) return b.ffn(x, il);
          return b.experts(x, il, {.width = h.ffn_width(il), .normalize = false, .gate = core::Gate::softmax});
        }});

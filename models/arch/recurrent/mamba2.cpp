@@ -1,4 +1,4 @@
-// mamba2: Mamba 2 and Codestral Mamba. A layer is one block.
+// Mamba 2 and Codestral Mamba.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

@@ -1,5 +1,4 @@
-// minimax-01: MiniMax Text 01 and M1. Most layers have lightning attention, whose heads forget at fixed paces. What
-// goes around a part is its normed input, times a factor. Experts in every layer.
+// MiniMax Text 01 and M1. A block's output is added to its normed input times a factor, not to the stream.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -10,7 +9,7 @@ namespace ridge::models {
 using core::ValueId;
 
 static void build(Builder& b) {
-  constexpr int64_t kInterval = 8; // of layers with other attention
+  constexpr int64_t kInterval = 8;
   const Hparams& h = b.hparams();
   const double residual = h.get_float("residual_scale", 1);
   const int64_t layers = h.layers();

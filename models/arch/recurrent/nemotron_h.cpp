@@ -1,5 +1,4 @@
-// nemotron_h and nemotron_h_moe: Nemotron-H and Nemotron Nano 2 (4B, 9B, 12B). Each layer is one block; attention knows
-// no positions; the feed-forward part is a squared ReLU without a gate.
+// Nemotron-H, Nemotron Nano 2.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -7,11 +6,11 @@ namespace ridge::models {
 
 using core::ValueId;
 
-// In nemotron_h_moe (Nemotron 3 Nano, Super) experts, which may work on a narrower copy of the input.
+// Nemotron 3 has experts, which may read a narrower input.
 static ValueId feed_forward(Builder& b, ValueId x, int64_t il) {
   const ActivationSpec activation = {.activation = {core::Activation::relu_squared}, .gated = false};
   if (b.hparams().experts() == 0) return b.ffn(x, il, activation);
-  b.hparams().get_int("expert_shared_count", 0); // they are one, as wide as its tensors
+  b.hparams().get_int("expert_shared_count", 0);
   return b.experts(x, il,
                    {.normalize = b.hparams().get_bool("expert_weights_norm", false),
                     .gate = core::Gate::sigmoid,
@@ -22,7 +21,7 @@ static ValueId feed_forward(Builder& b, ValueId x, int64_t il) {
 }
 
 static void build(Builder& b) {
-  // A layer is a scan, attention or a feed-forward part, as its counts of heads and hidden elements say.
+  // The numbers of heads and hidden elements tell a layer's kind.
   b.build({.mixer = [&](ValueId x, int64_t il) {
     if (b.hparams().layer_int("feed_forward_length", il) != 0) return feed_forward(b, x, il);
     return b.hparams().has_attention(il) ? b.attention(x, il, {}) : b.mamba2(x, il);

@@ -1,5 +1,4 @@
-// plamo2: PLaMo 2. Layers without key-value heads are Mamba, of a form between the first and the second one; all have
-// norms behind their parts.
+// PLaMo 2.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

@@ -1,6 +1,4 @@
-// qwen35 and qwen35moe: Qwen 3.5 and 3.6, dense or with experts and a shared one. Three of four layers are gated delta
-// nets, whose value heads take turns among the key heads; attention has a gate on its output and rotates a part of each
-// head.
+// Qwen 3.5 and 3.6. Value head i of a delta net reads key head i mod their count.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

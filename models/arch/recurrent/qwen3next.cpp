@@ -1,5 +1,4 @@
-// qwen3next: Qwen3-Next and Qwen3-Coder-Next (80B-A3B). Gated delta nets whose value heads next to each other share a
-// key head, attention with a gate, experts and a shared one.
+// Qwen3-Next. Adjacent value heads share a key head.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

@@ -1,6 +1,4 @@
-// qwen4exp: Qwen3.8-Flash-Next. Gated delta nets, and attention with a gate to blocks of positions that an indexer
-// chooses; residual streams side by side in place of norms; embeddings of n-grams in one layer; experts and a shared
-// one.
+// Qwen3.8-Flash-Next.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

@@ -1,5 +1,4 @@
-// rwkv6: RWKV 6 (Finch). No attention: both parts of a layer mix a token with the one before, and the first one has a
-// state. Files for f16 have weights that grow less large, for which the stream is halved every so many layers.
+// RWKV 6 (Finch). f16 files have rescaled weights: the stream is halved every few layers.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 

@@ -1,5 +1,4 @@
-// rwkv7: RWKV 7 (Goose). arwkv7: its attention in a Qwen 2.5, whose norms and feed-forward parts it keeps. Values of
-// the first layer count in all others, too.
+// RWKV 7 (Goose); arwkv7: its attention in Qwen 2.5.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -9,7 +8,7 @@ using core::ValueId;
 
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  const int64_t shifts = h.get_int("token_shift_count", 2); // parts of a layer that mix a token with the one before it
+  const int64_t shifts = h.get_int("token_shift_count", 2);
   if (shifts != 1 && shifts != 2)
     h.refuse("token_shift_count", std::to_string(shifts), "other numbers than 1 and 2 are");
   const bool own = shifts == 2;

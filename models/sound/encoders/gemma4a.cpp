@@ -1,4 +1,4 @@
-// gemma4a: Gemma 4's conformer. Two convolutions make a row of 40 milliseconds; a row sees itself and the 11 before.
+// Gemma 4's conformer. A row covers 40 ms and sees itself and the previous 11.
 #include "core/error.h"
 #include "media/sound/spectrum.h"
 #include "models/sound/blocks.h"
@@ -13,9 +13,9 @@
 namespace ridge::models::sound {
 namespace {
 
-constexpr int64_t kSeconds = 30;          // of a piece
-constexpr int64_t kSeen = 12;             // rows
-constexpr int64_t kDistances = kSeen + 1; // that have places
+constexpr int64_t kSeconds = 30;
+constexpr int64_t kSeen = 12;
+constexpr int64_t kDistances = kSeen + 1;
 
 std::vector<Part> cut(const vision::Hparams& h, std::span<const float> samples) {
   constexpr int64_t kWindow = 320, kTransform = 512, kBefore = kWindow / 2;
@@ -30,7 +30,7 @@ std::vector<Part> cut(const vision::Hparams& h, std::span<const float> samples) 
   for (const std::span<const float> piece : in_pieces(samples, kSeconds)) {
     std::vector<float> padded(kBefore);
     padded.insert(padded.end(), piece.begin(), piece.end());
-    const int64_t beyond = std::max<int64_t>(0, std::ssize(padded) - kWindow - 1); // the first window and one sample
+    const int64_t beyond = std::max<int64_t>(0, std::ssize(padded) - kWindow - 1);
     const int64_t frames = beyond / spec.hop + 1;
     pieces.push_back({frames, spec.bands, media::log_spectrum(padded, frames, window, spec)});
   }
@@ -55,13 +55,12 @@ class Gemma {
         b_, x,
         {.norm = Norm::rms,
          .attention_norm = norm,
-         .convolution_norm = "conv_norm", // files have the names of these two norms exchanged
+         .convolution_norm = "conv_norm", // files swap the names of these two norms
          .attention = [this](ValueId value, const std::string& blk) { return attention(value, blk); },
          .convolution = [this](ValueId value, const std::string& blk) { return convolution(value, blk); }});
   }
 
  private:
-  // Every element of a head times `scale` and the file's factors.
   ValueId scaled(ValueId x, const std::string& name, double scale) {
     std::vector<float> own(dim_, 1);
     if (b_.has(name + ".weight")) own = b_.values(name + ".weight", dim_);
@@ -71,7 +70,7 @@ class Gemma {
     return b_.times(x, name, factors);
   }
 
-  // Places 0 to 12 before a row, [distance][width]: sines, then cosines.
+  // Positions 0 to 12 back, [distance][width]: sines, then cosines.
   std::vector<double> places() const {
     const int64_t half = width_ / 2;
     const double step = std::log(10000.0) / static_cast<double>(std::max<int64_t>(half - 1, 1));
@@ -85,13 +84,13 @@ class Gemma {
     return made;
   }
 
-  // Rows of coefficients for each head, then those that leave it as it is.
+  // Per head: coefficients, then identity rows.
   std::vector<float> matrices(const std::string& blk) {
     const std::vector<float> matrix = b_.values(blk + "attn_k_rel.weight", width_ * width_);
     const std::vector<double> at = places();
     std::vector<float> made;
     for (int64_t h = 0; h < heads_; ++h) {
-      std::vector<double> keys(kDistances * dim_); // of the head
+      std::vector<double> keys(kDistances * dim_);
       for (int64_t distance = 0; distance < kDistances; ++distance)
         for (int64_t i = 0; i < dim_; ++i)
           for (int64_t c = 0; c < width_; ++c)

@@ -1,4 +1,4 @@
-// gemma4ua: Gemma 4 without an encoder: a token is 40 milliseconds of samples, normed, times a matrix.
+// Gemma 4 without an encoder: a matrix times 40 ms of normed samples.
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"
 
@@ -8,7 +8,7 @@
 namespace ridge::models::sound {
 namespace {
 
-constexpr int64_t kSamples = 640, kSeconds = 30; // of a token, of a piece
+constexpr int64_t kSamples = 640, kSeconds = 30;
 
 std::vector<Part> cut(const vision::Hparams&, std::span<const float> samples) {
   std::vector<Frames> pieces;

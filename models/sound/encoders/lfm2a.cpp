@@ -1,5 +1,4 @@
-// lfm2a: LFM2-Audio's conformer. Convolutions make a row of 80 milliseconds, and all rows see one another, with the
-// places of Transformer-XL.
+// LFM2-Audio's conformer, with rows of 80 ms, full attention and Transformer-XL positions.
 #include "core/error.h"
 #include "media/sound/spectrum.h"
 #include "models/sound/blocks.h"
@@ -14,9 +13,8 @@ namespace ridge::models::sound {
 namespace {
 
 constexpr float kEpsilon = 1e-5f;
-constexpr int64_t kWidth = 512; // also where the file says another
+constexpr int64_t kWidth = 512; // the file's value is ignored
 
-// Each sample less most of the one before.
 std::vector<float> emphasized(std::span<const float> samples, int64_t before, int64_t least) {
   constexpr float kShare = 0.97f;
   std::vector<float> made(before + std::max<int64_t>(std::ssize(samples), least));
@@ -24,7 +22,7 @@ std::vector<float> emphasized(std::span<const float> samples, int64_t before, in
   return made;
 }
 
-// Every band over the first `count` frames with the mean 0 and the deviation 1; 0 behind them.
+// Normalizes each band over the first `count` frames to mean 0 and deviation 1.
 void normalize(Frames& frames, int64_t count) {
   for (int64_t band = 0; band < frames.width; ++band) {
     const auto at = [&](int64_t frame) -> float& { return frames.values[frame * frames.width + band]; };
@@ -70,7 +68,7 @@ class Lfm2 {
   }
 
  private:
-  // A score is (q + u) · k + (q + v) · W place, whose place has sine and cosine of each wave, side by side.
+  // score = (q + u) · k + (q + v) · W position; positions interleave sines and cosines.
   ValueId attention(ValueId x, const std::string& blk) {
     const std::array<ValueId, 3> qkv = {b_.linear(x, blk + "attn_q", kWidth), b_.linear(x, blk + "attn_k", kWidth),
                                         b_.linear(x, blk + "attn_v", kWidth)};
@@ -95,7 +93,7 @@ class Lfm2 {
     return attend_by_distance(b_, qkv, blk, waves_, matrices, biases, {.heads = heads_, .scale = scale}, false);
   }
 
-  // With the batch norm behind it in taps and bias.
+  // Folds the batch norm into taps and bias.
   ValueId convolution(ValueId x, const std::string& blk) {
     constexpr int64_t kTaps = 9, kAhead = kTaps / 2;
     std::vector<float> taps = b_.values(blk + "conv_dw.weight", kTaps * kWidth),
@@ -116,7 +114,7 @@ void build(Builder& b, int64_t frames) {
   constexpr int64_t kTaps = 9;
   constexpr core::ActivationParams kRelu = {core::Activation::relu};
   b.use_epsilon(kEpsilon);
-  b.skip("a.position_embd.weight"); // places follow from a formula
+  b.skip("a.position_embd.weight"); // positions are computed
   Grid grid = {1, frames, bands_of(b.hparams())};
   ValueId x = b.begin_given(1, kTaps, around(grid, Kernel::bands_first));
   x = b.activate(b.convolution(x, "a.conv1d.0", kTaps), "a.conv1d.1", kRelu);

@@ -1,4 +1,4 @@
-// musicflamingo: Audio Flamingo 3. Whisper's encoder, means of two rows, and two matrices.
+// Audio Flamingo 3.
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"
 

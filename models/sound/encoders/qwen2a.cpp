@@ -1,6 +1,5 @@
-// qwen2a: Qwen2-Audio and Qwen2.5-Omni. Whisper's encoder, means of two rows, and a matrix. Qwen2.5-Omni's sees blocks
-// of chunk_size frames, where the file says so; others make files that do not, and then the sound is read as
-// Qwen2-Audio's.
+// Qwen2-Audio and Qwen2.5-Omni, whose blocks of chunk_size frames see only themselves. Without that key, files of other
+// programs are read like Qwen2-Audio.
 #include "core/error.h"
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"

@@ -1,4 +1,4 @@
-// qwen3a: Qwen3-ASR and Qwen3-Omni. Convolutions make 13 rows of each second, and layers see 8 seconds of them.
+// Qwen3-ASR and Qwen3-Omni.
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"
 
@@ -9,7 +9,7 @@
 namespace ridge::models::sound {
 namespace {
 
-constexpr int64_t kBlock = 100, kWindow = 8 * kBlock; // frames
+constexpr int64_t kBlock = 100, kWindow = 8 * kBlock;
 
 std::vector<Part> cut(const vision::Hparams& h, std::span<const float> samples) {
   constexpr int64_t kHop = 160;

@@ -1,4 +1,4 @@
-// ultravox: Whisper's encoder, whose rows are stacked, with a gated feed-forward part behind it.
+// Ultravox: Whisper's encoder and a gated feed-forward part.
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"
 

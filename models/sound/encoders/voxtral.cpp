@@ -1,5 +1,4 @@
-// voxtral: Whisper's encoder, whose rows are stacked, and two matrices. Files that others made are read as other programs
-// read them, with means of two rows before, which the model was not trained with.
+// Voxtral. Without projector.pool, the mean of row pairs is taken as in other programs; the model was trained without.
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"
 

@@ -1,6 +1,5 @@
-// deepseekocr: DeepSeek-OCR. SAM's encoder sees small windows of the picture and in every third layer all of it,
-// convolutions make a sixteenth of its rows, and CLIP sees those. Large pictures are cut into lines of tiles, behind
-// which comes the picture as a whole.
+// DeepSeek-OCR: SAM with windows, convolutions to a sixteenth of its rows, then CLIP. Large images become tiles, then
+// the whole image.
 #include "core/error.h"
 #include "core/executor.h"
 #include "models/vision/builder.h"
@@ -14,9 +13,9 @@ namespace {
 
 using core::ValueId;
 
-constexpr int64_t kWhole = 1024, kTile = 640; // pixels of a side, also where the file says others
+constexpr int64_t kWhole = 1024, kTile = 640; // the file's values are ignored
 constexpr int64_t kPatch = 16;
-constexpr float kSamEpsilon = 1e-6f, kClipEpsilon = 1e-5f; // as above
+constexpr float kSamEpsilon = 1e-6f, kClipEpsilon = 1e-5f;
 
 std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
   constexpr int64_t kLeastTiles = 2, kMostTiles = 9, kMost = 256;
@@ -36,18 +35,17 @@ std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
   return parts;
 }
 
-// What scores get by how far apart two places are, `distance` = place of q - place of k, is q · table[distance]. As a
-// sum of waves in the distance this is rope: the table is transformed, and cos(q - k) = cos q cos k + sin q sin k. So q
-// gets its products with the waves' coefficients, turned by its place, and k the waves at its own place. A wave of no
-// length adds the same to all scores of a token, so it is left out.
+// SAM adds q · table[distance] to scores. As a sum of waves in the distance this is rope, since cos(q - k) = cos q cos
+// k + sin q sin k: q gets its products with the waves' coefficients, rotated by its position; k has the waves at its
+// own position. The constant wave shifts all scores of a token equally, so it is omitted.
 struct Waves {
-  int64_t reach; // places of a line, so that distances are from 1 - reach to reach - 1
+  int64_t reach; // positions per line
 
   int64_t count() const { return reach - 1; }
   double frequency(int64_t wave) const {
     return 2 * std::numbers::pi * static_cast<double>(wave + 1) / static_cast<double>(2 * reach - 1);
   }
-  // Two rows for each wave that a q of `dim` elements is multiplied with; the table begins with the distance 1 - reach.
+  // Two rows per wave; table[0] is for distance 1 - reach.
   void append_coefficients(std::vector<float>& rows, std::span<const float> table, int64_t dim, double scale) const {
     const int64_t distances = 2 * reach - 1;
     for (int64_t wave = 0; wave < count(); ++wave)
@@ -71,7 +69,7 @@ struct Waves {
   }
 };
 
-// The layers of SAM. Rows are patches, window by window, with rows of zeros where windows are not whole.
+// SAM's layers. Rows are patches, window by window; incomplete windows are zero-padded.
 class Sam {
  public:
   explicit Sam(Builder& b)
@@ -100,13 +98,12 @@ class Sam {
  private:
   struct Places {
     Waves waves;
-    bool hides; // zeros from one another
+    bool hides;
     int32_t rope;
-    ValueId keys;                                                         // waves at each row's place
-    int64_t extra() const { return 4 * waves.count() + (hides ? 1 : 0); } // elements before those of a head
+    ValueId keys;
+    int64_t extra() const { return 4 * waves.count() + (hides ? 1 : 0); }
   };
 
-  // Where each row is, also those of zeros, which have no patch.
   void place_rows() {
     const int64_t square = window_ * window_, of_line = (b_.columns() + window_ - 1) / window_;
     for (int64_t row = 0; row < std::ssize(b_.from()); ++row) {
@@ -124,7 +121,7 @@ class Sam {
   }
 
   Places places(Waves waves, bool hides) {
-    constexpr float kNever = -30000; // leaves nothing of a score
+    constexpr float kNever = -30000; // leaves no softmax weight
     core::RopeTable table = {{}, 1, core::RopeStyle::adjacent};
     for (const uint8_t axis : {1, 2})
       for (int64_t wave = 0; wave < waves.count(); ++wave) {
@@ -142,10 +139,10 @@ class Sam {
     return made;
   }
 
-  // What each head of q is multiplied with: coefficients of its waves, a 1 for what hides, itself.
+  // Multiplies q by the waves' coefficients, a 1 for hiding, and the identity.
   ValueId with_waves(ValueId q, const Places& places, const std::string& blk) {
     const int64_t dim = width_ / heads_, rows = places.extra() + dim;
-    const double root = std::sqrt(static_cast<double>(dim)); // what is divided by it counts as a whole
+    const double root = std::sqrt(static_cast<double>(dim)); // cancels 1 / sqrt(dim)
     std::vector<float> matrix, bias(rows);
     for (const char* name : {"pos_h", "pos_w"}) {
       const std::string tensor = blk + "attn." + name;
@@ -167,8 +164,7 @@ class Sam {
     const bool sees_all = il % 3 == 2;
     const Places& places = sees_all ? all_ : windows_;
     const int64_t dim = width_ / heads_;
-    if (!sees_all) // rows of zeros are seen
-      x = b_.emit(core::OpKind::glu, blk + "inside", {inside_, x}, width_, {}, core::ActivationParams{});
+    if (!sees_all) x = b_.emit(core::OpKind::glu, blk + "inside", {inside_, x}, width_, {}, core::ActivationParams{});
     const auto [q, k, v] = b_.split_qkv(x, blk + "attn.qkv", width_, width_);
     core::AttentionParams params = {.heads = heads_};
     params.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
@@ -194,7 +190,7 @@ class Sam {
   ValueId inside_ = -1;
 };
 
-// SAM's rows as a sixteenth of them, and one of zeros behind.
+// Merges SAM's rows to a sixteenth and appends a zero row.
 ValueId fewer_rows(Builder& b, ValueId x) {
   const auto normed = [&](const char* name) { return b.norm(x, name, Norm::layer, kSamEpsilon, b.width_of(x)); };
   x = b.convolution(x, "v.sam.neck.0", 1);
@@ -205,7 +201,7 @@ ValueId fewer_rows(Builder& b, ValueId x) {
   return b.convolution(x, "v.sam.net_3", 9);
 }
 
-// CLIP's learned places for a square of `side`, behind which comes the class, whose row is the table's first.
+// The class follows the patches; its row is the table's first.
 std::vector<float> places_with_class(Builder& b, int64_t side) {
   constexpr int64_t kSide = 16;
   const int64_t width = b.hparams().width();
@@ -217,8 +213,7 @@ std::vector<float> places_with_class(Builder& b, int64_t side) {
   return made;
 }
 
-// Lines of tokens through all squares, with a row of the file behind each, and behind the last line of a whole picture
-// another.
+// A row from the file ends each line of tokens, and another a whole image.
 std::vector<int32_t> order_of(const Encoder& encoder, int64_t side, bool is_whole) {
   constexpr int32_t kLineEnd = -1, kEnd = -2;
   const int64_t rows = encoder.stages.back().rows();

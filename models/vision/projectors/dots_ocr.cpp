@@ -1,4 +1,4 @@
-// dots_ocr: dots.ocr.
+// dots.ocr.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

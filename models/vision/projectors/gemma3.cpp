@@ -1,4 +1,4 @@
-// gemma3: a SigLIP encoder of pictures of one size, whose patches become means of squares.
+// Gemma 3: SigLIP with fixed image size.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -14,7 +14,7 @@ std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
                  "<end_of_image>");
 }
 
-// The file has the matrix the other way round: rows of the language model's width, one for each input.
+// The file stores this matrix as [inputs][outputs].
 ValueId projection(Builder& b, ValueId x, const std::string& name) {
   const gguf::Tensor& tensor = b.tensor(name + ".weight");
   const int64_t inputs = b.width_of(x), outputs = tensor.dims[0];

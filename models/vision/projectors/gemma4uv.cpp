@@ -1,4 +1,4 @@
-// gemma4uv: Gemma 4 without an encoder: large patches become rows by norms and matrices.
+// Gemma 4 without an encoder.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

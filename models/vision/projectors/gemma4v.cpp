@@ -1,4 +1,4 @@
-// gemma4v: Gemma 4. Matrices have limits of what goes in and comes out; squares of patches become their means.
+// Gemma 4, with clamped matrices.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -14,8 +14,7 @@ std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
   return wrapped("<|image>", dynamic_tile(picture, {side_of(h) * h.patch(), 70, 1120}), "<image|>");
 }
 
-// Each half of a head turns by itself, columns first. With the halves of the halves next to each other, a head turns as
-// a whole.
+// Each half of a head rotates separately; with reordered quarters one rotation suffices.
 std::vector<int32_t> quarters(int64_t dim) {
   std::vector<int32_t> order;
   for (const int64_t quarter : {0, 2, 1, 3})

@@ -1,4 +1,4 @@
-// glm4v: GLM-4.1V, GLM-4.5V and GLM-OCR. A convolution makes one row of four patches.
+// GLM-4.1V, GLM-4.5V and GLM-OCR.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

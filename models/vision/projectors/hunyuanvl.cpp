@@ -1,4 +1,4 @@
-// hunyuanvl: HunyuanOCR and Hunyuan VL. Rows of the file begin a picture, end its lines, and end it.
+// HunyuanOCR and Hunyuan VL.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -19,7 +19,6 @@ std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
                  "<｜hy_place▁holder▁no▁101｜>");
 }
 
-// Divides by the root of the mean square, and multiplies with the file's factors.
 void append_normed(Builder& b, std::vector<float>& rows, std::vector<float> row, const std::string& tensor) {
   const std::vector<float> factors = b.values(tensor, std::ssize(row));
   const double square = std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
@@ -27,7 +26,7 @@ void append_normed(Builder& b, std::vector<float>& rows, std::vector<float> row,
   for (size_t i = 0; i < row.size(); ++i) rows.push_back(static_cast<float>(row[i] * scale * factors[i]));
 }
 
-// The order of a picture's tokens: a row of the file, lines with another behind each, a third one.
+// A begin row, lines with an end row each, an end row.
 std::vector<int32_t> framed_order(const Encoder& encoder) {
   constexpr int32_t kBegin = -1, kLineEnd = -2, kEnd = -3;
   std::vector<int32_t> order = {kBegin};
@@ -54,7 +53,7 @@ void build(Builder& b) {
   for (const auto& row : {b.values("mm.image_begin", b.width_of(x)), line_end, b.values("mm.image_end", b.width_of(x))})
     append_normed(b, encoder.further, row, "mm.post_norm.weight");
   encoder.tokens = framed_order(encoder);
-  ++encoder.columns; // the end of a line is a column, too
+  ++encoder.columns;
   encoder.framed = true;
 }
 

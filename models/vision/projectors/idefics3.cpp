@@ -1,4 +1,4 @@
-// idefics3: SmolVLM and Idefics 3. Every picture is cut into tiles, each behind its place, and comes as a whole last.
+// SmolVLM and Idefics 3: tiles, each after its position, then the whole image.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -8,7 +8,7 @@ namespace {
 
 using core::ValueId;
 
-// Whose longest side is the one that the file wants, then larger in both directions up to whole tiles.
+// Scales the longest side to the file's size, then rounds both sides up to whole tiles.
 media::Picture whole_tiles(const Hparams& h, const media::Picture& picture) {
   const int64_t side = h.image_size();
   if (!h.has("preproc_image_size")) return dynamic_tile(picture, {side, 1, 1 << 10});

@@ -1,4 +1,4 @@
-// internvl: InternVL. Large pictures are cut into tiles of one size, behind which comes the picture as a whole.
+// InternVL: tiles of large images, then the whole image.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -28,7 +28,7 @@ void build(Builder& b) {
   const Hparams& h = b.hparams();
   ValueId x = b.patches(h.patch(), b.has("v.class_embd") ? 1 : 0);
   x = b.add_rows(x, "v.position_embd", b.table_with_class());
-  constexpr int64_t kWidthOf6b = 3200, kLayersOf6b = 45; // whose norms are others
+  constexpr int64_t kWidthOf6b = 3200, kLayersOf6b = 45; // the 6B encoder has other norms
   const bool is_6b = h.width() == kWidthOf6b && h.layers() == kLayersOf6b;
   x = b.layers(x, {.norm = is_6b ? Norm::rms : Norm::layer, .activation = b.activation()});
   x = b.merge(x, h.count_or("projector.scale_factor", 1, 64));

@@ -1,4 +1,4 @@
-// kimik25: Kimi K2.5 and GLM-5.2-V.
+// Kimi K2.5 and GLM-5.2-V.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

@@ -1,4 +1,4 @@
-// kimivl: Kimi-VL.
+// Kimi-VL.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

@@ -1,4 +1,4 @@
-// lfm2: LFM2-VL. Large pictures are cut into tiles of 512 pixels, behind which comes the picture as a whole.
+// LFM2-VL: tiles of 512 pixels, then the whole image.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

@@ -1,4 +1,4 @@
-// lightonocr: LightOnOCR, as Pixtral, but for rows between lines.
+// LightOnOCR: Pixtral without line end rows.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

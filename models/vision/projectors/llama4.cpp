@@ -1,4 +1,4 @@
-// llama4: Llama 4. Tokens come column by column.
+// Llama 4. Tokens are in column order.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -9,7 +9,7 @@ namespace {
 using core::ValueId;
 
 std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
-  constexpr int64_t kMostTiles = 3; // of a side
+  constexpr int64_t kMostTiles = 3;
   const int64_t side = h.image_size();
   std::vector<Part> parts = {{.text = "<|image_start|>"}};
   if (picture.width > side || picture.height > side) {

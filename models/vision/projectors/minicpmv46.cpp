@@ -1,6 +1,5 @@
-// minicpmv4_6: MiniCPM-V 4.6. After some layers, four patches become one row, and behind the last layer four of those
-// one token; in files with a scale of 2 only the latter. Large pictures are cut into slices, behind the picture as a
-// whole.
+// MiniCPM-V 4.6. Patches are merged after some layer (unless the scale is 2) and after the last. The whole image
+// precedes slices.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -10,9 +9,8 @@ namespace {
 
 using core::ValueId;
 
-constexpr int64_t kSide = 2; // rows of a side that become one
+constexpr int64_t kSide = 2;
 
-// Patches of a token's side.
 int64_t scale_of(const Hparams& h) {
   const int64_t scale = h.count_or("projector.scale_factor", kSide * kSide, kSide * kSide);
   if (scale != kSide && scale != kSide * kSide)
@@ -30,8 +28,8 @@ std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
   return parts;
 }
 
-// The four patches of a square see one another, then become one row: their mean, and what a feed-forward part makes of
-// them side by side.
+// The four patches of a square attend to each other and become one row: their mean plus a feed-forward part of their
+// concatenation.
 ValueId halve(Builder& b, ValueId x) {
   const std::string merger = "v.vit_merger.";
   const int64_t heads = b.hparams().heads(), dim = b.hparams().head_dim(), width = b.width_of(x);
@@ -53,7 +51,7 @@ void build(Builder& b) {
   constexpr int64_t kTableSide = 70, kUsualLayer = 6;
   const Hparams& h = b.hparams();
   const std::vector<int64_t> said = h.counts("wa_layer_indexes");
-  const int64_t halved = said.empty() ? kUsualLayer : said[0]; // behind this layer
+  const int64_t halved = said.empty() ? kUsualLayer : said[0];
   const bool halves = scale_of(h) > kSide;
   if (halves && (halved < 0 || halved >= h.layers()))
     throw_error("{}: {} is {}, of {} layers", h.path(), h.key("wa_layer_indexes"), halved, h.layers());
@@ -65,7 +63,7 @@ void build(Builder& b) {
   x = b.merge(x, kSide);
   x = b.linear(b.norm(x, "mm.input_norm", Norm::layer), "mm.up");
   b.tokens(b.linear(b.activate(x, "mm.gelu", {core::Activation::gelu_erf}), "mm.down"));
-  b.encoder().columns = b.encoder().lines = 0; // tokens have the places of text
+  b.encoder().columns = b.encoder().lines = 0; // tokens have text positions
 }
 
 } // namespace

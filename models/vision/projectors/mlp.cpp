@@ -1,4 +1,4 @@
-// mlp: LLaVA 1.5 and 1.6, Yi-VL and Granite Vision: CLIP, without its last layer, or some of its layers side by side.
+// LLaVA 1.5 and 1.6, Yi-VL, Granite Vision: CLIP without its last layer, or several layers concatenated.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -32,7 +32,7 @@ void build(Builder& b) {
   const bool has_class = b.has("v.class_embd");
   ValueId x = b.patches(h.patch(), has_class ? 1 : 0);
   x = b.add_rows(x, "v.position_embd", b.table_with_class());
-  // Outputs of layers that count, by the layer behind them; 0: what the first one gets.
+  // Indices of hidden states that are used; 0: the first layer's input.
   const std::vector<int64_t> features = h.counts("feature_layer");
   const int64_t last = features.empty() ? h.layers() - 1 : std::ranges::max(features);
   if (last < 0 || last > h.layers()) throw_error("{}: {} has {}", h.path(), h.key("feature_layer"), last);
@@ -47,7 +47,7 @@ void build(Builder& b) {
   chosen.push_back(x);
   for (ValueId all = x = chosen[0]; const ValueId next : std::span(chosen).subspan(1))
     x = all = b.concat(all, next, "v.features");
-  // The table's first row is that of the class, which comes last: so the first patch has its place, and is left out.
+  // The table starts with the class, which is last here: the first patch has its position and is dropped.
   std::vector<int32_t> rows(b.columns() * b.lines());
   std::iota(rows.begin(), rows.end(), has_class ? 1 : 0);
   x = b.begin_stage(x, 1, std::move(rows));

@@ -1,4 +1,4 @@
-// muse-glimmer: Muse Glimmer. In most layers a patch sees a window only, of the size that its table of positions has.
+// Muse Glimmer. Most layers have windows of the position table's size.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -10,7 +10,7 @@ using core::ValueId;
 
 int64_t side_of(const Hparams& h) { return h.count_or("spatial_merge_size", 2, 64); }
 
-// Rounds each side down or up, whichever pair is nearest to the picture's aspect ratio; among equals, the largest.
+// The pair with the closest aspect ratio; ties: the largest.
 media::Size nearest_size(const Hparams& h, const media::Picture& picture) {
   constexpr int64_t kMostTokens = 4096;
   const int64_t factor = side_of(h) * h.patch();

@@ -1,5 +1,4 @@
-// nemotron_v2_vl: Nemotron Nano V2 VL. RADIO's encoder, with rows of the file beside the patches, of the picture as a
-// whole.
+// Nemotron Nano V2 VL: RADIO's encoder.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

@@ -1,4 +1,4 @@
-// paddleocr: PaddleOCR-VL.
+// PaddleOCR-VL.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

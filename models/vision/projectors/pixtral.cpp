@@ -1,4 +1,4 @@
-// pixtral: Pixtral and Mistral Small. A row of the file ends each line of tokens but the last.
+// Pixtral and Mistral Small. A row ends each line but the last.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

@@ -1,5 +1,4 @@
-// qwen2.5vl_merger: Qwen2.5-VL and the pictures of Qwen2.5-Omni. In most layers a patch sees a window of 112 pixels
-// only.
+// Qwen2.5-VL and Qwen2.5-Omni. Most layers have windows of 112 pixels.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -11,9 +10,9 @@ using core::ValueId;
 
 void build(Builder& b) {
   const Hparams& h = b.hparams();
-  constexpr int64_t kWindow = 112; // pixels
+  constexpr int64_t kWindow = 112;
   const int64_t side = qwen_side(h), pattern = h.count("n_wa_pattern", 4096, 0);
-  const int64_t window = std::max<int64_t>(1, kWindow / h.patch() / side) * side; // patches
+  const int64_t window = std::max<int64_t>(1, kWindow / h.patch() / side) * side;
   ValueId x = b.patches(h.patch());
   LayerSpec spec = {.norm = Norm::rms, .activation = b.activation(), .may_swap_ffn = true};
   if (pattern > 0) {

@@ -1,4 +1,4 @@
-// qwen2vl_merger: Qwen2-VL.
+// Qwen2-VL.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

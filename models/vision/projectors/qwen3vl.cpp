@@ -1,5 +1,5 @@
-// qwen3vl_merger: Qwen3-VL and the pictures of Qwen 3.5 to 3.8. Some layers have a merger of their own, whose rows
-// enter the language model behind its first layers (DeepStack): they lie behind one another in a token's row.
+// Qwen3-VL and Qwen 3.5 to 3.8. Tokens concatenate rows of several layers' mergers, for the language model's first
+// layers (DeepStack).
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"

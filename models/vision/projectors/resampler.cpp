@@ -1,5 +1,4 @@
-// resampler: MiniCPM-V and MiniCPM-o. A picture has a fixed number of tokens: learned queries that attend to all
-// patches. Large ones are cut into slices, behind the picture as a whole.
+// MiniCPM-V and MiniCPM-o. Learned queries attend to all patches. The whole image precedes slices.
 #include "core/error.h"
 #include "models/vision/builder.h"
 #include "models/vision/cuts.h"
@@ -48,8 +47,7 @@ std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
   return parts;
 }
 
-// What is added to the resampler's keys: sines and cosines of the column, then of the line. The last `queries` rows,
-// which are the queries', are zeros.
+// Added to keys: sines and cosines of the column, then of the line; zeros for queries.
 std::vector<float> waves(const Builder& b, int64_t width, int64_t queries) {
   const int64_t quarter = width / 4;
   std::vector<float> table;
@@ -66,8 +64,8 @@ std::vector<float> waves(const Builder& b, int64_t width, int64_t queries) {
   return table;
 }
 
-// Attention of the last rows, the queries, to those before. An element more of each head keeps queries from seeing one
-// another: it is 1 in what they look for, and in their own keys so low that nothing is left of them.
+// The last rows, the queries, attend to the others. One more element per head hides queries from each other: it is 1 in
+// q and kNever in the queries' keys.
 ValueId attend_to_patches(Builder& b, ValueId q, ValueId k, ValueId v, int64_t patches, int64_t queries) {
   constexpr int64_t kHeadDim = 128;
   constexpr float kNever = -30000;
@@ -105,7 +103,7 @@ void build(Builder& b) {
   x = b.norm(b.linear(x, "resampler.attn.out", width), "resampler.ln_post", Norm::layer);
   b.tokens(b.linear(x, "resampler.proj"));
   b.encoder().tokens.erase(b.encoder().tokens.begin(), b.encoder().tokens.begin() + patches);
-  b.skip("resampler.pos_embed_k"); // places of one size of picture, which are computed instead
+  b.skip("resampler.pos_embed_k"); // positions for one image size; computed instead
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Small random models with draft heads, made on the spot.
+// Small random models with draft heads.
 #pragma once
 
 #include "core/half.h"
@@ -17,16 +17,14 @@
 namespace ridge::tests {
 
 struct DraftModel {
-  models::Shape shape; // its last `heads` layers are the draft heads'
+  models::Shape shape;
   int64_t heads = 1;
-  bool own_ends = true; // heads have tables, norms and output matrices of their own
-  // What a token is followed by depends on the token alone, and heads know it: they guess what the model says.
+  bool own_ends = true; // heads have their own tables, norms and outputs
+  // The next token depends on the last alone; heads predict it.
   bool agrees = false;
   uint64_t seed = 11;
 
-  // Attention in all layers; hidden rows behind the output norm.
   static DraftModel attention() { return {{"draft", "glm4moe", 3, 64, 96, 4, 2, 16, 48, 1e4}}; }
-  // Layers with a recurrent state before one of attention.
   static DraftModel recurrent() {
     models::Shape shape = {"draft", "qwen35", 5, 64, 96, 2, 1, 32, 48, 1e4};
     shape.layer_kinds = "DDDAA";
@@ -38,7 +36,6 @@ struct DraftModel {
     shape.conv_kernel = 4;
     return {shape};
   }
-  // Three heads; hidden rows before the output norm; a window in a head.
   static DraftModel chained() {
     models::Shape shape = {"draft", "step35", 5, 64, 96, 4, 2, 16, 48, 1e4};
     shape.layer_kinds = "WAAWA";

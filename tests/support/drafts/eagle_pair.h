@@ -1,4 +1,4 @@
-// A tiny model and an EAGLE-3 head for it, random, made on the spot.
+// A tiny random model and its EAGLE-3 head.
 #pragma once
 
 #include "core/half.h"
@@ -15,17 +15,16 @@
 
 namespace ridge::tests {
 
-// tests/cross_check/eagle3_check.py makes the same files: every weight follows from its tensor's name and its place.
+// tests/cross_check/eagle3_check.py makes the same files: weights depend only on the tensor's name and the index.
 struct EaglePair {
-  bool own_table = false, own_output = true; // of the head, else the model's
-  int64_t width = 64, own_vocab = 24;        // of the head; 0: the model's vocabulary
+  bool own_table = false, own_output = true;
+  int64_t width = 64, own_vocab = 24;
   bool norm_before_fc = false, norm_before_residual = false;
-  std::vector<uint32_t> layers = {1, 2, 4}; // whose inputs it takes
+  std::vector<uint32_t> layers = {1, 2, 4};
   std::string model_architecture = "llama";
   int64_t model_width = 64, model_layers = 5, vocab = 48;
-  int64_t words_apart = 2; // of the head's vocabulary: every second token of the model's
+  int64_t words_apart = 2; // stride of the head's vocabulary in the model's
 
-  // As KINDS of eagle3_check.py.
   static std::vector<EaglePair> kinds() {
     return {{},
             {.own_table = true, .width = 32, .norm_before_fc = true, .layers = {0, 3, 5}},
@@ -103,7 +102,7 @@ struct EaglePair {
     return metadata;
   }
 
-  // FNV-1a of the name, then splitmix64 of that and the place.
+  // FNV-1a of the name, then splitmix64 with the index.
   static float weight(const std::string& tensor, int64_t place, int64_t cols, bool vector) {
     uint64_t x = 14695981039346656037u;
     for (const char c : tensor) x = (x ^ static_cast<uint8_t>(c)) * 1099511628211u;
@@ -111,7 +110,7 @@ struct EaglePair {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     x ^= x >> 31;
-    const double unit = static_cast<double>(x >> 40) / (1 << 24) * 2 - 1; // from -1 to 1
+    const double unit = static_cast<double>(x >> 40) / (1 << 24) * 2 - 1;
     return static_cast<float>(vector ? 1 + 0.3 * unit : 2 * unit / std::sqrt(static_cast<double>(cols)));
   }
 

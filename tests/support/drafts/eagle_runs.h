@@ -1,4 +1,4 @@
-// EAGLE-3 heads beside their models on executors, and the logits that they must have.
+// Runs EAGLE-3 heads with their models.
 #pragma once
 
 #include "models/eagle.h"
@@ -25,11 +25,10 @@ inline std::vector<int32_t> eagle_ids() {
   return ids;
 }
 
-// A head and its model side by side, `size` tokens at a time.
 struct EagleRun {
   const core::Program model, head;
   const std::unique_ptr<core::Executor> model_executor, head_executor;
-  std::vector<float> rows, logits; // of the model; of the head from token 1 on
+  std::vector<float> rows, logits;
 
   EagleRun(const gguf::File& of_model, const gguf::File& of_head, const MakeExecutor& make)
       : model(models::build_drafted(of_model, of_head)), head(models::build_eagle_head(of_head, of_model)),
@@ -45,7 +44,7 @@ struct EagleRun {
     }
     core::Batch batch = steps.batch();
     batch.input = input;
-    if (input.empty()) batch.outputs = batch.outputs.first(1); // hidden rows are of all tokens
+    if (input.empty()) batch.outputs = batch.outputs.first(1);
     executor.forward(batch);
     for (int64_t i = 0; !input.empty() && i < std::ssize(ids); ++i) {
       const std::span<const float> row = executor.logits(i);
@@ -55,7 +54,7 @@ struct EagleRun {
 
   int64_t width() const { return head.values[head.input].width; }
 
-  // The logits of all tokens but the first, and of one guess more.
+  // Logits of all tokens but the first, plus one guess.
   const std::vector<float>& run(int64_t size) {
     const std::vector<int32_t> ids = eagle_ids();
     for (int64_t at = 0; at < kEagleTokens; at += size) {
@@ -78,7 +77,7 @@ struct EagleRun {
   }
 };
 
-// The logits of other tokens than the head's, which are all as low, do not count.
+// Ignores logits of tokens outside the head's vocabulary.
 inline double eagle_error(std::vector<float> logits, std::vector<float> wanted) {
   REQUIRE(logits.size() == wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -88,7 +87,6 @@ inline double eagle_error(std::vector<float> logits, std::vector<float> wanted) 
   return nmse(logits, wanted);
 }
 
-// Beside the logits that tests/cross_check/eagle3_check.py computed, in exact mode.
 inline void check_eagle_golden(const MakeExecutor& make) {
   const std::vector<float> golden = read_array<float>(std::string(RIDGE_SOURCE_DIR) + "/tests/golden/eagle3.f32");
   const std::vector<EaglePair> kinds = EaglePair::kinds();

@@ -1,4 +1,4 @@
-// Chromium without a window, driven by its DevTools protocol over two pipes: JSON texts that end with a zero byte.
+// Headless Chromium over DevTools pipes: JSON texts ending in a zero byte.
 #pragma once
 
 #include "support/temporary_folder.h"
@@ -27,7 +27,7 @@ class Browser {
     pid_ = ::fork();
     REQUIRE(pid_ >= 0);
     if (pid_ == 0) {
-      constexpr int kFromUs = 3, kToUs = 4; // as the protocol has them
+      constexpr int kFromUs = 3, kToUs = 4;
       const int from = ::fcntl(in[0], F_DUPFD, 10), to = ::fcntl(out[1], F_DUPFD, 10);
       ::dup2(from, kFromUs), ::dup2(to, kToUs);
       const int nothing = ::open("/dev/null", O_RDWR);
@@ -58,7 +58,6 @@ class Browser {
     CHECK(becomes("the page to be there", "typeof byId === 'function' && document.readyState === 'complete'"));
   }
 
-  // The value of an expression in the page, which has a function byId().
   Json value(const std::string& expression) {
     const Json answer =
         call("Runtime.evaluate", {{"expression", expression}, {"awaitPromise", true}, {"returnByValue", true}});
@@ -77,7 +76,6 @@ class Browser {
       call("Input.dispatchKeyEvent", event);
     }
   }
-  // What the page complained of: uncaught errors, and what its policy forbids.
   const std::vector<std::string>& complaints() const { return complaints_; }
 
  private:

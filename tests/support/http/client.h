@@ -1,4 +1,4 @@
-// An HTTP client for tests: it asks a server on this machine, one request after the other on one connection.
+// An HTTP client.
 #pragma once
 
 #include "support/http/socket.h"
@@ -16,12 +16,11 @@ namespace ridge::tests {
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpReply {
-  int status = 0; // 0: none came
+  int status = 0;
   HttpHeaders headers;
   std::string body;
-  bool whole = false; // the body has its end
+  bool whole = false;
 
-  // Empty where it is missing.
   std::string header(const std::string& name) const {
     for (const auto& [key, value] : headers)
       if (strcasecmp(key.c_str(), name.c_str()) == 0) return value;
@@ -47,7 +46,7 @@ class HttpClient {
     for (const auto& [name, value] : headers) request += name + ": " + value + "\r\n";
     if (body) request += "Content-Length: " + std::to_string(body->size()) + "\r\n";
     request += "\r\n" + body.value_or("");
-    socket_.send(request); // of a refused one perhaps not all
+    socket_.send(request);
     return read_reply(method == "HEAD");
   }
 

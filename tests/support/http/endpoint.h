@@ -1,4 +1,4 @@
-// A server over sockets with the guide behind it, and what asks it.
+// A server with the guide.
 #pragma once
 
 #include "engine/options.h"
@@ -21,13 +21,12 @@ namespace ridge::tests {
 
 using server::Json;
 
-// A file's model on the CPU. outputs: 0: as many as streams.
 inline engine::LoadedModel open_exact(const std::string& path, int64_t streams, int64_t outputs = 0) {
   engine::LoadedModel model = engine::open_model(path);
   core::ExecutorConfig config = engine::executor_config({}, model.program.trained_context);
   config.streams = streams;
   config.max_outputs = std::max(streams, outputs);
-  config.exact = true; // answers must not depend on what else a step evaluates
+  config.exact = true; // answers must not depend on the batch
   engine::start_executor(model, config, "cpu");
   return model;
 }
@@ -37,7 +36,7 @@ inline engine::LoadedModel open_guide(int64_t streams, int64_t outputs = 0) { re
 struct Endpoint {
   explicit Endpoint(int64_t streams = 4, const std::string& key = {})
       : Endpoint([streams] { return open_guide(streams); }, key) {}
-  // A model with an executor stays where it was made: the executor refers to its Program.
+  // The executor refers to its Program: the model must not move.
   explicit Endpoint(const std::function<engine::LoadedModel()>& open, const std::string& key = {},
                     std::unique_ptr<engine::Speculator> speculator = nullptr,
                     const engine::PrefixSettings& prefixes = {}, const std::string& cors = {},

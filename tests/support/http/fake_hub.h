@@ -1,5 +1,4 @@
-// A hub on 127.0.0.1 that answers as Hugging Face's does, or as badly as a test wants. It speaks HTTP/1.1 over plain
-// sockets, because no HTTP library sends broken answers.
+// A local hub, good or faulty. Plain sockets, because HTTP libraries send nothing malformed.
 #pragma once
 
 #include "core/files/sha256.h"
@@ -22,16 +21,15 @@
 namespace ridge::tests {
 
 struct HttpRequest {
-  std::string path;                           // with the query
-  std::map<std::string, std::string> headers; // names in lower case
+  std::string path;
+  std::map<std::string, std::string> headers;
   std::string header(const std::string& name) const { return headers.contains(name) ? headers.at(name) : ""; }
 };
 
-// The other end of a connection.
 class HttpReply {
  public:
   explicit HttpReply(int socket) : socket_(socket) {}
-  bool raw(std::string_view bytes) const { // false: the client has gone
+  bool raw(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n <= 0) return false;
@@ -39,7 +37,6 @@ class HttpReply {
     }
     return true;
   }
-  // `headers`: each with "\r\n" behind it.
   void send(int status, const std::string& body, const std::string& headers = "") const {
     raw(fmt::format("HTTP/1.1 {} x\r\n{}Content-Length: {}\r\n\r\n{}", status, headers, body.size(), body));
   }
@@ -48,7 +45,6 @@ class HttpReply {
   int socket_;
 };
 
-// A connection is closed where the handler returns false.
 using HttpHandler = std::function<bool(const HttpRequest&, const HttpReply&)>;
 
 class FakeServer {
@@ -126,7 +122,7 @@ class FakeServer {
   const HttpHandler handler_;
   int listener_, port_ = 0;
   std::atomic<bool> stopping_ = false;
-  mutable std::mutex mutex_; // of what follows
+  mutable std::mutex mutex_; // guards the members below
   std::vector<HttpRequest> requests_;
   std::vector<int> sockets_;
   std::vector<std::thread> threads_;
@@ -135,7 +131,6 @@ class FakeServer {
 
 inline std::string sha256_of(std::string_view bytes) { return core::Sha256().add(bytes).hex(); }
 
-// Sends `bytes`, or the range that is asked for.
 inline bool send_file(const HttpRequest& request, const HttpReply& reply, const std::string& bytes,
                       const std::string& headers = "") {
   const std::string range = request.header("range");
@@ -155,14 +150,14 @@ inline bool send_file(const HttpRequest& request, const HttpReply& reply, const 
   return true;
 }
 
-// A repository with some files, which lie at another host, as Hugging Face's do. It is all that a search finds.
+// One repository; files lie on another host.
 struct FakeHub {
   std::string repository = "acme/Tall-GGUF";
   std::map<std::string, std::string> files;
-  HttpHandler before = [](const HttpRequest&, const HttpReply&) { return false; }; // true: it has answered
+  HttpHandler before = [](const HttpRequest&, const HttpReply&) { return false; };
   HttpHandler store_before = before;
   std::string commit = std::string(40, 'c');
-  std::atomic<int64_t> sent = 0; // bytes of files
+  std::atomic<int64_t> sent = 0;
 
   FakeServer store{[this](const HttpRequest& request, const HttpReply& reply) {
     if (store_before(request, reply)) return false;

@@ -1,4 +1,4 @@
-// A server of the model files of a folder, on the CPU.
+// A server of a folder's models.
 #pragma once
 
 #include "server/server.h"
@@ -23,7 +23,6 @@ inline server::ModelSetup one_thread(int64_t context) {
 
 class ModelsEndpoint {
  public:
-  // `model`: that of requests which name none.
   ModelsEndpoint(const std::string& folder, int64_t context, std::string model)
       : model_(std::move(model)), models(server::model_files(folder), {one_thread(context)}, {}, [](const auto&) {}),
         server(models, {.port = 0, .limits = patient()}), thread_([this] { server.run(); }) {}

@@ -1,11 +1,10 @@
-// Limits of an HTTP server that never gives up on a client: what a busy machine does slowly, no test calls too late.
+// HTTP limits without timeouts.
 #pragma once
 
 #include "server/http/http_server.h"
 
 namespace ridge::tests {
 
-// Times that a test leaves as they usually are never end anything.
 inline server::HttpLimits patient(server::HttpLimits limits = {}) {
   using server::HttpLimits;
   constexpr HttpLimits::Seconds kNever{1e6};

@@ -1,4 +1,4 @@
-// Requests to sequences and sessions, as tests make them.
+// Engine requests.
 #pragma once
 
 #include "engine/sequences/sequence.h"

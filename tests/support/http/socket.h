@@ -1,4 +1,4 @@
-// Connections to a server on this machine as raw bytes: for what no HTTP client does, such as going away in the middle.
+// Raw connections, for faults that HTTP clients cannot make.
 #pragma once
 
 #include <arpa/inet.h>
@@ -17,8 +17,7 @@
 
 namespace ridge::tests {
 
-// A port that nothing listens on, and that no other test is given until this program ends. Linux gives those from
-// 32768 on to programs that ask for any.
+// A free port that no other test uses until this program ends. Linux's ephemeral ports start at 32768.
 inline int free_port() {
   const auto binds = [](int socket, const auto& address) {
     return ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
@@ -27,7 +26,7 @@ inline int free_port() {
   while (true) {
     const auto port = static_cast<uint16_t>(20000 + random() % 12000);
     sockaddr_un ours = {};
-    ours.sun_family = AF_UNIX; // a name that begins with 0 is no file's
+    ours.sun_family = AF_UNIX;
     std::snprintf(ours.sun_path + 1, sizeof(ours.sun_path) - 1, "ridge-test-port-%d", port);
     sockaddr_in everywhere = {};
     everywhere.sin_family = AF_INET;
@@ -40,7 +39,7 @@ inline int free_port() {
   }
 }
 
-// What the system holds at most of what one side of a connection has sent and the other one has not read.
+// Upper bound of sent but unread bytes.
 inline int64_t bytes_between_sides() {
   int64_t sum = 0;
   for (const char* limits : {"/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_rmem"}) {
@@ -52,7 +51,7 @@ inline int64_t bytes_between_sides() {
 
 class Socket {
  public:
-  // Connects to 127.0.0.1; is_open() says whether a program listens there.
+  // To 127.0.0.1; check is_open().
   explicit Socket(int port) : file_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
@@ -72,7 +71,6 @@ class Socket {
   void close() {
     if (file_ >= 0) ::close(std::exchange(file_, -1));
   }
-  // Without the usual farewell: the other side gets a reset.
   void abort() {
     const linger at_once = {1, 0};
     ::setsockopt(file_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
@@ -80,7 +78,6 @@ class Socket {
   }
   void end_of_sending() { ::shutdown(file_, SHUT_WR); }
 
-  // False where the other side has gone.
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t n = ::send(file_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -89,36 +86,32 @@ class Socket {
     }
     return true;
   }
-  // A request after which the server closes the connection. `head`: "GET /health".
   bool request(std::string_view head, std::string_view body = "") {
     return send(std::string(head) + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " +
                 std::to_string(body.size()) + "\r\n\r\n" + std::string(body));
   }
 
-  // Waits for the next byte; false at the end.
   bool wait_for_byte() {
     char byte = 0;
     return ::read(file_, &byte, 1) == 1;
   }
-  std::string some() { // what comes next; empty at the end
+  std::string some() {
     char buffer[4096];
     const ssize_t n = ::read(file_, buffer, sizeof buffer);
     return {buffer, n > 0 ? static_cast<size_t>(n) : 0};
   }
-  std::string next(size_t bytes) { // fewer at the end
+  std::string next(size_t bytes) {
     std::string text(bytes, 0);
     const ssize_t n = ::recv(file_, text.data(), bytes, MSG_WAITALL);
     text.resize(n > 0 ? static_cast<size_t>(n) : 0);
     return text;
   }
-  std::string rest() { // what comes until the end
+  std::string rest() {
     std::string text;
     for (std::string next; !(next = some()).empty();) text += next;
     return text;
   }
-  std::string ask(std::string_view head, std::string_view body = "") { // the whole response
-    return request(head, body) ? rest() : "";
-  }
+  std::string ask(std::string_view head, std::string_view body = "") { return request(head, body) ? rest() : ""; }
 
  private:
   int file_;

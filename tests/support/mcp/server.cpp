@@ -1,4 +1,4 @@
-// A small MCP server for tests: mcp_server [MODE]. It has tools that answer, refuse, fall silent or end the program.
+// A test MCP server: mcp_server [MODE].
 #include "core/json/parse.h"
 
 #include <nlohmann/json.hpp>
@@ -28,7 +28,6 @@ Json tool(const char* name, const char* parameter) {
 
 bool changed = false;
 
-// Two pages; what no model can be offered is among them.
 Json list(const Json& parameters) {
   if (!parameters.contains("cursor"))
     return {{"tools", {tool("echo", "text"), {{"name", "a b"}, {"inputSchema", Json::object()}}}},
@@ -48,7 +47,6 @@ Json text(const std::string& text, bool failed = false) {
   std::_Exit(status);
 }
 
-// Whether the client answers while it waits.
 std::string pinged() {
   send({{"jsonrpc", "2.0"}, {"id", "ping-1"}, {"method", "ping"}});
   send({{"jsonrpc", "2.0"}, {"id", 77}, {"method", "sampling/createMessage"}, {"params", Json::object()}});
@@ -77,7 +75,7 @@ void act(const Json& request, const std::string& what) {
     send({{"jsonrpc", "2.0"}, {"method", "notifications/tools/list_changed"}});
     return answer(request, text("changed"));
   }
-  if (what.starts_with("wait ")) { // says in a file that it waits, and what it is told then
+  if (what.starts_with("wait ")) { // reports to files that it waits, and what follows
     std::ofstream(what.substr(5)) << "waits" << std::endl;
     std::string line;
     std::getline(std::cin, line);
@@ -107,7 +105,7 @@ void handle(const std::string& mode, const Json& request) {
 
 int main(int count, char** words) {
   const std::string mode = count > 1 ? words[1] : "";
-  if (mode == "endless") // a line without an end
+  if (mode == "endless")
     while (std::cout << std::string(1 << 20, 'x')) {
     }
   for (std::string line; std::getline(std::cin, line);) handle(mode, ridge::core::parse_json(line, "request"));

@@ -1,4 +1,4 @@
-// A model and a draft head of it on executors, run side by side.
+// Runs a model with its draft head.
 #pragma once
 
 #include "models/model.h"
@@ -22,7 +22,6 @@ class DraftPair {
         model_executor_(make(model_, config)), head_executor_(make(head_, config)),
         width_(static_cast<size_t>(model_.values[model_.hidden].width)), rows_(config.context * width_) {}
 
-  // Tokens [first, last) of `ids` through both, in batches of `size`; appends the head's logits.
   void run(std::span<const int32_t> ids, size_t first, size_t last, size_t size, std::vector<float>& logits) {
     for (size_t at = first; at < last; at += size) {
       Steps steps;
@@ -33,7 +32,7 @@ class DraftPair {
         steps.outputs.push_back(static_cast<int32_t>(i - at));
       }
       core::Batch batch = steps.batch();
-      batch.outputs = batch.outputs.first(batch.outputs.size() / 2); // hidden rows are of all tokens
+      batch.outputs = batch.outputs.first(batch.outputs.size() / 2); // hidden rows cover all tokens
       model_executor_->forward(batch);
       const std::span<const float> hidden = model_executor_->hidden();
       REQUIRE(hidden.size() == batch.tokens.size() * width_);
@@ -53,7 +52,7 @@ class DraftPair {
   const core::Program& head() const { return head_; }
   core::Executor& model_executor() { return *model_executor_; }
   core::Executor& head_executor() { return *head_executor_; }
-  std::span<const float> input() const { return rows_; } // zeros, then the model's hidden rows by position
+  std::span<const float> input() const { return rows_; }
 
  private:
   const core::Program model_, head_;
@@ -70,7 +69,6 @@ inline std::vector<float> draft_logits(const gguf::File& file, const MakeExecuto
   return logits;
 }
 
-// All tokens; then the second half of them again.
 inline std::vector<float> draft_logits_after_going_back(const gguf::File& file, const MakeExecutor& make,
                                                         const core::ExecutorConfig& config,
                                                         std::span<const int32_t> ids) {
@@ -85,7 +83,6 @@ inline std::vector<float> draft_logits_after_going_back(const gguf::File& file, 
   return logits;
 }
 
-// The recipes with logits of a draft head.
 inline std::vector<std::string> draft_recipes() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(reference_dir() + "/recipes"))
@@ -95,7 +92,6 @@ inline std::vector<std::string> draft_recipes() {
   return names;
 }
 
-// In exact mode, beside the reference.
 inline void check_draft_recipe(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);
   const Recipe recipe(name);

@@ -1,5 +1,4 @@
-// Checks of models with an encoder and a decoder, whose recipes give both the same tokens: the decoder's logits,
-// however the tokens are cut into batches, after going back and behind a copy.
+// Encoder-decoder models; recipes give both Programs the same tokens.
 #pragma once
 
 #include "core/encoding/encoder_executor.h"
@@ -11,7 +10,6 @@ inline std::vector<std::string> encoder_recipes() {
   return recipes_where([](const Recipe& recipe) { return recipe.has_tensor("dec."); });
 }
 
-// A model's two Programs and an executor of them.
 struct EncoderModel {
   explicit EncoderModel(const gguf::File& file)
       : encoder(models::build_program(file, models::Ending::encoded)), decoder(models::build_program(file)) {}
@@ -26,7 +24,7 @@ struct EncoderModel {
   core::Program encoder, decoder;
 };
 
-// Evaluates tokens from `first` on in batches of `size` and returns the logits of those from `start` on.
+// Evaluates tokens from `first` in batches of `size`; returns logits from `start`.
 inline std::vector<float> written(core::Executor& executor, std::span<const int32_t> tokens, size_t start, size_t size,
                                   size_t first = 0, int32_t stream = 0) {
   std::vector<float> logits;
@@ -55,14 +53,14 @@ inline void check_encoder_recipe(const MakeExecutor& make, const std::string& na
   REQUIRE(core::find_start(model.decoder, tokens) == static_cast<int64_t>(start));
   const auto executor = model.start(make, exact_config());
   const std::vector<float> whole = written(*executor, tokens, start, end);
-  // Scores are not divided by the root of their width, so that attention sharpens what rounding makes of them.
+  // Scores are not scaled by their width, so attention amplifies rounding.
   constexpr double kOfReference = 1e-5, kOfPieces = 1e-7;
   const double error = nmse(whole, recipe.golden());
   MESSAGE(name, ": NMSE ", error);
   CHECK(error <= kOfReference);
   for (const size_t size : {1, 7}) CHECK(nmse(written(*executor, tokens, start, size), whole) <= kOfPieces);
 
-  // Back to the start token, to the fifth behind it, and with another text between.
+  // Rewinds to the start token and to five tokens after it, with another text between.
   const auto rest_of = [&](size_t from) { return std::span(whole).subspan((from - start) * vocab); };
   for (const size_t from : {start, start + 5}) {
     CHECK(executor->continues_at(0, static_cast<int64_t>(from)));
@@ -73,7 +71,7 @@ inline void check_encoder_recipe(const MakeExecutor& make, const std::string& na
   CHECK(nmse(written(*executor, shorter, start - 11, end, 9), whole) > 1e-3);
   CHECK(nmse(written(*executor, tokens, start, 11, 9), whole) <= kOfPieces);
 
-  // Another stream copies what this one has evaluated, and continues behind all of it or a part.
+  // Another stream copies the cache and continues after all or a part of it.
   executor->copy_cache(0, 1, static_cast<int64_t>(end));
   for (const size_t from : {end - 3, start + 1})
     CHECK(nmse(written(*executor, tokens, from, 2, from, 1), rest_of(from)) <= kOfPieces);
@@ -82,7 +80,6 @@ inline void check_encoder_recipe(const MakeExecutor& make, const std::string& na
                        Error);
 }
 
-// Fast mode against exact mode with packed matrices.
 inline void check_fast_encoder(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);
   const Recipe recipe(name);

@@ -1,5 +1,4 @@
-// Prompts that begin alike, for a scheduler with a prefix cache, and a check of it with the reference's recipes whose
-// layers have windows.
+// Prompts with common prefixes, on windowed recipes.
 #pragma once
 
 #include "engine/sequences/scheduler.h"
@@ -46,7 +45,7 @@ inline Tokens rest(engine::Sequence& sequence) {
   return tokens;
 }
 
-// Conversations that begin alike; each goes on, and two are edited in the middle.
+// Each conversation continues; two are edited in the middle.
 inline std::vector<Tokens> conversations(int32_t vocab) {
   const Tokens system = some_tokens(1, 150, vocab);
   std::vector<Tokens> prompts;
@@ -61,8 +60,7 @@ inline std::vector<Tokens> conversations(int32_t vocab) {
 
 } // namespace prefixes
 
-// In exact mode, with caches that hold only windows: answers are those that each prompt gets alone, whether streams,
-// the prefix cache or its files have a prompt's beginning, and most of what is alike is evaluated once.
+// In exact mode with ring buffers: answers equal those alone, and common tokens are evaluated once.
 inline void check_prefixes(const MakeExecutor& make, const std::string& name, int64_t streams) {
   CAPTURE(name);
   CAPTURE(streams);
@@ -76,7 +74,7 @@ inline void check_prefixes(const MakeExecutor& make, const std::string& name, in
   config.going_back = 8;
   config.max_outputs = config.threads = 3;
   config.exact = true;
-  config.k_type = config.v_type = core::KvType::f32; // no other rounding in other batches
+  config.k_type = config.v_type = core::KvType::f32; // no rounding that depends on batches
   const std::vector<Tokens> prompts = conversations(static_cast<int32_t>(program.vocab));
   std::vector<Tokens> alone;
   for (const Tokens& prompt : prompts) {
@@ -87,7 +85,7 @@ inline void check_prefixes(const MakeExecutor& make, const std::string& name, in
     alone.push_back(rest(*submit(scheduler, prompt, 40)));
   }
   const TemporaryFolder folder;
-  for (const bool again : {false, true}) { // the second time from files
+  for (const bool again : {false, true}) {
     CAPTURE(again);
     const auto executor = make(program, config);
     engine::Scheduler scheduler(*executor, program, nullptr, {1 << 28, folder.path(), 1 << 28, name});

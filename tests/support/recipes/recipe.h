@@ -1,5 +1,4 @@
-// Tiny models of the reference folder that are given as recipes: metadata, the tensors' shapes, and a seed from which
-// every weight follows.
+// Tiny reference models: metadata, shapes, seed.
 #pragma once
 
 #include "gguf/writer.h"
@@ -20,7 +19,7 @@ namespace ridge::tests {
 struct Recipe {
   std::string name;
   nlohmann::ordered_json document;
-  bool keeps_vocabulary = false; // the file has the recipe's; else none
+  bool keeps_vocabulary = false;
 
   Recipe(std::string of, nlohmann::ordered_json recipe) : name(std::move(of)), document(std::move(recipe)) {}
   explicit Recipe(std::string of)
@@ -28,12 +27,11 @@ struct Recipe {
 
   std::string path() const { return reference_dir() + "/recipes/" + name; }
   std::vector<int32_t> ids() const { return document["ids"]; }
-  std::vector<float> golden_embeddings() const { return read_array<float>(path() + ".embeddings.f32"); } // [ids, width]
-  std::vector<float> golden() const { return read_array<float>(path() + ".logits.f32"); }                // [ids, vocab]
+  std::vector<float> golden_embeddings() const { return read_array<float>(path() + ".embeddings.f32"); }
+  std::vector<float> golden() const { return read_array<float>(path() + ".logits.f32"); }
 
-  std::vector<float> golden_draft() const { return read_array<float>(path() + ".mtp.f32"); } // of draft heads, the same
+  std::vector<float> golden_draft() const { return read_array<float>(path() + ".mtp.f32"); }
 
-  // Whether there is a tensor with this in its name.
   bool has_tensor(std::string_view part) const {
     return std::ranges::any_of(document["tensors"], [&](const nlohmann::ordered_json& tensor) {
       return tensor[0].get_ref<const std::string&>().find(part) != std::string::npos;
@@ -41,12 +39,11 @@ struct Recipe {
   }
 
   gguf::File open() const { return opened(image()); }
-  // With the tensors of these names in another type.
+  // Encodes the named tensors in `type`.
   gguf::File open_as(quant::Type type, const std::set<std::string>& encoded) const {
     return opened(image({}, type, encoded));
   }
 
-  // The bytes of the GGUF file; `further`: keys beside those of the recipe.
   std::vector<std::byte> image(const gguf::Metadata& further = {}, quant::Type type = quant::Type::F32,
                                const std::set<std::string>& encoded = {}) const {
     gguf::Metadata metadata;
@@ -82,7 +79,7 @@ struct Recipe {
     return gguf::File::from_bytes(std::make_shared<std::vector<std::byte>>(std::move(image)), name);
   }
 
-  static gguf::OwnedValue value(int type, const nlohmann::ordered_json& value) { // GGUF's ids of types
+  static gguf::OwnedValue value(int type, const nlohmann::ordered_json& value) {
     switch (type) {
     case 4: return value.get<uint32_t>();
     case 5: return value.get<int32_t>();
@@ -102,7 +99,7 @@ struct Recipe {
     return gguf::OwnedValue::array(gguf::ValueType::boolean, flags);
   }
 
-  // FNV-1a of the name starts a SplitMix64 sequence; its upper 24 bits are uniform in offset ± amplitude.
+  // FNV-1a of the name seeds SplitMix64; 24 bits, uniform in offset ± amplitude.
   std::vector<float> weights(const nlohmann::ordered_json& tensor) const {
     uint64_t state = 0xcbf29ce484222325;
     for (const unsigned char c : tensor[0].get<std::string>()) state = (state ^ c) * 0x100000001b3;

@@ -1,5 +1,4 @@
-// Checks of an executor with the reference's recipes: every architecture's logits, however the tokens are cut into
-// batches and after going back.
+// Checks executors with the reference's recipes.
 #pragma once
 
 #include "models/architecture.h"
@@ -19,7 +18,6 @@
 
 namespace ridge::tests {
 
-// The recipes of architectures that are known and that `wanted` wants, by name.
 template <typename Wanted>
 std::vector<std::string> recipes_where(Wanted wanted) {
   std::vector<std::string> names;
@@ -33,7 +31,7 @@ std::vector<std::string> recipes_where(Wanted wanted) {
   return names;
 }
 
-// Recipes of models that are one Program. `whole`: those that evaluate a text at once, since tokens see later ones.
+// `whole`: those of non-causal models, evaluated in one batch.
 inline std::vector<std::string> known_recipes(const std::string& output = "logits", bool whole = false) {
   return recipes_where([&](const Recipe& recipe) {
     return recipe.document["output"] == output && recipe.document.value("whole", false) == whole &&
@@ -41,22 +39,20 @@ inline std::vector<std::string> known_recipes(const std::string& output = "logit
   });
 }
 
-// Those of the recipes that a run checks (Share): what holds for every recipe is checked with all of them over several
-// runs.
+// The share that this run checks.
 inline std::vector<std::string> share_of(std::vector<std::string> names, int64_t usual) {
   Share share(usual);
   std::erase_if(names, [&](const std::string&) { return !share.takes_next(); });
   return names;
 }
 
-// Whether the heads of the model divide into what a cache of this type is made of.
+// Whether head widths are whole blocks of the cache type.
 inline bool has_cache_of(const core::Program& program, core::KvType type) {
   return type != core::KvType::q8_0 || std::ranges::all_of(program.kv_layers, [](const core::KvLayer& layer) {
            return layer.k_dim % core::kQ8Block == 0 && layer.v_dim % core::kQ8Block == 0;
          });
 }
 
-// Runs tokens [first, last) of a stream in batches of `size` and appends their logits.
 inline void run_pieces(core::Executor& executor, std::span<const int32_t> ids, size_t first, size_t last, size_t size,
                        std::vector<float>& logits, int32_t stream = 0) {
   for (size_t at = first; at < last; at += size) {
@@ -79,7 +75,7 @@ inline std::vector<float> in_pieces(const MakeExecutor& make, const core::Progra
   return logits;
 }
 
-// All tokens; then the second half again, from the state that was saved in the middle.
+// The second half is repeated from a saved state.
 inline std::vector<float> after_going_back(const MakeExecutor& make, const core::Program& program,
                                            const core::ExecutorConfig& config, std::span<const int32_t> ids) {
   const auto executor = make(program, config);
@@ -93,7 +89,7 @@ inline std::vector<float> after_going_back(const MakeExecutor& make, const core:
   return logits;
 }
 
-// Whether the model chooses experts, or the gates above a cutoff, of which rounding may make it choose others.
+// Whether rounding may change which experts or gates are selected.
 inline bool chooses(const core::Program& program) {
   return std::ranges::any_of(program.ops, [](const core::Op& op) {
     const auto* activation = std::get_if<core::ActivationParams>(&op.params);
@@ -101,7 +97,7 @@ inline bool chooses(const core::Program& program) {
   });
 }
 
-// The matrices that a file in this type has in it, but not routers', which files leave as they are.
+// All matrices that `type` can encode, except routers.
 inline std::set<std::string> matrices(const core::Program& program, quant::Type type) {
   std::set<std::string> names, others;
   for (const core::Op& op : program.ops) {
@@ -120,25 +116,23 @@ inline std::set<std::string> matrices(const core::Program& program, quant::Type 
   return names;
 }
 
-// Bounds on NMSE. Where experts are chosen, rounding may choose others for a token, whose logits are then far off. So
-// there are two: of the three quarters of the tokens that are nearest, and of all.
+// Bounds on NMSE. Rounding may select other experts for a token, whose logits are then far off: hence bounds for the
+// closest three quarters of tokens, and for all.
 struct FastBounds {
   double dense, most_with_experts, all_with_experts;
 };
 
-// Mean NMSE of the three quarters of the rows, each of `width`, that are nearest to the reference.
 inline double nmse_of_most(std::span<const float> rows, std::span<const float> reference, size_t width) {
   std::vector<double> each;
   for (size_t i = 0; i < rows.size(); i += width)
     each.push_back(nmse(rows.subspan(i, width), reference.subspan(i, width)));
-  if (std::ranges::any_of(each, [](double value) { return std::isnan(value); })) return NAN; // which no bound accepts
+  if (std::ranges::any_of(each, [](double value) { return std::isnan(value); })) return NAN;
   std::ranges::sort(each);
   each.resize(std::max<size_t>(1, each.size() * 3 / 4));
   return std::reduce(each.begin(), each.end()) / static_cast<double>(each.size());
 }
 
-// Fast against exact mode on the same file, in batches of these sizes (0: all tokens at once), in each type that the
-// model's matrices have room for.
+// Fast against exact mode; size 0: all tokens.
 inline void check_fast(const MakeExecutor& make, const std::string& name, std::initializer_list<quant::Type> types,
                        std::initializer_list<size_t> sizes, FastBounds bounds) {
   CAPTURE(name);
@@ -161,8 +155,7 @@ inline void check_fast(const MakeExecutor& make, const std::string& name, std::i
   }
 }
 
-// Caches of 16 and 8 bits against those of f32, in exact mode. Where experts are chosen, 2.3e-2 at most was measured;
-// where positions are, by keys that the cache rounds, too, 8e-2; where attention sharpens its scores, 2.8e-3.
+// Against f32. Measured maxima: 2.3e-2 with experts, 8e-2 with selected positions, 2.8e-3 with sharpened scores.
 inline void check_caches(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);
   const Recipe recipe(name);
@@ -182,7 +175,7 @@ inline void check_caches(const MakeExecutor& make, const std::string& name) {
   }
 }
 
-// In exact mode. `again`: also in pieces, and after going back.
+// `again`: in pieces and after a rewind.
 inline void check_recipe(const MakeExecutor& make, const std::string& name, bool again = true) {
   CAPTURE(name);
   const Recipe recipe(name);
@@ -200,7 +193,7 @@ inline void check_recipe(const MakeExecutor& make, const std::string& name, bool
   CHECK(nmse(after_going_back(make, program, config, ids), whole) <= bound);
 }
 
-// A stream that takes over the first half of another one's tokens goes on as that one does, with every type of cache.
+// Copies half of another stream's cache.
 inline void check_copied_cache(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);
   const Recipe recipe(name);
@@ -228,7 +221,6 @@ inline void check_copied_cache(const MakeExecutor& make, const std::string& name
   }
 }
 
-// The blocks and the state of the first tokens of an executor's stream 0.
 class SavedStream {
  public:
   SavedStream(core::Executor& executor, const core::Program& program, int64_t tokens)
@@ -254,8 +246,7 @@ class SavedStream {
   std::vector<float> state_;
 };
 
-// A stream of another executor that is given the blocks and the state of a stream's first tokens goes on as that one
-// does, bit by bit, with every type of cache.
+// Continues bit-identically in another executor.
 inline void check_restored_blocks(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);
   const Recipe recipe(name);
@@ -267,7 +258,7 @@ inline void check_restored_blocks(const MakeExecutor& make, const std::string& n
     CAPTURE(type);
     if (!has_cache_of(program, type)) continue;
     core::ExecutorConfig config = exact_config();
-    config.context = std::ssize(ids) + 1; // the last block is not whole
+    config.context = std::ssize(ids) + 1;
     config.k_type = config.v_type = type;
     config.streams = 2;
     const auto first = make(program, config), second = make(program, config);
@@ -282,7 +273,7 @@ inline void check_restored_blocks(const MakeExecutor& make, const std::string& n
   }
 }
 
-// Hidden states of a model that embeds texts: the reference's in exact mode, and in fast mode nearly those.
+// Against the reference; approximate in fast mode.
 inline void check_embedding_recipe(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);
   const Recipe recipe(name);

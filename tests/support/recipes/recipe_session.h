@@ -1,4 +1,4 @@
-// A session with a recipe's model on the CPU, in exact mode, beside an executor for sessions to compare with.
+// A session and an executor with a recipe's model.
 #pragma once
 
 #include "engine/sequences/session.h"
@@ -17,11 +17,10 @@
 namespace ridge::tests {
 
 struct RecipeSession {
-  // going_back: less than the context, where caches are to hold only windows.
+  // Less than the context gives ring buffers.
   RecipeSession(const std::string& name, int64_t context, int64_t going_back = 256)
       : file(Recipe(name).open()), config(exact_of(context, going_back)) {}
 
-  // The session takes these tokens by evaluating so many of them, and then has the logits of one that never went on.
   void check(const std::vector<int32_t>& tokens, int64_t evaluated, double bound) {
     REQUIRE(session.evaluate(tokens));
     CHECK(session.prompt_usage().tokens == evaluated);
@@ -30,7 +29,6 @@ struct RecipeSession {
     CHECK(nmse(session.logits(), {fresh.logits().begin(), fresh.logits().end()}) <= bound);
   }
 
-  // So many tokens behind what the session holds since check().
   void generate(int64_t count) {
     session.generate(request_of(std::vector(session.tokens().begin(), session.tokens().end()), count));
   }

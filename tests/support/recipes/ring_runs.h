@@ -1,5 +1,4 @@
-// Checks of an executor with the reference's recipes whose layers have windows: caches that hold only the window give
-// what whole ones give, when positions have taken their rows several times.
+// Ring buffers against whole caches, after several wraps.
 #pragma once
 
 #include "core/cache/rings.h"
@@ -7,7 +6,7 @@
 
 namespace ridge::tests {
 
-// With rings of 32 rows and more: windows of recipes have 4 to 16 tokens.
+// At least 32 rows; windows are 4 to 16.
 inline core::ExecutorConfig ring_config(core::ExecutorConfig config) {
   config.context = 200;
   config.max_batch = 8;
@@ -20,7 +19,6 @@ inline bool has_rings(const core::Program& program, const core::ExecutorConfig& 
   return std::ranges::any_of(core::cache_rows(program, config), &core::CacheRows::is_ring);
 }
 
-// The recipe's tokens again and again.
 inline std::vector<int32_t> long_text(const Recipe& recipe, size_t count) {
   const std::vector<int32_t> ids = recipe.ids();
   std::vector<int32_t> text(count);
@@ -43,7 +41,7 @@ class RingRuns {
     for (const size_t size : sizes) CHECK(nmse(in_pieces(make_, program_, config_, text_, size), whole_) <= bound_);
   }
 
-  // By a few tokens just so, further with what was saved, and nowhere else.
+  // Short rewinds work; longer ones need a saved state.
   void check_going_back() {
     const auto executor = make_(program_, config_);
     const size_t count = text_.size(), there = count / 2;
@@ -67,8 +65,7 @@ class RingRuns {
     CHECK(nmse(again_from_start_, {whole_.begin(), whole_.begin() + std::ssize(again_from_start_)}) <= bound_);
   }
 
-  // A stream of another executor goes on with the blocks and the state of this one's first tokens, bit by bit: also
-  // where this one went on, as far as it can go back.
+  // Checks restored blocks, also after the source continued within its rewind limit.
   void check_restored() {
     core::ExecutorConfig config = config_;
     config.streams = 2;
@@ -79,7 +76,7 @@ class RingRuns {
     run_pieces(*first, text_, 0, there + ahead, 8, dropped);
     std::vector<float> rest, of_restored;
     const SavedStream saved(*first, program_, static_cast<int64_t>(there));
-    run_pieces(*second, text_, 0, 60, 8, dropped, 1); // something else was there
+    run_pieces(*second, text_, 0, 60, 8, dropped, 1);
     saved.load(*second, 1);
     run_pieces(*first, text_, there, count, 8, rest);
     run_pieces(*second, text_, there, count, 8, of_restored, 1);
@@ -87,7 +84,7 @@ class RingRuns {
     CHECK(nmse(rest, rows_from(there)) <= bound_);
   }
 
-  // A stream goes on where another one is, and with what was saved there.
+  // Streams continue from another's cache and a saved state.
   void check_copies() {
     core::ExecutorConfig config = config_;
     config.streams = 3;
@@ -126,7 +123,7 @@ class RingRuns {
   std::vector<float> whole_, again_from_start_;
 };
 
-// With every type of cache, in exact mode. Returns whether the recipe has windows.
+// Returns whether the recipe has windows.
 inline bool check_rings(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);
   const Recipe recipe(name);
@@ -139,7 +136,7 @@ inline bool check_rings(const MakeExecutor& make, const std::string& name) {
     CAPTURE(static_cast<int>(type));
     if (!has_cache_of(program, type)) continue;
     config.k_type = config.v_type = type;
-    // Rounding may choose other gates above a cutoff, and other codes: 4e-6 and 1.1e-4 at most were measured.
+    // Rounding may flip gates and codes; measured maxima: 4e-6 and 1.1e-4.
     const bool full = type == core::KvType::f32;
     RingRuns runs(make, program, config, text, full ? 1e-5 : 1e-3);
     if (full) {

@@ -1,4 +1,4 @@
-// The reference's recipes with more sequences than streams.
+// Recipes with more sequences than streams.
 #pragma once
 
 #include "support/recipes/prefix_runs.h"
@@ -8,7 +8,7 @@
 
 namespace ridge::tests {
 
-// In exact mode: sequences that lose their stream behind every few tokens say what each says alone.
+// Sequences that lose their stream give the same answers as alone.
 inline void check_turns(const MakeExecutor& make, const std::string& name) {
   CAPTURE(name);
   using namespace prefixes;
@@ -21,7 +21,7 @@ inline void check_turns(const MakeExecutor& make, const std::string& name) {
   config.going_back = 8;
   config.max_outputs = config.threads = 2;
   config.exact = true;
-  config.k_type = config.v_type = core::KvType::f32; // no other rounding in other batches
+  config.k_type = config.v_type = core::KvType::f32; // no rounding that depends on batches
   const auto request = [&](uint64_t i) {
     engine::SequenceRequest of;
     of.prompt = some_tokens(i, 20 + 5 * static_cast<int64_t>(i), static_cast<int32_t>(program.vocab));
@@ -29,7 +29,7 @@ inline void check_turns(const MakeExecutor& make, const std::string& name) {
     of.sampling.seed = static_cast<int64_t>(i);
     of.sampling.repeat_penalty = 1.2f;
     of.limit = 30;
-    of.keep_choices = i % 3 == 0; // else the executor may choose
+    of.keep_choices = i % 3 == 0;
     return of;
   };
   constexpr uint64_t kSequences = 6;
@@ -44,7 +44,7 @@ inline void check_turns(const MakeExecutor& make, const std::string& name) {
   engine::Scheduler scheduler(
       *executor, program, nullptr, {.bytes = 1 << 28},
       {.seconds = 1, .patience = 1e9, .share = 1, .clock = [looks = std::make_shared<std::atomic<int>>(0)] {
-         return static_cast<double>(++*looks); // each look is a turn later
+         return static_cast<double>(++*looks); // each call is a turn later
        }});
   std::vector<std::shared_ptr<engine::Sequence>> sequences;
   for (uint64_t i = 0; i < kSequences; ++i) sequences.push_back(scheduler.submit(request(i)));

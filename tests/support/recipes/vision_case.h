@@ -1,5 +1,4 @@
-// Tiny models of the reference folder that read pictures or sounds: encoders and a language model as recipes, a picture
-// or a sound that follows from a formula, and what another implementation makes of them.
+// Tiny multimodal reference models, with generated input.
 #pragma once
 
 #include "gguf/writer.h"
@@ -27,7 +26,6 @@ inline uint64_t picture_number(uint64_t seed, uint64_t k) {
   return z ^ z >> 31;
 }
 
-// A gradient, squares of random grey, and a little noise.
 inline media::Picture formula_picture(int64_t width, int64_t height, uint64_t seed) {
   media::Picture picture(width, height);
   const auto h = [&](uint64_t k) { return picture_number(seed, k); };
@@ -45,7 +43,6 @@ inline media::Picture formula_picture(int64_t width, int64_t height, uint64_t se
   return picture;
 }
 
-// Three triangle waves that rise, louder or softer each tenth of a second, and a little noise.
 inline media::Sound formula_sound(int64_t milliseconds, int64_t rate, uint64_t seed) {
   media::Sound sound = {rate, std::vector<float>(milliseconds * rate / 1000)};
   const auto h = [&](uint64_t k) { return picture_number(seed, k); };
@@ -75,9 +72,9 @@ struct VisionCase {
   std::string prompt() const { return document["prompt"]; }
   int64_t count(const char* key) const { return document[key]; }
   double spread(const char* key) const { return document.value(key, 0.0); }
-  // There the reference resizes a table for tiles wrongly: only the last picture is comparable, and no logits are.
+  // The reference resizes a table wrongly: only the last image is comparable.
   bool has_wrong_tiles() const { return name == "deepseekocr-quirk"; }
-  // Bound on the NMSE in exact mode. Where the other implementation rounds to f16, results spread.
+  // NMSE; larger where the reference rounds to f16.
   double bound(const char* spread_key) const { return std::max(5e-6, 5 * spread(spread_key)); }
   std::vector<float> embeddings() const { return read_array<float>(path() + ".embd.f32"); }
   std::vector<float> logits() const { return read_array<float>(path() + ".logits.f32"); }
@@ -91,8 +88,6 @@ struct VisionCase {
     return formula_sound(media["ms"], media["rate"], media["seed"]);
   }
   media::Medium medium() const { return has_sound() ? media::Medium(sound()) : media::Medium(picture()); }
-  // "model" or "mmproj": the bytes of the GGUF file, with the layers' matrices in a type, where their rows are whole
-  // blocks of it.
   std::vector<std::byte> image(const std::string& part, quant::Type type = quant::Type::F32) const {
     Recipe recipe(name, nlohmann::ordered_json::parse(read_file(path() + "." + part + ".json")));
     recipe.keeps_vocabulary = true;
@@ -107,7 +102,6 @@ struct VisionCase {
   }
 };
 
-// The cases for encoders that are known.
 inline std::vector<std::string> known_vision_cases() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(VisionCase::folder())) {

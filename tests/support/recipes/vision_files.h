@@ -1,4 +1,4 @@
-// A tiny model that reads pictures or sounds as files, with its encoder beside it and a picture or a sound.
+// A multimodal model as files.
 #pragma once
 
 #include "support/recipes/vision_case.h"
@@ -17,7 +17,7 @@ inline std::string ppm_of(const media::Picture& picture) {
 
 struct VisionFiles {
   TemporaryFolder own;
-  std::string model, mmproj, image; // or the sound
+  std::string model, mmproj, image;
 
   explicit VisionFiles(const VisionCase& c)
       : model(write(c, "model")), mmproj(write(c, "mmproj")),

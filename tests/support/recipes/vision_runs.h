@@ -1,4 +1,4 @@
-// Tiny models that read pictures, opened by the engine, and their logits.
+// Multimodal models opened by the engine.
 #pragma once
 
 #include "core/error.h"
@@ -18,10 +18,9 @@
 
 namespace ridge::tests {
 
-// A case in files, as the engine opens them.
 struct OpenedVision {
   const VisionCase& c;
-  const quant::Type type; // of the layers' matrices
+  const quant::Type type;
   TemporaryFolder folder;
   gguf::File file;
   std::unique_ptr<text::Tokenizer> tokenizer;
@@ -43,7 +42,6 @@ struct OpenedVision {
   }
 };
 
-// Rows of all pictures from the `first` on.
 inline std::vector<float> rows_of(const engine::PicturePrompt& prompt, size_t first = 0) {
   std::vector<float> rows;
   for (const engine::TextPictures::Place& place : prompt.pictures.places().subspan(first))
@@ -51,7 +49,6 @@ inline std::vector<float> rows_of(const engine::PicturePrompt& prompt, size_t fi
   return rows;
 }
 
-// A case's rows and those of the reference, as far as they can be compared.
 inline std::pair<std::vector<float>, std::vector<float>> rows_to_compare(const VisionCase& c,
                                                                          const engine::PicturePrompt& prompt) {
   const std::vector<float> rows = rows_of(prompt, c.has_wrong_tiles() ? prompt.pictures.places().size() - 1 : 0);
@@ -60,7 +57,6 @@ inline std::pair<std::vector<float>, std::vector<float>> rows_to_compare(const V
   return {rows, wanted};
 }
 
-// Logits of the text's tokens, `most` tokens at once where no picture wants more.
 inline std::vector<float> vision_logits(OpenedVision& opened, const engine::PicturePrompt& prompt, int64_t most,
                                         bool exact = true,
                                         const MakeExecutor& make_executor = kernels::cpu::make_cpu_executor) {

@@ -152,7 +152,8 @@ TEST_CASE("convert: every tensor of an encoder of sound has its place and shape"
       CAPTURE(name);
       Encoder e = make();
       e.file.tensors.erase(name);
-      CHECK(has_words(e.problem(), "missing"));
+      const std::string problem = e.problem(); // in the second case, of its bias
+      CHECK((has_words(problem, "missing") || has_words(problem, "has no place")));
       Dims shape = entry.shape;
       shape.back() += 1;
       e.add(name, shape);

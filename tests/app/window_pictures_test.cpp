@@ -355,11 +355,12 @@ TEST_CASE("a sound is shown as its waveform, with its length and its tokens") {
 
 TEST_CASE("what the microphone hears while it is held becomes a sound of the message") {
   REQUIRE_REFERENCE();
-  const FakePulse pulse;
+  const FakePulse pulse(FakePulse::fails);
   const Files files("lfm2a");
   WatchedPictures w(files.setup());
   CHECK(w.now()->no_microphone.empty());
-  CHECK(has(w.error_of(intent::Listen{true}, intent::Listen{false}), "nothing was recorded"));
+  CHECK(has(w.error_of(intent::Listen{true}, intent::Listen{false}), "no microphone: Connection refused"));
+  pulse.way(FakePulse::works);
   w.engine.send(intent::Listen{false}); // of no use
   const int64_t before = pulse.samples();
   w.engine.send(intent::Listen{true});

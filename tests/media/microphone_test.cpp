@@ -35,12 +35,12 @@ TEST_CASE("why nothing was recorded is one line") {
   CHECK_THROWS_WITH_AS(Microphone{missing}, doctest::Contains("is missing"), media::SoundError);
   CHECK_THROWS_WITH_AS(Microphone{"libm.so.6"}, doctest::Contains("libm.so.6 has no pa_simple_new"), media::SoundError);
   {
-    const FakePulse pulse("fails");
+    const FakePulse pulse(FakePulse::fails);
     Microphone microphone;
     CHECK_THROWS_WITH_AS(microphone.finish(), "no microphone: Connection refused", media::SoundError);
   }
   {
-    const FakePulse pulse("stops");
+    const FakePulse pulse(FakePulse::stops);
     const int64_t before = pulse.samples();
     Microphone microphone;
     pulse.wait_for(320, before);
@@ -48,8 +48,13 @@ TEST_CASE("why nothing was recorded is one line") {
     CHECK_THROWS_WITH_AS(microphone.finish(), "the microphone stopped: Entity killed", media::SoundError);
   }
   {
-    const FakePulse pulse;
-    CHECK_THROWS_WITH_AS(Microphone().finish(), "nothing was recorded: hold the button while you speak",
+    const FakePulse pulse(FakePulse::waits);
+    const int64_t before = pulse.samples();
+    Microphone microphone;
+    pulse.wait_for(320, before);
+    microphone.end();
+    pulse.way(FakePulse::works);
+    CHECK_THROWS_WITH_AS(microphone.finish(), "nothing was recorded: hold the button while you speak",
                          media::SoundError);
   }
 }

@@ -1,11 +1,9 @@
-// A libpulse-simple whose microphone hears a tone of 440 Hz, or is not there (RIDGE_FAKE_PULSE=fails).
+// A libpulse-simple whose microphone hears a tone of 440 Hz (tests/support/fake_pulse.h).
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <numbers>
-#include <string_view>
 #include <thread>
 
 namespace {
@@ -19,34 +17,35 @@ struct Format {
   uint32_t rate;
   uint8_t channels;
 };
+enum Way { works, fails, stops, waits }; // as in FakePulse
+constexpr int kRefused = 6, kKilled = 16;
 
-bool is(const char* value) {
-  const char* wanted = std::getenv("RIDGE_FAKE_PULSE");
-  return wanted && std::string_view(wanted) == value;
-}
+void wait_a_little() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
 } // namespace
 
 extern "C" {
 
+std::atomic<int> fake_pulse_way = works;
 std::atomic<int64_t> fake_pulse_samples = 0; // given so far
 std::atomic<int64_t> fake_pulse_streams = 0; // that are open
 
 void* pa_simple_new(const char*, const char*, int direction, const char*, const char*, const Format* format,
                     const void*, const void*, int* error) {
-  constexpr int kRecord = 2, kFloat32 = 5, kRefused = 6, kInvalid = 3;
-  *error = is("fails") ? kRefused : kInvalid;
-  if (is("fails") || direction != kRecord || format->format != kFloat32 || format->channels != 1) return nullptr;
+  constexpr int kRecord = 2, kFloat32 = 5;
+  *error = kRefused;
+  if (fake_pulse_way == fails || direction != kRecord || format->format != kFloat32 || format->channels != 1)
+    return nullptr;
   ++fake_pulse_streams;
   return new Stream{format->rate};
 }
 
 int pa_simple_read(void* stream, void* data, size_t bytes, int* error) {
-  constexpr int kKilled = 16;
   auto& own = *static_cast<Stream*>(stream);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1)); // 20 times as fast as a real one
+  wait_a_little(); // 20 times as fast as a real one
+  while (fake_pulse_way == waits && own.at > 0) wait_a_little();
   *error = kKilled;
-  if (is("stops") && own.at > 0) return -1;
+  if (fake_pulse_way == stops && own.at > 0) return -1;
   auto* samples = static_cast<float*>(data);
   for (size_t i = 0; i < bytes / sizeof(float); ++i, ++own.at)
     samples[i] = static_cast<float>(
@@ -60,5 +59,5 @@ void pa_simple_free(void* stream) {
   --fake_pulse_streams;
 }
 
-const char* pa_strerror(int error) { return error == 6 ? "Connection refused" : "Entity killed"; }
+const char* pa_strerror(int error) { return error == kRefused ? "Connection refused" : "Entity killed"; }
 }

@@ -144,10 +144,10 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-// Also in "v.blk.12.…" of vision encoders; -1: none.
+// Also in "v.blk.12.…" and "a.blk.12.…" of encoders; -1: none.
 int64_t layer_of(std::string_view name) {
   int64_t layer = -1;
-  if (name.starts_with("v.")) name.remove_prefix(2);
+  if (name.starts_with("v.") || name.starts_with("a.")) name.remove_prefix(2);
   if (name.starts_with("blk.")) std::from_chars(name.data() + 4, name.data() + name.size(), layer);
   return layer;
 }
@@ -207,7 +207,7 @@ Type mixed_type(const Recipe& recipe, const ModelTraits& traits, const RecipeOpt
 
 Role role_of(std::string_view name) {
   if (name == "output.weight") return Role::output;
-  // A vision encoder's projection to the language model.
+  // An encoder's projection to the language model.
   if (name.starts_with("mm.") || name.starts_with("v.deepstack.")) return Role::output;
   if (name == "token_embd.weight" || name == "per_layer_token_embd.weight") return Role::token_embd;
   constexpr auto kParts = std::to_array<std::pair<std::string_view, Role>>({
@@ -314,6 +314,7 @@ bool is_quantizable(const gguf::TensorInfo& tensor) {
       "time_mix_lerp_fused.weight",
       "attn_rel_b.weight",
       ".position_embd",
+      ".conv_dw.weight",
       "sam.pos_embd",
       "sam.neck.",
       "sam.net_",

@@ -40,6 +40,6 @@ set(CPACK_DEBIAN_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libcurl4 | libcurl4t64 | libcurl3-gnutls") # ridge pull
 # ridge gui; FLAC, MP3 and Ogg
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libx11-6, libxcursor1, libxi6, libxrandr2, libgl1, libgl1-mesa-dri, libsndfile1")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libx11-6, libxcursor1, libxi6, libxrandr2, libgl1, libgl1-mesa-dri, libsndfile1, libpulse0")
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 include(CPack)

@@ -46,16 +46,17 @@ struct ConvertCommand {
 
 void add_convert_command(CLI::App& app) {
   auto options = std::make_shared<ConvertCommand>();
-  CLI::App* command = app.add_subcommand(
-      "convert", "turn a Hugging Face checkpoint into a GGUF file, and its encoder of pictures into another; or a LoRA "
-                 "adapter of PEFT");
+  CLI::App* command = app.add_subcommand("convert", "turn a Hugging Face checkpoint into a GGUF file, and its encoders "
+                                                    "of pictures and sounds into another; or a LoRA "
+                                                    "adapter of PEFT");
   command->add_option("folder", options->request.input, "holds config.json, *.safetensors and the tokenizer")
       ->type_name("DIR")
       ->required();
   command
-      ->add_option("-o,--out", options->request.output,
-                   "the file to write; appears when it is whole. An encoder of pictures becomes mmproj-OUT.gguf beside "
-                   "it, where run and chat find it")
+      ->add_option(
+          "-o,--out", options->request.output,
+          "the file to write; appears when it is whole. Encoders of pictures and sounds become mmproj-OUT.gguf beside "
+          "it, where run and chat find it")
       ->type_name("OUT.gguf");
   command->add_option("--mmproj", options->request.mmproj, "the encoder's file instead; without -o: only the encoder")
       ->type_name("FILE.gguf");

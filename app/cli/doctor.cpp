@@ -11,6 +11,7 @@
 #include "kernels/cuda/executor/executor.h"
 #include "measure/peaks/kept_peaks.h"
 #include "media/sound/decoders.h"
+#include "media/sound/microphone.h"
 #include "models/architecture.h"
 #include "quant/registry.h"
 
@@ -137,6 +138,12 @@ Finding find_sndfile() {
   }
 }
 
+Finding find_microphone() {
+  const std::string problem = media::Microphone::problem();
+  if (problem.empty()) return {"libpulse-simple", true, "found: the window can record sounds", ""};
+  return {"libpulse-simple", false, "missing: the window records no sounds", problem};
+}
+
 Finding find_display() {
   for (const char* name : {"WAYLAND_DISPLAY", "DISPLAY"})
     if (const char* value = std::getenv(name); value && *value)
@@ -180,6 +187,7 @@ struct DoctorCommand {
         find_toolkit(),
         find_curl(),
         find_sndfile(),
+        find_microphone(),
         find_display(),
         {"architectures", true,
          fmt::format("{}; `ridge models --architectures` lists them", models::architecture_table().size()), ""},

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <set>
 #include <span>
+#include <utility>
 
 namespace ridge::app {
 
@@ -140,6 +141,25 @@ void WindowEngine::add_picture(const core::intent::AddPicture& wanted) {
   });
   take_facts(picture, medium);
   worker_.push([this] { guarded([&] { open_encoder_for_unsent(); }, true); });
+}
+
+void WindowEngine::listen(bool on) {
+  if (on == (microphone_ != nullptr)) return;
+  if (on) {
+    microphone_ = std::make_shared<media::Microphone>();
+  } else {
+    microphone_->end();
+    picture_worker_.push([this, microphone = std::exchange(microphone_, nullptr)] {
+      guarded(
+          [&] {
+            const media::Sound sound = microphone->finish();
+            add_picture({fmt::format("recording of {:.1f} s", sound.seconds()),
+                         std::make_shared<const std::string>(media::wav_of(sound))});
+          },
+          false);
+    });
+  }
+  change([&](core::Snapshot& s) { s.listening = on; });
 }
 
 void WindowEngine::remove_picture(const std::string& key) {

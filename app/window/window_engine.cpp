@@ -65,6 +65,7 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
     state_.error = store_.problem();
     ++state_.error_number;
   }
+  state_.no_microphone = media::Microphone::problem();
   published_ = std::make_shared<core::Snapshot>(state_);
   jobs_ = std::make_unique<JobQueue>(
       [this](JobQueue::Jobs jobs) { change([&](core::Snapshot& s) { s.jobs = std::move(jobs); }); },
@@ -191,6 +192,8 @@ void WindowEngine::send(core::Intent intent) {
     edit_pictures(edited->message);
   } else if (const auto* large = std::get_if<intent::EnlargePicture>(&intent)) {
     query_worker_.push([this, key = large->key] { guarded([&] { enlarge_picture(key); }, false); });
+  } else if (const auto* listens = std::get_if<intent::Listen>(&intent)) {
+    guarded([&] { listen(listens->on); }, false);
   } else if (std::holds_alternative<intent::Send>(intent) || std::holds_alternative<intent::EditAndResend>(intent)) {
     const auto added = std::make_shared<std::promise<void>>();
     picture_worker_.push([added] { added->set_value(); });

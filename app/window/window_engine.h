@@ -16,6 +16,7 @@
 #include "engine/options.h"
 #include "engine/pictures/picture_shelf.h"
 #include "measure/roofline_report.h"
+#include "media/sound/microphone.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -106,6 +107,7 @@ class WindowEngine {
   void remove_picture(const std::string& key);
   void edit_pictures(size_t message);
   void enlarge_picture(const std::string& key);
+  void listen(bool on); // only the thread that sends intents
   void open_encoder_for_unsent();
   void look_at_pictures(); // reads pictures with missing facts
   void look_at(const Picture& picture);
@@ -173,8 +175,9 @@ class WindowEngine {
   WindowSetup setup_;
   std::function<void()> wake_;
   std::atomic<bool> cancel_ = false, closing_ = false;
-  std::atomic<int> studies_waiting_ = 0; // above one: the running study stops
-  std::atomic<int> fits_waiting_ = 0;    // only the last one counts
+  std::atomic<int> studies_waiting_ = 0;          // above one: the running study stops
+  std::atomic<int> fits_waiting_ = 0;             // only the last one counts
+  std::shared_ptr<media::Microphone> microphone_; // while it listens
   core::ModelOptions options_;
   // Only the worker uses the next ten.
   core::SamplingOptions asked_; // without the model's recommendations

@@ -77,13 +77,25 @@ std::string class_of_type(std::string_view type) {
   return "";
 }
 
-Json flattened(const Json& document) {
-  for (const char* key : {"text_config", "llm_config"}) {
+// Models that also speak have the one that reads and writes text in thinker_config.
+Json without_talker(const Json& document) {
+  const auto thinker = document.find("thinker_config");
+  if (thinker == document.end() || !thinker->is_object()) return document;
+  Json made = document;
+  made.erase("thinker_config");
+  made.update(*thinker);
+  made["architectures"] = document.value("architectures", Json());
+  return made;
+}
+
+Json flattened(const Json& whole) {
+  const Json document = without_talker(whole);
+  for (const char* key : {"text_config", "llm_config", "lfm"}) {
     const auto inner = document.find(key);
     if (inner == document.end() || !inner->is_object()) continue;
     Json outer = document;
     outer.erase(key);
-    // For these two keys, the outer value has priority.
+    // For these keys, the outer value has priority.
     const Json around = outer;
     outer.update(*inner);
     for (const char* own : {"architectures", "tie_word_embeddings"})

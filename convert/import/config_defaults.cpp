@@ -28,6 +28,15 @@ constexpr auto kDefaults = std::to_array<Default>({
     {"mistral", "max_position_embeddings", 131072},
     {"mistral", "rms_norm_eps", 1e-6},
 
+    {"qwen2", "hidden_size", 4096},
+    {"qwen2", "intermediate_size", 22016},
+    {"qwen2", "num_hidden_layers", 32},
+    {"qwen2", "num_attention_heads", 32},
+    {"qwen2", "num_key_value_heads", 32},
+    {"qwen2", "vocab_size", 151936},
+    {"qwen2", "max_position_embeddings", 32768},
+    {"qwen2", "rms_norm_eps", 1e-6},
+
     {"gemma3_text", "hidden_size", 2304},
     {"gemma3_text", "intermediate_size", 9216},
     {"gemma3_text", "num_hidden_layers", 26},

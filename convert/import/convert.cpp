@@ -1,11 +1,11 @@
 // Plans all tensors, builds the model's Program with their shapes as a check, writes row by row.
 #include "convert/import/config.h"
+#include "convert/import/encoders/fields.h"
+#include "convert/import/encoders/plan.h"
 #include "convert/import/generation.h"
 #include "convert/import/import.h"
 #include "convert/import/names.h"
 #include "convert/import/peft.h"
-#include "convert/import/pictures/fields.h"
-#include "convert/import/pictures/plan.h"
 #include "convert/import/plan.h"
 #include "convert/import/tokenizers/tokenizer.h"
 #include "core/error.h"
@@ -14,6 +14,7 @@
 #include "gguf/writer.h"
 #include "models/model.h"
 #include "models/recipes.h"
+#include "models/sound/encoder.h"
 #include "models/vision/projector.h"
 
 #include <algorithm>
@@ -25,6 +26,9 @@
 #include <sys/mman.h>
 
 namespace ridge::convert::import {
+
+using models::vision::Media;
+
 namespace {
 
 // A GGUF image with zero tensors that use no memory.
@@ -82,21 +86,23 @@ void check_model(const gguf::Metadata& metadata, const Plan& plan, const std::st
   });
 }
 
-void check_encoder(const gguf::Metadata& metadata, const std::vector<Output>& outputs, int64_t width,
-                   const std::string& folder) {
+// Includes the outputs of first layers, which are concatenated.
+void check_width(int64_t row, int64_t width) {
+  if (row % width != 0) throw_error("its encoder makes rows of {} numbers, the language model's have {}", row, width);
+}
+
+void check_pictures(const gguf::File& file, int64_t width) {
   constexpr int64_t kSide = 64;
-  const auto none = [](const Output&) { return false; };
-  with_shapes(metadata, infos_of(outputs), outputs, none, folder, [width](const gguf::File& file) {
-    const models::vision::Model model(file);
-    for (const models::vision::Part& part : model.cut(media::Picture(kSide, kSide))) {
-      if (!part.tile) continue;
-      // Includes the outputs of first layers, which are concatenated.
-      const int64_t row = model.build(part.tile->width, part.tile->height).width();
-      if (row % width != 0)
-        throw_error("its encoder makes rows of {} numbers, the language model's have {}", row, width);
-      return;
-    }
-  });
+  const models::vision::Model model(file);
+  for (const models::vision::Part& part : model.cut(media::Picture(kSide, kSide)))
+    if (part.tile) return check_width(model.build(part.tile->width, part.tile->height).width(), width);
+}
+
+void check_sounds(const gguf::File& file, int64_t width) {
+  const models::sound::Model model(file);
+  const std::vector<float> silence(models::sound::kRate / 10);
+  for (const models::sound::Part& part : model.cut(silence))
+    if (part.frames) return check_width(model.build(part.frames->count).width(), width);
 }
 
 std::optional<quant::Type> parse_type(const std::string& name) {
@@ -146,7 +152,7 @@ class Conversion {
   ConvertReport run(const ConvertProgress& progress) {
     std::vector<PlannedFile> planned;
     if (!request_.output.empty()) planned.push_back(plan_text());
-    if (const PictureFamily* family = wanted_family()) planned.push_back(plan_encoder(*family));
+    if (const Families families = wanted_families(); !families.empty()) planned.push_back(plan_encoders(families));
     write(planned, progress);
     return std::move(report_);
   }
@@ -167,38 +173,52 @@ class Conversion {
     return file;
   }
 
-  const PictureFamily* wanted_family() {
-    const PictureFamily* family = request_.text_only ? nullptr : find_picture_family(config_);
-    if (family && has_encoder(*family, tensors_)) return family;
-    if (!request_.mmproj.empty() || request_.output.empty())
-      throw_error("{}: {} has no encoder of pictures that can be converted", request_.input,
+  using Families = std::vector<const EncoderFamily*>;
+  Families wanted_families() {
+    Families found;
+    if (!request_.text_only)
+      for (const Media media : {Media::picture, Media::sound})
+        if (const EncoderFamily* family = find_family(config_, media); family && has_encoder(*family, tensors_))
+          found.push_back(family);
+        else if (const char* what = left_out(media))
+          config_.notes.push_back(
+              fmt::format("the encoder of {} is left out: it is missing, or of a kind that is not known", what));
+    if (found.empty() && (!request_.mmproj.empty() || request_.output.empty()))
+      throw_error("{}: {} has no encoder of pictures or sounds that can be converted", request_.input,
                   core::printable(config_.hf_class));
-    if (!request_.text_only && config_.fields().find("vision_config"))
-      config_.notes.push_back("the encoder of pictures is left out: it is missing, or of a kind that is not known");
-    return nullptr;
+    return found;
   }
 
-  PlannedFile plan_encoder(const PictureFamily& family) {
+  const char* left_out(Media media) const {
+    if (media == Media::picture) return config_.fields().find("vision_config") ? "pictures" : nullptr;
+    return config_.fields().find("audio_config") ? "sounds" : nullptr;
+  }
+
+  PlannedFile plan_encoders(const Families& families) {
     try {
-      return planned_encoder(family);
+      PlannedFile file = {mmproj_path(request_), begin_metadata("mmproj", request_.input), {}};
+      for (const EncoderFamily* family : families) plan_encoder(*family, families.size() == 1, file);
+      with_shapes(
+          file.metadata, infos_of(file.outputs), file.outputs, [](const Output&) { return false; }, request_.input,
+          [&](const gguf::File& planned) {
+            for (const EncoderFamily* family : families)
+              (family->media == Media::picture ? check_pictures : check_sounds)(planned, config_.width);
+          });
+      set_types(file, {"v.blk.0.ffn_down.weight", "a.blk.0.ffn_down.weight", "mm.input_projection.weight"});
+      return file;
     } catch (const Error& error) {
       if (request_.output.empty()) throw;
-      throw_error("{} (--text-only leaves the encoder of pictures out)", error.what());
+      throw_error("{} (--text-only leaves the encoders of pictures and sounds out)", error.what());
     }
   }
 
-  PlannedFile planned_encoder(const PictureFamily& family) {
-    if (config_.fields().find("audio_config")) config_.notes.push_back("the encoder of sound is left out");
-    PlannedFile file = {mmproj_path(request_), begin_metadata("mmproj", request_.input), {}};
-    const PictureFields fields = read_picture_fields(family, config_, files_, file.metadata, config_.notes);
-    PicturePlan plan(tensors_, family, fields, type_);
+  void plan_encoder(const EncoderFamily& family, bool is_alone, PlannedFile& file) {
+    const EncoderFields fields = read_encoder_fields(family, config_, files_, is_alone, file.metadata, config_.notes);
+    EncoderPlan plan(tensors_, family, fields, type_);
     plan.run();
     if (!family.table_row.empty())
       plan.add_table_row(find_names(tensors_).table + ".weight", token_of(family.table_row));
-    file.outputs = std::move(plan.outputs);
-    check_encoder(file.metadata, file.outputs, config_.width, request_.input);
-    set_types(file, {"v.blk.0.ffn_down.weight", "mm.input_projection.weight"});
-    return file;
+    std::ranges::move(plan.outputs, std::back_inserter(file.outputs));
   }
 
   const gguf::Metadata& tokenizer() {
@@ -261,7 +281,7 @@ ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress
   if (is_peft_folder(request.input)) return convert_peft(request);
   if (!request.base.empty()) throw Error("--base: goes with the folder of a PEFT adapter", Error::kUsage);
   if (request.output.empty() && request.mmproj.empty())
-    throw Error("convert: name the file to write with -o, or one for the encoder of pictures with --mmproj",
+    throw Error("convert: name the file to write with -o, or one for the encoders of pictures and sounds with --mmproj",
                 Error::kUsage);
   if (request.text_only && !request.mmproj.empty()) throw Error("--text-only: goes without --mmproj", Error::kUsage);
   if (std::filesystem::weakly_canonical(request.output) == std::filesystem::weakly_canonical(mmproj_path(request)))

@@ -126,6 +126,8 @@ constexpr auto kLayer = std::to_array<TensorRule>({
 constexpr std::string_view kPrefixes[] = {"model.language_model.",
                                           "language_model.model.",
                                           "model.text_model.",
+                                          "thinker.model.",
+                                          "lfm.",
                                           "model.",
                                           "backbone.",
                                           "transformer.",
@@ -146,7 +148,8 @@ constexpr std::string_view kTables[] = {"embed_tokens",
                                         "shared"};
 constexpr std::string_view kLayers[] = {"layers.",       "h.", "blocks.", "encoder.layer.", "encoder.layers.",
                                         "encoder.block."};
-constexpr std::string_view kHeads[] = {"lm_head", "language_model.lm_head", "embed_out", "output", "ff_out"};
+constexpr std::string_view kHeads[] = {"lm_head", "language_model.lm_head", "thinker.lm_head", "embed_out", "output",
+                                       "ff_out"};
 
 bool has_matrix(const gguf::Safetensors& tensors, const std::string& module) {
   return std::ranges::any_of(std::to_array({".weight", ".qweight", ".weight_packed"}),
@@ -213,6 +216,9 @@ bool is_beside(std::string_view name) {
   constexpr std::string_view kParts[] = {"visual.", "vision_", "vision_tower.", "vision_adapter.", "vision_projection.",
                                          "audio_", "projector.", "patch_embedding", "multi_modal_projector",
                                          "embed_vision.", "embed_audio.", "connector.", "mlp1.",
+                                         // Encoders of sound, and what speaks.
+                                         "conformer.", "talker.", "token2wav.", "code2wav.", "depthformer.",
+                                         "depth_linear.", "depth_embeddings.", "codebook_offsets",
                                          // Encoder heads.
                                          "pooler.dense", "cls.predictions.", "cls.seq_relationship.", "position_ids",
                                          "encoder.embed_tokens.", "decoder.embed_tokens."};

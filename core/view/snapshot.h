@@ -254,6 +254,8 @@ struct Snapshot {
   std::shared_ptr<const EnlargedPicture> enlarged;        // null: none, or not decoded yet
   std::string encoder;                                    // of pictures; empty: none
   bool encoder_open = false;                              // false: opened for the first picture
+  std::string no_microphone;                              // why nothing can be recorded; empty: perhaps it can
+  bool listening = false;
   bool keep_choices = false;
   std::string system_prompt;
   SamplerParams sampling;
@@ -303,6 +305,9 @@ struct EditPictures { // copies another message's pictures
 };
 struct EnlargePicture {
   std::string key;
+};
+struct Listen { // false: what was recorded goes to the draft message
+  bool on;
 };
 struct Regenerate {
   std::optional<size_t> message = std::nullopt;    // none: the last answer
@@ -409,7 +414,7 @@ struct StopServer {};
 
 using Intent =
     std::variant<intent::Send, intent::EditAndResend, intent::AddPicture, intent::RemovePicture, intent::EditPictures,
-                 intent::EnlargePicture, intent::Regenerate, intent::ShowVersion, intent::EditAnswer,
+                 intent::EnlargePicture, intent::Listen, intent::Regenerate, intent::ShowVersion, intent::EditAnswer,
                  intent::SearchConversations, intent::ExportConversation, intent::Stop, intent::NewConversation,
                  intent::OpenConversation, intent::RenameConversation, intent::DeleteConversation, intent::KeepChoices,
                  intent::MeasureRoofs, intent::MeasureStep, intent::PredictStep, intent::SetSystemPrompt,

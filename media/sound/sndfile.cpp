@@ -1,7 +1,6 @@
 // FLAC, MP3, Ogg and AIFF by libsndfile, loaded on demand: it has no static archive.
+#include "core/files/shared_library.h"
 #include "media/sound/decoders.h"
-
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -36,23 +35,19 @@ struct SndfileLibrary {
   const char* (*error)(SoundFile*);
 };
 
-template <typename Function>
-void find(void* library, Function& function, const char* name) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  if (!function) throw_error("needs libsndfile to be read, and the one here has no {}", name);
-}
-
 const SndfileLibrary& library() {
   static const SndfileLibrary functions = [] {
-    void* loaded = ::dlopen("libsndfile.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!loaded)
-      throw_error("needs libsndfile.so.1 to be read, which is missing: install libsndfile1 (Debian, Ubuntu) or "
-                  "libsndfile (Fedora), or make it WAV");
+    const core::SharedLibrary loaded({"libsndfile.so.1"},
+                                     "needs libsndfile.so.1 to be read, which is missing: install libsndfile1 (Debian, "
+                                     "Ubuntu) or libsndfile (Fedora), or make it WAV");
+    const auto find = [&](auto& function, const char* name) {
+      loaded.find(function, name, fmt::format("needs libsndfile to be read, and the one here has no {}", name));
+    };
     SndfileLibrary f{};
-    find(loaded, f.open, "sf_open_virtual");
-    find(loaded, f.read, "sf_readf_float");
-    find(loaded, f.close, "sf_close");
-    find(loaded, f.error, "sf_strerror");
+    find(f.open, "sf_open_virtual");
+    find(f.read, "sf_readf_float");
+    find(f.close, "sf_close");
+    find(f.error, "sf_strerror");
     return f;
   }();
   return functions;

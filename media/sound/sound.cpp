@@ -11,8 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <new>
-#include <numbers>
-#include <numeric>
 
 namespace ridge::media {
 
@@ -55,41 +53,6 @@ const SoundFormat* sound_format_of(std::span<const std::byte> bytes) {
   });
   return found == kSoundFormats.end() ? nullptr : &*found;
 }
-
-// Second-order filter with two state values.
-class LowPass {
- public:
-  LowPass(double cutoff, double quality) { // cutoff: relative to the rate
-    const double w = 2 * std::numbers::pi * cutoff, alpha = std::sin(w) / (2 * quality), a0 = 1 + alpha;
-    const double c = std::cos(w);
-    b0_ = static_cast<float>((1 - c) / 2 / a0);
-    b1_ = static_cast<float>((1 - c) / a0);
-    a1_ = static_cast<float>(-2 * c / a0);
-    a2_ = static_cast<float>((1 - alpha) / a0);
-  }
-  float operator()(float x) {
-    const float y = b0_ * x + first_;
-    first_ = b1_ * x - a1_ * y + second_;
-    second_ = b0_ * x - a2_ * y;
-    return y;
-  }
-
- private:
-  float b0_, b1_, a1_, a2_, first_ = 0, second_ = 0;
-};
-
-// Fourth-order Butterworth.
-class SteepLowPass {
- public:
-  explicit SteepLowPass(double cutoff) : parts_{part(cutoff, 1), part(cutoff, 3)} {}
-  float operator()(float x) { return parts_[1](parts_[0](x)); }
-
- private:
-  static LowPass part(double cutoff, int eighths) {
-    return {cutoff, 1 / (2 * std::cos(eighths * std::numbers::pi / 8))};
-  }
-  std::array<LowPass, 2> parts_;
-};
 
 } // namespace
 
@@ -148,30 +111,6 @@ std::string read_sound_file(const std::string& path, const SoundLimits& limits) 
 Sound read_sound(const std::string& path, const SoundLimits& limits) {
   const std::string file = read_sound_file(path, limits);
   return decode_sound(std::as_bytes(std::span(file)), path, limits);
-}
-
-std::vector<float> resampled(const Sound& sound, int64_t rate) {
-  if (sound.rate == rate) return sound.samples;
-  const int64_t divisor = std::gcd(sound.rate, rate), in = sound.rate / divisor, out = rate / divisor;
-  SteepLowPass filter(0.5 * static_cast<double>(std::min(in, out)) / static_cast<double>(std::max(in, out)));
-  const bool gets_fewer = in > out;
-  std::vector<float> made;
-  made.reserve(sound.samples.size() * out / in + 2);
-  float before = 0, last = 0; // neighbours of the next output
-  size_t taken = 0;
-  for (int64_t steps = 1, part = 0;;) { // inputs until the next output; phase in 1/out
-    for (; steps > 0 && taken < sound.samples.size(); --steps) {
-      before = last;
-      last = gets_fewer ? filter(sound.samples[taken]) : sound.samples[taken];
-      ++taken;
-    }
-    if (steps > 0) return made;
-    const float at = before + (last - before) * (static_cast<float>(part) / static_cast<float>(out));
-    made.push_back(gets_fewer ? at : filter(at));
-    part += in % out;
-    steps = in / out + part / out;
-    part %= out;
-  }
 }
 
 } // namespace ridge::media

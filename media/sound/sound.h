@@ -40,7 +40,7 @@ bool is_sound_file(const std::string& path); // false also if unreadable
 std::string read_sound_file(const std::string& path, const SoundLimits& limits = {});
 Sound read_sound(const std::string& path, const SoundLimits& limits = {});
 
-// Linear interpolation; a fourth-order Butterworth low-pass precedes downsampling, as in other programs.
+// Up to 0.9 of half the lower rate nothing changes, and what it cannot hold becomes 90 dB less.
 std::vector<float> resampled(const Sound& sound, int64_t rate);
 
 // 16-bit WAV file.

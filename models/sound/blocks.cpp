@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -16,10 +17,13 @@ namespace {
 
 constexpr core::ActivationParams kGelu = {core::Activation::gelu_erf};
 
-std::vector<int32_t> around_in_time(int64_t rows, int64_t step) {
+// Three rows around every `step`th of `rows`, of its block.
+std::vector<int32_t> around_in_time(int64_t rows, int64_t step, int64_t block) {
   std::vector<int32_t> from;
-  for (int64_t t = 0; t < rows; t += step)
-    for (const int64_t at : {t - 1, t, t + 1}) from.push_back(at < rows ? static_cast<int32_t>(at) : -1);
+  for (int64_t t = 0; t < rows; t += step) {
+    const int64_t begin = t / block * block, end = std::min(begin + block, rows);
+    for (const int64_t at : {t - 1, t, t + 1}) from.push_back(at >= begin && at < end ? static_cast<int32_t>(at) : -1);
+  }
   return from;
 }
 
@@ -36,14 +40,35 @@ std::array<ValueId, 2> halves(Builder& b, ValueId x, const std::string& name) {
 
 } // namespace
 
-ValueId whisper_rows(Builder& b, int64_t frames, bool ends_normed) {
-  const int64_t bands = bands_of(b.hparams()), rows = (frames + 1) / 2;
-  ValueId x = b.begin_given(bands, 3, around_in_time(frames, 1));
+ValueId whisper_rows(Builder& b, int64_t frames, bool ends_normed, int64_t block) {
+  const int64_t bands = bands_of(b.hparams()), rows = (frames + 1) / 2, whole = block > 0 ? block : frames;
+  ValueId x = b.begin_given(bands, 3, around_in_time(frames, 1, whole));
   x = b.activate(b.convolution(x, "a.conv1d.1", 3), "a.conv1d.1.gelu", kGelu);
-  x = b.begin_stage(x, 3, around_in_time(frames, 2));
+  x = b.begin_stage(x, 3, around_in_time(frames, 2, whole));
   x = b.activate(b.convolution(x, "a.conv1d.2", 3), "a.conv1d.2.gelu", kGelu);
-  x = b.add_rows(x, "a.position_embd", b.values("a.position_embd.weight", rows * b.width_of(x)));
-  return b.layers(x, {.activation = kGelu, .ends_normed = ends_normed});
+  vision::LayerSpec spec = {.activation = kGelu, .ends_normed = ends_normed};
+  if (block == 0)
+    return b.layers(b.add_rows(x, "a.position_embd", b.values("a.position_embd.weight", rows * b.width_of(x))), spec);
+  spec.window = block / 2;
+  spec.in_blocks = [](int64_t) { return true; };
+  std::vector<int32_t>& ends = b.encoder().stages.back().block_ends;
+  for (int64_t row = 0; row < rows; ++row)
+    ends.push_back(static_cast<int32_t>(std::min((row / spec.window + 1) * spec.window, rows)));
+  return b.layers(b.add_rows(x, "a.position_embd", repeated_places(b, spec.window, rows)), spec);
+}
+
+std::vector<float> repeated_places(Builder& b, int64_t rows, int64_t all) {
+  const gguf::Tensor& table = b.tensor("a.position_embd.weight");
+  const int64_t width = b.hparams().width();
+  if (table.dims[0] != width || table.dims[1] < rows)
+    core::throw_error("{}: tensor {} has shape [{}, {}], expected at least {} rows of {}", b.hparams().path(),
+                      table.name, table.dims[0], table.dims[1], rows, width);
+  const std::vector<float> block = b.values("a.position_embd.weight", table.weights());
+  std::vector<float> made;
+  made.reserve(all * width);
+  for (int64_t first = 0; first < all; first += rows)
+    made.insert(made.end(), block.begin(), block.begin() + std::min(rows, all - first) * width);
+  return made;
 }
 
 ValueId halved(Builder& b, ValueId x) {

@@ -14,8 +14,11 @@ using core::ValueId;
 using vision::Builder;
 using vision::Norm;
 
-// Whisper's encoder: two convolutions, the second with stride 2, and layers.
-ValueId whisper_rows(Builder& b, int64_t frames, bool ends_normed);
+// Whisper's encoder: two convolutions, the second with stride 2, and layers. `block`: frames that see only one another
+// and share places; 0: all frames.
+ValueId whisper_rows(Builder& b, int64_t frames, bool ends_normed, int64_t block = 0);
+// The first `rows` of a.position_embd, repeated to `all` rows.
+std::vector<float> repeated_places(Builder& b, int64_t rows, int64_t all);
 ValueId halved(Builder& b, ValueId x);
 // Concatenates each `count` rows, zero-padded at the end.
 ValueId stacked(Builder& b, ValueId x, int64_t count);

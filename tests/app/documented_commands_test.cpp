@@ -38,6 +38,8 @@ constexpr Exception kNotRun[] = {
     {"ridge quantize model-f16.gguf small.gguf --target-size", "names a size that a small model does not have"},
     {"ridge convert Qwen3-VL-4B-Instruct", "converts a checkpoint with an encoder, as tests of convert/ do"},
     {"ridge convert gemma-3-4b-it", "converts a checkpoint with an encoder, as tests of convert/ do"},
+    {"ridge convert Voxtral-Mini-3B-2507", "converts a checkpoint with an encoder, as tests of convert/ do"},
+    {"ridge convert ultravox-v0_5", "converts a checkpoint with an encoder, as tests of convert/ do"},
     {"ridge quantize mmproj-qwen3-vl.gguf", "takes what the lines above it write"},
     {"ridge run -m model.gguf --spec mtp", "needs a model with draft heads and words, which tests of engine/ have"},
     {"ridge bench -m model.gguf --spec mtp", "needs a model with draft heads, which bench_test has"},

@@ -157,17 +157,39 @@ TEST_CASE("what libsndfile reads of broken files is one line of error") {
   }
 }
 
-TEST_CASE("at another rate a low tone stays and what the rate cannot hold goes") {
-  for (const int64_t from : {8000, 22050, 44100, 48000, 96000}) {
+TEST_CASE("at another rate the tones that it can hold are what the formula says") {
+  for (const int64_t from : {8000, 11025, 22050, 44100, 48000, 96000, 47999}) {
     CAPTURE(from);
-    const std::vector<float> low = media::resampled({from, tone(300, from, from)}, 16000);
-    CHECK(std::abs(std::ssize(low) - 16000) <= 2);
-    CHECK(loudness(low) == doctest::Approx(0.5 / std::numbers::sqrt2).epsilon(0.02));
+    const double most = 0.45 * static_cast<double>(std::min<int64_t>(from, 16000));
+    for (const double hz : {20.0, 300.0, most / 2, most}) {
+      CAPTURE(hz);
+      const std::vector<float> made = media::resampled({from, tone(hz, from, from)}, 16000);
+      REQUIRE(made.size() == 16000);
+      const std::vector<float> expected = tone(hz, 16000, 16000);
+      float error = 0;
+      for (size_t i = 4000; i < 12000; ++i) error = std::max(error, std::abs(made[i] - expected[i]));
+      CHECK(error < 0.5e-4f); // -80 dB of the amplitude
+    }
   }
-  CHECK(loudness(media::resampled({48000, tone(20000, 48000, 48000)}, 16000)) < 0.02);
+}
+
+TEST_CASE("what another rate cannot hold is 80 dB less") {
+  for (const int64_t from : {22050, 44100, 48000, 96000})
+    for (const double hz : {8000.0, 8500.0, 10000.0, 11000.0, 15000.0, 20000.0, 40000.0}) {
+      if (hz > static_cast<double>(from) / 2) continue;
+      CAPTURE(from);
+      CAPTURE(hz);
+      const std::vector<float> made = media::resampled({from, tone(hz, from, from)}, 16000);
+      CHECK(loudness(std::span(made).subspan(4000, 8000)) < 0.5e-4 / std::numbers::sqrt2);
+    }
+}
+
+TEST_CASE("sounds that have the rate, and a few samples, become as long as they should") {
   const Sound same = {16000, {0.1f, 0.2f}};
   CHECK(media::resampled(same, 16000) == same.samples);
-  CHECK(media::resampled({1, {0.5f}}, 16000).size() < 40000);
+  CHECK(media::resampled({1, {0.5f}}, 16000).size() == 16000);
+  CHECK(media::resampled({48000, {0.5f}}, 16000).size() == 1);
+  CHECK(media::resampled({767999, std::vector<float>(48)}, 16000).size() == 2);
 }
 
 TEST_CASE("a spectrum is what the definition says") {

@@ -53,6 +53,19 @@ class User {
   }
   // The last item of this name, or number `which`. Needs keep_places.
   void click(const std::string& words, int which = -1) {
+    point(words, which);
+    act("click 1");
+  }
+  // Presses the mouse's button on it, and releases it when `meanwhile` returns.
+  void hold(const std::string& words, const std::function<void()>& meanwhile) {
+    point(words, -1);
+    act("mousedown 1");
+    meanwhile();
+    act("mouseup 1");
+  }
+
+ private:
+  void point(const std::string& words, int which) {
     std::vector<ui::Place> places;
     CAPTURE(words);
     REQUIRE(comes([&] {
@@ -61,10 +74,9 @@ class User {
       return static_cast<int>(places.size()) > std::max(which, 0);
     }));
     const ui::Place at = which < 0 ? places.back() : places[static_cast<size_t>(which)];
-    click(static_cast<int>(at.x), static_cast<int>(at.y));
+    point(static_cast<int>(at.x), static_cast<int>(at.y));
   }
 
- private:
   ui::Window& window_;
 };
 

@@ -1,5 +1,6 @@
 // Pictures in a real window. Run by run_under_xvfb.sh.
 #include "app/window/window_engine.h"
+#include "support/fake_pulse.h"
 #include "support/recipes/vision_files.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
@@ -42,7 +43,7 @@ void paste_a_picture(User& user, const tests::VisionFiles& files) {
 
 // Runs in a second thread; the window needs the main one.
 void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window& window,
-                  const tests::VisionFiles& files) {
+                  const tests::VisionFiles& files, const tests::FakePulse& microphone) {
   const auto now = [&] { return engine.snapshot(); };
   const auto unsent = [&](size_t pictures) {
     return comes([&] {
@@ -112,6 +113,14 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   user.press("ctrl+l");
   user.press("ctrl+1");
   CHECK(now()->error == "");
+
+  const int64_t heard = microphone.samples(); // this model sees only
+  user.hold("speak", [&] {
+    CHECK(comes([&] { return now()->listening; }));
+    microphone.wait_for(5000, heard);
+  });
+  CHECK(comes([&] { return now()->error.find("no encoder of sound") != std::string::npos; }));
+  CHECK(!now()->listening);
 }
 
 } // namespace
@@ -119,12 +128,13 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
 TEST_CASE("pictures are dropped, picked, pasted, left out, enlarged and sent") {
   REQUIRE_REFERENCE();
   const tests::VisionFiles files{tests::VisionCase("gemma3")};
+  const tests::FakePulse microphone;
   ui::WindowOptions options;
   options.panel = "gauges";
   options.keep_places = true;
   ui::Window window(options);
   app::WindowEngine engine(setup_of(files), [&] { window.wake(); });
-  run_with_user(window, engine, [&](User& user) { use_pictures(user, engine, window, files); });
+  run_with_user(window, engine, [&](User& user) { use_pictures(user, engine, window, files, microphone); });
 }
 
 TEST_CASE("what file managers copy are pictures, and other text is none") {

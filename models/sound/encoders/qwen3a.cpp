@@ -1,5 +1,4 @@
 // Qwen3-ASR and Qwen3-Omni.
-#include "core/error.h"
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"
 
@@ -24,17 +23,6 @@ std::vector<Part> cut(const vision::Hparams& h, std::span<const float> samples) 
   return wrapped("<|audio_start|>", std::move(pieces), "<|audio_end|>");
 }
 
-std::vector<float> repeated_places(Builder& b, const Grid& grid, int64_t width) {
-  const gguf::Tensor& table = b.tensor("a.position_embd.weight");
-  if (table.dims[0] != width || table.dims[1] < grid.times)
-    core::throw_error("{}: tensor {} has shape [{}, {}], expected at least {} rows of {}", b.hparams().path(),
-                      table.name, table.dims[0], table.dims[1], grid.times, width);
-  std::vector<float> block = b.values("a.position_embd.weight", table.weights()), all;
-  block.resize(grid.times * width);
-  for (int64_t i = 0; i < grid.blocks; ++i) all.insert(all.end(), block.begin(), block.end());
-  return all;
-}
-
 void build(Builder& b, int64_t frames) {
   constexpr core::ActivationParams kGelu = {core::Activation::gelu_erf};
   constexpr int64_t kTaps = 9;
@@ -47,7 +35,7 @@ void build(Builder& b, int64_t frames) {
   }
   x = b.channels_first(joined_bands(b, x, grid), "a.conv_out.order", grid.bands);
   x = b.linear(x, "a.conv_out", b.hparams().width());
-  x = b.add_rows(x, "a.position_embd", repeated_places(b, grid, b.hparams().width()));
+  x = b.add_rows(x, "a.position_embd", repeated_places(b, grid.times, grid.blocks * grid.times));
   x = b.linear(b.layers(x, {.activation = kGelu}), "mm.a.mlp.1");
   b.tokens(b.linear(b.activate(x, "mm.a.gelu", kGelu), "mm.a.mlp.2"));
 }

@@ -1,4 +1,4 @@
-// Voxtral.
+// Voxtral. Without projector.pool, the mean of row pairs is taken as in other programs; the model was trained without.
 #include "models/sound/blocks.h"
 #include "models/sound/cuts.h"
 
@@ -10,7 +10,9 @@ std::vector<Part> cut(const vision::Hparams& h, std::span<const float> samples) 
 }
 
 void build(Builder& b, int64_t frames) {
-  ValueId x = halved(b, whisper_rows(b, frames, false));
+  constexpr int64_t kUsual = 2;
+  ValueId x = whisper_rows(b, frames, false);
+  if (b.hparams().count_or("projector.pool", kUsual, kUsual) == kUsual) x = halved(b, x);
   x = b.norm(x, "a.post_ln", Norm::layer);
   x = b.linear(stacked(b, x, stack_factor(b.hparams())), "mm.a.mlp.1");
   b.tokens(b.linear(b.activate(x, "mm.a.gelu", {core::Activation::gelu_erf}), "mm.a.mlp.2"));

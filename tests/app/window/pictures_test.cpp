@@ -1,11 +1,13 @@
 // Pictures in the window's engine.
 #include "app/support.h"
 #include "core/files/sha256.h"
+#include "support/fake_pulse.h"
 #include "support/recipes/vision_files.h"
 #include "support/watched_engine.h"
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 using namespace ridge;
 using namespace ridge::tests;
@@ -50,9 +52,10 @@ struct WatchedPictures : WatchedEngine {
     engine.send(intent::SetSystemPrompt{""});
     until([&](const core::Snapshot& s) { return s.system_prompt.empty() && s.state == core::EngineState::idle; });
   }
-  std::string error_of(core::Intent wanted) {
+  std::string error_of(core::Intent wanted, std::optional<core::Intent> then = {}) {
     const uint64_t before = now()->error_number;
     engine.send(std::move(wanted));
+    if (then) engine.send(std::move(*then));
     until([&](const core::Snapshot& s) { return s.error_number > before && s.state == core::EngineState::idle; });
     return now()->error;
   }
@@ -348,4 +351,25 @@ TEST_CASE("a sound is shown as its waveform, with its length and its tokens") {
   CHECK(w.now()->messages[0].pictures.size() == 1);
   CHECK(w.now()->speed.pictures.tokens == 39);
   CHECK(w.now()->error == "");
+}
+
+TEST_CASE("what the microphone hears while it is held becomes a sound of the message") {
+  REQUIRE_REFERENCE();
+  const FakePulse pulse(FakePulse::fails);
+  const Files files("lfm2a");
+  WatchedPictures w(files.setup());
+  CHECK(w.now()->no_microphone.empty());
+  CHECK(has(w.error_of(intent::Listen{true}, intent::Listen{false}), "no microphone: Connection refused"));
+  pulse.way(FakePulse::works);
+  w.engine.send(intent::Listen{false}); // of no use
+  const int64_t before = pulse.samples();
+  w.engine.send(intent::Listen{true});
+  CHECK(w.now()->listening);
+  pulse.wait_for(5000, before);
+  w.engine.send(intent::Listen{false});
+  CHECK(!w.now()->listening);
+  w.until([&](const core::Snapshot& s) {
+    return s.pictures.size() == 1 && WatchedPictures::facts(s, s.pictures[0]).sound_seconds >= 0.3;
+  });
+  CHECK(w.now()->pictures[0]->name.starts_with("recording of 0."));
 }

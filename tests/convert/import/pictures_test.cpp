@@ -214,7 +214,7 @@ TEST_CASE("convert: a checkpoint's language model and its encoder become two fil
 TEST_CASE("convert: an encoder that is not known, or not there, is left out, or refused where it is asked for") {
   Encoder e = llava();
   e.config["vision_config"]["model_type"] = "unheard_of";
-  CHECK(says(e.problem(), "has no encoder of pictures that can be converted"));
+  CHECK(says(e.problem(), "has no encoder of pictures or sounds that can be converted"));
   Encoder none = qwen3();
   none.file.tensors.clear();
   none.add("model.language_model.embed_tokens.weight", {300, kText});

@@ -154,7 +154,7 @@ class ChatPanel : public Panel {
   void draw_hints(const View& view, ImVec2 size) {
     const ImVec2 corner = ImGui::GetWindowPos();
     const float cost = ChatPictures::draw_cost(view, {corner.x + size.x - px(16), corner.y + size.y - px(22)});
-    const float room = size.x - cost - px(150);
+    const float room = size.x - cost - px(270);
     const std::string keys =
         editing_ >= 0
             ? fitting(
@@ -164,7 +164,7 @@ class ChatPanel : public Panel {
     ImGui::SetCursorPos({px(16), size.y - px(22)});
     dim_text(keys);
     ImGui::SetCursorPos({px(keys.empty() ? 9 : 25) + size_of(keys, fonts().small).x, size.y - px(25)});
-    pictures_.draw_button();
+    pictures_.draw_button(view);
   }
 
   void draw_composer(const View& view, ImVec2 size) {

@@ -165,11 +165,21 @@ float ChatPictures::draw_cost(const View& view, ImVec2 right) {
   return size_of(text, fonts().small).x;
 }
 
-void ChatPictures::draw_button() {
+void ChatPictures::draw_button(const View& view) {
   if (quiet_button("add a picture"))
     dialog_.ask(FileDialog::For::picture, "Add a picture", "", [this](const std::string& path) { picked_ = path; });
   tooltip(
       "Or drop pictures and sounds on the window, or paste them. JPEG, PNG, WebP, GIF, BMP, PPM; WAV, FLAC, MP3, Ogg.");
+  ImGui::SameLine();
+  const std::string& problem = view.now.no_microphone;
+  ImGui::BeginDisabled(!problem.empty());
+  quiet_button(view.now.listening ? "listening…###speak" : "hold to speak###speak");
+  note_place("speak");
+  if (ImGui::IsItemActivated()) view.send(intent::Listen{true});
+  if (ImGui::IsItemDeactivated()) view.send(intent::Listen{false});
+  ImGui::EndDisabled();
+  if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
+    show_tooltip(problem.empty() ? "Records while the button is held: what you say goes with the message." : problem);
 }
 
 void ChatPictures::draw_over(const View& view) {

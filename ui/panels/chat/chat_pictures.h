@@ -20,7 +20,7 @@ class ChatPictures {
   void draw_sent(const View& view, const core::MessagePictures& pictures, float column);
   // Draws the total cost left of `right`; red if the context has no room. Returns the width.
   static float draw_cost(const View& view, ImVec2 right);
-  void draw_button();
+  void draw_button(const View& view);
   // Call once a frame, outside other windows.
   void draw_over(const View& view);
   bool is_over() const { return enlarged_ || dialog_.is_open(); }

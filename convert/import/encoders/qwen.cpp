@@ -1,5 +1,5 @@
 // Qwen2-VL, Qwen2.5-VL, Qwen3-VL, Qwen 3.5. A picture fills both frames of the kernels.
-#include "convert/import/pictures/family.h"
+#include "convert/import/encoders/family.h"
 #include "core/error.h"
 
 #include <cmath>
@@ -12,14 +12,14 @@ using models::FieldRule, models::FixedField, models::Kind;
 
 constexpr std::string_view kTowers[] = {"visual."};
 
-constexpr PictureRule kTower2[] = {
+constexpr EncoderRule kTower2[] = {
     {"patch_embed.proj.weight", "v.patch_embd.weight", Take::first_frame},
     {"patch_embed.proj.weight", "v.patch_embd.weight.1", Take::second_frame},
     {"merger.ln_q", "v.post_ln"},
     {"merger.mlp.0", "mm.0"},
     {"merger.mlp.2", "mm.2"},
 };
-constexpr PictureRule kLayer2[] = {
+constexpr EncoderRule kLayer2[] = {
     {"norm1", "ln1"},
     {"norm2", "ln2"},
     {"attn.qkv", "attn_q", Take::first_third},
@@ -29,7 +29,7 @@ constexpr PictureRule kLayer2[] = {
     {"mlp.fc1", "ffn_up"},
     {"mlp.fc2", "ffn_down"},
 };
-constexpr PictureRule kLayer25[] = {
+constexpr EncoderRule kLayer25[] = {
     {"norm1", "ln1"},
     {"norm2", "ln2"},
     {"attn.qkv", "attn_q", Take::first_third},
@@ -58,7 +58,7 @@ constexpr FixedField kFixed25[] = {{"vision_config.spatial_merge_size", 2, 2},
                                    {"vision_config.window_size", 112, 112}};
 
 // Layers with full attention: a list in the checkpoint, every n-th in the file.
-void read_windows(PictureFields& fields) {
+void read_windows(EncoderFields& fields) {
   const int64_t layers = fields.written("block_count");
   std::vector<bool> sees_all(layers);
   for (const int64_t layer : fields.layers_of("fullatt_block_indexes")) sees_all[layer] = true;
@@ -71,7 +71,7 @@ void read_windows(PictureFields& fields) {
   fields.set_count("n_wa_pattern", every == 1 ? 0 : every);
 }
 
-constexpr PictureRule kTower3[] = {
+constexpr EncoderRule kTower3[] = {
     {"patch_embed.proj.weight", "v.patch_embd.weight", Take::first_frame},
     {"patch_embed.proj.weight", "v.patch_embd.weight.1", Take::second_frame},
     {"patch_embed.proj.bias", "v.patch_embd.bias"},
@@ -84,7 +84,7 @@ constexpr PictureRule kTower3[] = {
     {"deepstack_merger_list.{}.linear_fc1", "v.deepstack.{}.fc1"},
     {"deepstack_merger_list.{}.linear_fc2", "v.deepstack.{}.fc2"},
 };
-constexpr PictureRule kLayer3[] = {
+constexpr EncoderRule kLayer3[] = {
     {"norm1", "ln1"},
     {"norm2", "ln2"},
     {"attn.qkv", "attn_qkv"},
@@ -94,7 +94,7 @@ constexpr PictureRule kLayer3[] = {
 };
 
 // The position table is a square.
-void read_table_and_taps(PictureFields& fields) {
+void read_table_and_taps(EncoderFields& fields) {
   constexpr int64_t kMostPositions = 1 << 20;
   const int64_t positions = fields.count("vision_config.num_position_embeddings", 1, kMostPositions, 2304);
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(positions))));
@@ -108,39 +108,39 @@ void read_table_and_taps(PictureFields& fields) {
 
 } // namespace
 
-constinit const PictureFamily picture_families::qwen2vl = {.projector = "qwen2vl_merger",
-                                                           .towers = kTowers,
-                                                           .layers = "blocks.",
-                                                           .tower = kTower2,
-                                                           .layer = kLayer2,
-                                                           .fields = kFields2,
-                                                           .fixed = kFixed2,
-                                                           .activation = "quick_gelu",
-                                                           .mean = kClipMean,
-                                                           .deviation = kClipDeviation};
+constinit const EncoderFamily families::qwen2vl = {.projector = "qwen2vl_merger",
+                                                   .towers = kTowers,
+                                                   .layers = "blocks.",
+                                                   .tower = kTower2,
+                                                   .layer = kLayer2,
+                                                   .fields = kFields2,
+                                                   .fixed = kFixed2,
+                                                   .activation = "quick_gelu",
+                                                   .mean = kClipMean,
+                                                   .deviation = kClipDeviation};
 
-constinit const PictureFamily picture_families::qwen25vl = {.projector = "qwen2.5vl_merger",
-                                                            .towers = kTowers,
-                                                            .layers = "blocks.",
-                                                            .tower = kTower2,
-                                                            .layer = kLayer25,
-                                                            .fields = kFields25,
-                                                            .fixed = kFixed25,
-                                                            .activation = "silu",
-                                                            .mean = kClipMean,
-                                                            .deviation = kClipDeviation,
-                                                            .more = read_windows};
+constinit const EncoderFamily families::qwen25vl = {.projector = "qwen2.5vl_merger",
+                                                    .towers = kTowers,
+                                                    .layers = "blocks.",
+                                                    .tower = kTower2,
+                                                    .layer = kLayer25,
+                                                    .fields = kFields25,
+                                                    .fixed = kFixed25,
+                                                    .activation = "silu",
+                                                    .mean = kClipMean,
+                                                    .deviation = kClipDeviation,
+                                                    .more = read_windows};
 
-constinit const PictureFamily picture_families::qwen3vl = {.projector = "qwen3vl_merger",
-                                                           .towers = kTowers,
-                                                           .layers = "blocks.",
-                                                           .tower = kTower3,
-                                                           .layer = kLayer3,
-                                                           .fields = kFields3,
-                                                           .fixed = kFixed2,
-                                                           .mean = kHalf,
-                                                           .deviation = kHalf,
-                                                           .more = read_table_and_taps,
-                                                           .numbered = "deepstack_visual_indexes"};
+constinit const EncoderFamily families::qwen3vl = {.projector = "qwen3vl_merger",
+                                                   .towers = kTowers,
+                                                   .layers = "blocks.",
+                                                   .tower = kTower3,
+                                                   .layer = kLayer3,
+                                                   .fields = kFields3,
+                                                   .fixed = kFixed2,
+                                                   .mean = kHalf,
+                                                   .deviation = kHalf,
+                                                   .more = read_table_and_taps,
+                                                   .numbered = "deepstack_visual_indexes"};
 
 } // namespace ridge::convert::import

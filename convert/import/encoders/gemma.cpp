@@ -1,5 +1,5 @@
 // Gemma 3 (SigLIP) and Gemma 4.
-#include "convert/import/pictures/family.h"
+#include "convert/import/encoders/family.h"
 #include "core/error.h"
 
 #include <cmath>
@@ -12,23 +12,23 @@ using models::FieldRule, models::FixedField, models::Kind;
 constexpr std::string_view kTowers3[] = {"vision_tower.vision_model.", "vision_tower."};
 constexpr std::string_view kUnused3[] = {".head."};
 
-constexpr PictureRule kTower3[] = {
+constexpr EncoderRule kTower3[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},
     {"embeddings.position_embedding", "v.position_embd"},
     {"post_layernorm", "v.post_ln"},
 };
-constexpr PictureRule kLayer3[] = {
+constexpr EncoderRule kLayer3[] = {
     {"layer_norm1", "ln1"},         {"layer_norm2", "ln2"},         {"self_attn.q_proj", "attn_q"},
     {"self_attn.k_proj", "attn_k"}, {"self_attn.v_proj", "attn_v"}, {"self_attn.out_proj", "attn_out"},
     {"mlp.fc1", "ffn_up"},          {"mlp.fc2", "ffn_down"},
 };
-constexpr PictureRule kBeside3[] = {
+constexpr EncoderRule kBeside3[] = {
     {"multi_modal_projector.mm_soft_emb_norm", "mm.soft_emb_norm", Take::plus_one},
     {"multi_modal_projector.mm_input_projection_weight", "mm.input_projection.weight"},
 };
 
 // Patches per side of a token.
-void read_pooling(PictureFields& fields) {
+void read_pooling(EncoderFields& fields) {
   const int64_t patches = fields.count("vision_config.image_size", 1, 8192) / fields.written("patch_size");
   const int64_t tokens = fields.count("mm_tokens_per_image", 1, 1 << 20, 256);
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
@@ -40,7 +40,7 @@ void read_pooling(PictureFields& fields) {
 
 constexpr std::string_view kTowers4[] = {"vision_tower."};
 
-constexpr PictureRule kTower4[] = {
+constexpr EncoderRule kTower4[] = {
     {"patch_embedder.input_proj.weight", "v.patch_embd.weight", Take::colors_first},
     {"patch_embedder.position_embedding_table", "v.position_embd.weight"},
     {"std_bias", "v.std_bias", Take::all, kOptional},
@@ -52,7 +52,7 @@ constexpr PictureRule kTower4[] = {
       RIDGE_LIMIT(from, to, ".output_min"), RIDGE_LIMIT(from, to, ".output_max")
 #define RIDGE_LIMIT(from, to, which)                                                                                   \
   { from which, to which, Take::all, kOptional }
-constexpr PictureRule kLayer4[] = {
+constexpr EncoderRule kLayer4[] = {
     {"input_layernorm", "ln1"},
     {"post_attention_layernorm", "attn_post_norm"},
     {"pre_feedforward_layernorm", "ln2"},
@@ -70,7 +70,7 @@ constexpr PictureRule kLayer4[] = {
 };
 #undef RIDGE_CLIPPED
 #undef RIDGE_LIMIT
-constexpr PictureRule kBeside4[] = {{"embed_vision.embedding_projection", "mm.input_projection"}};
+constexpr EncoderRule kBeside4[] = {{"embed_vision.embedding_projection", "mm.input_projection"}};
 constexpr FieldRule kFields4[] = {
     {"embedding_length", Kind::count, "vision_config.hidden_size", 768},
     {"feed_forward_length", Kind::count, "vision_config.intermediate_size", 3072},
@@ -88,26 +88,26 @@ constexpr FixedField kFixed4[] = {
 
 } // namespace
 
-constinit const PictureFamily picture_families::gemma3 = {.projector = "gemma3",
-                                                          .towers = kTowers3,
-                                                          .layers = "encoder.layers.",
-                                                          .tower = kTower3,
-                                                          .layer = kLayer3,
-                                                          .beside = kBeside3,
-                                                          .unused = kUnused3,
-                                                          .mean = kHalf,
-                                                          .deviation = kHalf,
-                                                          .more = read_pooling};
+constinit const EncoderFamily families::gemma3 = {.projector = "gemma3",
+                                                  .towers = kTowers3,
+                                                  .layers = "encoder.layers.",
+                                                  .tower = kTower3,
+                                                  .layer = kLayer3,
+                                                  .beside = kBeside3,
+                                                  .unused = kUnused3,
+                                                  .mean = kHalf,
+                                                  .deviation = kHalf,
+                                                  .more = read_pooling};
 
-constinit const PictureFamily picture_families::gemma4v = {.projector = "gemma4v",
-                                                           .towers = kTowers4,
-                                                           .layers = "encoder.layers.",
-                                                           .tower = kTower4,
-                                                           .layer = kLayer4,
-                                                           .beside = kBeside4,
-                                                           .fields = kFields4,
-                                                           .fixed = kFixed4,
-                                                           .mean = {},
-                                                           .deviation = {1, 1, 1}};
+constinit const EncoderFamily families::gemma4v = {.projector = "gemma4v",
+                                                   .towers = kTowers4,
+                                                   .layers = "encoder.layers.",
+                                                   .tower = kTower4,
+                                                   .layer = kLayer4,
+                                                   .beside = kBeside4,
+                                                   .fields = kFields4,
+                                                   .fixed = kFixed4,
+                                                   .mean = {},
+                                                   .deviation = {1, 1, 1}};
 
 } // namespace ridge::convert::import

@@ -1,8 +1,8 @@
 // Tensors of an mmproj file.
 #pragma once
 
+#include "convert/import/encoders/family.h"
 #include "convert/import/output.h"
-#include "convert/import/pictures/family.h"
 
 #include <optional>
 #include <set>
@@ -13,12 +13,12 @@
 namespace ridge::convert::import {
 
 // False for checkpoints with the language model only.
-bool has_encoder(const PictureFamily& family, const gguf::Safetensors& tensors);
+bool has_encoder(const EncoderFamily& family, const gguf::Safetensors& tensors);
 
-class PicturePlan {
+class EncoderPlan {
  public:
   // `type`: for unquantized matrices; nullopt: unchanged. Arguments must outlive the plan.
-  PicturePlan(const gguf::Safetensors& tensors, const PictureFamily& family, const PictureFields& fields,
+  EncoderPlan(const gguf::Safetensors& tensors, const EncoderFamily& family, const EncoderFields& fields,
               std::optional<quant::Type> type);
 
   // Throws Error for unknown or unconvertible tensors.
@@ -34,17 +34,19 @@ class PicturePlan {
   };
 
  private:
-  void add_rules(const std::string& from, const std::string& to, std::span<const PictureRule> rules);
-  void add_rule(const std::string& from, const std::string& to, const PictureRule& rule);
+  void add_rules(const std::string& from, const std::string& to, std::span<const EncoderRule> rules);
+  void add_rule(const std::string& from, const std::string& to, const EncoderRule& rule);
   void add(const gguf::SafeTensor& tensor, const std::string& to, Take take);
   void add_matrix(Matrix matrix, const std::string& to, Take take, std::vector<int64_t> dims);
+  void add_batch_norm(const std::string& from, const std::string& to, Take take);
+  void add_sinusoids(const std::string& to);
   Matrix taken(Matrix matrix, Take take, const std::string& name) const;
   std::optional<quant::Type> type_of(const gguf::TensorInfo& tensor) const;
   void check_all_used() const;
 
   const gguf::Safetensors& tensors_;
-  const PictureFamily& family_;
-  const PictureFields& fields_;
+  const EncoderFamily& family_;
+  const EncoderFields& fields_;
   const std::optional<quant::Type> type_;
   const Tower tower_;
   MatrixReader reader_;

@@ -1,9 +1,11 @@
-// Picture encoders to mmproj files (docs/images.md): a family object here, and a row in families.def per class.
+// Encoders of pictures and sounds to mmproj files (docs/images.md): a family object here, and a row in families.def per
+// class.
 #pragma once
 
 #include "convert/import/config.h"
 #include "gguf/metadata.h"
 #include "models/checkpoint.h"
+#include "models/vision/projector.h"
 
 #include <array>
 #include <cstdint>
@@ -26,9 +28,17 @@ enum class Take : uint8_t {
   plus_one,     // norm stored as w - 1
   class_last,   // positions: the class row moves to the end
   colors_first, // patch matrix: [y, x, colour] to [colour, y, x]
+  // of encoders of sound
+  squeezed,    // without dimensions of 1
+  one_column,  // vector [n] as [n, 1]
+  one_pixel,   // vector [n] as [n, 1, 1]
+  softplus,    // ln(1 + e^w)
+  norm_factor, // of a batch norm: weight / sqrt(variance + 1e-5)
+  norm_shift,  // bias - mean * factor
+  sinusoids,   // no tensor of the checkpoint: [1500, width], sines then cosines
 };
 
-struct PictureRule {
+struct EncoderRule {
   // A module (.weight, .bias) or tensor.
   std::string_view from;
   std::string_view to;
@@ -37,59 +47,67 @@ struct PictureRule {
 };
 inline constexpr bool kOptional = false;
 
-class PictureFields {
+struct EncoderFamily;
+
+class EncoderFields {
  public:
   // `preprocessor`: preprocessor_config.json, or from processor_config.json.
-  PictureFields(const Config& config, const Json& preprocessor, gguf::Metadata& metadata);
+  EncoderFields(const EncoderFamily& family, const Config& config, const Json& preprocessor, gguf::Metadata& metadata);
 
   // A models::FieldRule expression over config.json, extended by "preprocessor".
   std::optional<double> number(std::string_view expression) const { return config_.evaluate(expression); }
   int64_t count(std::string_view expression, int64_t low, int64_t high, std::optional<int64_t> absent = {}) const;
-  const Json* find(std::string_view key) const; // in vision_config; nullptr: absent or null
+  const Json* find(std::string_view key) const; // in the encoder's section; nullptr: absent or null
   std::optional<std::string> word(std::string_view key) const;
-  std::vector<int64_t> layers_of(std::string_view key) const; // list of layers in vision_config; empty if absent
+  std::vector<int64_t> layers_of(std::string_view key) const; // list of layers in the section; empty if absent
   const Config& config() const { return config_; }
   // Throws Error unless the field, or its default `absent`, equals `word`.
   void require_word(std::string_view field, std::string_view word, std::string_view absent) const;
   std::string where(std::string_view field) const { return config_.fields().where(field); }
 
-  // "clip.vision." + key; never overwrites.
+  // "clip.vision." or "clip.audio." + key; never overwrites.
   void set(std::string_view key, gguf::OwnedValue value);
   void set_count(std::string_view key, int64_t value) { set(key, static_cast<uint32_t>(value)); }
   bool has(std::string_view key) const;
   int64_t written(std::string_view key) const;
 
  private:
+  std::string in_file(std::string_view key) const;
+
+  const EncoderFamily& family_;
   Config config_;
   gguf::Metadata& metadata_;
 };
 
-struct PictureFamily {
-  std::string_view projector;               // clip.projector_type
-  std::span<const std::string_view> towers; // tensor prefixes; the first that exists is used
+struct EncoderFamily {
+  models::vision::Media media = models::vision::Media::picture;
+  std::string_view section = "vision_config"; // of config.json
+  std::string_view projector;                 // clip.projector_type
+  std::span<const std::string_view> towers;   // tensor prefixes; the first that exists is used
   std::string_view layers;
-  std::span<const PictureRule> tower;
-  std::span<const PictureRule> layer;
-  std::span<const PictureRule> beside;           // the rest, usually the projector
+  std::span<const EncoderRule> tower;
+  std::span<const EncoderRule> layer;
+  std::span<const EncoderRule> beside;           // the rest, usually the projector
   std::span<const std::string_view> unused = {}; // substrings of unneeded tensors
   std::span<const models::FieldRule> fields = {};
   std::span<const models::FixedField> fixed = {};
   std::string_view activation = "gelu";
   double epsilon = 1e-6;
-  std::array<float, 3> mean, deviation;
-  void (*more)(PictureFields&) = nullptr;
-  // Layers in vision_config: "{}" is the index in `from`, the layer in `to`.
+  std::array<float, 3> mean = {}, deviation = {};
+  quant::Type kernels = quant::Type::F32; // of convolutions of sounds
+  void (*more)(EncoderFields&) = nullptr;
+  // Layers in the section: "{}" is the index in `from`, the layer in `to`.
   std::string_view numbered = {};
   std::string_view table_row = {}; // the token for v.token_embd.img_break
 };
 
 // nullptr: none, or unknown.
-const PictureFamily* find_picture_family(const Config& config);
+const EncoderFamily* find_family(const Config& config, models::vision::Media media);
 
-namespace picture_families {
-extern const PictureFamily qwen2vl, qwen25vl, qwen3vl, gemma3, gemma4v, pixtral, internvl, internvl_hf, idefics3, llava,
-    llava_siglip;
-} // namespace picture_families
+namespace families {
+extern const EncoderFamily qwen2vl, qwen25vl, qwen3vl, gemma3, gemma4v, pixtral, internvl, internvl_hf, idefics3, llava,
+    llava_siglip, ultravox, voxtral, audioflamingo3, qwen2audio, qwen25omni, qwen3omni, qwen3asr, gemma4a, lfm2audio;
+} // namespace families
 
 inline constexpr std::array<float, 3> kClipMean = {0.48145466f, 0.4578275f, 0.40821073f},
                                       kClipDeviation = {0.26862954f, 0.26130258f, 0.27577711f},

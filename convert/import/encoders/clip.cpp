@@ -1,5 +1,5 @@
 // LLaVA 1.5, SmolVLM, Idefics 3.
-#include "convert/import/pictures/family.h"
+#include "convert/import/encoders/family.h"
 #include "core/error.h"
 
 #include <algorithm>
@@ -10,19 +10,19 @@ namespace {
 
 using models::FieldRule, models::FixedField, models::Kind;
 
-constexpr PictureRule kLayer[] = {
+constexpr EncoderRule kLayer[] = {
     {"layer_norm1", "ln1"},         {"layer_norm2", "ln2"},         {"self_attn.q_proj", "attn_q"},
     {"self_attn.k_proj", "attn_k"}, {"self_attn.v_proj", "attn_v"}, {"self_attn.out_proj", "attn_out"},
     {"mlp.fc1", "ffn_up"},          {"mlp.fc2", "ffn_down"},
 };
 
 constexpr std::string_view kTowersOfIdefics[] = {"vision_model."};
-constexpr PictureRule kTowerOfIdefics[] = {
+constexpr EncoderRule kTowerOfIdefics[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},
     {"embeddings.position_embedding", "v.position_embd"},
     {"post_layernorm", "v.post_ln"},
 };
-constexpr PictureRule kBesideIdefics[] = {{"connector.modality_projection.proj", "mm.model.fc"}};
+constexpr EncoderRule kBesideIdefics[] = {{"connector.modality_projection.proj", "mm.model.fc"}};
 constexpr FieldRule kFieldsOfIdefics[] = {
     {"embedding_length", Kind::count, "vision_config.hidden_size", 1152},
     {"feed_forward_length", Kind::count, "vision_config.intermediate_size", 3072},
@@ -36,23 +36,23 @@ constexpr FieldRule kFieldsOfIdefics[] = {
 
 constexpr std::string_view kTowersOfLlava[] = {"vision_tower.vision_model.", "vision_tower."};
 constexpr std::string_view kUnusedOfLlava[] = {"post_layernorm", ".head."};
-constexpr PictureRule kTowerOfLlava[] = {
+constexpr EncoderRule kTowerOfLlava[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},
     {"embeddings.class_embedding", "v.class_embd"},
     {"embeddings.position_embedding", "v.position_embd"},
     {"pre_layrnorm", "v.pre_ln"},
 };
-constexpr PictureRule kTowerOfSiglip[] = {
+constexpr EncoderRule kTowerOfSiglip[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},
     {"embeddings.position_embedding", "v.position_embd"},
 };
-constexpr PictureRule kBesideLlava[] = {
+constexpr EncoderRule kBesideLlava[] = {
     {"multi_modal_projector.linear_1", "mm.0"},
     {"multi_modal_projector.linear_2", "mm.2"},
 };
 
 // The layers that give the output; default: the second last. 0: the first layer's input.
-void read_features(PictureFields& fields) {
+void read_features(EncoderFields& fields) {
   const int64_t layers = fields.written("block_count");
   const Json* chosen = fields.config().fields().find("vision_feature_layer");
   const std::string where = fields.where("vision_feature_layer");
@@ -74,49 +74,49 @@ void read_features(PictureFields& fields) {
 }
 
 // All patches without the class row.
-void read_clip(PictureFields& fields) {
+void read_clip(EncoderFields& fields) {
   read_features(fields);
   fields.require_word("vision_feature_select_strategy", "default", "default");
 }
-void read_siglip(PictureFields& fields) {
+void read_siglip(EncoderFields& fields) {
   read_features(fields);
   fields.require_word("vision_feature_select_strategy", "full", "default");
 }
 
 } // namespace
 
-constinit const PictureFamily picture_families::idefics3 = {.projector = "idefics3",
-                                                            .towers = kTowersOfIdefics,
-                                                            .layers = "encoder.layers.",
-                                                            .tower = kTowerOfIdefics,
-                                                            .layer = kLayer,
-                                                            .beside = kBesideIdefics,
-                                                            .fields = kFieldsOfIdefics,
-                                                            .mean = kHalf,
-                                                            .deviation = kHalf};
+constinit const EncoderFamily families::idefics3 = {.projector = "idefics3",
+                                                    .towers = kTowersOfIdefics,
+                                                    .layers = "encoder.layers.",
+                                                    .tower = kTowerOfIdefics,
+                                                    .layer = kLayer,
+                                                    .beside = kBesideIdefics,
+                                                    .fields = kFieldsOfIdefics,
+                                                    .mean = kHalf,
+                                                    .deviation = kHalf};
 
-constinit const PictureFamily picture_families::llava = {.projector = "mlp",
-                                                         .towers = kTowersOfLlava,
-                                                         .layers = "encoder.layers.",
-                                                         .tower = kTowerOfLlava,
-                                                         .layer = kLayer,
-                                                         .beside = kBesideLlava,
-                                                         .unused = kUnusedOfLlava,
-                                                         .activation = "quick_gelu",
-                                                         .epsilon = 1e-5,
-                                                         .mean = kClipMean,
-                                                         .deviation = kClipDeviation,
-                                                         .more = read_clip};
+constinit const EncoderFamily families::llava = {.projector = "mlp",
+                                                 .towers = kTowersOfLlava,
+                                                 .layers = "encoder.layers.",
+                                                 .tower = kTowerOfLlava,
+                                                 .layer = kLayer,
+                                                 .beside = kBesideLlava,
+                                                 .unused = kUnusedOfLlava,
+                                                 .activation = "quick_gelu",
+                                                 .epsilon = 1e-5,
+                                                 .mean = kClipMean,
+                                                 .deviation = kClipDeviation,
+                                                 .more = read_clip};
 
-constinit const PictureFamily picture_families::llava_siglip = {.projector = "mlp",
-                                                                .towers = kTowersOfLlava,
-                                                                .layers = "encoder.layers.",
-                                                                .tower = kTowerOfSiglip,
-                                                                .layer = kLayer,
-                                                                .beside = kBesideLlava,
-                                                                .unused = kUnusedOfLlava,
-                                                                .mean = kHalf,
-                                                                .deviation = kHalf,
-                                                                .more = read_siglip};
+constinit const EncoderFamily families::llava_siglip = {.projector = "mlp",
+                                                        .towers = kTowersOfLlava,
+                                                        .layers = "encoder.layers.",
+                                                        .tower = kTowerOfSiglip,
+                                                        .layer = kLayer,
+                                                        .beside = kBesideLlava,
+                                                        .unused = kUnusedOfLlava,
+                                                        .mean = kHalf,
+                                                        .deviation = kHalf,
+                                                        .more = read_siglip};
 
 } // namespace ridge::convert::import

@@ -1,5 +1,5 @@
 // InternVL 2.5 to 3.5, also "-hf".
-#include "convert/import/pictures/family.h"
+#include "convert/import/encoders/family.h"
 #include "core/error.h"
 
 #include <cmath>
@@ -10,12 +10,12 @@ namespace {
 using models::FieldRule, models::FixedField, models::Kind;
 
 constexpr std::string_view kTowers[] = {"vision_model."};
-constexpr PictureRule kTower[] = {
+constexpr EncoderRule kTower[] = {
     {"embeddings.patch_embedding", "v.patch_embd"},
     {"embeddings.class_embedding", "v.class_embd"},
     {"embeddings.position_embedding", "v.position_embd.weight", Take::class_last},
 };
-constexpr PictureRule kLayer[] = {
+constexpr EncoderRule kLayer[] = {
     {"norm1", "ln1"},
     {"norm2", "ln2"},
     {"attn.qkv", "attn_q", Take::first_third},
@@ -29,20 +29,20 @@ constexpr PictureRule kLayer[] = {
     {"mlp.fc1", "ffn_up"},
     {"mlp.fc2", "ffn_down"},
 };
-constexpr PictureRule kBeside[] = {
+constexpr EncoderRule kBeside[] = {
     {"mlp1.0", "mm.model.mlp.0"},
     {"mlp1.1", "mm.model.mlp.1"},
     {"mlp1.3", "mm.model.mlp.3"},
 };
 
 constexpr std::string_view kTowersOfHf[] = {"vision_tower."};
-constexpr PictureRule kTowerOfHf[] = {
+constexpr EncoderRule kTowerOfHf[] = {
     {"embeddings.patch_embeddings.projection", "v.patch_embd"},
     {"embeddings.cls_token", "v.class_embd"},
     {"embeddings.position_embeddings", "v.position_embd.weight", Take::class_last},
     {"layernorm", "v.post_ln", Take::all, kOptional},
 };
-constexpr PictureRule kLayerOfHf[] = {
+constexpr EncoderRule kLayerOfHf[] = {
     {"layernorm_before", "ln1"},
     {"layernorm_after", "ln2"},
     {"attention.q_proj", "attn_q"},
@@ -56,7 +56,7 @@ constexpr PictureRule kLayerOfHf[] = {
     {"mlp.fc1", "ffn_up"},
     {"mlp.fc2", "ffn_down"},
 };
-constexpr PictureRule kBesideHf[] = {
+constexpr EncoderRule kBesideHf[] = {
     {"multi_modal_projector.layer_norm", "mm.model.mlp.0"},
     {"multi_modal_projector.linear_1", "mm.model.mlp.1"},
     {"multi_modal_projector.linear_2", "mm.model.mlp.3"},
@@ -68,7 +68,7 @@ constexpr FieldRule kFields[] = {
 };
 constexpr FixedField kFixed[] = {{"select_layer | vision_feature_layer", -1, -1}};
 
-void read_shuffle(PictureFields& fields) {
+void read_shuffle(EncoderFields& fields) {
   const double ratio = fields.number("downsample_ratio").value_or(0.5), factor = std::round(1 / ratio);
   if (!(ratio > 0 && ratio <= 1 && std::abs(factor * ratio - 1) < 1e-6))
     throw_error("{}: is {}, expected a part of 1", fields.where("downsample_ratio"), ratio);
@@ -90,28 +90,28 @@ void read_shuffle(PictureFields& fields) {
 
 static constexpr std::array<float, 3> kMean = {0.485f, 0.456f, 0.406f}, kDeviation = {0.229f, 0.224f, 0.225f};
 
-constinit const PictureFamily picture_families::internvl = {.projector = "internvl",
-                                                            .towers = kTowers,
-                                                            .layers = "encoder.layers.",
-                                                            .tower = kTower,
-                                                            .layer = kLayer,
-                                                            .beside = kBeside,
-                                                            .fields = kFields,
-                                                            .fixed = kFixed,
-                                                            .mean = kMean,
-                                                            .deviation = kDeviation,
-                                                            .more = read_shuffle};
+constinit const EncoderFamily families::internvl = {.projector = "internvl",
+                                                    .towers = kTowers,
+                                                    .layers = "encoder.layers.",
+                                                    .tower = kTower,
+                                                    .layer = kLayer,
+                                                    .beside = kBeside,
+                                                    .fields = kFields,
+                                                    .fixed = kFixed,
+                                                    .mean = kMean,
+                                                    .deviation = kDeviation,
+                                                    .more = read_shuffle};
 
-constinit const PictureFamily picture_families::internvl_hf = {.projector = "internvl",
-                                                               .towers = kTowersOfHf,
-                                                               .layers = "encoder.layer.",
-                                                               .tower = kTowerOfHf,
-                                                               .layer = kLayerOfHf,
-                                                               .beside = kBesideHf,
-                                                               .fields = kFields,
-                                                               .fixed = kFixed,
-                                                               .mean = kMean,
-                                                               .deviation = kDeviation,
-                                                               .more = read_shuffle};
+constinit const EncoderFamily families::internvl_hf = {.projector = "internvl",
+                                                       .towers = kTowersOfHf,
+                                                       .layers = "encoder.layer.",
+                                                       .tower = kTowerOfHf,
+                                                       .layer = kLayerOfHf,
+                                                       .beside = kBesideHf,
+                                                       .fields = kFields,
+                                                       .fixed = kFixed,
+                                                       .mean = kMean,
+                                                       .deviation = kDeviation,
+                                                       .more = read_shuffle};
 
 } // namespace ridge::convert::import

@@ -1,5 +1,5 @@
 // Pixtral, Mistral Small 3.1 and later.
-#include "convert/import/pictures/family.h"
+#include "convert/import/encoders/family.h"
 
 namespace ridge::convert::import {
 namespace {
@@ -8,8 +8,8 @@ using models::FieldRule, models::FixedField, models::Kind;
 
 constexpr std::string_view kTowers[] = {"vision_tower."};
 
-constexpr PictureRule kTower[] = {{"patch_conv", "v.patch_embd"}, {"ln_pre", "v.pre_ln"}};
-constexpr PictureRule kLayer[] = {
+constexpr EncoderRule kTower[] = {{"patch_conv", "v.patch_embd"}, {"ln_pre", "v.pre_ln"}};
+constexpr EncoderRule kLayer[] = {
     {"attention_norm", "ln1"},
     {"ffn_norm", "ln2"},
     {"attention.q_proj", "attn_q", Take::rope_pairs},
@@ -20,7 +20,7 @@ constexpr PictureRule kLayer[] = {
     {"feed_forward.up_proj", "ffn_up"},
     {"feed_forward.down_proj", "ffn_down"},
 };
-constexpr PictureRule kBeside[] = {
+constexpr EncoderRule kBeside[] = {
     {"multi_modal_projector.norm", "mm.input_norm", Take::all, kOptional},
     {"multi_modal_projector.patch_merger.merging_layer", "mm.patch_merger", Take::all, kOptional},
     {"multi_modal_projector.linear_1", "mm.1"},
@@ -42,16 +42,16 @@ constexpr FixedField kFixed[] = {{"vision_config.rope_parameters.rope_theta | vi
 
 } // namespace
 
-constinit const PictureFamily picture_families::pixtral = {.projector = "pixtral",
-                                                           .towers = kTowers,
-                                                           .layers = "transformer.layers.",
-                                                           .tower = kTower,
-                                                           .layer = kLayer,
-                                                           .beside = kBeside,
-                                                           .fields = kFields,
-                                                           .fixed = kFixed,
-                                                           .mean = kClipMean,
-                                                           .deviation = kClipDeviation,
-                                                           .table_row = "[IMG_BREAK]"};
+constinit const EncoderFamily families::pixtral = {.projector = "pixtral",
+                                                   .towers = kTowers,
+                                                   .layers = "transformer.layers.",
+                                                   .tower = kTower,
+                                                   .layer = kLayer,
+                                                   .beside = kBeside,
+                                                   .fields = kFields,
+                                                   .fixed = kFixed,
+                                                   .mean = kClipMean,
+                                                   .deviation = kClipDeviation,
+                                                   .table_row = "[IMG_BREAK]"};
 
 } // namespace ridge::convert::import

@@ -1,4 +1,4 @@
-#include "convert/import/pictures/plan.h"
+#include "convert/import/encoders/plan.h"
 
 #include "convert/import/matrices/views.h"
 #include "core/error.h"
@@ -7,18 +7,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <numeric>
 
 namespace ridge::convert::import {
 
-using gguf::SafeTensor;
+using gguf::SafeTensor, models::vision::Media;
 
 namespace {
 
-constexpr std::string_view kRoots[] = {"model.", ""};
+constexpr std::string_view kRoots[] = {"model.", "thinker.", ""};
 
 // Empty names: no such tensors.
-PicturePlan::Tower find_tower(const PictureFamily& family, const gguf::Safetensors& tensors) {
+EncoderPlan::Tower find_tower(const EncoderFamily& family, const gguf::Safetensors& tensors) {
   for (const std::string_view tower : family.towers)
     for (const std::string_view root : kRoots) {
       std::string whole = std::string(root) + std::string(tower);
@@ -39,30 +41,38 @@ std::vector<int64_t> range(int64_t first, int64_t count) {
   return numbers;
 }
 
+Output computed_output(const std::string& name, std::vector<int64_t> dims, std::vector<float> values) {
+  return {{name, quant::Type::F32, std::move(dims)},
+          [values = std::move(values)](const Sink& sink) { sink(std::as_bytes(std::span(values))); },
+          {}};
+}
+
 [[noreturn]] void refuse(const SafeTensor& tensor, std::string_view expected) {
   throw_error("tensor {}: has shape [{}], expected {}", tensor.name, fmt::join(tensor.shape, ", "), expected);
 }
 
 } // namespace
 
-bool has_encoder(const PictureFamily& family, const gguf::Safetensors& tensors) {
+bool has_encoder(const EncoderFamily& family, const gguf::Safetensors& tensors) {
   return !find_tower(family, tensors).name.empty();
 }
 
-PicturePlan::PicturePlan(const gguf::Safetensors& tensors, const PictureFamily& family, const PictureFields& fields,
+EncoderPlan::EncoderPlan(const gguf::Safetensors& tensors, const EncoderFamily& family, const EncoderFields& fields,
                          std::optional<quant::Type> type)
     : tensors_(tensors), family_(family), fields_(fields), type_(type), tower_(find_tower(family, tensors)),
       reader_(tensors, fields.config()) {}
 
-void PicturePlan::run() {
+void EncoderPlan::run() {
+  const char* own = family_.media == Media::picture ? "v" : "a";
   add_rules(tower_.name, "", family_.tower);
   for (int64_t il = 0; il < fields_.written("block_count"); ++il)
-    add_rules(fmt::format("{}{}{}.", tower_.name, family_.layers, il), fmt::format("v.blk.{}.", il), family_.layer);
+    add_rules(fmt::format("{}{}{}.", tower_.name, family_.layers, il), fmt::format("{}.blk.{}.", own, il),
+              family_.layer);
   add_rules(tower_.root, "", family_.beside);
   check_all_used();
 }
 
-void PicturePlan::add_table_row(const std::string& table, int64_t token) {
+void EncoderPlan::add_table_row(const std::string& table, int64_t token) {
   const SafeTensor* rows = tensors_.find(table);
   if (!rows || rows->shape.size() != 2 || token >= rows->shape[0])
     throw_error("tensor {}: has no row {}, that of {}", table, token, family_.table_row);
@@ -70,8 +80,8 @@ void PicturePlan::add_table_row(const std::string& table, int64_t token) {
   outputs.push_back(vector_output({transposed(std::move(row), table)}, "v.token_embd.img_break", {rows->shape[1]}));
 }
 
-void PicturePlan::add_rules(const std::string& from, const std::string& to, std::span<const PictureRule> rules) {
-  for (const PictureRule& rule : rules) {
+void EncoderPlan::add_rules(const std::string& from, const std::string& to, std::span<const EncoderRule> rules) {
+  for (const EncoderRule& rule : rules) {
     if (rule.from.find("{}") == std::string_view::npos) {
       add_rule(from + std::string(rule.from), to + std::string(rule.to), rule);
       continue;
@@ -82,8 +92,10 @@ void PicturePlan::add_rules(const std::string& from, const std::string& to, std:
   }
 }
 
-void PicturePlan::add_rule(const std::string& from, const std::string& to, const PictureRule& rule) {
+void EncoderPlan::add_rule(const std::string& from, const std::string& to, const EncoderRule& rule) {
   const Take take = rule.take;
+  if (take == Take::sinusoids) return add_sinusoids(to);
+  if (take == Take::norm_factor || take == Take::norm_shift) return add_batch_norm(from, to, take);
   if (const SafeTensor* tensor = tensors_.find(from)) return add(*tensor, to, take);
   if (!reader_.has(from)) {
     if (!rule.required) return;
@@ -100,16 +112,19 @@ void PicturePlan::add_rule(const std::string& from, const std::string& to, const
   if (const SafeTensor* bias = tensors_.find(from + ".bias")) add(*bias, to + ".bias", take);
 }
 
-void PicturePlan::add(const SafeTensor& tensor, const std::string& to, Take take) {
+void EncoderPlan::add(const SafeTensor& tensor, const std::string& to, Take take) {
   used_.insert(tensor.name);
   std::vector<int64_t> shape = tensor.shape;
   while (shape.size() > 1 && shape.front() == 1) shape.erase(shape.begin());
+  if (take == Take::squeezed) std::erase(shape, 1);
   if (tensor.elements() == 0 || shape.size() > 5) refuse(tensor, "numbers");
   if (shape.size() < 2) {
     std::vector<Matrix> vectors;
     vectors.push_back(taken(plain_matrix(tensor, 0, tensor.elements(), 1), take, tensor.name));
-    const int64_t rows = vectors.front().rows;
-    outputs.push_back(vector_output(std::move(vectors), to, {rows}));
+    std::vector<int64_t> dims = {vectors.front().rows};
+    if (take == Take::one_column || take == Take::one_pixel)
+      dims.insert(dims.begin(), take == Take::one_pixel ? 2 : 1, 1);
+    outputs.push_back(vector_output(std::move(vectors), to, std::move(dims)));
     return;
   }
   std::vector<int64_t> dims(shape.rbegin(), shape.rend());
@@ -139,7 +154,7 @@ void PicturePlan::add(const SafeTensor& tensor, const std::string& to, Take take
   add_matrix(std::move(matrix), to, take, std::move(dims));
 }
 
-void PicturePlan::add_matrix(Matrix matrix, const std::string& to, Take take, std::vector<int64_t> dims) {
+void EncoderPlan::add_matrix(Matrix matrix, const std::string& to, Take take, std::vector<int64_t> dims) {
   matrix = taken(std::move(matrix), take, to);
   if (dims.size() == 2) dims[1] = matrix.rows;
   const std::optional<quant::Type> type = type_of({to, quant::Type::F32, dims});
@@ -148,14 +163,52 @@ void PicturePlan::add_matrix(Matrix matrix, const std::string& to, Take take, st
   std::string scheme;
   const std::string name = to.ends_with(".weight") ? to.substr(0, to.size() - 7) : to;
   std::vector<Output> made = outputs_of(std::move(one), name, type, scheme);
-  if (!scheme.empty() || made.size() != 1)
-    throw_error("tensor {}: is packed in a way that encoders of pictures cannot read", to);
+  if (!scheme.empty() || made.size() != 1) throw_error("tensor {}: is packed in a way that encoders cannot read", to);
   made.front().info.name = to;
   made.front().info.dims = std::move(dims);
   outputs.push_back(std::move(made.front()));
 }
 
-Matrix PicturePlan::taken(Matrix matrix, Take take, const std::string& name) const {
+// At inference, a batch norm is a factor and a shift of each channel.
+void EncoderPlan::add_batch_norm(const std::string& from, const std::string& to, Take take) {
+  constexpr float kEpsilon = 1e-5f;
+  std::array<std::vector<float>, 4> parts; // weight, bias, mean, variance
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string name = from + std::array{".weight", ".bias", ".running_mean", ".running_var"}[i];
+    const SafeTensor* tensor = tensors_.find(name);
+    if (!tensor) throw_error("tensor {} is missing: the checkpoint is incomplete or config.json is another's", name);
+    if (tensor->shape.size() != 1 || tensor->elements() == 0) refuse(*tensor, "a vector");
+    used_.insert(tensor->name);
+    parts[i].resize(tensor->elements());
+    read_floats(*tensor, 0, tensor->elements(), parts[i].data());
+    if (parts[i].size() != parts[0].size()) refuse(*tensor, fmt::format("{} numbers", parts[0].size()));
+  }
+  const auto& [weight, bias, mean, variance] = parts;
+  std::vector<float> made(weight.size());
+  for (size_t i = 0; i < made.size(); ++i) {
+    const float factor = weight[i] / std::sqrt(variance[i] + kEpsilon);
+    made[i] = take == Take::norm_factor ? factor : bias[i] - mean[i] * factor;
+  }
+  const int64_t count = std::ssize(made);
+  outputs.push_back(computed_output(to, {count}, std::move(made)));
+}
+
+void EncoderPlan::add_sinusoids(const std::string& to) {
+  constexpr int64_t kPlaces = 1500, kMostWidth = 1 << 16;
+  const int64_t width = fields_.written("embedding_length"), half = width / 2;
+  if (half < 2 || width % 2 != 0 || width > kMostWidth)
+    throw_error("{}: a width of {} has no table of waves", fields_.where(family_.section), width);
+  const double step = std::log(10000.0) / static_cast<double>(half - 1);
+  std::vector<float> table;
+  for (int64_t place = 0; place < kPlaces; ++place)
+    for (int64_t i = 0; i < width; ++i) {
+      const double angle = static_cast<double>(place) * std::exp(-static_cast<double>(i % half) * step);
+      table.push_back(static_cast<float>(i < half ? std::sin(angle) : std::cos(angle)));
+    }
+  outputs.push_back(computed_output(to, {width, kPlaces}, std::move(table)));
+}
+
+Matrix EncoderPlan::taken(Matrix matrix, Take take, const std::string& name) const {
   const int64_t rows = matrix.rows;
   const auto third = [&](int64_t which) {
     if (rows % 3 != 0) throw_error("tensor {}: {} rows are not those of queries, keys and values", name, rows);
@@ -176,6 +229,9 @@ Matrix PicturePlan::taken(Matrix matrix, Take take, const std::string& name) con
   case Take::plus_one:
     return map_numbers(
         std::move(matrix), [](float x) { return x + 1; }, name);
+  case Take::softplus:
+    return map_numbers(
+        std::move(matrix), [](float x) { return x > 20 ? x : std::log1p(std::exp(x)); }, name);
   case Take::class_last: {
     std::vector<int64_t> order = range(1, rows);
     order.back() = 0;
@@ -185,17 +241,19 @@ Matrix PicturePlan::taken(Matrix matrix, Take take, const std::string& name) con
   }
 }
 
-// Patch embeddings and positions stay F32: they are small and critical. Other matrices use the requested float type.
-std::optional<quant::Type> PicturePlan::type_of(const gguf::TensorInfo& tensor) const {
+// Patch embeddings, positions and kernels stay as they are: they are small and critical. Other matrices use the
+// requested float type.
+std::optional<quant::Type> EncoderPlan::type_of(const gguf::TensorInfo& tensor) const {
+  if (tensor.name.starts_with("a.conv") && tensor.dims.size() > 2) return family_.kernels;
   if (models::is_quantizable(tensor)) return type_;
   if (tensor.dims.size() > 2 || !tensor.name.starts_with("mm.")) return quant::Type::F32;
   return type_ && quant::format(*type_).packed ? quant::Type::F16 : type_;
 }
 
 // Without this check, tensors could get lost silently.
-void PicturePlan::check_all_used() const {
+void EncoderPlan::check_all_used() const {
   const auto belongs = [&](const std::string& name) {
-    return name.starts_with(tower_.name) || std::ranges::any_of(family_.beside, [&](const PictureRule& rule) {
+    return name.starts_with(tower_.name) || std::ranges::any_of(family_.beside, [&](const EncoderRule& rule) {
              return name.starts_with(tower_.root + std::string(rule.from.substr(0, rule.from.find('.') + 1)));
            });
   };

@@ -357,7 +357,7 @@ void JobQueue::work_on(const core::PullRequest& request, Job& job) {
   progress("asking the hub", 0);
   hub::Speed speed;
   hub::PullOptions options = hub::pull_options();
-  options.asker.cancel = &cancel_;
+  options.policy.cancel = &cancel_;
   options.note = [&](const std::string& line) { job.notes.push_back(line); };
   options.progress = [&](const std::string& what, int64_t done, int64_t total) {
     progress(what + ": " + speed.text(seconds_now(), done, total), share_of(done, total));

@@ -41,7 +41,7 @@ CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core:
 
 CalibratedQuantizer::~CalibratedQuantizer() = default;
 
-void CalibratedQuantizer::keep_in(LayerJournal& journal, std::function<void(const std::string& line)> note) {
+void CalibratedQuantizer::use_journal(LayerJournal& journal, std::function<void(const std::string& line)> note) {
   journal_ = &journal;
   note_ = std::move(note);
 }

@@ -40,7 +40,7 @@ class CalibratedQuantizer {
 
   // Call before the first tensor(). Reuses the journal's layers and appends new ones. `note` reports an unwritable
   // journal; work continues without it.
-  void keep_in(LayerJournal& journal, std::function<void(const std::string& line)> note);
+  void use_journal(LayerJournal& journal, std::function<void(const std::string& line)> note);
 
   // Valid until the next call; nullptr if not quantized here. Quantizes all layers up to the tensor's. Memory: a
   // Hessian, a matrix twice in f32, a layer's packed matrices, hidden rows of all tokens.

@@ -27,8 +27,8 @@ std::vector<std::vector<int32_t>> calibration_chunks(const text::Tokenizer& toke
   return chunks;
 }
 
-std::vector<std::vector<int32_t>> own_text(const gguf::File& file, const core::Program& program,
-                                           const core::MakeExecutor& make_executor, int threads) {
+std::vector<std::vector<int32_t>> sample_text(const gguf::File& file, const core::Program& program,
+                                              const core::MakeExecutor& make_executor, int threads) {
   constexpr int64_t kChunks = 8, kTokens = 256; // one token per chunk and step
   const int64_t length = std::min(kTokens, program.trained_context);
   core::ExecutorConfig config;

@@ -17,8 +17,8 @@ std::vector<std::vector<int32_t>> calibration_chunks(const text::Tokenizer& toke
                                                      bool parse_special, int64_t chunk_tokens, int64_t max_chunks);
 
 // Chunks of text sampled from the model, for use without a calibration text.
-std::vector<std::vector<int32_t>> own_text(const gguf::File& file, const core::Program& program,
-                                           const core::MakeExecutor& make_executor, int threads);
+std::vector<std::vector<int32_t>> sample_text(const gguf::File& file, const core::Program& program,
+                                              const core::MakeExecutor& make_executor, int threads);
 
 // Evaluates a chunk from position 0. Calls `logits(position, row)` in order of position.
 void run_chunk(core::Executor& executor, std::span<const int32_t> tokens,

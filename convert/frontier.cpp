@@ -71,7 +71,7 @@ class Exploration {
   }
 
   void plan_mixes(const Requantization& searched, const std::vector<std::vector<TypeChoice>>& choices) {
-    const QuantizeSetup::Rest rest = setup_.without_searched(searched);
+    const QuantizeSetup::Rest rest = setup_.rest_without_searched(searched);
     uint64_t least = rest.bytes;
     for (const auto& of_tensor : choices) least += of_tensor.empty() ? 0 : of_tensor[0].bytes;
     std::vector<uint64_t> sizes;

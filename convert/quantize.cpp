@@ -50,7 +50,7 @@ TypeSearchResult search_types(const QuantizeSetup& setup, Requantization& plan) 
   constexpr double kUsualBits = 4.5;
   const core::QuantizeRequest& r = setup.request;
   const std::optional<uint64_t> target = target_bytes(r, plan);
-  const QuantizeSetup::Rest rest = setup.without_searched(plan);
+  const QuantizeSetup::Rest rest = setup.rest_without_searched(plan);
   if (target && rest.bytes > *target)
     throw_error("{}: the target of {} is too small: {} of the file are not to be quantized", plan.file->path(),
                 core::human_bytes(static_cast<double>(*target)), core::human_bytes(static_cast<double>(rest.bytes)));
@@ -108,7 +108,7 @@ std::vector<std::string> write_output(const QuantizeSetup& setup, const Requanti
   const auto calibrated = setup.calibrate(plan, program, [&] { progress(written, all); });
   LayerJournal journal(fmt::format("{}{}", r.output, kUnfinished), hash_of(setup, plan));
   if (journal.layers() > 0) setup.steps.note(continues(journal, r.output));
-  calibrated->keep_in(journal, setup.steps.note);
+  calibrated->use_journal(journal, setup.steps.note);
   std::vector<std::string> paths;
   try {
     paths = write(

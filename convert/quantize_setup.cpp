@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kChunkTokens = 512;
 constexpr int64_t kMeasuredTokens = 4096;
-constexpr int64_t kMostLogits = 1 << 27; // of the original model: 512 MB
+constexpr int64_t kMaxLogits = 1 << 27; // of the original model: 512 MB
 
 quant::Type parse_type(const std::string& name, const char* flag) {
   const quant::FormatInfo* format = quant::find_format(name);
@@ -172,15 +172,15 @@ std::unique_ptr<DivergenceMeter> QuantizeSetup::make_meter() const {
   MeasuredText text;
   if (request.calibration.empty()) {
     steps.progress("writing a text", 0, 0);
-    text.chunks = own_text(file, *program, executors(), request.threads);
+    text.chunks = sample_text(file, *program, executors(), request.threads);
   } else {
     text.chunks = chunks_of_text(*program, std::min(request.calibration_tokens, kMeasuredTokens));
   }
-  text.score_second_halves(std::min(text.tokens() / 2, kMostLogits / program->vocab));
+  text.score_second_halves(std::min(text.tokens() / 2, kMaxLogits / program->vocab));
   return std::make_unique<DivergenceMeter>(file, std::move(text), executors(), request.threads);
 }
 
-QuantizeSetup::Rest QuantizeSetup::without_searched(const Requantization& plan) const {
+QuantizeSetup::Rest QuantizeSetup::rest_without_searched(const Requantization& plan) const {
   // Padding: up to alignment - 1 bytes per tensor.
   Rest rest{plan.bytes() + 32 * plan.sources.size(), 0};
   const auto infos = plan.infos();

@@ -40,7 +40,7 @@ class QuantizeSetup {
     uint64_t bytes = 0;
     int64_t weights = 0;
   };
-  Rest without_searched(const Requantization& plan) const;
+  Rest rest_without_searched(const Requantization& plan) const;
 
  private:
   bool runs_on_gpu() const;

@@ -55,21 +55,22 @@ std::vector<WeightSource> stored_tensors(const gguf::File& file) {
 }
 
 std::vector<WeightSource> weight_sources(const gguf::File& file) {
-  std::map<const gguf::Tensor*, models::PlanarWeight> begun_by; // a planar weight takes the place of its first tensor
+  std::map<const gguf::Tensor*, models::PlanarWeight>
+      planar_by_first_tensor; // a planar weight takes the place of its first tensor
   std::set<const gguf::Tensor*> parts;
   const auto add = [&](const std::string& name) {
     auto weight = models::PlanarWeight::find(file, name);
     if (!weight) return;
     const std::vector<const gguf::Tensor*> tensors = weight->tensors();
     parts.insert(tensors.begin(), tensors.end());
-    begun_by.emplace(*std::ranges::min_element(tensors), std::move(*weight));
+    planar_by_first_tensor.emplace(*std::ranges::min_element(tensors), std::move(*weight));
   };
   for (const std::string& name : models::PlanarWeight::names(file)) add(name);
   for (const gguf::Tensor& tensor : file.tensors())
     if (tensor.type == quant::Type::NVFP4) add(std::string(tensor.name));
   std::vector<WeightSource> sources;
   for (const gguf::Tensor& tensor : file.tensors()) {
-    if (const auto begun = begun_by.find(&tensor); begun != begun_by.end())
+    if (const auto begun = planar_by_first_tensor.find(&tensor); begun != planar_by_first_tensor.end())
       sources.emplace_back(file, std::move(begun->second));
     else if (!parts.contains(&tensor))
       sources.emplace_back(file, tensor);

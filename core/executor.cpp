@@ -46,7 +46,7 @@ void check_sizes(const Program& program, const ExecutorConfig& config, const Bat
 
 void check_places(const Program& program, const ExecutorConfig& config, const Batch& batch) {
   const auto tokens = std::ssize(batch.tokens), rows = std::ssize(batch.rows);
-  if (!program.has_places && !(batch.axes.empty() && batch.block_ends.empty()))
+  if (!program.has_token_coordinates && !(batch.axes.empty() && batch.block_ends.empty()))
     throw_error("a batch with places of tokens, which this model does not know");
   if (program.row_width > 0 ? rows % program.row_width != 0 : rows > 0)
     throw_error("a batch with rows of {} elements, expected {} in each", rows, program.row_width);
@@ -67,7 +67,7 @@ void check_whole_texts(const ExecutorConfig& config, const Batch& batch) {
 
 } // namespace
 
-bool turns_by_picture(const Program& program) {
+bool rope_uses_picture_axis(const Program& program) {
   return std::ranges::any_of(program.rope_tables, [](const RopeTable& table) {
     for (size_t pair = 0; pair < table.axes.size(); ++pair)
       if (table.axes[pair] == kPlaceAxes - 1 && table.inverse_frequency[pair] != 0) return true;
@@ -108,7 +108,7 @@ void check_config(const Program& program, const ExecutorConfig& config) {
   check_range("a largest batch", config.max_batch, 1);
   check_range("a largest number of outputs", config.max_outputs, 0);
   check_range("a number of threads", config.threads, 0);
-  check_range("a number of tokens to go back", config.going_back, 0);
+  check_range("a number of tokens to go back", config.rewind_tokens, 0);
   for (const Op& op : program.ops)
     if (op.kind == OpKind::embed && std::get<EmbedParams>(op.params).of_positions)
       if (const int64_t rows = program.weights[op.weights[0]].rows; config.context > rows)
@@ -143,7 +143,7 @@ void check_adapters(const Program& program, const ExecutorConfig& config, int32_
                 program.adapters.size(), config.streams);
 }
 
-std::vector<int32_t> Executor::go_on(const Batch& batch, Sampler& greedy, int64_t count) {
+std::vector<int32_t> Executor::continue_greedily(const Batch& batch, Sampler& greedy, int64_t count) {
   const int32_t output = 0, stream = batch.streams.empty() ? 0 : batch.streams.back();
   std::vector<int32_t> chosen;
   std::vector<float> row;
@@ -177,7 +177,7 @@ std::shared_ptr<float> plain_memory(int64_t floats) {
 
 } // namespace
 
-std::shared_ptr<const float> Executor::take_rows(int64_t count) {
+std::shared_ptr<const float> Executor::copy_result_rows(int64_t count) {
   const std::span<const float> row = logits(0);
   const std::shared_ptr<float> rows = plain_memory(std::ssize(row) * count);
   std::copy_n(row.data(), row.size() * count, rows.get());

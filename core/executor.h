@@ -32,7 +32,7 @@ struct ExecutorConfig {
   int64_t max_outputs = 64; // logits rows per forward()
   // Every stream can be rewound by this many tokens at least: window layers keep the window, these tokens and a batch
   // (cache/rings.h).
-  int64_t going_back = 256;
+  int64_t rewind_tokens = 256;
   KvType k_type = KvType::f16, v_type = KvType::f16;
   int threads = 0;    // 0: all cores
   bool exact = false; // no activation quantization
@@ -62,7 +62,7 @@ struct Batch {
   std::span<const float> input = {}; // [rows, width] of Program::input
   bool input_taken = false;          // by Executor::take_input
 
-  // For Program::has_places, with the fields below: embeddings [rows, row_width]; token -1 - r reads row r.
+  // For Program::has_token_coordinates, with the fields below: embeddings [rows, row_width]; token -1 - r reads row r.
   std::span<const float> rows = {};
   // [tokens, kPlaceAxes] coordinates for rope. Empty: the positions.
   std::span<const int32_t> axes = {};
@@ -72,7 +72,7 @@ struct Batch {
 };
 
 // Whether rope uses the picture coordinate, which is 0 for text.
-bool turns_by_picture(const Program& program);
+bool rope_uses_picture_axis(const Program& program);
 
 // Throws Error for batches that forward() cannot run: empty, too large, spans of different lengths, indices out of
 // range, incomplete texts if tokens see later ones.
@@ -92,9 +92,9 @@ struct SamplerParams;
 struct ExpertUse {
   int64_t experts = 0, copies = 0; // per layer; experts 0: none
   int64_t on_host = 0;             // per layer; the others are in the file
-  int64_t found = 0, missed = 0;   // copies used and missed, in total
-  int64_t read = 0;                // misses read from the file
-  double found_share() const { return static_cast<double>(found) / static_cast<double>(found + missed); }
+  int64_t hits = 0, misses = 0;    // copies used and missed, in total
+  int64_t file_reads = 0;          // misses read from the file
+  double hit_rate() const { return static_cast<double>(hits) / static_cast<double>(hits + misses); }
 };
 
 // Time of one op or fused kernel.
@@ -102,9 +102,9 @@ struct OpTime {
   std::vector<int32_t> ops; // indices into Program::ops
   double seconds = 0;       // since the end of the previous part
   // 0 if not measured. Blocks may start while the previous part ends.
-  double waiting = 0;    // average seconds until a block had its input
-  double starts = 0;     // first block's start after the previous end, mostly negative
-  double ends_apart = 0; // last block's end after the first one's
+  double waiting = 0;     // average seconds until a block had its input
+  double start_delay = 0; // first block's start after the previous end, mostly negative
+  double end_spread = 0;  // last block's end after the first one's
   // Set if it only prepares the next part: "to_half".
   std::string prepares = {};
 };
@@ -124,7 +124,7 @@ class Executor {
   virtual std::span<const float> logits(int64_t i) = 0;
   // Copies the first `count` result rows of a part of a Program or an encoder. The memory may outlive the executor and
   // is fast.
-  virtual std::shared_ptr<const float> take_rows(int64_t count);
+  virtual std::shared_ptr<const float> copy_result_rows(int64_t count);
   // Rows of Program::hidden, valid until the next evaluation; empty if there are none. While decoding: of the batch
   // before the last returned tokens, without the forward() before start_decoding().
   virtual std::span<const float> hidden() { return {}; }
@@ -153,10 +153,10 @@ class Executor {
   // Greedy continuation: chooses `count` tokens after the batch, whose only output is its last token; the last one is
   // not evaluated. With Program::input, each token reads the previous token's hidden row. Ends early with -1 for
   // unusable logits. hidden() is that of the last evaluation. `greedy` has no penalties.
-  virtual std::vector<int32_t> go_on(const Batch& batch, Sampler& greedy, int64_t count);
+  virtual std::vector<int32_t> continue_greedily(const Batch& batch, Sampler& greedy, int64_t count);
 
   // Whether the stream's recurrent state and windows allow a batch at `position` (StreamPositions).
-  virtual bool continues_at(int32_t /*stream*/, int64_t /*position*/) const { return true; }
+  virtual bool can_resume_at(int32_t /*stream*/, int64_t /*position*/) const { return true; }
   // saved_floats() of recurrent state and window caches, which resuming at `position` needs beside full caches. Any
   // stream with these caches may load it (copy_cache). An empty `state` changes nothing, for measurements.
   virtual int64_t saved_floats() const { return 0; }
@@ -167,9 +167,9 @@ class Executor {
   virtual void load_state(int32_t /*stream*/, std::span<const float> /*state*/, int64_t /*position*/) {
     unsupported("saved state");
   }
-  // mark_state() copies one stream's recurrent state inside the executor, return_to_mark() restores it.
+  // mark_state() copies one stream's recurrent state inside the executor, restore_mark() restores it.
   virtual void mark_state(int32_t /*stream*/) {}
-  virtual void return_to_mark() {}
+  virtual void restore_mark() {}
 
   // Copies full caches of the first `tokens` tokens and all window caches, but no recurrent state. `to` can resume at
   // `tokens` if `from` can.

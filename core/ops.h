@@ -42,7 +42,7 @@ using NoParams = std::monostate;
 
 // Embedding of tokens with rows (Batch::rows).
 enum class RowUse : uint8_t {
-  as_it_is, // the row's first elements
+  unscaled, // the row's first elements
   scaled,   // the same times `scale`
   none,     // the table's row 0
 };
@@ -52,7 +52,7 @@ inline constexpr int64_t kPlaceAxes = 4; // time, row, column, picture
 struct EmbedParams {
   float scale = 1;
   bool of_positions = false; // a row per position, not per token
-  RowUse rows = RowUse::as_it_is;
+  RowUse rows = RowUse::unscaled;
 };
 
 struct GivenParams {
@@ -69,7 +69,7 @@ struct NgramParams {
   int64_t heads() const { return (length - 1) * heads_per_length; }
 };
 
-inline constexpr int64_t kMostNgram = 16;
+inline constexpr int64_t kMaxNgram = 16;
 
 struct NormParams {
   float epsilon;
@@ -91,12 +91,12 @@ enum class Activation : uint8_t {
   gelu,         // x * Φ(x), tanh approximation
   gelu_erf,     // x * Φ(x)
   soft_cap,     // alpha * tanh(x / alpha)
-  root_sigmoid, // sign(x) * sigmoid(sqrt(max(|x|, kLeastRooted)))
+  root_sigmoid, // sign(x) * sigmoid(sqrt(max(|x|, kMinRooted)))
   xielu,        // above 0: alpha * x² + beta * x; else: alpha_negative * (exp(min(x, epsilon)) - 1 - x) + beta * x
   softplus,     // log(1 + exp(x))
 };
 
-inline constexpr float kLeastRooted = 1e-6f;
+inline constexpr float kMinRooted = 1e-6f;
 
 // `limit` clamps the input of activate to ±limit; in glu it clamps x likewise and the gate from above. glu multiplies
 // by x + shift. gpt-oss: {silu, 1.702, 7, false, 1}.
@@ -175,14 +175,14 @@ RIDGE_HD float alibi_slope(float max_bias, int heads, int head) {
 struct IndexParams {
   int32_t layer = 0; // index into Program::kv_layers
   int64_t heads;
-  bool tail = false; // also positions after the last whole entry
-  bool even = false; // unweighted heads; the second input is unused
+  bool tail = false;       // also positions after the last whole entry
+  bool unweighted = false; // the second input is unused
   // Chooses exactly `most` single positions: the tail first, then by their entries' scores. Ties are as in keep_best
   // (best.h); the order is arbitrary.
-  bool fills = false;
+  bool chooses_positions = false;
 };
 
-inline constexpr int64_t kMostExperts = 1024; // per layer
+inline constexpr int64_t kMaxExperts = 1024; // per layer
 
 // Groups are ranked by their two best experts together.
 struct RouteParams {
@@ -207,7 +207,7 @@ struct HyperParams {
   float magnitude = 2, out_epsilon = 0; // of the block's gates
 };
 
-inline constexpr int64_t kMostHyperStreams = 16;
+inline constexpr int64_t kMaxHyperStreams = 16;
 
 struct FoldParams {
   float scale = 1;
@@ -268,10 +268,10 @@ struct ScanParams {
 
 struct WkvParams {
   int32_t state;
-  int64_t heads, dim; // at most kMostWkvDim
+  int64_t heads, dim; // at most kMaxWkvDim
 };
 
-inline constexpr int64_t kMostWkvDim = 1024;
+inline constexpr int64_t kMaxWkvDim = 1024;
 
 using OpParams = std::variant<NoParams, EmbedParams, NormParams, RopeParams, PositionScaleParams, ActivationParams,
                               AddParams, GivenParams, ClampParams, PermuteParams, KvParams, AttentionParams,

@@ -46,7 +46,7 @@ void shape_given(const Operands& o) {
 
 void shape_ngram_embed(const Operands& o) {
   const auto& params = std::get<NgramParams>(o.op.params);
-  o.expect(params.length > 1 && params.length <= kMostNgram && params.heads_per_length > 0, "params");
+  o.expect(params.length > 1 && params.length <= kMaxNgram && params.heads_per_length > 0, "params");
   o.expect(o.out(0).width == params.heads() * o.weight(0).cols && !o.out(0).gathered, "the table has another width");
   o.expect(o.out(1).kind == ValueKind::i32 && o.out(1).width == params.heads(), "rows");
   o.expect(o.weight(1).cols == 2 * (params.length + params.heads()), "the hash");
@@ -101,7 +101,7 @@ void shape_attention(const Operands& o) {
   o.expect(params.heads % kv.heads == 0, "query heads are not a multiple of KV heads");
   o.expect(o.in(0).width == params.heads * kv.k_dim && o.out(0).width == params.heads * kv.v_dim, "shape");
   o.expect(params.window >= 0 && params.soft_cap >= 0 && (params.window > 0 || !params.chunked) && params.reach >= 0 &&
-               (params.causal || !params.chunked) && (!params.in_blocks || o.program.has_places),
+               (params.causal || !params.chunked) && (!params.in_blocks || o.program.has_token_coordinates),
            "params");
   const int64_t per_head = params.reach > 0 ? 2 * params.reach + 1 : 1;
   o.expect(params.reach == 0 || !o.op.weights.empty(), "no biases");
@@ -166,11 +166,11 @@ void shape_index_choice(const Operands& o) {
   const auto& params = std::get<IndexParams>(o.op.params);
   const KvLayer& kv = index_layer_of(o, params.layer);
   o.expect(o.in(0).width == params.heads * kv.k_dim, "shape");
-  o.expect(params.even ? o.op.inputs[1] == o.op.inputs[0] : o.in(1).width == params.heads, "weights of heads");
+  o.expect(params.unweighted ? o.op.inputs[1] == o.op.inputs[0] : o.in(1).width == params.heads, "weights of heads");
   o.expect(o.out(0).kind == ValueKind::i32 && o.out(0).width >= kv.span, "positions");
-  o.expect(params.fills || !params.tail || o.out(0).width % kv.span == kv.span - 1,
+  o.expect(params.chooses_positions || !params.tail || o.out(0).width % kv.span == kv.span - 1,
            "no room for the positions that no entry has");
-  o.expect(params.tail || !params.fills, "a choice that fills has the positions that no entry has, too");
+  o.expect(params.tail || !params.chooses_positions, "a choice that fills has the positions that no entry has, too");
 }
 
 void shape_mixed_attention(const Operands& o) {
@@ -188,7 +188,7 @@ void shape_hyper_gates(const Operands& o) {
   const auto& params = std::get<HyperParams>(o.op.params);
   const int64_t count = params.count;
   const int64_t matrix = params.iterations > 0 ? count : 0;
-  o.expect(count > 0 && count <= kMostHyperStreams && params.iterations >= 0, "params");
+  o.expect(count > 0 && count <= kMaxHyperStreams && params.iterations >= 0, "params");
   o.expect(o.in(0).width == (2 + matrix) * count && o.weight(0).cols == (matrix > 0 ? 3 : 2) &&
                o.weight(1).cols == o.in(0).width,
            "shape");
@@ -198,7 +198,7 @@ void shape_hyper_gates(const Operands& o) {
 void shape_hyper_join(const Operands& o) {
   const int64_t width = o.in(0).width, count = o.in(1).width / width;
   o.expect(o.in(1).width == count * width && o.out(0).width == count * width, "shape");
-  o.expect(count <= kMostHyperStreams && (o.in(2).width == count || o.in(2).width == (1 + count) * count), "gates");
+  o.expect(count <= kMaxHyperStreams && (o.in(2).width == count || o.in(2).width == (1 + count) * count), "gates");
 }
 
 void shape_softmax(const Operands& o) { o.expect(o.in(0).width == o.out(0).width, "changes the width"); }
@@ -252,7 +252,7 @@ void shape_gather(const Operands& o) {
 void shape_route(const Operands& o) {
   const auto& params = std::get<RouteParams>(o.op.params);
   o.expect(o.in(0).width == params.experts && params.used > 0 && params.used <= params.experts, "expert counts");
-  o.expect(params.experts <= kMostExperts, "more than 1,024 experts");
+  o.expect(params.experts <= kMaxExperts, "more than 1,024 experts");
   o.expect(o.out(0).kind == ValueKind::i32 && o.out(0).width == params.used && o.out(1).width == params.used, "shape");
   o.expect(params.groups > 0 && params.experts % params.groups == 0, "experts do not divide into groups");
   o.expect(params.groups_used > 0 && params.groups_used <= params.groups &&
@@ -263,7 +263,8 @@ void shape_route(const Operands& o) {
   for (size_t i = 0; i < std::min<size_t>(2, o.op.weights.size()); ++i)
     o.expect(o.weight(i).cols == params.experts, "the bias or the scale has another width");
   if (o.op.weights.size() > 2)
-    o.expect(o.weight(2).cols == o.program.vocab * params.used && !o.out(0).gathered && !o.program.has_places,
+    o.expect(o.weight(2).cols == o.program.vocab * params.used && !o.out(0).gathered &&
+                 !o.program.has_token_coordinates,
              "not the experts of each token");
 }
 
@@ -351,7 +352,7 @@ void shape_scan(const Operands& o) {
 void shape_wkv(const Operands& o) {
   const auto& params = std::get<WkvParams>(o.op.params);
   const int64_t width = params.heads * params.dim;
-  o.expect(params.heads > 0 && params.dim > 0 && params.dim <= kMostWkvDim, "heads");
+  o.expect(params.heads > 0 && params.dim > 0 && params.dim <= kMaxWkvDim, "heads");
   for (size_t i = 0; i < 4; ++i) o.expect(o.in(i).width == width, "input width");
   o.expect(o.weight(0).cols == width && o.weight(1).cols == width && o.out(0).width == width, "shape");
   o.expect(state_of(o, params.state).width == width * params.dim, "state");
@@ -360,7 +361,7 @@ void shape_wkv(const Operands& o) {
 void shape_wkv7(const Operands& o) {
   const auto& params = std::get<WkvParams>(o.op.params);
   const int64_t width = params.heads * params.dim;
-  o.expect(params.heads > 0 && params.dim > 0 && params.dim <= kMostWkvDim, "heads");
+  o.expect(params.heads > 0 && params.dim > 0 && params.dim <= kMaxWkvDim, "heads");
   for (size_t i = 0; i < 6; ++i) o.expect(o.in(i).width == width, "input width");
   o.expect(o.out(0).width == width && state_of(o, params.state).width == width * params.dim, "shape");
 }

@@ -102,7 +102,7 @@ struct StateLayer {
   int64_t width;
 };
 
-inline constexpr int64_t kMostAdapters = 64; // per Program
+inline constexpr int64_t kMaxAdapters = 64; // per Program
 
 // A LoRA adapter; scales are per stream.
 struct Adapter {
@@ -153,7 +153,7 @@ struct Program {
   int32_t start_token = -1;
 
   // Whether batches may have axes, block_ends and rows; row_width 0: no rows.
-  bool has_places = false;
+  bool has_token_coordinates = false;
   int64_t row_width = 0;
 
   // Number of tokens with logits.

@@ -182,7 +182,7 @@ int32_t Sampler::choose() {
   double total = weigh();
   const double unbent = total;
   const bool adapts = !chain_.empty() && chain_.back() == SamplerKind::adaptive_p;
-  if (adapts) total = favour_target(total);
+  if (adapts) total = apply_adaptive_p(total);
   const auto likelier = [](const Candidate& a, const Candidate& b) {
     return a.probability != b.probability ? a.probability > b.probability : better(a, b);
   };

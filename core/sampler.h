@@ -130,14 +130,14 @@ class Sampler {
   void scale_logits();
   float penalized(int32_t token, float logit) const;
   void penalize_candidates();
-  void discourage_candidates();
+  void apply_dry_penalties();
   void keep_best(size_t count);
   void keep_near_highest();
   void exclude_top();
-  void warm();
+  void apply_temperature();
   void end_infill();
   void keep_by_mirostat();
-  double favour_target(double total);
+  double apply_adaptive_p(double total);
   void learn(float probability);
 
   SamplerParams params_;

@@ -21,7 +21,7 @@ Program part_of(const Program& whole, std::vector<Op> ops) {
   part.values = whole.values;
   part.rope_tables = whole.rope_tables;
   part.adapters = whole.adapters;
-  part.has_places = whole.has_places;
+  part.has_token_coordinates = whole.has_token_coordinates;
   part.row_width = whole.row_width;
   part.ops = std::move(ops);
   std::vector<WeightId> weight_of(whole.weights.size(), -1);
@@ -81,8 +81,8 @@ class SplitExecutor final : public Executor {
   }
   std::span<const float> logits(int64_t i) override { return back_->logits(i); }
   std::span<const float> hidden() override { return (parts_.front.hidden >= 0 ? front_ : back_)->hidden(); }
-  bool continues_at(int32_t stream, int64_t position) const override {
-    return front_->continues_at(stream, position) && back_->continues_at(stream, position);
+  bool can_resume_at(int32_t stream, int64_t position) const override {
+    return front_->can_resume_at(stream, position) && back_->can_resume_at(stream, position);
   }
   int64_t saved_floats() const override { return front_->saved_floats() + back_->saved_floats(); }
   void save_state(int32_t stream, std::span<float> state, int64_t position) override {
@@ -124,9 +124,9 @@ class SplitExecutor final : public Executor {
     front_->mark_state(stream);
     back_->mark_state(stream);
   }
-  void return_to_mark() override {
-    front_->return_to_mark();
-    back_->return_to_mark();
+  void restore_mark() override {
+    front_->restore_mark();
+    back_->restore_mark();
   }
   const ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return description_; }

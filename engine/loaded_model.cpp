@@ -31,12 +31,12 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file) {
   return text::Tokenizer::from_file(file);
 }
 
-LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File* eagle, Whole whole) {
+LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File* eagle, AllowWholeTexts whole) {
   LoadedModel model{std::move(file), {}, nullptr, nullptr};
   model.program = eagle ? models::build_drafted(model.file, *eagle, ending) : models::build_program(model.file, ending);
   const bool writes = ending == models::Ending::logits || ending == models::Ending::pictures ||
                       ending == models::Ending::drafted_pictures;
-  const bool wants_diffusion = core::sees_ahead(model.program) && whole == Whole::no;
+  const bool wants_diffusion = core::sees_ahead(model.program) && whole == AllowWholeTexts::no;
   const bool has_mask = model.file.get_int("tokenizer.ggml.mask_token_id", -1) >= 0; // diffusion needs it
   if (writes && (model.program.embeds || (wants_diffusion && !has_mask)))
     throw_error("{}: a {} model embeds texts and writes none; see ridge embed", model.file.path(),
@@ -45,7 +45,7 @@ LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File*
     throw_error("{}: a {} model writes by diffusion: it has no probabilities of a text token by token; see ridge run",
                 model.file.path(), model.program.architecture);
   if (model.program.start_token >= 0) {
-    if (whole == Whole::no)
+    if (whole == AllowWholeTexts::no)
       throw_error("{}: a {} model writes behind a text that its encoder reads: it has no probabilities of a text token "
                   "by token; see ridge run",
                   model.file.path(), model.program.architecture);

@@ -49,7 +49,7 @@ struct LoadedModel {
   // In the order of Program::adapters, which points into them.
   std::vector<std::shared_ptr<const models::AdapterFile>> adapters = {};
 
-  std::span<const LoadedHead> beside() const { return encoder ? std::span(&*encoder, 1) : std::span(heads); }
+  std::span<const LoadedHead> auxiliary_models() const { return encoder ? std::span(&*encoder, 1) : std::span(heads); }
   // Throws Error if there is none.
   const text::Tokenizer& need_tokenizer() const;
 };
@@ -61,12 +61,13 @@ std::unique_ptr<text::Tokenizer> find_tokenizer(const gguf::File& file);
 gguf::File open_file(const std::string& path, const LoadSteps& steps);
 
 // Whether to accept models that cannot give a text's probabilities token by token (diffusion, encoder).
-enum class Whole : bool { no, yes };
+enum class AllowWholeTexts : bool { no, yes };
 
-// Makes no executor. With Ending::logits, throws Error for models without an output matrix and, with Whole::no, for
-// those that evaluate texts whole. `eagle` is a draft head's file, which must outlive the model.
+// Makes no executor. With Ending::logits, throws Error for models without an output matrix and, with
+// AllowWholeTexts::no, for those that evaluate texts whole. `eagle` is a draft head's file, which must outlive the
+// model.
 LoadedModel open_model(gguf::File file, models::Ending ending = models::Ending::logits,
-                       const gguf::File* eagle = nullptr, Whole whole = Whole::no);
+                       const gguf::File* eagle = nullptr, AllowWholeTexts whole = AllowWholeTexts::no);
 LoadedModel open_model(const std::string& path, const LoadSteps& steps = {},
                        models::Ending ending = models::Ending::logits);
 enum class Device { cuda, cpu };

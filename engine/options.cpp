@@ -44,11 +44,11 @@ void set_streams(core::ExecutorConfig& config, const core::ModelOptions& options
 namespace {
 
 int64_t prefix_bytes(const core::PrefixOptions& options) {
-  constexpr double kMost = 8.0 * (1 << 30);
+  constexpr double kMax = 8.0 * (1 << 30);
   if (options.size == "0") return 0;
   if (!options.size.empty()) return static_cast<int64_t>(core::parse_bytes(options.size, "--prefix-cache"));
   const double memory = memory_bytes("MemTotal");
-  return static_cast<int64_t>(std::min(kMost, memory / 8));
+  return static_cast<int64_t>(std::min(kMax, memory / 8));
 }
 
 } // namespace

@@ -16,10 +16,10 @@ SplitWriter::SplitWriter(const std::string& path, const Metadata& metadata, cons
     part->tensors.push_back(tensor);
     part->bytes += tensor.bytes();
   }
-  constexpr size_t kMostParts = 9999; // readers use five digits, writers 16 bits
-  if (parts_.size() > kMostParts)
+  constexpr size_t kMaxParts = 9999; // readers use five digits, writers 16 bits
+  if (parts_.size() > kMaxParts)
     throw_error("{}: would be {} files, at most {} are allowed; give them a larger size", path, parts_.size(),
-                kMostParts);
+                kMaxParts);
   parts_[0].metadata = metadata;
   if (parts_.size() == 1) {
     paths_.push_back(path);

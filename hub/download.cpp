@@ -55,10 +55,10 @@ ContentRange parse_content_range(std::string_view text) {
 
 class Fetch {
  public:
-  Fetch(const Download& what, const Asker& asker, IncompleteFile& file, const DownloadOptions& options,
+  Fetch(const Download& what, const RequestPolicy& policy, IncompleteFile& file, const DownloadOptions& options,
         const std::function<void(const Head&)>& refused)
-      : what_(what), cancel_(asker.cancel), asker_(asker), file_(file), options_(options), refused_(refused) {
-    asker_.cancel = &stopping_;
+      : what_(what), cancel_(policy.cancel), policy_(policy), file_(file), options_(options), refused_(refused) {
+    policy_.cancel = &stopping_;
     int64_t missing = 0;
     for (int64_t i = 0; i < file_.pieces(); ++i) missing += !file_.is_full(i);
     running_ = static_cast<int>(std::min<int64_t>(options_.connections, missing));
@@ -85,7 +85,7 @@ class Fetch {
     if (problem_) std::rethrow_exception(problem_);
     return false;
   }
-  bool whole() const { return whole_by_; }
+  bool whole() const { return whole_file_connection_; }
 
  private:
   void stop(std::exception_ptr problem) {
@@ -96,39 +96,39 @@ class Fetch {
   int64_t next_piece() {
     const std::scoped_lock lock(mutex_);
     while (next_ < file_.pieces() && file_.is_full(next_)) ++next_;
-    return next_ < file_.pieces() && !whole_by_ ? next_++ : -1;
+    return next_ < file_.pieces() && !whole_file_connection_ ? next_++ : -1;
   }
 
   void work() {
-    Connection connection(asker_);
+    Connection connection(policy_);
     for (int64_t piece; !stopping_ && (piece = next_piece()) >= 0;) {
-      const auto have = [&] { return whole_by_ ? file_.have_from_start() : file_.have(piece); };
-      const auto complete = [&] { return whole_by_ ? have() == file_.bytes() : file_.is_full(piece); };
+      const auto have = [&] { return whole_file_connection_ ? file_.contiguous_bytes() : file_.bytes_present(piece); };
+      const auto complete = [&] { return whole_file_connection_ ? have() == file_.bytes() : file_.is_full(piece); };
       int64_t farthest = 0;
       for (int tries = 0; !complete();) {
         Head head;
         const Failure failure = fetch(connection, piece, head);
-        if (stopping_ || (whole_by_ && whole_by_ != &connection)) return;
+        if (stopping_ || (whole_file_connection_ && whole_file_connection_ != &connection)) return;
         if (complete()) break;
         if (have() > farthest) tries = 0;
         farthest = std::max(farthest, have());
         const bool refused = failure.reason.empty() && head.status != kOk && head.status != kPart;
         if (refused && !is_busy(head.status)) refused_(head);
-        if (!failure.reason.empty() && !failure.again) throw_error("{}: {}", what_.name, failure.reason);
-        if (++tries == asker_.tries) {
+        if (!failure.reason.empty() && !failure.retryable) throw_error("{}: {}", what_.name, failure.reason);
+        if (++tries == policy_.tries) {
           if (refused) refused_(head);
           throw_error("{}: {} ({} tries); what is here stays, the same command goes on", what_.name,
                       failure.reason.empty() ? "the answer ends too early" : failure.reason, tries);
         }
-        wait_to_retry(asker_, tries - 1, head);
+        wait_to_retry(policy_, tries - 1, head);
         if (stopping_) return;
       }
     }
   }
 
   Failure fetch(Connection& connection, int64_t piece, Head& head) {
-    const bool whole = whole_by_ == &connection;
-    int64_t at = whole ? 0 : file_.start_of(piece) + file_.have(piece), noted = at;
+    const bool whole = whole_file_connection_ == &connection;
+    int64_t at = whole ? 0 : file_.start_of(piece) + file_.bytes_present(piece), noted = at;
     int64_t end = whole ? file_.bytes() : file_.end_of(piece);
     const Request request = whole ? Request{what_.url} : Request{what_.url, at, end - 1, what_.etag};
     const auto begin = [&](const Head& answer) {
@@ -143,10 +143,10 @@ class Fetch {
       if (head.status != kOk) return false;
       if (file_.pieces() == 1 && at == 0) return check_length(head);
       const std::scoped_lock lock(mutex_);
-      if (whole_by_ && whole_by_ != &connection) return false;
+      if (whole_file_connection_ && whole_file_connection_ != &connection) return false;
       check_length(head);
-      whole_by_ = &connection;
-      file_.forget();
+      whole_file_connection_ = &connection;
+      file_.discard_progress();
       at = noted = 0;
       end = file_.bytes();
       return true;
@@ -157,7 +157,7 @@ class Fetch {
         const auto now =
             bytes.first(static_cast<size_t>(std::min<int64_t>(std::ssize(bytes), file_.end_of(place) - at)));
         const std::scoped_lock lock(mutex_);
-        if (stopping_ || (whole_by_ && whole_by_ != &connection)) return false;
+        if (stopping_ || (whole_file_connection_ && whole_file_connection_ != &connection)) return false;
         file_.write(at, now);
         at += std::ssize(now);
         bytes = bytes.subspan(now.size());
@@ -194,7 +194,7 @@ class Fetch {
 
   const Download& what_;
   const std::atomic<bool>* const cancel_; // the asker's flag
-  Asker asker_;                           // cancelled by stopping_ instead
+  RequestPolicy policy_;                  // cancelled by stopping_ instead
   IncompleteFile& file_;
   const DownloadOptions& options_;
   const std::function<void(const Head&)>& refused_;
@@ -202,7 +202,7 @@ class Fetch {
   std::condition_variable changed_;
   std::exception_ptr problem_;
   std::atomic<bool> stopping_ = false;
-  std::atomic<const Connection*> whole_by_ = nullptr;
+  std::atomic<const Connection*> whole_file_connection_ = nullptr;
   int64_t next_ = 0;
   int running_ = 0;
   std::vector<std::jthread> workers_;
@@ -210,29 +210,29 @@ class Fetch {
 
 } // namespace
 
-void download(const Download& what, const Asker& asker, IncompleteFile& file, const DownloadOptions& options,
+void download(const Download& what, const RequestPolicy& policy, IncompleteFile& file, const DownloadOptions& options,
               const std::function<void(const Head&)>& refused) {
   Hash hash;
   const bool hashed = !what.sha256.empty();
   const auto report = [&] {
-    if (options.progress) options.progress(file.have_in_all(), file.bytes());
+    if (options.progress) options.progress(file.total_bytes_present(), file.bytes());
   };
   {
-    constexpr int kGlance = 100;
-    Fetch fetch(what, asker, file, options, refused);
-    for (bool behind = true; fetch.wait(behind ? 1 : kGlance);) {
+    constexpr int kPollMilliseconds = 100;
+    Fetch fetch(what, policy, file, options, refused);
+    for (bool behind = true; fetch.wait(behind ? 1 : kPollMilliseconds);) {
       report();
-      if (hashed && !fetch.whole()) hash.follow(file, file.have_from_start());
-      behind = hashed && !fetch.whole() && hash.at() < file.have_from_start();
+      if (hashed && !fetch.whole()) hash.follow(file, file.contiguous_bytes());
+      behind = hashed && !fetch.whole() && hash.at() < file.contiguous_bytes();
     }
     if (fetch.whole()) hash = Hash();
   }
-  asker.throw_if_cancelled(what.name, "; the same command goes on where it stopped");
-  if (file.have_from_start() != file.bytes()) throw_error("{}: bytes are missing", what.name);
+  policy.throw_if_cancelled(what.name, "; the same command goes on where it stopped");
+  if (file.contiguous_bytes() != file.bytes()) throw_error("{}: bytes are missing", what.name);
   while (hashed && hash.at() < file.bytes()) {
     hash.follow(file, file.bytes());
     report();
-    asker.throw_if_cancelled(what.name);
+    policy.throw_if_cancelled(what.name);
   }
   if (!hashed) return;
   if (const std::string found = hash.text(); found != what.sha256) {

@@ -25,7 +25,7 @@ struct Download {
 
 // Fetches the missing parts of the file and checks them. Throws Error; received bytes stay for a retry unless the hash
 // is wrong. refused(head) throws the message for an unexpected status.
-void download(const Download& what, const Asker& asker, IncompleteFile& file, const DownloadOptions& options,
+void download(const Download& what, const RequestPolicy& policy, IncompleteFile& file, const DownloadOptions& options,
               const std::function<void(const Head&)>& refused);
 
 } // namespace ridge::hub

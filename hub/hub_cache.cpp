@@ -65,7 +65,8 @@ int64_t remove_incomplete_files(const fs::path& repository) {
   int64_t freed = 0;
   std::error_code problem;
   for (const auto& entry : fs::directory_iterator(repository / "blobs", problem))
-    if (entry.path().filename().string().ends_with(kIncomplete)) freed += remove_stopped(entry.path().string());
+    if (entry.path().filename().string().ends_with(kIncomplete))
+      freed += remove_interrupted_download(entry.path().string());
   return freed;
 }
 
@@ -170,7 +171,7 @@ int64_t remove_model(const LocalModel& model) {
   int64_t freed = 0;
   if (model.source == Source::ridge) {
     for (size_t i = model.parts.size(); i-- > 0;)
-      freed += remove_stopped(model.parts[i] + kIncompleteDownload) + remove_file(model.parts[i]);
+      freed += remove_interrupted_download(model.parts[i] + kIncompleteDownload) + remove_file(model.parts[i]);
     return freed;
   }
   const std::string from(name_of(model.source));

@@ -26,7 +26,7 @@ struct Notes { // followed by int64_t bytes of each piece
 
 } // namespace
 
-int64_t remove_stopped(const std::string& path) {
+int64_t remove_interrupted_download(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return 0;
   struct stat info;
@@ -106,18 +106,18 @@ void IncompleteFile::begin(int64_t bytes, int64_t piece_bytes, const std::string
   }
   if (known) return;
   put(&wanted, sizeof wanted, notes_at());
-  forget();
+  discard_progress();
 }
 
-int64_t IncompleteFile::have_in_all() const {
+int64_t IncompleteFile::total_bytes_present() const {
   int64_t sum = 0;
-  for (int64_t i = 0; i < pieces_; ++i) sum += have(i);
+  for (int64_t i = 0; i < pieces_; ++i) sum += bytes_present(i);
   return sum;
 }
 
-int64_t IncompleteFile::have_from_start() const {
+int64_t IncompleteFile::contiguous_bytes() const {
   for (int64_t i = 0; i < pieces_; ++i)
-    if (!is_full(i)) return start_of(i) + have(i);
+    if (!is_full(i)) return start_of(i) + bytes_present(i);
   return bytes_;
 }
 
@@ -128,11 +128,11 @@ void IncompleteFile::write(int64_t at, std::span<const char> bytes) {
 }
 
 void IncompleteFile::note_progress(int64_t piece) {
-  const int64_t have_now = have(piece);
+  const int64_t have_now = bytes_present(piece);
   put(&have_now, sizeof have_now, notes_at() + static_cast<int64_t>(sizeof(Notes) + sizeof(int64_t) * piece));
 }
 
-void IncompleteFile::forget() {
+void IncompleteFile::discard_progress() {
   for (int64_t i = 0; i < pieces_; ++i) have_[i] = 0;
   const std::vector<int64_t> none(static_cast<size_t>(pieces_), 0);
   put(none.data(), none.size() * sizeof(int64_t), notes_at() + static_cast<int64_t>(sizeof(Notes)));

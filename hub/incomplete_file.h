@@ -17,7 +17,7 @@ namespace ridge::hub {
 inline constexpr const char* kIncompleteDownload = ".incomplete";
 
 // Removes an interrupted download, unless a process is writing it. Returns freed bytes.
-int64_t remove_stopped(const std::string& path);
+int64_t remove_interrupted_download(const std::string& path);
 
 class IncompleteFile {
  public:
@@ -35,15 +35,15 @@ class IncompleteFile {
   int64_t pieces() const { return pieces_; }
   int64_t start_of(int64_t piece) const { return piece * piece_bytes_; }
   int64_t end_of(int64_t piece) const { return std::min(bytes_, (piece + 1) * piece_bytes_); }
-  int64_t have(int64_t piece) const { return have_[piece]; } // bytes from the piece's start; thread-safe
-  bool is_full(int64_t piece) const { return start_of(piece) + have(piece) == end_of(piece); }
-  int64_t have_in_all() const;
-  int64_t have_from_start() const; // bytes without a gap
+  int64_t bytes_present(int64_t piece) const { return have_[piece]; } // bytes from the piece's start; thread-safe
+  bool is_full(int64_t piece) const { return start_of(piece) + bytes_present(piece) == end_of(piece); }
+  int64_t total_bytes_present() const;
+  int64_t contiguous_bytes() const; // bytes without a gap
 
   // `at` must be the end of the piece's data. Threads may write different pieces.
   void write(int64_t at, std::span<const char> bytes);
   void note_progress(int64_t piece); // saves the progress on disk
-  void forget();                     // drops all progress
+  void discard_progress();           // drops all progress
   size_t read(int64_t at, std::span<char> bytes) const;
 
   void finish(const std::string& target); // syncs and renames

@@ -23,18 +23,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kDeepest = 6;
-constexpr size_t kMostEntries = 50000;
-constexpr int64_t kMostParts = 50000;
-constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMaxEntries = 50000;
+constexpr int64_t kMaxParts = 50000;
+constexpr size_t kMaxBytes = 1 << 20;
 
-bool is_shown(const std::string& name) { return core::printable(name, name.size() + 1) == name; }
+bool is_printable(const std::string& name) { return core::printable(name, name.size() + 1) == name; }
 
 std::vector<fs::path> entries_of(const fs::path& folder, size_t& left) {
   std::vector<fs::path> entries;
   std::error_code problem;
   for (fs::directory_iterator at(folder, fs::directory_options::skip_permission_denied, problem), end;
        !problem && at != end && left > 0; at.increment(problem), --left)
-    if (is_shown(at->path().filename().string())) entries.push_back(at->path());
+    if (is_printable(at->path().filename().string())) entries.push_back(at->path());
   std::ranges::sort(entries);
   return entries;
 }
@@ -52,7 +52,7 @@ void walk(const fs::path& folder, int depth, size_t& left, const std::function<v
 
 std::string read_small(const fs::path& path) {
   std::error_code problem;
-  if (!fs::is_regular_file(path, problem) || fs::file_size(path, problem) > kMostBytes || problem) return "";
+  if (!fs::is_regular_file(path, problem) || fs::file_size(path, problem) > kMaxBytes || problem) return "";
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -62,7 +62,7 @@ class Collector {
   std::vector<LocalModel> models;
 
   void add_hugging_face(const fs::path& cache) {
-    size_t left = kMostEntries;
+    size_t left = kMaxEntries;
     for (const fs::path& repo : entries_of(cache, left)) {
       constexpr std::string_view kPrefix = "models--";
       std::string origin = repo.filename().string();
@@ -77,7 +77,7 @@ class Collector {
   }
 
   void add_ollama(const fs::path& place) {
-    size_t left = kMostEntries;
+    size_t left = kMaxEntries;
     const fs::path manifests = place / "manifests";
     walk(manifests, kDeepest, left, [&](const fs::path& path) {
       const auto blob = model_blob(read_small(path));
@@ -94,7 +94,7 @@ class Collector {
   }
 
   void add_folder(const Place& place) {
-    size_t left = kMostEntries;
+    size_t left = kMaxEntries;
     walk(place.folder, kDeepest, left, [&](const fs::path& path) {
       const std::string folder = path.parent_path().lexically_relative(place.folder).string();
       const bool published = place.source == Source::lm_studio && folder.find('/') != std::string::npos;
@@ -131,7 +131,7 @@ class Collector {
   void add_file(const fs::path& path, const std::string& origin, Source source) {
     const std::string file = path.filename().string();
     const auto shard = gguf::shard_name(file);
-    if (shard && (shard->number != 1 || shard->count > kMostParts)) return;
+    if (shard && (shard->number != 1 || shard->count > kMaxParts)) return;
     LocalModel model{shard ? shard->stem : file.substr(0, file.size() - 5), origin, source, path.string()};
     if (shard)
       for (int64_t i = 1; i < static_cast<int64_t>(shard->count); ++i)
@@ -162,7 +162,7 @@ class Collector {
 namespace {
 
 // Removes pulled projectors of listed models.
-void leave_encoders_out(std::vector<LocalModel>& models) {
+void remove_projectors(std::vector<LocalModel>& models) {
   const auto is_encoder = [](const LocalModel& model) {
     return is_projector_file(fs::path(model.path).filename().string());
   };
@@ -186,7 +186,7 @@ std::vector<LocalModel> local_models(std::span<const Place> places, bool encoder
     else if (place.source != Source::hugging_face)
       collector.add_folder(place);
   }
-  if (!encoders) leave_encoders_out(collector.models);
+  if (!encoders) remove_projectors(collector.models);
   std::ranges::stable_sort(collector.models, {}, [](const LocalModel& m) { return core::lower(m.name); });
   return std::move(collector.models);
 }

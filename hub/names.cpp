@@ -31,7 +31,7 @@ std::string lower_stem(std::string_view file_name) {
 }
 
 std::optional<std::string> blob_of_type(std::string_view manifest, std::string_view wanted) {
-  constexpr core::JsonLimits kManifestLimits{.inside = 10'000, .bytes = size_t{1} << 20};
+  constexpr core::JsonLimits kManifestLimits{.containers = 10'000, .bytes = size_t{1} << 20};
   constexpr std::string_view kKind = "sha256:";
   const nlohmann::json parsed = core::find_json<nlohmann::json>(manifest, kManifestLimits).value_or(nullptr);
   const auto layers = parsed.is_object() ? parsed.find("layers") : parsed.end();
@@ -105,20 +105,20 @@ bool is_hash(std::string_view text, size_t digits) {
 }
 
 bool is_safe_path(std::string_view path) {
-  constexpr size_t kMostBytes = 1000, kMostPart = 240;
-  if (path.empty() || path.size() > kMostBytes || core::printable(path, path.size() + 1) != path) return false;
+  constexpr size_t kMaxBytes = 1000, kMaxPartBytes = 240;
+  if (path.empty() || path.size() > kMaxBytes || core::printable(path, path.size() + 1) != path) return false;
   while (true) {
     const size_t slash = path.find('/');
     const std::string_view part = path.substr(0, slash);
-    if (part.empty() || part.size() > kMostPart || part == "." || part == "..") return false;
+    if (part.empty() || part.size() > kMaxPartBytes || part == "." || part == "..") return false;
     if (slash == std::string_view::npos) return true;
     path.remove_prefix(slash + 1);
   }
 }
 
 bool is_repository(std::string_view text) {
-  constexpr size_t kMostBytes = 200;
-  return text.size() <= kMostBytes && std::ranges::count(text, '/') == 1 && is_safe_path(text) &&
+  constexpr size_t kMaxBytes = 200;
+  return text.size() <= kMaxBytes && std::ranges::count(text, '/') == 1 && is_safe_path(text) &&
          text.find("--") == std::string_view::npos && text.find("..") == std::string_view::npos &&
          std::ranges::all_of(text, [](char c) { return is_word(c) || c == '-' || c == '.' || c == '/'; });
 }

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBeside = 50000;
-constexpr std::string_view kBetween = "-_.";
+constexpr size_t kMaxFolderEntries = 50000;
+constexpr std::string_view kWordSeparators = "-_.";
 
 std::string last_part(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
 
@@ -38,7 +38,9 @@ int rank_of_type(const std::string& path) {
 }
 
 bool has_words(std::string_view name, std::string_view part) {
-  const auto is_between = [&](size_t at) { return at >= name.size() || kBetween.find(name[at]) != kBetween.npos; };
+  const auto is_between = [&](size_t at) {
+    return at >= name.size() || kWordSeparators.find(name[at]) != kWordSeparators.npos;
+  };
   for (size_t at = name.find(part); at != name.npos; at = name.find(part, at + 1))
     if ((at == 0 || is_between(at - 1)) && is_between(at + part.size())) return true;
   return false;
@@ -51,7 +53,7 @@ bool is_named_like(const std::string& owner, const std::string& model) {
 std::vector<std::string> files_in(const fs::path& folder, bool (*wanted)(std::string_view)) {
   std::vector<std::string> found;
   std::error_code failed;
-  size_t left = kMostBeside;
+  size_t left = kMaxFolderEntries;
   for (fs::directory_iterator at(folder, failed), end; !failed && at != end && left > 0; at.increment(failed), --left)
     if (wanted(at->path().filename().string())) found.push_back(at->path().string());
   std::ranges::sort(found);
@@ -59,14 +61,14 @@ std::vector<std::string> files_in(const fs::path& folder, bool (*wanted)(std::st
 }
 
 std::vector<std::string> named_by_manifests(const fs::path& blob) {
-  constexpr uintmax_t kMostBytes = 1 << 20;
+  constexpr uintmax_t kMaxBytes = 1 << 20;
   std::vector<std::string> found;
   std::error_code failed;
-  size_t left = kMostBeside;
+  size_t left = kMaxFolderEntries;
   for (fs::recursive_directory_iterator at(blob.parent_path().parent_path() / "manifests", failed), end;
        !failed && at != end && left > 0; at.increment(failed), --left) {
     std::error_code none;
-    if (!at->is_regular_file(none) || at->file_size(none) > kMostBytes) continue;
+    if (!at->is_regular_file(none) || at->file_size(none) > kMaxBytes) continue;
     std::ifstream file(at->path(), std::ios::binary);
     const std::string manifest{std::istreambuf_iterator<char>(file), {}};
     const auto model = model_blob(manifest), projector = projector_blob(manifest);
@@ -84,8 +86,8 @@ std::string projector_owner(std::string_view file_name) {
   constexpr std::string_view kWord = "mmproj";
   std::string name = stem_of(file_name);
   name.erase(name.starts_with(kWord) ? 0 : name.size() - kWord.size(), kWord.size());
-  name.erase(0, std::min(name.find_first_not_of(kBetween), name.size()));
-  name.erase(name.find_last_not_of(kBetween) + 1);
+  name.erase(0, std::min(name.find_first_not_of(kWordSeparators), name.size()));
+  name.erase(name.find_last_not_of(kWordSeparators) + 1);
   const bool is_type = !type_in_name("-" + name).empty() && name.find_first_of("-.") == std::string::npos;
   return is_type || name == "model" || name.starts_with("model-") ? "" : name;
 }

@@ -43,7 +43,7 @@ std::function<bool()> waiting(const PullOptions& options, const std::string& nam
     if (!told && options.note) options.note(fmt::format("{}: another process is pulling it; waiting", name));
     told = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    return !options.asker.cancelled();
+    return !options.policy.cancelled();
   };
 }
 
@@ -79,14 +79,14 @@ class HubPull {
 
  private:
   void fetch(const RemoteFile& file, const DownloadOptions& download_options) const {
-    const Asker& asker = options_.asker;
+    const RequestPolicy& policy = options_.policy;
     IncompleteFile incomplete(cache_.incomplete_path(file), waiting(options_, file.path));
     if (cache_.has_blob(file)) return incomplete.remove();
-    const std::string url = fmt::format("{}/{}/resolve/{}/{}", asker.endpoint, url_escaped(reference_.repository),
+    const std::string url = fmt::format("{}/{}/resolve/{}/{}", policy.endpoint, url_escaped(reference_.repository),
                                         listing_.commit, url_escaped(file.path));
     incomplete.begin(file.bytes, options_.download.piece_bytes, file.blob);
-    download({url, file.path, file.sha256 ? file.blob : "", ""}, asker, incomplete, download_options,
-             [&](const Head& head) { throw_refused(head, asker, reference_); });
+    download({url, file.path, file.sha256 ? file.blob : "", ""}, policy, incomplete, download_options,
+             [&](const Head& head) { throw_refused(head, policy, reference_); });
     cache_.note_pulled(file);
     incomplete.finish(cache_.blob_path(file));
   }
@@ -116,7 +116,7 @@ const RemoteFile* choose_projector(const RemoteModel& model, const Listing& list
 }
 
 Pulled pull_from_hub(const Reference& reference, const PullOptions& options) {
-  Connection connection(options.asker);
+  Connection connection(options.policy);
   const Listing listing = list_repository(connection, reference);
   const std::vector<RemoteModel> models = models_of(listing.files, reference.file);
   std::vector<std::string> others;
@@ -152,9 +152,9 @@ Probe probe(Connection& connection, const std::string& url) {
           return false;
         },
         [](std::span<const char>) { return false; });
-    const bool again = failure.reason.empty() ? is_busy(head.status) : failure.again;
-    if (again && tries + 1 < connection.asker().tries) {
-      wait_to_retry(connection.asker(), tries, head);
+    const bool again = failure.reason.empty() ? is_busy(head.status) : failure.retryable;
+    if (again && tries + 1 < connection.policy().tries) {
+      wait_to_retry(connection.policy(), tries, head);
       continue;
     }
     if (!failure.reason.empty()) throw_error("{}: {}", url, failure.reason);
@@ -163,8 +163,8 @@ Probe probe(Connection& connection, const std::string& url) {
     const std::string range = head.header("content-range"),
                       length = head.status == 206 ? range.substr(range.find('/') + 1) : head.header("content-length");
     std::from_chars(length.data(), length.data() + length.size(), found.bytes);
-    constexpr int64_t kMostBytes = int64_t{1} << 44;
-    if (found.bytes < 1 || found.bytes > kMostBytes)
+    constexpr int64_t kMaxBytes = int64_t{1} << 44;
+    if (found.bytes < 1 || found.bytes > kMaxBytes)
       throw_error("{}: the server does not say how long the file is", url);
     found.etag = head.header("etag");
     if (!found.etag.starts_with('"')) found.etag.clear(); // a weak ETag does not identify bytes
@@ -191,7 +191,7 @@ bool is_there(const std::string& target, const std::string& name, const Probe& f
   }
   const auto checking = [&](int64_t done) {
     if (options.progress) options.progress("checking " + name, done, found.bytes);
-    options.asker.throw_if_cancelled(name);
+    options.policy.throw_if_cancelled(name);
   };
   const bool same = file_sha256(target, checking) == found.sha256;
   note(same ? "is there already, with the right SHA-256"
@@ -205,7 +205,7 @@ Pulled pull_address(const std::string& url, const PullOptions& options) {
   fs::create_directories(options.downloads, problem);
   if (problem) throw_error("{}: cannot create the folder: {}", options.downloads, problem.message());
 
-  Connection connection(options.asker);
+  Connection connection(options.policy);
   const Probe found = probe(connection, url);
   const auto inode = [&] {
     struct stat info;
@@ -220,8 +220,8 @@ Pulled pull_address(const std::string& url, const PullOptions& options) {
   }
   if (options.note) options.note(fmt::format("{}, {}", name, size_text(found.bytes)));
   incomplete.begin(found.bytes, options.download.piece_bytes, found.sha256.empty() ? found.etag : found.sha256);
-  if (found.sha256.empty() && found.etag.empty()) incomplete.forget(); // nothing identifies the content
-  download({url, name, found.sha256, found.sha256.empty() ? found.etag : ""}, options.asker, incomplete,
+  if (found.sha256.empty() && found.etag.empty()) incomplete.discard_progress(); // nothing identifies the content
+  download({url, name, found.sha256, found.sha256.empty() ? found.etag : ""}, options.policy, incomplete,
            download_options(options, name, 0, found.bytes),
            [&](const Head& head) { throw_error("{}: the server answers with status {}", url, head.status); });
   incomplete.finish(target);
@@ -236,10 +236,10 @@ PullOptions pull_options() {
   PullOptions options;
   options.cache = hugging_face_cache();
   options.downloads = download_folder();
-  options.asker.endpoint = environment("HF_ENDPOINT");
-  if (options.asker.endpoint.empty()) options.asker.endpoint = "https://huggingface.co";
-  while (options.asker.endpoint.ends_with('/')) options.asker.endpoint.pop_back();
-  options.asker.token = find_token();
+  options.policy.endpoint = environment("HF_ENDPOINT");
+  if (options.policy.endpoint.empty()) options.policy.endpoint = "https://huggingface.co";
+  while (options.policy.endpoint.ends_with('/')) options.policy.endpoint.pop_back();
+  options.policy.token = find_token();
   return options;
 }
 
@@ -254,7 +254,7 @@ std::string place_of_address(const std::string& url, const std::string& download
 
 int64_t remove_stopped_pull(const Reference& reference) {
   if (reference.url.empty()) return HubCache(hugging_face_cache(), reference.repository).remove_incomplete();
-  return remove_stopped(place_of_address(reference.url, download_folder()) + kIncompleteDownload);
+  return remove_interrupted_download(place_of_address(reference.url, download_folder()) + kIncompleteDownload);
 }
 
 const LocalModel* find_pulled(std::span<const LocalModel> models, const Reference& reference) {

@@ -14,7 +14,7 @@ namespace ridge::hub {
 inline constexpr const char* kNoProjector = "none";
 
 struct PullOptions {
-  Asker asker;
+  RequestPolicy policy;
   std::string cache, downloads;
   // Type or file of the projector to pull along; empty: the best; kNoProjector: none.
   std::string projector;

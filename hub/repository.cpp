@@ -20,11 +20,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostAnswerBytes = size_t{32} << 20;
-constexpr core::JsonLimits kAnswerLimits{.depth = 16, .inside = 200'000, .bytes = kMostAnswerBytes};
-constexpr int kMostPages = 50;
-constexpr size_t kMostFiles = 100'000;
-constexpr int64_t kMostFileBytes = int64_t{1} << 44;
+constexpr size_t kMaxAnswerBytes = size_t{32} << 20;
+constexpr core::JsonLimits kAnswerLimits{.depth = 16, .containers = 200'000, .bytes = kMaxAnswerBytes};
+constexpr int kMaxPages = 50;
+constexpr size_t kMaxFiles = 100'000;
+constexpr int64_t kMaxFileBytes = int64_t{1} << 44;
 
 // Most wanted first.
 constexpr std::string_view kUsual[] = {"Q4_K_M", "Q4_K_S", "Q4_K_L", "Q4_K_XL", "IQ4_XS", "IQ4_NL", "Q4_0",
@@ -88,7 +88,7 @@ std::vector<RemoteFile> parse_tree(std::string_view json, const std::string& whe
     const auto bytes = sized.find("size");
     if (!hash || !is_hash(*hash, large ? 64 : 40) || bytes == sized.end() || !bytes->is_number_unsigned()) continue;
     const uint64_t count = bytes->get<uint64_t>();
-    if (count < 1 || count > static_cast<uint64_t>(kMostFileBytes)) continue;
+    if (count < 1 || count > static_cast<uint64_t>(kMaxFileBytes)) continue;
     files.push_back({*path, static_cast<int64_t>(count), *hash, large});
   }
   return files;
@@ -205,59 +205,59 @@ const RemoteFile* projector_for(const RemoteModel& model, const std::vector<Remo
   return found.empty() ? nullptr : &*std::ranges::find(files, found[0], &RemoteFile::path);
 }
 
-[[noreturn]] void throw_refused(const Head& head, const Asker& asker, const Reference& reference) {
+[[noreturn]] void throw_refused(const Head& head, const RequestPolicy& policy, const Reference& reference) {
   const std::string what = core::printable(text_of(reference), 300), code = head.header("x-error-code");
-  const std::string page = fmt::format("{}/{}", asker.endpoint, reference.repository);
+  const std::string page = fmt::format("{}/{}", policy.endpoint, reference.repository);
   if (code == "GatedRepo" || (head.status == 403 && code.empty()))
     throw_error("{}: is gated: accept its terms at {}, and {}", what, page,
-                asker.token.empty() ? "set HF_TOKEN to a token of yours (huggingface.co/settings/tokens)"
-                                    : "see that your HF_TOKEN may read it");
+                policy.token.empty() ? "set HF_TOKEN to a token of yours (huggingface.co/settings/tokens)"
+                                     : "see that your HF_TOKEN may read it");
   if (head.status == 401)
     throw_error("{}: {}", what,
-                asker.token.empty() ? "there is no such public repository; for a private or gated one set HF_TOKEN"
-                                    : "your HF_TOKEN is not taken, or there is no such repository");
+                policy.token.empty() ? "there is no such public repository; for a private or gated one set HF_TOKEN"
+                                     : "your HF_TOKEN is not taken, or there is no such repository");
   if (head.status == 404)
     throw_error("{}: there is no such {} at {}", what,
                 code == "RevisionNotFound" ? "revision"
                 : code == "EntryNotFound"  ? "file"
                                            : "repository",
-                asker.endpoint);
-  if (head.status == 429) throw_error("{}: {} says that these are too many requests; try later", what, asker.endpoint);
-  throw_error("{}: {} answers with status {}", what, asker.endpoint, head.status);
+                policy.endpoint);
+  if (head.status == 429) throw_error("{}: {} says that these are too many requests; try later", what, policy.endpoint);
+  throw_error("{}: {} answers with status {}", what, policy.endpoint, head.status);
 }
 
 namespace {
 
 Answer ask(Connection& connection, const Reference& reference, const std::string& url) {
-  Answer answer = get_text(connection, url, kMostAnswerBytes);
-  if (answer.head.status != 200) throw_refused(answer.head, connection.asker(), reference);
+  Answer answer = get_text(connection, url, kMaxAnswerBytes);
+  if (answer.head.status != 200) throw_refused(answer.head, connection.policy(), reference);
   return answer;
 }
 
-std::string api_of(const Asker& asker, const Reference& reference) {
-  return asker.endpoint + "/api/models/" + url_escaped(reference.repository);
+std::string api_of(const RequestPolicy& policy, const Reference& reference) {
+  return policy.endpoint + "/api/models/" + url_escaped(reference.repository);
 }
 
 } // namespace
 
 std::vector<RemoteFile> list_files(Connection& connection, const Reference& reference, const std::string& revision) {
-  const Asker& asker = connection.asker();
+  const RequestPolicy& policy = connection.policy();
   std::vector<RemoteFile> files;
-  std::string url = api_of(asker, reference) + "/tree/" + url_escaped(revision, true) + "?recursive=1";
+  std::string url = api_of(policy, reference) + "/tree/" + url_escaped(revision, true) + "?recursive=1";
   for (int page = 0; !url.empty(); ++page) {
-    if (page == kMostPages) throw_error("{}: its list of files does not end", text_of(reference));
+    if (page == kMaxPages) throw_error("{}: its list of files does not end", text_of(reference));
     const Answer answer = ask(connection, reference, url);
     for (RemoteFile& file : parse_tree(answer.body, url)) files.push_back(std::move(file));
-    if (files.size() > kMostFiles) throw_error("{}: has more than {} files", text_of(reference), kMostFiles);
+    if (files.size() > kMaxFiles) throw_error("{}: has more than {} files", text_of(reference), kMaxFiles);
     url = next_page(answer.head.header("link"));
-    if (!url.empty() && origin_of(url) != origin_of(asker.endpoint))
+    if (!url.empty() && origin_of(url) != origin_of(policy.endpoint))
       throw_error("{}: its list of files goes on at another host, {}", text_of(reference), core::printable(url, 200));
   }
   return files;
 }
 
 Listing list_repository(Connection& connection, const Reference& reference) {
-  const std::string url = api_of(connection.asker(), reference) + "/revision/" + url_escaped(reference.revision, true);
+  const std::string url = api_of(connection.policy(), reference) + "/revision/" + url_escaped(reference.revision, true);
   Listing listing;
   listing.commit = parse_commit(ask(connection, reference, url).body, url);
   listing.files = list_files(connection, reference, listing.commit);

@@ -59,6 +59,6 @@ struct Listing {
 Listing list_repository(Connection& connection, const Reference& reference);
 std::vector<RemoteFile> list_files(Connection& connection, const Reference& reference, const std::string& revision);
 
-[[noreturn]] void throw_refused(const Head& head, const Asker& asker, const Reference& reference);
+[[noreturn]] void throw_refused(const Head& head, const RequestPolicy& policy, const Reference& reference);
 
 } // namespace ridge::hub

@@ -12,8 +12,8 @@
 namespace ridge::hub {
 namespace {
 
-constexpr size_t kMostFoundBytes = size_t{8} << 20;
-constexpr core::JsonLimits kFoundLimits{.depth = 16, .inside = 200'000, .bytes = kMostFoundBytes};
+constexpr size_t kMaxFoundBytes = size_t{8} << 20;
+constexpr core::JsonLimits kFoundLimits{.depth = 16, .containers = 200'000, .bytes = kMaxFoundBytes};
 
 bool names_file(const std::string& reference, const std::string& path) {
   try {
@@ -46,12 +46,12 @@ std::vector<FoundRepository> parse_search(std::string_view json, const std::stri
 }
 
 std::vector<FoundRepository> search(Connection& connection, std::string_view words, int most) {
-  const Asker& asker = connection.asker();
+  const RequestPolicy& policy = connection.policy();
   const std::string url = fmt::format("{}/api/models?search={}&filter=gguf&sort=downloads&direction=-1&limit={}",
-                                      asker.endpoint, url_escaped(words, true), most);
-  const Answer answer = get_text(connection, url, kMostFoundBytes);
-  if (answer.head.status == 429) throw_error("{} says that these are too many requests; try later", asker.endpoint);
-  if (answer.head.status != 200) throw_error("{} answers a search with status {}", asker.endpoint, answer.head.status);
+                                      policy.endpoint, url_escaped(words, true), most);
+  const Answer answer = get_text(connection, url, kMaxFoundBytes);
+  if (answer.head.status == 429) throw_error("{} says that these are too many requests; try later", policy.endpoint);
+  if (answer.head.status != 200) throw_error("{} answers a search with status {}", policy.endpoint, answer.head.status);
   std::vector<FoundRepository> found = parse_search(answer.body, url);
   if (std::ssize(found) > most) found.resize(static_cast<size_t>(most));
   return found;

@@ -23,10 +23,10 @@ namespace {
 constexpr int64_t kVerifySteps = 32;
 
 // Acceptance is simulated.
-class AnyTokens final : public engine::Drafter {
+class DummyDrafter final : public engine::Drafter {
  public:
   void begin(std::span<const int32_t>) override {}
-  int look(std::span<const int32_t>) override { return 0; }
+  int prepare_draft(std::span<const int32_t>) override { return 0; }
   std::vector<int32_t> draft(int64_t most) override { return std::vector<int32_t>(most, 0); }
 };
 
@@ -74,11 +74,11 @@ class Bench {
   // Steps of `tokens` tokens of one stream, all with logits.
   void run_verification(int64_t tokens, int64_t depth) {
     BenchRow row = common_;
-    row.verified = tokens;
+    row.verified_tokens = tokens;
     row.generated = tokens * kVerifySteps;
     measure(std::move(row), depth, [&] {
       for (int64_t i = 0; i < kVerifySteps; ++i) {
-        evaluate_guesses(tokens - 1, depth, false);
+        evaluate_draft(tokens - 1, depth, false);
         add_step(tokens, depth);
       }
     });
@@ -89,13 +89,13 @@ class Bench {
   void run_speculation(double right, const std::string& heads, int64_t count, int64_t depth) {
     BenchRow row = common_;
     row.generated = count;
-    row.right_guesses = right;
-    row.guessing_heads = heads;
+    row.acceptance = right;
+    row.draft_heads = heads;
     std::unique_ptr<engine::Drafter> drafter;
     if (!heads.empty())
       drafter = std::make_unique<engine::HeadDrafter>(model_);
     else
-      drafter = std::make_unique<AnyTokens>();
+      drafter = std::make_unique<DummyDrafter>();
     engine::Speculator speculator(std::move(drafter), 0, steps_.clock);
     const core::Sampler sampler({.seed = 1}, model_.program.vocab);
     int64_t steps = 0, tokens = 0;
@@ -103,27 +103,27 @@ class Bench {
       text_.assign(depth + 1, 0);
       speculator.resume(text_);
       step(depth);
-      hand_over_rows(speculator, depth, 1);
+      pass_hidden_rows(speculator, depth, 1);
       const bool decoding = model_.executor->start_decoding(sampler, static_cast<int32_t>(depth + 1), 0);
-      bool awaits = decoding; // a token is still due
+      bool token_pending = decoding; // a token is still due
       int64_t done = 1;
-      while (done < count || awaits) {
-        const int64_t guesses = done < count ? speculator.worth(text_, 1, count - done - 1) : 0;
+      while (done < count || token_pending) {
+        const int64_t guesses = done < count ? speculator.draft_length(text_, 1, count - done - 1) : 0;
         const double start = steps_.clock();
-        if (awaits) {
-          awaits = guesses == 0 && done < count;
-          model_.executor->next_token(awaits);
-          hand_over_rows(speculator, depth + done - 1, 1);
-          if (!awaits) continue;
-          speculator.took(1, steps_.clock() - start);
+        if (token_pending) {
+          token_pending = guesses == 0 && done < count;
+          model_.executor->next_token(token_pending);
+          pass_hidden_rows(speculator, depth + done - 1, 1);
+          if (!token_pending) continue;
+          speculator.record_step_time(1, steps_.clock() - start);
           add_step(1, depth + done++);
         } else if (decoding && guesses == 0) {
-          evaluate_guesses(0, depth + done, true);
+          evaluate_draft(0, depth + done, true);
           add_step(1, depth + done++);
-          awaits = true;
+          token_pending = true;
           continue; // counted when its token arrives
         } else {
-          done += guess(speculator, guesses, right, depth + done, decoding);
+          done += speculative_step(speculator, guesses, right, depth + done, decoding);
         }
         ++steps;
       }
@@ -134,17 +134,18 @@ class Bench {
 
  private:
   // Returns the tokens gained.
-  int64_t guess(engine::Speculator& speculator, int64_t guesses, double right, int64_t position, bool decoding) {
+  int64_t speculative_step(engine::Speculator& speculator, int64_t guesses, double right, int64_t position,
+                           bool decoding) {
     if (guesses > 0) speculator.draft();
     const double start = steps_.clock();
-    evaluate_guesses(guesses, position, decoding);
+    evaluate_draft(guesses, position, decoding);
     if (decoding) model_.executor->chosen_tokens();
-    speculator.took(guesses + 1, steps_.clock() - start);
+    speculator.record_step_time(guesses + 1, steps_.clock() - start);
     int64_t good = 0;
     std::bernoulli_distribution is_right(right);
     while (good < guesses && is_right(random_)) ++good;
-    speculator.were_right(guesses, good);
-    hand_over_rows(speculator, position, good + 1);
+    speculator.record_acceptance(guesses, good);
+    pass_hidden_rows(speculator, position, good + 1);
     add_step(guesses + 1, position);
     if (speculator.reads_rows())
       for (int64_t i = 0; i < guesses; ++i)
@@ -154,7 +155,7 @@ class Bench {
   }
 
   // Hidden rows of the last step's tokens from `position`, at most `most`.
-  void hand_over_rows(engine::Speculator& speculator, int64_t position, int64_t most) {
+  void pass_hidden_rows(engine::Speculator& speculator, int64_t position, int64_t most) {
     if (!speculator.reads_rows()) return;
     const std::span<const float> rows = model_.executor->hidden();
     const int64_t width = model_.program.values[model_.program.hidden].width;
@@ -165,7 +166,7 @@ class Bench {
   }
 
   // `choose`: the executor samples.
-  void evaluate_guesses(int64_t guesses, int64_t position, bool choose) {
+  void evaluate_draft(int64_t guesses, int64_t position, bool choose) {
     const std::vector<int32_t> tokens = random_tokens(guesses + 1);
     std::vector<int32_t> positions(tokens.size()), outputs(tokens.size());
     std::iota(positions.begin(), positions.end(), static_cast<int32_t>(position));
@@ -181,10 +182,10 @@ class Bench {
     advance(tokens);
   }
 
-  static double found_share(const core::ExpertUse& before, core::ExpertUse use) {
-    use.found -= before.found;
-    use.missed -= before.missed;
-    return use.found + use.missed > 0 ? use.found_share() : -1;
+  static double hit_rate(const core::ExpertUse& before, core::ExpertUse use) {
+    use.hits -= before.hits;
+    use.misses -= before.misses;
+    return use.hits + use.misses > 0 ? use.hit_rate() : -1;
   }
 
   int32_t random_token() { return static_cast<int32_t>(random_() % model_.program.vocab); }
@@ -223,10 +224,10 @@ class Bench {
 
   StepProfile profile_of(const BenchRow& row) {
     const int64_t of_prompt = std::min({row.prompt, row.ubatch_tokens, model_.executor->config().max_batch});
-    const bool one_stream = row.prompt > 0 || row.verified > 0;
+    const bool one_stream = row.prompt > 0 || row.verified_tokens > 0;
     const std::vector<int32_t> tokens = random_tokens(!one_stream     ? row.streams
                                                       : of_prompt > 0 ? of_prompt
-                                                                      : row.verified);
+                                                                      : row.verified_tokens);
     return profile_step(*model_.executor, model_.program, {tokens, row.depth, one_stream, row.prompt > 0},
                         row.read_bytes_per_second);
   }
@@ -267,8 +268,8 @@ class Bench {
       row.seconds.push_back(steps_.clock() - start);
     }
     model_.file.check();
-    if (row.right_guesses >= 0) row.tokens_per_step = tokens_per_step_;
-    row.experts_found = found_share(before, model_.executor->expert_use());
+    if (row.acceptance >= 0) row.tokens_per_step = tokens_per_step_;
+    row.expert_cache_hit_rate = hit_rate(before, model_.executor->expert_use());
     row.bytes = cost_.bytes();
     row.flops = cost_.flops;
     row.read_bytes_per_second = (roof_before + peaks_.read_bytes_per_second()) / 2;
@@ -304,7 +305,7 @@ int64_t ubatch_of(const BenchSetting& setting, const core::Executor& executor) {
 void bench_model(engine::LoadedModel& loaded, const std::string& name, const BenchPlan& plan,
                  const core::BenchRequest& request, const BenchSteps& steps, TestCount& count) {
   for (const BenchSetting& setting : plan.settings) {
-    const bool single = plan.has_single(setting);
+    const bool single = plan.runs_single_stream_tests(setting);
     if (plan.tests_of(setting) == 0) continue;
     core::ModelOptions options = model_options(request, setting);
     options.context = std::ranges::max(plan.depths) + plan.longest(single);
@@ -342,8 +343,8 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
       for (const int64_t tokens : plan.generated) {
         bench.run_generation(tokens, depth);
         if (!single) continue;
-        for (const double right : plan.right_guesses) bench.run_speculation(right, "", tokens, depth);
-        for (const double right : plan.right_heads) bench.run_speculation(right, plan.heads, tokens, depth);
+        for (const double right : plan.acceptances) bench.run_speculation(right, "", tokens, depth);
+        for (const double right : plan.head_acceptances) bench.run_speculation(right, plan.heads, tokens, depth);
       }
     }
   }

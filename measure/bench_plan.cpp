@@ -10,7 +10,7 @@
 namespace ridge::measure {
 namespace {
 
-constexpr int64_t kMostTokens = 1 << 20;
+constexpr int64_t kMaxTokens = 1 << 20;
 
 std::vector<int64_t> layer_counts(const std::string& list) {
   if (list == "-1") return {-1};
@@ -63,7 +63,7 @@ void plan_guesses(BenchPlan& plan, const core::BenchRequest& request) {
                               "right guesses",
                               word),
                   Error::kUsage);
-    plan.right_guesses.push_back(right);
+    plan.acceptances.push_back(right);
   }
   if (!plan.heads.empty() && request.accepted.empty())
     throw Error(fmt::format("--spec {}: how often are guesses right? --accept 0.8", plan.heads), Error::kUsage);
@@ -74,8 +74,8 @@ void plan_guesses(BenchPlan& plan, const core::BenchRequest& request) {
   if (!request.draft_model.empty() && (plan.heads != "eagle3" || request.files.size() > 1 || !request.shapes.empty()))
     throw Error("--draft-model: goes with --spec eagle3 and one model", Error::kUsage);
   for (const std::string& word : words_of(request.accepted)) {
-    plan.right_heads.push_back(parse_probability(word));
-    if (plan.right_heads.back() < 0)
+    plan.head_acceptances.push_back(parse_probability(word));
+    if (plan.head_acceptances.back() < 0)
       throw Error(fmt::format("--accept: '{}' is no number from 0 to 1", word), Error::kUsage);
   }
 }
@@ -84,8 +84,8 @@ void plan_guesses(BenchPlan& plan, const core::BenchRequest& request) {
 
 size_t BenchPlan::tests_of(const BenchSetting& setting) const {
   const size_t of_one =
-      prompts.size() + verified.size() + (right_guesses.size() + right_heads.size()) * generated.size();
-  return (generated.size() + (has_single(setting) ? of_one : 0)) * depths.size();
+      prompts.size() + verified.size() + (acceptances.size() + head_acceptances.size()) * generated.size();
+  return (generated.size() + (runs_single_stream_tests(setting) ? of_one : 0)) * depths.size();
 }
 
 int64_t BenchPlan::tests_of_model() const {
@@ -95,7 +95,7 @@ int64_t BenchPlan::tests_of_model() const {
 }
 
 int64_t BenchPlan::most_outputs(const BenchSetting& setting) const {
-  const int64_t guessing = right_guesses.empty() && right_heads.empty() ? 0 : engine::kMostGuesses + 1;
+  const int64_t guessing = acceptances.empty() && head_acceptances.empty() ? 0 : engine::kMaxGuesses + 1;
   return std::max({setting.streams, guessing, verified.empty() ? 0 : std::ranges::max(verified)});
 }
 
@@ -123,7 +123,7 @@ core::ModelOptions model_options(const core::BenchRequest& request, const BenchS
 
 BenchPlan plan_bench(const core::BenchRequest& request, const BenchNames& names) {
   const auto parse = [](const std::string& list, const std::string& name) {
-    return parse_counts(list, name.c_str(), 0, kMostTokens);
+    return parse_counts(list, name.c_str(), 0, kMaxTokens);
   };
   BenchPlan plan;
   plan.prompts = parse(request.prompts, names.prompts);

@@ -23,12 +23,12 @@ struct BenchPlan {
   std::vector<BenchSetting> settings;
   std::vector<int64_t> prompts, generated, depths; // tokens; depths is not empty
   std::vector<int64_t> verified;                   // tokens per step
-  std::vector<double> right_guesses;               // acceptance probabilities
-  std::vector<double> right_heads;                 // the same, with draft heads
+  std::vector<double> acceptances;                 // acceptance probabilities
+  std::vector<double> head_acceptances;            // the same, with draft heads
   std::string heads;                               // mtp, eagle3; empty: none
 
   // Single-stream tests run once.
-  bool has_single(const BenchSetting& setting) const { return setting.streams == settings[0].streams; }
+  bool runs_single_stream_tests(const BenchSetting& setting) const { return setting.streams == settings[0].streams; }
   size_t tests_of(const BenchSetting& setting) const;
   int64_t tests_of_model() const;
   int64_t most_outputs(const BenchSetting& setting) const; // of one forward()

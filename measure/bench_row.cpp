@@ -8,11 +8,10 @@
 namespace ridge::measure {
 
 std::string BenchRow::test() const {
-  std::string name = prompt > 0     ? fmt::format("pp{}", prompt)
-                     : verified > 0 ? fmt::format("vf{}", verified)
-                                    : fmt::format("tg{}", generated);
-  if (right_guesses >= 0)
-    name += fmt::format(" {} {}", guessing_heads.empty() ? "guess" : guessing_heads, right_guesses);
+  std::string name = prompt > 0            ? fmt::format("pp{}", prompt)
+                     : verified_tokens > 0 ? fmt::format("vf{}", verified_tokens)
+                                           : fmt::format("tg{}", generated);
+  if (acceptance >= 0) name += fmt::format(" {} {}", draft_heads.empty() ? "guess" : draft_heads, acceptance);
   if (streams > 1) name += fmt::format(" x{}", streams);
   if (depth > 0) name += fmt::format(" @ d{}", depth);
   return name;

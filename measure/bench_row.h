@@ -22,11 +22,11 @@ struct BenchRow {
   int64_t gpu_layers; // -1: as many as fit
 
   int64_t prompt = 0, generated = 0, depth = 0, streams = 1; // one is 0
-  int64_t verified = 0;                                      // per step, all with logits; `generated` counts all steps
-  double right_guesses = -1;                                 // acceptance; < 0: no drafts
-  std::string guessing_heads = {};                           // mtp, eagle3
+  int64_t verified_tokens = 0;                               // per step, all with logits; `generated` counts all steps
+  double acceptance = -1;                                    // < 0: no drafts
+  std::string draft_heads = {};                              // mtp, eagle3
   double tokens_per_step = 1;                                // per stream, with drafts
-  double experts_found = -1; // share of wanted experts cached on the GPU; < 0: none on the host
+  double expert_cache_hit_rate = -1; // share of wanted experts cached on the GPU; < 0: none on the host
 
   std::vector<double> seconds; // per repetition
   double bytes, flops;         // per repetition, by op_cost

@@ -23,7 +23,7 @@ std::vector<std::string> split(const std::string& text) {
 } // namespace
 
 std::vector<int64_t> parse_counts(const std::string& text, const char* flag, int64_t least, int64_t most) {
-  constexpr size_t kMost = 1000;
+  constexpr size_t kMax = 1000;
   std::vector<int64_t> counts;
   for (const std::string& part : split(text)) {
     const auto refuse = [&](const char* why) {
@@ -54,7 +54,7 @@ std::vector<int64_t> parse_counts(const std::string& text, const char* flag, int
     if (last < first || step < 1 || step > most || (multiply && (step < 2 || first < 1))) refuse("is no range");
     for (int64_t value = first; value <= last; value = multiply ? value * step : value + step) {
       counts.push_back(value);
-      if (counts.size() > kMost) refuse("makes more than 1000 counts");
+      if (counts.size() > kMax) refuse("makes more than 1000 counts");
     }
   }
   return counts;

@@ -73,8 +73,8 @@ PositionScore compare(std::span<const float> logits, const TopDistribution& refe
     named += std::exp(log_q);
   }
   if (const double tail = reference.tail_probability; tail > 0) {
-    constexpr double kLeast = 1e-12; // 1 - named may cancel to 0
-    divergence += tail * std::log(tail / std::max(1 - named, kLeast));
+    constexpr double kMin = 1e-12; // 1 - named may cancel to 0
+    divergence += tail * std::log(tail / std::max(1 - named, kMin));
   }
   return {q.log_probability(logits[next]), reference.next_log_probability, std::max(0.0, divergence),
           !reference.top.empty() && reference.top[0].id == q.argmax};

@@ -27,13 +27,13 @@ LogitsBase::LogitsBase(const std::string& path) : file_(path) {
                 path);
   std::memcpy(&header_, bytes.data(), sizeof header_);
   if (header_.version != 1) throw_error("{}: version {} of the base file, expected 1", path, header_.version);
-  constexpr uint32_t kMost = 1 << 24; // prevents overflow in file_bytes()
+  constexpr uint32_t kMax = 1 << 24; // prevents overflow in file_bytes()
   const auto in_range = [&](const char* what, uint32_t value, uint32_t least, uint32_t most) {
     if (value < least || value > most) throw_error("{}: {} is {}, expected {} to {}", path, what, value, least, most);
   };
-  in_range("vocabulary", header_.vocab, 1, kMost);
-  in_range("context", header_.context, 2, kMost);
-  in_range("chunks", header_.chunks, 1, kMost);
+  in_range("vocabulary", header_.vocab, 1, kMax);
+  in_range("context", header_.context, 2, kMax);
+  in_range("chunks", header_.chunks, 1, kMax);
   in_range("top", header_.top, 1, std::min(header_.vocab, uint32_t{1} << 12));
   if (bytes.size() != header_.file_bytes())
     throw_error("{}: {} bytes, expected {}: the file is cut or not a base file", path, bytes.size(),

@@ -159,7 +159,7 @@ class KernelProbes {
     TimedProgram timed(probe, options_, options_.prompt, options_.prompt);
     const std::string name = fmt::format("{} {}-{}-{}", format.name, width, inner, width);
     std::vector<RooflinePoint> points = {measure_point("matvec", name, 2 * pairs, timed, plain(width, 1), 1)};
-    points[0].start_seconds = static_cast<double>(2 * pairs) * start_of(type, width);
+    points[0].start_seconds = static_cast<double>(2 * pairs) * launch_seconds(type, width);
     if (inner != width)
       points.push_back(measure_point("product", fmt::format("{} x{}", name, options_.prompt), 2 * pairs, timed,
                                      plain(width, options_.prompt), options_.prompt));
@@ -248,7 +248,7 @@ class KernelProbes {
   }
 
   // Mean launch cost of products to kNarrow and back.
-  double start_of(quant::Type type, int64_t width) {
+  double launch_seconds(quant::Type type, int64_t width) {
     const auto [found, is_new] = starts_.try_emplace({type, width});
     if (is_new) {
       const ProgramBuilder probe = chain(type, width, kNarrow, kSteps / 2);

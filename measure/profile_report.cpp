@@ -39,24 +39,24 @@ std::string layer_timeline(const StepProfile& profile) {
     if (op.layer == layer) length += op.seconds;
   std::string text = fmt::format("\none layer, number {}: {:.2f} µs\n{:<30} {:>6} {:>6} {:>6} {:>6}\n", layer,
                                  length * 1e6, "ops", "starts", "waits", "works", "apart");
-  double turn = 0; // end of the previous op in the layer
+  double previous_end = 0; // end of the previous op in the layer
   for (const OpProfile& op : profile.ops) {
     if (op.layer != layer) continue;
-    const double end = turn + op.seconds;
+    const double end = previous_end + op.seconds;
     std::string bar;
     for (int i = 0; i < kColumns; ++i) {
       const double at = length * (i + 0.5) / kColumns;
       if (at < end)
-        bar += at < std::min(turn + op.starts, turn) ? ' '
-               : at < turn                           ? '.'
-               : at < turn + op.waiting              ? '-'
-               : at < end - op.ends_apart            ? '='
-                                                     : '+';
+        bar += at < std::min(previous_end + op.start_delay, previous_end) ? ' '
+               : at < previous_end                                        ? '.'
+               : at < previous_end + op.waiting                           ? '-'
+               : at < end - op.end_spread                                 ? '='
+                                                                          : '+';
     }
     text += fmt::format("{:<30} {:>6.2f} {:>6.2f} {:>6.2f} {:>6.2f}  {}\n", shortened(op.name, 30),
-                        (turn + op.starts) * 1e6, op.waiting * 1e6, (op.seconds - op.waiting) * 1e6,
-                        op.ends_apart * 1e6, bar);
-    turn = end;
+                        (previous_end + op.start_delay) * 1e6, op.waiting * 1e6, (op.seconds - op.waiting) * 1e6,
+                        op.end_spread * 1e6, bar);
+    previous_end = end;
   }
   text += "starts: its first block, from the layer's beginning; apart: between its blocks' first and last end\n"
           ". started before its turn, - waiting for its input, = working, + some of its blocks have ended\n";
@@ -92,8 +92,8 @@ StepProfile profile_batch(core::Executor& executor, const core::Program& program
                  0,
                  time.ops,
                  time.waiting,
-                 time.starts,
-                 time.ends_apart};
+                 time.start_delay,
+                 time.end_spread};
     for (const int32_t i : time.ops) {
       op.name += (op.name.empty() ? "" : " ") + name_without_layer(program.ops[i]);
       if (!time.prepares.empty()) continue;
@@ -181,7 +181,7 @@ std::string profile_table(const StepProfile& profile) {
 nlohmann::ordered_json profile_json(const StepProfile& profile) {
   nlohmann::ordered_json ops = nlohmann::ordered_json::array();
   const bool waiting = tells_waiting(profile);
-  double turn = 0; // end of the previous op in the step
+  double previous_end = 0; // end of the previous op in the step
   for (const OpProfile& op : profile.ops) {
     nlohmann::ordered_json json = {{"ops", op.name},
                                    {"layer", op.layer},
@@ -193,11 +193,11 @@ nlohmann::ordered_json profile_json(const StepProfile& profile) {
                                    {"gap_seconds", op.seconds - op.bytes / profile.read_bytes_per_second}};
     if (waiting) {
       json["waiting_seconds"] = op.waiting;
-      json["first_start_seconds"] = turn + op.starts;
-      json["last_end_seconds"] = turn + op.seconds;
-      json["ends_apart_seconds"] = op.ends_apart;
+      json["first_start_seconds"] = previous_end + op.start_delay;
+      json["last_end_seconds"] = previous_end + op.seconds;
+      json["ends_apart_seconds"] = op.end_spread;
     }
-    turn += op.seconds;
+    previous_end += op.seconds;
     ops.push_back(std::move(json));
   }
   return {{"position", profile.position},

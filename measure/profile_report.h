@@ -15,8 +15,8 @@ struct OpProfile {
   std::string name; // "attn_q attn_k attn_v" if they run as one
   int32_t layer;    // -1: outside layers
   double seconds, bytes, flops;
-  std::vector<int32_t> ops = {};                  // indices into Program::ops
-  double waiting = 0, starts = 0, ends_apart = 0; // see core::OpTime
+  std::vector<int32_t> ops = {};                       // indices into Program::ops
+  double waiting = 0, start_delay = 0, end_spread = 0; // see core::OpTime
 };
 
 // "attn_q" of "blk.3.attn_q".

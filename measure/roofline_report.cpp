@@ -16,8 +16,8 @@ namespace ridge::measure {
 
 namespace {
 
-constexpr double kTolerance = 1.1;   // medians vary, caches hit
-constexpr double kUsualShare = 0.85; // share of the best that an idle machine reaches
+constexpr double kTolerance = 1.1;  // medians vary, caches hit
+constexpr double kIdleShare = 0.85; // share of the best that an idle machine reaches
 
 double value_of(const RooflineReport& report, std::initializer_list<const char*> names) {
   double best = 0;
@@ -38,13 +38,13 @@ RooflineReport measure_machine(engine::Device on, int threads) {
     report.ceilings = kernels::cpu::measure_ceilings(threads);
   }
   keep_read_peak(report.device, report.read_now());
-  report.kept = kept_read_peak(report.device);
+  report.kept = stored_read_peak(report.device);
   return report;
 }
 
 double RooflineReport::read() const { return std::max(read_now(), kept ? kept->best : 0); }
 double RooflineReport::read_now() const { return value_of(*this, {"dram_read"}); }
-bool RooflineReport::disturbed() const { return read_now() < kUsualShare * read(); }
+bool RooflineReport::disturbed() const { return read_now() < kIdleShare * read(); }
 double RooflineReport::peak() const { return value_of(*this, {"mma_f16", "wgmma_f16", "int8"}); }
 std::string RooflineReport::peak_name() const {
   const auto c = std::ranges::find(ceilings, peak(), &core::Ceiling::value);

@@ -25,7 +25,7 @@ struct RooflineReport {
   const Datasheet* datasheet = nullptr;
   std::vector<core::Ceiling> ceilings;
   std::vector<RooflinePoint> points;
-  std::optional<KeptPeak> kept; // including this run
+  std::optional<StoredPeak> kept; // including this run
 
   double read() const;     // best so far: the roof
   double read_now() const; // in this run

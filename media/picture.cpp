@@ -24,7 +24,7 @@ using namespace std::string_view_literals;
 
 struct Format {
   std::string_view start, type;
-  Stored (*decode)(std::span<const std::byte>, const PictureLimits&);
+  DecodedPicture (*decode)(std::span<const std::byte>, const PictureLimits&);
   size_t then_at = 0;
   std::string_view then = "";
 };
@@ -48,7 +48,7 @@ const Format* format_of(std::span<const std::byte> bytes) {
 }
 
 // 2 to 4 mirror or rotate by 180°; 5 to 8 also transpose.
-Picture turned(Picture from, int orientation) {
+Picture oriented(Picture from, int orientation) {
   if (orientation <= 1 || orientation > 8) return from;
   const bool transposes = orientation >= 5;
   Picture to(transposes ? from.height : from.width, transposes ? from.width : from.height);
@@ -74,8 +74,8 @@ uint32_t number_at(std::span<const std::byte> bytes, size_t at, int count, bool 
 
 void check_size(int64_t width, int64_t height, const PictureLimits& limits) {
   if (width < 1 || height < 1) throw_error("has no pixels");
-  constexpr int64_t kMostSide = std::numeric_limits<int32_t>::max();
-  if (width > kMostSide || height > kMostSide || width > limits.pixels / height)
+  constexpr int64_t kMaxSide = std::numeric_limits<int32_t>::max();
+  if (width > kMaxSide || height > kMaxSide || width > limits.pixels / height)
     throw_error("is {} × {} pixels, expected at most {} of them: make it smaller", width, height, limits.pixels);
 }
 
@@ -113,8 +113,8 @@ Picture decode_picture(std::span<const std::byte> bytes, const std::string& name
       throw_error("has {} bytes, expected at most {}: make it smaller", bytes.size(), limits.bytes);
     const Format* format = format_of(bytes);
     if (!format) throw_error("is no picture that can be read: expected JPEG, PNG, WebP, GIF, BMP or PPM");
-    Stored stored = format->decode(bytes, limits);
-    return turned(std::move(stored.picture), stored.orientation);
+    DecodedPicture decoded = format->decode(bytes, limits);
+    return oriented(std::move(decoded.picture), decoded.orientation);
   } catch (const std::bad_alloc&) {
     throw PictureError(fmt::format("{}: not enough memory for the picture", core::printable(name)));
   } catch (const core::Error& error) {

@@ -10,7 +10,7 @@
 namespace ridge::models {
 
 // A Program's results: logits; the normed hidden state; logits and the hidden rows for draft heads (Program::hidden);
-// logits from batches with rows and places (`pictures`, Program::has_places), and hidden rows beside them
+// logits from batches with rows and places (`pictures`, Program::has_token_coordinates), and hidden rows beside them
 // (`drafted_pictures`); or, for the encoder of an encoder-decoder model, the caches that the decoder attends to
 // (`encoded`).
 enum class Ending : uint8_t { logits, hidden, drafted, pictures, drafted_pictures, encoded };

@@ -11,7 +11,7 @@
 
 namespace ridge::server {
 
-inline constexpr size_t kMostStops = 16;
+inline constexpr size_t kMaxStops = 16;
 
 // `special`: parse control tokens. `begins`: add begin and end tokens, unless the text starts with the begin token.
 std::vector<int32_t> raw_tokens(const Service& service, const std::string& text, bool special, bool begins);

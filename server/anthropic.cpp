@@ -89,7 +89,7 @@ Generation generation_of(const Service& service, const Fields& body) {
   take_numbers(body, generation.sampling.params);
   take_adapters(body, service.model().program.adapters.size(), generation.sampling);
   take_reasoning_budget(body, generation.sampling);
-  if (body.find("stop_sequences")) generation.sampling.stop = body.texts("stop_sequences", kMostStops);
+  if (body.find("stop_sequences")) generation.sampling.stop = body.texts("stop_sequences", kMaxStops);
   return generation;
 }
 

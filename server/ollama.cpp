@@ -38,7 +38,7 @@ void take_options(const Fields& body, core::SamplingOptions& sampling) {
   if (!options) return;
   take_numbers(*options, sampling.params);
   if (const auto most = options->integer("num_predict", -2, INT32_MAX)) sampling.max_tokens = *most > 0 ? *most : -1;
-  if (options->find("stop")) sampling.stop = options->texts("stop", kMostStops);
+  if (options->find("stop")) sampling.stop = options->texts("stop", kMaxStops);
 }
 
 Json thinking_variable(const Fields& body) {
@@ -230,7 +230,7 @@ void load(Models& models, const Fields& body, bool chat, std::optional<double> k
   const bool goes = keep == 0;
   std::string model = name.value_or("");
   if (goes) {
-    models.let_go(name);
+    models.unload_when_unused(name);
   } else {
     const ModelService::Use use = models.use(name);
     if (keep) use.service().keep_for(*keep);

@@ -15,10 +15,10 @@
 namespace ridge::server {
 namespace {
 
-constexpr int64_t kMostAnswers = 16;
-constexpr double kMostBias = 100;
+constexpr int64_t kMaxAnswers = 16;
+constexpr double kMaxBias = 100;
 constexpr float kNever = -1e9f;
-constexpr int64_t kMostPriority = int64_t{1} << 53; // JSON's largest exact integer
+constexpr int64_t kMaxPriority = int64_t{1} << 53; // JSON's largest exact integer
 
 // Takes an id, or a text of one token.
 int32_t token_of(const Service& service, const Json& given) {
@@ -41,8 +41,8 @@ void take_bias(const Service& service, const Fields& body, core::SamplerParams& 
       if (!pair.is_array() || pair.size() != 2)
         throw_invalid("logit_bias", "logit_bias: expected pairs of token and bias");
       const bool never = pair[1] == false;
-      if (!never && !(pair[1].is_number() && std::abs(pair[1].get<double>()) <= kMostBias))
-        throw_invalid("logit_bias", "logit_bias: expected numbers from {} to {}, or false", -kMostBias, kMostBias);
+      if (!never && !(pair[1].is_number() && std::abs(pair[1].get<double>()) <= kMaxBias))
+        throw_invalid("logit_bias", "logit_bias: expected numbers from {} to {}, or false", -kMaxBias, kMaxBias);
       params.bias.push_back({token_of(service, pair[0]), never ? kNever : pair[1].get<float>()});
     }
     return;
@@ -53,13 +53,13 @@ void take_bias(const Service& service, const Fields& body, core::SamplerParams& 
     const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), one.token);
     if (error != std::errc() || end != token.data() + token.size() || one.token < 0)
       throw_invalid("logit_bias", "logit_bias: expected token ids as names, such as {{\"1734\": -100}}");
-    one.bias = static_cast<float>(biases.number(token.c_str(), -kMostBias, kMostBias).value_or(0));
+    one.bias = static_cast<float>(biases.number(token.c_str(), -kMaxBias, kMaxBias).value_or(0));
     params.bias.push_back(one);
   }
 }
 
 void take_ends(const Fields& body, Generation& generation) {
-  if (body.find("stop")) generation.sampling.stop = body.texts("stop", kMostStops);
+  if (body.find("stop")) generation.sampling.stop = body.texts("stop", kMaxStops);
   if (const auto ignored = body.flag("ignore_eos")) generation.sampling.ignore_eos = *ignored;
   if (const Json* tokens = body.find("stop_token_ids")) generation.stop_tokens = token_ids(*tokens, "stop_token_ids");
   generation.min_tokens = body.integer("min_tokens", 0, INT32_MAX).value_or(0);
@@ -71,9 +71,9 @@ void take_ends(const Fields& body, Generation& generation) {
 
 } // namespace
 
-int64_t priority_of(const Fields& body) { return body.integer("priority", -kMostPriority, kMostPriority).value_or(0); }
+int64_t priority_of(const Fields& body) { return body.integer("priority", -kMaxPriority, kMaxPriority).value_or(0); }
 
-int64_t answers_wanted(const Fields& body) { return body.integer("n", 1, kMostAnswers).value_or(1); }
+int64_t answers_wanted(const Fields& body) { return body.integer("n", 1, kMaxAnswers).value_or(1); }
 
 void take_sampling(const Service& service, const Fields& body, Generation& generation, const char* most) {
   take_numbers(body, generation.sampling.params);
@@ -110,7 +110,7 @@ void hold(const Service& service, const AnswerForm& form, Generation& generation
 }
 
 std::optional<int64_t> likely_wanted(const Fields& body) {
-  return body.integer("top_logprobs", 0, core::TokenChoice::kMost);
+  return body.integer("top_logprobs", 0, core::TokenChoice::kMax);
 }
 
 std::vector<Generation> copies(const Generation& generation, int64_t answers) {
@@ -203,7 +203,7 @@ bool OpenAiReply::send_progress(Client& client) {
     const int64_t read = answer.sequence->progress().read;
     if (answer.taken > 0 || answer.ended || read == sent_progress_) continue;
     sent_progress_ = read;
-    Json chunk = envelope(names_.event, Json::array({nothing(i)}));
+    Json chunk = envelope(names_.event, Json::array({empty_choice(i)}));
     chunk["prompt_progress"] = progress_json(answer, timings_.seconds());
     if (!client.event(chunk)) return false;
   }

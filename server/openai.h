@@ -46,7 +46,7 @@ class OpenAiReply {
   };
   OpenAiReply(Service& service, const Fields& body, const Names& names, const std::vector<Generation>& generations);
 
-  virtual Json nothing(size_t i) const = 0;
+  virtual Json empty_choice(size_t i) const = 0;
   // The choice of the first event; may be null.
   virtual Json opening(size_t) const { return nullptr; }
   // The choice for a token or, if that is null, for the end. A null choice sends nothing.

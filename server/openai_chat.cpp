@@ -35,7 +35,7 @@ class Chat final : public OpenAiReply {
     return copies(generation, answers_wanted(body));
   }
 
-  Json nothing(size_t i) const override {
+  Json empty_choice(size_t i) const override {
     return {{"index", i}, {"delta", Json::object()}, {"finish_reason", nullptr}};
   }
 

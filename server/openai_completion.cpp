@@ -13,7 +13,7 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostPrompts = 2048;
+constexpr size_t kMaxPrompts = 2048;
 
 bool is_true(const Fields& body, const char* name) { // some clients send 1
   const Json* given = body.find(name);
@@ -25,7 +25,7 @@ std::vector<std::vector<int32_t>> texts_of(const Service& service, const Json& p
   if (prompt.is_string()) return {encode(prompt)};
   if (!prompt.is_array() || prompt.empty()) throw_invalid("prompt", "prompt: expected text, tokens or a list of them");
   if (prompt[0].is_number()) return {token_ids(prompt, "prompt")};
-  if (prompt.size() > kMostPrompts) throw_invalid("prompt", "prompt: a list of {} at most", kMostPrompts);
+  if (prompt.size() > kMaxPrompts) throw_invalid("prompt", "prompt: a list of {} at most", kMaxPrompts);
   std::vector<std::vector<int32_t>> prompts;
   for (size_t i = 0; i < prompt.size(); ++i)
     prompts.push_back(prompt[i].is_string() ? encode(prompt[i]) : token_ids(prompt[i], fmt::format("prompt[{}]", i)));
@@ -54,7 +54,7 @@ int64_t logprobs_wanted(const Fields& body) {
   const Json* given = body.find("logprobs");
   if (!given || *given == false) return -1;
   if (*given == true) return 1;
-  return *body.integer("logprobs", 0, core::TokenChoice::kMost);
+  return *body.integer("logprobs", 0, core::TokenChoice::kMax);
 }
 
 class Completion final : public OpenAiReply {
@@ -86,8 +86,8 @@ class Completion final : public OpenAiReply {
     if (const auto best = body.integer("best_of", 1, INT32_MAX); best && *best != wanted)
       throw_invalid("best_of", "best_of is not supported beyond n, which is {}", wanted);
     std::vector<std::vector<int32_t>> prompts = prompts_of(service, body);
-    if (prompts.size() * static_cast<size_t>(wanted) > kMostPrompts)
-      throw_invalid("n", "n: {} answers to each of {} prompts are more than {}", wanted, prompts.size(), kMostPrompts);
+    if (prompts.size() * static_cast<size_t>(wanted) > kMaxPrompts)
+      throw_invalid("n", "n: {} answers to each of {} prompts are more than {}", wanted, prompts.size(), kMaxPrompts);
     std::vector<Generation> all;
     for (std::vector<int32_t>& prompt : prompts) {
       engine::check_prompt(prompt, service.context(), service.model().program.vocab);
@@ -97,7 +97,7 @@ class Completion final : public OpenAiReply {
     return all;
   }
 
-  Json nothing(size_t i) const override {
+  Json empty_choice(size_t i) const override {
     return {{"index", i}, {"text", ""}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
   }
 

@@ -9,7 +9,7 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostTools = 512;
+constexpr size_t kMaxTools = 512;
 
 struct Choice {
   bool none = false, required = false;
@@ -21,7 +21,7 @@ const Json& list_of(const Fields& body, const char* name) {
   const Json* list = body.find(name);
   if (!list) return kNone;
   if (!list->is_array()) throw_invalid(body.path_of(name), "{}: expected a list", body.path_of(name));
-  if (list->size() > kMostTools) throw_invalid(name, "{}: expected at most {} of them", name, kMostTools);
+  if (list->size() > kMaxTools) throw_invalid(name, "{}: expected at most {} of them", name, kMaxTools);
   return *list;
 }
 

@@ -17,7 +17,7 @@ inline std::string_view trim_right(std::string_view text) {
 inline std::string_view trim(std::string_view text) { return trim_left(trim_right(text)); }
 
 // Longest proper prefix of `mark` that ends `text`.
-inline size_t possible_start(std::string_view text, std::string_view mark) {
+inline size_t partial_mark_bytes(std::string_view text, std::string_view mark) {
   for (size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size)
     if (text.ends_with(mark.substr(0, size))) return size;
   return 0;

@@ -36,7 +36,7 @@ Layout load_layout(const std::string& path) {
     if (name == "width") set_number(layout.width, value, kSmallest, kLargest);
     if (name == "height") set_number(layout.height, value, kSmallest, kLargest);
     if (name == "panel") layout.panel = value;
-    if (name == "zoom") set_number(layout.zoom, value, kLeastZoom, kMostZoom);
+    if (name == "zoom") set_number(layout.zoom, value, kMinZoom, kMaxZoom);
     if (name == "light") set_flag(layout.light, value);
     if (name == "conversations") set_flag(layout.conversations, value);
     if (name == "settings") set_flag(layout.settings, value);

@@ -5,7 +5,7 @@
 
 namespace ridge::ui {
 
-inline constexpr int kLeastZoom = 60, kMostZoom = 200; // percent
+inline constexpr int kMinZoom = 60, kMaxZoom = 200; // percent
 
 struct Layout {
   int width = 1280, height = 800;

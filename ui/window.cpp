@@ -43,7 +43,7 @@ Window::Window(WindowOptions options) : impl_(std::make_unique<Impl>()) {
   if (options.light) layout.light = *options.light;
   impl_->dark = !layout.light;
   impl_->options = std::move(options);
-  keep_places(impl_->options.keep_places);
+  enable_widget_positions(impl_->options.enable_widget_positions);
   impl_->open();
 }
 
@@ -71,7 +71,7 @@ std::string Window::panel() const { return panels()[impl_->panel].name; }
 
 uint64_t Window::frames() const { return impl_->frames; }
 
-bool Window::is_at_rest() const { return impl_->at_rest; }
+bool Window::is_waiting_for_events() const { return impl_->at_rest; }
 
 void Window::Impl::open() {
   std::string names;
@@ -316,7 +316,7 @@ void Window::Impl::set_dark(bool now_dark) {
 }
 
 void Window::Impl::set_zoom(int percent) {
-  percent = std::clamp(percent, kLeastZoom, kMostZoom);
+  percent = std::clamp(percent, kMinZoom, kMaxZoom);
   rescale |= percent != layout.zoom;
   layout.zoom = percent;
 }

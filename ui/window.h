@@ -20,7 +20,7 @@ struct WindowOptions {
   std::string layout_file; // empty: not saved
   std::string screenshot;  // written when a model is open and the engine idle; then closes
   int after_frames = 30;   // frames after that
-  bool keep_places = false;
+  bool enable_widget_positions = false;
 };
 
 struct EngineLink {
@@ -36,11 +36,11 @@ class Window {
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  void wake();               // any thread: new snapshot
-  void close();              // any thread
-  std::string panel() const; // any thread; name of the current panel
-  uint64_t frames() const;   // any thread
-  bool is_at_rest() const;   // any thread; true while it waits for events
+  void wake();                        // any thread: new snapshot
+  void close();                       // any thread
+  std::string panel() const;          // any thread; name of the current panel
+  uint64_t frames() const;            // any thread
+  bool is_waiting_for_events() const; // any thread
   const FrameTimes& frame_times() const;
   void run(const EngineLink& engine); // Throws Error if the screenshot fails.
 

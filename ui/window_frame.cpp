@@ -104,7 +104,7 @@ void Window::Impl::draw_rail(bool narrow) {
     ImGui::PushID(label);
     const bool pressed = ImGui::Button("##item", {width, height});
     ImGui::PopID();
-    note_place(label);
+    record_widget_position(label);
     ImGui::PopStyleColor();
     if (narrow) tooltip(label);
     draw_icon(picture, {at.x + px(narrow ? 12 : 11), at.y + (height - icon) / 2}, icon,
@@ -200,7 +200,7 @@ void Window::Impl::draw_help() {
   if (ImGui::BeginPopup(kName, ImGuiWindowFlags_NoMove)) {
     help_open = true;
     title("Keys");
-    note_place("list of keys");
+    record_widget_position("list of keys");
     ImGui::Dummy({px(360), px(6)});
     for (const Shortcut& shortcut : kShortcuts) {
       text(shortcut.keys, theme().text, fonts().mono);

@@ -100,10 +100,10 @@ Finding find_cuda() {
 }
 
 std::optional<Finding> find_gpu_links() {
-  std::vector<int> gpus(std::min(kernels::cuda::device_count(), kernels::cuda::kMostRanks));
+  std::vector<int> gpus(std::min(kernels::cuda::device_count(), kernels::cuda::kMaxRanks));
   if (gpus.size() < 2) return std::nullopt;
   std::iota(gpus.begin(), gpus.end(), 0);
-  if (kernels::cuda::see_each_other(gpus))
+  if (kernels::cuda::have_peer_access(gpus))
     return Finding{"GPU links", true,
                    fmt::format("{} GPUs write to each other's memory: --tensor-parallel {}", gpus.size(), gpus.size()),
                    ""};

@@ -49,7 +49,7 @@ struct LogitsCommand {
       throw Error("--draft-model: goes with --mtp, and is an EAGLE-3 head", Error::kUsage);
     if (!mtp)
       return engine::with_adapters(engine::open_model(engine::open_file(model.model, load_on_terminal()),
-                                                      models::Ending::logits, nullptr, engine::Whole::yes),
+                                                      models::Ending::logits, nullptr, engine::AllowWholeTexts::yes),
                                    model.adapters);
     core::ModelOptions drafting = model;
     drafting.speculation = model.draft_model.empty() ? "mtp" : "draft";

@@ -139,7 +139,7 @@ void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
                   "what guesses tokens: a smaller model with the same vocabulary, or an EAGLE-3 head (-md)")
       ->type_name(kModelType);
   command.add_option("--draft-tokens", o.draft_tokens, "guesses in a step (default: as many as pay)")
-      ->check(CLI::Range(int64_t{1}, engine::kMostGuesses))
+      ->check(CLI::Range(int64_t{1}, engine::kMaxGuesses))
       ->type_name("N");
 }
 

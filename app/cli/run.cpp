@@ -135,12 +135,12 @@ struct RunCommand {
                              {"prompt_tokens_per_second", prompt.tokens_per_second()},
                              {"completion_tokens_per_second", generation.tokens_per_second()},
                              {"completion_bytes_per_second", generation.bytes_per_second()}}}};
-    if (const core::ExpertUse use = executor.expert_use(); use.found + use.missed > 0)
+    if (const core::ExpertUse use = executor.expert_use(); use.hits + use.misses > 0)
       report["experts"] = {{"on_host", use.on_host},
                            {"copies_on_gpu", use.copies},
-                           {"found", use.found},
-                           {"missed", use.missed},
-                           {"read_from_file", use.read}};
+                           {"found", use.hits},
+                           {"missed", use.misses},
+                           {"read_from_file", use.file_reads}};
     if (answer.steps > 0)
       report["diffusion"] = {{"steps", answer.steps},
                              {"bytes_per_step", generation.bytes / static_cast<double>(answer.steps)}};

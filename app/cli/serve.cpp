@@ -76,8 +76,8 @@ struct ServeCommand {
     if (image_urls) {
       hub::curl::library(); // throws if it is missing
       setup.fetch_picture = [](const std::string& url, double seconds) {
-        constexpr int64_t kMostBytes = int64_t{16} << 20; // each request thread may fetch a picture
-        return hub::fetch_public(url, {.bytes = kMostBytes, .seconds = seconds});
+        constexpr int64_t kMaxBytes = int64_t{16} << 20; // each request thread may fetch a picture
+        return hub::fetch_public(url, {.bytes = kMaxBytes, .seconds = seconds});
       };
     }
     if (!key_file.empty()) settings.key = read_key();

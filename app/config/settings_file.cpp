@@ -13,7 +13,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMaxBytes = 1 << 20;
 constexpr std::string_view kNone = "none", kFlag = "--config";
 
 std::string_view trimmed(std::string_view text) {
@@ -147,7 +147,7 @@ SettingsFile read_settings(std::vector<std::string>& args) {
     if (folder.empty() || !std::filesystem::exists(folder + "/config.ini", ignored)) return {};
     path = folder + "/config.ini";
   }
-  return parse_settings(core::read_text_file(path, kMostBytes), path);
+  return parse_settings(core::read_text_file(path, kMaxBytes), path);
 }
 
 } // namespace ridge::app

@@ -13,9 +13,9 @@ OptionWords words_of(const CLI::Option& option) {
   for (const std::string& name : option.get_snames()) words.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) words.names.push_back("--" + name);
   words.help = option.get_description();
-  words.standard = option.get_default_str();
+  words.default_value = option.get_default_str();
   words.group = option.get_group();
-  words.bare = option.get_positional();
+  words.accepts_positional = option.get_positional();
   if (option.get_items_expected_max() == 0) return words;
   // CLI11 appends validators: "NAME:{auto,cuda,cpu}", "N:INT in [0 - 9]".
   const std::string type = option.get_type_name();

@@ -12,9 +12,9 @@ struct OptionWords {
   std::vector<std::string> names; // "-m", "--model"; empty: positional
   std::string value;              // "FILE"; empty: a flag
   std::vector<std::string> choices;
-  std::string help, standard;
+  std::string help, default_value;
   std::string group;
-  bool bare = false; // its value may be given without a name
+  bool accepts_positional = false; // its value may be given without a name
 };
 
 std::vector<CLI::App*> commands_of(CLI::App& app);

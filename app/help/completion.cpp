@@ -135,7 +135,7 @@ std::vector<std::string> completions(CLI::App& app, const std::vector<std::strin
     return found.lines;
   }
   for (const OptionWords& option : options)
-    if (option.bare) found.add_values(option);
+    if (option.accepts_positional) found.add_values(option);
   return found.lines;
 }
 

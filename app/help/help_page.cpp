@@ -16,14 +16,14 @@
 namespace ridge::app {
 namespace {
 
-constexpr int kUsualColumns = 100, kLeastColumns = 40, kMostColumns = 120; // longer lines are hard to read
+constexpr int kUsualColumns = 100, kMinColumns = 40, kMaxColumns = 120; // longer lines are hard to read
 constexpr const char* kNoGroup = "Options";
 
 using Row = std::pair<std::string, std::string>;
 
 int page_columns() {
   const int columns = terminal_columns();
-  return columns == 0 ? kUsualColumns : std::clamp(columns, kLeastColumns, kMostColumns);
+  return columns == 0 ? kUsualColumns : std::clamp(columns, kMinColumns, kMaxColumns);
 }
 
 std::string rows_text(const std::vector<Row>& rows, int columns) {
@@ -44,7 +44,8 @@ std::string rows_text(const std::vector<Row>& rows, int columns) {
 Row help_row(const OptionWords& option) {
   std::string name = fmt::format("{}", fmt::join(option.names, ", "));
   if (!option.value.empty()) name += (name.empty() ? "" : " ") + option.value;
-  return {name, option.help + (option.standard.empty() ? "" : fmt::format(" (default: {})", option.standard))};
+  return {name,
+          option.help + (option.default_value.empty() ? "" : fmt::format(" (default: {})", option.default_value))};
 }
 
 std::string options_text(const CLI::App& app, int columns) {

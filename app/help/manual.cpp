@@ -82,8 +82,9 @@ std::string described(const OptionWords& option) {
   for (const std::string& name : option.names)
     names += fmt::format("{}\\fB{}\\fR", names.empty() ? "" : ", ", escaped(name));
   if (!option.value.empty()) names += fmt::format("{}\\fI{}\\fR", names.empty() ? "" : " ", escaped(option.value));
-  const std::string standard = option.standard.empty() ? "" : fmt::format(" (default: {})", option.standard);
-  return fmt::format(".TP\n{}\n{}\n", names, escaped(option.help + standard));
+  const std::string default_value =
+      option.default_value.empty() ? "" : fmt::format(" (default: {})", option.default_value);
+  return fmt::format(".TP\n{}\n{}\n", names, escaped(option.help + default_value));
 }
 
 std::string manual_page(CLI::App& app) {

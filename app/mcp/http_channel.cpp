@@ -19,7 +19,7 @@ using HttpJson = nlohmann::ordered_json;
 
 constexpr double kAskSeconds = 600, kTellSeconds = 10, kLeaveSeconds = 2;
 constexpr auto kLookAt = std::chrono::milliseconds(50); // interval of cancellation checks
-constexpr size_t kMostStreamBytes = 4 * McpChannel::kMostBytes, kMostProblem = 64 << 10, kMostSession = 1024;
+constexpr size_t kMaxStreamBytes = 4 * McpChannel::kMaxBytes, kMaxProblem = 64 << 10, kMaxSession = 1024;
 constexpr int kAccepted = 202, kNoToken = 401, kForbidden = 403, kNotFound = 404, kNotAllowed = 405;
 
 // Of an answer that is no success: the error's message, or the text.
@@ -46,7 +46,7 @@ bool EventStream::add(std::string_view bytes) {
       take_line();
     else
       line_ += c;
-    if (line_.size() + data_.size() > McpChannel::kMostBytes) return false;
+    if (line_.size() + data_.size() > McpChannel::kMaxBytes) return false;
   }
   return true;
 }
@@ -82,9 +82,9 @@ HttpChannel::~HttpChannel() {
   stop();
   if (session_.empty()) return;
   try {
-    hub::Asker asker;
-    asker.seconds = kLeaveSeconds;
-    hub::Connection connection(asker);
+    hub::RequestPolicy policy;
+    policy.seconds = kLeaveSeconds;
+    hub::Connection connection(policy);
     connection.ask(
         {.url = url_, .method = hub::Request::Method::remove, .headers = headers()},
         [](const hub::Head&) { return false; }, [](std::span<const char>) { return false; });
@@ -94,7 +94,7 @@ HttpChannel::~HttpChannel() {
 
 void HttpChannel::stop() {
   stopping_ = true;
-  if (asker_.joinable()) asker_.join();
+  if (policy_.joinable()) policy_.join();
   stopping_ = false;
 }
 
@@ -113,7 +113,7 @@ std::vector<std::string> HttpChannel::headers() const {
 }
 
 void HttpChannel::send(std::string_view message, bool asks) {
-  if (message.size() > kMostBytes) throw_error("{}: what is to be sent is too long", name_);
+  if (message.size() > kMaxBytes) throw_error("{}: what is to be sent is too long", name_);
   if (!asks) return post(std::string(message), false, kTellSeconds, nullptr);
   stop(); // of a request that was given up
   {
@@ -121,7 +121,7 @@ void HttpChannel::send(std::string_view message, bool asks) {
     asking_ = true;
     received_.clear();
   }
-  asker_ = std::thread([this, text = std::string(message)] {
+  policy_ = std::thread([this, text = std::string(message)] {
     post(text, true, kAskSeconds, &stopping_);
     const std::scoped_lock lock(mutex_);
     asking_ = false;
@@ -133,7 +133,7 @@ void HttpChannel::send(std::string_view message, bool asks) {
 std::string HttpChannel::take_head(const hub::Head& head) {
   const std::string session = head.header("mcp-session-id");
   if (session.empty()) return "";
-  if (session.size() > kMostSession || !std::ranges::all_of(session, [](char c) { return c > ' ' && c <= '~'; }))
+  if (session.size() > kMaxSession || !std::ranges::all_of(session, [](char c) { return c > ' ' && c <= '~'; }))
     return "gives a session a name that cannot be used";
   const std::scoped_lock lock(mutex_);
   session_ = session;
@@ -151,10 +151,10 @@ void HttpChannel::post(const std::string& message, bool asks, double seconds, co
   size_t all = 0;
   EventStream events(take);
   try {
-    hub::Asker asker;
-    asker.cancel = cancel;
-    asker.seconds = seconds;
-    hub::Connection connection(asker);
+    hub::RequestPolicy policy;
+    policy.cancel = cancel;
+    policy.seconds = seconds;
+    hub::Connection connection(policy);
     const hub::Failure failure = connection.ask(
         {.url = url_, .method = hub::Request::Method::post, .body = message, .headers = headers()},
         [&](const hub::Head& head) {
@@ -168,12 +168,11 @@ void HttpChannel::post(const std::string& message, bool asks, double seconds, co
           all += text.size();
           const bool good = status >= 200 && status < 300;
           if (good && type.starts_with("text/event-stream")) {
-            if (!events.add(text) || all > kMostStreamBytes) wrong = "sends more than can be read";
+            if (!events.add(text) || all > kMaxStreamBytes) wrong = "sends more than can be read";
           } else {
             body += text;
-            if (good && body.size() > kMostBytes)
-              wrong = fmt::format("answers with more than {} MiB", kMostBytes >> 20);
-            if (!good && body.size() > kMostProblem) return false;
+            if (good && body.size() > kMaxBytes) wrong = fmt::format("answers with more than {} MiB", kMaxBytes >> 20);
+            if (!good && body.size() > kMaxProblem) return false;
           }
           return wrong.empty();
         });
@@ -216,7 +215,7 @@ McpChannel::Event HttpChannel::read(std::string& message, std::chrono::steady_cl
   return Event::message;
 }
 
-std::string HttpChannel::last_words() const {
+std::string HttpChannel::exit_summary() const {
   const std::scoped_lock lock(mutex_);
   return problem_.empty() ? "ended its answer without a result" : problem_;
 }

@@ -22,7 +22,7 @@ namespace ridge::app {
 class EventStream {
  public:
   explicit EventStream(std::function<void(std::string)> take) : take_(std::move(take)) {}
-  // Hands on the data of each whole event. Returns false for one above McpChannel::kMostBytes.
+  // Hands on the data of each whole event. Returns false for one above McpChannel::kMaxBytes.
   bool add(std::string_view bytes);
 
  private:
@@ -46,7 +46,7 @@ class HttpChannel : public McpChannel {
   void send(std::string_view message, bool asks) override;
   Event read(std::string& message, std::chrono::steady_clock::time_point deadline,
              const std::atomic<bool>* cancel) override;
-  std::string last_words() const override;
+  std::string exit_summary() const override;
   void agree(const std::string& version) override { version_ = version; }
 
  private:
@@ -59,7 +59,7 @@ class HttpChannel : public McpChannel {
   const std::string name_, url_;
   const std::vector<std::string> own_headers_;
   std::string version_;
-  std::thread asker_;
+  std::thread policy_;
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_; // of what follows
   std::condition_variable changed_;

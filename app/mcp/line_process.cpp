@@ -22,9 +22,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kLookAtMs = 50; // interval of cancellation checks
-constexpr size_t kMostErrorBytes = 2000;
-constexpr auto kLeave = std::chrono::seconds(2); // grace period after closing its input, and after SIGTERM
+constexpr int kCancelCheckMs = 50;
+constexpr size_t kMaxErrorBytes = 2000;
+constexpr auto kGracePeriod = std::chrono::seconds(2); // after closing its input, and after SIGTERM
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> list;
@@ -100,9 +100,9 @@ LineProcess::LineProcess(std::string name, const std::vector<std::string>& comma
 LineProcess::~LineProcess() {
   close_input();
   const auto ends = [&] {
-    const auto until = Clock::now() + kLeave;
+    const auto until = Clock::now() + kGracePeriod;
     while (running() && Clock::now() < until) {
-      pump(kLookAtMs); // keeps the process from blocking
+      pump(kCancelCheckMs); // keeps the process from blocking
       reap(false);
     }
     return !running();
@@ -114,7 +114,7 @@ LineProcess::~LineProcess() {
 }
 
 void LineProcess::send(std::string_view line, bool) {
-  if (to_write_.size() + line.size() > kMostBytes) throw_error("{}: what is to be sent is too long", name_);
+  if (to_write_.size() + line.size() > kMaxBytes) throw_error("{}: what is to be sent is too long", name_);
   to_write_ += line;
   to_write_ += '\n';
 }
@@ -151,7 +151,7 @@ bool LineProcess::pump(int wait_ms) {
 void LineProcess::take_errors(std::string_view bytes) {
   for (const char c : bytes) {
     if (c != '\n') {
-      if (error_line_.size() < kMostErrorBytes) error_line_ += c;
+      if (error_line_.size() < kMaxErrorBytes) error_line_ += c;
       continue;
     }
     if (error_line_.find_first_not_of(" \t\r") != std::string::npos) last_error_ = error_line_;
@@ -169,19 +169,19 @@ McpChannel::Event LineProcess::read(std::string& line, Clock::time_point deadlin
       return Event::message;
     }
     looked_ = read_.size();
-    if (read_.size() > kMostBytes) throw_error("{}: sent a line of more than {} MiB", name_, kMostBytes >> 20);
+    if (read_.size() > kMaxBytes) throw_error("{}: sent a line of more than {} MiB", name_, kMaxBytes >> 20);
     if (out_ < 0) {
       close_input();
-      const auto until = Clock::now() + kLeave;
+      const auto until = Clock::now() + kGracePeriod;
       while ((err_ >= 0 || running()) && Clock::now() < until) {
-        pump(kLookAtMs);
+        pump(kCancelCheckMs);
         reap(false);
       }
       return Event::ended;
     }
     if (cancel && cancel->load()) return Event::cancelled;
     if (Clock::now() >= deadline) return Event::late;
-    pump(kLookAtMs);
+    pump(kCancelCheckMs);
   }
 }
 
@@ -196,7 +196,7 @@ void LineProcess::reap(bool wait) {
   pid_ = -1;
 }
 
-std::string LineProcess::last_words() const {
+std::string LineProcess::exit_summary() const {
   std::string how = "closed its output";
   if (!running() && WIFEXITED(status_)) how = fmt::format("ended with status {}", WEXITSTATUS(status_));
   if (!running() && WIFSIGNALED(status_)) how = fmt::format("was ended by signal {}", WTERMSIG(status_));

@@ -33,7 +33,7 @@ class LineProcess : public McpChannel {
 
   bool running() const { return pid_ > 0; }
   // With its last line on stderr.
-  std::string last_words() const override;
+  std::string exit_summary() const override;
 
  private:
   bool pump(int wait_ms);

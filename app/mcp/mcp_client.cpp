@@ -21,8 +21,8 @@ constexpr const char* kProtocol = "2025-06-18"; // newest known version; older o
 // Some servers download themselves at start.
 constexpr auto kStartLimit = std::chrono::seconds(120), kListLimit = std::chrono::seconds(60),
                kCallLimit = std::chrono::seconds(600);
-constexpr size_t kMostTools = 256, kMostPages = 64, kMostDescription = 8192;
-constexpr core::JsonLimits kMessageLimits = {.depth = 64, .inside = 200'000, .bytes = McpChannel::kMostBytes};
+constexpr size_t kMaxTools = 256, kMaxPages = 64, kMaxDescription = 8192;
+constexpr core::JsonLimits kMessageLimits = {.depth = 64, .containers = 200'000, .bytes = McpChannel::kMaxBytes};
 
 std::string text_of(const Json& json, const char* key) {
   return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : "";
@@ -84,19 +84,19 @@ void McpClient::finish_start(const std::atomic<bool>* cancel) {
 }
 
 void McpClient::list_tools(const std::atomic<bool>* cancel) {
-  tools_are_old_ = false;
+  tools_have_changed_ = false;
   tools_.clear();
   if (!has_tools_) return;
   Json parameters = Json::object();
-  for (size_t page = 0; page < kMostPages; ++page) {
+  for (size_t page = 0; page < kMaxPages; ++page) {
     const int64_t id = send_request("tools/list", parameters);
     const Json list = result_of(id, "tools/list", kListLimit, cancel);
     if (!list.is_object() || !list.contains("tools") || !list["tools"].is_array())
       throw_error("{}: answers tools/list without a list of tools", name_);
     for (const Json& tool : list["tools"]) {
-      if (tools_.size() == kMostTools) return;
+      if (tools_.size() == kMaxTools) return;
       if (text_of(tool, "name").empty()) continue;
-      std::string description = text_of(tool, "description").substr(0, kMostDescription);
+      std::string description = text_of(tool, "description").substr(0, kMaxDescription);
       description.resize(core::utf8_valid_prefix(description));
       tools_.push_back(
           {text_of(tool, "name"), std::move(description), tool.contains("inputSchema") ? tool["inputSchema"] : Json()});
@@ -133,7 +133,7 @@ Json McpClient::result_of(int64_t id, const char* method, std::chrono::seconds l
   std::string line;
   while (true) {
     switch (channel_->read(line, deadline, cancel)) {
-    case McpChannel::Event::ended: over_ = true; throw_error("{} {}", name_, channel_->last_words());
+    case McpChannel::Event::ended: over_ = true; throw_error("{} {}", name_, channel_->exit_summary());
     case McpChannel::Event::late:
       over_ = true;
       throw_error("{}: gave no answer to {} in {} s", name_, method, limit.count());
@@ -158,7 +158,7 @@ Json McpClient::result_of(int64_t id, const char* method, std::chrono::seconds l
 // Answers pings; refuses other requests.
 void McpClient::take(const Json& message) {
   const std::string method = text_of(message, "method");
-  if (method == "notifications/tools/list_changed") tools_are_old_ = true;
+  if (method == "notifications/tools/list_changed") tools_have_changed_ = true;
   if (!message.contains("id")) return;
   Json answer = {{"jsonrpc", "2.0"}, {"id", message["id"]}};
   if (method == "ping")

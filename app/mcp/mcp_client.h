@@ -44,7 +44,7 @@ class McpClient {
   };
   const std::vector<Tool>& tools() const { return tools_; }
   void list_tools(const std::atomic<bool>* cancel);
-  bool tools_are_old() const { return tools_are_old_; } // the server announced a change
+  bool tools_have_changed() const { return tools_have_changed_; } // the server announced a change
   bool is_over() const { return over_; }
 
  private:
@@ -57,7 +57,7 @@ class McpClient {
   const std::unique_ptr<McpChannel> channel_;
   int64_t last_id_ = 0, start_id_ = 0;
   bool over_ = false; // the server ended or does not reply
-  bool has_tools_ = false, tools_are_old_ = false;
+  bool has_tools_ = false, tools_have_changed_ = false;
   std::vector<Tool> tools_;
 };
 

@@ -17,11 +17,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostListBytes = 1 << 20;
-constexpr size_t kMostServers = 32, kMostName = 40;
+constexpr int64_t kMaxListBytes = 1 << 20;
+constexpr size_t kMaxServers = 32, kMaxName = 40;
 
 bool is_server_name(const std::string& name) {
-  return !name.empty() && name.size() <= kMostName && std::ranges::all_of(name, text::is_name_char);
+  return !name.empty() && name.size() <= kMaxName && std::ranges::all_of(name, text::is_name_char);
 }
 
 // A string without zero bytes.
@@ -58,7 +58,7 @@ std::string filled_in(const std::string& text, const std::string& place) {
     }
     const std::string variable = text.substr(at + 2, end - at - 2);
     const char* value = std::getenv(variable.c_str());
-    if (!value) throw_error("{}: the environment has no {}", place, core::printable(variable, kMostName));
+    if (!value) throw_error("{}: the environment has no {}", place, core::printable(variable, kMaxName));
     filled += value;
     at = end + 1;
   }
@@ -67,7 +67,7 @@ std::string filled_in(const std::string& text, const std::string& place) {
 
 std::string header_line(const std::string& name, const std::string& value, const std::string& place) {
   if (name.empty() || !std::ranges::all_of(name, text::is_name_char))
-    throw_error("{}: \"{}\" is no name of a header", place, core::printable(name, kMostName));
+    throw_error("{}: \"{}\" is no name of a header", place, core::printable(name, kMaxName));
   if (std::ranges::any_of(value, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }))
     throw_error("{}.{}: has a control character", place, name);
   return name + ": " + value;
@@ -86,8 +86,7 @@ void add_token(McpServer& server) {
 void read_address(McpServer& server, const Json& json, const std::string& place) {
   const std::string type = json.contains("type") ? text_at(json["type"], place + ".type") : "http";
   if (type != "http" && type != "streamable-http" && type != "streamableHttp")
-    throw_error("{}: servers of type \"{}\" are not known; stdio and http are", place,
-                core::printable(type, kMostName));
+    throw_error("{}: servers of type \"{}\" are not known; stdio and http are", place, core::printable(type, kMaxName));
   if (!json.contains("url")) throw_error("{}: \"url\" is missing", place);
   server.url = address_at(text_at(json["url"], place + ".url"), place + ".url");
   if (json.contains("headers")) {
@@ -100,9 +99,9 @@ void read_address(McpServer& server, const Json& json, const std::string& place)
 }
 
 std::optional<McpServer> read_server(const std::string& name, const Json& json, const std::string& label) {
-  const std::string place = fmt::format("{}: mcpServers: {}", label, core::printable(name, kMostName));
+  const std::string place = fmt::format("{}: mcpServers: {}", label, core::printable(name, kMaxName));
   if (!is_server_name(name))
-    throw_error("{}: a name has at most {} letters, digits, and characters of \"_-./\"", place, kMostName);
+    throw_error("{}: a name has at most {} letters, digits, and characters of \"_-./\"", place, kMaxName);
   if (!json.is_object()) throw_error("{}: expected an object with \"command\" or \"url\"", place);
   if (json.contains("disabled") && json["disabled"] == true) return std::nullopt;
   McpServer server{.name = name};
@@ -119,7 +118,7 @@ std::optional<McpServer> read_server(const std::string& name, const Json& json, 
     if (!json["env"].is_object()) throw_error("{}.env: expected an object of texts", place);
     for (const auto& [key, value] : json["env"].items()) {
       if (key.empty() || key.find('=') != std::string::npos || key.find('\0') != std::string::npos)
-        throw_error("{}.env: \"{}\" is no name of a variable", place, core::printable(key, kMostName));
+        throw_error("{}.env: \"{}\" is no name of a variable", place, core::printable(key, kMaxName));
       server.environment.emplace_back(key, text_at(value, place + ".env"));
     }
   }
@@ -175,11 +174,11 @@ McpServer parse_mcp_server(std::string_view text) {
 std::vector<McpServer> mcp_servers(const McpOptions& options) {
   std::vector<McpServer> servers;
   for (const std::string& file : options.files)
-    for (McpServer& server : read_mcp_servers(core::read_text_file(file, kMostListBytes), file))
+    for (McpServer& server : read_mcp_servers(core::read_text_file(file, kMaxListBytes), file))
       servers.push_back(std::move(server));
   for (const std::string& text : options.servers) servers.push_back(parse_mcp_server(text));
-  if (servers.size() > kMostServers)
-    throw_error("{} MCP servers are named; {} can run at once", servers.size(), kMostServers);
+  if (servers.size() > kMaxServers)
+    throw_error("{} MCP servers are named; {} can run at once", servers.size(), kMaxServers);
   for (size_t i = 0; i < servers.size(); ++i)
     if (std::ranges::count(servers, servers[i].name, &McpServer::name) > 1)
       throw_error("two MCP servers are called {}", servers[i].name);

@@ -101,7 +101,7 @@ void Toolbox::offer(engine::Conversation& conversation, const std::optional<engi
 bool Toolbox::renew(const engine::Notice& notice, const std::atomic<bool>* cancel) {
   bool any = false;
   for (Server& server : servers_) {
-    if (!server.client || server.client->is_over() || !server.client->tools_are_old()) continue;
+    if (!server.client || server.client->is_over() || !server.client->tools_have_changed()) continue;
     any = true;
     try {
       server.client->list_tools(cancel);

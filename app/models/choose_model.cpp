@@ -24,7 +24,7 @@ namespace ridge::app {
 namespace {
 
 constexpr size_t kLocalShown = 6;
-constexpr int kMostFound = 8;
+constexpr int kMaxFound = 8;
 
 std::string size_text(int64_t bytes) { return core::human_bytes(static_cast<double>(bytes)); }
 
@@ -181,7 +181,7 @@ NextCommand ask(std::vector<Choice> rows, size_t best, const engine::Room& room)
     try {
       if (const auto model = chosen(line->empty() ? fmt::format("{}", best) : *line, rows)) return chat_with(*model);
       if (hub::parse_reference(*line)) return chat_with(*line);
-      const std::vector<FoundModels> found = search_hub(*line, kMostFound);
+      const std::vector<FoundModels> found = search_hub(*line, kMaxFound);
       if (found.empty()) throw_error("nothing with GGUF files is called so");
       rows.clear();
       best = 0;
@@ -212,8 +212,8 @@ std::vector<FoundModels> search_hub(const std::string& words, int most) {
   const InterruptFlag interrupt;
   Progress bar("asking the hub");
   hub::PullOptions options = hub::pull_options();
-  options.asker.cancel = interrupt.flag();
-  hub::Connection connection(options.asker);
+  options.policy.cancel = interrupt.flag();
+  hub::Connection connection(options.policy);
   std::vector<FoundModels> all;
   for (hub::FoundRepository& repository : hub::search(connection, words, most)) {
     FoundModels& found = all.emplace_back();
@@ -224,7 +224,7 @@ std::vector<FoundModels> search_hub(const std::string& words, int most) {
           hub::list_files(connection, {.repository = found.repository.name}, "main");
       found.models = hub::offered_models(found.repository.name, hub::models_of(files));
     } catch (const Error&) {
-      options.asker.throw_if_cancelled("the search"); // its files are not visible
+      options.policy.throw_if_cancelled("the search"); // its files are not visible
     }
   }
   return all;

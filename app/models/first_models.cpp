@@ -28,8 +28,8 @@ constexpr FirstModel kFirstModels[] = {
 
 constexpr size_t kOffered = 6;
 // Bytes read per token on the CPU: 6 and 12 tokens/s at 30 GB/s.
-constexpr int64_t kBearable = 5'100 * kMega, kQuick = 2'500 * kMega;
-constexpr int64_t kQuicklyHere = 6'000 * kMega;
+constexpr int64_t kAcceptableTokenBytes = 5'100 * kMega, kFastTokenBytes = 2'500 * kMega;
+constexpr int64_t kFastDownloadBytes = 6'000 * kMega;
 
 double gpu_room(const engine::Room& room) {
   return room.gpus.empty() ? room.gpu : std::accumulate(room.gpus.begin(), room.gpus.end(), 0.0);
@@ -65,11 +65,11 @@ FirstChoice first_choice(const engine::Room& room) {
     return where == RunsOn::gpu || (where != RunsOn::nothing && model.token_bytes <= token_bytes);
   };
   for (const FirstModel& model : kFirstModels)
-    if (is_quick(model, kBearable)) choice.models.push_back(&model);
+    if (is_quick(model, kAcceptableTokenBytes)) choice.models.push_back(&model);
   if (choice.models.size() > kOffered)
     choice.models.erase(choice.models.begin() + 1, choice.models.end() - (kOffered - 1));
   for (size_t i = 0; i < choice.models.size(); ++i)
-    if (choice.models[i]->bytes <= kQuicklyHere && is_quick(*choice.models[i], kQuick)) choice.best = i;
+    if (choice.models[i]->bytes <= kFastDownloadBytes && is_quick(*choice.models[i], kFastTokenBytes)) choice.best = i;
   return choice;
 }
 

@@ -48,7 +48,7 @@ struct FitCommand {
     if (!encoder.empty()) pictures = engine::encoder_need(encoder, model.threads);
     if (room.gpu <= 0) room.cpu -= static_cast<double>(pictures.total());
     const core::ExecutorConfig config = engine::generating_config(model, loaded.program);
-    const engine::Fit fit = engine::fit(loaded.program, config, room, placement, loaded.beside());
+    const engine::Fit fit = engine::fit(loaded.program, config, room, placement, loaded.auxiliary_models());
     bool pictures_on_gpu = false;
     if (!encoder.empty() && fit.gpu) {
       const engine::Need on_gpu = engine::encoder_need(encoder, model.threads, &room.limits);
@@ -106,16 +106,16 @@ struct FitCommand {
   double bandwidth(engine::Device on) const {
     const int threads = on == engine::Device::cpu ? model.threads : 0;
     if (measure_anew) return measure::measure_and_keep_read_peak(on, threads);
-    const auto kept = measure::kept_read_peak(measure::device_name(on, threads));
+    const auto kept = measure::stored_read_peak(measure::device_name(on, threads));
     return kept ? kept->best : 0;
   }
 
   static size_t presumed_gpus(const engine::Placement& placement, const engine::Room& room) {
-    constexpr int64_t kMost = 64;
+    constexpr int64_t kMax = 64;
     int64_t count = std::max<int64_t>(std::ssize(room.gpus), 1);
     for (const int gpu : placement.gpus) count = std::max(count, int64_t{gpu} + 1);
     return static_cast<size_t>(
-        std::min(kMost, std::max(count, int64_t{placement.stages} * std::max(placement.ranks, 1))));
+        std::min(kMax, std::max(count, int64_t{placement.stages} * std::max(placement.ranks, 1))));
   }
 
   template <typename Row>

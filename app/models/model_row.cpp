@@ -15,7 +15,8 @@ core::ModelRow row_of(const hub::LocalModel& model) {
   return row;
 }
 
-std::optional<engine::Fit> look_into(core::ModelRow& row, const core::ModelOptions& options, const engine::Room& room) {
+std::optional<engine::Fit> add_file_facts(core::ModelRow& row, const core::ModelOptions& options,
+                                          const engine::Room& room) {
   if (!row.problem.empty()) return std::nullopt;
   try {
     const gguf::File file = gguf::File::open(row.path);

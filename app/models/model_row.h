@@ -14,6 +14,7 @@ core::ModelRow row_of(const hub::LocalModel& model); // does not open the file
 
 // Adds the file's facts and how it fits. An error in the file becomes the row's problem. Returns nothing if the model
 // cannot run.
-std::optional<engine::Fit> look_into(core::ModelRow& row, const core::ModelOptions& options, const engine::Room& room);
+std::optional<engine::Fit> add_file_facts(core::ModelRow& row, const core::ModelOptions& options,
+                                          const engine::Room& room);
 
 } // namespace ridge::app

@@ -34,7 +34,7 @@ struct ModelsCommand {
     std::vector<std::string> encoders;
     const engine::Room room = engine::free_room();
     for (const hub::LocalModel& model : hub::local_models(hub::places())) {
-      look_into(rows.emplace_back(row_of(model)), {}, room);
+      add_file_facts(rows.emplace_back(row_of(model)), {}, room);
       encoders.push_back(encoder_of(rows.back()));
     }
     if (json) return print_json(rows, encoders);

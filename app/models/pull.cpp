@@ -25,7 +25,7 @@ std::string pull_model(const hub::Reference& reference, const std::string& mmpro
   Progress bar;
   hub::Speed speed;
   hub::PullOptions options = hub::pull_options();
-  options.asker.cancel = interrupt.flag();
+  options.policy.cancel = interrupt.flag();
   options.projector = mmproj;
   options.progress = [&](const std::string& what, int64_t done, int64_t total) {
     bar.update(what, done, total, "  " + speed.text(core::seconds_now(), done, total));

@@ -50,7 +50,7 @@ const Column kColumns[] = {
      [](const measure::BenchRow& r) { return fmt::format("{:.2f} ± {:.2f}", r.rate(), r.rate_deviation()); }},
     {"% copies", false, false,
      [](const measure::BenchRow& r) {
-       return r.experts_found < 0 ? "" : fmt::format("{:.1f}", 100 * r.experts_found);
+       return r.expert_cache_hit_rate < 0 ? "" : fmt::format("{:.1f}", 100 * r.expert_cache_hit_rate);
      }},
     {"tokens/step", false, false, [](const measure::BenchRow& r) { return fmt::format("{:.2f}", r.tokens_per_step); }},
     {"GB/s", false, true, [](const measure::BenchRow& r) { return fmt::format("{:.1f}", r.bytes_per_second() / 1e9); }},
@@ -129,11 +129,11 @@ Json record(const measure::BenchRow& r) {
                {"generated_tokens", r.generated},
                {"depth_tokens", r.depth},
                {"streams", r.streams},
-               {"verified_tokens", r.verified},
-               {"right_guesses_share", r.right_guesses < 0 ? Json(nullptr) : Json(r.right_guesses)},
-               {"draft_heads_guess", !r.guessing_heads.empty()},
+               {"verified_tokens", r.verified_tokens},
+               {"right_guesses_share", r.acceptance < 0 ? Json(nullptr) : Json(r.acceptance)},
+               {"draft_heads_guess", !r.draft_heads.empty()},
                {"tokens_per_step", r.tokens_per_step},
-               {"experts_found_share", r.experts_found < 0 ? Json(nullptr) : Json(r.experts_found)},
+               {"experts_found_share", r.expert_cache_hit_rate < 0 ? Json(nullptr) : Json(r.expert_cache_hit_rate)},
                {"repetitions", r.seconds.size()},
                {"seconds", r.seconds},
                {"tokens_per_second", r.rate()},

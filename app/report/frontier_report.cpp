@@ -122,7 +122,7 @@ class Picture {
           const bool on_page =
               box.left > kLeft && box.right < kWidth && box.top > kTop - 10 && box.bottom < kHeight - kBottom;
           const bool free = on_page && std::ranges::none_of(taken_, [&](const Box& b) { return box.meets(b); });
-          if (!free && step < kMostSteps) continue;
+          if (!free && step < kMaxSteps) continue;
           if (step > 0) page_.line(at, height, left ? box.right : box.left, base - 4, kRecipeColor, 0.6);
           page_.text(left ? box.right : box.left, base, name, kSize, kRecipeColor, left ? "end" : "start");
           taken_.push_back(box);
@@ -138,7 +138,7 @@ class Picture {
 
   const Frontier& frontier_;
   const std::string title_;
-  static constexpr int kMostSteps = 30; // then labels may overlap
+  static constexpr int kMaxSteps = 30; // then labels may overlap
 
   const double least_, most_;
   std::vector<Box> taken_;

@@ -12,7 +12,7 @@ namespace ridge::app {
 namespace {
 
 constexpr size_t kBetween = 2;
-constexpr size_t kReadable = 24, kLeastWidth = 10; // width of cut text: before columns are dropped, and after
+constexpr size_t kReadable = 24, kMinWidth = 10; // width of cut text: before columns are dropped, and after
 
 std::string first_characters(std::string_view text, size_t count) {
   const std::string_view whole = text;
@@ -65,7 +65,7 @@ void Table::fit(size_t columns) {
     if (last == columns_.size()) break;
     shown_[last] = false;
   }
-  cut(kLeastWidth, columns);
+  cut(kMinWidth, columns);
 }
 
 std::string Table::line(const std::vector<std::string>& cells) const {

@@ -12,8 +12,8 @@
 namespace ridge::app {
 namespace {
 
-constexpr size_t kMostEntries = 10000;
-constexpr size_t kMostShown = 100;
+constexpr size_t kMaxEntries = 10000;
+constexpr size_t kMaxShown = 100;
 
 std::string with_home(const std::string& folder) {
   const char* home = std::getenv("HOME");
@@ -55,7 +55,7 @@ Completions path_completions(std::string_view line, size_t begin, bool escape) {
   std::error_code none;
   size_t looked_at = 0;
   for (std::filesystem::directory_iterator entry(folder.empty() ? "." : with_home(folder), none), end;
-       !none && entry != end && looked_at < kMostEntries; entry.increment(none), ++looked_at) {
+       !none && entry != end && looked_at < kMaxEntries; entry.increment(none), ++looked_at) {
     std::string name = entry->path().filename().string();
     if (!name.starts_with(start) || (name[0] == '.' && !start.starts_with('.'))) continue;
     if (core::printable(name, name.size() + 1) != name) continue;
@@ -78,7 +78,7 @@ std::string common_start(std::span<const std::string> words) {
 }
 
 std::string in_columns(std::span<const std::string> words, int columns) {
-  const std::span<const std::string> shown = words.first(std::min(words.size(), kMostShown));
+  const std::span<const std::string> shown = words.first(std::min(words.size(), kMaxShown));
   size_t width = 0;
   for (const std::string& word : shown) width = std::max(width, core::utf8_length(word) + 2);
   const size_t across = std::max<size_t>(1, static_cast<size_t>(std::max(columns, 1)) / std::max<size_t>(width, 1));

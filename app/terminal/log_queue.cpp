@@ -35,11 +35,11 @@ class Writer {
   explicit Writer(int file) : file_(file) {}
 
   void write(const Entry& entry) {
-    if (!tell_lost(entry.dropped_before) || !write_text(entry.text)) lost_ += entry.lines;
+    if (!report_dropped_lines(entry.dropped_before) || !write_text(entry.text)) lost_ += entry.lines;
   }
 
   // False: cannot be written yet.
-  bool tell_lost(int64_t more) {
+  bool report_dropped_lines(int64_t more) {
     lost_ += more;
     if (lost_ == 0) return true;
     char text[64];
@@ -95,7 +95,7 @@ struct LogQueue::State {
     if (waiting.empty()) {
       const int64_t lines = std::exchange(dropped, 0);
       lock.unlock();
-      writer.tell_lost(lines);
+      writer.report_dropped_lines(lines);
     } else {
       const Entry entry = std::move(waiting.front());
       waiting.pop_front();

@@ -12,10 +12,10 @@ namespace ridge::app {
 // number. Thread-safe.
 class LogQueue {
  public:
-  static constexpr size_t kMostBytes = size_t{1} << 20;
+  static constexpr size_t kMaxBytes = size_t{1} << 20;
 
   // `file` stays open until the process ends. `most_bytes`: waiting lines with 64 bytes of overhead each.
-  explicit LogQueue(int file, size_t most_bytes = kMostBytes);
+  explicit LogQueue(int file, size_t most_bytes = kMaxBytes);
   ~LogQueue(); // does not wait for a blocked write
   LogQueue(const LogQueue&) = delete;
   LogQueue& operator=(const LogQueue&) = delete;

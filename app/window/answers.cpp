@@ -60,13 +60,13 @@ void WindowEngine::need_encoder(std::span<const core::ChatMessage> kept, const c
   if (pictures) open_encoder();
 }
 
-void WindowEngine::say(const std::string& text) {
+void WindowEngine::send_message(const std::string& text) {
   const Messages before = messages();
   need_encoder(before.shown, before.unsent);
-  ask(text, before);
+  append_and_answer(text, before);
 }
 
-void WindowEngine::ask(const std::string& text, const Messages& before) {
+void WindowEngine::append_and_answer(const std::string& text, const Messages& before) {
   const core::ChatMessage message = {true, text, "", "", nullptr, before.unsent};
   begin_conversation(message);
   tree_.add(message, {{"role", "user"}, {"content", text}});
@@ -99,7 +99,7 @@ void WindowEngine::edit(size_t message, const std::string& text) {
   need_encoder(std::span(before.shown).first(std::min(message, before.shown.size())), before.unsent);
   tree_.cut(message);
   show_path();
-  ask(text, before);
+  append_and_answer(text, before);
 }
 
 // Runs on the worker, which drives the session.
@@ -183,13 +183,13 @@ void WindowEngine::answer(const Messages& before) {
     show_path();
     change(
         [&](core::Snapshot& s) { s.pictures.insert(s.pictures.begin(), before.unsent.begin(), before.unsent.end()); });
-    look_at_pictures();
+    read_missing_picture_facts();
     abandon_conversation();
     throw;
   }
   const Loaded& m = *loaded_;
-  if (!told_deleted_ && m.model.file.deleted()) {
-    told_deleted_ = true;
+  if (!deletion_reported_ && m.model.file.deleted()) {
+    deletion_reported_ = true;
     fail(fmt::format("{} was deleted or replaced; what is open stays usable until another model is", path_));
   }
   save_conversation();

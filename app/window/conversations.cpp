@@ -88,18 +88,18 @@ void WindowEngine::open_conversation(const std::string& id) {
     s.kv.bytes = 0;
   });
   forget_unused_pictures();
-  look_at_pictures();
+  read_missing_picture_facts();
 }
 
 void WindowEngine::show_path() {
   loaded_->conversation.set_messages(tree_.sent(), "conversation");
   loaded_->conversation.set_system(state_.system_prompt);
   change([&](core::Snapshot& s) { s.messages = tree_.shown(); });
-  look_at_pictures();
+  read_missing_picture_facts();
 }
 
 void WindowEngine::show_version(const core::intent::ShowVersion& wanted) {
-  if (!tree_.turn(wanted.message, wanted.version)) return;
+  if (!tree_.select_version(wanted.message, wanted.version)) return;
   show_path();
   save_conversation();
 }
@@ -132,7 +132,7 @@ void WindowEngine::export_conversation(const std::string& path) {
 
 void WindowEngine::rename_conversation(const std::string& id, const std::string& title) {
   if (id != state_.conversation) store_.refresh(id);
-  StoredConversation* stored = to_be_changed(id);
+  StoredConversation* stored = conversation_for_change(id);
   if (!stored) return;
   stored->title = title.empty() ? "untitled" : title;
   stored->named = true;
@@ -166,8 +166,8 @@ void WindowEngine::begin_conversation(const core::ChatMessage& question) {
   });
 }
 
-StoredConversation* WindowEngine::to_be_changed(const std::string& id) {
-  const std::string kept = store_.keep_both(id);
+StoredConversation* WindowEngine::conversation_for_change(const std::string& id) {
+  const std::string kept = store_.fork_if_changed(id);
   if (kept != id) {
     give_messages(*store_.find(kept));
     change([&](core::Snapshot& s) { s.conversation = kept; });
@@ -177,7 +177,7 @@ StoredConversation* WindowEngine::to_be_changed(const std::string& id) {
 }
 
 void WindowEngine::save_conversation() {
-  StoredConversation* stored = to_be_changed(state_.conversation);
+  StoredConversation* stored = conversation_for_change(state_.conversation);
   if (!stored) return;
   stored->system = state_.system_prompt;
   give_messages(*stored);

@@ -19,7 +19,7 @@ core::FitFacts::Device device_of(const engine::Need& need, double free) {
 }
 
 double peak_of(engine::Device on, int threads) {
-  const auto kept = measure::kept_read_peak(measure::device_name(on, on == engine::Device::cpu ? threads : 0));
+  const auto kept = measure::stored_read_peak(measure::device_name(on, on == engine::Device::cpu ? threads : 0));
   return kept ? kept->best : 0;
 }
 
@@ -59,7 +59,7 @@ void WindowEngine::fit_model(const core::intent::FitModel& wanted) {
     std::error_code unknown;
     core::ModelRow row{wanted.path, "", wanted.path,
                        static_cast<int64_t>(std::filesystem::file_size(wanted.path, unknown))};
-    const std::optional<engine::Fit> fit = look_into(row, options, room);
+    const std::optional<engine::Fit> fit = add_file_facts(row, options, room);
     facts->trained_context = row.trained_context;
     if (fit) {
       facts->context = fit->config.context;
@@ -88,16 +88,16 @@ void WindowEngine::save_preset(const std::string& name) {
   std::vector<core::Preset> presets = state_.presets;
   std::erase_if(presets, [&](const core::Preset& each) { return each.name == name; });
   presets.push_back({name, state_.system_prompt, state_.sampling, state_.max_tokens});
-  keep_presets(std::move(presets));
+  store_presets(std::move(presets));
 }
 
 void WindowEngine::delete_preset(const std::string& name) {
   std::vector<core::Preset> presets = state_.presets;
   std::erase_if(presets, [&](const core::Preset& each) { return each.name == name; });
-  keep_presets(std::move(presets));
+  store_presets(std::move(presets));
 }
 
-void WindowEngine::keep_presets(std::vector<core::Preset> presets) {
+void WindowEngine::store_presets(std::vector<core::Preset> presets) {
   std::ranges::sort(presets, {}, &core::Preset::name);
   if (!setup_.preset_file.empty()) write_presets(setup_.preset_file, presets);
   change([&](core::Snapshot& s) { s.presets = std::move(presets); });

@@ -31,7 +31,7 @@ void WindowEngine::list_models(const core::ModelOptions& options) {
     if (closing_) return;
     engine::Room room = engine::free_room();
     if (options.device == "cpu") room.without_gpus();
-    const std::optional<engine::Fit> fit = look_into(rows[i], options, room);
+    const std::optional<engine::Fit> fit = add_file_facts(rows[i], options, room);
     if (fit && fit->fits) {
       const std::lock_guard lock(mutex_);
       const bool on_gpu = loaded_ && loaded_->device == engine::Device::cuda;

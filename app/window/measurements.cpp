@@ -40,7 +40,7 @@ double WindowEngine::roof_of(const Loaded& loaded, const std::function<double(en
 
 double WindowEngine::known_roof(const Loaded& loaded) {
   return roof_of(loaded, [](engine::Device on, int threads) {
-    const auto kept = measure::kept_read_peak(measure::device_name(on, threads));
+    const auto kept = measure::stored_read_peak(measure::device_name(on, threads));
     return kept ? kept->best : 0;
   });
 }

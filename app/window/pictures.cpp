@@ -106,13 +106,13 @@ core::MessagePictures all_pictures(const core::Snapshot& s) {
 }
 
 void check_room(const core::Snapshot& s, const core::MessagePicture& picture) {
-  if (s.pictures.size() >= kMostPicturesOfMessage)
-    throw_error("{}: a message has at most {} pictures", picture.name, kMostPicturesOfMessage);
+  if (s.pictures.size() >= kMaxPicturesOfMessage)
+    throw_error("{}: a message has at most {} pictures", picture.name, kMaxPicturesOfMessage);
   size_t bytes = picture.file->size();
   for (const auto& other : all_pictures(s)) bytes += other->file && other->key != picture.key ? other->file->size() : 0;
-  if (bytes > kMostPictureBytes)
+  if (bytes > kMaxPictureBytes)
     throw_error("{}: the pictures of a conversation have at most {} MiB together: begin a new one", picture.name,
-                kMostPictureBytes >> 20);
+                kMaxPictureBytes >> 20);
 }
 
 } // namespace
@@ -139,7 +139,7 @@ void WindowEngine::add_picture(const core::intent::AddPicture& wanted) {
     check_room(s, *picture);
     s.pictures.push_back(picture);
   });
-  take_facts(picture, medium);
+  store_picture_facts(picture, medium);
   worker_.push([this] { guarded([&] { open_encoder_for_unsent(); }, true); });
 }
 
@@ -190,7 +190,7 @@ void WindowEngine::open_encoder_for_unsent() {
 }
 
 // Runs on the picture worker.
-void WindowEngine::take_facts(const Picture& picture, const media::Medium& medium) {
+void WindowEngine::store_picture_facts(const Picture& picture, const media::Medium& medium) {
   const media::Picture pixels = picture_of(medium, kSmallWidth);
   const auto* sound = std::get_if<media::Sound>(&medium);
   const auto small = fitted(pixels, kSmallWidth, kSmallHeight);
@@ -206,17 +206,17 @@ void WindowEngine::take_facts(const Picture& picture, const media::Medium& mediu
   if (taken_by) encoder_worker_.push([this, picture] { guarded([&] { encode_ahead(*picture); }, false); });
 }
 
-void WindowEngine::look_at(const Picture& picture) {
+void WindowEngine::read_picture_facts(const Picture& picture) {
   if (closing_) return;
   try {
-    take_facts(picture, decoded(*picture));
+    store_picture_facts(picture, decoded(*picture));
   } catch (const Error& error) {
     change_facts(picture->key, [&](core::PictureFacts& facts) { facts.problem = error.what(); });
     throw;
   }
 }
 
-void WindowEngine::look_at_pictures() {
+void WindowEngine::read_missing_picture_facts() {
   core::MessagePictures pictures;
   {
     const std::lock_guard lock(mutex_);
@@ -229,7 +229,7 @@ void WindowEngine::look_at_pictures() {
     }
   }
   for (const auto& picture : pictures)
-    picture_worker_.push([this, picture] { guarded([&] { look_at(picture); }, false); });
+    picture_worker_.push([this, picture] { guarded([&] { read_picture_facts(picture); }, false); });
 }
 
 void WindowEngine::forget_unused_pictures() {

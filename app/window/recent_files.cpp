@@ -16,13 +16,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kMostFiles = 12;
+constexpr size_t kMaxFiles = 12;
 
 std::vector<std::string> read_list() {
   std::vector<std::string> paths;
   if (core::state_folder().empty()) return paths;
   std::ifstream file(core::state_folder() + "/recent");
-  for (std::string line; paths.size() < kMostFiles && std::getline(file, line);)
+  for (std::string line; paths.size() < kMaxFiles && std::getline(file, line);)
     if (!line.empty()) paths.push_back(line);
   return paths;
 }
@@ -43,7 +43,7 @@ void remember_file(const std::string& path) {
   std::vector<std::string> paths = read_list();
   std::erase(paths, whole);
   paths.insert(paths.begin(), whole);
-  paths.resize(std::min(paths.size(), kMostFiles));
+  paths.resize(std::min(paths.size(), kMaxFiles));
   std::string text;
   for (const std::string& each : paths) text += each + "\n";
   core::create_private_folders(core::state_folder(), problem);

@@ -8,7 +8,7 @@
 
 namespace ridge::app {
 
-using core::intent::MayCall;
+using core::intent::ToolPermission;
 
 void WindowEngine::start_tools() {
   cancel_ = false;
@@ -26,7 +26,7 @@ void WindowEngine::show_tools() {
   change([&](core::Snapshot& s) { s.tools = std::move(rows); });
 }
 
-void WindowEngine::take_decision(const core::intent::AnswerTool& decision) {
+void WindowEngine::apply_decision(const core::intent::AnswerTool& decision) {
   change([&](core::Snapshot& s) {
     if (!s.tool_question || s.tool_question->number != decision.number) return; // outdated
     s.tool_question = nullptr;
@@ -43,18 +43,18 @@ bool WindowEngine::is_allowed(const Toolbox::Tool& tool, const text::ToolCall& c
     s.tool_question = std::make_shared<core::ToolQuestion>(
         core::ToolQuestion{++tool_questions_, tool.server, core::printable(tool.own_name), call.arguments});
   });
-  std::optional<MayCall> decision;
+  std::optional<ToolPermission> decision;
   {
     std::unique_lock lock(mutex_);
     decided_.wait(lock, [&] { return decision_ || cancel_; });
     decision = decision_;
   }
   change([](core::Snapshot& s) { s.tool_question = nullptr; }); // if interrupted
-  if (decision == MayCall::always) {
+  if (decision == ToolPermission::always) {
     allowed_.insert(tool.name);
     show_tools();
   }
-  return decision && *decision != MayCall::no;
+  return decision && *decision != ToolPermission::no;
 }
 
 std::string WindowEngine::result_of(const Toolbox::Tool& tool, const text::ToolCall& call) {

@@ -39,8 +39,8 @@ struct Match : Handlers... {
 } // namespace
 
 WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
-    : setup_(std::move(setup)), wake_(std::move(wake)), asked_(setup_.request.sampling), toolbox_(setup_.mcp),
-      store_(setup_.conversation_folder) {
+    : setup_(std::move(setup)), wake_(std::move(wake)), requested_sampling_(setup_.request.sampling),
+      toolbox_(setup_.mcp), store_(setup_.conversation_folder) {
   const std::string given = std::exchange(setup_.model.mmproj, {});
   options_ = setup_.model;
   state_.system_prompt = setup_.request.system;
@@ -156,7 +156,7 @@ void WindowEngine::send(core::Intent intent) {
   if (std::holds_alternative<intent::Stop>(intent)) {
     stop_answer();
   } else if (const auto* decision = std::get_if<intent::AnswerTool>(&intent)) {
-    take_decision(*decision);
+    apply_decision(*decision);
   } else if (std::holds_alternative<intent::StudyTensor>(intent)) {
     ++studies_waiting_;
     study_worker_.push([this, what = std::move(intent)] {
@@ -216,7 +216,7 @@ void WindowEngine::handle(const core::Intent& wanted) {
         }
         if (!loaded_) return; // reported already
         std::visit(Match{
-                       [&](const intent::Send& send) { say(send.text); },
+                       [&](const intent::Send& send) { send_message(send.text); },
                        [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
                        [&](const intent::Regenerate& again) { regenerate(again); },
                        [&](const intent::ShowVersion& version) { show_version(version); },
@@ -254,8 +254,9 @@ void WindowEngine::set_sampling(const intent::SetSampling& wanted) {
   for (const engine::SamplingSetting& setting : engine::sampling_settings()) {
     const std::string value = setting.get(changed);
     if (value == setting.get(sampling)) continue;
-    setting.set(asked_, value);
-    if (std::ranges::find(asked_.chosen, setting.name) == asked_.chosen.end()) asked_.chosen.emplace_back(setting.name);
+    setting.set(requested_sampling_, value);
+    if (std::ranges::find(requested_sampling_.chosen, setting.name) == requested_sampling_.chosen.end())
+      requested_sampling_.chosen.emplace_back(setting.name);
   }
   sampling = changed;
   change([&](core::Snapshot& s) {
@@ -319,7 +320,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   toolbox_.offer(loaded->conversation, std::nullopt, steps.note);
   auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));
   facts->built_in = path.empty();
-  core::SamplingOptions sampling = asked_;
+  core::SamplingOptions sampling = requested_sampling_;
   engine::take_model_defaults(sampling, loaded->model.file, steps.note);
   if (facts->built_in) facts->label = "the guide";
   const auto vocabulary = std::make_shared<const std::vector<std::string>>(display_vocabulary(loaded->model));
@@ -328,7 +329,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   seconds_before_ = 0;
   path_ = path;
   encoder_ = encoder;
-  told_deleted_ = false;
+  deletion_reported_ = false;
   tree_.forget_choices();
   setup_.request.sampling = sampling;
   auto previous = loaded; // destroyed after the lock, for which the window waits
@@ -361,7 +362,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
     s.block = nullptr;
     s.slice = nullptr;
   });
-  look_at_pictures();
+  read_missing_picture_facts();
   if (roof <= 0) measure_roof_when_idle();
   if (path.empty() || !setup_.remember_files) return;
   remember_file(path);

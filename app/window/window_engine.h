@@ -80,8 +80,8 @@ class WindowEngine {
   Messages messages() const;
   // Opens the encoder if any of these messages have pictures.
   void need_encoder(std::span<const core::ChatMessage> kept, const core::MessagePictures& sent);
-  void say(const std::string& text);
-  void ask(const std::string& text, const Messages& before);
+  void send_message(const std::string& text);
+  void append_and_answer(const std::string& text, const Messages& before);
   std::vector<text::ToolCall> write_answer(); // returns its tool calls
   void answer(const Messages& before);        // `before`: restored on failure
   void regenerate(const core::intent::Regenerate& wanted);
@@ -98,7 +98,7 @@ class WindowEngine {
   bool call_tools(const std::vector<text::ToolCall>& calls);
   std::string result_of(const Toolbox::Tool& tool, const text::ToolCall& call);
   bool is_allowed(const Toolbox::Tool& tool, const text::ToolCall& call); // asks the user if that is undecided
-  void take_decision(const core::intent::AnswerTool& decision);
+  void apply_decision(const core::intent::AnswerTool& decision);
 
   // pictures.cpp
   using Shelf = std::shared_ptr<engine::PictureShelf>; // null: no pictures
@@ -109,9 +109,9 @@ class WindowEngine {
   void enlarge_picture(const std::string& key);
   void listen(bool on); // only the thread that sends intents
   void open_encoder_for_unsent();
-  void look_at_pictures(); // reads pictures with missing facts
-  void look_at(const Picture& picture);
-  void take_facts(const Picture& picture, const media::Medium& medium);
+  void read_missing_picture_facts();
+  void read_picture_facts(const Picture& picture);
+  void store_picture_facts(const Picture& picture, const media::Medium& medium);
   void change_facts(const std::string& key, const std::function<void(core::PictureFacts&)>& how);
   void forget_unused_pictures();
   Shelf shelf() const;
@@ -127,7 +127,7 @@ class WindowEngine {
   void fit_model(const core::intent::FitModel& wanted);
   void save_preset(const std::string& name);
   void delete_preset(const std::string& name);
-  void keep_presets(std::vector<core::Preset> presets);
+  void store_presets(std::vector<core::Preset> presets);
   void use_preset(const std::string& name);
 
   // local_models.cpp
@@ -147,7 +147,7 @@ class WindowEngine {
   void continue_conversation(Loaded& loaded) const; // gives the messages to a newly loaded model
   void begin_conversation(const core::ChatMessage& question);
   void give_messages(StoredConversation& stored) const;
-  StoredConversation* to_be_changed(const std::string& id); // the conversation or a copy; nullptr: none
+  StoredConversation* conversation_for_change(const std::string& id); // the conversation or a copy; nullptr: none
   void save_conversation();
   void abandon_conversation(); // when its first question failed
   void list_conversations(core::Snapshot& s) const;
@@ -180,10 +180,10 @@ class WindowEngine {
   std::shared_ptr<media::Microphone> microphone_; // while it listens
   core::ModelOptions options_;
   // Only the worker uses the next ten.
-  core::SamplingOptions asked_; // without the model's recommendations
-  std::string path_;            // empty: the guide
-  std::string encoder_;         // empty: none
-  bool told_deleted_ = false;
+  core::SamplingOptions requested_sampling_; // without the model's recommendations
+  std::string path_;                         // empty: the guide
+  std::string encoder_;                      // empty: none
+  bool deletion_reported_ = false;
   double seconds_before_ = 0; // of generation, in earlier answers
   Toolbox toolbox_;
   uint64_t tool_questions_ = 0;
@@ -198,7 +198,7 @@ class WindowEngine {
   std::shared_ptr<Loaded> loaded_;
   std::shared_ptr<const measure::RooflineReport> roofs_; // guards roofs_
   std::string roofs_of_;
-  std::optional<core::intent::MayCall> decision_;
+  std::optional<core::intent::ToolPermission> decision_;
   std::condition_variable decided_;
 
   // Last: their threads use the members above.

@@ -18,7 +18,7 @@ using core::Serving;
 
 namespace {
 
-constexpr auto kGlance = std::chrono::milliseconds(100); // between state checks
+constexpr auto kStateCheckInterval = std::chrono::milliseconds(100);
 
 struct Ending {
   server::ModelService& service;
@@ -121,7 +121,7 @@ void WindowServer::serve(const std::stop_token& stop, const Served& served) {
     if (now != state) show_(std::make_shared<Serving>(now));
     state = std::move(now);
     std::unique_lock lock(mutex);
-    asked.wait_for(lock, stop, kGlance, [] { return false; });
+    asked.wait_for(lock, stop, kStateCheckInterval, [] { return false; });
   }
   state.state = Serving::State::stopping;
   show_(std::make_shared<Serving>(state));

@@ -114,7 +114,7 @@ Json flattened(const Json& whole) {
 }
 
 // Throws Error for fields that change the computation beyond the Program.
-void refuse_what_cannot_run(const Config& config) {
+void check_supported(const Config& config) {
   const Fields fields = config.fields();
   const auto refuse = [&](std::string_view key, std::string_view found) {
     throw_error("{}: {}: models of this kind cannot be run yet", fields.where(key), found);
@@ -292,7 +292,7 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   out.hf_class = class_of(document);
   out.architecture = &find_architecture(config, class_of(*out.document), out.experts);
   const std::string prefix = std::string(out.architecture->name) + ".";
-  refuse_what_cannot_run(out);
+  check_supported(out);
 
   const std::optional<double> layers =
       out.evaluate("num_hidden_layers | n_layer | n_layers | num_layers | layers_block_type | layer_types");

@@ -8,7 +8,7 @@
 namespace ridge::convert::import {
 namespace {
 
-constexpr size_t kMostEnds = 64;
+constexpr size_t kMaxEndTokens = 64;
 
 struct Param {
   const char *field, *key;
@@ -48,7 +48,7 @@ void read_sampling(JsonFiles& files, gguf::Metadata& metadata, std::vector<std::
 std::vector<int64_t> end_tokens(JsonFiles& files) {
   std::vector<int64_t> ids;
   const auto add = [&](const Json& id) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX || ids.size() == kMostEnds) return;
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX || ids.size() == kMaxEndTokens) return;
     if (std::ranges::find(ids, id.get<int64_t>()) == ids.end()) ids.push_back(id.get<int64_t>());
   };
   for (const char* name : {"generation_config.json", "config.json"}) {

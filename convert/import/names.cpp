@@ -211,7 +211,7 @@ ModulePlace place_of(const std::string& module) {
 
 bool is_draft(std::string_view name) { return name.starts_with("mtp.") || name.starts_with("model.mtp."); }
 
-bool is_beside(std::string_view name) {
+bool is_unused_tensor(std::string_view name) {
   // Image and audio parts; quantization of activations and KV cache.
   constexpr std::string_view kParts[] = {"visual.", "vision_", "vision_tower.", "vision_adapter.", "vision_projection.",
                                          "audio_", "projector.", "patch_embedding", "multi_modal_projector",

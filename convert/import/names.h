@@ -31,7 +31,7 @@ struct ModulePlace {
 ModulePlace place_of(const std::string& module);
 
 // Whether the language model does not use a tensor (image, audio, draft heads, constants, quantization of activations).
-bool is_beside(std::string_view name);
+bool is_unused_tensor(std::string_view name);
 bool is_draft(std::string_view name); // a draft head that is no layer
 
 } // namespace ridge::convert::import

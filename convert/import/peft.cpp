@@ -30,7 +30,7 @@ using models::Change, models::Rows, models::TensorRule;
 
 constexpr std::string_view kConfig = "adapter_config.json", kTensors = "adapter_model.safetensors",
                            kPrefix = "base_model.model.";
-constexpr int64_t kMostRank = 8192;
+constexpr int64_t kMaxRank = 8192;
 
 struct Floats {
   int64_t rows = 0, cols = 0;
@@ -227,7 +227,7 @@ class PeftConversion {
       for (const auto& [expert, pair] : pairs) {
         first[expert] = read(*pair.a);
         second[expert] = read(*pair.b);
-        if (first[expert].rows != second[expert].cols || first[expert].rows > kMostRank)
+        if (first[expert].rows != second[expert].cols || first[expert].rows > kMaxRank)
           throw_error("{}: the matrices of {} do not fit each other", files_.path(kTensors), module);
         rank = std::max(rank, first[expert].rows);
         change(first[expert], second[expert], target, module, expert);

@@ -308,7 +308,7 @@ void Plan::check_all_used() {
     if (tensor.name.starts_with(layers))
       std::from_chars(tensor.name.data() + layers.size(), tensor.name.data() + tensor.name.size(), layer);
     has_drafts |= layer >= config_.layers || is_draft(tensor.name);
-    if (layer >= config_.layers || is_beside(tensor.name)) continue;
+    if (layer >= config_.layers || is_unused_tensor(tensor.name)) continue;
     if (config_.tied.value_or(false) && tensor.name == names_.head + ".weight") continue;
     throw_error("{}: tensor {} has no place in a {} model: the checkpoint is of another kind than config.json says",
                 tensors_.path_of(tensor), tensor.name, config_.architecture->name);

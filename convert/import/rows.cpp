@@ -35,7 +35,7 @@ DeltaHeads delta_heads(const Config& config) {
 }
 
 // After `kept` rows: value head j of each key head, j = 0, 1, ….
-std::vector<int64_t> take_turns(int64_t kept, int64_t rows, const DeltaHeads& heads) {
+std::vector<int64_t> interleave_value_heads(int64_t kept, int64_t rows, const DeltaHeads& heads) {
   std::vector<int64_t> order = range(0, kept);
   const int64_t dim = (rows - kept) / heads.v, shared = heads.v / heads.k;
   for (int64_t j = 0; j < shared; ++j)
@@ -44,7 +44,7 @@ std::vector<int64_t> take_turns(int64_t kept, int64_t rows, const DeltaHeads& he
 }
 
 // For a matrix with q, k, v, z per key head.
-std::vector<int64_t> of_groups(const DeltaHeads& heads, bool z) {
+std::vector<int64_t> ungrouped_rows(const DeltaHeads& heads, bool z) {
   const int64_t values = heads.v / heads.k * heads.v_dim, group = 2 * (heads.k_dim + values);
   std::vector<int64_t> order;
   const auto take = [&](int64_t first, int64_t count) {
@@ -98,19 +98,19 @@ std::vector<int64_t> row_order(Rows wanted, int64_t rows, const Config& config, 
   case Rows::value_heads: {
     const DeltaHeads heads = delta_heads(config);
     require(rows % heads.v == 0);
-    return heads.v == heads.k ? std::vector<int64_t>() : take_turns(0, rows, heads);
+    return heads.v == heads.k ? std::vector<int64_t>() : interleave_value_heads(0, rows, heads);
   }
   case Rows::mixed_heads: {
     const DeltaHeads heads = delta_heads(config);
     const int64_t kept = 2 * heads.k * heads.k_dim;
     require(rows > kept && (rows - kept) % heads.v == 0);
-    return heads.v == heads.k ? std::vector<int64_t>() : take_turns(kept, rows, heads);
+    return heads.v == heads.k ? std::vector<int64_t>() : interleave_value_heads(kept, rows, heads);
   }
   case Rows::grouped_mixed:
   case Rows::grouped_z: {
     const DeltaHeads heads = delta_heads(config);
     require(rows == 2 * (heads.k * heads.k_dim + heads.v * heads.v_dim));
-    return of_groups(heads, wanted == Rows::grouped_z);
+    return ungrouped_rows(heads, wanted == Rows::grouped_z);
   }
   case Rows::grouped_qkv:
   case Rows::grouped_q:

@@ -37,7 +37,7 @@ std::vector<CacheRows> cache_rows(const Program& program, const ExecutorConfig& 
     layers.push_back({program.kv_layers[i].entries(config.context)});
     const auto window = whole ? std::nullopt : window_of(program, static_cast<int32_t>(i));
     if (!window) continue;
-    const int64_t wanted = window->window - 1 + config.max_batch + config.going_back;
+    const int64_t wanted = window->window - 1 + config.max_batch + config.rewind_tokens;
     const int64_t rows = (wanted + kRingTile - 1) / kRingTile * kRingTile;
     if (rows < layers.back().rows) layers.back() = {rows, window->window, window->chunked};
   }
@@ -58,15 +58,15 @@ StreamPositions::StreamPositions(const Program& program, const ExecutorConfig& c
     if (layer.is_ring()) rings_.push_back(layer);
 }
 
-bool StreamPositions::continues_at(int32_t stream, int64_t position) const {
-  return continues_at(streams_[stream], position);
+bool StreamPositions::can_resume_at(int32_t stream, int64_t position) const {
+  return can_resume_at(streams_[stream], position);
 }
 
-bool StreamPositions::continues_at(const Stream& stream, int64_t position) const {
+bool StreamPositions::can_resume_at(const Stream& stream, int64_t position) const {
   if (position == 0) return true;
   if (recurrent_ && position != stream.next) return false;
   return std::ranges::all_of(rings_, [&](const CacheRows& ring) {
-    return ring.first_seen(position) >= std::max(ring.first_seen(stream.given), stream.end - ring.rows);
+    return ring.first_seen(position) >= std::max(ring.first_seen(stream.restored_at), stream.end - ring.rows);
   });
 }
 
@@ -81,7 +81,7 @@ void StreamPositions::advance(const Batch& batch) {
     if (recurrent_ && position != to.next && (position != 0 || begun[stream]))
       throw_error("stream {} continues at position {}, but its recurrent state is that of position {}", stream,
                   position, to.next);
-    if (!begun[stream] && !continues_at(to, position))
+    if (!begun[stream] && !can_resume_at(to, position))
       throw_error("stream {} continues at position {}, but its windows have lost what is seen from there", stream,
                   position);
     if (!begun[stream] && position == 0) to = {};
@@ -109,8 +109,8 @@ void StreamPositions::copy(int32_t from, int32_t to) {
   if (recurrent_) streams_[to].next = -1;
 }
 
-void StreamPositions::assume(int32_t stream, int64_t position) {
-  if (stream < 0 || stream >= std::ssize(streams_) || !continues_at(stream, position)) set(stream, position);
+void StreamPositions::set_unchecked(int32_t stream, int64_t position) {
+  if (stream < 0 || stream >= std::ssize(streams_) || !can_resume_at(stream, position)) set(stream, position);
 }
 
 } // namespace ridge::core

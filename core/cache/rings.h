@@ -26,7 +26,7 @@ struct CacheRows {
   }
 };
 
-// A ring holds a window, a largest batch and config.going_back tokens. Caches are full if that is not below the
+// A ring holds a window, a largest batch and config.rewind_tokens tokens. Caches are full if that is not below the
 // context, or if texts are evaluated whole.
 std::vector<CacheRows> cache_rows(const Program& program, const ExecutorConfig& config);
 
@@ -42,7 +42,7 @@ class StreamPositions {
  public:
   StreamPositions(const Program& program, const ExecutorConfig& config);
 
-  bool continues_at(int32_t stream, int64_t position) const;
+  bool can_resume_at(int32_t stream, int64_t position) const;
   // Moves the streams past the batch. Throws Error if one cannot resume at its first position, or if positions with
   // recurrent state are not consecutive.
   void advance(const Batch& batch);
@@ -51,7 +51,7 @@ class StreamPositions {
   // The stream received the saved state of `position`. Throws Error if out of range.
   void set(int32_t stream, int64_t position);
   // Sets `position` unchecked.
-  void assume(int32_t stream, int64_t position);
+  void set_unchecked(int32_t stream, int64_t position);
   // Rewinds the recurrent state only.
   void return_to(int32_t stream, int64_t position) { streams_[stream].next = position; }
   // Copies all but the recurrent state.
@@ -60,11 +60,11 @@ class StreamPositions {
 
  private:
   struct Stream {
-    int64_t next = 0;  // position of the recurrent state, -1: none
-    int64_t given = 0; // last set(): rings hold its window and later positions
-    int64_t end = 0;   // end of the positions written since
+    int64_t next = 0;        // position of the recurrent state, -1: none
+    int64_t restored_at = 0; // last set(): rings hold its window and later positions
+    int64_t end = 0;         // end of the positions written since
   };
-  bool continues_at(const Stream& stream, int64_t position) const;
+  bool can_resume_at(const Stream& stream, int64_t position) const;
 
   bool recurrent_;
   std::vector<CacheRows> rings_;

@@ -157,7 +157,7 @@ class Builder {
 
   bool open(Json empty) {
     if (open_.size() == limits_.depth) refuse("nests deeper than {} levels", limits_.depth);
-    if (++inside_ > limits_.inside) refuse("has more than {} objects and lists", limits_.inside);
+    if (++containers_ > limits_.containers) refuse("has more than {} objects and lists", limits_.containers);
     open_.push_back({std::move(empty), {}});
     return true;
   }
@@ -188,7 +188,7 @@ class Builder {
   const std::vector<std::string_view>& written_;
   size_t next_written_ = 0;
   std::vector<Open> open_; // innermost last
-  size_t inside_ = 0;
+  size_t containers_ = 0;
 };
 
 } // namespace

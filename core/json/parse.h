@@ -15,7 +15,7 @@ namespace ridge::core {
 struct JsonLimits {
   size_t depth = 64;              // nesting of lists and objects
   size_t members = 10'000;        // per ordered object, searched linearly
-  size_t inside = 2'000'000;      // lists and objects, one allocation each
+  size_t containers = 2'000'000;  // lists and objects, one allocation each
   size_t bytes = size_t{1} << 28; // of the text
   // true: numbers beyond 64-bit integers or doubles become `binary` values with their digits (text/json/kept_number.h).
   // false: they become the nearest double or an error.

@@ -10,11 +10,11 @@ namespace ridge::core {
 namespace {
 
 // Each call meets twice: when all values are there, and when all were read.
-class Meeting {
+class SharedBarrier {
  public:
-  explicit Meeting(int ranks) : parts(static_cast<size_t>(ranks)) {}
+  explicit SharedBarrier(int ranks) : parts(static_cast<size_t>(ranks)) {}
 
-  bool meet() {
+  bool arrive_and_wait() {
     std::unique_lock lock(mutex_);
     const int64_t round = round_;
     if (++arrived_ == std::ssize(parts)) {
@@ -50,34 +50,34 @@ class Meeting {
 
 class ThreadCommunicator final : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<Meeting> meeting, int rank) : meeting_(std::move(meeting)), rank_(rank) {}
+  ThreadCommunicator(std::shared_ptr<SharedBarrier> barrier, int rank) : barrier_(std::move(barrier)), rank_(rank) {}
 
   int rank() const override { return rank_; }
-  int ranks() const override { return static_cast<int>(meeting_->parts.size()); }
+  int ranks() const override { return static_cast<int>(barrier_->parts.size()); }
 
   void all_reduce(std::span<float> values) override {
-    meeting_->parts[rank_] = {values};
-    if (!meeting_->meet()) return;
+    barrier_->parts[rank_] = {values};
+    if (!barrier_->arrive_and_wait()) return;
     sum_.assign(values.size(), 0);
-    for (const Meeting::Part& part : meeting_->parts)
+    for (const SharedBarrier::Part& part : barrier_->parts)
       for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += part.values[i];
-    if (meeting_->meet()) std::ranges::copy(sum_, values.begin());
+    if (barrier_->arrive_and_wait()) std::ranges::copy(sum_, values.begin());
   }
 
   void all_gather(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) override {
-    meeting_->parts[rank_] = {part, first};
-    if (!meeting_->meet()) return;
-    for (const Meeting::Part& from : meeting_->parts) place_part(from.values, rows, from.first, whole);
-    meeting_->meet();
+    barrier_->parts[rank_] = {part, first};
+    if (!barrier_->arrive_and_wait()) return;
+    for (const SharedBarrier::Part& from : barrier_->parts) place_part(from.values, rows, from.first, whole);
+    barrier_->arrive_and_wait();
   }
 
-  void fail(const std::string& why) override { meeting_->fail(why); }
+  void fail(const std::string& why) override { barrier_->fail(why); }
   void check() const override {
-    if (const std::string why = meeting_->failure(); !why.empty()) throw Error(why);
+    if (const std::string why = barrier_->failure(); !why.empty()) throw Error(why);
   }
 
  private:
-  const std::shared_ptr<Meeting> meeting_;
+  const std::shared_ptr<SharedBarrier> barrier_;
   const int rank_;
   std::vector<float> sum_;
 };
@@ -93,9 +93,9 @@ void place_part(std::span<const float> part, int64_t rows, int64_t first, std::s
 }
 
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int ranks) {
-  const auto meeting = std::make_shared<Meeting>(ranks);
+  const auto barrier = std::make_shared<SharedBarrier>(ranks);
   std::vector<std::unique_ptr<Communicator>> made;
-  for (int rank = 0; rank < ranks; ++rank) made.push_back(std::make_unique<ThreadCommunicator>(meeting, rank));
+  for (int rank = 0; rank < ranks; ++rank) made.push_back(std::make_unique<ThreadCommunicator>(barrier, rank));
   return made;
 }
 

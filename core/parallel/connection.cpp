@@ -58,14 +58,14 @@ bool Connection::wait() {
 }
 
 void Connection::send_text(std::string_view text) {
-  text = text.substr(0, kMostText);
+  text = text.substr(0, kMaxText);
   send_value(static_cast<uint32_t>(text.size()));
   send(std::as_bytes(std::span(text)));
 }
 
 std::string Connection::receive_text() {
   const auto size = receive_value<uint32_t>();
-  if (size > kMostText) gone();
+  if (size > kMaxText) gone();
   std::string text(size, 0);
   receive(std::as_writable_bytes(std::span(text)));
   return text;

@@ -11,7 +11,7 @@ namespace ridge::core {
 
 class Connection {
  public:
-  static constexpr uint32_t kMostText = 4096; // bytes
+  static constexpr uint32_t kMaxText = 4096; // bytes
 
   // Owns the socket. `peer` is for errors.
   Connection(int socket, std::string peer);
@@ -43,7 +43,7 @@ class Connection {
     receive_values(std::span<T>(&value, 1));
     return value;
   }
-  void send_text(std::string_view text); // truncated to kMostText
+  void send_text(std::string_view text); // truncated to kMaxText
   std::string receive_text();
 
  private:

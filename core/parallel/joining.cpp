@@ -20,7 +20,7 @@ namespace ridge::core {
 namespace {
 
 constexpr uint32_t kMagic = 0x32676472; // "rdg2"
-constexpr size_t kMostCallers = 256;
+constexpr size_t kMaxCallers = 256;
 constexpr auto kPause = std::chrono::milliseconds(100); // between attempts
 
 // A rank sends Hello; rank 0 answers with Proof; the rank sends Claim and text; rank 0 answers with an empty text or an
@@ -114,8 +114,8 @@ class Caller {
   bool expect_text() {
     expected_ = Expected::text;
     std::memcpy(&claim_, received_.data(), sizeof(claim_));
-    received_.resize(sizeof(Claim) + std::min(claim_.claims.text_bytes, Connection::kMostText));
-    return claim_.claims.text_bytes <= Connection::kMostText;
+    received_.resize(sizeof(Claim) + std::min(claim_.claims.text_bytes, Connection::kMaxText));
+    return claim_.claims.text_bytes <= Connection::kMaxText;
   }
   bool is_proved() const { return same(claim_.mac, mac_of_rank(secret_, challenges_, claim_.claims, text())); }
 
@@ -161,11 +161,11 @@ class Reception {
   // Accepts a few at a time, so that earlier callers are read.
   void accept_callers() {
     for (const Socket& listener : listeners_)
-      for (size_t i = 0; i < kMostCallers; ++i) {
+      for (size_t i = 0; i < kMaxCallers; ++i) {
         Socket socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         const bool no_room = !socket && (errno == EMFILE || errno == ENFILE);
         if (no_room && callers_.empty()) std::this_thread::sleep_for(kPause); // others hold all descriptors
-        if (!callers_.empty() && (no_room || (socket && callers_.size() == kMostCallers))) turn_away_oldest();
+        if (!callers_.empty() && (no_room || (socket && callers_.size() == kMaxCallers))) disconnect_oldest();
         if (!socket) break;
         callers_.emplace_back(std::move(socket), secret_, seconds_from_now(me_.exchange_seconds));
       }
@@ -175,20 +175,20 @@ class Reception {
     const auto now = std::chrono::steady_clock::now();
     std::erase_if(callers_, [&](Caller& caller) {
       const Caller::State state = caller.read();
-      if (state == Caller::State::has_proved) welcome(caller);
+      if (state == Caller::State::has_proved) accept_rank(caller);
       const bool stranger =
           state == Caller::State::is_stranger || (state == Caller::State::talks && caller.deadline() <= now);
-      links_.strangers += stranger ? 1 : 0;
+      links_.rejected_callers += stranger ? 1 : 0;
       return stranger || state == Caller::State::has_proved;
     });
   }
 
-  void turn_away_oldest() {
+  void disconnect_oldest() {
     callers_.pop_front();
-    ++links_.strangers;
+    ++links_.rejected_callers;
   }
 
-  void welcome(Caller& caller) {
+  void accept_rank(Caller& caller) {
     const Claims claims = caller.claims();
     const std::string theirs(caller.text());
     const int64_t rank = claims.rank;
@@ -209,14 +209,14 @@ class Reception {
   }
 
   [[noreturn]] void fail_missing() const {
-    std::string names, strangers;
+    std::string names, rejected_callers;
     for (int rank = 1; rank < me_.ranks; ++rank)
       if (!links_.values[rank]) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
-    if (const int count = links_.strangers + static_cast<int>(callers_.size()); count > 0)
-      strangers =
+    if (const int count = links_.rejected_callers + static_cast<int>(callers_.size()); count > 0)
+      rejected_callers =
           fmt::format("; {} caller{} did not know the secret (RIDGE_RANK_SECRET)", count, count == 1 ? "" : "s");
     throw_error("rank {} of {} did not come within {:g} s (RIDGE_RANK_TIMEOUT){}", names, me_.ranks,
-                me_.patience_seconds, strangers);
+                me_.patience_seconds, rejected_callers);
   }
 
   const ProcessRank& me_;
@@ -275,7 +275,7 @@ class Call {
   static bool receive_answer(const Socket& socket, Deadline deadline) {
     uint32_t size = 0;
     if (!receive_by(socket, std::as_writable_bytes(std::span(&size, 1)), deadline)) return false;
-    std::string problem(std::min(size, Connection::kMostText), 0);
+    std::string problem(std::min(size, Connection::kMaxText), 0);
     if (!receive_by(socket, std::as_writable_bytes(std::span(problem)), deadline)) return false;
     if (!problem.empty()) throw Error(problem);
     return true;

@@ -26,7 +26,7 @@ struct ProcessRank {
 // Rank 0 has one per rank (null for itself), other ranks one to rank 0.
 struct ProcessLinks {
   std::vector<std::unique_ptr<Connection>> commands, values;
-  int strangers = 0; // callers without a valid proof
+  int rejected_callers = 0; // callers without a valid proof
 };
 
 // Throws Error if ranks are missing or differ in `what`. Rank 0 serves callers concurrently, each for exchange_seconds

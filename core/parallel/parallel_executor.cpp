@@ -71,8 +71,8 @@ class ParallelExecutor final : public Executor {
     return chosen;
   }
 
-  bool continues_at(int32_t stream, int64_t position) const override {
-    return executors_[0]->continues_at(stream, position);
+  bool can_resume_at(int32_t stream, int64_t position) const override {
+    return executors_[0]->can_resume_at(stream, position);
   }
   int64_t saved_floats() const override {
     return total([](const Executor& e) { return e.saved_floats(); });
@@ -86,8 +86,8 @@ class ParallelExecutor final : public Executor {
   void mark_state(int32_t stream) override {
     each([&](int rank) { executors_[rank]->mark_state(stream); });
   }
-  void return_to_mark() override {
-    each([&](int rank) { executors_[rank]->return_to_mark(); });
+  void restore_mark() override {
+    each([&](int rank) { executors_[rank]->restore_mark(); });
   }
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
     each([&](int rank) { executors_[rank]->copy_cache(from, to, tokens); });

@@ -86,7 +86,7 @@ enum class Command : uint8_t {
   forward,
   copy_cache,
   mark_state,
-  return_to_mark,
+  restore_mark,
   save_state,
   load_state,
   save_blocks,
@@ -102,9 +102,9 @@ void send_list(Connection& to, std::span<const T> list) {
 
 template <typename T>
 std::vector<T> receive_list(Connection& from) {
-  constexpr uint64_t kMost = uint64_t{1} << 40; // bytes
+  constexpr uint64_t kMax = uint64_t{1} << 40; // bytes
   const auto count = from.receive_value<uint64_t>();
-  if (count > kMost / sizeof(T)) throw_error("rank 0 sends a list of {} elements", count);
+  if (count > kMax / sizeof(T)) throw_error("rank 0 sends a list of {} elements", count);
   std::vector<T> list(count);
   from.receive_values(std::span(list));
   return list;
@@ -156,8 +156,8 @@ class RemoteExecutor final : public Executor {
     commands_->send_value(stream);
     finish();
   }
-  void return_to_mark() override {
-    begin(Command::return_to_mark);
+  void restore_mark() override {
+    begin(Command::restore_mark);
     finish();
   }
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
@@ -255,7 +255,7 @@ void run_command(Executor& executor, Connection& from) {
     run([&] { executor.mark_state(stream); });
     break;
   }
-  case Command::return_to_mark: run([&] { executor.return_to_mark(); }); break;
+  case Command::restore_mark: run([&] { executor.restore_mark(); }); break;
   case Command::save_state:
   case Command::load_state: {
     const auto stream = from.receive_value<int32_t>();

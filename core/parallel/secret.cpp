@@ -20,7 +20,7 @@
 namespace ridge::core {
 namespace {
 
-constexpr size_t kLeastCharacters = 16;
+constexpr size_t kMinCharacters = 16;
 constexpr const char* kHowToSet =
     "set RIDGE_RANK_SECRET, or RIDGE_RANK_SECRET_FILE, to the same for every rank, such as "
     "what `openssl rand -hex 32` prints";
@@ -31,9 +31,9 @@ const char* environment(const char* name) {
 }
 
 std::string checked(std::string secret, const char* from) {
-  if (secret.size() < kLeastCharacters)
+  if (secret.size() < kMinCharacters)
     throw Error(
-        fmt::format("{}: expected at least {} characters that nobody can guess: {}", from, kLeastCharacters, kHowToSet),
+        fmt::format("{}: expected at least {} characters that nobody can guess: {}", from, kMinCharacters, kHowToSet),
         Error::kUsage);
   return secret;
 }

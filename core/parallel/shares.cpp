@@ -10,7 +10,7 @@ namespace ridge::core {
 Shares::Shares(const Program& program, int ranks, const BlockWeights& block_weights)
     : program_(program), ranks_(ranks), block_weights_(block_weights) {
   do walk();
-  while (learn());
+  while (prepare_another_walk());
 }
 
 void Shares::walk() {
@@ -41,7 +41,7 @@ void Shares::walk() {
     if (id >= 0 && is(id, Form::part)) break_group(values_[id].group);
 }
 
-bool Shares::learn() {
+bool Shares::prepare_another_walk() {
   if (learned_) return true; // units from outdated sections are meaningless
   const size_t before = kept_whole_.size();
   for (size_t i = 0; i < values_.size(); ++i) {
@@ -108,7 +108,7 @@ void Shares::need_plain(ValueId part) {
 }
 
 // Returns false if it has other sections.
-bool Shares::want(ValueId part, const Sections& sections) {
+bool Shares::request_sections(ValueId part, const Sections& sections) {
   ValueForm& value = values_[part];
   if (value.sections == sections) return true;
   if (sections.empty() || !value.is_plain() || !wanted_.try_emplace(part, sections).second) {
@@ -129,13 +129,13 @@ static Sections scaled(Sections sections, int64_t from, int64_t to) {
   return sections;
 }
 
-void Shares::agree(ValueId a, ValueId b) {
+void Shares::match_sections(ValueId a, ValueId b) {
   unite(values_[a].group, values_[b].group);
   const Sections of_a = scaled(values_[a].sections, width(a), width(b));
   if (values_[b].is_plain() && of_a != values_[b].sections)
-    want(b, of_a);
+    request_sections(b, of_a);
   else
-    want(a, scaled(values_[b].sections, width(b), width(a)));
+    request_sections(a, scaled(values_[b].sections, width(b), width(a)));
 }
 
 void Shares::start_part(ValueId out, int64_t repeats, int64_t granule) {
@@ -147,7 +147,7 @@ void Shares::start_part(ValueId out, int64_t repeats, int64_t granule) {
 
 void Shares::follow(ValueId out, ValueId part, int64_t granule) {
   if (const auto wanted = wanted_.find(out); wanted != wanted_.end())
-    want(part, scaled(wanted->second, width(out), width(part)));
+    request_sections(part, scaled(wanted->second, width(out), width(part)));
   Sections sections = scaled(values_[part].sections, width(part), width(out));
   if (sections.empty()) break_group(values_[part].group);
   values_[out] = {Form::part, values_[part].group, std::move(sections)};
@@ -248,7 +248,7 @@ void Shares::visit_glu(const Op& op) {
   const ValueId gate = op.inputs[0], x = op.inputs[1], out = op.outputs[0];
   const auto& params = std::get<ActivationParams>(op.params);
   if (is(x, Form::part) && width(gate) > 1 && need_part(gate)) {
-    agree(gate, x);
+    match_sections(gate, x);
     limit(gate, 1);
     return follow(out, x, width(x) / width(gate));
   }

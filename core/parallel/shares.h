@@ -51,7 +51,7 @@ class Shares {
 
  private:
   void walk();
-  bool learn();
+  bool prepare_another_walk();
   void visit(const Op& op);
   void visit_linear(const Op& op);
   void visit_expert_linear(const Op& op);
@@ -87,18 +87,18 @@ class Shares {
   }
   bool need_part(ValueId id);
   void need_plain(ValueId part);
-  bool want(ValueId part, const Sections& sections);
-  void agree(ValueId part_a, ValueId part_b);
+  bool request_sections(ValueId part, const Sections& sections);
+  void match_sections(ValueId part_a, ValueId part_b);
   void start_part(ValueId out, int64_t repeats, int64_t granule);
   void follow(ValueId out, ValueId part, int64_t granule);
 
   // The range of a value that a recurrent op reads.
-  struct Stretch {
+  struct InputRange {
     ValueId value;
     int64_t first;
     Section section;
   };
-  bool want_stretches(std::vector<Stretch> stretches);
+  bool request_input_ranges(std::vector<InputRange> stretches);
   void end_recurrent(const Op& op, const Sections& sections, int64_t granule);
 
   const Program& program_;

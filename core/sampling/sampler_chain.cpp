@@ -110,14 +110,14 @@ void Sampler::run_chain() {
 void Sampler::run(SamplerKind kind) {
   switch (kind) {
   case SamplerKind::penalties: return penalize_candidates();
-  case SamplerKind::dry: return discourage_candidates();
+  case SamplerKind::dry: return apply_dry_penalties();
   case SamplerKind::top_n_sigma: return keep_near_highest();
   case SamplerKind::top_k: return keep_best(params_.top_k);
   case SamplerKind::typ_p: return keep_typical();
   case SamplerKind::top_p: return keep_top_p();
   case SamplerKind::min_p: return keep_min_p();
   case SamplerKind::xtc: return exclude_top();
-  case SamplerKind::temperature: return warm();
+  case SamplerKind::temperature: return apply_temperature();
   case SamplerKind::infill: return end_infill();
   case SamplerKind::adaptive_p: return;
   }
@@ -134,7 +134,7 @@ void Sampler::penalize_candidates() {
     if (counts_[candidate.token] > 0) candidate.logit = penalized(candidate.token, candidate.logit);
 }
 
-void Sampler::discourage_candidates() {
+void Sampler::apply_dry_penalties() {
   scale_logits();
   const std::span<const Repetitions::Penalty> penalties = repetitions_->penalties(); // by token
   for (Candidate& candidate : candidates_) {
@@ -175,7 +175,7 @@ void Sampler::exclude_top() {
 }
 
 // Dynamic temperature. https://arxiv.org/abs/2309.02772
-void Sampler::warm() {
+void Sampler::apply_temperature() {
   float temperature = params_.temp;
   if (params_.dynatemp_range > 0.0f) {
     if (candidates_.size() < 2) return;
@@ -197,7 +197,7 @@ void Sampler::warm() {
 // As in llama.cpp: ends if the end is probable, merges tokens of which one begins with the other, keeps the certain
 // ones.
 void Sampler::end_infill() {
-  constexpr size_t kMostMerged = 256;
+  constexpr size_t kMaxMerged = 256;
   constexpr double kCertain = 0.2;
   const auto ends = [&](const Candidate& one) { return texts_->ends(one.token); };
   const double total = weigh();
@@ -210,7 +210,7 @@ void Sampler::end_infill() {
     std::erase_if(candidates_, [&](const Candidate& one) { return !ends(one); });
     return;
   }
-  const size_t merged = std::min(candidates_.size(), kMostMerged);
+  const size_t merged = std::min(candidates_.size(), kMaxMerged);
   std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(merged), candidates_.end(),
                     better);
   for (size_t i = 0; i < merged; ++i)
@@ -269,7 +269,7 @@ void Sampler::keep_by_mirostat() {
 }
 
 // Favors probabilities near a target that moves against previous draws. Returns the sum of weights.
-double Sampler::favour_target(double total) {
+double Sampler::apply_adaptive_p(double total) {
   constexpr double kWidth = 0.3, kPeak = 5, kSharpness = 10; // shape of the bias, in logits
   const double target = std::clamp(2.0 * params_.adaptive_target - adaptive_sum_ / adaptive_weight_, 0.0, 1.0);
   double sum = 0;

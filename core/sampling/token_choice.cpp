@@ -5,7 +5,7 @@ namespace ridge::core {
 TokenChoice describe_choice(std::span<const float> logits, int32_t token) {
   TokenChoice choice;
   choice.token = token;
-  std::array<float, TokenChoice::kMost> best;
+  std::array<float, TokenChoice::kMax> best;
   best.fill(-INFINITY);
   for (size_t i = 0; i < logits.size(); ++i) {
     if (!(logits[i] > best.back())) continue;

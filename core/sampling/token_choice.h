@@ -13,7 +13,7 @@
 namespace ridge::core {
 
 struct TokenChoice {
-  static constexpr size_t kMost = 20;
+  static constexpr size_t kMax = 20;
 
   struct Likely {
     int32_t token = -1; // -1: the vocabulary is smaller
@@ -23,8 +23,8 @@ struct TokenChoice {
   int32_t token = -1; // chosen
   // Natural logarithm, before filters and temperature.
   float log_probability = -std::numeric_limits<float>::infinity();
-  std::array<Likely, kMost> top; // the likeliest first
-  uint32_t end = 0;              // bytes of the answer up to this token
+  std::array<Likely, kMax> top; // the likeliest first
+  uint32_t end = 0;             // bytes of the answer up to this token
 
   float probability() const { return std::exp(log_probability); }
 };

@@ -373,10 +373,10 @@ struct UsePreset {
 struct DeletePreset {
   std::string name;
 };
-enum class MayCall : uint8_t { no, yes, always }; // always: until the window closes
+enum class ToolPermission : uint8_t { no, yes, always }; // always: until the window closes
 struct AnswerTool {
   uint64_t number;
-  MayCall may;
+  ToolPermission may;
 };
 struct ListModels {};
 struct UseCpu {};

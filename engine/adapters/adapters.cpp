@@ -16,7 +16,7 @@
 namespace ridge::engine {
 namespace {
 
-constexpr double kMostScale = 1000;
+constexpr double kMaxScale = 1000;
 
 int64_t find_last(std::span<const int32_t> text, const std::vector<int32_t>& part) {
   const auto found = std::ranges::find_end(text, part);
@@ -29,9 +29,9 @@ core::AdapterOption parse_adapter(const std::string& text) {
   core::AdapterOption option{text.substr(0, colon)};
   const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
   if (const auto [at, error] = std::from_chars(begin, end, option.scale);
-      error != std::errc() || at != end || !(std::abs(option.scale) <= kMostScale))
+      error != std::errc() || at != end || !(std::abs(option.scale) <= kMaxScale))
     throw Error(
-        fmt::format("--lora {}: '{}' is no scale from -{} to {}", text, text.substr(colon + 1), kMostScale, kMostScale),
+        fmt::format("--lora {}: '{}' is no scale from -{} to {}", text, text.substr(colon + 1), kMaxScale, kMaxScale),
         Error::kUsage);
   return option;
 }
@@ -67,8 +67,8 @@ std::vector<core::AdapterUse> adapter_uses(std::span<const core::Adapter> adapte
   std::vector<core::AdapterUse> uses;
   for (size_t i = 0; i < adapters.size(); ++i) {
     const float scale = scales.empty() ? adapters[i].scale : scales[i];
-    if (!(std::abs(scale) <= kMostScale))
-      throw_error("adapter {}: a scale of {}, expected -{} to {}", i, scale, kMostScale, kMostScale);
+    if (!(std::abs(scale) <= kMaxScale))
+      throw_error("adapter {}: a scale of {}, expected -{} to {}", i, scale, kMaxScale, kMaxScale);
     const int64_t from = adapters[i].invocation.empty() ? 0 : find_last(text, adapters[i].invocation);
     uses.push_back({scale, from < 0 ? std::numeric_limits<int32_t>::max() : static_cast<int32_t>(from)});
   }

@@ -38,7 +38,7 @@ void add_tool(ToolUse& use, const Json& function) {
     throw_error("parameters: those of {} are no schema of an object", name);
   schema["type"] = "object";
   // Unspecified parameters mean that there are none. In other schemas, empty `properties` restrict nothing.
-  const auto says = [](const auto& entry) { return entry.key() != "type" && text::is_held(entry.key()); };
+  const auto says = [](const auto& entry) { return entry.key() != "type" && text::is_enforced(entry.key()); };
   if (std::ranges::none_of(schema.items(), says)) schema["properties"] = Json::object();
   if (!parameters.contains("properties")) parameters["properties"] = Json::object(); // templates expect it
   use.definitions.push_back(

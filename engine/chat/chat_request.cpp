@@ -88,8 +88,8 @@ ChatRequests::Prompt ChatRequests::render(const Json& messages, const Json& tool
     CallFormat as_text = call_format_;
     as_text.takes_calls = as_text.takes_results = false;
     text::ChatShape strict = shape_, strictest;
-    strict.systems = strict.later_systems = strict.questions = strict.answers = strict.answer_first =
-        strict.no_question = false;
+    strict.systems = strict.later_systems = strict.questions = strict.answers = strict.assistant_may_begin =
+        strict.user_message_optional = false;
     strictest.parts = shape_.parts;
     const Json simple = simplified(messages);
     const std::function<Prompt()> plainer[] = {
@@ -156,7 +156,7 @@ ChatRequests::Prompt ChatRequests::render_continued(const text::ChatShape& shape
 
 text::jinja::TaintedText ChatRequests::render_fitted(const text::ChatShape& shape, Json messages,
                                                      const text::ChatOptions& options) const {
-  text::fit_members(shape, messages);
+  text::rename_members(shape, messages);
   return render_chat(model_, template_, messages, options);
 }
 

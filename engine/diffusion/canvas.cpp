@@ -65,7 +65,7 @@ Canvas::Canvas(std::span<const int32_t> prompt, int64_t places, const Diffusion&
       tokens_(prompt.begin(), prompt.end()), choices_(places), random_(seed) {
   if (places < 1 || (how.shifted && prompt.empty())) throw std::logic_error("Canvas: nothing to fill in");
   tokens_.resize(prompt_ + places, how.mask);
-  block_ = std::clamp<int64_t>(block_, 1, std::min(places, kMostOpenPlaces));
+  block_ = std::clamp<int64_t>(block_, 1, std::min(places, kMaxOpenPlaces));
   open_block();
 }
 

@@ -16,7 +16,7 @@
 namespace ridge::engine {
 
 // Limit of the logits in one step.
-inline constexpr int64_t kMostOpenPlaces = 256;
+inline constexpr int64_t kMaxOpenPlaces = 256;
 inline constexpr int64_t kUsualPlaces = 256;
 
 struct Diffusion {

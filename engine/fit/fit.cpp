@@ -83,17 +83,18 @@ Places find_places(const core::Program& program, const core::ExecutorConfig& con
   return {layers_that_fit(program, fits)};
 }
 
-std::vector<RankFit> find_ranks(const WaysToShare& ways, const core::Program& program,
+std::vector<RankFit> find_ranks(const SharingCandidates& ways, const core::Program& program,
                                 const core::ExecutorConfig& config, const Room& room) {
   if (ways.only) return ways.ways[0].ranks(config, room);
   if (ways.ways.empty() || static_cast<double>(gpu_need(program, config, room.limits).total()) <= room.gpu) return {};
-  for (const SharedOut& way : ways.ways)
+  for (const SharingPlan& way : ways.ways)
     if (std::vector<RankFit> ranks = way.ranks(config, room); have_room(ranks)) return ranks;
   return {};
 }
 
 int64_t find_largest_context(const core::Program& program, core::ExecutorConfig config, const Room& room,
-                             const Placement& wanted, std::span<const LoadedHead> heads, const WaysToShare& ways) {
+                             const Placement& wanted, std::span<const LoadedHead> heads,
+                             const SharingCandidates& ways) {
   constexpr int64_t kStep = 256;
   const auto fits = [&](int64_t context) {
     config.context = context;
@@ -160,10 +161,10 @@ int64_t ExpertNeed::copies_in(double gpu_bytes, int64_t host_places) const {
 }
 
 double host_memory_for(const kernels::cuda::ExpertSizes& sizes, double free_bytes, const Placement& wanted) {
-  constexpr double kMostKept = 8.0 * (1 << 30);
+  constexpr double kMaxKept = 8.0 * (1 << 30);
   if (wanted.host_memory >= 0) return wanted.host_memory;
   const auto all = static_cast<double>(sizes.all_bytes);
-  return all <= free_bytes ? all : free_bytes - std::min(free_bytes / 8, kMostKept);
+  return all <= free_bytes ? all : free_bytes - std::min(free_bytes / 8, kMaxKept);
 }
 
 static core::ExecutorConfig with_long_batch(core::ExecutorConfig config, const Placement& wanted) {
@@ -173,7 +174,7 @@ static core::ExecutorConfig with_long_batch(core::ExecutorConfig config, const P
 
 core::ExecutorConfig config_with_experts_on_host(const core::Program& program, const core::ExecutorConfig& config,
                                                  const Room& room, const Placement& wanted) {
-  constexpr int64_t kMostLost = 8; // the longer batch may cost one copy in so many
+  constexpr int64_t kMaxLost = 8; // the longer batch may cost one copy in so many
   const auto copies = [&](const core::ExecutorConfig& tried) {
     const ExpertNeed need = expert_need(program, tried, room.limits);
     return need.copies_in(room.gpu, host_places(need, room, wanted));
@@ -181,19 +182,19 @@ core::ExecutorConfig config_with_experts_on_host(const core::Program& program, c
   const core::ExecutorConfig longer = with_long_batch(config, wanted);
   if (longer.max_batch == config.max_batch) return config;
   const int64_t before = copies(config);
-  return before > 0 && copies(longer) >= before - before / kMostLost ? longer : config;
+  return before > 0 && copies(longer) >= before - before / kMaxLost ? longer : config;
 }
 
 core::ExecutorConfig config_with_long_batch(const core::Program& program, const core::ExecutorConfig& config,
                                             const Room& room, const Placement& wanted) {
-  constexpr double kMostTaken = 1.0 / 8; // of the memory that the model leaves
+  constexpr double kMaxTaken = 1.0 / 8; // of the memory that the model leaves
   const core::ExecutorConfig longer = with_long_batch(config, wanted);
   if (longer.max_batch == config.max_batch) return config;
   const auto need = [&](const core::ExecutorConfig& tried) {
     return static_cast<double>(gpu_need(program, tried, room.limits).total());
   };
   const double before = need(config);
-  return need(longer) - before <= (room.gpu - before) * kMostTaken ? longer : config;
+  return need(longer) - before <= (room.gpu - before) * kMaxTaken ? longer : config;
 }
 
 int32_t layers_together(const core::Program& program, int32_t layers) {
@@ -234,7 +235,7 @@ Room free_room() {
 
 core::ExecutorConfig head_config(core::ExecutorConfig config) {
   config.max_outputs = 1;
-  config.going_back = config.context; // a draft head rolls back freely
+  config.rewind_tokens = config.context; // a draft head rolls back freely
   return config;
 }
 
@@ -309,7 +310,7 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   found.layers = core::layer_count(program) + 1;
   found.heads = fit_heads(heads, program, config, room, placement);
   const Room& left = found.heads.left;
-  const WaysToShare ways = ways_to_share(program, room, placement);
+  const SharingCandidates ways = sharing_candidates(program, room, placement);
   found.ranks = find_ranks(ways, program, config, left);
   const int64_t full = std::max<int64_t>(config.context - 1, 0);
   if (found.ranks.empty()) {
@@ -319,7 +320,7 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
     found.fits = left.cpu >= 0 && have_room(found.ranks);
     found.gpu = Need();
     for (const RankFit& rank : found.ranks) *found.gpu += rank.need;
-    const auto way = std::ranges::find(ways.ways, std::ssize(found.ranks), &SharedOut::size);
+    const auto way = std::ranges::find(ways.ways, std::ssize(found.ranks), &SharingPlan::size);
     found.gpu_bytes = way->bytes(config, 0);
     found.full_gpu_bytes = way->bytes(config, full);
   }

@@ -6,10 +6,10 @@
 
 namespace ridge::engine {
 
-SharedOut::SharedOut(const core::Program& program, std::vector<int> gpus, int stages)
+SharingPlan::SharingPlan(const core::Program& program, std::vector<int> gpus, int stages)
     : program_(&program), gpus_(std::move(gpus)), stages_(stages) {}
 
-const std::vector<SharedOut::Part>& SharedOut::parts() const {
+const std::vector<SharingPlan::Part>& SharingPlan::parts() const {
   if (!parts_.empty()) return parts_;
   const int each = static_cast<int>(gpus_.size()) / stages_;
   std::vector<core::Program> stages = core::pipeline_parts(*program_, stages_);
@@ -24,7 +24,7 @@ const std::vector<SharedOut::Part>& SharedOut::parts() const {
   return parts_;
 }
 
-std::vector<RankFit> SharedOut::ranks(const core::ExecutorConfig& config, const Room& room) const {
+std::vector<RankFit> SharingPlan::ranks(const core::ExecutorConfig& config, const Room& room) const {
   std::vector<RankFit> found;
   for (const Part& part : parts()) {
     RankFit own = part.place;
@@ -35,7 +35,7 @@ std::vector<RankFit> SharedOut::ranks(const core::ExecutorConfig& config, const 
   return found;
 }
 
-double SharedOut::bytes(const core::ExecutorConfig& config, int64_t past) const {
+double SharingPlan::bytes(const core::ExecutorConfig& config, int64_t past) const {
   std::vector<double> most(static_cast<size_t>(stages_), 0);
   for (const Part& part : parts()) {
     double& stage = most[part.stage];
@@ -51,8 +51,8 @@ bool have_room(const std::vector<RankFit>& ranks) {
                              [](const RankFit& rank) { return static_cast<double>(rank.need.total()) <= rank.room; });
 }
 
-WaysToShare ways_to_share(const core::Program& program, const Room& room, const Placement& wanted) {
-  WaysToShare found;
+SharingCandidates sharing_candidates(const core::Program& program, const Room& room, const Placement& wanted) {
+  SharingCandidates found;
   if (room.gpus.empty() || wanted.gpu_layers >= 0 || wanted.experts_on_host) return found;
   const int ranks = ranks_in_all(wanted);
   const std::vector<int> gpus = gpus_to_use(wanted.gpus, ranks, static_cast<int>(room.gpus.size()));

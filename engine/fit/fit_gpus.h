@@ -8,10 +8,10 @@
 
 namespace ridge::engine {
 
-class SharedOut {
+class SharingPlan {
  public:
   // `program` must outlive it.
-  SharedOut(const core::Program& program, std::vector<int> gpus, int stages);
+  SharingPlan(const core::Program& program, std::vector<int> gpus, int stages);
 
   int64_t size() const { return std::ssize(gpus_); }
   std::vector<RankFit> ranks(const core::ExecutorConfig& config, const Room& room) const;
@@ -36,10 +36,10 @@ bool have_room(const std::vector<RankFit>& ranks);
 
 // Candidates in the order of loading: one if the placement names GPUs or ranks, none for a single device, else growing
 // numbers of GPUs.
-struct WaysToShare {
-  std::vector<SharedOut> ways;
+struct SharingCandidates {
+  std::vector<SharingPlan> ways;
   bool only = false; // a single GPU is not allowed
 };
-WaysToShare ways_to_share(const core::Program& program, const Room& room, const Placement& wanted);
+SharingCandidates sharing_candidates(const core::Program& program, const Room& room, const Placement& wanted);
 
 } // namespace ridge::engine

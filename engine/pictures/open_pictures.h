@@ -12,7 +12,7 @@
 namespace ridge::engine {
 
 // Most tokens of a picture that see each other and need one batch, in any supported family.
-inline constexpr int64_t kMostTokensAhead = 1280;
+inline constexpr int64_t kMaxTokensAhead = 1280;
 
 // Returns the files whose rows fit the model. Throws Error if there are files but none fits.
 std::vector<std::string> fitting_encoders(const std::string& model, std::span<const std::string> files);

@@ -157,7 +157,7 @@ int64_t Encoders::row_width() const {
 }
 
 core::ExecutorConfig encoder_config(int64_t rows, const PictureReader::Options& options) {
-  core::ExecutorConfig config = {.context = rows, .max_batch = rows, .max_outputs = 0, .going_back = 0};
+  core::ExecutorConfig config = {.context = rows, .max_batch = rows, .max_outputs = 0, .rewind_tokens = 0};
   config.threads = options.threads;
   config.exact = options.exact;
   config.k_type = config.v_type = options.exact ? core::KvType::f32 : core::KvType::f16;
@@ -282,7 +282,7 @@ std::shared_ptr<const float> PictureReader::run(Sized& sized) {
     const std::vector<float> input = input_of(sized, i);
     sized.executors[i]->forward(StageBatch(stages[i], input).batch());
   }
-  std::shared_ptr<const float> rows = sized.executors.back()->take_rows(stages.back().rows());
+  std::shared_ptr<const float> rows = sized.executors.back()->copy_result_rows(stages.back().rows());
   work_.seconds += core::seconds_now() - start;
   for (const models::vision::Stage& stage : stages)
     work_.flops += core::program_cost(stage.program, {.tokens = stage.rows(), .outputs = stage.rows()}).flops;

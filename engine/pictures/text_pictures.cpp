@@ -72,7 +72,7 @@ core::Batch PlacedBatch::batch(const core::Program& program) {
   std::span<const float> rows;
   const int64_t width = program.row_width;
   if (!parts_.empty()) block_ends_.resize(tokens.size());
-  if (!parts_.empty() || core::turns_by_picture(program)) {
+  if (!parts_.empty() || core::rope_uses_picture_axis(program)) {
     for (const int32_t position : positions) axes_.insert(axes_.end(), {position, position, position, 0});
   }
   for (const Part& part : parts_)
@@ -94,7 +94,7 @@ core::Batch PlacedBatch::batch(const core::Program& program) {
       if (tile.sees_ahead) block_ends_[part.begin + i] = static_cast<int32_t>(place->end());
     }
   core::Batch made{tokens, positions, streams, outputs};
-  if (!program.has_places) return made;
+  if (!program.has_token_coordinates) return made;
   made.rows = rows;
   made.axes = axes_;
   made.block_ends = block_ends_;

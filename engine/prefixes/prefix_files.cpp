@@ -245,7 +245,7 @@ void PrefixFiles::write(PrefixPart part) {
   const std::string path = path_of(part);
   const int64_t bytes = payload_bytes(part);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return queue_.empty() || waiting_bytes_ + bytes <= kMostWaiting; });
+  changed_.wait(lock, [&] { return queue_.empty() || waiting_bytes_ + bytes <= kMaxWaiting; });
   auto entry = find(path);
   if (entry == entries_.end()) {
     entries_.push_back({path, part.first, part.tokens, {}, false, nullptr});

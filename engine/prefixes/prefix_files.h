@@ -29,7 +29,7 @@ class PrefixFiles {
   PrefixFiles(const PrefixFiles&) = delete;
 
   // Queues a part unless its file exists; failures give a warning. The blocks must not change until written() returns
-  // them. Waits only while kMostWaiting bytes are queued.
+  // them. Waits only while kMaxWaiting bytes are queued.
   void write(PrefixPart part);
   void flush();
   // Blocks whose writes ended since the last call.
@@ -39,7 +39,7 @@ class PrefixFiles {
   PrefixPart read(std::span<const int32_t> tokens, int64_t present, int64_t usable,
                   const PrefixStore::MakeBlock& make_block);
   int64_t known() const;
-  static constexpr int64_t kMostWaiting = int64_t{1} << 30;
+  static constexpr int64_t kMaxWaiting = int64_t{1} << 30;
 
  private:
   struct Entry {

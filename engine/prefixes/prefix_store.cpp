@@ -8,7 +8,7 @@
 namespace ridge::engine {
 namespace {
 
-constexpr int64_t kMostShown = 200;
+constexpr int64_t kMaxShown = 200;
 constexpr size_t kTokensShown = 24;
 
 int64_t unix_seconds() {
@@ -244,7 +244,7 @@ PrefixPart PrefixStore::part_of(const Node& node) const {
   return part;
 }
 
-void PrefixStore::for_each(const See& see) const {
+void PrefixStore::for_each(const Visitor& see) const {
   std::vector<const Node*> all = {root_.get()};
   for (size_t i = 0; i < all.size(); ++i)
     for (const auto& [token, child] : all[i]->children) all.push_back(child.get());
@@ -277,7 +277,7 @@ void PrefixStore::describe(core::Sequences& all) const {
     int64_t branches;
   };
   std::vector<Open> open = {{root_.get(), 0}};
-  while (!open.empty() && std::ssize(all.prefixes) < kMostShown) {
+  while (!open.empty() && std::ssize(all.prefixes) < kMaxShown) {
     const auto [node, branches] = open.back();
     open.pop_back();
     if (node != root_.get()) {

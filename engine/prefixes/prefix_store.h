@@ -54,8 +54,8 @@ class PrefixStore {
   ~PrefixStore();
 
   // Called before eviction and by for_each().
-  using See = std::function<void(const PrefixPart&)>;
-  void on_evict(See see) { on_evict_ = std::move(see); }
+  using Visitor = std::function<void(const PrefixPart&)>;
+  void on_evict(Visitor see) { on_evict_ = std::move(see); }
 
   // Length of the longest common path, and the number of tokens after which a stream can start.
   int64_t common(std::span<const int32_t> tokens) const { return walk(tokens).common; }
@@ -100,7 +100,7 @@ class PrefixStore {
   // Keeps an evicted part's block for use again.
   void take_back(PrefixBlock block);
 
-  void for_each(const See& see) const;
+  void for_each(const Visitor& see) const;
   int64_t bytes() const { return bytes_; }
   int64_t new_blocks() const;
   int64_t nodes() const;
@@ -131,7 +131,7 @@ class PrefixStore {
   const Shape shape_;
   const int64_t budget_;
   const MakeBlock make_block_;
-  See on_evict_;
+  Visitor on_evict_;
   std::unique_ptr<Node> root_;
   std::multiset<const Node*> held_;
   std::vector<PrefixBlock> spare_; // fresh memory costs more

@@ -97,7 +97,7 @@ std::vector<int> gpus_to_use(const std::vector<int>& named, int ranks, int here)
     if (gpu >= here) throw Error(fmt::format("--gpus: there is no GPU {}; they count from 0", gpu), Error::kUsage);
   std::vector<int> gpus = named;
   if (gpus.empty())
-    for (int gpu = 0; gpu < std::min(here, kernels::cuda::kMostRanks); ++gpu) gpus.push_back(gpu);
+    for (int gpu = 0; gpu < std::min(here, kernels::cuda::kMaxRanks); ++gpu) gpus.push_back(gpu);
   if (ranks > std::ssize(gpus))
     throw Error(fmt::format("--tensor-parallel and --pipeline ask for {} GPUs, and there {} {}", ranks,
                             gpus.size() == 1 ? "is" : "are", gpus.size()),
@@ -127,7 +127,8 @@ std::unique_ptr<core::Executor> on_gpus(const core::Program& program, const core
     return kernels::cuda::make_cuda_executor(program, config, own);
   }
   std::vector<core::Shard> shards = shards_of(program, static_cast<int>(gpus.size()));
-  auto communicators = kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(shards[0].program, config));
+  auto communicators =
+      kernels::cuda::make_exchange(gpus, kernels::cuda::max_exchanged_floats(shards[0].program, config));
   return core::make_parallel_executor(std::move(shards), config_of_ranks(program, config), std::move(communicators),
                                       [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
                                         kernels::cuda::CudaOptions own_options = options;
@@ -170,8 +171,9 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
       program.architecture, program.ops.size(), bytes, config.context, config.max_batch,
       core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type), config.exact ? "exact" : "fast");
   core::ProcessLinks links = core::join_processes(me, what, core::find_rank_secret(me.one_host));
-  if (links.strangers > 0)
-    note(fmt::format("{} caller{} did not know the ranks' secret", links.strangers, links.strangers == 1 ? "" : "s"));
+  if (links.rejected_callers > 0)
+    note(fmt::format("{} caller{} did not know the ranks' secret", links.rejected_callers,
+                     links.rejected_callers == 1 ? "" : "s"));
   auto communicator = core::make_process_communicator(std::move(links.values), me.rank, me.ranks);
   core::ExecutorConfig own = config_of_ranks(program, config);
   if (me.rank > 0) {

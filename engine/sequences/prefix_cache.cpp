@@ -6,7 +6,7 @@
 namespace ridge::engine {
 namespace {
 
-constexpr int64_t kMostAhead = int64_t{1} << 30; // bytes
+constexpr int64_t kMaxBytesAhead = int64_t{1} << 30;
 
 // Everything that rows depend on besides tokens. Long contexts may use other rope frequencies.
 std::string key_of(const core::Executor& executor, const core::Program& program, const std::string& model) {
@@ -39,12 +39,12 @@ PrefixCache::PrefixCache(core::Executor& executor, const core::Program& program,
   store_.on_evict([this](const PrefixPart& part) { files_->write(part); });
 }
 
-void PrefixCache::expect(int64_t tokens) {
+void PrefixCache::preallocate(int64_t tokens) {
   if (files_)
     for (PrefixBlock& block : files_->written()) store_.take_back(std::move(block));
   if (shape_.block_bytes == 0) return;
   const int64_t blocks = (tokens + shape_.block_positions - 1) / shape_.block_positions;
-  executor_.expect_blocks(std::min({blocks, store_.new_blocks(), kMostAhead / shape_.block_bytes}));
+  executor_.expect_blocks(std::min({blocks, store_.new_blocks(), kMaxBytesAhead / shape_.block_bytes}));
 }
 
 std::optional<PrefixStore::Hold> PrefixCache::hold(StreamCache& stream) {

@@ -37,12 +37,12 @@ class PrefixCache {
   // Loads files that have more than `present` of the tokens. Returns how many more became usable.
   int64_t fetch(std::span<const int32_t> tokens, int64_t present);
   // Call between steps. Allocates memory that saving so many tokens of streams will need.
-  void expect(int64_t tokens);
+  void preallocate(int64_t tokens);
   void keep(StreamCache& stream) { stream.save(store_); }
   // The stream must hold at least one token. Null if there is no room.
   std::optional<PrefixStore::Hold> hold(StreamCache& stream);
   void load(StreamCache& stream, std::span<const int32_t> tokens) { stream.load(tokens, store_.find(tokens)); }
-  bool outlives() const { return files_.has_value(); }
+  bool has_files() const { return files_.has_value(); }
   void write_all(); // blocks until files are written
   void give_up(const char* why) const { warn_(fmt::format("prompts are no longer kept: {}", why)); }
   int64_t bytes() const { return store_.bytes(); }

@@ -12,7 +12,7 @@ class PromptShare {
   int64_t tokens() const { return tokens_; }
 
   // Reports a step that included generating sequences.
-  void took(int64_t prompt_tokens, double seconds) {
+  void record_step(int64_t prompt_tokens, double seconds) {
     if (prompt_tokens == 0) {
       generating_ = generating_ == 0 ? seconds : 0.8 * generating_ + 0.2 * seconds;
       return;
@@ -29,15 +29,13 @@ class PromptShare {
  private:
   static constexpr double kSeconds = 0.04; // readers do not notice such a pause
   static constexpr double kSlower = 3;     // multiple of a step without prompts; the longer limit counts
-  static constexpr int64_t kFewest = 32, kMost = 512;
+  static constexpr int64_t kMin = 32, kMax = 512;
   // Kernels work on multiples of it, and executors plan every new number of tokens.
   static constexpr int64_t kMultiple = 32;
 
-  void set(double tokens) {
-    tokens_ = std::clamp(static_cast<int64_t>(tokens) / kMultiple * kMultiple, kFewest, kMost);
-  }
+  void set(double tokens) { tokens_ = std::clamp(static_cast<int64_t>(tokens) / kMultiple * kMultiple, kMin, kMax); }
 
-  int64_t tokens_ = kMost;
+  int64_t tokens_ = kMax;
   double generating_ = 0; // seconds of a step without prompts
 };
 

@@ -18,15 +18,15 @@ constexpr int32_t kNotChosen = -2; // -1 means unusable logits
 Scheduler::Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator,
                      const PrefixSettings& prefixes, const Turns& turns, Driver driver)
     : executor_(executor), program_(program), prefixes_(PrefixCache::make(executor, program, prefixes)),
-      keeps_prefixes_(prefixes_ != nullptr), turns_(turns), driven_(driver == Driver::caller),
-      fills_(core::sees_ahead(program)), speculator_(std::move(speculator)) {
+      keeps_prefixes_(prefixes_ != nullptr), turns_(turns), driven_by_caller_(driver == Driver::caller),
+      is_diffusion_(core::sees_ahead(program)), speculator_(std::move(speculator)) {
   const core::ExecutorConfig& config = executor.config();
   if (config.max_outputs < config.streams || config.max_batch < config.streams)
     throw std::logic_error("Scheduler: an executor with fewer outputs or rows than streams");
   for (int32_t i = 0; i < config.streams; ++i)
     streams_.push_back({StreamCache(executor, program, i), nullptr, 0, 0, {}});
   positions_.assign(streams_.size(), -1);
-  if (!driven_) thread_ = std::thread([this] { run(); });
+  if (!driven_by_caller_) thread_ = std::thread([this] { run(); });
 }
 
 Scheduler::~Scheduler() {
@@ -35,7 +35,7 @@ Scheduler::~Scheduler() {
     stopping_ = true;
     changed_.notify_all();
   }
-  driven_ ? end_everything() : thread_.join();
+  driven_by_caller_ ? end_everything() : thread_.join();
 }
 
 void Scheduler::check_pictures(const SequenceRequest& request) const {
@@ -70,7 +70,7 @@ void Scheduler::drain() {
   std::unique_lock lock(mutex_);
   draining_ = true;
   changed_.notify_all();
-  if (driven_) {
+  if (driven_by_caller_) {
     lock.unlock();
     while (advance()) continue;
     lock.lock();
@@ -98,7 +98,7 @@ void Scheduler::run() {
 }
 
 bool Scheduler::advance() {
-  const bool busy = look_around();
+  const bool busy = publish_progress();
   {
     const std::scoped_lock lock(mutex_);
     if (!busy && waiting_.empty()) return false;
@@ -110,29 +110,29 @@ bool Scheduler::advance() {
 void Scheduler::work() {
   try {
     end_cancelled();
-    if (!awaits_) run_jobs();
-    if (!awaits_) start_waiting();
+    if (!has_pending_token_) run_jobs();
+    if (!has_pending_token_) start_waiting();
     step();
   } catch (...) {
     end_all(std::current_exception());
   }
 }
 
-bool Scheduler::look_around() {
+bool Scheduler::publish_progress() {
   if (prefixes_) {
     int64_t held = 0;
     for (const Stream& stream : streams_) held += stream.cache.size();
-    prefixes_->expect(held);
+    prefixes_->preallocate(held);
   }
   const std::scoped_lock lock(mutex_);
   for (size_t i = 0; i < streams_.size(); ++i) positions_[i] = streams_[i].sequence ? streams_[i].cache.size() : -1;
   const bool busy = std::ranges::any_of(streams_, [](const Stream& s) { return s.sequence != nullptr; });
-  if (!driven_ && (looked_at_.exchange(false) || !busy)) seen_ = describe();
+  if (!driven_by_caller_ && (snapshot_requested_.exchange(false) || !busy)) snapshot_ = describe();
   return busy;
 }
 
 bool Scheduler::wait_for_work() {
-  const bool busy = look_around();
+  const bool busy = publish_progress();
   std::unique_lock lock(mutex_);
   const auto idle = [&] { return !busy && waiting_.empty() && jobs_.empty(); };
   if (idle() && draining_ && !kept_) keep_all(lock);
@@ -153,11 +153,11 @@ void Scheduler::end_everything() {
 }
 
 void Scheduler::step() {
-  if (awaits_) return await();
-  if (fills_) return fill_step();
+  if (has_pending_token_) return await();
+  if (is_diffusion_) return diffusion_step();
   std::vector<Piece> pieces = plan_step();
   if (pieces.empty()) return;
-  const bool alone = only_one() && !pieces[0].reading && pieces[0].wanted;
+  const bool alone = sole_running_stream() && !pieces[0].reading && pieces[0].wanted;
   if (alone) add_guesses(pieces[0]);
   if (alone && decoding_)
     decode(pieces[0]);
@@ -230,7 +230,7 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
   for (const Piece& piece : pieces) {
     Stream& stream = streams_[piece.stream];
     const int64_t count = std::ssize(piece.tokens);
-    if (piece.guesses == 0) hand_over_rows(piece.stream, row, *stream.sequence, stream.cache.size() + count, count);
+    if (piece.guesses == 0) pass_hidden_rows(piece.stream, row, *stream.sequence, stream.cache.size() + count, count);
     row += count;
     const double share = bytes * static_cast<double>(count) / static_cast<double>(tokens);
     if (piece.reading) {
@@ -244,9 +244,9 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
     stream.last_used = step_;
   }
   count_step(seconds, bytes);
-  if (!pieces[0].reading) share_.took(tokens - generated, seconds);
+  if (!pieces[0].reading) share_.record_step(tokens - generated, seconds);
   const Piece& first = pieces[0];
-  if (speculator_ && pieces.size() == 1 && !first.reading) speculator_->took(tokens, seconds);
+  if (speculator_ && pieces.size() == 1 && !first.reading) speculator_->record_step_time(tokens, seconds);
   if (first.wanted && first.guesses == 0 && !first.all && start_decoding(streams_[first.stream])) {
     streams_[first.stream].sequence->generation_.tokens += !first.reading;
     return;
@@ -315,13 +315,13 @@ void Scheduler::choose(const Piece& piece, int64_t output, std::span<const int32
       sequence.generation_.tokens += !piece.reading;
       more = right < piece.guesses && token == guesses[right];
       if (more) ++sequence.guesses_.right[right++];
-      take(stream, token, choice);
+      append_token(stream, token, choice);
       more = more && stream.sequence;
     }
   } catch (...) {
     end(stream, StopReason::interrupted, std::current_exception());
   }
-  if (piece.guesses > 0) settle(piece, sequence, right, !stream.sequence);
+  if (piece.guesses > 0) commit_guesses(piece, sequence, right, !stream.sequence);
 }
 
 int32_t Scheduler::sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice) {
@@ -335,7 +335,7 @@ int32_t Scheduler::sample(Sequence& sequence, int64_t output, std::optional<core
   return token;
 }
 
-void Scheduler::take(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice) {
+void Scheduler::append_token(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice) {
   Sequence& sequence = *stream.sequence;
   sequence.tokens_.push_back(token);
   if (!sequence.marked_.empty()) sequence.marked_.push_back(token);
@@ -353,7 +353,7 @@ void Scheduler::take(Stream& stream, int32_t token, std::optional<core::TokenCho
 }
 
 void Scheduler::end(Stream& stream, StopReason stop, std::exception_ptr error) {
-  decoding_ = awaits_ = false;
+  decoding_ = has_pending_token_ = false;
   {
     const std::scoped_lock lock(mutex_);
     positions_[number_of(stream)] = -1;

@@ -108,7 +108,7 @@ class Scheduler {
   void run_jobs();
   PrefixSettings own_files(const std::string& folder, const std::string& model, std::string& problem) const;
   void run();
-  bool look_around();
+  bool publish_progress();
   bool wait_for_work();
   core::Sequences describe() const;
   void work();
@@ -150,26 +150,26 @@ class Scheduler {
   void count_step(double seconds, double bytes);
   void choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen = {});
   int32_t sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice);
-  void take(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice);
-  void settle(const Piece& piece, const Sequence& sequence, int64_t right, bool ended);
+  void append_token(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice);
+  void commit_guesses(const Piece& piece, const Sequence& sequence, int64_t right, bool ended);
 
   // Diffusion models (scheduler_diffusion.cpp):
   void check_filled(const SequenceRequest& request) const;
   void begin_canvas(Sequence& sequence) const;
-  void fill_step();
+  void diffusion_step();
   void fill(Stream& stream);
   std::vector<Canvas::Guess> guess(Sequence& sequence);
 
   // A sequence that generates alone (scheduler_alone.cpp):
-  Stream* only_one();
+  Stream* sole_running_stream();
   int32_t number_of(const Stream& stream) const { return static_cast<int32_t>(&stream - streams_.data()); }
-  void follow(Stream& stream);
-  void hand_over_rows(int32_t stream, int64_t first, const Sequence& sequence, int64_t end, int64_t count);
-  bool somebody_joins() const;
+  void attach_speculator(Stream& stream);
+  void pass_hidden_rows(int32_t stream, int64_t first, const Sequence& sequence, int64_t end, int64_t count);
+  bool has_other_work() const;
   bool start_decoding(const Stream& stream);
   void await();
   void decode(const Piece& piece);
-  int64_t worth_guessing(const Stream& stream, int64_t known, int64_t most);
+  int64_t draft_length(const Stream& stream, int64_t known, int64_t most);
   int64_t most_guesses(const Sequence& sequence, int64_t known, int64_t coming) const;
   void add_guesses(Piece& piece);
   std::vector<int32_t> forced_guesses(const Sequence& sequence, int64_t known, int64_t most);
@@ -188,15 +188,15 @@ class Scheduler {
   std::atomic<bool> keeps_prefixes_;
   TurnPolicy turns_;
   PromptShare share_;
-  const bool driven_;
-  const bool fills_;
+  const bool driven_by_caller_;
+  const bool is_diffusion_;
 
   // For a sequence that generates alone; only the scheduler's thread uses these.
   const std::unique_ptr<Speculator> speculator_;
   std::optional<uint64_t> guessed_for_;
-  int32_t followed_ = -1; // stream with the hidden rows for the speculator; -1: none
-  bool decoding_ = false; // the executor chooses tokens itself
-  bool awaits_ = false;   // one chosen or pending token was not taken yet
+  int32_t speculated_stream_ = -1; // stream with the hidden rows for the speculator; -1: none
+  bool decoding_ = false;          // the executor chooses tokens itself
+  bool has_pending_token_ = false; // one chosen or pending token was not taken yet
   int64_t evaluating_ = 0;
 
   mutable std::mutex mutex_;
@@ -208,8 +208,8 @@ class Scheduler {
   };
   std::vector<Job> jobs_;
   std::vector<int64_t> positions_;
-  core::Sequences seen_;
-  mutable std::atomic<bool> looked_at_ = true; // since seen_ was made
+  core::Sequences snapshot_;
+  mutable std::atomic<bool> snapshot_requested_ = true; // since snapshot_ was made
   uint64_t submitted_ = 0;
   Counts counts_;
   bool draining_ = false, stopping_ = false;

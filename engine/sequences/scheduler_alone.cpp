@@ -6,7 +6,7 @@
 
 namespace ridge::engine {
 
-Scheduler::Stream* Scheduler::only_one() {
+Scheduler::Stream* Scheduler::sole_running_stream() {
   Stream* only = nullptr;
   for (Stream& stream : streams_) {
     if (!stream.sequence) continue;
@@ -16,28 +16,28 @@ Scheduler::Stream* Scheduler::only_one() {
   return only;
 }
 
-bool Scheduler::somebody_joins() const {
+bool Scheduler::has_other_work() const {
   const std::scoped_lock lock(mutex_);
   return stopping_ || has_free_job() || next_start().sequence;
 }
 
 // Called before a stream reads its text. A speculator that reads hidden rows follows it if it is alone, unless missing
 // rows would require evaluating much text again or it cannot read the text's pictures.
-void Scheduler::follow(Stream& stream) {
-  if (followed_ == number_of(stream)) followed_ = -1;
-  if (!speculator_ || !speculator_->reads_rows() || only_one() != &stream) return;
+void Scheduler::attach_speculator(Stream& stream) {
+  if (speculated_stream_ == number_of(stream)) speculated_stream_ = -1;
+  if (!speculator_ || !speculator_->reads_rows() || sole_running_stream() != &stream) return;
   if (!speculator_->select(number_of(stream), stream.sequence->pictures())) return;
   const std::span<const int32_t> tokens = stream.sequence->tokens_, marked = stream.sequence->marked();
   const int64_t known = speculator_->resume(tokens), usable = stream.cache.usable(marked.first(marked.size() - 1));
   if (usable - known >= kWorthKeeping) return;
   const bool goes_on = stream.sequence->evaluated_ > 0; // it must keep exactly its rows
-  if (!goes_on && executor_.continues_at(number_of(stream), known)) stream.cache.keep(known);
-  followed_ = number_of(stream);
+  if (!goes_on && executor_.can_resume_at(number_of(stream), known)) stream.cache.keep(known);
+  speculated_stream_ = number_of(stream);
 }
 
 // Passes the hidden rows of the `count` tokens before position `end`, which begin at row `first` of the last step.
-void Scheduler::hand_over_rows(int32_t stream, int64_t first, const Sequence& sequence, int64_t end, int64_t count) {
-  if (followed_ != stream) return;
+void Scheduler::pass_hidden_rows(int32_t stream, int64_t first, const Sequence& sequence, int64_t end, int64_t count) {
+  if (speculated_stream_ != stream) return;
   const int64_t width = program_.values[program_.hidden].width;
   speculator_->evaluated(std::span(sequence.tokens_).first(end),
                          executor_.hidden().subspan(first * width, count * width));
@@ -49,10 +49,10 @@ bool Scheduler::start_decoding(const Stream& stream) {
   const SequenceRequest& request = stream.sequence->request_;
   if (request.limit == 0 || request.constraint || request.keep_choices) return false;
   if (request.pictures.at(stream.cache.size() - 1)) return false; // positions after a picture are different
-  if (!only_one() || somebody_joins()) return false;
+  if (!sole_running_stream() || has_other_work()) return false;
   decoding_ = executor_.start_decoding(*stream.sequence->sampler_, static_cast<int32_t>(stream.cache.size()),
                                        number_of(stream));
-  awaits_ = decoding_;
+  has_pending_token_ = decoding_;
   evaluating_ = 0;
   return decoding_;
 }
@@ -60,11 +60,11 @@ bool Scheduler::start_decoding(const Stream& stream) {
 // Takes the executor's token. The executor evaluates it at once, unless it is the last, draft tokens go with it, or
 // other sequences wait; these start then.
 void Scheduler::await() {
-  Stream& stream = *only_one();
+  Stream& stream = *sole_running_stream();
   Sequence& sequence = *stream.sequence;
   const int64_t position = stream.cache.size();
   const bool ahead = sequence.generated_ + 1 != sequence.request_.limit && position < executor_.config().context &&
-                     !somebody_joins() && worth_guessing(stream, 1, most_guesses(sequence, 1, 1)) == 0;
+                     !has_other_work() && draft_length(stream, 1, most_guesses(sequence, 1, 1)) == 0;
   const double start = turns_.now();
   const int32_t token = executor_.next_token(ahead);
   const double seconds = turns_.now() - start;
@@ -74,14 +74,14 @@ void Scheduler::await() {
     const double bytes = bytes_of(evaluating_, position - evaluating_, 1, 1);
     sequence.generation_ += {1, seconds, bytes};
     count_step(seconds, bytes);
-    if (speculator_) speculator_->took(evaluating_, seconds);
-    hand_over_rows(number_of(stream), 0, sequence, position, evaluating_);
+    if (speculator_) speculator_->record_step_time(evaluating_, seconds);
+    pass_hidden_rows(number_of(stream), 0, sequence, position, evaluating_);
   }
-  awaits_ = ahead;
+  has_pending_token_ = ahead;
   evaluating_ = ahead ? 1 : 0;
   if (ahead) stream.cache.evaluated({&token, 1});
   sequence.sampler_->accept_drawn(token);
-  take(stream, token, std::nullopt);
+  append_token(stream, token, std::nullopt);
 }
 
 // Without guesses the executor also chooses the next token, which await() takes.
@@ -93,7 +93,7 @@ void Scheduler::decode(const Piece& piece) {
   if (piece.guesses == 0) {
     stream.cache.evaluated(piece.tokens);
     evaluating_ = std::ssize(piece.tokens);
-    awaits_ = true;
+    has_pending_token_ = true;
     return;
   }
   const std::span<const int32_t> chosen = executor_.chosen_tokens();
@@ -101,19 +101,19 @@ void Scheduler::decode(const Piece& piece) {
   stream.last_used = ++step_;
   stream.sequence->generation_ += {0, seconds, bytes};
   count_step(seconds, bytes);
-  speculator_->took(std::ssize(piece.tokens), seconds);
+  speculator_->record_step_time(std::ssize(piece.tokens), seconds);
   choose(piece, 0, chosen);
 }
 
-int64_t Scheduler::worth_guessing(const Stream& stream, int64_t known, int64_t most) {
+int64_t Scheduler::draft_length(const Stream& stream, int64_t known, int64_t most) {
   const Sequence& sequence = *stream.sequence;
-  if (speculator_ && speculator_->reads_rows() && followed_ != number_of(stream)) return 0;
+  if (speculator_ && speculator_->reads_rows() && speculated_stream_ != number_of(stream)) return 0;
   if (!speculator_ || most <= 0 || sequence.generated_ == 0) return 0; // the first token does not wait for a drafter
   if (guessed_for_ != sequence.number_) {
     speculator_->begin(sequence.tokens_);
     guessed_for_ = sequence.number_;
   }
-  return speculator_->worth(sequence.tokens_, known, most);
+  return speculator_->draft_length(sequence.tokens_, known, most);
 }
 
 // `coming` tokens of the step are not chosen yet.
@@ -128,7 +128,7 @@ int64_t Scheduler::most_guesses(const Sequence& sequence, int64_t known, int64_t
 // Text that the constraint forces needs no drafter.
 std::vector<int32_t> Scheduler::forced_guesses(const Sequence& sequence, int64_t known, int64_t most) {
   if (!speculator_ || !sequence.request_.constraint || most <= 0) return {};
-  std::vector<int32_t> guesses = sequence.request_.constraint->forced(std::min(most, kMostGuesses));
+  std::vector<int32_t> guesses = sequence.request_.constraint->forced(std::min(most, kMaxGuesses));
   if (!guesses.empty()) guesses.resize(speculator_->worth_forced(known, std::ssize(guesses)));
   return guesses;
 }
@@ -139,7 +139,7 @@ void Scheduler::add_guesses(Piece& piece) {
   const int64_t known = std::ssize(piece.tokens), most = most_guesses(sequence, known, 0);
   std::vector<int32_t> guesses = forced_guesses(sequence, known, most);
   if (guesses.empty()) {
-    if (worth_guessing(stream, known, most) == 0) return;
+    if (draft_length(stream, known, most) == 0) return;
     guesses = speculator_->draft();
   }
   const std::function<bool(int32_t)>& is_end = sequence.request_.is_end;
@@ -156,15 +156,15 @@ void Scheduler::add_guesses(Piece& piece) {
 
 // Called after a step with `right` correct guesses. A recurrent state can only return to its mark, so the correct
 // tokens are evaluated again with the next step.
-void Scheduler::settle(const Piece& piece, const Sequence& sequence, int64_t right, bool ended) {
+void Scheduler::commit_guesses(const Piece& piece, const Sequence& sequence, int64_t right, bool ended) {
   StreamCache& cache = streams_[piece.stream].cache;
   const int64_t count = piece.known() + right;
-  hand_over_rows(piece.stream, 0, sequence, cache.size() + count, count);
+  pass_hidden_rows(piece.stream, 0, sequence, cache.size() + count, count);
   if (!program_.states.empty() && right < piece.guesses)
-    executor_.return_to_mark();
+    executor_.restore_mark();
   else
     cache.evaluated(std::span(piece.tokens).first(count));
-  speculator_->were_right(ended ? right : piece.guesses, right);
+  speculator_->record_acceptance(ended ? right : piece.guesses, right);
 }
 
 } // namespace ridge::engine

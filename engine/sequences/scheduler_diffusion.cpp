@@ -10,7 +10,7 @@
 namespace ridge::engine {
 
 void Scheduler::check_filled(const SequenceRequest& request) const {
-  if (!fills_) return;
+  if (!is_diffusion_) return;
   if (!request.diffusion) throw std::logic_error("Scheduler: a text to fill in without a mask token");
   if (request.diffusion->mask >= program_.vocab)
     throw_error("the file's mask token {} is outside the vocabulary (0 to {}): the file is damaged",
@@ -31,7 +31,7 @@ void Scheduler::begin_canvas(Sequence& sequence) const {
   sequence.prompt_.tokens = sequence.read_ = prompt;
 }
 
-void Scheduler::fill_step() {
+void Scheduler::diffusion_step() {
   Stream* next = nullptr;
   for (Stream& stream : streams_)
     if (stream.sequence && (!next || stream.last_used < next->last_used)) next = &stream;
@@ -67,7 +67,7 @@ void Scheduler::fill(Stream& stream) {
     const int32_t token = canvas.answer()[place];
     sequence.sampler_->accept(token);
     ++sequence.generation_.tokens;
-    take(stream, token, std::move(canvas.choice(place)));
+    append_token(stream, token, std::move(canvas.choice(place)));
   }
   if (!stream.sequence || !canvas.done()) return;
   end(stream, sequence.request_.limit < 0 ? StopReason::limit : StopReason::context_full);

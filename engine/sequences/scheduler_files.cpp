@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kUnbounded = int64_t{1} << 50;
-constexpr int64_t kMostTokensBytes = 64 << 20;
+constexpr int64_t kMaxTokensBytes = 64 << 20;
 
 std::string tokens_file(const std::string& folder) { return folder + "/tokens.json"; }
 
@@ -30,7 +30,7 @@ int64_t bytes_in(const std::string& folder) {
 
 std::vector<int32_t> read_tokens(const std::string& folder) {
   const std::string path = tokens_file(folder);
-  const auto json = core::parse_json(core::read_text_file(path, kMostTokensBytes), path);
+  const auto json = core::parse_json(core::read_text_file(path, kMaxTokensBytes), path);
   std::vector<int32_t> tokens;
   if (!json.is_array()) throw_error("{}: expected a list of tokens", path);
   for (const auto& token : json) {
@@ -47,7 +47,8 @@ void Scheduler::when_free(int32_t stream, std::function<void(StreamCache& cache)
   std::future<void> done;
   {
     const std::scoped_lock lock(mutex_);
-    if (draining_ || stopping_ || driven_) throw_error("the engine is shutting down and takes no further requests");
+    if (draining_ || stopping_ || driven_by_caller_)
+      throw_error("the engine is shutting down and takes no further requests");
     Job& job = jobs_.emplace_back(stream, std::packaged_task<void(StreamCache&)>(std::move(work)));
     done = job.work.get_future();
     changed_.notify_all();
@@ -74,7 +75,7 @@ void Scheduler::run_jobs() {
   }
   for (Job& job : free) {
     decoding_ = false; // the executor's own decoding must start anew
-    if (followed_ == job.stream) followed_ = -1;
+    if (speculated_stream_ == job.stream) speculated_stream_ = -1;
     job.work(streams_[job.stream].cache);
   }
 }

@@ -87,7 +87,7 @@ int64_t Scheduler::exchange_prefixes(Stream& stream) {
 }
 
 void Scheduler::count_cached(Sequence& sequence, int64_t tokens) {
-  if (sequence.reads_again_) return;
+  if (sequence.must_reevaluate_) return;
   sequence.cached_ += tokens;
   const std::scoped_lock lock(mutex_);
   counts_.cached_tokens += tokens;
@@ -104,7 +104,7 @@ void Scheduler::count_stored(Sequence& sequence, int64_t tokens, int64_t from_di
 // Releases the lock while it works.
 void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
-  if (prefixes_ && prefixes_->outlives()) {
+  if (prefixes_ && prefixes_->has_files()) {
     try {
       for (Stream& stream : streams_) prefixes_->keep(stream.cache);
       prefixes_->write_all();

@@ -100,7 +100,7 @@ void Scheduler::start(const Start& next) {
   sequence.start(program_.vocab, turns_.now());
   const int64_t branch = prefixes_ ? use_prefixes(stream) : 0;
   if (!sequence.reuses()) stream.cache.keep(sequence.evaluated_);
-  follow(stream);
+  attach_speculator(stream);
   if (sequence.pictures()) stream.cache.keep(sequence.pictures()->whole(stream.cache.common(tokens)));
   const int64_t same = stream.cache.resume(tokens);
   if (!program_.adapters.empty()) executor_.set_adapters(number_of(stream), sequence.adapters_);
@@ -111,7 +111,7 @@ void Scheduler::start(const Start& next) {
   turns_.started(next.late, now);
   if (same < sequence.evaluated_) { // its rows are lost: read all again
     sequence.text_ = std::ssize(sequence.tokens_);
-    sequence.reads_again_ = true;
+    sequence.must_reevaluate_ = true;
   }
   const int64_t prompt = std::ssize(sequence.request_.prompt);
   sequence.read_ = same;

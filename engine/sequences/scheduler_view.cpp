@@ -6,13 +6,13 @@
 namespace ridge::engine {
 
 core::Sequences Scheduler::sequences() const {
-  if (driven_) {
+  if (driven_by_caller_) {
     const std::scoped_lock lock(mutex_);
     return describe();
   }
-  looked_at_ = true;
+  snapshot_requested_ = true;
   const std::scoped_lock lock(mutex_);
-  return seen_;
+  return snapshot_;
 }
 
 // Requires the lock, on the thread that runs steps.

@@ -139,7 +139,7 @@ class Sequence {
   double waits_since_ = 0, waiting_ = 0;
   int64_t preempted_ = 0, evaluated_ = 0; // evaluated_: tokens at the last preemption
   std::optional<PrefixStore::Hold> evaluated_rows_;
-  bool reads_again_ = false; // its rows were lost
+  bool must_reevaluate_ = false; // its rows were lost
   Usage prompt_, generation_;
   GuessCounts guesses_;
   StopReason stop_ = StopReason::interrupted;

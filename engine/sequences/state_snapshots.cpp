@@ -6,8 +6,8 @@
 namespace ridge::engine {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{2} << 30; // a 27B hybrid's state has 150 MB
-constexpr size_t kMost = 32, kFewest = 2;
+constexpr int64_t kMaxBytes = int64_t{2} << 30; // a 27B hybrid's state has 150 MB
+constexpr size_t kMax = 32, kMin = 2;
 
 } // namespace
 
@@ -24,7 +24,7 @@ void StateSnapshots::insert(int64_t position, PrefixState state) {
   snapshots_.insert(std::ranges::lower_bound(snapshots_, position, {}, &Snapshot::position),
                     {position, std::move(state)});
   const auto most =
-      std::clamp(static_cast<size_t>(kMostBytes / (elements_ * static_cast<int64_t>(sizeof(float)))), kFewest, kMost);
+      std::clamp(static_cast<size_t>(kMaxBytes / (elements_ * static_cast<int64_t>(sizeof(float)))), kMin, kMax);
   if (snapshots_.size() <= most) return;
   size_t least = 0;
   int64_t least_gap = INT64_MAX;

@@ -27,12 +27,12 @@ int64_t StreamCache::common(std::span<const int32_t> prompt) const {
 
 int64_t StreamCache::usable(std::span<const int32_t> tokens) const {
   const int64_t same = common(tokens);
-  return executor_.continues_at(stream_, same) ? same : snapshots_.last_before(same);
+  return executor_.can_resume_at(stream_, same) ? same : snapshots_.last_before(same);
 }
 
 int64_t StreamCache::resume(std::span<const int32_t> prompt) {
   const int64_t same = usable(prompt.first(prompt.size() - 1));
-  const bool continues = executor_.continues_at(stream_, same);
+  const bool continues = executor_.can_resume_at(stream_, same);
   if (!continues) snapshots_.load(executor_, same);
   keep(same);
   if (continues && recurrent_) snapshots_.save(executor_, same);
@@ -44,7 +44,7 @@ void StreamCache::take_over(StreamCache& other, int64_t count) {
   keep(other.common(tokens_));
   executor_.copy_cache(other.stream_, stream_, count);
   tokens_.assign(other.tokens_.begin(), other.tokens_.begin() + count);
-  if (!executor_.continues_at(stream_, count)) snapshots_.adopt(executor_, count, other.copy_of(count));
+  if (!executor_.can_resume_at(stream_, count)) snapshots_.adopt(executor_, count, other.copy_of(count));
   want_distant_copy(count);
 }
 
@@ -84,11 +84,11 @@ void StreamCache::want_copy(int64_t position) {
   if (snapshots_.needed()) wanted_copies_.insert(position);
 }
 
-// Does nothing if a copy less than going_back before exists or is planned; the difference can be evaluated again.
+// Does nothing if a copy less than rewind_tokens before exists or is planned; the difference can be evaluated again.
 void StreamCache::want_distant_copy(int64_t position) {
   const auto behind = wanted_copies_.upper_bound(position);
   const int64_t last = behind == wanted_copies_.begin() ? 0 : *std::prev(behind);
-  const int64_t least = recurrent_ ? 1 : std::max<int64_t>(executor_.config().going_back, 1);
+  const int64_t least = recurrent_ ? 1 : std::max<int64_t>(executor_.config().rewind_tokens, 1);
   if (position - std::max(last, snapshots_.last_before(position)) >= least) want_copy(position);
 }
 
@@ -99,13 +99,13 @@ void StreamCache::copy_before(int64_t end) {
 
 // Null if the stream cannot continue there.
 PrefixState StreamCache::copy_of(int64_t position) {
-  return executor_.continues_at(stream_, position) ? snapshots_.save(executor_, position) : snapshots_.at(position);
+  return executor_.can_resume_at(stream_, position) ? snapshots_.save(executor_, position) : snapshots_.at(position);
 }
 
 void StreamCache::evaluated(std::span<const int32_t> tokens) {
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  // The next batch may overwrite what windows saw going_back tokens before.
-  copy_before(size() + 1 - (recurrent_ ? 0 : executor_.config().going_back));
+  // The next batch may overwrite what windows saw rewind_tokens tokens before.
+  copy_before(size() + 1 - (recurrent_ ? 0 : executor_.config().rewind_tokens));
 }
 
 void StreamCache::keep(int64_t count) {

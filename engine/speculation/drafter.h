@@ -16,9 +16,9 @@ class Drafter {
   virtual ~Drafter() = default;
   // An answer begins after `tokens`.
   virtual void begin(std::span<const int32_t> tokens) = 0;
-  // Prepares a draft after `tokens`, which extend those of begin() or the last look(). Returns its kind in [0,
+  // Prepares a draft after `tokens`, which extend those of begin() or the last prepare_draft(). Returns its kind in [0,
   // kDraftKinds), or -1 if there is none.
-  virtual int look(std::span<const int32_t> tokens) = 0;
+  virtual int prepare_draft(std::span<const int32_t> tokens) = 0;
   // 1 to `most` tokens.
   virtual std::vector<int32_t> draft(int64_t most) = 0;
 

@@ -50,7 +50,7 @@ std::vector<int32_t> DraftHead::forward(std::span<const int32_t> text, const Tex
   batch.block_ends = {}; // tokens of a picture see earlier ones only, so that it may be read in parts
   batch.input = std::span(rows_).subspan((size_ - 1 - first_row_) * width_, count * width_);
   if (guesses > 0) {
-    made = executor_.go_on(batch, greedy_, guesses);
+    made = executor_.continue_greedily(batch, greedy_, guesses);
   } else {
     executor_.forward(batch);
   }
@@ -92,7 +92,7 @@ bool HeadDrafter::select(int32_t stream, const TextPictures* pictures) {
   return !pictures || std::ranges::all_of(selected_->heads, &DraftHead::reads_pictures);
 }
 
-int HeadDrafter::look(std::span<const int32_t> tokens) {
+int HeadDrafter::prepare_draft(std::span<const int32_t> tokens) {
   tokens_ = tokens;
   return std::ssize(tokens) > first_token_ ? 0 : -1;
 }

@@ -51,7 +51,7 @@ class HeadDrafter final : public Drafter {
   explicit HeadDrafter(const LoadedModel& model);
 
   void begin(std::span<const int32_t>) override {}
-  int look(std::span<const int32_t> tokens) override;
+  int prepare_draft(std::span<const int32_t> tokens) override;
   std::vector<int32_t> draft(int64_t most) override;
   bool reads_rows() const override { return true; }
   bool select(int32_t stream, const TextPictures* pictures) override;

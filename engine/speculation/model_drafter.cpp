@@ -19,10 +19,10 @@ ModelDrafter::ModelDrafter(std::unique_ptr<LoadedModel> model, int64_t vocab)
       sampler_(greedy(), model_->program.vocab) {}
 
 void ModelDrafter::begin(std::span<const int32_t> tokens) {
-  if (look(tokens) >= 0) evaluate(0);
+  if (prepare_draft(tokens) >= 0) evaluate(0);
 }
 
-int ModelDrafter::look(std::span<const int32_t> tokens) {
+int ModelDrafter::prepare_draft(std::span<const int32_t> tokens) {
   tokens_ = tokens;
   const bool fits = std::ssize(tokens) < executor_.config().context;
   // The draft model cannot read pictures (below 0) and tokens outside its vocabulary.
@@ -42,7 +42,7 @@ std::vector<int32_t> ModelDrafter::evaluate(int64_t guesses) {
     const auto last = static_cast<int32_t>(piece.size()) - 1;
     const core::Batch batch{piece, positions, {}, {&last, 1}};
     if (guesses > 0 && cache_.size() + std::ssize(piece) == std::ssize(tokens_))
-      made = executor_.go_on(batch, sampler_, guesses);
+      made = executor_.continue_greedily(batch, sampler_, guesses);
     else
       executor_.forward(batch);
     cache_.evaluated(piece);

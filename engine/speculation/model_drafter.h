@@ -14,7 +14,7 @@ class ModelDrafter final : public Drafter {
   ModelDrafter(std::unique_ptr<LoadedModel> model, int64_t vocab);
 
   void begin(std::span<const int32_t> tokens) override;
-  int look(std::span<const int32_t> tokens) override;
+  int prepare_draft(std::span<const int32_t> tokens) override;
   std::vector<int32_t> draft(int64_t most) override;
 
  private:

@@ -55,7 +55,7 @@ int64_t NgramDrafter::match_length(int64_t end) const {
   return length;
 }
 
-int NgramDrafter::look(std::span<const int32_t> tokens) {
+int NgramDrafter::prepare_draft(std::span<const int32_t> tokens) {
   index(tokens);
   follows_ = -1;
   int64_t longest = kGram - 1; // hashes may collide

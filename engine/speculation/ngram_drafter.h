@@ -11,7 +11,7 @@ namespace ridge::engine {
 class NgramDrafter final : public Drafter {
  public:
   void begin(std::span<const int32_t> tokens) override;
-  int look(std::span<const int32_t> tokens) override;
+  int prepare_draft(std::span<const int32_t> tokens) override;
   std::vector<int32_t> draft(int64_t most) override;
 
  private:

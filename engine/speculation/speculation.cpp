@@ -127,7 +127,7 @@ std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOp
 LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads, Pictures pictures) {
   const gguf::File* own = heads.empty() ? nullptr : heads[0].file.get();
   const models::Ending ending = ending_of_model(!heads.empty(), pictures);
-  LoadedModel model = open_model(std::move(file), ending, own, Whole::yes);
+  LoadedModel model = open_model(std::move(file), ending, own, AllowWholeTexts::yes);
   if (const auto tokenizer = own ? find_tokenizer(*own) : nullptr) check_vocabulary(*tokenizer, own->path(), model);
   model.heads = std::move(heads);
   return model;
@@ -148,14 +148,13 @@ core::ExecutorConfig generating_config(const core::ModelOptions& options, const 
   core::ExecutorConfig config = executor_config(options, program.trained_context);
   if (core::sees_ahead(program)) {
     config.max_batch = config.context;
-    config.max_outputs = std::min(config.max_batch, kMostOpenPlaces);
+    config.max_outputs = std::min(config.max_batch, kMaxOpenPlaces);
     return config;
   }
   // room for input and output; positions are relative
   if (program.start_token >= 0 && options.context < 0) config.context *= 2;
-  if (options.speculation != "off") config.max_outputs = kMostGuesses + 1;
-  if (!options.mmproj.empty())
-    config.max_batch = std::max(config.max_batch, std::min(kMostTokensAhead, config.context));
+  if (options.speculation != "off") config.max_outputs = kMaxGuesses + 1;
+  if (!options.mmproj.empty()) config.max_batch = std::max(config.max_batch, std::min(kMaxTokensAhead, config.context));
   return config;
 }
 

@@ -11,14 +11,14 @@ constexpr double kForget = 0.97; // decay of records per draft
 constexpr double kNewest = 0.2;
 constexpr double kGrowth = 0.02;    // assumed cost per token of an untried step; low, so that it is tried
 constexpr int64_t kTimeAgain = 128; // one step in so many runs without drafts, for timing
-constexpr int64_t kLeastPatience = 16, kMostPatience = 1024;
+constexpr int64_t kMinPatience = 16, kMaxPatience = 1024;
 constexpr int64_t kTries = 4; // consecutive tries while right: the first one alone is slower
 
 } // namespace
 
 GuessCounts& GuessCounts::operator+=(const GuessCounts& other) {
   steps += other.steps;
-  for (int64_t i = 0; i < kMostGuesses; ++i) made[i] += other.made[i], right[i] += other.right[i];
+  for (int64_t i = 0; i < kMaxGuesses; ++i) made[i] += other.made[i], right[i] += other.right[i];
   return *this;
 }
 
@@ -41,17 +41,17 @@ double Speculator::seconds_of(int64_t tokens) const {
   return seconds_[below] + share * (seconds_[above] - seconds_[below]);
 }
 
-int64_t Speculator::worth(std::span<const int32_t> tokens, int64_t known, int64_t most) {
+int64_t Speculator::draft_length(std::span<const int32_t> tokens, int64_t known, int64_t most) {
   length_ = 0;
-  most = std::min(most, kMostGuesses);
-  kind_ = most > 0 ? drafter_->look(tokens) : -1;
+  most = std::min(most, kMaxGuesses);
+  kind_ = most > 0 ? drafter_->prepare_draft(tokens) : -1;
   return kind_ < 0 ? 0 : best_length(known, most, draft_seconds_);
 }
 
 int64_t Speculator::worth_forced(int64_t known, int64_t most) {
   length_ = 0;
   kind_ = kForced;
-  return best_length(known, std::min(most, kMostGuesses), 0);
+  return best_length(known, std::min(most, kMaxGuesses), 0);
 }
 
 int64_t Speculator::best_length(int64_t known, int64_t most, double draft_seconds) {
@@ -69,7 +69,7 @@ int64_t Speculator::best_length(int64_t known, int64_t most, double draft_second
   }
   if (length_ == 0 && ++record.declined >= record.patience) {
     record.declined = 0;
-    record.patience = std::min(2 * record.patience, kMostPatience);
+    record.patience = std::min(2 * record.patience, kMaxPatience);
     record.tries = kTries;
   }
   if (length_ == 0 && record.tries > 0) {
@@ -87,7 +87,7 @@ std::vector<int32_t> Speculator::draft() {
   return guesses;
 }
 
-void Speculator::took(int64_t tokens, double seconds) {
+void Speculator::record_step_time(int64_t tokens, double seconds) {
   if (tokens >= kTimed) return;
   const bool guessed = tokens > 1;
   // After a step of the other kind the host is not one step ahead, so times are not comparable.
@@ -98,7 +98,7 @@ void Speculator::took(int64_t tokens, double seconds) {
   warm_[tokens] = true;
 }
 
-void Speculator::were_right(int64_t made, int64_t right) {
+void Speculator::record_acceptance(int64_t made, int64_t right) {
   if (made == 0) return;
   Record& record = records_[kind_];
   for (int64_t i = 0; i <= std::min(right, made - 1); ++i) {
@@ -108,7 +108,7 @@ void Speculator::were_right(int64_t made, int64_t right) {
   if (right == 0)
     record.tries = 0;
   else if (record.tries == 0) // all tries were right, or drafts pay
-    record.patience = kLeastPatience;
+    record.patience = kMinPatience;
   ++counts_.steps;
   for (int64_t i = 0; i < made; ++i) {
     ++counts_.made[i];

@@ -10,11 +10,11 @@
 
 namespace ridge::engine {
 
-inline constexpr int64_t kMostGuesses = 15; // per step: small-batch kernels take 16 tokens
+inline constexpr int64_t kMaxGuesses = 15; // per step: small-batch kernels take 16 tokens
 
 struct GuessCounts {
   int64_t steps = 0;
-  std::array<int64_t, kMostGuesses> made{}, right{}; // by place in the draft; the first wrong one ends acceptance
+  std::array<int64_t, kMaxGuesses> made{}, right{}; // by place in the draft; the first wrong one ends acceptance
 
   GuessCounts& operator+=(const GuessCounts& other);
   int64_t all_made() const;
@@ -38,19 +38,19 @@ class Speculator {
   void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) { drafter_->evaluated(tokens, rows); }
 
   // How many draft tokens, at most `most`, pay in a step with `known` tokens.
-  int64_t worth(std::span<const int32_t> tokens, int64_t known, int64_t most);
+  int64_t draft_length(std::span<const int32_t> tokens, int64_t known, int64_t most);
   std::vector<int32_t> draft();
   // The same for tokens that are known without the drafter.
   int64_t worth_forced(int64_t known, int64_t most);
 
-  void took(int64_t tokens, double seconds);
-  void were_right(int64_t made, int64_t right);
+  void record_step_time(int64_t tokens, double seconds);
+  void record_acceptance(int64_t made, int64_t right);
 
   const GuessCounts& counts() const { return counts_; }
 
  private:
   struct Record {
-    std::array<double, kMostGuesses> right{}, wrong{};
+    std::array<double, kMaxGuesses> right{}, wrong{};
     int64_t declined = 0, patience = 16; // skipped chances, and how many before a retry
     int64_t tries = 0;
     // Acceptance rate given that earlier places were accepted. `before` is the rate at the previous place, the prior.
@@ -66,7 +66,7 @@ class Speculator {
   const int64_t fixed_length_;
   const std::function<double()> clock_;
   std::array<Record, kDraftKinds + 1> records_{};
-  static constexpr int64_t kTimed = 2 * kMostGuesses + 2;
+  static constexpr int64_t kTimed = 2 * kMaxGuesses + 2;
   std::array<double, kTimed> seconds_{}; // by tokens; 0: unknown
   std::array<bool, kTimed> warm_{};      // ran before: first runs include setup
   bool guessed_ = false;

@@ -72,10 +72,10 @@ bool is_public_address(const sockaddr& address) {
 }
 
 std::string fetch_public(const std::string& url, const FetchLimits& limits) {
-  Asker asker;
-  asker.may_connect = limits.may_connect;
-  asker.seconds = limits.seconds;
-  Connection connection(asker);
+  RequestPolicy policy;
+  policy.may_connect = limits.may_connect;
+  policy.seconds = limits.seconds;
+  Connection connection(policy);
   std::string file;
   bool too_long = false;
   int status = 0;

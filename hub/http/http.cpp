@@ -16,8 +16,8 @@
 namespace ridge::hub {
 namespace {
 
-constexpr int kMostRedirects = 10;
-constexpr size_t kMostHeaderBytes = 256 << 10;
+constexpr int kMaxRedirects = 10;
+constexpr size_t kMaxHeaderBytes = 256 << 10;
 constexpr long kConnectSeconds = 20, kSlowSeconds = 30, kSlowBytes = 128; // slower connections count as dead
 
 std::string trimmed(std::string_view text) {
@@ -27,7 +27,7 @@ std::string trimmed(std::string_view text) {
              : std::string(text.substr(start, text.find_last_not_of(" \t\r\n") + 1 - start));
 }
 
-bool may_help(int code) {
+bool is_retryable(int code) {
   constexpr int kLost[] = {curl::kNoProxy,    curl::kNoHost,        curl::kNoConnection,       curl::kHttp2Failed,
                            curl::kPartOfFile, curl::kTimedOut,      curl::kNoSecureConnection, curl::kGotNothing,
                            curl::kSendFailed, curl::kReceiveFailed, curl::kStreamFailed,       curl::kHttp3Failed,
@@ -41,7 +41,7 @@ bool is_redirect(int status) {
 
 } // namespace
 
-void Asker::throw_if_cancelled(std::string_view name, std::string_view rest) const {
+void RequestPolicy::throw_if_cancelled(std::string_view name, std::string_view rest) const {
   if (cancelled()) throw Error(fmt::format("{}: was cancelled{}", name, rest), 130);
 }
 
@@ -80,7 +80,8 @@ std::string origin_of(const std::string& url) {
   return parts[0] + "://" + parts[1] + ":" + parts[2];
 }
 
-Connection::Connection(const Asker& asker) : asker_(asker), curl_(curl::library()), easy_(curl_.easy_init()) {
+Connection::Connection(const RequestPolicy& policy)
+    : policy_(policy), curl_(curl::library()), easy_(curl_.easy_init()) {
   if (!easy_) throw_error("cannot download: libcurl does not start");
 }
 
@@ -89,7 +90,7 @@ Connection::~Connection() { curl_.easy_cleanup(easy_); }
 size_t Connection::take_header(char* data, size_t, size_t bytes, void* user) {
   State& state = *static_cast<State*>(user);
   state.header_bytes += bytes;
-  if (state.header_bytes > kMostHeaderBytes) {
+  if (state.header_bytes > kMaxHeaderBytes) {
     state.flooded = true;
     return 0;
   }
@@ -110,7 +111,7 @@ size_t Connection::take_body(char* data, size_t, size_t bytes, void* user) {
   if (!state.start()) return 0;
   if (is_redirect(state.head.status)) {
     state.redirect_bytes += bytes;
-    return state.redirect_bytes > kMostHeaderBytes ? 0 : bytes;
+    return state.redirect_bytes > kMaxHeaderBytes ? 0 : bytes;
   }
   state.ended = !state.body({data, bytes});
   return state.ended ? 0 : bytes;
@@ -119,12 +120,12 @@ size_t Connection::take_body(char* data, size_t, size_t bytes, void* user) {
 // Checking the address here ensures that it is the one that the connection uses.
 int Connection::open_socket(void* user, int, curl::SocketAddress* address) {
   State& state = *static_cast<State*>(user);
-  state.refused = !state.connection.asker_.may_connect(address->address);
+  state.refused = !state.connection.policy_.may_connect(address->address);
   return state.refused ? -1 : ::socket(address->family, address->type | SOCK_CLOEXEC, address->protocol);
 }
 
 int Connection::check_cancel(void* user, int64_t, int64_t, int64_t, int64_t) {
-  return static_cast<const State*>(user)->connection.asker_.cancelled();
+  return static_cast<const State*>(user)->connection.policy_.cancelled();
 }
 
 int Connection::perform(State& state, const Request& request, const std::string& url, double seconds) {
@@ -137,8 +138,8 @@ int Connection::perform(State& state, const Request& request, const std::string&
       headers.reset(longer);
     }
   };
-  if (!asker_.token.empty() && origin_of(url) == origin_of(asker_.endpoint))
-    add("Authorization: Bearer " + asker_.token);
+  if (!policy_.token.empty() && origin_of(url) == origin_of(policy_.endpoint))
+    add("Authorization: Bearer " + policy_.token);
   if (!request.if_range.empty()) add("If-Range: " + request.if_range);
   for (const std::string& line : request.headers) add(line);
   const std::string range = fmt::format("{}-{}", request.first, request.last < 0 ? "" : std::to_string(request.last));
@@ -168,7 +169,7 @@ int Connection::perform(State& state, const Request& request, const std::string&
   set(curl::kProgressData, &state);
   set(curl::kNoProgress, 0L);
   if (seconds > 0) set(curl::kTimeoutMs, static_cast<long>(seconds * 1e3) + 1);
-  if (asker_.may_connect) {
+  if (policy_.may_connect) {
     set(curl::kSocketFunction, curl::SocketFunction(open_socket));
     set(curl::kSocketData, &state);
     set(curl::kProxy, "");
@@ -181,24 +182,24 @@ Failure Connection::ask(const Request& request, const std::function<bool(const H
                         const std::function<bool(std::span<const char>)>& body) {
   std::string url = request.url;
   std::map<std::string, std::string> before;
-  const double end = core::seconds_now() + asker_.seconds;
+  const double end = core::seconds_now() + policy_.seconds;
   for (int redirects = 0;; ++redirects) {
     const bool secure = origin_of(url).starts_with("https:");
     State state{*this, begin, body};
     state.head.headers = before;
     const double left = end - core::seconds_now();
-    if (asker_.seconds > 0 && left <= 0) return {fmt::format("it takes longer than {:g} s", asker_.seconds)};
-    const int code = perform(state, request, url, asker_.seconds > 0 ? left : 0);
+    if (policy_.seconds > 0 && left <= 0) return {fmt::format("it takes longer than {:g} s", policy_.seconds)};
+    const int code = perform(state, request, url, policy_.seconds > 0 ? left : 0);
     if (state.flooded)
-      throw_error("{}: answers with more than {} kB of headers", core::printable(url, 200), kMostHeaderBytes >> 10);
-    if (asker_.cancelled()) return {"was cancelled", false};
+      throw_error("{}: answers with more than {} kB of headers", core::printable(url, 200), kMaxHeaderBytes >> 10);
+    if (policy_.cancelled()) return {"was cancelled", false};
     if (state.ended) return {};
     if (state.refused && code != curl::kOk) return {"its address is not of the public internet"};
-    if (code == curl::kTimedOut && asker_.seconds > 0)
-      return {fmt::format("it takes longer than {:g} s", asker_.seconds)};
+    if (code == curl::kTimedOut && policy_.seconds > 0)
+      return {fmt::format("it takes longer than {:g} s", policy_.seconds)};
     if (code != curl::kOk && !(code == curl::kWriteError && is_redirect(state.head.status))) {
       const std::string reason = *state.problem ? state.problem : curl_.easy_strerror(code);
-      return {core::printable(trimmed(reason), 300), may_help(code)};
+      return {core::printable(trimmed(reason), 300), is_retryable(code)};
     }
     if (!is_redirect(state.head.status)) {
       state.start();
@@ -207,9 +208,9 @@ Failure Connection::ask(const Request& request, const std::function<bool(const H
     char* next = nullptr;
     curl_.easy_getinfo(easy_, curl::kRedirectUrl, &next);
     if (!next) throw_error("{}: answers with a redirect that leads nowhere", core::printable(url, 200));
-    if (redirects == kMostRedirects)
+    if (redirects == kMaxRedirects)
       throw_error("{}: leads from redirect to redirect, more than {} times", core::printable(request.url, 200),
-                  kMostRedirects);
+                  kMaxRedirects);
     const std::string target = next;
     if (request.method != Request::Method::get && (state.head.status == 303 || origin_of(target) != origin_of(url)))
       throw_error("{}: leads to {}; give that address, if it is to be used", core::printable(url, 200),
@@ -225,20 +226,20 @@ Failure Connection::ask(const Request& request, const std::function<bool(const H
 
 bool is_busy(int status) { return status == 408 || status == 429 || (status >= 500 && status != 501); }
 
-void wait_to_retry(const Asker& asker, int number, const Head& head) {
+void wait_to_retry(const RequestPolicy& policy, int number, const Head& head) {
   constexpr double kLongest = 60;
-  double seconds = std::min(asker.retry_seconds * (1 << std::min(number, 6)), kLongest);
+  double seconds = std::min(policy.retry_seconds * (1 << std::min(number, 6)), kLongest);
   const std::string asked = head.header("retry-after");
   int wanted = 0;
   if (std::from_chars(asked.data(), asked.data() + asked.size(), wanted).ec == std::errc() && wanted > 0)
     seconds = std::min<double>(std::max<double>(seconds, wanted), kLongest);
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (std::chrono::steady_clock::now() < end && !asker.cancelled())
+  while (std::chrono::steady_clock::now() < end && !policy.cancelled())
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(100, static_cast<int>(1 + seconds * 100))));
 }
 
 Answer get_text(Connection& connection, const std::string& url, size_t most_bytes) {
-  const int tries = std::min(connection.asker().tries, 3); // few: a person waits
+  const int tries = std::min(connection.policy().tries, 3); // few: a person waits
   for (int attempt = 0;; ++attempt) {
     Answer answer;
     bool too_long = false;
@@ -255,11 +256,11 @@ Answer get_text(Connection& connection, const std::string& url, size_t most_byte
         });
     if (too_long) throw_error("{}: answers with more than {} MB", core::printable(url, 200), most_bytes >> 20);
     const bool good = failure.reason.empty() && !is_busy(answer.head.status);
-    if (good || attempt + 1 == tries || (!failure.reason.empty() && !failure.again)) {
+    if (good || attempt + 1 == tries || (!failure.reason.empty() && !failure.retryable)) {
       if (!failure.reason.empty()) throw_error("{}: {}", core::printable(url, 200), failure.reason);
       return answer;
     }
-    wait_to_retry(connection.asker(), attempt, answer.head);
+    wait_to_retry(connection.policy(), attempt, answer.head);
   }
 }
 

@@ -16,7 +16,7 @@
 
 namespace ridge::hub {
 
-struct Asker {
+struct RequestPolicy {
   std::string endpoint;
   std::string token;
   const std::atomic<bool>* cancel = nullptr; // true ends requests
@@ -54,18 +54,18 @@ struct Head {
 // A failed request. `again`: a retry may succeed.
 struct Failure {
   std::string reason;
-  bool again = false;
+  bool retryable = false;
 };
 
 // A persistent connection, for one thread.
 class Connection {
  public:
-  explicit Connection(const Asker& asker); // throws Error without libcurl
+  explicit Connection(const RequestPolicy& policy); // throws Error without libcurl
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  const Asker& asker() const { return asker_; }
+  const RequestPolicy& policy() const { return policy_; }
 
   // Returns after the body or a failure. Calls begin(head) for the last answer, then body(bytes) piece by piece; false
   // from either ends the request without a failure. Throws Error for unusable URLs and too many redirects or headers.
@@ -80,7 +80,7 @@ class Connection {
   static int check_cancel(void* user, int64_t, int64_t, int64_t, int64_t);
   int perform(State& state, const Request& request, const std::string& url, double seconds);
 
-  const Asker asker_;
+  const RequestPolicy policy_;
   const curl::Library& curl_;
   curl::Easy* easy_;
 };
@@ -94,7 +94,7 @@ struct Answer {
 Answer get_text(Connection& connection, const std::string& url, size_t most_bytes);
 
 // Waits before retry `number` (from 0), at least as long as Retry-After asks. A cancel ends the wait.
-void wait_to_retry(const Asker& asker, int number, const Head& head);
+void wait_to_retry(const RequestPolicy& policy, int number, const Head& head);
 bool is_busy(int status); // 408, 429, 5xx
 
 // "https://host:443". Throws Error if not HTTP(S).

@@ -23,7 +23,7 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program&, const c
   throw Error("CUDA: " + device_info().problem + "; use --device cpu");
 }
 
-bool see_each_other(std::span<const int>) { return false; }
+bool have_peer_access(std::span<const int>) { return false; }
 
 std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const int>, int64_t) {
   throw Error("CUDA: " + device_info().problem);

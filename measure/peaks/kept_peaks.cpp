@@ -41,11 +41,11 @@ std::string device_name(engine::Device on, int threads) {
                      used == 1 ? "" : "s", kernels::cpu::instruction_set());
 }
 
-std::optional<KeptPeak> kept_read_peak(const std::string& device) {
+std::optional<StoredPeak> stored_read_peak(const std::string& device) {
   const std::vector<double> values = measurements_of(core::read_state(kFile), device);
   if (values.empty()) return std::nullopt;
   const auto [least, best] = std::ranges::minmax(values);
-  return KeptPeak{best, least, static_cast<int>(values.size())};
+  return StoredPeak{best, least, static_cast<int>(values.size())};
 }
 
 void keep_read_peak(const std::string& device, double bytes_per_second) {

@@ -8,7 +8,7 @@
 
 namespace ridge::measure {
 
-struct KeptPeak {
+struct StoredPeak {
   double best = 0, least = 0; // bytes per second, recent measurements
   int times = 0;              // number of measurements
 };
@@ -17,7 +17,7 @@ struct KeptPeak {
 std::string device_name(engine::Device on, int threads);
 
 // nullopt if not stored. Never measures.
-std::optional<KeptPeak> kept_read_peak(const std::string& device);
+std::optional<StoredPeak> stored_read_peak(const std::string& device);
 // Ignores write errors.
 void keep_read_peak(const std::string& device, double bytes_per_second);
 

@@ -11,8 +11,8 @@ namespace {
 
 using Factors = std::map<std::string, double>;
 
-constexpr double kLeastGain = 0.01; // of a step; less is noise
-constexpr double kFarthest = 3;     // factors lie in [1/this, this]
+constexpr double kMinGain = 0.01; // of a step; less is noise
+constexpr double kFarthest = 3;   // factors lie in [1/this, this]
 constexpr double kRatio = 1.06;
 constexpr double kPreference = 2e-3; // penalty per doubling: prefers factors near 1
 constexpr int kRounds = 4;
@@ -82,7 +82,7 @@ Calibration calibrate(core::Executor& executor, const core::Program& program, st
   time_steps({}, &Calibration::Step::before_us);
   double gain = 0;
   for (const Calibration::Step& step : result.steps) gain += 1 - step.after_us / step.before_us;
-  if (gain < kLeastGain * static_cast<double>(result.steps.size())) result.factors.clear();
+  if (gain < kMinGain * static_cast<double>(result.steps.size())) result.factors.clear();
   kernels::cuda::set_way_factors(executor, result.factors);
   return result;
 }

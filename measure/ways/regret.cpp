@@ -82,7 +82,7 @@ std::vector<RegretRow> measure_regret(core::Executor& executor, const core::Prog
       kernels::cuda::force_way(executor, of.products, way.name);
       const double step = time_step(executor, prompt.batch(), repetitions),
                    products = time_products(executor, program, prompt.batch(), names, std::max(3, repetitions / 4));
-      if (way.name == of.taken) row.taken = row.ways.size();
+      if (way.name == of.chosen) row.chosen = row.ways.size();
       row.ways.push_back({way.name, way.microseconds, products / static_cast<double>(of.layers), step});
       if (step < row.ways[row.best].step_us) row.best = row.ways.size() - 1;
     }
@@ -104,11 +104,11 @@ std::string regret_table(const std::vector<RegretRow>& rows, bool all_ways) {
   text += "| -----: | ------------------------------ | -------- | -------: | -------: | -------- | ----: | ------: |\n";
   const auto us = [](double time) { return time > 0 ? fmt::format("{:.1f} µs", time) : ""; };
   for (const RegretRow& row : rows) {
-    const RegretRow::Way &taken = row.ways[row.taken], &best = row.ways[row.best];
+    const RegretRow::Way &chosen = row.ways[row.chosen], &best = row.ways[row.best];
     const bool all = row.products.empty();
     text += fmt::format("| {:>6} | {:<30.30} | {:<8} | {:>8} | {:>8} | {:<8} | {:>5} | {:>5.1f} % |\n", row.tokens,
-                        all ? "all" : row.products, taken.name, us(taken.expected_us), us(taken.product_us), best.name,
-                        all ? "" : fmt::format("{:.0f} %", row.lost() * 100), row.lost_of_step() * 100);
+                        all ? "all" : row.products, chosen.name, us(chosen.expected_us), us(chosen.product_us),
+                        best.name, all ? "" : fmt::format("{:.0f} %", row.lost() * 100), row.lost_of_step() * 100);
     for (const RegretRow::Way& way : row.ways)
       if (all_ways)
         text += fmt::format("| {:>6} | {:>30} | {:<8} | {:>8} | {:>8} | {:<8} | {:>5} | {:>7.1f} |\n", "", "", way.name,

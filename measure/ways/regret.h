@@ -19,13 +19,13 @@ struct RegretRow {
   int64_t tokens = 0;   // one stream, empty context
   std::string products; // "attn_q attn_k attn_v"; empty: all
   int64_t layers = 0;   // with these products
-  size_t taken = 0, best = 0;
+  size_t chosen = 0, best = 0;
   std::vector<Way> ways; // for all products: the chosen ones first, without product times
 
   double lost() const {
-    return (ways[taken].step_us - ways[best].step_us) / (ways[taken].product_us * static_cast<double>(layers));
+    return (ways[chosen].step_us - ways[best].step_us) / (ways[chosen].product_us * static_cast<double>(layers));
   }
-  double lost_of_step() const { return 1 - ways[best].step_us / ways[taken].step_us; }
+  double lost_of_step() const { return 1 - ways[best].step_us / ways[chosen].step_us; }
 };
 
 // tokens <= max_batch; overwrites the cache. Products pass results in forms that only some ways read, so the last row

@@ -196,7 +196,7 @@ Picture read_lines(const BmpBytes& file, const BmpHeader& bmp) {
 
 } // namespace
 
-Stored decode_bmp(std::span<const std::byte> bytes, const PictureLimits& limits) {
+DecodedPicture decode_bmp(std::span<const std::byte> bytes, const PictureLimits& limits) {
   const BmpBytes file(bytes);
   const BmpHeader bmp = read_header(file, limits);
   const bool is_packed = bmp.compression == kRle8 || bmp.compression == kRle4;

@@ -8,17 +8,17 @@
 namespace ridge::media {
 
 // EXIF's orientation, 1 to 8.
-struct Stored {
+struct DecodedPicture {
   Picture picture;
   int orientation = 1;
 };
 
-Stored decode_jpeg(std::span<const std::byte> bytes, const PictureLimits& limits);
-Stored decode_png(std::span<const std::byte> bytes, const PictureLimits& limits);
-Stored decode_webp(std::span<const std::byte> bytes, const PictureLimits& limits);
-Stored decode_gif(std::span<const std::byte> bytes, const PictureLimits& limits);
-Stored decode_bmp(std::span<const std::byte> bytes, const PictureLimits& limits);
-Stored decode_ppm(std::span<const std::byte> bytes, const PictureLimits& limits);
+DecodedPicture decode_jpeg(std::span<const std::byte> bytes, const PictureLimits& limits);
+DecodedPicture decode_png(std::span<const std::byte> bytes, const PictureLimits& limits);
+DecodedPicture decode_webp(std::span<const std::byte> bytes, const PictureLimits& limits);
+DecodedPicture decode_gif(std::span<const std::byte> bytes, const PictureLimits& limits);
+DecodedPicture decode_bmp(std::span<const std::byte> bytes, const PictureLimits& limits);
+DecodedPicture decode_ppm(std::span<const std::byte> bytes, const PictureLimits& limits);
 
 // Throws Error if empty or above the limit.
 void check_size(int64_t width, int64_t height, const PictureLimits& limits);

@@ -79,7 +79,7 @@ Picture read_frame(GifFileType* gif, int transparent, const PictureLimits& limit
 
 } // namespace
 
-Stored decode_gif(std::span<const std::byte> bytes, const PictureLimits& limits) {
+DecodedPicture decode_gif(std::span<const std::byte> bytes, const PictureLimits& limits) {
   int problem = 0;
   const std::unique_ptr<GifFileType, Closed> gif(DGifOpen(&bytes, take_bytes, &problem));
   if (!gif) fail(problem);

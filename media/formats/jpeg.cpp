@@ -33,9 +33,9 @@ void warn(j_common_ptr jpeg, int level) {
 }
 
 // A small file may have thousands of scans.
-void watch(j_common_ptr jpeg) {
-  constexpr int kMostScans = 200;
-  if (jpeg->is_decompressor && reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number > kMostScans) {
+void limit_scans(j_common_ptr jpeg) {
+  constexpr int kMaxScans = 200;
+  if (jpeg->is_decompressor && reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number > kMaxScans) {
     jpeg->err->msg_code = JERR_BAD_PROGRESSION;
     leave(jpeg);
   }
@@ -48,7 +48,7 @@ struct Decompressor {
     jpeg.err = jpeg_std_error(&errors.manager);
     errors.manager.error_exit = leave;
     errors.manager.emit_message = warn;
-    errors.progress.progress_monitor = watch;
+    errors.progress.progress_monitor = limit_scans;
   }
   Decompressor(const Decompressor&) = delete;
   ~Decompressor() { jpeg_destroy_decompress(&jpeg); }
@@ -99,20 +99,20 @@ void from_cmyk(const std::vector<uint8_t>& cmyk, bool inverted, Picture& picture
 
 } // namespace
 
-Stored decode_jpeg(std::span<const std::byte> bytes, const PictureLimits& limits) {
+DecodedPicture decode_jpeg(std::span<const std::byte> bytes, const PictureLimits& limits) {
   const auto decompressor = std::make_unique<Decompressor>();
   decompressor->read_header(bytes);
   const jpeg_decompress_struct& jpeg = decompressor->jpeg;
   check_size(jpeg.output_width, jpeg.output_height, limits);
-  Stored stored{Picture(jpeg.output_width, jpeg.output_height), decompressor->orientation()};
+  DecodedPicture decoded{Picture(jpeg.output_width, jpeg.output_height), decompressor->orientation()};
   if (jpeg.out_color_space == JCS_RGB) {
-    decompressor->decode(stored.picture.rgb.data());
+    decompressor->decode(decoded.picture.rgb.data());
   } else {
-    std::vector<uint8_t> cmyk(stored.picture.rgb.size() / 3 * 4);
+    std::vector<uint8_t> cmyk(decoded.picture.rgb.size() / 3 * 4);
     decompressor->decode(cmyk.data());
-    from_cmyk(cmyk, jpeg.saw_Adobe_marker, stored.picture);
+    from_cmyk(cmyk, jpeg.saw_Adobe_marker, decoded.picture);
   }
-  return stored;
+  return decoded;
 }
 
 } // namespace ridge::media

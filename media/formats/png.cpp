@@ -76,7 +76,7 @@ struct Reader {
 
 } // namespace
 
-Stored decode_png(std::span<const std::byte> bytes, const PictureLimits& limits) {
+DecodedPicture decode_png(std::span<const std::byte> bytes, const PictureLimits& limits) {
   const auto reader = std::make_unique<Reader>(bytes);
   reader->read_header(limits);
   const int64_t width = png_get_image_width(reader->png, reader->info),

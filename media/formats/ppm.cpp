@@ -15,8 +15,8 @@ class Header {
         while (peek() != '\n' && peek() >= 0) ++at_;
     if (!is_digit(peek())) core::throw_error("cannot be decoded: its header has no number where one is expected");
     int64_t value = 0;
-    constexpr int64_t kMost = int64_t{1} << 40;
-    for (; is_digit(peek()); ++at_) value = std::min(kMost, value * 10 + peek() - '0');
+    constexpr int64_t kMax = int64_t{1} << 40;
+    for (; is_digit(peek()); ++at_) value = std::min(kMax, value * 10 + peek() - '0');
     return value;
   }
   // The data begins after one white space.
@@ -33,7 +33,7 @@ class Header {
 
 } // namespace
 
-Stored decode_ppm(std::span<const std::byte> bytes, const PictureLimits& limits) {
+DecodedPicture decode_ppm(std::span<const std::byte> bytes, const PictureLimits& limits) {
   Header header(bytes);
   const int64_t width = header.number(), height = header.number(), largest = header.number();
   check_size(width, height, limits);

@@ -34,7 +34,7 @@ const char* name_of(VP8StatusCode status) {
 
 } // namespace
 
-Stored decode_webp(std::span<const std::byte> bytes, const PictureLimits& limits) {
+DecodedPicture decode_webp(std::span<const std::byte> bytes, const PictureLimits& limits) {
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
   WebPDecoderConfig config;
   if (!WebPInitDecoderConfig(&config)) throw std::bad_alloc();

@@ -77,7 +77,7 @@ void Microphone::record(const Library& library) {
     return;
   }
   std::array<float, kAtOnce> part{};
-  while (!ends_ && std::ssize(samples_) < kMostSeconds * kRate) {
+  while (!ends_ && std::ssize(samples_) < kMaxSeconds * kRate) {
     if (library.read(stream.get(), part.data(), sizeof(part), &error) < 0) {
       problem_ = fmt::format("the microphone stopped: {}", core::printable(library.explain(error)));
       return;
@@ -87,11 +87,11 @@ void Microphone::record(const Library& library) {
 }
 
 Sound Microphone::finish() {
-  constexpr int64_t kLeast = kRate / 4;
+  constexpr int64_t kMin = kRate / 4;
   end();
   if (thread_.joinable()) thread_.join();
   if (!problem_.empty()) throw SoundError(problem_);
-  if (std::ssize(samples_) < kLeast) throw SoundError("nothing was recorded: hold the button while you speak");
+  if (std::ssize(samples_) < kMin) throw SoundError("nothing was recorded: hold the button while you speak");
   return {kRate, std::move(samples_)};
 }
 

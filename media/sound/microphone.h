@@ -11,7 +11,7 @@ namespace ridge::media {
 
 class Microphone {
  public:
-  static constexpr int64_t kRate = 16000, kMostSeconds = 600;
+  static constexpr int64_t kRate = 16000, kMaxSeconds = 600;
   static constexpr const char* kLibrary = "libpulse-simple.so.0";
 
   // Why nothing can be recorded; empty if the library is there.

@@ -13,7 +13,7 @@ namespace {
 constexpr double kStop = 90;                     // dB that the lower rate cannot hold are less
 constexpr double kPassed = 0.9;                  // of half the lower rate
 constexpr double kBeta = 0.1102 * (kStop - 8.7); // Kaiser's formulas
-constexpr int64_t kMostPhases = 1024, kLanes = 8;
+constexpr int64_t kMaxPhases = 1024, kLanes = 8;
 
 double bessel_i0(double x) {
   double sum = 1, term = 1;
@@ -28,7 +28,7 @@ double bessel_i0(double x) {
 class Weights {
  public:
   // From `in` samples to `out`.
-  Weights(int64_t in, int64_t out) : phases_(std::min(out, kMostPhases)) {
+  Weights(int64_t in, int64_t out) : phases_(std::min(out, kMaxPhases)) {
     const double lower = static_cast<double>(std::min(in, out)) / static_cast<double>(in);
     const double width = (kStop - 8) / (2.285 * std::numbers::pi * (1 - kPassed) * lower);
     half_ = static_cast<int64_t>(std::ceil(width / 2));

@@ -57,10 +57,9 @@ const SoundFormat* sound_format_of(std::span<const std::byte> bytes) {
 } // namespace
 
 void check_length(int64_t rate, int64_t channels, int64_t frames, const SoundLimits& limits) {
-  constexpr int64_t kMostRate = 768'000, kMostChannels = 64;
-  if (rate < 1 || rate > kMostRate) throw_error("has a rate of {} samples a second, expected 1 to {}", rate, kMostRate);
-  if (channels < 1 || channels > kMostChannels)
-    throw_error("has {} channels, expected 1 to {}", channels, kMostChannels);
+  constexpr int64_t kMaxRate = 768'000, kMaxChannels = 64;
+  if (rate < 1 || rate > kMaxRate) throw_error("has a rate of {} samples a second, expected 1 to {}", rate, kMaxRate);
+  if (channels < 1 || channels > kMaxChannels) throw_error("has {} channels, expected 1 to {}", channels, kMaxChannels);
   if (frames < 1) throw_error("has no samples");
   if (frames / rate >= limits.seconds)
     throw_error("takes {} seconds, expected less than {}: cut it into pieces", frames / rate, limits.seconds);
@@ -74,8 +73,8 @@ Sound decode_sound(std::span<const std::byte> bytes, const std::string& name, co
     if (!format) throw_error("is no sound that can be read: expected WAV, FLAC, MP3 or Ogg");
     if (!format->decode) throw_error("is {}, which cannot be read: make it WAV, FLAC, MP3 or Ogg", format->name);
     Sound sound = format->decode(bytes, limits);
-    constexpr float kMost = 1e6f; // nominal: 1
-    if (!std::ranges::all_of(sound.samples, [](float sample) { return std::abs(sample) <= kMost; }))
+    constexpr float kMax = 1e6f; // nominal: 1
+    if (!std::ranges::all_of(sound.samples, [](float sample) { return std::abs(sample) <= kMax; }))
       throw_error("has samples that are no numbers, or far above 1");
     return sound;
   } catch (const std::bad_alloc&) {

@@ -28,9 +28,9 @@ struct WavFormat {
 };
 
 WavFormat read_format(std::span<const std::byte> chunk) {
-  constexpr size_t kLeast = 16, kExtensible = 40, kSubFormat = 24;
+  constexpr size_t kMin = 16, kExtensible = 40, kSubFormat = 24;
   constexpr uint64_t kWhole = 1, kFloat = 3, kExtended = 0xfffe;
-  if (chunk.size() < kLeast) throw_error("has a format of {} bytes, expected at least {}", chunk.size(), kLeast);
+  if (chunk.size() < kMin) throw_error("has a format of {} bytes, expected at least {}", chunk.size(), kMin);
   WavFormat format = {little_number_at(chunk, 0, 2), little_number_at(chunk, 2, 2), little_number_at(chunk, 4, 4),
                       little_number_at(chunk, 12, 2), little_number_at(chunk, 14, 2)};
   if (format.code == kExtended && chunk.size() >= kExtensible) format.code = little_number_at(chunk, kSubFormat, 2);

@@ -13,7 +13,7 @@
 namespace ridge::models {
 namespace {
 
-constexpr int64_t kMostRank = 8192;
+constexpr int64_t kMaxRank = 8192;
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
 
 void check_numbers(const gguf::File& file, const gguf::Tensor& tensor) {
@@ -53,8 +53,8 @@ AdapterFile::AdapterFile(gguf::File file) : file_(std::move(file)) {
   constexpr std::string_view kInvocation = "adapter.alora.invocation_tokens";
   if (const gguf::Value* tokens = file_.find(kInvocation)) {
     const auto ids = tokens->is_array() ? tokens->as_ints() : std::nullopt;
-    constexpr auto kMost = std::numeric_limits<int32_t>::max();
-    if (!ids || ids->empty() || std::ranges::any_of(*ids, [](int64_t id) { return id < 0 || id > kMost; }))
+    constexpr auto kMax = std::numeric_limits<int32_t>::max();
+    if (!ids || ids->empty() || std::ranges::any_of(*ids, [](int64_t id) { return id < 0 || id > kMax; }))
       throw_error("{}: {} is no list of tokens", file_.path(), kInvocation);
     invocation_.assign(ids->begin(), ids->end());
   }
@@ -96,8 +96,8 @@ void AdapterFile::check_pair(const std::string& tensor, Pair& pair, float alpha)
   if (rank_of_a != pair.rank || a[2] != b[2] || a[3] != 1 || b[3] != 1)
     throw_error("{}: {}: {} {} and {} {} do not fit each other", file_.path(), shown, kA, shape_text(a[0], a[1], a[2]),
                 kB, shape_text(b[0], b[1], b[2]));
-  if (pair.rank > kMostRank)
-    throw_error("{}: {}: a rank of {}, expected at most {}", file_.path(), shown, pair.rank, kMostRank);
+  if (pair.rank > kMaxRank)
+    throw_error("{}: {}: a rank of {}, expected at most {}", file_.path(), shown, pair.rank, kMaxRank);
   check_numbers(file_, *pair.a);
   check_numbers(file_, *pair.b);
   if (alpha > 0) pair.factor = alpha / static_cast<float>(pair.rank);

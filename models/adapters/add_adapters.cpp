@@ -287,8 +287,8 @@ class Adding {
 
 void add_adapters(core::Program& program, const gguf::File& model, std::span<const ScaledAdapter> adapters) {
   if (adapters.empty()) return;
-  if (std::ssize(adapters) > core::kMostAdapters)
-    throw_error("{} adapters, expected at most {}", adapters.size(), core::kMostAdapters);
+  if (std::ssize(adapters) > core::kMaxAdapters)
+    throw_error("{} adapters, expected at most {}", adapters.size(), core::kMaxAdapters);
   Adding(program, model, adapters).run();
 }
 

@@ -47,7 +47,7 @@ void build(Builder& b) {
   ValueId high = b.embed(scale), low = -1;
   for (int64_t i = 0; i < high_cycles; ++i) {
     for (int64_t j = 0; j < low_cycles; ++j)
-      low = stacks.run(low < 0 ? b.embed(scale, core::RowUse::as_it_is, "hrm.z_l_init")
+      low = stacks.run(low < 0 ? b.embed(scale, core::RowUse::unscaled, "hrm.z_l_init")
                                : b.add(high, low, fmt::format("low input {}.{}", i, j)),
                        false);
     high = stacks.run(b.add(high, low, fmt::format("high input {}", i)), true);

@@ -29,7 +29,7 @@ struct Kind {
   std::string_view ffn_norm = "ffn_norm";
   bool learns_positions = false; // otherwise optional in files
   bool embedding_norm = false;
-  bool says_parallel = false; // the file's use_parallel_residual applies
+  bool reads_parallel_residual = false; // the file's use_parallel_residual applies
 };
 
 void read_max_bias(Builder& b, AttentionSpec& attention) {
@@ -53,7 +53,7 @@ constexpr auto kKinds = std::to_array<Kind>({
     {.name = "starcoder", .attention = kNoRope, .learns_positions = true},
     {.name = "starcoder2"},
     {.name = "codeshell"},
-    {.name = "gptneox", .says_parallel = true},
+    {.name = "gptneox", .reads_parallel_residual = true},
     {.name = "falcon"},
     {.name = "phi2"},
     {.name = "jais2", .activation = kReluSquared},
@@ -74,7 +74,7 @@ void build(Builder& b) {
   // Without its own norm, the feed-forward part reads the attention's input.
   const bool own_norm = b.has(fmt::format("blk.0.{}.weight", kind.ffn_norm)),
              norms_twice = b.has("blk.0.attn_norm_2.weight"),
-             parallel = kind.says_parallel ? b.hparams().get_bool("use_parallel_residual", true) : !own_norm;
+             parallel = kind.reads_parallel_residual ? b.hparams().get_bool("use_parallel_residual", true) : !own_norm;
   AttentionSpec attention = kind.attention;
   attention.qk_norm = b.has("blk.0.attn_q_norm.weight");
   if (kind.read) kind.read(b, attention);

@@ -24,7 +24,7 @@ static void build(Builder& b) {
                [&](ValueId x, int64_t il) {
                  if (!b.takes_pictures() || il >= entries) return x;
                  const std::string name = b.layer_name(il) + "picture";
-                 const ValueId row = b.given(il + 1, name);
+                 const ValueId row = b.input_row_slice(il + 1, name);
                  return b.add(x, il + 1 == b.hparams().layers() ? b.gather(row) : row, name + "_add");
                }});
 }

@@ -45,7 +45,7 @@ ValueId Builder::altup_matrices(ValueId x, const std::string& tensor, int64_t co
               core::ExpertParams{count});
 }
 
-WeightId Builder::behind_first(const std::string& name, std::span<const float> vector, int64_t parts) {
+WeightId Builder::zeros_then_repeated(const std::string& name, std::span<const float> vector, int64_t parts) {
   std::vector<float> values(vector.size());
   for (int64_t i = 1; i < parts; ++i) values.insert(values.end(), vector.begin(), vector.end());
   return constant(name, values);
@@ -66,7 +66,7 @@ ValueId Builder::altup_stream(ValueId x, int64_t parts) {
   std::vector<float> first(parts * width, 0.0f);
   std::ranges::fill_n(first.begin(), width, 1.0f);
   const ValueId others = bare_norm(permute(altup_matrices(x, name, parts - 1), name + " parts", order), name + " norm",
-                                   width, {behind_first(name + " others", ones, parts)});
+                                   width, {zeros_then_repeated(name + " others", ones, parts)});
   const ValueId scaled =
       glu(core::Activation::identity, magnitude(x, name + " magnitude", 1, 1), others, name + " scale");
   const ValueId own = emit(OpKind::activate, name + " embedding", {repeated(x, name + " repeat", parts)}, parts * width,
@@ -128,7 +128,7 @@ ValueId Builder::altup_layer_input(ValueId stream, ValueId inputs, int64_t il, i
   std::memcpy(weights.data(), norm.data, width * sizeof(float));
   const ValueId others =
       emit(OpKind::rms_norm, blk + "post_norm", {repeated(input, blk + "layer_input_parts", parts)}, parts * width,
-           {behind_first(blk + "post_norm", weights, parts)}, core::NormParams{hparams_.norm_epsilon(), width});
+           {zeros_then_repeated(blk + "post_norm", weights, parts)}, core::NormParams{hparams_.norm_epsilon(), width});
   return add(stream, others, blk + "layer_input_add");
 }
 
@@ -154,7 +154,7 @@ ValueId Builder::laurel(ValueId x, int64_t il) {
 
 // max(0, x - (mean + deviations * deviation)). The deviation is Σ (x - mean)² / deviation / (width - 1), whose first
 // two factors are a layer norm.
-ValueId Builder::highest(ValueId x, const std::string& name, double deviations) {
+ValueId Builder::above_threshold(ValueId x, const std::string& name, double deviations) {
   const auto width = static_cast<double>(width_of(x));
   const auto unit = static_cast<float>(std::sqrt((width - 1) / width));
   const auto normed = [&](const std::string& norm, float bias) {
@@ -174,7 +174,7 @@ ValueId Builder::highest(ValueId x, const std::string& name, double deviations) 
 ValueId Builder::sparse_ffn(ValueId x, int64_t il, double deviations) {
   const std::string blk = fmt::format("blk.{}.", il);
   const int64_t width = hparams_.ffn_width(il);
-  const ValueId gate = highest(linear(x, blk + "ffn_gate", width), blk + "ffn_highest", deviations);
+  const ValueId gate = above_threshold(linear(x, blk + "ffn_gate", width), blk + "ffn_highest", deviations);
   const ValueId up = linear(x, blk + "ffn_up", width);
   return linear(glu(core::Activation::gelu, gate, up, blk + "ffn_glu"), blk + "ffn_down", hparams_.width());
 }

@@ -27,7 +27,7 @@ Builder::Builder(const gguf::File& file, Ending ending, std::optional<int64_t> d
   program_.architecture = hparams_.architecture();
   program_.trained_context = hparams_.context();
   if (ending == Ending::pictures || ending == Ending::drafted_pictures) {
-    program_.has_places = true;
+    program_.has_token_coordinates = true;
     program_.row_width = hparams_.width();
   }
   if (partner && is_drafted(ending)) taken_ = Builder(*partner).taken_rows();
@@ -200,7 +200,7 @@ ValueId Builder::emit(OpKind kind, const std::string& name, std::vector<ValueId>
   return out;
 }
 
-ValueId Builder::given(int64_t slice, const std::string& name) {
+ValueId Builder::input_row_slice(int64_t slice, const std::string& name) {
   const int64_t width = hparams_.width();
   program_.row_width = std::max(program_.row_width, (slice + 1) * width);
   return emit(OpKind::given, name, {}, width, {}, core::GivenParams{slice * width});
@@ -356,7 +356,7 @@ void Builder::refuse_unused_tensors() const {
 core::Program Builder::finish() && {
   while (std::ssize(program_.kv_layers) < shared_caches_) program_.kv_layers.push_back(encoded_cache(0));
   if ((keeps_hidden_ || taken_) && program_.hidden < 0) refuse_drafts();
-  if (program_.has_places && std::ranges::any_of(program_.ops, [](const core::Op& op) {
+  if (program_.has_token_coordinates && std::ranges::any_of(program_.ops, [](const core::Op& op) {
         const bool by_token = op.kind == OpKind::route && op.weights.size() > 2;
         return by_token || op.kind == OpKind::ngram_embed || op.kind == OpKind::index_choice;
       }))

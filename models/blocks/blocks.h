@@ -41,11 +41,11 @@ class Builder {
   bool has_vocabulary() const;                                                                  // false: token ids only
 
   // Adds the first row of token_types if the file has it, and the vector named `plus`, if not empty.
-  core::ValueId embed(double scale = 1, core::RowUse rows = core::RowUse::as_it_is, const std::string& plus = "");
+  core::ValueId embed(double scale = 1, core::RowUse rows = core::RowUse::unscaled, const std::string& plus = "");
   // Whether tokens may have rows instead of ids; given() is slice `slice` of these rows [width] (0: the embedding),
   // zeros for other tokens.
-  bool takes_pictures() const { return program_.has_places; }
-  core::ValueId given(int64_t slice, const std::string& name);
+  bool takes_pictures() const { return program_.has_token_coordinates; }
+  core::ValueId input_row_slice(int64_t slice, const std::string& name);
   core::ValueId embed_positions();                                                      // position_embd.weight
   core::ValueId rms_norm(core::ValueId x, const std::string& tensor, double scale = 1); // scales the weights
   core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group);     // no weights
@@ -210,7 +210,7 @@ class Builder {
   core::Weight lend(const std::string& name, int64_t cols, int64_t rows);
   int64_t vocabulary() const;
   void eagle_logits(core::ValueId normed);
-  std::vector<int64_t> draft_words() const; // the model's tokens in an EAGLE-3 head's reduced vocabulary
+  std::vector<int64_t> draft_vocabulary() const; // the model's tokens in an EAGLE-3 head's reduced vocabulary
   int64_t draft_layer() const { return hparams_.layers() + *draft_head_; }
   std::string draft_name(std::string_view tensor) const {
     return fmt::format("blk.{}.nextn.{}", draft_layer(), tensor);
@@ -223,15 +223,16 @@ class Builder {
   core::ValueId repeated(core::ValueId x, const std::string& name, int64_t parts);
   core::ValueId last_first(core::ValueId x, const std::string& name, int64_t head_dim, int64_t count);
   core::WeightId experts_of_tokens(const std::string& name, int64_t experts, int64_t used);
-  core::ValueId turned(core::ValueId x, const std::string& name, const AttentionSpec& spec, bool back = false);
+  core::ValueId rotated_by_position(core::ValueId x, const std::string& name, const AttentionSpec& spec,
+                                    bool back = false);
   core::ValueId compressed(core::ValueId x, const std::string& tensor, const AttentionSpec& spec, int64_t ratio);
   core::ValueId gated_layer_input(core::ValueId x, core::ValueId inputs, int64_t il);
   core::ValueId magnitude(core::ValueId x, const std::string& name, double factor, int64_t count);
   core::ValueId bare_norm(core::ValueId x, const std::string& name, int64_t group, std::vector<core::WeightId> weights);
   core::ValueId altup_matrices(core::ValueId x, const std::string& tensor, int64_t count);
   core::ValueId altup_router(core::ValueId x, const std::string& blk, std::string_view which, int64_t parts);
-  core::WeightId behind_first(const std::string& name, std::span<const float> vector, int64_t parts);
-  core::ValueId highest(core::ValueId x, const std::string& name, double deviations);
+  core::WeightId zeros_then_repeated(const std::string& name, std::span<const float> vector, int64_t parts);
+  core::ValueId above_threshold(core::ValueId x, const std::string& name, double deviations);
   core::ValueId rope(core::ValueId x, const std::string& name, const AttentionSpec& spec);
   core::ValueId activate(core::ValueId gate, core::ValueId up, const std::string& name,
                          const ActivationSpec& activation);
@@ -248,8 +249,8 @@ class Builder {
   core::ValueId shared_expert(core::ValueId x, const std::string& blk, const ActivationSpec& activation);
   std::pair<core::ValueId, core::ValueId> delta_net_inputs(core::ValueId x, const std::string& blk, int64_t k_heads,
                                                            int64_t v_heads, int64_t dim);
-  core::ValueId before_minus_now(core::ValueId x, const std::string& name);
-  core::ValueId toward(core::ValueId x, core::ValueId difference, const std::string& tensor);
+  core::ValueId previous_minus_current(core::ValueId x, const std::string& name);
+  core::ValueId lerp_with_previous(core::ValueId x, core::ValueId difference, const std::string& tensor);
   core::WeightId time_mix_share(const std::string& blk, std::string_view which, int64_t place, int64_t count);
   core::ValueId low_rank(core::ValueId x, const std::string& tensor, const ActivationSpec& activation);
   core::ValueId head_products(core::ValueId r, core::ValueId k, const std::string& tensor, int64_t dim);

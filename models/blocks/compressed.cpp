@@ -21,7 +21,7 @@ constexpr int64_t kFine = 4, kCoarse = 128;
 } // namespace
 
 // Rotates the first elements of each head, forward or back, without YaRN's magnitude.
-ValueId Builder::turned(ValueId x, const std::string& name, const AttentionSpec& spec, bool back) {
+ValueId Builder::rotated_by_position(ValueId x, const std::string& name, const AttentionSpec& spec, bool back) {
   int32_t table = rope_table(spec);
   program_.rope_tables[table].magnitude = 1;
   if (back) {
@@ -49,8 +49,8 @@ ValueId Builder::compressed(ValueId x, const std::string& tensor, const Attentio
       emit(OpKind::pool, tensor, {rows, gates}, dim, {bias}, core::PoolParams{state, kernel, overlaps});
   AttentionSpec at_first = spec;
   at_first.rope_span = static_cast<int32_t>(ratio);
-  return turned(last_first(rms_norm(mean, tensor + "_norm"), tensor + "_order", dim, *spec.rope_dims), tensor + "_rope",
-                at_first);
+  return rotated_by_position(last_first(rms_norm(mean, tensor + "_norm"), tensor + "_order", dim, *spec.rope_dims),
+                             tensor + "_rope", at_first);
 }
 
 ValueId Builder::compressed_attention(ValueId x, int64_t il) {
@@ -67,7 +67,7 @@ ValueId Builder::compressed_attention(ValueId x, int64_t il) {
       .rope = Rope::adjacent, .k_dim = dim, .rope_dims = rotated, .rope_scaling = ratio > 0, .rope_factors = false};
   if (ratio > 0) spec.rope_base = h.get_float("attention.compress_rope_freq_base", 160000);
   const auto rotated_first = [&](ValueId value, const std::string& name, const AttentionSpec& of) {
-    return turned(last_first(value, blk + name + "_order", *of.k_dim, rotated), blk + name + "_rope", of);
+    return rotated_by_position(last_first(value, blk + name + "_order", *of.k_dim, rotated), blk + name + "_rope", of);
   };
   const ValueId narrow =
       rms_norm(linear(x, blk + "attn_q_a", h.positive_int("attention.q_lora_rank", kMaxWidth)), blk + "attn_q_a_norm");
@@ -113,7 +113,8 @@ ValueId Builder::compressed_attention(ValueId x, int64_t il) {
     y = emit(OpKind::mixed_attention, blk + "attention", {q, seen}, heads * dim, sinks,
              core::MixedParams{layer, entries, heads, scale, h.window()});
   }
-  y = last_first(turned(y, blk + "attention_back", spec, true), blk + "attention_order", dim, dim - rotated);
+  y = last_first(rotated_by_position(y, blk + "attention_back", spec, true), blk + "attention_order", dim,
+                 dim - rotated);
   const ValueId ids = value(blk + "group_ids", groups, false, core::ValueKind::i32);
   program_.ops.push_back({OpKind::head_ids, layer_, blk + "group_ids", {}, {ids}, {}, {}});
   const std::string first = blk + "attn_output_a.weight";

@@ -76,7 +76,7 @@ void Builder::take_row(ValueId x, int64_t il) {
   program_.hidden = emit(OpKind::linear, "draft fc", {rows}, taken_->matrix.rows, {add_weight(taken_->matrix)});
 }
 
-std::vector<int64_t> Builder::draft_words() const {
+std::vector<int64_t> Builder::draft_vocabulary() const {
   const gguf::Tensor* tensor = file_.find_tensor("d2t");
   if (!tensor) return {};
   if (tensor->type.name() != "I64" || tensor->n_dims != 1)
@@ -94,7 +94,7 @@ std::vector<int64_t> Builder::draft_words() const {
 // Logits of all of the model's tokens; those not in d2t get kNever.
 void Builder::eagle_logits(ValueId normed) {
   const int64_t width = width_of(normed);
-  const std::vector<int64_t> words = draft_words();
+  const std::vector<int64_t> words = draft_vocabulary();
   skip("d2t");
   const int64_t count = words.empty() ? program_.vocab : std::ssize(words);
   ValueId logits = -1;
@@ -143,7 +143,7 @@ void Builder::eagle_head(const AttentionSpec& spec) {
     table = add_weight(
         model.lend(model.has("token_embd.weight") ? "token_embd.weight" : "output.weight", width, program_.vocab));
   if (model.hparams().width() != width) { // rows of pictures do not fit
-    program_.has_places = false;
+    program_.has_token_coordinates = false;
     program_.row_width = 0;
   }
   const ValueId token = emit(OpKind::embed, "token_embd", {}, width, {table}, core::EmbedParams{1});

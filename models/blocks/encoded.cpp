@@ -13,7 +13,7 @@ core::KvLayer Builder::encoded_cache(int64_t il) const {
 void Builder::share_caches(int64_t encoder_layers, int64_t decoder_layers) {
   for (int64_t il = 0; il < decoder_layers; ++il) program_.kv_layers.push_back(encoded_cache(il));
   shared_caches_ = decoder_layers + std::max(encoder_layers, decoder_layers);
-  program_.has_places = !encodes_; // Batch::block_ends gives the text's length
+  program_.has_token_coordinates = !encodes_; // Batch::block_ends gives the text's length
 }
 
 void Builder::store_encoded(ValueId encoded, int64_t decoder_layers) {

@@ -10,9 +10,7 @@ using core::Activation;
 using core::OpKind;
 using core::ValueId;
 
-int64_t Builder::hyper_count() const {
-  return hparams_.positive_int("hyper_connection.count", core::kMostHyperStreams);
-}
+int64_t Builder::hyper_count() const { return hparams_.positive_int("hyper_connection.count", core::kMaxHyperStreams); }
 
 // `mixes`: with a matrix that mixes streams.
 std::pair<ValueId, ValueId> Builder::hyper_gates(ValueId x, const std::string& tensor, bool mixes) {

@@ -61,7 +61,7 @@ std::optional<ValueId> Builder::chosen_blocks(ValueId x, int64_t il, const Atten
   const ValueId key = rope(group_norm(means, k_norm, dim), blk + "index_k_rope", of_blocks);
   const int64_t most = std::min(top, h.context()) + ratio - 1;
   return best_positions(queries, queries, key, blk, ratio, most,
-                        {.heads = heads, .tail = true, .even = true, .fills = true});
+                        {.heads = heads, .tail = true, .unweighted = true, .chooses_positions = true});
 }
 
 } // namespace ridge::models

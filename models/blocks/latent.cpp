@@ -178,8 +178,8 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
                     blk + "attn_q_a_norm");
     q_tensor = blk + "attn_q_b";
   }
-  if (spec.sees == LatentSpec::Sees::own_choice) chosen_ = chosen_positions(x, q_in, blk, rotated, spec);
-  if (spec.sees != LatentSpec::Sees::all && chosen_ < 0)
+  if (spec.sees == LatentSpec::AttendedPositions::own_choice) chosen_ = chosen_positions(x, q_in, blk, rotated, spec);
+  if (spec.sees != LatentSpec::AttendedPositions::all && chosen_ < 0)
     throw_error("{}: layer {} attends to the choice of a layer before, but none has an indexer", file_.path(), il);
   // Each head has `nope` rows, then its rotated ones.
   ValueId q = nope > 0 ? linear_of(q_in, q_tensor, {"nope", heads * k_dim, 0, heads * nope, nope, k_dim}) : -1;
@@ -220,7 +220,7 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
   std::vector<WeightId> sinks;
   if (spec.sinks) sinks.push_back(vector(blk + "attn_sinks.weight", heads));
   ValueId attended = -1;
-  if (spec.sees == LatentSpec::Sees::all)
+  if (spec.sees == LatentSpec::AttendedPositions::all)
     attended = emit(OpKind::latent_attention, blk + "attention", {q_c, q_r}, heads * rank, sinks, params);
   else
     attended = emit(OpKind::chosen_attention, blk + "attention", {q_c, q_r, chosen_}, heads * rank, sinks, params);

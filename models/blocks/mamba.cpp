@@ -13,7 +13,7 @@ using core::ValueId;
 
 namespace {
 
-constexpr int64_t kMostStates = 4096;
+constexpr int64_t kMaxStates = 4096;
 
 } // namespace
 
@@ -33,7 +33,7 @@ ValueId Builder::mamba(ValueId x, int64_t il) {
   const std::string blk = layer_name(il), in = blk + "ssm_in", from_x = blk + "ssm_x";
   const int64_t inner = hparams_.ssm("inner_size"), states = hparams_.ssm("state_size"),
                 rank = hparams_.ssm("time_step_rank"), all = rank + 2 * states;
-  if (states > kMostStates) throw_error("{}: a scan with {} states", file_.path(), states);
+  if (states > kMaxStates) throw_error("{}: a scan with {} states", file_.path(), states);
   const ValueId gate = linear_of(x, in, {"z", 2 * inner, inner, inner});
   const ValueId mixed = conv1d(linear_of(x, in, {"x", 2 * inner, 0, inner}), blk + "ssm_conv1d",
                                hparams_.ssm("conv_kernel"), Activation::silu);
@@ -50,12 +50,12 @@ ValueId Builder::mamba(ValueId x, int64_t il) {
 }
 
 ValueId Builder::plamo_mamba(ValueId x, int64_t il) {
-  constexpr int64_t kLeastRank = 64, kWidthOfRank = 16;
+  constexpr int64_t kMinRank = 64, kWidthOfRank = 16;
   const std::string blk = layer_name(il), in = blk + "ssm_in", from_x = blk + "ssm_x";
   const int64_t inner = hparams_.ssm("inner_size"), states = hparams_.ssm("state_size"),
-                heads = hparams_.ssm("time_step_rank"), rank = std::max(kLeastRank, hparams_.width() / kWidthOfRank);
+                heads = hparams_.ssm("time_step_rank"), rank = std::max(kMinRank, hparams_.width() / kWidthOfRank);
   const int64_t head = inner / heads, all = 2 * states + rank;
-  if (heads > kMaxHeads || inner % heads != 0 || states > kMostStates)
+  if (heads > kMaxHeads || inner % heads != 0 || states > kMaxStates)
     throw_error("{}: a scan of {} channels in {} heads with {} states: the file is damaged or not a {} model",
                 file_.path(), inner, heads, states, program_.architecture);
   const ValueId gate = linear_of(x, in, {"z", 2 * inner, 0, inner, head, 2 * head}); // each head's gate precedes its x

@@ -13,7 +13,7 @@ using core::OpKind;
 using core::ValueId;
 using core::WeightId;
 
-constexpr int64_t kMostNgramHeads = 256;
+constexpr int64_t kMaxNgramHeads = 256;
 constexpr int64_t kExactTokens = 1 << 24; // largest exact range in f32, the type of states
 
 // In the layout of core/host_device/ngram.h.
@@ -40,8 +40,8 @@ WeightId Builder::ngram_hash(const core::NgramParams& params, int64_t table_rows
 ValueId Builder::ngram_embedding(const std::string& blk) {
   const Hparams& h = hparams_;
   constexpr std::string_view kLength = "ple.ngram_size";
-  const int64_t length = h.positive_int(kLength, core::kMostNgram), end = h.get_int("ple.eos_token_id"),
-                per_length = h.positive_int("ple.heads_per_ngram", kMostNgramHeads),
+  const int64_t length = h.positive_int(kLength, core::kMaxNgram), end = h.get_int("ple.eos_token_id"),
+                per_length = h.positive_int("ple.heads_per_ngram", kMaxNgramHeads),
                 width = h.positive_int("embedding_length_per_layer_input", kMaxWidth);
   if (length < 2) throw_error("{}: {} is {}, expected at least 2", file_.path(), h.key(kLength), length);
   if (end < 0 || end >= kExactTokens || program_.vocab >= kExactTokens)

@@ -21,7 +21,7 @@ constexpr ActivationSpec kIdentity = {.activation = {Activation::identity}};
 } // namespace
 
 // The previous token minus this one; zeros before the first.
-ValueId Builder::before_minus_now(ValueId x, const std::string& name) {
+ValueId Builder::previous_minus_current(ValueId x, const std::string& name) {
   const int64_t width = width_of(x);
   std::vector<float> taps;
   for (int64_t i = 0; i < width; ++i) taps.insert(taps.end(), {1.0f, -1.0f});
@@ -30,7 +30,7 @@ ValueId Builder::before_minus_now(ValueId x, const std::string& name) {
 }
 
 // x plus the difference times the tensor, per element.
-ValueId Builder::toward(ValueId x, ValueId difference, const std::string& tensor) {
+ValueId Builder::lerp_with_previous(ValueId x, ValueId difference, const std::string& tensor) {
   const ValueId part = emit(OpKind::activate, tensor, {difference}, width_of(x),
                             {flat_vector(tensor + ".weight", width_of(x))}, core::ActivationParams{});
   return add(x, part, tensor + "_add");
@@ -55,11 +55,12 @@ WeightId Builder::time_mix_share(const std::string& blk, std::string_view which,
 ValueId Builder::time_mix(ValueId x, int64_t il) {
   const std::string blk = layer_name(il);
   const Hparams& h = hparams_;
-  const int64_t width = h.width(), dim = h.positive_int("wkv.head_size", core::kMostWkvDim), heads = width / dim,
+  const int64_t width = h.width(), dim = h.positive_int("wkv.head_size", core::kMaxWkvDim), heads = width / dim,
                 extra = h.positive_int("time_mix_extra_dim", kMaxWidth);
   if (width % dim != 0) throw_error("{}: {} elements do not divide into heads of {}", file_.path(), width, dim);
-  const ValueId difference = before_minus_now(x, blk + "time_mix_shift");
-  const ValueId mixed = linear(toward(x, difference, blk + "time_mix_lerp_x"), blk + "time_mix_w1", 5 * extra);
+  const ValueId difference = previous_minus_current(x, blk + "time_mix_shift");
+  const ValueId mixed =
+      linear(lerp_with_previous(x, difference, blk + "time_mix_lerp_x"), blk + "time_mix_w1", 5 * extra);
   const ValueId inner = activate(mixed, blk + "time_mix_tanh", kTanh);
   int64_t place = 0;
   const auto input = [&](std::string_view which) {
@@ -114,10 +115,10 @@ ValueId Builder::head_products(ValueId r, ValueId k, const std::string& tensor, 
 
 std::pair<ValueId, ValueId> Builder::time_mix7(ValueId x, std::optional<ValueId> first_values, int64_t il) {
   const std::string blk = layer_name(il), mix = blk + "time_mix_";
-  const int64_t width = hparams_.width(), dim = hparams_.positive_int("wkv.head_size", core::kMostWkvDim);
+  const int64_t width = hparams_.width(), dim = hparams_.positive_int("wkv.head_size", core::kMaxWkvDim);
   if (width % dim != 0) throw_error("{}: {} elements do not divide into heads of {}", file_.path(), width, dim);
   const bool gated = has(mix + "g1.weight");
-  const ValueId difference = before_minus_now(x, mix + "shift");
+  const ValueId difference = previous_minus_current(x, mix + "shift");
   int64_t place = 0;
   const auto input = [&](std::string_view which) {
     const WeightId share = time_mix_share(blk, which, place++, gated ? 6 : 5);
@@ -164,12 +165,13 @@ std::pair<ValueId, ValueId> Builder::time_mix7(ValueId x, std::optional<ValueId>
 ValueId Builder::channel_mix(ValueId x, int64_t il, bool gated) {
   const std::string blk = layer_name(il);
   const int64_t width = hparams_.width();
-  const ValueId difference = before_minus_now(x, blk + "channel_mix_shift");
-  const ValueId k =
-      linear(toward(x, difference, blk + "channel_mix_lerp_k"), blk + "channel_mix_key", hparams_.ffn_width(il));
+  const ValueId difference = previous_minus_current(x, blk + "channel_mix_shift");
+  const ValueId k = linear(lerp_with_previous(x, difference, blk + "channel_mix_lerp_k"), blk + "channel_mix_key",
+                           hparams_.ffn_width(il));
   const ValueId hidden = activate(k, blk + "channel_mix_relu", {{Activation::relu_squared}});
   if (!gated) return linear(hidden, blk + "channel_mix_value", width);
-  const ValueId r = linear(toward(x, difference, blk + "channel_mix_lerp_r"), blk + "channel_mix_receptance", width);
+  const ValueId r =
+      linear(lerp_with_previous(x, difference, blk + "channel_mix_lerp_r"), blk + "channel_mix_receptance", width);
   return glu(Activation::sigmoid, r, linear(hidden, blk + "channel_mix_value", width), blk + "channel_mix_gated");
 }
 

@@ -99,8 +99,8 @@ struct LatentSpec {
   bool gate = false;  // attn_gate, per element or head
 
   // Attended positions: all, those from the layer's indexer, or from the last layer that has one.
-  enum class Sees : uint8_t { all, own_choice, last_choice };
-  Sees sees = Sees::all;
+  enum class AttendedPositions : uint8_t { all, own_choice, last_choice };
+  AttendedPositions sees = AttendedPositions::all;
   Rope index_rope = Rope::adjacent; // for the first elements of the indexer's heads
   bool index_rope_last = false;     // for the last elements instead
   double index_epsilon = 0;         // of the norm of indexer keys

@@ -132,7 +132,7 @@ void Builder::build(const Model& model) {
   if (draft_head_) return build_draft_head(model);
   // A file's scale also applies to given rows.
   ValueId x = embed(scale_of(model, "embedding_scale", model.embedding_scale),
-                    model.scaled ? core::RowUse::scaled : core::RowUse::as_it_is);
+                    model.scaled ? core::RowUse::scaled : core::RowUse::unscaled);
   if (model.learns_positions) x = add(x, embed_positions(), "position_add");
   if (model.begin) x = model.begin(x);
   const bool has_streams = model.hyper_connections != HyperConnections::none;

@@ -84,11 +84,11 @@ ValueId stacked(Builder& b, ValueId x, int64_t count) {
 }
 
 int64_t stack_factor(const vision::Hparams& h) {
-  constexpr int64_t kMost = 64;
-  return h.count("projector.stack_factor", kMost);
+  constexpr int64_t kMax = 64;
+  return h.count("projector.stack_factor", kMax);
 }
 
-std::vector<int32_t> around(Grid& grid, Kernel order) {
+std::vector<int32_t> neighbourhoods(Grid& grid, Kernel order) {
   std::vector<int32_t> from;
   const auto row_at = [&](int64_t block, int64_t time, int64_t band) {
     const bool inside = time >= 0 && band >= 0 && time < grid.times && band < grid.bands;

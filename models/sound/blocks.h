@@ -32,7 +32,7 @@ struct Grid {
 // Which axis varies faster in a kernel.
 enum class Kernel : uint8_t { times_first, bands_first };
 // The 3 × 3 rows around every second time and band; updates the grid.
-std::vector<int32_t> around(Grid& grid, Kernel order);
+std::vector<int32_t> neighbourhoods(Grid& grid, Kernel order);
 // Joins the bands of each time: [band][channel].
 ValueId joined_bands(Builder& b, ValueId x, const Grid& grid);
 ValueId each_channel(Builder& b, ValueId x, const std::string& tensor);

@@ -16,8 +16,8 @@ std::vector<Part> wrapped(const std::string& before, std::vector<Frames> pieces,
 }
 
 int64_t bands_of(const vision::Hparams& h) {
-  constexpr int64_t kMostBands = 1024;
-  return h.count("num_mel_bins", kMostBands);
+  constexpr int64_t kMaxBands = 1024;
+  return h.count("num_mel_bins", kMaxBands);
 }
 
 Frames whisper_spectrum(std::span<const float> samples, int64_t bands, int64_t frames, bool mirrors_end) {

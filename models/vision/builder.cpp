@@ -99,7 +99,7 @@ ValueId Builder::begin(const std::string& input, int64_t width) {
   program.architecture = "clip";
   program.label = hparams_.media() == Media::picture ? "encoder of pictures" : "encoder of sound";
   program.vocab = 1; // rows have no ids
-  program.has_places = true;
+  program.has_token_coordinates = true;
   program.values.push_back({input, width});
   program.input = 0;
   return 0;
@@ -130,10 +130,10 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first, const st
   const int64_t count = columns_ * lines_, pixels = 3 * side * side;
   if (count < 1)
     throw_error("{}: a tile of {} × {} pixels has no patch of {}", file_.path(), width_px_, height_px_, side);
-  constexpr int64_t kMostPatches = 1 << 16; // attention takes minutes
-  if (count > kMostPatches)
+  constexpr int64_t kMaxPatches = 1 << 16; // attention takes minutes
+  if (count > kMaxPatches)
     throw_error("{}: a tile of {} × {} pixels has more than {} patches of {}", file_.path(), width_px_, height_px_,
-                kMostPatches, side);
+                kMaxPatches, side);
   encoder_.patch = side;
   encoder_.input_width = pixels;
   grid_ = {columns_, lines_};
@@ -237,8 +237,8 @@ ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
 ValueId Builder::clamped(ValueId x, const std::string& name, std::string_view which) {
   const std::string low = fmt::format("{}.{}_min", name, which), high = fmt::format("{}.{}_max", name, which);
   if (!has(low) && !has(high)) return x;
-  constexpr float kMost = std::numeric_limits<float>::max();
-  const core::ClampParams limits = {has(low) ? values(low, 1)[0] : -kMost, has(high) ? values(high, 1)[0] : kMost};
+  constexpr float kMax = std::numeric_limits<float>::max();
+  const core::ClampParams limits = {has(low) ? values(low, 1)[0] : -kMax, has(high) ? values(high, 1)[0] : kMax};
   if (!(limits.low <= limits.high))
     throw_error("{}: {} is {}, above {} of {}", file_.path(), low, limits.low, limits.high, high);
   return emit(OpKind::clamp, fmt::format("{}.{}", name, which), {x}, width_of(x), {}, limits);

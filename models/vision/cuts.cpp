@@ -12,9 +12,9 @@ media::Picture dynamic_tile(const media::Picture& picture, const DynamicCut& cut
 
 media::Picture pixel_bound_tile(const Hparams& h, const media::Picture& picture, int64_t factor,
                                 std::optional<PixelBounds> otherwise) {
-  constexpr int64_t kMost = 1 << 26;
+  constexpr int64_t kMax = 1 << 26;
   if (!otherwise || (h.has("image_min_pixels") && h.has("image_max_pixels")))
-    otherwise = {h.count("image_min_pixels", kMost), h.count("image_max_pixels", kMost)};
+    otherwise = {h.count("image_min_pixels", kMax), h.count("image_max_pixels", kMax)};
   const media::Size size =
       media::smart_size({picture.width, picture.height}, factor, otherwise->least, otherwise->most);
   return media::resize_padded(picture, size, media::Filter::bicubic);
@@ -73,15 +73,15 @@ int64_t to_multiple(int64_t length, int64_t factor, bool to_even) {
 
 // The grid with the closest aspect ratio among those with about as many slices as the image's area needs.
 media::Size slice_grid(const media::Picture& picture, int64_t side) {
-  constexpr int64_t kMostSlices = 9;
+  constexpr int64_t kMaxSlices = 9;
   const auto w = static_cast<float>(picture.width), h = static_cast<float>(picture.height);
   const auto wanted = static_cast<int64_t>(
-      std::min(std::ceil(w * h / static_cast<float>(side * side)), static_cast<float>(kMostSlices)));
+      std::min(std::ceil(w * h / static_cast<float>(side * side)), static_cast<float>(kMaxSlices)));
   const float ratio = std::log(w / h);
   media::Size best = {1, 1};
   float least = std::numeric_limits<float>::infinity();
   for (const int64_t count : {wanted - 1, wanted, wanted + 1})
-    for (int64_t columns = 1; columns <= count && count != 1 && count <= kMostSlices; ++columns) {
+    for (int64_t columns = 1; columns <= count && count != 1 && count <= kMaxSlices; ++columns) {
       if (count % columns != 0) continue;
       const media::Size grid = {columns, count / columns};
       const auto error = static_cast<float>(

@@ -81,7 +81,7 @@ struct Halves {
 struct Best {
   Lanes error, point;
 
-  RIDGE_LANES_FN void consider(Lanes tried, float number) {
+  RIDGE_LANES_FN void keep_better(Lanes tried, float number) {
     point = select(tried < error, Lanes(number), point);
     error = min(error, tried);
   }
@@ -123,11 +123,11 @@ RIDGE_LANES_FN Octet<Lattice> search_octet(const Lanes* x, const Lanes* w, const
       const int f = index.first[n];
       const Lanes plain = first.plain[f] + second.plain[h];
       if constexpr (!kFlips) {
-        best[p][0].consider(plain, index.number[n]);
+        best[p][0].keep_better(plain, index.number[n]);
       } else {
         const Lanes flipped = min(first.plain[f] + second.flipped[h], first.flipped[f] + second.plain[h]);
-        best[p][1].consider(flipped, index.number[n]);
-        if (Lattice::kPoints == 2) best[p][0].consider(plain, index.number[n]);
+        best[p][1].keep_better(flipped, index.number[n]);
+        if (Lattice::kPoints == 2) best[p][0].keep_better(plain, index.number[n]);
       }
     }
   }

@@ -16,7 +16,7 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostInputs = 2048;
+constexpr size_t kMaxInputs = 2048;
 
 class Embeddings {
  public:
@@ -102,10 +102,10 @@ std::vector<std::vector<int32_t>> inputs_of(const EmbeddingService& service, con
     return tokens;
   };
   if (input.is_string()) return {tokens_of(service, input, truncate, "input")};
-  if (!input.is_array() || input.empty() || input.size() > std::max<size_t>(kMostInputs, service.context()))
-    throw_invalid("input", "input: expected a text or a list of at most {} texts", kMostInputs);
+  if (!input.is_array() || input.empty() || input.size() > std::max<size_t>(kMaxInputs, service.context()))
+    throw_invalid("input", "input: expected a text or a list of at most {} texts", kMaxInputs);
   if (with_tokens && input[0].is_number()) return {ids(input, "input")};
-  if (input.size() > kMostInputs) throw_invalid("input", "input: a list of {} at most", kMostInputs);
+  if (input.size() > kMaxInputs) throw_invalid("input", "input: a list of {} at most", kMaxInputs);
   std::vector<std::vector<int32_t>> inputs;
   for (size_t i = 0; i < input.size(); ++i) {
     const std::string path = fmt::format("input[{}]", i);

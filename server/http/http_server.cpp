@@ -13,7 +13,7 @@ namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
-constexpr std::chrono::milliseconds kGlance{100};     // between deadline checks
+constexpr std::chrono::milliseconds kDeadlineCheckInterval{100};
 constexpr std::chrono::milliseconds kAcceptPause{50}; // while there are no free descriptors
 constexpr int64_t kQuickWorkers = 2;
 
@@ -62,7 +62,7 @@ void HttpServer::Network::listen(const std::string& host, int port) {
 
 void HttpServer::Network::run() {
   for (Listener& listener : listeners_) accept(listener);
-  look_at_deadlines();
+  check_deadlines();
   while (!context_.stopped()) try {
       context_.run();
     } catch (const std::exception&) { // out of memory; others continue
@@ -133,9 +133,9 @@ bool HttpServer::Network::close_oldest_idle() {
   return true;
 }
 
-void HttpServer::Network::look_at_deadlines() {
-  glance_.expires_after(kGlance);
-  glance_.async_wait([this](const ErrorCode& error) {
+void HttpServer::Network::check_deadlines() {
+  deadline_timer_.expires_after(kDeadlineCheckInterval);
+  deadline_timer_.async_wait([this](const ErrorCode& error) {
     if (error) return;
     const Clock::time_point now = Clock::now();
     for (auto at = connections_.begin(); at != connections_.end();) {
@@ -146,7 +146,7 @@ void HttpServer::Network::look_at_deadlines() {
         connection->close();
       }
     }
-    look_at_deadlines();
+    check_deadlines();
   });
 }
 

@@ -47,14 +47,14 @@ class HttpServer::Network {
   void accept(Listener& listener);
   void admit(Tcp::socket socket);
   bool close_oldest_idle();
-  void look_at_deadlines();
+  void check_deadlines();
   void end_if_done();
 
   const HttpLimits limits_;
   const HttpHandlers handlers_;
   boost::asio::io_context context_{1};
   std::list<Listener> listeners_;
-  boost::asio::steady_timer glance_{context_};
+  boost::asio::steady_timer deadline_timer_{context_};
   std::array<char, 64 << 10> scratch_;
   int port_ = 0;
   std::atomic<bool> stopping_ = false;

@@ -16,8 +16,8 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostPrompts = 2048;
-constexpr size_t kMostFiles = 1024;
+constexpr size_t kMaxPrompts = 2048;
+constexpr size_t kMaxFiles = 1024;
 
 bool is_text_or_token(const Json& json) { return json.is_string() || json.is_number(); }
 
@@ -52,7 +52,7 @@ bool is_list_of_prompts(const Json& given) {
 std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Fields& body) {
   const Json& given = body.required("prompt");
   if (!is_list_of_prompts(given)) return {prompt_of(service, given, "prompt", true)};
-  if (given.size() > kMostPrompts) throw_invalid("prompt", "prompt: a list of {} at most", kMostPrompts);
+  if (given.size() > kMaxPrompts) throw_invalid("prompt", "prompt: a list of {} at most", kMaxPrompts);
   std::vector<std::vector<int32_t>> prompts;
   for (size_t i = 0; i < given.size(); ++i)
     prompts.push_back(prompt_of(service, given[i], fmt::format("prompt[{}]", i), true));
@@ -62,8 +62,8 @@ std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Field
 std::vector<text::FillFile> files_of(const Fields& body) {
   const Json* given = body.find("input_extra");
   if (!given) return {};
-  if (!given->is_array() || given->size() > kMostFiles)
-    throw_invalid("input_extra", "input_extra: expected a list of at most {} objects", kMostFiles);
+  if (!given->is_array() || given->size() > kMaxFiles)
+    throw_invalid("input_extra", "input_extra: expected a list of at most {} objects", kMaxFiles);
   std::vector<text::FillFile> files;
   for (size_t i = 0; i < given->size(); ++i) {
     const Fields file((*given)[i], fmt::format("input_extra[{}]", i));
@@ -90,7 +90,7 @@ std::vector<int32_t> infill_prompt(const Service& service, const Fields& body, i
 
 struct Form {
   explicit Form(const Fields& body)
-      : likely(body.integer("n_probs", 0, core::TokenChoice::kMost).value_or(0)),
+      : likely(body.integer("n_probs", 0, core::TokenChoice::kMax).value_or(0)),
         tokens(body.flag("return_tokens").value_or(false)), timings(body.flag("timings_per_token").value_or(false)),
         progress(body.flag("return_progress").value_or(false)),
         after_samplers(body.flag("post_sampling_probs").value_or(false)),
@@ -155,9 +155,8 @@ class NativeReply {
       prompts.push_back(infill_prompt(service, body, generation.sampling.max_tokens));
     else
       prompts = prompts_of(service, body);
-    if (prompts.size() * static_cast<size_t>(wanted) > kMostPrompts)
-      throw_invalid("prompt", "{} answers to each of {} prompts are more than {}", wanted, prompts.size(),
-                    kMostPrompts);
+    if (prompts.size() * static_cast<size_t>(wanted) > kMaxPrompts)
+      throw_invalid("prompt", "{} answers to each of {} prompts are more than {}", wanted, prompts.size(), kMaxPrompts);
     std::vector<Generation> all;
     for (std::vector<int32_t>& prompt : prompts) {
       engine::check_prompt(prompt, service.context(), service.model().program.vocab);

@@ -98,7 +98,7 @@ void llamacpp_unload(Models& models, const HttpRequest& request, HttpResponse& r
   const Fields fields(body, "");
   fields.required("model");
   if (!models.several()) throw_invalid("model", "model: the only model of this server stays loaded");
-  models.let_go(fields.text("model"));
+  models.unload_when_unused(fields.text("model"));
   reply(response, {{"success", true}});
 }
 

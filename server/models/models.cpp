@@ -302,7 +302,7 @@ double Models::unload_after(const Entry& entry) const {
   return entry.model->service().kept_for(settings_.idle_seconds > 0 ? settings_.idle_seconds : kNever);
 }
 
-void Models::let_go(const std::optional<std::string>& name) {
+void Models::unload_when_unused(const std::optional<std::string>& name) {
   if (!several()) return;
   const std::scoped_lock lock(mutex_);
   const Entry& entry = find(name);

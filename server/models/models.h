@@ -58,7 +58,7 @@ class Models {
   FileFacts facts(const State& state) const;
   int64_t modified(const State& state) const; // seconds since 1970; for the guide, the server's start
   // Unloads a model once it is unused. Throws ApiError for unknown and pinned ones.
-  void let_go(const std::optional<std::string>& name);
+  void unload_when_unused(const std::optional<std::string>& name);
   ResponseStore& responses() const { return *responses_; }
 
   void stop();

@@ -19,7 +19,7 @@ RequestList::Entry& RequestList::find(uint64_t number) { return *std::ranges::fi
 
 void RequestList::forget_oldest() {
   const auto ended = static_cast<size_t>(std::ranges::count(entries_, true, &Entry::ended));
-  if (ended <= kMostEnded) return;
+  if (ended <= kMaxEnded) return;
   const auto oldest = std::ranges::find(entries_.rbegin(), entries_.rend(), true, &Entry::ended);
   entries_.erase(std::next(oldest).base());
 }

@@ -11,7 +11,7 @@ namespace ridge::server {
 
 class RequestList {
  public:
-  static constexpr size_t kMostEnded = 64;
+  static constexpr size_t kMaxEnded = 64;
 
   struct Entry {
     uint64_t number = 0;

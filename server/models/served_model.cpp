@@ -124,7 +124,7 @@ double ServedModel::bytes_needed(const engine::LoadedModel& opened, const ModelS
            static_cast<double>(own.streams) * core::kv_cache_bytes(program, own, own.context);
   };
   double bytes = need(opened.program, config);
-  for (const engine::LoadedHead& head : opened.beside())
+  for (const engine::LoadedHead& head : opened.auxiliary_models())
     bytes += need(head.program, engine::config_beside(head, config));
   return bytes;
 }

@@ -14,7 +14,7 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostChoices = 10'000;
+constexpr size_t kMaxChoices = 10'000;
 
 Json schema_of(const Json& given, const std::string& path) {
   if (!given.is_string()) return given;
@@ -44,8 +44,8 @@ std::string gbnf_of_regex(std::string expression, const std::string& path) {
 }
 
 std::string gbnf_of_choice(const Json& given, const std::string& path) {
-  if (!given.is_array() || given.empty() || given.size() > kMostChoices)
-    throw_invalid(path, "{}: expected a list of 1 to {} texts", path, kMostChoices);
+  if (!given.is_array() || given.empty() || given.size() > kMaxChoices)
+    throw_invalid(path, "{}: expected a list of 1 to {} texts", path, kMaxChoices);
   std::string gbnf = "root ::= ";
   for (size_t i = 0; i < given.size(); ++i)
     gbnf += (i > 0 ? " | " : "") + text::gbnf_literal(given_text(given[i], fmt::format("{}[{}]", path, i)));

@@ -16,10 +16,10 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostPictures = 64;
-constexpr double kFetchSeconds = 20;           // for all downloads of a request
-constexpr double kMostSeconds = 3600;          // of sounds per request
-constexpr int64_t kMostPixels = 1'000'000'000; // per request: some ten seconds of decoding
+constexpr size_t kMaxPictures = 64;
+constexpr double kFetchSeconds = 20;          // for all downloads of a request
+constexpr double kMaxSeconds = 3600;          // of sounds per request
+constexpr int64_t kMaxPixels = 1'000'000'000; // per request: some ten seconds of decoding
 
 } // namespace
 
@@ -45,8 +45,8 @@ std::string RequestPictures::mark_of(const engine::GivenPicture& picture) {
 
 void RequestPictures::check_room(const std::string& place) const {
   if (!shelf_) throw PicturesWanted();
-  if (held_.size() == kMostPictures)
-    throw_invalid(place, "{}: a request has at most {} pictures and sounds", place, kMostPictures);
+  if (held_.size() == kMaxPictures)
+    throw_invalid(place, "{}: a request has at most {} pictures and sounds", place, kMaxPictures);
 }
 
 std::string RequestPictures::add_sound(std::string_view file, const std::string& place) {
@@ -69,10 +69,9 @@ std::string RequestPictures::add(std::string_view file, const std::string& place
     throw_invalid(place, "{}", error.what());
   }
   pixels_ += held_.back()->width * held_.back()->height;
-  if (pixels_ > kMostPixels)
-    throw_invalid(place, "{}: a request's pictures have at most {} pixels", place, kMostPixels);
-  if (sound_seconds() > kMostSeconds)
-    throw_invalid(place, "{}: a request's sounds take at most {} seconds", place, kMostSeconds);
+  if (pixels_ > kMaxPixels) throw_invalid(place, "{}: a request's pictures have at most {} pixels", place, kMaxPixels);
+  if (sound_seconds() > kMaxSeconds)
+    throw_invalid(place, "{}: a request's sounds take at most {} seconds", place, kMaxSeconds);
   return held_.back()->mark;
 }
 

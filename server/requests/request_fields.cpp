@@ -24,7 +24,7 @@ struct Row {
 };
 
 // Fields that are read or have no effect on answers.
-constexpr Row kTaken[] = {
+constexpr Row kAccepted[] = {
     {"model keep_alive stream", kAll},
     {"temperature top_p top_k min_p typical_p presence_penalty frequency_penalty repeat_penalty repetition_penalty "
      "seed repeat_last_n dry_multiplier dry_base dry_allowed_length dry_penalty_last_n dry_sequence_breakers "
@@ -114,7 +114,7 @@ const std::unordered_map<std::string, std::vector<Rule>>& rules() {
         }
       }
     };
-    add(kTaken);
+    add(kAccepted);
     add(kRefused);
     return rules;
   }();

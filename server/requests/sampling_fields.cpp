@@ -10,7 +10,7 @@ namespace ridge::server {
 namespace {
 
 // DRY searches them at each token of a prompt.
-constexpr size_t kMostBreakers = 32, kLongestBreaker = 64; // bytes
+constexpr size_t kMaxBreakers = 32, kLongestBreaker = 64; // bytes
 
 // Takes 64 bits, signed or unsigned; -1 means a random seed. Sampler seeds have 63 bits.
 std::optional<int64_t> seed_of(const Fields& body) {
@@ -38,7 +38,7 @@ void take_breakers(const Fields& body, core::SamplerParams& params) {
   if (!given) return;
   if (!given->is_array() || given->empty())
     throw_invalid(body.path_of(kName), "{}: expected a list of texts that is not empty", body.path_of(kName));
-  params.dry.breakers = body.texts(kName, kMostBreakers);
+  params.dry.breakers = body.texts(kName, kMaxBreakers);
   if (std::ranges::any_of(params.dry.breakers, [](const auto& text) { return text.size() > kLongestBreaker; }))
     throw_invalid(body.path_of(kName), "{}: a text has {} bytes at most", body.path_of(kName), kLongestBreaker);
 }
@@ -122,7 +122,7 @@ void take_numbers(const Fields& body, core::SamplerParams& params) {
 }
 
 std::vector<float> adapter_scales(const Json& list, const std::string& path, size_t adapters) {
-  constexpr double kMostScale = 1000;
+  constexpr double kMaxScale = 1000;
   if (!list.is_array()) throw_invalid(path, "{}: expected a list such as [{{\"id\": 0, \"scale\": 1}}]", path);
   if (adapters == 0 && !list.empty())
     throw_invalid(path, "{}: the model has no LoRA adapters; the server loads them with --lora FILE", path);
@@ -135,7 +135,7 @@ std::vector<float> adapter_scales(const Json& list, const std::string& path, siz
     const int64_t id = *one.integer("id", 0, static_cast<int64_t>(adapters) - 1);
     if (named[id]) throw_invalid(one.path_of("id"), "{}: adapter {} comes twice", one.path_of("id"), id);
     named[id] = true;
-    scales[id] = static_cast<float>(*one.number("scale", -kMostScale, kMostScale));
+    scales[id] = static_cast<float>(*one.number("scale", -kMaxScale, kMaxScale));
   }
   return scales;
 }

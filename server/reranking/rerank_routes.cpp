@@ -16,7 +16,7 @@
 namespace ridge::server {
 namespace {
 
-constexpr size_t kMostDocuments = 2048;
+constexpr size_t kMaxDocuments = 2048;
 
 struct Pair {
   std::string query, document;
@@ -92,8 +92,8 @@ std::string document_text(const Json& given, const std::string& path) {
 
 std::vector<std::string> documents_of(const Fields& body, const char* name) {
   const Json& given = body.required(name);
-  if (!given.is_array() || given.empty() || given.size() > kMostDocuments)
-    throw_invalid(name, "{}: expected a list of 1 to {} texts", name, kMostDocuments);
+  if (!given.is_array() || given.empty() || given.size() > kMaxDocuments)
+    throw_invalid(name, "{}: expected a list of 1 to {} texts", name, kMaxDocuments);
   std::vector<std::string> documents;
   for (size_t i = 0; i < given.size(); ++i)
     documents.push_back(document_text(given[i], fmt::format("{}[{}]", name, i)));

@@ -13,8 +13,7 @@ constexpr std::string_view kInputItems = "/input_items";
 
 [[noreturn]] void throw_unknown(const std::string& id) {
   throw ApiError(404, "invalid_request_error",
-                 fmt::format("Response with id '{}' not found: the latest {} are kept", id, ResponseStore::kMost),
-                 "id");
+                 fmt::format("Response with id '{}' not found: the latest {} are kept", id, ResponseStore::kMax), "id");
 }
 
 int64_t number_of(const HttpRequest& request, const char* name, int64_t otherwise, int64_t most) {

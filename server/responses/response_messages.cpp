@@ -16,7 +16,7 @@ Json response_messages(const Service& service, const Fields& body, RequestPictur
     if (!known)
       throw ApiError(404, "invalid_request_error",
                      fmt::format("previous_response_id: there is no response {} here; the latest {} are kept",
-                                 *previous, ResponseStore::kMost),
+                                 *previous, ResponseStore::kMax),
                      "previous_response_id", "previous_response_not_found");
     messages = std::move(*known);
   }

@@ -70,7 +70,7 @@ void ResponseStore::add(std::string id, const Json& messages, const Json& respon
   const std::scoped_lock lock(mutex_);
   bytes_ += one.bytes();
   kept_.push_front(std::move(one));
-  while (kept_.size() > kMost || bytes_ > kMostBytes) {
+  while (kept_.size() > kMax || bytes_ > kMaxBytes) {
     bytes_ -= kept_.back().bytes();
     kept_.pop_back();
   }

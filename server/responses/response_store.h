@@ -13,7 +13,7 @@ namespace ridge::server {
 
 class ResponseStore {
  public:
-  static constexpr size_t kMost = 256, kMostBytes = size_t{32} << 20;
+  static constexpr size_t kMax = 256, kMaxBytes = size_t{32} << 20;
 
   // Null for an unknown id:
   std::optional<Json> find(const std::string& id) const; // includes the answer

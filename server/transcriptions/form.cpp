@@ -65,10 +65,10 @@ bool has_form(const HttpRequest& request) {
 }
 
 std::vector<FormPart> read_form(const HttpRequest& request) {
-  constexpr size_t kMostBoundary = 70, kMostParts = 64, kMostHead = 8192;
+  constexpr size_t kMaxBoundaryBytes = 70, kMaxParts = 64, kMaxHeadBytes = 8192;
   if (!has_form(request)) throw_invalid("", "Content-Type: expected {}: send the file as a form's field", kFormType);
   const std::string boundary = parameter_of(request.header("Content-Type").value_or(""), "boundary");
-  if (boundary.empty() || boundary.size() > kMostBoundary) refuse("expected a boundary of 1 to 70 characters");
+  if (boundary.empty() || boundary.size() > kMaxBoundaryBytes) refuse("expected a boundary of 1 to 70 characters");
   const std::string mark = "--" + boundary, next = std::string(kLineEnd) + mark;
   std::string_view body = request.body;
   if (!body.starts_with(mark)) {
@@ -80,9 +80,9 @@ std::vector<FormPart> read_form(const HttpRequest& request) {
   for (body.remove_prefix(mark.size()); !body.starts_with("--");) {
     if (!body.starts_with(kLineEnd)) refuse("a line goes on behind the boundary");
     constexpr std::string_view kHeadEnd = "\r\n\r\n";
-    const size_t head = body.substr(0, kMostHead).find(kHeadEnd);
+    const size_t head = body.substr(0, kMaxHeadBytes).find(kHeadEnd);
     if (head == body.npos) refuse("a part's head does not end");
-    if (parts.size() == kMostParts) refuse("it has more than 64 parts");
+    if (parts.size() == kMaxParts) refuse("it has more than 64 parts");
     FormPart part = named_by(body.substr(kLineEnd.size(), head < kLineEnd.size() ? 0 : head - kLineEnd.size()));
     body.remove_prefix(head + kHeadEnd.size());
     const size_t end = body.find(next);

@@ -21,7 +21,7 @@ class Queue {
   Job wait(uint64_t id, const std::function<bool(const Job&)>& condition,
            std::source_location at = std::source_location::current()) {
     Job found;
-    REQUIRE(tests::comes(
+    REQUIRE(tests::eventually(
         [&] {
           const std::lock_guard lock(mutex_);
           const auto job = std::ranges::find(*jobs_, id, &Job::id);

@@ -124,7 +124,7 @@ TEST_CASE("a pull that was killed goes on, also by two processes at once") {
   for (const int signal : {SIGKILL, SIGINT, SIGKILL}) {
     most = sent + 1'500'000;
     const pid_t pid = home.start({"pull", "hf:acme/Tall-GGUF"});
-    REQUIRE(comes("a part of the file to be sent", [&] { return sent >= most; }));
+    REQUIRE(eventually("a part of the file to be sent", [&] { return sent >= most; }));
     ::kill(pid, signal);
     CHECK(wait_for(pid) == (signal == SIGINT ? 130 : 128 + signal));
     CHECK(home.ridge({"models"}).out.find("Tall") == std::string::npos);

@@ -115,7 +115,7 @@ TEST_CASE("a second signal ends ridge serve at once") {
   REQUIRE(socket.wait_for_byte());
   served.signal(SIGINT);
   // Equal signals do not queue.
-  REQUIRE(tests::comes("the server to close its port", [&] { return !served.connect().is_open(); }));
+  REQUIRE(tests::eventually("the server to close its port", [&] { return !served.connect().is_open(); }));
   served.signal(SIGINT);
   CHECK(served.status() == 130);
 }
@@ -165,7 +165,7 @@ TEST_CASE("memory that large bodies took goes back") {
   served.ask("POST /tokenize", R"({"content": "text"})");
   const double before = served.resident_mib();
   for (int i = 0; i < 3; ++i) ask_all();
-  CHECK(tests::comes("the memory to be given back", [&] { return served.resident_mib() <= 1.2 * before + 8; }));
+  CHECK(tests::eventually("the memory to be given back", [&] { return served.resident_mib() <= 1.2 * before + 8; }));
 }
 
 TEST_CASE("a log that is full takes nothing from answers, nor does one that is no longer read") {

@@ -105,7 +105,7 @@ TEST_CASE("a calibration that was killed in any layer gives the file of one that
     // Stops ("killed") at the first tensor of layer `until`. Returns the reused layers.
     const auto write = [&](const std::string& path, LayerJournal* journal, int until) {
       convert::CalibratedQuantizer calibrated(plan, program, {true, true}, chunks, kernels::cpu::make_cpu_executor, 1);
-      if (journal) calibrated.keep_in(*journal, [](const std::string& line) { FAIL(line); });
+      if (journal) calibrated.use_journal(*journal, [](const std::string& line) { FAIL(line); });
       const std::string killer = "blk." + std::to_string(until) + ".";
       convert::write(
           plan, {path}, nullptr, convert::encode_on_cpu,

@@ -161,12 +161,12 @@ TEST_CASE("a configuration out of range is refused by what is wrong with it") {
 
 TEST_CASE("rope turns by the number of a picture where a pair with a frequency does") {
   Program program;
-  CHECK(!turns_by_picture(program));
+  CHECK(!rope_uses_picture_axis(program));
   RopeTable table{{1, 0.5f, 0}, 1, RopeStyle::split};
   program.rope_tables = {table};
-  CHECK(!turns_by_picture(program));
+  CHECK(!rope_uses_picture_axis(program));
   program.rope_tables[0].axes = {0, 1, 3};
-  CHECK(!turns_by_picture(program)); // a pair without a frequency does not turn
+  CHECK(!rope_uses_picture_axis(program)); // a pair without a frequency does not turn
   program.rope_tables[0].axes = {0, 3, 1};
-  CHECK(turns_by_picture(program));
+  CHECK(rope_uses_picture_axis(program));
 }

@@ -108,7 +108,7 @@ TEST_CASE("ranks join, and have two connections each") {
     rank->join();
     REQUIRE_MESSAGE(rank->links, rank->error);
   }
-  CHECK(zero.links->strangers == 0);
+  CHECK(zero.links->rejected_callers == 0);
   zero.links->commands[2]->send_text("for 2");
   first.links->values[0]->send_text("of 1");
   CHECK(second.links->commands[0]->receive_text() == "for 2");
@@ -148,7 +148,7 @@ TEST_CASE("strangers neither end nor delay a run, and are counted") {
   zero.join();
   REQUIRE_MESSAGE(one.links, one.error);
   REQUIRE_MESSAGE(zero.links, zero.error);
-  CHECK(zero.links->strangers >= 4 + opened - 256);
+  CHECK(zero.links->rejected_callers >= 4 + opened - 256);
 }
 
 TEST_CASE("a proof is worth nothing another time, or for another claim") {

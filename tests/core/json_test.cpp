@@ -52,7 +52,7 @@ TEST_CASE("what is no JSON, or too much of it, is refused in one line") {
     CHECK(problem<Sorted>(repeated(open, 200'000)) == "FILE: nests deeper than 64 levels");
   }
   CHECK(problem("[[[]]]", {.depth = 2}) == "FILE: nests deeper than 2 levels");
-  CHECK(problem("[[],[],[]]", {.inside = 3}) == "FILE: has more than 3 objects and lists");
+  CHECK(problem("[[],[],[]]", {.containers = 3}) == "FILE: has more than 3 objects and lists");
   CHECK(problem(R"({"a":1,"b":2})", {.members = 1}) == "FILE: has an object of more than 1 members");
   CHECK(problem("[1, 2]", {.bytes = 5}) == "FILE: has 6 bytes, expected at most 5");
 }

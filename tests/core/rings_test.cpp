@@ -24,11 +24,11 @@ Program program_of(const std::vector<AttentionParams>& layers) {
 
 AttentionParams window(int64_t size, bool chunked = false) { return {.window = size, .chunked = chunked}; }
 
-ExecutorConfig config_of(int64_t context, int64_t max_batch, int64_t going_back) {
+ExecutorConfig config_of(int64_t context, int64_t max_batch, int64_t rewind_tokens) {
   ExecutorConfig config;
   config.context = context;
   config.max_batch = max_batch;
-  config.going_back = going_back;
+  config.rewind_tokens = rewind_tokens;
   return config;
 }
 
@@ -75,25 +75,25 @@ TEST_CASE("a stream goes on where its windows have all that is seen, and anew at
   StreamPositions positions(program, config_of(1000, 32, 10));
   advance(positions, 0, 32);
   advance(positions, 32, 32);
-  CHECK(positions.continues_at(0, 5));
+  CHECK(positions.can_resume_at(0, 5));
   advance(positions, 64, 32); // 96: the first 32 are overwritten
-  CHECK(positions.continues_at(0, 96));
-  CHECK(positions.continues_at(0, 51));
-  CHECK_FALSE(positions.continues_at(0, 50));
+  CHECK(positions.can_resume_at(0, 96));
+  CHECK(positions.can_resume_at(0, 51));
+  CHECK_FALSE(positions.can_resume_at(0, 50));
   CHECK_THROWS_AS(advance(positions, 50, 1), Error);
   advance(positions, 60, 5); // rewinding does not restore overwritten rows
-  CHECK_FALSE(positions.continues_at(0, 50));
-  CHECK(positions.continues_at(0, 51));
+  CHECK_FALSE(positions.can_resume_at(0, 50));
+  CHECK(positions.can_resume_at(0, 51));
   positions.set(0, 40);
-  CHECK(positions.continues_at(0, 40));
-  CHECK_FALSE(positions.continues_at(0, 39));
+  CHECK(positions.can_resume_at(0, 40));
+  CHECK_FALSE(positions.can_resume_at(0, 39));
   advance(positions, 40, 32);
-  CHECK(positions.continues_at(0, 41));
+  CHECK(positions.can_resume_at(0, 41));
   positions.advance(0, 200);
-  CHECK_FALSE(positions.continues_at(0, 72));
-  CHECK(positions.continues_at(0, 0));
+  CHECK_FALSE(positions.can_resume_at(0, 72));
+  CHECK(positions.can_resume_at(0, 0));
   advance(positions, 0, 1);
-  CHECK(positions.continues_at(0, 1));
+  CHECK(positions.can_resume_at(0, 1));
 }
 
 TEST_CASE("a stream that takes over another one's cache goes on where that one does, and recurrent state at its "
@@ -104,22 +104,22 @@ TEST_CASE("a stream that takes over another one's cache goes on where that one d
   StreamPositions positions(program, config);
   for (int32_t at = 0; at < 128; at += 32) advance(positions, at, 32, 1);
   positions.copy(1, 0);
-  CHECK(positions.continues_at(0, 100));
-  CHECK_FALSE(positions.continues_at(0, 50));
+  CHECK(positions.can_resume_at(0, 100));
+  CHECK_FALSE(positions.can_resume_at(0, 50));
 
   program = program_of({});
   program.states.push_back({"state", 4});
   StreamPositions recurrent(program, config);
   advance(recurrent, 0, 8, 1);
-  CHECK(recurrent.continues_at(1, 8));
-  CHECK_FALSE(recurrent.continues_at(1, 7));
+  CHECK(recurrent.can_resume_at(1, 8));
+  CHECK_FALSE(recurrent.can_resume_at(1, 7));
   CHECK_THROWS_AS(advance(recurrent, 7, 1, 1), Error);
   recurrent.return_to(1, 5);
-  CHECK(recurrent.continues_at(1, 5));
+  CHECK(recurrent.can_resume_at(1, 5));
   recurrent.copy(1, 0);
-  CHECK_FALSE(recurrent.continues_at(0, 5));
-  CHECK(recurrent.continues_at(0, 0));
-  recurrent.assume(1, 3);
-  CHECK(recurrent.continues_at(1, 3));
+  CHECK_FALSE(recurrent.can_resume_at(0, 5));
+  CHECK(recurrent.can_resume_at(0, 0));
+  recurrent.set_unchecked(1, 3);
+  CHECK(recurrent.can_resume_at(1, 3));
   CHECK_THROWS_AS(recurrent.set(2, 0), Error);
 }

@@ -64,8 +64,8 @@ TEST_CASE("a canvas decides an equal share in each step, the surest first, block
   CHECK(blocks.done());
 
   // Limits the logits per step.
-  const Canvas many(prompt, 2 * engine::kMostOpenPlaces, filling(0, 0), 1);
-  CHECK(std::ssize(many.open()) == engine::kMostOpenPlaces);
+  const Canvas many(prompt, 2 * engine::kMaxOpenPlaces, filling(0, 0), 1);
+  CHECK(std::ssize(many.open()) == engine::kMaxOpenPlaces);
 }
 
 TEST_CASE("how sure a row is of its token: by its probability, by its margin, by the entropy") {

@@ -27,7 +27,7 @@ std::vector<int32_t> joined(std::vector<int32_t> a, const std::vector<int32_t>& 
 class Stubborn final : public engine::Drafter {
  public:
   void begin(std::span<const int32_t>) override {}
-  int look(std::span<const int32_t>) override { return 0; }
+  int prepare_draft(std::span<const int32_t>) override { return 0; }
   std::vector<int32_t> draft(int64_t most) override { return std::vector<int32_t>(most, 7); }
 };
 
@@ -38,17 +38,17 @@ int64_t tried(Speculator& speculator, int count, int right, int of, double slope
   std::mt19937 random(1);
   int64_t steps = 0;
   for (int i = 0; i < count; ++i) {
-    const int64_t length = speculator.worth(tokens, 1, engine::kMostGuesses);
+    const int64_t length = speculator.draft_length(tokens, 1, engine::kMaxGuesses);
     if (length == 0) {
-      speculator.took(1, 1);
+      speculator.record_step_time(1, 1);
       continue;
     }
     ++steps;
     const auto made = std::ssize(speculator.draft());
     int64_t good = 0;
     while (good < made && static_cast<int>(random() % of) < right) ++good;
-    speculator.took(1 + made, 1 + slope * static_cast<double>(made));
-    speculator.were_right(made, good);
+    speculator.record_step_time(1 + made, 1 + slope * static_cast<double>(made));
+    speculator.record_acceptance(made, good);
   }
   return steps;
 }
@@ -63,36 +63,36 @@ TEST_CASE("what followed the same tokens before is guessed to follow again") {
   NgramDrafter drafter;
   std::vector<int32_t> tokens = joined(counted(10, 20), {13, 14, 15});
   drafter.begin(tokens);
-  REQUIRE(drafter.look(tokens) >= 0);
+  REQUIRE(drafter.prepare_draft(tokens) >= 0);
   CHECK(drafter.draft(4) == counted(16, 4));
   SUBCASE("the longest match counts") {
     // 16 follows 14 15 first, 90 later.
     tokens = joined(tokens, {90, 91, 3, 14, 15});
-    REQUIRE(drafter.look(tokens) >= 0);
+    REQUIRE(drafter.prepare_draft(tokens) >= 0);
     CHECK(drafter.draft(1)[0] == 90); // the last match
     tokens = joined(tokens, {5, 12, 13, 14, 15});
-    REQUIRE(drafter.look(tokens) >= 0);
+    REQUIRE(drafter.prepare_draft(tokens) >= 0);
     CHECK(drafter.draft(3) == counted(16, 3)); // 12 13 14 15 is longer than 13 14 15
   }
   SUBCASE("what has not been there is not guessed") {
     tokens = joined(tokens, {77});
-    CHECK(drafter.look(tokens) == -1);
+    CHECK(drafter.prepare_draft(tokens) == -1);
   }
   SUBCASE("a longer match is of another kind") {
-    const int of_three = drafter.look(tokens);
+    const int of_three = drafter.prepare_draft(tokens);
     tokens = joined(tokens, counted(16, 9));
-    CHECK(drafter.look(tokens) > of_three);
+    CHECK(drafter.prepare_draft(tokens) > of_three);
   }
   SUBCASE("a text that repeats itself goes on so past its end") {
     const std::vector<int32_t> twice = {1, 2, 3, 1, 2, 3};
     drafter.begin(twice);
-    REQUIRE(drafter.look(twice) >= 0);
+    REQUIRE(drafter.prepare_draft(twice) >= 0);
     CHECK(drafter.draft(7) == std::vector<int32_t>{1, 2, 3, 1, 2, 3, 1});
   }
   SUBCASE("another conversation has other matches") {
     const std::vector<int32_t> other = {16, 17, 13, 14};
     drafter.begin(other);
-    CHECK(drafter.look(other) == -1);
+    CHECK(drafter.prepare_draft(other) == -1);
   }
 }
 
@@ -115,9 +115,9 @@ TEST_CASE("as many guesses are made as are right, where later ones are right les
   const std::vector<int32_t> tokens = {1};
   int64_t length = 0;
   for (int i = 0; i < 400; ++i) {
-    length = speculator.worth(tokens, 1, engine::kMostGuesses);
-    if (length > 0) speculator.were_right(std::ssize(speculator.draft()), std::min<int64_t>(length, 2));
-    speculator.took(1 + length, 1 + 0.1 * static_cast<double>(length));
+    length = speculator.draft_length(tokens, 1, engine::kMaxGuesses);
+    if (length > 0) speculator.record_acceptance(std::ssize(speculator.draft()), std::min<int64_t>(length, 2));
+    speculator.record_step_time(1 + length, 1 + 0.1 * static_cast<double>(length));
   }
   CHECK(length == 2);
 }
@@ -128,15 +128,15 @@ TEST_CASE("guesses that pay are found although the first step of them takes as l
   std::mt19937 random(5);
   int64_t last = 0, guessed = 0;
   for (int i = 0; i < 2000; ++i) {
-    const int64_t length = speculator.worth(tokens, 1, engine::kMostGuesses);
+    const int64_t length = speculator.draft_length(tokens, 1, engine::kMaxGuesses);
     int64_t right = 0;
     if (length > 0) {
       speculator.draft();
       while (right < length && random() % 10 < 8) ++right;
-      speculator.were_right(length, right);
+      speculator.record_acceptance(length, right);
     }
-    speculator.took(1 + length,
-                    (length > 0 ? 1.5 + 0.2 * static_cast<double>(length - 1) : 1) + (last == 0 && length > 0));
+    speculator.record_step_time(1 + length, (length > 0 ? 1.5 + 0.2 * static_cast<double>(length - 1) : 1) +
+                                                (last == 0 && length > 0));
     last = length;
     guessed += length > 0 && i >= 1000;
   }
@@ -147,10 +147,10 @@ TEST_CASE("guesses are counted by their place") {
   Speculator speculator(std::make_unique<Stubborn>(), 3);
   const std::vector<int32_t> tokens = {1};
   speculator.begin(tokens);
-  speculator.were_right(0, 0);
-  REQUIRE(speculator.worth(tokens, 1, 15) > 0);
-  speculator.were_right(3, 1);
-  speculator.were_right(2, 2);
+  speculator.record_acceptance(0, 0);
+  REQUIRE(speculator.draft_length(tokens, 1, 15) > 0);
+  speculator.record_acceptance(3, 1);
+  speculator.record_acceptance(2, 2);
   const engine::GuessCounts& counts = speculator.counts();
   CHECK(counts.steps == 2);
   CHECK(counts.made[0] == 2);

@@ -17,7 +17,7 @@ using tests::DraftModel;
 
 namespace {
 
-constexpr int64_t kPrompt = 12, kAnswer = 120, kContext = kPrompt + kAnswer + engine::kMostGuesses + 1;
+constexpr int64_t kPrompt = 12, kAnswer = 120, kContext = kPrompt + kAnswer + engine::kMaxGuesses + 1;
 constexpr int32_t kVocab = 48;
 
 int64_t wanted_tokens() {

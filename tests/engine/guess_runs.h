@@ -25,13 +25,13 @@ inline void check_same(const std::vector<int32_t>& with_guesses, const std::vect
 // Exact mode is independent of the batch, so drafts must not change the answer. Seven of ten guesses are right.
 inline void check_guesses(const MakeExecutor& make, const gguf::File& file, std::span<const int32_t> prompt,
                           const core::SamplerParams& params, int64_t count, std::initializer_list<int64_t> lengths,
-                          int64_t going_back = 256) {
+                          int64_t rewind_tokens = 256) {
   const core::Program program = models::build_program(file);
   core::ExecutorConfig config;
   config.context = std::ssize(prompt) + count;
   config.max_batch = 64;
   config.max_outputs = 16;
-  config.going_back = going_back;
+  config.rewind_tokens = rewind_tokens;
   config.exact = true;
   config.k_type = config.v_type = core::KvType::f32;
   const auto executor = make(program, config);

@@ -20,7 +20,7 @@ class NextTokens final : public engine::Drafter {
  public:
   explicit NextTokens(int32_t vocab) : vocab_(vocab) {}
   void begin(std::span<const int32_t>) override {}
-  int look(std::span<const int32_t> tokens) override {
+  int prepare_draft(std::span<const int32_t> tokens) override {
     last_ = tokens.back();
     return 0;
   }
@@ -92,11 +92,11 @@ Forced force(const std::vector<int32_t>& prompt, const std::vector<int32_t>& tar
   for (size_t done = 0; done < target.size();) {
     const auto left = static_cast<int64_t>(target.size() - done) - 1;
     std::vector<int32_t> guesses;
-    if (speculator.worth(text, 1, std::min(left, engine::kMostGuesses)) > 0) guesses = speculator.draft();
+    if (speculator.draft_length(text, 1, std::min(left, engine::kMaxGuesses)) > 0) guesses = speculator.draft();
     const double seconds = step_seconds(std::ssize(guesses) + 1);
-    speculator.took(std::ssize(guesses) + 1, seconds);
+    speculator.record_step_time(std::ssize(guesses) + 1, seconds);
     const auto right = std::ranges::mismatch(guesses, std::span(target).subspan(done)).in1 - guesses.begin();
-    if (!guesses.empty()) speculator.were_right(std::ssize(guesses), right);
+    if (!guesses.empty()) speculator.record_acceptance(std::ssize(guesses), right);
     text.insert(text.end(), target.begin() + static_cast<std::ptrdiff_t>(done),
                 target.begin() + static_cast<std::ptrdiff_t>(done) + right + 1);
     done += right + 1;

@@ -158,7 +158,7 @@ TEST_CASE("a draft head goes on wherever its text and its rows stop, rows that i
     engine::HeadDrafter fresh(model);
     fresh.select(1, nullptr);
     fresh.evaluated(std::span(text).first(size - 1), rows);
-    for (engine::HeadDrafter* drafter : {&fresh, &heads}) CHECK(drafter->look(text) == 0);
+    for (engine::HeadDrafter* drafter : {&fresh, &heads}) CHECK(drafter->prepare_draft(text) == 0);
     CHECK(heads.draft(3) == fresh.draft(3));
   }
 }

@@ -108,9 +108,9 @@ class WatchedHeads final : public engine::Drafter {
   WatchedHeads(const engine::LoadedModel& model, MakeExecutor make) : heads_(model), expected_(model, make) {}
 
   void begin(std::span<const int32_t> tokens) override { heads_.begin(tokens); }
-  int look(std::span<const int32_t> tokens) override {
+  int prepare_draft(std::span<const int32_t> tokens) override {
     text_.assign(tokens.begin(), tokens.end());
-    return heads_.look(tokens);
+    return heads_.prepare_draft(tokens);
   }
   std::vector<int32_t> draft(int64_t most) override {
     std::vector<int32_t> guesses = heads_.draft(most);

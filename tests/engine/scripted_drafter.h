@@ -16,7 +16,7 @@ class ScriptedDrafter final : public engine::Drafter {
       : text_(std::move(text)), right_(right), vocab_(vocab), seed_(seed) {}
 
   void begin(std::span<const int32_t>) override {}
-  int look(std::span<const int32_t> tokens) override {
+  int prepare_draft(std::span<const int32_t> tokens) override {
     at_ = tokens.size();
     return at_ < text_.size() ? static_cast<int>(at_ % engine::kDraftKinds) : -1;
   }

@@ -40,9 +40,9 @@ struct HistoryTalk {
 TEST_CASE("conversations and branches that a session turns to again cost only what is new") {
   for (const History::Settings& settings : {History::Settings{.streams = 1, .context = 1000},
                                             {.streams = 1, .context = 1000, .recurrent = true},
-                                            {.streams = 1, .context = 1000, .max_batch = 8, .going_back = 16}}) {
+                                            {.streams = 1, .context = 1000, .max_batch = 8, .rewind_tokens = 16}}) {
     CAPTURE(settings.recurrent);
-    CAPTURE(settings.going_back);
+    CAPTURE(settings.rewind_tokens);
     HistoryTalk talk(settings);
     int64_t evaluated = 0;
     const std::vector<int32_t> question = text_of(1, 8);
@@ -53,7 +53,7 @@ TEST_CASE("conversations and branches that a session turns to again cost only wh
     CHECK(evaluated == 1 + 8 + kAnswer - 1);
     CHECK(talk.say(first, question, evaluated) == longer);
     // Windowed caches have a copy at the turn's start only.
-    CHECK(evaluated == kAnswer + (settings.going_back > 0 ? 8 : 0));
+    CHECK(evaluated == kAnswer + (settings.rewind_tokens > 0 ? 8 : 0));
     talk.say(first, text_of(5, 8), evaluated);
     CHECK(evaluated <= 1 + 8 + kAnswer - 1);
     talk.say({}, text_of(50, 200), evaluated);

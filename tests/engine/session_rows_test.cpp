@@ -21,7 +21,7 @@ class RowReader final : public engine::Drafter {
       : settings_(settings), random_(seed), drafts_(drafts) {}
 
   void begin(std::span<const int32_t>) override {}
-  int look(std::span<const int32_t> tokens) override {
+  int prepare_draft(std::span<const int32_t> tokens) override {
     tokens_ = tokens;
     return 0;
   }

@@ -120,7 +120,7 @@ TEST_CASE("a stream goes on behind what another one has read, from a copy where 
     CHECK(scheduler.counts().cached_tokens == 99);
     scheduler.drain();
 
-    config.going_back = config.context;
+    config.rewind_tokens = config.context;
     const auto whole = kernels::cpu::make_cpu_executor(program, config);
     core::SamplerParams greedy;
     greedy.temp = 0;

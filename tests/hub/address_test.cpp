@@ -31,7 +31,7 @@ TEST_CASE("a file of any address is pulled, and one that changed meanwhile from 
   });
   Puller puller("http://127.0.0.1:1");
   const std::string url = server.address() + "/models/Wide-Q8_0.gguf?download=1";
-  puller.options.asker.tries = 1;
+  puller.options.policy.tries = 1;
   CHECK(holds(puller.refusal(url), "Wide-Q8_0.gguf: "));
   dying = false;
   SUBCASE("unchanged") {
@@ -106,7 +106,7 @@ TEST_CASE("a file that is there already is checked where the server has a hash, 
   }
   SUBCASE("cancelled") {
     std::atomic<bool> cancel = false;
-    puller.options.asker.cancel = &cancel;
+    puller.options.policy.cancel = &cancel;
     puller.options.progress = [&](const std::string&, int64_t, int64_t) { cancel = true; };
     CHECK(holds(puller.refusal(url), "was cancelled"));
     CHECK(read_whole(there) == other);

@@ -183,7 +183,7 @@ TEST_CASE("the token is found where Hugging Face's tools keep it") {
       ::unsetenv(name);
     ::setenv("HOME", folder.path().c_str(), 1);
     for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
-    const std::string token = pull_options().asker.token;
+    const std::string token = pull_options().policy.token;
     for (const auto& [name, value] : variables) ::unsetenv(name);
     return token;
   };

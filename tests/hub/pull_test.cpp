@@ -29,7 +29,7 @@ TEST_CASE("a pull fills Hugging Face's cache, asks in ranges, and gives the toke
   hub.files = {
       {"Tall-Q8_0.gguf", kSmall}, {"sub/Tall-Q4_K_M.gguf", kBig}, {"mmproj-F16.gguf", "eyes"}, {"README.md", "text"}};
   Puller puller(hub.hub.address());
-  puller.options.asker.token = "hf_secret";
+  puller.options.policy.token = "hf_secret";
   puller.options.download.piece_bytes = 500'000;
   puller.options.projector = kNoProjector;
   const Pulled pulled = puller.pull("hf:acme/Tall-GGUF");
@@ -209,7 +209,7 @@ TEST_CASE("a pull goes on where connections died, and where a server sends no ra
   }
   SUBCASE("cancelled, it goes on too") {
     std::atomic<bool> cancel = true;
-    puller.options.asker.cancel = &cancel;
+    puller.options.policy.cancel = &cancel;
     dying = false;
     CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "cancelled"));
     cancel = false;
@@ -232,7 +232,7 @@ TEST_CASE("busy servers are asked again") {
     if (busy) reply.send(429, "");
     return busy;
   };
-  puller.options.asker.tries = 6;
+  puller.options.policy.tries = 6;
   CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
 }
 
@@ -246,9 +246,9 @@ TEST_CASE("what is refused ends a pull at once, also while another connection ha
     if (request.header("range") == "bytes=0-1999999") {
       reply.raw("HTTP/1.1 206 x\r\nContent-Length: 2000000\r\nContent-Range: bytes 0-1999999/3000000\r\n\r\nxyz");
       hangs = true;
-      (void)tests::comes("the pull to end", [&] { return over.load(); });
+      (void)tests::eventually("the pull to end", [&] { return over.load(); });
     } else {
-      (void)tests::comes("the other connection to hang", [&] { return hangs.load(); });
+      (void)tests::eventually("the other connection to hang", [&] { return hangs.load(); });
       reply.send(403, "");
     }
     return true;
@@ -387,7 +387,7 @@ TEST_CASE("a token goes nowhere else, and from https nowhere unencrypted") {
     return reply.send(307, "", "Location: " + other.address() + "/x\r\n"), true;
   });
   Puller puller(hub.address());
-  puller.options.asker.token = "hf_secret";
+  puller.options.policy.token = "hf_secret";
   puller.refusal("hf:acme/Tall-GGUF");
   REQUIRE(hub.requests().size() == 1);
   REQUIRE(other.requests().size() == 1);

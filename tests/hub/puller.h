@@ -36,11 +36,11 @@ struct Puller {
   std::vector<std::string> notes;
 
   explicit Puller(const std::string& endpoint) {
-    options.asker.endpoint = endpoint;
+    options.policy.endpoint = endpoint;
     options.cache = folder / "hub";
     options.downloads = folder / "downloads";
-    options.asker.retry_seconds = 0.001;
-    options.asker.tries = 3;
+    options.policy.retry_seconds = 0.001;
+    options.policy.tries = 3;
     options.note = [this](const std::string& line) { notes.push_back(line); };
   }
   hub::Pulled pull(const std::string& what) { return hub::pull(*hub::parse_reference(what), options); }

@@ -30,9 +30,9 @@ TEST_CASE("an answer to a search is read entry by entry, and what is of no use l
 TEST_CASE("a search asks the hub for GGUF repositories by downloads, with its words escaped") {
   FakeHub hub;
   hub.files = {{"Tall-Q8_0.gguf", "12345678"}, {"Tall-Q4_K_M.gguf", "1234"}, {"README.md", "text"}};
-  Asker asker;
-  asker.endpoint = hub.hub.address();
-  Connection connection(asker);
+  RequestPolicy policy;
+  policy.endpoint = hub.hub.address();
+  Connection connection(policy);
   CHECK(search(connection, "tall & wide/2", 5).at(0).name == "acme/Tall-GGUF");
   CHECK(hub.hub.requests().at(0).path ==
         "/api/models?search=tall%20%26%20wide%2F2&filter=gguf&sort=downloads&direction=-1&limit=5");

@@ -22,7 +22,7 @@ namespace {
 RegretRow row_of(int64_t tokens, const std::vector<RegretRow::Way>& ways) {
   RegretRow row{.tokens = tokens, .products = "ffn_down", .layers = 1, .ways = ways};
   for (size_t i = 0; i < ways.size(); ++i) {
-    if (ways[i].expected_us < ways[row.taken].expected_us) row.taken = i;
+    if (ways[i].expected_us < ways[row.chosen].expected_us) row.chosen = i;
     if (ways[i].step_us < ways[row.best].step_us) row.best = i;
   }
   return row;

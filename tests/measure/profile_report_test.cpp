@@ -41,7 +41,7 @@ TEST_CASE("a profile with waiting times shows them, and one layer along a line o
   CHECK(op["last_end_seconds"] == doctest::Approx(70e-6));
   CHECK(op["ends_apart_seconds"] == doctest::Approx(5e-6));
 
-  for (measure::OpProfile& o : profile.ops) o.waiting = o.starts = o.ends_apart = 0;
+  for (measure::OpProfile& o : profile.ops) o.waiting = o.start_delay = o.end_spread = 0;
   const std::string plain = measure::profile_table(profile);
   CHECK(plain.find("waiting") == std::string::npos);
   CHECK(plain.find("one layer") == std::string::npos);

@@ -58,7 +58,7 @@ TEST_CASE("a time that the roofs do not allow is disturbed, and the best reads t
   point.seconds = 0.3e-3;
   CHECK(report.above_roof(point));
   CHECK(report.bound_by(point) == "disturbed");
-  report.kept = measure::KeptPeak{4e12, 1e12, 3};
+  report.kept = measure::StoredPeak{4e12, 1e12, 3};
   CHECK(report.read() == 4e12);
   CHECK(report.read_now() == 1e12);
   CHECK(report.disturbed());
@@ -69,25 +69,25 @@ TEST_CASE("a time that the roofs do not allow is disturbed, and the best reads t
 TEST_CASE("peaks are kept for each device, at their best, and a broken file costs only them") {
   const tests::TemporaryFolder folder;
   ::setenv("XDG_STATE_HOME", (folder / "state").c_str(), 1);
-  CHECK(!measure::kept_read_peak("A"));
+  CHECK(!measure::stored_read_peak("A"));
   for (const double value : {3e9, 20e9, 7e9}) measure::keep_read_peak("A", value);
   measure::keep_read_peak("B \"quoted\"", 1e9);
   measure::keep_read_peak("A", 0);
-  const auto kept = measure::kept_read_peak("A");
+  const auto kept = measure::stored_read_peak("A");
   REQUIRE(kept);
   CHECK(kept->best == 20e9);
   CHECK(kept->least == 3e9);
   CHECK(kept->times == 3);
-  CHECK(measure::kept_read_peak("B \"quoted\"")->best == 1e9);
+  CHECK(measure::stored_read_peak("B \"quoted\"")->best == 1e9);
   for (int i = 0; i < 20; ++i) measure::keep_read_peak("A", 5e9);
-  CHECK(measure::kept_read_peak("A")->best == 5e9); // old ones are dropped
+  CHECK(measure::stored_read_peak("A")->best == 5e9); // old ones are dropped
   const std::string path = folder / "state/ridge/peaks.json";
   for (const char* text : {"{{{", "[1]", R"({"A": 3})", R"({"A": {"read_bytes_per_second": ["x", -1]}})"}) {
     std::ofstream(path) << text;
-    CHECK(!measure::kept_read_peak("A"));
+    CHECK(!measure::stored_read_peak("A"));
   }
   measure::keep_read_peak("A", 6e9);
-  CHECK(measure::kept_read_peak("A")->best == 6e9);
+  CHECK(measure::stored_read_peak("A")->best == 6e9);
   ::unsetenv("XDG_STATE_HOME");
 }
 

@@ -119,9 +119,9 @@ TEST_CASE("an EAGLE-3 head of another model is refused with one line") {
   CHECK(refusal({}, other) ==
         "eagle3.gguf: has a vocabulary of 50 tokens, model.gguf one of 48: a draft head needs its model's");
   other = {};
-  other.words_apart = 3;
+  other.vocabulary_stride = 3;
   CHECK(refusal({}, other) == "eagle3.gguf: tensor d2t has token 48, expected each once and all of the model's 48");
-  other.words_apart = 0;
+  other.vocabulary_stride = 0;
   CHECK(refusal({}, other) == "eagle3.gguf: tensor d2t has token 0, expected each once and all of the model's 48");
   other = {};
   other.layers = {1, 2};

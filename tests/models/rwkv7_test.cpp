@@ -145,7 +145,7 @@ class Model {
     return x;
   }
   // Interpolates x with the previous token's.
-  static Row toward(const Row& x, const Row& before, const Row& shares, int64_t place) {
+  static Row lerp_with_previous(const Row& x, const Row& before, const Row& shares, int64_t place) {
     Row y = x;
     for (int64_t i = 0; i < kWidth; ++i) y[i] += shares[place * kWidth + i] * (before[i] - x[i]);
     return y;
@@ -154,9 +154,10 @@ class Model {
   Row time_mix(const Row& x, int64_t il, Row& first) {
     const std::string mix = blk(il) + "time_mix_";
     const Row before = std::exchange(layers_[il].mixed, x), shares = numbers(mix + "lerp_fused.weight");
-    const Row xw = toward(x, before, shares, 1), xv = toward(x, before, shares, 3), xa = toward(x, before, shares, 4);
-    Row r = product(mix + "receptance", toward(x, before, shares, 0)),
-        k = product(mix + "key", toward(x, before, shares, 2)), v = product(mix + "value", xv);
+    const Row xw = lerp_with_previous(x, before, shares, 1), xv = lerp_with_previous(x, before, shares, 3),
+              xa = lerp_with_previous(x, before, shares, 4);
+    Row r = product(mix + "receptance", lerp_with_previous(x, before, shares, 0)),
+        k = product(mix + "key", lerp_with_previous(x, before, shares, 2)), v = product(mix + "value", xv);
     Row inner = product(mix + "w1", xw);
     for (double& e : inner) e = std::tanh(e);
     Row w = product(mix + "w2", inner), a = product(mix + "a2", product(mix + "a1", xa));
@@ -198,7 +199,7 @@ class Model {
     if (shape_.has_norm) y = scaled(centered(std::move(y), kDim, 64e-5), mix + "ln");
     for (int64_t i = 0; i < kWidth; ++i) y[i] += bonus[i / kDim] * v[i];
     if (shape_.gated) {
-      Row gate = product(mix + "g1", toward(x, before, shares, 5));
+      Row gate = product(mix + "g1", lerp_with_previous(x, before, shares, 5));
       for (double& e : gate) e = sigmoid(e);
       const Row g = product(mix + "g2", gate);
       for (int64_t i = 0; i < kWidth; ++i) y[i] *= g[i];
@@ -208,7 +209,8 @@ class Model {
 
   Row channel_mix(const Row& x, int64_t il) {
     const Row before = std::exchange(layers_[il].fed, x);
-    Row k = product(blk(il) + "channel_mix_key", toward(x, before, numbers(blk(il) + "channel_mix_lerp_k.weight"), 0));
+    Row k = product(blk(il) + "channel_mix_key",
+                    lerp_with_previous(x, before, numbers(blk(il) + "channel_mix_lerp_k.weight"), 0));
     for (double& e : k) e = e > 0 ? e * e : 0;
     return product(blk(il) + "channel_mix_value", k);
   }

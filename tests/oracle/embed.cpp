@@ -13,7 +13,7 @@ void naive_embed(Naive& naive, const core::Op& op) {
     const bool given = row < 0 && params.rows != core::RowUse::none;
     for (size_t i = 0; given && i < y.size(); ++i)
       y[i] = naive.batch().rows[(-1 - row) * naive.program().row_width + static_cast<int64_t>(i)];
-    const double scale = given && params.rows == core::RowUse::as_it_is ? 1 : params.scale;
+    const double scale = given && params.rows == core::RowUse::unscaled ? 1 : params.scale;
     for (size_t i = 0; i < y.size(); ++i) y[i] = y[i] * scale + (bias.empty() ? 0 : bias[i]);
     return y;
   });

@@ -18,7 +18,7 @@ TEST_CASE("answers that wait for a stream do not delay what is found in those th
     engine::LoadedModel model = tests::open_history({.streams = 4, .context = 512});
     dynamic_cast<tests::History&>(*model.executor).before_step = [&] {
       const int64_t before = rounds; // this round may have missed the last step
-      if (followed) CHECK(tests::comes("the answers to be looked at", [&] { return rounds > before + 1; }));
+      if (followed) CHECK(tests::eventually("the answers to be looked at", [&] { return rounds > before + 1; }));
     };
     return model;
   });

@@ -94,7 +94,7 @@ TEST_CASE("answers with guesses are those without, alone, among others, and whil
     clients.emplace_back([&, i] { together[i] = answer(guessing, i); });
     if (i == 2) leave(guessing);
     // The next request arrives during this answer.
-    REQUIRE(tests::comes("the model to go on", [&] {
+    REQUIRE(tests::eventually("the model to go on", [&] {
       const engine::Scheduler::Counts counts = guessing.service.counts();
       return counts.steps > steps + 10 || counts.ended > ended;
     }));

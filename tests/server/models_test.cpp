@@ -249,7 +249,7 @@ TEST_CASE("a pinned model stays, and what has no room beside it is refused") {
   CHECK(router.ask("a").status == 200);
   CHECK(router.ask("b").status == 200);
   CHECK(tests::HttpClient(router.server.port()).post("/models/unload", R"({"model": "a"})").status == 400);
-  CHECK(tests::comes("the other model to be unloaded", [&] { return !state_of(1).loaded; }));
+  CHECK(tests::eventually("the other model to be unloaded", [&] { return !state_of(1).loaded; }));
   CHECK(state_of(0).loaded);
 
   const Router narrow(files, pin_a, ThreeFiles::room_for_one(files.folder));
@@ -266,7 +266,7 @@ TEST_CASE("answers of a loaded model come to their end while another one is load
   steps.progress = [&](std::string_view, int64_t, int64_t) {
     if (!holds) return;
     held = true;
-    CHECK(tests::comes("the other model's stream to end", [&] { return streamed.load(); }));
+    CHECK(tests::eventually("the other model's stream to end", [&] { return streamed.load(); }));
   };
   Router router(
       files, [](std::vector<server::ModelFile>&) {}, 0, steps);
@@ -274,7 +274,7 @@ TEST_CASE("answers of a loaded model come to their end while another one is load
   holds = true;
   int status = 0;
   std::thread other([&] { status = router.ask("b").status; });
-  REQUIRE(tests::comes("the other model to be on its way", [&] { return held.load(); }));
+  REQUIRE(tests::eventually("the other model to be on its way", [&] { return held.load(); }));
   CHECK(router.ask("a", 200).status == 200);
   CHECK(router.get("/v1/models")["data"][1]["status"]["value"] == "loading");
   const std::string metrics = tests::HttpClient(router.server.port()).get("/metrics").body;
@@ -291,7 +291,7 @@ TEST_CASE("models are loaded in the order of their first requests, and answer th
   std::atomic<int> queued = 0;
   constexpr int kEach = 4;
   steps.progress = [&](std::string_view, int64_t, int64_t) {
-    if (holds) CHECK(tests::comes("all requests to wait", [&] { return queued == 2 * kEach; }));
+    if (holds) CHECK(tests::eventually("all requests to wait", [&] { return queued == 2 * kEach; }));
   };
   Router router(
       files, [](std::vector<server::ModelFile>&) {}, ThreeFiles::room_for_one(files.folder), steps);
@@ -301,7 +301,7 @@ TEST_CASE("models are loaded in the order of their first requests, and answer th
   for (int i = 0; i < 2 * kEach; ++i) {
     const size_t which = i % 2;
     clients.emplace_back([&, which] { answered += router.ask(which == 0 ? "a" : "b").status == 200; });
-    CHECK(tests::comes("a request to wait", [&] { return router.waiting(which) > i / 2; }));
+    CHECK(tests::eventually("a request to wait", [&] { return router.waiting(which) > i / 2; }));
     ++queued;
   }
   for (std::thread& client : clients) client.join();
@@ -318,7 +318,7 @@ TEST_CASE("a model that no request uses is unloaded after a while") {
   const SeveralModels endpoint(files.folder, 0, 0.3);
   for (int i = 0; i < 2; ++i) {
     CHECK(endpoint.answers("a"));
-    CHECK(tests::comes("the model to be unloaded", [&] { return endpoint.loaded() == ""; }));
+    CHECK(tests::eventually("the model to be unloaded", [&] { return endpoint.loaded() == ""; }));
   }
 }
 
@@ -329,12 +329,12 @@ TEST_CASE("a model is not loaded again while its idle copy still goes") {
     if (line.find("is unloaded") == std::string::npos || gone) return;
     goes = true;
     const auto state = [&] { return endpoint.models.states()[0]; };
-    CHECK(tests::comes("a request that waits for the model", [&] { return state().waiting > 0; }));
+    CHECK(tests::eventually("a request that waits for the model", [&] { return state().waiting > 0; }));
     CHECK(!state().loading);
     gone = true;
   });
   CHECK(endpoint.answers("a"));
-  REQUIRE(tests::comes("the model to be unloaded", [&] { return goes.load(); }));
+  REQUIRE(tests::eventually("the model to be unloaded", [&] { return goes.load(); }));
   CHECK(endpoint.answers("a"));
   CHECK(gone);
 }

@@ -38,7 +38,7 @@ TEST_CASE("a request of a lower priority number does not wait for one of a highe
   body["stream"] = true;
   REQUIRE(running.request("POST /v1/completions", body.dump()));
   REQUIRE(running.wait_for_byte());
-  REQUIRE(tests::comes("the answer to begin", [&] { return endpoint.service.counts().running > 0; }));
+  REQUIRE(tests::eventually("the answer to begin", [&] { return endpoint.service.counts().running > 0; }));
   CHECK(endpoint.post("/v1/completions", body_with(endpoint, 2, 20))["usage"]["prompt_tokens"].get<int>() > 0);
   CHECK(endpoint.service.counts().preemptions == 1);
   CHECK(endpoint.get("/metrics").find("\nridge_preemptions_total 1\n") != std::string::npos);

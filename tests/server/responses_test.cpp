@@ -225,13 +225,13 @@ TEST_CASE("reasoning is an item before the message, and an answer of nothing is 
 
 TEST_CASE("of too many conversations, or too long ones, the oldest are forgotten") {
   server::ResponseStore store;
-  for (size_t i = 0; i <= server::ResponseStore::kMost; ++i) store.add(std::to_string(i), Json::array({i}));
+  for (size_t i = 0; i <= server::ResponseStore::kMax; ++i) store.add(std::to_string(i), Json::array({i}));
   CHECK(!store.find("0"));
   CHECK(store.find("1") == Json::array({1}));
-  store.add("long", Json::array({std::string(server::ResponseStore::kMostBytes - 100, 'x')}));
+  store.add("long", Json::array({std::string(server::ResponseStore::kMaxBytes - 100, 'x')}));
   CHECK(!store.find("1"));
   CHECK(store.find("long"));
-  store.add("longer", Json::array({std::string(server::ResponseStore::kMostBytes, 'x')}));
+  store.add("longer", Json::array({std::string(server::ResponseStore::kMaxBytes, 'x')}));
   CHECK(!store.find("longer"));
 }
 

@@ -428,9 +428,9 @@ TEST_CASE("clients that go away leave no request running") {
     body["n"] = 4;
     tests::Socket socket(endpoint.server.port());
     REQUIRE(socket.request("POST /v1/chat/completions", body.dump()));
-    REQUIRE(tests::comes("the answers to begin", [&] { return running() > 0; }));
+    REQUIRE(tests::eventually("the answers to begin", [&] { return running() > 0; }));
     socket.close();
-    CHECK(tests::comes("the answers to be given up", [&] { return running() == 0; }));
+    CHECK(tests::eventually("the answers to be given up", [&] { return running() == 0; }));
   }
 }
 
@@ -443,7 +443,7 @@ TEST_CASE("a server that stops lets its requests end") {
     const auto result = http.post("/v1/chat/completions", chat_body("What is ridge?", 300).dump());
     if (result.whole) reply = Json::parse(result.body);
   });
-  REQUIRE(tests::comes("the request to be there", [&] {
+  REQUIRE(tests::eventually("the request to be there", [&] {
     const engine::Scheduler::Counts counts = endpoint->service.scheduler().counts();
     return counts.running + counts.ended > 0;
   }));

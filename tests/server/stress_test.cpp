@@ -230,7 +230,7 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
         wrong += client.wrong();
       });
     for (std::thread& thread : threads) thread.join();
-    CHECK(tests::comes("the requests of clients that have gone to end", [&] {
+    CHECK(tests::eventually("the requests of clients that have gone to end", [&] {
       const engine::Scheduler::Counts counts = scheduler.counts();
       return counts.running + counts.waiting == 0;
     }));
@@ -252,7 +252,7 @@ TEST_CASE("very many requests, bad ones among them, leave nothing behind") {
 #endif
   CHECK(Json::parse(endpoint->get("/health"))["status"] == "ok");
   // Threads close them later.
-  CHECK(tests::comes("connections to be closed", [&] { return open_files() <= files + 2; }));
+  CHECK(tests::eventually("connections to be closed", [&] { return open_files() <= files + 2; }));
   slow.clear();
   endpoint.reset(); // ends everything, with file writes
   CHECK(folder_bytes(folder.path()) <= kFolderBytes);

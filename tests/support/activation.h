@@ -28,7 +28,7 @@ inline double activation_of(const core::ActivationParams& p, double x) {
   case core::Activation::soft_cap: return p.alpha * std::tanh(x / p.alpha);
   case core::Activation::softplus: return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
   case core::Activation::root_sigmoid: {
-    const double root = std::sqrt(std::max(std::abs(x), static_cast<double>(core::kLeastRooted)));
+    const double root = std::sqrt(std::max(std::abs(x), static_cast<double>(core::kMinRooted)));
     return x == 0 ? 0.5 : 1 / (1 + std::exp(x > 0 ? -root : root));
   }
   case core::Activation::xielu:

@@ -186,13 +186,13 @@ inline double worst_error_of_rings(const MakeExecutor& make_executor, RandomProg
       both.outputs.push_back(1);
       check(both);
     }
-    for (int32_t& at : next) at -= static_cast<int32_t>(std::min<int64_t>(at, model.integer(0, config.going_back)));
+    for (int32_t& at : next) at -= static_cast<int32_t>(std::min<int64_t>(at, model.integer(0, config.rewind_tokens)));
   }
   return worst;
 }
 
 // Compares a rewound stream with one that never continued.
-inline bool forgets_what_was_taken_back(const MakeExecutor& make_executor, RandomProgram& model) {
+inline bool matches_after_rewind(const MakeExecutor& make_executor, RandomProgram& model) {
   const Steps prefix = consecutive(model, 0, 10), first = consecutive(model, 10, 30),
               second = consecutive(model, 10, 5);
   const auto rewound = make_executor(model.program, exact_config());

@@ -21,8 +21,8 @@ class History final : public core::Executor {
  public:
   struct Settings {
     int64_t streams = 4, context = 64, max_batch = 16;
-    bool recurrent = false; // rewinds only by load_state()
-    int64_t going_back = 0; // rewind limit without load_state(); 0: none
+    bool recurrent = false;    // rewinds only by load_state()
+    int64_t rewind_tokens = 0; // rewind limit without load_state(); 0: none
     bool decodes = false;
     int32_t vocab = 101;
     int64_t outputs = 0;
@@ -45,7 +45,7 @@ class History final : public core::Executor {
     config_.streams = settings.streams;
     config_.max_batch = settings.max_batch;
     config_.max_outputs = settings.outputs > 0 ? settings.outputs : settings.streams;
-    if (settings.going_back > 0) config_.going_back = settings.going_back;
+    if (settings.rewind_tokens > 0) config_.rewind_tokens = settings.rewind_tokens;
     program.vocab = settings.vocab;
     if (settings.recurrent) program.states.push_back({"state", 2});
     if (settings.has_rows) program.values.push_back({.name = "rows", .width = kRowWidth}), program.hidden = 0;
@@ -151,17 +151,17 @@ class History final : public core::Executor {
     loaded += std::ssize(blocks);
   }
   void mark_state(int32_t stream) override { mark_ = {stream, streams_[stream]}; }
-  void return_to_mark() override { streams_[mark_.first] = mark_.second; }
-  bool continues_at(int32_t stream, int64_t position) const override {
+  void restore_mark() override { streams_[mark_.first] = mark_.second; }
+  bool can_resume_at(int32_t stream, int64_t position) const override {
     if (position == 0 || saved_floats() == 0) return true;
     const Reach& reach = reaches_[stream];
     if (settings_.recurrent && position != std::ssize(streams_[stream])) return false;
     return position >= reach.given &&
-           (settings_.recurrent || position >= reach.end - settings_.going_back - settings_.max_batch);
+           (settings_.recurrent || position >= reach.end - settings_.rewind_tokens - settings_.max_batch);
   }
-  int64_t saved_floats() const override { return settings_.recurrent || settings_.going_back > 0 ? 2 : 0; }
+  int64_t saved_floats() const override { return settings_.recurrent || settings_.rewind_tokens > 0 ? 2 : 0; }
   void save_state(int32_t stream, std::span<float> state, int64_t position) override {
-    if (!continues_at(stream, position)) throw std::logic_error("a copy of what is not there");
+    if (!can_resume_at(stream, position)) throw std::logic_error("a copy of what is not there");
     std::memcpy(state.data(), &streams_[stream][position - 1], sizeof(uint64_t));
     ++states_saved;
   }
@@ -184,7 +184,7 @@ class History final : public core::Executor {
   void evaluate(int32_t number, int32_t token, int32_t position) {
     std::vector<uint64_t>& stream = streams_[number];
     if (position > std::ssize(stream)) throw std::logic_error("a gap in the cache");
-    if (!continues_at(number, position)) throw std::logic_error("a state or a window went back by itself");
+    if (!can_resume_at(number, position)) throw std::logic_error("a state or a window went back by itself");
     if (position == 0) reaches_[number] = {};
     reaches_[number].end = std::max<int64_t>(reaches_[number].end, position + 1);
     stream.resize(position);

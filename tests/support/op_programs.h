@@ -65,7 +65,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     });
   with("clamp, and rows that tokens are given", [](RandomProgram& m) {
     const int64_t width = m.integer(1, 100);
-    m.program.has_places = true;
+    m.program.has_token_coordinates = true;
     m.program.row_width = 2 * width;
     const core::ValueId x = m.embed(Type::F32, width, 30);
     const core::ValueId given = m.op(OpKind::given, {}, {}, width, core::GivenParams{width});

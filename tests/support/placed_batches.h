@@ -55,7 +55,7 @@ inline core::ValueId turned_attention(RandomProgram& m, core::ValueId x, core::A
 struct PlacedSetting {
   core::AttentionParams attention;
   core::RopeStyle style = core::RopeStyle::split;
-  core::RowUse rows = core::RowUse::as_it_is;
+  core::RowUse rows = core::RowUse::unscaled;
   int64_t axes = core::kPlaceAxes; // number of places that rotate pairs
   int64_t kv_heads = 3, dim = 16, pairs = 6, block = 5;
 };
@@ -63,7 +63,7 @@ struct PlacedSetting {
 // The first part is embedded, the last goes to the logits.
 inline void make_placed_program(RandomProgram& m, const PlacedSetting& setting) {
   constexpr int64_t kWidth = 48, kGiven = 20, kVocab = 20;
-  m.program.has_places = true;
+  m.program.has_token_coordinates = true;
   m.program.row_width = kWidth;
   core::RopeTable& table = m.program.rope_tables.emplace_back(core::RopeTable{{}, 1, setting.style});
   for (int64_t pair = 0; pair < setting.pairs; ++pair) {
@@ -110,7 +110,7 @@ void for_each_placed_setting(const Check& check) {
           for (const core::RopeStyle style : {core::RopeStyle::adjacent, core::RopeStyle::split}) {
             if (in_blocks && causal) continue;
             PlacedSetting setting = {.style = style};
-            setting.rows = ahead ? core::RowUse::scaled : core::RowUse::as_it_is;
+            setting.rows = ahead ? core::RowUse::scaled : core::RowUse::unscaled;
             setting.attention.heads = 3;
             setting.attention.causal = causal;
             setting.attention.in_blocks = in_blocks;

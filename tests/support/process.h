@@ -32,7 +32,7 @@ inline int exit_status_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(s
 // Kills the program on timeout.
 inline int wait_for(pid_t pid) {
   int status = 0;
-  if (!comes("a program to end", [&] { return ::waitpid(pid, &status, WNOHANG) == pid; })) {
+  if (!eventually("a program to end", [&] { return ::waitpid(pid, &status, WNOHANG) == pid; })) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, &status, 0);
   }
@@ -75,7 +75,7 @@ inline Result run(const std::vector<std::string>& args, const std::string& input
   if (input.empty()) ::close(std::exchange(fds[2].fd, -1));
   const Watchdog watchdog("a program to end: " + args[0] + " " + (args.size() > 1 ? args[1] : ""));
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
-    if (::poll(fds, 3, 1000) == 0 && watchdog.bites()) {
+    if (::poll(fds, 3, 1000) == 0 && watchdog.expired()) {
       ::kill(pid, SIGKILL);
       break;
     }
@@ -136,7 +136,7 @@ class Terminal {
         read_ = at + text.size();
         return true;
       }
-      if (!pump() || watchdog.bites()) {
+      if (!pump() || watchdog.expired()) {
         MESSAGE("expected \"", text, "\", the terminal has: ", unread());
         return false;
       }
@@ -146,7 +146,7 @@ class Terminal {
   bool expect_more() {
     const Watchdog watchdog("the terminal to show more");
     while (seen_.size() == read_)
-      if (!pump() || watchdog.bites()) return false;
+      if (!pump() || watchdog.expired()) return false;
     read_ = seen_.size();
     return true;
   }
@@ -154,7 +154,7 @@ class Terminal {
   int exit_status() {
     const Watchdog watchdog("the program on the terminal to end");
     while (pump())
-      if (watchdog.bites()) return -1;
+      if (watchdog.expired()) return -1;
     return wait_for(std::exchange(pid_, -1));
   }
 

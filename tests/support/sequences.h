@@ -52,7 +52,7 @@ inline void check_alone_and_together(const MakeExecutor& make, RandomProgram& mo
       REQUIRE(expected[i].size() == 24);
     }
   }
-  config.going_back = 8;
+  config.rewind_tokens = 8;
   const auto executor = make(model.program, config);
   engine::Scheduler scheduler(*executor, model.program);
   std::vector<std::shared_ptr<engine::Sequence>> sequences;

@@ -20,12 +20,12 @@ namespace ridge::tests {
 // Enough for one core shared by sixteen programs.
 inline constexpr std::chrono::minutes kWatchdog{15};
 
-// Usage: while (!there()) if (watchdog.bites()) return false.
+// Usage: while (!there()) if (watchdog.expired()) return false.
 class Watchdog {
  public:
   explicit Watchdog(std::string awaited) : awaited_(std::move(awaited)) {}
 
-  bool bites() const {
+  bool expired() const {
     if (std::chrono::steady_clock::now() < end_) return false;
     MESSAGE("waited ", kWatchdog.count(), " minutes for ", awaited_);
     return true;
@@ -37,10 +37,10 @@ class Watchdog {
 };
 
 template <typename Happened>
-[[nodiscard]] bool comes(std::string awaited, const Happened& happened) {
+[[nodiscard]] bool eventually(std::string awaited, const Happened& happened) {
   const Watchdog watchdog(std::move(awaited));
   while (!happened()) {
-    if (watchdog.bites()) return false;
+    if (watchdog.expired()) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return true;
@@ -48,8 +48,8 @@ template <typename Happened>
 
 // The source line names the event.
 template <typename Happened>
-[[nodiscard]] bool comes(const Happened& happened, std::source_location at = std::source_location::current()) {
-  return comes(std::string("what ") + at.file_name() + ":" + std::to_string(at.line()) + " waits for", happened);
+[[nodiscard]] bool eventually(const Happened& happened, std::source_location at = std::source_location::current()) {
+  return eventually(std::string("what ") + at.file_name() + ":" + std::to_string(at.line()) + " waits for", happened);
 }
 
 // Ends the program if the guarded call does not return.

@@ -20,7 +20,7 @@ struct WatchedEngine {
   std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
   void until(const std::function<bool(const core::Snapshot&)>& condition,
              std::source_location at = std::source_location::current()) const {
-    REQUIRE(comes([&] { return condition(*now()); }, at));
+    REQUIRE(eventually([&] { return condition(*now()); }, at));
   }
   app::WindowEngine engine;
 };

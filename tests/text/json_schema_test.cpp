@@ -134,7 +134,7 @@ TEST_CASE("whatever is drawn under a schema's grammar is JSON that the schema al
   const uint64_t seed = ridge::tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  constexpr int kOutputs = 60, kMostOutputs = 2000; // loose patterns may need many
+  constexpr int kOutputs = 60, kMaxOutputs = 2000; // loose patterns may need many
   for (const char* schema_text : kSchemas) {
     CAPTURE(std::string(schema_text));
     const Json schema = Json::parse(schema_text);
@@ -145,7 +145,7 @@ TEST_CASE("whatever is drawn under a schema's grammar is JSON that the schema al
     const TokenTable table(pieces, std::vector<int32_t>{0});
     GrammarMatcher matcher(grammar, table);
     int complete = 0;
-    for (int i = 0; i < kOutputs || (complete == 0 && i < kMostOutputs); ++i) {
+    for (int i = 0; i < kOutputs || (complete == 0 && i < kMaxOutputs); ++i) {
       const auto walk = ridge::tests::random_walk(matcher, table, random, 20);
       CAPTURE(walk.text);
       if (!walk.is_complete) continue;

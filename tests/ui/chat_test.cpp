@@ -14,7 +14,7 @@
 #include <sstream>
 
 using namespace ridge;
-using tests::comes;
+using tests::eventually;
 using tests::run_with_user;
 using tests::User;
 
@@ -38,7 +38,7 @@ void with_chat(const tests::TemporaryFolder& folder, app::WindowSetup setup,
   setup.conversation_folder = folder / "conversations";
   setup.remember_files = false;
   ui::WindowOptions options;
-  options.keep_places = true;
+  options.enable_widget_positions = true;
   ui::Window window(options);
   app::WindowEngine engine(setup, [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) { use(user, engine); });
@@ -58,19 +58,19 @@ TEST_CASE("a link is opened only after a question, and code is copied") {
   ::setenv("PATH", fmt::format("{}:{}", folder.path(), std::getenv("PATH")).c_str(), 1);
   with_chat(folder, tests::guide_setup(), [&](User& user, app::WindowEngine& engine) {
     user.click("With a link");
-    REQUIRE(comes([&] { return engine.snapshot()->messages.size() == 2; }));
+    REQUIRE(eventually([&] { return engine.snapshot()->messages.size() == 2; }));
     user.click("the page");
     user.click("Cancel");
     user.click("the page");
     CHECK(!std::filesystem::exists(folder / "opened"));
     user.click("Open");
-    CHECK(comes([&] { return std::filesystem::exists(folder / "opened"); }));
+    CHECK(eventually([&] { return std::filesystem::exists(folder / "opened"); }));
     CHECK(content_of(folder / "opened") == "https://example.org/a?b=c\n");
     user.click("copy", 1); // after the question's button
     user.click("message box");
     user.press("ctrl+v");
     user.press("Return");
-    REQUIRE(comes([&] { return engine.snapshot()->messages.size() == 4; }));
+    REQUIRE(eventually([&] { return engine.snapshot()->messages.size() == 4; }));
     CHECK(engine.snapshot()->messages[2].text == "x = 1");
   });
 }
@@ -91,34 +91,34 @@ TEST_CASE("messages are edited, answered again and shown as they were; conversat
   with_chat(folder, setup, [&](User& user, app::WindowEngine& engine) {
     const auto now = [&] { return engine.snapshot(); };
     const auto idle = [&](size_t messages) {
-      return comes([&] {
+      return eventually([&] {
         const auto at = now();
         return at->messages.size() == messages && at->state == core::EngineState::idle;
       });
     };
     user.click("search");
     user.type("large");
-    REQUIRE(comes([&] { return now()->conversations->size() == 1; }));
+    REQUIRE(eventually([&] { return now()->conversations->size() == 1; }));
     user.click("About lions");
     REQUIRE(idle(2));
     user.click("edit", 1); // the answer's
     user.type(" Very.");
     user.click("Save");
-    CHECK(comes([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));
+    CHECK(eventually([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));
     user.click("answer again");
-    REQUIRE(comes([&] {
+    REQUIRE(eventually([&] {
       const auto at = now();
       return at->messages.size() == 2 && at->messages[1].versions == 2;
     }));
     REQUIRE(idle(2));
     CHECK(now()->messages[1].facts->tokens > 0);
     user.click("‹");
-    CHECK(comes([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));
+    CHECK(eventually([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));
     user.click("edit", 0);
     user.press("ctrl+a");
     user.type("And cats?");
     user.click("Resend");
-    REQUIRE(comes([&] {
+    REQUIRE(eventually([&] {
       const auto at = now();
       return at->messages.size() == 2 && at->messages[0].versions == 2;
     }));
@@ -127,10 +127,10 @@ TEST_CASE("messages are edited, answered again and shown as they were; conversat
     user.press("ctrl+a");
     user.type(folder / "lions.md");
     user.press("Return");
-    CHECK(comes([&] { return now()->notice_number > 0; }));
+    CHECK(eventually([&] { return now()->notice_number > 0; }));
     CHECK(content_of(folder / "lions.md").starts_with("# And cats?\n\n## You\n\nAnd cats?\n"));
     user.click("dismiss");
-    CHECK(comes([&] { return ui::places_of("dismiss").empty(); }));
+    CHECK(eventually([&] { return ui::places_of("dismiss").empty(); }));
     CHECK(now()->error == "");
   });
 }
@@ -143,33 +143,33 @@ TEST_CASE("a preset is saved by a name and used again, and a model is opened wit
     user.click("preset");
     user.type("mine");
     user.click("save preset");
-    CHECK(comes([&] { return now()->presets.size() == 1; }));
+    CHECK(eventually([&] { return now()->presets.size() == 1; }));
     engine.send(core::intent::SetSystemPrompt{"Be brief."});
-    CHECK(comes([&] { return now()->system_prompt == "Be brief."; }));
+    CHECK(eventually([&] { return now()->system_prompt == "Be brief."; }));
     user.click("presets");
     user.click("mine");
-    CHECK(comes([&] { return now()->system_prompt.empty(); }));
+    CHECK(eventually([&] { return now()->system_prompt.empty(); }));
 
     const std::string copy = folder / "guide.gguf";
     core::QuantizeRequest quantize{.input = "", .output = copy, .type = "Q8_0"};
     quantize.allow_requantize = true;
     engine.send(core::intent::StartJob{quantize});
-    REQUIRE(comes([&] {
+    REQUIRE(eventually([&] {
       const auto at = now();
       return !at->jobs->empty() && at->jobs->front().state == core::JobState::done;
     }));
     user.press("ctrl+o");
     user.press("ctrl+a");
     user.type(copy);
-    REQUIRE(comes([&] {
+    REQUIRE(eventually([&] {
       const auto at = now();
       return at->fit && at->fit->path == copy && at->fit->problem.empty();
     }));
     user.click("keys");
     user.click("q8_0");
-    CHECK(comes([&] { return now()->fit->cpu->cache > 0; }));
+    CHECK(eventually([&] { return now()->fit->cpu->cache > 0; }));
     user.click("Open");
-    CHECK(comes([&] {
+    CHECK(eventually([&] {
       const auto at = now();
       return at->model->path == copy && at->options.k_type == "q8_0";
     }));

@@ -39,7 +39,7 @@ class User {
     xdotool(command); // when the X server has it
     // One frame may be in progress; press and release take one each; then the effect is drawn and gets the focus.
     const uint64_t enough = window_.frames() + 8;
-    CHECK(comes([&] {
+    CHECK(eventually([&] {
       window_.wake();
       return window_.frames() >= enough;
     }));
@@ -51,7 +51,7 @@ class User {
     point(x, y);
     act("click 1");
   }
-  // The last item of this name, or number `which`. Needs keep_places.
+  // The last item of this name, or number `which`. Needs enable_widget_positions.
   void click(const std::string& words, int which = -1) {
     point(words, which);
     act("click 1");
@@ -68,7 +68,7 @@ class User {
   void point(const std::string& words, int which) {
     std::vector<ui::Place> places;
     CAPTURE(words);
-    REQUIRE(comes([&] {
+    REQUIRE(eventually([&] {
       window_.wake();
       places = ui::places_of(words);
       return static_cast<int>(places.size()) > std::max(which, 0);
@@ -84,7 +84,8 @@ class User {
 inline void run_with_user(ui::Window& window, app::WindowEngine& engine, const std::function<void(User&)>& use) {
   std::thread user([&] {
     try {
-      REQUIRE(comes([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
+      REQUIRE(
+          eventually([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
       xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
       User hands(window);
       use(hands);

@@ -11,7 +11,7 @@
 #include <filesystem>
 
 using namespace ridge;
-using tests::comes;
+using tests::eventually;
 using tests::run_with_user;
 using tests::User;
 
@@ -28,8 +28,8 @@ void make_mix(User& user, const app::WindowEngine& engine) {
   user.click(1230, 27);  // Formats
   user.click(867, 495);  // Q4_K for all matrices
   user.click(1022, 719); // Requantize the model
-  REQUIRE(comes([&] { return !now()->jobs->empty(); }));
-  REQUIRE(comes([&] { return now()->jobs->front().over(); }));
+  REQUIRE(eventually([&] { return !now()->jobs->empty(); }));
+  REQUIRE(eventually([&] { return now()->jobs->front().over(); }));
   const core::Job job = now()->jobs->front();
   CHECK(job.error == "");
   CHECK(job.state == core::JobState::done);
@@ -39,26 +39,26 @@ void make_mix(User& user, const app::WindowEngine& engine) {
 void cancel_a_job(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   user.press("ctrl+6");
-  CHECK(comes([&] { return window.panel() == "jobs"; }));
+  CHECK(eventually([&] { return window.panel() == "jobs"; }));
   core::BenchRequest bench;
   bench.generated = "1000";
   bench.prompts = "0";
   bench.repetitions = 1000;
   engine.send(core::intent::StartJob{bench});
-  REQUIRE(comes([&] {
+  REQUIRE(eventually([&] {
     const auto at = now();
     return at->jobs->front().state == core::JobState::running && at->jobs->front().share > 0;
   }));
   const auto cancelled = [&] { return now()->jobs->front().state == core::JobState::cancelled; };
   user.click(560, 268); // Cancel
-  CHECK(comes(cancelled));
+  CHECK(eventually(cancelled));
 }
 
 // Typed and dropped paths.
 void open_files(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
   const auto is_open = [&](const std::string& path) {
-    return comes([&] {
+    return eventually([&] {
       const auto at = now();
       return at->model->path == path && at->state == core::EngineState::idle;
     });
@@ -75,16 +75,16 @@ void open_files(User& user, app::WindowEngine& engine, const ui::Window& window)
   CHECK(is_open(workplace() / "a copy.gguf"));
   std::filesystem::create_directory(workplace() / "checkpoint");
   user.press("ctrl+1");
-  CHECK(comes([&] { return window.panel() == "chat"; }));
+  CHECK(eventually([&] { return window.panel() == "chat"; }));
   CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace() / "checkpoint").c_str()) == 0);
-  CHECK(comes([&] { return window.panel() == "jobs"; }));
+  CHECK(eventually([&] { return window.panel() == "jobs"; }));
   const uint64_t errors = now()->error_number;
   CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, workplace().write("no.gguf", "no model")).c_str()) ==
         0);
-  CHECK(comes([&] { return now()->error_number > errors; })); // the open model stays
+  CHECK(eventually([&] { return now()->error_number > errors; })); // the open model stays
   CHECK(now()->model->path == workplace() / "a copy.gguf");
   engine.send(core::intent::OpenModel{""});
-  CHECK(comes([&] {
+  CHECK(eventually([&] {
     const auto at = now();
     return at->model->path != workplace() / "a copy.gguf" && at->state == core::EngineState::idle;
   }));
@@ -100,20 +100,20 @@ void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& windo
   std::filesystem::create_directory(workplace() / "models");
   std::filesystem::copy_file(workplace() / "guide-Q4_K.gguf", workplace() / "models/Found-Q4_K.gguf");
   user.press("ctrl+o");
-  CHECK(comes([&] {
+  CHECK(eventually([&] {
     const auto at = now();
     return at->models && at->models->size() == 1 && at->models->front().context > 0;
   }));
-  CHECK(comes([&] { return now()->models->front().tokens_per_s > 0; }));
+  CHECK(eventually([&] { return now()->models->front().tokens_per_s > 0; }));
   user.type("found");
   user.press("Return");
-  CHECK(comes([&] { return now()->model->path == workplace() / "models/Found-Q4_K.gguf"; }));
+  CHECK(eventually([&] { return now()->model->path == workplace() / "models/Found-Q4_K.gguf"; }));
   user.press("ctrl+1");
   user.press("ctrl+o");
   user.type("hf:acme/none");
   user.press("Return");
-  CHECK(comes([&] { return window.panel() == "jobs"; }));
-  CHECK(comes([&] { return now()->jobs->front().state == core::JobState::failed; }));
+  CHECK(eventually([&] { return window.panel() == "jobs"; }));
+  CHECK(eventually([&] { return now()->jobs->front().state == core::JobState::failed; }));
   CHECK(now()->jobs->front().title == "Download hf:acme/none");
   CHECK(now()->jobs->front().error.find("127.0.0.1") != std::string::npos);
 }
@@ -121,7 +121,7 @@ void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& windo
 // Runs in a second thread; the window needs the main one.
 void use_lab_and_files(User& user, app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
-  REQUIRE(comes([&] {
+  REQUIRE(eventually([&] {
     return now()->tensor && static_cast<int>(now()->tensor->formats.size()) == now()->tensor->formats_to_try;
   }));
   make_mix(user, engine);

@@ -12,7 +12,7 @@
 #include <cstdlib>
 
 using namespace ridge;
-using tests::comes;
+using tests::eventually;
 using tests::run_with_user;
 using tests::User;
 
@@ -57,16 +57,16 @@ TEST_CASE("where no model is here the window offers some, and a click gets one, 
   setup.request.sampling.max_tokens = 4;
   setup.remember_files = false;
   ui::WindowOptions options;
-  options.keep_places = true;
+  options.enable_widget_positions = true;
   ui::Window window(options);
   app::WindowEngine engine(setup, [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) {
     const auto now = [&] { return engine.snapshot(); };
-    REQUIRE(comes([&] { return now()->first_models && !now()->first_models->empty(); }));
+    REQUIRE(eventually([&] { return now()->first_models && !now()->first_models->empty(); }));
     user.click("Get Gemma 3 270M");
-    REQUIRE(comes([&] { return !now()->jobs->empty() && now()->jobs->front().over(); }));
+    REQUIRE(eventually([&] { return !now()->jobs->empty() && now()->jobs->front().over(); }));
     CHECK(now()->jobs->front().error == "");
-    REQUIRE(comes([&] {
+    REQUIRE(eventually([&] {
       window.wake();
       const auto at = now();
       return at->model && at->model->path.ends_with("gemma-3-270m-it-Q8_0.gguf") &&
@@ -75,7 +75,7 @@ TEST_CASE("where no model is here the window offers some, and a click gets one, 
     user.click("message box");
     user.type("hello");
     user.press("Return");
-    REQUIRE(comes([&] {
+    REQUIRE(eventually([&] {
       const auto at = now();
       return at->messages.size() == 2 && at->state == core::EngineState::idle;
     }));

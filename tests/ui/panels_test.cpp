@@ -11,7 +11,7 @@
 #include <filesystem>
 
 using namespace ridge;
-using tests::comes;
+using tests::eventually;
 using tests::guide_setup;
 using tests::run_with_user;
 using tests::User;
@@ -21,7 +21,7 @@ namespace {
 void with_window(const ui::WindowOptions& options, const app::WindowSetup& setup,
                  const std::function<void(User&, app::WindowEngine&, ui::Window&)>& use) {
   ui::WindowOptions with_places = options;
-  with_places.keep_places = true;
+  with_places.enable_widget_positions = true;
   ui::Window window(with_places);
   app::WindowEngine engine(setup, [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) { use(user, engine, window); });
@@ -126,7 +126,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
   with_window(options, setup, [&](User& user, app::WindowEngine& engine, ui::Window& window) {
     const auto now = [&] { return engine.snapshot(); };
     const auto answered = [&](size_t messages) {
-      return comes([&] {
+      return eventually([&] {
         const auto at = now();
         return at->messages.size() == messages && at->state == core::EngineState::idle;
       });
@@ -139,7 +139,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     user.point(500, 123);
 
     user.press("ctrl+n");
-    REQUIRE(comes([&] { return now()->messages.empty(); }));
+    REQUIRE(eventually([&] { return now()->messages.empty(); }));
     user.type("How do I convert?");
     user.press("shift+Return");
     user.type("please");
@@ -155,14 +155,14 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     user.press("ctrl+a");
     user.type("What is a GGUF file?");
     user.press("Return");
-    CHECK(comes([&] {
+    CHECK(eventually([&] {
       const auto at = now();
       return !at->messages.empty() && at->messages[0].text == "What is a GGUF file?";
     }));
     REQUIRE(answered(2));
 
     user.click("What is Q4_K?");
-    REQUIRE(comes([&] {
+    REQUIRE(eventually([&] {
       const auto at = now();
       return !at->messages.empty() && at->messages[0].text == "What is Q4_K?";
     }));
@@ -171,44 +171,44 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     user.press("ctrl+a");
     user.type("K-quants");
     user.press("Return");
-    CHECK(comes([&] { return now()->conversations->at(0).title == "K-quants"; }));
+    CHECK(eventually([&] { return now()->conversations->at(0).title == "K-quants"; }));
     user.click("delete");
     user.click("really delete");
-    CHECK(comes([&] {
+    CHECK(eventually([&] {
       const auto at = now();
       return at->conversations->size() == 1 && at->messages.empty();
     }));
 
     user.press("ctrl+3");
-    CHECK(comes([&] { return window.panel() == "roofline"; }));
-    REQUIRE(comes([&] {
+    CHECK(eventually([&] { return window.panel() == "roofline"; }));
+    REQUIRE(eventually([&] {
       const auto at = now();
       return at->roofs && at->predicted && at->measured;
     }));
-    REQUIRE(comes([&] { return now()->state == core::EngineState::idle; }));
+    REQUIRE(eventually([&] { return now()->state == core::EngineState::idle; }));
     CHECK(now()->predicted->streams == 1);
     user.act("mousemove 997 105 mousedown 1");
     for (int x = 1000; x <= 1200; x += 50) user.point(x, 105);
     user.act("mouseup 1");
-    CHECK(comes([&] { return now()->predicted->streams > 8; }));
+    CHECK(eventually([&] { return now()->predicted->streams > 8; }));
     user.point(520, 300); // a point of the plot
 
     user.press("ctrl+2");
-    CHECK(comes([&] { return window.panel() == "gauges"; }));
+    CHECK(eventually([&] { return window.panel() == "gauges"; }));
     user.press("ctrl+1");
     user.click("‹ list");
     user.press("ctrl+l");
     user.press("F1");
-    CHECK(comes([&] { return !ui::places_of("list of keys").empty(); }));
+    CHECK(eventually([&] { return !ui::places_of("list of keys").empty(); }));
     user.press("ctrl+2"); // beside the list
-    CHECK(comes([&] { return ui::places_of("list of keys").empty(); }));
+    CHECK(eventually([&] { return ui::places_of("list of keys").empty(); }));
     user.press("ctrl+1");
     user.press("ctrl+equal"); // zoom in
     user.press("ctrl+equal");
     user.press("ctrl+minus");
     user.act("search --name '^ridge$' windowsize --sync 1100 750");
     user.press("ctrl+2");
-    CHECK(comes([&] { return window.panel() == "gauges"; }));
+    CHECK(eventually([&] { return window.panel() == "gauges"; }));
     CHECK(now()->error == "");
   });
   const ui::Layout layout = ui::load_layout(folder / "window.ini");
@@ -234,17 +234,17 @@ TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends 
     };
     user.type("What is Q4_K?");
     user.press("Return");
-    REQUIRE(comes(answering));
+    REQUIRE(eventually(answering));
     user.press("Escape");
-    REQUIRE(comes(stopped));
+    REQUIRE(eventually(stopped));
     user.click("rename");
     engine.send(core::intent::Regenerate{});
-    REQUIRE(comes(answering));
+    REQUIRE(eventually(answering));
     user.type("x");
     user.press("Escape");
     CHECK(answering());
     user.press("Escape");
-    CHECK(comes(stopped));
+    CHECK(eventually(stopped));
     CHECK(now()->conversations->at(0).title == "What is Q4_K?");
   });
 }
@@ -258,11 +258,11 @@ TEST_CASE("the server is switched on, asked and switched off in its panel") {
     user.press("ctrl+a");
     user.type("0"); // any free one
     user.click(316, 308);
-    REQUIRE(comes([&] { return now()->state == core::Serving::State::on; }));
+    REQUIRE(eventually([&] { return now()->state == core::Serving::State::on; }));
     CHECK(now()->address.starts_with("http://127.0.0.1:"));
     CHECK(now()->slots.size() == 4);
     user.click(316, 308);
-    REQUIRE(comes([&] { return now()->state == core::Serving::State::off; }));
+    REQUIRE(eventually([&] { return now()->state == core::Serving::State::off; }));
     CHECK(now()->problem == "");
   });
 }
@@ -275,7 +275,7 @@ TEST_CASE("the panel of sequences says what a conversation holds, and what it ha
     const auto ask = [&](const std::string& question) {
       engine.send(core::intent::NewConversation{});
       engine.send(core::intent::Send{question});
-      REQUIRE(comes([&] {
+      REQUIRE(eventually([&] {
         return now()->messages.size() == 2 && now()->messages[0].text == question &&
                now()->state == core::EngineState::idle;
       }));
@@ -290,7 +290,7 @@ TEST_CASE("the panel of sequences says what a conversation holds, and what it ha
     CHECK(now()->sequences->prefixes[0].tokens == first);
     CHECK(now()->sequences->prefixes[0].text.find("What is Q4_K") != std::string::npos);
     user.press("ctrl+8");
-    CHECK(comes([&] { return window.panel() == "sequences"; }));
+    CHECK(eventually([&] { return window.panel() == "sequences"; }));
     user.point(500, 420); // its row
     CHECK(now()->error == "");
   });
@@ -308,11 +308,11 @@ TEST_CASE("while the model writes, a frame draws what is in sight, however long 
     with_window(options, setup, [&](User&, app::WindowEngine& engine, ui::Window& window) {
       engine.send(core::intent::Send{"What is Q4_K?"});
       const auto now = [&] { return engine.snapshot(); };
-      CHECK(comes([&] { return now()->speed.answer_tokens > 4000; }));
+      CHECK(eventually([&] { return now()->speed.answer_tokens > 4000; }));
       const uint64_t frames = window.frames();
-      CHECK(comes([&] { return window.frames() >= frames + 20; }));
+      CHECK(eventually([&] { return window.frames() >= frames + 20; }));
       engine.send(core::intent::Stop{});
-      CHECK(comes([&] { return now()->state == core::EngineState::idle; }));
+      CHECK(eventually([&] { return now()->state == core::EngineState::idle; }));
       times = window.frame_times();
     });
     MESSAGE(panel << ": " << times.report());
@@ -325,9 +325,10 @@ TEST_CASE("while the model writes, a frame draws what is in sight, however long 
 TEST_CASE("the panels draw what no engine measured: a GPU or several, and numbers of any size") {
   const tests::TemporaryFolder folder;
   app::WindowEngine engine(guide_setup(), [] {});
-  REQUIRE(comes([&] { return engine.snapshot()->model != nullptr; }));
+  REQUIRE(eventually([&] { return engine.snapshot()->model != nullptr; }));
   engine.send(core::intent::MeasureStep{-1});
-  REQUIRE(comes([&] { return engine.snapshot()->measured && engine.snapshot()->state == core::EngineState::idle; }));
+  REQUIRE(
+      eventually([&] { return engine.snapshot()->measured && engine.snapshot()->state == core::EngineState::idle; }));
   for (const char* panel : {"chat", "gauges", "roofline", "server", "jobs", "sequences", "sequences/server"})
     for (const bool light : {false, true}) {
       auto shown = std::make_shared<core::Snapshot>(invented_snapshot(*engine.snapshot()));
@@ -364,7 +365,7 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
 
 TEST_CASE("the names of the roofs do not lie on one another, and are not cut") {
   app::WindowEngine engine(guide_setup(), [] {});
-  REQUIRE(comes([&] { return engine.snapshot()->model != nullptr; }));
+  REQUIRE(eventually([&] { return engine.snapshot()->model != nullptr; }));
   core::Roofs roofs;
   roofs.device = "a CPU";
   using Unit = core::Ceiling::Unit;
@@ -384,7 +385,7 @@ TEST_CASE("the names of the roofs do not lie on one another, and are not cut") {
     options.panel = "roofline";
     options.width = width;
     options.height = height;
-    options.keep_places = true;
+    options.enable_widget_positions = true;
     options.screenshot = folder / "roofs.png";
     options.after_frames = 5;
     ui::Window(options).run({[&] { return shown; }, [](const core::Intent&) {}});

@@ -13,7 +13,7 @@
 #include <cstdlib>
 
 using namespace ridge;
-using tests::comes;
+using tests::eventually;
 using tests::run_with_user;
 using tests::User;
 
@@ -46,7 +46,7 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
                   const tests::VisionFiles& files, const tests::FakePulse& microphone) {
   const auto now = [&] { return engine.snapshot(); };
   const auto unsent = [&](size_t pictures) {
-    return comes([&] {
+    return eventually([&] {
       const auto at = now();
       if (at->pictures.size() != pictures || at->state != core::EngineState::idle) return false;
       if (pictures == 0) return true;
@@ -57,7 +57,7 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   const std::string dog = files.own.write("a dog.ppm", tests::ppm_of(tests::formula_picture(300, 200, 4)));
 #ifdef RIDGE_DROP_FILE
   CHECK(std::system(fmt::format("{} ridge '{}'", RIDGE_DROP_FILE, dog).c_str()) == 0);
-  CHECK(comes([&] { return window.panel() == "chat"; }));
+  CHECK(eventually([&] { return window.panel() == "chat"; }));
 #else
   user.press("ctrl+1");
   user.click("add a picture");
@@ -93,15 +93,15 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   user.type("what is it?");
 
   user.click("a dog.ppm");
-  REQUIRE(comes([&] { return now()->enlarged != nullptr; }));
+  REQUIRE(eventually([&] { return now()->enlarged != nullptr; }));
   CHECK(now()->enlarged->key == now()->pictures[0]->key);
   CHECK(now()->enlarged->pixels->width == 300);
   user.press("Escape");
-  CHECK(comes([&] { return now()->enlarged == nullptr; }));
+  CHECK(eventually([&] { return now()->enlarged == nullptr; }));
 
   user.click("message box");
   user.press("Return");
-  REQUIRE(comes([&] {
+  REQUIRE(eventually([&] {
     const auto at = now();
     return at->messages.size() == 2 && at->state == core::EngineState::idle;
   }));
@@ -109,17 +109,17 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   CHECK(now()->messages[0].pictures.size() == 2);
   user.point(900, 100); // a sent picture
   user.press("ctrl+2");
-  CHECK(comes([&] { return window.panel() == "gauges"; }));
+  CHECK(eventually([&] { return window.panel() == "gauges"; }));
   user.press("ctrl+l");
   user.press("ctrl+1");
   CHECK(now()->error == "");
 
   const int64_t heard = microphone.samples(); // this model sees only
   user.hold("speak", [&] {
-    CHECK(comes([&] { return now()->listening; }));
+    CHECK(eventually([&] { return now()->listening; }));
     microphone.wait_for(5000, heard);
   });
-  CHECK(comes([&] { return now()->error.find("no encoder of sound") != std::string::npos; }));
+  CHECK(eventually([&] { return now()->error.find("no encoder of sound") != std::string::npos; }));
   CHECK(!now()->listening);
 }
 
@@ -131,7 +131,7 @@ TEST_CASE("pictures are dropped, picked, pasted, left out, enlarged and sent") {
   const tests::FakePulse microphone;
   ui::WindowOptions options;
   options.panel = "gauges";
-  options.keep_places = true;
+  options.enable_widget_positions = true;
   ui::Window window(options);
   app::WindowEngine engine(setup_of(files), [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) { use_pictures(user, engine, window, files, microphone); });

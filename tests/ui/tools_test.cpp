@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 using namespace ridge;
-using tests::comes;
+using tests::eventually;
 using tests::run_with_user;
 using tests::User;
 
@@ -23,16 +23,16 @@ TEST_CASE("a call of a tool waits for a click, and its result is shown") {
       R"(root ::= "<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"hi\"}}\n</tool_call>")";
   setup.remember_files = false;
   ui::WindowOptions options;
-  options.keep_places = true;
+  options.enable_widget_positions = true;
   ui::Window window(options);
   app::WindowEngine engine(setup, [&] { window.wake(); });
   run_with_user(window, engine, [&](User& user) {
     const auto now = [&] { return engine.snapshot(); };
-    REQUIRE(comes([&] { return now()->tools && now()->tools->size() == 2; }));
+    REQUIRE(eventually([&] { return now()->tools && now()->tools->size() == 2; }));
     user.click("message box");
     user.type("say hi");
     user.press("Return");
-    REQUIRE(comes([&] { return now()->tool_question != nullptr; }));
+    REQUIRE(eventually([&] { return now()->tool_question != nullptr; }));
     CHECK(now()->tool_question->tool == "echo");
     CHECK(now()->tool_question->arguments == "{\"text\": \"hi\"}");
     const uint64_t first = now()->tool_question->number;
@@ -41,15 +41,15 @@ TEST_CASE("a call of a tool waits for a click, and its result is shown") {
       const auto at = now();
       return at->tool_question && at->tool_question->number > before;
     };
-    REQUIRE(comes([&] { return asks_again(first); }));
+    REQUIRE(eventually([&] { return asks_again(first); }));
     CHECK(now()->messages[2].call == "tiny: echo({\"text\": \"hi\"})");
     CHECK(now()->messages[2].text == "heard hi");
     user.press("ctrl+2"); // shown over any panel
     user.press("Escape");
-    REQUIRE(comes([&] { return asks_again(first + 1); }));
+    REQUIRE(eventually([&] { return asks_again(first + 1); }));
     CHECK(now()->messages[4].text == app::kDeclined);
     engine.send(core::intent::Stop{});
-    REQUIRE(comes([&] { return now()->state == core::EngineState::idle; }));
+    REQUIRE(eventually([&] { return now()->state == core::EngineState::idle; }));
     CHECK(now()->messages.size() == 7);
     CHECK(now()->messages[6].text == app::kStopped);
     CHECK(!now()->tool_question);

@@ -13,7 +13,7 @@
 #include <thread>
 
 using namespace ridge;
-using tests::comes;
+using tests::eventually;
 using tests::guide_setup;
 using tests::run_with_user;
 using tests::User;
@@ -29,7 +29,7 @@ void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& w
   user.type("What is Q4_K?");
   tests::xdotool("key Return"); // without waiting
   size_t parts = 0, length = 0;
-  REQUIRE(comes([&] {
+  REQUIRE(eventually([&] {
     const auto s = now();
     if (s->messages.size() == 2 && s->messages[1].text.size() > length) {
       length = s->messages[1].text.size();
@@ -45,23 +45,23 @@ void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& w
 
   const auto first = now()->speed.prompt_tokens;
   user.press("ctrl+r"); // regenerates from the cache
-  CHECK(comes([&] {
+  CHECK(eventually([&] {
     const auto at = now();
     return at->speed.prompt_tokens < first && idle() && at->messages.size() == 2;
   }));
 
   for (const auto& [key, name] : {std::pair{"2", "gauges"}, {"3", "roofline"}, {"4", "model"}, {"5", "quant"}}) {
     user.press(fmt::format("ctrl+{}", key));
-    CHECK(comes([&] { return window.panel() == name; }));
+    CHECK(eventually([&] { return window.panel() == name; }));
   }
-  CHECK(comes([&] {
+  CHECK(eventually([&] {
     const auto at = now();
     return at->tensor && at->block;
   }));
   const auto tensor = now()->tensor->tensor;
   user.click(240, 160);
-  CHECK(comes([&] { return now()->tensor->tensor != tensor; }));
-  CHECK(comes([&] {
+  CHECK(eventually([&] { return now()->tensor->tensor != tensor; }));
+  CHECK(eventually([&] {
     const auto at = now();
     return static_cast<int>(at->tensor->formats.size()) == at->tensor->formats_to_try;
   }));
@@ -69,10 +69,10 @@ void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& w
   user.act("search --name '^ridge$' windowsize --sync 1024 700");
   user.press("ctrl+l"); // light theme
   user.press("ctrl+1");
-  CHECK(comes([&] { return window.panel() == "chat"; }));
-  CHECK(comes(idle)); // measures for seconds
+  CHECK(eventually([&] { return window.panel() == "chat"; }));
+  CHECK(eventually(idle)); // measures for seconds
   user.press("ctrl+n");
-  CHECK(comes([&] { return now()->messages.empty(); }));
+  CHECK(eventually([&] { return now()->messages.empty(); }));
   CHECK(now()->error == "");
   tests::xdotool("key ctrl+q"); // idle: nothing is drawn
 }
@@ -91,10 +91,10 @@ TEST_CASE("a model that cannot be opened leaves a window with a message, and ano
   app::WindowSetup setup = guide_setup();
   setup.model.model = "no-such-file.gguf";
   app::WindowEngine engine(setup, [] {});
-  CHECK(comes([&] { return engine.snapshot()->state == core::EngineState::failed; }));
+  CHECK(eventually([&] { return engine.snapshot()->state == core::EngineState::failed; }));
   CHECK(engine.snapshot()->error.find("no-such-file.gguf") != std::string::npos);
   engine.send(core::intent::OpenModel{""});
-  CHECK(comes([&] { return engine.snapshot()->state == core::EngineState::idle; }));
+  CHECK(eventually([&] { return engine.snapshot()->state == core::EngineState::idle; }));
   CHECK(engine.snapshot()->model);
 }
 
@@ -104,12 +104,12 @@ TEST_CASE("a window at rest draws nothing, and for an event a few frames") {
   ui::Window window(options);
   app::WindowEngine engine(guide_setup(), [&] { window.wake(); });
   std::thread user([&] {
-    CHECK(comes([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
-    CHECK(comes([&] { return window.is_at_rest(); }));
+    CHECK(eventually([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
+    CHECK(eventually([&] { return window.is_waiting_for_events(); }));
     for (int event = 0; event < 20; ++event) {
       const uint64_t before = window.frames();
       window.wake();
-      CHECK(comes([&] { return window.frames() > before && window.is_at_rest(); }));
+      CHECK(eventually([&] { return window.frames() > before && window.is_waiting_for_events(); }));
       CHECK(window.frames() <= before + 8);
     }
     window.close();

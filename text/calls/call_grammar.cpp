@@ -14,7 +14,7 @@
 namespace ridge::text {
 namespace {
 
-constexpr int kMostCalls = 32;
+constexpr int kMaxCalls = 32;
 constexpr size_t kMaxControlToken = 80;
 
 // Keys that a syntax without quotes can write.
@@ -60,7 +60,7 @@ class Builder {
         rules_.add("call", fmt::format("{} ({}) {}", syntax_.messages ? header() : mark(syntax_.call_open), bodies,
                                        mark(syntax_.call_close)));
     const bool several = options.parallel && !syntax_.messages;
-    const std::string more = several ? fmt::format("({} {}){{0,{}}}", mark(syntax_.between), call, kMostCalls - 1) : "";
+    const std::string more = several ? fmt::format("({} {}){{0,{}}}", mark(syntax_.between), call, kMaxCalls - 1) : "";
     return fmt::format("{} {} {} {}", mark(syntax_.open), call, more, mark(syntax_.close));
   }
 

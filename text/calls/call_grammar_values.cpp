@@ -17,7 +17,7 @@ namespace ridge::text {
 namespace {
 
 constexpr int kMaxDepth = 32;
-constexpr size_t kMostCounted = 16; // each multiplies the rules by one more
+constexpr size_t kMaxCountedProperties = 16; // each multiplies the rules by one more
 
 std::vector<std::string> characters(std::string_view text) {
   std::vector<std::string> all;
@@ -32,14 +32,14 @@ std::string in_class(std::string_view character) {
 }
 
 // The prefix of a mark before its first character recurs.
-std::vector<std::string> core_of(std::string_view mark) {
+std::vector<std::string> unique_prefix(std::string_view mark) {
   std::vector<std::string> all = characters(trim(mark));
   all.erase(std::find(all.begin() + 1, all.end(), all[0]), all.end());
   return all;
 }
 
 // Whether text of this format may parse as an integer, object or list.
-bool may_be_other_json(const Json& part) {
+bool can_parse_as_json(const Json& part) {
   const Json* format = find_keyword(part, "format");
   return format == nullptr || *format == "hostname" || *format == "uri-reference" || !formats().contains(*format);
 }
@@ -49,7 +49,7 @@ bool lists_values(const Json& part) { return part.contains("enum") || part.conta
 } // namespace
 
 std::string text_without(GrammarRules& rules, std::string_view mark) {
-  const std::vector<std::string> core = core_of(mark);
+  const std::vector<std::string> core = unique_prefix(mark);
   const std::string first = in_class(core[0]);
   std::string after; // by matched characters of the core
   for (size_t i = core.size(); i-- > 1;) {
@@ -65,7 +65,7 @@ std::string text_without(GrammarRules& rules, std::string_view mark) {
 std::string text_before(GrammarRules& rules, std::string_view close) {
   const std::string text = text_without(rules, close);
   if (!close.starts_with("</")) return text;
-  const std::vector<std::string> core = core_of(close);
+  const std::vector<std::string> core = unique_prefix(close);
   return rules.add("text-with-marks", fmt::format("{} ({} [ \\t\\r\\n]* [^< \\t\\r\\n] {})*", text,
                                                   gbnf_literal(fmt::format("{}", fmt::join(core, ""))), text));
 }
@@ -76,8 +76,8 @@ std::string chain(GrammarRules& rules, const std::vector<Property>& properties, 
   size_t most = find_count(counts, "maxProperties", "#").value_or(UINT32_MAX);
   const auto needed = static_cast<size_t>(std::ranges::count(properties, true, &Property::required));
   const bool possible = needed <= most && least <= std::min(most, properties.size());
-  if (least <= needed || !possible || least > kMostCounted) least = 0;
-  if (most >= properties.size() || !possible || most > kMostCounted) most = SIZE_MAX;
+  if (least <= needed || !possible || least > kMaxCountedProperties) least = 0;
+  if (most >= properties.size() || !possible || most > kMaxCountedProperties) most = SIZE_MAX;
   // What may follow, by number of properties written; empty: impossible.
   std::vector<std::string> rest(1 + (most == SIZE_MAX ? std::max<size_t>(least, 1) : most));
   for (size_t written = least; written < rest.size(); ++written) rest[written] = "\"\"";
@@ -114,7 +114,7 @@ std::string ValueRules::python(const Json& schema, const std::string& hint) {
 }
 
 std::string ValueRules::raw_string(const Json& part, std::string_view close) {
-  const std::string first = core_of(close)[0];
+  const std::string first = unique_prefix(close)[0];
   const StringNotation notation = {rules_.add("any-character", fmt::format("[^{}]", in_class(first))), false, first[0]};
   const std::string text = string_text(rules_, part, "#", "text", notation);
   return text.empty() ? text_before(rules_, close) : text;
@@ -122,9 +122,9 @@ std::string ValueRules::raw_string(const Json& part, std::string_view close) {
 
 // Excludes patterns, and text that the parser would read as a number, object or list where the schema allows these.
 // Formats are safe.
-std::string ValueRules::raw_string_beside(const JsonTypes& types, const Json& part, std::string_view close) {
-  if ((!types.structured && !types.number) || !may_be_other_json(part)) return raw_string(part, close);
-  const std::string end = in_class(core_of(close)[0]);
+std::string ValueRules::raw_string_unlike_json(const JsonTypes& types, const Json& part, std::string_view close) {
+  if ((!types.structured && !types.number) || !can_parse_as_json(part)) return raw_string(part, close);
+  const std::string end = in_class(unique_prefix(close)[0]);
   const std::string first =
       fmt::format("[^\\x20\\t\\r\\n{}{}{}]", types.structured ? "\\x5B\\x7B" : "", types.number ? "0-9\\x2D" : "", end);
   auto most = find_count(part, "maxLength", "#");
@@ -150,7 +150,7 @@ std::string ValueRules::tagged(const Json& schema, const std::string& hint, std:
     else if (!part.contains("type"))
       written.push_back(text_before(rules_, close));
     else if (part["type"] == "string")
-      written.push_back(raw_string_beside(types, part, close));
+      written.push_back(raw_string_unlike_json(types, part, close));
     else
       written.push_back(json(part, hint));
   }

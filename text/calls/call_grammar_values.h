@@ -41,7 +41,7 @@ class ValueRules {
 
  private:
   std::string raw_string(const Json& part, std::string_view close); // never contains `close`
-  std::string raw_string_beside(const JsonTypes& types, const Json& part, std::string_view close);
+  std::string raw_string_unlike_json(const JsonTypes& types, const Json& part, std::string_view close);
   std::string gemma_part(const Json& part, const std::string& hint, int depth);
   std::string gemma_array(const Json& part, const std::string& hint, int depth);
   std::string gemma_object(const Json& part, const std::string& hint, int depth);

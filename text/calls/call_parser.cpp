@@ -109,7 +109,7 @@ class CallParser::Reader {
       for (const std::string& trigger : triggers_) {
         if (!syntax_.at_start) {
           first = std::min(first, text.find(trigger));
-          held = std::max(held, possible_start(text, trigger));
+          held = std::max(held, partial_mark_bytes(text, trigger));
         } else if (!said_) {
           const size_t space = std::min(text.find_first_not_of(kWhiteSpace), text.size());
           const std::string_view start = text.substr(space);
@@ -392,7 +392,7 @@ class CallParser::Reader {
         add(escape_json(value) + "\"");
         co_return true;
       }
-      size_t held = std::max(possible_start(text, until), possible_start(text, end));
+      size_t held = std::max(partial_mark_bytes(text, until), partial_mark_bytes(text, end));
       if (found != std::string_view::npos)
         held = text.size() - found + (text.substr(0, found).ends_with(pad) ? pad.size() : 0);
       add(escape_json(text.substr(0, text.size() - held)));

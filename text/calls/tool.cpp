@@ -10,8 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr JsonTypes kAll = {true, true, true, true, true};
-constexpr int kMostReferences = 16; // per schema; deeper ones may be anything
-constexpr int kMostSchemas = 5000;  // visited; others may be anything
+constexpr int kMaxReferences = 16; // per schema; deeper ones may be anything
+constexpr int kMaxSchemas = 5000;  // visited; others may be anything
 
 JsonTypes unite(JsonTypes a, JsonTypes b) {
   return {a.string || b.string, a.number || b.number, a.boolean || b.boolean, a.null || b.null,
@@ -36,7 +36,7 @@ JsonTypes type_of(const Json& value) {
 }
 
 JsonTypes types_of(const Json& schema, const Json& document, int depth, int& left) {
-  if (!schema.is_object() || depth > kMostReferences || --left < 0) return kAll;
+  if (!schema.is_object() || depth > kMaxReferences || --left < 0) return kAll;
   JsonTypes types = kAll;
   const auto has_list = [&](const char* keyword) { return schema.contains(keyword) && schema[keyword].is_array(); };
   if (schema.contains("type")) {
@@ -63,7 +63,7 @@ JsonTypes types_of(const Json& schema, const Json& document, int depth, int& lef
     for (const Json& part : schema["allOf"]) types = meet(types, types_of(part, document, depth + 1, left));
   if (schema.contains("$ref") && schema["$ref"].is_string()) {
     const std::string reference = schema["$ref"];
-    if (reference != "#" && !reference.starts_with("#/")) left -= kMostSchemas / 4;
+    if (reference != "#" && !reference.starts_with("#/")) left -= kMaxSchemas / 4;
     if (const Json* target = find_reference(document, reference))
       types = meet(types, types_of(*target, document, depth + 1, left));
   }
@@ -78,7 +78,7 @@ bool is_tool_name(std::string_view name) {
 }
 
 JsonTypes json_types(const Json& schema, const Json& document) {
-  int left = kMostSchemas;
+  int left = kMaxSchemas;
   return types_of(schema, document, 0, left);
 }
 

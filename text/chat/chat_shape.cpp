@@ -114,8 +114,8 @@ void join_same(const ChatShape& shape, Json& messages) {
 void add_question(const ChatShape& shape, Json& messages) {
   const auto first = std::ranges::find_if(messages, [](const Json& m) { return !is_role(m, "system"); });
   const bool has_question = std::ranges::any_of(messages, [](const Json& m) { return is_role(m, "user"); });
-  const bool begins_wrong = first != messages.end() && !is_role(*first, "user") && !shape.answer_first;
-  if (!begins_wrong && (has_question || shape.no_question)) return;
+  const bool begins_wrong = first != messages.end() && !is_role(*first, "user") && !shape.assistant_may_begin;
+  if (!begins_wrong && (has_question || shape.user_message_optional)) return;
   if (first == messages.end() && !messages.empty()) {
     messages.back()["role"] = "user";
     return;
@@ -130,7 +130,7 @@ ChatShape find_chat_shape(const ChatTemplate& chat_template) {
   ChatShape shape;
   const auto takes = [&](std::string_view roles) {
     Json messages = sample(roles);
-    fit_members(shape, messages);
+    rename_members(shape, messages);
     return writes_all(chat_template, messages);
   };
   shape.parts = true;
@@ -140,8 +140,8 @@ ChatShape find_chat_shape(const ChatTemplate& chat_template) {
   shape.later_systems = shape.system && takes("suasu") && takes("us") && takes("uasu");
   shape.questions = takes("uu") && takes("uauu");
   shape.answers = takes("uaau");
-  shape.answer_first = takes("au") && (!shape.system || takes("sau"));
-  shape.no_question = takes("a") && (!shape.system || takes("s"));
+  shape.assistant_may_begin = takes("au") && (!shape.system || takes("sau"));
+  shape.user_message_optional = takes("a") && (!shape.system || takes("s"));
   shape.thinking_member = reads(chat_template.source(), "thinking");
   shape.reasoning_member = reads(chat_template.source(), "reasoning");
   return shape;
@@ -155,7 +155,7 @@ Json fit_shape(const ChatShape& shape, Json messages) {
   return messages;
 }
 
-void fit_members(const ChatShape& shape, Json& messages) {
+void rename_members(const ChatShape& shape, Json& messages) {
   for (Json& message : messages) {
     if (const auto reasoning = message.find("reasoning_content"); reasoning != message.end()) {
       const Json text = *reasoning;

@@ -9,13 +9,13 @@
 namespace ridge::text {
 
 struct ChatShape {
-  bool system = false;           // allowed at the beginning
-  bool systems = false;          // several at the beginning
-  bool later_systems = false;    // anywhere
-  bool questions = false;        // consecutive user messages
-  bool answers = false;          // consecutive assistant messages
-  bool answer_first = false;     // the assistant may begin
-  bool no_question = false;      // user messages are optional
+  bool system = false;        // allowed at the beginning
+  bool systems = false;       // several at the beginning
+  bool later_systems = false; // anywhere
+  bool questions = false;     // consecutive user messages
+  bool answers = false;       // consecutive assistant messages
+  bool assistant_may_begin = false;
+  bool user_message_optional = false;
   bool parts = false;            // content must be a list of parts
   bool thinking_member = false;  // reasoning is the member "thinking",
   bool reasoning_member = false; // or "reasoning"; default: "reasoning_content"
@@ -28,6 +28,6 @@ ChatShape find_chat_shape(const ChatTemplate& chat_template);
 nlohmann::ordered_json fit_shape(const ChatShape& shape, nlohmann::ordered_json messages);
 
 // Last step before rendering.
-void fit_members(const ChatShape& shape, nlohmann::ordered_json& messages);
+void rename_members(const ChatShape& shape, nlohmann::ordered_json& messages);
 
 } // namespace ridge::text

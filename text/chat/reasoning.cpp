@@ -79,7 +79,7 @@ ReasoningSplitter::ReasoningSplitter(std::string_view prompt, bool calls) : call
 
 void ReasoningSplitter::begin_with(std::string_view text) {
   push(text);
-  if (!trim_left(buffer_).empty() && !in_reasoning()) at_begin_ = in_header_ = false;
+  if (!trim_left(buffer_).empty() && !in_reasoning()) only_space_so_far_ = in_header_ = false;
   buffer_.clear();
 }
 
@@ -97,12 +97,12 @@ ReasoningSplitter::Piece ReasoningSplitter::finish() {
 }
 
 void ReasoningSplitter::run(Piece& piece, bool is_last) {
-  while (in_header_  ? step_header(piece, is_last)
-         : close_    ? step_reasoning(piece, is_last)
-         : at_begin_ ? step_begin(piece, is_last)
-                     : step_answer(piece, is_last)) {
+  while (in_header_           ? step_header(piece, is_last)
+         : close_             ? step_reasoning(piece, is_last)
+         : only_space_so_far_ ? step_begin(piece, is_last)
+                              : step_answer(piece, is_last)) {
   }
-  answered_ = answered_ || !piece.answer.empty();
+  has_answer_ = has_answer_ || !piece.answer.empty();
 }
 
 bool ReasoningSplitter::step_header(Piece& piece, bool is_last) {
@@ -126,7 +126,7 @@ bool ReasoningSplitter::step_header(Piece& piece, bool is_last) {
 
 void ReasoningSplitter::begin_message(Piece& piece, std::string_view header) {
   in_header_ = false;
-  messages_ = at_begin_ = after_section_ = true;
+  messages_ = only_space_so_far_ = after_section_ = true;
   std::string_view recipient;
   if (const size_t at = header.find(" to="); at != std::string_view::npos) {
     recipient = header.substr(at + 4);
@@ -140,9 +140,9 @@ void ReasoningSplitter::begin_message(Piece& piece, std::string_view header) {
   } else if (to_tool && calls_) {
     if (recipient.starts_with(kFunctions))
       piece.answer.append(kPromptHeader).append(" to=").append(recipient).append(kHeaderClose);
-    at_begin_ = false;
+    only_space_so_far_ = false;
   } else {
-    if (answered_ || !piece.answer.empty()) piece.answer += "\n\n";
+    if (has_answer_ || !piece.answer.empty()) piece.answer += "\n\n";
     if (to_tool) (piece.answer += "to=").append(recipient) += ' ';
   }
 }
@@ -173,22 +173,22 @@ bool ReasoningSplitter::step_begin(Piece& piece, bool is_last) {
       if (opens(tag, nullptr)) return answer_tags_ = true;
   if (may_open && !is_last) return false;
   if (after_section_) buffer_ = text;
-  at_begin_ = false;
+  only_space_so_far_ = false;
   return step_answer(piece, is_last);
 }
 
 bool ReasoningSplitter::step_reasoning(Piece& piece, bool is_last) {
-  if (at_begin_) buffer_ = trim_left(buffer_);
-  at_begin_ = at_begin_ && buffer_.empty();
+  if (only_space_so_far_) buffer_ = trim_left(buffer_);
+  only_space_so_far_ = only_space_so_far_ && buffer_.empty();
   const std::string_view close = close_;
   if (const size_t found = buffer_.find(close); found != std::string::npos) {
     piece.reasoning += trim_right(std::string_view(buffer_).substr(0, found));
     buffer_.erase(0, found + close.size());
     close_ = nullptr;
-    at_begin_ = after_section_ = true;
+    only_space_so_far_ = after_section_ = true;
     return true;
   }
-  const size_t held = is_last ? 0 : possible_start(buffer_, close);
+  const size_t held = is_last ? 0 : partial_mark_bytes(buffer_, close);
   const std::string_view certain = trim_right(std::string_view(buffer_).substr(0, buffer_.size() - held));
   piece.reasoning += certain;
   buffer_.erase(0, certain.size());
@@ -208,7 +208,7 @@ bool ReasoningSplitter::step_answer(Piece& piece, bool is_last) {
       close = closes_with;
       header = opens_header ? marker : std::string_view();
     }
-    held = std::max(held, possible_start(buffer_, marker));
+    held = std::max(held, partial_mark_bytes(buffer_, marker));
   };
   for (const Section& section : kSections)
     if (section.is_special) look_for(section.open, section.close);
@@ -224,7 +224,7 @@ bool ReasoningSplitter::step_answer(Piece& piece, bool is_last) {
     close_ = close;
     in_header_ = !header.empty();
     opened_by_ = header;
-    at_begin_ = close != nullptr; // drops white space at a section's start
+    only_space_so_far_ = close != nullptr; // drops white space at a section's start
     return true;
   }
   if (is_last) held = 0;
@@ -255,7 +255,7 @@ std::string StopMatcher::push(std::string_view text) {
       end = found + stop.size();
       start = found;
     }
-    held = std::max(held, possible_start(buffer_, stop));
+    held = std::max(held, partial_mark_bytes(buffer_, stop));
   }
   if (end != std::string::npos) {
     stopped_ = true;

@@ -41,15 +41,15 @@ class ReasoningSplitter {
   bool step_answer(Piece& piece, bool is_last);
 
   std::string buffer_;
-  const char* close_ = nullptr; // closing marker of the current section
-  bool at_begin_ = true;        // only white space since the text or section began
-  bool after_section_ = false;  // that white space follows a section
-  bool phrases_ = false;        // the prompt requests "Here is my thought process:"
-  bool answer_tags_ = false;    // or answer tags, or they follow a section
-  bool in_header_ = false;      // buffer_ continues after opened_by_
+  const char* close_ = nullptr;   // closing marker of the current section
+  bool only_space_so_far_ = true; // only white space since the text or section began
+  bool after_section_ = false;    // that white space follows a section
+  bool phrases_ = false;          // the prompt requests "Here is my thought process:"
+  bool answer_tags_ = false;      // or answer tags, or they follow a section
+  bool in_header_ = false;        // buffer_ continues after opened_by_
   bool messages_ = false;
   bool calls_ = false;
-  bool answered_ = false;
+  bool has_answer_ = false;
   std::string_view opened_by_;
 };
 

@@ -87,11 +87,11 @@ void GrammarMatcher::accept_text(std::string_view text) {
 }
 
 std::string GrammarMatcher::forced_text() {
-  constexpr size_t kMost = 200; // bytes
+  constexpr size_t kMax = 200; // bytes
   const auto lock = begin();
   std::string text;
   SetId set = current_;
-  for (int byte = 0; text.size() < kMost && (byte = masks_->states().only_byte(set)) >= 0;) {
+  for (int byte = 0; text.size() < kMax && (byte = masks_->states().only_byte(set)) >= 0;) {
     text += static_cast<char>(byte);
     set = masks_->states().step(set, static_cast<uint8_t>(byte));
   }

@@ -31,7 +31,7 @@ std::pair<Values, std::shared_ptr<const Problem>> Runtime::drain(const Value& va
   const List* list = value.list();
   if (!list || list->kind != List::Kind::generator) return {iterate(value), nullptr};
   scan(list->items.size() * sizeof(Value));
-  const size_t begin = std::exchange(list->taken, list->items.size());
+  const size_t begin = std::exchange(list->consumed, list->items.size());
   return {Values(list->items.begin() + static_cast<std::ptrdiff_t>(begin), list->items.end()),
           std::exchange(list->failure, nullptr)};
 }
@@ -39,7 +39,7 @@ std::pair<Values, std::shared_ptr<const Problem>> Runtime::drain(const Value& va
 std::optional<Value> Runtime::next(const Value& value) {
   const List* list = value.list();
   if (list && list->kind == List::Kind::generator) {
-    if (list->taken < list->items.size()) return list->items[list->taken++];
+    if (list->consumed < list->items.size()) return list->items[list->consumed++];
     if (const auto failure = std::exchange(list->failure, nullptr)) throw Problem(*failure);
     return std::nullopt;
   }

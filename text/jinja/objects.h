@@ -63,7 +63,7 @@ struct Loop : Object, std::enable_shared_from_this<Loop> {
     ~Running();
   };
   bool reach(Runtime& runtime, size_t i); // whether item i exists; filters up to it
-  size_t taken() const { return node.condition ? next_candidate : index + 1; }
+  size_t consumed_items() const { return node.condition ? next_candidate : index + 1; }
 
   std::string_view type_name() const override { return "LoopContext"; }
   TaintedText print(Runtime& runtime) override;

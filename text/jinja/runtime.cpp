@@ -173,7 +173,7 @@ void Runtime::run_for(const Statement& node) {
 void Runtime::run_loop(const Statement& node, const Value& iterable, int depth) {
   std::shared_ptr<Frame> around = node.is_recursive ? kept_frame() : node.condition ? frame_ : nullptr;
   const List* list = iterable.list();
-  const size_t taken = list ? list->taken : 0;
+  const size_t taken = list ? list->consumed : 0;
   auto [items, failure] = drain(iterable);
   const auto loop = std::make_shared<Loop>(node, std::move(around), std::move(items), std::move(failure), depth);
   const Loop::Running running{*loop};
@@ -184,7 +184,7 @@ void Runtime::run_loop(const Statement& node, const Value& iterable, int depth) 
     assign(*node.target, loop->items[loop->index]);
     if (run(node.body) == Flow::break_loop) {
       if (list && list->kind == List::Kind::generator) { // other users get the remaining items
-        list->taken = taken + loop->taken();
+        list->consumed = taken + loop->consumed_items();
         list->failure = loop->failure;
       }
       return;

@@ -117,7 +117,7 @@ struct List {
   Kind kind;
   int depth;
   Values items;
-  mutable size_t taken = 0;
+  mutable size_t consumed = 0;
   mutable std::shared_ptr<const Problem> failure{}; // raised after the items
 
   bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple || kind == Kind::range; }

@@ -8,7 +8,7 @@ namespace ridge::text {
 namespace {
 
 // Never matched by spelling: byte, control, <unk>.
-bool spelled(TokenKind kind) {
+bool matches_text(TokenKind kind) {
   return kind == TokenKind::normal || kind == TokenKind::user_defined || kind == TokenKind::unused;
 }
 
@@ -29,19 +29,19 @@ size_t word_end(std::string_view text) {
 
 Spm::Spm(const Vocabulary& vocabulary, bool add_space_prefix, int32_t unknown_id)
     : vocabulary_(vocabulary), add_space_prefix_(add_space_prefix), unknown_id_(unknown_id),
-      byte_ids_(vocabulary.byte_tokens()), words_apart_(true) {
+      byte_ids_(vocabulary.byte_tokens()), merges_within_words_(true) {
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     const std::string_view text = vocabulary.text(id);
-    if (!spelled(vocabulary.kind(id)) || text.empty()) continue;
+    if (!matches_text(vocabulary.kind(id)) || text.empty()) continue;
     longest_piece_bytes_ = std::max(longest_piece_bytes_, text.size());
-    words_apart_ = words_apart_ && word_end(text) == text.size();
+    merges_within_words_ = merges_within_words_ && word_end(text) == text.size();
   }
 }
 
 int32_t Spm::find_piece(std::string_view text) const {
   if (text.size() > longest_piece_bytes_) return -1;
   const int32_t id = vocabulary_.find(text);
-  return id >= 0 && spelled(vocabulary_.kind(id)) ? id : -1;
+  return id >= 0 && matches_text(vocabulary_.kind(id)) ? id : -1;
 }
 
 void Spm::encode(std::string_view text, bool starts_text, std::vector<int32_t>& ids) const {
@@ -50,7 +50,7 @@ void Spm::encode(std::string_view text, bool starts_text, std::vector<int32_t>& 
   marked += replaced(text, " ", kSpaceMark);
   std::string_view rest = marked;
   while (!rest.empty()) {
-    const std::string_view word = rest.substr(0, words_apart_ ? word_end(rest) : rest.size());
+    const std::string_view word = rest.substr(0, merges_within_words_ ? word_end(rest) : rest.size());
     rest.remove_prefix(word.size());
     scratch->cache.append(word, ids, [&] { encode_word(word, *scratch, ids); });
   }

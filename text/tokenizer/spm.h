@@ -29,7 +29,7 @@ class Spm final : public TextModel {
   const bool add_space_prefix_;
   const int32_t unknown_id_;
   const std::array<int32_t, 256> byte_ids_;
-  bool words_apart_; // no token has an inner space: words merge separately
+  bool merges_within_words_; // no token has an inner space: words merge separately
   size_t longest_piece_bytes_ = 0;
   mutable Pool<Scratch> scratches_;
 };

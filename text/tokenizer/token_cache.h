@@ -73,8 +73,8 @@ class Pool {
 
   // `bytes`: size of the text. The pool discards items that grew for a long text.
   Lease borrow(size_t bytes) {
-    constexpr size_t kMostKept = 1 << 18;
-    if (bytes > kMostKept) return Lease(*this, std::make_unique<T>(), false);
+    constexpr size_t kMaxKept = 1 << 18;
+    if (bytes > kMaxKept) return Lease(*this, std::make_unique<T>(), false);
     {
       const std::lock_guard lock(mutex_);
       if (!idle_.empty()) {

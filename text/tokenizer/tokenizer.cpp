@@ -70,8 +70,8 @@ Vocabulary make_vocabulary(TokenizerData& data) {
 // End tokens by name: files often leave them unmarked.
 struct EndToken {
   std::string_view text;
-  bool ordinary_too = false; // applies to normal tokens, too; ordinary text never contains it
-  bool ends_turn = false;    // is "eot" if the file names none
+  bool applies_to_normal_tokens = false; // ordinary text never contains it
+  bool ends_turn = false;                // is "eot" if the file names none
 };
 constexpr EndToken kEndTokens[] = {
     {"<|eot_id|>", true, true},
@@ -149,7 +149,7 @@ void Tokenizer::mark_end_of_generation(std::span<const int32_t> ends) {
   const bool tool_response = is_there("<|tool_response>");
   for (const EndToken& end : kEndTokens) {
     const int32_t id = find(end.text);
-    if (id < 0 || (kind(id) == TokenKind::normal && !end.ordinary_too)) continue;
+    if (id < 0 || (kind(id) == TokenKind::normal && !end.applies_to_normal_tokens)) continue;
     if ((parts_end && end.text == "<|end|>") || (tool_response && end.text == "</s>")) continue;
     end_of_generation_[id] = true;
     vocabulary_.set_kind(id, TokenKind::control);
@@ -229,9 +229,9 @@ void Tokenizer::make_pieces() {
   }
 }
 
-TokenTrie::Match Tokenizer::find_special(std::string_view text, size_t own_bytes) const {
-  const TokenTrie::Match own = special_matched_.longest(text.substr(0, own_bytes));
-  if (own_bytes >= text.size()) return own;
+TokenTrie::Match Tokenizer::find_special(std::string_view text, size_t trusted_bytes) const {
+  const TokenTrie::Match own = special_matched_.longest(text.substr(0, trusted_bytes));
+  if (trusted_bytes >= text.size()) return own;
   const TokenTrie::Match anywhere = always_matched_.longest(text);
   return anywhere.bytes > own.bytes ? anywhere : own;
 }
@@ -254,14 +254,14 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
     text_model_->encode(text.substr(done, end - done), starts_text, ids);
     starts_text = false;
   };
-  const auto own_bytes = [&](size_t position) -> size_t {
+  const auto trusted_bytes = [&](size_t position) -> size_t {
     if (!options.parse_special) return 0;
     while (data != options.data.end() && data->end <= position) ++data;
     if (data == options.data.end()) return text.size() - position;
     return data->begin > position ? data->begin - position : 0;
   };
   for (size_t position = 0; has_matches && position < text.size();) {
-    const TokenTrie::Match match = find_special(text.substr(position), own_bytes(position));
+    const TokenTrie::Match match = find_special(text.substr(position), trusted_bytes(position));
     if (match.id < 0) {
       ++position;
       continue;

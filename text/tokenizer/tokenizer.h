@@ -103,8 +103,8 @@ class Tokenizer {
   void mark_end_of_generation(std::span<const int32_t> ends);
   void make_model(const TokenizerData& data);
   void make_pieces();
-  // The special token at the start of `text`; control tokens must fit in the first `own_bytes`.
-  TokenTrie::Match find_special(std::string_view text, size_t own_bytes) const;
+  // The special token at the start of `text`; control tokens must fit in the first `trusted_bytes`.
+  TokenTrie::Match find_special(std::string_view text, size_t trusted_bytes) const;
   // `strip_space` (in/out): whether encode() would add a space at this place.
   void append_piece(int32_t id, bool render_special, bool& strip_space, std::string& text) const;
 

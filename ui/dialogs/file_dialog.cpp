@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kMostEntries = 5000;
+constexpr size_t kMaxEntries = 5000;
 
 bool begins_with(const std::string& text, const std::string& part) {
   return core::lower(text).starts_with(core::lower(part));
@@ -85,7 +85,7 @@ std::vector<FileDialog::Entry> FileDialog::list(const std::string& folder, For w
   std::vector<Entry> entries;
   std::error_code problem;
   for (fs::directory_iterator each(folder, fs::directory_options::skip_permission_denied, problem), end;
-       !problem && each != end && entries.size() < kMostEntries; each.increment(problem)) {
+       !problem && each != end && entries.size() < kMaxEntries; each.increment(problem)) {
     std::error_code ignored;
     Entry entry{each->path().filename().string(), each->path().string()};
     if (!is_shown_name(entry.name)) continue;
@@ -120,7 +120,7 @@ void FileDialog::ask(For what, std::string heading, const std::string& start,
     const fs::path path = fs::absolute(begin, ignored);
     const bool folder = fs::is_directory(path, ignored);
     go_to(folder ? path.string() : path.parent_path().string());
-    if (!folder && what == For::save) text_ = put_in_ = path.string();
+    if (!folder && what == For::save) text_ = pending_text_ = path.string();
   } else {
     go_to(folder_.empty() ? fs::current_path(ignored).string() : folder_);
   }
@@ -131,7 +131,7 @@ void FileDialog::go_to(std::string folder) {
   std::error_code problem;
   const fs::path clean = fs::weakly_canonical(folder, problem);
   if (!problem) folder = clean.string();
-  text_ = put_in_ = folder.ends_with('/') ? folder : folder + "/";
+  text_ = pending_text_ = folder.ends_with('/') ? folder : folder + "/";
   focus_ = text_changed_ = true;
   chosen_ = -1;
 }
@@ -257,7 +257,7 @@ void FileDialog::draw_entries(float entries_width) {
                           {width, px(26)})) {
       chosen_ = i;
       if (what_ == For::save && !entry.folder) {
-        text_ = put_in_ = entry.path;
+        text_ = pending_text_ = entry.path;
         focus_ = true;
       }
       if ((ImGui::IsMouseDoubleClicked(0) || (entry.folder && !entry.checkpoint)) && accept()) open_ = false;
@@ -268,7 +268,7 @@ void FileDialog::draw_entries(float entries_width) {
       const Theme& t = theme();
       const float y = at.y + (px(26) - fonts().body->FontSize) / 2;
       const std::string name = shortened(entry.folder ? entry.name + "/" : entry.name, width - px(16), fonts().body);
-      note_place(entry.name, at, {at.x + width, at.y + px(26)});
+      record_widget_position(entry.name, at, {at.x + width, at.y + px(26)});
       text_at({at.x + px(8), y}, name, entry.folder ? t.accent : t.text, fonts().body);
       const std::string right = entry.recent       ? folder_part(entry.path)
                                 : entry.known      ? entry.detail
@@ -324,7 +324,7 @@ void FileDialog::draw(const core::Snapshot& now) {
       }
       const std::string typed(data->Buf, static_cast<size_t>(data->BufTextLen));
       const std::string wanted = data->EventFlag == ImGuiInputTextFlags_CallbackCompletion ? self.completed(typed)
-                                 : self.focus_                                             ? self.put_in_
+                                 : self.focus_                                             ? self.pending_text_
                                                                                            : restarted(typed);
       const bool selected = self.focus_ && data->SelectionStart != data->SelectionEnd;
       self.focus_ = false;
@@ -378,7 +378,7 @@ void FileDialog::draw(const core::Snapshot& now) {
     } else if ((enter || take) && accept()) {
       open_ = false;
     } else if (enter && !focus_) {
-      put_in_ = text_;
+      pending_text_ = text_;
       focus_ = true;
     }
     if (!open_) ImGui::CloseCurrentPopup();

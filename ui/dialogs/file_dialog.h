@@ -51,7 +51,7 @@ class FileDialog {
 
   For what_ = For::model;
   std::string heading_, text_, folder_, problem_;
-  std::string put_in_; // text for the field when it gets the focus
+  std::string pending_text_; // text for the field when it gets the focus
   std::function<void(const std::string&)> taken_, side_;
   std::vector<Entry> all_, shown_;
   std::shared_ptr<const std::vector<core::ModelRow>> models_; // from which shown_ was made

@@ -37,7 +37,7 @@ bool choice(const char* id, std::string& value, std::initializer_list<const char
   if (!ImGui::BeginCombo(id, value.c_str())) return false;
   for (const char* each : values) {
     const bool taken = ImGui::Selectable(each, value == each);
-    note_place(each);
+    record_widget_position(each);
     if (taken && value != each) {
       value = each;
       changed = true;
@@ -112,10 +112,10 @@ bool LoadSettings::draw_fields(const core::Snapshot& now) {
     options_.context = sizes[static_cast<size_t>(chosen)];
     changed = true;
   }
-  note_place("context");
+  record_widget_position("context");
   field("Keys", "how the KV cache keeps keys: q8_0 takes about half of f16");
   changed |= choice("##keys", options_.k_type, {"f16", "q8_0", "f32"});
-  note_place("keys");
+  record_widget_position("keys");
   field("Values", "how the KV cache keeps values");
   changed |= choice("##values", options_.v_type, {"f16", "q8_0", "f32"});
   if (!now.gpus.empty()) {

@@ -11,7 +11,7 @@
 
 namespace ridge::ui {
 
-using core::intent::MayCall;
+using core::intent::ToolPermission;
 
 constexpr const char* kToolQuestion = "##tool";
 constexpr size_t kLongestArguments = 1500;
@@ -32,14 +32,14 @@ void ToolQuestionDialog::draw(const core::Snapshot& now, const std::function<voi
       ImGui::Dummy({0, px(2)});
       wrapped_text(core::printable(asked.arguments, kLongestArguments), theme().text, fonts().mono);
       ImGui::Dummy({0, px(6)});
-      std::optional<MayCall> decision;
-      if (accent_button("Allow", {px(100), px(34)})) decision = MayCall::yes;
+      std::optional<ToolPermission> decision;
+      if (accent_button("Allow", {px(100), px(34)})) decision = ToolPermission::yes;
       ImGui::SameLine(0, px(10));
-      if (plain_button("Always allow", {px(120), px(34)})) decision = MayCall::always;
+      if (plain_button("Always allow", {px(120), px(34)})) decision = ToolPermission::always;
       tooltip("this tool is called without a question until the window is closed");
       ImGui::SameLine(0, px(10));
       const bool escape = ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape), false);
-      if (plain_button("Decline", {px(100), px(34)}) || escape) decision = MayCall::no;
+      if (plain_button("Decline", {px(100), px(34)}) || escape) decision = ToolPermission::no;
       if (decision) {
         send(core::intent::AnswerTool{asked.number, *decision});
         ImGui::CloseCurrentPopup();

@@ -38,7 +38,7 @@ bool breaks_anywhere(char32_t c) {
          (c >= 0xff00 && c < 0xffe0) || (c >= 0x20000 && c < 0x40000);
 }
 // Marks that must not begin a line.
-bool stays_behind(char32_t c) {
+bool cannot_begin_line(char32_t c) {
   return std::u32string_view(U"、。，．：；？！）］｝」』〉》】ー").find(c) != std::u32string_view::npos;
 }
 
@@ -78,7 +78,7 @@ class Layouter {
       if (at > begin) word_.push_back(piece(run, begin, at, font));
       begin = next;
       if (anywhere) {
-        if (!stays_behind(c)) place_word();
+        if (!cannot_begin_line(c)) place_word();
         word_.push_back(piece(run, at, next, font));
         continue;
       }
@@ -223,7 +223,7 @@ void draw_text(const MarkdownRuns& runs, const TextLayout& layout, ImFont* base,
     const std::string_view shown = std::string_view(run.text).substr(piece.begin, piece.end - piece.begin);
     const bool is_link = (run.style & text::kLink) && !run.address.empty();
     draw_piece(run, shown, font, at, line, piece.width, is_link ? theme().accent : theme().text);
-    if (is_link) note_place(run.text, at, {at.x + piece.width, at.y + line});
+    if (is_link) record_widget_position(run.text, at, {at.x + piece.width, at.y + line});
     if (mouse.x < at.x || mouse.x >= at.x + piece.width || mouse.y < at.y || mouse.y >= at.y + line) continue;
     hover.byte = run.source + (run.verbatim ? piece.begin + character_at(shown, font, at.x, mouse.x) : 0);
     if (is_link) hover.link = &run;

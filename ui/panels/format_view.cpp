@@ -17,7 +17,7 @@ using Format = core::TensorStudy::Format;
 
 namespace {
 
-constexpr double kMostBits = 10; // excludes float formats
+constexpr double kMaxBits = 10; // excludes float formats
 
 // Square-root heights make rare errors visible.
 void draw_counts(const std::vector<float>& counts, ImVec2 at, ImVec2 size, ImU32 color) {
@@ -83,7 +83,7 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
     ImGui::NewLine();
   const ImVec2 size = ImGui::GetContentRegionAvail(), at = ImGui::GetCursorScreenPos();
   const float left = px(measure_ == 0 ? 28 : 54), foot = px(32);
-  const auto shown = [](const Format& f) { return f.bits_per_weight < kMostBits && f.rmse > 0; };
+  const auto shown = [](const Format& f) { return f.bits_per_weight < kMaxBits && f.rmse > 0; };
   // dB in tens, RMSE in decades.
   double low = 0, high = 10;
   if (measure_ == 1) {
@@ -103,7 +103,7 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
   }
   const ImVec2 area{size.x - left - px(8), size.y - foot};
   const auto place = [&](double bits, double y) {
-    return ImVec2(at.x + left + static_cast<float>(bits / kMostBits) * area.x,
+    return ImVec2(at.x + left + static_cast<float>(bits / kMaxBits) * area.x,
                   at.y + area.y * (1 - static_cast<float>(std::clamp((y - low) / (high - low), 0.0, 1.0))));
   };
   ImDrawList* draw = ImGui::GetWindowDrawList();
@@ -113,11 +113,11 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
     text_at({from.x - px(6), from.y - px(8)},
             measure_ == 0 ? fmt::format("{:g}", y) : fmt::format("{:.0e}", std::pow(10, y)), t.dim, fonts().small, 1);
   }
-  for (int bits = 0; bits <= static_cast<int>(kMostBits); bits += 2)
+  for (int bits = 0; bits <= static_cast<int>(kMaxBits); bits += 2)
     text_at({place(bits, low).x, at.y + area.y + px(3)}, std::to_string(bits), t.dim, fonts().small, 0.5f);
   text_at({at.x + size.x - px(8), at.y + area.y + px(17)}, "bits per weight", t.dim, fonts().small, 1);
   for (const auto& tensor : view.now.model->tensors)
-    if (tensor.name == study.tensor && tensor.bits_per_weight() < kMostBits) {
+    if (tensor.name == study.tensor && tensor.bits_per_weight() < kMaxBits) {
       const ImVec2 stored = place(tensor.bits_per_weight(), high);
       draw->AddLine(stored, {stored.x, at.y + area.y}, with_alpha(t.amber, 0.6f));
       text_at({stored.x + px(5), at.y + area.y - px(20)}, fmt::format("stored: {}", study.type), t.amber,

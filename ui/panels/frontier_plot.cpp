@@ -13,9 +13,9 @@ namespace {
 
 using core::FrontierPoint;
 
-constexpr double kLeast = 1e-6; // nats; the axis's limit
+constexpr double kMin = 1e-6; // nats; the axis's limit
 
-double shown(const FrontierPoint& point) { return std::log10(std::max(point.divergence, kLeast)); }
+double shown(const FrontierPoint& point) { return std::log10(std::max(point.divergence, kMin)); }
 
 struct Frame {
   double least_bytes, most_bytes, low, high; // low, high: log10 nats

@@ -15,7 +15,7 @@ namespace intent = core::intent;
 using core::StepRoofline;
 using Op = RooflineOp;
 
-constexpr int kMostStreams = 256;
+constexpr int kMaxStreams = 256;
 
 class RooflinePanel : public Panel {
  public:
@@ -110,8 +110,8 @@ class RooflinePanel : public Panel {
     if (ImGui::SliderInt("##past", &past_, 0, longest, "", ImGuiSliderFlags_Logarithmic)) follow_ = false;
     past_ = std::clamp(past_, 0, longest);
     row("Streams decoded together", fmt::format("{}", streams_));
-    ImGui::SliderInt("##streams", &streams_, 1, kMostStreams, "", ImGuiSliderFlags_Logarithmic);
-    streams_ = std::clamp(streams_, 1, kMostStreams);
+    ImGui::SliderInt("##streams", &streams_, 1, kMaxStreams, "", ImGuiSliderFlags_Logarithmic);
+    streams_ = std::clamp(streams_, 1, kMaxStreams);
     row("Weights", "");
     if (ImGui::BeginCombo("##format", format_.empty() ? "as they are stored" : format_.c_str(),
                           ImGuiComboFlags_HeightLarge)) {

@@ -134,7 +134,7 @@ std::vector<Box> draw_roofs(const core::Roofs& roofs, const LogAxis& x, const Lo
     const ImVec2 size = size_of(what, fonts().small);
     text_at(at, what, color, fonts().small, align);
     taken.push_back({at.x - align * size.x, at.y, at.x + (1 - align) * size.x, at.y + size.y});
-    note_place(what, {taken.back().left, at.y}, {taken.back().right, at.y + size.y});
+    record_widget_position(what, {taken.back().left, at.y}, {taken.back().right, at.y + size.y});
   };
   const Theme& t = theme();
   ImDrawList* draw = ImGui::GetWindowDrawList();

@@ -18,7 +18,7 @@ using core::Sequences;
 constexpr ImGuiTableFlags kTableFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                                         ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
                                         ImGuiTableFlags_SizingFixedFit;
-constexpr int64_t kMostIndent = 12; // deeper ones are not indented
+constexpr int64_t kMaxIndent = 12; // deeper ones are not indented
 
 struct Column {
   const char* name;
@@ -204,7 +204,7 @@ class SequencesPanel : public Panel {
     const Theme& t = theme();
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const float step = px(14), height = ImGui::GetTextLineHeight();
-    const auto depth = static_cast<float>(std::min(part.branches, kMostIndent));
+    const auto depth = static_cast<float>(std::min(part.branches, kMaxIndent));
     ImDrawList* draw = ImGui::GetWindowDrawList();
     for (float i = 0; i < depth; ++i) {
       const float x = at.x + step * (i + 0.4f);

@@ -16,7 +16,7 @@ namespace intent = core::intent;
 using core::Serving;
 
 constexpr const char* kHere = "127.0.0.1";
-constexpr int kMostSlots = 64;
+constexpr int kMaxSlots = 64;
 
 void wrapped(const std::string& what, ImU32 color) { wrapped_text(what, color, fonts().small); }
 
@@ -71,7 +71,7 @@ class ServerPanel : public Panel {
     if (ImGui::InputInt("##port", &port_, 0)) port_ = std::clamp(port_, 0, 65535);
     field_label("Requests at once");
     ImGui::SetNextItemWidth(-1);
-    ImGui::SliderInt("##parallel", &parallel_, 1, kMostSlots, "%d", ImGuiSliderFlags_AlwaysClamp);
+    ImGui::SliderInt("##parallel", &parallel_, 1, kMaxSlots, "%d", ImGuiSliderFlags_AlwaysClamp);
     field_label("Key that clients must send");
     ImGui::SetNextItemWidth(-1);
     ImGui::InputTextWithHint("##key", "none", &key_);

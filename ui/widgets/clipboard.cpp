@@ -18,7 +18,7 @@ namespace {
 using ClipboardClock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::seconds(10); // limit without an event
-constexpr size_t kMostClipboardBytes = 64 << 20;
+constexpr size_t kMaxClipboardBytes = 64 << 20;
 constexpr const char* kPictureTypes[] = {"image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"};
 
 // Loaded at run time, so that ridge starts without Xlib.
@@ -72,7 +72,7 @@ class Clipboard {
     std::string bytes;
     if (take(place, bytes) != atom("INCR")) return bytes;
     bytes.clear(); // drops the size estimate; pieces follow, an empty one last (INCR)
-    while (bytes.size() <= kMostClipboardBytes) {
+    while (bytes.size() <= kMaxClipboardBytes) {
       const auto piece = next([&](const XEvent& event) {
         return event.type == PropertyNotify && event.xproperty.atom == place &&
                event.xproperty.state == PropertyNewValue;
@@ -124,8 +124,8 @@ class Clipboard {
     int bits = 0;
     unsigned long count = 0, left = 0;
     unsigned char* data = nullptr;
-    constexpr long kMostWords = kMostClipboardBytes / 4;
-    if (x_.get_window_property(display_, window_, place, 0, kMostWords, True, AnyPropertyType, &type, &bits, &count,
+    constexpr long kMaxWords = kMaxClipboardBytes / 4;
+    if (x_.get_window_property(display_, window_, place, 0, kMaxWords, True, AnyPropertyType, &type, &bits, &count,
                                &left, &data) != Success)
       return None;
     // Xlib stores each 32-bit element in a long.

@@ -15,11 +15,13 @@ std::map<std::string, std::vector<Place>, std::less<>> last_places;
 
 } // namespace
 
-void keep_places(bool keep) { places_are_kept = keep; }
+void enable_widget_positions(bool keep) { places_are_kept = keep; }
 
-void note_place(std::string_view name) { note_place(name, ImGui::GetItemRectMin(), ImGui::GetItemRectMax()); }
+void record_widget_position(std::string_view name) {
+  record_widget_position(name, ImGui::GetItemRectMin(), ImGui::GetItemRectMax());
+}
 
-void note_place(std::string_view name, ImVec2 from, ImVec2 to) {
+void record_widget_position(std::string_view name, ImVec2 from, ImVec2 to) {
   if (!places_are_kept) return;
   const ImVec2 low = ImGui::GetWindowDrawList()->GetClipRectMin(), high = ImGui::GetWindowDrawList()->GetClipRectMax();
   const Place center = {(from.x + to.x) / 2, (from.y + to.y) / 2};

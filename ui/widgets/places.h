@@ -10,10 +10,10 @@ struct ImVec2;
 namespace ridge::ui {
 
 // Call before the first frame.
-void keep_places(bool keep);
+void enable_widget_positions(bool keep);
 // Names ImGui's last item, or a rectangle.
-void note_place(std::string_view name);
-void note_place(std::string_view name, ImVec2 from, ImVec2 to);
+void record_widget_position(std::string_view name);
+void record_widget_position(std::string_view name, ImVec2 from, ImVec2 to);
 void finish_places();
 
 // Centres of all items of this name in the last frame, in drawing order. Any thread may call.

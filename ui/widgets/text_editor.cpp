@@ -58,7 +58,7 @@ bool TextEditor::draw(const char* id_text, ImVec2 size, ImFont* font, Enter ente
   }
   focus_ = false;
   if (was_active && g.IO.MouseClicked[0] && !hovered) ImGui::ClearActiveID();
-  was_left_ = active_ && g.ActiveId != id;
+  lost_focus_ = active_ && g.ActiveId != id;
   active_ = g.ActiveId == id;
 
   bool sent = false;

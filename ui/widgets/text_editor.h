@@ -24,7 +24,7 @@ class TextEditor {
   void focus() { focus_ = true; }
   bool active() const { return active_; }
   float text_height() const { return text_height_; } // pixels, in the last draw()
-  bool was_left() const { return was_left_; }
+  bool lost_focus() const { return lost_focus_; }
   // `takes` is called before a paste; true: nothing is inserted.
   void set_paste(std::function<bool(std::string_view)> takes) { takes_paste_ = std::move(takes); }
   // `take` is called when the clipboard has no text to paste.
@@ -37,7 +37,7 @@ class TextEditor {
   WrappedText text_;
   std::function<bool(std::string_view)> takes_paste_;
   std::function<void()> take_other_;
-  bool focus_ = false, active_ = false, was_left_ = false, show_cursor_ = false;
+  bool focus_ = false, active_ = false, lost_focus_ = false, show_cursor_ = false;
   float text_height_ = 0;
   double changed_at_ = 0; // restarts the caret's blinking
 };

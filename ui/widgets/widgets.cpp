@@ -113,7 +113,7 @@ bool segments(const char* id, std::initializer_list<const char*> labels, int& ch
       chosen = number;
       changed = true;
     }
-    note_place(label);
+    record_widget_position(label);
     const ImVec2 from = ImGui::GetItemRectMin(), to = ImGui::GetItemRectMax();
     if (on)
       ImGui::GetWindowDrawList()->AddRectFilled({from.x + px(8), to.y - px(2)}, {to.x - px(8), to.y}, theme().accent,
@@ -133,7 +133,7 @@ bool quiet_button(const char* label) {
   ImGui::PushStyleColor(ImGuiCol_Text, theme().dim);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(7), px(3)));
   const bool pressed = ImGui::Button(label);
-  note_place(label);
+  record_widget_position(label);
   ImGui::PopStyleVar();
   ImGui::PopStyleColor(2);
   ImGui::PopFont();
@@ -153,7 +153,7 @@ bool accent_button(const char* label, ImVec2 size) {
 
 bool plain_button(const char* label, ImVec2 size) {
   const bool pressed = ImGui::Button(label, size);
-  note_place(label);
+  record_widget_position(label);
   return pressed;
 }
 

@@ -27,8 +27,9 @@ std::string Chat::trim(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
-Chat::Chat(ChatModel& model, Toolbox& toolbox, core::GenerateRequest& request, Ways ways, InterruptFlag& interrupt)
-    : model_(model), toolbox_(toolbox), request_(request), ways_(ways), interrupt_(interrupt) {}
+Chat::Chat(ChatModel& model, Toolbox& toolbox, core::GenerateRequest& request, Options options,
+           InterruptFlag& interrupt)
+    : model_(model), toolbox_(toolbox), request_(request), options_(options), interrupt_(interrupt) {}
 
 bool Chat::take(const std::string& message, bool typed) {
   try {
@@ -38,9 +39,9 @@ bool Chat::take(const std::string& message, bool typed) {
       run_command(line);
     } else if (!calls_.empty()) {
       toolbox_.find(calls_.front().name) ? decide(line) : give_result(message);
-      go_on_with_calls();
+      process_pending_calls();
     } else if (!line.empty()) {
-      say(message);
+      send_message(message);
     }
   } catch (const OutputError&) {
     throw;
@@ -68,12 +69,12 @@ bool Chat::take_typed_pictures(const std::string& line) {
   } catch (const Error& error) {
     if (alone) throw;
     note(fmt::format("[{} stays text: {}]", core::printable(found[0].path, 300), error.what()));
-    say(line);
+    send_message(line);
     return true;
   }
   for (size_t i = 0; i < found.size(); ++i) marks[i] = add_picture_file(found[i].path);
   if (!alone) {
-    say(with_instead(marks));
+    send_message(with_instead(marks));
     return true;
   }
   for (const std::string& mark : marks) pictures_ += mark;
@@ -88,7 +89,7 @@ std::string Chat::add_picture_file(const std::string& path) {
   return mark;
 }
 
-void Chat::say(std::string text) {
+void Chat::send_message(std::string text) {
   text = pictures_ + text;
   if (!make_room(text)) return;
   const Json before = conversation().messages();
@@ -96,7 +97,7 @@ void Chat::say(std::string text) {
   conversation().add_user(request_.prompt);
   answer(before);
   pictures_.clear();
-  go_on_with_calls();
+  process_pending_calls();
 }
 
 void Chat::give_result(std::string text) {
@@ -139,7 +140,7 @@ void Chat::call_tool() {
   give_result(std::move(result));
 }
 
-void Chat::go_on_with_calls() {
+void Chat::process_pending_calls() {
   while (!calls_.empty()) {
     const text::ToolCall& call = calls_.front();
     const Toolbox::Tool* tool = toolbox_.find(call.name);
@@ -158,21 +159,21 @@ bool Chat::make_room(const std::string& text) {
   const int64_t context = session().context();
   int64_t needed = conversation().tokens_with(text);
   int forgotten = 0;
-  while (ways_.context_shift && needed > context - context / kAnswerShare && conversation().drop_oldest()) {
+  while (options_.context_shift && needed > context - context / kAnswerShare && conversation().drop_oldest()) {
     ++forgotten;
     needed = conversation().tokens_with(text);
   }
   if (forgotten > 0)
     note(fmt::format("[context shift: the {} oldest exchange{} forgotten]", forgotten,
                      forgotten == 1 ? " is" : "s are"));
-  if (needed >= context && !ways_.context_shift) refused_ = text;
+  if (needed >= context && !options_.context_shift) refused_ = text;
   if (needed >= context)
     throw_error("the conversation would have {} tokens, the context holds {}: {}shorten the message, /undo, /clear, "
                 "/compact, or /set ctx-size to more",
                 needed, context,
-                ways_.context_shift ? "" : "/shift forgets the oldest exchanges and sends the message again; or ");
+                options_.context_shift ? "" : "/shift forgets the oldest exchanges and sends the message again; or ");
   refused_.clear();
-  if (!ways_.context_shift && !warned_full_ &&
+  if (!options_.context_shift && !warned_full_ &&
       static_cast<double>(needed) > kNearlyFull * static_cast<double>(context)) {
     warned_full_ = true;
     note(fmt::format("[context nearly full: {} of {} tokens; when it is full, answers stop. /compact replaces the "
@@ -183,7 +184,7 @@ bool Chat::make_room(const std::string& text) {
 }
 
 void Chat::answer(const Json& before) {
-  TextPrinter printer(ways_.markdown);
+  TextPrinter printer(options_.markdown);
   engine::Answer answer;
   try {
     CanvasView view(model_.loaded(), model_.answerer());

@@ -19,12 +19,12 @@ using engine::Json;
 
 class Chat {
  public:
-  struct Ways {
+  struct Options {
     bool context_shift = false; // drop the oldest exchanges when full
     bool markdown = true;       // render Markdown
   };
   // All arguments must outlive it.
-  Chat(ChatModel& model, Toolbox& toolbox, core::GenerateRequest& request, Ways ways, InterruptFlag& interrupt);
+  Chat(ChatModel& model, Toolbox& toolbox, core::GenerateRequest& request, Options options, InterruptFlag& interrupt);
 
   // Returns false to leave the chat. Shows errors and continues. In typed text, picture paths become pictures
   // (typed_pictures.h).
@@ -49,10 +49,10 @@ class Chat {
   void run_command(const std::string& line);
   bool take_typed_pictures(const std::string& line);
   std::string add_picture_file(const std::string& path);
-  void say(std::string text);
+  void send_message(std::string text);
   void give_result(std::string text); // of the first pending call
   void decide(const std::string& word);
-  void go_on_with_calls(); // runs the allowed calls, then asks about the next
+  void process_pending_calls(); // runs the allowed calls, then asks about the next
   void call_tool();
   void answer(const Json& before); // `before`: messages to restore on failure
   bool make_room(const std::string& text);
@@ -90,7 +90,7 @@ class Chat {
   ChatModel& model_;
   Toolbox& toolbox_;
   core::GenerateRequest& request_;
-  Ways ways_;
+  Options options_;
   InterruptFlag& interrupt_;                                      // also one that has not begun
   std::string pictures_;                                          // marks of pictures in the next message
   std::map<std::string, std::string, std::less<>> picture_files_; // files for /save, by mark

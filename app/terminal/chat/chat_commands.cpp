@@ -192,7 +192,7 @@ void Chat::regenerate(const std::string&) {
   else if (request_.sampling.params.temp > 0)
     note("[the seed is fixed, and the answer with it; /set seed -1 lets it vary]");
   answer(before);
-  go_on_with_calls();
+  process_pending_calls();
 }
 
 void Chat::undo(const std::string&) {
@@ -222,7 +222,7 @@ void Chat::read(const std::string& path) {
   std::string text = core::read_text_file(path);
   if (trim(text).empty()) throw_error("{}: holds no text", path);
   note(fmt::format("[{}: {} bytes]", path, text.size()));
-  say(std::move(text));
+  send_message(std::move(text));
 }
 
 void Chat::image(const std::string& path) { attach("/image", path); }
@@ -270,15 +270,15 @@ void Chat::load(const std::string& path) {
 }
 
 void Chat::shift(const std::string&) {
-  ways_.context_shift = true;
+  options_.context_shift = true;
   note("[when the context fills, the oldest exchanges are forgotten; /set context-shift off keeps them]");
-  if (!refused_.empty()) say(std::exchange(refused_, {}));
+  if (!refused_.empty()) send_message(std::exchange(refused_, {}));
 }
 
 void Chat::compact(const std::string& instructions) {
   if (!calls_.empty()) throw_error("/compact: a call waits for its result");
   const Json before = conversation().messages();
-  TextPrinter printer(ways_.markdown);
+  TextPrinter printer(options_.markdown);
   engine::Conversation::Compaction made;
   try {
     made = conversation().compact(
@@ -303,7 +303,7 @@ void Chat::compact(const std::string& instructions) {
                                  : fmt::format(", without the {} oldest exchange{}, which had no room", left_out,
                                                left_out == 1 ? "" : "s")));
   if (made.answer.stop == engine::StopReason::limit) note("[the summary is cut: it has a quarter of the context]");
-  if (!refused_.empty()) say(std::exchange(refused_, {}));
+  if (!refused_.empty()) send_message(std::exchange(refused_, {}));
 }
 
 void Chat::show_tools(const std::string&) {
@@ -369,10 +369,11 @@ void Chat::stats(const std::string&) {
         fmt::format("{} of {} tokens right, {:.2f} tokens a step in {} steps with guesses", guesses.all_right(),
                     guesses.all_made(),
                     1 + static_cast<double>(guesses.all_right()) / static_cast<double>(guesses.steps), guesses.steps));
-  if (const core::ExpertUse use = model_.loaded().executor->expert_use(); use.found + use.missed > 0)
-    row("experts", fmt::format("{} of {} in the host's memory, {} on the GPU, where {:.1f} % were found{}", use.on_host,
-                               use.experts, use.copies, 100 * use.found_share(),
-                               use.on_host < use.experts ? fmt::format("; {} were read from the file", use.read) : ""));
+  if (const core::ExpertUse use = model_.loaded().executor->expert_use(); use.hits + use.misses > 0)
+    row("experts",
+        fmt::format("{} of {} in the host's memory, {} on the GPU, where {:.1f} % were found{}", use.on_host,
+                    use.experts, use.copies, 100 * use.hit_rate(),
+                    use.on_host < use.experts ? fmt::format("; {} were read from the file", use.file_reads) : ""));
   row("context", fmt::format("{} of {} tokens, {} messages", context_used(), session().context(),
                              conversation().messages().size()));
   row("seed", fmt::format("{}", model_.answerer().seed()));

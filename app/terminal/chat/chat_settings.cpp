@@ -141,10 +141,10 @@ std::vector<Chat::Setting> Chat::settings() {
                    request_.chat_template.thinking = text == "auto" ? "" : switch_text(is_on(text));
                    model_.renew_conversation();
                  }});
-  all.push_back({"context-shift", kSwitch, [this] { return switch_text(ways_.context_shift); },
-                 [this](const std::string& text) { ways_.context_shift = is_on(text); }});
-  all.push_back({"markdown", kSwitch, [this] { return switch_text(ways_.markdown); },
-                 [this](const std::string& text) { ways_.markdown = is_on(text); }});
+  all.push_back({"context-shift", kSwitch, [this] { return switch_text(options_.context_shift); },
+                 [this](const std::string& text) { options_.context_shift = is_on(text); }});
+  all.push_back({"markdown", kSwitch, [this] { return switch_text(options_.markdown); },
+                 [this](const std::string& text) { options_.markdown = is_on(text); }});
   const auto model = [&](std::string_view name, std::vector<std::string> values, auto get, auto set) {
     all.push_back(
         {name, std::move(values), [this, get]() -> std::string { return get(model_.options()); },

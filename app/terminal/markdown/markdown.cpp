@@ -15,7 +15,7 @@
 namespace ridge::app {
 namespace {
 
-constexpr int kLeastRoom = 8; // least text width in nested lists
+constexpr int kMinRoom = 8; // least text width in nested lists
 
 struct Cell {
   StyledText text;
@@ -25,7 +25,7 @@ struct Cell {
 class Renderer {
  public:
   Renderer(std::string_view source, int columns)
-      : source_(source), formulas_(source), columns_(std::max(columns, kLeastRoom)) {}
+      : source_(source), formulas_(source), columns_(std::max(columns, kMinRoom)) {}
 
   std::vector<std::string> lines() {
     text::MarkdownEvents(*this).parse(formulas_.copy());
@@ -217,7 +217,7 @@ class Renderer {
   int room() const {
     int taken = 0;
     for (const std::string& prefix : prefixes_) taken += shown_width(prefix);
-    return std::max(columns_ - taken, kLeastRoom);
+    return std::max(columns_ - taken, kMinRoom);
   }
 
   void put_line(const std::string& line) {
@@ -235,7 +235,7 @@ class Renderer {
     behind_formula_ = false;
     if (text_.empty()) return;
     first_inside_ = false;
-    for (const std::string& line : std::exchange(text_, text_.begin_again()).wrapped(room())) put_line(line);
+    for (const std::string& line : std::exchange(text_, text_.empty_copy()).wrapped(room())) put_line(line);
   }
 
   void put_code() {

@@ -38,7 +38,7 @@ void StyledText::add(std::string_view text) {
   styles_.resize(plain_.size(), style());
 }
 
-StyledText StyledText::begin_again() const {
+StyledText StyledText::empty_copy() const {
   StyledText next;
   next.stack_ = stack_;
   return next;

@@ -23,7 +23,7 @@ class StyledText {
   int width() const; // of its widest line
   // Wrapped at words; each line begins and ends unstyled.
   std::vector<std::string> wrapped(int columns) const;
-  StyledText begin_again() const; // empty, with the current styles
+  StyledText empty_copy() const; // with the current styles
 
  private:
   uint8_t style() const { return stack_.empty() ? 0 : stack_.back(); }

@@ -71,8 +71,8 @@ void read_messages(StoredConversation& c, const Json& json, const std::string& l
   for (size_t i = 0; i < messages.size(); ++i) read_message(c, messages[i], fmt::format("{}: message {}", label, i));
   if (!json.contains("versions")) return;
   const auto number = [&](const Json& value) {
-    constexpr int64_t kMost = 1'000'000;
-    if (!value.is_number_integer() || value.get<int64_t>() < -1 || value.get<int64_t>() > kMost)
+    constexpr int64_t kMax = 1'000'000;
+    if (!value.is_number_integer() || value.get<int64_t>() < -1 || value.get<int64_t>() > kMax)
       throw_error("{}: versions of messages whose orders or parents make no sense", label);
     return value.get<int>();
   };
@@ -220,7 +220,7 @@ void ConversationStore::refresh(const std::string& id) {
   if (known && written_elsewhere(*known)) *known = read(id);
 }
 
-std::string ConversationStore::keep_both(const std::string& id) {
+std::string ConversationStore::fork_if_changed(const std::string& id) {
   const StoredConversation* known = find(id);
   if (!known || !written_elsewhere(*known)) return id;
   StoredConversation ours = *known;

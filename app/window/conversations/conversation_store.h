@@ -44,7 +44,7 @@ class ConversationStore {
   PicturesByMessage pictures(const StoredConversation& c) const;
   // Call before changing and saving. If another window changed the file, this store's version becomes a copy with the
   // returned id; otherwise returns `id`.
-  std::string keep_both(const std::string& id);
+  std::string fork_if_changed(const std::string& id);
   // Also removes unused pictures. Throws Error on failure; the conversation stays in memory.
   void save(std::string id); // by value: the caller's string may be moved or removed
   // Throws Error; the conversation then stays in the list.

@@ -67,8 +67,8 @@ KeptContent read_kept_content(const Json& content, const std::string& place) {
       kept.pictures.push_back(std::make_shared<core::MessagePicture>(picture_of(part, place)));
     else
       throw_error("{}: expected a text or a list of texts and pictures", place);
-    if (kept.pictures.size() > kMostPicturesOfMessage)
-      throw_error("{}: expected at most {} pictures", place, kMostPicturesOfMessage);
+    if (kept.pictures.size() > kMaxPicturesOfMessage)
+      throw_error("{}: expected at most {} pictures", place, kMaxPicturesOfMessage);
   }
   return kept;
 }
@@ -85,14 +85,14 @@ Json kept_content(const std::string& text, const core::MessagePictures& pictures
 
 void read_picture_files(const std::string& folder, PicturesByMessage& pictures) {
   std::map<std::string, std::shared_ptr<const std::string>> read;
-  size_t left = kMostPictureBytes;
-  constexpr auto kMost = static_cast<size_t>(media::PictureLimits{}.bytes);
+  size_t left = kMaxPictureBytes;
+  constexpr auto kMax = static_cast<size_t>(media::PictureLimits{}.bytes);
   for (auto& [message, list] : pictures)
     for (auto& picture : list) {
       if (picture->file) continue;
       const auto [at, is_new] = read.try_emplace(picture->key);
       if (is_new) {
-        at->second = read_picture_file(folder + "/" + picture->key, picture->key, std::min(left, kMost));
+        at->second = read_picture_file(folder + "/" + picture->key, picture->key, std::min(left, kMax));
         if (at->second) left -= at->second->size();
       }
       picture = std::make_shared<core::MessagePicture>(picture->key, picture->name, at->second);

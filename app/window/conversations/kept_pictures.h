@@ -12,8 +12,8 @@
 namespace ridge::app {
 
 // All pictures of the shown conversation are in memory.
-inline constexpr size_t kMostPicturesOfMessage = 16;
-inline constexpr size_t kMostPictureBytes = size_t{256} << 20; // per conversation
+inline constexpr size_t kMaxPicturesOfMessage = 16;
+inline constexpr size_t kMaxPictureBytes = size_t{256} << 20; // per conversation
 
 using PicturesByMessage = std::map<size_t, core::MessagePictures>; // by message number
 
@@ -23,7 +23,7 @@ struct KeptContent {
   core::MessagePictures pictures;
 };
 // Parses "content". Throws Error, beginning with `place`, unless it is a text or a list of texts and at most
-// kMostPicturesOfMessage pictures in such a folder.
+// kMaxPicturesOfMessage pictures in such a folder.
 KeptContent read_kept_content(const engine::Json& content, const std::string& place);
 // The inverse. The folder is beside the conversation's file.
 engine::Json kept_content(const std::string& text, const core::MessagePictures& pictures, const std::string& folder);

@@ -25,7 +25,7 @@ void MessageTree::forget_choices() {
   for (Node& node : nodes_) node.shown.choices = nullptr;
 }
 
-bool MessageTree::turn(size_t message, int version) {
+bool MessageTree::select_version(size_t message, int version) {
   if (message >= path_.size()) return false;
   const std::vector<int> versions = versions_of(message);
   if (version < 0 || version >= static_cast<int>(versions.size())) return false;

@@ -30,7 +30,7 @@ class MessageTree {
   void replace(size_t message, const std::string& text);
   void forget_choices(); // call when the vocabulary changes
   // Shows another version of a message; the path then follows last_child. Returns false if there is no such version.
-  bool turn(size_t message, int version);
+  bool select_version(size_t message, int version);
   // The path's messages with their version numbers.
   std::vector<core::ChatMessage> shown() const;
   Json sent() const;

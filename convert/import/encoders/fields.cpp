@@ -15,7 +15,7 @@ namespace {
 
 using models::FieldRule, models::Kind, models::vision::Media;
 
-constexpr int64_t kMostOfAKey = 1 << 28;
+constexpr int64_t kMaxOfAKey = 1 << 28;
 
 constexpr auto kOfPictures = std::to_array<FieldRule>({
     {"embedding_length", Kind::count, "vision_config.hidden_size"},
@@ -40,7 +40,7 @@ void write_field(EncoderFields& fields, const FieldRule& rule, bool required) {
   if (rule.kind == Kind::real)
     return fields.set(rule.key, static_cast<float>(fields.number(rule.fields).value_or(rule.absent.value_or(0))));
   const auto absent = rule.absent ? std::optional(static_cast<int64_t>(*rule.absent)) : std::nullopt;
-  fields.set_count(rule.key, fields.count(rule.fields, 0, kMostOfAKey, absent));
+  fields.set_count(rule.key, fields.count(rule.fields, 0, kMaxOfAKey, absent));
 }
 
 // For pictures, neither clip.use_gelu nor clip.use_silu: quick GELU. Encoders of sound have only the usual one.

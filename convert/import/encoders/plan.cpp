@@ -194,9 +194,9 @@ void EncoderPlan::add_batch_norm(const std::string& from, const std::string& to,
 }
 
 void EncoderPlan::add_sinusoids(const std::string& to) {
-  constexpr int64_t kPlaces = 1500, kMostWidth = 1 << 16;
+  constexpr int64_t kPlaces = 1500, kMaxWidth = 1 << 16;
   const int64_t width = fields_.written("embedding_length"), half = width / 2;
-  if (half < 2 || width % 2 != 0 || width > kMostWidth)
+  if (half < 2 || width % 2 != 0 || width > kMaxWidth)
     throw_error("{}: a width of {} has no table of waves", fields_.where(family_.section), width);
   const double step = std::log(10000.0) / static_cast<double>(half - 1);
   std::vector<float> table;

@@ -95,8 +95,8 @@ constexpr EncoderRule kLayer3[] = {
 
 // The position table is a square.
 void read_table_and_taps(EncoderFields& fields) {
-  constexpr int64_t kMostPositions = 1 << 20;
-  const int64_t positions = fields.count("vision_config.num_position_embeddings", 1, kMostPositions, 2304);
+  constexpr int64_t kMaxPositions = 1 << 20;
+  const int64_t positions = fields.count("vision_config.num_position_embeddings", 1, kMaxPositions, 2304);
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(positions))));
   if (side * side != positions)
     throw_error("{}: is {}, expected a square", fields.where("vision_config.num_position_embeddings"), positions);

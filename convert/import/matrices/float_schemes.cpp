@@ -39,7 +39,7 @@ Matrix::Reader<uint8_t> bytes(const SafeTensor& tensor, int64_t width) {
 }
 
 // Refuses E8M0 code 255 (NaN).
-void refuse_no_numbers(const SafeTensor& scales) {
+void check_no_nan(const SafeTensor& scales) {
   for (int64_t i = 0; i < scales.elements(); ++i)
     if (byte(scales, i) == 255) throw_error("tensor {}: scale {} is not a number", scales.name, i);
 }
@@ -202,7 +202,7 @@ Matrix MatrixReader::mxfp4(const Request& request, const SafeTensor& packed) con
   if (cols % 32 != 0 || packed.dtype != Dtype::U8) refuse(packed, "U8, columns in multiples of 32");
   get(matrix, request, ".weight_packed", Dtype::U8, {rows, cols / 2});
   const SafeTensor& scales = get(matrix, request, ".weight_scale", Dtype::U8, {rows, cols / 32});
-  refuse_no_numbers(scales);
+  check_no_nan(scales);
   matrix.codes = nibbles(packed, cols);
   matrix.scale_bytes = bytes(scales, cols / 32);
   return matrix;
@@ -214,7 +214,7 @@ std::vector<Matrix> MatrixReader::mxfp4_experts(const SafeTensor& blocks, const 
     refuse(blocks, "U8 [experts, rows, groups, 16]");
   if (scales.dtype != Dtype::U8 || scales.shape != std::vector<int64_t>{shape[0], shape[1], shape[2]})
     refuse(scales, fmt::format("U8 [{}, {}, {}]", shape[0], shape[1], shape[2]));
-  refuse_no_numbers(scales);
+  check_no_nan(scales);
   const int64_t rows = shape[1], cols = 32 * shape[2];
   std::vector<Matrix> experts;
   for (int64_t e = 0; e < shape[0]; ++e) {

@@ -46,8 +46,8 @@ class CpuExecutor final : public core::Executor {
 
   std::span<const float> hidden() override { return lowering_.hidden(); }
 
-  bool continues_at(int32_t stream, int64_t position) const override {
-    return positions_.continues_at(stream, position);
+  bool can_resume_at(int32_t stream, int64_t position) const override {
+    return positions_.can_resume_at(stream, position);
   }
   int64_t saved_floats() const override { return core::state_elements(program_) + lowering_.cache().window_floats(); }
   void save_state(int32_t stream, std::span<float> state, int64_t position) override {
@@ -56,7 +56,7 @@ class CpuExecutor final : public core::Executor {
     lowering_.cache().save_windows(stream, position, state.subspan(recurrent));
   }
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
-    if (state.empty()) return positions_.assume(stream, position);
+    if (state.empty()) return positions_.set_unchecked(stream, position);
     positions_.set(stream, position);
     const int64_t recurrent = core::state_elements(program_);
     load_recurrent(stream, state.first(recurrent));
@@ -85,7 +85,7 @@ class CpuExecutor final : public core::Executor {
     mark_.state.resize(core::state_elements(program_));
     save_recurrent(stream, mark_.state);
   }
-  void return_to_mark() override {
+  void restore_mark() override {
     positions_.return_to(mark_.stream, mark_.position);
     load_recurrent(mark_.stream, mark_.state);
   }

@@ -60,7 +60,7 @@ void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<cons
       matmul.floats(scratch.floats, column, std::min(kFloatPanelCols, linear.cols - column), scratch.x, tokens, sums);
     }
   }
-  matmul.join(sums, linear.quantized && !linear.kernels->scale16 ? kPartialSums / 2 : kPartialSums, tokens);
+  matmul.reduce(sums, linear.quantized && !linear.kernels->scale16 ? kPartialSums / 2 : kPartialSums, tokens);
   for (int64_t t = 0; t < tokens; ++t) {
     float* result = std::copy_n(scratch.sums[t][0], count, linear.out + out[t] * linear.rows + first) - count;
     for (int64_t r = 0; linear.bias && r < count; ++r) result[r] += linear.bias[first + r];

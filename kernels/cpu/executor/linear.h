@@ -43,7 +43,7 @@ struct Linear {
 };
 
 // Up to this many tokens, rows are unpacked one by one; above, as transposed panels.
-inline constexpr int64_t kMostDotTokens = 2;
+inline constexpr int64_t kMaxDotTokens = 2;
 inline constexpr int64_t kTokenBlock = 256;
 
 struct LinearScratch {

@@ -117,9 +117,9 @@ void Lowering::add_rope_angles() {
 }
 
 void Lowering::find_last_products() {
-  last_product_.assign(program_.values.size(), 0);
+  last_reader_.assign(program_.values.size(), 0);
   for (size_t i = 0; i < program_.ops.size(); ++i)
-    if (class_of(program_.ops[i].kind) == core::OpClass::matrix) last_product_[program_.ops[i].inputs[0]] = i;
+    if (class_of(program_.ops[i].kind) == core::OpClass::matrix) last_reader_[program_.ops[i].inputs[0]] = i;
 }
 
 void Lowering::lower_ops() {
@@ -258,7 +258,7 @@ std::pair<std::byte*, Lowering::Resource> Lowering::quantized(core::ValueId id, 
   CodeBuffer& buffer = code_buffer((gathered ? config_.max_outputs : config_.max_batch) * per_row * bytes);
   buffer.holds = id;
   buffer.cols = cols;
-  buffer.free_after = last_product_[id];
+  buffer.free_after = last_reader_[id];
   const float* x = value(id);
   std::byte* out = buffer.memory.data();
   const VectorKernels& vectors = vector_kernels();

@@ -41,7 +41,7 @@ struct BatchState {
   struct Sequence {
     int64_t stream;
     std::vector<int64_t> tokens;
-    bool starts; // from zero state
+    bool starts_from_zero;
   };
   std::vector<int32_t> tokens, positions, streams, outputs, axes;
   std::vector<float> given;               // core::Batch::rows
@@ -169,7 +169,7 @@ class Lowering {
   std::vector<RopeAngles> angles_;
 
   size_t current_op_ = 0;
-  std::vector<size_t> last_product_;
+  std::vector<size_t> last_reader_;
   std::vector<std::unique_ptr<CodeBuffer>> code_buffers_;
   std::map<core::WeightId, std::vector<float>> vectors_;
   std::map<uint32_t, FormatKernels> kernels_;

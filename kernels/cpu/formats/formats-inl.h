@@ -68,14 +68,14 @@ template <typename Format, bool kOne>
 HWY_INLINE void dot_rows(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const QuantizedRow* x,
                          int64_t tokens, float* const* out) {
   using Input = DotInput<Format::kScaleWeights>;
-  constexpr int64_t kMost = kOne ? 1 : kDotTokens;
+  constexpr int64_t kMax = kOne ? 1 : kDotTokens;
   if (kOne) tokens = 1;
-  Input inputs[kMost];
+  Input inputs[kMax];
   for (int64_t t = 0; t < tokens; ++t) inputs[t] = Input(x[t]);
   for (int64_t r = 0; r < count; ++r) {
     const std::byte* row = rows + r * row_bytes;
-    VF totals[kMost][kSumVectors];
-    for (int64_t t = 0; t < kMost; ++t)
+    VF totals[kMax][kSumVectors];
+    for (int64_t t = 0; t < kMax; ++t)
       for (int64_t j = 0; j < kSumVectors; ++j) totals[t][j] = hn::Zero(kF);
     for (int64_t column = 0; column < cols; column += kChunk) {
       const ChunkBlocks<Format> blocks(row, cols, column);

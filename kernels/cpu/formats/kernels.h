@@ -93,7 +93,7 @@ struct MatmulKernels {
   void (*floats)(const FloatPanel& panel, int64_t first_col, int64_t cols, const float* const* x, int64_t tokens,
                  float* sums);
   // First `count` partial sums into sums[t][0][r].
-  void (*join)(float* sums, int64_t count, int64_t tokens);
+  void (*reduce)(float* sums, int64_t count, int64_t tokens);
 };
 const MatmulKernels& matmul_kernels();
 

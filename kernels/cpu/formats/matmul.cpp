@@ -162,12 +162,12 @@ HWY_INLINE int64_t tile_tokens(int64_t left, int64_t most) {
 template <bool kScale16, bool kHasOffset, bool kWide>
 void multiply_codes(const CodePanel& panel, int64_t first_col, int64_t cols, const QuantizedRow* x, int64_t tokens,
                     float* sums) {
-  constexpr int kMost = kWide ? kWideTileTokens : kTileTokens;
+  constexpr int kMax = kWide ? kWideTileTokens : kTileTokens;
   for (int64_t t = 0; t < tokens;) {
-    const int64_t n = tile_tokens(tokens - t, kMost);
+    const int64_t n = tile_tokens(tokens - t, kMax);
     const CodesTile<kScale16, kHasOffset, kWide> tile{panel, first_col, cols, x + t,
                                                       sums + t * kPartialSums * kPanelRows};
-    with_tokens<kMost>(n, tile);
+    with_tokens<kMax>(n, tile);
     t += n;
   }
 }

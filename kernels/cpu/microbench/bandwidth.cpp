@@ -52,7 +52,7 @@ HWY_EXPORT(read_all);
 
 namespace {
 
-constexpr int64_t kLeast = int64_t{256} << 20, kPiece = int64_t{1} << 20;
+constexpr int64_t kMin = int64_t{256} << 20, kPiece = int64_t{1} << 20;
 
 // Prefers /sys: on virtual machines sysconf reports up to ten times the real share.
 int64_t cache_bytes() {
@@ -69,7 +69,7 @@ int64_t cache_bytes() {
   return bytes > 0 ? bytes : std::max<int64_t>(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
 }
 
-int64_t buffer_bytes() { return (std::max(kLeast, 6 * cache_bytes()) + kPiece - 1) / kPiece * kPiece; }
+int64_t buffer_bytes() { return (std::max(kMin, 6 * cache_bytes()) + kPiece - 1) / kPiece * kPiece; }
 
 // Huge pages: 2 to 5 % faster to read (EPYC, 2 threads), far fewer faults.
 struct Mapping {

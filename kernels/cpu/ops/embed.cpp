@@ -24,7 +24,7 @@ void lower_embed(Lowering& lowering, const core::Op& op) {
                           format.decode(table.row(std::max(rows[t], 0)), table.cols, row);
                         } else {
                           std::copy_n(batch.given.data() + (-1 - rows[t]) * given_width, table.cols, row);
-                          if (params.rows == core::RowUse::as_it_is) scale = 1;
+                          if (params.rows == core::RowUse::unscaled) scale = 1;
                         }
                         if (scale != 1)
                           for (int64_t i = 0; i < table.cols; ++i) row[i] *= scale;

@@ -51,7 +51,7 @@ void lower_expert_linear(Lowering& lowering, const core::Op& op) {
         expert.matrix = weight.row(group.expert * weight.rows);
         if (expert.bias) expert.bias += group.expert * weight.rows;
         const int64_t first = item % pieces * piece, last = std::min(first + piece, panels);
-        if (static_cast<int64_t>(group.count) <= kMostDotTokens) {
+        if (static_cast<int64_t>(group.count) <= kMaxDotTokens) {
           const int64_t first_row = expert.panel(first).first;
           return run_dots(expert, in, out, first_row, std::min(last * kPanelRows, weight.rows) - first_row);
         }

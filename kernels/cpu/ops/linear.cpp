@@ -49,11 +49,11 @@ void lower_linear(Lowering& lowering, const core::Op& op) {
       [=, &batch = lowering.batch(), count = static_cast<int64_t>(pieces.size()) - 1] {
         const int64_t tokens = batch.rows(gathered);
         if (tokens == 0) return int64_t{0};
-        return tokens <= kMostDotTokens ? count : panels * ceil_div(tokens, token_block(tokens, panels, threads));
+        return tokens <= kMaxDotTokens ? count : panels * ceil_div(tokens, token_block(tokens, panels, threads));
       },
       [=, &lowering, numbers = lowering.row_numbers()](int64_t item, int thread) {
         const int64_t tokens = lowering.batch().rows(gathered);
-        if (tokens <= kMostDotTokens) {
+        if (tokens <= kMaxDotTokens) {
           const std::span<const int32_t> all(numbers, tokens);
           run_dots(linear, all, all, pieces[item], pieces[item + 1] - pieces[item]);
         } else {

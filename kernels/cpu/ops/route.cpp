@@ -85,12 +85,12 @@ class Router {
     if (params_.gate == core::Gate::softmax_of_chosen)
       factor /= sum;
     else if (params_.normalize)
-      factor /= std::max(sum, kLeastSum);
+      factor /= std::max(sum, kMinSum);
     for (int64_t s = 0; s < params_.used; ++s)
       shares[s] = static_cast<float>(shares[s] * factor * (scale_ ? scale_[ids[s]] : 1));
   }
 
-  static constexpr double kLeastSum = 0x1p-14; // f16's smallest normal, as in reference code
+  static constexpr double kMinSum = 0x1p-14; // f16's smallest normal, as in reference code
 
   const core::RouteParams params_;
   const float *bias_, *scale_; // [experts] or null

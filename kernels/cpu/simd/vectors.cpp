@@ -134,7 +134,7 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
   if constexpr (kKind == silu) return hn::Mul(x, sigmoid_of(hn::Mul(alpha, x)));
   if constexpr (kKind == sigmoid) return sigmoid_of(hn::Mul(alpha, x));
   if constexpr (kKind == root_sigmoid) {
-    const VF root = hn::Sqrt(hn::Max(hn::Abs(x), hn::Set(kF, core::kLeastRooted)));
+    const VF root = hn::Sqrt(hn::Max(hn::Abs(x), hn::Set(kF, core::kMinRooted)));
     return sigmoid_of(hn::IfThenElse(hn::Eq(x, zero), x, hn::CopySign(root, x))); // keeps NaN
   }
   if constexpr (kKind == relu || kKind == relu_squared) {

@@ -44,13 +44,13 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
   if (!block.take_split(stream, length)) return;
   if constexpr (!kRope) {
     wait_for_predecessor(); // stores the newest keys
-    stamp(args.stamps, kMayGoOn);
+    stamp(args.stamps, kPredecessorDone);
   }
 
   const AttentionKeys<Shape> keys(block);
-  typename AttentionKeys<Shape>::Held key;
+  typename AttentionKeys<Shape>::Fragment key;
   const AttentionValues<Shape> values(block);
-  typename AttentionValues<Shape>::Held value;
+  typename AttentionValues<Shape>::Fragment value;
   const int first_base = block.begin + block.warp * kKeysPerWarp;
   if (first_base < block.end) keys.fetch(key, first_base);
   values.fetch(value, block.begin, rounds[0]);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
     sinks[threadIdx.x] = args.sinks[block.kv_head * block.group + block.head_of(threadIdx.x)] * kLog2e;
   AttentionVectors<Shape>(block, heads).store(query, newest, rope);
   __syncthreads();
-  stamp(args.stamps, kHasInput);
+  stamp(args.stamps, kInputLoaded);
 
   int visible[kTiles][2];
   find_visible(visible, block);
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
       scores.find_weights(score, keys, base, visible);
     }
     scores.share(block, round);
-    values.land(value, round_base, round, newest);
+    values.finish_fetch(value, round_base, round, newest);
     __syncthreads();
     if (two_rounds && round_base + kKeysPerRound < block.end)
       values.fetch(value, round_base + kKeysPerRound, rounds[stage ^ 1]);
@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
 }
 
 template <int kDim, NewTokens kNew>
-constexpr int kMostStaticBytes = kAttentionRows*(kDim + 32) * 2 +
-                                 (kNew == NewTokens::run ? kAttentionRows * (8 * kDim + 64) : 9 * kDim) + 128;
+constexpr int kMaxStaticBytes = kAttentionRows*(kDim + 32) * 2 +
+                                (kNew == NewTokens::run ? kAttentionRows * (8 * kDim + 64) : 9 * kDim) + 128;
 
 template <int kDim, bool kRagged, int kTiles, NewTokens kNew>
 auto fast_kernel(const Cache& cache) {
@@ -131,10 +131,10 @@ auto fast_kernel(const Cache& cache) {
 template <int kDim, bool kRagged, int kTiles, NewTokens kNew>
 void launch_fast(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads) {
   constexpr int kRoundBytes = sizeof(AttentionRound<kDim, kTiles>);
-  constexpr int kTwoStages = std::max(80 << 10, 2 * kRoundBytes + kMostStaticBytes<kDim, kNew>);
+  constexpr int kTwoStages = std::max(80 << 10, 2 * kRoundBytes + kMaxStaticBytes<kDim, kNew>);
   const int stages = launch.shared_per_block >= kTwoStages ? 2 : 1;
   const auto kernel = fast_kernel<kDim, kRagged, kTiles, kNew>(args.cache);
-  allow_shared(kernel, stages * kRoundBytes);
+  allow_dynamic_shared_memory(kernel, stages * kRoundBytes);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   // Heads first: in short contexts blocks with work start first.
   launch(kernel, dim3(args.cache.heads, args.splits, tiles), kAttentionThreads, stages * kRoundBytes, args, heads);
@@ -159,12 +159,12 @@ int kernel_width(int width) {
 bool is_ragged(const Cache& cache, float soft_cap) { return kernel_width(cache.k_dim) != cache.k_dim || soft_cap > 0; }
 
 template <int kDim, NewTokens kNew>
-constexpr int kLeastShared = sizeof(AttentionRound<kDim, 2>) + kMostStaticBytes<kDim, kNew>;
+constexpr int kMinShared = sizeof(AttentionRound<kDim, 2>) + kMaxStaticBytes<kDim, kNew>;
 
 template <int kDim>
 bool takes_rope(const ChipLimits& chip, const RopeStoreArgs& heads, bool one_run) {
   const bool codes = heads.cache.k_scales || heads.cache.v_scales;
-  if (one_run && (codes || chip.shared_per_block < kLeastShared<kDim, NewTokens::run>)) return false;
+  if (one_run && (codes || chip.shared_per_block < kMinShared<kDim, NewTokens::run>)) return false;
   return Quad<kDim>::takes(heads.rope, codes);
 }
 
@@ -177,7 +177,7 @@ bool fast_attention(const Cache& cache, float soft_cap, const ChipLimits& chip) 
   const int width = kernel_width(cache.k_dim);
   if (is_ragged(cache, soft_cap) && !cache.k_scales != !cache.v_scales) return false;
   if (cache.k_scales && cache.k_dim % 32 != 0) return false;
-  return width == 256 ? chip.shared_per_block >= kLeastShared<256, NewTokens::alone> : width > 0;
+  return width == 256 ? chip.shared_per_block >= kMinShared<256, NewTokens::alone> : width > 0;
 }
 
 bool can_fuse_rope(const ChipLimits& chip, const AttentionArgs& args, const RopeStoreArgs& heads, bool one_run) {

@@ -12,7 +12,7 @@ class AttentionKeys {
 
  public:
   // Loaded as soon as the previous round's keys have been used.
-  struct Held {
+  struct Fragment {
     typename KeyRows::Piece piece[2][Shape::kChunks];
     typename KeyRows::Scales scales[2];
   };
@@ -22,12 +22,12 @@ class AttentionKeys {
         stored_(block.last_stored()) {}
 
   __device__ __forceinline__ int row(int base, int i) const { return base + 8 * i + block_.g; }
-  __device__ __forceinline__ void fetch(Held& held, int base) const {
+  __device__ __forceinline__ void fetch(Fragment& held, int base) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) fetch_row(held, i, rows_, block_.row_of(min(row(base, i), stored_)));
   }
   // Replaces new tokens' rows, which were not in the cache yet.
-  __device__ __forceinline__ void take_newest(Held& held, int base, const NewestOf<Shape>& newest) const {
+  __device__ __forceinline__ void take_newest(Fragment& held, int base, const NewestOf<Shape>& newest) const {
     if constexpr (Shape::kRun) {
       if (const int first = block_.first_new(); base + kKeysPerWarp > first)
 #pragma unroll
@@ -47,12 +47,12 @@ class AttentionKeys {
       }
     }
   }
-  __device__ __forceinline__ uint4 halves(const Held& held, int i, int chunk) const {
+  __device__ __forceinline__ uint4 halves(const Fragment& held, int i, int chunk) const {
     return rows_.halves(held.piece[i][chunk], held.scales[i][chunk]);
   }
 
  private:
-  __device__ __forceinline__ void fetch_row(Held& held, int i, const KeyRows& from, int row) const {
+  __device__ __forceinline__ void fetch_row(Fragment& held, int i, const KeyRows& from, int row) const {
     held.scales[i] = from.scales(row);
 #pragma unroll
     for (int c = 0; c < Shape::kChunks; ++c) held.piece[i][c] = from.load(row, 8 * block_.t + 32 * c);
@@ -72,7 +72,7 @@ class AttentionValues {
                        kThreadPieces = kKeysPerRound / kRowStep;
 
  public:
-  struct Held {
+  struct Fragment {
     uint2 piece[kCodes ? kThreadPieces : 1];
     uint16_t scale[kCodes ? kThreadPieces : 1];
   };
@@ -83,7 +83,7 @@ class AttentionValues {
         stored_(block.last_stored()), stored_end_(Shape::kRope ? min(block.end, block.first_new()) : block.end),
         newest_row_(block.has_newest() ? block.length - 1 : -1), end_(block.end) {}
 
-  __device__ __forceinline__ void fetch(Held& held, int base, RoundOf<Shape>& to) const {
+  __device__ __forceinline__ void fetch(Fragment& held, int base, RoundOf<Shape>& to) const {
     if (!rows_.width.has(column_)) return;
 #pragma unroll
     for (int i = 0; i < kThreadPieces; ++i) {
@@ -97,8 +97,8 @@ class AttentionValues {
     }
     copy_async_commit();
   }
-  __device__ __forceinline__ void land(const Held& held, int base, RoundOf<Shape>& to,
-                                       const NewestOf<Shape>& newest) const {
+  __device__ __forceinline__ void finish_fetch(const Fragment& held, int base, RoundOf<Shape>& to,
+                                               const NewestOf<Shape>& newest) const {
     if (!rows_.width.has(column_)) return;
     if constexpr (kCodes) {
 #pragma unroll
@@ -153,8 +153,8 @@ template <typename Shape>
 class AttentionVectors {
   static constexpr int kDim = Shape::kDim, kPerWarp = kWarp / Shape::kLanes, kQuads = Shape::kQuads;
   static constexpr bool kRope = Shape::kRope, kRun = Shape::kRun;
-  static constexpr int kAtOnce = kAttentionWarps * kPerWarp;
-  static constexpr int kAhead = kRun ? 3 : 1; // loads in flight per warp
+  static constexpr int kVectorsPerPass = kAttentionWarps * kPerWarp;
+  static constexpr int kLoadsInFlight = kRun ? 3 : 1; // per warp
   using Share = float4[kQuads];
 
  public:
@@ -188,28 +188,30 @@ class AttentionVectors {
         for (int i = 0; i < kQuads; ++i)
           angles[i][0] = newest.angles[2 * quad(i).number], angles[i][1] = newest.angles[2 * quad(i).number + 1];
     }
-    const float* first_vectors[kAhead];
+    const float* first_vectors[kLoadsInFlight];
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a) first_vectors[a] = vector(warp * kPerWarp + lane / Shape::kLanes + a * kAtOnce);
+    for (int a = 0; a < kLoadsInFlight; ++a)
+      first_vectors[a] = vector(warp * kPerWarp + lane / Shape::kLanes + a * kVectorsPerPass);
     if constexpr (kRope) {
       for (const float* first : first_vectors) asm volatile("" ::"l"(first)); // computes the addresses before the wait
       if (!heads_.dataflow_input) wait_for_predecessor();
-      stamp(args.stamps, kMayGoOn);
+      stamp(args.stamps, kPredecessorDone);
     }
-    Share ahead[kAhead];
+    Share ahead[kLoadsInFlight];
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a) load(ahead[a], first_vectors[a]);
+    for (int a = 0; a < kLoadsInFlight; ++a) load(ahead[a], first_vectors[a]);
 #pragma unroll 1
-    for (int first = warp * kPerWarp; first < count_; first += kAtOnce) {
+    for (int first = warp * kPerWarp; first < count_; first += kVectorsPerPass) {
       const int v = first + lane / Shape::kLanes;
       Share x;
 #pragma unroll
       for (int i = 0; i < kQuads; ++i) {
         x[i] = ahead[0][i];
 #pragma unroll
-        for (int a = 1; a < kAhead; ++a) ahead[a - 1][i] = ahead[a][i];
+        for (int a = 1; a < kLoadsInFlight; ++a) ahead[a - 1][i] = ahead[a][i];
       }
-      if (first + kAhead * kAtOnce < count_) load(ahead[kAhead - 1], vector(v + kAhead * kAtOnce));
+      if (first + kLoadsInFlight * kVectorsPerPass < count_)
+        load(ahead[kLoadsInFlight - 1], vector(v + kLoadsInFlight * kVectorsPerPass));
       if constexpr (kRope) {
         while (heads_.dataflow_input && __any_sync(~0u, is_missing(x))) load(x, vector(v));
         norm(x, v, q_norm, k_norm);
@@ -288,7 +290,7 @@ class AttentionVectors {
     return missing;
   }
   __device__ __forceinline__ void norm(Share& x, int v, const Share& q_norm, const Share& k_norm) const {
-    if (!heads_.q_norm && !heads_.k_norm && !heads_.norms_v) return;
+    if (!heads_.q_norm && !heads_.k_norm && !heads_.normalizes_v) return;
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) {
@@ -299,7 +301,7 @@ class AttentionVectors {
         squares, [](float a, float b) { return a + b; }, Shape::kLanes);
     const float inverse = rsqrtf(squares / kDim + heads_.epsilon);
     const int rows = block_.rows, first_value = rows + made_;
-    if (v >= first_value && heads_.norms_v)
+    if (v >= first_value && heads_.normalizes_v)
 #pragma unroll
       for (float4& quad : x) quad = {quad.x * inverse, quad.y * inverse, quad.z * inverse, quad.w * inverse};
     if (v < rows ? heads_.q_norm : v < first_value ? heads_.k_norm : nullptr)

@@ -53,7 +53,7 @@ struct ScoreRound {
   using Scores = float[kTiles][2][4];
   static __device__ __forceinline__ void multiply(Scores& score, const AttentionBlock<Shape>& block,
                                                   const AttentionKeys<Shape>& keys,
-                                                  const typename AttentionKeys<Shape>::Held& held,
+                                                  const typename AttentionKeys<Shape>::Fragment& held,
                                                   const Queries<Shape>& query) {
 #pragma unroll
     for (int c = 0; c < Shape::kChunks; ++c) {
@@ -225,9 +225,9 @@ class AttentionOutputs {
 #pragma unroll
       for (const float l : largest) most = fmaxf(most, l);
       const float reference = most == -INFINITY ? 0 : most;
-      const float shrink = exp2_approx(running.row_max[n] - reference);
+      const float rescale_factor = exp2_approx(running.row_max[n] - reference);
       running.row_max[n] = most;
-      running.row_sum[n] *= shrink;
+      running.row_sum[n] *= rescale_factor;
 #pragma unroll
       for (int w = 0; w < kPartWarps; ++w) {
         const float l =
@@ -238,7 +238,7 @@ class AttentionOutputs {
       if (!is_first)
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
-          const float of_row = __shfl_sync(~0u, shrink, 4 * (2 * block_.t + k));
+          const float of_row = __shfl_sync(~0u, rescale_factor, 4 * (2 * block_.t + k));
 #pragma unroll
           for (int j = 0; j < kColumnTiles; ++j) running.out[n][j][k] *= of_row, running.out[n][j][2 + k] *= of_row;
         }

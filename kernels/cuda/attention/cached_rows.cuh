@@ -17,7 +17,7 @@ struct RowsFrom {
   int lap, count;
   __device__ __forceinline__ RowsFrom() {}
   __device__ __forceinline__ RowsFrom(const Cache& cache, int first)
-      : lap(cache.lap_of(first)), count(static_cast<int>(cache.rows)) {}
+      : lap(cache.ring_base(first)), count(static_cast<int>(cache.rows)) {}
   __device__ __forceinline__ int operator()(int position) const {
     const int row = position - lap;
     return row < count ? row : row - count; // the ring buffer wraps

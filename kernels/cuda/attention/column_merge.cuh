@@ -6,7 +6,7 @@
 namespace ridge::kernels::cuda {
 
 inline constexpr int kMergeThreads = 256, kMergeWarps = kMergeThreads / kWarp;
-inline constexpr int kMostMergedSplits = kMergeThreads;
+inline constexpr int kMaxMergedSplits = kMergeThreads;
 inline constexpr int kMergedColumns = 2 * kWarp; // a pair per lane
 
 // Scratch per split: maximum and sum of `most_rows` rows, then outputs [rows][dim].

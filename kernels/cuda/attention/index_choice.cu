@@ -104,8 +104,8 @@ __global__ void index_choice_kernel(const __grid_constant__ IndexArgs args, int 
     chosen[written + i] = i < behind ? count * args.span + i : -1;
 }
 
-// Selects positions (core::IndexParams::fills): all threads look for scores above the least chosen one; one thread
-// updates the heap.
+// Selects positions (core::IndexParams::chooses_positions): all threads look for scores above the least chosen one; one
+// thread updates the heap.
 __global__ void position_choice_kernel(const __grid_constant__ IndexArgs args, int first_token) {
   __shared__ unsigned candidates[kWarps];
   const DependentWork work(args.stamps);
@@ -145,14 +145,14 @@ __global__ void position_choice_kernel(const __grid_constant__ IndexArgs args, i
 
 void launch_index_choice(const Launch& launch, IndexArgs args) {
   const size_t shared = (int64_t{args.heads} * args.cache.k_dim + args.heads) * sizeof(float);
-  allow_shared(index_score_kernel, shared);
+  allow_dynamic_shared_memory(index_score_kernel, shared);
   const auto blocks = static_cast<unsigned>((args.cache.rows + kKeys - 1) / kKeys);
   for (int first = 0; first < args.tokens; first += kIndexedTokens) {
     const auto tokens = static_cast<unsigned>(std::min(kIndexedTokens, args.tokens - first));
     args.stamps = launch.stamps();
     launch(index_score_kernel, dim3(blocks, tokens), kThreads, shared, args, first);
     args.stamps = launch.stamps();
-    launch(args.fills ? position_choice_kernel : index_choice_kernel, tokens, kThreads, 0, args, first);
+    launch(args.chooses_positions ? position_choice_kernel : index_choice_kernel, tokens, kThreads, 0, args, first);
   }
 }
 

@@ -14,7 +14,7 @@ namespace ridge::kernels::cuda {
 namespace {
 
 constexpr float kLog2e = 1.4426950408889634f;
-constexpr int kMostStages = 4;
+constexpr int kMaxStages = 4;
 
 template <typename Shape, bool kCodes>
 class LatentBlock {
@@ -103,7 +103,7 @@ class LatentBlock {
 
   // In log2 units; zeros in rows that the tile lacks.
   __device__ __forceinline__ void load_queries() const {
-    constexpr int kRounds = (kDim + kMostRest) / (2 * kWarp);
+    constexpr int kRounds = (kDim + kMaxRopeDim) / (2 * kWarp);
     const int rest = key_dim_ - kDim;
     const float scale = args_.scale * kLog2e;
 #pragma unroll 4
@@ -168,11 +168,11 @@ class LatentBlock {
       if (base + lane_ >= visible_[i]) s = -INFINITY;
       const float most = fmaxf(largest_[i], warp_reduce(s, [](float a, float b) { return fmaxf(a, b); }));
       const float reference = most == -INFINITY ? 0 : most; // the row has seen no key yet
-      const float weight = exp2_approx(s - reference), shrink = exp2_approx(largest_[i] - reference);
+      const float weight = exp2_approx(s - reference), rescale_factor = exp2_approx(largest_[i] - reference);
       largest_[i] = most;
-      sum_[i] = sum_[i] * shrink + warp_sum(weight);
+      sum_[i] = sum_[i] * rescale_factor + warp_sum(weight);
       shared_.weights[row][lane_] = __float2half_rn(weight);
-      if (lane_ == 0) shared_.shrink[row] = shrink;
+      if (lane_ == 0) shared_.rescale_factor[row] = rescale_factor;
     }
   }
 
@@ -180,7 +180,7 @@ class LatentBlock {
     const int g = lane_ / 4;
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
-      const float low = shared_.shrink[16 * m + g], high = shared_.shrink[16 * m + g + 8];
+      const float low = shared_.rescale_factor[16 * m + g], high = shared_.rescale_factor[16 * m + g + 8];
 #pragma unroll
       for (int c = 0; c < kColumnTiles; ++c)
         out_[m][c][0] *= low, out_[m][c][1] *= low, out_[m][c][2] *= high, out_[m][c][3] *= high;
@@ -207,7 +207,7 @@ class LatentBlock {
 
   // Writes results; if the tile is split, to the scratch.
   __device__ __forceinline__ void write() {
-    __syncthreads(); // before `shrink` is overwritten
+    __syncthreads(); // before `rescale_factor` is overwritten
     const bool alone = tile_.used_splits == 1;
     float* part =
         args_.partial + (int64_t{blockIdx.x} * args_.splits.by + blockIdx.y) * latent_part_floats(kRows, kDim);
@@ -215,7 +215,7 @@ class LatentBlock {
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int row = warp_ * kRowsPerWarp + i;
       if (lane_ != 0) continue;
-      shared_.shrink[row] = alone ? reciprocal(sum_[i]) : 1;
+      shared_.rescale_factor[row] = alone ? reciprocal(sum_[i]) : 1;
       if (!alone) part[row] = largest_[i], part[kRows + row] = sum_[i];
     }
     __syncthreads();
@@ -227,7 +227,7 @@ class LatentBlock {
       for (int high = 0; high < 2; ++high) {
         const int row = 16 * m + g + 8 * high;
         if (row >= tile_.rows) continue;
-        const float by = shared_.shrink[row];
+        const float by = shared_.rescale_factor[row];
 #pragma unroll
         for (int c = 0; c < kColumnTiles; ++c)
           *reinterpret_cast<float2*>(to + int64_t{row} * kDim + Shape::kColumns * warp_ + 8 * c +
@@ -280,15 +280,15 @@ int tiles_of(const LatentArgs& args, int rows) {
 template <int kDim, int kTiles>
 void launch_tiles(const Launch& launch, LatentArgs args) {
   using Shape = LatentShape<kDim, kTiles>;
-  args.stages = kMostStages;
+  args.stages = kMaxStages;
   while (latent_shared_bytes<Shape>(args.stages) > launch.shared_per_block) --args.stages;
   args.tiles_per_token = Divisor((args.heads.by + Shape::kRows - 1) / Shape::kRows);
   const int tiles = tiles_of(args, Shape::kRows);
-  args.splits = Divisor(std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kMostMergedSplits)));
+  args.splits = Divisor(std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kMaxMergedSplits)));
   const auto kernel =
       args.cache.k_scales ? latent_attention_kernel<kDim, kTiles, true> : latent_attention_kernel<kDim, kTiles, false>;
   const int shared = latent_shared_bytes<Shape>(args.stages);
-  allow_shared(kernel, shared);
+  allow_dynamic_shared_memory(kernel, shared);
   launch(kernel, dim3(tiles, args.splits.by), kLatentThreads, shared, args);
   if (args.splits.by == 1) return;
   args.stamps = launch.stamps();
@@ -310,7 +310,7 @@ void launch_dim(const Launch& launch, const LatentArgs& args) {
 
 bool fast_latent_attention(const Cache& cache, const ChipLimits& chip) {
   const int rest = cache.k_dim - cache.v_dim;
-  if (!(cache.k_half || cache.k_scales) || rest == 0 || rest > kMostRest || rest % 32 != 0) return false;
+  if (!(cache.k_half || cache.k_scales) || rest == 0 || rest > kMaxRopeDim || rest % 32 != 0) return false;
   switch (cache.v_dim) {
   case 256: return latent_shared_bytes<LatentShape<256, 1>>(2) <= chip.shared_per_block;
   case 512: return latent_shared_bytes<LatentShape<512, 1>>(2) <= chip.shared_per_block;

@@ -9,14 +9,14 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int kLatentWarps = 8, kLatentThreads = kLatentWarps * kWarp;
 inline constexpr int kLatentKeys = 32;
-inline constexpr int kMostRest = 64; // elements of a key behind its value
-inline constexpr int kLeastLatentSplit = 2 * kLatentKeys;
+inline constexpr int kMaxRopeDim = 64; // elements of a key behind its value
+inline constexpr int kMinLatentSplit = 2 * kLatentKeys;
 
 // kDim: of a value. kTiles: of 16 rows.
 template <int kDim_, int kTiles_>
 struct LatentShape {
   static constexpr int kDim = kDim_, kTiles = kTiles_, kRows = 16 * kTiles;
-  static constexpr int kPitch = kDim + kMostRest + 8; // in elements; padded against bank conflicts
+  static constexpr int kPitch = kDim + kMaxRopeDim + 8; // in elements; padded against bank conflicts
   static constexpr int kColumns = kDim / kLatentWarps;
   static constexpr int kParts = kTiles == 1 ? 2 : 1; // with one tile two warps share a key
   static constexpr int kScoreTiles = kTiles == 4 ? 2 : 1;
@@ -28,7 +28,7 @@ struct LatentShared {
   __align__(16) __half query[Shape::kRows][Shape::kPitch];
   __align__(16) __half weights[Shape::kRows][kLatentKeys + 8];
   __align__(16) float scores[Shape::kParts][Shape::kRows][kLatentKeys + 4];
-  __align__(16) float shrink[Shape::kRows];                 // factor of a row's running sums
+  __align__(16) float rescale_factor[Shape::kRows];         // factor of a row's running sums
   __align__(16) __half keys[1][kLatentKeys][Shape::kPitch]; // one per stage
 };
 template <typename Shape>
@@ -55,7 +55,7 @@ struct LatentTile {
     length = args.positions[args.heads.quotient(first_row + rows - 1)] + 1;
     old_keys = args.tokens_share_tiles ? args.positions[0] : args.lone_tokens ? length - 1 : 0;
     const int even = args.splits.quotient(length + args.splits.by - 1);
-    per_split = max(kLeastLatentSplit, (even + kLatentKeys - 1) / kLatentKeys * kLatentKeys);
+    per_split = max(kMinLatentSplit, (even + kLatentKeys - 1) / kLatentKeys * kLatentKeys);
     used_splits = length <= per_split ? 1 : (length + per_split - 1) / per_split;
   }
 };

@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
         const float reference = most == -INFINITY ? 0 : most; // the row has seen no key yet
-        const float shrink = exp2_approx(row_max[m][half] - reference);
+        const float rescale_factor = exp2_approx(row_max[m][half] - reference);
         row_max[m][half] = most;
         float sum = 0;
 #pragma unroll
@@ -213,10 +213,11 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
           sum += a + b;
           weights[m][j / 2][j % 2 * 2 + half] = pack_half2(a, b);
         }
-        row_sum[m][half] = row_sum[m][half] * shrink + sum;
-        if (__any_sync(~0u, shrink != 1)) // rarely true after the first steps
+        row_sum[m][half] = row_sum[m][half] * rescale_factor + sum;
+        if (__any_sync(~0u, rescale_factor != 1)) // rarely true after the first steps
 #pragma unroll
-          for (int j = 0; j < kDim / 8; ++j) out[m][j][2 * half] *= shrink, out[m][j][2 * half + 1] *= shrink;
+          for (int j = 0; j < kDim / 8; ++j)
+            out[m][j][2 * half] *= rescale_factor, out[m][j][2 * half + 1] *= rescale_factor;
       }
     next_values.finish(values);
     __syncthreads(); // values are there; keys are no longer read
@@ -260,7 +261,7 @@ void launch_for(const Launch& launch, AttentionArgs args) {
   const bool varied = kRagged || args.visible.size > 0 || args.soft_cap > 0 || args.places;
   const auto kernel =
       varied ? mma_attention_kernel<kDim, true, kRagged, kCodes> : mma_attention_kernel<kDim, kRagged, kRagged, kCodes>;
-  allow_shared(kernel, S::kSharedBytes);
+  allow_dynamic_shared_memory(kernel, S::kSharedBytes);
   args.tile_tokens = kRows / (args.heads / args.cache.heads);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   launch(kernel, dim3(args.cache.heads, tiles), S::kThreads, S::kSharedBytes, args);

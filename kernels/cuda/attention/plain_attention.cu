@@ -48,12 +48,12 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
     if (args.biases)
       score +=
           args.biases[head * (2 * args.reach + 1) + args.reach + max(-args.reach, min(args.reach, key - position))];
-    const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
+    const float new_largest = fmaxf(largest, score), rescale_factor = expf(largest - new_largest);
     const float weight = expf(score - new_largest);
     largest = new_largest;
-    sum = sum * shrink + weight;
+    sum = sum * rescale_factor + weight;
     for (int i = lane; i < cache.v_dim; i += kWarp)
-      out[i] = out[i] * shrink + weight * read(cache.v, cache.v_half, cache.v_scales, row * cache.v_dim + i);
+      out[i] = out[i] * rescale_factor + weight * read(cache.v, cache.v_half, cache.v_scales, row * cache.v_dim + i);
   }
   if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
   __syncthreads();
@@ -73,7 +73,7 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
 void launch_plain_attention(const Launch& launch, const AttentionArgs& args) {
   const Cache& cache = args.cache;
   const size_t shared = (cache.k_dim + kWarps * cache.v_dim) * sizeof(float);
-  allow_shared(plain_attention_kernel, shared);
+  allow_dynamic_shared_memory(plain_attention_kernel, shared);
   launch(plain_attention_kernel, dim3(args.heads, args.tokens), kWarps * kWarp, shared, args);
 }
 

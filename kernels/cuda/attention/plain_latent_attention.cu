@@ -49,11 +49,11 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
     float score = 0;
     for (int i = lane; i < cache.k_dim; i += kWarp) score += query[i] * read(entry, key, i);
     score = warp_sum(score);
-    const float new_largest = fmaxf(largest, score), shrink = expf(largest - new_largest);
+    const float new_largest = fmaxf(largest, score), rescale_factor = expf(largest - new_largest);
     const float weight = expf(score - new_largest);
     largest = new_largest;
-    sum = sum * shrink + weight;
-    for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = out[i] * shrink + weight * read(entry, key, i);
+    sum = sum * rescale_factor + weight;
+    for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = out[i] * rescale_factor + weight * read(entry, key, i);
   }
   if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
   __syncthreads();
@@ -72,7 +72,7 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
 
 void launch_plain_latent_attention(const Launch& launch, const LatentArgs& args) {
   const size_t shared = (args.cache.k_dim + kWarps * args.cache.v_dim) * sizeof(float);
-  allow_shared(plain_latent_attention_kernel, shared);
+  allow_dynamic_shared_memory(plain_latent_attention_kernel, shared);
   launch(plain_latent_attention_kernel, dim3(args.heads.by, args.tokens), kWarps * kWarp, shared, args);
 }
 

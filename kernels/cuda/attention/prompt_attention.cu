@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     wgmma_commit();
   };
   uint32_t weights[kKeys / 16][4];
-  float shrink[2]; // factor of the outputs so far
+  float rescale_factor[2]; // factor of the outputs so far
   // Replaces the scores by their exponentials.
   const auto exponentiate = [&](auto plain, auto& score, int step) {
     constexpr bool kPlain = decltype(plain)::value; // no masks, no soft cap
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
       most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
       // Without a window every row sees key 0; with one perhaps nothing in the first steps.
       const float reference = kVaried && !kPlain && most == -INFINITY ? 0 : most;
-      shrink[half] = fast_exp2(row_max[half] - reference);
+      rescale_factor[half] = fast_exp2(row_max[half] - reference);
       row_max[half] = most;
       float sum[kChains] = {};
 #pragma unroll
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
         s = fast_exp2(s - reference);
         sum[i % kChains] += s;
       }
-      row_sum[half] = row_sum[half] * shrink[half] + (sum[0] + sum[1] + (sum[2] + sum[3]));
+      row_sum[half] = row_sum[half] * rescale_factor[half] + (sum[0] + sum[1] + (sum[2] + sum[3]));
     }
   };
   const auto exponentiate_step = [&](auto& score, int step) {
@@ -231,11 +231,11 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #pragma unroll
       for (int j = 0; j < kKeys / 8; ++j)
         weights[j / 2][j % 2 * 2 + half] = pack_half2(score[4 * j + 2 * half], score[4 * j + 2 * half + 1]);
-      if (!__any_sync(~0u, shrink[half] != 1)) continue; // rarely true after the first steps
+      if (!__any_sync(~0u, rescale_factor[half] != 1)) continue; // rarely true after the first steps
 #pragma unroll
       for (int j = 0; j < kDim / 8; ++j) {
-        out[4 * j + 2 * half] *= shrink[half];
-        out[4 * j + 2 * half + 1] *= shrink[half];
+        out[4 * j + 2 * half] *= rescale_factor[half];
+        out[4 * j + 2 * half + 1] *= rescale_factor[half];
       }
     }
   };
@@ -321,7 +321,7 @@ void launch_for(const Launch& launch, AttentionArgs args) {
   const bool varied = kRagged || args.visible.size > 0 || args.soft_cap > 0 || args.places;
   const auto kernel =
       varied ? prompt_attention_kernel<kDim, true, kRagged> : prompt_attention_kernel<kDim, kRagged, kRagged>;
-  allow_shared(kernel, kShared);
+  allow_dynamic_shared_memory(kernel, kShared);
   args.tile_tokens = kRows / (args.heads / args.cache.heads);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   const Cache& cache = args.cache;

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) prompt_rope_kernel(const __grid_cons
     if (is_v) {
       const float* x = v + head * cache.v_dim;
       __half* to = static_cast<__half*>(cache.v) + (cache_row + head * cache.rows) * cache.v_dim;
-      const float scale = args.norms_v ? inverse_rms(x, cache.v_dim) : 1;
+      const float scale = args.normalizes_v ? inverse_rms(x, cache.v_dim) : 1;
       for (int i = lane; i < cache.v_dim; i += kWarp) to[i] = __float2half_rn(x[i] * scale);
       continue;
     }
@@ -85,12 +85,12 @@ bool can_rope_prompts(const RopeStoreArgs& args) {
 }
 
 void launch_prompt_rope(const Launch& launch, const RopeStoreArgs& args) {
-  constexpr size_t kMostShared = 48 << 10; // without opting in
+  constexpr size_t kMaxShared = 48 << 10; // without opting in
   const size_t angles = core::round_up(args.rope.pairs, 2) * sizeof(float2);
   const int of_q = args.q_heads * args.head_dim, of_k = args.k_heads * args.head_dim,
             of_v = args.cache.heads * args.cache.v_dim;
   const size_t all = angles + (of_q + of_k + of_v) * sizeof(float);
-  if (of_q % 4 == 0 && of_k % 4 == 0 && of_v % 4 == 0 && all <= kMostShared)
+  if (of_q % 4 == 0 && of_k % 4 == 0 && of_v % 4 == 0 && all <= kMaxShared)
     launch(prompt_rope_kernel<true>, static_cast<unsigned>(args.tokens), kThreads, all, args);
   else
     launch(prompt_rope_kernel<false>, static_cast<unsigned>(args.tokens), kThreads, angles, args);

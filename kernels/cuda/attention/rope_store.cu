@@ -6,7 +6,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kMostThreads = 256;
+constexpr int kMaxThreads = 256;
 
 // In all threads of the block.
 __device__ __forceinline__ float inverse_rms(const float* x, int dim, float epsilon, float* scratch) {
@@ -37,7 +37,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   if (!is_q && !is_k) {
     const float* v = args.v_in + (int64_t{token} * cache.heads + h) * cache.v_dim;
     const int64_t at = ((stream * cache.heads + h) * cache.rows + cache.row_of(position)) * cache.v_dim;
-    if (args.norms_v) {
+    if (args.normalizes_v) {
       const float inverse = inverse_rms(v, cache.v_dim, args.epsilon, scratch);
       for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) head[i] = v[i] * inverse;
       __syncthreads();
@@ -72,7 +72,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
 void launch_rope_store(const Launch& launch, const RopeStoreArgs& args) {
   const int blocks =
       (args.q_in ? args.q_heads : 0) + (args.k_in ? args.k_heads : 0) + (args.v_in ? args.cache.heads : 0);
-  const int threads = std::clamp((args.head_dim / 2 + kWarp - 1) / kWarp * kWarp, kWarp, kMostThreads);
+  const int threads = std::clamp((args.head_dim / 2 + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
   launch(rope_store_kernel, dim3(blocks, args.tokens), threads, args.head_dim * sizeof(float), args, launch.stamps());
 }
 

@@ -26,7 +26,7 @@ struct Shared {
     __align__(16) float scores[kAttentionWarps][kAttentionRows][kKeys + 4];
   };
   __align__(16) __half weights[kAttentionRows][kKeys + 8];
-  float shrink[kAttentionRows], largest[kAttentionRows], sums[kAttentionRows];
+  float rescale_factor[kAttentionRows], largest[kAttentionRows], sums[kAttentionRows];
 };
 
 __device__ __forceinline__ void fetch(Round& round, const AttentionBlock<Shape>& block, int first) {
@@ -68,14 +68,15 @@ class RowSoftmax {
       most = fmaxf(most, s[i]);
     }
     for (int lanes = 1; lanes < 16; lanes *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, lanes));
-    const float reference = most == -INFINITY ? 0 : most, shrink = exp2_approx(largest_ - reference);
+    const float reference = most == -INFINITY ? 0 : most, rescale_factor = exp2_approx(largest_ - reference);
     const float a = exp2_approx(s[0] - reference), b = exp2_approx(s[1] - reference);
     float sum = a + b;
     for (int lanes = 1; lanes < 16; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
     largest_ = most;
-    sum_ = sum_ * shrink + sum;
+    sum_ = sum_ * rescale_factor + sum;
     *reinterpret_cast<uint32_t*>(&shared.weights[row_][at_]) = pack_half2(a, b);
-    if (at_ == 0) shared.shrink[row_] = shrink, shared.largest[row_] = largest_, shared.sums[row_] = sum_;
+    if (at_ == 0)
+      shared.rescale_factor[row_] = rescale_factor, shared.largest[row_] = largest_, shared.sums[row_] = sum_;
   }
 
  private:
@@ -158,11 +159,11 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     softmax.run(shared, first);
     __syncthreads();
 
-    const float shrink[2] = {shared.shrink[g], shared.shrink[g + 8]};
+    const float rescale_factor[2] = {shared.rescale_factor[g], shared.rescale_factor[g + 8]};
 #pragma unroll
     for (auto& tile : out)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) tile[i] *= shrink[i / 2];
+      for (int i = 0; i < 4; ++i) tile[i] *= rescale_factor[i / 2];
 #pragma unroll
     for (int k = 0; k < kKeys / 16; ++k) {
       uint32_t weights[4];
@@ -215,10 +216,10 @@ bool wide_attention(const Cache& cache, const ChipLimits& chip) {
 }
 
 void launch_wide_attention(const Launch& launch, AttentionArgs args) {
-  allow_shared(wide_attention_kernel, sizeof(Shared));
+  allow_dynamic_shared_memory(wide_attention_kernel, sizeof(Shared));
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens, heads = args.cache.heads;
   if (args.splits == kMaxAttentionSplits) // the narrower kernels' limit
-    args.splits = std::clamp(launch.sm_count / (tiles * heads), kMaxAttentionSplits, kMostMergedSplits);
+    args.splits = std::clamp(launch.sm_count / (tiles * heads), kMaxAttentionSplits, kMaxMergedSplits);
   launch(wide_attention_kernel, dim3(heads, args.splits, tiles), kAttentionThreads, sizeof(Shared), args);
   if (args.splits == 1) return;
   args.stamps = launch.stamps();

@@ -73,9 +73,9 @@ void KvCache::copy(int32_t from, int32_t to, int64_t positions, cudaStream_t str
 }
 
 int64_t KvCache::take_staging(int64_t blocks, cudaStream_t stream) {
-  constexpr int64_t kMostBytes = 32 << 20; // within the executors' reserve (memory_plan.h)
-  constexpr int64_t kMostBlocks = 65535;
-  const int64_t most = std::clamp<int64_t>(kMostBytes / block_bytes_, 1, kMostBlocks);
+  constexpr int64_t kMaxBytes = 32 << 20; // within the executors' reserve (memory_plan.h)
+  constexpr int64_t kMaxBlocks = 65535;
+  const int64_t most = std::clamp<int64_t>(kMaxBytes / block_bytes_, 1, kMaxBlocks);
   if (!staging_.bytes()) {
     staging_ = DeviceMemory(most * block_bytes_, "copies of the KV cache");
     const size_t bytes = heads_.size() * sizeof(CachedHead);
@@ -193,7 +193,7 @@ void StateMemory::mark(int32_t stream, cudaStream_t cuda_stream) {
   });
 }
 
-void StateMemory::return_to_mark(cudaStream_t cuda_stream) const {
+void StateMemory::restore_mark(cudaStream_t cuda_stream) const {
   for_layers(marked_, mark_.as<float>(), [&](float* layer, const float* in, size_t bytes) {
     RIDGE_CUDA(cudaMemcpyAsync(layer, in, bytes, cudaMemcpyDeviceToDevice, cuda_stream));
   });

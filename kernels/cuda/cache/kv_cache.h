@@ -70,7 +70,7 @@ class StateMemory {
 
   // Copies a stream's state aside, and back.
   void mark(int32_t stream, cudaStream_t cuda_stream);
-  void return_to_mark(cudaStream_t cuda_stream) const;
+  void restore_mark(cudaStream_t cuda_stream) const;
   int32_t marked() const { return marked_; }
 
  private:

@@ -17,7 +17,7 @@ namespace {
 using core::round_up;
 
 constexpr int64_t kLargePage = 2 << 20;
-constexpr int64_t kMostChunkBytes = 32 << 20; // locking blocks other driver calls for a millisecond
+constexpr int64_t kMaxChunkBytes = 32 << 20; // locking blocks other driver calls for a millisecond
 
 // Page-locked, in large pages if possible.
 class Chunk {
@@ -77,7 +77,7 @@ std::vector<PinnedBlocks::Block> PinnedBlocks::make_chunk(int64_t blocks) const 
 
 // Doubles the pool; unlocks the mutex meanwhile.
 void PinnedBlocks::add_chunk(std::unique_lock<std::mutex>& lock) {
-  const int64_t bytes = std::clamp<int64_t>(made_ * block_bytes_, kLargePage, kMostChunkBytes);
+  const int64_t bytes = std::clamp<int64_t>(made_ * block_bytes_, kLargePage, kMaxChunkBytes);
   const int64_t blocks = std::max<int64_t>(1, bytes / block_bytes_);
   making_ = true;
   lock.unlock();

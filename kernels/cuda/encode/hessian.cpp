@@ -79,7 +79,7 @@ class CudaHessian final : public quant::Hessian {
     for (; !inputs.empty();) {
       const auto part = inputs.first(std::min<size_t>(inputs.size(), kInputs * cols_));
       const int64_t count = std::ssize(part) / cols_;
-      const float* x = bring(inputs_memory_, part);
+      const float* x = upload_to(inputs_memory_, part);
       shared_->cublas.add_square(stream_, cols_, count, 1, x, cols_, true, upper_.as<float>(), cols_);
       inputs_ += static_cast<double>(count);
       inputs = inputs.subspan(part.size());
@@ -98,7 +98,7 @@ class CudaHessian final : public quant::Hessian {
   double output_error(std::span<const float> errors) const override {
     const int64_t rows = std::ssize(errors) / cols_;
     DeviceMemory memory, product(errors.size_bytes(), "errors"), partial(8 * kErrorBlocks, "errors");
-    const float* e = bring(memory, errors);
+    const float* e = upload_to(memory, errors);
     shared_->cublas.multiply(stream_, rows, cols_, cols_, e, cols_, upper_.as<float>(), cols_, 0, product.as<float>(),
                              cols_);
     launch_output_error(e, product.as<float>(), upper_.as<float>(), rows, cols_, partial.as<double>(), stream_);
@@ -122,7 +122,7 @@ class CudaHessian final : public quant::Hessian {
     DeviceMemory original, target(4 * count, "a matrix"), part(4 * rows * block, "a matrix"),
         errors(4 * rows * block, "a matrix"), packed(rows * info.block_bytes, "a matrix"),
         result(rows * row_bytes, "a matrix");
-    const float* w = bring(original, std::span(weights, count));
+    const float* w = upload_to(original, std::span(weights, count));
     auto* t = target.as<float>();
     RIDGE_CUDA(cudaMemcpyAsync(t, w, 4 * count, cudaMemcpyDeviceToDevice, stream_));
     for (int64_t first = 0; first < cols_; first += block) {
@@ -143,7 +143,7 @@ class CudaHessian final : public quant::Hessian {
   }
 
  private:
-  const float* bring(DeviceMemory& memory, std::span<const float> values) const {
+  const float* upload_to(DeviceMemory& memory, std::span<const float> values) const {
     if (memory.bytes() < values.size_bytes()) {
       RIDGE_CUDA(cudaStreamSynchronize(stream_)); // the old memory may be in use
       memory = DeviceMemory(values.size_bytes(), "calibration inputs");

@@ -72,18 +72,18 @@ template <typename Format>
 __global__ void __launch_bounds__(kThreads)
     feedback_kernel(CodeTables tables, const float* target, const float* weights, const float* m, int64_t stride,
                     int64_t rows, uint8_t* packed, float* errors) {
-  constexpr int kColumns = Format::kWeights, kGroups = kColumns / 32, kMostMidpoints = 8; // over all lanes
+  constexpr int kColumns = Format::kWeights, kGroups = kColumns / 32, kMaxMidpoints = 8; // over all lanes
   __shared__ uint8_t pattern[kWarps][kColumns];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + warp;
   if (row >= rows) return;
-  float wanted[kGroups], original[kGroups], midpoint[kMostMidpoints];
+  float wanted[kGroups], original[kGroups], midpoint[kMaxMidpoints];
   for (int g = 0; g < kGroups; ++g) {
     wanted[g] = target[row * stride + 32 * g + lane];
     original[g] = weights[row * stride + 32 * g + lane];
   }
   const int words = (tables.ranks + 30) / 32;
-  for (int w = 0; w < kMostMidpoints; ++w)
+  for (int w = 0; w < kMaxMidpoints; ++w)
     midpoint[w] = 32 * w + lane < tables.ranks - 1 ? tables.midpoints[32 * w + lane] : INFINITY;
   uint8_t* bytes = packed + row * static_cast<int64_t>(sizeof(Format));
   const Format& block = *reinterpret_cast<const Format*>(bytes);
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
       const float level = scale != 0.0f ? (w - offset) / scale : 0.0f;
       int rank = 0;
 #pragma unroll
-      for (int word = 0; word < kMostMidpoints; ++word)
+      for (int word = 0; word < kMaxMidpoints; ++word)
         if (word < words) rank += __popc(__ballot_sync(~0u, midpoint[word] < level));
       const float error = o - (scale * tables.levels[rank] + offset);
       if (lane == l) {

@@ -36,7 +36,7 @@ void open_to_peers(std::span<const int> devices) {
 
 } // namespace
 
-bool see_each_other(std::span<const int> devices) {
+bool have_peer_access(std::span<const int> devices) {
   for (const int from : devices)
     for (const int to : devices) {
       int can = 1;
@@ -51,7 +51,7 @@ struct ExchangeRank::Shared {
       : devices(on.begin(), on.end()), layout(mailbox_layout(static_cast<int>(on.size()), floats)),
         failed(sizeof(int)) {
     *static_cast<int*>(failed.data()) = 0;
-    const bool peers = see_each_other(devices);
+    const bool peers = have_peer_access(devices);
     if (peers) open_to_peers(devices);
     for (const int device : devices) {
       const CurrentDevice current(device);
@@ -102,7 +102,7 @@ ExchangeNumbers* ExchangeRank::numbers() const { return shared_->numbers[rank()]
 
 std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const int> devices, int64_t most_floats) {
   const auto ranks = static_cast<int>(devices.size());
-  if (ranks > kMostRanks) throw_error("CUDA: {} GPUs, and at most {} work together", ranks, kMostRanks);
+  if (ranks > kMaxRanks) throw_error("CUDA: {} GPUs, and at most {} work together", ranks, kMaxRanks);
   for (const int device : devices)
     if (const DeviceInfo info = device_info(device); !info.usable)
       throw_error("CUDA: GPU {}: {}", device, info.problem);

@@ -38,7 +38,9 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
   const uint32_t number = args.numbers->first + args.place;
   const int64_t n = args.rows * args.width;
   // Joined parts do not overlap and share one place; sums need a place per sender.
-  const auto place = [&](int rank) { return (number % 2 * args.ranks + (args.gathers ? 0 : rank)) * kPacketFloats; };
+  const auto place = [&](int rank) {
+    return (number % 2 * args.ranks + (args.is_all_gather ? 0 : rank)) * kPacketFloats;
+  };
   const auto load = [&](int64_t i) {
     float value = load_latest(args.x + i);
     while (args.dataflow_input && is_sentinel(value)) value = load_latest(args.x + i);
@@ -51,12 +53,12 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
     for (int to = 0; to < args.ranks; ++to)
       if (to != args.rank) send(args.mailboxes[to].packets + place(args.rank) + i, value, number);
   }
-  stamp(stamps, kMayGoOn);
+  stamp(stamps, kPredecessorDone);
   const Packet* mine = args.mailboxes[args.rank].packets;
   for (int64_t i = first_index(); i < n; i += index_step()) {
     const Own own(args, i);
     float result = 0;
-    if (args.gathers)
+    if (args.is_all_gather)
       result = own.is ? args.x[own.at] : receive(mine + place(0) + i, number, args.failed);
     else
       for (int from = 0; from < args.ranks; ++from)
@@ -100,7 +102,7 @@ void launch_exchange(const Launch& launch, const ExchangeArgs& args) {
     const auto blocks = static_cast<unsigned>(std::clamp<int64_t>((n + kElementThreads - 1) / kElementThreads, 1, 64));
     return launch(exchange_packets, blocks, kElementThreads, 0, args, launch.stamps());
   }
-  if (!args.gathers) return launch_exchange_part(launch, args);
+  if (!args.is_all_gather) return launch_exchange_part(launch, args);
   constexpr int kThreads = 512;
   launch(join_pieces, static_cast<unsigned>(std::min(kJoinedPieces, 2 * launch.sm_count)), kThreads, 0, args,
          launch.stamps());

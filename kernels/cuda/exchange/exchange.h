@@ -13,27 +13,27 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kMostRanks = 8;
+inline constexpr int kMaxRanks = 8;
 
-// Communicators for values of up to `most_floats` (most_exchanged), through host memory where GPUs lack peer access.
-// Throws Error for unusable or too many devices. Devices must differ: one rank's waiting kernels could leave no room
-// for those they wait for.
+// Communicators for values of up to `most_floats` (max_exchanged_floats), through host memory where GPUs lack peer
+// access. Throws Error for unusable or too many devices. Devices must differ: one rank's waiting kernels could leave no
+// room for those they wait for.
 std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const int> devices, int64_t most_floats);
 
-bool see_each_other(std::span<const int> devices);
+bool have_peer_access(std::span<const int> devices);
 
 // Up to kPacketFloats go as packets; larger joins in kJoinedPieces, sums in pieces of kPieceFloats.
 inline constexpr int64_t kPacketFloats = 128 << 10, kPieceFloats = 8 << 10;
 inline constexpr int kJoinedPieces = 256;
 
 // Long prompts' sums go in parts of kPartColumns columns on all ranks, though their products may be cut differently.
-inline constexpr int64_t kPartColumns = 2048, kMostParts = 32;
+inline constexpr int64_t kPartColumns = 2048, kMaxParts = 32;
 constexpr bool summed_in_parts(int64_t rows, int64_t width) {
-  return rows > kMostWideRows && width % 8 == 0 && rows * width > kPacketFloats && width <= kMostParts * kPartColumns;
+  return rows > kMaxWideRows && width % 8 == 0 && rows * width > kPacketFloats && width <= kMaxParts * kPartColumns;
 }
 
 // Floats of the largest exchanged value; 0: a single rank.
-int64_t most_exchanged(const core::Program& program, const core::ExecutorConfig& config);
+int64_t max_exchanged_floats(const core::Program& program, const core::ExecutorConfig& config);
 
 // A GPU's memory for the others: three arrays, each for two exchanges and every sender.
 struct MailboxLayout {
@@ -43,7 +43,7 @@ struct MailboxLayout {
 };
 constexpr MailboxLayout mailbox_layout(int ranks, int64_t most_floats) {
   const auto places = static_cast<size_t>(2 * ranks);
-  const int64_t most = most_floats / kPieceFloats + kMostParts, flags = most > kJoinedPieces ? most : kJoinedPieces;
+  const int64_t most = most_floats / kPieceFloats + kMaxParts, flags = most > kJoinedPieces ? most : kJoinedPieces;
   return {most, flags, places * kPacketFloats * 8, places * static_cast<size_t>(most * kPieceFloats) * 4,
           places * static_cast<size_t>(flags) * 4};
 }

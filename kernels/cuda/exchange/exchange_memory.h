@@ -28,13 +28,13 @@ struct ExchangeArgs {
   const float* x; // join: [rows][part]; sum: columns first … of [rows][width]
   float* out;     // [rows][width]
   int64_t rows, part, width, first;
-  bool gathers;                         // else sums
+  bool is_all_gather;                   // else sums
   bool packed;                          // sums of rounded values (packed.cuh)
   bool dataflow_input, dataflow_output; // x arrives, out is read during the kernel
   uint32_t place;                       // of the exchange in its step
   int64_t first_piece;
   int rank, ranks;
-  Mailbox mailboxes[kMostRanks];
+  Mailbox mailboxes[kMaxRanks];
   int64_t most_pieces, most_flags;
   const ExchangeNumbers* numbers;
   const int* failed; // nonzero: a rank failed, nothing waits any more

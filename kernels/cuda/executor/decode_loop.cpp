@@ -39,8 +39,8 @@ SampleArgs DecodeLoop::args(int64_t row, int64_t outputs, int64_t tokens) const 
   const int64_t at = tokens - outputs + row;
   args.logits += row * args.vocab;
   args.row_position = args.position + at;
-  args.guess = row + 1 < outputs ? args.token + at + 1 : nullptr;
-  args.behind = row > 0;
+  args.draft_token = row + 1 < outputs ? args.token + at + 1 : nullptr;
+  args.follows_draft = row > 0;
   return args;
 }
 

@@ -26,13 +26,13 @@ void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
 }
 
 bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
-  if (program_.output >= 0 || !can_sample(sampler.params()) || core::turns_by_picture(program_)) return false;
+  if (program_.output >= 0 || !can_sample(sampler.params()) || core::rope_uses_picture_axis(program_)) return false;
   if (result_rows_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
     throw std::logic_error("CUDA: decoding must follow a forward() with one output");
   const CurrentDevice current(context_.device());
   start_loop(sampler, position);
   decoding_stream_ = stream;
-  in_decoding_ = true;
+  hidden_is_decoded_ = true;
   decoded_[0].count = 0;
   decoded_steps_ = 1;
   read_steps_ = 0;
@@ -98,7 +98,7 @@ std::span<const int32_t> Executor::chosen_tokens() {
 }
 
 // Enqueues all steps, waits once.
-std::vector<int32_t> Executor::go_on(const core::Batch& batch, core::Sampler& greedy, int64_t count) {
+std::vector<int32_t> Executor::continue_greedily(const core::Batch& batch, core::Sampler& greedy, int64_t count) {
   if (program_.output >= 0 || count < 1 || count > kChosenSlots || batch.outputs.size() != 1)
     throw std::logic_error("CUDA: a text goes on behind one output, by a few tokens");
   const CurrentDevice current(context_.device());
@@ -107,7 +107,7 @@ std::vector<int32_t> Executor::go_on(const core::Batch& batch, core::Sampler& gr
   const int64_t end = batch.positions.back() + 1;
   if (end + count - 1 > config_.context) throw std::logic_error("CUDA: a text goes on past the context");
   positions_.advance(batch);
-  in_decoding_ = result_read_ = hidden_read_ = false;
+  hidden_is_decoded_ = result_read_ = hidden_read_ = false;
   start_loop(greedy, static_cast<int32_t>(end));
   batch_.load(batch, context_.stream());
   load_input(batch.input);

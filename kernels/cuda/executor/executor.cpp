@@ -81,7 +81,7 @@ PlanShape shape_of(const core::Batch& batch) {
           .tile_tokens = one_run ? kAttentionRows : 1,
           .distinct_streams = distinct(batch.streams, tokens),
           .prompts = std::move(runs),
-          .gives_rows = !batch.rows.empty(),
+          .has_given_rows = !batch.rows.empty(),
           .has_blocks = std::ranges::any_of(batch.block_ends, [](int32_t end) { return end > 0; })};
 }
 
@@ -192,7 +192,7 @@ void Executor::forward(const core::Batch& batch) {
   load_input(batch.input);
   result_rows_ = rows_of(program_.result(), shape);
   if (program_.hidden >= 0) hidden_rows_ = rows_of(program_.hidden, shape);
-  result_read_ = hidden_read_ = in_decoding_ = false;
+  result_read_ = hidden_read_ = hidden_is_decoded_ = false;
   run(shape);
   context_.synchronize();
   if (config_.communicator) config_.communicator->check();
@@ -214,11 +214,11 @@ std::span<const float> Executor::logits(int64_t i) {
   return {row, columns};
 }
 
-std::shared_ptr<const float> Executor::take_rows(int64_t count) {
+std::shared_ptr<const float> Executor::copy_result_rows(int64_t count) {
   if (count > result_rows_) throw std::logic_error("CUDA: rows that the last forward() did not compute");
   const CurrentDevice current(context_.device());
   const std::shared_ptr<std::byte> block = row_copies_.take();
-  if (!block) return core::Executor::take_rows(count);
+  if (!block) return core::Executor::copy_result_rows(count);
   row_copies_.expect(1); // the caller will likely take rows again
   const core::ValueId result = program_.result();
   RIDGE_CUDA(cudaMemcpyAsync(block.get(), workspace_.value(result),
@@ -231,7 +231,7 @@ std::shared_ptr<const float> Executor::take_rows(int64_t count) {
 std::span<const float> Executor::hidden() {
   if (program_.hidden < 0) return {};
   const int64_t width = program_.values[program_.hidden].width;
-  if (in_decoding_) {
+  if (hidden_is_decoded_) {
     if (read_steps_ == 0) return {};
     const DecodedRows& last = decoded_[(read_steps_ - 1) % 2];
     return {last.host.as<float>(), static_cast<size_t>(last.count * width)};
@@ -261,7 +261,7 @@ void Executor::save_state(int32_t stream, std::span<float> state, int64_t positi
 }
 
 void Executor::load_state(int32_t stream, std::span<const float> state, int64_t position) {
-  if (state.empty()) return positions_.assume(stream, position);
+  if (state.empty()) return positions_.set_unchecked(stream, position);
   positions_.set(stream, position);
   const CurrentDevice current(context_.device());
   const auto recurrent = static_cast<size_t>(core::state_elements(program_));
@@ -293,10 +293,10 @@ void Executor::mark_state(int32_t stream) {
   states_.mark(stream, context_.stream());
 }
 
-void Executor::return_to_mark() {
+void Executor::restore_mark() {
   const CurrentDevice current(context_.device());
   positions_.return_to(states_.marked(), marked_position_);
-  states_.return_to_mark(context_.stream());
+  states_.restore_mark(context_.stream());
 }
 
 std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repetitions) {
@@ -344,7 +344,7 @@ std::vector<ProductWays> Executor::product_ways(const core::Batch& batch) {
 }
 
 void Executor::force_way(const std::string& products, const std::string& way) {
-  const std::optional<Way> wanted = way_named(way);
+  const std::optional<ProductKernel> wanted = way_named(way);
   if (!way.empty() && !wanted) throw std::logic_error("CUDA: no way to multiply is called " + way);
   forget_plans();
   if (wanted)

@@ -67,7 +67,7 @@ struct ProductWays {
     double microseconds; // expected, for one layer
   };
   std::string products;
-  std::string taken;
+  std::string chosen;
   std::vector<Way> ways;
   int64_t layers = 0;
 };

@@ -27,7 +27,7 @@ class Executor final : public core::Executor {
   bool take_input(const core::Executor& from, std::span<const int32_t> which) override;
   void forward(const core::Batch& batch) override;
   std::span<const float> logits(int64_t i) override;
-  std::shared_ptr<const float> take_rows(int64_t count) override;
+  std::shared_ptr<const float> copy_result_rows(int64_t count) override;
   std::span<const float> hidden() override;
   const core::ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return description_; }
@@ -52,8 +52,8 @@ class Executor final : public core::Executor {
     const CurrentDevice current(context_.device());
     batch_.set_adapters(stream, uses, context_.stream());
   }
-  bool continues_at(int32_t stream, int64_t position) const override {
-    return positions_.continues_at(stream, position);
+  bool can_resume_at(int32_t stream, int64_t position) const override {
+    return positions_.can_resume_at(stream, position);
   }
   std::string block_layout() const override { return "cuda 1" + core::left_out_of_blocks(program_, config_); }
   int64_t block_bytes() const override { return cache_.block_bytes(); }
@@ -62,7 +62,7 @@ class Executor final : public core::Executor {
   void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override;
   void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override;
   void mark_state(int32_t stream) override;
-  void return_to_mark() override;
+  void restore_mark() override;
   core::ExpertUse expert_use() override {
     const CurrentDevice current(context_.device());
     return experts_.use();
@@ -75,7 +75,7 @@ class Executor final : public core::Executor {
   }
   std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers) override;
   void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override;
-  std::vector<int32_t> go_on(const core::Batch& batch, core::Sampler& greedy, int64_t count) override;
+  std::vector<int32_t> continue_greedily(const core::Batch& batch, core::Sampler& greedy, int64_t count) override;
   std::span<const int32_t> chosen_tokens() override;
 
   // Steps have consecutive positions; with one stream they include choosing a token.
@@ -145,7 +145,7 @@ class Executor final : public core::Executor {
   };
   DecodedRows decoded_[2];
   int64_t decoded_steps_ = 0, read_steps_ = 0; // the choice behind the first forward() has no rows
-  bool in_decoding_ = false;
+  bool hidden_is_decoded_ = false;
   std::map<PlanShape, BatchPlan> plans_;
   std::map<PlanShape, Graph> graphs_;
   PinnedBlocks blocks_, state_copies_, row_copies_; // of cached rows; states; result rows

@@ -19,11 +19,11 @@ ExchangeArgs KernelLauncher::exchange_args(const BatchPlan& plan, const Exchange
   args.part = width(call.op->inputs[0]);
   args.width = width(call.op->outputs[0]);
   args.first = std::get<core::RankParams>(call.op->params).first;
-  args.gathers = call.op->kind == core::OpKind::all_gather;
+  args.is_all_gather = call.op->kind == core::OpKind::all_gather;
   args.packed = !config_.exact;
   args.dataflow_input = call.dataflow_input;
   args.dataflow_output = plan.is_dataflow(call.out);
-  args.place = static_cast<uint32_t>(call.place);
+  args.place = static_cast<uint32_t>(call.index_in_step);
   return args;
 }
 
@@ -43,15 +43,15 @@ auto parts_of(const ExchangeArgs& whole) {
 void KernelLauncher::run(const BatchPlan& plan, const Exchange& call, const Launch& launch) {
   const ExchangeArgs args = exchange_args(plan, call);
   if (args.ranks == 0) return exchange_on_host(args, launch);
-  if (args.gathers || !summed_in_parts(args.rows, args.width)) return cuda::launch_exchange(launch, args);
+  if (args.is_all_gather || !summed_in_parts(args.rows, args.width)) return cuda::launch_exchange(launch, args);
   auto launch_part = parts_of(args);
   for (int64_t first = 0; first < args.width; first += kPartColumns)
     launch_part(launch, first, std::min(kPartColumns, args.width - first));
 }
 
 PartExchange KernelLauncher::part_exchange(const ExchangeArgs& whole) {
-  if (!beside_) beside_ = std::make_unique<ExchangeStream>();
-  return {parts_of(whole), *beside_};
+  if (!exchange_stream_) exchange_stream_ = std::make_unique<ExchangeStream>();
+  return {parts_of(whole), *exchange_stream_};
 }
 
 void KernelLauncher::exchange_on_host(const ExchangeArgs& args, const Launch& launch) {
@@ -63,10 +63,10 @@ void KernelLauncher::exchange_on_host(const ExchangeArgs& args, const Launch& la
   const size_t bytes = (part + whole) * sizeof(float);
   if (exchanged_.bytes() < bytes) exchanged_ = PinnedMemory(bytes);
   auto* own = exchanged_.as<float>();
-  float* all = args.gathers ? own + part : own;
+  float* all = args.is_all_gather ? own + part : own;
   RIDGE_CUDA(cudaMemcpyAsync(own, args.x, part * sizeof(float), cudaMemcpyDeviceToHost, launch.stream));
   RIDGE_CUDA(cudaStreamSynchronize(launch.stream));
-  if (args.gathers)
+  if (args.is_all_gather)
     config_.communicator->all_gather({own, part}, args.rows, args.first, {all, whole});
   else
     config_.communicator->all_reduce({own, part});

@@ -8,7 +8,7 @@
 
 namespace ridge::kernels::cuda {
 
-static_assert(kMostSegments == kMostPromptMatrices);
+static_assert(kMaxSegments == kMaxPromptMatrices);
 
 namespace {
 
@@ -39,7 +39,7 @@ MatvecArgs KernelLauncher::matvec_shape(const MatrixStep& m, int64_t tokens) con
   if (m.residual != kNone) args.residual_stride = width(m.residual);
   if (m.ids == kNone) return args;
   args.experts = expert_places(m);
-  args.slots = static_cast<int>(m.used + std::ssize(m.beside));
+  args.slots = static_cast<int>(m.used + std::ssize(m.shared_expert));
   return args;
 }
 
@@ -51,7 +51,7 @@ MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const Product& pro
   args.dataflow_input = product.dataflow_input;
   args.residual = value(plan, m.residual);
   if (m.ids != kNone && !m.of_heads) args.ids = ids(plan, m.ids);
-  for (const MatrixStep& shared : m.beside) {
+  for (const MatrixStep& shared : m.shared_expert) {
     for (size_t i = 0; i < shared.parts.size(); ++i) args.shared.weights[i] = weights_[shared.parts[i].weight].data;
     args.shared.x = value(plan, shared.x);
     args.shared.out = value(plan, shared.parts[0].out);
@@ -159,21 +159,21 @@ void KernelLauncher::run(const BatchPlan& plan, const ConvertInput& call, const 
   launch_to_half(launch, args);
 }
 
-static Launch without(Launch launch, int left_free) {
-  launch.sm_count -= left_free;
+static Launch without(Launch launch, int free_multiprocessors) {
+  launch.sm_count -= free_multiprocessors;
   return launch;
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const Matvec& call, const Launch& launch) {
   format_of(call.product.matrix)
-      .matvec(without(launch, call.left_free), matvec_args(plan, call.product, call.rows), config_.exact);
+      .matvec(without(launch, call.free_multiprocessors), matvec_args(plan, call.product, call.rows), config_.exact);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const MatvecPair& call, const Launch& launch) {
   const FormatKernels& format = format_of(call.first.matrix);
   const MatvecArgs args = matvec_args(plan, call.first, call.rows), other = matvec_args(plan, call.second, call.rows);
   const quant::Type type = format_of(call.second.matrix).type;
-  const Launch fewer = without(launch, call.left_free);
+  const Launch fewer = without(launch, call.free_multiprocessors);
   format.matvec_pair(format.can_pair(fewer, args, other, type) ? fewer : launch, args, other, type);
 }
 
@@ -236,7 +236,7 @@ PromptMatrices KernelLauncher::prompt_matrices(const BatchPlan& plan, const Matr
 PromptResult KernelLauncher::prompt_result(const BatchPlan& plan, const PromptProduct& call) const {
   const MatrixStep& m = call.products[0].matrix;
   PromptResult result;
-  result.log2_largest = call.unscaled ? kLog2LargestHalf : kLog2LargestConverted;
+  result.log2_largest = call.has_loose_bound ? kLog2LargestHalf : kLog2LargestConverted;
   result.glu = glu_of(m);
   result.gated = m.glu && m.parts.size() == 2;
   if (!call.writes_half) return result;
@@ -316,7 +316,7 @@ RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const MatvecRouter
   return {.matrix = folded.matrix,
           .constant = folded.constant,
           .bias = bias,
-          .needs_y = bias || route.bias || route.gate == core::Gate::sigmoid,
+          .choice_needs_y = bias || route.bias || route.gate == core::Gate::sigmoid,
           .route = route,
           .gate = folded.gate,
           .gate_out = router.parts.size() > 1 ? value(plan, router.parts[1].out) : nullptr,
@@ -348,12 +348,12 @@ bool KernelLauncher::can_dot_experts(const MatrixStep& m, int64_t slots) const {
   return format_of(m).can_dot_experts(context_.limits(), batch_shape(m, slots));
 }
 
-KernelChoices::Fit KernelLauncher::small_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
+KernelCapabilities::Fit KernelLauncher::small_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
   const BatchCut cut = cut_batch(m, tokens, tile_tokens);
   return {cut.fits, cut.split_columns, cut.left_ranges > 0};
 }
 
-KernelChoices::Fit KernelLauncher::wide_batch(const MatrixStep& m, int64_t tokens) const {
+KernelCapabilities::Fit KernelLauncher::wide_batch(const MatrixStep& m, int64_t tokens) const {
   const BatchCut cut = cut_wide_batch(m, tokens);
   return {cut.fits, cut.split_columns, cut.left_ranges > 0};
 }

@@ -39,7 +39,7 @@ RopeStoreArgs KernelLauncher::rope_store_shape(const HeadsStep& h) const {
   RopeStoreArgs args = {};
   args.q_norm = weights_.vector(h.q_norm);
   args.k_norm = weights_.vector(h.k_norm);
-  args.norms_v = h.norms_v;
+  args.normalizes_v = h.normalizes_v;
   args.epsilon = h.epsilon;
   args.q_heads = static_cast<int>(h.q_heads);
   args.k_heads = static_cast<int>(h.k_heads);
@@ -208,7 +208,7 @@ void KernelLauncher::run(const BatchPlan& plan, const IndexChoice& call, const L
   const auto& params = std::get<core::IndexParams>(call.op->params);
   IndexArgs args = {};
   args.q = value(plan, call.op->inputs[0]);
-  if (!params.even) args.weights = value(plan, call.op->inputs[1]);
+  if (!params.unweighted) args.weights = value(plan, call.op->inputs[1]);
   args.chosen = ids(plan, call.out);
   args.positions = batch_.device().positions;
   args.streams = batch_.device().streams;
@@ -217,7 +217,7 @@ void KernelLauncher::run(const BatchPlan& plan, const IndexChoice& call, const L
   args.most = static_cast<int>(width(call.out));
   args.span = static_cast<int>(program_.kv_layers[params.layer].span);
   args.tail = params.tail;
-  args.fills = params.fills;
+  args.chooses_positions = params.chooses_positions;
   args.cache = cache_.layer(params.layer);
   args.scores = workspace_.index_scores();
   launch_index_choice(launch, args);
@@ -276,7 +276,7 @@ bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
 
 void KernelLauncher::run(const BatchPlan& plan, const Sum& call, const Launch& launch) {
   SumArgs args = {};
-  static_assert(SumArgs::kMostTerms == SumStep::kMostTerms);
+  static_assert(SumArgs::kMaxTerms == SumStep::kMaxTerms);
   for (const SumStep::Term& term : call.sum.terms) {
     const bool has_factors = term.factors != kNone;
     args.terms[args.count++] = {value(plan, term.x), value(plan, term.factors),
@@ -329,7 +329,7 @@ OpCall KernelLauncher::op_call(const BatchPlan& plan, const PlainOp& call) const
   for (size_t i = 0; i < call.outputs.size(); ++i) args.out[i] = value(plan, call.outputs[i]);
   for (size_t i = 0; i < op.weights.size(); ++i) args.weight_data[i] = weights_[op.weights[i]].data;
   if (const auto* rope = std::get_if<core::RopeParams>(&op.params)) args.rope = rope_args(rope->table);
-  if (plan.shape.gives_rows) args.given_rows = batch_.rows();
+  if (plan.shape.has_given_rows) args.given_rows = batch_.rows();
   args.adapters = batch_.adapters();
   if (const auto* store = std::get_if<core::KvParams>(&op.params)) args.cache = cache_.layer(store->layer);
   core::OpParams params = op.params;

@@ -14,7 +14,7 @@
 
 namespace ridge::kernels::cuda {
 
-class KernelLauncher final : public KernelChoices {
+class KernelLauncher final : public KernelCapabilities {
  public:
   // All must outlive the launcher.
   KernelLauncher(const core::Program& program, const core::ExecutorConfig& config, const DeviceContext& context,
@@ -126,7 +126,7 @@ class KernelLauncher final : public KernelChoices {
   const DecodeLoop& decoding_;
   PinnedMemory observed_;
   PinnedMemory exchanged_;
-  std::unique_ptr<ExchangeStream> beside_;
+  std::unique_ptr<ExchangeStream> exchange_stream_;
 };
 
 } // namespace ridge::kernels::cuda

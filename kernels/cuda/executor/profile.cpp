@@ -22,8 +22,8 @@ std::vector<core::OpTime> profile_graph(const core::Program& program, const Plan
         time.ops.insert(time.ops.end(), ops[step].begin(), ops[step].end());
       time.seconds += of.seconds / repetitions;
       time.waiting += of.waiting / repetitions;
-      time.starts += of.starts / repetitions;
-      time.ends_apart += of.ends_apart / repetitions;
+      time.start_delay += of.start_delay / repetitions;
+      time.end_spread += of.end_spread / repetitions;
     }
   }
   return times;

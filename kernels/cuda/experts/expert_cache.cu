@@ -33,10 +33,10 @@ __global__ void clear_experts_kernel(const __grid_constant__ ExpertCacheArgs arg
 }
 
 struct Choice {
-  uint32_t wanted[core::kMostExperts / 32];
-  int16_t slot_of[core::kMostExperts];
-  uint32_t cold[core::kMostExperts];         // 0: used in this step
-  static_assert(core::kMostExperts <= 1024); // slots fit 10 bits
+  uint32_t wanted[core::kMaxExperts / 32];
+  int16_t slot_of[core::kMaxExperts];
+  uint32_t cold[core::kMaxExperts];         // 0: used in this step
+  static_assert(core::kMaxExperts <= 1024); // slots fit 10 bits
 
   __device__ __forceinline__ bool is_wanted(int e) const { return wanted[e / 32] >> e % 32 & 1; }
 
@@ -51,7 +51,7 @@ struct Choice {
 
 // Tables do not change between a layer's steps, so they are read before the predecessor ends.
 __device__ __forceinline__ void read_tables(const ExpertCacheArgs& args, uint32_t step, Choice& choice) {
-  for (int i = threadIdx.x; i < core::kMostExperts / 32; i += kThreads) choice.wanted[i] = 0;
+  for (int i = threadIdx.x; i < core::kMaxExperts / 32; i += kThreads) choice.wanted[i] = 0;
   for (int e = threadIdx.x; e < args.experts; e += kThreads) choice.slot_of[e] = static_cast<int16_t>(args.slot_of[e]);
   for (int s = threadIdx.x; s < args.slots; s += kThreads) {
     const int e = args.expert_in[s];

@@ -65,11 +65,11 @@ void FiledExperts::move(Layer& layer, const ExpertGroup& group, const ExpertMove
     RIDGE_CUDA(cudaMemcpyAsync(to, from, group.block_bytes, kind, stream));
   };
   const bool sets_aside = move.saved_to >= 0 || move.to.tier == Tier::host;
-  const int64_t n = next_aside_;
+  const int64_t n = next_move_buffer_;
   uint8_t* block = spill_.as() + n * sizes_.largest_block;
   if (sets_aside) {
-    next_aside_ = (n + 1) % kMovedAtOnce;
-    RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, aside_[n].emptied.handle));
+    next_move_buffer_ = (n + 1) % kMovedAtOnce;
+    RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, move_buffers_[n].emptied.handle));
   }
   if (move.saved_to >= 0) copy(block, to, cudaMemcpyDeviceToDevice, launch.stream);
   if (move.from_host >= 0)
@@ -78,11 +78,11 @@ void FiledExperts::move(Layer& layer, const ExpertGroup& group, const ExpertMove
     reader_->read(group, move.expert, move.to.tier == Tier::host ? block : to, launch);
   if (!sets_aside) return;
   // Also after the copy from the host place now overwritten.
-  RIDGE_CUDA(cudaEventRecord(aside_[n].filled.handle, launch.stream));
-  RIDGE_CUDA(cudaStreamWaitEvent(saves_.handle, aside_[n].filled.handle));
+  RIDGE_CUDA(cudaEventRecord(move_buffers_[n].filled.handle, launch.stream));
+  RIDGE_CUDA(cudaStreamWaitEvent(saves_.handle, move_buffers_[n].filled.handle));
   copy(move.saved_to >= 0 ? address(layer, group, {Tier::host, move.saved_to}) : to, block, cudaMemcpyDeviceToHost,
        saves_.handle);
-  RIDGE_CUDA(cudaEventRecord(aside_[n].emptied.handle, saves_.handle));
+  RIDGE_CUDA(cudaEventRecord(move_buffers_[n].emptied.handle, saves_.handle));
   RIDGE_CUDA(cudaEventRecord(layer.saved.handle, saves_.handle));
   if (move.to.tier == Tier::host) RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, layer.saved.handle)); // read there
 }
@@ -94,10 +94,10 @@ void FiledExperts::serve(size_t g, const int32_t* ids, int64_t count, const Laun
   if (ids_.bytes() < bytes) ids_ = PinnedMemory(bytes);
   RIDGE_CUDA(cudaMemcpyAsync(ids_.as(), ids, bytes, cudaMemcpyDeviceToHost, launch.stream));
   RIDGE_CUDA(cudaStreamSynchronize(launch.stream));
-  const std::span<const ExpertMove> moves = layer.tiers.want({ids_.as<int32_t>(), static_cast<size_t>(count)});
-  use_.found += layer.tiers.found();
-  use_.missed += layer.tiers.wanted() - layer.tiers.found();
-  use_.read += layer.tiers.read();
+  const std::span<const ExpertMove> moves = layer.tiers.place_experts({ids_.as<int32_t>(), static_cast<size_t>(count)});
+  use_.hits += layer.tiers.found();
+  use_.misses += layer.tiers.wanted() - layer.tiers.found();
+  use_.file_reads += layer.tiers.read();
   RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, layer.saved.handle)); // read by moves and products
   if (moves.empty()) return;
   for (const ExpertMove& each : moves)

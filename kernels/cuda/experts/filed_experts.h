@@ -50,11 +50,11 @@ class FiledExperts {
   std::vector<PinnedMemory> host_;
   DeviceMemory slots_, spill_; // the blocks for moves, then spill places
   Stream saves_;               // copies to host memory
-  struct Aside {
+  struct MoveBuffer {
     Event filled, emptied;
   };
-  Aside aside_[kMovedAtOnce]; // the blocks for moves
-  int64_t next_aside_ = 0;
+  MoveBuffer move_buffers_[kMovedAtOnce]; // the blocks for moves
+  int64_t next_move_buffer_ = 0;
   std::optional<ExpertReader> reader_;
   std::deque<Layer> layers_;
   PinnedMemory ids_;

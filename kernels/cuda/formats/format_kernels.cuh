@@ -129,10 +129,10 @@ struct Launchers {
     while (needed(warps, row_blocks_of(args, blocks)) > launch.shared_per_block)
       blocks = std::min(row_blocks, blocks + launch.sm_count);
     const size_t shared = matvec_shared(launch, needed(warps, row_blocks_of(args, blocks)));
-    Chunks<Format>::share_out(args, blocks);
+    Chunks<Format>::distribute_row_blocks(args, blocks);
     if (waits(args, blocks)) args.dataflow_input = false;
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
-    allow_shared(kernel, shared);
+    allow_dynamic_shared_memory(kernel, shared);
     args.after_predecessor = !launch.overlap;
     args.stamps = launch.stamps();
     const dim3 grid = args.has_slots() ? dim3(blocks, args.slots, tasks / args.slots) : dim3(blocks, tasks);
@@ -193,10 +193,10 @@ struct Launchers {
     const size_t shared = matvec_shared(launch, cut.shared_bytes);
     Chunks<Format>::count_row_blocks(args);
     Chunks<Other>::count_row_blocks(other);
-    Chunks<Format>::share_out(args, blocks);
-    Chunks<Other>::share_out(other, other_blocks);
+    Chunks<Format>::distribute_row_blocks(args, blocks);
+    Chunks<Other>::distribute_row_blocks(other, other_blocks);
     const auto kernel = args.tokens == 1 ? matvec_pair_kernel<Format, Other, 1> : matvec_pair_kernel<Format, Other, 2>;
-    allow_shared(kernel, shared);
+    allow_dynamic_shared_memory(kernel, shared);
     if (waits(args, blocks)) args.dataflow_input = false;
     if (Launchers<Other>::waits(other, other_blocks)) other.dataflow_input = false;
     args.after_predecessor = other.after_predecessor = !launch.overlap;
@@ -243,7 +243,7 @@ struct Launchers {
         matvec_warps<false>(chip, args.cols, args.tokens) < kMatvecWarps)
       return {};
     const int blocks = std::min(Chunks<Format>::count_row_blocks(args), chip.sm_count - args.tokens);
-    if (router.route.experts > kMostRouterRows * blocks || waits(args, blocks)) return {};
+    if (router.route.experts > kMaxRouterRows * blocks || waits(args, blocks)) return {};
     const int rows = (router.route.experts + blocks - 1) / blocks;
     const int64_t product = core::round_up(
         matvec_shared_bytes<Format, false>(args.cols, args.tokens, kMatvecWarps, row_blocks_of(args, blocks)), 16);
@@ -260,14 +260,14 @@ struct Launchers {
       RouterRows router = rows;
       const RouterCut cut = cut_router(launch, args, router);
       Chunks<Format>::count_row_blocks(args);
-      Chunks<Format>::share_out(args, cut.blocks);
+      Chunks<Format>::distribute_row_blocks(args, cut.blocks);
       args.after_predecessor = !launch.overlap;
       args.stamps = launch.stamps();
       router.rows = cut.rows;
       router.shared_offset = static_cast<int>(cut.product_bytes);
       const size_t shared = matvec_shared(launch, cut.shared_bytes);
       const auto kernel = args.tokens == 1 ? matvec_router_kernel<Format, 1> : matvec_router_kernel<Format, 2>;
-      allow_shared(kernel, shared);
+      allow_dynamic_shared_memory(kernel, shared);
       launch(kernel, cut.blocks + args.tokens, kMatvecThreads, shared, args, router);
     }
   }
@@ -290,7 +290,7 @@ struct Launchers {
   template <typename Shape>
   static void gemm_with(const Launch& launch, const GemmArgs& args) {
     constexpr auto kernel = &gemm_kernel<Format, Shape>;
-    allow_shared(kernel, Shape::kSharedBytes);
+    allow_dynamic_shared_memory(kernel, Shape::kSharedBytes);
     const unsigned token_tiles = static_cast<unsigned>((args.tokens + Shape::kM - 1) / Shape::kM);
     launch(kernel, dim3(token_tiles, gemm_tiles<Shape>(args) / token_tiles), Shape::kThreads, Shape::kSharedBytes,
            args);
@@ -313,7 +313,7 @@ struct Launchers {
       for (int s = 0; s < (args.gated ? 1 : args.product.segments); ++s)
         row_tiles += tiles(args.product.segment[s].rows, args.gated ? Shape::kRows / 2 : Shape::kRows);
       constexpr auto kernel = &integer_product_kernel<Format>;
-      allow_shared(kernel, Shape::kSharedBytes);
+      allow_dynamic_shared_memory(kernel, Shape::kSharedBytes);
       launch(kernel, dim3(tiles(args.product.tokens, Shape::kTokens), row_tiles), Shape::kThreads, Shape::kSharedBytes,
              args);
     }
@@ -332,7 +332,7 @@ struct Launchers {
     const int shared = plan_batch<Format>(launch, args, kTileTokens);
     const auto kernel =
         args.tiles ? &batch_kernel<Format, kTileTokens, true> : &batch_kernel<Format, kTileTokens, false>;
-    allow_shared(kernel, launch.shared_per_block - kBatchStaticBytes);
+    allow_dynamic_shared_memory(kernel, launch.shared_per_block - kBatchStaticBytes);
     args.stamps = launch.stamps();
     launch(kernel, args.tiles ? launch.sm_count : std::min(args.tasks, launch.sm_count),
            args.warp_groups * BatchShape<Format>::kThreads, shared, args);
@@ -351,7 +351,7 @@ struct Launchers {
   static void wide_batch_with(const Launch& launch, WideArgs args) {
     constexpr auto kernel = &wide_batch_kernel<Format, kTileTokens>;
     constexpr int kGroups = wide_groups(kTileTokens);
-    allow_shared(kernel, kWideSharedBytes);
+    allow_dynamic_shared_memory(kernel, kWideSharedBytes);
     BatchArgs& batch = args.batch;
     const int block_tiles = kWideRows / kBatchRows * (kGroups >> args.log2_parts);
     args.row_blocks = Divisor((batch.row_tiles + block_tiles - 1) / block_tiles);
@@ -387,7 +387,7 @@ struct Launchers {
       ExpertDotArgs cut{args};
       const int shared = plan_expert_dots<Format>(launch, cut);
       constexpr auto kernel = &expert_dots_kernel<Format>;
-      allow_shared(kernel, launch.shared_per_block - kDotStaticBytes);
+      allow_dynamic_shared_memory(kernel, launch.shared_per_block - kDotStaticBytes);
       cut.product.stamps = launch.stamps();
       launch(kernel, launch.sm_count, ExpertDotShape<Format>::kThreads, shared, cut);
     }

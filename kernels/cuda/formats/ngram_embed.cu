@@ -20,7 +20,7 @@ struct NgramArgs {
 };
 
 __global__ void ngram_rows_kernel(const __grid_constant__ NgramArgs args, Stamp* stamps) {
-  __shared__ int32_t history[core::kMostNgram]; // latest first; -1: none
+  __shared__ int32_t history[core::kMaxNgram]; // latest first; -1: none
   const DependentWork work(stamps);
   const Sequence sequence{args.batch, static_cast<int>(blockIdx.x)};
   const bool one = args.batch.kind == Sequences::Kind::one; // tokens are consecutive
@@ -35,7 +35,7 @@ __global__ void ngram_rows_kernel(const __grid_constant__ NgramArgs args, Stamp*
       const int in_batch = one ? token - begin : 0;
       return i <= in_batch ? args.tokens[token - i] : history[i - in_batch - 1];
     };
-    int32_t ngram[core::kMostNgram];
+    int32_t ngram[core::kMaxNgram];
     core::make_ngram(args.tokens[token], before, args.length, args.end_token, ngram);
     args.rows[int64_t{token} * args.heads + head] =
         core::ngram_row(args.hash, ngram, args.length, args.heads_per_length, head);

@@ -17,7 +17,7 @@ struct ExpandArgs {
   int64_t row_bytes;
   uint8_t* out;
   int out_rows;
-  ExpandSegment segment[kMostSegments];
+  ExpandSegment segment[kMaxSegments];
 };
 
 } // namespace ridge::kernels::cuda

@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
 template <int kN>
 void launch_product(const Launch& launch, const ProductArgs& args) {
   constexpr int kShared = ProductShape<kN>::kSharedBytes;
-  allow_shared(product_kernel<kN>, kShared);
+  allow_dynamic_shared_memory(product_kernel<kN>, kShared);
   const int tiles = args.token_rows / kPromptTokens * (args.w_rows / kN);
   launch(product_kernel<kN>, std::min(tiles, launch.sm_count), kProductThreads, kShared, args);
 }
@@ -157,7 +157,7 @@ class PromptProduct {
     std::ranges::copy(result.bounds, product_.bounds);
     product_.tile_rows = rounds(rows_of_all(256), 256) <= rounds(rows_of_all(128), 128) ? 256 : 128;
     product_.w_pitch = static_cast<int>(rows_per_pass());
-    beside_ = exchange_ || product_.w_pitch * bytes_per_row() >= kLargeBytes;
+    uses_second_stream_ = exchange_ || product_.w_pitch * bytes_per_row() >= kLargeBytes;
   }
 
   void run() {
@@ -235,7 +235,7 @@ class PromptProduct {
 
   void begin_pass() {
     product_.w = scratch_.buffer_[scratch_.next_].as();
-    if (!beside_) return;
+    if (!uses_second_stream_) return;
     if (std::exchange(scratch_.in_launch_stream_[scratch_.next_], false))
       RIDGE_CUDA(cudaEventRecord(multiplied().handle, launch_.stream)); // after the buffer's last reader
     RIDGE_CUDA(cudaStreamWaitEvent(scratch_.stream_.handle, multiplied().handle));
@@ -256,7 +256,7 @@ class PromptProduct {
 
   void decode(const PromptMatrices& m) {
     Launch decoding = launch_;
-    if (beside_) decoding.stream = scratch_.stream_.handle, decoding.overlap = false;
+    if (uses_second_stream_) decoding.stream = scratch_.stream_.handle, decoding.overlap = false;
     m.expand(decoding, decoded_);
     decoded_ = {};
   }
@@ -279,12 +279,12 @@ class PromptProduct {
 
   void finish_pass() {
     const int buffer = scratch_.next_;
-    if (beside_) {
+    if (uses_second_stream_) {
       RIDGE_CUDA(cudaEventRecord(scratch_.decoded_[buffer].handle, scratch_.stream_.handle));
       RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, scratch_.decoded_[buffer].handle));
     }
     product_.tile_rows == 256 ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
-    if (beside_)
+    if (uses_second_stream_)
       RIDGE_CUDA(cudaEventRecord(scratch_.multiplied_[buffer].handle, launch_.stream));
     else
       scratch_.in_launch_stream_[buffer] = true;
@@ -308,7 +308,7 @@ class PromptProduct {
   PromptScratch& scratch_;
   const PartExchange* exchange_;
   int exchanged_ = 0;
-  bool beside_ = true; // decodes in the second stream
+  bool uses_second_stream_ = true; // decodes in the second stream
   ExpandArgs decoded_ = {};
   ProductArgs product_ = {};
 };

@@ -29,7 +29,7 @@ struct ProductArgs {
   TiledHalf half; // or null: f32 rows
   const ProductBound* bounds[2];
   int segments;
-  ProductSegment segment[kMostSegments];
+  ProductSegment segment[kMaxSegments];
 };
 
 #ifdef RIDGE_HAS_WGMMA

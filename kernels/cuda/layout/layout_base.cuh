@@ -66,7 +66,7 @@ __device__ __forceinline__ uint32_t permute_upper(uint32_t low, uint32_t high, u
 
 // In a register: the assembler cannot see through a shuffle and would otherwise reload the constant. Called by whole
 // warps.
-__device__ __forceinline__ uint32_t kept(uint32_t constant) {
+__device__ __forceinline__ uint32_t constant_in_register(uint32_t constant) {
   const uint32_t lane = threadIdx.x % 32;
   return __shfl_sync(~0u, constant + lane, static_cast<int>(lane)) - lane;
 }

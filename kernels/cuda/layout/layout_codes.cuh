@@ -176,7 +176,7 @@ struct Iq4Codes : Nibbles {
       first = t0, third = t2, halves = 0x32103210;
     }
     __device__ __forceinline__ explicit Lut(const uint8_t*) : Lut() {
-      first = kept(first), third = kept(third), halves = kept(halves);
+      first = constant_in_register(first), third = constant_in_register(third), halves = constant_in_register(halves);
     }
   };
   static __device__ void store(const uint8_t (&code)[32], uint8_t* tile, int, int group) {
@@ -197,7 +197,7 @@ struct E2m1Codes : Nibbles { // doubled
     uint32_t positive, negative; // of magnitudes 0 1 2 3
     __device__ __forceinline__ Lut() : positive(0x0f0e0d0c), negative(0x090a0b0c) {}
     __device__ __forceinline__ explicit Lut(const uint8_t*) : Lut() {
-      positive = kept(positive), negative = kept(negative);
+      positive = constant_in_register(positive), negative = constant_in_register(negative);
     }
   };
   static constexpr int kBias = 12;

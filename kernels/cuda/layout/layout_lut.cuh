@@ -145,8 +145,8 @@ class SharedLut {
   const uint32_t constant, second;
 
   __device__ __forceinline__ explicit SharedLut(const uint8_t*)
-      : constant(kept(T::kConstant)), second(T::kSecond ? kept(T::kSecond) : 0),
-        copy_(kept(threadIdx.x % T::kCopies * 4)) {}
+      : constant(constant_in_register(T::kConstant)), second(T::kSecond ? constant_in_register(T::kSecond) : 0),
+        copy_(constant_in_register(threadIdx.x % T::kCopies * 4)) {}
   __device__ __forceinline__ uint32_t operator()(uint32_t bits) const { return word_of((bits & T::kMask) | copy_); }
   // One dot product extracts, scales and adds the copy's offset.
   __device__ __forceinline__ uint32_t of_byte(uint32_t indices, int k) const {

@@ -110,7 +110,7 @@ concept UnpacksRows = requires(RowScales (&out)[2], const RawScale& raw) {
   L::Scales::unpack_rows(out, raw, raw, 0, 0.F, 0);
 };
 
-// Weights past `groups` are zero; with fetch_nearest they repeat the last group, with fetch_real there are none.
+// Weights past `groups` are zero; with fetch_nearest they repeat the last group, with fetch_full there are none.
 // Fetches only load, so that kernels can issue them early.
 template <typename Format>
 class SpanWeights {
@@ -122,9 +122,9 @@ class SpanWeights {
     if (real_) L::fetch(raw_, tile, groups, span);
   }
   __device__ __forceinline__ void fetch_nearest(const uint8_t* tile, int groups, int span) {
-    fetch_real(tile, groups, min(span, groups - 1));
+    fetch_full(tile, groups, min(span, groups - 1));
   }
-  __device__ __forceinline__ void fetch_real(const uint8_t* tile, int groups, int span) {
+  __device__ __forceinline__ void fetch_full(const uint8_t* tile, int groups, int span) {
     L::fetch(raw_, tile, groups, span);
     real_ = true;
   }
@@ -201,7 +201,7 @@ class SpanWeights<Format> {
       real_[k] = true;
     }
   }
-  __device__ __forceinline__ void fetch_real(const uint8_t* tile, int groups, int span) {
+  __device__ __forceinline__ void fetch_full(const uint8_t* tile, int groups, int span) {
     fetch_nearest(tile, groups, span);
   }
   template <ColumnOrder kOrder = ColumnOrder::natural>

@@ -59,7 +59,7 @@ class ActivationStage {
     if (!args_.ids) return args_.slots == 1 ? 0 : args_.experts.of(shape_.slot);
     if (dataflow_) {
       while (is_sentinel(id_)) id_ = load_id();
-      if (!args_.x_per_slot) look_again();
+      if (!args_.x_per_slot) reload_missing();
     } else {
       wait_for_predecessor();
       if (!kFloat && !loads_early_) {
@@ -116,7 +116,7 @@ class ActivationStage {
       if (shape_.tokens == 2) load_row(values_.second, from_ + args_.x_stride);
   }
   // Runs before the weights are requested, behind which a load takes 2 µs instead of 0.7 (H200).
-  __device__ __forceinline__ void look_again() {
+  __device__ __forceinline__ void reload_missing() {
     Row& row = values_.row;
     if (column_ < args_.cols && is_sentinel(row.now)) load(row.now, from_, 0);
   }
@@ -136,7 +136,7 @@ class ActivationStage {
     float squares = 0;
     if (t == 0 ? !loads_early_ : !kBoth) load_all();
     wait_for_values(row);
-    if (t == 0 && dataflow_) stamp(args_.stamps, kMayGoOn);
+    if (t == 0 && dataflow_) stamp(args_.stamps, kPredecessorDone);
     __syncwarp(); // or the assembler moves these loads behind the weights: 1 µs
     if (t == 0) ring.fetch_slots(Chunks<Format>::kEarly, Ring::kSlots - 1);
     std::conditional_t<Shape::kBits, BitStore, IntegerStore<L, kLowParts<Format>>> store(to, shape_.groups, my_first_);

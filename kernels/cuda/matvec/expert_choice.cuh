@@ -30,12 +30,12 @@ __device__ __forceinline__ float norm_factor(const RouterRows& router, const flo
   return factor;
 }
 
-static_assert(kMostFoldedExperts % kWarp == 0 && kMostFoldedExperts <= kMatvecThreads);
+static_assert(kMaxFoldedExperts % kWarp == 0 && kMaxFoldedExperts <= kMatvecThreads);
 
 // Chooses before y arrives if the factor cannot change the order.
 __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const RouterRows& router, int token) {
   extern __shared__ uint4 shared[];
-  auto& memory = *reinterpret_cast<ChoiceMemory<kMostFoldedExperts, kMatvecThreads>*>(shared);
+  auto& memory = *reinterpret_cast<ChoiceMemory<kMaxFoldedExperts, kMatvecThreads>*>(shared);
   const RouteArgs& route = router.route;
   let_successor_start();
   stamp(args.stamps, kStarts);
@@ -47,11 +47,11 @@ __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const Rou
   const float* from = route.scores + int64_t{token} * route.experts + e;
   float score = is_expert ? load_latest(from) : -INFINITY;
   while (is_sentinel(score)) score = load_latest(from);
-  stamp(args.stamps, kMayGoOn);
+  stamp(args.stamps, kPredecessorDone);
   float choice = score;
 #pragma unroll 1 // unrolled, the choice's code would exist twice
   for (int turn = 0; turn < 2; ++turn) {
-    if (turn == (router.needs_y ? 1 : 0)) {
+    if (turn == (router.choice_needs_y ? 1 : 0)) {
       choose(route, token, choice, memory);
       continue;
     }
@@ -60,7 +60,7 @@ __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const Rou
     if (is_expert) score = factor * score + score_bias;
     const float weight = gate_weight(route, score, memory.scratch);
     if (is_expert) choice = choice_bias + choice_weight(route, score, weight);
-    if (e < kMostFoldedExperts) memory.weights[e] = weight;
+    if (e < kMaxFoldedExperts) memory.weights[e] = weight;
   }
   __syncthreads();
   store_shares(route, token, memory);

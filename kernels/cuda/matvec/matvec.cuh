@@ -239,7 +239,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   scores.add_residual();
 
   if (!dataflow) wait_for_predecessor();
-  stamp(args.stamps, kMayGoOn);
+  stamp(args.stamps, kPredecessorDone);
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     if (t >= shape.tokens) continue;
@@ -254,7 +254,7 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   float residual[kTokens] = {}, scale[kTokens];
   epilogue.load_residual(residual);
   __syncthreads();
-  stamp(args.stamps, kHasInput);
+  stamp(args.stamps, kInputLoaded);
   scores.publish();
   epilogue.find_scales(scale, memory.squares);
 

@@ -39,7 +39,7 @@ struct MatvecArgs {
   float norm_epsilon = 0;
 
   int segments = 1;
-  MatvecSegment segment[kMostSegments];
+  MatvecSegment segment[kMaxSegments];
   bool gated = false; // segments are gate and up; the result goes to segment 0's out
   FusedGlu glu;
 
@@ -64,7 +64,7 @@ struct MatvecArgs {
   bool dataflow_input = false;
 
   // Set by the launcher: row blocks of results; least per block; blocks with one more.
-  int result_row_blocks = 0, row_blocks_per_block = 0, fuller_blocks = 0;
+  int result_row_blocks = 0, row_blocks_per_block = 0, blocks_with_one_more = 0;
   bool after_predecessor = false; // set by the launcher: starts after its predecessor ends
   Stamp* stamps = nullptr;        // set by the launcher
 
@@ -77,13 +77,13 @@ struct MatvecArgs {
 
 // A folded router beside a product with result y: scores = matrix [x, residual] + constant (router_scores.cuh), then
 // the choice (expert_choice.cuh).
-inline constexpr int kMostRouterRows = 2;
-inline constexpr int kMostFoldedExperts = 256; // two per block on 129 multiprocessors
+inline constexpr int kMaxRouterRows = 2;
+inline constexpr int kMaxFoldedExperts = 256; // two per block on 129 multiprocessors
 struct RouterRows {
   const float* matrix;   // [experts][cols + width]
   const float* constant; // [experts] or null
   const float* bias;     // [experts] or null: added to scores / rms(y)
-  bool needs_y;          // the choice waits for y, since 1 / rms(y) may change it
+  bool choice_needs_y;   // the choice waits for y, since 1 / rms(y) may change it
   RouteArgs route;       // of scores without that factor and bias
   const float* gate;     // [width] or null: a gate's row times the norm's weights
   float* gate_out;       // [tokens] or null: the gate's product with y / rms(y)

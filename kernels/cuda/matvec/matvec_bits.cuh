@@ -30,7 +30,7 @@ class BitStore {
     scale_ += groups / 4;
   }
 
-  __device__ __forceinline__ void operator()(const float (&v)[8], bool real) const {
+  __device__ __forceinline__ void operator()(const float (&v)[8], bool is_valid) const {
     const float largest = largest_of<kBitBlock / 8>(v), inverse = 127 * reciprocal(largest);
     // Adding 1.5 · 2^23 leaves a float rounded in its low bits. Byte i of `four`: column i or 4 + i.
     uint32_t four[2];
@@ -52,7 +52,7 @@ class BitStore {
     high = exchanged(exchanged(high, 7, 0x00aa00aa), 14, 0x0000cccc);
     const uint32_t planes[2] = {(low & 0x0f0f0f0f) | (high << 4 & 0xf0f0f0f0),
                                 (low >> 4 & 0x0f0f0f0f) | (high & 0xf0f0f0f0)};
-    if (!real) return;
+    if (!is_valid) return;
 #pragma unroll
     for (int n = 0; n < 8; ++n) planes_[16 * n] = static_cast<uint8_t>(planes[n / 4] >> (8 * (n % 4)));
     if (first_) *scale_ = largest * (1.0f / 127);

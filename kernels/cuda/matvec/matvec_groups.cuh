@@ -46,7 +46,7 @@ inline constexpr int kLutBytes = LutOf<Format, kExact>::kBytes;
 template <typename Format>
 inline constexpr bool kHasExactKernel = !quant::FloatFormat<Format> || kLutBytes<Format, false> > 0;
 
-inline constexpr int kHighWorth = 256;
+inline constexpr int kHighPartFactor = 256;
 
 // Over kLanes neighbouring lanes; not 0, for the reciprocal.
 template <int kLanes>
@@ -67,7 +67,7 @@ struct EightIntegers {
   int half_sum = 0, all = 0;
 
   __device__ __forceinline__ explicit EightIntegers(const float (&v)[8], uint32_t present = ~0u) {
-    constexpr float kMax = kLow ? 127 * kHighWorth + 127 : 127;
+    constexpr float kMax = kLow ? 127 * kHighPartFactor + 127 : 127;
     // Adding 1.5 · 2^23 leaves a float rounded in its low bits. With 128 more, byte 1 is the rounded high part, byte 0
     // the low part plus 128: flip its top bit.
     constexpr float kMagic = 12582912.0f + (kLow ? 128 : 0);
@@ -86,7 +86,7 @@ struct EightIntegers {
       constexpr int kOnes = 0x01010101;
       half_sum = __dp4a(static_cast<int>(high[1]), kOnes, __dp4a(static_cast<int>(high[0]), kOnes, 0));
       if constexpr (kLow) {
-        half_sum *= kHighWorth;
+        half_sum *= kHighPartFactor;
         half_sum = __dp4a(static_cast<int>(low[1]), kOnes, __dp4a(static_cast<int>(low[0]), kOnes, half_sum));
       }
       half_sum += __shfl_xor_sync(present, half_sum, 1);
@@ -96,7 +96,7 @@ struct EightIntegers {
   }
 };
 
-// Called by whole warps; lanes that are not `real` store nothing.
+// Called by whole warps; lanes that are not `is_valid` store nothing.
 template <typename L, bool kLow>
 class IntegerStore {
  public:
@@ -111,11 +111,11 @@ class IntegerStore {
     rest_ += groups;
   }
 
-  __device__ __forceinline__ void operator()(const float (&v)[8], bool real) const {
+  __device__ __forceinline__ void operator()(const float (&v)[8], bool is_valid) const {
     const EightIntegers<kLow, kGroupSums<L>> q(v);
     float mine = q.scale;
     if (kGroupSums<L> && place_ > 0) mine = __int_as_float(place_ == 3 ? q.all : q.half_sum);
-    if (!real) return;
+    if (!is_valid) return;
     planes_[0] = {q.high[0], q.high[1]};
     if constexpr (kLow) planes_[4 * groups_] = {q.low[0], q.low[1]};
     if (kGroupSums<L> || place_ == 0) *rest_ = mine;
@@ -181,7 +181,7 @@ __device__ __forceinline__ float group_dot(const GroupCodes& w, const IntegerGro
     for (int h = 0; h < 2; ++h) {
       const int bias = Bias::times(w, x.sum[h]);
       dot[h] = dot16(w.word + 4 * h, x.high[h], kLow ? 0 : bias);
-      if constexpr (kLow) dot[h] = dot[h] * kHighWorth + dot16(w.word + 4 * h, x.low[h], bias);
+      if constexpr (kLow) dot[h] = dot[h] * kHighPartFactor + dot16(w.word + 4 * h, x.low[h], bias);
       if constexpr (Bias::kLowers)
         dot[h] = h == 0 ? __dp2a_lo(x.eights[0], static_cast<int>(w.lowered), dot[0])
                         : __dp2a_hi(x.eights[1], static_cast<int>(w.lowered), dot[1]);
@@ -191,7 +191,7 @@ __device__ __forceinline__ float group_dot(const GroupCodes& w, const IntegerGro
     static_assert(!Bias::kLowers);
     const int bias = Bias::times(w, x.all);
     int dot[1] = {dot16(w.word + 4, x.high[1], dot16(w.word, x.high[0], kLow ? 0 : bias))};
-    if constexpr (kLow) dot[0] = dot[0] * kHighWorth + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
+    if constexpr (kLow) dot[0] = dot[0] * kHighPartFactor + dot16(w.word + 4, x.low[1], dot16(w.word, x.low[0], bias));
     return L::Scales::product(w, dot, x);
   }
 }

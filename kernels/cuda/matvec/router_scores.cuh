@@ -15,7 +15,7 @@ struct NoScores {
   __device__ __forceinline__ void publish() const {}
 };
 
-inline constexpr int kRouterSums = kMostRouterRows * 2 * kMatvecWarps;
+inline constexpr int kRouterSums = kMaxRouterRows * 2 * kMatvecWarps;
 constexpr int64_t router_scores_bytes(int64_t columns, int rows) { return (rows * columns + kRouterSums) * 4 + 16; }
 
 template <int kTokens>
@@ -73,30 +73,30 @@ class RouterScores {
 #pragma unroll
     for (int t = 0; t < kTokens; ++t)
 #pragma unroll
-      for (int r = 0; r < kMostRouterRows; ++r) {
+      for (int r = 0; r < kMaxRouterRows; ++r) {
         if (r >= count_) continue;
         const float sum = warp_sum(sum_[t][r]);
-        if (threadIdx.x % kWarp == 0) sums_[(t * kMostRouterRows + r) * kMatvecWarps + threadIdx.x / kWarp] = sum;
+        if (threadIdx.x % kWarp == 0) sums_[(t * kMaxRouterRows + r) * kMatvecWarps + threadIdx.x / kWarp] = sum;
       }
   }
 
   // After a barrier: one warp per score.
   __device__ __forceinline__ void publish() const {
-    const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, t = warp / kMostRouterRows;
+    const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, t = warp / kMaxRouterRows;
     if (t >= min(kTokens, args_.tokens) || my_row() >= count_) return;
     const float score = warp_sum(lane < kMatvecWarps ? sums_[warp * kMatvecWarps + lane] : 0) + constant_;
     if (lane == 0) store_latest(router_.route.scores + t * router_.route.experts + first_row_ + my_row(), score);
   }
 
  private:
-  __device__ __forceinline__ static int my_row() { return threadIdx.x / kWarp % kMostRouterRows; }
+  __device__ __forceinline__ static int my_row() { return threadIdx.x / kWarp % kMaxRouterRows; }
   __device__ __forceinline__ const float* residual(int t, int i) const {
     return args_.residual + t * args_.residual_stride + i;
   }
   __device__ __forceinline__ void wait_for_rows() const { BarrierAddress(sums_ + kRouterSums).wait(0); }
   __device__ __forceinline__ void add_quad(int t, float4 x, int column) {
 #pragma unroll
-    for (int r = 0; r < kMostRouterRows; ++r)
+    for (int r = 0; r < kMaxRouterRows; ++r)
       if (r < count_) {
         const float4 w = *reinterpret_cast<const float4*>(rows_ + r * columns_ + column);
         sum_[t][r] += w.x * x.x + w.y * x.y + w.z * x.z + w.w * x.w;
@@ -108,7 +108,7 @@ class RouterScores {
   int columns_, first_row_, count_;
   float *rows_, *sums_;
   float4 residual_[kTokens];
-  float sum_[kTokens][kMostRouterRows] = {}, constant_ = 0;
+  float sum_[kTokens][kMaxRouterRows] = {}, constant_ = 0;
 };
 
 } // namespace ridge::kernels::cuda

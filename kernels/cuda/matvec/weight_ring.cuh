@@ -37,9 +37,9 @@ struct Chunks {
     }
     return args.result_row_blocks = row_blocks;
   }
-  static void share_out(MatvecArgs& args, int blocks) {
+  static void distribute_row_blocks(MatvecArgs& args, int blocks) {
     args.row_blocks_per_block = args.result_row_blocks / blocks;
-    args.fuller_blocks = args.result_row_blocks % blocks;
+    args.blocks_with_one_more = args.result_row_blocks % blocks;
   }
 };
 
@@ -91,8 +91,8 @@ struct BlockRows {
   int first, results, count;
 
   __device__ __forceinline__ BlockRows(const MatvecArgs& args, int block) : args(args) {
-    first = args.row_blocks_per_block * block + min(block, args.fuller_blocks);
-    results = args.row_blocks_per_block + (block < args.fuller_blocks);
+    first = args.row_blocks_per_block * block + min(block, args.blocks_with_one_more);
+    results = args.row_blocks_per_block + (block < args.blocks_with_one_more);
     count = args.gated ? 2 * results : results;
   }
   __device__ __forceinline__ const MatvecSegment& locate(int row_block, int& in_segment) const {

@@ -60,7 +60,7 @@ class Lab {
   template <typename Tiles>
   Variant variant(std::string configuration) {
     if (n_ % Tiles::kTileM || n_ % Tiles::kTileN || Tiles::kShared > shared_limit_) return {};
-    allow_shared(ladder::tiled<Tiles>, Tiles::kShared);
+    allow_dynamic_shared_memory(ladder::tiled<Tiles>, Tiles::kShared);
     return {std::move(configuration), [this] {
               launch_(ladder::tiled<Tiles>, dim3(n_ / Tiles::kTileN, n_ / Tiles::kTileM), Tiles::kThreads,
                       Tiles::kShared, n_, a_.as<const float>(), b_.as<const float>(), c_.as<float>());

@@ -29,7 +29,7 @@ __device__ __forceinline__ float activated(const core::ActivationParams& params,
   case core::Activation::soft_cap: return params.alpha * tanhf(x / params.alpha);
   case core::Activation::softplus: return fmaxf(x, 0) + log1pf(expf(-fabsf(x)));
   case core::Activation::root_sigmoid:
-    return x == 0 ? 0.5f : sigmoid(copysignf(sqrtf(fmaxf(fabsf(x), core::kLeastRooted)), x));
+    return x == 0 ? 0.5f : sigmoid(copysignf(sqrtf(fmaxf(fabsf(x), core::kMinRooted)), x));
   case core::Activation::xielu:
     return (x > 0 ? params.alpha * x * x : params.alpha_negative * (expm1f(fminf(x, params.epsilon)) - x)) +
            params.beta * x;

@@ -72,7 +72,7 @@ __device__ __forceinline__ Columns<kColumns> other_rows(const SumArgs::Term& ter
 template <int kColumns, bool kDataflow>
 __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) {
   static_assert(!kDataflow || kColumns == 1);
-  constexpr int kTerms = SumArgs::kMostTerms;
+  constexpr int kTerms = SumArgs::kMaxTerms;
   const OverlappingWork work(stamps);
   const int64_t col = first_index() * kColumns;
   if (col >= args.width) return work.wait();
@@ -103,7 +103,7 @@ __global__ void sum_kernel(const __grid_constant__ SumArgs args, Stamp* stamps) 
       await(factor, factors_of);
 #pragma unroll
       for (int t = 0; t < kTerms; ++t) x[t].x[0] = first[t];
-      stamp(stamps, kMayGoOn);
+      stamp(stamps, kPredecessorDone);
     }
 #pragma unroll
     for (int t = 0; t < kTerms; ++t)

@@ -17,7 +17,7 @@ struct GatesArgs {
 };
 
 __global__ void hyper_gates_kernel(const __grid_constant__ GatesArgs args, Stamp* stamps) {
-  __shared__ float matrices[kTokens][core::kMostHyperStreams][core::kMostHyperStreams + 1]; // [from][to]
+  __shared__ float matrices[kTokens][core::kMaxHyperStreams][core::kMaxHyperStreams + 1]; // [from][to]
   const DependentWork work(stamps);
   const int lane = threadIdx.x % kWarp, count = args.count;
   const int64_t token = int64_t{blockIdx.x} * kTokens + threadIdx.x / kWarp;

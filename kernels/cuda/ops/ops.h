@@ -30,8 +30,8 @@ struct SumArgs {
     bool gated = false; // applies a sigmoid to factors
     float scale = 1;
   };
-  static constexpr int kMostTerms = 4;
-  Term terms[kMostTerms];
+  static constexpr int kMaxTerms = 4;
+  Term terms[kMaxTerms];
   int count;
   float* out;
   int64_t rows, width;
@@ -62,7 +62,7 @@ void launch_gate_up_glu(const Launch&, const core::ActivationParams&, const floa
 struct HalfArgs {
   const float* x; // [rows, cols]
   const float* norm_weight = nullptr;
-  bool centers = false; // layer norm, at most kMostNormedColumns, to HalfLayout::tiles
+  bool centers = false; // layer norm, at most kMaxNormedColumns, to HalfLayout::tiles
   const float* norm_bias = nullptr;
   float epsilon = 0;
   int rows, cols;
@@ -123,11 +123,11 @@ struct Cache {
   bool ring = false;
 
   // Row 0's position when `position` was stored.
-  RIDGE_HD int lap_of(int position) const {
+  RIDGE_HD int ring_base(int position) const {
     const int count = static_cast<int>(rows);
     return ring ? position / count * count : 0;
   }
-  RIDGE_HD int row_of(int position) const { return position - lap_of(position); }
+  RIDGE_HD int row_of(int position) const { return position - ring_base(position); }
 };
 
 // Norm, rotation and storing in one launch; q, k, v may be null.
@@ -138,7 +138,7 @@ struct RopeStoreArgs {
   const float *q_in, *k_in, *v_in; // [tokens, heads * dim]
   float *q_out, *k_out;            // k_out null: only stores
   const float *q_norm, *k_norm;    // [dim] or null
-  bool norms_v;                    // without weights; v heads as wide as the others
+  bool normalizes_v;               // without weights; v heads as wide as the others
   float epsilon;
   int q_heads, k_heads, head_dim;
   bool rotate;
@@ -289,7 +289,7 @@ struct IndexArgs {
   int tokens, heads, most;
   int span;  // positions per entry
   bool tail; // also positions without an entry
-  bool fills;
+  bool chooses_positions;
   Cache cache;
   float* scores; // [kIndexedTokens, context]
   Stamp* stamps = nullptr;

@@ -8,7 +8,7 @@ namespace ridge::kernels::cuda {
 namespace {
 
 constexpr int kOwn = 8;
-constexpr int kMostThreads = 1024;
+constexpr int kMaxThreads = 1024;
 
 __device__ __forceinline__ float summed(const NormArgs& args, float normed, float residual) {
   return args.residual ? args.factor * (residual + args.scale * normed) : normed;
@@ -30,7 +30,7 @@ struct Group {
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads > kElementThreads ? kThreads : kElementThreads)
     rms_norm_kernel(const __grid_constant__ NormArgs args, Stamp* stamps) {
-  __shared__ float scratch[kMostThreads / kWarp];
+  __shared__ float scratch[kMaxThreads / kWarp];
   const OverlappingWork work(stamps);
   const int64_t at = blockIdx.x * int64_t{blockDim.x / kThreads} + threadIdx.x / kThreads;
   if (at >= args.groups) return work.wait(); // uniform over a group
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads > kElementThreads ? kThreads : kEleme
       put(x + k, load_latest_4(from + i));
       if (args.residual) put(residual + k, load_latest_4(added + i));
     });
-  if (dataflow) stamp(stamps, kMayGoOn);
+  if (dataflow) stamp(stamps, kPredecessorDone);
   if (args.gate)
 #pragma unroll
     for (int k = 0; k < kOwn; ++k) (args.gates_input ? x[k] : factor[k]) *= silu(gate[k]);
@@ -72,16 +72,16 @@ __global__ void __launch_bounds__(kThreads > kElementThreads ? kThreads : kEleme
   if (dataflow) wait_for_predecessor(); // successors rely on it (ptx.cuh)
 }
 
-__global__ void __launch_bounds__(kMostThreads) long_norm_kernel(const __grid_constant__ NormArgs args, Stamp* stamps) {
-  __shared__ float scratch[kMostThreads / kWarp];
+__global__ void __launch_bounds__(kMaxThreads) long_norm_kernel(const __grid_constant__ NormArgs args, Stamp* stamps) {
+  __shared__ float scratch[kMaxThreads / kWarp];
   const DependentWork work(stamps);
   const Group group(args, blockIdx.x);
   const auto gated = [&](int i) { return args.gate ? silu(args.gate[group.first + i]) : 1; };
   const auto input = [&](int i) { return args.x[group.first + i] * (args.gates_input ? gated(i) : 1); };
   float squares = 0;
-  for (int i = threadIdx.x; i < group.size; i += kMostThreads) squares += input(i) * input(i);
+  for (int i = threadIdx.x; i < group.size; i += kMaxThreads) squares += input(i) * input(i);
   const float scale = rsqrtf(block_sum(squares, scratch) / static_cast<float>(group.size) + args.epsilon);
-  for (int i = threadIdx.x; i < group.size; i += kMostThreads) {
+  for (int i = threadIdx.x; i < group.size; i += kMaxThreads) {
     const float normed = input(i) * scale * group.weight[i] * (args.gates_input ? 1 : gated(i));
     args.out[group.first + i] = summed(args, normed, args.residual ? args.residual[group.first + i] : 0);
   }
@@ -95,10 +95,10 @@ void launch_norm(const Launch& launch, const NormArgs& args) {
     const int64_t groups = block / threads;
     launch(kernel, static_cast<unsigned>((args.groups + groups - 1) / groups), block, 0, args, launch.stamps());
   };
-  if (args.group % 4 != 0 || args.group > kMostThreads * kOwn) return run(long_norm_kernel, kMostThreads);
+  if (args.group % 4 != 0 || args.group > kMaxThreads * kOwn) return run(long_norm_kernel, kMaxThreads);
   if (args.group <= kWarp * kOwn) return run(rms_norm_kernel<kWarp>, kWarp);
   if (args.group <= kElementThreads * kOwn) return run(rms_norm_kernel<kElementThreads>, kElementThreads);
-  run(rms_norm_kernel<kMostThreads>, kMostThreads);
+  run(rms_norm_kernel<kMaxThreads>, kMaxThreads);
 }
 
 void launch_rms_norm(const Launch& launch, const OpCall& call) {

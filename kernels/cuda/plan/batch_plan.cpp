@@ -24,14 +24,13 @@ std::vector<bool> find_siblings(const std::vector<Step>& steps) {
   size_t matrices = 0;
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     if (const MatrixStep* m = steps[i].matrix()) matrices += m->parts.size();
-    follows[i] =
-        are_siblings(steps[i], steps[i + 1]) && matrices + steps[i + 1].matrix()->parts.size() <= kMostSegments;
+    follows[i] = are_siblings(steps[i], steps[i + 1]) && matrices + steps[i + 1].matrix()->parts.size() <= kMaxSegments;
     if (!follows[i]) matrices = 0;
   }
   return follows;
 }
 
-std::optional<Way> forced_way(const PlanInputs& in, const std::vector<int32_t>& steps) {
+std::optional<ProductKernel> forced_way(const PlanInputs& in, const std::vector<int32_t>& steps) {
   if (in.forced.empty()) return std::nullopt;
   auto found = in.forced.find("");
   if (found == in.forced.end()) found = in.forced.find(name_of_products(in.program, in.plan, steps));
@@ -46,7 +45,7 @@ bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape) {
 
 Planning::Planning(const PlanInputs& inputs, const PlanShape& of)
     : in(inputs), shape(of), steps(inputs.plan.steps), sibling_follows(find_siblings(steps)),
-      ways(steps.size(), Way::matvec) {
+      ways(steps.size(), ProductKernel::matvec) {
   if (overlaps() && in.dataflow_sync && shape.tokens <= kDataflowTokens) dataflow_tokens = shape.tokens;
   if (shape.tokens == 1 && shape.outputs == 1) find_gathered();
   choose_ways();
@@ -69,13 +68,13 @@ bool Planning::gathers(int32_t step) const {
   return std::ranges::any_of(steps[step].outputs, [&](ValueId id) { return gathered.contains(id); });
 }
 
-bool Planning::folds(int32_t step) const {
+bool Planning::is_folded_router(int32_t step) const {
   return step < std::ssize(steps) && steps[step].folded && dataflow_tokens > 0 && folds_routers(in.config, in.limits) &&
          in.kernels.can_take_router(*steps[step - 1].matrix(), *steps[step].matrix(), shape.tokens);
 }
 
-bool Planning::is_done(int32_t step) const {
-  return folds(step) || (steps[step].inputs.size() == 1 && gathered.contains(steps[step].inputs[0]));
+bool Planning::is_absorbed(int32_t step) const {
+  return is_folded_router(step) || (steps[step].inputs.size() == 1 && gathered.contains(steps[step].inputs[0]));
 }
 
 void Planning::choose_ways() {
@@ -106,10 +105,10 @@ void Planning::choose_way(const std::vector<int32_t>& group) {
   products.push_back({group, std::move(choice)});
 }
 
-Way Planning::way_of_experts(ValueId ids) const {
+ProductKernel Planning::way_of_experts(ValueId ids) const {
   for (size_t i = 0; i < steps.size(); ++i)
     if (steps[i].matrix() && steps[i].matrix()->ids == ids) return ways[i];
-  return Way::matvec;
+  return ProductKernel::matvec;
 }
 
 const MatrixStep* Planning::next_matrix(int32_t step, ValueId x) const {

@@ -30,7 +30,7 @@ struct PlanShape {
   bool sample = false;
   // Runs of at least kPromptTokensAtLeast tokens in a mixed batch; attention handles each separately.
   std::vector<TokenRun> prompts = {};
-  bool gives_rows = false, has_blocks = false;
+  bool has_given_rows = false, has_blocks = false;
   auto operator<=>(const PlanShape&) const = default;
 };
 
@@ -50,9 +50,9 @@ struct BatchPlan {
 };
 
 // Depends on the Program, configuration and limits, not on the device.
-class KernelChoices {
+class KernelCapabilities {
  public:
-  virtual ~KernelChoices() = default;
+  virtual ~KernelCapabilities() = default;
 
   // Whether one matvec kernel can compute both.
   virtual bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const = 0;
@@ -88,7 +88,7 @@ struct PlanInputs {
   DeviceLimits limits;
   bool overlap = true, dataflow_sync = true;
   bool experts_on_host = false;
-  const KernelChoices& kernels;
+  const KernelCapabilities& kernels;
   ChipRates rates;
   int64_t least_side = 0;
   ForcedWays forced = {};

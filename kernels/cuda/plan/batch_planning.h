@@ -18,7 +18,7 @@ struct Planning {
   const std::vector<Step>& steps;
   int64_t dataflow_tokens = 0;
   std::vector<bool> sibling_follows; // shares input and kernel with the next step
-  std::vector<Way> ways;
+  std::vector<ProductKernel> ways;
   std::vector<PlannedProducts> products;
   // One token's gather copies nothing: its input is written as its output.
   std::map<ValueId, ValueId> gathered;
@@ -39,16 +39,16 @@ struct Planning {
   bool gathers(int32_t step) const;
   bool dataflow_input(int32_t step) const { return dataflow_tokens > 0 && steps[step].dataflow_input; }
   // Whether the preceding product computes this router and the next `route`.
-  bool folds(int32_t step) const;
-  bool is_done(int32_t step) const;
-  Way way_of_experts(ValueId ids) const;
-  static int expert_tile(Way way, int64_t slots, int64_t experts) {
-    return way == Way::wide ? sorted_wide_tile(slots, experts) : tile_of(way);
+  bool is_folded_router(int32_t step) const;
+  bool is_absorbed(int32_t step) const;
+  ProductKernel way_of_experts(ValueId ids) const;
+  static int expert_tile(ProductKernel way, int64_t slots, int64_t experts) {
+    return way == ProductKernel::wide ? sorted_wide_tile(slots, experts) : tile_of(way);
   }
 
   // The next step's product if it reads x, otherwise null.
   const MatrixStep* next_matrix(int32_t step, ValueId x) const;
-  Way next_way(int32_t step) const { return ways[step + 1]; }
+  ProductKernel next_way(int32_t step) const { return ways[step + 1]; }
   // Whether the next step's product is x's only reader, unnormed and not sorted by expert.
   bool only_next_reads(int32_t step, ValueId x) const;
 

@@ -70,7 +70,7 @@ bool joins_activation(const Planning& p, const KernelCall& call, const KernelCal
 }
 
 // Prompt products write f16 tiles for a sole reader, and absorb activations and sums over ranks.
-void hand_over_tiles(const Planning& p, Calls& calls) {
+void chain_prompt_products(const Planning& p, Calls& calls) {
   ValueId tiled = kNone; // written by the previous product
   for (size_t i = 0; i < calls.size(); ++i) {
     auto* product = calls[i].get<PromptProduct>();
@@ -90,7 +90,7 @@ void hand_over_tiles(const Planning& p, Calls& calls) {
       remove(calls, i + 1);
     }
     const ValueId out = m.parts[0].out;
-    if (!m.glu || !p.only_next_reads(calls[i].step, out) || p.next_way(calls[i].step) != Way::prompt ||
+    if (!m.glu || !p.only_next_reads(calls[i].step, out) || p.next_way(calls[i].step) != ProductKernel::prompt ||
         !has_room_for_tiled_half(product->rows, p.width(out)))
       continue;
     product->writes_half = true;
@@ -111,14 +111,14 @@ void write_attention_half(const Planning& p, Calls& calls) {
         p.width(out) % (prompt ? kTileColumns : kGemmColumns) != 0 ||
         !p.in.kernels.attention_writes_half(*attention->op))
       continue;
-    const Way way = p.next_way(call.step);
-    if (prompt && way == Way::prompt) attention->half = HalfLayout::tiles;
-    if (!prompt && way == Way::wide) attention->half = HalfLayout::wide;
+    const ProductKernel way = p.next_way(call.step);
+    if (prompt && way == ProductKernel::prompt) attention->half = HalfLayout::tiles;
+    if (!prompt && way == ProductKernel::wide) attention->half = HalfLayout::wide;
     if (!prompt && is_tiled(way)) attention->half = HalfLayout::interleaved;
   }
 }
 
-KernelChoices::Fit fit_of(const Planning& p, const SmallBatch& batch) {
+KernelCapabilities::Fit fit_of(const Planning& p, const SmallBatch& batch) {
   const MatrixStep& m = batch.product.matrix;
   return batch.wide ? p.in.kernels.wide_batch(m, batch.rows)
                     : p.in.kernels.small_batch(m, batch.rows, batch.tile_tokens);
@@ -143,7 +143,7 @@ void leave_sums(const Planning& p, Calls& calls) {
     const MatrixStep& m = batch->product.matrix;
     const MatrixStep* next = p.next_matrix(call.step, m.parts[0].out);
     batch->leaves_sums = next && next->ids == kNone &&
-                         (is_tiled(p.next_way(call.step)) || p.next_way(call.step) == Way::wide) &&
+                         (is_tiled(p.next_way(call.step)) || p.next_way(call.step) == ProductKernel::wide) &&
                          m.parts.size() == 1 && !m.glu && m.residual != kNone && p.width(m.parts[0].out) % 8 == 0;
   }
 }
@@ -173,9 +173,9 @@ class Conversions {
   };
 
   void visit(KernelCall&, const auto&) {}
-  void visit(KernelCall&, const Attention& attention) { see_attention(attention); }
-  void visit(KernelCall&, const PromptAttention& attention) { see_attention(attention); }
-  void visit(KernelCall&, const RopeAttention& rope) { see_attention(rope.attention); }
+  void visit(KernelCall&, const Attention& attention) { note_attention_output(attention); }
+  void visit(KernelCall&, const PromptAttention& attention) { note_attention_output(attention); }
+  void visit(KernelCall&, const RopeAttention& rope) { note_attention_output(rope.attention); }
   void visit(KernelCall& call, SmallBatch& batch) {
     take_input(call, batch, batch.rows, batch.wide ? HalfLayout::wide : HalfLayout::interleaved);
     if (batch.leaves_sums) sums_ = {batch.product.matrix, batch.tile_tokens, batch.wide};
@@ -192,7 +192,7 @@ class Conversions {
   }
   void visit(KernelCall& call, PromptProduct& prompt) {
     if (!prompt.reads_half) convert(call, prompt.products[0].matrix, prompt.rows, HalfLayout::tiles);
-    prompt.unscaled = prompt.reads_half || unscaled_;
+    prompt.has_loose_bound = prompt.reads_half || has_loose_bound_;
   }
   void visit(KernelCall& call, const IntegerProduct& product) {
     convert(call, product.product.matrix, product.rows, HalfLayout::bytes);
@@ -205,11 +205,11 @@ class Conversions {
     return p_.width(m.x) != p_.first_weight(m).cols ? slots : slots / m.used;
   }
 
-  void see_attention(const Attention& attention) {
+  void note_attention_output(const Attention& attention) {
     if (!attention.half) return;
     const ValueId out = attention.op->outputs[0];
     converted_ = {out, kNone, p_.width(out), *attention.half};
-    unscaled_ = true;
+    has_loose_bound_ = true;
   }
 
   void take_input(const KernelCall& call, SmallBatch& batch, int64_t rows, HalfLayout layout) {
@@ -217,20 +217,20 @@ class Conversions {
     if (half_of_ == kNone || m.x != half_of_ || m.norm != kNone || batch.wide) return convert(call, m, rows, layout);
     batch.reads_half = true;
     half_of_ = kNone;
-    clearer_.reset();
+    maxima_clearing_call_.reset();
   }
 
   void write_half(const KernelCall& call, SmallBatch& batch) {
     const MatrixStep& m = batch.product.matrix;
     const MatrixStep* next = p_.next_matrix(call.step, m.parts[0].out);
-    if (batch.tile_tokens > kMostHalfTokens || !m.glu || !next || next->norm != kNone || next->ids != m.ids ||
-        !clearer_ || !is_tiled(p_.next_way(call.step)))
+    if (batch.tile_tokens > kMaxHalfTokens || !m.glu || !next || next->norm != kNone || next->ids != m.ids ||
+        !maxima_clearing_call_ || !is_tiled(p_.next_way(call.step)))
       return;
     const int64_t cols = p_.first_weight(m).rows;
     if (cols % kGemmColumns != 0 || p_.first_weight(*next).cols != cols || batch.rows > half_slots(cols)) return;
-    auto& conversion = *calls_[*clearer_].get<ConvertInput>();
+    auto& conversion = *calls_[*maxima_clearing_call_].get<ConvertInput>();
     if (batch.rows % conversion.rows != 0) return;
-    clearer_.reset();
+    maxima_clearing_call_.reset();
     conversion.cleared = batch.rows / conversion.rows;
     batch.writes_half = true;
     half_of_ = m.parts[0].out;
@@ -242,7 +242,7 @@ class Conversions {
     const Converted wanted = {m.x, m.norm, cols, layout, sorted ? m.ids : kNone};
     if (converted_ == wanted) return;
     converted_ = wanted;
-    unscaled_ = false;
+    has_loose_bound_ = false;
     ConvertInput conversion{m, rows, cols, layout};
     int32_t first_step = call.first_step;
     if (layout == HalfLayout::tiles && norms_input(call, m)) {
@@ -252,7 +252,7 @@ class Conversions {
     }
     if (sorted) conversion.sorted_tile = sorted_wide_tile(p_.rows_of(m.x) * m.used, p_.first_weight(m).count);
     conversion.sums = std::exchange(sums_, std::nullopt);
-    clearer_ = calls_.size();
+    maxima_clearing_call_ = calls_.size();
     calls_.push_back({first_step, call.first_step, std::move(conversion)});
   }
 
@@ -264,7 +264,7 @@ class Conversions {
       return false;
     const auto& [epsilon, group, centered] = std::get<core::NormParams>(norm->op->params);
     if (!centered || group != p_.width(m.x) || p_.weight(norm->op->weights[0]).cols != group ||
-        group > kMostNormedColumns)
+        group > kMaxNormedColumns)
       return false;
     const auto reads = [&](const Step& step) { return std::ranges::count(step.inputs, m.x) > 0; };
     const std::vector<Step>& steps = p_.steps;
@@ -272,7 +272,7 @@ class Conversions {
     size_t behind = first;
     const auto follows = [&](size_t step) {
       const MatrixStep* of = step < steps.size() ? steps[step].matrix() : nullptr;
-      return of && of->x == m.x && of->norm == kNone && of->ids == kNone && p_.ways[step] == Way::prompt;
+      return of && of->x == m.x && of->norm == kNone && of->ids == kNone && p_.ways[step] == ProductKernel::prompt;
     };
     while (follows(behind)) ++behind;
     return std::ranges::count_if(steps, reads) == static_cast<std::ptrdiff_t>(behind - first);
@@ -292,17 +292,17 @@ class Conversions {
   Calls calls_;
   int32_t step_ = 0;
   std::optional<Converted> converted_;
-  bool unscaled_ = false; // by attention
+  bool has_loose_bound_ = false; // by attention
   std::optional<ConvertInput::Sums> sums_;
   ValueId half_of_ = kNone;
   // conversion that can clear the maxima, after the last reader of such f16
-  std::optional<size_t> clearer_;
+  std::optional<size_t> maxima_clearing_call_;
 };
 
-int* left_free(KernelCall& call) {
-  if (auto* matvec = call.get<Matvec>()) return &matvec->left_free;
+int* free_multiprocessors(KernelCall& call) {
+  if (auto* matvec = call.get<Matvec>()) return &matvec->free_multiprocessors;
   auto* pair = call.get<MatvecPair>();
-  return pair ? &pair->left_free : nullptr;
+  return pair ? &pair->free_multiprocessors : nullptr;
 }
 
 // Leaves multiprocessors free for kernels that start beside a product's blocks.
@@ -316,9 +316,9 @@ int* left_free(KernelCall& call) {
 void leave_room(const Planning& p, Calls& calls) {
   for (size_t i = 1; i < calls.size(); ++i) {
     const auto* router = calls[i - 1].get<MatvecRouter>();
-    if (int* const left = left_free(calls[i]); left && router) *left = static_cast<int>(router->rows);
+    if (int* const left = free_multiprocessors(calls[i]); left && router) *left = static_cast<int>(router->rows);
     const auto* attention = calls[i].get<RopeAttention>();
-    int* const left = left_free(calls[i - 1]);
+    int* const left = free_multiprocessors(calls[i - 1]);
     if (!attention || !attention->rope.dataflow_input || !left) continue;
     int64_t rows = 0;
     for (const MatrixStep* m : matrices_of(calls[i - 1]))
@@ -333,8 +333,8 @@ void leave_room(const Planning& p, Calls& calls) {
 void number_exchanges(const Planning&, Calls& calls) {
   int64_t exchanges = 0;
   for (KernelCall& call : calls) {
-    if (auto* exchange = call.get<Exchange>()) exchange->place = exchanges++;
-    if (auto* product = call.get<PromptProduct>(); product && product->sum) product->sum->place = exchanges++;
+    if (auto* exchange = call.get<Exchange>()) exchange->index_in_step = exchanges++;
+    if (auto* product = call.get<PromptProduct>(); product && product->sum) product->sum->index_in_step = exchanges++;
   }
   if (exchanges > 0) calls.insert(calls.begin(), {0, 0, NumberExchanges{exchanges}});
 }
@@ -354,7 +354,7 @@ void mark_overlaps(const Planning& p, Calls& calls) {
 void run_passes(const Planning& planning, Calls& calls) {
   pair_matvecs(planning, calls);
   join_prompt_siblings(planning, calls);
-  hand_over_tiles(planning, calls);
+  chain_prompt_products(planning, calls);
   write_attention_half(planning, calls);
   mark_siblings(planning, calls);
   leave_sums(planning, calls);

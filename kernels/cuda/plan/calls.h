@@ -33,13 +33,13 @@ struct Matvec {
   static constexpr std::string_view kName = "matvec";
   Product product;
   int64_t rows;
-  int left_free = 0; // multiprocessors without a block
+  int free_multiprocessors = 0; // without a block
 };
 struct MatvecPair {
   static constexpr std::string_view kName = "matvec_pair";
   Product first, second;
   int64_t rows;
-  int left_free = 0;
+  int free_multiprocessors = 0;
 };
 // With a folded router's scores and choice (router/folded_router.h).
 struct MatvecRouter {
@@ -79,7 +79,7 @@ struct Exchange {
   core::ValueId x, out;
   int64_t rows;
   bool dataflow_input = false;
-  int64_t place = 0; // among the step's exchanges
+  int64_t index_in_step = 0; // among the step's exchanges
 };
 
 // wgmma on weights decoded to memory.
@@ -88,7 +88,7 @@ struct PromptProduct {
   std::vector<Product> products;
   int64_t rows;
   bool writes_half = false, reads_half = false; // as f16 tiles in the value's memory
-  bool unscaled = false;                        // exponents are looser bounds than ConvertInput's
+  bool has_loose_bound = false;                 // exponents are looser bounds than ConvertInput's
   std::optional<Exchange> sum = {};
 };
 struct IntegerProduct {
@@ -231,7 +231,7 @@ struct KernelCall {
   int32_t first_step = 0, step = 0; // first and last step computed; profiles attribute it to the last
   CallWork work;
   bool overlap = false;
-  bool gathers = false; // writes the following gather's output (one token)
+  bool writes_gathered = false; // writes the following gather's output (one token)
 
   template <typename Work>
   const Work* get() const {

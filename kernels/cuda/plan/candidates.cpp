@@ -77,7 +77,7 @@ bool always(const Question&) { return true; }
 
 bool fits_tiles(const Question& q, int tile) {
   if (!has_tensor_products(q.in.config, q.in.limits) || !q.in.limits.small_batch) return false;
-  if (q.desc.experts == 0 ? q.group.dataflow || q.desc.rows > kMostTiledTokens : q.desc.rows <= q.m.used)
+  if (q.desc.experts == 0 ? q.group.dataflow || q.desc.rows > kMaxTiledTokens : q.desc.rows <= q.m.used)
     return false; // one token's choices are distinct
   return q.in.kernels.small_batch(q.m, q.desc.rows, tile).fits;
 }
@@ -97,10 +97,10 @@ bool fits_wide(const Question& q) {
   if (!has_tensor_products(q.in.config, q.in.limits) || !q.in.limits.prompt_products || !q.in.limits.small_batch)
     return false;
   if (q.desc.experts == 0)
-    return !q.group.dataflow && q.desc.rows <= kMostWideRows && q.in.kernels.wide_batch(q.m, q.desc.rows).fits;
+    return !q.group.dataflow && q.desc.rows <= kMaxWideRows && q.in.kernels.wide_batch(q.m, q.desc.rows).fits;
   const int64_t rows = sorted_wide_rows(q.desc.rows, q.desc.experts);
   return rows > 0 && !q.m.of_heads &&
-         rows * core::round_up(q.desc.cols, kWideColumns) * kF16Bytes <= kMostSortedWideBytes;
+         rows * core::round_up(q.desc.cols, kWideColumns) * kF16Bytes <= kMaxSortedWideBytes;
 }
 
 bool is_large_dense(const Question& q) {
@@ -122,7 +122,7 @@ constexpr double kStart = 3;
 constexpr double kLateStart = 6.5; // without overlap with the predecessor
 double start(const Question& q) { return q.in.overlap && q.in.limits.overlap ? kStart : kLateStart; }
 
-double matvec(const Question& q, Way) {
+double matvec(const Question& q, ProductKernel) {
   const Desc& d = q.desc;
   const bool bulk = q.in.limits.bulk_copies;
   if (d.experts > 0) return 4 + static_cast<double>(d.rows) * q.read_us() * (bulk ? 0.97 : 2.4);
@@ -134,10 +134,11 @@ double matvec(const Question& q, Way) {
 }
 
 // A norm reads the whole row first.
-double conversion(const Question& q, Way way) {
-  if (q.m.norm != kNone) return way == Way::dots ? 3 : 6;
-  const bool made_by_gate_and_up = (way == Way::tiles_8 || way == Way::tiles_16) && q.group.rows <= kMostHalfTokens;
-  return q.group.after_attention || way == Way::dots || made_by_gate_and_up ? 0 : 3;
+double conversion(const Question& q, ProductKernel way) {
+  if (q.m.norm != kNone) return way == ProductKernel::dots ? 3 : 6;
+  const bool made_by_gate_and_up =
+      (way == ProductKernel::tiles_8 || way == ProductKernel::tiles_16) && q.group.rows <= kMaxHalfTokens;
+  return q.group.after_attention || way == ProductKernel::dots || made_by_gate_and_up ? 0 : 3;
 }
 
 // Choices fall at random on four fifths of the experts, since routers prefer some.
@@ -162,31 +163,33 @@ double sorted_experts(const Question& q, int tile, double decode_us, double prod
   return 7 + expert_tiles(q.desc, tile) * each + 0.015 * static_cast<double>(q.desc.rows);
 }
 
-double tiled(const Question& q, Way way) {
+double tiled(const Question& q, ProductKernel way) {
   const Desc& d = q.desc;
   const DeviceLimits& limits = q.in.limits;
   const int tile = tile_of(way);
-  double decode = way == Way::tiles_8 ? d.decode->tile_8 : way == Way::tiles_16 ? d.decode->tile_16 : d.decode->tile_32;
+  double decode = way == ProductKernel::tiles_8    ? d.decode->tile_8
+                  : way == ProductKernel::tiles_16 ? d.decode->tile_16
+                                                   : d.decode->tile_32;
   if (!limits.bulk_copies) {
-    if (way == Way::tiles_16) decode *= limits.shared_per_block < 160 << 10 ? 1.85 : 1.36;
-    if (way == Way::tiles_32) decode *= 1.56;
+    if (way == ProductKernel::tiles_16) decode *= limits.shared_per_block < 160 << 10 ? 1.85 : 1.36;
+    if (way == ProductKernel::tiles_32) decode *= 1.56;
   }
   // Tiles break the f16 hand-over between wide neighbours: llama-8b with 32 streams 10,410 tokens per second, 8,130
   // with gate and up in tiles of 32.
-  if (way == Way::tiles_32 && d.experts == 0 && limits.prompt_products) decode *= 1.5;
+  if (way == ProductKernel::tiles_32 && d.experts == 0 && limits.prompt_products) decode *= 1.5;
   const double products = d.millions() * 1e6 * tile / (0.8 * q.chip().half_products);
   if (d.experts > 0) return sorted_experts(q, tile, q.decode_us(decode), products);
   const double each = std::max(q.decode_us(decode), products);
-  return start(q) + (way == Way::tiles_32 ? 3 : 0) + std::max(1.15 * q.read_us(), each) +
+  return start(q) + (way == ProductKernel::tiles_32 ? 3 : 0) + std::max(1.15 * q.read_us(), each) +
          1.15 * each * static_cast<double>(tiles(d.rows, tile) - 1);
 }
 
-double dots(const Question& q, Way) {
+double dots(const Question& q, ProductKernel) {
   const Desc& d = q.desc;
   return 6 + expert_tiles(d, 8) * (q.read_us() + 0.08) + static_cast<double>(d.rows) * q.decode_us(0.045);
 }
 
-double wide(const Question& q, Way) {
+double wide(const Question& q, ProductKernel) {
   const Desc& d = q.desc;
   const auto products = [&](int64_t tile) {
     return d.millions() * 1e6 * static_cast<double>(tile) / (0.5 * q.chip().wgmma_products);
@@ -207,43 +210,43 @@ double blocks_us(const Question& q, int64_t block_rows, double least, double pro
   return std::max(blocks / sm_count, least) * static_cast<double>(q.desc.cols * block_rows * 128) /
          (products_per_us / sm_count);
 }
-double gemm(const Question& q, Way) {
+double gemm(const Question& q, ProductKernel) {
   return start(q) + blocks_us(q, 128, 1.4, std::min(0.8 * q.chip().half_products, 2.63 * q.chip().lanes));
 }
-double bytes(const Question& q, Way) {
+double bytes(const Question& q, ProductKernel) {
   return start(q) + blocks_us(q, 64, 1.5, std::min(0.8 * q.chip().byte_products, 3.4 * q.chip().lanes));
 }
 
-double prompt(const Question& q, Way) {
+double prompt(const Question& q, ProductKernel) {
   const double products = static_cast<double>(core::round_up(q.desc.rows, kPromptTokens)) * q.desc.millions() * 1e6 /
                           (0.7 * q.chip().wgmma_products);
   return 20 + q.decode_us(1.35) + products;
 }
 
 struct Candidate {
-  Way way;
+  ProductKernel way;
   std::string_view name;
   bool (*fits)(const Question&);
-  double (*microseconds)(const Question&, Way); // without the input's conversion
+  double (*microseconds)(const Question&, ProductKernel); // without the input's conversion
 };
 constexpr Candidate kCandidates[] = {
-    {Way::matvec, "matvec", always, matvec},
-    {Way::tiles_8, "tiles-8", fits_tiles_of<8>, tiled},
-    {Way::tiles_16, "tiles-16", fits_tiles_of<16>, tiled},
-    {Way::tiles_32, "tiles-32", fits_tiles_of<32>, tiled},
-    {Way::dots, "dots", fits_dots, dots},
-    {Way::wide, "wide", fits_wide, wide},
-    {Way::gemm, "gemm", fits_gemm, gemm},
-    {Way::bytes, "bytes", fits_bytes, bytes},
-    {Way::prompt, "prompt", fits_prompt, prompt},
+    {ProductKernel::matvec, "matvec", always, matvec},
+    {ProductKernel::tiles_8, "tiles-8", fits_tiles_of<8>, tiled},
+    {ProductKernel::tiles_16, "tiles-16", fits_tiles_of<16>, tiled},
+    {ProductKernel::tiles_32, "tiles-32", fits_tiles_of<32>, tiled},
+    {ProductKernel::dots, "dots", fits_dots, dots},
+    {ProductKernel::wide, "wide", fits_wide, wide},
+    {ProductKernel::gemm, "gemm", fits_gemm, gemm},
+    {ProductKernel::bytes, "bytes", fits_bytes, bytes},
+    {ProductKernel::prompt, "prompt", fits_prompt, prompt},
 };
 static_assert(std::size(kCandidates) == kWays);
 
 } // namespace
 
-std::string_view name_of(Way way) { return std::ranges::find(kCandidates, way, &Candidate::way)->name; }
+std::string_view name_of(ProductKernel way) { return std::ranges::find(kCandidates, way, &Candidate::way)->name; }
 
-std::optional<Way> way_named(std::string_view name) {
+std::optional<ProductKernel> way_named(std::string_view name) {
   const auto* found = std::ranges::find(kCandidates, name, &Candidate::name);
   return found == std::end(kCandidates) ? std::nullopt : std::optional(found->way);
 }
@@ -252,18 +255,18 @@ WayFactors way_factors(const std::map<std::string, double>& by_name) {
   WayFactors factors;
   factors.fill(1);
   for (const auto& [name, factor] : by_name)
-    if (const std::optional<Way> way = way_named(name)) factors[static_cast<size_t>(*way)] = factor;
+    if (const std::optional<ProductKernel> way = way_named(name)) factors[static_cast<size_t>(*way)] = factor;
   return factors;
 }
 
-ProductChoice choose(const PlanInputs& in, const ProductGroup& group, std::optional<Way> forced) {
+ProductChoice choose(const PlanInputs& in, const ProductGroup& group, std::optional<ProductKernel> forced) {
   std::vector<Question> questions;
   for (const MatrixStep* m : group.products) questions.push_back({in, group, *m, desc_of(in, group, *m)});
   ProductChoice choice;
   double least = INFINITY;
   for (const Candidate& candidate : kCandidates) {
     if (!std::ranges::all_of(questions, candidate.fits)) continue;
-    double microseconds = candidate.way == Way::matvec ? 0 : conversion(questions[0], candidate.way);
+    double microseconds = candidate.way == ProductKernel::matvec ? 0 : conversion(questions[0], candidate.way);
     for (const Question& q : questions) microseconds += candidate.microseconds(q, candidate.way);
     microseconds *= in.factors[static_cast<size_t>(candidate.way)];
     choice.estimates.push_back({candidate.way, microseconds});
@@ -281,7 +284,7 @@ bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits&
 }
 
 bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {
-  return has_tensor_products(config, limits) && config.max_batch > kMostTiledTokens && limits.prompt_products;
+  return has_tensor_products(config, limits) && config.max_batch > kMaxTiledTokens && limits.prompt_products;
 }
 
 bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits& limits) {
@@ -290,7 +293,7 @@ bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits
 
 int sorted_wide_tile(int64_t choices, int64_t experts) {
   const int64_t each = choices / experts;
-  return wide_tile_rows(std::min<int64_t>(each + each / 4 + 4, kMostWideRows / 2));
+  return wide_tile_rows(std::min<int64_t>(each + each / 4 + 4, kMaxWideRows / 2));
 }
 
 int64_t sorted_wide_rows(int64_t choices, int64_t experts) {
@@ -298,9 +301,9 @@ int64_t sorted_wide_rows(int64_t choices, int64_t experts) {
 }
 
 bool shared_expert_is_choice(const DeviceLimits& limits, int64_t rows, int64_t used) {
-  constexpr int64_t kMostRows = 8; // each reads the weights again, from L2; more were not measured
+  constexpr int64_t kMaxRows = 8; // each reads the weights again, from L2; more were not measured
   const auto busy = [&](int64_t choices) { return choices * std::max<int64_t>(1, limits.sm_count / choices); };
-  return rows == 1 || (rows <= kMostRows && 6 * busy(rows * (used + 1)) >= 5 * busy(rows * used));
+  return rows == 1 || (rows <= kMaxRows && 6 * busy(rows * (used + 1)) >= 5 * busy(rows * used));
 }
 
 } // namespace ridge::kernels::cuda

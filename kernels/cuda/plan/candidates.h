@@ -18,7 +18,7 @@ namespace ridge::kernels::cuda {
 
 struct PlanInputs;
 
-enum class Way : uint8_t {
+enum class ProductKernel : uint8_t {
   matvec,  // few tokens, or each choice of an expert
   tiles_8, // small_batch/batch.cuh
   tiles_16,
@@ -30,16 +30,21 @@ enum class Way : uint8_t {
   prompt, // gemm/prompt_product.h
 };
 inline constexpr size_t kWays = 9;
-std::string_view name_of(Way way);
-std::optional<Way> way_named(std::string_view name);
-constexpr int tile_of(Way way) { // 0: none
-  return way == Way::tiles_8 || way == Way::dots ? 8 : way == Way::tiles_16 ? 16 : way == Way::tiles_32 ? 32 : 0;
+std::string_view name_of(ProductKernel way);
+std::optional<ProductKernel> way_named(std::string_view name);
+constexpr int tile_of(ProductKernel way) { // 0: none
+  return way == ProductKernel::tiles_8 || way == ProductKernel::dots ? 8
+         : way == ProductKernel::tiles_16                            ? 16
+         : way == ProductKernel::tiles_32                            ? 32
+                                                                     : 0;
 }
-constexpr bool is_tiled(Way way) { return way == Way::tiles_8 || way == Way::tiles_16 || way == Way::tiles_32; }
+constexpr bool is_tiled(ProductKernel way) {
+  return way == ProductKernel::tiles_8 || way == ProductKernel::tiles_16 || way == ProductKernel::tiles_32;
+}
 
 // Values of such batches pass between running kernels, and all products are matvecs.
 inline constexpr int64_t kDataflowTokens = 2;
-inline constexpr int64_t kMostTiledTokens = 96; // scratch limit of tiles_*
+inline constexpr int64_t kMaxTiledTokens = 96; // scratch limit of tiles_*
 
 // Products that share one way: a common input, or a layer's expert matrices.
 struct ProductGroup {
@@ -50,11 +55,11 @@ struct ProductGroup {
 };
 
 struct Estimate {
-  Way way;
+  ProductKernel way;
   double microseconds;
 };
 struct ProductChoice {
-  Way way = Way::matvec;
+  ProductKernel way = ProductKernel::matvec;
   std::vector<Estimate> estimates;
 };
 
@@ -64,9 +69,10 @@ using WayFactors = std::array<double, kWays>;
 WayFactors way_factors(const std::map<std::string, double>& by_name); // missing ways: 1; unknown names are ignored
 
 // By names of ops without the layer ("attn_q attn_k attn_v"), where the way fits. "" matches all.
-using ForcedWays = std::map<std::string, Way>;
+using ForcedWays = std::map<std::string, ProductKernel>;
 
-ProductChoice choose(const PlanInputs& in, const ProductGroup& group, std::optional<Way> forced = std::nullopt);
+ProductChoice choose(const PlanInputs& in, const ProductGroup& group,
+                     std::optional<ProductKernel> forced = std::nullopt);
 
 // Whether configuration and chip allow them, whatever the matrix.
 bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits);

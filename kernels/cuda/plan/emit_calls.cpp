@@ -17,7 +17,7 @@ class Emitter {
   Calls run() {
     if (p_.dataflow_tokens > 0 && std::ranges::count(p_.in.plan.dataflow_values, true) > 0) add(ClearDataflow{});
     for (; step_ < std::ssize(p_.steps); ++step_)
-      if (p_.has_rows(p_.steps[step_]) && !p_.is_done(step_)) add_step(p_.steps[step_]);
+      if (p_.has_rows(p_.steps[step_]) && !p_.is_absorbed(step_)) add_step(p_.steps[step_]);
     --step_;
     for (int64_t output = 0; p_.shape.sample && output < p_.shape.outputs; ++output) add(Sample{output});
     return std::move(calls_);
@@ -52,9 +52,9 @@ class Emitter {
     if (class_of(op.kind) == core::OpClass::exchange)
       return add(Exchange{&op, op.inputs[0], p_.placed(op.outputs[0]), rows, dataflow_input()});
     const bool chooses = op.kind == OpKind::route || op.kind == OpKind::head_ids;
-    const Way way = chooses ? p_.way_of_experts(op.outputs[0]) : Way::matvec;
-    const bool by_its_scores = chooses && p_.folds(step_ - 1);
-    if (!by_its_scores && (!step.only_sorted || way != Way::matvec)) add(plain(op, rows));
+    const ProductKernel way = chooses ? p_.way_of_experts(op.outputs[0]) : ProductKernel::matvec;
+    const bool by_its_scores = chooses && p_.is_folded_router(step_ - 1);
+    if (!by_its_scores && (!step.only_sorted || way != ProductKernel::matvec)) add(plain(op, rows));
     if (chooses) add_choice(op, rows, way);
   }
   PlainOp plain(const core::Op& op, int64_t rows) const {
@@ -62,29 +62,29 @@ class Emitter {
     for (const ValueId id : op.outputs) plain.outputs.push_back(p_.placed(id));
     return plain;
   }
-  void add_choice(const core::Op& op, int64_t rows, Way way) {
+  void add_choice(const core::Op& op, int64_t rows, ProductKernel way) {
     const auto* routing = std::get_if<core::RouteParams>(&op.params);
     const ValueId ids = p_.placed(op.outputs[0]);
     const int64_t used = p_.width(op.outputs[0]), experts = routing ? routing->experts : used, slots = rows * used;
     if (p_.in.experts_on_host && routing) add(FetchExperts{ids, slots});
-    if (way != Way::matvec) add(SortExperts{ids, slots, experts, Planning::expert_tile(way, slots, experts)});
+    if (way != ProductKernel::matvec) add(SortExperts{ids, slots, experts, Planning::expert_tile(way, slots, experts)});
   }
 
-  void add_matrix(MatrixStep m, const core::Op& op, Way way) {
+  void add_matrix(MatrixStep m, const core::Op& op, ProductKernel way) {
     const int64_t rows = p_.rows_of(m.x);
-    const bool sorted = m.ids != kNone && way != Way::matvec;
-    if (!m.beside.empty() && (sorted || !shared_expert_is_choice(p_.in.limits, rows, m.used))) {
-      const MatrixStep shared = m.beside[0];
-      m.beside.clear();
+    const bool sorted = m.ids != kNone && way != ProductKernel::matvec;
+    if (!m.shared_expert.empty() && (sorted || !shared_expert_is_choice(p_.in.limits, rows, m.used))) {
+      const MatrixStep shared = m.shared_expert[0];
+      m.shared_expert.clear();
       add_matrix(m, op, way);
       const ProductGroup alone{{&shared}, rows, p_.dataflow_tokens > 0};
       return add_matrix(shared, op, choose(p_.in, alone).way);
     }
     if (p_.in.config.observer) add(Observe{m, &op, rows});
     for (MatrixStep::Part& part : m.parts) part.out = p_.placed(part.out);
-    for (MatrixStep& shared : m.beside)
+    for (MatrixStep& shared : m.shared_expert)
       for (MatrixStep::Part& part : shared.parts) part.out = p_.placed(part.out);
-    if (way == Way::matvec) return add_matvec(m, rows);
+    if (way == ProductKernel::matvec) return add_matvec(m, rows);
     m.ids == kNone ? add_product(m, rows, way) : add_experts(m, rows * m.used, way);
   }
   Product product(const MatrixStep& m) const {
@@ -92,27 +92,28 @@ class Emitter {
     return {m, dataflow_input() && !fetched};
   }
   void add_matvec(const MatrixStep& m, int64_t rows) {
-    rows *= m.used + std::ssize(m.beside);
-    if (!p_.folds(step_ + 1)) return add(Matvec{product(m), rows});
+    rows *= m.used + std::ssize(m.shared_expert);
+    if (!p_.is_folded_router(step_ + 1)) return add(Matvec{product(m), rows});
     add(MatvecRouter{product(m), *p_.steps[step_ + 1].matrix(), step_ + 1, p_.steps[step_ + 2].op, rows}, 2);
   }
-  void add_product(const MatrixStep& m, int64_t rows, Way way) {
+  void add_product(const MatrixStep& m, int64_t rows, ProductKernel way) {
     switch (way) {
-    case Way::prompt: return add(PromptProduct{{product(m)}, rows});
-    case Way::bytes: return add(IntegerProduct{product(m), rows});
-    case Way::gemm:
+    case ProductKernel::prompt: return add(PromptProduct{{product(m)}, rows});
+    case ProductKernel::bytes: return add(IntegerProduct{product(m), rows});
+    case ProductKernel::gemm:
       add(Gemm{product(m), rows});
       if (m.glu) add(GateUpGlu{m, rows});
       return;
     default: break;
     }
-    const bool wide = way == Way::wide;
+    const bool wide = way == ProductKernel::wide;
     add(SmallBatch{product(m), rows, wide ? wide_tile_rows(rows) : tile_of(way), wide});
   }
-  void add_experts(const MatrixStep& m, int64_t slots, Way way) {
+  void add_experts(const MatrixStep& m, int64_t slots, ProductKernel way) {
     const int tile = Planning::expert_tile(way, slots, p_.first_weight(m).count);
-    if (way == Way::dots && p_.in.kernels.can_dot_experts(m, slots)) return add(ExpertDots{product(m), slots, tile});
-    add(ExpertBatch{{product(m), slots, tile, way == Way::wide}});
+    if (way == ProductKernel::dots && p_.in.kernels.can_dot_experts(m, slots))
+      return add(ExpertDots{product(m), slots, tile});
+    add(ExpertBatch{{product(m), slots, tile, way == ProductKernel::wide}});
   }
 
   bool looks_ahead(const core::Op& attention) const {

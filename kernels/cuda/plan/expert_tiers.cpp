@@ -28,7 +28,7 @@ void ExpertTiers::warm(Expert& expert) const {
   expert.heat = now + std::log2(1 + std::exp2(expert.heat - now));
 }
 
-std::span<const ExpertMove> ExpertTiers::want(std::span<const int32_t> wanted) {
+std::span<const ExpertMove> ExpertTiers::place_experts(std::span<const int32_t> wanted) {
   ++step_;
   moves_.clear();
   found_ = wanted_count_ = read_ = spilled_ = 0;

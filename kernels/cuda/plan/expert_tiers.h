@@ -33,7 +33,7 @@ class ExpertTiers {
   ExpertTiers(int experts, int slots, int host_places, int spill_places);
 
   // After these moves the GPU can read every wanted expert. Valid until the next call.
-  std::span<const ExpertMove> want(std::span<const int32_t> experts);
+  std::span<const ExpertMove> place_experts(std::span<const int32_t> experts);
 
   ExpertPlace place_of(int expert) const;
 

@@ -16,13 +16,14 @@ using core::OpKind;
 namespace {
 
 // Reading this takes about 2 µs, all that folding saves.
-constexpr int64_t kMostFoldedBytes = 8 << 20;
+constexpr int64_t kMaxFoldedBytes = 8 << 20;
 constexpr int64_t kWholeColumns = 1024; // the kernel handles only whole warp tiles
 
 } // namespace
 
 bool Planner::takes_router(const MatrixStep& m) const {
-  if (m.parts.size() != 1 || m.norm != kNone || m.glu || m.ids != kNone || !m.beside.empty() || m.residual == kNone)
+  if (m.parts.size() != 1 || m.norm != kNone || m.glu || m.ids != kNone || !m.shared_expert.empty() ||
+      m.residual == kNone)
     return false;
   const core::Weight& w = program_.weights[m.parts[0].weight];
   const quant::FormatInfo* format = quant::find_format(w.type);
@@ -30,7 +31,7 @@ bool Planner::takes_router(const MatrixStep& m) const {
 }
 
 bool Planner::is_router(const MatrixStep& m) const {
-  if (m.norm == kNone || m.glu || m.ids != kNone || !m.beside.empty() || m.residual != kNone) return false;
+  if (m.norm == kNone || m.glu || m.ids != kNone || !m.shared_expert.empty() || m.residual != kNone) return false;
   if (m.parts.size() == 1) return true;
   return m.parts.size() == 2 && m.parts[1].bias == kNone && program_.weights[m.parts[1].weight].rows == 1;
 }
@@ -53,7 +54,7 @@ void Planner::find_folded_routers() {
     if (!dataflow_values_[o.residual] || !dataflow_values_[r.x] || !dataflow_values_[route.outputs[0]]) continue;
     const int64_t experts = program_.weights[r.parts[0].weight].rows;
     const int64_t columns = program_.weights[o.parts[0].weight].cols + program_.values[r.x].width;
-    if (columns % 4 != 0 || experts > kMostFoldedExperts || experts * columns * 4 > kMostFoldedBytes) continue;
+    if (columns % 4 != 0 || experts > kMaxFoldedExperts || experts * columns * 4 > kMaxFoldedBytes) continue;
     steps_[i].folded = true;
     dataflow_values_[scores] = true;
   }

@@ -44,13 +44,13 @@ int ranks_of(const core::Program& program) {
 }
 
 int64_t mailbox_bytes(const core::Program& program, const core::ExecutorConfig& config) {
-  const int64_t exchanged = most_exchanged(program, config);
+  const int64_t exchanged = max_exchanged_floats(program, config);
   return exchanged == 0 ? 0 : static_cast<int64_t>(mailbox_layout(ranks_of(program), exchanged).bytes());
 }
 
 } // namespace
 
-int64_t most_exchanged(const core::Program& program, const core::ExecutorConfig& config) {
+int64_t max_exchanged_floats(const core::Program& program, const core::ExecutorConfig& config) {
   int64_t most = 0;
   for (const core::Op& op : program.ops) {
     if (class_of(op.kind) != core::OpClass::exchange) continue;
@@ -67,7 +67,7 @@ CacheBytes cache_bytes(const core::KvLayer& layer, int64_t rows, const core::Exe
 }
 
 int64_t place_bytes(const core::Program& program, const core::ExecutorConfig& config) {
-  return program.has_places || core::sees_ahead(program) ? config.max_batch * kPlaceBytes : 0;
+  return program.has_token_coordinates || core::sees_ahead(program) ? config.max_batch * kPlaceBytes : 0;
 }
 
 int64_t given_bytes(const core::Program& program, const core::ExecutorConfig& config) {

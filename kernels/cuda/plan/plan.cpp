@@ -30,7 +30,7 @@ void Planner::fold_norms() {
       m.norm_epsilon = params.epsilon;
       std::ranges::replace(steps_[user].inputs, normed, norm.inputs[0]);
     }
-    mark(static_cast<int>(i));
+    mark_removed(static_cast<int>(i));
   }
   remove_marked();
 }
@@ -53,8 +53,8 @@ void Planner::fuse_gate_up() {
     for (MatrixStep::Part& part : fused.parts) part.out = glu.outputs[0];
     steps_[i].work = std::move(fused);
     steps_[i].inputs = steps_[gate].inputs;
-    mark(gate);
-    mark(up);
+    mark_removed(gate);
+    mark_removed(up);
   }
   remove_marked();
 }
@@ -64,7 +64,7 @@ bool Planner::collect_terms(ValueId id, float scale, SumStep& sum, std::vector<i
   const bool own = steps.empty() || read_once(id);
   const auto add_term = [&](SumStep::Term term) {
     sum.terms.push_back(term);
-    return sum.terms.size() <= SumStep::kMostTerms;
+    return sum.terms.size() <= SumStep::kMaxTerms;
   };
   const Op* op = from >= 0 && steps_[from].get<OpStep>() ? steps_[from].op : nullptr;
   if (!op || !own) return add_term({id, kNone, false, scale});
@@ -101,7 +101,7 @@ void Planner::fuse_sums() {
     }
     step.work = std::move(sum);
     for (const int other : taken)
-      if (other != static_cast<int>(i)) mark(other);
+      if (other != static_cast<int>(i)) mark_removed(other);
   }
   remove_marked();
 }
@@ -128,7 +128,7 @@ void Planner::fuse_gates_of_norms() {
                             .gates_input = gates_input};
     step.work = fused;
     step.inputs = {fused.x, fused.gate};
-    mark(from);
+    mark_removed(from);
   }
   remove_marked();
 }
@@ -150,7 +150,7 @@ void Planner::fuse_residuals() {
       steps_[i].work = std::move(fused);
       steps_[i].inputs = steps_[from].inputs;
       steps_[i].inputs.push_back(residual);
-      mark(from);
+      mark_removed(from);
       break;
     }
   }
@@ -180,11 +180,11 @@ void Planner::fuse_sums_of_norms() {
       if (const std::vector<int> users = readers(add.outputs[0]); read_once(add.outputs[0]) && is_factor(users[0])) {
         at = users[0];
         fused.factor = std::get<core::ActivationParams>(steps_[at].op->params).alpha;
-        mark(static_cast<int>(i));
+        mark_removed(static_cast<int>(i));
       }
       steps_[at].work = fused;
       steps_[at].inputs = {fused.x, residual};
-      mark(from);
+      mark_removed(from);
       break;
     }
   }
@@ -195,7 +195,7 @@ void Planner::fuse_sums_of_norms() {
 void Planner::merge_siblings() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (!is_plain_matrix(static_cast<int>(i)) || steps_[i].matrix()->ids != kNone) continue;
-    for (size_t j = i + 1; j < steps_.size() && steps_[i].matrix()->parts.size() < size_t{kMostSegments}; ++j) {
+    for (size_t j = i + 1; j < steps_.size() && steps_[i].matrix()->parts.size() < size_t{kMaxSegments}; ++j) {
       if (!is_plain_matrix(static_cast<int>(j)) || !same_input(*steps_[i].matrix(), *steps_[j].matrix())) continue;
       steps_[i].matrix()->parts.push_back(steps_[j].matrix()->parts[0]);
       steps_[i].outputs.push_back(steps_[j].outputs[0]);
@@ -247,10 +247,10 @@ void Planner::join_shared_experts() {
         continue;
       const std::vector<int> users = readers(steps_[j].outputs[0]);
       if (writer(shared->x) >= at || std::ranges::any_of(users, [&](int user) { return user <= at; })) continue;
-      experts->beside = {*shared};
+      experts->shared_expert = {*shared};
       if (std::ranges::count(steps_[i].inputs, shared->x) == 0) steps_[i].inputs.push_back(shared->x);
       steps_[i].outputs.push_back(steps_[j].outputs[0]);
-      mark(static_cast<int>(j));
+      mark_removed(static_cast<int>(j));
       break;
     }
   }
@@ -290,7 +290,7 @@ void Planner::find_dataflow() {
         if (is_route(term.factors)) return writer(term.factors);
     return -1;
   };
-  const auto takes_part = [&](const Step& step) {
+  const auto can_pass_dataflow = [&](const Step& step) {
     if (is_sum_over_ranks(step)) return with_exchanges;
     if (const MatrixStep* m = step.matrix()) return m->ids == kNone || m->of_heads || is_route(m->ids);
     if (const auto* heads = step.get<HeadsStep>()) return heads->attention != nullptr;
@@ -300,9 +300,10 @@ void Planner::find_dataflow() {
   };
   dataflow_values_.resize(program_.values.size());
   for (const Step& step : steps_)
-    if (takes_part(step))
+    if (can_pass_dataflow(step))
       for (const ValueId id : step.inputs)
-        if (const int from = writer(id); step.waits_for(id) && from >= 0 && (takes_part(steps_[from]) || is_route(id)))
+        if (const int from = writer(id);
+            step.waits_for(id) && from >= 0 && (can_pass_dataflow(steps_[from]) || is_route(id)))
           dataflow_values_[id] = !program_.is_read_after(id);
   for (size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
@@ -310,7 +311,7 @@ void Planner::find_dataflow() {
       const MatrixStep* m = step.matrix();
       return dataflow_values_[id] || (m && m->of_heads && id == m->ids);
     };
-    if (!takes_part(step) || !std::ranges::all_of(step.inputs, arrives)) continue;
+    if (!can_pass_dataflow(step) || !std::ranges::all_of(step.inputs, arrives)) continue;
     int from = route_of(step);
     if (from < 0) {
       from = static_cast<int>(i);

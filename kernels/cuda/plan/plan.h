@@ -29,12 +29,12 @@ struct MatrixStep {
   core::ValueId residual = kNone;
   core::ValueId ids = kNone;
   int64_t used = 1;
-  std::vector<MatrixStep> beside; // a shared expert's product of the same format, size and gate
-  bool of_heads = false;          // ids are 0 … used - 1, known before any kernel runs
+  std::vector<MatrixStep> shared_expert; // a shared expert's product of the same format, size and gate
+  bool of_heads = false;                 // ids are 0 … used - 1, known before any kernel runs
 
   // Whether blocks wait for it before they multiply.
   bool reads(core::ValueId id) const {
-    return id == x || (id == ids && !of_heads) || (!beside.empty() && id == beside[0].x);
+    return id == x || (id == ids && !of_heads) || (!shared_expert.empty() && id == shared_expert[0].x);
   }
 };
 
@@ -43,7 +43,7 @@ struct HeadsStep {
   core::ValueId q_in = kNone, k_in = kNone, v_in = kNone;
   core::ValueId q_out = kNone, k_out = kNone; // k_out kNone: stored only
   core::WeightId q_norm = kNone, k_norm = kNone;
-  bool norms_v = false; // with factors of 1
+  bool normalizes_v = false; // with factors of 1
   float epsilon = 0;
   int64_t q_heads = 0, k_heads = 0, head_dim = 0;
   int32_t table = kNone;
@@ -69,7 +69,7 @@ struct SumStep {
     bool gated = false;
     float scale = 1;
   };
-  static constexpr size_t kMostTerms = 4;
+  static constexpr size_t kMaxTerms = 4;
   std::vector<Term> terms;
 };
 

@@ -77,20 +77,20 @@ void Planner::fuse_heads() {
     if (v_norm && (!q.norm || std::get<core::NormParams>(v_norm->params).epsilon == heads.epsilon) &&
         program_.kv_layers[layer].v_dim == q_rope.head_dim) {
       heads.v_in = v_norm->inputs[0];
-      heads.norms_v = true;
+      heads.normalizes_v = true;
       heads.epsilon = std::get<core::NormParams>(v_norm->params).epsilon;
-      mark(writer(store.inputs[1]));
+      mark_removed(writer(store.inputs[1]));
     }
     step.inputs = {q.in, k.in, heads.v_in};
     step.outputs = {q.rope->outputs[0]};
     if (attention == steps_.begin() + static_cast<std::ptrdiff_t>(i) + 1) {
       heads.attention = attention->op;
       step.outputs.push_back(attention->outputs[0]);
-      mark(static_cast<int>(i) + 1);
+      mark_removed(static_cast<int>(i) + 1);
     }
     step.work = heads;
     for (const Chain* chain : {&q, &k})
-      for (const int merged : chain->steps) mark(merged);
+      for (const int merged : chain->steps) mark_removed(merged);
   }
   remove_marked();
 }
@@ -142,7 +142,7 @@ void Planner::fuse_latent_heads() {
       steps_[i].outputs = {latent.q_out};
     }
     steps_[i].work = latent;
-    for (const int merged : taken) mark(merged);
+    for (const int merged : taken) mark_removed(merged);
   }
   remove_marked();
   // Directly before attention, so that products in between read their input as it arrives.

@@ -78,8 +78,9 @@ std::string flags_of(const KernelCall& call) {
     if constexpr (requires { work.layout; }) flag(work.layout == HalfLayout::tiles, "tiled");
     if constexpr (requires { work.half; }) flag(work.half == HalfLayout::tiles, "tiled");
     if constexpr (requires { work.wide; }) flag(work.wide, "wide");
-    flag(call.gathers, "gathers");
-    if constexpr (requires { work.left_free; }) flag(work.left_free > 0, fmt::format("left-free={}", work.left_free));
+    flag(call.writes_gathered, "gathers");
+    if constexpr (requires { work.free_multiprocessors; })
+      flag(work.free_multiprocessors > 0, fmt::format("left-free={}", work.free_multiprocessors));
     if constexpr (requires { work.half; }) flag(work.half.has_value(), "writes-half");
     if constexpr (requires { work.attention; }) flag(work.attention.half.has_value(), "writes-half");
     if constexpr (requires { work.writes_half; }) {
@@ -92,7 +93,7 @@ std::string flags_of(const KernelCall& call) {
       flag(work.follows_sibling, "follows-sibling");
     }
     if constexpr (requires { work.sums; }) flag(work.sums.has_value(), "adds-sums");
-    if constexpr (requires { work.sum->place; }) flag(work.sum.has_value(), "sums-over-ranks");
+    if constexpr (requires { work.sum->index_in_step; }) flag(work.sum.has_value(), "sums-over-ranks");
   };
   std::visit(of_work, call.work);
   flag(call.overlap, "overlap");

@@ -67,7 +67,7 @@ class Planner {
   // With nothing fused after it.
   bool is_plain_matrix(int step) const {
     const MatrixStep* m = step < 0 ? nullptr : steps_[step].matrix();
-    return m && m->parts.size() == 1 && !m->glu && m->residual == kNone && m->beside.empty();
+    return m && m->parts.size() == 1 && !m->glu && m->residual == kNone && m->shared_expert.empty();
   }
   bool same_input(const MatrixStep& a, const MatrixStep& b) const {
     const core::Weight &wa = program_.weights[a.parts[0].weight], &wb = program_.weights[b.parts[0].weight];
@@ -81,7 +81,7 @@ class Planner {
   bool collect_terms(core::ValueId id, float scale, SumStep& sum, std::vector<int>& steps) const;
 
   // Removed after the pass, so that indices stay valid.
-  void mark(int index) {
+  void mark_removed(int index) {
     Step& step = steps_[index];
     step.op = nullptr;
     step.inputs.clear();

@@ -39,20 +39,20 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
     to.exponents = std::max(to.exponents, rows);
     if (m.glu) {
       const int64_t slots = std::min(
-          (experts ? config.max_batch : std::min(config.max_batch, kMostTiledTokens)) * m.used, half_slots(first.rows));
+          (experts ? config.max_batch : std::min(config.max_batch, kMaxTiledTokens)) * m.used, half_slots(first.rows));
       to.glu_half = std::max(to.glu_half, interleaved_bytes(slots, first.rows));
-      to.glu_largest = std::max(to.glu_largest, slots * kLargestPitch * kFloatBytes);
+      to.glu_largest = std::max(to.glu_largest, slots * kRowMaximumPitch * kFloatBytes);
     }
     int64_t row_tiles = 0;
     for (const MatrixStep::Part& part : m.parts) row_tiles += program.weights[part.weight].rows / kBatchRows + 1;
     to.batch_parts = std::max(to.batch_parts, (row_tiles + limits.sm_count) *
-                                                  (limits.prompt_products ? kMostWideRows : kMostTiledTokens) *
+                                                  (limits.prompt_products ? kMaxWideRows : kMaxTiledTokens) *
                                                   (first.cols / 256 + 1) * kBatchRows * kFloatBytes);
     if (experts) {
       if (limits.prompt_products && !m.of_heads) {
         const int64_t sorted = sorted_wide_rows(config.max_batch * m.used, first.count);
-        to.half_x = std::max(to.half_x,
-                             std::min(kMostSortedWideBytes, sorted * round_up(first.cols, kWideColumns) * kF16Bytes));
+        to.half_x =
+            std::max(to.half_x, std::min(kMaxSortedWideBytes, sorted * round_up(first.cols, kWideColumns) * kF16Bytes));
         to.exponents = std::max(to.exponents, sorted);
       }
       to.batch_parts = kBatchScratchBytes;
@@ -67,7 +67,7 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
     const MatrixStep* m = step.matrix();
     if (!m) continue;
     count(*m);
-    for (const MatrixStep& shared : m->beside) count(shared); // separate for many tokens
+    for (const MatrixStep& shared : m->shared_expert) count(shared); // separate for many tokens
   }
   to.batch_parts = std::min(to.batch_parts, kBatchScratchBytes);
   to.slots = (2 * to.most_slots + 1) * static_cast<int64_t>(sizeof(int32_t)) + tiles * sizeof(ExpertTile);

@@ -42,7 +42,7 @@ struct GemmArgs {
   int cols;
   int64_t row_bytes; // of the device layout
   int segments;      // of one format
-  GemmSegment segment[kMostSegments];
+  GemmSegment segment[kMaxSegments];
   const float* residual; // [tokens, rows of segment 0] or null
 };
 

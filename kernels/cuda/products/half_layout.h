@@ -60,8 +60,8 @@ RIDGE_HD constexpr uint32_t interleaved_column(uint32_t column) {
 // One or two tiles of up to 256 rows, for every 128 columns, each as two tiles of 64 columns as in prompt_product.h. A
 // lane of four decodes a span of 32 columns and brings four to a product of 16: product j has columns 4 j … 4 j + 3 of
 // each span, in mma's order: first and third of each span, then second and fourth.
-inline constexpr int kWideColumns = 128, kMostWideRows = 512;
-RIDGE_HD constexpr int wide_tiles(int64_t rows) { return rows <= kMostWideRows / 2 ? 1 : 2; }
+inline constexpr int kWideColumns = 128, kMaxWideRows = 512;
+RIDGE_HD constexpr int wide_tiles(int64_t rows) { return rows <= kMaxWideRows / 2 ? 1 : 2; }
 // 32, 64, 96, 128, 192 or 256.
 RIDGE_HD constexpr int wide_tile_rows(int64_t rows) {
   const int all = static_cast<int>(rows), needed = wide_tiles(all) == 1 ? all : (all + 1) / 2;

@@ -18,15 +18,15 @@ inline constexpr int64_t kBatchScratchBytes = 64 << 20;
 
 // BatchArgs::out_half.
 inline constexpr int64_t kHalfBytes = 16 << 20;
-inline constexpr int kMostHalfTokens = 16; // more lack registers and gain nothing
-inline constexpr int kLargestPitch = 32;   // floats: a cache line
+inline constexpr int kMaxHalfTokens = 16;   // more lack registers and gain nothing
+inline constexpr int kRowMaximumPitch = 32; // floats: a cache line
 constexpr int64_t half_slots(int64_t cols) { return kHalfBytes / interleaved_bytes(1, cols); }
 
 // Slots order[first] … of one expert.
 struct ExpertTile {
   int expert, first, count;
 };
-inline constexpr int64_t kMostSortedWideBytes = 192 << 20;
+inline constexpr int64_t kMaxSortedWideBytes = 192 << 20;
 constexpr int64_t most_expert_tiles(int64_t slots, int64_t experts, int tile_tokens) {
   return slots / tile_tokens + experts;
 }
@@ -38,7 +38,7 @@ inline constexpr int kRowsAtOnce = 256;              // operands are padded to t
 inline constexpr int64_t kExpandedBytes = 112 << 20; // of decoded weights, unless 256 rows need more
 
 inline constexpr int kPromptTokens = 128; // x is padded to this, with anything
-inline constexpr int64_t kMostNormedColumns = 16384;
+inline constexpr int64_t kMaxNormedColumns = 16384;
 
 constexpr int64_t tiles_of(int64_t cols) { return (cols + kTileColumns - 1) / kTileColumns; }
 // In the memory of a value's floats, with an exponent per row (TiledHalf).

@@ -50,9 +50,9 @@ struct ChunkStage {
   float inside[2][kBlock][kBlock + 1]; // A within a block
   __half across[kBlock][kBlock + 8];   // -A between the blocks
   __half inverse[2][kBlock][kBlock + 8];
-  float decay[kChunk], learned[kChunk];     // log2 of G; beta or step
-  float from_start[kChunk], to_end[kChunk]; // G_i, G_n / G_i
-  float k_length[kChunk], q_length[kChunk]; // factors of u and out
+  float decay[kChunk], learning_rate[kChunk]; // log2 of G; beta or step
+  float from_start[kChunk], to_end[kChunk];   // G_i, G_n / G_i
+  float k_length[kChunk], q_length[kChunk];   // factors of u and out
 };
 
 // Zeros behind the prompt, which have no effect.
@@ -119,7 +119,7 @@ struct ChunkGates {
     stage.decay[threadIdx.x] = sum;
     stage.from_start[threadIdx.x] = exp2_approx(sum);
     stage.to_end[threadIdx.x] = exp2_approx(__shfl_sync(~0u, sum, kChunk - 1) - sum);
-    stage.learned[threadIdx.x] = !kDelta ? step : exists ? 1 / (1 + expf(-beta)) : 0;
+    stage.learning_rate[threadIdx.x] = !kDelta ? step : exists ? 1 / (1 + expf(-beta)) : 0;
   }
 };
 
@@ -130,7 +130,7 @@ __device__ __forceinline__ void compare_tokens(ChunkStage<kDim>& stage) {
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   for (int tile = threadIdx.x / kWarp; tile < kTiles; tile += blockDim.x / kWarp) {
     const int row = tile < 2 ? 0 : kBlock, col = 8 * (tile < 2 ? tile : tile - 2);
-    float asked[4] = {}, known[4] = {}; // q_i · k_j, k_i · k_j
+    float q_dot_k[4] = {}, k_dot_k[4] = {}; // q_i · k_j, k_i · k_j
 #pragma unroll
     for (int d = 0; d < kDim; d += 32) {
       uint32_t b[4], a[4];
@@ -138,23 +138,23 @@ __device__ __forceinline__ void compare_tokens(ChunkStage<kDim>& stage) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         load_matrix_x4(a, &stage.q[row + lane % 16][d + 16 * half + lane / 16 * 8]);
-        mma_16x8x16(asked, a, b[2 * half], b[2 * half + 1]);
+        mma_16x8x16(q_dot_k, a, b[2 * half], b[2 * half + 1]);
         if (!kDelta) continue;
         load_matrix_x4(a, &stage.k[row + lane % 16][d + 16 * half + lane / 16 * 8]);
-        mma_16x8x16(known, a, b[2 * half], b[2 * half + 1]);
+        mma_16x8x16(k_dot_k, a, b[2 * half], b[2 * half + 1]);
       }
     }
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int i = row + g + e / 2 * 8, j = col + 2 * t + e % 2;
       const float kept = i >= j ? exp2_approx(stage.decay[i] - stage.decay[j]) : 0;
-      stage.p[i][j] = __float2half(kept * asked[e]);
+      stage.p[i][j] = __float2half(kept * q_dot_k[e]);
       if (!kDelta) continue;
-      const float taught = stage.learned[i] * kept * known[e];
+      const float coupling = stage.learning_rate[i] * kept * k_dot_k[e];
       if (row == col / kBlock * kBlock)
-        stage.inside[row / kBlock][i - row][j - row] = taught; // used below the diagonal
+        stage.inside[row / kBlock][i - row][j - row] = coupling; // used below the diagonal
       else
-        stage.across[i - row][j] = __float2half(-taught);
+        stage.across[i - row][j] = __float2half(-coupling);
     }
   }
 }
@@ -309,7 +309,7 @@ __global__ void __launch_bounds__(192) chunks_kernel(const __grid_constant__ Chu
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
             const int i = 8 * n + 2 * t + e % 2;
-            u[n][e] = stage.learned[i] * (v[n][e] - stage.from_start[i] * s_scale.up * known[n][e]);
+            u[n][e] = stage.learning_rate[i] * (v[n][e] - stage.from_start[i] * s_scale.up * known[n][e]);
           }
       }
       multiply_state<kDim>(out, left, stage.q);
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(192) chunks_kernel(const __grid_constant__ Chu
       for (int n = 0; n < kChunk / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          u[n][e] = stage.learned[8 * n + 2 * t + e % 2] * stage.k_length[8 * n + 2 * t + e % 2] * v[n][e];
+          u[n][e] = stage.learning_rate[8 * n + 2 * t + e % 2] * stage.k_length[8 * n + 2 * t + e % 2] * v[n][e];
     const WarpScale u_scale(u);
     if (kDelta) solve_chunk(stage, u, u_scale);
 
@@ -378,7 +378,7 @@ void launch_chunks(const Launch& launch, const ChunkArgs& args, int dim) {
   while (args.rows / 16 % warps != 0) --warps;
   const auto run = [&]<int kDim>() {
     const auto kernel = chunks_kernel<kDim, kDelta>;
-    allow_shared(kernel, sizeof(ChunkStage<kDim>));
+    allow_dynamic_shared_memory(kernel, sizeof(ChunkStage<kDim>));
     launch(kernel, dim3(args.rows / 16 / warps, args.heads), warps * kWarp, sizeof(ChunkStage<kDim>), args,
            launch.stamps());
   };

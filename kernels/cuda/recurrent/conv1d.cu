@@ -8,7 +8,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kMostTaps = 256, kTokensAtOnce = 4;
+constexpr int kMaxTaps = 256, kTokensAtOnce = 4;
 
 struct ConvArgs {
   const float *x, *taps, *bias; // [tokens][channels], [channels][kernel], [channels] or null
@@ -28,7 +28,7 @@ __device__ __forceinline__ float activated_by(core::Activation kind, float x) {
 // kTaps 0: any number.
 template <int kTaps>
 struct Window {
-  static constexpr int kRoom = kTaps > 0 ? kTaps : kMostTaps;
+  static constexpr int kRoom = kTaps > 0 ? kTaps : kMaxTaps;
   float input[kRoom], tap[kRoom]; // oldest input first
   const int taps;
 

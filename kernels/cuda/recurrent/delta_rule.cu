@@ -33,7 +33,7 @@ struct DeltaArgs {
     const float x = alpha[at * alphas + i] + bias[head * alphas + i];
     return expf(least < 0 ? least / (1 + expf(a[head] * x)) : a[head] * softplus(x));
   }
-  __device__ __forceinline__ float learned(int64_t at) const { return sigmoid(beta[at]); }
+  __device__ __forceinline__ float learning_rate(int64_t at) const { return sigmoid(beta[at]); }
 };
 
 __device__ __forceinline__ float plus(float x, float y) { return x + y; }
@@ -42,7 +42,7 @@ template <int kDim, bool kOfElements>
 struct DeltaStage {
   static constexpr int kTokens = kOfElements ? 8 : 16, kDecays = kOfElements ? kDim : 1;
   float q[kTokens][kDim], k[kTokens][kDim];
-  float decay[kTokens][kDecays], learned[kTokens];
+  float decay[kTokens][kDecays], learning_rate[kTokens];
   int token[kTokens];
 
   // Stages tokens from `next` on and advances it; returns their number.
@@ -60,7 +60,7 @@ struct DeltaStage {
       float of_q[kEach], of_k[kEach], q_squares = 0, k_squares = 0;
 #pragma unroll
       for (int j = 0; j < kEach; ++j) of_q[j] = from_q[kWarp * j], of_k[j] = from_k[kWarp * j];
-      const float learns = args.learned(at), first_decay = args.decay(at, head, kOfElements ? lane : 0);
+      const float learns = args.learning_rate(at), first_decay = args.decay(at, head, kOfElements ? lane : 0);
 #pragma unroll
       for (int j = 0; j < kEach; ++j) q_squares += of_q[j] * of_q[j], k_squares += of_k[j] * of_k[j];
       const float q_scale = rsqrtf(warp_sum(q_squares) + args.epsilon) * rsqrtf(static_cast<float>(kDim));
@@ -71,7 +71,7 @@ struct DeltaStage {
         q[i][d] = of_q[j] * q_scale, k[i][d] = of_k[j] * k_scale;
         if (d < kDecays) decay[i][d] = j == 0 ? first_decay : args.decay(at, head, d);
       }
-      if (lane == 0) learned[i] = learns;
+      if (lane == 0) learning_rate[i] = learns;
     }
     __syncthreads();
     return count;
@@ -128,23 +128,25 @@ __global__ void __launch_bounds__(kThreads) delta_rule_kernel(const __grid_const
       else
 #pragma unroll
         for (int e = 0; e < kElements; ++e) decay[e] = stage.decay[i][0];
-      const float learned = stage.learned[i];
+      const float learning_rate = stage.learning_rate[i];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        float known[4] = {}, asked[4] = {}; // shorter chains
+        float state_dot_k[4] = {}, state_dot_q[4] = {}; // shorter chains
 #pragma unroll
         for (int e = 0; e < kElements; ++e) {
           s[r][e] *= decay[e];
-          known[e % 4] = fmaf(s[r][e], k[e], known[e % 4]);
+          state_dot_k[e % 4] = fmaf(s[r][e], k[e], state_dot_k[e % 4]);
         }
-        const float sum = warp_reduce((known[0] + known[1]) + (known[2] + known[3]), plus, kLanes);
-        const float change = learned * (value[r] - sum);
+        const float sum =
+            warp_reduce((state_dot_k[0] + state_dot_k[1]) + (state_dot_k[2] + state_dot_k[3]), plus, kLanes);
+        const float change = learning_rate * (value[r] - sum);
 #pragma unroll
         for (int e = 0; e < kElements; ++e) {
           s[r][e] = fmaf(change, k[e], s[r][e]);
-          asked[e % 4] = fmaf(s[r][e], q[e], asked[e % 4]);
+          state_dot_q[e % 4] = fmaf(s[r][e], q[e], state_dot_q[e % 4]);
         }
-        const float y = warp_reduce((asked[0] + asked[1]) + (asked[2] + asked[3]), plus, kLanes);
+        const float y =
+            warp_reduce((state_dot_q[0] + state_dot_q[1]) + (state_dot_q[2] + state_dot_q[3]), plus, kLanes);
         if (lane == 0 && active) args.out[(t * args.v_heads + head) * kDim + row + r] = y;
       }
     }
@@ -183,14 +185,14 @@ __global__ void plain_delta_rule_kernel(const __grid_constant__ DeltaArgs args, 
     __syncthreads();
     const float *q = shared, *k = shared + dim, *decay = shared + 2 * dim;
     const bool starts = sequence.starts(static_cast<int>(t));
-    const float learned = args.learned(at);
+    const float learning_rate = args.learning_rate(at);
     for (int r = threadIdx.x; r < dim; r += kThreads) {
       float* row = state + int64_t{r} * dim;
-      float known = 0, asked = 0;
-      for (int d = 0; d < dim; ++d) known += (row[d] = starts ? 0 : row[d] * decay[d]) * k[d];
-      const float change = learned * (args.v[t * args.v_stride + head * dim + r] - known);
-      for (int d = 0; d < dim; ++d) asked += (row[d] += change * k[d]) * q[d];
-      args.out[at * dim + r] = asked;
+      float state_dot_k = 0, state_dot_q = 0;
+      for (int d = 0; d < dim; ++d) state_dot_k += (row[d] = starts ? 0 : row[d] * decay[d]) * k[d];
+      const float change = learning_rate * (args.v[t * args.v_stride + head * dim + r] - state_dot_k);
+      for (int d = 0; d < dim; ++d) state_dot_q += (row[d] += change * k[d]) * q[d];
+      args.out[at * dim + r] = state_dot_q;
     }
     __syncthreads();
   }
@@ -259,7 +261,7 @@ void launch_delta_rule(const Launch& launch, const OpCall& call) {
     const bool few =
         launch.overlap && launch.shared_per_block >= 160 << 10 && int64_t{grid.x} * grid.y * grid.z <= launch.sm_count;
     const size_t shared = few ? launch.shared_per_block / 3 : 0;
-    allow_shared(kernel, shared);
+    allow_dynamic_shared_memory(kernel, shared);
     launch(kernel, grid, kThreads, shared, args, launch.stamps());
   };
   switch (args.dim) {

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
       const int64_t t = stage.token[i];
       const float step = stage.step[i], decay = stage.decay[i], x = next_x, factor = step * x;
       if (i + 1 < count) next_x = load_x(stage.token[i + 1]);
-      float asked[4] = {};
+      float state_dot_c[4] = {};
 #pragma unroll
       for (int j = 0; j < kElements / 4; ++j) {
         float b[4], c[4];
@@ -93,11 +93,11 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
         for (int e = 0; e < 4; ++e) {
           float& value = s[4 * j + e];
           value = fmaf(kPerState ? expf(step * rate[4 * j + e]) : decay, value, factor * b[e]);
-          asked[e] = fmaf(value, c[e], asked[e]);
+          state_dot_c[e] = fmaf(value, c[e], state_dot_c[e]);
         }
       }
-      const float y =
-          warp_reduce((asked[0] + asked[1]) + (asked[2] + asked[3]), [](float x, float y) { return x + y; }, kLanes);
+      const float y = warp_reduce((state_dot_c[0] + state_dot_c[1]) + (state_dot_c[2] + state_dot_c[3]),
+                                  [](float x, float y) { return x + y; }, kLanes);
       if (lane == 0 && active) args.out[t * width + channel] = y + skip * x;
     }
     __syncthreads(); // the stage is refilled

@@ -24,7 +24,7 @@ __global__ void wkv_kernel(const __grid_constant__ WkvArgs args, Stamp* stamps) 
   if (first >= args.batch.tokens) return;
   const bool active = j < dim;
   const int64_t width = int64_t{args.heads} * dim, channel = int64_t{head} * dim + j;
-  float *asked = shared, *keys = asked + dim, *kept = keys + dim, *own = kept + dim;
+  float *receptances = shared, *keys = receptances + dim, *decays = keys + dim, *bonus_terms = decays + dim;
   float* state = args.state + (args.batch.streams[first] * width + int64_t{head} * dim) * dim + j;
   float s[kDim > 0 ? kDim : 1];
   if (kDim > 0 && active)
@@ -35,10 +35,10 @@ __global__ void wkv_kernel(const __grid_constant__ WkvArgs args, Stamp* stamps) 
     __syncthreads(); // the previous token has been read
     if (active) {
       const float r = args.r[at], k = args.k[at];
-      asked[j] = r;
+      receptances[j] = r;
       keys[j] = k;
-      kept[j] = expf(-expf(args.decay[at] + args.bias[channel]));
-      own[j] = args.bonus[channel] * k * r;
+      decays[j] = expf(-expf(args.decay[at] + args.bias[channel]));
+      bonus_terms[j] = args.bonus[channel] * k * r;
     }
     __syncthreads();
     if (!active) continue;
@@ -47,8 +47,8 @@ __global__ void wkv_kernel(const __grid_constant__ WkvArgs args, Stamp* stamps) 
     float sum = 0;
     const auto step = [&](float& value, int i) {
       if (starts) value = 0;
-      sum += asked[i] * value + own[i] * v;
-      value = kept[i] * value + keys[i] * v;
+      sum += receptances[i] * value + bonus_terms[i] * v;
+      value = decays[i] * value + keys[i] * v;
     };
     if constexpr (kDim > 0) {
 #pragma unroll

@@ -13,7 +13,7 @@ struct Wkv7Args {
   Batch batch;
 };
 
-constexpr float kPace = 0.60653066f; // exp(-1/2)
+constexpr float kDecayScale = 0.60653066f; // exp(-1/2)
 
 template <int kDim>
 __global__ void wkv7_kernel(const __grid_constant__ Wkv7Args args, Stamp* stamps) {
@@ -24,7 +24,8 @@ __global__ void wkv7_kernel(const __grid_constant__ Wkv7Args args, Stamp* stamps
   if (first >= args.batch.tokens) return;
   const bool active = j < dim;
   const int64_t width = int64_t{args.heads} * dim, channel = int64_t{head} * dim + j;
-  float *asked = shared, *keys = asked + dim, *kept = keys + dim, *direction = kept + dim, *erased = direction + dim;
+  float *receptances = shared, *keys = receptances + dim, *decays = keys + dim, *direction = decays + dim,
+        *erased = direction + dim;
   float* state = args.state + (args.batch.streams[first] * width + int64_t{head} * dim) * dim + j;
   float s[kDim > 0 ? kDim : 1];
   if (kDim > 0 && active)
@@ -34,9 +35,9 @@ __global__ void wkv7_kernel(const __grid_constant__ Wkv7Args args, Stamp* stamps
     const int64_t at = t * width + channel;
     __syncthreads(); // the previous token has been read
     if (active) {
-      asked[j] = args.r[at];
+      receptances[j] = args.r[at];
       keys[j] = args.k[at];
-      kept[j] = expf(-kPace / (1 + expf(-args.decay[at])));
+      decays[j] = expf(-kDecayScale / (1 + expf(-args.decay[at])));
       direction[j] = args.direction[at];
       erased[j] = args.rate[at] * args.direction[at];
     }
@@ -50,8 +51,8 @@ __global__ void wkv7_kernel(const __grid_constant__ Wkv7Args args, Stamp* stamps
       found += direction[i] * value;
     };
     const auto step = [&](float& value, int i) {
-      value = kept[i] * value + keys[i] * v - erased[i] * found;
-      sum += asked[i] * value;
+      value = decays[i] * value + keys[i] * v - erased[i] * found;
+      sum += receptances[i] * value;
     };
     if constexpr (kDim > 0) {
 #pragma unroll

@@ -105,7 +105,7 @@ void launch_route(const Launch& launch, const OpCall& call) {
   if (args.experts <= 128) return run(std::integral_constant<int, 128>());
   if (args.experts <= 256) return run(std::integral_constant<int, 256>());
   if (args.experts <= 512) return run(std::integral_constant<int, 512>());
-  static_assert(core::kMostExperts == 1024);
+  static_assert(core::kMaxExperts == 1024);
   run(std::integral_constant<int, 1024>());
 }
 

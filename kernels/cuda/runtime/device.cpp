@@ -86,13 +86,13 @@ void allow_shared_memory(const void* kernel, size_t bytes) {
 
 double measure_read_bandwidth(int device) {
   // 2 GiB, or half of the free memory: more than caches hold.
-  constexpr size_t kMost = size_t{2} << 30, kLeast = size_t{128} << 20;
+  constexpr size_t kMax = size_t{2} << 30, kMin = size_t{128} << 20;
   constexpr int kRuns = 9;
   const CurrentDevice current(device);
   const DeviceContext context(device);
   size_t free = 0, total = 0;
   RIDGE_CUDA(cudaMemGetInfo(&free, &total));
-  const size_t bytes = std::clamp(free / 2, kLeast, kMost) / kReadBytes * kReadBytes;
+  const size_t bytes = std::clamp(free / 2, kMin, kMax) / kReadBytes * kReadBytes;
   const DeviceMemory data(bytes, "the bandwidth measurement"), sink(4, "the bandwidth measurement");
   RIDGE_CUDA(cudaMemset(data.as(), 0x5b, bytes));
   const TimedEvent start, stop;

@@ -143,7 +143,7 @@ struct Launch : ChipLimits {
 // a limit: another thread may rely on it.
 void allow_shared_memory(const void* kernel, size_t bytes);
 template <typename Kernel>
-void allow_shared(Kernel* kernel, size_t bytes) {
+void allow_dynamic_shared_memory(Kernel* kernel, size_t bytes) {
   if (bytes > 32 << 10) allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
 }
 

@@ -3,7 +3,7 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kMostSegments = 4; // matrices of one format and input per product
+inline constexpr int kMaxSegments = 4; // matrices of one format and input per product
 
 struct ChipLimits {
   int sm_count = 1;

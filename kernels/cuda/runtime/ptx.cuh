@@ -103,7 +103,7 @@ class BarrierAddress {
   __device__ __forceinline__ explicit BarrierAddress(const void* barrier)
       : address_(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))) {}
   // Keeps the address in a register; the compiler would recompute it.
-  __device__ __forceinline__ BarrierAddress kept() const {
+  __device__ __forceinline__ BarrierAddress in_register() const {
     BarrierAddress same = *this;
     asm volatile("" : "+r"(same.address_));
     return same;
@@ -282,7 +282,7 @@ class OverlappingWork {
   }
   __device__ __forceinline__ void wait() const {
     wait_for_predecessor();
-    stamp(stamps_, kMayGoOn);
+    stamp(stamps_, kPredecessorDone);
   }
   __device__ __forceinline__ ~OverlappingWork() { stamp_latest(stamps_, kEnds); }
   OverlappingWork(const OverlappingWork&) = delete;

@@ -27,7 +27,7 @@ struct KernelTime {
     for (size_t i = 0; i < stamps.size(); i += kStampPlaces) {
       if (stamps[i + kEnds] == 0) continue;
       ++blocks;
-      input += seconds_between(first_start, std::max(stamps[i + kMayGoOn], stamps[i + kHasInput]));
+      input += seconds_between(first_start, std::max(stamps[i + kPredecessorDone], stamps[i + kInputLoaded]));
     }
     if (blocks > 0) input /= static_cast<double>(blocks);
   }
@@ -42,14 +42,14 @@ std::vector<StepsTime> times_of_steps(const LaunchLog& log, std::span<const Stam
     const KernelTime time(stamps.subspan(kernel.first_block * kStampPlaces, kernel.blocks * kStampPlaces));
     if (time.last_end == 0) continue;
     if (times.empty()) end = time.first_start;
-    const double starts = seconds_between(end, time.first_start);
-    if (times.empty() || times.back().end_step <= kernel.step) times.push_back({kernel.step + 1, 0, 0, starts, 0});
+    const double start_delay = seconds_between(end, time.first_start);
+    if (times.empty() || times.back().end_step <= kernel.step) times.push_back({kernel.step + 1, 0, 0, start_delay, 0});
     StepsTime& of_step = times.back();
     const Stamp last_end = std::max(end, time.last_end);
     const double seconds = seconds_between(end, last_end);
     of_step.seconds += seconds;
-    of_step.waiting += std::clamp(starts + time.input, 0.0, seconds);
-    of_step.ends_apart = seconds_between(time.first_end, time.last_end);
+    of_step.waiting += std::clamp(start_delay + time.input, 0.0, seconds);
+    of_step.end_spread = seconds_between(time.first_end, time.last_end);
     end = last_end;
   }
   if (times.empty()) throw std::logic_error("CUDA: a profile of kernels without stamps");

@@ -9,8 +9,9 @@ namespace ridge::kernels::cuda {
 
 using Stamp = unsigned long long; // global clock in ns; 0: not written
 
-// kMayGoOn: the predecessor is done; kHasInput: inputs are loaded; kEnds: of the last warp. Idle blocks write no end.
-enum StampPlace { kStarts, kMayGoOn, kHasInput, kEnds, kStampPlaces };
+// kPredecessorDone: the predecessor is done; kInputLoaded: inputs are loaded; kEnds: of the last warp. Idle blocks
+// write no end.
+enum StampPlace { kStarts, kPredecessorDone, kInputLoaded, kEnds, kStampPlaces };
 
 struct LaunchLog {
   struct Kernel {
@@ -29,11 +30,11 @@ struct LaunchLog {
 
 // Times of a step, or of neighbouring steps that share kernels.
 struct StepsTime {
-  size_t end_step;   // one past the last
-  double seconds;    // from the previous end to its last block's end
-  double waiting;    // part of these before blocks had their input, on average
-  double starts;     // first block's start after the previous end; mostly negative
-  double ends_apart; // between the first and the last block's end in its last kernel
+  size_t end_step;    // one past the last
+  double seconds;     // from the previous end to its last block's end
+  double waiting;     // part of these before blocks had their input, on average
+  double start_delay; // first block's start after the previous end; mostly negative
+  double end_spread;  // between the first and the last block's end in its last kernel
 };
 
 // `stamps`: of one run, to which the times add up. Steps and kernels without stamps count towards the next.

@@ -33,7 +33,7 @@ SampleState state_of(const core::Sampler& sampler) {
           .seed = sampler.seed(),
           .draws = sampler.draws(),
           .step = 0,
-          .refuted = 0};
+          .draft_rejected = 0};
 }
 
 } // namespace ridge::kernels::cuda

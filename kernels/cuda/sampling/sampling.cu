@@ -26,7 +26,7 @@ struct Shared {
   uint64_t list[kListed]; // candidates, then sums of weights
   uint16_t chunk_of[kSampleChunks];
   int chunks, listed, best;
-  uint32_t highest, deepest; // highest key; complement of the lowest
+  uint32_t highest, lowest_complement; // highest key; complement of the lowest
   // Relative to the best, at temperature 1 and the requested one.
   float weight[kMaxTopK], tempered[kMaxTopK];
   int32_t token[kMaxTopK];
@@ -108,7 +108,7 @@ __device__ __forceinline__ uint32_t best_of_chunk(const SampleArgs& args, Shared
     load_rows(args.logits, first + row, end, logit);
     if (row == 0) {
       if (thread < kStateWords) reinterpret_cast<uint32_t*>(&shared.state)[thread] = word;
-      if (thread == 0) shared.chunks = shared.listed = shared.best = shared.highest = shared.deepest = 0;
+      if (thread == 0) shared.chunks = shared.listed = shared.best = shared.highest = shared.lowest_complement = 0;
       __syncthreads();
     }
     if (shared.state.penalties) penalize(args, shared.state, first + row, logit);
@@ -124,35 +124,35 @@ __device__ __forceinline__ uint32_t best_of_chunk(const SampleArgs& args, Shared
 // Lists tokens of found chunks with logits >= `least`; above `room` incomplete. Returns their number.
 __device__ __forceinline__ int list_candidates(const SampleArgs& args, Shared& shared, uint32_t vocab, float least,
                                                uint64_t* list, int room) {
-  constexpr int kTogether = 4, kRows = 2; // chunks and loads in flight
+  constexpr int kChunksInFlight = 4, kRows = 2; // chunks and loads in flight
   const int lane = threadIdx.x % kWarp, chunks = shared.chunks;
   const int longest = (vocab + kSampleChunks - 1) / kSampleChunks;
 #pragma unroll 1
-  for (int c = threadIdx.x / kWarp; c < chunks; c += kTogether * kWarps)
+  for (int c = threadIdx.x / kWarp; c < chunks; c += kChunksInFlight * kWarps)
 #pragma unroll 1
     for (int row = lane; row - lane < longest; row += kRows * kWarp) {
       struct Rows {
         int first;
         float logit[kRows];
-      } rows[kTogether];
+      } rows[kChunksInFlight];
 #pragma unroll
-      for (int t = 0; t < kTogether; ++t) {
+      for (int t = 0; t < kChunksInFlight; ++t) {
         const bool real = c + t * kWarps < chunks;
         const int chunk = real ? shared.chunk_of[c + t * kWarps] : 0, end = real ? chunk_begin(chunk + 1, vocab) : 0;
         rows[t].first = chunk_begin(chunk, vocab) + row;
         load_rows(args.logits, rows[t].first, end, rows[t].logit);
       }
 #pragma unroll 1
-      for (int t = 0; t < kTogether && shared.state.penalties; ++t) { // one copy of the code
+      for (int t = 0; t < kChunksInFlight && shared.state.penalties; ++t) { // one copy of the code
         penalize(args, shared.state, rows[0].first, rows[0].logit);
         const Rows last = rows[0];
 #pragma unroll
-        for (int i = 1; i < kTogether; ++i) rows[i - 1] = rows[i];
-        rows[kTogether - 1] = last;
+        for (int i = 1; i < kChunksInFlight; ++i) rows[i - 1] = rows[i];
+        rows[kChunksInFlight - 1] = last;
       }
       uint32_t hits = 0;
 #pragma unroll
-      for (int i = 0; i < kTogether * kRows; ++i)
+      for (int i = 0; i < kChunksInFlight * kRows; ++i)
         if (rows[i / kRows].logit[i % kRows] >= least) hits |= 1 << i;
       if (hits == 0) continue;
       int at = atomicAdd(&shared.listed, __popc(hits));
@@ -163,7 +163,7 @@ __device__ __forceinline__ int list_candidates(const SampleArgs& args, Shared& s
         float v = 0;
         int token = 0;
 #pragma unroll
-        for (int i = 0; i < kTogether * kRows; ++i)
+        for (int i = 0; i < kChunksInFlight * kRows; ++i)
           if (hit == 1 << i) v = rows[i / kRows].logit[i % kRows], token = rows[i / kRows].first + i % kRows * kWarp;
         list[at++] = uint64_t{ordered(fminf(v, FLT_MAX))} << 32 | ~static_cast<uint32_t>(token);
       }
@@ -226,8 +226,8 @@ __device__ void accept(const SampleArgs& args, SampleState& s, int32_t token) {
   s.ring_oldest = (s.ring_oldest + 1) % s.ring_size;
 }
 
-// kGoesOn: for a generating loop.
-template <bool kGoesOn>
+// kGenerating: for a generating loop.
+template <bool kGenerating>
 __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, uint32_t vocab) {
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
   SampleState& s = shared.state;
@@ -242,11 +242,11 @@ __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, u
   } while (!(key[0] && key[1] && key[2] && key[3]));
   store_latest(group, float4{});
   const uint32_t best = max(max(key[0], key[1]), max(key[2], key[3]));
-  const uint32_t highest = warp_max(best), deepest = warp_max(~best);
-  if (lane == 0) atomicMax(&shared.highest, highest), atomicMax(&shared.deepest, deepest);
+  const uint32_t highest = warp_max(best), lowest_complement = warp_max(~best);
+  if (lane == 0) atomicMax(&shared.highest, highest), atomicMax(&shared.lowest_complement, lowest_complement);
   __syncthreads();
 
-  const uint32_t bound = find_bound(~shared.deepest, shared.highest, s.top_k, s.top_k + s.top_k / 4 + 4,
+  const uint32_t bound = find_bound(~shared.lowest_complement, shared.highest, s.top_k, s.top_k + s.top_k / 4 + 4,
                                     [&](uint32_t attempt) { return __syncthreads_count(best >= attempt); });
   int chunks = 0;
 #pragma unroll
@@ -308,28 +308,28 @@ __device__ __forceinline__ void choose(const SampleArgs& args, Shared& shared, u
   if (lane == 0) {
     const int32_t token = usable ? shared.token[at] : 0;
     args.chosen[s.step++ % kChosenSlots] = usable ? token : -1;
-    if constexpr (kGoesOn) {
+    if constexpr (kGenerating) {
       *args.steps = s.step;
       *args.token = token;
       *args.position = *args.row_position + 1;
       *args.output = 0;
-      s.refuted = !usable || (args.guess && *args.guess != token);
+      s.draft_rejected = !usable || (args.draft_token && *args.draft_token != token);
       s.draws += usable && s.temp > 0;
       if (usable) accept(args, s, token);
     }
   }
-  if constexpr (!kGoesOn) return;
+  if constexpr (!kGenerating) return;
   __syncwarp();
   if (lane < kStateWords) reinterpret_cast<uint32_t*>(args.state)[lane] = reinterpret_cast<const uint32_t*>(&s)[lane];
 }
 
-template <bool kGoesOn>
+template <bool kGenerating>
 __device__ __forceinline__ void sample_row(const SampleArgs& args, Shared& shared) {
   const auto vocab = static_cast<uint32_t>(args.vocab);
   const int chunk = blockIdx.x * kWarps + threadIdx.x / kWarp;
   const uint32_t key = best_of_chunk(args, shared, chunk, vocab);
   if (threadIdx.x % kWarp == 0) store_latest(args.chunk_best + chunk, __uint_as_float(key));
-  if (blockIdx.x == 0) choose<kGoesOn>(args, shared, vocab);
+  if (blockIdx.x == 0) choose<kGenerating>(args, shared, vocab);
 }
 
 // With 40 registers a block fits beside one of the matrix (matvec.cuh).
@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_consta
   __shared__ Shared shared;
   let_successor_start();
   wait_for_predecessor();
-  if (args.behind && __ldcg(&args.state->refuted)) return;
+  if (args.follows_draft && __ldcg(&args.state->draft_rejected)) return;
   sample_row<true>(args, shared);
 }
 

@@ -19,7 +19,7 @@ struct SampleState {
   int32_t ring_filled, ring_oldest;
   uint64_t seed, draws;
   int32_t step;
-  int32_t refuted; // the last draft token was wrong
+  int32_t draft_rejected; // the last draft token was wrong
 };
 
 struct SampleArgs {
@@ -35,9 +35,10 @@ struct SampleArgs {
   // The next step's token (0 for -1), position and index, or null.
   int32_t *token, *position, *output;
   const int32_t* row_position;
-  // The following draft token, null behind the last row. `behind`: skipped if the previous draft token was wrong.
-  const int32_t* guess;
-  bool behind;
+  // The following draft token, null behind the last row. `follows_draft`: skipped if the previous draft token was
+  // wrong.
+  const int32_t* draft_token;
+  bool follows_draft;
 };
 void launch_sample(const Launch&, const SampleArgs&);
 

@@ -108,9 +108,9 @@ class BatchConsumer {
   __device__ __forceinline__ BatchConsumer(const BatchRing<Format>& ring, const BatchColumns<Format>& columns,
                                            const Activations& activations, const uint8_t* x_tile, const BatchSums& sums)
       : ring_(ring), sums_(sums), activations_(activations), groups_(columns.groups), lane_(threadIdx.x % kWarp),
-        warp_(threadIdx.x / kWarp % B::kConsumerWarps), span_(kept_offset(4 * warp_ + lane_ % 4)),
-        x_(x_tile + kept_offset(lane_ / 4 * kChunkPitch + lane_ % 4 * 16 + warp_ * 256)) {
-    ring_.slots += kept_offset(lane_ / 4 * B::kRowPitch);
+        warp_(threadIdx.x / kWarp % B::kConsumerWarps), span_(offset_in_register(4 * warp_ + lane_ % 4)),
+        x_(x_tile + offset_in_register(lane_ / 4 * kChunkPitch + lane_ % 4 * 16 + warp_ * 256)) {
+    ring_.slots += offset_in_register(lane_ / 4 * B::kRowPitch);
   }
 
   // `arrives`: activations of range `number` may not be there yet.
@@ -192,18 +192,18 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   using Activations = BatchActivations<Format, kTileTokens, kExperts>;
   extern __shared__ uint4 shared[];
   __shared__ BatchBarriers<Format> barriers[B::kMaxWarpGroups];
-  __shared__ CopyBarrier arrived[kMostChunks];
+  __shared__ CopyBarrier arrived[kMaxChunks];
   // Consumers of all groups, a fetching warp each, a finishing warp each.
   const int consumers = args.warp_groups * B::kConsumerThreads, behind = static_cast<int>(threadIdx.x) - consumers;
   const bool fetches = behind >= 0 && behind < args.warp_groups * kWarp, multiplies = behind < 0;
   const int warp_group = multiplies ? threadIdx.x / B::kConsumerThreads : behind / kWarp % args.warp_groups;
-  auto* memory =
-      reinterpret_cast<uint8_t*>(shared) + kept_offset(warp_group * B::warp_group_bytes(kTileTokens, args.slots));
-  auto* x_tile =
-      reinterpret_cast<uint8_t*>(shared) + kept_offset(args.warp_groups * B::warp_group_bytes(kTileTokens, args.slots));
-  const BarrierAddress first = BarrierAddress(&barriers[warp_group]).kept();
+  auto* memory = reinterpret_cast<uint8_t*>(shared) +
+                 offset_in_register(warp_group * B::warp_group_bytes(kTileTokens, args.slots));
+  auto* x_tile = reinterpret_cast<uint8_t*>(shared) +
+                 offset_in_register(args.warp_groups * B::warp_group_bytes(kTileTokens, args.slots));
+  const BarrierAddress first = BarrierAddress(&barriers[warp_group]).in_register();
   const BatchRing<Format> ring{memory + B::sums_bytes(kTileTokens), first, args.slots};
-  const BatchSums sums{reinterpret_cast<float4*>(memory), first + 2 * B::kMostSlots, first + (2 * B::kMostSlots + 1)};
+  const BatchSums sums{reinterpret_cast<float4*>(memory), first + 2 * B::kMaxSlots, first + (2 * B::kMaxSlots + 1)};
   const BatchColumns<Format> columns(args);
   // By several warps: an init takes six cycles, and lanes serialize.
   if (fetches && threadIdx.x % kWarp == 0) barriers[warp_group].init();
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
   const auto wait = [&] {
     if (!args.follows_sibling) wait_for_predecessor();
     if (args.sibling_follows) let_successor_start(); // the sibling then finds the activations ready
-    stamp(args.stamps, kMayGoOn);
+    stamp(args.stamps, kPredecessorDone);
   };
   if (kExperts) wait(); // the predecessor determines the tasks
   const BatchTasks<kTileTokens, kExperts> tasks(args);
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(BatchShape<Format>::kMaxThreads, 1)
     return;
   }
   if (multiplies) {
-    const Activations activations(tasks, x_tile, BarrierAddress(arrived).kept(), consumers);
+    const Activations activations(tasks, x_tile, BarrierAddress(arrived).in_register(), consumers);
     BatchConsumer<Format, kTileTokens, kExperts> consumer(ring, columns, activations, x_tile, sums);
     each_range([&](const BatchTask& work, const auto& range, int) {
       activations.bring(work, range, number);

@@ -30,14 +30,14 @@ struct BatchArgs {
   int64_t x_rows;
   // x as the preceding product left it. The f16 of rows that fits_half is unscaled; others are converted here. Null:
   // product.exponent applies.
-  const unsigned* x_largest; // bits of a float, kLargestPitch apart
+  const unsigned* x_largest; // bits of a float, kRowMaximumPitch apart
   const float* x_floats;
 
   // interleaved x (half_layout.h), zero from cols to x_stride; tokens: rows of x, or slots
   GemmArgs product;
   FusedGlu glu;
 
-  // For the product after a gated one, in tiles up to kMostHalfTokens; or null. Maxima must be 0 before.
+  // For the product after a gated one, in tiles up to kMaxHalfTokens; or null. Maxima must be 0 before.
   unsigned* out_largest;
   uint16_t* out_half;
   int64_t out_rows;

@@ -89,7 +89,7 @@ class BatchActivations {
     const BatchArgs& args = tasks_.args;
     const int lane = threadIdx.x % kWarp;
     float largest = 0;
-    if (lane < work.tokens.count) largest = __uint_as_float(args.x_largest[row(work, lane) * kLargestPitch]);
+    if (lane < work.tokens.count) largest = __uint_as_float(args.x_largest[row(work, lane) * kRowMaximumPitch]);
     uint32_t others = __ballot_sync(~0U, !fits_half(largest));
     if (others == 0) return;
     for (int chunk = 0; chunk < chunks; ++chunk) wait_for(chunk, number);

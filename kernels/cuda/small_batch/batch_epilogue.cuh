@@ -19,7 +19,7 @@ class BatchEpilogue {
   using Tasks = BatchTasks<kTileTokens, kExperts>;
   using Range = typename BatchColumns<Format>::Range;
   static constexpr int kTokenTiles = kTileTokens / 8;
-  static constexpr bool kHalf = kTileTokens <= kMostHalfTokens;
+  static constexpr bool kHalf = kTileTokens <= kMaxHalfTokens;
 
  public:
   __device__ __forceinline__ BatchEpilogue(const Tasks& tasks, const BatchSums& sums)
@@ -41,13 +41,14 @@ class BatchEpilogue {
     const BatchArgs& args = tasks_.args;
     const bool last = args.serial_ranges ? pass + 1 == args.ranges : args.ranges == 1;
     const bool before = args.serial_ranges && pass > 0; // this lane stored the previous ranges' sum
-    float4* kept = args.serial_ranges ? reinterpret_cast<float4*>(tasks_.kept(work, row_tile)) + lane_ : nullptr;
+    float4* accumulated_sums =
+        args.serial_ranges ? reinterpret_cast<float4*>(tasks_.accumulated_sums(work, row_tile)) + lane_ : nullptr;
     const BatchResults results(args, row_tile, work.tokens.expert);
     float4 sum[kTokenTiles];
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       sum[n] = last ? results.addends(slot_[n]) : float4{};
-      if (before) sum[n] = sum[n] + kept[n * kWarp];
+      if (before) sum[n] = sum[n] + accumulated_sums[n * kWarp];
     }
     sums_.full.wait(sums_.parity);
 #pragma unroll
@@ -66,8 +67,8 @@ class BatchEpilogue {
     for (int n = 0; n < kTokenTiles; ++n) {
       if (last)
         results.template write<kHalf>(sum[n], slot_[n], largest_[n]);
-      else if (kept)
-        kept[n * kWarp] = sum[n];
+      else if (accumulated_sums)
+        accumulated_sums[n * kWarp] = sum[n];
       else
         leave_sums(args,
                    tasks_.sums(range.number, work.tokens.first + 8 * n + lane_ % 4 * 2) + row_tile * kBatchRows +
@@ -86,7 +87,7 @@ class BatchEpilogue {
         for (int i = 0; i < 2; ++i) {
           float largest = largest_[n][i];
           for (int lanes = 4; lanes < kWarp; lanes *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, lanes));
-          if (lane_ < 4 && slot_[n][i] >= 0) atomicMax(to + slot_[n][i] * kLargestPitch, __float_as_uint(largest));
+          if (lane_ < 4 && slot_[n][i] >= 0) atomicMax(to + slot_[n][i] * kRowMaximumPitch, __float_as_uint(largest));
         }
     }
   }
@@ -95,7 +96,7 @@ class BatchEpilogue {
   __device__ __forceinline__ int exponent(int64_t row) const {
     const BatchArgs& args = tasks_.args;
     if (!args.x_largest) return args.product.exponent[row];
-    const float largest = __uint_as_float(args.x_largest[row * kLargestPitch]);
+    const float largest = __uint_as_float(args.x_largest[row * kRowMaximumPitch]);
     return fits_half(largest) ? 0 : half_exponent(largest);
   }
 

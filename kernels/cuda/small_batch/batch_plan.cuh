@@ -22,7 +22,7 @@ struct BatchShape {
   static constexpr int kRowPitch = 16 * (kPieces | 1); // an odd number of pieces avoids bank conflicts
   static constexpr int kSlotBytes = kBatchRows * kRowPitch;
   // At least 48 KB in flight.
-  static constexpr int kLeastSlots = std::clamp((48 << 10) / (kMaxWarpGroups * kSlotBytes) + 1, 3, 8), kMostSlots = 12;
+  static constexpr int kMinSlots = std::clamp((48 << 10) / (kMaxWarpGroups * kSlotBytes) + 1, 3, 8), kMaxSlots = 12;
   // Sums [tokens / 8][warps][lanes][4], then the ring.
   static constexpr int sums_bytes(int tile_tokens) { return kConsumerWarps * tile_tokens * kBatchRows * 4; }
   static constexpr int warp_group_bytes(int tile_tokens, int slots) {
@@ -33,7 +33,7 @@ struct BatchShape {
 // A range has whole chunks (half_layout.h).
 template <typename Format>
 inline constexpr int kChunkTiles = kChunkColumns / 32 / kTileSpans<Format>;
-inline constexpr int kMostChunks = 16;
+inline constexpr int kMaxChunks = 16;
 
 // At the least estimated cost. Returns bytes of shared memory, or 0 if such tiles do not fit.
 template <typename Format>
@@ -44,7 +44,7 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
       static_cast<int>((TileLayout<Format>::groups_of(args.product.cols) + kTileGroups - 1) / kTileGroups);
   const auto tiles = [](int n, int per_tile) { return (n + per_tile - 1) / per_tile; };
   const auto bytes = [&](int warp_groups, int range) {
-    return warp_groups * B::warp_group_bytes(tile_tokens, B::kLeastSlots) +
+    return warp_groups * B::warp_group_bytes(tile_tokens, B::kMinSlots) +
            tiles(range, kChunkTiles<Format>) * tile_tokens * kChunkPitch;
   };
   const bool experts = args.tiles != nullptr;
@@ -58,7 +58,7 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
   for (int warp_groups = B::kMaxWarpGroups; warp_groups > 0; --warp_groups)
     for (int chunks = tiles(warp_tiles, kChunkTiles<Format>); chunks > 0; --chunks) {
       const int range = chunks * kChunkTiles<Format>, ranges = tiles(warp_tiles, range);
-      if (bytes(warp_groups, range) > limit || chunks > kMostChunks) continue;
+      if (bytes(warp_groups, range) > limit || chunks > kMaxChunks) continue;
       if (tiles(tiles(warp_tiles, kChunkTiles<Format>), ranges) != chunks) continue;
       for (const bool serial_ranges : {false, true}) {
         if (serial_ranges ? ranges == 1 && !experts : ranges > 1 && experts) continue;
@@ -88,8 +88,8 @@ int plan_batch(const Launch& launch, BatchArgs& args, int tile_tokens) {
   args.token_tile_count = Divisor(args.token_tiles);
   args.tasks = args.token_tiles * args.shares.by * (args.serial_ranges ? 1 : args.ranges);
   const int needed = bytes(args.warp_groups, args.range_tiles);
-  const int more = std::min((limit - needed) / (args.warp_groups * B::kSlotBytes), B::kMostSlots - B::kLeastSlots);
-  args.slots = B::kLeastSlots + more;
+  const int more = std::min((limit - needed) / (args.warp_groups * B::kSlotBytes), B::kMaxSlots - B::kMinSlots);
+  args.slots = B::kMinSlots + more;
   return needed + more * args.warp_groups * B::kSlotBytes;
 }
 

@@ -11,7 +11,7 @@ __device__ __forceinline__ void named_sync(int name, int threads) {
 }
 
 // Keeps an offset in a register; the compiler would recompute it for each use.
-__device__ __forceinline__ int kept_offset(int offset) {
+__device__ __forceinline__ int offset_in_register(int offset) {
   asm volatile("" : "+r"(offset));
   return offset;
 }
@@ -56,7 +56,7 @@ class BatchTasks {
     return args.partial + batch_sums_at(args, kTileTokens, range, token);
   }
   // With serial_ranges, the block accumulates sums over ranges here.
-  __device__ __forceinline__ float* kept(const BatchTask& work, int row_tile) const {
+  __device__ __forceinline__ float* accumulated_sums(const BatchTask& work, int row_tile) const {
     return args.partial +
            (int64_t{blockIdx.x} * longest_share() + row_tile - work.first_row_tile) * (kTileTokens * kBatchRows);
   }
@@ -94,7 +94,7 @@ class BatchTasks {
 // Ring: slot filled, slot read. Sums: stored, read by the epilogue.
 template <typename Format>
 struct BatchBarriers {
-  CopyBarrier full[BatchShape<Format>::kMostSlots], empty[BatchShape<Format>::kMostSlots], sums_full, sums_empty;
+  CopyBarrier full[BatchShape<Format>::kMaxSlots], empty[BatchShape<Format>::kMaxSlots], sums_full, sums_empty;
 
   __device__ __forceinline__ void init() {
     constexpr int kConsumers = BatchShape<Format>::kConsumerWarps;
@@ -114,7 +114,7 @@ struct BatchRing {
   int slot = 0, parity = 0;
 
   __device__ __forceinline__ BarrierAddress full() const { return barriers + slot; }
-  __device__ __forceinline__ BarrierAddress empty() const { return barriers + slot + B::kMostSlots; }
+  __device__ __forceinline__ BarrierAddress empty() const { return barriers + slot + B::kMaxSlots; }
 
   __device__ __forceinline__ void advance() {
     if (++slot == count) slot = 0, parity ^= 1;

@@ -66,8 +66,8 @@ class ExpertDotConsumer {
       tail_at_[h] = block + row % S::kRowBlockRows * tail_bytes;
     }
     has_activations_ = lane_ / 8 == t_;
-    integers_pitch_ = kept_offset(has_activations_ ? S::kUnitBytes : 0);
-    integers_step_ = kept_offset(has_activations_ ? memory.token_bytes : 0);
+    integers_pitch_ = offset_in_register(has_activations_ ? S::kUnitBytes : 0);
+    integers_step_ = offset_in_register(has_activations_ ? memory.token_bytes : 0);
   }
 
   // All multiplying warps call it together.
@@ -184,7 +184,7 @@ class ExpertDotConsumer {
     for (int i = 0; i < kDots; ++i) {
       const int bias = L::Bias::times(codes, kDots == 2 ? x.sum[i] : x.sum[0] + x.sum[1]),
                 high = dots[i][2 * second_row];
-      dot[i] = (kLow ? high * kHighWorth + dots[i][2 * second_row + 1] : high) + bias;
+      dot[i] = (kLow ? high * kHighPartFactor + dots[i][2 * second_row + 1] : high) + bias;
     }
     return L::Scales::product(codes, dot, x);
   }
@@ -302,7 +302,7 @@ __global__ void __launch_bounds__(ExpertDotShape<Format>::kThreads, 1)
   stamp(args.product.stamps, kStarts);
   let_successor_start();
   wait_for_predecessor();
-  stamp(args.product.stamps, kMayGoOn);
+  stamp(args.product.stamps, kPredecessorDone);
   __shared__ BlockShare<Format> share;
   share.find(args.product);
   const int first = share.cut[0], count = share.cut[1] - first, warp = threadIdx.x / kWarp;

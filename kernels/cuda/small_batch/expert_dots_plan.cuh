@@ -19,7 +19,7 @@ template <typename Format>
 struct ExpertDotShape {
   using U = TileLayout<Format>;
   static constexpr int kConsumers = 16, kFinishers = 3, kWarps = kConsumers + kFinishers + 1; // the last one fetches
-  static constexpr int kThreads = kWarps * kWarp, kMostStages = 32;
+  static constexpr int kThreads = kWarps * kWarp, kMaxStages = 32;
   static constexpr int kRowBlockRows = U::kRowBlockRows, kRowBlocks = kBatchRows / kRowBlockRows;
   // A unit: 16 bytes for each half group, group and part (high, low), in the lanes' order; then ColumnScales.
   static constexpr int kPartBytes = 16 * 2 * kUnitGroups, kUnitBytes = 2 * kPartBytes + 16 * kUnitGroups;
@@ -64,7 +64,7 @@ int plan_expert_dots(const ChipLimits& chip, ExpertDotArgs& args) {
   args.product.row_tiles = static_cast<int>(batch_row_tiles(product, args.product.gated));
   args.room = std::clamp(limit / 4 / token, kDotTokens, 2 * kDotTokens);
   const int stage = S::kRowBlocks * args.row_block_pitch, others = S::kSumBytes + S::kZeroBytes + args.room * token;
-  const int most = std::min((limit - others) / stage, S::kMostStages);
+  const int most = std::min((limit - others) / stage, S::kMaxStages);
   // The fewest warps per row tile that leave enough stages, since each has sums to hand over. A stage belongs to one
   // team, which therefore waits for every phase of it.
   args.row_tile_count = Divisor(args.product.row_tiles);

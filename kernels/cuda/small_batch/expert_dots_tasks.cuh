@@ -73,7 +73,7 @@ struct BlockShare {
 template <typename Format>
 struct ExpertDotBarriers {
   using S = ExpertDotShape<Format>;
-  CopyBarrier full[S::kMostStages], empty[S::kMostStages];
+  CopyBarrier full[S::kMaxStages], empty[S::kMaxStages];
   CopyBarrier sums_full[S::kConsumers], sums_empty[S::kConsumers];
 };
 
@@ -86,21 +86,21 @@ struct ExpertDotMemory {
   BarrierAddress barriers;
 
   __device__ __forceinline__ ExpertDotMemory(const ExpertDotArgs& args, const ExpertDotBarriers<Format>& barriers)
-      : barriers(BarrierAddress(&barriers).kept()) {
+      : barriers(BarrierAddress(&barriers).in_register()) {
     extern __shared__ uint4 shared[];
     units = (args.product.product.cols / 32 + kUnitGroups - 1) / kUnitGroups;
-    token_bytes = kept_offset(units * S::kUnitBytes);
-    stage_bytes = kept_offset(S::kRowBlocks * args.row_block_pitch);
+    token_bytes = offset_in_register(units * S::kUnitBytes);
+    stage_bytes = offset_in_register(S::kRowBlocks * args.row_block_pitch);
     zeros = reinterpret_cast<uint8_t*>(shared);
     sums = reinterpret_cast<float*>(zeros + S::kZeroBytes);
     activations = zeros + S::kZeroBytes + S::kSumBytes;
-    ring = activations + kept_offset(args.room * token_bytes);
+    ring = activations + offset_in_register(args.room * token_bytes);
   }
   __device__ __forceinline__ BarrierAddress full(int stage) const { return barriers + stage; }
-  __device__ __forceinline__ BarrierAddress empty(int stage) const { return barriers + (S::kMostStages + stage); }
-  __device__ __forceinline__ BarrierAddress sums_full(int team) const { return barriers + (2 * S::kMostStages + team); }
+  __device__ __forceinline__ BarrierAddress empty(int stage) const { return barriers + (S::kMaxStages + stage); }
+  __device__ __forceinline__ BarrierAddress sums_full(int team) const { return barriers + (2 * S::kMaxStages + team); }
   __device__ __forceinline__ BarrierAddress sums_empty(int team) const {
-    return barriers + (2 * S::kMostStages + S::kConsumers + team);
+    return barriers + (2 * S::kMaxStages + S::kConsumers + team);
   }
 };
 

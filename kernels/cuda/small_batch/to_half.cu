@@ -102,9 +102,9 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   float kept[kKept][8], weight[8] = {};
   if (norm_weight) load_8(weight, norm_weight, mine, cols);
   wait_for_predecessor();
-  stamp(stamps, kMayGoOn);
+  stamp(stamps, kPredecessorDone);
   for (int i = threadIdx.x; i < args.cleared_per_row; i += kThreads)
-    args.cleared[(row * args.cleared_per_row + i) * kLargestPitch] = 0;
+    args.cleared[(row * args.cleared_per_row + i) * kRowMaximumPitch] = 0;
 #pragma unroll
   for (int k = 0; k < kKept; ++k)
     if (mine + k * kStep < cols) load_8(kept[k], x, mine + k * kStep, cols);

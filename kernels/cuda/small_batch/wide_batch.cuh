@@ -68,10 +68,10 @@ template <typename Shape>
 class WideRing {
  public:
   __device__ __forceinline__ WideRing(uint8_t* slots, CopyBarrier* full, CopyBarrier* empty, int count)
-      : slots_(slots), tiles_(static_cast<uint32_t>(tile_descriptor(slots))), full_(BarrierAddress(full).kept()),
-        empty_(BarrierAddress(empty).kept()), count_(count) {}
+      : slots_(slots), tiles_(static_cast<uint32_t>(tile_descriptor(slots))), full_(BarrierAddress(full).in_register()),
+        empty_(BarrierAddress(empty).in_register()), count_(count) {}
 
-  __device__ __forceinline__ void bring(const uint8_t* from) {
+  __device__ __forceinline__ void copy_next_unit(const uint8_t* from) {
     (empty_ + in_.slot).wait(in_.parity ^ 1);
     (full_ + in_.slot).arrive_expecting(Shape::kUnitBytes);
     (full_ + in_.slot).bulk_copy(slots_ + in_.slot * Shape::kUnitBytes, from, Shape::kUnitBytes);
@@ -141,7 +141,7 @@ class WideWeights {
       for (int i = 0; i < kUnits; ++i) {
         if (i > 0) at = opaque(at); // reloads common parts; a copy would wait for the load
         if constexpr (kFull)
-          to[i][h].fetch_real(at, groups, span(unit, i));
+          to[i][h].fetch_full(at, groups, span(unit, i));
         else
           to[i][h].fetch_nearest(at, groups, span(unit, i));
       }
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   const WideTask work(args, Shape::kGroups);
   const ExpertTile tile = work.tokens(batch, kTokens);
   if (tile.count == 0) {
-    stamp(batch.stamps, kMayGoOn);
+    stamp(batch.stamps, kPredecessorDone);
     return stamp_latest(batch.stamps, kEnds);
   }
   const int row_groups = Shape::kGroups >> args.log2_parts, count = Shape::kSlots >> args.log2_parts;
@@ -273,8 +273,8 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
     for (CopyBarrier& barrier : empty) barrier.init(4 * row_groups);
   fence_barrier_init();
   __syncthreads();
-  constexpr int kMostOfPairs = Shape::kOverlaps ? 128 : 64; // more tokens leave too few registers
-  constexpr int kUnits = quant::FloatFormat<Format> || kTokens > kMostOfPairs ? 1 : 2;
+  constexpr int kMaxPairTokens = Shape::kOverlaps ? 128 : 64; // more tokens leave too few registers
+  constexpr int kUnits = quant::FloatFormat<Format> || kTokens > kMaxPairTokens ? 1 : 2;
   using Weights = WideWeights<Format, kUnits>;
   const Weights weights(batch, batch.experts.of(tile.expert), work.row_tile);
   typename Weights::Unit raw[kUnits];
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   fetch(work.first_unit);
   if (!experts && !batch.follows_sibling) wait_for_predecessor();
   if (batch.sibling_follows) let_successor_start(); // the sibling then finds the activations ready
-  stamp(batch.stamps, kMayGoOn);
+  stamp(batch.stamps, kPredecessorDone);
 
   WideRing<Shape> ring(slots + work.part * count * Shape::kUnitBytes, full + work.part * count,
                        empty + work.part * count, count);
@@ -298,15 +298,15 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   const auto* x = reinterpret_cast<const uint8_t*>(batch.product.x) + int64_t{work.first_unit} * next_unit +
                   int64_t{work.token_tile} * (experts ? all_units : 1) * Shape::kUnitBytes;
   int to_bring = brings ? work.units : 0;
-  const auto bring = [&] {
+  const auto copy_next_unit = [&] {
     if (to_bring == 0) return;
-    ring.bring(x);
+    ring.copy_next_unit(x);
     x += next_unit;
     --to_bring;
   };
   // Half of the slots are filled ahead: each is refilled some units after it was read, so the copying warp does not
   // wait for the slowest warpgroup.
-  for (int i = (count + 1) / 2; i > 0; --i) bring();
+  for (int i = (count + 1) / 2; i > 0; --i) copy_next_unit();
   tokens.request(batch, tile, work.token_tile);
 
   float sum[kTokens / 2] = {};
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   constexpr int kSteps = Shape::kOverlaps ? 2 : kUnits;
   const auto step = [&](const typename Weights::Unit& weights_of, int unit, int i) {
     uint32_t a[2][16];
-    if (!Shape::kOverlaps) bring();
+    if (!Shape::kOverlaps) copy_next_unit();
     weights.decode(a, weights_of, unit, i);
     if (i == (kCopies ? 0 : kUnits - 1)) fetch(unit + kUnits);
     const uint32_t x_tile = ring.next();
@@ -326,7 +326,7 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
     }
     multiply_unit<Shape>(sum, a, x_tile);
     if (Shape::kOverlaps) {
-      bring(); // possibly into the previous unit's slot
+      copy_next_unit(); // possibly into the previous unit's slot
     } else {
       wgmma_wait<0>();
       ring.release();

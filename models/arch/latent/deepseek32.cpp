@@ -18,15 +18,15 @@ static void build(Builder& b) {
   if (glm && h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
   constexpr int64_t kContextOfGlm52 = 1 << 20;
   const auto sees = [&](int64_t il) {
-    if (il >= h.layers()) return LatentSpec::Sees::all;
+    if (il >= h.layers()) return LatentSpec::AttendedPositions::all;
     const bool by_default = !glm || h.context() < kContextOfGlm52 || il < 2 || (il - 2) % 4 == 0;
     const bool has_indexer = glm ? h.layer_int("attention.indexer.types", il, by_default) != 0 : by_default;
-    return has_indexer ? LatentSpec::Sees::own_choice : LatentSpec::Sees::last_choice;
+    return has_indexer ? LatentSpec::AttendedPositions::own_choice : LatentSpec::AttendedPositions::last_choice;
   };
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  attention.sees = sees(il);
-                 if (attention.sees != LatentSpec::Sees::own_choice) b.skip_indexer(il);
+                 if (attention.sees != LatentSpec::AttendedPositions::own_choice) b.skip_indexer(il);
                  return b.latent_attention(x, il, attention);
                },
            .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); },

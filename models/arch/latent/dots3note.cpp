@@ -16,7 +16,7 @@ static void build(Builder& b) {
   slides.k_dim = h.positive_int("attention.key_length_mla_swa", kMaxHeadDim);
   slides.v_dim = h.positive_int("attention.value_length_mla_swa", kMaxHeadDim);
   slides.window = h.window();
-  chooses.sees = LatentSpec::Sees::own_choice;
+  chooses.sees = LatentSpec::AttendedPositions::own_choice;
   chooses.index_rope = Rope::split;
   chooses.index_epsilon = 1e-6;
   const RoutingSpec routing = {

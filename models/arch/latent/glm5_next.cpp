@@ -18,7 +18,7 @@ static void build(Builder& b) {
   const auto mixer = [&](ValueId x, int64_t il) {
     if (!h.has_attention(il)) return b.kimi_delta(x, il, 1e-6f);
     const bool own = h.layer_int("attention.indexer.types", il, 1) != 0;
-    attention.sees = own ? LatentSpec::Sees::own_choice : LatentSpec::Sees::last_choice;
+    attention.sees = own ? LatentSpec::AttendedPositions::own_choice : LatentSpec::AttendedPositions::last_choice;
     if (!own) b.skip_indexer(il);
     return b.latent_attention(x, il, attention);
   };

@@ -16,9 +16,9 @@ static void build(Builder& b) {
   if (h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
   const auto mixer = [&](ValueId x, int64_t il) {
     const bool own = h.layer_int("attention.indexer.types", il, 1) != 0;
-    attention.sees = !chooses ? LatentSpec::Sees::all
-                     : own    ? LatentSpec::Sees::own_choice
-                              : LatentSpec::Sees::last_choice;
+    attention.sees = !chooses ? LatentSpec::AttendedPositions::all
+                     : own    ? LatentSpec::AttendedPositions::own_choice
+                              : LatentSpec::AttendedPositions::last_choice;
     return b.latent_attention(x, il, attention);
   };
   const auto feed_forward = [&](ValueId x, int64_t il) {

@@ -114,7 +114,7 @@ class Gemma {
   }
 
   ValueId attention(ValueId x, const std::string& blk) {
-    constexpr float kMostScore = 50;
+    constexpr float kMaxScore = 50;
     const int64_t rows = heads_ * dim_;
     const double log2 = std::log(2.0), root = std::sqrt(static_cast<double>(dim_));
     const std::array<ValueId, 3> qkv = {
@@ -123,7 +123,7 @@ class Gemma {
         b_.linear(x, blk + "attn_v", rows)};
     const std::vector<float> biases(heads_ * (waves_.extra() + dim_));
     return attend_by_distance(b_, qkv, blk, waves_, matrices(blk), biases,
-                              {.heads = heads_, .scale = 1, .window = kSeen, .soft_cap = kMostScore}, true);
+                              {.heads = heads_, .scale = 1, .window = kSeen, .soft_cap = kMaxScore}, true);
   }
 
   ValueId convolution(ValueId x, const std::string& blk) {
@@ -145,10 +145,10 @@ void build(Builder& b, int64_t frames) {
   constexpr int64_t kTaps = 9;
   b.use_epsilon(1e-6f);
   Grid grid = {1, frames, bands_of(b.hparams())};
-  ValueId x = b.begin_given(1, kTaps, around(grid, Kernel::bands_first));
+  ValueId x = b.begin_given(1, kTaps, neighbourhoods(grid, Kernel::bands_first));
   for (int i = 0; i < 2; ++i) {
     const std::string name = fmt::format("a.conv1d.{}", i);
-    if (i > 0) x = b.begin_stage(x, kTaps, around(grid, Kernel::bands_first));
+    if (i > 0) x = b.begin_stage(x, kTaps, neighbourhoods(grid, Kernel::bands_first));
     x = b.convolution(x, name, kTaps);
     if (b.has(name + ".norm.weight")) x = b.norm(x, name + ".norm", Norm::layer);
     x = b.activate(x, name + ".relu", {core::Activation::relu});

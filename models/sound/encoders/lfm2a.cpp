@@ -35,13 +35,13 @@ void normalize(Frames& frames, int64_t count) {
 }
 
 std::vector<Part> cut(const vision::Hparams& h, std::span<const float> samples) {
-  constexpr int64_t kTransform = 512, kWindow = 400, kLeastFrames = 2, kMostSeconds = 120;
+  constexpr int64_t kTransform = 512, kWindow = 400, kMinFrames = 2, kMaxSeconds = 120;
   const media::SpectrumSpec spec = {
       .bands = bands_of(h), .transform = kTransform, .loudness = media::Loudness::ln_of_sum};
-  if (std::ssize(samples) > kMostSeconds * kRate)
-    core::throw_error("{}: encodes at most {} seconds of sound at once: cut it into pieces", h.path(), kMostSeconds);
+  if (std::ssize(samples) > kMaxSeconds * kRate)
+    core::throw_error("{}: encodes at most {} seconds of sound at once: cut it into pieces", h.path(), kMaxSeconds);
   const std::vector<double> window = media::hann_window(kWindow, kTransform, (kTransform - kWindow) / 2, false);
-  const std::vector<float> padded = emphasized(samples, kTransform / 2, kLeastFrames * spec.hop);
+  const std::vector<float> padded = emphasized(samples, kTransform / 2, kMinFrames * spec.hop);
   const int64_t count = (std::ssize(padded) - kTransform / 2) / spec.hop;
   Frames frames = {count + 1, spec.bands, media::log_spectrum(padded, count + 1, window, spec)};
   normalize(frames, count);
@@ -116,10 +116,11 @@ void build(Builder& b, int64_t frames) {
   b.use_epsilon(kEpsilon);
   b.skip("a.position_embd.weight"); // positions are computed
   Grid grid = {1, frames, bands_of(b.hparams())};
-  ValueId x = b.begin_given(1, kTaps, around(grid, Kernel::bands_first));
+  ValueId x = b.begin_given(1, kTaps, neighbourhoods(grid, Kernel::bands_first));
   x = b.activate(b.convolution(x, "a.conv1d.0", kTaps), "a.conv1d.1", kRelu);
   for (const int i : {2, 5}) {
-    x = each_channel(b, b.begin_stage(x, kTaps, around(grid, Kernel::bands_first)), fmt::format("a.conv1d.{}", i));
+    x = each_channel(b, b.begin_stage(x, kTaps, neighbourhoods(grid, Kernel::bands_first)),
+                     fmt::format("a.conv1d.{}", i));
     x = b.activate(b.convolution(x, fmt::format("a.conv1d.{}", i + 1), 1), fmt::format("a.conv1d.{}", i + 2), kRelu);
   }
   x = b.channels_first(joined_bands(b, x, grid), "a.pre_encode.order", grid.bands);

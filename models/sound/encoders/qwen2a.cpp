@@ -20,12 +20,12 @@ std::vector<Part> cut(const vision::Hparams& h, std::span<const float> samples) 
   std::vector<Frames> pieces;
   if (const int64_t block = block_of(h); block == 0) {
     pieces = whisper_pieces(h, samples);
-  } else {                                    // not filled up, since blocks see nothing of one another
-    constexpr int64_t kHop = 160, kLeast = 3; // of a token
-    const int64_t count = std::max((std::ssize(samples) + kHop - 1) / kHop, kLeast),
+  } else {                                  // not filled up, since blocks see nothing of one another
+    constexpr int64_t kHop = 160, kMin = 3; // of a token
+    const int64_t count = std::max((std::ssize(samples) + kHop - 1) / kHop, kMin),
                   piece = kWhisperFrames / block * block;
     const Frames all = whisper_spectrum(samples, bands_of(h), count, false);
-    for (int64_t first = 0; first + kLeast <= count; first += piece)
+    for (int64_t first = 0; first + kMin <= count; first += piece)
       pieces.push_back(part_of(all, first, std::min(piece, count - first)));
   }
   return wrapped("<|audio_bos|>", std::move(pieces), "<|audio_eos|>");

@@ -27,10 +27,10 @@ void build(Builder& b, int64_t frames) {
   constexpr core::ActivationParams kGelu = {core::Activation::gelu_erf};
   constexpr int64_t kTaps = 9;
   Grid grid = {frames / kBlock, kBlock, bands_of(b.hparams())};
-  ValueId x = b.begin_given(1, kTaps, around(grid, Kernel::times_first));
+  ValueId x = b.begin_given(1, kTaps, neighbourhoods(grid, Kernel::times_first));
   for (int i = 1; i <= 3; ++i) {
     const std::string name = fmt::format("a.conv2d.{}", i);
-    if (i > 1) x = b.begin_stage(x, kTaps, around(grid, Kernel::times_first));
+    if (i > 1) x = b.begin_stage(x, kTaps, neighbourhoods(grid, Kernel::times_first));
     x = b.activate(b.convolution(x, name, kTaps), name + ".gelu", kGelu);
   }
   x = b.channels_first(joined_bands(b, x, grid), "a.conv_out.order", grid.bands);

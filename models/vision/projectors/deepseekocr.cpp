@@ -18,10 +18,10 @@ constexpr int64_t kPatch = 16;
 constexpr float kSamEpsilon = 1e-6f, kClipEpsilon = 1e-5f;
 
 std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
-  constexpr int64_t kLeastTiles = 2, kMostTiles = 9, kMost = 256;
+  constexpr int64_t kMinTiles = 2, kMaxTiles = 9, kMax = 256;
   constexpr media::Color kGrey = {127, 127, 127};
-  const int64_t least = h.count_or("preproc_min_tiles", kLeastTiles, kMost, 0),
-                most = h.count_or("preproc_max_tiles", kMostTiles, kMost, std::max<int64_t>(least, 1));
+  const int64_t least = h.count_or("preproc_min_tiles", kMinTiles, kMax, 0),
+                most = h.count_or("preproc_max_tiles", kMaxTiles, kMax, std::max<int64_t>(least, 1));
   std::vector<Part> parts;
   if (picture.width > kTile || picture.height > kTile) {
     const media::Size grid = nearest_grid(picture, least, most, kTile);
@@ -80,7 +80,7 @@ class Sam {
   }
 
   ValueId build() {
-    constexpr int64_t kMostLayers = 256, kTableSide = kWhole / kPatch;
+    constexpr int64_t kMaxSamLayers = 256, kTableSide = kWhole / kPatch;
     ValueId x = b_.patches(kPatch, 0, {}, "v.sam.patch_embd", width_);
     b_.in_squares(window_, true);
     place_rows();
@@ -91,7 +91,7 @@ class Sam {
     windows_ = places({window_}, false);
     all_ = places({b_.columns()}, true);
     inside_ = b_.rows("v.sam.inside", is_inside(), 1);
-    for (int64_t il = 0; il < b_.hparams().count("sam.block_count", kMostLayers); ++il) x = layer(x, il);
+    for (int64_t il = 0; il < b_.hparams().count("sam.block_count", kMaxSamLayers); ++il) x = layer(x, il);
     return x;
   }
 
@@ -191,7 +191,7 @@ class Sam {
 };
 
 // Merges SAM's rows to a sixteenth and appends a zero row.
-ValueId fewer_rows(Builder& b, ValueId x) {
+ValueId downsample(Builder& b, ValueId x) {
   const auto normed = [&](const char* name) { return b.norm(x, name, Norm::layer, kSamEpsilon, b.width_of(x)); };
   x = b.convolution(x, "v.sam.neck.0", 1);
   x = b.around(normed("v.sam.neck.1"), 1);
@@ -230,7 +230,7 @@ std::vector<int32_t> order_of(const Encoder& encoder, int64_t side, bool is_whol
 void build(Builder& b) {
   constexpr core::ActivationParams kQuickGelu = {core::Activation::silu, 1.702f};
   b.cut_squares();
-  const ValueId sam = fewer_rows(b, Sam(b).build());
+  const ValueId sam = downsample(b, Sam(b).build());
   const int64_t side = b.encoder().columns;
   b.use_epsilon(kClipEpsilon);
   ValueId x = b.add_rows(sam, "v.position_embd", places_with_class(b, side));

@@ -9,10 +9,10 @@ namespace {
 using core::ValueId;
 
 std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
-  constexpr int64_t kLeastTokens = 256, kMostTokens = 16384, kMostPixels = 1 << 26;
+  constexpr int64_t kMinTokens = 256, kMaxTokens = 16384, kMaxPixels = 1 << 26;
   const int64_t factor = qwen_side(h) * h.patch(), square = factor * factor;
-  const int64_t least = h.count_or("image_min_pixels", kLeastTokens * square, kMostPixels),
-                most = h.count_or("image_max_pixels", kMostTokens * square, kMostPixels);
+  const int64_t least = h.count_or("image_min_pixels", kMinTokens * square, kMaxPixels),
+                most = h.count_or("image_max_pixels", kMaxTokens * square, kMaxPixels);
   const media::Size size = media::smart_size({picture.width, picture.height}, factor, least, most);
   return wrapped("<｜hy_place▁holder▁no▁100｜>",
                  media::resize(picture, size.width, size.height, media::Filter::lanczos),

@@ -8,7 +8,7 @@ namespace {
 
 using core::ValueId;
 
-constexpr int64_t kTile = 512, kLeastTiles = 2, kMostTiles = 10, kLeastTokens = 64, kMostTokens = 256;
+constexpr int64_t kTile = 512, kMinTiles = 2, kMaxTiles = 10, kMinTokens = 64, kMaxTokens = 256;
 
 int64_t side_of(const Hparams& h) { return h.count_or("projector.scale_factor", 1, 64); }
 
@@ -17,14 +17,14 @@ bool is_large(const Hparams& h, const media::Picture& picture) {
   const auto tokens = [&](int64_t pixels) {
     return std::max(1.0, std::nearbyint(static_cast<double>(pixels) / factor));
   };
-  return tokens(picture.width) * tokens(picture.height) > 2 * kMostTokens;
+  return tokens(picture.width) * tokens(picture.height) > 2 * kMaxTokens;
 }
 
 std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
   media::Picture whole =
-      dynamic_tile(picture, {side_of(h) * h.patch(), kLeastTokens, kMostTokens, media::Filter::bilinear, false});
+      dynamic_tile(picture, {side_of(h) * h.patch(), kMinTokens, kMaxTokens, media::Filter::bilinear, false});
   if (!is_large(h, picture)) return wrapped("<|image_start|>", std::move(whole), "<|image_end|>");
-  const media::Size grid = nearest_grid(picture, kLeastTiles, kMostTiles, kTile);
+  const media::Size grid = nearest_grid(picture, kMinTiles, kMaxTiles, kTile);
   const media::Picture large =
       media::resize_padded(picture, {grid.width * kTile, grid.height * kTile}, media::Filter::bilinear);
   std::vector<Part> parts = {{.text = "<|image_start|>"}};

@@ -9,13 +9,13 @@ namespace {
 using core::ValueId;
 
 std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
-  constexpr int64_t kMostTiles = 3;
+  constexpr int64_t kMaxTiles = 3;
   const int64_t side = h.image_size();
   std::vector<Part> parts = {{.text = "<|image_start|>"}};
   if (picture.width > side || picture.height > side) {
     std::vector<media::Size> sizes;
-    for (int64_t a = 1; a <= kMostTiles; ++a)
-      for (int64_t b = 1; b <= kMostTiles; ++b)
+    for (int64_t a = 1; a <= kMaxTiles; ++a)
+      for (int64_t b = 1; b <= kMaxTiles; ++b)
         if (a > 1 || b > 1) sizes.push_back({a * side, b * side});
     append_tiles(parts, media::resize_padded(picture, best_size(picture, sizes), media::Filter::bicubic), side);
   }

@@ -12,10 +12,10 @@ int64_t side_of(const Hparams& h) { return h.count_or("spatial_merge_size", 2, 6
 
 // The pair with the closest aspect ratio; ties: the largest.
 media::Size nearest_size(const Hparams& h, const media::Picture& picture) {
-  constexpr int64_t kMostTokens = 4096;
+  constexpr int64_t kMaxTokens = 4096;
   const int64_t factor = side_of(h) * h.patch();
   const double wanted = static_cast<double>(picture.width) / static_cast<double>(picture.height);
-  const double shrink = std::min(1.0, std::sqrt(static_cast<double>(kMostTokens * factor * factor) /
+  const double shrink = std::min(1.0, std::sqrt(static_cast<double>(kMaxTokens * factor * factor) /
                                                 static_cast<double>(picture.width * picture.height)));
   const double columns = static_cast<double>(picture.width) * shrink / static_cast<double>(factor),
                lines = static_cast<double>(picture.height) * shrink / static_cast<double>(factor);
@@ -25,7 +25,7 @@ media::Size nearest_size(const Hparams& h, const media::Picture& picture) {
     for (const double l : {std::floor(lines), std::ceil(lines)}) {
       const media::Size size = {std::max<int64_t>(1, static_cast<int64_t>(w)),
                                 std::max<int64_t>(1, static_cast<int64_t>(l))};
-      if (size.width * size.height > kMostTokens) continue;
+      if (size.width * size.height > kMaxTokens) continue;
       const double difference = std::abs(static_cast<double>(size.width) / static_cast<double>(size.height) - wanted);
       const bool larger = size.width * size.height > best.width * best.height;
       if (best_difference < 0 || difference < best_difference || (difference == best_difference && larger)) {

@@ -15,11 +15,11 @@ std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
 
 void build(Builder& b) {
   constexpr float kEpsilon = 1e-5f;
-  constexpr int64_t kMostRegisters = 4096;
+  constexpr int64_t kMaxRegisters = 4096;
   const Hparams& h = b.hparams();
   const int64_t width = h.width(), registers = b.tensor("v.class_embd").weights() / width;
-  if (registers > kMostRegisters)
-    throw_error("{}: tensor v.class_embd has {} rows, expected {} at most", h.path(), registers, kMostRegisters);
+  if (registers > kMaxRegisters)
+    throw_error("{}: tensor v.class_embd has {} rows, expected {} at most", h.path(), registers, kMaxRegisters);
   ValueId x = b.patches(h.patch(), registers);
   std::vector<float> table = b.values("v.position_embd.weight", b.columns() * b.lines() * width);
   const std::vector<float> own = b.values("v.class_embd", registers * width);

@@ -23,9 +23,9 @@ int64_t version_of(const Hparams& h) {
 }
 
 int64_t queries_of(const Hparams& h) {
-  constexpr int64_t kMost = 4096, kUsual = 64, kOfFirst = 96;
+  constexpr int64_t kMax = 4096, kUsual = 64, kOfFirst = 96;
   const int64_t said = h.whole_key_or(kQueries, 0);
-  if (said < 0 || said > kMost) throw_error("{}: {} is {}, expected 1 to {}", h.path(), kQueries, said, kMost);
+  if (said < 0 || said > kMax) throw_error("{}: {} is {}, expected 1 to {}", h.path(), kQueries, said, kMax);
   return said > 0 ? said : version_of(h) == kFirstVersion ? kOfFirst : kUsual;
 }
 

@@ -95,7 +95,7 @@ TEST_CASE("a call that hangs is stopped by Ctrl-C, and the chat goes on") {
   chat.type("wait\r");
   REQUIRE(chat.expect("may it?"));
   chat.type("y\r");
-  REQUIRE(comes([&] { return std::filesystem::exists(waits); }));
+  REQUIRE(eventually([&] { return std::filesystem::exists(waits); }));
   chat.type("\x03");
   REQUIRE(chat.expect("[stopped]"));
   chat.type("/save " + (folder() / "stopped.json") + "\r");

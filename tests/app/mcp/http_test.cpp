@@ -14,7 +14,7 @@
 
 using namespace ridge;
 using namespace ridge::app;
-using tests::comes;
+using tests::eventually;
 using tests::FakeServer;
 using tests::HttpReply;
 using tests::HttpRequest;
@@ -82,7 +82,7 @@ struct WebServer {
       send_event(reply, answer_to(message, {{"tools", {tool("ask"), tool("wait")}}}));
     } else if (message["params"]["name"] == "ask") {
       send_event(reply, R"({"jsonrpc": "2.0", "id": "ping", "method": "ping"})");
-      if (!comes([&] { return ponged || server.stopping(); })) return false; // the client answers meanwhile
+      if (!eventually([&] { return ponged || server.stopping(); })) return false; // the client answers meanwhile
       send_event(reply, R"({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})");
       send_event(reply, answer_to(message, text_result("für dich")));
     } else {
@@ -119,7 +119,7 @@ TEST_CASE("an MCP server over HTTP is asked in a session, with JSON and events f
     REQUIRE(client.tools().size() == 2);
     CHECK(client.tools()[0].name == "ask");
     CHECK(client.call("ask", Json::object(), nullptr).text == "für dich");
-    CHECK(client.tools_are_old());
+    CHECK(client.tools_have_changed());
   }
   CHECK(server.deleted);
   const std::vector<HttpRequest> requests = server.server.requests();
@@ -192,12 +192,12 @@ TEST_CASE("a call over HTTP that hangs can be stopped, and the server is told") 
   McpClient client(web(server.address()));
   client.finish_start(nullptr);
   std::thread stopper([&] {
-    CHECK(comes([&] { return server.server.requests().size() == 4; }));
+    CHECK(eventually([&] { return server.server.requests().size() == 4; }));
     cancel = true;
   });
   CHECK_THROWS_AS(client.call("wait", Json::object(), &cancel), McpClient::Cancelled);
   stopper.join();
-  CHECK(comes([&] { return server.cancelled.load(); }));
+  CHECK(eventually([&] { return server.cancelled.load(); }));
   CHECK(client.call("ask", Json::object(), nullptr).text == "für dich");
 }
 

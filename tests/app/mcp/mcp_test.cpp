@@ -13,7 +13,7 @@
 
 using namespace ridge;
 using namespace ridge::app;
-using tests::comes;
+using tests::eventually;
 using Json = McpClient::Json;
 
 namespace {
@@ -115,9 +115,9 @@ TEST_CASE("a server is asked for its tools, page by page, and called") {
     const std::string told = act(client, "ping").text;
     CHECK(told.find(R"("id":"ping-1","result":{})") != std::string::npos);
     CHECK(told.find(R"("id":77,"error")") != std::string::npos);
-    CHECK(!client.tools_are_old());
+    CHECK(!client.tools_have_changed());
     act(client, "change");
-    CHECK(client.tools_are_old());
+    CHECK(client.tools_have_changed());
     client.list_tools(nullptr);
     CHECK(client.tools().size() == 5);
   }
@@ -162,7 +162,7 @@ TEST_CASE("what is waited for can be stopped, and the server is told") {
   McpClient client(server(""));
   started(client);
   std::thread stopper([&] {
-    CHECK(comes([&] { return std::filesystem::exists(place); }));
+    CHECK(eventually([&] { return std::filesystem::exists(place); }));
     cancel = true;
   });
   CHECK_THROWS_AS(client.call("act", {{"what", "wait " + place}}, &cancel), McpClient::Cancelled);

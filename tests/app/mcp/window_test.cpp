@@ -6,7 +6,7 @@
 
 using namespace ridge;
 using namespace ridge::tests;
-using core::intent::MayCall;
+using core::intent::ToolPermission;
 
 namespace {
 
@@ -29,14 +29,15 @@ class Person {
   explicit Person(app::WindowSetup setup) : engine(std::move(setup), [] {}) {}
 
   std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
-  bool comes_to(const std::function<bool(const core::Snapshot&)>& is) const {
-    return comes([&] { return is(*now()); });
+  bool eventually_shows(const std::function<bool(const core::Snapshot&)>& is) const {
+    return eventually([&] { return is(*now()); });
   }
   bool idle() const {
-    return comes_to([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
+    return eventually_shows([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
   }
-  void answer(MayCall may) {
-    REQUIRE(comes_to([&](const core::Snapshot& s) { return s.tool_question && s.tool_question->number > last_; }));
+  void answer(ToolPermission may) {
+    REQUIRE(
+        eventually_shows([&](const core::Snapshot& s) { return s.tool_question && s.tool_question->number > last_; }));
     last_ = now()->tool_question->number;
     engine.send(core::intent::AnswerTool{last_, may});
   }
@@ -54,14 +55,14 @@ TEST_CASE("the window's engine asks about each call, and is told once for all") 
   setup.conversation_folder = folder() / "window-conversations";
   {
     Person person(setup);
-    REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.tools && s.tools->size() == 2; }));
+    REQUIRE(person.eventually_shows([](const core::Snapshot& s) { return s.tools && s.tools->size() == 2; }));
     person.engine.send(core::intent::Send{"say hi"});
-    person.answer(MayCall::yes);
-    person.engine.send(core::intent::AnswerTool{1, MayCall::always}); // outdated
-    person.answer(MayCall::no);
-    person.answer(MayCall::always);
+    person.answer(ToolPermission::yes);
+    person.engine.send(core::intent::AnswerTool{1, ToolPermission::always}); // outdated
+    person.answer(ToolPermission::no);
+    person.answer(ToolPermission::always);
     // Calls need no confirmation from here.
-    REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.messages.size() >= 10; }));
+    REQUIRE(person.eventually_shows([](const core::Snapshot& s) { return s.messages.size() >= 10; }));
     CHECK(person.now()->tools->front().allowed);
     person.engine.send(core::intent::Stop{});
     REQUIRE(person.idle());
@@ -78,11 +79,11 @@ TEST_CASE("the window's engine asks about each call, and is told once for all") 
   Person person(setup);
   REQUIRE(person.idle());
   person.engine.send(core::intent::OpenConversation{person.now()->conversations->front().id});
-  REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.messages.size() >= 10; }));
+  REQUIRE(person.eventually_shows([](const core::Snapshot& s) { return s.messages.size() >= 10; }));
   CHECK(person.now()->messages[6].call == "tiny: echo({\"text\": \"hi\"})");
   CHECK(person.now()->messages[6].text == "heard hi");
   person.engine.send(core::intent::Regenerate{});
-  REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.tool_question != nullptr; }));
+  REQUIRE(person.eventually_shows([](const core::Snapshot& s) { return s.tool_question != nullptr; }));
   CHECK(person.now()->messages.size() == 2);
   person.engine.send(core::intent::Stop{});
   REQUIRE(person.idle());
@@ -93,8 +94,8 @@ TEST_CASE("a call that hangs is stopped in the window, and a server that ends is
   Person person(setup_that_calls("act", R"({\"what\": \"wait )" + waits + R"(\"})"));
   REQUIRE(person.idle());
   person.engine.send(core::intent::Send{"wait"});
-  person.answer(MayCall::yes);
-  REQUIRE(comes([&] { return std::filesystem::exists(waits); }));
+  person.answer(ToolPermission::yes);
+  REQUIRE(eventually([&] { return std::filesystem::exists(waits); }));
   person.engine.send(core::intent::Stop{});
   REQUIRE(person.idle());
   REQUIRE(person.now()->messages.size() == 3);
@@ -102,8 +103,8 @@ TEST_CASE("a call that hangs is stopped in the window, and a server that ends is
 
   Person other(setup_that_calls("act", R"({\"what\": \"end\"})"));
   other.engine.send(core::intent::Send{"end"});
-  other.answer(MayCall::yes);
-  REQUIRE(other.comes_to([](const core::Snapshot& s) { return s.messages.size() > 2; }));
+  other.answer(ToolPermission::yes);
+  REQUIRE(other.eventually_shows([](const core::Snapshot& s) { return s.messages.size() > 2; }));
   const auto at = other.now();
   CHECK(at->messages[2].text == "Error: MCP server tiny ended with status 7: out of luck");
   CHECK(std::ranges::count(at->notices, "MCP server tiny ended with status 7: out of luck") == 1);
@@ -112,5 +113,5 @@ TEST_CASE("a call that hangs is stopped in the window, and a server that ends is
 TEST_CASE("a window closes while it asks") {
   Person person(setup_that_calls("echo", R"({\"text\": \"hi\"})"));
   person.engine.send(core::intent::Send{"say hi"});
-  REQUIRE(person.comes_to([](const core::Snapshot& s) { return s.tool_question != nullptr; }));
+  REQUIRE(person.eventually_shows([](const core::Snapshot& s) { return s.tool_question != nullptr; }));
 }

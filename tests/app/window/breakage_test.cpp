@@ -9,7 +9,7 @@
 
 using namespace ridge;
 using core::EngineState;
-using tests::comes;
+using tests::eventually;
 namespace intent = core::intent;
 
 namespace {
@@ -28,14 +28,14 @@ app::WindowSetup setup(const std::string& model = tests::tiny_model()) {
 class Engine {
  public:
   explicit Engine(app::WindowSetup s) : engine(std::move(s), [] {}) {
-    REQUIRE(comes([&] { return now()->model && now()->state == EngineState::idle; }));
+    REQUIRE(eventually([&] { return now()->model && now()->state == EngineState::idle; }));
   }
   std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
   void say(const std::string& text) {
     const size_t messages = now()->messages.size();
     const uint64_t errors = now()->error_number;
     engine.send(intent::Send{text});
-    REQUIRE(comes([&] {
+    REQUIRE(eventually([&] {
       const auto s = now();
       return (s->messages.size() == messages + 2 || s->error_number > errors) && s->state == EngineState::idle;
     }));
@@ -93,7 +93,7 @@ TEST_CASE("a model that is shortened while open costs the answer, and opens agai
   CHECK(e.now()->error.find("shortened") != std::string::npos);
   CHECK(e.now()->state == EngineState::idle);
   e.engine.send(intent::StudyTensor{"blk.0.attn_q.weight"});
-  CHECK(comes([&] { return e.now()->error_number >= 2; }));
+  CHECK(eventually([&] { return e.now()->error_number >= 2; }));
   std::filesystem::copy_file(tests::tiny_model(), path, std::filesystem::copy_options::overwrite_existing);
   e.engine.send(intent::OpenModel{path});
   const uint64_t errors = e.now()->error_number;
@@ -108,7 +108,7 @@ TEST_CASE("a model that is deleted while open is said to be, and still answers")
   std::filesystem::remove(path);
   e.say("hello");
   CHECK(e.now()->messages.size() == 2);
-  CHECK(comes([&] { return e.now()->error.find("was deleted") != std::string::npos; }));
+  CHECK(eventually([&] { return e.now()->error.find("was deleted") != std::string::npos; }));
   const uint64_t errors = e.now()->error_number;
   e.say("once more");
   CHECK(e.now()->messages.size() == 4);
@@ -127,7 +127,7 @@ TEST_CASE("a GPU that disappears leaves the conversation, which goes on with the
   CHECK(e.now()->gpu_failed);
   CHECK(e.now()->error.find("device is lost") != std::string::npos);
   e.engine.send(intent::UseCpu{});
-  REQUIRE(comes([&] { return !e.now()->gpu_failed && e.now()->state == EngineState::idle; }));
+  REQUIRE(eventually([&] { return !e.now()->gpu_failed && e.now()->state == EngineState::idle; }));
   CHECK(e.now()->model->engine.starts_with("CPU"));
   CHECK(e.now()->messages.size() == 2);
   e.say("and now?");
@@ -148,7 +148,7 @@ TEST_CASE("a question that fails, be it new, edited or asked again, leaves the c
     CAPTURE(failing.index());
     const uint64_t errors = e.now()->error_number;
     e.engine.send(failing);
-    REQUIRE(comes([&] { return e.now()->error_number > errors && e.now()->state == EngineState::idle; }));
+    REQUIRE(eventually([&] { return e.now()->error_number > errors && e.now()->state == EngineState::idle; }));
     REQUIRE(e.now()->messages.size() == 4);
     for (size_t i = 0; i < 4; ++i) CHECK(e.now()->messages[i].text == before[i].text);
   }
@@ -165,7 +165,7 @@ TEST_CASE("the lab compares formats with histograms of their errors, and pieces 
   model.write(folder / "model.gguf");
   Engine e(setup(folder / "model.gguf"));
   e.engine.send(intent::StudyTensor{"blk.0.ffn_up.weight"});
-  REQUIRE(comes([&] {
+  REQUIRE(eventually([&] {
     const auto& t = e.now()->tensor;
     return t && t->formats_to_try > 0 && static_cast<int>(t->formats.size()) == t->formats_to_try;
   }));
@@ -190,7 +190,7 @@ TEST_CASE("the lab compares formats with histograms of their errors, and pieces 
   CHECK(find("MXFP4").writable);
 
   e.engine.send(intent::StudySlice{"blk.0.ffn_up.weight", "Q4_K", 3, 100});
-  REQUIRE(comes([&] { return e.now()->slice != nullptr; }));
+  REQUIRE(eventually([&] { return e.now()->slice != nullptr; }));
   const core::SliceStudy slice = *e.now()->slice;
   CHECK(slice.first_row == 3);
   CHECK(slice.first_col == 100);
@@ -203,7 +203,7 @@ TEST_CASE("the lab compares formats with histograms of their errors, and pieces 
   CHECK(worst <= find("Q4_K").max_error * 1.0001);
 
   e.engine.send(intent::StudyBlock{"blk.0.ffn_up.weight", "Q4_K", 1});
-  REQUIRE(comes([&] { return e.now()->block != nullptr; }));
+  REQUIRE(eventually([&] { return e.now()->block != nullptr; }));
   const core::BlockStudy block = *e.now()->block;
   REQUIRE(block.levels.size() == 16);
   for (size_t i = 0; i < block.weights.size(); ++i) {
@@ -220,14 +220,14 @@ TEST_CASE("a model made by a job is opened and becomes a recent file") {
   request.output = folder / "small.gguf";
   request.type = "Q8_0";
   e.engine.send(intent::StartJob{request});
-  REQUIRE(comes([&] { return !e.now()->jobs->empty() && e.now()->jobs->front().over(); }));
+  REQUIRE(eventually([&] { return !e.now()->jobs->empty() && e.now()->jobs->front().over(); }));
   CHECK(e.now()->jobs->front().error == "");
   e.engine.send(intent::OpenModel{folder / "small.gguf"});
-  REQUIRE(comes([&] { return !e.now()->recent.empty() && e.now()->recent.front() == folder / "small.gguf"; }));
+  REQUIRE(eventually([&] { return !e.now()->recent.empty() && e.now()->recent.front() == folder / "small.gguf"; }));
   CHECK(e.now()->model->path == folder / "small.gguf");
   e.engine.send(intent::OpenModel{tests::tiny_model()});
-  REQUIRE(comes([&] { return e.now()->recent.front() == tests::tiny_model(); }));
+  REQUIRE(eventually([&] { return e.now()->recent.front() == tests::tiny_model(); }));
   CHECK(e.now()->recent[1] == folder / "small.gguf");
   e.engine.send(intent::ForgetJob{1});
-  CHECK(comes([&] { return e.now()->jobs->empty(); }));
+  CHECK(eventually([&] { return e.now()->jobs->empty(); }));
 }

@@ -93,10 +93,10 @@ core::Speed gauges(Machine& machine, int64_t answer_tokens) {
     const auto s = engine.snapshot();
     return s->model && s->state == core::EngineState::idle;
   };
-  REQUIRE(tests::comes("the guide to be open", idle));
+  REQUIRE(tests::eventually("the guide to be open", idle));
   engine.send(core::intent::KeepChoices{false});
   engine.send(core::intent::Send{"What is Q4_K?"});
-  REQUIRE(tests::comes("the answer", [&] { return engine.snapshot()->messages.size() == 2 && idle(); }));
+  REQUIRE(tests::eventually("the answer", [&] { return engine.snapshot()->messages.size() == 2 && idle(); }));
   CHECK(engine.snapshot()->error == "");
   CHECK(engine.snapshot()->kv.tokens == engine.snapshot()->speed.prompt_tokens + answer_tokens);
   return engine.snapshot()->speed;

@@ -297,7 +297,7 @@ TEST_CASE("a copy of a conversation that another window has changed has its pict
   CHECK(*theirs.pictures(*theirs.find(id))[0][1]->file == "two");
   std::filesystem::last_write_time(folder / (id + ".json"),
                                    std::filesystem::file_time_type::clock::now() + std::chrono::seconds(5));
-  const std::string copy = ours.keep_both(id);
+  const std::string copy = ours.fork_if_changed(id);
   REQUIRE(copy != id);
   ours.save(copy);
   theirs.remove(id);

@@ -25,7 +25,7 @@ class WatchedServer {
   }
   void until(const std::function<bool(const Serving&)>& condition,
              std::source_location at = std::source_location::current()) const {
-    REQUIRE(tests::comes([&] { return condition(*now()); }, at));
+    REQUIRE(tests::eventually([&] { return condition(*now()); }, at));
   }
   int start(const intent::StartServer& wanted) {
     server.start(wanted, "");

@@ -31,12 +31,12 @@ inline void add_whisper_layer(Encoder& e, const std::string& tower, bool biased_
   e.add_linear(layer + "fc2", kWidth, kInner);
 }
 
-inline void add_whisper(Encoder& e, const std::string& tower, const char* norm, bool has_places) {
+inline void add_whisper(Encoder& e, const std::string& tower, const char* norm, bool has_token_coordinates) {
   e.add(tower + "conv1.weight", {kWidth, kBands, 3});
   e.add(tower + "conv1.bias", {kWidth});
   e.add(tower + "conv2.weight", {kWidth, kWidth, 3});
   e.add(tower + "conv2.bias", {kWidth});
-  if (has_places) e.add(tower + "embed_positions.weight", {kPlaces, kWidth});
+  if (has_token_coordinates) e.add(tower + "embed_positions.weight", {kPlaces, kWidth});
   add_whisper_layer(e, tower, false);
   e.add_norm(tower + norm);
 }

@@ -134,7 +134,7 @@ TEST_CASE("EAGLE-3 heads as wide as their model read pictures, and others leave 
     CAPTURE(pair.width);
     const engine::LoadedModel model =
         tests::open_with_eagle(pair.model(), pair.head(), make_cpu_executor, 1, 160, engine::Pictures::yes);
-    CHECK(model.heads[0].program.has_places == (pair.width == pair.model_width));
+    CHECK(model.heads[0].program.has_token_coordinates == (pair.width == pair.model_width));
     check_pictured(model, pair.width == pair.model_width);
   }
 }
@@ -146,17 +146,17 @@ TEST_CASE("a draft model leaves texts with pictures alone") {
   Pictured asked;
   asked.say(3);
   drafter.begin(asked.text);
-  CHECK(drafter.look(asked.text) == 0);
+  CHECK(drafter.prepare_draft(asked.text) == 0);
   CHECK(drafter.draft(2).size() == 2);
   asked.show(2, 2, 64, 5);
   asked.say(2);
   drafter.begin(asked.text);
-  CHECK(drafter.look(asked.text) == -1);
+  CHECK(drafter.prepare_draft(asked.text) == -1);
 }
 
 TEST_CASE("a part of a text takes the beginnings of rows that are longer than its program's") {
   core::Program program;
-  program.has_places = true;
+  program.has_token_coordinates = true;
   program.row_width = 2;
   Pictured asked;
   asked.say(1);

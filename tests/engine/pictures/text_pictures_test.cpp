@@ -54,7 +54,7 @@ TEST_CASE("a framed picture has its number, columns and lines from 0, and as man
 
 TEST_CASE("text has the place 0 of pictures' numbers where rope turns by them, also without a picture") {
   core::Program program;
-  program.has_places = true;
+  program.has_token_coordinates = true;
   program.rope_tables.push_back({{1, 0.5f}, 1, core::RopeStyle::split});
   engine::PlacedBatch placed;
   placed.append(std::vector<int32_t>{1, 2}, 3, 0, nullptr);

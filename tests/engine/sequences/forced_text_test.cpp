@@ -18,7 +18,7 @@ namespace {
 class Silent final : public engine::Drafter {
  public:
   void begin(std::span<const int32_t>) override {}
-  int look(std::span<const int32_t>) override { return -1; }
+  int prepare_draft(std::span<const int32_t>) override { return -1; }
   std::vector<int32_t> draft(int64_t) override { return {}; }
 };
 
@@ -36,7 +36,7 @@ class TokenByToken final : public engine::Constraint {
 engine::LoadedModel open_guide() {
   engine::LoadedModel model = engine::open_model("");
   core::ExecutorConfig config = engine::executor_config({}, model.program.trained_context);
-  config.max_outputs = engine::kMostGuesses + 1;
+  config.max_outputs = engine::kMaxGuesses + 1;
   config.exact = true;
   engine::start_executor(model, config, "cpu");
   return model;
@@ -60,8 +60,8 @@ TEST_CASE("text that a grammar forces takes fewer steps and gives the same token
     CAPTURE(temp);
     const auto answer = [&](bool forced, Scheduler::Counts& counts) {
       Scheduler scheduler(*model.executor, model.program,
-                          std::make_unique<engine::Speculator>(std::make_unique<Silent>(), engine::kMostGuesses), {},
-                          {}, Scheduler::Driver::caller);
+                          std::make_unique<engine::Speculator>(std::make_unique<Silent>(), engine::kMaxGuesses), {}, {},
+                          Scheduler::Driver::caller);
       core::SamplerParams params{.temp = temp, .bias = {}};
       params.seed = 5;
       engine::SequenceRequest request = tests::request_of(prompt, 120, params);

@@ -18,10 +18,10 @@ struct Machine {
 PromptShare used_to(const Machine& machine) {
   PromptShare share;
   for (int prompt = 0; prompt < 20; ++prompt) {
-    for (int i = 0; i < 10; ++i) share.took(0, machine.seconds(0));
+    for (int i = 0; i < 10; ++i) share.record_step(0, machine.seconds(0));
     for (int64_t left = 2000; left > 0;) {
       const int64_t tokens = std::min(left, share.tokens());
-      share.took(tokens, machine.seconds(tokens));
+      share.record_step(tokens, machine.seconds(tokens));
       left -= tokens;
     }
   }
@@ -46,10 +46,10 @@ TEST_CASE("prompts take as much of a step as keeps it short") {
 TEST_CASE("a step that was slow once does not slow prompts down for long") {
   const Machine machine = {0.005, 0.00002};
   PromptShare share = used_to(machine);
-  share.took(512, 3);
+  share.record_step(512, 3);
   CHECK(share.tokens() == 256);
-  for (int i = 0; i < 4; ++i) share.took(share.tokens(), machine.seconds(share.tokens()));
+  for (int i = 0; i < 4; ++i) share.record_step(share.tokens(), machine.seconds(share.tokens()));
   CHECK(share.tokens() == 512);
-  share.took(7, machine.seconds(7)); // a prompt's short end must not affect the estimate
+  share.record_step(7, machine.seconds(7)); // a prompt's short end must not affect the estimate
   CHECK(share.tokens() == 512);
 }

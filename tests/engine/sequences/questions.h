@@ -27,9 +27,9 @@ class HistoryDrafter final : public engine::Drafter {
   void begin(std::span<const int32_t> tokens) override {
     tokens_.clear();
     state_ = 0;
-    look(tokens);
+    prepare_draft(tokens);
   }
-  int look(std::span<const int32_t> tokens) override {
+  int prepare_draft(std::span<const int32_t> tokens) override {
     if (tokens.size() < tokens_.size() || !std::ranges::equal(tokens.first(tokens_.size()), tokens_))
       throw std::logic_error("another text without begin()");
     for (const int32_t token : tokens.subspan(tokens_.size())) state_ = History::after(state_, token);

@@ -26,7 +26,7 @@ core::ExecutorConfig config_of(int64_t streams) {
   config.streams = streams;
   config.max_batch = 64;
   config.max_outputs = streams + 8;
-  config.going_back = 8;
+  config.rewind_tokens = 8;
   config.threads = 2;
   return config;
 }

@@ -141,7 +141,7 @@ class Play {
     submit_to_scheduler(0);
     begun_ = true;
     for (int64_t before = -1; ended() < static_cast<int64_t>(count_); before = ended())
-      if (!tests::comes("a further sequence to end", [&] { return ended() > before; })) return false;
+      if (!tests::eventually("a further sequence to end", [&] { return ended() > before; })) return false;
     return true;
   }
 

@@ -34,13 +34,13 @@ constexpr int32_t kPromptVocab = 101;
 // The cost of going back: none, a state copy, or a copy from beyond a window's cache.
 struct Kind {
   bool recurrent = false;
-  int64_t going_back = 0;
-  bool needs_copies() const { return recurrent || going_back > 0; }
+  int64_t rewind_tokens = 0;
+  bool needs_copies() const { return recurrent || rewind_tokens > 0; }
 };
-constexpr Kind kKinds[] = {{}, {.recurrent = true}, {.going_back = 8}};
+constexpr Kind kKinds[] = {{}, {.recurrent = true}, {.rewind_tokens = 8}};
 
 History::Settings history_of(const Kind& kind, int64_t streams, int64_t context) {
-  return {.streams = streams, .context = context, .recurrent = kind.recurrent, .going_back = kind.going_back};
+  return {.streams = streams, .context = context, .recurrent = kind.recurrent, .rewind_tokens = kind.rewind_tokens};
 }
 
 Tokens expected(const Tokens& prompt, int64_t limit = 4) {
@@ -73,7 +73,7 @@ PrefixSettings settings_of(int64_t bytes, const std::string& folder = "", std::v
 TEST_CASE("prefix cache: what a stream lost to other prompts comes back, up to where a prompt differs") {
   for (const Kind& kind : kKinds) {
     CAPTURE(kind.recurrent);
-    CAPTURE(kind.going_back);
+    CAPTURE(kind.rewind_tokens);
     History executor(history_of(kind, 1, 256));
     Scheduler scheduler(executor, executor.program, nullptr, settings_of(1 << 20));
     CHECK(scheduler.keeps_prefixes());
@@ -115,7 +115,7 @@ TEST_CASE("prefix cache: memory is got ahead for what streams hold, as far as th
     History executor({.streams = 2, .context = 256});
     Scheduler scheduler(executor, executor.program, nullptr, settings_of(bytes));
     for (const int64_t tokens : prompts) cached(scheduler, some_tokens(static_cast<uint64_t>(tokens), tokens));
-    CHECK(tests::comes([&] { return executor.blocks_expected == blocks; }));
+    CHECK(tests::eventually([&] { return executor.blocks_expected == blocks; }));
   };
   expects(1 << 20, {90}, 3);
   expects(1 << 20, {90, 120}, 7);
@@ -131,7 +131,7 @@ TEST_CASE("prefix cache: conversations of many clients over few streams evaluate
     for (const bool decodes : {false, true})
       for (const int64_t bytes : {int64_t{1} << 30, int64_t{6000}}) {
         CAPTURE(kind.recurrent);
-        CAPTURE(kind.going_back);
+        CAPTURE(kind.rewind_tokens);
         CAPTURE(bytes);
         History::Settings settings = history_of(kind, 2, 512);
         settings.decodes = decodes;
@@ -163,7 +163,7 @@ TEST_CASE("prefix cache: conversations of many clients over few streams evaluate
 TEST_CASE("prefix cache: several answers to one prompt evaluate it once, with recurrent state and windows, too") {
   for (const Kind& kind : kKinds) {
     CAPTURE(kind.recurrent);
-    CAPTURE(kind.going_back);
+    CAPTURE(kind.rewind_tokens);
     History executor(history_of(kind, 4, 256));
     Scheduler scheduler(executor, executor.program);
     const Tokens prompt = some_tokens(3, 150);
@@ -177,7 +177,7 @@ TEST_CASE("prefix cache: several answers to one prompt evaluate it once, with re
 TEST_CASE("prefix cache: files bring prompts to the next scheduler, and what is wrong with them is said") {
   for (const Kind& kind : kKinds) {
     CAPTURE(kind.recurrent);
-    CAPTURE(kind.going_back);
+    CAPTURE(kind.rewind_tokens);
     const tests::TemporaryFolder folder;
     const Tokens first = some_tokens(1, 100), second = joined(first, some_tokens(2, 60)),
                  other = joined({first[0], first[1]}, some_tokens(3, 68)); // too short a prefix

@@ -70,7 +70,7 @@ TEST_CASE("turns: sequences that are preempted return what each returns alone") 
                                .context = 100,
                                .max_batch = 4 + static_cast<int64_t>(random() % 24),
                                .recurrent = round % 3 == 1,
-                               .going_back = round % 3 == 2 ? 20 : 0,
+                               .rewind_tokens = round % 3 == 2 ? 20 : 0,
                                .decodes = random() % 2 == 0};
     settings.outputs = settings.streams + static_cast<int64_t>(random() % 8);
     constexpr size_t kClients = 5, kEach = 15;
@@ -193,7 +193,7 @@ TEST_CASE("turns: where copies break, what was preempted is evaluated again, and
       CAPTURE(kind);
       CAPTURE(before);
       const History::Settings settings{
-          .streams = 1, .context = 1 << 20, .recurrent = kind == 1, .going_back = kind == 2 ? 20 : 0};
+          .streams = 1, .context = 1 << 20, .recurrent = kind == 1, .rewind_tokens = kind == 2 ? 20 : 0};
       History reference(settings), executor(settings);
       const Reply alone = [&] {
         Scheduler scheduler(reference, reference.program);

@@ -198,7 +198,7 @@ TEST_CASE("a stream can go back and continue differently") {
   CAPTURE(seed);
   RandomProgram model(seed);
   model.transformer({}, Type::F32, Type::F32);
-  CHECK(tests::forgets_what_was_taken_back(kernels::cpu::make_cpu_executor, model));
+  CHECK(tests::matches_after_rewind(kernels::cpu::make_cpu_executor, model));
 }
 
 TEST_CASE("long contexts pass through several blocks of attention") {
@@ -282,7 +282,7 @@ TEST_CASE("caches that hold only a window give what whole ones give, in laps of 
       core::ExecutorConfig config = exact_config();
       config.context = 700;
       config.max_batch = config.max_outputs = 45;
-      config.going_back = 6;
+      config.rewind_tokens = 6;
       config.k_type = config.v_type = type;
       CHECK(core::cache_rows(model.program, config)[0].rows <= 128);
       // Last-bit differences may change codes: 8e-6 measured.

@@ -320,7 +320,7 @@ std::vector<float> after_returning(core::Executor& executor, std::span<const int
   tests::run_pieces(executor, ids, 0, half, half, logits);
   executor.mark_state(0);
   tests::run_pieces(executor, ids, half, half + 3, 3, dropped);
-  executor.return_to_mark();
+  executor.restore_mark();
   tests::run_pieces(executor, ids, half, ids.size(), ids.size(), logits);
   return logits;
 }

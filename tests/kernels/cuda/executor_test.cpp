@@ -284,7 +284,7 @@ TEST_CASE("CUDA: a stream can go back and continue differently") {
   CAPTURE(seed);
   RandomProgram model(seed);
   model.transformer({}, Type::F32, Type::F32);
-  CHECK(tests::forgets_what_was_taken_back(with({}), model));
+  CHECK(tests::matches_after_rewind(with({}), model));
 }
 
 TEST_CASE("CUDA: greedy decoding on the device chooses what the host would choose, and the same twice") {

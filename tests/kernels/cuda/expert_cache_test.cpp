@@ -109,8 +109,8 @@ struct Layer {
     for (int e = 0; e < kExperts; ++e)
       heat[e] = heat[e] * std::exp2(-1 / cuda::kUsesHalfLife) + (wanted.contains(e) ? 1 : 0);
     const core::ExpertUse use = store.use();
-    CHECK(use.found == found);
-    CHECK(use.missed == missed);
+    CHECK(use.hits == found);
+    CHECK(use.misses == missed);
   }
 
   void check_coldest_went(const std::set<int>& before, const std::set<int>& wanted) {
@@ -210,8 +210,8 @@ TEST_CASE("CUDA: decoding with experts in the host's memory gives the same token
       const core::ExpertUse use = executor->expert_use();
       CHECK(use.copies == copies);
       CHECK(use.experts == 8);
-      CHECK(use.found + use.missed == 2 * 40 * kLayers);
-      CHECK((use.found > 0) == (copies > 0));
+      CHECK(use.hits + use.misses == 2 * 40 * kLayers);
+      CHECK((use.hits > 0) == (copies > 0));
     }
   }
 }
@@ -265,9 +265,9 @@ TEST_CASE("CUDA: decoding with experts in the file gives the same tokens, and re
       CHECK(use.experts == 8);
       CHECK(use.copies == copies);
       CHECK(use.on_host == host);
-      CHECK(use.found + use.missed == 2 * 40 * kLayers);
-      CHECK(use.read <= use.missed);
-      if (copies + host == 8) CHECK(use.read <= 8 * kLayers);
+      CHECK(use.hits + use.misses == 2 * 40 * kLayers);
+      CHECK(use.file_reads <= use.misses);
+      if (copies + host == 8) CHECK(use.file_reads <= 8 * kLayers);
     }
   }
 }

@@ -83,7 +83,8 @@ TEST_CASE("CUDA: logits that are no numbers are told behind guesses too") {
   REQUIRE(chosen.size() == 1);
   CHECK(chosen[0] == -1);
   core::Sampler greedy({.temp = 0, .bias = {}}, 100);
-  CHECK(executor->go_on({{&token, 1}, {&token, 1}, {}, {&token, 1}}, greedy, 4) == std::vector<int32_t>{-1});
+  CHECK(executor->continue_greedily({{&token, 1}, {&token, 1}, {}, {&token, 1}}, greedy, 4) ==
+        std::vector<int32_t>{-1});
 }
 
 TEST_CASE("CUDA: a text goes on as it does with a turn of the host for each token") {
@@ -106,17 +107,17 @@ TEST_CASE("CUDA: a text goes on as it does with a turn of the host for each toke
       const core::Batch batch{tokens, positions, streams, {&last, 1}};
       for (const int64_t count : {1, 2, 15}) {
         CAPTURE(count);
-        const std::vector<int32_t> expected = executor->core::Executor::go_on(batch, greedy, count);
+        const std::vector<int32_t> expected = executor->core::Executor::continue_greedily(batch, greedy, count);
         REQUIRE(std::ssize(expected) == count);
-        CHECK(executor->go_on(batch, greedy, count) == expected);
+        CHECK(executor->continue_greedily(batch, greedy, count) == expected);
         const std::span<const float> logits = executor->logits(0);
         if (count == 1) CHECK(greedy.sample(logits) == expected[0]);
       }
     }
   const std::vector<int32_t> end = {static_cast<int32_t>(config.context) - 2};
   const int32_t zero = 0;
-  CHECK(executor->go_on({{&zero, 1}, end, {}, {&zero, 1}}, greedy, 2).size() == 2);
-  CHECK_THROWS_AS(executor->go_on({{&zero, 1}, end, {}, {&zero, 1}}, greedy, 4), std::logic_error);
+  CHECK(executor->continue_greedily({{&zero, 1}, end, {}, {&zero, 1}}, greedy, 2).size() == 2);
+  CHECK_THROWS_AS(executor->continue_greedily({{&zero, 1}, end, {}, {&zero, 1}}, greedy, 4), std::logic_error);
 }
 
 TEST_CASE("CUDA: draft heads guess what they compute from the rows that decoding leaves, and change no answer") {

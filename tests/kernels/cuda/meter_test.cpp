@@ -55,7 +55,7 @@ TEST_CASE("CUDA: a profile holds every op of a step once, with or without fusion
         CHECK(time.seconds > 0);
         CHECK(time.waiting >= 0);
         CHECK(time.waiting <= time.seconds);
-        CHECK(time.ends_apart >= 0);
+        CHECK(time.end_spread >= 0);
         CHECK(!time.ops.empty());
         ops.insert(ops.end(), time.ops.begin(), time.ops.end());
       }

@@ -25,7 +25,7 @@ std::unique_ptr<core::Executor> on_ranks(const core::Program& program, const cor
   std::vector<int> gpus(ranks);
   if (several) std::iota(gpus.begin(), gpus.end(), 0);
   auto communicators =
-      several ? kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(shards[0].program, config))
+      several ? kernels::cuda::make_exchange(gpus, kernels::cuda::max_exchanged_floats(shards[0].program, config))
               : core::make_thread_communicators(ranks);
   return core::make_parallel_executor(std::move(shards), config, std::move(communicators),
                                       [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
@@ -211,7 +211,8 @@ TEST_CASE("CUDA: a rank that fails ends the others' waiting") {
   const core::Shard first = tests::shards_of(model.program, 2)[0];
   const std::vector<int> gpus = {0, 1};
   core::ExecutorConfig config = config_of(false);
-  const auto communicators = kernels::cuda::make_exchange(gpus, kernels::cuda::most_exchanged(first.program, config));
+  const auto communicators =
+      kernels::cuda::make_exchange(gpus, kernels::cuda::max_exchanged_floats(first.program, config));
   config.communicator = communicators[0].get();
   const auto executor = tests::make_cuda_executor(first.program, config);
   communicators[1]->fail("rank 1: the card is gone");

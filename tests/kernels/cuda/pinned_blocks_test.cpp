@@ -14,7 +14,7 @@ using kernels::cuda::PinnedBlocks;
 namespace {
 
 void wait_for(const PinnedBlocks& blocks, int64_t ready) {
-  REQUIRE(tests::comes("blocks to be made", [&] { return blocks.ready() >= ready; }));
+  REQUIRE(tests::eventually("blocks to be made", [&] { return blocks.ready() >= ready; }));
 }
 
 } // namespace

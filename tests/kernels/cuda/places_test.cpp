@@ -139,7 +139,8 @@ TEST_CASE("CUDA: chosen tokens and guesses have the places behind the prompt's l
     CHECK(std::ssize(chosen) == 7);
 
     core::Sampler sampler(greedy, m.program.vocab);
-    CHECK(executor->go_on(prompt.batch(), sampler, kChosen) == std::vector(wanted.begin(), wanted.begin() + kChosen));
+    CHECK(executor->continue_greedily(prompt.batch(), sampler, kChosen) ==
+          std::vector(wanted.begin(), wanted.begin() + kChosen));
   }
 }
 

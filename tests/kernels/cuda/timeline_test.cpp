@@ -12,7 +12,7 @@ using namespace ridge::kernels::cuda;
 namespace {
 
 struct Block {
-  Stamp starts, may_go_on, has_input, ends; // ns
+  Stamp starts, predecessor_done, input_loaded, ends; // ns
 };
 
 struct Run {
@@ -24,18 +24,19 @@ struct Run {
     log.step = step;
     log.add(blocks.size());
     for (const Block& b : blocks)
-      for (const Stamp time : {b.starts, b.may_go_on, b.has_input, b.ends})
+      for (const Stamp time : {b.starts, b.predecessor_done, b.input_loaded, b.ends})
         stamps.push_back(time == 0 ? 0 : kSince + time);
   }
   std::vector<StepsTime> times(size_t steps) const { return times_of_steps(log, stamps, steps); }
 };
 
-void check(const StepsTime& time, size_t end_step, double seconds, double waiting, double starts, double ends_apart) {
+void check(const StepsTime& time, size_t end_step, double seconds, double waiting, double start_delay,
+           double end_spread) {
   CHECK(time.end_step == end_step);
   CHECK(time.seconds * 1e9 == doctest::Approx(seconds));
   CHECK(time.waiting * 1e9 == doctest::Approx(waiting));
-  CHECK(time.starts * 1e9 == doctest::Approx(starts));
-  CHECK(time.ends_apart * 1e9 == doctest::Approx(ends_apart));
+  CHECK(time.start_delay * 1e9 == doctest::Approx(start_delay));
+  CHECK(time.end_spread * 1e9 == doctest::Approx(end_spread));
 }
 
 } // namespace

@@ -74,7 +74,7 @@ TEST_CASE("wide batches: every part has columns, and sums have room") {
   for (int round = 0; round < 2000; ++round) {
     const int64_t cols = 32 * static_cast<int64_t>(1 + random() % (round % 2 ? 1000 : 30)),
                   row_tiles = static_cast<int64_t>(1 + random() % (round % 3 ? 2000 : 20));
-    const auto tokens = static_cast<int64_t>(17 + random() % (kMostWideRows - 16));
+    const auto tokens = static_cast<int64_t>(17 + random() % (kMaxWideRows - 16));
     CAPTURE(cols);
     CAPTURE(row_tiles);
     CAPTURE(tokens);

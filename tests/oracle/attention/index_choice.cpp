@@ -37,9 +37,9 @@ void naive_index_choice(Naive& naive, const core::Op& op) {
       for (int64_t h = 0; h < p.heads; ++h) {
         double dot = 0;
         for (int64_t d = 0; d < dim; ++d) dot += naive.in(op, 0, t)[h * dim + d] * history[pos].k[d];
-        scores[pos] += (p.even ? 1 : naive.in(op, 1, t)[h]) * std::max(0.0, dot);
+        scores[pos] += (p.unweighted ? 1 : naive.in(op, 1, t)[h]) * std::max(0.0, dot);
       }
-    if (p.fills) return best_positions(scores, kv.span, seen, most);
+    if (p.chooses_positions) return best_positions(scores, kv.span, seen, most);
     std::vector<int> order(count);
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, [&](int a, int b) { return scores[a] > scores[b]; });

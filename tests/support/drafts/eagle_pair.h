@@ -23,7 +23,7 @@ struct EaglePair {
   std::vector<uint32_t> layers = {1, 2, 4};
   std::string model_architecture = "llama";
   int64_t model_width = 64, model_layers = 5, vocab = 48;
-  int64_t words_apart = 2; // stride of the head's vocabulary in the model's
+  int64_t vocabulary_stride = 2; // stride of the head's vocabulary in the model's
 
   static std::vector<EaglePair> kinds() {
     return {{},
@@ -123,7 +123,7 @@ struct EaglePair {
       const bool words = tensor.name == "d2t";
       const int64_t count = std::ssize(bytes) / (words ? 8 : 4);
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t word = words_apart * i;
+        const int64_t word = vocabulary_stride * i;
         const float value = words ? 0 : weight(tensor.name, i, tensor.dims[0], tensor.dims.size() == 1);
         std::memcpy(bytes.data() + i * (words ? 8 : 4), words ? static_cast<const void*>(&word) : &value,
                     words ? 8 : 4);

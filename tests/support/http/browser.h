@@ -65,7 +65,7 @@ class Browser {
     return answer["result"].value("value", Json());
   }
   bool becomes(const char* what, const std::string& expression) {
-    return comes(what, [&] { return value(expression) == true; });
+    return eventually(what, [&] { return value(expression) == true; });
   }
   void type(const std::string& text) { call("Input.insertText", {{"text", text}}); }
   void press_enter() {
@@ -103,7 +103,7 @@ class Browser {
       pollfd fd = {from_, POLLIN, 0};
       char buffer[65536];
       const ssize_t n = ::poll(&fd, 1, 1000) > 0 ? ::read(from_, buffer, sizeof buffer) : 0;
-      REQUIRE_MESSAGE((n > 0 || (fd.revents == 0 && !watchdog.bites())), "the browser has ended");
+      REQUIRE_MESSAGE((n > 0 || (fd.revents == 0 && !watchdog.expired())), "the browser has ended");
       read_.append(buffer, static_cast<size_t>(n));
     }
     Json message = Json::parse(read_.substr(0, end));

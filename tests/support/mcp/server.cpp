@@ -47,7 +47,7 @@ Json text(const std::string& text, bool failed = false) {
   std::_Exit(status);
 }
 
-std::string pinged() {
+std::string ping_client() {
   send({{"jsonrpc", "2.0"}, {"id", "ping-1"}, {"method", "ping"}});
   send({{"jsonrpc", "2.0"}, {"id", 77}, {"method", "sampling/createMessage"}, {"params", Json::object()}});
   std::string first, second;
@@ -58,7 +58,7 @@ std::string pinged() {
 
 void act(const Json& request, const std::string& what) {
   if (what == "end") end(7, "out of luck");
-  if (what == "ping") return answer(request, text(pinged()));
+  if (what == "ping") return answer(request, text(ping_client()));
   if (what == "fail") return answer(request, text("no such thing", true));
   if (what == "refuse")
     return send({{"jsonrpc", "2.0"}, {"id", request["id"]}, {"error", {{"code", -1}, {"message", "not\nso"}}}});

@@ -63,7 +63,7 @@ inline void check_encoder_recipe(const MakeExecutor& make, const std::string& na
   // Rewinds to the start token and to five tokens after it, with another text between.
   const auto rest_of = [&](size_t from) { return std::span(whole).subspan((from - start) * vocab); };
   for (const size_t from : {start, start + 5}) {
-    CHECK(executor->continues_at(0, static_cast<int64_t>(from)));
+    CHECK(executor->can_resume_at(0, static_cast<int64_t>(from)));
     CHECK(nmse(written(*executor, tokens, from, end, from), rest_of(from)) <= kOfPieces);
   }
   std::vector<int32_t> shorter = tokens;

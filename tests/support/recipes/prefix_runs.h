@@ -71,7 +71,7 @@ inline void check_prefixes(const MakeExecutor& make, const std::string& name, in
   config.context = 400;
   config.streams = streams;
   config.max_batch = 16;
-  config.going_back = 8;
+  config.rewind_tokens = 8;
   config.max_outputs = config.threads = 3;
   config.exact = true;
   config.k_type = config.v_type = core::KvType::f32; // no rounding that depends on batches

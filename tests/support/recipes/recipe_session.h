@@ -18,8 +18,8 @@ namespace ridge::tests {
 
 struct RecipeSession {
   // Less than the context gives ring buffers.
-  RecipeSession(const std::string& name, int64_t context, int64_t going_back = 256)
-      : file(Recipe(name).open()), config(exact_of(context, going_back)) {}
+  RecipeSession(const std::string& name, int64_t context, int64_t rewind_tokens = 256)
+      : file(Recipe(name).open()), config(exact_of(context, rewind_tokens)) {}
 
   void check(const std::vector<int32_t>& tokens, int64_t evaluated, double bound) {
     REQUIRE(session.evaluate(tokens));
@@ -33,10 +33,10 @@ struct RecipeSession {
     session.generate(request_of(std::vector(session.tokens().begin(), session.tokens().end()), count));
   }
 
-  static core::ExecutorConfig exact_of(int64_t context, int64_t going_back) {
+  static core::ExecutorConfig exact_of(int64_t context, int64_t rewind_tokens) {
     core::ExecutorConfig config;
     config.context = context;
-    config.going_back = going_back;
+    config.rewind_tokens = rewind_tokens;
     config.max_batch = 8;
     config.threads = 2;
     config.exact = true;

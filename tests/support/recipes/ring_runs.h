@@ -11,7 +11,7 @@ inline core::ExecutorConfig ring_config(core::ExecutorConfig config) {
   config.context = 200;
   config.max_batch = 8;
   config.max_outputs = 8;
-  config.going_back = 8;
+  config.rewind_tokens = 8;
   return config;
 }
 
@@ -32,7 +32,7 @@ class RingRuns {
            std::span<const int32_t> text, double bound)
       : make_(make), program_(program), config_(config), text_(text), bound_(bound) {
     core::ExecutorConfig whole = config;
-    whole.going_back = whole.context;
+    whole.rewind_tokens = whole.context;
     CHECK_FALSE(has_rings(program, whole));
     whole_ = in_pieces(make, program, whole, text, 7);
   }
@@ -49,11 +49,11 @@ class RingRuns {
     run_pieces(*executor, text_, 0, there, 8, logits);
     executor->save_state(0, state, static_cast<int64_t>(there));
     run_pieces(*executor, text_, there, count, 5, dropped);
-    CHECK_FALSE(executor->continues_at(0, static_cast<int64_t>(there)));
+    CHECK_FALSE(executor->can_resume_at(0, static_cast<int64_t>(there)));
     CHECK_THROWS_AS(run_pieces(*executor, text_, there, there + 1, 1, dropped), Error);
     if (program_.states.empty()) {
-      const size_t back = count - static_cast<size_t>(config_.going_back);
-      REQUIRE(executor->continues_at(0, static_cast<int64_t>(back)));
+      const size_t back = count - static_cast<size_t>(config_.rewind_tokens);
+      REQUIRE(executor->can_resume_at(0, static_cast<int64_t>(back)));
       std::vector<float> again;
       run_pieces(*executor, text_, back, count, 3, again);
       CHECK(nmse(again, rows_from(back)) <= bound_);
@@ -71,7 +71,7 @@ class RingRuns {
     config.streams = 2;
     const auto first = make_(program_, config), second = make_(program_, config);
     const size_t count = text_.size(), there = count * 3 / 4;
-    const size_t ahead = program_.states.empty() ? static_cast<size_t>(config.going_back) : 0;
+    const size_t ahead = program_.states.empty() ? static_cast<size_t>(config.rewind_tokens) : 0;
     std::vector<float> dropped;
     run_pieces(*first, text_, 0, there + ahead, 8, dropped);
     std::vector<float> rest, of_restored;
@@ -94,12 +94,12 @@ class RingRuns {
     run_pieces(*executor, text_, 0, there, 8, dropped);
     executor->copy_cache(0, 2, static_cast<int64_t>(there));
     executor->save_state(0, state, static_cast<int64_t>(there));
-    CHECK(executor->continues_at(2, static_cast<int64_t>(there)) == program_.states.empty());
+    CHECK(executor->can_resume_at(2, static_cast<int64_t>(there)) == program_.states.empty());
     if (!program_.states.empty()) executor->load_state(2, state, static_cast<int64_t>(there));
     run_pieces(*executor, text_, there, count, 8, dropped);
     check_rest(*executor, 2, there);
     executor->copy_cache(0, 1, static_cast<int64_t>(there));
-    CHECK_FALSE(executor->continues_at(1, static_cast<int64_t>(there)));
+    CHECK_FALSE(executor->can_resume_at(1, static_cast<int64_t>(there)));
     executor->load_state(1, state, static_cast<int64_t>(there));
     check_rest(*executor, 1, there);
   }

@@ -18,7 +18,7 @@ inline void check_turns(const MakeExecutor& make, const std::string& name) {
   config.context = 200;
   config.streams = 2;
   config.max_batch = 16;
-  config.going_back = 8;
+  config.rewind_tokens = 8;
   config.max_outputs = config.threads = 2;
   config.exact = true;
   config.k_type = config.v_type = core::KvType::f32; // no rounding that depends on batches

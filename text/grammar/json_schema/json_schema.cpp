@@ -84,7 +84,7 @@ std::string SchemaConverter::visit_reference(const Json& schema, const std::stri
   const std::string reference = *find_string(schema, "$ref", path);
   const Json rest = parts_.without(schema, "$ref", path);
   const bool has_siblings =
-      std::any_of(rest.items().begin(), rest.items().end(), [](const auto& entry) { return is_held(entry.key()); });
+      std::any_of(rest.items().begin(), rest.items().end(), [](const auto& entry) { return is_enforced(entry.key()); });
   if (has_siblings) return visit(parts_.resolve(schema, path), path, hint);
   const Json* target = parts_.referenced(reference, path);
   const bool is_open = std::ranges::find(open_references_, reference) != open_references_.end();

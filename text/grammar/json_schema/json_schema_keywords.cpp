@@ -16,7 +16,7 @@ const std::vector<TypeKeywords>& type_keywords() {
   return kTypeKeywords;
 }
 
-bool is_held(const std::string& keyword) {
+bool is_enforced(const std::string& keyword) {
   static const std::set<std::string> kGeneral = {"type",  "enum", "const", "anyOf",   "oneOf",
                                                  "allOf", "$ref", "not",   "nullable"};
   return kGeneral.contains(keyword) ||

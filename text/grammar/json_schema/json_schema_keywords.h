@@ -17,6 +17,6 @@ struct TypeKeywords {
 // Without `type`, a keyword implies its type.
 const std::vector<TypeKeywords>& type_keywords();
 
-bool is_held(const std::string& keyword);
+bool is_enforced(const std::string& keyword);
 
 } // namespace ridge::text

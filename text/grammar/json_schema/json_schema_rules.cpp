@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxGrammarBytes = 8'000'000;
 constexpr size_t kMaxNameLength = 200; // each character is a recursion level
-constexpr size_t kLeastWork = 50'000, kWorkPerValue = 200;
+constexpr size_t kMinWork = 50'000, kWorkPerValue = 200;
 
 std::string other_key_node(GrammarRules& rules, const std::vector<std::vector<std::string>>& spellings, size_t depth,
                            const std::string& hint) {
@@ -62,7 +62,7 @@ std::string GrammarRules::write_schema(size_t size, const std::function<std::str
   const size_t count = rules_.size();
   for (detail_ = first_detail_;; ++detail_) {
     work_ = 0;
-    work_limit_ = kLeastWork + kWorkPerValue * size;
+    work_limit_ = kMinWork + kWorkPerValue * size;
     try {
       return write();
     } catch (const core::Error&) {

@@ -15,7 +15,7 @@ namespace ridge::text {
 namespace {
 
 constexpr uint32_t kMaxLengthBesidePattern = 1000; // otherwise the automaton is too large
-constexpr double kMostWhole = 1e18;                // larger bounds are inexact
+constexpr double kMaxExactBound = 1e18;            // larger bounds are inexact
 
 struct StringConditions {
   std::vector<StringPattern> patterns;
@@ -102,7 +102,7 @@ std::optional<DecimalBound> find_bound(const Json& schema, bool lower) {
   if (outer != nullptr && !outer->is_number()) outer = nullptr;
   const bool takes_outer = outer != nullptr && (inner == nullptr || (lower ? *outer >= *inner : *outer <= *inner));
   const Json* number = takes_outer ? outer : inner;
-  if (number == nullptr || !(std::abs(number->get<double>()) < kMostWhole)) return std::nullopt;
+  if (number == nullptr || !(std::abs(number->get<double>()) < kMaxExactBound)) return std::nullopt;
   DecimalBound bound;
   bool rounded = false;
   bound.value = decimal_of(*number, lower, rounded);

@@ -9,7 +9,7 @@ namespace {
 
 // A generator of the items that `add` makes, up to the first failure.
 template <typename Add>
-Value one_by_one(Runtime& runtime, const Value& source, const Add& add) {
+Value generator_of(Runtime& runtime, const Value& source, const Add& add) {
   Values out;
   std::shared_ptr<const Problem> failure;
   try {
@@ -93,7 +93,7 @@ Value extreme(Runtime& runtime, const Call& call, bool is_max) {
 
 Value unique(Runtime& runtime, const Call& call) {
   Dict seen;
-  return one_by_one(runtime, call.self, [&](const Value& item, Values& out) {
+  return generator_of(runtime, call.self, [&](const Value& item, Values& out) {
     const Value key = folded(runtime, runtime.path(item, attribute_of(call, 1)), call.truth(0, false));
     if (runtime.find_key(seen, key)) return;
     runtime.set_key(seen, key, Value());
@@ -144,14 +144,14 @@ Value map(Runtime& runtime, const Call& call) {
         fail("map: unexpected keyword argument '{}'", name);
     }
     if (!has_attribute) fail("map requires a filter argument");
-    return one_by_one(runtime, call.self, [&](const Value& item, Values& out) {
+    return generator_of(runtime, call.self, [&](const Value& item, Values& out) {
       Value value = runtime.path(item, attribute);
       out.push_back(value.is_undefined() && !absent.is_none() ? absent : std::move(value));
     });
   }
   const std::string name = runtime.str(arguments.positional[0]).bytes();
   arguments.positional.erase(arguments.positional.begin());
-  return one_by_one(runtime, call.self, [&](const Value& item, Values& out) {
+  return generator_of(runtime, call.self, [&](const Value& item, Values& out) {
     Arguments copy = arguments;
     out.push_back(runtime.apply_filter(name, item, copy));
   });
@@ -172,7 +172,7 @@ Value selected(Runtime& runtime, const Call& call, bool by_attribute, bool wante
     test = runtime.str(given[0]).bytes();
     given.erase(given.begin());
   }
-  return one_by_one(runtime, call.self, [&](const Value& item, Values& out) {
+  return generator_of(runtime, call.self, [&](const Value& item, Values& out) {
     const Value value = runtime.path(item, attribute);
     Arguments copy = arguments;
     if ((test ? runtime.apply_test(*test, value, copy) : value.truth()) == wanted) out.push_back(item);

@@ -21,8 +21,8 @@ namespace {
 size_t bits_of(const Number& number) { return number == 0 ? 0 : boost::multiprecision::msb(abs(number)) + 1; }
 
 void check_bits(size_t bits) {
-  constexpr size_t kMostBits = kMaxIntegerDigits * 33220 / 10000; // log2(10)
-  if (bits > kMostBits) fail("integer overflow: the result has more than {} digits", kMaxIntegerDigits);
+  constexpr size_t kMaxBits = kMaxIntegerDigits * 33220 / 10000; // log2(10)
+  if (bits > kMaxBits) fail("integer overflow: the result has more than {} digits", kMaxIntegerDigits);
 }
 
 Number number_of(const Value& value) { return value.is_integral() ? Number(value.integer()) : value.big()->number; }

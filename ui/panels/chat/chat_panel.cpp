@@ -23,7 +23,7 @@ namespace intent = core::intent;
 using core::EngineState;
 
 constexpr float kReadingWidth = 760; // units; about 90 characters
-constexpr float kLeastBox = 98;
+constexpr float kMinBox = 98;
 
 class ChatPanel : public Panel {
  public:
@@ -58,9 +58,9 @@ class ChatPanel : public Panel {
     const float header = px(30);
     const float column = std::min(size.x - px(14), px(kReadingWidth));
     const float left = std::max(0.0f, (size.x - px(14) - column) / 2);
-    const float most = std::max(px(kLeastBox), size.y * 0.45f);
+    const float most = std::max(px(kMinBox), size.y * 0.45f);
     const float box =
-        std::clamp(draft_.text_height() + px(58), px(kLeastBox), most) + ChatPictures::unsent_height(view.now);
+        std::clamp(draft_.text_height() + px(58), px(kMinBox), most) + ChatPictures::unsent_height(view.now);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, 0));
     ImGui::BeginChild("conversation", size, false, ImGuiWindowFlags_NoScrollbar);
     draw_header(view, size.x);
@@ -186,7 +186,7 @@ class ChatPanel : public Panel {
     });
     const bool entered = draft_.draw("draft", {size.x - button - px(48), size.y - px(42) - pictures}, fonts().body,
                                      TextEditor::Enter::sends, "Message");
-    note_place("message box");
+    record_widget_position("message box");
     draft_.set_paste({});
     draft_.set_paste_other({});
     if (entered) send(view);

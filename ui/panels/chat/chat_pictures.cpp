@@ -64,7 +64,7 @@ bool ChatPictures::draw_thumbnail(const View& view, const Picture& picture, ImVe
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const bool clicked = ImGui::InvisibleButton("picture", box);
-  note_place(picture->name);
+  record_widget_position(picture->name);
   if (facts.small) {
     const ImVec2 size = size_within(static_cast<float>(facts.small->width), static_cast<float>(facts.small->height),
                                     box, kLargestScale);
@@ -174,7 +174,7 @@ void ChatPictures::draw_button(const View& view) {
   const std::string& problem = view.now.no_microphone;
   ImGui::BeginDisabled(!problem.empty());
   quiet_button(view.now.listening ? "listening…###speak" : "hold to speak###speak");
-  note_place("speak");
+  record_widget_position("speak");
   if (ImGui::IsItemActivated()) view.send(intent::Listen{true});
   if (ImGui::IsItemDeactivated()) view.send(intent::Listen{false});
   ImGui::EndDisabled();

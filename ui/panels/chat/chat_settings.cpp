@@ -148,21 +148,21 @@ void ChatSettings::draw_presets(const View& view) {
   const float arrow = px(28);
   ImGui::SetNextItemWidth(-arrow - px(4));
   ImGui::InputTextWithHint("##preset", "a name to save these as", &preset_);
-  note_place("preset");
+  record_widget_position("preset");
   ImGui::SameLine(0, px(4));
   ImGui::BeginDisabled(presets.empty());
   ImGui::SetNextItemWidth(arrow);
   if (ImGui::BeginCombo("##presets", "", ImGuiComboFlags_NoPreview | ImGuiComboFlags_PopupAlignLeft)) {
     for (const core::Preset& preset : presets) {
       const bool chosen = ImGui::Selectable(preset.name.c_str(), preset.name == preset_);
-      note_place(preset.name);
+      record_widget_position(preset.name);
       if (!chosen) continue;
       preset_ = preset.name;
       view.send(intent::UsePreset{preset.name});
     }
     ImGui::EndCombo();
   }
-  note_place("presets");
+  record_widget_position("presets");
   ImGui::EndDisabled();
   ImGui::PopStyleVar();
   ImGui::PopFont();
@@ -192,7 +192,7 @@ void ChatSettings::draw_system(const View& view) {
   const ImVec2 before = ImGui::GetCursorPos();
   ImGui::SetCursorPos({before.x + px(8), before.y + px(6)});
   system_.draw("system", {width - px(12), height - px(12)}, fonts().small, TextEditor::Enter::breaks_line, "none");
-  if (system_.was_left() && system_.text() != view.now.system_prompt) {
+  if (system_.lost_focus() && system_.text() != view.now.system_prompt) {
     shown_system_ = view.now.system_prompt;
     view.send(intent::SetSystemPrompt{system_.text()});
   }

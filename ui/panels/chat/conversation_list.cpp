@@ -56,7 +56,7 @@ void ConversationList::draw_search(const View& view) {
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(8), px(5)));
   ImGui::SetNextItemWidth(-1);
   const bool changed = ImGui::InputTextWithHint("##search", "Search", &search_);
-  note_place("search");
+  record_widget_position("search");
   ImGui::PopStyleVar();
   ImGui::PopFont();
   if (changed) view.send(intent::SearchConversations{search_});
@@ -73,7 +73,7 @@ void ConversationList::draw_row(const View& view, const core::ConversationRow& r
   ImGui::SetItemAllowOverlap();
   ImGui::PushStyleColor(ImGuiCol_HeaderHovered, with_alpha(t.raised, shown ? 0 : 0.6f));
   const bool opened = ImGui::Selectable("##open", false, ImGuiSelectableFlags_AllowItemOverlap, {width, height});
-  note_place(row.title);
+  record_widget_position(row.title);
   if (opened && !shown) view.send(intent::OpenConversation{row.id});
   ImGui::PopStyleColor();
   if (size_of(row.title, fonts().small).x > width) tooltip(row.title);

@@ -91,7 +91,7 @@ void FirstModels::draw_row(const View& view, const core::FirstModelRow& row, flo
       view.send(intent::StartJob{core::PullRequest{row.reference}});
     wanted_ = row.reference;
   }
-  note_place((going ? "Cancel " : here ? "Open " : "Get ") + row.name);
+  record_widget_position((going ? "Cancel " : here ? "Open " : "Get ") + row.name);
   ImGui::PopID();
   ImGui::SetCursorPos({before.x, before.y + height});
   ImGui::Dummy({width, 0});

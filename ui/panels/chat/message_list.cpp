@@ -183,7 +183,7 @@ void MessageList::draw_result(const View& view, size_t i, float column) {
   const std::string call = shortened(message.call, column - size_of(size, fonts().small).x - px(48), fonts().small);
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() - px(7));
   if (quiet_button(fmt::format("{} {}###result", call, known.open ? "▾" : "▸").c_str())) known.open = !known.open;
-  note_place(call);
+  record_widget_position(call);
   ImGui::SameLine(0, px(8));
   dim_text(size);
   if (known.open) draw_aside(message.text, column);
@@ -250,7 +250,7 @@ void MessageList::draw_models(const View& view, size_t i) {
     const auto entry = [&](const std::string& name, const std::string& path) {
       if (view.now.model && (view.now.model->built_in ? "" : view.now.model->path) == path) return;
       const bool chosen = ImGui::Selectable(shortened(name, px(480), fonts().small).c_str());
-      note_place(name);
+      record_widget_position(name);
       if (chosen) view.send(intent::Regenerate{i, path});
     };
     dim_text(view.now.models ? "Models on this machine" : "looking for models…");

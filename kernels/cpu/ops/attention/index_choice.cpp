@@ -52,7 +52,7 @@ void lower_index_choice(Lowering& lowering, const core::Op& op) {
   const int64_t k_dim = kv.k_dim, span = kv.span, heads = params.heads;
   const int64_t most = lowering.info(op.outputs[0]).width;
   const float *q = lowering.value(op.inputs[0]), *weights = lowering.value(op.inputs[1]);
-  const std::vector<float> ones(params.even ? heads : 0, 1.0f);
+  const std::vector<float> ones(params.unweighted ? heads : 0, 1.0f);
   auto* out = reinterpret_cast<int32_t*>(lowering.value(op.outputs[0]));
   lowering.schedule().add(
       {lowering.slot(op.inputs[0]), lowering.slot(op.inputs[1]), lowering.cache_resource(params.layer)},
@@ -70,10 +70,10 @@ void lower_index_choice(Lowering& lowering, const core::Op& op) {
         task.k_type = lowering.config().k_type;
         task.k_dim = k_dim;
         task.scratch = lowering.attention_scratch(thread);
-        kernels.index_scores(task, params.even ? ones.data() : weights + token * heads, scores.data());
+        kernels.index_scores(task, params.unweighted ? ones.data() : weights + token * heads, scores.data());
         for (float& score : scores)
           if (score != score) score = -kInfinity; // broken model
-        if (params.fills) return write_best_positions(scores, span, seen, most, out + token * most);
+        if (params.chooses_positions) return write_best_positions(scores, span, seen, most, out + token * most);
         write_positions(choose(scores, count, most / span), span, params.tail ? count * span : seen, seen,
                         out + token * most, out + (token + 1) * most);
       });

@@ -21,7 +21,7 @@ struct Conv {
     const auto input = [&](int64_t i) { // from the batch's first token
       return i < 0 ? state + (history + i) * channels : i < tokens ? x + sequence.tokens[i] * channels : zeros.data();
     };
-    if (sequence.starts)
+    if (sequence.starts_from_zero)
       for (int64_t i = 0; i < history; ++i) std::fill_n(state + i * channels + first, count, 0.0f);
     std::vector<const float*> inputs(params.kernel);
     for (int64_t t = 0; t < tokens; ++t) {

@@ -32,7 +32,7 @@ struct Delta {
     const int64_t dim = params.dim, k_head = params.k_head(head);
     float *unit_q = scratch, *unit_k = scratch + dim, *decays = scratch + 2 * dim;
     state += head * dim * dim;
-    if (sequence.starts) std::fill_n(state, dim * dim, 0.0f);
+    if (sequence.starts_from_zero) std::fill_n(state, dim * dim, 0.0f);
     for (const int64_t t : sequence.tokens) {
       normed(q + t * q_stride + k_head * dim, 1 / std::sqrt(static_cast<double>(dim)), unit_q);
       normed(k + t * k_stride + k_head * dim, 1, unit_k);

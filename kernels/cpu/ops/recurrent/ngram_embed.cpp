@@ -15,8 +15,8 @@ struct NgramRows {
 
   void run(const BatchState::Sequence& sequence, float* state) const {
     const int length = static_cast<int>(params.length), history = length - 1;
-    if (sequence.starts) std::fill_n(state, history, 0.0f);
-    int32_t ngram[core::kMostNgram];
+    if (sequence.starts_from_zero) std::fill_n(state, history, 0.0f);
+    int32_t ngram[core::kMaxNgram];
     for (const int64_t t : sequence.tokens) {
       core::make_ngram(
           tokens[t], [&](int i) { return static_cast<int32_t>(state[i - 1]) - 1; }, length, params.end_token, ngram);

@@ -27,7 +27,7 @@ struct Pool {
     const auto tokens = std::ssize(sequence.tokens);
     const int64_t outs = overlaps ? channels / 2 : channels, halves = overlaps ? 2 : 1;
     const float before = overlaps ? -std::numeric_limits<float>::infinity() : 0; // missing tokens' gates
-    for (int64_t i = 0; sequence.starts && i < 2 * history; ++i)
+    for (int64_t i = 0; sequence.starts_from_zero && i < 2 * history; ++i)
       for (int64_t half = 0; half < halves; ++half)
         std::fill_n(state + i * channels + half * outs + first, count, i % 2 == 0 ? 0 : before);
     std::vector<float> largest(count), sum(count);

@@ -19,7 +19,7 @@ struct Scan {
     const int64_t states = params.states, rows = params.head_dim;
     const int64_t group = head / (params.heads / params.groups) * states;
     state += head * rows * states;
-    if (sequence.starts) std::fill_n(state, rows * states, 0.0f);
+    if (sequence.starts_from_zero) std::fill_n(state, rows * states, 0.0f);
     for (const int64_t t : sequence.tokens) {
       const double step = softplus(static_cast<double>(dt[t * params.heads + head]) + bias[head]);
       if (rate_per_state)

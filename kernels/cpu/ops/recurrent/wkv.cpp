@@ -8,10 +8,11 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-RIDGE_CLONES void step(const float* v, float asked, float own, float kept, float key, int64_t dim, float* s, float* y) {
+RIDGE_CLONES void step(const float* v, float receptance, float bonus_term, float decay_factor, float key, int64_t dim,
+                       float* s, float* y) {
   for (int64_t j = 0; j < dim; ++j) {
-    y[j] += asked * s[j] + own * v[j];
-    s[j] = kept * s[j] + key * v[j];
+    y[j] += receptance * s[j] + bonus_term * v[j];
+    s[j] = decay_factor * s[j] + key * v[j];
   }
 }
 
@@ -24,15 +25,15 @@ struct Wkv {
   void run(const BatchState::Sequence& sequence, float* state, int64_t head) const {
     const int64_t dim = params.dim, first = head * dim;
     state += head * dim * dim;
-    if (sequence.starts) std::fill_n(state, dim * dim, 0.0f);
+    if (sequence.starts_from_zero) std::fill_n(state, dim * dim, 0.0f);
     for (const int64_t t : sequence.tokens) {
       const int64_t at = t * params.heads * dim + first;
       float* y = out + at;
       std::fill_n(y, dim, 0.0f);
       for (int64_t i = 0; i < dim; ++i) {
-        const float asked = r[at + i], key = k[at + i], own = asked * bonus[first + i] * key;
-        const float kept = std::exp(-std::exp(decay[at + i] + bias[first + i]));
-        step(v + at, asked, own, kept, key, dim, state + i * dim, y);
+        const float receptance = r[at + i], key = k[at + i], bonus_term = receptance * bonus[first + i] * key;
+        const float decay_factor = std::exp(-std::exp(decay[at + i] + bias[first + i]));
+        step(v + at, receptance, bonus_term, decay_factor, key, dim, state + i * dim, y);
       }
     }
   }

@@ -8,15 +8,15 @@
 namespace ridge::kernels::cpu {
 namespace {
 
-RIDGE_CLONES void find(const float* s, float direction, int64_t dim, float* found) {
+RIDGE_CLONES void add_scaled(const float* s, float direction, int64_t dim, float* found) {
   for (int64_t j = 0; j < dim; ++j) found[j] += direction * s[j];
 }
 
-RIDGE_CLONES void step(const float* v, const float* found, float kept, float key, float erased, float asked,
-                       int64_t dim, float* s, float* y) {
+RIDGE_CLONES void step(const float* v, const float* found, float decay_factor, float key, float erased,
+                       float receptance, int64_t dim, float* s, float* y) {
   for (int64_t j = 0; j < dim; ++j) {
-    s[j] = kept * s[j] + key * v[j] - erased * found[j];
-    y[j] += asked * s[j];
+    s[j] = decay_factor * s[j] + key * v[j] - erased * found[j];
+    y[j] += receptance * s[j];
   }
 }
 
@@ -27,19 +27,20 @@ struct Wkv7 {
 
   void run(const BatchState::Sequence& sequence, float* state, int64_t head) const {
     const int64_t dim = params.dim;
-    const float pace = std::exp(-0.5f);
-    float found[core::kMostWkvDim];
+    const float decay_scale = std::exp(-0.5f);
+    float found[core::kMaxWkvDim];
     state += head * dim * dim;
-    if (sequence.starts) std::fill_n(state, dim * dim, 0.0f);
+    if (sequence.starts_from_zero) std::fill_n(state, dim * dim, 0.0f);
     for (const int64_t t : sequence.tokens) {
       const int64_t at = (t * params.heads + head) * dim;
       float* y = out + at;
       std::fill_n(y, dim, 0.0f);
       std::fill_n(found, dim, 0.0f);
-      for (int64_t i = 0; i < dim; ++i) find(state + i * dim, direction[at + i], dim, found);
+      for (int64_t i = 0; i < dim; ++i) add_scaled(state + i * dim, direction[at + i], dim, found);
       for (int64_t i = 0; i < dim; ++i) {
-        const float kept = std::exp(-pace / (1 + std::exp(-decay[at + i])));
-        step(v + at, found, kept, k[at + i], rate[at + i] * direction[at + i], r[at + i], dim, state + i * dim, y);
+        const float decay_factor = std::exp(-decay_scale / (1 + std::exp(-decay[at + i])));
+        step(v + at, found, decay_factor, k[at + i], rate[at + i] * direction[at + i], r[at + i], dim, state + i * dim,
+             y);
       }
     }
   }

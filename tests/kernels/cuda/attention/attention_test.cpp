@@ -131,7 +131,7 @@ TEST_CASE("CUDA: a few tokens of a stream attend to each other before their keys
       core::ExecutorConfig config = exact_config();
       config.context = 700;
       config.max_batch = config.max_outputs = 160;
-      config.going_back = 16;
+      config.rewind_tokens = 16;
       config.streams = 2;
       config.k_type = config.v_type = KvType::f16;
       config.exact = exact;
@@ -311,7 +311,7 @@ TEST_CASE("CUDA: caches that hold only a window give what whole ones give, in la
       core::ExecutorConfig config = exact_config();
       config.context = 1500;
       config.max_batch = config.max_outputs = 150;
-      config.going_back = 6;
+      config.rewind_tokens = 6;
       config.k_type = config.v_type = type;
       config.exact = type == KvType::f32;
       const int64_t rows = core::cache_rows(model.program, config)[0].rows;

@@ -16,7 +16,7 @@ TEST_CASE("batch plan: a token is matvecs and one kernel of attention, and its g
   CHECK(kernels_of(plan) ==
         Names{"clear_dataflow", "op", "matvec", "rope_attention", "matvec", "matvec", "matvec", "matvec"});
   const MatrixStep& down = call_of<Matvec>(plan, 3).product.matrix;
-  CHECK(call_with<Matvec>(plan, 3).gathers);
+  CHECK(call_with<Matvec>(plan, 3).writes_gathered);
   const core::Program& program = setting.model.program;
   CHECK(program.values[down.parts[0].out].gathered);
   CHECK(down.parts[0].out == call_of<Matvec>(plan, 4).product.matrix.x);
@@ -36,8 +36,8 @@ TEST_CASE("batch plan: a product of many rows leaves multiprocessors free for th
     setting.limits.sm_count = sm_count;
     std::vector<int> left;
     for (const KernelCall& call : setting.plan(tokens).calls) {
-      if (const auto* matvec = call.get<Matvec>()) left.push_back(matvec->left_free);
-      if (const auto* pair = call.get<MatvecPair>()) left.push_back(pair->left_free);
+      if (const auto* matvec = call.get<Matvec>()) left.push_back(matvec->free_multiprocessors);
+      if (const auto* pair = call.get<MatvecPair>()) left.push_back(pair->free_multiprocessors);
     }
     return left;
   };
@@ -104,7 +104,7 @@ TEST_CASE("batch plan: a token that is gathered, a token that is not, and no out
   CHECK(gathers(setting.plan(1, 1)) == 0);
   CHECK(gathers(setting.plan(2, 1)) == 1);
   CHECK(gathers(setting.plan(1, 0)) == 0);
-  for (const KernelCall& call : setting.plan(1, 0).calls) CHECK_FALSE(call.gathers);
+  for (const KernelCall& call : setting.plan(1, 0).calls) CHECK_FALSE(call.writes_gathered);
   CHECK(count<Matvec>(setting.plan(1, 0)) == 4);
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
   setting.kernels.largest_tile = 4;
   CHECK(count<Matvec>(setting.plan(64, 64)) == 5);
   setting.limits.prompt_products = false;
-  setting.forced[""] = kernels::cuda::Way::gemm;
+  setting.forced[""] = kernels::cuda::ProductKernel::gemm;
   CHECK(count<Gemm>(setting.plan(64, 64)) == 5);
   CHECK(count<GateUpGlu>(setting.plan(64, 64)) == 1);
   CHECK(count<SmallBatch>(setting.plan(64, 64)) == 0);
@@ -202,7 +202,7 @@ TEST_CASE("batch plan: gate and up write down's input as f16, whose largest valu
     shape.experts = experts;
     shape.used = experts / 2;
     Setting setting(shape);
-    setting.forced[""] = kernels::cuda::Way::tiles_8;
+    setting.forced[""] = kernels::cuda::ProductKernel::tiles_8;
     const BatchPlan plan = setting.plan(8, 8);
     const ConvertInput* clears = nullptr;
     const SmallBatch *writes = nullptr, *reads = nullptr;
@@ -291,9 +291,9 @@ TEST_CASE("batch plan: what products of prompts read, products, attention and la
   CHECK(call_of<PromptAttention>(plan).half == kernels::cuda::HalfLayout::tiles);
   const PromptProduct &output = call_of<PromptProduct>(plan, 1), &gate_up = call_of<PromptProduct>(plan, 2),
                       &down = call_of<PromptProduct>(plan, 3);
-  CHECK((output.unscaled && !output.reads_half && !output.writes_half)); // attention's exponents are 0
-  CHECK((gate_up.writes_half && !gate_up.reads_half && !gate_up.unscaled));
-  CHECK((down.reads_half && down.unscaled && !down.writes_half));
+  CHECK((output.has_loose_bound && !output.reads_half && !output.writes_half)); // attention's exponents are 0
+  CHECK((gate_up.writes_half && !gate_up.reads_half && !gate_up.has_loose_bound));
+  CHECK((down.reads_half && down.has_loose_bound && !down.writes_half));
 
   for (const bool read_twice : {false, true}) {
     RandomProgram model(2);
@@ -332,12 +332,12 @@ TEST_CASE(
   const auto summed_by_products = [&](int64_t tokens) {
     Places places;
     for (const PromptProduct& product : all_of<PromptProduct>(setting.plan(tokens)))
-      if (product.sum) places.push_back(product.sum->place);
+      if (product.sum) places.push_back(product.sum->index_in_step);
     return places;
   };
   const auto exchanged = [&](int64_t tokens) {
     Places places;
-    for (const Exchange& exchange : all_of<Exchange>(setting.plan(tokens))) places.push_back(exchange.place);
+    for (const Exchange& exchange : all_of<Exchange>(setting.plan(tokens))) places.push_back(exchange.index_in_step);
     return places;
   };
   CHECK(summed_by_products(1000) == Places{0, 1, 2});
@@ -435,7 +435,7 @@ TEST_CASE("batch plan: in serial mode no kernel starts before its predecessor en
     std::erase(calls, ClearDataflow::kName);
     return calls;
   };
-  setting.forced[""] = kernels::cuda::Way::matvec;
+  setting.forced[""] = kernels::cuda::ProductKernel::matvec;
   for (const int64_t tokens : {1, 2, 8, 64, 512}) {
     setting.options = kernels::cuda::with_serial_mode({}, nullptr);
     const Names overlapping = calls_of(tokens);

@@ -10,12 +10,12 @@ using kernels::cuda::known_chip;
 using kernels::cuda::known_chips;
 using kernels::cuda::KnownChip;
 using kernels::cuda::ProductChoice;
-using kernels::cuda::Way;
+using kernels::cuda::ProductKernel;
 
 namespace {
 
-std::vector<Way> ways_of(const Setting& setting, int64_t tokens) {
-  std::vector<Way> ways;
+std::vector<ProductKernel> ways_of(const Setting& setting, int64_t tokens) {
+  std::vector<ProductKernel> ways;
   for (const auto& products : setting.plan(tokens).products) ways.push_back(products.choice.way);
   return ways;
 }
@@ -50,7 +50,9 @@ TEST_CASE("candidates: the cheapest one is taken, and what is forced wherever it
   }
   CHECK_THROWS_AS(known_chip("RTX 2"), std::logic_error);
   CHECK_FALSE(kernels::cuda::way_named("tiles-9"));
-  for (const Way way : {Way::matvec, Way::tiles_8, Way::dots, Way::wide, Way::gemm, Way::bytes, Way::prompt})
+  for (const ProductKernel way :
+       {ProductKernel::matvec, ProductKernel::tiles_8, ProductKernel::dots, ProductKernel::wide, ProductKernel::gemm,
+        ProductKernel::bytes, ProductKernel::prompt})
     CHECK(kernels::cuda::way_named(kernels::cuda::name_of(way)) == way);
 }
 
@@ -60,32 +62,35 @@ TEST_CASE("candidates: every chip reads weights once for a token, and shares the
     Setting setting = on_chip(chip);
     for (const bool overlap : {true, false}) {
       setting.options.overlap = overlap;
-      for (const int64_t tokens : {1, 2}) CHECK(ways_of(setting, tokens) == std::vector(5, Way::matvec));
+      for (const int64_t tokens : {1, 2}) CHECK(ways_of(setting, tokens) == std::vector(5, ProductKernel::matvec));
     }
     setting.options.overlap = true;
     for (const int64_t side : {1024, 4096, 14336}) {
       setting.least_side = side;
-      CHECK(ways_of(setting, 1) == std::vector(5, Way::matvec));
+      CHECK(ways_of(setting, 1) == std::vector(5, ProductKernel::matvec));
     }
     setting.least_side = 4096;
-    std::vector<Way> prompt = ways_of(setting, 2048);
-    CHECK(prompt.back() == Way::matvec);
+    std::vector<ProductKernel> prompt = ways_of(setting, 2048);
+    CHECK(prompt.back() == ProductKernel::matvec);
     prompt.pop_back();
     const bool geforce = chip.compute == 86 || chip.compute == 89 || chip.compute == 120;
-    CHECK(prompt == std::vector(4, chip.compute == 90 ? Way::prompt : geforce ? Way::bytes : Way::gemm));
-    for (const Way way : ways_of(setting, 32)) CHECK((way != Way::prompt && way != Way::bytes));
+    CHECK(prompt == std::vector(4, chip.compute == 90 ? ProductKernel::prompt
+                                   : geforce          ? ProductKernel::bytes
+                                                      : ProductKernel::gemm));
+    for (const ProductKernel way : ways_of(setting, 32))
+      CHECK((way != ProductKernel::prompt && way != ProductKernel::bytes));
   }
 }
 
 TEST_CASE("candidates: what a way takes on this GPU is taken into account") {
   Setting setting(one_layer());
   const ProductChoice usual = setting.plan(8, 8).products[2].choice;
-  CHECK(usual.way == Way::tiles_8);
+  CHECK(usual.way == ProductKernel::tiles_8);
   setting.factors = kernels::cuda::way_factors({{"tiles-8", 4}, {"tiles-9", 0.1}});
   const ProductChoice other = setting.plan(8, 8).products[2].choice;
-  CHECK(other.way != Way::tiles_8);
+  CHECK(other.way != ProductKernel::tiles_8);
   for (size_t i = 0; i < usual.estimates.size(); ++i) {
-    const double factor = usual.estimates[i].way == Way::tiles_8 ? 4 : 1;
+    const double factor = usual.estimates[i].way == ProductKernel::tiles_8 ? 4 : 1;
     CHECK(other.estimates[i].microseconds == doctest::Approx(factor * usual.estimates[i].microseconds));
   }
 }
@@ -100,7 +105,7 @@ TEST_CASE("candidates: a fast chip reads weights once for a token with an older 
       setting.least_side = side;
       CAPTURE(compute);
       CAPTURE(side);
-      CHECK(ways_of(setting, 1) == std::vector(5, Way::matvec));
+      CHECK(ways_of(setting, 1) == std::vector(5, ProductKernel::matvec));
     }
 }
 
@@ -108,12 +113,12 @@ TEST_CASE("candidates: more tokens of a step go the same way or one for more of 
   for (const KnownChip& chip : known_chips()) {
     CAPTURE(std::string(chip.name));
     const Setting setting = on_chip(chip);
-    Way before = Way::matvec; // tiles of 16 may be better for 40 tokens, of 32 for 64
+    ProductKernel before = ProductKernel::matvec; // tiles of 16 may be better for 40 tokens, of 32 for 64
     double least = 0;
     for (int64_t tokens = 1; tokens <= 2048; tokens += 1 + tokens / 8) {
       CAPTURE(tokens);
       const ProductChoice choice = setting.plan(tokens, tokens).products[2].choice;
-      const Way way = kernels::cuda::is_tiled(choice.way) ? Way::tiles_8 : choice.way;
+      const ProductKernel way = kernels::cuda::is_tiled(choice.way) ? ProductKernel::tiles_8 : choice.way;
       CHECK(way >= before);
       before = way;
       double taken = 0;

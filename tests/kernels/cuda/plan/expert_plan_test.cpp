@@ -7,7 +7,7 @@
 
 using namespace ridge;
 using namespace ridge::tests;
-using kernels::cuda::Way;
+using kernels::cuda::ProductKernel;
 
 namespace {
 
@@ -43,7 +43,7 @@ TEST_CASE("batch plan: a folded router's scores come with a product of one or tw
     CHECK(projection.get<MatvecRouter>()->route->kind == core::OpKind::route);
     const auto* gate_and_up = (&projection + 1)->get<Matvec>();
     REQUIRE(gate_and_up);
-    CHECK(gate_and_up->left_free == tokens); // its blocks that choose experts end last
+    CHECK(gate_and_up->free_multiprocessors == tokens); // its blocks that choose experts end last
   }
   CHECK(count<MatvecRouter>(setting.plan(3)) == 0);
   setting.options.dataflow_sync = false;
@@ -63,7 +63,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   for (const Matvec& matvec : all_of<Matvec>(token))
     if (matvec.product.matrix.ids != kernels::cuda::kNone) CHECK(matvec.product.dataflow_input);
 
-  setting.forced[""] = Way::tiles_32;
+  setting.forced[""] = ProductKernel::tiles_32;
   const BatchPlan batch = setting.plan(64);
   CHECK(count<SortExperts>(batch) == 1);
   CHECK(count<ExpertBatch>(batch) == 2);
@@ -71,7 +71,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK(call_of<ExpertBatch>(batch).tile_tokens == 32);
   CHECK_FALSE(call_of<ExpertBatch>(batch).wide);
   CHECK(call_of<SortExperts>(batch).tile_tokens == 32);
-  setting.forced[""] = Way::wide;
+  setting.forced[""] = ProductKernel::wide;
   for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 96}, {512, 192}}) {
     const BatchPlan many = setting.plan(tokens);
     CHECK(call_of<SortExperts>(many).tile_tokens == tile);
@@ -95,7 +95,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
 
 TEST_CASE("batch plan: experts that few tokens chose each are multiplied by integers, down's input being as it is") {
   Setting setting(two_of_eight_experts());
-  setting.forced[""] = Way::dots;
+  setting.forced[""] = ProductKernel::dots;
   const BatchPlan few = setting.plan(8);
   CHECK(count<ExpertDots>(few) == 2);
   CHECK(count<ExpertBatch>(few) == 0);

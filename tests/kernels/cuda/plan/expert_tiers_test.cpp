@@ -42,7 +42,7 @@ struct Layer {
     int64_t found = 0, read_now = 0;
     for (const int e : set) found += std::ranges::count(slots, e);
     std::ranges::fill(spill, -1);
-    for (const ExpertMove& move : tiers.want(wanted)) {
+    for (const ExpertMove& move : tiers.place_experts(wanted)) {
       CHECK(set.contains(move.expert));
       const int displaced = at(move.to);
       if (move.from_host >= 0) CHECK(host[move.from_host] == move.expert);

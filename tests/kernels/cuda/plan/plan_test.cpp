@@ -190,9 +190,9 @@ TEST_CASE("plan: a shared expert of the routed ones' size goes with them, one of
     for (const Step& step : plan.steps) {
       const MatrixStep* m = step.matrix();
       if (!m) continue;
-      joined += std::ssize(m->beside);
+      joined += std::ssize(m->shared_expert);
       others += m->ids == kNone;
-      for (const MatrixStep& shared : m->beside) {
+      for (const MatrixStep& shared : m->shared_expert) {
         CHECK(std::ranges::count(step.outputs, shared.parts[0].out) == 1);
         CHECK(std::ranges::count(step.inputs, shared.x) == 1);
       }
@@ -342,7 +342,7 @@ TEST_CASE("plan: a norm of values goes with the heads where its factors are 1") 
     const Plan plan = kernels::cuda::make_plan(m.program, true);
     const auto found = std::ranges::find_if(plan.steps, is<HeadsStep>);
     REQUIRE(found != plan.steps.end());
-    CHECK(found->get<HeadsStep>()->norms_v == ones);
+    CHECK(found->get<HeadsStep>()->normalizes_v == ones);
     CHECK(found->get<HeadsStep>()->v_in == (ones ? kv_in : v));
     CHECK(found->dataflow_input == ones);
   }

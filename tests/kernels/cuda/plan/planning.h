@@ -44,7 +44,7 @@ using kernels::cuda::SmallBatch;
 using kernels::cuda::SortExperts;
 using quant::Type;
 
-struct Kernels final : kernels::cuda::KernelChoices {
+struct Kernels final : kernels::cuda::KernelCapabilities {
   bool pairs = true, takes_routers = true, fast = true, ropes_in_attention = true, ropes_runs = true;
   int largest_tile = 32;
   bool wide = true, split_columns = false, leaves_sums = false, dots = true;

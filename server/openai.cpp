@@ -205,6 +205,7 @@ bool OpenAiReply::send_progress(Client& client) {
     sent_progress_ = read;
     Json chunk = envelope(names_.event, Json::array({empty_choice(i)}));
     chunk["prompt_progress"] = progress_json(answer, timings_.seconds());
+    if (timings_in_events_) chunk["timings"] = timings_.json(answers_);
     if (!client.event(chunk)) return false;
   }
   return true;

@@ -115,7 +115,9 @@ TEST_CASE("adapters of whatever a model of each architecture multiplies are thos
     const gguf::File sum = tests::merged(model, {{&adapter, 0.3f}});
     const std::vector<int32_t> ids = recipe.ids();
     const std::vector<float> expected = logits_of(models::build_program(sum), true, ids, ids.size());
-    CHECK(tests::nmse(logits_of(program, true, ids, ids.size()), expected) <= 1e-5);
+    // Models that amplify rounding (gemma3n: 5.5e-5 in one of many runs) do so with the sums of merged weights, too.
+    const double bound = std::max(1e-5, 1000 * recipe.document["spread"].get<double>());
+    CHECK(tests::nmse(logits_of(program, true, ids, ids.size()), expected) <= bound);
   }
   MESSAGE(pairs, " matrices with adapters, ", refused, " refused");
   CHECK(pairs > refused);

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/sampler.h"
+#include "engine/adapters/adapters.h"
 #include "engine/options.h"
 #include "engine/ranks/ranks.h"
 #include "engine/speculation/head_drafter.h"
@@ -378,7 +379,8 @@ void for_each_model(const core::BenchRequest& request, std::string_view heads, c
       own.push_back(engine::eagle_head(std::make_shared<const gguf::File>(gguf::File::from_bytes(
                                            models::synthetic_eagle_head(shape), "EAGLE-3 head of " + shape)),
                                        file));
-    engine::LoadedModel model = engine::open_with_heads(std::move(file), std::move(own));
+    engine::LoadedModel model =
+        engine::with_adapters(engine::open_with_heads(std::move(file), std::move(own)), request.adapters);
     run(model, shape);
   }
 }

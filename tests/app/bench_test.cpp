@@ -1,6 +1,7 @@
 // bench, roofline, --profile.
 #include "app/gguf_check.h"
 #include "app/support.h"
+#include "support/adapters.h"
 #include "support/drafts/draft_model.h"
 #include "support/drafts/eagle_pair.h"
 #include "support/reference.h"
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 using namespace ridge;
 using namespace ridge::tests;
@@ -290,6 +292,13 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
     CHECK(result.out.empty());
     CHECK(result.err.find(said) != std::string::npos);
   };
+  const std::string adapter = folder() / "adapter.gguf";
+  std::mt19937_64 random(3);
+  AdapterImage image("llama", 8);
+  image.add_pair(*gguf::File::open(tiny_model()).find_tensor("blk.0.attn_q.weight"), 4, random);
+  image.write(adapter);
+  refused({"bench", "--device", "cpu", "--shape", "qwen2.5-0.5b:Q4_0", "-p", "0", "-n", "1", "--lora", adapter}, 1,
+          "an adapter of a llama model");
   refused({"bench", "-m", tiny_model(), "-p", "5-1"}, 2, "--n-prompt");
   refused({"bench", "-m", tiny_model(), "-p", "0", "-n", "0"}, 2, "nothing to measure");
   refused({"bench", "-m", tiny_model(), "--save", "x"}, 2, "--save");

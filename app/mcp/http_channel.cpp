@@ -22,7 +22,7 @@ constexpr auto kLookAt = std::chrono::milliseconds(50); // interval of cancellat
 constexpr size_t kMaxStreamBytes = 4 * McpChannel::kMaxBytes, kMaxProblem = 64 << 10, kMaxSession = 1024;
 constexpr int kAccepted = 202, kNoToken = 401, kForbidden = 403, kNotFound = 404, kNotAllowed = 405;
 
-// Of an answer that is no success: the error's message, or the text.
+// Describes an unsuccessful answer: the error's message, or the text.
 std::string reason_in(const std::string& body) {
   const auto json = core::find_json<HttpJson>(body, {.depth = 16});
   if (!json) return body.starts_with('<') ? "" : core::printable(body.substr(0, body.find('\n')), 200);
@@ -88,7 +88,7 @@ HttpChannel::~HttpChannel() {
     connection.ask(
         {.url = url_, .method = hub::Request::Method::remove, .headers = headers()},
         [](const hub::Head&) { return false; }, [](std::span<const char>) { return false; });
-  } catch (const std::exception&) { // the server forgets the session by itself, too
+  } catch (const std::exception&) { // servers also expire sessions
   }
 }
 

@@ -89,7 +89,7 @@ TEST_CASE("unknown routes have their API's form") {
   CHECK(endpoint.post("/v1/messages/batches", Json::object(), 404)["error"]["type"] == "not_found_error");
   CHECK(endpoint.post("/messages/batches", Json::object(), 404)["error"]["type"] == "not_found_error");
   CHECK(endpoint.post("/api/pull", Json::object(), 404)["error"].is_string());
-  CHECK(endpoint.post("/v1/responses/compact", Json::object(), 404)["error"]["type"] == "invalid_request_error");
+  CHECK(endpoint.post("/v1/responses/input_tokens/x", Json::object(), 404)["error"]["type"] == "invalid_request_error");
   CHECK(endpoint.client().ask("DELETE", "/v1/models/guide").status == 404);
   CHECK(endpoint.client().ask("DELETE", "/v1/models").status == 405);
   const Json of_anthropic =

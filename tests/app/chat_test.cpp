@@ -394,7 +394,7 @@ TEST_CASE("a full context is announced, then refused, or with --context-shift fo
   }
   SUBCASE("and /compact makes room by a summary, which /undo takes back") {
     Terminal chat(
-        {RIDGE_BINARY, "chat", "-m", tiny_model(), "-s", "1", "-t", "1", "-c", "256", "-n", "8", "--ignore-eos"},
+        {RIDGE_BINARY, "chat", "-m", tiny_model(), "-s", "1", "-t", "1", "-c", "2048", "-n", "8", "--ignore-eos"},
         environment());
     REQUIRE(chat.expect("> "));
     chat.type("/compact\r");

@@ -94,7 +94,7 @@ HttpChannel::~HttpChannel() {
 
 void HttpChannel::stop() {
   stopping_ = true;
-  if (policy_.joinable()) policy_.join();
+  if (asker_.joinable()) asker_.join();
   stopping_ = false;
 }
 
@@ -121,7 +121,7 @@ void HttpChannel::send(std::string_view message, bool asks) {
     asking_ = true;
     received_.clear();
   }
-  policy_ = std::thread([this, text = std::string(message)] {
+  asker_ = std::thread([this, text = std::string(message)] {
     post(text, true, kAskSeconds, &stopping_);
     const std::scoped_lock lock(mutex_);
     asking_ = false;

@@ -120,6 +120,7 @@ void HttpChannel::send(std::string_view message, bool asks) {
     const std::scoped_lock lock(mutex_);
     asking_ = true;
     received_.clear();
+    problem_.clear(); // of a stream that broke behind its answer
   }
   asker_ = std::thread([this, text = std::string(message)] {
     post(text, true, kAskSeconds, &stopping_);
@@ -127,6 +128,11 @@ void HttpChannel::send(std::string_view message, bool asks) {
     asking_ = false;
     changed_.notify_all();
   });
+}
+
+bool HttpChannel::has_session() const {
+  const std::scoped_lock lock(mutex_);
+  return !session_.empty();
 }
 
 // Notes the session. Returns why the answer cannot be used, or "".
@@ -184,8 +190,8 @@ void HttpChannel::post(const std::string& message, bool asks, double seconds, co
   }
   if (wrong.empty() && (status < 200 || status >= 300)) {
     const std::string why = reason_in(body);
-    wrong = status == kNotFound && !session_.empty() ? "has ended the session"
-                                                     : fmt::format("answers with status {}", status);
+    wrong = status == kNotFound && has_session() ? "has ended the session"
+                                                 : fmt::format("answers with status {}", status);
     if (!why.empty()) wrong += ": " + why;
     if (status == kNoToken || status == kForbidden) wrong += " (does it want a token?)";
     if (status == kNotAllowed) wrong += " (is this the address of an MCP server over streamable HTTP?)";

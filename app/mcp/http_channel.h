@@ -52,6 +52,7 @@ class HttpChannel : public McpChannel {
  private:
   void post(const std::string& message, bool asks, double seconds, const std::atomic<bool>* cancel);
   std::vector<std::string> headers() const;
+  bool has_session() const;
   std::string take_head(const hub::Head& head);
   void fail(std::string problem);
   void stop();

@@ -218,6 +218,24 @@ TEST_CASE("a session that an MCP server has ended is one line, after which there
   CHECK(again.call("ask", Json::object(), nullptr).text == "für dich");
 }
 
+TEST_CASE("a stream that breaks behind its answer spoils no later call") {
+  WebServer server;
+  std::atomic<bool> broken = false;
+  server.first = [&](const HttpRequest&, const Json& message, const HttpReply& reply) {
+    if (message.value("method", "") != "tools/call" || broken.exchange(true)) return false;
+    const std::string event = "data: " + answer_to(message, text_result("once")) + "\n\n";
+    reply.raw(fmt::format("HTTP/1.1 200 x\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+                          "{:x}\r\n{}\r\n",
+                          event.size(), event)); // the last chunk is missing
+    return true;
+  };
+  McpClient client(web(server.address()));
+  client.finish_start(nullptr);
+  CHECK(client.call("ask", Json::object(), nullptr).text == "once");
+  CHECK(client.call("ask", Json::object(), nullptr).text == "für dich");
+  CHECK(!client.is_over());
+}
+
 TEST_CASE("events are read at every split, with each kind of line end") {
   const std::string text = ": comment\n\ndata: one\n\nevent: other\ndata: no\n\nid: 7\r\ndata:two\r\ndata: "
                            "more\r\n\r\ndata: three\r\rdata: cut";

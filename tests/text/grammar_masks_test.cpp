@@ -145,6 +145,21 @@ item ::= [a-b]+ | "(" item* ")" | ",")gbnf"));
   for (size_t i = 1; i < matchers.size(); ++i) CHECK(std::ranges::equal(matchers[i].mask(), alone[i].mask()));
 }
 
+TEST_CASE("masks of many states with the same text ahead take no more memory than they may") {
+  std::vector<std::string> pieces = {"", "[", "]"};
+  for (int i = 0; i < 1000; ++i) pieces.push_back(std::to_string(i)); // where a number may end
+  while (pieces.size() < 66'000) pieces.push_back("x" + std::to_string(pieces.size()));
+  const auto table = std::make_shared<const TokenTable>(pieces, std::vector<int32_t>{0});
+  const auto grammar = std::make_shared<const Grammar>(Grammar::parse(R"(root ::= "[" root "]" | [0-9]+)"));
+  const auto masks = std::make_shared<GrammarMasks>(grammar, table);
+  GrammarMatcher matcher(masks);
+  for (int depth = 0; depth < 1500; ++depth) { // a mask has 8 kB
+    matcher.accept_text("[");
+    matcher.mask();
+  }
+  CHECK(masks->bytes() - masks->states().bytes() < GrammarMasks::kMaxBytes + (1u << 20));
+}
+
 TEST_CASE("a grammar forces the text that alone may follow") {
   const std::vector<std::string> pieces = {"", "a", "{", "\"", "name", "\":"};
   const TokenTable table(pieces, std::vector<int32_t>{0});

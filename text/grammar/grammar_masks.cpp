@@ -70,6 +70,10 @@ void GrammarMasks::fill(SetId set, TokenBits& allowed) {
     allowed[token / 64] = can_end ? allowed[token / 64] | bit : allowed[token / 64] & ~bit;
   }
   if (local.leaving.size() < kCostlyLeaving) return;
+  if (bytes_ > kMaxBytes) {
+    bytes_ -= costly_masks_.size() * allowed.size() * sizeof(allowed[0]);
+    costly_masks_.clear();
+  }
   costly_masks_.emplace(set, allowed);
   bytes_ += allowed.size() * sizeof(allowed[0]);
 }

@@ -2,6 +2,7 @@
 #include "server/responses/compaction.h"
 
 #include "core/strings/base64.h"
+#include "core/strings/utf8.h"
 #include "engine/chat/compaction.h"
 #include "engine/options.h"
 #include "server/answers.h"
@@ -116,7 +117,7 @@ std::string compaction_content(const std::string& summary) {
 
 std::optional<std::string> summary_of(const std::string& content) {
   const std::optional<std::string> text = core::from_base64(content);
-  if (!text || !text->starts_with(kVersion)) return std::nullopt;
+  if (!text || !text->starts_with(kVersion) || !core::is_utf8(*text)) return std::nullopt;
   return text->substr(kVersion.size());
 }
 

@@ -390,6 +390,8 @@ TEST_CASE("a compaction keeps the user's messages and a summary that later reque
       {{{"type", "compaction"}, {"encrypted_content", "gAAAAABp"}}, {{"role", "user"}, {"content", "And then?"}}});
   const Json refused = endpoint.post("/v1/responses", asked, 400);
   CHECK(refused["error"]["param"] == "input[0].encrypted_content");
+  CHECK(server::summary_of(server::compaction_content("é")) == "é");
+  CHECK(!server::summary_of(server::compaction_content("\xff"))); // not UTF-8: written by hand
 }
 
 TEST_CASE("a conversation that outgrows the context can be compacted") {

@@ -293,6 +293,7 @@ void Chat::compact(const std::string& instructions) {
   printer.finish();
   total_prompt_ += session().prompt_usage();
   total_generation_ += session().generation_usage();
+  total_guesses_ += session().guesses();
   before_compaction_ = before;
   after_compaction_ = conversation().messages();
   warned_full_ = false;

@@ -94,7 +94,7 @@ HttpChannel::~HttpChannel() {
 
 void HttpChannel::stop() {
   stopping_ = true;
-  if (asker_.joinable()) asker_.join();
+  if (request_thread_.joinable()) request_thread_.join();
   stopping_ = false;
 }
 
@@ -122,7 +122,7 @@ void HttpChannel::send(std::string_view message, bool asks) {
     received_.clear();
     problem_.clear(); // of a stream that broke behind its answer
   }
-  asker_ = std::thread([this, text = std::string(message)] {
+  request_thread_ = std::thread([this, text = std::string(message)] {
     post(text, true, kAskSeconds, &stopping_);
     const std::scoped_lock lock(mutex_);
     asking_ = false;

@@ -60,7 +60,7 @@ class HttpChannel : public McpChannel {
   const std::string name_, url_;
   const std::vector<std::string> own_headers_;
   std::string version_;
-  std::thread asker_; // sends a request and reads its answer
+  std::thread request_thread_; // sends a request and reads its answer
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_; // of what follows
   std::condition_variable changed_;

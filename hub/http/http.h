@@ -35,7 +35,7 @@ struct Request {
   std::string url;
   int64_t first = -1, last = -1; // byte range; -1: open
   std::string if_range;          // ETag for If-Range; empty: any
-  // POST and DELETE follow redirects within their origin only and wait as long as Asker::seconds allows.
+  // POST and DELETE follow redirects within their origin only and wait as long as RequestPolicy::seconds allows.
   enum class Method : uint8_t { get, post, remove } method = Method::get;
   std::string body;                 // of a POST
   std::vector<std::string> headers; // "Name: value"

@@ -206,14 +206,15 @@ void HttpChannel::post(const std::string& message, bool asks, double seconds, co
 McpChannel::Event HttpChannel::read(std::string& message, std::chrono::steady_clock::time_point deadline,
                                     const std::atomic<bool>* cancel) {
   std::unique_lock lock(mutex_);
-  while (received_.empty()) {
-    if (!problem_.empty() || !asking_) return Event::ended;
-    const bool cancelled = cancel && cancel->load();
+  while (true) {
+    const bool cancelled = cancel && cancel->load(); // first: messages may never cease
     if (cancelled || std::chrono::steady_clock::now() >= deadline) {
       lock.unlock();
       stop();
       return cancelled ? Event::cancelled : Event::late;
     }
+    if (!received_.empty()) break;
+    if (!problem_.empty() || !asking_) return Event::ended;
     changed_.wait_for(lock, kLookAt);
   }
   message = std::move(received_.front());

@@ -161,6 +161,7 @@ void LineProcess::take_errors(std::string_view bytes) {
 
 McpChannel::Event LineProcess::read(std::string& line, Clock::time_point deadline, const std::atomic<bool>* cancel) {
   while (true) {
+    if (cancel && cancel->load()) return Event::cancelled; // first: lines may never cease
     if (const size_t end = read_.find('\n', looked_); end != std::string::npos) {
       line = read_.substr(0, end);
       if (line.ends_with('\r')) line.pop_back();
@@ -179,7 +180,6 @@ McpChannel::Event LineProcess::read(std::string& line, Clock::time_point deadlin
       }
       return Event::ended;
     }
-    if (cancel && cancel->load()) return Event::cancelled;
     if (Clock::now() >= deadline) return Event::late;
     pump(kCancelCheckMs);
   }

@@ -179,6 +179,17 @@ TEST_CASE("what is waited for can be stopped, and the server is told") {
   CHECK_THROWS_AS(mute.finish_start(&cancel), McpClient::Cancelled);
 }
 
+TEST_CASE("a stop comes before lines that wait to be read") {
+  LineProcess program("lines", {"printf", "one\\ntwo\\n"}, {}, "");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const std::atomic<bool> cancel = true;
+  std::string line;
+  CHECK((program.read(line, deadline, nullptr) == McpChannel::Event::message));
+  CHECK((program.read(line, deadline, &cancel) == McpChannel::Event::cancelled));
+  CHECK((program.read(line, deadline, nullptr) == McpChannel::Event::message));
+  CHECK(line == "two");
+}
+
 TEST_CASE("the tools of several servers have different names, and one that ended is started again") {
   std::vector<std::string> notices;
   const auto notice = [&](const std::string& line) { notices.push_back(line); };

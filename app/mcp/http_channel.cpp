@@ -190,8 +190,8 @@ void HttpChannel::post(const std::string& message, bool asks, double seconds, co
   }
   if (wrong.empty() && (status < 200 || status >= 300)) {
     const std::string why = reason_in(body);
-    wrong = status == kNotFound && has_session() ? "has ended the session"
-                                                 : fmt::format("answers with status {}", status);
+    wrong =
+        status == kNotFound && has_session() ? "has ended the session" : fmt::format("answers with status {}", status);
     if (!why.empty()) wrong += ": " + why;
     if (status == kNoToken || status == kForbidden) wrong += " (does it want a token?)";
     if (status == kNotAllowed) wrong += " (is this the address of an MCP server over streamable HTTP?)";

@@ -52,6 +52,9 @@ class EncoderExecutor final : public Executor {
     texts_[to].tokens.resize(tokens);
     texts_[to].is_read = false;
   }
+  void set_adapters(int32_t stream, std::span<const AdapterUse> uses) override {
+    decoder_->set_adapters(stream, uses); // the encoder's Program has none
+  }
   const ExecutorConfig& config() const override { return decoder_->config(); }
   std::string_view description() const override { return decoder_->description(); }
   double memory_bytes() const override { return encoder_->memory_bytes() + decoder_->memory_bytes(); }

@@ -90,8 +90,9 @@ Sound Microphone::finish() {
   constexpr int64_t kMin = kRate / 4;
   end();
   if (thread_.joinable()) thread_.join();
-  if (!problem_.empty()) throw SoundError(problem_);
-  if (std::ssize(samples_) < kMin) throw SoundError("nothing was recorded: hold the button while you speak");
+  const bool is_short = std::ssize(samples_) < kMin;
+  if (is_short && !problem_.empty()) throw SoundError(problem_); // else keeps what it recorded before
+  if (is_short) throw SoundError("nothing was recorded: hold the button while you speak");
   return {kRate, std::move(samples_)};
 }
 

@@ -58,9 +58,12 @@ class Compaction {
 
   void run(Client& client) {
     std::string summary;
-    const bool there = answers_.follow([&] { return client.is_there(); },
-                                       [&](size_t, const engine::Sequence::Token*,
-                                           const engine::AnswerText::Piece& piece) { summary += piece.content; });
+    int64_t reasoning_tokens = 0; // of models that always reason
+    const auto take = [&](size_t, const engine::Sequence::Token* token, const engine::AnswerText::Piece& piece) {
+      reasoning_tokens += token && !piece.reasoning.empty();
+      summary += piece.content;
+    };
+    const bool there = answers_.follow([&] { return client.is_there(); }, take);
     if (!there) return;
     summary = text::trim(summary);
     if (summary.empty())
@@ -76,7 +79,7 @@ class Compaction {
                   {{"input_tokens", prompt},
                    {"input_tokens_details", {{"cached_tokens", answers_.cached_tokens()}}},
                    {"output_tokens", generated},
-                   {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                   {"output_tokens_details", {{"reasoning_tokens", reasoning_tokens}}},
                    {"total_tokens", prompt + generated}}}});
   }
 

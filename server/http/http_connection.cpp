@@ -169,6 +169,7 @@ void HttpServer::Network::Connection::read() {
 // its own side.
 void HttpServer::Network::Connection::end_of_input() {
   ended_ = true;
+  if (state_ == State::idle && !input_.empty()) return; // end_response() has posted parse() for requests sent ahead
   if (state_ != State::answering) return close();
   if (input_.empty()) output_.left = true;
 }

@@ -170,7 +170,11 @@ TEST_CASE("a stream has timings with each token and says how far the prompt is r
   const Endpoint endpoint;
   std::string prompt;
   for (int i = 0; i < 150; ++i) prompt += "word ";
-  const Json body = {{"prompt", prompt}, {"n_predict", 2}, {"timings_per_token", true}, {"return_progress", true}};
+  const Json body = {{"prompt", prompt},
+                     {"n_predict", 2},
+                     {"ignore_eos", true},
+                     {"timings_per_token", true},
+                     {"return_progress", true}};
   int64_t read = -1;
   int tokens = 0;
   for (const Json& event : events_of(endpoint, "/completion", body)) {

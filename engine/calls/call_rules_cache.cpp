@@ -2,8 +2,6 @@
 
 #include "text/calls/call_values.h"
 
-#include <algorithm>
-
 namespace ridge::engine {
 namespace {
 
@@ -21,26 +19,10 @@ std::shared_ptr<const CallRules> CallRulesCache::get(const CallFormat& format, c
                                                      std::string_view prompt,
                                                      const nlohmann::ordered_json& answer_schema, bool begun) {
   const bool bound = use.required || !answer_schema.is_null();
-  std::string key = key_of(use, bound && !begun ? call_start(chat_template, prompt) : CallStart(), answer_schema);
-  {
-    const std::scoped_lock lock(mutex_);
-    const auto known = std::ranges::find(entries_, key, &Entry::key);
-    if (known != entries_.end()) {
-      entries_.splice(entries_.begin(), entries_, known);
-      return known->rules;
-    }
-  }
-  auto rules = make_call_rules(format, chat_template, use, tokenizer, prompt, answer_schema, begun);
-  const std::scoped_lock lock(mutex_);
-  entries_.push_front({std::move(key), rules});
-  size_t bytes = 0;
-  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-    bytes += 4 * entry->key.size() + entry->rules->grammar->bytes(); // its states grow while it is used
-    if (bytes <= kMaxBytes || entry == entries_.begin()) continue;
-    entries_.erase(entry, entries_.end());
-    break;
-  }
-  return rules;
+  return rules_.get(
+      key_of(use, bound && !begun ? call_start(chat_template, prompt) : CallStart(), answer_schema),
+      [&] { return make_call_rules(format, chat_template, use, tokenizer, prompt, answer_schema, begun); },
+      [](const std::string& key, const CallRules& rules) { return 4 * key.size() + rules.grammar->bytes(); });
 }
 
 } // namespace ridge::engine

@@ -1,13 +1,8 @@
 // Caches call rules with the states of their grammars, since making them may take longer than starting an answer.
 #pragma once
 
+#include "core/cache/lru_cache.h"
 #include "engine/calls/call_constraint.h"
-
-#include <cstddef>
-#include <list>
-#include <memory>
-#include <mutex>
-#include <string>
 
 namespace ridge::engine {
 
@@ -21,13 +16,7 @@ class CallRulesCache {
                                        const nlohmann::ordered_json& answer_schema, bool begun);
 
  private:
-  struct Entry {
-    std::string key;
-    std::shared_ptr<const CallRules> rules;
-  };
-
-  std::mutex mutex_;
-  std::list<Entry> entries_;
+  core::LruCache<CallRules> rules_{kMaxBytes};
 };
 
 } // namespace ridge::engine

@@ -1,14 +1,10 @@
 // Grammars by the text that they were made of, with their states, so that requests share them.
 #pragma once
 
+#include "core/cache/lru_cache.h"
 #include "text/grammar/grammar_masks.h"
 
-#include <cstddef>
 #include <functional>
-#include <list>
-#include <memory>
-#include <mutex>
-#include <string>
 
 namespace ridge::text {
 
@@ -21,13 +17,7 @@ class GrammarCache {
   std::shared_ptr<const SharedGrammar> get(const std::string& key, const std::function<Grammar()>& make);
 
  private:
-  struct Entry {
-    std::string key;
-    std::shared_ptr<const SharedGrammar> grammar;
-  };
-
-  std::mutex mutex_;
-  std::list<Entry> entries_;
+  core::LruCache<SharedGrammar> grammars_{kMaxBytes};
 };
 
 } // namespace ridge::text
